@@ -1,0 +1,70 @@
+/* The message lives in a buffer of the thread, so failing never allocates. It is cut, never lost, when too long. */
+#include "base/error.h"
+
+#include <stdio.h>
+
+static _Thread_local char message[DV__ERROR_SIZE];
+
+const char *dv_last_error(void) { return message; }
+void dv_clear_error(void) { message[0] = 0; }
+
+const char *dv_status_name(int status)
+{
+    switch (status) {
+#define NAME(name, number, text) \
+    case number: return #name;
+        DV_STATUSES(NAME)
+#undef NAME
+    default: return "unknown status";
+    }
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+const char *dv_version(void) { return TEXT(DV_VERSION_MAJOR) "." TEXT(DV_VERSION_MINOR) "." TEXT(DV_VERSION_PATCH); }
+
+int dv__vfail(int status, const char *format, va_list args)
+{
+    char fresh[DV__ERROR_SIZE]; /* the arguments may point into message */
+    vsnprintf(fresh, sizeof fresh, format, args);
+    memcpy(message, fresh, strlen(fresh) + 1);
+    return status;
+}
+
+int dv_fail(int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    dv__vfail(status, format, args);
+    va_end(args);
+    return status;
+}
+
+int dv__fail_in(int status, const char *format, ...)
+{
+    char context[DV__ERROR_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(context, sizeof context, format, args);
+    va_end(args);
+    return dv_fail(status, "%s: %s", context, message);
+}
+
+int dv__fail_at(int status, const char *text, const char *at, const char *format, ...)
+{
+    char what[DV__ERROR_SIZE / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    const char *line = at, *end = at;
+    while (line > text && line[-1] != '\n')
+        line--;
+    while (*end && *end != '\n')
+        end++;
+    const long column = (long)(at - line);
+    const char *from = column > 100 ? at - 100 : line; /* a window of a long line */
+    if (end - from > 200)
+        end = from + 200;
+    return dv_fail(status, "column %ld: %s\n    %.*s\n    %*s^", (long)(at - text) + 1, what, (int)(end - from), from, (int)(at - from), "");
+}

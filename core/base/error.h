@@ -1,0 +1,17 @@
+/* The thread's error message, and messages that point at a column of a text. */
+#ifndef DV_BASE_ERROR_H
+#define DV_BASE_ERROR_H
+
+#include "dovetail.h"
+
+enum { DV__ERROR_SIZE = 4096 };
+
+int dv__vfail(int status, const char *format, va_list args);
+
+/* "column 7: expected ..., found ...", then the line of text and a caret under the column. at points into text. */
+DV__PRINTF(4, 5) int dv__fail_at(int status, const char *text, const char *at, const char *format, ...);
+
+/* Put "context: " before the current message: dv__fail_in(status, "operator my::f: contract") ; returns status. */
+DV__PRINTF(2, 3) int dv__fail_in(int status, const char *format, ...);
+
+#endif

@@ -1,0 +1,85 @@
+#include "base/text.h"
+
+#include <stdio.h>
+
+#include "base/memory.h"
+
+static bool grow(dv__text *t, size_t n)
+{
+    if (t->failed)
+        return false;
+    if (t->room - t->size > n)
+        return true;
+    size_t room = t->room ? t->room * 2 : 128;
+    while (room - t->size <= n)
+        room *= 2;
+    char *data = dv__realloc(t->data, room);
+    if (!data) {
+        t->failed = true;
+        return false;
+    }
+    t->data = data;
+    t->room = room;
+    return true;
+}
+
+void dv__text_put(dv__text *t, const char *s, size_t n)
+{
+    if (!grow(t, n))
+        return;
+    memcpy(t->data + t->size, s, n);
+    t->size += n;
+    t->data[t->size] = 0;
+}
+
+void dv__text_puts(dv__text *t, const char *s) { dv__text_put(t, s, strlen(s)); }
+
+void dv__text_add(dv__text *t, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, format, args);
+    if (n >= 0 && grow(t, (size_t)n)) {
+        vsnprintf(t->data + t->size, (size_t)n + 1, format, again);
+        t->size += (size_t)n;
+    }
+    va_end(again);
+    va_end(args);
+}
+
+void dv__text_json(dv__text *t, const char *s, size_t n)
+{
+    dv__text_put(t, "\"", 1);
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)s[i];
+        if (c == '"' || c == '\\')
+            dv__text_add(t, "\\%c", c);
+        else if (c == '\n')
+            dv__text_put(t, "\\n", 2);
+        else if (c < 0x20 || c == 0x7f)
+            dv__text_add(t, "\\u%04x", c);
+        else
+            dv__text_put(t, s + i, 1);
+    }
+    dv__text_put(t, "\"", 1);
+}
+
+void dv__text_deinit(dv__text *t)
+{
+    dv__free(t->data);
+    memset(t, 0, sizeof *t);
+}
+
+int dv__text_take(dv__text *t, char **out)
+{
+    *out = NULL;
+    dv__text_put(t, "", 0);
+    if (t->failed) {
+        dv__text_deinit(t);
+        return dv_fail(DV_ENOMEM, "out of memory");
+    }
+    *out = t->data;
+    memset(t, 0, sizeof *t);
+    return DV_OK;
+}

@@ -1,0 +1,55 @@
+/* The one expression tree, for contracts and for formulas. A tree lives in the arena that it was parsed into. */
+#ifndef DV_LANG_EXPR_H
+#define DV_LANG_EXPR_H
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "lang/lexer.h"
+
+/* X(kind, JSON name). Binary and unary kinds have their operands in args. */
+#define DV__EXPR_KINDS(X)                                                                                                     \
+    X(INT, "int")         /* i */                                                                                             \
+    X(FLOAT, "float")     /* f */                                                                                             \
+    X(STRING, "str")      /* name, without quotes */                                                                          \
+    X(BOOL, "bool")       /* i: True, False, true, false */                                                                   \
+    X(NONE, "none")       /* None */                                                                                          \
+    X(NAME, "name")       /* name */                                                                                          \
+    X(STAR, "star")       /* *name: a run of dims */                                                                          \
+    X(ATTR, "attr")       /* args[0].name */                                                                                  \
+    X(INDEX, "index")     /* args[0][args[1]] */                                                                              \
+    X(CALL, "call")       /* name(args...), name may hold "ns::f.overload" */                                                 \
+    X(KEYWORD, "keyword") /* name=args[0], only inside CALL */                                                                \
+    X(LIST, "list")       /* [args...] */                                                                                     \
+    X(IN, "in")           /* args[0] in args[1..] */                                                                          \
+    X(NEG, "neg") X(NOT, "not") X(ADD, "add") X(SUB, "sub") X(MUL, "mul") X(DIV, "div") X(FLOORDIV, "floordiv") X(MOD, "mod") \
+    X(EQ, "eq") X(NE, "ne") X(LT, "lt") X(LE, "le") X(GT, "gt") X(GE, "ge") X(AND, "and") X(OR, "or")
+
+enum dv__expr_kind {
+#define DV__EXPR_KIND(name, json) DV__EXPR_##name,
+    DV__EXPR_KINDS(DV__EXPR_KIND)
+#undef DV__EXPR_KIND
+};
+
+typedef struct dv__expr {
+    enum dv__expr_kind kind;
+    int32_t ref; /* for whoever resolves names: a slot, a variable; 0 after parsing */
+    uint32_t n;  /* operands */
+    struct dv__expr **args;
+    const char *name; /* NUL-terminated, in the arena */
+    int64_t i;
+    double f;
+    const char *at; /* where it begins in the text: for errors */
+} dv__expr;
+
+/* Precedence from loose to tight: or; and; not; comparisons and `in` (chained: 0 <= a < b is a conjunction); + -; * / // %;
+ * unary -; postfix [i] .name (args). DV_ESYNTAX at the column. Nesting deeper than 200 is refused (DV_ELIMIT). */
+int dv__expr_parse(dv__lexer *lx, dv__arena *arena, dv__expr **out);
+/* Only a sum (no comparison): for a dim in a list whose separators would be ambiguous. */
+int dv__expr_parse_sum(dv__lexer *lx, dv__arena *arena, dv__expr **out);
+void dv__expr_print(const dv__expr *e, dv__text *to); /* with as few parentheses as needed */
+void dv__expr_json(const dv__expr *e, dv__text *to);  /* ["add", ["name", "n"], ["int", 2]] */
+/* Floor division and modulo with Python's signs; false on division by zero or overflow. */
+bool dv__floordiv(int64_t a, int64_t b, int64_t *out);
+bool dv__floormod(int64_t a, int64_t b, int64_t *out);
+
+#endif

@@ -1,0 +1,115 @@
+#include "lang/lexer.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+static const char *const operators[] = { "...", "->", "//", "==", "!=", "<=", ">=", "<<", "..", "::", "&&", "||" };
+
+void dv__lexer_next(dv__lexer *lx)
+{
+    const char *p = lx->at;
+    while (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')
+        p++;
+    const char *start = p;
+    enum dv__token_kind kind = DV__TOKEN_PUNCT;
+    if (!*p) {
+        kind = DV__TOKEN_END;
+    } else if (is_alpha(*p)) {
+        kind = DV__TOKEN_IDENT;
+        while (is_alpha(*p) || is_digit(*p))
+            p++;
+    } else if (is_digit(*p) || (*p == '.' && is_digit(p[1]))) {
+        kind = DV__TOKEN_INT;
+        while (is_digit(*p))
+            p++;
+        if (*p == '.' && p[1] != '.') { /* 0..n is a range, not a number */
+            kind = DV__TOKEN_FLOAT;
+            p++;
+            while (is_digit(*p))
+                p++;
+        }
+        if ((*p == 'e' || *p == 'E') && (is_digit(p[1]) || ((p[1] == '+' || p[1] == '-') && is_digit(p[2])))) {
+            kind = DV__TOKEN_FLOAT;
+            p += 2;
+            while (is_digit(*p))
+                p++;
+        }
+    } else if (*p == '\'' || *p == '"') {
+        const char quote = *p++;
+        while (*p && *p != quote)
+            p += *p == '\\' && p[1] ? 2 : 1;
+        kind = *p ? DV__TOKEN_STRING : DV__TOKEN_BAD;
+        p += *p != 0;
+    } else {
+        size_t n = 0;
+        for (size_t i = 0; i < sizeof operators / sizeof *operators && !n; i++)
+            if (!strncmp(p, operators[i], strlen(operators[i])))
+                n = strlen(operators[i]);
+        if (!n && strchr("()[]{}<>,;:=+-*/%!?|.@&^~", *p))
+            n = 1;
+        kind = n ? DV__TOKEN_PUNCT : DV__TOKEN_BAD;
+        p += n ? n : 1;
+    }
+    lx->token.kind = kind;
+    lx->token.start = start;
+    lx->token.size = (size_t)(p - start);
+    lx->at = p;
+}
+
+void dv__lexer_init(dv__lexer *lx, const char *text)
+{
+    lx->text = lx->at = text;
+    dv__lexer_next(lx);
+}
+
+bool dv__lexer_is(const dv__lexer *lx, const char *s)
+{
+    return (lx->token.kind == DV__TOKEN_PUNCT || lx->token.kind == DV__TOKEN_IDENT) && dv__token_is(lx->token, s);
+}
+
+bool dv__lexer_accept(dv__lexer *lx, const char *s)
+{
+    if (!dv__lexer_is(lx, s))
+        return false;
+    dv__lexer_next(lx);
+    return true;
+}
+
+int dv__lexer_unexpected(dv__lexer *lx, const char *what, ...)
+{
+    char wanted[256];
+    va_list args;
+    va_start(args, what);
+    vsnprintf(wanted, sizeof wanted, what, args);
+    va_end(args);
+    const dv__token t = lx->token;
+    if (t.kind == DV__TOKEN_END)
+        return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end", wanted);
+    return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found %s%.*s%s", wanted, t.kind == DV__TOKEN_STRING ? "" : "'",
+        (int)(t.size > 60 ? 60 : t.size), t.start, t.kind == DV__TOKEN_STRING ? "" : "'");
+}
+
+int dv__lexer_expect(dv__lexer *lx, const char *s)
+{
+    if (dv__lexer_accept(lx, s))
+        return DV_OK;
+    return dv__lexer_unexpected(lx, "'%s'", s);
+}
+
+int dv__lexer_int(dv__lexer *lx, int64_t *out)
+{
+    if (lx->token.kind != DV__TOKEN_INT)
+        return dv__lexer_unexpected(lx, "an integer");
+    int64_t n = 0;
+    for (size_t i = 0; i < lx->token.size; i++)
+        if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, lx->token.start[i] - '0', &n))
+            return dv__fail_at(DV_ESYNTAX, lx->text, lx->token.start, "expected an integer that fits 64 bits, found %.*s",
+                (int)lx->token.size, lx->token.start);
+    dv__lexer_next(lx);
+    *out = n;
+    return DV_OK;
+}

@@ -1,0 +1,81 @@
+/* PyTorch's function schemas: parse, print as str(torch._C.parse_schema(s)) does, compare, infer from a struct.
+ *
+ * A schema and all that it points to live in one arena and are immutable after parsing. */
+#ifndef DV_LANG_SCHEMA_H
+#define DV_LANG_SCHEMA_H
+
+#include "base/memory.h"
+#include "base/text.h"
+
+enum dv__type_kind {
+    DV__TYPE_TENSOR, DV__TYPE_INT, DV__TYPE_SYMINT, DV__TYPE_FLOAT, DV__TYPE_SYMFLOAT, DV__TYPE_BOOL, DV__TYPE_SYMBOOL, DV__TYPE_STR,
+    DV__TYPE_SCALAR,  /* Scalar */
+    DV__TYPE_COMPLEX, DV__TYPE_SCALAR_TYPE, DV__TYPE_DEVICE, DV__TYPE_LAYOUT, DV__TYPE_MEMORY_FORMAT, DV__TYPE_GENERATOR,
+    DV__TYPE_LIST,     /* elems[0], fixed_size */
+    DV__TYPE_OPTIONAL, /* elems[0] */
+    DV__TYPE_TUPLE,    /* elems */
+    DV__TYPE_OTHER,    /* everything that a frame cannot hold (Dimname, Storage, Dict, Future, t, __torch__.X...): name is its text */
+};
+
+typedef struct dv__type {
+    enum dv__type_kind kind;
+    int64_t fixed_size; /* of LIST: N of int[N], else -1 */
+    const char *name;   /* of OTHER: as printed */
+    const struct dv__type *const *elems;
+    size_t nelems;
+} dv__type;
+
+/* (a! -> b|*). NULL in an argument: no annotation. */
+typedef struct dv__alias {
+    bool write;
+    const char *const *before, *const *after; /* set names, sorted as torch prints them; "*" is the wildcard */
+    size_t nbefore, nafter;
+    const struct dv__alias *element; /* Tensor(a!)[] and Tensor(a)?: what torch calls contained types; NULL: none */
+} dv__alias;
+
+/* A default, already converted to the argument's type. */
+typedef struct dv__default {
+    bool has;
+    const char *text; /* as torch prints it */
+    dv_value value;   /* DV_VALUE_NONE for None; lists point into the arena */
+} dv__default;
+
+typedef struct dv__argument {
+    const char *name; /* "" for an unnamed return */
+    const dv__type *type;
+    const dv__alias *alias;
+    bool kwarg_only;
+    dv__default def;
+} dv__argument;
+
+typedef struct dv__schema {
+    dv__arena arena;
+    const char *ns;       /* "" when not given */
+    const char *name;     /* without namespace and overload */
+    const char *overload; /* "" for the default one */
+    const dv__argument *args, *returns;
+    size_t nargs, nreturns;
+    bool vararg, varret; /* ... */
+    const char *text;    /* canonical, as torch prints it */
+} dv__schema;
+
+/* Accepts and refuses what torch._C.parse_schema does (exceptions: docs/schema.md). DV_ESYNTAX: column and what was expected. */
+int dv__schema_parse(const char *text, dv__schema **out);
+void dv__schema_free(dv__schema *s); /* NULL is fine */
+void dv__schema_print(const dv__schema *s, dv__text *to);
+void dv__type_print(const dv__type *t, dv__text *to);
+void dv__schema_json(const dv__schema *s, dv__text *to);
+bool dv__schema_equal(const dv__schema *a, const dv__schema *b); /* structure, not text */
+/* What registering asks beyond the parser: unique argument names, defaults that fit, one '*', alias sets that make sense.
+ * DV_ESCHEMA names the argument. */
+int dv__schema_validate(const dv__schema *s);
+int dv__schema_check_compatible(const dv__schema *newer, const dv__schema *older); /* DV_ESCHEMA with the reason */
+/* The schema of an operator that has none: from its struct and its mutated fields ("a, b", may be NULL). *text is dv__free'd. */
+int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const char *mutates, char **text);
+
+/* Index of the argument, or -1. A return's index is nargs + i in what this project calls slots. */
+int dv__schema_arg(const dv__schema *s, const char *name);
+/* Written through this argument: (a!). For lists too. */
+static inline bool dv__argument_writes(const dv__argument *a) { return a->alias && (a->alias->write || (a->alias->element && a->alias->element->write)); }
+
+#endif

@@ -1,0 +1,354 @@
+/* dovetail.h: for those who CALL operators: C programs, bridges into frameworks, tools.
+ *
+ *     dv_library *lib;
+ *     dv_operator *op;
+ *     if (dv_load("my_ops.so", &lib) || dv_find("my_ops::swiglu", &op))
+ *         return fprintf(stderr, "%s\n", dv_last_error()), 1;
+ *     dv_value args[2] = { dv_from_tensor(&gate), dv_from_tensor(&up) }, result = dv_from_tensor(&out);
+ *     if (dv_call(op, args, 2, &result, 1, NULL))
+ *         return fprintf(stderr, "%s\n", dv_last_error()), 1;
+ *
+ * Conventions. A function that can fail returns 0 (DV_OK) or a negative enum dv_status, and leaves a message, which names the
+ * operator, the argument, what was expected and what came, in dv_last_error() of the calling thread. `const T *` parameters are
+ * borrowed for the call; `T **out` gives the caller something to free with the named function, and is NULL on failure; a returned
+ * `const T *` is borrowed from the first argument. Everything may be called from any thread. Nothing here prints or aborts.
+ * The library keeps one registry for the process.
+ */
+#ifndef DOVETAIL_H
+#define DOVETAIL_H
+
+#include "dovetail_op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DV_API __attribute__((visibility("default")))
+#else
+#define DV_API
+#endif
+
+#define DV_VERSION_MAJOR 0
+#define DV_VERSION_MINOR 1
+#define DV_VERSION_PATCH 0
+
+/* ---- Status, memory ---------------------------------------------------------------------------------------------------- */
+
+DV_API const char *dv_version(void);                 /* "0.1.0" of the library that is running */
+DV_API const char *dv_status_name(int status);       /* "EINVAL"; "unknown status" for others */
+DV_API const char *dv_last_error(void);              /* of this thread; "" when there is none; valid until its next failure */
+DV_API void dv_clear_error(void);
+
+/* Everything the library allocates goes through these three; user is passed along. To be set before anything else is called,
+ * from one thread; NULL restores malloc. Tests use it to fail each allocation in turn. */
+typedef struct dv_allocator {
+    void *(*alloc)(void *user, size_t size);
+    void *(*realloc)(void *user, void *p, size_t size);
+    void (*free)(void *user, void *p);
+    void *user;
+} dv_allocator;
+DV_API void dv_set_allocator(const dv_allocator *allocator);
+DV_API void dv_free(void *p); /* for strings that the library returns; NULL is fine */
+
+/* ---- Element types ------------------------------------------------------------------------------------------------------- */
+
+/* The contract language's name ("f32", "bf16", "f8_e4m3fn"); lanes > 1 is not named: "f32x4" style text in a thread's buffer. */
+DV_API const char *dv_dtype_name(dv_dtype dtype);
+DV_API int dv_dtype_parse(const char *name, dv_dtype *out); /* also accepts "float32", "torch.float32", "int64"...; DV_EDTYPE */
+DV_API const char *dv_device_name(int32_t device_type);     /* "cpu", "cuda", "npu"; "device 77" for unknown ones */
+DV_API int dv_device_parse(const char *name, dv_device *out); /* "cpu", "cuda:1"; DV_EDEVICE */
+
+/* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
+
+#define DV_MAX_NDIM 64
+
+/* Bytes that n elements of this type take (sub-byte types are packed, rounded up to a byte); -1 when it overflows. */
+DV_API int64_t dv_dtype_bytes(dv_dtype dtype, int64_t n);
+
+/* Fill *t as a view of caller's memory. shape and strides are borrowed for as long as t is used; strides == NULL: contiguous, and
+ * then storage for ndim strides must be given in contiguous_strides (else DV_EINVAL). Refuses negative sizes, more than
+ * DV_MAX_NDIM dims, and sizes whose bytes overflow int64_t: DV_ESHAPE. */
+DV_API int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t *contiguous_strides);
+
+/* A new tensor on the CPU with its own zeroed, 64-byte aligned, contiguous memory and a reference count of 1. */
+DV_API int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_tensor **out);
+/* A new header that shares the memory of base, which must come from this library (its count grows by one) or outlive it (owner
+ * NULL). offset and strides are in elements; may point anywhere inside base's extent, else DV_ESHAPE. */
+DV_API int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out);
+/* Only for tensors that this library made. unref(NULL) is fine; both are atomic. */
+DV_API dv_tensor *dv_tensor_ref(dv_tensor *t);
+DV_API void dv_tensor_unref(dv_tensor *t);
+
+/* DLPack 1.x (struct DLManagedTensorVersioned of dlpack.h; any minor). from takes ownership of managed in every case, also on
+ * failure; NULL strides and byte_offset are accepted; a read-only flag is kept. to gives a managed tensor whose deleter drops one
+ * reference to t. */
+struct DLManagedTensorVersioned;
+DV_API int dv_tensor_from_dlpack(struct DLManagedTensorVersioned *take_managed, dv_tensor **out);
+DV_API int dv_tensor_to_dlpack(dv_tensor *t, struct DLManagedTensorVersioned **out);
+
+DV_API bool dv_tensor_is_contiguous(const dv_tensor *t);
+DV_API bool dv_tensor_overlaps_itself(const dv_tensor *t); /* two indices may name one element; exact for expanded dims, else conservative */
+DV_API bool dv_tensor_overlaps(const dv_tensor *a, const dv_tensor *b); /* may share a byte; exact for contiguous tensors */
+/* Copy elements of equal shape and dtype, any strides, CPU. DV_ESHAPE, DV_EDTYPE, DV_EDEVICE. */
+DV_API int dv_tensor_copy(const dv_tensor *dst, const dv_tensor *src);
+
+/* ---- Values: the arguments and results of a call, in the schema's order --------------------------------------------------------- */
+
+enum dv_value_type {
+    DV_VALUE_DEFAULT = 0, /* as argument: the schema's default; as result: the host allocates it */
+    DV_VALUE_NONE,
+    DV_VALUE_TENSOR,
+    DV_VALUE_INT,
+    DV_VALUE_FLOAT,
+    DV_VALUE_BOOL,
+    DV_VALUE_COMPLEX,
+    DV_VALUE_STRING,
+    DV_VALUE_DTYPE,
+    DV_VALUE_DEVICE,
+    DV_VALUE_LAYOUT,
+    DV_VALUE_MEMORY_FORMAT,
+    DV_VALUE_GENERATOR,
+    DV_VALUE_TENSORS, /* elements may be NULL */
+    DV_VALUE_INTS,
+    DV_VALUE_FLOATS,
+    DV_VALUE_BOOLS,
+    DV_VALUE_STRINGS,
+    DV_VALUE_SCALARS,
+    DV_VALUE_COMPLEXES,
+    DV_VALUE_DTYPES,
+    DV_VALUE_DEVICES,
+};
+
+/* 24 bytes. Pointers are borrowed for the call. A Scalar is an INT, FLOAT, BOOL or COMPLEX. */
+typedef struct dv_value {
+    uint32_t type; /* enum dv_value_type */
+    uint32_t reserved;
+    union {
+        const dv_tensor *tensor; /* for results and mutated arguments the tensor is written */
+        int64_t i;
+        double f;
+        bool b;
+        dv_complex c;
+        dv_string s;
+        dv_dtype dtype;
+        dv_device device;
+        dv_layout layout;
+        dv_memory_format memory_format;
+        const dv_generator *generator;
+        dv_tensors tensors;
+        dv_ints ints;
+        dv_floats floats;
+        dv_bools bools;
+        dv_strings strings;
+        dv_scalars scalars;
+        dv_complexes complexes;
+        dv_dtypes dtypes;
+        dv_devices devices;
+    } as;
+} dv_value;
+
+static inline dv_value dv_none(void) { dv_value v; memset(&v, 0, sizeof v); v.type = DV_VALUE_NONE; return v; }
+static inline dv_value dv_default(void) { dv_value v; memset(&v, 0, sizeof v); return v; }
+static inline dv_value dv_from_tensor(const dv_tensor *t)
+{
+    dv_value v = dv_none();
+    if (t)
+        v.type = DV_VALUE_TENSOR, v.as.tensor = t;
+    return v;
+}
+static inline dv_value dv_from_int(int64_t i) { dv_value v = dv_none(); v.type = DV_VALUE_INT; v.as.i = i; return v; }
+static inline dv_value dv_from_float(double f) { dv_value v = dv_none(); v.type = DV_VALUE_FLOAT; v.as.f = f; return v; }
+static inline dv_value dv_from_bool(bool b) { dv_value v = dv_none(); v.type = DV_VALUE_BOOL; v.as.b = b; return v; }
+static inline dv_value dv_from_string(const char *s)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_STRING, v.as.s.data = s, v.as.s.size = strlen(s);
+    return v;
+}
+static inline dv_value dv_from_dtype(dv_dtype d) { dv_value v = dv_none(); v.type = DV_VALUE_DTYPE; v.as.dtype = d; return v; }
+static inline dv_value dv_from_ints(const int64_t *data, size_t n)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_INTS, v.as.ints.data = data, v.as.ints.size = n;
+    return v;
+}
+static inline dv_value dv_from_tensors(const dv_tensor *const *data, size_t n)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_TENSORS, v.as.tensors.data = data, v.as.tensors.size = n;
+    return v;
+}
+
+/* ---- Libraries and operators --------------------------------------------------------------------------------------------- */
+
+typedef struct dv_library dv_library;   /* a set of registrations with one life */
+typedef struct dv_operator dv_operator; /* one overload; counted */
+
+/* Dispatch keys, with PyTorch's names and precedence. */
+enum dv_key {
+    DV_KEY_CPU,
+    DV_KEY_CUDA,
+    DV_KEY_PRIVATEUSE1, /* NPU */
+    DV_KEY_META,
+    DV_KEY_AUTOGRAD_CPU,
+    DV_KEY_AUTOGRAD_CUDA,
+    DV_KEY_AUTOGRAD_PRIVATEUSE1,
+    DV_KEY_RUNTIME_COUNT, /* aliases follow: they fill the table, no call has them */
+    DV_KEY_AUTOGRAD = DV_KEY_RUNTIME_COUNT,
+    DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD,
+    DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD,
+    DV_KEY_COUNT,
+    DV_KEY_NONE = -1
+};
+DV_API const char *dv_key_name(int key);
+DV_API int dv_key_parse(const char *name, int *key); /* DV_ENOENT lists the names */
+
+/* Load a binary that `dovetail build` made: its operators (or kernels) are registered until the library is freed. The file is
+ * checked first (ELF extents, architecture, the symbol, ABI), never trusted: DV_EBINARY, DV_EABI, DV_ESCHEMA, DV_ECONTRACT,
+ * DV_EEXIST. The same content may be loaded only once; the file may be replaced while loaded. */
+DV_API int dv_load(const char *path, dv_library **out);
+/* The same for a descriptor that is linked into the program; it must outlive the library. */
+DV_API int dv_load_static(const struct dv_library_decl *decl, dv_library **out);
+
+/* Registration by hand (what bridges and tests use). ns is borrowed; key is an enum dv_key for IMPL or DV_KEY_NONE. */
+DV_API int dv_library_new(int kind, const char *ns, int key, dv_library **out);
+DV_API int dv_library_define(dv_library *lib, const char *schema, const char *tags, dv_operator **borrowed_out);
+
+/* A boxed kernel: args and results in the schema's order; results come as DV_VALUE_DEFAULT or given. May call dv_redispatch().
+ * Returns a status; dv_fail() sets the message. */
+struct dv_host;
+typedef int (*dv_boxed_fn)(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
+    const struct dv_host *host);
+DV_API int dv_library_impl(dv_library *lib, const char *name, int key, dv_boxed_fn fn, void *user); /* DV_KEY_NONE: the library's */
+DV_API int dv_library_impl_fallthrough(dv_library *lib, const char *name, int key);
+DV_API int dv_library_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user); /* for every operator; fn NULL: fallthrough */
+/* Deregisters everything; the code of a loaded binary stays mapped. Handles to its operators stay valid and calls fail with
+ * DV_EUNLOADED. NULL is fine. */
+DV_API void dv_library_free(dv_library *lib);
+DV_API const char *dv_library_name(const dv_library *lib);
+DV_API const char *dv_library_path(const dv_library *lib); /* NULL unless it was loaded from a file */
+DV_API size_t dv_library_size(const dv_library *lib);      /* operators that it defines */
+DV_API dv_operator *dv_library_operator(const dv_library *lib, size_t i); /* borrowed; NULL past the end */
+
+/* Find "ns::name" or "ns::name.overload" (the newest library that defines it) and give the caller a reference. DV_ENOENT names
+ * what exists that is near. dv_library_find() looks only in one library: for two versions side by side. */
+DV_API int dv_find(const char *name, dv_operator **out);
+DV_API int dv_library_find(const dv_library *lib, const char *name, dv_operator **out);
+DV_API dv_operator *dv_operator_ref(dv_operator *op);
+DV_API void dv_operator_unref(dv_operator *op);
+/* Call fn for every registered operator, in order of name, without holding any lock; stops at a non-zero return and gives it. */
+DV_API int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user);
+
+DV_API const char *dv_operator_name(const dv_operator *op);   /* "ns::name.overload" */
+DV_API const char *dv_operator_schema(const dv_operator *op); /* as torch prints it */
+DV_API const char *dv_operator_doc(const dv_operator *op);    /* "" when there is none */
+DV_API size_t dv_operator_nargs(const dv_operator *op);
+DV_API size_t dv_operator_nresults(const dv_operator *op);
+/* Everything that was declared, as one JSON document: schema, contract and formulas as expression trees, kernel rows, tags, file
+ * and line (docs/json.md). What bridges build fakes and gradients from. The caller frees it with dv_free(). */
+DV_API int dv_operator_json(const dv_operator *op, char **out);
+/* The operator in words, as `dovetail info` prints it: the schema, the contract and the order in which it is solved, rows. */
+DV_API int dv_operator_describe(const dv_operator *op, char **out);
+/* The dispatch table, a line per runtime key: "CPU: kernel registered at ... [kernel]" in the manner of _dispatch_dump_table. */
+DV_API int dv_operator_dump_table(const dv_operator *op, char **out);
+
+/* May an operator of the new schema replace one of the old schema without breaking its callers? DV_OK, or DV_ESCHEMA with the
+ * reason in dv_last_error(). */
+DV_API int dv_schema_compatible(const char *new_schema, const char *old_schema);
+/* Parse and print as PyTorch does; *out is freed with dv_free(). DV_ESYNTAX shows the column and what was expected. */
+DV_API int dv_schema_normalize(const char *schema, char **out);
+DV_API int dv_schema_json(const char *schema, char **out);
+
+/* ---- Calling --------------------------------------------------------------------------------------------------------------- */
+
+/* What a host framework lends to a call. Zero-initialise, set size; a NULL entry takes the default. All entries get the struct
+ * itself: embed it in a larger one to find your own data. Every entry returns a status (0: done) and may set dv_fail(). */
+typedef struct dv_host {
+    uint32_t size;
+    uint32_t flags; /* enum dv_host_flags */
+    const char *name;
+    /* Make a tensor for result `index` (or -1: a temporary). strides is never NULL. Default: dv_tensor_new, which the caller of
+     * dv_call unrefs. On failure of the call every tensor made so far is given back to free_tensor. */
+    int (*new_tensor)(const struct dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+        const int64_t *strides, dv_tensor **out);
+    void (*free_tensor)(const struct dv_host *host, dv_tensor *t);
+    /* Copy between tensors of equal shape and dtype on a device other than the CPU. */
+    int (*copy_tensor)(const struct dv_host *host, const dv_tensor *dst, const dv_tensor *src);
+    int (*parallel_for)(const struct dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg);
+    int (*stream)(const struct dv_host *host, dv_device device, void **out);
+    int (*random)(const struct dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
+    int (*object)(const struct dv_host *host, const char *name, const void **out);
+    /* Just before the kernel of a call runs and just after it ended, when everything else is done: release and retake a lock. */
+    void (*before_kernel)(const struct dv_host *host);
+    void (*after_kernel)(const struct dv_host *host);
+} dv_host;
+
+enum dv_host_flags {
+    DV_HOST_DETERMINISTIC = 1,
+    DV_HOST_CHECK = 2,       /* check mode: value checks on (`ids.values < e`) */
+    DV_HOST_FUSES = 4,       /* a compiler will fuse native forms: the policy's default is off */
+    DV_HOST_NO_DISPATCH = 8, /* the host has dispatched already (PyTorch): go straight to the device's rows */
+};
+
+/* Call an operator. args may be fewer than the schema has: the rest take their defaults. results must have as many entries as the
+ * schema has returns: given tensors are written to (they must match and overlap nothing that is read), DV_VALUE_DEFAULT ones are
+ * allocated by the host. On failure nothing is allocated and no result is set. host NULL: the embedded default. */
+DV_API int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
+/* The same from the author's struct: every field is filled by the caller, results included (tensors given). fields describe it:
+ * DV_FIELDS(struct swiglu, gate, up, out). */
+DV_API int dv_call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host);
+/* Shapes only: fills results' specs without running anything. Also checks the inputs. */
+typedef struct dv_result_spec {
+    dv_dtype dtype;
+    dv_device device;
+    int32_t ndim;         /* -1: not a tensor, or absent */
+    uint32_t flags;       /* enum dv_spec_flags */
+    int64_t shape[DV_MAX_NDIM], strides[DV_MAX_NDIM];
+} dv_result_spec;
+enum dv_spec_flags { DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */, DV_SPEC_VIEW = 2 };
+DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs);
+
+/* From inside a boxed kernel: go on with the next key below `key`. */
+DV_API int dv_redispatch(dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
+/* Thread-local guards: keys added to or taken from the keys of every call of this thread. Give back what was returned. */
+typedef struct dv_guard { uint32_t included, excluded; } dv_guard;
+DV_API dv_guard dv_guard_push(uint32_t include_keys, uint32_t exclude_keys); /* bits 1u << enum dv_key */
+DV_API void dv_guard_pop(dv_guard previous);
+
+/* Set the error message of this thread and return status: for hosts and boxed kernels. */
+DV_API DV__PRINTF(2, 3) int dv_fail(int status, const char *format, ...);
+
+/* Why this kernel and why not the others: fn gets each row in the order in which it is tried. Does not run anything. */
+typedef struct dv_row_report {
+    const char *name, *provider, *device, *dtypes, *isa, *when;
+    bool taken;
+    const char *reason; /* "taken", or why not: "this processor has no avx512" */
+} dv_row_report;
+DV_API int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user);
+
+/* Threads of the embedded default: n >= 1; 0: as many as the process may use. Survives fork. */
+DV_API int dv_set_threads(int n);
+DV_API int dv_get_threads(void);
+/* Pretend that the processor has no more than this ("base", "avx2", "avx512", NULL: what it has): for tests and benchmarks. */
+DV_API int dv_set_isa(const char *isa);
+DV_API const char *dv_get_isa(void);
+
+/* ---- Policy: which operators run their own kernels and which their native form ------------------------------------------------- */
+
+/* Text like "all,-ns::rms_norm" or "none,+swiglu": exactly one of all and none at most (absent: the default: all on, unless the
+ * host fuses), then +name and -name, where a name is "ns::name" or "name". Unknown names are accepted (they may be loaded later).
+ * DV_EINVAL says which word is wrong. Precedence: thread, process (API), DOVETAIL_OPS, the file named by DOVETAIL_POLICY.  NULL unsets. */
+DV_API int dv_policy_set(const char *text);
+DV_API int dv_policy_set_thread(const char *text);
+DV_API int dv_policy_load(const char *path); /* a file of such words, # comments; sets the process policy */
+DV_API bool dv_policy_enabled(const dv_operator *op, bool host_fuses);
+DV_API uint64_t dv_policy_generation(void);  /* changes whenever a decision may: for guards and cache keys */
+/* How often each operator was asked for and enabled or disabled since the start, in order of name. */
+DV_API int dv_policy_counts(int (*fn)(void *user, const char *name, uint64_t enabled, uint64_t disabled), void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,553 @@
+/* dovetail_op.h: for those who WRITE operators.
+ *
+ * An operator is a struct (its arguments and results, by name), one or more C functions (its kernels) and one declaration:
+ *
+ *     struct swiglu { const dv_tensor *gate, *up; dv_tensor *out; };
+ *     static int swiglu_f32(dv_context *ctx, const struct swiglu *a) { ... return DV_OK; }
+ *     DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
+ *         .schema   = "swiglu(Tensor gate, Tensor up) -> Tensor out",
+ *         .contract = "gate[*s]:T, up[*s]:T -> out[*s]:T; parallel(*s)",
+ *         .kernels  = DV_KERNELS(DV_KERNEL(struct swiglu, "cpu", "f32", swiglu_f32, .split = 4096)));
+ *     DV_LIBRARY(my_ops, &dv_op_swiglu);
+ *
+ * This header is compiled into shipped binaries: it is the operator ABI, version 1. What is here never moves. Every struct that
+ * crosses the border begins with its size and may only grow at its end; a missing tail reads as zero, and a runtime refuses a
+ * tail that it does not know unless it is zero. Tables are NULL-terminated arrays of pointers. docs/abi.md has the rules and
+ * tests/abi/ freezes the layout. Needs only libc; compiles as C11 and, for launchers (CUDA), the types and inline functions as C++17.
+ */
+#ifndef DOVETAIL_OP_H
+#define DOVETAIL_OP_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DV_ABI_MAJOR 1 /* in the exported symbol's name: dovetail_library_1 */
+#define DV_ABI_MINOR 0 /* grows when a struct here grows */
+
+/* ---- Status ------------------------------------------------------------------------------------------------------------ */
+
+/* X(name, number, text). 0 is success; a kernel returns one of these, with a message by dv_error(). */
+#define DV_STATUSES(X)                                              \
+    X(OK, 0, "success")                                             \
+    X(EINVAL, -1, "invalid argument")                               \
+    X(ENOMEM, -2, "out of memory")                                  \
+    X(ESYNTAX, -3, "syntax error")                                  \
+    X(ESCHEMA, -4, "schema error")                                  \
+    X(ECONTRACT, -5, "contract error")                              \
+    X(ETYPE, -6, "wrong type")                                      \
+    X(ESHAPE, -7, "wrong shape")                                    \
+    X(EDTYPE, -8, "wrong dtype")                                    \
+    X(EDEVICE, -9, "wrong device")                                  \
+    X(EALIAS, -10, "overlapping memory")                            \
+    X(ENOENT, -11, "not found")                                     \
+    X(EEXIST, -12, "already exists")                                \
+    X(ENOKERNEL, -13, "no kernel")                                  \
+    X(EBINARY, -14, "not a usable operator binary")                 \
+    X(EABI, -15, "incompatible ABI")                                \
+    X(EUNLOADED, -16, "the operator's library was unloaded")        \
+    X(EKERNEL, -17, "the kernel failed")                            \
+    X(ENOTSUP, -18, "not supported")                                \
+    X(EIO, -19, "input/output error")                               \
+    X(ELIMIT, -20, "a limit was exceeded")                          \
+    X(EHOST, -21, "the host framework failed")
+
+enum dv_status {
+#define DV__STATUS(name, number, text) DV_##name = number,
+    DV_STATUSES(DV__STATUS)
+#undef DV__STATUS
+};
+
+/* ---- Values a frame can hold ------------------------------------------------------------------------------------------- */
+
+/* Element type: DLPack's DLDataType. dv_dtype_key() packs it into a number that a switch or a template can use. */
+typedef struct dv_dtype { uint8_t code, bits; uint16_t lanes; } dv_dtype;
+
+/* X(name, code, bits): every element type of DLPack with one lane. f4_e2m1 and f6 are sub-byte: strides count elements. */
+#define DV_DTYPES(X)                                                                                                            \
+    X(f16, 2, 16) X(f32, 2, 32) X(f64, 2, 64) X(bf16, 4, 16)                                                                    \
+    X(i1, 0, 1) X(i2, 0, 2) X(i4, 0, 4) X(i8, 0, 8) X(i16, 0, 16) X(i32, 0, 32) X(i64, 0, 64)                                   \
+    X(u1, 1, 1) X(u2, 1, 2) X(u4, 1, 4) X(u8, 1, 8) X(u16, 1, 16) X(u32, 1, 32) X(u64, 1, 64)                                   \
+    X(bool, 6, 8) X(c32, 5, 32) X(c64, 5, 64) X(c128, 5, 128)                                                                   \
+    X(f8_e3m4, 7, 8) X(f8_e4m3, 8, 8) X(f8_e4m3b11fnuz, 9, 8) X(f8_e4m3fn, 10, 8) X(f8_e4m3fnuz, 11, 8)                         \
+    X(f8_e5m2, 12, 8) X(f8_e5m2fnuz, 13, 8) X(f8_e8m0fnu, 14, 8) X(f6_e2m3fn, 15, 6) X(f6_e3m2fn, 16, 6) X(f4_e2m1fn, 17, 4)    \
+    X(handle, 3, 64)
+
+enum dv_dtype_key { /* DV_DTYPE_f32 and so on: code | bits << 8 | lanes << 16 */
+#define DV__DTYPE(name, code, bits) DV_DTYPE_##name = (code) | (bits) << 8 | 1 << 16,
+    DV_DTYPES(DV__DTYPE)
+#undef DV__DTYPE
+};
+
+static inline uint32_t dv_dtype_key(dv_dtype t) { return (uint32_t)t.code | (uint32_t)t.bits << 8 | (uint32_t)t.lanes << 16; }
+static inline dv_dtype dv_dtype_from_key(uint32_t key)
+{
+    dv_dtype t;
+    t.code = (uint8_t)(key & 255);
+    t.bits = (uint8_t)(key >> 8 & 255);
+    t.lanes = (uint16_t)(key >> 16);
+    return t;
+}
+
+/* DLPack's device numbers. "npu" is kDLExtDev (PrivateUse1 in PyTorch). */
+enum dv_device_type { DV_CPU = 1, DV_CUDA = 2, DV_CUDA_HOST = 3, DV_ROCM = 10, DV_NPU = 12, DV_CUDA_MANAGED = 13, DV_META = 1000 };
+typedef struct dv_device { int32_t type, id; } dv_device;
+
+/* A view of elements in memory. Begins, and ends, as DLPack's DLTensor; byte_offset is always 0 (folded into data), strides are in
+ * elements and never NULL. Frozen: it does not grow. Borrowed for the call. */
+typedef struct dv_tensor {
+    void *data;
+    dv_device device;
+    int32_t ndim;
+    dv_dtype dtype;
+    const int64_t *shape;
+    const int64_t *strides;
+    uint64_t byte_offset;
+} dv_tensor;
+
+typedef struct dv_complex { double re, im; } dv_complex;
+typedef struct dv_string { const char *data; size_t size; } dv_string; /* data[size] is 0 */
+typedef struct dv_layout { int32_t value; } dv_layout;               /* PyTorch's Layout number: 0 is strided */
+typedef struct dv_memory_format { int32_t value; } dv_memory_format; /* 0 contiguous, 1 preserve, 2 channels_last, 3 channels_last_3d */
+typedef struct dv_generator dv_generator;                            /* opaque: see dv_random() */
+
+enum dv_scalar_kind { DV_SCALAR_INT = 1, DV_SCALAR_FLOAT, DV_SCALAR_BOOL, DV_SCALAR_COMPLEX };
+typedef struct dv_scalar {
+    uint32_t kind; /* enum dv_scalar_kind */
+    union { int64_t i; double f; bool b; dv_complex c; } as;
+} dv_scalar;
+
+/* Lists. An element of dv_tensors is NULL where a Tensor?[] holds None. */
+typedef struct dv_tensors { const dv_tensor *const *data; size_t size; } dv_tensors;
+typedef struct dv_mut_tensors { dv_tensor *const *data; size_t size; } dv_mut_tensors;
+typedef struct dv_ints { const int64_t *data; size_t size; } dv_ints;
+typedef struct dv_floats { const double *data; size_t size; } dv_floats;
+typedef struct dv_bools { const bool *data; size_t size; } dv_bools;
+typedef struct dv_strings { const dv_string *data; size_t size; } dv_strings;
+typedef struct dv_scalars { const dv_scalar *data; size_t size; } dv_scalars;
+typedef struct dv_complexes { const dv_complex *data; size_t size; } dv_complexes;
+typedef struct dv_dtypes { const dv_dtype *data; size_t size; } dv_dtypes;
+typedef struct dv_devices { const dv_device *data; size_t size; } dv_devices;
+
+/* Optionals: value is meaningful only when has is true. An absent tensor or generator is a NULL pointer. */
+typedef struct dv_opt_int { bool has; int64_t value; } dv_opt_int;
+typedef struct dv_opt_float { bool has; double value; } dv_opt_float;
+typedef struct dv_opt_bool { bool has; bool value; } dv_opt_bool;
+typedef struct dv_opt_string { bool has; dv_string value; } dv_opt_string;
+typedef struct dv_opt_scalar { bool has; dv_scalar value; } dv_opt_scalar;
+typedef struct dv_opt_complex { bool has; dv_complex value; } dv_opt_complex;
+typedef struct dv_opt_dtype { bool has; dv_dtype value; } dv_opt_dtype;
+typedef struct dv_opt_device { bool has; dv_device value; } dv_opt_device;
+typedef struct dv_opt_layout { bool has; dv_layout value; } dv_opt_layout;
+typedef struct dv_opt_memory_format { bool has; dv_memory_format value; } dv_opt_memory_format;
+typedef struct dv_opt_tensors { bool has; dv_tensors value; } dv_opt_tensors;
+typedef struct dv_opt_ints { bool has; dv_ints value; } dv_opt_ints;
+typedef struct dv_opt_floats { bool has; dv_floats value; } dv_opt_floats;
+typedef struct dv_opt_bools { bool has; dv_bools value; } dv_opt_bools;
+typedef struct dv_opt_strings { bool has; dv_strings value; } dv_opt_strings;
+typedef struct dv_opt_scalars { bool has; dv_scalars value; } dv_opt_scalars;
+
+/* The one table of C types and the schema types they carry: X(name, number, C type, schema types). A struct field of any other
+ * type does not compile; a field whose schema type differs is refused when the library is loaded. */
+#define DV_FIELD_TYPES(X)                                                       \
+    X(TENSOR, 1, const dv_tensor *, "Tensor, Tensor?")                          \
+    X(MUT_TENSOR, 2, dv_tensor *, "Tensor(a!), Tensor(a!)?, a returned Tensor") \
+    X(INT, 3, int64_t, "int, SymInt")                                           \
+    X(FLOAT, 4, double, "float, SymFloat")                                      \
+    X(BOOL, 5, bool, "bool, SymBool")                                           \
+    X(STRING, 6, dv_string, "str")                                              \
+    X(SCALAR, 7, dv_scalar, "Scalar")                                           \
+    X(COMPLEX, 8, dv_complex, "complex")                                        \
+    X(DTYPE, 9, dv_dtype, "ScalarType")                                         \
+    X(DEVICE, 10, dv_device, "Device")                                          \
+    X(LAYOUT, 11, dv_layout, "Layout")                                          \
+    X(MEMORY_FORMAT, 12, dv_memory_format, "MemoryFormat")                      \
+    X(GENERATOR, 13, const dv_generator *, "Generator, Generator?")             \
+    X(TENSORS, 14, dv_tensors, "Tensor[], Tensor?[]")                           \
+    X(MUT_TENSORS, 15, dv_mut_tensors, "Tensor(a!)[], a returned Tensor[]")     \
+    X(INTS, 16, dv_ints, "int[], SymInt[]")                                     \
+    X(FLOATS, 17, dv_floats, "float[]")                                         \
+    X(BOOLS, 18, dv_bools, "bool[]")                                            \
+    X(STRINGS, 19, dv_strings, "str[]")                                         \
+    X(SCALARS, 20, dv_scalars, "Scalar[]")                                      \
+    X(COMPLEXES, 21, dv_complexes, "complex[]")                                 \
+    X(DTYPES, 22, dv_dtypes, "ScalarType[]")                                    \
+    X(DEVICES, 23, dv_devices, "Device[]")                                      \
+    X(OPT_INT, 24, dv_opt_int, "int?, SymInt?")                                 \
+    X(OPT_FLOAT, 25, dv_opt_float, "float?")                                    \
+    X(OPT_BOOL, 26, dv_opt_bool, "bool?")                                       \
+    X(OPT_STRING, 27, dv_opt_string, "str?")                                    \
+    X(OPT_SCALAR, 28, dv_opt_scalar, "Scalar?")                                 \
+    X(OPT_COMPLEX, 29, dv_opt_complex, "complex?")                              \
+    X(OPT_DTYPE, 30, dv_opt_dtype, "ScalarType?")                               \
+    X(OPT_DEVICE, 31, dv_opt_device, "Device?")                                 \
+    X(OPT_LAYOUT, 32, dv_opt_layout, "Layout?")                                 \
+    X(OPT_MEMORY_FORMAT, 33, dv_opt_memory_format, "MemoryFormat?")             \
+    X(OPT_TENSORS, 34, dv_opt_tensors, "Tensor[]?, Tensor?[]?")                 \
+    X(OPT_INTS, 35, dv_opt_ints, "int[]?, SymInt[]?")                           \
+    X(OPT_FLOATS, 36, dv_opt_floats, "float[]?")                                \
+    X(OPT_BOOLS, 37, dv_opt_bools, "bool[]?")                                   \
+    X(OPT_STRINGS, 38, dv_opt_strings, "str[]?")                                \
+    X(OPT_SCALARS, 39, dv_opt_scalars, "Scalar[]?")                             \
+    X(INT_RESULT, 40, int64_t *, "a returned int or SymInt")                    \
+    X(FLOAT_RESULT, 41, double *, "a returned float")                           \
+    X(BOOL_RESULT, 42, bool *, "a returned bool")
+
+enum dv_field_type {
+#define DV__FIELD_TYPE(name, number, ctype, schema) DV_FIELD_##name = number,
+    DV_FIELD_TYPES(DV__FIELD_TYPE)
+#undef DV__FIELD_TYPE
+};
+
+/* ---- What a declaration is made of (the macros below write these) -------------------------------------------------------- */
+
+typedef struct dv_context dv_context;
+typedef int (*dv_kernel_fn)(dv_context *ctx, const void *frame);
+
+typedef struct dv_field_decl {
+    uint32_t size;
+    uint32_t type;    /* enum dv_field_type */
+    const char *name; /* a trailing '_' is dropped when the schema has the name only without it: default_ is default */
+    size_t offset;
+} dv_field_decl;
+
+/* One kernel row. Rows are tried in order of priority (higher first), then as written: put the best first. */
+typedef struct dv_kernel_decl {
+    uint32_t size;
+    int32_t priority;
+    const char *name;     /* the C function, for explain and errors */
+    const char *device;   /* "cpu", "cuda", "npu": DLPack's device, by name */
+    const char *dtypes;   /* "f32 bf16": the contract's first dtype variable; "T=f32, U=i32 i64": by name; NULL: any */
+    const char *isa;      /* "avx2", "avx512", "neon"...: what the processor must have; NULL: nothing */
+    const char *when;     /* a predicate in the contract's language over sizes and arguments; NULL: always */
+    const char *takes;    /* "strided(x), last_contiguous(y), align(z, 64)": overrides the contract's facts for this row */
+    const char *provider; /* who made it; NULL: the library */
+    dv_kernel_fn run;
+    int64_t split;        /* >0: may be split over threads along leading parallel dims, at multiples of this many steps */
+    uint32_t flags;       /* enum dv_kernel_flags */
+    uint32_t reserved;
+} dv_kernel_decl;
+
+enum dv_kernel_flags {
+    DV_KERNEL_REFERENCE = 1, /* plain and slow on purpose: the reference row, tried last, what `dovetail check` compares with */
+};
+
+/* A shape function in C, for what the contract cannot say: sets shape and dtype of each result by dv_set_output(). */
+typedef int (*dv_shape_fn)(dv_context *ctx, const void *frame);
+
+typedef struct dv_operator_decl {
+    uint32_t size;
+    uint32_t flags;
+    const char *name;     /* as given to DV_OPERATOR; the schema's name wins */
+    const char *schema;   /* PyTorch's grammar; NULL: inferred from the struct and .mutates */
+    const char *mutates;  /* without a schema: the fields that are written in place, "a, b"; other dv_tensor* are results */
+    const char *contract; /* docs/contract.md */
+    const char *native;   /* the same thing said with the base operators, for fusing compilers and as a reference */
+    const char *gradient; /* "x, w: f_grad(grad, x, w); y: mul(grad, x)" */
+    const char *tangent;  /* forward mode: formulas over x_t for each result: "result: mul(x_t, cos(x))" */
+    const char *tags;     /* "needs_fixed_stride_order pt2_compliant_tag" */
+    const char *doc;      /* one paragraph: becomes help() in Python and the text of `dovetail info` */
+    uint32_t frame_size;
+    uint32_t line;        /* where it was declared */
+    const char *file;
+    const dv_field_decl *const *fields;   /* NULL-terminated */
+    const dv_kernel_decl *const *kernels; /* NULL-terminated, best first; NULL: the native form is the kernel */
+    dv_shape_fn shape;
+} dv_operator_decl;
+
+enum dv_library_kind { DV_LIBRARY_DEF = 0, DV_LIBRARY_FRAGMENT = 1, DV_LIBRARY_IMPL = 2 };
+
+typedef struct dv_library_decl {
+    uint32_t size;
+    uint32_t abi_minor;
+    uint32_t kind;        /* enum dv_library_kind */
+    uint32_t reserved;
+    const char *name;     /* the namespace: torch.ops.<name> */
+    const char *version;  /* "1.2.3"; NULL: none */
+    const char *provider; /* for DV_LIBRARY_IMPL: who adds these kernels */
+    const dv_operator_decl *const *operators; /* NULL-terminated */
+} dv_library_decl;
+
+/* ---- What a kernel can ask of the runtime -------------------------------------------------------------------------------- */
+
+enum dv_context_flags {
+    DV_CTX_DETERMINISTIC = 1, /* the caller wants the same bits every time */
+    DV_CTX_CHECK = 2,         /* check mode: spend time on finding bad values in tensors */
+};
+
+typedef int (*dv_range_fn)(void *arg, int64_t begin, int64_t end);
+
+/* Entries are only ever added at the end. Call them through the inline functions below. */
+typedef struct dv_services {
+    uint32_t size;
+    uint32_t reserved;
+    int (*error)(dv_context *ctx, int status, const char *format, va_list args);
+    void *(*alloc)(dv_context *ctx, size_t bytes, size_t alignment);
+    int (*parallel_for)(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg);
+    int (*set_output)(dv_context *ctx, dv_tensor *out, dv_dtype dtype, int32_t ndim, const int64_t *shape);
+    int (*call)(dv_context *ctx, const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields);
+    int (*random)(dv_context *ctx, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
+    const void *(*object)(dv_context *ctx, const char *name);
+    const void *(*query)(dv_context *ctx, const char *name);
+} dv_services;
+
+/* Belongs to one call (or one slice of it); never kept. Later fields are read only if size says they are there. */
+struct dv_context {
+    uint32_t size;
+    uint32_t flags; /* enum dv_context_flags */
+    const dv_services *services;
+    void *workspace; /* as many bytes as the contract's workspace says, 64-byte aligned, contents undefined */
+    size_t workspace_size;
+    void *stream; /* the device's current stream; NULL on the CPU */
+    dv_device device;
+    const int64_t *origin; /* of a split row: index of this slice's first element in each leading dim; NULL: not split */
+    int32_t origin_ndim;
+    uint32_t reserved;
+};
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DV__PRINTF(f, a) __attribute__((format(printf, f, a)))
+#define DV_INLINE static inline __attribute__((always_inline))
+#else
+#define DV__PRINTF(f, a)
+#define DV_INLINE static inline
+#endif
+
+/* Set the call's error message and return status: `return dv_error(ctx, DV_EINVAL, "token %lld is out of range", t);`
+ * The first error of a call wins, also among worker threads. The message is copied. */
+DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    status = ctx->services->error(ctx, status, format, args);
+    va_end(args);
+    return status;
+}
+
+/* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
+ * return DV_ENOMEM). May be called from the kernel's own thread only. */
+static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment) { return ctx->services->alloc(ctx, bytes, alignment); }
+
+/* Run fn over [begin, end) in pieces of at least grain on the host's threads, and wait. The pieces depend on the range and the
+ * grain, never on the number of threads. The first non-zero return stops what has not begun and is returned. */
+static inline int dv_parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+{
+    return ctx->services->parallel_for(ctx, begin, end, grain, fn, arg);
+}
+
+/* In a shape function: say what a result is. In a kernel: allocate a result whose size depends on data (`unbacked` in the
+ * contract), which fills out->data, shape and strides. */
+static inline int dv_set_output(dv_context *ctx, dv_tensor *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    return ctx->services->set_output(ctx, out, dtype, ndim, shape);
+}
+
+/* A counter-based random state: reserves count numbers of the generator (NULL: the host's default one) and gives Philox's seed
+ * and offset, so that a graph replay or a split can reproduce them. */
+static inline int dv_random(dv_context *ctx, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
+{
+    return ctx->services->random(ctx, generator, count, seed, offset);
+}
+
+/* A named object of the host, such as a layer of a forward context; NULL when there is none (the error is already set). */
+static inline const void *dv_object(dv_context *ctx, const char *name) { return ctx->services->object(ctx, name); }
+
+/* What later runtimes offer, by name; NULL: this runtime does not know it. */
+static inline const void *dv_query(dv_context *ctx, const char *name) { return ctx->services->query(ctx, name); }
+
+/* Number of elements. The runtime has already made sure that it does not overflow. */
+static inline int64_t dv_numel(const dv_tensor *t)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+/* Number of elements of the leading n dims: with the last dim d, dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1]. */
+static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
+{
+    int64_t m = 1;
+    for (int32_t i = 0; i < n; i++)
+        m *= t->shape[i];
+    return m;
+}
+
+/* ---- Elements of half precision, in forms that compilers vectorise --------------------------------------------------------- */
+
+DV_INLINE float dv__f32_from_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+DV_INLINE uint32_t dv__bits_of_f32(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+DV_INLINE float dv_bf16_to_f32(uint16_t h) { return dv__f32_from_bits((uint32_t)h << 16); }
+DV_INLINE uint16_t dv_f32_to_bf16(float x) /* round to nearest even; NaN stays NaN */
+{
+    const uint32_t u = dv__bits_of_f32(x);
+    const uint32_t rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? (u >> 16 | 0x40u) : rounded);
+}
+DV_INLINE float dv_f16_to_f32(uint16_t h) /* exact: multiplying by 2^112 moves the exponent and normalises denormals */
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, rest = (uint32_t)(h & 0x7fffu) << 13;
+    const uint32_t finite = dv__bits_of_f32(dv__f32_from_bits(rest) * 0x1p112f);
+    return dv__f32_from_bits(sign | ((h & 0x7c00u) == 0x7c00u ? (rest | 0x7f800000u) : finite));
+}
+DV_INLINE uint16_t dv_f32_to_f16(float x) /* round to nearest even */
+{
+    const uint32_t u = dv__bits_of_f32(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    const uint32_t normal = (a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13;
+    const uint32_t small = dv__bits_of_f32(dv__f32_from_bits(a) + 0.5f) - 0x3f000000u; /* the addition rounds to 2^-24 */
+    const uint32_t big = a > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    return (uint16_t)(sign | (a >= 0x477ff000u ? big : a < 0x38800000u ? small : normal));
+}
+
+/* Load and store an element of dtype f32, bf16 or f16 as float. With a constant dtype the switch disappears. */
+DV_INLINE float dv_get(const void *data, int64_t i, uint32_t dtype)
+{
+    switch (dtype) {
+    case DV_DTYPE_bf16: return dv_bf16_to_f32(((const uint16_t *)data)[i]);
+    case DV_DTYPE_f16: return dv_f16_to_f32(((const uint16_t *)data)[i]);
+    default: return ((const float *)data)[i];
+    }
+}
+DV_INLINE void dv_put(void *data, int64_t i, uint32_t dtype, float x)
+{
+    switch (dtype) {
+    case DV_DTYPE_bf16: ((uint16_t *)data)[i] = dv_f32_to_bf16(x); break;
+    case DV_DTYPE_f16: ((uint16_t *)data)[i] = dv_f32_to_f16(x); break;
+    default: ((float *)data)[i] = x;
+    }
+}
+
+/* ---- Declaring ------------------------------------------------------------------------------------------------------------- */
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DV__EXPORT __attribute__((visibility("default"), used))
+#define DV__HIDDEN __attribute__((visibility("hidden")))
+#else
+#define DV__EXPORT
+#define DV__HIDDEN
+#endif
+
+#ifdef __cplusplus
+}
+#define DV_OPERATOR(...) static_assert(false, "declare the operator in a C file; only kernel launchers may be C++ or CUDA")
+#define DV_LIBRARY(...) static_assert(false, "declare the library in a C file; only kernel launchers may be C++ or CUDA")
+#define DV_LIBRARY_FRAGMENT(...) static_assert(false, "declare the library in a C file; only kernel launchers may be C++ or CUDA")
+#define DV_LIBRARY_IMPL(...) static_assert(false, "declare the library in a C file; only kernel launchers may be C++ or CUDA")
+#else
+
+#define DV__GENERIC(name, number, ctype, schema) ctype: number,
+#define DV__TYPE_OF(x) _Generic((x), DV_FIELD_TYPES(DV__GENERIC) struct dv__no_such_type *: 0)
+
+#include "dovetail_op_map.h" /* DV__MAP(m, x, a, b, ...) = m(x, a) m(x, b) ..., up to 64 */
+
+#define DV__FIELD(F, f) &(const dv_field_decl){ sizeof(dv_field_decl), DV__TYPE_OF(((F *)0)->f), #f, offsetof(F, f) },
+#define DV__UNPAREN(...) __VA_ARGS__
+#define DV_FIELDS(F, ...) ((const dv_field_decl *const[]){ DV__MAP(DV__FIELD, F, __VA_ARGS__) NULL })
+
+/* DV_OPERATOR(name, struct frame, (field, ...), .schema = ..., ...): declares the object dv_op_<name>. Up to 64 fields. */
+#define DV_OPERATOR(NAME, FRAME, FIELDS, ...)                                                                                   \
+    DV__HIDDEN extern const dv_operator_decl dv_op_##NAME;                                                                      \
+    const dv_operator_decl dv_op_##NAME = { .size = sizeof(dv_operator_decl), .name = #NAME, .file = __FILE__,                  \
+        .line = __LINE__, .frame_size = sizeof(FRAME), .fields = DV__FIELDS_OF(FRAME, DV__UNPAREN FIELDS), __VA_ARGS__ }
+#define DV__FIELDS_OF(...) DV_FIELDS(__VA_ARGS__)
+
+/* DV_KERNEL(struct frame, device, dtypes, function, .isa = ..., ...): one row. A function for another frame does not compile. */
+#define DV_KERNEL(FRAME, DEVICE, DTYPES, FN, ...)                                                                               \
+    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl), .name = #FN, .device = DEVICE, .dtypes = DTYPES,                   \
+        .run = (dv_kernel_fn)(void (*)(void))_Generic(&(FN), int (*)(dv_context *, const FRAME *): (FN)), __VA_ARGS__ }
+#define DV_KERNELS(...) ((const dv_kernel_decl *const[]){ __VA_ARGS__, NULL })
+
+/* Rows for several dtypes and instruction sets from one body:
+ *
+ *     DV_INLINE int swiglu_body(dv_context *ctx, const struct swiglu *a, uint32_t dtype) { ... dv_get(x, i, dtype) ... }
+ *     DV_VARIANTS(struct swiglu, swiglu_body, f32, bf16, f16)
+ *     ... .kernels = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu, swiglu_body, (f32, bf16, f16), .split = 4096))
+ *
+ * makes swiglu_body_f32_avx512, ..._avx2 and ..._base, each compiled for its instruction set with a constant dtype. Where the
+ * compiler or the architecture has no such set, only the base rows remain. */
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(DV_NO_VARIANTS)
+#define DV_TARGET_AVX2 __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe")))
+#if defined(__clang__)
+#define DV_TARGET_AVX512 \
+    __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe")))
+#else
+#define DV_TARGET_AVX512                                                                                                        \
+    __attribute__((                                                                                                             \
+        target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe,prefer-vector-width=512")))
+#endif
+#define DV__VARIANT(FB, T) DV__VARIANT_(DV__UNPAREN FB, T)
+#define DV__VARIANT_(...) DV__VARIANT__(__VA_ARGS__)
+#define DV__VARIANT__(F, BODY, T)                                                                                               \
+    DV_TARGET_AVX512 static int BODY##_##T##_avx512(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }         \
+    DV_TARGET_AVX2 static int BODY##_##T##_avx2(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }             \
+    static int BODY##_##T##_base(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }
+#define DV__ROW(FBX, T) DV__ROW_(DV__UNPAREN FBX, T)
+#define DV__ROW_(...) DV__ROW__(__VA_ARGS__)
+#define DV__ROW__(F, BODY, X, T)                                                                                                \
+    DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx512, .isa = "avx512", DV__UNPAREN X),                                               \
+        DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx2, .isa = "avx2", DV__UNPAREN X),                                               \
+        DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
+#else
+#define DV__VARIANT(FB, T) DV__VARIANT_(DV__UNPAREN FB, T)
+#define DV__VARIANT_(...) DV__VARIANT__(__VA_ARGS__)
+#define DV__VARIANT__(F, BODY, T) \
+    static int BODY##_##T##_base(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }
+#define DV__ROW(FBX, T) DV__ROW_(DV__UNPAREN FBX, T)
+#define DV__ROW_(...) DV__ROW__(__VA_ARGS__)
+#define DV__ROW__(F, BODY, X, T) DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
+#endif
+#define DV_VARIANTS(FRAME, BODY, ...) DV__MAP(DV__VARIANT, (FRAME, BODY), __VA_ARGS__)
+#define DV_VARIANT_ROWS(FRAME, BODY, TYPES, ...) \
+    DV__ROWS_OF(DV__ROW, (FRAME, BODY, (__VA_ARGS__)), DV__UNPAREN TYPES) DV__NO_ROW
+#define DV__NO_ROW &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a row that does not run is passed over */
+#define DV__ROWS_OF(...) DV__MAP(__VA_ARGS__)
+
+/* DV_LIBRARY(name, &dv_op_a, &dv_op_b): the binary's one exported symbol. name is the namespace of the operators, and
+ * dv_library_<name> is the descriptor for a program that links it statically (compile with -DDV_STATIC).
+ * DV_LIBRARY_FRAGMENT(space, name, ...) adds operators to a namespace that others may share.
+ * DV_LIBRARY_IMPL(space, name, ...) adds kernels to operators that someone else declared; name is the provider. The operators'
+ * declarations need only .fields and .kernels, and .schema or the macro's name to say which one is meant. */
+#ifndef DV_LIBRARY_VERSION
+#define DV_LIBRARY_VERSION NULL
+#endif
+#ifdef DV_STATIC
+#define DV__LIBRARY_SYMBOL(SYMBOL)
+#else
+#define DV__LIBRARY_SYMBOL(SYMBOL) \
+    DV__EXPORT extern const dv_library_decl dovetail_library_1 __attribute__((alias("dv_library_" #SYMBOL)));
+#endif
+#define DV__LIBRARY(KIND, SPACE, SYMBOL, PROVIDER, ...)                                                                         \
+    DV__HIDDEN extern const dv_library_decl dv_library_##SYMBOL;                                                                \
+    DV__LIBRARY_SYMBOL(SYMBOL)                                                                                                  \
+    const dv_library_decl dv_library_##SYMBOL = { .size = sizeof(dv_library_decl), .abi_minor = DV_ABI_MINOR, .kind = KIND,     \
+        .name = #SPACE, .version = DV_LIBRARY_VERSION, .provider = PROVIDER,                                                    \
+        .operators = (const dv_operator_decl *const[]){ __VA_ARGS__, NULL } }
+#define DV_LIBRARY(NAME, ...) DV__LIBRARY(DV_LIBRARY_DEF, NAME, NAME, #NAME, __VA_ARGS__)
+#define DV_LIBRARY_FRAGMENT(SPACE, NAME, ...) DV__LIBRARY(DV_LIBRARY_FRAGMENT, SPACE, NAME, #NAME, __VA_ARGS__)
+#define DV_LIBRARY_IMPL(SPACE, NAME, ...) DV__LIBRARY(DV_LIBRARY_IMPL, SPACE, NAME, #NAME, __VA_ARGS__)
+
+/* Call another operator from a kernel, through the registry and with all its checks:
+ *     struct mul m = { a->x, a->y, &tmp };
+ *     int status = DV_CALL(ctx, "my_ops::mul", struct mul, (self, other, out), &m);
+ * Tensors that the callee returns must be given (its result fields point to tensors that the caller owns). */
+#define DV_CALL(CTX, NAME, FRAME, FIELDS, POINTER)                                                                              \
+    ((CTX)->services->call((CTX), NAME, (1 ? (POINTER) : (FRAME *)NULL), sizeof(FRAME), DV__FIELDS_OF(FRAME, DV__UNPAREN FIELDS)))
+
+#endif /* C */
+#endif

@@ -82,6 +82,9 @@ bool dv__isa_available(int isa);
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */
 extern _Thread_local dv_guard dv__guards;
 
+/* The policy's decision for one call: true: the operator's own kernels; false: its native form. Counts it. No lock. */
+bool dv__policy_decide(dv_operator *op, bool host_fuses);
+
 /* The operator of the base set with ATen's name ("mul"), with a reference for the caller; DV_ENOENT. */
 int dv__find_base(const char *name, dv_operator **out);
 

@@ -1,0 +1,60 @@
+# The short front of the build: CMake and Ninja do the work. Each target sets up what it needs, also on a fresh machine.
+BUILD ?= build
+SAN = -DDOVETAIL_SANITIZE
+PY = $(CURDIR)/.venv/bin/python
+export PATH := $(CURDIR)/$(BUILD)/bin:$(CURDIR)/.venv/bin:$(PATH)
+export PYTHONPATH := $(CURDIR)/$(BUILD)/python
+export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
+JOBS := $(shell nproc)
+
+.PHONY: all setup build demo test test-c test-python test-asan test-tsan test-clang test-slow fuzz bench check clean
+
+all: build
+
+setup:
+	@tools/setup.sh build
+
+build: setup
+	@cmake -G Ninja -B $(BUILD) -S . -DDOVETAIL_PYTHON=ON -DPython_EXECUTABLE=$(PY) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }
+	@ninja -C $(BUILD) --quiet
+
+# From nothing to an operator in C, NumPy and PyTorch; ends with a table. Pictures go to out/demo/.
+demo: build
+	@tools/demo/demo.sh
+
+test: build check test-c test-python
+
+check: # the layers of core/, and what a source file may say
+	@$(PY) tools/check_layers.py
+
+test-c: build
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+test-python: build
+	@$(PY) -m pytest -q -m "not slow" tests
+
+# ---- the wider suites, which .ci/run adds ----
+
+test-slow: build # packaging in fresh environments, long oracles
+	@$(PY) -m pytest -q -m slow tests
+
+test-asan:
+	@tools/setup.sh wide
+	@cmake -G Ninja -B build-asan -S . $(SAN)=address,undefined -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-asan --quiet
+	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
+
+test-tsan:
+	@tools/setup.sh wide
+	@cmake -G Ninja -B build-tsan -S . $(SAN)=thread -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-tsan --quiet
+	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS)
+
+fuzz: # each fuzz target for FUZZ_SECONDS, from the committed corpora
+	@tools/setup.sh wide
+	@cmake -G Ninja -B build-fuzz -S . -DDOVETAIL_FUZZ=ON -DDOVETAIL_TESTS=OFF $(SAN)=address,undefined -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-fuzz --quiet
+	@tools/fuzz.sh build-fuzz $${FUZZ_SECONDS:-20}
+
+bench: build # every figure of docs/performance.md, side by side with its peer, in one run
+	@$(PY) bench/run.py
+
+clean:
+	rm -rf build build-* build*.log out

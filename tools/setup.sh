@@ -1,0 +1,42 @@
+#!/bin/sh
+# Everything that Dovetail's build and tests need on a fresh machine: Debian packages where something is missing (as root, or with
+# sudo), and a Python environment in .venv. Does nothing, quickly, when all is there.
+#   tools/setup.sh build    compiler, CMake, Ninja, Python environment
+#   tools/setup.sh wide     also clang with its sanitizers and valgrind, for the wider suites
+set -eu
+cd "$(dirname "$0")/.."
+
+need=""
+have() { command -v "$1" >/dev/null 2>&1; }
+want() { have "$1" || need="$need $2"; }
+want gcc gcc
+want make make
+want cmake cmake
+want ninja ninja-build
+want git git
+have python3 && python3 -c 'import venv, ensurepip' 2>/dev/null || need="$need python3 python3-venv"
+[ -f /usr/include/cmocka.h ] || need="$need libcmocka-dev"
+have python3 && python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))' ||
+    need="$need python3-dev"
+have g++ || need="$need g++" # the headers are also tested as C++, and Inductor compiles with it
+if [ "${1:-build}" = wide ]; then
+    want clang clang
+    want valgrind valgrind
+    have clang && [ -n "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ] ||
+        need="$need libclang-rt-14-dev"
+fi
+if [ -n "$need" ]; then
+    echo "installing:$need"
+    sudo=""
+    [ "$(id -u)" = 0 ] || sudo=sudo
+    $sudo apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends $need >/dev/null
+fi
+
+# The environment is right when the list that made it is the list that we have.
+if ! cmp -s tools/requirements.txt .venv/requirements.txt; then
+    echo "making the Python environment .venv (torch is 200 MB: about a minute)"
+    python3 -m venv .venv
+    .venv/bin/python -m pip install -q --disable-pip-version-check -r tools/requirements.txt
+    cp tools/requirements.txt .venv/requirements.txt
+fi

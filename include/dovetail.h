@@ -246,6 +246,26 @@ DV_API const char *dv_operator_schema(const dv_operator *op); /* as torch prints
 DV_API const char *dv_operator_doc(const dv_operator *op);    /* "" when there is none */
 DV_API size_t dv_operator_nargs(const dv_operator *op);
 DV_API size_t dv_operator_nresults(const dv_operator *op);
+/* What one argument takes (slot < nargs), or one result gives (slot >= nargs): for hosts that convert values. Everything it points
+ * to is borrowed from op. */
+typedef struct dv_slot_info {
+    const char *name;       /* "" for an unnamed result */
+    uint32_t type;          /* enum dv_field_type of the plain input (TENSOR, INT ... DEVICES; never OPT_, MUT_ or _RESULT); 0: others */
+    uint32_t flags;         /* enum dv_slot_flags */
+    int64_t fixed_size;     /* of int[N]; else -1 */
+    int32_t alias;          /* of a result Tensor(a!) or Tensor(a): the argument with the same alias set; else -1 */
+    uint32_t reserved;
+    const char *default_text; /* as torch prints it; NULL: no default */
+    dv_value default_value;   /* DV_VALUE_DEFAULT: no default */
+} dv_slot_info;
+enum dv_slot_flags {
+    DV_SLOT_OPTIONAL = 1,         /* None is accepted */
+    DV_SLOT_ELEMENT_OPTIONAL = 2, /* Tensor?[] */
+    DV_SLOT_KWARG_ONLY = 4,
+    DV_SLOT_WRITES = 8            /* (a!) */
+};
+DV_API int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out); /* DV_EINVAL past the end */
+
 /* Everything that was declared, as one JSON document: schema, contract and formulas as expression trees, kernel rows, tags, file
  * and line (docs/json.md). What bridges build fakes and gradients from. The caller frees it with dv_free(). */
 DV_API int dv_operator_json(const dv_operator *op, char **out);

@@ -1,0 +1,92 @@
+/* One argument or result of an operator, as hosts that convert values see it: the schema's types mapped to enum dv_field_type. */
+#include "base/error.h"
+#include "registry/registry.h"
+
+/* X(schema type, field type alone, field type of a list of it; 0: no frame can hold it) */
+#define SLOT_TYPES(X)                                       \
+    X(TENSOR, DV_FIELD_TENSOR, DV_FIELD_TENSORS)            \
+    X(INT, DV_FIELD_INT, DV_FIELD_INTS)                     \
+    X(SYMINT, DV_FIELD_INT, DV_FIELD_INTS)                  \
+    X(FLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)               \
+    X(SYMFLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)            \
+    X(BOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)                  \
+    X(SYMBOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)               \
+    X(STR, DV_FIELD_STRING, DV_FIELD_STRINGS)               \
+    X(SCALAR, DV_FIELD_SCALAR, DV_FIELD_SCALARS)            \
+    X(COMPLEX, DV_FIELD_COMPLEX, DV_FIELD_COMPLEXES)        \
+    X(SCALAR_TYPE, DV_FIELD_DTYPE, DV_FIELD_DTYPES)         \
+    X(DEVICE, DV_FIELD_DEVICE, DV_FIELD_DEVICES)            \
+    X(LAYOUT, DV_FIELD_LAYOUT, 0)                           \
+    X(MEMORY_FORMAT, DV_FIELD_MEMORY_FORMAT, 0)             \
+    X(GENERATOR, DV_FIELD_GENERATOR, 0)
+
+static uint32_t field_type(const dv__type *type, bool list)
+{
+    switch (type->kind) {
+#define SLOT_TYPE(kind, alone, of_list) case DV__TYPE_##kind: return list ? of_list : alone;
+        SLOT_TYPES(SLOT_TYPE)
+#undef SLOT_TYPE
+    case DV__TYPE_LIST:
+    case DV__TYPE_OPTIONAL:
+    case DV__TYPE_TUPLE:
+    case DV__TYPE_OTHER: break;
+    }
+    return 0;
+}
+
+static bool shares_set(const dv__alias *a, const dv__alias *b)
+{
+    for (size_t i = 0; i < a->nbefore; i++)
+        for (size_t j = 0; j < b->nbefore; j++)
+            if (!strcmp(a->before[i], b->before[j]) && strcmp(a->before[i], "*") != 0)
+                return true;
+    return false;
+}
+
+static int32_t alias_of(const dv__schema *schema, const dv__alias *alias)
+{
+    if (alias)
+        for (size_t i = 0; i < schema->nargs; i++)
+            if (schema->args[i].alias && shares_set(alias, schema->args[i].alias))
+                return (int32_t)i;
+    return -1;
+}
+
+int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
+{
+    memset(out, 0, sizeof *out);
+    const dv__schema *schema = op->schema;
+    if (slot >= schema->nargs + schema->nreturns)
+        return dv_fail(DV_EINVAL, "%s: no slot %zu: it has %zu arguments and %zu results", op->name, slot, schema->nargs,
+            schema->nreturns);
+    const bool result = slot >= schema->nargs;
+    const dv__argument *a = result ? &schema->returns[slot - schema->nargs] : &schema->args[slot];
+    const dv__type *type = a->type;
+    out->name = a->name ? a->name : "";
+    out->fixed_size = -1;
+    out->alias = result ? alias_of(schema, a->alias) : -1;
+    if (type->kind == DV__TYPE_OPTIONAL) {
+        out->flags |= DV_SLOT_OPTIONAL;
+        type = type->elems[0];
+    }
+    if (type->kind == DV__TYPE_LIST) {
+        const dv__type *element = type->elems[0];
+        out->fixed_size = type->fixed_size;
+        if (element->kind == DV__TYPE_OPTIONAL) {
+            out->flags |= DV_SLOT_ELEMENT_OPTIONAL;
+            element = element->elems[0];
+        }
+        out->type = field_type(element, true);
+    } else {
+        out->type = field_type(type, false);
+    }
+    if (a->kwarg_only)
+        out->flags |= DV_SLOT_KWARG_ONLY;
+    if (dv__argument_writes(a))
+        out->flags |= DV_SLOT_WRITES;
+    if (a->def.has) {
+        out->default_text = a->def.text;
+        out->default_value = a->def.value;
+    }
+    return DV_OK;
+}

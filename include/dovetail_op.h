@@ -433,6 +433,19 @@ DV_INLINE void dv_put(void *data, int64_t i, uint32_t dtype, float x)
     }
 }
 
+/* The same as double, and for f64 too: what a reference row needs, for which speed does not count. */
+DV_INLINE double dv_get_f64(const void *data, int64_t i, uint32_t dtype)
+{
+    return dtype == DV_DTYPE_f64 ? ((const double *)data)[i] : (double)dv_get(data, i, dtype);
+}
+DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
+{
+    if (dtype == DV_DTYPE_f64)
+        ((double *)data)[i] = x;
+    else
+        dv_put(data, i, dtype, (float)x);
+}
+
 /* ---- Declaring ------------------------------------------------------------------------------------------------------------- */
 
 #if defined(__GNUC__) || defined(__clang__)

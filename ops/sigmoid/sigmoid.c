@@ -1,0 +1,83 @@
+/* sigmoid.c: 1 / (1 + e^-x), and its gradient */
+#include <dovetail_math.h>
+#include <math.h>
+
+struct sigmoid { const dv_tensor *x; dv_tensor *out; };
+
+static int sigmoid_reference(dv_context *ctx, const struct sigmoid *a)
+{
+    const uint32_t t = dv_dtype_key(a->x->dtype);
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        dv_put_f64(a->out->data, i, t, 1 / (1 + exp(-dv_get_f64(a->x->data, i, t))));
+    return DV_OK;
+}
+
+DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a, uint32_t dtype)
+{
+    const void *restrict x = a->x->data;
+    void *restrict out = a->out->data;
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    if (dtype == DV_DTYPE_f64)
+        for (int64_t i = 0; i < n; i++)
+            ((double *)out)[i] = dv_sigmoid(((const double *)x)[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            dv_put(out, i, dtype, dv_sigmoidf(dv_get(x, i, dtype)));
+    return DV_OK;
+}
+DV_VARIANTS(struct sigmoid, sigmoid_row, f32, bf16, f16, f64)
+
+DV_OPERATOR(sigmoid, struct sigmoid, (x, out),
+    .schema   = "sigmoid(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
+    .native   = "sigmoid(x)",
+    .gradient = "x: sigmoid_backward(grad, result)",
+    .doc      = "1 / (1 + exp(-x)), element by element.",
+    .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct sigmoid, sigmoid_row, (f32, bf16, f16, f64), .split = 16384),
+        DV_KERNEL(struct sigmoid, "cpu", "f32 f64 bf16 f16", sigmoid_reference, .flags = DV_KERNEL_REFERENCE)));
+
+struct sigmoid_backward { const dv_tensor *grad_output, *output; dv_tensor *grad_input; };
+
+static int sigmoid_backward_reference(dv_context *ctx, const struct sigmoid_backward *a)
+{
+    const uint32_t t = dv_dtype_key(a->output->dtype);
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->output); i < n; i++) {
+        const double g = dv_get_f64(a->grad_output->data, i, t), y = dv_get_f64(a->output->data, i, t);
+        dv_put_f64(a->grad_input->data, i, t, g * y * (1 - y));
+    }
+    return DV_OK;
+}
+
+DV_INLINE int sigmoid_backward_row(dv_context *ctx, const struct sigmoid_backward *a, uint32_t dtype)
+{
+    const void *restrict grad = a->grad_output->data, *restrict output = a->output->data;
+    void *restrict grad_input = a->grad_input->data;
+    const int64_t n = dv_numel(a->output);
+    (void)ctx;
+    if (dtype == DV_DTYPE_f64)
+        for (int64_t i = 0; i < n; i++) {
+            const double g = ((const double *)grad)[i], y = ((const double *)output)[i];
+            ((double *)grad_input)[i] = g * (1 - y) * y;
+        }
+    else
+        for (int64_t i = 0; i < n; i++) {
+            const float g = dv_get(grad, i, dtype), y = dv_get(output, i, dtype);
+            dv_put(grad_input, i, dtype, g * (1 - y) * y);
+        }
+    return DV_OK;
+}
+DV_VARIANTS(struct sigmoid_backward, sigmoid_backward_row, f32, bf16, f16, f64)
+
+DV_OPERATOR(sigmoid_backward, struct sigmoid_backward, (grad_output, output, grad_input),
+    .schema   = "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor grad_input",
+    .contract = "grad_output[*s]:T, output[*s]:T -> grad_input[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
+    .native   = "mul(mul(grad_output, rsub(output, 1)), output)",
+    .gradient = "grad_output: sigmoid_backward(grad, output); output: mul(mul(grad, grad_output), rsub(mul(output, 2), 1))",
+    .doc      = "grad_output * output * (1 - output): the gradient of sigmoid, from its result.",
+    .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct sigmoid_backward, sigmoid_backward_row, (f32, bf16, f16, f64), .split = 16384),
+        DV_KERNEL(struct sigmoid_backward, "cpu", "f32 f64 bf16 f16", sigmoid_backward_reference, .flags = DV_KERNEL_REFERENCE)));
+
+DV_LIBRARY_FRAGMENT(dovetail, sigmoid, &dv_op_sigmoid, &dv_op_sigmoid_backward);

@@ -1,0 +1,129 @@
+/* The command `dovetail`: what its files share. A verb is one file, cmd_<verb>.c, which defines `const cli_verb verb_<verb>`, and one
+ * row in CLI_VERBS. It uses the library through dovetail.h only, and never a shell. */
+#ifndef DV_CLI_H
+#define DV_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "dovetail.h"
+
+/* X(verb): in the order in which help lists them. */
+#define CLI_VERBS(X) \
+    X(new)           \
+    X(build)
+
+/* What the process returns. */
+enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+/* ---- Verbs and their options (options.c) ---------------------------------------------------------------------------------- */
+
+typedef struct cli_option {
+    char letter;       /* 0: none */
+    const char *name;  /* without the dashes; NULL ends a table */
+    const char *value; /* what help calls the value; NULL: a switch */
+    const char *help;
+} cli_option;
+
+typedef struct cli_args cli_args;
+typedef struct cli_verb {
+    const char *name, *purpose; /* purpose: one line */
+    const char *usage;          /* after "dovetail <name> " */
+    const char *about;          /* paragraphs, lines of at most 100 columns */
+    const cli_option *options;  /* --help and --color are added */
+    const char *const *examples; /* pairs: a command that works in a project made by `dovetail new my_ops`, and what it does; NULL */
+    int (*run)(const cli_args *args);
+} cli_verb;
+
+/* A parsed command line. Strings are argv's own. */
+struct cli_args {
+    const cli_verb *verb;
+    const char **words; /* what is not an option */
+    size_t nwords;
+    struct cli_given { const cli_option *option; const char *value; } *given;
+    size_t ngiven;
+};
+
+/* Parse what follows the verb. Options and words may be mixed; "--" ends options; "-1" and "-.5" are words. CLI_OK, or CLI_USAGE with
+ * the message printed. Frees nothing on failure: the process ends. */
+int cli_parse(const cli_verb *verb, int argc, char **argv, cli_args *out);
+bool cli_has(const cli_args *args, const char *option);
+const char *cli_get(const cli_args *args, const char *option); /* the last one's value; NULL: not given */
+/* The value as a number in [low, high]; absent: fallback. CLI_OK or CLI_USAGE. */
+int cli_get_int(const cli_args *args, const char *option, int64_t low, int64_t high, int64_t fallback, int64_t *out);
+void cli_print_help(const cli_verb *verb); /* to stdout */
+/* The one of n names that is nearest to a mistyped word; NULL when none is near. */
+const char *cli_nearest(const char *word, const char *const *names, size_t n);
+
+/* ---- Text and printing (output.c) ------------------------------------------------------------------------------------------ */
+
+/* A growing text; zero-initialise. data is always terminated once anything was added. Out of memory ends the process. */
+typedef struct cli_text { char *data; size_t size, capacity; } cli_text;
+void cli_add(cli_text *t, const char *data, size_t size);
+void cli_adds(cli_text *t, const char *s);
+DV__PRINTF(2, 3) void cli_addf(cli_text *t, const char *format, ...);
+void cli_text_free(cli_text *t);
+void cli_add_json(cli_text *t, const char *s); /* as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD */
+void cli_add_shell(cli_text *t, const char *s); /* quoted so that a POSIX shell reads one word */
+char *cli_join(const char *folder, const char *name); /* "folder/name", or name alone when folder is "" or "." */
+DV__PRINTF(1, 2) char *cli_format(const char *format, ...);
+void *cli_alloc(void *old, size_t n, size_t size);
+int cli_read_file(const char *path, cli_text *out); /* 0 or errno */
+
+enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
+int cli_set_color(const char *when); /* "auto", "always", "never": CLI_OK or CLI_USAGE (nothing printed) */
+bool cli_colors(FILE *to);
+const char *cli_style(FILE *to, enum cli_style style); /* the escape, or "" where there is no colour */
+
+extern bool cli_json; /* --json was given: results and failures are also one JSON document on stdout */
+/* Print "dovetail: error: ..." to stderr and return CLI_FAILED (fail) or CLI_USAGE (usage, with a hint at the verb's help). */
+DV__PRINTF(1, 2) int cli_fail(const char *format, ...);
+DV__PRINTF(2, 3) int cli_usage(const cli_verb *verb, const char *format, ...);
+DV__PRINTF(1, 2) void cli_note(const char *format, ...); /* "dovetail: ..." to stderr */
+void cli_bytes(char out[16], double n);                  /* "14.0 KB" */
+double cli_now(void);                                    /* seconds, monotonic */
+
+/* ---- Where things are (home.c) ------------------------------------------------------------------------------------------------ */
+
+/* The folder that holds include/, lib/ and ops/: DOVETAIL_HOME, else found from the command's own place. NULL with the message
+ * printed. Owned by the process. */
+const char *cli_home(void);
+
+/* ---- Running programs, temporary folders, interruption (process.c) -------------------------------------------------------------- */
+
+/* Between begin and end SIGINT, SIGTERM and SIGHUP do not kill the process: they stop the program that runs, and are noted, so that
+ * temporary files can be removed; end then lets the signal have its effect. */
+void cli_signals_begin(void);
+void cli_signals_end(void);
+bool cli_interrupted(void);
+
+/* Run argv[0], found on PATH, and wait; no shell. Its stdout and stderr are added to output (may be NULL: left alone). extra_env:
+ * "NAME=value" or NULL. Returns the exit status; 128 + n when signal n ended it; -1 - errno when it could not be started. */
+int cli_run(const char *const *argv, const char *extra_env, cli_text *output);
+/* Run fn in a child process, which may crash; what it writes to the file descriptor is added to output. Returns as cli_run(). */
+int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output);
+bool cli_find_program(const char *name); /* is there such a program on PATH (or at this path)? */
+
+/* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there are
+ * removed. On failure NULL with errno set. cli_temp_remove() removes it with what is in it. */
+typedef struct cli_temp { char *path; int lock; } cli_temp;
+int cli_temp_make(const char *folder, cli_temp *out);
+void cli_temp_remove(cli_temp *t);
+
+/* ---- What a compiled binary has (elf.c) ------------------------------------------------------------------------------------------ */
+
+/* Read a shared object that the linker just made: names of defined dynamic symbols and of needed libraries. CLI_OK or CLI_FAILED. */
+typedef struct cli_elf { char **symbols, **needed; size_t nsymbols, nneeded; } cli_elf;
+int cli_elf_read(const char *path, cli_elf *out);
+void cli_elf_free(cli_elf *e);
+
+/* ---- What the author did wrong (hints.c) ---------------------------------------------------------------------------------------- */
+
+/* Read a compiler's or linker's messages and add, for errors inside Dovetail's macros, "file:line: what is wrong" lines. */
+typedef struct cli_hints { cli_text text; size_t count; } cli_hints;
+void cli_explain_errors(const char *messages, cli_hints *out);
+
+#endif

@@ -1,0 +1,592 @@
+/* dovetail build: C (and CUDA) files in, one operator binary out.
+ *
+ * Everything is made in a private folder beside the output, checked there, and put in place by one rename: whoever looks sees the
+ * old binary or the new one. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct words { const char **data; size_t n; } words;
+
+typedef struct build {
+    const cli_args *args;
+    const char *home;
+    words sources, linked; /* linked: what the last command gets: C sources and objects */
+    char *out, *folder, *made; /* the binary; its folder ("" here); the same in the temporary folder */
+    words cc; /* the compiler and its first arguments */
+    const char *nvcc;
+    bool cuda;
+    cli_temp temp;
+    cli_text messages; /* of compilers */
+    cli_text report, json; /* of the check: operators and rows */
+    double seconds;
+    off_t size;
+} build;
+
+static void push(words *w, const char *s)
+{
+    w->data = cli_alloc(w->data, w->n + 1, sizeof *w->data);
+    w->data[w->n++] = s;
+}
+
+/* Strings that live as long as the process: a build is one command. */
+static const char *keep(char *s) { return s; }
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
+}
+
+/* ---- What to compile, and where to --------------------------------------------------------------------------------------------- */
+
+static bool includes_operator_header(const char *path)
+{
+    cli_text text = {0};
+    bool found = false;
+    if (!cli_read_file(path, &text))
+        for (const char *p = text.data; (p = strstr(p, "dovetail_op.h")) && !found; p++) {
+            const char *line = p;
+            while (line > text.data && line[-1] != '\n')
+                line--;
+            line += strspn(line, " \t");
+            found = *line == '#' && !strncmp(line + 1 + strspn(line + 1, " \t"), "include", 7);
+        }
+    cli_text_free(&text);
+    return found;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static int find_sources(build *b)
+{
+    DIR *dir = opendir(".");
+    if (!dir)
+        return cli_fail("cannot read the current folder: %s", strerror(errno));
+    for (struct dirent *e; (e = readdir(dir));)
+        if ((ends_with(e->d_name, ".c") || ends_with(e->d_name, ".cu")) && *e->d_name != '.') {
+            char *path = cli_format("./%s", e->d_name);
+            if (includes_operator_header(path))
+                push(&b->sources, keep(cli_format("%s", e->d_name)));
+            free(path);
+        }
+    closedir(dir);
+    if (!b->sources.n)
+        return cli_fail("no file to build: none of the .c and .cu files here includes <dovetail_op.h>; 'dovetail new my_ops' makes a project");
+    qsort(b->sources.data, b->sources.n, sizeof *b->sources.data, by_name);
+    return CLI_OK;
+}
+
+static int check_sources(build *b)
+{
+    for (size_t i = 0; i < b->sources.n; i++) {
+        const char *path = b->sources.data[i];
+        struct stat s;
+        if (!ends_with(path, ".c") && !ends_with(path, ".cu"))
+            return cli_usage(b->args->verb, "'%s': expected a file that ends in .c or .cu", path);
+        if (stat(path, &s))
+            return cli_fail("'%s': %s", path, strerror(errno));
+        if (!S_ISREG(s.st_mode))
+            return cli_fail("'%s': expected a file, found a folder or a device", path);
+        b->cuda = b->cuda || ends_with(path, ".cu");
+    }
+    return CLI_OK;
+}
+
+static int choose_output(build *b)
+{
+    const char *given = cli_get(b->args, "out");
+    struct stat s;
+    if (given && !*given)
+        return cli_usage(b->args->verb, "option '--out': the name is empty");
+    if (given) {
+        b->out = cli_format("%s", given);
+    } else {
+        const char *first = b->sources.data[0], *slash = strrchr(first, '/'), *base = slash ? slash + 1 : first;
+        b->out = cli_format("%.*s.so", (int)(strrchr(base, '.') - base), base);
+    }
+    if (b->out[strlen(b->out) - 1] == '/' || (!stat(b->out, &s) && S_ISDIR(s.st_mode)))
+        return cli_fail("cannot write '%s': it is a folder", b->out);
+    for (size_t i = 0; i < b->sources.n; i++)
+        if (!strcmp(b->out, b->sources.data[i]))
+            return cli_usage(b->args->verb, "the output '%s' is one of the sources", b->out);
+    const char *slash = strrchr(b->out, '/');
+    b->folder = slash ? cli_format("%.*s", slash == b->out ? 1 : (int)(slash - b->out), b->out) : cli_format(".");
+    if (stat(b->folder, &s) || !S_ISDIR(s.st_mode))
+        return cli_fail("cannot write '%s': there is no folder '%s'", b->out, b->folder);
+    return CLI_OK;
+}
+
+/* ---- With what ------------------------------------------------------------------------------------------------------------------- */
+
+/* $CC may hold arguments ("ccache gcc"): split at spaces, no shell. */
+static void split_words(words *to, const char *text)
+{
+    for (text += strspn(text, " \t\n"); *text; text += strspn(text, " \t\n")) {
+        const size_t n = strcspn(text, " \t\n");
+        push(to, keep(cli_format("%.*s", (int)n, text)));
+        text += n;
+    }
+}
+
+static int choose_compiler(build *b)
+{
+    const char *given = cli_get(b->args, "cc"), *env = getenv("CC");
+    if (given || (env && env[strspn(env, " \t\n")])) {
+        split_words(&b->cc, given ? given : env);
+        if (!b->cc.n)
+            return cli_usage(b->args->verb, "option '--cc': the name is empty");
+        if (!cli_find_program(b->cc.data[0]))
+            return cli_fail("no compiler '%s' (from %s): no such program on PATH", b->cc.data[0], given ? "--cc" : "$CC");
+    } else {
+        static const char *const known[] = {"cc", "gcc", "clang"};
+        for (size_t i = 0; i < 3 && !b->cc.n; i++)
+            if (cli_find_program(known[i]))
+                push(&b->cc, known[i]);
+        if (!b->cc.n)
+            return cli_fail("no C compiler: none of cc, gcc and clang is on PATH; install one, or name one with $CC or --cc");
+    }
+    if (b->cuda) {
+        const char *nvcc = cli_get(b->args, "nvcc");
+        b->nvcc = nvcc ? nvcc : "nvcc";
+        if (!cli_find_program(b->nvcc))
+            return cli_fail("no CUDA compiler '%s': it is needed for .cu files; install the CUDA toolkit, or name one with --nvcc", b->nvcc);
+    }
+    return CLI_OK;
+}
+
+/* A name that no program takes for an option or a response file. */
+static const char *as_file(const char *path)
+{
+    return *path == '-' || *path == '@' ? keep(cli_format("./%s", path)) : path;
+}
+
+/* -I, -D and -X in the order given. */
+static void push_options(build *b, words *w, bool link)
+{
+    for (size_t i = 0; i < b->args->ngiven; i++) {
+        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+        if (!strcmp(name, "include"))
+            push(w, "-I"), push(w, as_file(value));
+        else if (!strcmp(name, "define"))
+            push(w, keep(cli_format("-D%s", value)));
+        else if (!strcmp(name, "flag"))
+            push(w, value);
+        else if (link && !strcmp(name, "library-dir"))
+            push(w, keep(cli_format("-L%s", value)));
+    }
+}
+
+static void push_libraries(build *b, words *w)
+{
+    for (size_t i = 0; i < b->args->ngiven; i++)
+        if (!strcmp(b->args->given[i].option->name, "library"))
+            push(w, keep(cli_format("-l%s", b->args->given[i].value)));
+    push(w, "-lm");
+}
+
+static void link_command(build *b, words *w)
+{
+    static const char *const flags[] = {"-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall",
+        "-Wextra", "-Wno-unused-parameter"};
+    const bool debug = cli_has(b->args, "debug");
+    for (size_t i = 0; i < b->cc.n; i++)
+        push(w, b->cc.data[i]);
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+        push(w, flags[i]);
+    push(w, debug ? "-O1" : "-O3");
+    push(w, debug ? "-g" : "-s");
+    if (cli_has(b->args, "werror"))
+        push(w, "-Werror");
+    if (cli_colors(stderr) && !cli_json)
+        push(w, "-fdiagnostics-color=always");
+    push(w, "-I"), push(w, keep(cli_join(b->home, "include")));
+    push_options(b, w, true);
+    push(w, "-o"), push(w, b->made);
+    for (size_t i = 0; i < b->linked.n; i++)
+        push(w, as_file(b->linked.data[i]));
+    push(w, "-Wl,--as-needed"), push(w, "-Wl,-z,defs"), push(w, "-Wl,--exclude-libs,ALL");
+    push_libraries(b, w);
+    if (b->cuda) { /* the static CUDA runtime lies beside nvcc */
+        push(w, "-lcudart_static"), push(w, "-lstdc++"), push(w, "-ldl"), push(w, "-lrt"), push(w, "-lpthread");
+    }
+    push(w, NULL);
+}
+
+/* ---- Running ---------------------------------------------------------------------------------------------------------------------- */
+
+static void show_command(const words *w)
+{
+    cli_text t = {0};
+    for (size_t i = 0; w->data[i]; i++) {
+        cli_adds(&t, i ? " " : "");
+        cli_add_shell(&t, w->data[i]);
+    }
+    fprintf(stderr, "%s%s%s\n", cli_style(stderr, CLI_DIM), t.data, cli_style(stderr, CLI_PLAIN));
+    cli_text_free(&t);
+}
+
+static int run_compiler(build *b, words *w)
+{
+    char *tmpdir = cli_format("TMPDIR=%s", b->temp.path); /* the compiler's own temporaries go away with ours */
+    const size_t before = b->messages.size;
+    if (cli_has(b->args, "verbose"))
+        show_command(w);
+    const int status = cli_run(w->data, tmpdir, &b->messages);
+    free(tmpdir);
+    if (b->messages.size > before)
+        fwrite(b->messages.data + before, 1, b->messages.size - before, stderr);
+    if (status < 0)
+        return cli_fail("cannot run '%s': %s", w->data[0], strerror(-1 - status));
+    if (cli_interrupted())
+        return CLI_FAILED;
+    if (status >= 128)
+        return cli_fail("'%s' was killed by signal %d (%s)", w->data[0], status - 128, strsignal(status - 128));
+    if (!status)
+        return CLI_OK;
+    cli_hints hints = {0};
+    if (b->messages.data)
+        cli_explain_errors(b->messages.data, &hints);
+    if (hints.count)
+        fprintf(stderr, "\n%sWhat is wrong:%s\n%s", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), hints.text.data);
+    cli_text_free(&hints.text);
+    return cli_fail("'%s' failed; '%s' was not %s", w->data[0], b->out, access(b->out, F_OK) ? "made" : "changed");
+}
+
+/* nvcc gives its arguments to a shell: it may only see names that mean nothing there. */
+static int check_for_nvcc(const words *w)
+{
+    for (size_t i = 0; i < w->n && w->data[i]; i++)
+        if (w->data[i][strspn(w->data[i], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")])
+            return cli_fail("'%s': nvcc passes its arguments to a shell, so only letters, digits and _ - + = . / , : @ %% are safe in them", w->data[i]);
+    return CLI_OK;
+}
+
+static int compile_cuda(build *b)
+{
+    for (size_t i = 0; i < b->sources.n; i++) {
+        const char *path = b->sources.data[i];
+        if (!ends_with(path, ".cu")) {
+            push(&b->linked, path);
+            continue;
+        }
+        words w = {0};
+        const char *object = keep(cli_format("%s/%zu.o", b->temp.path, i));
+        const char *const flags[] = {b->nvcc, "-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-I",
+            keep(cli_join(b->home, "include"))};
+        for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
+            push(&w, flags[k]);
+        push_options(b, &w, false);
+        push(&w, "-o"), push(&w, object), push(&w, as_file(path)), push(&w, NULL);
+        int status = check_for_nvcc(&w);
+        if (!status)
+            status = run_compiler(b, &w);
+        free(w.data);
+        if (status)
+            return status;
+        push(&b->linked, object);
+    }
+    return CLI_OK;
+}
+
+static int compile(build *b)
+{
+    words w = {0};
+    int status = compile_cuda(b);
+    if (!status) {
+        link_command(b, &w);
+        status = run_compiler(b, &w);
+    }
+    free(w.data);
+    return status;
+}
+
+/* ---- Checking what came out ----------------------------------------------------------------------------------------------------------- */
+
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+static const char symbol[] = "dovetail_library_" STRING(DV_ABI_MAJOR);
+
+static int check_symbols(build *b)
+{
+    cli_elf elf;
+    int status = CLI_OK;
+    bool found = false;
+    if (cli_elf_read(b->made, &elf))
+        return cli_fail("the linker did not make a 64-bit ELF binary");
+    cli_text others = {0};
+    for (size_t i = 0; i < elf.nsymbols; i++) {
+        if (!strcmp(elf.symbols[i], symbol))
+            found = true;
+        else
+            cli_addf(&others, "%s%s", others.size ? ", " : "", elf.symbols[i]);
+    }
+    if (!found)
+        status = cli_fail("the binary exports no '%s': end one of the files with DV_LIBRARY(name, &dv_op_...)", symbol);
+    else if (others.size)
+        status = cli_fail("the binary exports %s besides '%s': make it static, or drop its visibility attribute", others.data, symbol);
+    cli_adds(&b->json, "\"needs\": [");
+    for (size_t i = 0; i < elf.nneeded; i++) {
+        cli_adds(&b->json, i ? ", " : "");
+        cli_add_json(&b->json, elf.needed[i]);
+    }
+    cli_adds(&b->json, "]");
+    cli_text_free(&others);
+    cli_elf_free(&elf);
+    return status;
+}
+
+static void put(int fd, const char *s)
+{
+    for (size_t n = strlen(s); n;) {
+        const ssize_t done = write(fd, s, n);
+        if (done < 0 && errno != EINTR)
+            return;
+        s += done > 0 ? done : 0;
+        n -= done > 0 ? (size_t)done : 0;
+    }
+}
+
+static bool same_row(const dv_kernel_decl *a, const char *device, const char *dtypes)
+{
+    return a->run && !strcmp(a->device ? a->device : "", device) && !strcmp(a->dtypes ? a->dtypes : "", dtypes);
+}
+
+/* "cpu f32 [avx512 avx2 base], cpu bf16 [...]": each device and dtypes once. */
+static void describe_rows(const dv_kernel_decl *const *rows, cli_text *to)
+{
+    for (size_t i = 0; rows && rows[i]; i++) {
+        const char *device = rows[i]->device ? rows[i]->device : "", *dtypes = rows[i]->dtypes ? rows[i]->dtypes : "";
+        bool seen = !rows[i]->run;
+        for (size_t k = 0; k < i && !seen; k++)
+            seen = same_row(rows[k], device, dtypes);
+        if (seen)
+            continue;
+        cli_addf(to, "%s%s %s [", to->size ? ", " : "", device, *dtypes ? dtypes : "any");
+        for (size_t k = i, n = 0; rows[k]; k++)
+            if (same_row(rows[k], device, dtypes))
+                cli_addf(to, "%s%s", n++ ? " " : "", rows[k]->isa ? rows[k]->isa : "base");
+        cli_adds(to, "]");
+    }
+    if (!to->size)
+        cli_adds(to, "native form only");
+}
+
+static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
+{
+    size_t n = 0;
+    cli_adds(to, "[");
+    for (size_t i = 0; rows && rows[i]; i++) {
+        const char *const values[] = {rows[i]->name, rows[i]->device, rows[i]->dtypes, rows[i]->isa};
+        static const char *const names[] = {"name", "device", "dtypes", "isa"};
+        if (!rows[i]->run)
+            continue;
+        cli_adds(to, n++ ? ", {" : "{");
+        for (size_t k = 0; k < 4; k++) {
+            cli_addf(to, "%s\"%s\": ", k ? ", " : "", names[k]);
+            if (values[k])
+                cli_add_json(to, values[k]);
+            else
+                cli_adds(to, "null");
+        }
+        cli_adds(to, "}");
+    }
+    cli_adds(to, "]");
+}
+
+/* In a child process: the binary may crash. Writes the report, a NUL and the JSON; or the error, and returns 1. */
+static int inspect(void *user, int fd)
+{
+    const build *b = user;
+    void *handle = dlopen(b->made, RTLD_NOW | RTLD_LOCAL);
+    const dv_library_decl *lib = handle ? dlsym(handle, symbol) : NULL;
+    if (!lib) {
+        put(fd, dlerror());
+        return 1;
+    }
+    cli_text text = {0}, json = {0};
+    int width = 0;
+    for (size_t i = 0; lib->operators[i]; i++) {
+        const int n = (int)(strlen(lib->name) + 2 + strlen(lib->operators[i]->name));
+        width = n > width ? n : width;
+    }
+    cli_adds(&json, "\"library\": ");
+    cli_add_json(&json, lib->name);
+    cli_adds(&json, ", \"operators\": [");
+    for (size_t i = 0; lib->operators[i]; i++) {
+        const dv_operator_decl *op = lib->operators[i];
+        char *name = cli_format("%s::%s", lib->name, op->name);
+        cli_text rows = {0};
+        describe_rows(op->kernels, &rows);
+        cli_addf(&text, "  %-*s  %s\n", width, name, rows.data);
+        cli_adds(&json, i ? ", {\"name\": " : "{\"name\": ");
+        cli_add_json(&json, name);
+        cli_adds(&json, ", \"file\": ");
+        cli_add_json(&json, op->file);
+        cli_addf(&json, ", \"line\": %u, \"kernels\": ", op->line);
+        json_rows(op->kernels, &json);
+        cli_adds(&json, "}");
+        cli_text_free(&rows);
+        free(name);
+    }
+    cli_adds(&json, "]");
+    put(fd, text.data ? text.data : "");
+    while (write(fd, "", 1) < 0 && errno == EINTR)
+        ;
+    put(fd, json.data);
+    return 0;
+}
+
+static int check_binary(build *b)
+{
+    cli_text out = {0};
+    int status = check_symbols(b);
+    if (status)
+        return status;
+    const int code = cli_run_function(inspect, b, &out);
+    if (cli_interrupted())
+        status = CLI_FAILED;
+    else if (code >= 128)
+        status = cli_fail("the binary crashed while it was loaded (signal %d, %s)", code - 128, strsignal(code - 128));
+    else if (code)
+        status = cli_fail("the binary was built but cannot be used: %s", out.size ? out.data : "it could not be checked");
+    else {
+        cli_adds(&b->report, out.data);
+        cli_addf(&b->json, ", %s", out.data + strlen(out.data) + 1);
+    }
+    cli_text_free(&out);
+    return status;
+}
+
+/* ---- Putting it in place -------------------------------------------------------------------------------------------------------------- */
+
+static int publish(build *b)
+{
+    struct stat s;
+    const int fd = open(b->made, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &s) || fsync(fd)) {
+        const int error = errno;
+        if (fd >= 0)
+            close(fd);
+        return cli_fail("cannot write '%s': %s", b->made, strerror(error));
+    }
+    close(fd);
+    if (cli_interrupted())
+        return CLI_FAILED;
+    if (rename(b->made, b->out))
+        return cli_fail("cannot write '%s': %s", b->out, strerror(errno));
+    b->size = s.st_size;
+    return CLI_OK;
+}
+
+static void print_result(const build *b)
+{
+    if (cli_json) {
+        cli_text t = {0};
+        cli_adds(&t, "{\"ok\": true, \"out\": ");
+        cli_add_json(&t, b->out);
+        cli_addf(&t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
+        cli_add_json(&t, b->messages.data ? b->messages.data : "");
+        cli_adds(&t, "}");
+        puts(t.data);
+        cli_text_free(&t);
+        return;
+    }
+    char size[16];
+    cli_bytes(size, (double)b->size);
+    printf("%s%s%s  %s  %.2f s\n%s", cli_style(stdout, CLI_BOLD), b->out, cli_style(stdout, CLI_PLAIN), size, b->seconds,
+        b->report.data ? b->report.data : "");
+}
+
+static int make(build *b)
+{
+    const double start = cli_now();
+    int status = CLI_FAILED;
+    cli_signals_begin();
+    if (cli_temp_make(b->folder, &b->temp)) {
+        cli_fail("cannot write in folder '%s': %s", b->folder, strerror(errno));
+        goto done;
+    }
+    b->made = cli_join(b->temp.path, "out.so");
+    status = compile(b);
+    if (!status)
+        status = check_binary(b);
+    if (!status)
+        status = publish(b);
+    b->seconds = cli_now() - start;
+done:
+    cli_temp_remove(&b->temp);
+    cli_signals_end();
+    return status;
+}
+
+static int run(const cli_args *args)
+{
+    build b = {.args = args, .temp = {NULL, -1}};
+    for (size_t i = 0; i < args->nwords; i++)
+        push(&b.sources, args->words[i]);
+    int status = b.sources.n ? CLI_OK : find_sources(&b);
+    if (!status)
+        status = check_sources(&b);
+    if (!status)
+        status = choose_output(&b);
+    if (!status)
+        status = choose_compiler(&b);
+    if (!status && !(b.home = cli_home()))
+        status = CLI_FAILED;
+    if (!status)
+        status = make(&b);
+    if (!status)
+        print_result(&b);
+    free(b.sources.data);
+    free(b.linked.data);
+    free(b.cc.data);
+    free(b.out);
+    free(b.folder);
+    free(b.made);
+    cli_text_free(&b.messages);
+    cli_text_free(&b.report);
+    cli_text_free(&b.json);
+    return status;
+}
+
+static const cli_option options[] = {
+    {'o', "out", "FILE", "the binary to write (default: the first file's name with .so, in this folder)"},
+    {'I', "include", "FOLDER", "also look for headers there"},
+    {'D', "define", "NAME[=VALUE]", "define a macro"},
+    {'L', "library-dir", "FOLDER", "also look for libraries there"},
+    {'l', "library", "NAME", "link this library"},
+    {'X', "flag", "ARGUMENT", "give the compiler one more argument, as it is (-X -march=native)"},
+    {0, "cc", "PROGRAM", "the C compiler (default: $CC, else the first of cc, gcc, clang)"},
+    {0, "nvcc", "PROGRAM", "the CUDA compiler for .cu files (default: nvcc)"},
+    {'W', "werror", NULL, "warnings are errors"},
+    {'g', "debug", NULL, "for a debugger: -O1 -g, not stripped"},
+    {'v', "verbose", NULL, "show the commands that are run"},
+    {0, "json", NULL, "print the result as JSON"},
+    {0},
+};
+
+static const char *const examples[] = {
+    "dovetail build", "builds the operator files of this folder: those that include <dovetail_op.h>",
+    "dovetail build my_ops.c -o my_ops.so", "names the file and the binary",
+    "dovetail build --json my_ops.c", "the same, with the result as JSON: operators, kernel rows, size, time",
+    NULL};
+
+const cli_verb verb_build = {
+    .name = "build",
+    .purpose = "compile operators into one binary that every host can load",
+    .usage = "[options] [FILE.c | FILE.cu ...]",
+    .about = "Compiles and links the files, checks that the binary exports exactly one symbol, loads it as a host would, so that a\n"
+             "mistake in a declaration shows here, and only then replaces the old binary, in one step. An interrupted or a\n"
+             "concurrent build never leaves a broken binary. No shell is involved: any file name is safe.\n"
+             "Instruction sets need no flags: DV_VARIANTS makes rows for AVX2 and AVX-512, and the best is chosen at run time.",
+    .options = options,
+    .examples = examples,
+    .run = run,
+};

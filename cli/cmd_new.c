@@ -1,0 +1,192 @@
+/* dovetail new: an operator project from nothing. The templates are a working project called my_ops; its name is replaced. */
+#include "cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "templates.h"
+
+enum { NTEMPLATES = sizeof templates / sizeof *templates };
+#define TEMPLATE_NAME "my_ops"
+
+/* The name becomes a C identifier, a namespace of operators, a Python module and a file name. */
+static const char *const keywords[] = { /* C11's and Python's */
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
+    "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
+    "unsigned", "void", "volatile", "while", "False", "None", "True", "and", "as", "assert", "async", "await", "class", "def", "del", "elif",
+    "except", "finally", "from", "global", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "try", "with", "yield",
+    "bool", "complex", "asm", "typeof"};
+static const char *const taken[] = { /* modules and namespaces that exist: the project would hide them, or could not be imported */
+    "aten", "prim", "prims", "torch", "numpy", "jax", "mindspore", "vllm", "onnx", "dovetail", "main", "test", "tests", "math", "cmath",
+    "random", "string", "types", "typing", "array", "ast", "code", "copy", "csv", "ctypes", "dis", "email", "gc", "glob", "html", "http", "io",
+    "json", "logging", "numbers", "operator", "os", "pickle", "platform", "queue", "re", "secrets", "select", "signal", "site", "socket",
+    "statistics", "struct_", "sys", "threading", "time", "token", "uuid", "warnings", "xml", "zlib", "pip", "setuptools", "pytest"};
+
+static bool in(const char *name, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(name, list[i]))
+            return true;
+    return false;
+}
+
+static char *valid_form(const char *name)
+{
+    char *s = cli_format("%s%s", isdigit((unsigned char)*name) ? "ops_" : "", name);
+    for (char *p = s; *p; p++)
+        if (!isalnum((unsigned char)*p) || (unsigned char)*p > 127)
+            *p = '_';
+    return s;
+}
+
+static int check_name(const cli_verb *verb, const char *name)
+{
+    bool identifier = isalpha((unsigned char)*name) && strlen(name) <= 60;
+    for (const char *p = name; *p; p++)
+        identifier = identifier && (unsigned char)*p < 128 && (isalnum((unsigned char)*p) || *p == '_');
+    if (!identifier) {
+        char *form = valid_form(name);
+        const int status = isalpha((unsigned char)*form) && strlen(form) <= 60
+            ? cli_usage(verb, "'%s' is not a name: expected a C identifier that begins with a letter, such as '%s'", name, form)
+            : cli_usage(verb, "'%s' is not a name: expected a C identifier of at most 60 characters that begins with a letter", name);
+        free(form);
+        return status;
+    }
+    if (in(name, keywords, sizeof keywords / sizeof *keywords))
+        return cli_usage(verb, "'%s' is a keyword of C or Python: choose another name, such as '%s_ops'", name, name);
+    if (in(name, taken, sizeof taken / sizeof *taken))
+        return cli_usage(verb, "'%s' is the name of a Python module or of a namespace that exists: choose another, such as '%s_ops'", name, name);
+    return CLI_OK;
+}
+
+static void put_named(cli_text *to, const char *text, size_t size, const char *name)
+{
+    const size_t n = strlen(TEMPLATE_NAME);
+    size_t start = 0;
+    for (size_t i = 0; i + n <= size;) {
+        if (memcmp(text + i, TEMPLATE_NAME, n)) {
+            i++;
+            continue;
+        }
+        cli_add(to, text + start, i - start);
+        cli_adds(to, name);
+        start = i += n;
+    }
+    cli_add(to, text + start, size - start);
+}
+
+static int write_file(const char *path, const cli_text *content)
+{
+    FILE *f = fopen(path, "wx");
+    if (!f)
+        return cli_fail("cannot create '%s': %s", path, strerror(errno));
+    const bool written = fwrite(content->data, 1, content->size, f) == content->size;
+    if (fclose(f) || !written)
+        return cli_fail("cannot write '%s': %s", path, strerror(errno));
+    return CLI_OK;
+}
+
+static int make_folders(const char *folder, const char *file)
+{
+    for (const char *slash = strchr(file, '/'); slash; slash = strchr(slash + 1, '/')) {
+        char *path = cli_format("%s/%.*s", folder, (int)(slash - file), file);
+        const int failed = mkdir(path, 0777) && errno != EEXIST ? errno : 0;
+        const int status = failed ? cli_fail("cannot create folder '%s': %s", path, strerror(failed)) : CLI_OK;
+        free(path);
+        if (status)
+            return status;
+    }
+    return CLI_OK;
+}
+
+static int write_templates(const char *folder, const char *name, cli_text *list)
+{
+    int status = CLI_OK;
+    for (size_t i = 0; i < NTEMPLATES && !status; i++) {
+        cli_text file = {0}, content = {0};
+        put_named(&file, templates[i].path, strlen(templates[i].path), name);
+        put_named(&content, templates[i].data, templates[i].size, name);
+        char *path = cli_join(folder, file.data);
+        status = make_folders(folder, file.data);
+        if (!status)
+            status = write_file(path, &content);
+        if (!status)
+            cli_addf(list, "%s%s", i ? "\n" : "", file.data);
+        free(path);
+        cli_text_free(&file);
+        cli_text_free(&content);
+    }
+    return status;
+}
+
+/* After a failure: take away what was written, deepest first; only what is ours is removed. */
+static void remove_templates(const char *folder, const char *name)
+{
+    for (size_t i = 0; i < NTEMPLATES; i++) {
+        cli_text file = {0};
+        put_named(&file, templates[i].path, strlen(templates[i].path), name);
+        for (;;) {
+            char *path = cli_join(folder, file.data), *slash = strrchr(file.data, '/');
+            remove(path);
+            free(path);
+            if (!slash)
+                break;
+            *slash = 0;
+        }
+        cli_text_free(&file);
+    }
+    rmdir(folder);
+}
+
+static int run(const cli_args *args)
+{
+    if (args->nwords != 1)
+        return cli_usage(args->verb, args->nwords ? "expected one name, found %zu words" : "expected a name for the project", args->nwords);
+    char *folder = cli_format("%s", args->words[0]);
+    for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--)
+        folder[n - 1] = 0;
+    const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
+    cli_text list = {0};
+    int status = check_name(args->verb, name);
+    if (status)
+        goto done;
+    if (mkdir(folder, 0777)) {
+        status = errno == EEXIST ? cli_fail("'%s' exists already: nothing was changed", folder)
+                                 : cli_fail("cannot create folder '%s': %s", folder, strerror(errno));
+        goto done;
+    }
+    status = write_templates(folder, name, &list);
+    if (status) {
+        remove_templates(folder, name);
+        goto done;
+    }
+    printf("%s%s%s: a new operator project\n", cli_style(stdout, CLI_BOLD), folder, cli_style(stdout, CLI_PLAIN));
+    for (const char *p = list.data; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
+        printf("  %.*s\n", (int)strcspn(p, "\n"), p);
+    cli_text quoted = {0};
+    cli_add_shell(&quoted, folder);
+    printf("\nNext: %scd %s && dovetail build%s, then see its README.md\n", cli_style(stdout, CLI_GREEN), quoted.data, cli_style(stdout, CLI_PLAIN));
+    cli_text_free(&quoted);
+done:
+    cli_text_free(&list);
+    free(folder);
+    return status;
+}
+
+static const char *const examples[] = {
+    "dovetail new vision_ops", "makes the folder vision_ops with vision_ops.c in it", NULL};
+
+const cli_verb verb_new = {
+    .name = "new",
+    .purpose = "make an operator project from nothing",
+    .usage = "NAME | FOLDER/NAME",
+    .about = "Writes a folder with one C file that declares a real operator and its gradient, a C program that uses it\n"
+             "without Python, what `pip install .` needs, tests, and a README with the next steps.\n"
+             "NAME becomes the operators' namespace, a C identifier and a Python module. Nothing is ever overwritten.",
+    .options = NULL,
+    .examples = examples,
+    .run = run,
+};

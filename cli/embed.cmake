@@ -1,0 +1,13 @@
+# cmake -DFOLDER=templates -DOUT=templates.h -P embed.cmake: every file of a folder as a row of a C table.
+file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*)
+set(text "/* made by embed.cmake from cli/templates */\n")
+set(rows "")
+set(i 0)
+foreach(file ${files})
+  file(READ ${FOLDER}/${file} hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(APPEND text "static const unsigned char file_${i}[] = {${bytes}0};\n")
+  string(APPEND rows "    {\"${file}\", (const char *)file_${i}, sizeof file_${i} - 1},\n")
+  math(EXPR i "${i} + 1")
+endforeach()
+file(WRITE ${OUT} "${text}static const struct template { const char *path, *data; size_t size; } templates[] = {\n${rows}};\n")

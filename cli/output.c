@@ -1,0 +1,227 @@
+/* Text, colour and messages. */
+#include "cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+bool cli_json;
+static int color_when; /* 0 auto, 1 always, -1 never */
+
+void *cli_alloc(void *old, size_t n, size_t size)
+{
+    void *p = n > SIZE_MAX / size ? NULL : realloc(old, n > 0 ? n * size : 1);
+    if (!p) {
+        fputs("dovetail: error: out of memory\n", stderr);
+        exit(CLI_FAILED);
+    }
+    return p;
+}
+
+void cli_add(cli_text *t, const char *data, size_t size)
+{
+    if (t->capacity - t->size <= size) {
+        t->capacity = (t->size + size + 64) * 2;
+        t->data = cli_alloc(t->data, t->capacity, 1);
+    }
+    memcpy(t->data + t->size, data, size);
+    t->size += size;
+    t->data[t->size] = 0;
+}
+
+void cli_adds(cli_text *t, const char *s) { cli_add(t, s, strlen(s)); }
+
+static void add_va(cli_text *t, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, format, again);
+    va_end(again);
+    char *s = cli_alloc(NULL, (size_t)n + 1, 1);
+    vsnprintf(s, (size_t)n + 1, format, args);
+    cli_add(t, s, (size_t)n);
+    free(s);
+}
+
+void cli_addf(cli_text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_va(t, format, args);
+    va_end(args);
+}
+
+char *cli_format(const char *format, ...)
+{
+    cli_text t = {0};
+    va_list args;
+    va_start(args, format);
+    add_va(&t, format, args);
+    va_end(args);
+    return t.data;
+}
+
+void cli_text_free(cli_text *t)
+{
+    free(t->data);
+    memset(t, 0, sizeof *t);
+}
+
+/* Length of the UTF-8 sequence at s; 0 when it is not one. */
+static size_t utf8(const unsigned char *s)
+{
+    if (s[0] < 0x80)
+        return 1;
+    const size_t n = s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : (s[0] & 0xf0) == 0xe0 ? 3 : s[0] >= 0xf0 && s[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+        return 0; /* overlong, surrogates, past the last plane */
+    return n;
+}
+
+void cli_add_json(cli_text *t, const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    cli_adds(t, "\"");
+    while (*s) {
+        const size_t n = utf8(s);
+        if (*s == '"' || *s == '\\')
+            cli_addf(t, "\\%c", *s);
+        else if (*s == '\n')
+            cli_adds(t, "\\n");
+        else if (*s < 0x20 || *s == 0x7f)
+            cli_addf(t, "\\u%04x", *s);
+        else if (!n)
+            cli_adds(t, "\\ufffd");
+        else
+            cli_add(t, (const char *)s, n);
+        s += n ? n : 1;
+    }
+    cli_adds(t, "\"");
+}
+
+void cli_add_shell(cli_text *t, const char *s)
+{
+    if (*s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")]) {
+        cli_adds(t, s);
+        return;
+    }
+    cli_adds(t, "'");
+    for (; *s; s++)
+        cli_add(t, *s == '\'' ? "'\\''" : s, *s == '\'' ? 4 : 1);
+    cli_adds(t, "'");
+}
+
+char *cli_join(const char *folder, const char *name)
+{
+    if (!*folder || !strcmp(folder, "."))
+        return cli_format("%s", name);
+    return cli_format(folder[strlen(folder) - 1] == '/' ? "%s%s" : "%s/%s", folder, name);
+}
+
+int cli_read_file(const char *path, cli_text *out)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return errno;
+    char buffer[16384];
+    size_t n;
+    errno = 0;
+    cli_add(out, "", 0);
+    while ((n = fread(buffer, 1, sizeof buffer, f)) > 0)
+        cli_add(out, buffer, n);
+    const int failed = ferror(f) ? (errno ? errno : EIO) : 0;
+    fclose(f);
+    return failed;
+}
+
+int cli_set_color(const char *when)
+{
+    if (strcmp(when, "auto") && strcmp(when, "always") && strcmp(when, "never"))
+        return CLI_USAGE;
+    color_when = *when == 'n' ? -1 : when[1] == 'l';
+    return CLI_OK;
+}
+
+bool cli_colors(FILE *to)
+{
+    if (color_when)
+        return color_when > 0;
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    return !(no && *no) && isatty(fileno(to)) && !(term && !strcmp(term, "dumb"));
+}
+
+const char *cli_style(FILE *to, enum cli_style style)
+{
+    static const char *const escapes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[1;31m", "\033[32m", "\033[33m", "\033[34m"};
+    return cli_colors(to) ? escapes[style] : "";
+}
+
+static void print_error(const char *format, va_list args)
+{
+    cli_text t = {0};
+    add_va(&t, format, args);
+    fflush(stdout);
+    fprintf(stderr, "%sdovetail:%s %serror:%s %s\n", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), cli_style(stderr, CLI_RED),
+        cli_style(stderr, CLI_PLAIN), t.data);
+    if (cli_json) {
+        cli_text json = {0};
+        cli_add_json(&json, t.data);
+        printf("{\"ok\": false, \"error\": %s}\n", json.data);
+        cli_text_free(&json);
+    }
+    cli_text_free(&t);
+}
+
+int cli_fail(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_error(format, args);
+    va_end(args);
+    return CLI_FAILED;
+}
+
+int cli_usage(const cli_verb *verb, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print_error(format, args);
+    va_end(args);
+    if (verb)
+        fprintf(stderr, "usage: dovetail %s %s\n", verb->name, verb->usage);
+    fprintf(stderr, "Try 'dovetail%s%s --help'.\n", verb ? " " : "", verb ? verb->name : "");
+    return CLI_USAGE;
+}
+
+void cli_note(const char *format, ...)
+{
+    cli_text t = {0};
+    va_list args;
+    va_start(args, format);
+    add_va(&t, format, args);
+    va_end(args);
+    fflush(stdout);
+    fprintf(stderr, "%sdovetail:%s %s\n", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), t.data);
+    cli_text_free(&t);
+}
+
+void cli_bytes(char out[16], double n)
+{
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    size_t u = 0;
+    for (; n >= 1024 && u < 4; u++)
+        n /= 1024;
+    snprintf(out, 16, u ? "%.1f %s" : "%.0f %s", n, units[u]);
+}
+
+double cli_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}

@@ -1,0 +1,269 @@
+/* Programs without a shell, temporary folders that always go away, signals that wait for us to clean up.
+ *
+ * The three signals are blocked except inside ppoll(), so a handler runs only while we wait for a child: it notes the signal and we
+ * pass it on. A temporary folder is owned by a lock on it: kill -9 drops the lock, and the next build there removes the folder. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { NSIGNALS = sizeof signals / sizeof *signals };
+static struct sigaction old_actions[NSIGNALS];
+static sigset_t old_mask;
+static volatile sig_atomic_t caught;
+
+static void on_signal(int number) { caught = number; }
+
+void cli_signals_begin(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+    sigset_t block;
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&block);
+    for (size_t i = 0; i < NSIGNALS; i++)
+        sigaddset(&block, signals[i]);
+    sigprocmask(SIG_BLOCK, &block, &old_mask);
+    for (size_t i = 0; i < NSIGNALS; i++) {
+        sigaction(signals[i], NULL, &old_actions[i]);
+        if (old_actions[i].sa_handler != SIG_IGN) /* nohup stays nohup */
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
+bool cli_interrupted(void)
+{
+    sigset_t pending;
+    if (caught)
+        return true;
+    sigpending(&pending);
+    for (size_t i = 0; i < NSIGNALS; i++)
+        if (sigismember(&pending, signals[i]) && old_actions[i].sa_handler != SIG_IGN)
+            return true;
+    return false;
+}
+
+void cli_signals_end(void)
+{
+    for (size_t i = 0; i < NSIGNALS; i++)
+        sigaction(signals[i], &old_actions[i], NULL);
+    const int number = caught;
+    sigprocmask(SIG_SETMASK, &old_mask, NULL); /* one that is pending takes effect here */
+    if (number)
+        raise(number);
+}
+
+/* Read the child's output until it closes it and has ended, passing on our signals. */
+static int wait_for(pid_t child, int fd, cli_text *output)
+{
+    int status = 0, sent = 0;
+    while (fd >= 0) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        const int n = ppoll(&p, 1, NULL, &old_mask);
+        if (caught && !sent)
+            kill(child, sent = caught);
+        if (n < 0 && errno == EINTR)
+            continue;
+        char buffer[8192];
+        const ssize_t size = read(fd, buffer, sizeof buffer);
+        if (size < 0 && errno == EINTR)
+            continue;
+        if (size <= 0)
+            break;
+        cli_add(output, buffer, (size_t)size);
+    }
+    while (waitpid(child, &status, 0) < 0)
+        if (errno != EINTR)
+            return -1 - errno;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool names_same(const char *a, const char *b)
+{
+    const size_t n = (size_t)(strchr(a, '=') - a) + 1;
+    return !strncmp(a, b, n);
+}
+
+int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
+{
+    int fds[2] = {-1, -1}, error;
+    size_t nenv = 0, n = 0;
+    pid_t child;
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    if (output && pipe2(fds, O_CLOEXEC))
+        return -1 - errno;
+    while (environ[nenv])
+        nenv++;
+    char **env = cli_alloc(NULL, nenv + 2, sizeof *env);
+    for (size_t i = 0; i < nenv; i++)
+        if (!extra_env || !names_same(extra_env, environ[i]))
+            env[n++] = environ[i];
+    if (extra_env)
+        env[n++] = (char *)(uintptr_t)extra_env;
+    env[n] = NULL;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (output) {
+        posix_spawn_file_actions_adddup2(&actions, fds[1], 1);
+        posix_spawn_file_actions_adddup2(&actions, fds[1], 2);
+    }
+    sigemptyset(&defaults);
+    for (size_t i = 0; i < NSIGNALS; i++)
+        if (old_actions[i].sa_handler != SIG_IGN)
+            sigaddset(&defaults, signals[i]);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setsigmask(&attributes, &old_mask);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    error = posix_spawnp(&child, argv[0], &actions, &attributes, (char *const *)(uintptr_t)argv, env);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    free(env);
+    if (fds[1] >= 0)
+        close(fds[1]);
+    const int status = error ? -1 - error : wait_for(child, fds[0], output);
+    if (fds[0] >= 0)
+        close(fds[0]);
+    return status;
+}
+
+int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output)
+{
+    int fds[2];
+    fflush(stdout);
+    fflush(stderr);
+    if (pipe2(fds, O_CLOEXEC))
+        return -1 - errno;
+    const pid_t child = fork();
+    if (child == 0) {
+        for (size_t i = 0; i < NSIGNALS; i++)
+            sigaction(signals[i], &old_actions[i], NULL);
+        sigprocmask(SIG_SETMASK, &old_mask, NULL);
+        close(fds[0]);
+        _exit(fn(user, fds[1]));
+    }
+    close(fds[1]);
+    const int status = child < 0 ? -1 - errno : wait_for(child, fds[0], output);
+    close(fds[0]);
+    return status;
+}
+
+static bool executable(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
+}
+
+bool cli_find_program(const char *name)
+{
+    if (strchr(name, '/'))
+        return executable(name);
+    const char *path = getenv("PATH");
+    for (const char *p = path ? path : "/usr/bin:/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
+        char *folder = cli_format("%.*s", (int)strcspn(p, ":"), p), *full = cli_join(folder, name);
+        const bool there = executable(full);
+        free(folder);
+        free(full);
+        if (there)
+            return true;
+    }
+    return false;
+}
+
+/* ---- Temporary folders ------------------------------------------------------------------------------------------------------- */
+
+#define TEMP_PREFIX ".dovetail-build-"
+
+/* Remove a folder of ours: what the compiler leaves is files, perhaps in one level of folders. */
+static void remove_tree(const char *path, int depth)
+{
+    DIR *dir = opendir(path);
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+            continue;
+        char *full = cli_format("%s/%s", path, e->d_name);
+        if (unlink(full) && (errno == EISDIR || errno == EPERM) && depth > 0)
+            remove_tree(full, depth - 1);
+        free(full);
+    }
+    closedir(dir);
+    rmdir(path);
+}
+
+static int lock_folder(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void remove_stale(const char *folder)
+{
+    DIR *dir = opendir(*folder ? folder : ".");
+    if (!dir)
+        return;
+    for (struct dirent *e; (e = readdir(dir));) {
+        if (strncmp(e->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
+            continue;
+        char *full = cli_format("%s/%s", *folder ? folder : ".", e->d_name);
+        const int fd = lock_folder(full);
+        if (fd >= 0) {
+            remove_tree(full, 2);
+            close(fd);
+        }
+        free(full);
+    }
+    closedir(dir);
+}
+
+int cli_temp_make(const char *folder, cli_temp *out)
+{
+    *out = (cli_temp){NULL, -1};
+    remove_stale(folder);
+    for (int attempt = 0; attempt < 100; attempt++) { /* another build may take a folder for stale before we lock it */
+        char *path = cli_format("%s/" TEMP_PREFIX "XXXXXX", *folder ? folder : ".");
+        struct stat a, b;
+        if (!mkdtemp(path)) {
+            free(path);
+            return CLI_FAILED;
+        }
+        const int fd = lock_folder(path);
+        if (fd >= 0 && !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev) {
+            *out = (cli_temp){path, fd};
+            return CLI_OK;
+        }
+        if (fd >= 0)
+            close(fd);
+        free(path);
+    }
+    errno = EBUSY;
+    return CLI_FAILED;
+}
+
+void cli_temp_remove(cli_temp *t)
+{
+    if (t->path)
+        remove_tree(t->path, 2);
+    if (t->lock >= 0)
+        close(t->lock);
+    free(t->path);
+    *t = (cli_temp){NULL, -1};
+}

@@ -32,13 +32,15 @@ typedef struct dv__row {
     const dv__expr *when;            /* NULL: always */
     const dv__takes *takes;          /* for each slot */
     bool takes_all_contiguous;       /* no slot of takes is anything else, and no alignment */
+    bool vendor;                     /* from another library than the operator's own */
     const dv__binding *binding;
     dv_kernel_fn run;
     int64_t split;
     uint32_t flags;
 } dv__row;
 
-enum dv__entry_kind { DV__ENTRY_MISSING, DV__ENTRY_FALLTHROUGH, DV__ENTRY_ROWS, DV__ENTRY_BOXED, DV__ENTRY_NATIVE };
+enum dv__entry_kind { DV__ENTRY_MISSING, DV__ENTRY_FALLTHROUGH, DV__ENTRY_ROWS, DV__ENTRY_BOXED, DV__ENTRY_NATIVE,
+    DV__ENTRY_CONTRACT /* on Meta, of an operator with a contract or a shape function: outputs are made, nothing runs */ };
 typedef struct dv__entry {
     enum dv__entry_kind kind;
     const char *from;            /* for the dump: "kernel", "default backend kernel", "math kernel", "backend fallback" ... */

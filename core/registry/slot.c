@@ -1,6 +1,6 @@
 /* One argument or result of an operator, as hosts that convert values see it: the schema's types mapped to enum dv_field_type. */
 #include "base/error.h"
-#include "registry/registry.h"
+#include "registry/internal.h"
 
 /* X(schema type, field type alone, field type of a list of it; 0: no frame can hold it) */
 #define SLOT_TYPES(X)                                       \
@@ -52,13 +52,11 @@ static int32_t alias_of(const dv__schema *schema, const dv__alias *alias)
     return -1;
 }
 
-int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
+int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out)
 {
     memset(out, 0, sizeof *out);
-    const dv__schema *schema = op->schema;
     if (slot >= schema->nargs + schema->nreturns)
-        return dv_fail(DV_EINVAL, "%s: no slot %zu: it has %zu arguments and %zu results", op->name, slot, schema->nargs,
-            schema->nreturns);
+        return dv_fail(DV_EINVAL, "no slot %zu: there are %zu arguments and %zu results", slot, schema->nargs, schema->nreturns);
     const bool result = slot >= schema->nargs;
     const dv__argument *a = result ? &schema->returns[slot - schema->nargs] : &schema->args[slot];
     const dv__type *type = a->type;
@@ -89,4 +87,10 @@ int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
         out->default_value = a->def.value;
     }
     return DV_OK;
+}
+
+int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
+{
+    const int status = dv__slot_info(op->schema, slot, out);
+    return status ? dv__fail_in(status, "%s", op->name) : status;
 }

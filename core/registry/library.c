@@ -1,0 +1,321 @@
+/* Libraries: sets of registrations with one life. A binary, a descriptor that is linked in, or registrations by hand. */
+#include "registry/internal.h"
+
+static int check_namespace(const char *ns)
+{
+    bool good = ns && *ns && !(*ns >= '0' && *ns <= '9');
+    for (const char *p = ns; good && *p; p++)
+        good = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_';
+    return good ? DV_OK : dv_fail(DV_EINVAL, "a namespace is letters, digits and '_', not '%s'", ns ? ns : "(null)");
+}
+
+static void free_wish(dv__wish *w)
+{
+    if (!w)
+        return;
+    dv__free(w->name);
+    dv__free(w);
+}
+
+/* Everything that is not in the registry. */
+static void library_deinit(dv_library *lib)
+{
+    for (size_t i = 0; i < lib->noperators; i++)
+        dv_operator_unref(lib->operators[i]);
+    dv__free(lib->operators);
+    for (dv__wish *w = lib->wishes, *next; w; w = next) {
+        next = w->next;
+        free_wish(w);
+    }
+    if (lib->loaded)
+        dv__binary_deinit(&lib->binary);
+    dv__free(lib->ns);
+    dv__free(lib->version);
+    dv__free(lib->provider);
+    dv__free(lib->label);
+    dv__free(lib);
+}
+
+static int copy(const char *text, char **out)
+{
+    *out = text ? dv__strdup(text) : NULL;
+    return text && !*out ? DV_ENOMEM : DV_OK;
+}
+
+static int library_alloc(int kind, const char *ns, int key, const char *version, const char *provider, const char *path, dv_library **out)
+{
+    *out = NULL;
+    int status = check_namespace(ns);
+    if (status)
+        return status;
+    if (kind < DV_LIBRARY_DEF || kind > DV_LIBRARY_IMPL)
+        return dv_fail(DV_EINVAL, "library %s: unknown kind %d; expected DEF, FRAGMENT or IMPL", ns, kind);
+    dv_library *lib = dv__calloc(1, sizeof *lib);
+    if (!lib)
+        return DV_ENOMEM;
+    lib->kind = kind;
+    lib->key = key;
+    dv__text label = { 0 };
+    dv__text_puts(&label, ns);
+    if (kind != DV_LIBRARY_DEF && provider)
+        dv__text_add(&label, " (%s)", provider);
+    if (version)
+        dv__text_add(&label, " %s", version);
+    if (path)
+        dv__text_add(&label, " from %s", path);
+    if (dv__text_take(&label, &lib->label) || copy(ns, &lib->ns) || copy(version, &lib->version) || copy(provider, &lib->provider)) {
+        library_deinit(lib);
+        return DV_ENOMEM;
+    }
+    *out = lib;
+    return DV_OK;
+}
+
+/* ---- From a descriptor ---- */
+
+static size_t count_operators(const dv_library_decl *decl)
+{
+    size_t n = 0;
+    while (decl->operators && decl->operators[n])
+        n++;
+    return n;
+}
+
+static int declare_operators(dv_library *lib)
+{
+    const size_t n = count_operators(lib->decl);
+    if (!(lib->operators = dv__calloc(n, sizeof *lib->operators)))
+        return DV_ENOMEM;
+    lib->room = n;
+    for (size_t i = 0; i < n; i++) {
+        const int status = dv__operator_declare(lib, lib->decl->operators[i], &lib->operators[i]);
+        if (status)
+            return status;
+        lib->noperators++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const int status = dv__operator_formulas(lib, lib->operators[i]);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+/* Kernels for operators of others. The last declared is put at the front, so that the first becomes the newest. */
+static int declare_wishes(dv_library *lib)
+{
+    for (size_t i = 0, n = count_operators(lib->decl); i < n; i++) {
+        dv__wish *w = dv__calloc(1, sizeof *w);
+        if (!w)
+            return DV_ENOMEM;
+        w->library = lib;
+        w->decl = lib->decl->operators[i];
+        w->key = DV_KEY_NONE;
+        w->next = lib->wishes;
+        lib->wishes = w;
+        const int status = dv__declared_name(lib->ns, w->decl, &w->name);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+static int load(const dv_library_decl *decl, dv__binary *take_binary, dv_library **out)
+{
+    *out = NULL;
+    const char *path = take_binary ? take_binary->path : NULL;
+    const char *provider = DV__GET(decl, dv_library_decl, provider, NULL);
+    dv_library *lib;
+    int status = library_alloc((int)decl->kind, decl->name, DV_KEY_NONE, DV__GET(decl, dv_library_decl, version, NULL), provider, path, &lib);
+    if (status) {
+        if (take_binary)
+            dv__binary_deinit(take_binary);
+        return status;
+    }
+    lib->decl = decl;
+    if (take_binary) {
+        lib->binary = *take_binary;
+        lib->loaded = true;
+    }
+    status = lib->kind == DV_LIBRARY_IMPL ? declare_wishes(lib) : declare_operators(lib);
+    if (!status)
+        status = dv__registry_add(lib);
+    if (status) {
+        dv__fail_in(status, "library %s", lib->label);
+        library_deinit(lib);
+        return status;
+    }
+    *out = lib;
+    return DV_OK;
+}
+
+int dv_load(const char *path, dv_library **out)
+{
+    *out = NULL;
+    dv__binary binary;
+    int status = dv__policy_init();
+    if (status || (status = dv__binary_open(path, &binary)))
+        return status;
+    return load(binary.decl, &binary, out);
+}
+
+int dv_load_static(const struct dv_library_decl *decl, dv_library **out)
+{
+    *out = NULL;
+    int status = dv__policy_init();
+    if (status || (status = dv__library_decl_check(decl, "dv_load_static")))
+        return status;
+    return load(decl, NULL, out);
+}
+
+/* ---- By hand ---- */
+
+int dv_library_new(int kind, const char *ns, int key, dv_library **out)
+{
+    *out = NULL;
+    if (key != DV_KEY_NONE && (key < 0 || key >= DV_KEY_COUNT))
+        return dv_fail(DV_EINVAL, "library %s: %d is not a dispatch key", ns ? ns : "(null)", key);
+    if (key != DV_KEY_NONE && kind != DV_LIBRARY_IMPL)
+        return dv_fail(DV_EINVAL, "library %s: only an IMPL library has a dispatch key", ns ? ns : "(null)");
+    dv_library *lib;
+    int status = dv__policy_init();
+    if (status || (status = library_alloc(kind, ns, key, NULL, NULL, NULL, &lib)))
+        return status;
+    if ((status = dv__registry_add(lib))) {
+        library_deinit(lib);
+        return status;
+    }
+    *out = lib;
+    return DV_OK;
+}
+
+int dv_library_define(dv_library *lib, const char *schema, const char *tags, dv_operator **borrowed_out)
+{
+    if (borrowed_out)
+        *borrowed_out = NULL;
+    if (lib->kind == DV_LIBRARY_IMPL)
+        return dv_fail(DV_EINVAL, "library %s: operators are defined by a DEF or FRAGMENT library, not by an IMPL one", lib->label);
+    if (!schema)
+        return dv_fail(DV_EINVAL, "library %s: the schema is NULL", lib->label);
+    dv_operator *op;
+    int status = dv__operator_new(lib->ns, schema, tags, &op);
+    if (status)
+        return status;
+    if ((status = dv__registry_add_operator(lib, op))) {
+        dv_operator_unref(op);
+        return status;
+    }
+    if (borrowed_out)
+        *borrowed_out = op;
+    return DV_OK;
+}
+
+/* "f", "f.out" or "ns::f" as the full name. */
+static int full_name(const dv_library *lib, const char *name, char **out)
+{
+    *out = NULL;
+    const char *colons = name ? strstr(name, "::") : NULL;
+    if (!name || !*name)
+        return dv_fail(DV_EINVAL, "library %s: the operator's name is missing", lib->label);
+    if (colons && (strlen(lib->ns) != (size_t)(colons - name) || strncmp(name, lib->ns, (size_t)(colons - name)) != 0))
+        return dv_fail(DV_EINVAL, "operator %s: its namespace is not that of library %s", name, lib->label);
+    dv__text text = { 0 };
+    dv__text_add(&text, "%s::%s", lib->ns, colons ? colons + 2 : name);
+    return dv__text_take(&text, out);
+}
+
+static int add_impl(dv_library *lib, const char *name, int key, bool fallthrough, dv_boxed_fn fn, void *user)
+{
+    if (key == DV_KEY_NONE)
+        key = lib->key;
+    if (key == DV_KEY_NONE)
+        return dv_fail(DV_EINVAL, "operator %s: a kernel needs a dispatch key: library %s has none of its own", name ? name : "(null)", lib->label);
+    if (key < 0 || key >= DV_KEY_COUNT)
+        return dv_fail(DV_EINVAL, "operator %s: %d is not a dispatch key", name ? name : "(null)", key);
+    if (lib->key != DV_KEY_NONE && key != lib->key)
+        return dv_fail(DV_EINVAL, "operator %s: library %s is for %s only, not for %s", name ? name : "(null)", lib->label,
+            dv_key_name(lib->key), dv_key_name(key));
+    if (!fallthrough && !fn)
+        return dv_fail(DV_EINVAL, "operator %s: the kernel for %s is NULL", name ? name : "(null)", dv_key_name(key));
+    dv__wish *w = dv__calloc(1, sizeof *w);
+    if (!w)
+        return DV_ENOMEM;
+    w->library = lib;
+    w->key = key;
+    w->fallthrough = fallthrough;
+    w->fn = fn;
+    w->user = user;
+    int status = full_name(lib, name, &w->name);
+    if (!status)
+        status = dv__registry_add_wish(lib, w);
+    if (status)
+        free_wish(w);
+    return status;
+}
+
+int dv_library_impl(dv_library *lib, const char *name, int key, dv_boxed_fn fn, void *user)
+{
+    return add_impl(lib, name, key, false, fn, user);
+}
+
+int dv_library_impl_fallthrough(dv_library *lib, const char *name, int key) { return add_impl(lib, name, key, true, NULL, NULL); }
+
+int dv_library_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user)
+{
+    if (key < 0 || key >= DV_KEY_RUNTIME_COUNT)
+        return dv_fail(DV_EINVAL, "library %s: a fallback is for one runtime key, not for %s", lib->label, dv_key_name(key));
+    return dv__registry_add_fallback(lib, key, fn, user);
+}
+
+void dv_library_free(dv_library *lib)
+{
+    if (!lib)
+        return;
+    dv__registry_remove(lib);
+    library_deinit(lib);
+}
+
+/* ---- Asking ---- */
+
+const char *dv_library_name(const dv_library *lib) { return lib->ns; }
+const char *dv_library_path(const dv_library *lib) { return lib->loaded ? lib->binary.path : NULL; }
+
+size_t dv_library_size(const dv_library *lib)
+{
+    dv__registry_lock();
+    const size_t n = lib->noperators;
+    dv__registry_unlock();
+    return n;
+}
+
+dv_operator *dv_library_operator(const dv_library *lib, size_t i)
+{
+    dv__registry_lock();
+    dv_operator *op = i < lib->noperators ? lib->operators[i] : NULL;
+    dv__registry_unlock();
+    return op;
+}
+
+int dv_library_find(const dv_library *lib, const char *name, dv_operator **out)
+{
+    *out = NULL;
+    char *full;
+    int status = full_name(lib, name, &full);
+    if (status)
+        return status;
+    char hint[512];
+    dv__near near = { .wanted = full };
+    dv__registry_lock();
+    for (size_t i = 0; i < lib->noperators && !*out; i++) {
+        if (!strcmp(lib->operators[i]->name, full))
+            *out = dv_operator_ref(lib->operators[i]);
+        else
+            dv__near_add(&near, lib->operators[i]->name);
+    }
+    if (!*out)
+        status = dv_fail(DV_ENOENT, "operator %s is not defined by library %s (%zu operators)%s", full, lib->label, lib->noperators,
+            dv__near_print(&near, hint, sizeof hint));
+    dv__registry_unlock();
+    dv__free(full);
+    return status;
+}

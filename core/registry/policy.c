@@ -1,0 +1,3 @@
+#include "registry/internal.h"
+
+int dv__policy_init(void) { return DV_OK; }

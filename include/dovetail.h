@@ -244,6 +244,9 @@ DV_API int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user);
 DV_API const char *dv_operator_name(const dv_operator *op);   /* "ns::name.overload" */
 DV_API const char *dv_operator_schema(const dv_operator *op); /* as torch prints it */
 DV_API const char *dv_operator_doc(const dv_operator *op);    /* "" when there is none */
+DV_API const char *dv_operator_tags(const dv_operator *op);   /* as declared; "" when there are none */
+/* Does it have kernel rows for this kind of device (enum dv_device_type), from whichever library? */
+DV_API bool dv_operator_has_rows(const dv_operator *op, int32_t device_type);
 DV_API size_t dv_operator_nargs(const dv_operator *op);
 DV_API size_t dv_operator_nresults(const dv_operator *op);
 /* What one argument takes (slot < nargs), or one result gives (slot >= nargs): for hosts that convert values. Everything it points

@@ -1,4 +1,5 @@
-/* One argument or result of an operator, as hosts that convert values see it: the schema's types mapped to enum dv_field_type. */
+/* What hosts ask of an operator before they register or call it: one argument or result, the schema's types mapped to
+ * enum dv_field_type; tags; devices. */
 #include "base/error.h"
 #include "registry/internal.h"
 
@@ -93,4 +94,18 @@ int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
 {
     const int status = dv__slot_info(op->schema, slot, out);
     return status ? dv__fail_in(status, "%s", op->name) : status;
+}
+
+const char *dv_operator_tags(const dv_operator *op) { return op->tags ? op->tags : ""; }
+
+bool dv_operator_has_rows(const dv_operator *op, int32_t device_type)
+{
+    const dv__table *table = atomic_load_explicit(&((dv_operator *)(uintptr_t)op)->table, memory_order_acquire);
+    for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++) {
+        const dv__entry *e = &table->entries[key];
+        for (size_t i = 0; e->kind == DV__ENTRY_ROWS && i < e->nrows; i++)
+            if (e->rows[i]->device_type == device_type && e->rows[i]->run)
+                return true;
+    }
+    return false;
 }

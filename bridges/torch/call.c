@@ -1,0 +1,579 @@
+/* One call from torch: stack -> dv_value -> dv_call -> stack.
+ *
+ * Invariant: every handle on the stack is ours until release_arguments() has walked over it, and that walk needs only the schema, so it
+ * is right after a failure at any point. Nothing of ours is live when we throw. bump_version() may throw through us: the cleanup
+ * attribute releases then.
+ */
+#include "call.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct block { struct block *next; };
+
+/* A tensor that we made or were given, with its handle. */
+struct tensor {
+    dv_tensor t; /* first: core gives this pointer back to us */
+    void *handle;
+};
+
+struct call {
+    dv_host host; /* first */
+    const struct dv__torch_shims *t;
+    const struct dv__torch_op *op;
+    uint64_t *stack; /* NULL once its arguments are released */
+    void *guard;     /* sets the device of the first tensor that is not on the CPU */
+    char *at, *end;  /* room for small things */
+    struct block *blocks;
+    _Alignas(16) char room[4096];
+};
+
+static void *take(struct call *c, size_t size)
+{
+    size = (size + 15) & ~(size_t)15;
+    if (size > (size_t)(c->end - c->at)) {
+        const size_t most = size > 4096 ? size : 4096;
+        struct block *b = malloc(sizeof(struct block) + 16 + most);
+        if (!b)
+            return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name), NULL;
+        b->next = c->blocks;
+        c->blocks = b;
+        c->at = (char *)b + 16;
+        c->end = c->at + most;
+    }
+    void *p = c->at;
+    c->at += size;
+    return p;
+}
+
+/* ---- which types there are ------------------------------------------------------------------------------------------------ */
+
+/* X(list, its member of dv_value, C type, element, the element's member) */
+#define LISTS(X)                                             \
+    X(TENSORS, tensors, const dv_tensor *, TENSOR, tensor)   \
+    X(INTS, ints, int64_t, INT, i)                           \
+    X(FLOATS, floats, double, FLOAT, f)                      \
+    X(BOOLS, bools, bool, BOOL, b)                           \
+    X(STRINGS, strings, dv_string, STRING, s)                \
+    X(DTYPES, dtypes, dv_dtype, DTYPE, dtype)                \
+    X(DEVICES, devices, dv_device, DEVICE, device)
+
+const char *dv__torch_cannot_carry(const dv_slot_info *info, bool result)
+{
+    switch (info->type) {
+    case DV_FIELD_TENSOR:
+    case DV_FIELD_INT:
+    case DV_FIELD_FLOAT:
+    case DV_FIELD_BOOL:
+    case DV_FIELD_TENSORS: return NULL;
+    case DV_FIELD_STRING:
+    case DV_FIELD_DTYPE:
+    case DV_FIELD_DEVICE:
+    case DV_FIELD_LAYOUT:
+    case DV_FIELD_MEMORY_FORMAT:
+    case DV_FIELD_INTS:
+    case DV_FIELD_FLOATS:
+    case DV_FIELD_BOOLS:
+    case DV_FIELD_STRINGS:
+    case DV_FIELD_DTYPES:
+    case DV_FIELD_DEVICES: return result ? "only tensors, numbers and lists of tensors can be returned" : NULL;
+    case DV_FIELD_SCALAR:
+    case DV_FIELD_SCALARS: return "torch's C shims carry no Scalar; use int or float";
+    case DV_FIELD_COMPLEX:
+    case DV_FIELD_COMPLEXES: return "torch's C shims carry no complex numbers; use two floats";
+    case DV_FIELD_GENERATOR: return "torch's C shims carry no Generator before torch 2.13";
+    default: return "torch's C shims do not carry this type";
+    }
+}
+
+static uint8_t element_of(uint8_t field)
+{
+    switch (field) {
+#define ELEMENT(list, member, T, element, emember) case DV_FIELD_##list: return DV_FIELD_##element;
+        LISTS(ELEMENT)
+#undef ELEMENT
+    default: return 0;
+    }
+}
+
+static void *handle_of(uint64_t cell) { return (void *)(uintptr_t)cell; }
+static uint64_t cell_of(const void *handle) { return (uint64_t)(uintptr_t)handle; }
+
+/* ---- giving back ------------------------------------------------------------------------------------------------------------ */
+
+static void release(const struct dv__torch_shims *t, uint8_t field, bool optional, bool element_optional, uint64_t cell)
+{
+    if (optional) {
+        if (!cell)
+            return;
+        uint64_t *box = handle_of(cell);
+        release(t, field, false, element_optional, *box);
+        if (t->torch_delete_stable_ivalue)
+            t->torch_delete_stable_ivalue(box);
+        else
+            t->operator_delete(box);
+        return;
+    }
+    if (field == DV_FIELD_TENSOR) {
+        t->aoti_torch_delete_tensor_object(handle_of(cell));
+        return;
+    }
+    if (field == DV_FIELD_STRING) {
+        t->torch_delete_string(handle_of(cell));
+        return;
+    }
+    const uint8_t element = element_of(field);
+    if (!element)
+        return;
+    if (element_optional || element == DV_FIELD_TENSOR || element == DV_FIELD_STRING) {
+        size_t n = 0;
+        uint64_t item;
+        t->torch_list_size(handle_of(cell), &n);
+        for (size_t i = 0; i < n; i++)
+            if (!t->torch_list_get_item(handle_of(cell), i, &item))
+                release(t, element, element_optional, false, item);
+    }
+    t->torch_delete_list(handle_of(cell));
+}
+
+static void release_arguments(struct call *c)
+{
+    for (size_t i = 0; c->stack && i < c->op->nargs; i++) {
+        const struct dv__torch_slot *s = &c->op->slots[i];
+        release(c->t, s->field, s->optional, s->element_optional, c->stack[i]);
+    }
+    c->stack = NULL;
+}
+
+static void release_call(struct call *c)
+{
+    release_arguments(c);
+    if (c->guard)
+        c->t->aoti_torch_delete_device_guard(c->guard);
+    while (c->blocks) {
+        struct block *b = c->blocks;
+        c->blocks = b->next;
+        free(b);
+    }
+}
+
+/* ---- arguments ---------------------------------------------------------------------------------------------------------------- */
+
+static int bad_tensor(const struct call *c, const struct dv__torch_slot *s)
+{
+    return dv_fail(DV_EHOST, "%s: argument '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
+}
+
+/* Describe the tensor that a handle holds. */
+static int view(struct call *c, struct tensor *x, bool writes, const struct dv__torch_slot *s)
+{
+    const struct dv__torch_shims *t = c->t;
+    int64_t ndim, *sizes, *strides;
+    int32_t dtype, device, index;
+    if (t->aoti_torch_get_dim(x->handle, &ndim) || t->aoti_torch_get_sizes(x->handle, &sizes) ||
+        t->aoti_torch_get_strides(x->handle, &strides) || t->aoti_torch_get_dtype(x->handle, &dtype) ||
+        t->aoti_torch_get_device_type(x->handle, &device))
+        return bad_tensor(c, s);
+    x->t.ndim = (int32_t)ndim;
+    x->t.shape = sizes;
+    x->t.strides = strides;
+    x->t.byte_offset = 0;
+    if (!dv__torch_dtype_from(t, dtype, &x->t.dtype))
+        return dv_fail(DV_EDTYPE, "%s: argument '%s': torch's dtype number %d has no counterpart here", c->op->name, s->name, (int)dtype);
+    x->t.device.type = dv__torch_device_type_from(t, device);
+    x->t.device.id = 0;
+    if (!x->t.device.type)
+        return dv_fail(DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name, s->name, (int)device);
+    if (x->t.device.type != DV_CPU) {
+        if (t->aoti_torch_get_device_index(x->handle, &index))
+            return bad_tensor(c, s);
+        x->t.device.id = index < 0 ? 0 : index;
+    }
+    x->t.data = NULL;
+    if (x->t.device.type != DV_CPU && x->t.device.type != DV_META && !c->guard && t->aoti_torch_create_device_guard &&
+        t->aoti_torch_create_device_guard(x->t.device.id, &c->guard))
+        return bad_tensor(c, s);
+    if (x->t.device.type == DV_META)
+        return DV_OK; /* no memory: the contract's check says that devices are mixed */
+    /* Reading must not break up a lazy copy, writing must. */
+    const void *data = NULL;
+    const int32_t failed = writes ? t->torch_get_mutable_data_ptr(x->handle, &x->t.data) : t->torch_get_const_data_ptr(x->handle, &data);
+    if (failed)
+        return bad_tensor(c, s);
+    if (!writes)
+        memcpy(&x->t.data, &data, sizeof data);
+    return DV_OK;
+}
+
+static int decode_tensor(struct call *c, const struct dv__torch_slot *s, bool optional, uint64_t cell, dv_value *v)
+{
+    bool defined = false;
+    if (c->t->aoti_torch_is_defined(handle_of(cell), &defined))
+        return bad_tensor(c, s);
+    if (!defined) {
+        if (!optional)
+            return dv_fail(DV_ETYPE, "%s: argument '%s': expected a tensor, found an undefined one", c->op->name, s->name);
+        v->type = DV_VALUE_NONE;
+        return DV_OK;
+    }
+    struct tensor *x = take(c, sizeof *x);
+    if (!x)
+        return DV_ENOMEM;
+    x->handle = handle_of(cell);
+    v->type = DV_VALUE_TENSOR;
+    v->as.tensor = &x->t;
+    return view(c, x, s->writes, s);
+}
+
+static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v);
+
+static int decode_list(struct call *c, const struct dv__torch_slot *s, uint8_t field, uint64_t cell, dv_value *v)
+{
+    size_t n;
+    if (c->t->torch_list_size(handle_of(cell), &n))
+        return bad_tensor(c, s);
+    switch (field) {
+#define DECODE_LIST(list, member, T, element, emember)                                         \
+    case DV_FIELD_##list: {                                                                    \
+        T *data = take(c, n * sizeof(T));                                                      \
+        if (!data)                                                                             \
+            return DV_ENOMEM;                                                                  \
+        v->type = DV_VALUE_##list;                                                             \
+        v->as.member.data = data;                                                              \
+        v->as.member.size = n;                                                                 \
+        for (size_t i = 0; i < n; i++) {                                                       \
+            dv_value e = dv_none();                                                            \
+            uint64_t item;                                                                     \
+            if (c->t->torch_list_get_item(handle_of(cell), i, &item))                          \
+                return bad_tensor(c, s);                                                       \
+            const int status = decode(c, s, DV_FIELD_##element, s->element_optional, item, &e); \
+            if (status)                                                                        \
+                return status;                                                                 \
+            data[i] = e.as.emember;                                                            \
+        }                                                                                      \
+        return DV_OK;                                                                          \
+    }
+        LISTS(DECODE_LIST)
+#undef DECODE_LIST
+    default: return dv_fail(DV_EHOST, "%s: argument '%s': unexpected type", c->op->name, s->name); /* refused at load */
+    }
+}
+
+static int decode_memory_format(struct call *c, const struct dv__torch_slot *s, int32_t n, dv_value *v)
+{
+    const int32_t numbers[] = { c->t->contiguous_format, c->t->preserve_format, c->t->channels_last, c->t->channels_last_3d };
+    for (int32_t i = 0; i < 4; i++)
+        if (numbers[i] == n) {
+            v->type = DV_VALUE_MEMORY_FORMAT;
+            v->as.memory_format.value = i;
+            return DV_OK;
+        }
+    return dv_fail(DV_ETYPE, "%s: argument '%s': torch's memory format number %d has no counterpart here", c->op->name, s->name, (int)n);
+}
+
+/* v comes zeroed. Optionals are a pointer to a cell, NULL for None. */
+static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
+{
+    if (optional) {
+        v->type = DV_VALUE_NONE;
+        if (!cell)
+            return DV_OK;
+        cell = *(uint64_t *)handle_of(cell);
+    }
+    switch (field) {
+    case DV_FIELD_TENSOR: return decode_tensor(c, s, optional, cell, v);
+    case DV_FIELD_INT:
+        v->type = DV_VALUE_INT;
+        v->as.i = (int64_t)cell;
+        return DV_OK;
+    case DV_FIELD_FLOAT:
+        v->type = DV_VALUE_FLOAT;
+        memcpy(&v->as.f, &cell, sizeof cell);
+        return DV_OK;
+    case DV_FIELD_BOOL:
+        v->type = DV_VALUE_BOOL;
+        v->as.b = (cell & 255) != 0;
+        return DV_OK;
+    case DV_FIELD_STRING:
+        v->type = DV_VALUE_STRING;
+        if (c->t->torch_string_c_str(handle_of(cell), &v->as.s.data) || c->t->torch_string_length(handle_of(cell), &v->as.s.size))
+            return bad_tensor(c, s);
+        return DV_OK;
+    case DV_FIELD_DTYPE:
+        v->type = DV_VALUE_DTYPE;
+        if (!dv__torch_dtype_from(c->t, (int32_t)cell, &v->as.dtype))
+            return dv_fail(DV_EDTYPE, "%s: argument '%s': torch's dtype number %d has no counterpart here", c->op->name, s->name, (int)cell);
+        return DV_OK;
+    case DV_FIELD_DEVICE: /* index in the low half (-1: the current one), type in the high half */
+        v->type = DV_VALUE_DEVICE;
+        v->as.device.type = dv__torch_device_type_from(c->t, (int32_t)(cell >> 32));
+        v->as.device.id = (int32_t)(uint32_t)cell < 0 ? 0 : (int32_t)(uint32_t)cell;
+        if (!v->as.device.type)
+            return dv_fail(DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name, s->name,
+                (int)(cell >> 32));
+        return DV_OK;
+    case DV_FIELD_LAYOUT: /* the numbers are torch's, in the schema's defaults too */
+        v->type = DV_VALUE_LAYOUT;
+        v->as.layout.value = (int32_t)cell;
+        return DV_OK;
+    case DV_FIELD_MEMORY_FORMAT: return decode_memory_format(c, s, (int32_t)cell, v);
+    default: return decode_list(c, s, field, cell, v);
+    }
+}
+
+/* ---- what dv_call asks of us ---------------------------------------------------------------------------------------------------- */
+
+static struct call *call_of(const dv_host *host)
+{
+    struct call *c;
+    memcpy(&c, &host, sizeof c); /* the host is the call's first member, and the call is not const */
+    return c;
+}
+
+static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
+{
+    struct call *c = call_of(host);
+    const struct dv__torch_shims *t = c->t;
+    static const struct dv__torch_slot temporary = { .name = "a temporary" };
+    *out = NULL;
+    const int32_t number = dv__torch_dtype(t, dtype), type = dv__torch_device_type(t, device.type);
+    if (number < 0)
+        return dv_fail(DV_EDTYPE, "%s: torch has no dtype %s", c->op->name, dv_dtype_name(dtype));
+    if (type < 0)
+        return dv_fail(DV_EDEVICE, "%s: torch has no device %s", c->op->name, dv_device_name(device.type));
+    struct tensor *x = take(c, sizeof *x);
+    if (!x)
+        return DV_ENOMEM;
+    if (t->aoti_torch_empty_strided(ndim, shape, strides, number, type, device.type == DV_CPU ? 0 : device.id, &x->handle))
+        return dv_fail(DV_EHOST, "%s: libtorch could not make a tensor: %s", c->op->name, dv__torch_what(t));
+    const int status = view(c, x, true, index < 0 ? &temporary : &c->op->slots[c->op->nargs + (size_t)index]);
+    if (status) {
+        t->aoti_torch_delete_tensor_object(x->handle);
+        return status;
+    }
+    *out = &x->t;
+    return DV_OK;
+}
+
+static void free_tensor(const dv_host *host, dv_tensor *t)
+{
+    struct tensor *x = (struct tensor *)(void *)t;
+    call_of(host)->t->aoti_torch_delete_tensor_object(x->handle);
+}
+
+/* A handle to memory that a dv_tensor describes; the memory stays ours. */
+static int borrow(const struct dv__torch_shims *t, const dv_tensor *x, void **out)
+{
+    return t->aoti_torch_create_tensor_from_blob(x->data, x->ndim, x->shape, x->strides, 0, dv__torch_dtype(t, x->dtype),
+        dv__torch_device_type(t, x->device.type), x->device.id, out);
+}
+
+static int copy_tensor(const dv_host *host, const dv_tensor *to, const dv_tensor *from)
+{
+    const struct call *c = call_of(host);
+    void *a = NULL, *b = NULL;
+    int status = DV_OK;
+    if (borrow(c->t, to, &a) || borrow(c->t, from, &b) || c->t->aoti_torch_copy_(a, b, 0))
+        status = dv_fail(DV_EHOST, "%s: libtorch could not copy a tensor: %s", c->op->name, dv__torch_what(c->t));
+    if (b)
+        c->t->aoti_torch_delete_tensor_object(b);
+    if (a)
+        c->t->aoti_torch_delete_tensor_object(a);
+    return status;
+}
+
+/* The pieces are cut here, by the grain alone, and torch's threads share them out: results do not depend on their number. */
+struct pieces { int64_t begin, end, grain; dv_range_fn fn; void *arg; atomic_int status; };
+
+static void run_pieces(int64_t first, int64_t last, void *arg)
+{
+    struct pieces *p = arg;
+    for (int64_t i = first; i < last && !atomic_load_explicit(&p->status, memory_order_relaxed); i++) {
+        const int64_t begin = p->begin + i * p->grain;
+        const int64_t end = p->end - begin > p->grain ? begin + p->grain : p->end;
+        int none = DV_OK;
+        const int status = p->fn(p->arg, begin, end);
+        if (status)
+            atomic_compare_exchange_strong(&p->status, &none, status);
+    }
+}
+
+static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+{
+    const struct call *c = call_of(host);
+    if (begin >= end)
+        return DV_OK;
+    struct pieces p = { begin, end, grain < 1 ? 1 : grain, fn, arg, DV_OK };
+    const int64_t n = (end - begin - 1) / p.grain + 1;
+    if (n == 1)
+        return fn(arg, begin, end);
+    if (c->t->torch_parallel_for(0, n, 1, run_pieces, &p))
+        return dv_fail(DV_EHOST, "%s: torch's threads failed: %s", c->op->name, dv__torch_what(c->t));
+    return atomic_load(&p.status);
+}
+
+static int stream(const dv_host *host, dv_device device, void **out)
+{
+    const struct call *c = call_of(host);
+    *out = NULL;
+    if (device.type != DV_CUDA || !c->t->current_cuda_stream)
+        return DV_OK;
+    if (c->t->current_cuda_stream(device.id, out))
+        return dv_fail(DV_EHOST, "%s: no current stream: %s", c->op->name, dv__torch_what(c->t));
+    return DV_OK;
+}
+
+/* ---- results ---------------------------------------------------------------------------------------------------------------------- */
+
+static bool same_view(const dv_tensor *a, const dv_tensor *b)
+{
+    return a->data == b->data && a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) &&
+           !memcmp(a->strides, b->strides, (size_t)a->ndim * sizeof *a->strides);
+}
+
+/* A result that is an argument, or a view into it: a new handle, which shares its storage. */
+static int encode_alias(struct call *c, const dv_value *argument, const dv_tensor *r, uint64_t *cell)
+{
+    void *handle = NULL;
+    if (argument->type != DV_VALUE_TENSOR)
+        return dv_fail(DV_EHOST, "%s: a result aliases an absent argument", c->op->name);
+    const dv_tensor *a = argument->as.tensor;
+    void *of = ((const struct tensor *)(const void *)a)->handle;
+    int32_t failed;
+    if (!r || r == a || same_view(r, a)) {
+        failed = c->t->aoti_torch_new_tensor_handle(of, &handle);
+    } else {
+        const int64_t bytes = dv_dtype_bytes(a->dtype, 1), by = (int64_t)((intptr_t)r->data - (intptr_t)a->data);
+        failed = c->t->aoti_torch__reinterpret_tensor(of, r->ndim, r->shape, r->strides, bytes > 0 ? by / bytes : 0, &handle);
+    }
+    if (failed)
+        return dv_fail(DV_EHOST, "%s: libtorch: %s", c->op->name, dv__torch_what(c->t));
+    *cell = cell_of(handle);
+    return DV_OK;
+}
+
+static int box(struct call *c, uint64_t *cell)
+{
+    uint64_t *b = NULL;
+    if (c->t->torch_new_stable_ivalue ? c->t->torch_new_stable_ivalue(&b) : (b = c->t->operator_new(sizeof *b), 0))
+        return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name);
+    *b = *cell;
+    *cell = cell_of(b);
+    return DV_OK;
+}
+
+/* Takes the handles of v's tensors on success; on failure they are still the caller's. */
+static int encode_list(struct call *c, const dv_value *v, uint64_t *cell)
+{
+    void *list;
+    const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : 0;
+    if (c->t->torch_new_list_reserve_size(n, &list))
+        return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name);
+    for (size_t i = 0; i < n; i++)
+        c->t->torch_list_push_back(list, cell_of(((const struct tensor *)(const void *)v->as.tensors.data[i])->handle));
+    *cell = cell_of(list);
+    return DV_OK;
+}
+
+static int encode(struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
+{
+    int status = DV_OK;
+    *cell = 0;
+    if (s->optional && (v->type == DV_VALUE_NONE || v->type == DV_VALUE_DEFAULT))
+        return DV_OK;
+    switch (s->field) {
+    case DV_FIELD_TENSOR:
+        if (s->alias >= 0)
+            status = encode_alias(c, &args[s->alias], v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL, cell);
+        else if (v->type != DV_VALUE_TENSOR)
+            status = dv_fail(DV_EHOST, "%s: result '%s' was not made", c->op->name, s->name);
+        else
+            *cell = cell_of(((const struct tensor *)(const void *)v->as.tensor)->handle);
+        break;
+    case DV_FIELD_INT: *cell = (uint64_t)v->as.i; break;
+    case DV_FIELD_FLOAT: memcpy(cell, &v->as.f, sizeof *cell); break;
+    case DV_FIELD_BOOL: *cell = v->as.b; break;
+    default: status = encode_list(c, v, cell);
+    }
+    return !status && s->optional ? box(c, cell) : status;
+}
+
+/* All results, or none: then those that dv_call made are freed. */
+static int encode_results(struct call *c, const dv_value *args, const dv_value *results, uint64_t *cells)
+{
+    const struct dv__torch_slot *s = c->op->slots + c->op->nargs;
+    size_t i;
+    int status = DV_OK;
+    for (i = 0; i < c->op->nresults; i++)
+        if ((status = encode(c, &s[i], args, &results[i], &cells[i])))
+            break;
+    if (!status)
+        return DV_OK;
+    for (size_t j = 0; j < c->op->nresults; j++)
+        if (j < i)
+            release(c->t, s[j].field, s[j].optional, s[j].element_optional, cells[j]);
+        else if (s[j].alias < 0 && results[j].type == DV_VALUE_TENSOR)
+            c->t->aoti_torch_delete_tensor_object(((const struct tensor *)(const void *)results[j].as.tensor)->handle);
+    return status;
+}
+
+/* ---- the call ----------------------------------------------------------------------------------------------------------------------- */
+
+/* Mutated tensors: what autograd forbids is refused, and their version counters go up, so that a backward that saved them fails loudly.
+ * Before the kernel: for an inference tensor bump_version throws, and the data must be as they were. */
+static int announce_writes(struct call *c, const struct dv__torch_slot *s, const dv_value *v)
+{
+    const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR ? 1 : 0;
+    const dv_tensor *const *all = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
+    for (size_t i = 0; i < n; i++) {
+        void *handle = all[i] ? ((const struct tensor *)(const void *)all[i])->handle : NULL;
+        if (!handle)
+            continue;
+        if (c->t->requires_grad && c->t->is_leaf && c->t->aoti_torch_grad_mode_is_enabled() && c->t->requires_grad(*(void **)handle) &&
+            c->t->is_leaf(handle))
+            return dv_fail(DV_EINVAL, "%s: argument '%s': a leaf that requires grad cannot be written to in place", c->op->name, s->name);
+        if (c->t->bump_version)
+            c->t->bump_version(handle);
+    }
+    return DV_OK;
+}
+
+static int run(const struct dv__torch_op *op, uint64_t *stack)
+{
+    __attribute__((cleanup(release_call))) struct call c;
+    c.host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH, .name = "torch", .new_tensor = new_tensor,
+        .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream };
+    c.t = op->t;
+    c.op = op;
+    c.stack = stack;
+    c.guard = NULL;
+    c.at = c.room;
+    c.end = c.room + sizeof c.room;
+    c.blocks = NULL;
+
+    dv_value *args = take(&c, (op->nargs + op->nresults) * sizeof *args), *results = args + op->nargs;
+    uint64_t *cells = take(&c, op->nresults * sizeof *cells);
+    int status = args && cells ? DV_OK : DV_ENOMEM;
+    if (!status)
+        memset(args, 0, (op->nargs + op->nresults) * sizeof *args);
+    for (size_t i = 0; !status && i < op->nargs; i++)
+        status = decode(&c, &op->slots[i], op->slots[i].field, op->slots[i].optional, stack[i], &args[i]);
+    for (size_t i = 0; !status && op->mutates && i < op->nargs; i++)
+        if (op->slots[i].writes)
+            status = announce_writes(&c, &op->slots[i], &args[i]);
+    if (!status)
+        status = dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
+    if (!status)
+        status = encode_results(&c, args, results, cells);
+    release_arguments(&c);
+    if (!status && op->nresults)
+        memcpy(stack, cells, op->nresults * sizeof *cells);
+    return status;
+}
+
+void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack)
+{
+    if (run(op, stack))
+        op->t->aoti_torch_check(false, op->name, "dovetail", 0, dv_last_error());
+}

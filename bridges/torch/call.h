@@ -1,0 +1,31 @@
+/* One operator in torch, and one call of it. */
+#ifndef DV_TORCH_CALL_H
+#define DV_TORCH_CALL_H
+
+#include "shims.h"
+
+/* One argument or result, as the stack carries it. */
+struct dv__torch_slot {
+    const char *name;       /* borrowed from the operator */
+    uint8_t field;          /* enum dv_field_type of the plain input */
+    bool optional, element_optional, writes;
+    int32_t alias;          /* of a result: the argument that it aliases, or -1 */
+};
+
+/* Immutable once published to a trampoline, and never freed: a call may be on its way when the library is unregistered. */
+struct dv__torch_op {
+    const struct dv__torch_shims *t;
+    dv_operator *op; /* a reference */
+    const char *name;
+    bool mutates;
+    size_t nargs, nresults;
+    struct dv__torch_slot slots[]; /* arguments, then results */
+};
+
+/* Can the shims carry this slot? NULL: yes; else what stands in the way, for the message. */
+const char *dv__torch_cannot_carry(const dv_slot_info *info, bool result);
+
+/* Run one call: takes the stack's arguments and leaves its results, or throws a c10::Error with our message. */
+void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack);
+
+#endif

@@ -1,0 +1,45 @@
+/* dovetail_torch.h: Dovetail's operators as PyTorch operators, from C.
+ *
+ * No torch headers, no C++, one binary for every torch from 2.10 on: libtorch's C shims are looked up in the libtorch_cpu.so that the
+ * process has loaded already. Works in a C++ program without Python. What needs Python (fake functions, gradients) is in
+ * dovetail.torch, which stands on this.
+ */
+#ifndef DOVETAIL_TORCH_H
+#define DOVETAIL_TORCH_H
+
+#include "dovetail.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dv_torch_library dv_torch_library; /* one library's operators in torch.ops */
+
+/* Is there a libtorch in this process that we can use? DV_ENOENT: none is loaded; DV_EABI: it lacks a symbol (the message names it and
+ * the first torch that has it). Looked up once. */
+DV_API int dv_torch_available(void);
+
+enum dv_torch_flags {
+    DV_TORCH_SKIP_UNSUPPORTED = 1, /* leave out operators that torch's shims cannot carry, instead of refusing the library */
+};
+
+/* Define every operator of lib as torch.ops.<namespace>.<name>, with kernels for the devices that it has rows for. lib is borrowed:
+ * call dv_torch_unregister before dv_library_free (afterwards calls fail with a message; nothing crashes).
+ * DV_ENOTSUP: an argument's type cannot go through the shims (Scalar, complex, Generator...): names operator and argument.
+ * DV_EEXIST, DV_EHOST: libtorch refused; its message follows. DV_ELIMIT: the pool of trampolines is used up. On failure nothing is
+ * registered. */
+DV_API int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out);
+
+/* Take the operators out of torch again; calls that are running are waited for. Not from inside such a call. NULL is fine. */
+DV_API void dv_torch_unregister(dv_torch_library *reg);
+
+/* Is this operator ("ns::name.overload") among those that were registered? False for those that were left out. */
+DV_API bool dv_torch_has(const dv_torch_library *reg, const char *name);
+
+/* How many operators may be registered at a time in one process. */
+DV_API size_t dv_torch_capacity(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

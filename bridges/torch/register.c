@@ -1,0 +1,220 @@
+/* Registering a library, and the pool of trampolines.
+ *
+ * A boxed kernel gets no pointer of ours, so each operator takes a C function of its own from a pool that the preprocessor made;
+ * the function's number leads to the operator. A number goes back to the end of the queue when its library is unregistered, so that
+ * it is used again as late as possible.
+ */
+#include "call.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CAPACITY = 4096 };
+
+static _Atomic(const struct dv__torch_op *) operators[CAPACITY]; /* what was here stays until the number is used again */
+
+#define TRAMPOLINE(n)                                                                             \
+    static void trampoline_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                \
+    {                                                                                             \
+        (void)nargs, (void)nresults;                                                              \
+        dv__torch_call(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack);     \
+    }
+#define NAME(n) trampoline_##n,
+#define HEX(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
+#define HEX2(X, n) HEX(X, n##0) HEX(X, n##1) HEX(X, n##2) HEX(X, n##3) HEX(X, n##4) HEX(X, n##5) HEX(X, n##6) HEX(X, n##7) \
+    HEX(X, n##8) HEX(X, n##9) HEX(X, n##a) HEX(X, n##b) HEX(X, n##c) HEX(X, n##d) HEX(X, n##e) HEX(X, n##f)
+#define HEX3(X) HEX2(X, 0) HEX2(X, 1) HEX2(X, 2) HEX2(X, 3) HEX2(X, 4) HEX2(X, 5) HEX2(X, 6) HEX2(X, 7) \
+    HEX2(X, 8) HEX2(X, 9) HEX2(X, a) HEX2(X, b) HEX2(X, c) HEX2(X, d) HEX2(X, e) HEX2(X, f)
+HEX3(TRAMPOLINE)
+static const dv_torch_boxed trampolines[CAPACITY] = { HEX3(NAME) };
+
+/* The free numbers: first those never used, then a queue of those given back. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static size_t unused, queue_first, queue_size;
+static uint16_t queue[CAPACITY];
+
+static int take_number(const char *name, size_t *out)
+{
+    int status = DV_OK;
+    pthread_mutex_lock(&lock);
+    if (unused < CAPACITY) {
+        *out = unused++;
+    } else if (queue_size) {
+        *out = queue[queue_first];
+        queue_first = (queue_first + 1) % CAPACITY;
+        queue_size--;
+    } else {
+        status = dv_fail(DV_ELIMIT, "%s: all %d trampolines into torch are in use: unregister a library first", name, CAPACITY);
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+static void give_number(size_t n)
+{
+    pthread_mutex_lock(&lock);
+    queue[(queue_first + queue_size++) % CAPACITY] = (uint16_t)n;
+    pthread_mutex_unlock(&lock);
+}
+
+size_t dv_torch_capacity(void) { return CAPACITY; }
+
+/* ---- one library ---------------------------------------------------------------------------------------------------------- */
+
+/* The dispatch keys that we give kernels for: X(key, device). The CPU's is always there: its message says which rows there are. */
+#define KEYS(X) X(CPU, DV_CPU) X(CUDA, DV_CUDA) X(PrivateUse1, DV_NPU)
+enum { KEY_COUNT = 3, MAX_TAGS = 32 };
+static const struct { const char *key; int32_t device; } keys[KEY_COUNT] = {
+#define KEY(key, device) { #key, device },
+    KEYS(KEY)
+#undef KEY
+};
+
+struct entry { size_t number; const char *name; };
+
+struct dv_torch_library {
+    const struct dv__torch_shims *t;
+    void *definitions, *kernels[KEY_COUNT];
+    size_t n;
+    struct entry entries[];
+};
+
+static int host_failed(const struct dv__torch_shims *t, const char *name, const char *doing)
+{
+    return dv_fail(DV_EHOST, "%s: torch refused %s: %s", name, doing, dv__torch_what(t));
+}
+
+/* DV_ENOTSUP names the first argument or result that the shims do not carry. */
+static int describe(dv_operator *op, struct dv__torch_op *to)
+{
+    to->nargs = dv_operator_nargs(op);
+    to->nresults = dv_operator_nresults(op);
+    to->name = dv_operator_name(op);
+    for (size_t i = 0; i < to->nargs + to->nresults; i++) {
+        dv_slot_info info;
+        const int status = dv_operator_slot(op, i, &info);
+        if (status)
+            return status;
+        const bool result = i >= to->nargs;
+        const char *why = dv__torch_cannot_carry(&info, result);
+        if (why)
+            return dv_fail(DV_ENOTSUP, "%s: %s '%s': %s", to->name, result ? "result" : "argument", info.name, why);
+        to->slots[i] = (struct dv__torch_slot){ .name = info.name, .field = (uint8_t)info.type,
+            .optional = info.flags & DV_SLOT_OPTIONAL, .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL,
+            .writes = info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
+        to->mutates |= !result && info.flags & DV_SLOT_WRITES;
+    }
+    /* SymFloat and SymBool look like float and bool to a frame, but not to the shims. */
+    const char *schema = dv_operator_schema(op);
+    if (strstr(schema, "SymFloat ") || strstr(schema, "SymBool "))
+        return dv_fail(DV_ENOTSUP, "%s: torch's C shims carry no SymFloat and no SymBool: use float and bool", to->name);
+    return DV_OK;
+}
+
+static int define(dv_torch_library *reg, dv_operator *op)
+{
+    const struct dv__torch_shims *t = reg->t;
+    const char *schema = dv_operator_schema(op), *p = dv_operator_tags(op);
+    int32_t tags[MAX_TAGS], n = 0;
+    while (*p && n < MAX_TAGS - 1) {
+        const size_t size = strcspn(p, " ,");
+        const int32_t tag = size ? dv__torch_tag(p, size) : -1;
+        if (tag >= 0)
+            tags[n++] = tag;
+        p += size + (p[size] != 0);
+    }
+    const int32_t compliant = dv__torch_tag("pt2_compliant_tag", strlen("pt2_compliant_tag"));
+    if (compliant >= 0)
+        tags[n++] = compliant;
+    const int32_t failed = n && t->torch_library_def_with_tags ? t->torch_library_def_with_tags(reg->definitions, schema, tags, n)
+                                                               : t->aoti_torch_library_def(reg->definitions, schema);
+    return failed ? host_failed(t, dv_operator_name(op), "the schema") : DV_OK;
+}
+
+/* Give the operator its trampoline, its schema and its kernels. */
+static int add(dv_torch_library *reg, dv_operator *op, uint32_t flags)
+{
+    const size_t slots = dv_operator_nargs(op) + dv_operator_nresults(op);
+    struct dv__torch_op *o = calloc(1, sizeof *o + slots * sizeof *o->slots);
+    if (!o)
+        return dv_fail(DV_ENOMEM, "out of memory");
+    struct entry *e = &reg->entries[reg->n];
+    int status = describe(op, o);
+    if (!status)
+        status = take_number(o->name, &e->number);
+    if (status) {
+        free(o);
+        return status == DV_ENOTSUP && flags & DV_TORCH_SKIP_UNSUPPORTED ? DV_OK : status;
+    }
+    o->t = reg->t;
+    o->op = dv_operator_ref(op);
+    e->name = o->name;
+    reg->n++; /* from here on dv_torch_unregister() knows it */
+    atomic_store_explicit(&operators[e->number], o, memory_order_release);
+    status = define(reg, op);
+    const char *local = strstr(o->name, "::");
+    for (int k = 0; !status && k < KEY_COUNT; k++)
+        if (keys[k].device == DV_CPU || dv_operator_has_rows(op, keys[k].device))
+            if (reg->t->torch_library_impl(reg->kernels[k], local ? local + 2 : o->name, trampolines[e->number], DV_TORCH_ABI))
+                status = host_failed(reg->t, o->name, "the kernel");
+    return status;
+}
+
+static int open_library(dv_torch_library *reg, const char *ns)
+{
+    const struct dv__torch_shims *t = reg->t;
+    if (t->aoti_torch_library_init_fragment(ns, "dovetail", 0, &reg->definitions))
+        return host_failed(t, ns, "the namespace");
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (t->aoti_torch_library_init_impl(ns, keys[k].key, "dovetail", 0, &reg->kernels[k]))
+            return host_failed(t, ns, "the namespace");
+    return DV_OK;
+}
+
+int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
+{
+    *out = NULL;
+    const struct dv__torch_shims *t = dv__torch_shims();
+    if (!t)
+        return dv_torch_available();
+    const size_t n = dv_library_size(lib);
+    dv_torch_library *reg = calloc(1, sizeof *reg + n * sizeof *reg->entries);
+    if (!reg)
+        return dv_fail(DV_ENOMEM, "out of memory");
+    reg->t = t;
+    int status = open_library(reg, dv_library_name(lib));
+    for (size_t i = 0; !status && i < n; i++)
+        status = add(reg, dv_library_operator(lib, i), flags);
+    if (status) {
+        char message[1024];
+        snprintf(message, sizeof message, "%s", dv_last_error());
+        dv_torch_unregister(reg);
+        return dv_fail(status, "%s", message);
+    }
+    *out = reg;
+    return DV_OK;
+}
+
+void dv_torch_unregister(dv_torch_library *reg)
+{
+    if (!reg)
+        return;
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (reg->kernels[k])
+            reg->t->aoti_torch_delete_library_object(reg->kernels[k]);
+    if (reg->definitions)
+        reg->t->aoti_torch_delete_library_object(reg->definitions);
+    for (size_t i = 0; i < reg->n; i++)
+        give_number(reg->entries[i].number);
+    free(reg);
+}
+
+bool dv_torch_has(const dv_torch_library *reg, const char *name)
+{
+    for (size_t i = 0; i < reg->n; i++)
+        if (!strcmp(reg->entries[i].name, name))
+            return true;
+    return false;
+}

@@ -1,0 +1,178 @@
+/* The lookup. libtorch_cpu.so must be in the process already: loading a torch ourselves would bring a second one. */
+#include "shims.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OPTIONAL, REQUIRED };
+
+static struct dv__torch_shims shims;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool ready;
+
+static int find(void *lib, const char *name, const char *since, int need, void *out)
+{
+    void *symbol = dlsym(lib, name);
+    memcpy(out, &symbol, sizeof symbol);
+    if (symbol || need == OPTIONAL)
+        return DV_OK;
+    return dv_fail(DV_EABI, "libtorch has no %s (needs torch %s)", name, since);
+}
+
+/* A number that libtorch gives by a function: a dtype, a device, a layout. */
+static int number(void *lib, const char *name, int need, int32_t *out)
+{
+    int32_t (*get)(void);
+    const int status = find(lib, name, "2.10", need, &get);
+    *out = get ? get() : -1;
+    return status;
+}
+
+static int find_dtypes(void *lib, struct dv__torch_shims *t)
+{
+    int status = DV_OK;
+    int32_t n;
+#define DTYPE(name, getter, need)                                                           \
+    if (!status && !(status = number(lib, #getter, need, &n)) && n >= 0 && n < DV_TORCH_MAX_DTYPE) \
+        t->dtype_key[n] = DV_DTYPE_##name;
+#include "dtypes.def"
+#undef DTYPE
+    return status;
+}
+
+static int find_numbers(void *lib, struct dv__torch_shims *t)
+{
+    const struct { const char *name; int32_t *to; } numbers[] = {
+        { "aoti_torch_device_type_cpu", &t->cpu },
+        { "aoti_torch_device_type_cuda", &t->cuda },
+        { "aoti_torch_device_type_privateuse1", &t->privateuse1 },
+        { "aoti_torch_device_type_meta", &t->meta },
+        { "aoti_torch_layout_strided", &t->strided },
+        { "aoti_torch_memory_format_contiguous_format", &t->contiguous_format },
+        { "aoti_torch_memory_format_preserve_format", &t->preserve_format },
+        { "aoti_torch_memory_format_channels_last", &t->channels_last },
+        { "aoti_torch_memory_format_channels_last_3d", &t->channels_last_3d },
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        const int status = number(lib, numbers[i].name, REQUIRED, numbers[i].to);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+static void find_mangled(void *lib, struct dv__torch_shims *t)
+{
+    void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), *cuda = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    const struct { void *lib; const char *name; void *to; } symbols[] = {
+        { lib, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", &t->bump_version },
+        { lib, "_ZNK2at10TensorBase7is_leafEv", &t->is_leaf },
+        { c10, "_ZNK3c1010TensorImpl13requires_gradEv", &t->requires_grad },
+        { lib, "_Znwm", &t->operator_new }, /* libstdc++'s: dlsym searches what libtorch depends on, too */
+        { lib, "_ZdlPv", &t->operator_delete },
+        { cuda, "aoti_torch_get_current_cuda_stream", &t->current_cuda_stream },
+    };
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
+        if (symbols[i].lib)
+            (void)find(symbols[i].lib, symbols[i].name, "", OPTIONAL, symbols[i].to);
+}
+
+static int load(struct dv__torch_shims *t)
+{
+    void *lib = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (!lib)
+        return dv_fail(DV_ENOENT, "no libtorch in this process: import torch (or link it) first");
+    int status = DV_OK;
+#define SHIM(since, need, ret, name, params) \
+    if (!status)                             \
+        status = find(lib, #name, since, need, &t->name);
+#include "shims.def"
+#undef SHIM
+    if (!status)
+        status = find_numbers(lib, t);
+    if (!status)
+        status = find_dtypes(lib, t);
+    find_mangled(lib, t);
+    if (!status && !t->torch_delete_stable_ivalue && !(t->operator_new && t->operator_delete))
+        status = dv_fail(DV_EABI, "libtorch has no torch_delete_stable_ivalue (needs torch 2.13), and C++'s new and delete were not found");
+    return status;
+}
+
+const struct dv__torch_shims *dv__torch_shims(void)
+{
+    int status = DV_OK;
+    pthread_mutex_lock(&lock);
+    if (!ready) {
+        memset(&shims, 0, sizeof shims);
+        status = load(&shims);
+        ready = status == DV_OK;
+    }
+    pthread_mutex_unlock(&lock);
+    return status ? NULL : &shims;
+}
+
+int dv_torch_available(void)
+{
+    if (dv__torch_shims())
+        return DV_OK;
+    return dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD) ? DV_EABI : DV_ENOENT;
+}
+
+const char *dv__torch_what(const struct dv__torch_shims *t)
+{
+    const char *what = t->torch_exception_get_what_without_backtrace ? t->torch_exception_get_what_without_backtrace() : NULL;
+    return what && *what ? what : "libtorch gave no reason";
+}
+
+int32_t dv__torch_tag(const char *name, size_t size)
+{
+    static const char *const known[] = {
+#define TAG(tag) #tag,
+#include "tags.def"
+#undef TAG
+    };
+    char symbol[64];
+    int32_t n = -1;
+    void *lib = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    for (size_t i = 0; lib && i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i]) == size && !memcmp(known[i], name, size)) {
+            snprintf(symbol, sizeof symbol, "torch_tag_%s", known[i]);
+            (void)number(lib, symbol, OPTIONAL, &n);
+        }
+    return n;
+}
+
+int32_t dv__torch_dtype(const struct dv__torch_shims *t, dv_dtype dtype)
+{
+    const uint32_t key = dv_dtype_key(dtype);
+    for (int32_t i = 0; i < DV_TORCH_MAX_DTYPE; i++)
+        if (t->dtype_key[i] == key)
+            return i;
+    return -1;
+}
+
+bool dv__torch_dtype_from(const struct dv__torch_shims *t, int32_t n, dv_dtype *out)
+{
+    if (n < 0 || n >= DV_TORCH_MAX_DTYPE || !t->dtype_key[n])
+        return false;
+    *out = dv_dtype_from_key(t->dtype_key[n]);
+    return true;
+}
+
+int32_t dv__torch_device_type(const struct dv__torch_shims *t, int32_t dv_type)
+{
+    switch (dv_type) {
+    case DV_CPU: return t->cpu;
+    case DV_CUDA: return t->cuda;
+    case DV_NPU: return t->privateuse1;
+    case DV_META: return t->meta;
+    default: return -1;
+    }
+}
+
+int32_t dv__torch_device_type_from(const struct dv__torch_shims *t, int32_t n)
+{
+    return n == t->cpu ? DV_CPU : n == t->cuda ? DV_CUDA : n == t->privateuse1 ? DV_NPU : n == t->meta ? DV_META : 0;
+}

@@ -1,0 +1,46 @@
+/* libtorch's C functions, looked up once in the process (shims.def, dtypes.def, tags.def). */
+#ifndef DV_TORCH_SHIMS_H
+#define DV_TORCH_SHIMS_H
+
+#include "dovetail_torch.h"
+
+/* A boxed kernel: arguments in, results out, in the same 8-byte cells. The kernel owns every handle among the arguments. */
+typedef void (*dv_torch_boxed)(uint64_t *stack, uint64_t nargs, uint64_t nresults);
+
+#define DV_TORCH_ABI 0x020a000000000000u /* the libtorch whose conventions we follow: 2.10 */
+
+enum { DV_TORCH_MAX_DTYPE = 64 };
+
+struct dv__torch_shims {
+#define SHIM(since, need, ret, name, params) ret(*name) params;
+#include "shims.def"
+#undef SHIM
+    /* C++ symbols by mangled name; NULL when absent. A tensor handle is an at::Tensor *, which holds one TensorImpl *. */
+    void (*bump_version)(void *tensor);                                /* torch::autograd::impl::bump_version */
+    bool (*requires_grad)(const void *tensor_impl);                    /* c10::TensorImpl::requires_grad() const */
+    bool (*is_leaf)(const void *tensor);                               /* at::TensorBase::is_leaf() const */
+    void *(*operator_new)(size_t size);
+    void (*operator_delete)(void *p);
+    int32_t (*current_cuda_stream)(int32_t device_index, void **out);  /* in libtorch_cuda */
+
+    uint32_t dtype_key[DV_TORCH_MAX_DTYPE]; /* torch's number -> dv_dtype_key(); 0: none of ours */
+    int32_t cpu, cuda, privateuse1, meta;   /* torch's device numbers */
+    int32_t strided;                        /* torch's layout number */
+    int32_t contiguous_format, preserve_format, channels_last, channels_last_3d;
+};
+
+/* The table, or NULL with the error set. The pointer is good for ever. */
+const struct dv__torch_shims *dv__torch_shims(void);
+
+/* What libtorch said when the last shim of this thread failed. */
+const char *dv__torch_what(const struct dv__torch_shims *t);
+
+/* torch's number of a tag; -1: unknown, or this torch takes no tags from C. */
+int32_t dv__torch_tag(const char *name, size_t size);
+
+int32_t dv__torch_dtype(const struct dv__torch_shims *t, dv_dtype dtype);             /* -1: torch has no such dtype */
+bool dv__torch_dtype_from(const struct dv__torch_shims *t, int32_t number, dv_dtype *out);
+int32_t dv__torch_device_type(const struct dv__torch_shims *t, int32_t dv_type);      /* -1: none */
+int32_t dv__torch_device_type_from(const struct dv__torch_shims *t, int32_t number);  /* enum dv_device_type; 0: none of ours */
+
+#endif

@@ -1,0 +1,313 @@
+/* Tensor headers that the library owns.
+ *
+ * A counted header keeps its shape and strides right behind itself, and its memory, when it owns any, behind those: one allocation.
+ * That place is also how a counted header is told from a caller's own dv_tensor, without a flag that DLPack's struct has no room
+ * for: the shape pointer must point exactly there, and then the mark must be right too. */
+#include "tensor/tensor.h"
+
+#include <stdatomic.h>
+
+#include "base/memory.h"
+#include "tensor/dlpack.h"
+
+enum { ALIGN = 64 };
+static const uint64_t MARK = 0x6c69617465766f64u; /* "dovetail" */
+
+struct owned {
+    dv_tensor t;
+    uint64_t mark;
+    atomic_uint refs;
+    bool read_only;
+    struct owned *base;                       /* a view keeps a reference; NULL: none */
+    struct DLManagedTensorVersioned *managed; /* imported: whose memory it is */
+    int64_t dims[];                           /* shape, then strides */
+};
+
+static const struct owned *as_ours(const dv_tensor *t)
+{
+    const struct owned *o = (const struct owned *)(const void *)t;
+    return t->shape == (const int64_t *)((const char *)t + offsetof(struct owned, dims)) && o->mark == MARK ? o : NULL;
+}
+
+bool dv__tensor_is_ours(const dv_tensor *t) { return as_ours(t) != NULL; }
+
+bool dv__tensor_is_read_only(const dv_tensor *t)
+{
+    const struct owned *o = as_ours(t);
+    return o && o->read_only;
+}
+
+int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides)
+{
+    if (!dv__dtype_known(dtype) || !dtype.lanes)
+        return dv_fail(DV_EDTYPE, "unknown element type: %s", dv_dtype_name(dtype));
+    if (ndim < 0 || ndim > DV_MAX_NDIM)
+        return dv_fail(DV_ESHAPE, "a tensor has 0 to %d dims, not %d", DV_MAX_NDIM, (int)ndim);
+    if (ndim && !shape)
+        return dv_fail(DV_EINVAL, "a tensor of %d dims needs a shape, found NULL", (int)ndim);
+    int64_t n = 1; /* with sizes of zero counted as one: then no product of some of the sizes overflows either */
+    for (int32_t i = ndim; i-- > 0;) {
+        if (shape[i] < 0)
+            return dv_fail(DV_ESHAPE, "dim %d has the negative size %lld", (int)i, (long long)shape[i]);
+        if (strides)
+            strides[i] = n;
+        if (__builtin_mul_overflow(n, shape[i] ? shape[i] : 1, &n))
+            return dv_fail(DV_ESHAPE, "the number of elements overflows: dim %d has size %lld", (int)i, (long long)shape[i]);
+    }
+    if (dv_dtype_bytes(dtype, n) < 0)
+        return dv_fail(DV_ESHAPE, "the size in bytes overflows: %lld elements of %s", (long long)n, dv_dtype_name(dtype));
+    return DV_OK;
+}
+
+bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high)
+{
+    int64_t lo = 0, hi = 0;
+    for (int32_t i = 0; i < ndim; i++)
+        if (shape[i] == 0)
+            return *low = 0, *high = -1, true;
+    for (int32_t i = 0; i < ndim; i++) {
+        int64_t reach;
+        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) || __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
+            return false;
+    }
+    *low = lo;
+    *high = hi;
+    return true;
+}
+
+/* Strides given by a caller: every element's byte offset must fit. */
+static int check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t low, high;
+    if (!dv__extent(ndim, shape, strides, &low, &high) || low == INT64_MIN || high == INT64_MAX || dv_dtype_bytes(dtype, high + 1) < 0 ||
+        dv_dtype_bytes(dtype, -low) < 0)
+        return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
+    return DV_OK;
+}
+
+static const int64_t no_dims[1]; /* what a 0-d tensor's shape and strides point to */
+
+int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides,
+    int64_t *contiguous_strides)
+{
+    memset(t, 0, sizeof *t);
+    if (ndim > 0 && !strides && !contiguous_strides)
+        return dv_fail(DV_EINVAL, "without strides, storage for %d contiguous ones is needed", (int)ndim);
+    int status = dv__shape_check(dtype, ndim, shape, strides ? NULL : contiguous_strides);
+    if (!status && strides)
+        status = check_strides(dtype, ndim, shape, strides);
+    if (status)
+        return status;
+    t->data = data;
+    t->dtype = dtype;
+    t->device = device;
+    t->ndim = ndim;
+    t->shape = ndim ? shape : no_dims;
+    t->strides = !ndim ? no_dims : strides ? strides : contiguous_strides;
+    return DV_OK;
+}
+
+/* A header with room for bytes of aligned memory behind it, whose address goes to *memory (when wanted). */
+static struct owned *new_header(int32_t ndim, int64_t bytes, void **memory)
+{
+    const size_t head = (sizeof(struct owned) + 2 * sizeof(int64_t) * (size_t)ndim + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    struct owned *o = (uint64_t)bytes > SIZE_MAX / 2 - head ? NULL : dv__alloc_aligned(head + (size_t)bytes, ALIGN);
+    if (!o)
+        return (void)dv_fail(DV_ENOMEM, "out of memory: a tensor of %lld bytes", (long long)bytes), NULL;
+    memset(o, 0, sizeof *o);
+    o->mark = MARK;
+    atomic_init(&o->refs, 1);
+    o->t.ndim = ndim;
+    o->t.shape = o->dims;
+    o->t.strides = o->dims + ndim;
+    if (memory)
+        *memory = (char *)o + head;
+    return o;
+}
+
+static void set_dims(struct owned *o, const int64_t *shape, const int64_t *strides)
+{
+    const size_t size = sizeof(int64_t) * (size_t)o->t.ndim;
+    if (!size)
+        return;
+    memcpy(o->dims, shape, size);
+    memcpy(o->dims + o->t.ndim, strides, size);
+}
+
+int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, bool zero, dv_tensor **out)
+{
+    int64_t contiguous[DV_MAX_NDIM], low, high;
+    *out = NULL;
+    int status = dv__shape_check(dtype, ndim, shape, contiguous);
+    if (!status && strides)
+        status = check_strides(dtype, ndim, shape, strides);
+    if (status)
+        return status;
+    if (!strides)
+        strides = contiguous;
+    if (!dv__extent(ndim, shape, strides, &low, &high))
+        return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
+    if (low && dtype.bits * dtype.lanes % 8)
+        return dv_fail(DV_ENOTSUP, "a new tensor of %s cannot have negative strides: its elements are no whole bytes", dv_dtype_name(dtype));
+    const int64_t bytes = dv_dtype_bytes(dtype, high - low + 1);
+    if (bytes < 0)
+        return dv_fail(DV_ESHAPE, "the size in bytes overflows");
+    void *memory;
+    struct owned *o = new_header(ndim, bytes, &memory);
+    if (!o)
+        return DV_ENOMEM;
+    if (zero)
+        memset(memory, 0, (size_t)bytes);
+    set_dims(o, shape, strides);
+    o->t.data = (char *)memory + dv_dtype_bytes(dtype, -low);
+    o->t.device.type = DV_CPU;
+    o->t.dtype = dtype;
+    *out = &o->t;
+    return DV_OK;
+}
+
+int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_tensor **out)
+{
+    return dv__tensor_new_strided(dtype, ndim, shape, NULL, true, out);
+}
+
+int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out)
+{
+    int64_t contiguous[DV_MAX_NDIM], low, high, base_low, base_high;
+    *out = NULL;
+    int status = dv__shape_check(base->dtype, ndim, shape, contiguous);
+    if (!status && strides)
+        status = check_strides(base->dtype, ndim, shape, strides);
+    if (status)
+        return status;
+    if (!strides)
+        strides = contiguous;
+    if (!dv__extent(base->ndim, base->shape, base->strides, &base_low, &base_high) || !dv__extent(ndim, shape, strides, &low, &high))
+        return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
+    int64_t first, last;
+    if (__builtin_add_overflow(offset, low, &first) || __builtin_add_overflow(offset, high, &last))
+        return dv_fail(DV_ESHAPE, "the view's offset overflows: %lld", (long long)offset);
+    if (first < base_low || last > base_high)
+        return dv_fail(DV_ESHAPE, "the view reaches outside its base: elements %lld to %lld of %lld to %lld", (long long)first,
+            (long long)last, (long long)base_low, (long long)base_high);
+    const int64_t bits = (int64_t)base->dtype.bits * base->dtype.lanes;
+    if (offset % 8 * (bits % 8) % 8)
+        return dv_fail(DV_ENOTSUP, "a view of %s must begin on a whole byte: offset %lld does not", dv_dtype_name(base->dtype), (long long)offset);
+    struct owned *o = new_header(ndim, 0, NULL);
+    if (!o)
+        return DV_ENOMEM;
+    set_dims(o, shape, strides);
+    o->t.data = base->data ? (char *)base->data + (bits % 8 ? offset / 8 * bits + offset % 8 * bits / 8 : offset * (bits / 8)) : NULL;
+    o->t.device = base->device;
+    o->t.dtype = base->dtype;
+    if (dv__tensor_is_ours(base)) {
+        dv_tensor_ref(base);
+        o->base = (struct owned *)(void *)base;
+        o->read_only = o->base->read_only;
+    }
+    *out = &o->t;
+    return DV_OK;
+}
+
+dv_tensor *dv_tensor_ref(dv_tensor *t)
+{
+    struct owned *o = (struct owned *)(void *)t;
+    if (o)
+        atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+    return t;
+}
+
+void dv_tensor_unref(dv_tensor *t)
+{
+    struct owned *o = (struct owned *)(void *)t;
+    while (o && atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1) {
+        struct owned *base = o->base;
+        if (o->managed && o->managed->deleter)
+            o->managed->deleter(o->managed);
+        o->mark = 0;
+        dv__free_aligned(o);
+        o = base; /* a chain of views is let go without recursion */
+    }
+}
+
+/* ---- DLPack ---------------------------------------------------------------------------------------------------------------- */
+
+static int import(const DLManagedTensorVersioned *m, struct owned **out)
+{
+    const DLTensor *d = &m->dl_tensor;
+    const dv_dtype dtype = { d->dtype.code, d->dtype.bits, d->dtype.lanes };
+    int64_t contiguous[DV_MAX_NDIM];
+    if (m->version.major != DLPACK_MAJOR_VERSION)
+        return dv_fail(DV_EABI, "a tensor of DLPack %u.%u: this library reads %d.x", m->version.major, m->version.minor, DLPACK_MAJOR_VERSION);
+    int status = dv__shape_check(dtype, d->ndim, d->shape, contiguous);
+    if (!status && d->strides)
+        status = check_strides(dtype, d->ndim, d->shape, d->strides);
+    if (status)
+        return status;
+    if ((m->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) && dtype.bits % 8)
+        return dv_fail(DV_ENOTSUP, "a DLPack tensor with padded elements of %s: only packed ones are supported", dv_dtype_name(dtype));
+    const int32_t device = (int32_t)d->device.device_type;
+    if (d->byte_offset && (device == kDLOpenCL || device == kDLVulkan || device == kDLMetal || device == kDLWebGPU))
+        return dv_fail(DV_ENOTSUP, "a DLPack tensor on %s with a byte offset: its data is a handle", dv_device_name(device));
+    struct owned *o = new_header(d->ndim, 0, NULL);
+    if (!o)
+        return DV_ENOMEM;
+    set_dims(o, d->shape, d->strides ? d->strides : contiguous);
+    o->t.data = d->data ? (char *)d->data + d->byte_offset : NULL;
+    o->t.device.type = device;
+    o->t.device.id = d->device.device_id;
+    o->t.dtype = dtype;
+    o->read_only = m->flags & DLPACK_FLAG_BITMASK_READ_ONLY;
+    *out = o;
+    return DV_OK;
+}
+
+int dv_tensor_from_dlpack(DLManagedTensorVersioned *managed, dv_tensor **out)
+{
+    struct owned *o = NULL;
+    *out = NULL;
+    if (!managed)
+        return dv_fail(DV_EINVAL, "no DLPack tensor given: found NULL");
+    const int status = import(managed, &o);
+    if (status) {
+        if (managed->deleter)
+            managed->deleter(managed);
+        return status;
+    }
+    o->managed = managed;
+    *out = &o->t;
+    return DV_OK;
+}
+
+static void delete_export(DLManagedTensorVersioned *m)
+{
+    dv_tensor_unref(m->manager_ctx);
+    dv__free(m);
+}
+
+int dv_tensor_to_dlpack(dv_tensor *t, DLManagedTensorVersioned **out)
+{
+    *out = NULL;
+    const struct owned *o = as_ours(t);
+    if (!o)
+        return dv_fail(DV_EINVAL, "only a tensor that this library made can be handed out by DLPack: nothing owns this one's memory");
+    DLManagedTensorVersioned *m = dv__calloc(1, sizeof *m);
+    if (!m)
+        return DV_ENOMEM;
+    m->version.major = DLPACK_MAJOR_VERSION;
+    m->version.minor = DLPACK_MINOR_VERSION;
+    m->manager_ctx = dv_tensor_ref(t);
+    m->deleter = delete_export;
+    m->flags = o->read_only ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
+    m->dl_tensor.data = dv_numel(t) ? t->data : NULL; /* the standard asks for NULL when there are no elements */
+    m->dl_tensor.device.device_type = (DLDeviceType)t->device.type;
+    m->dl_tensor.device.device_id = t->device.id;
+    m->dl_tensor.ndim = t->ndim;
+    m->dl_tensor.dtype.code = t->dtype.code;
+    m->dl_tensor.dtype.bits = t->dtype.bits;
+    m->dl_tensor.dtype.lanes = t->dtype.lanes;
+    m->dl_tensor.shape = (int64_t *)(uintptr_t)t->shape; /* the standard forbids consumers to write them */
+    m->dl_tensor.strides = (int64_t *)(uintptr_t)t->strides;
+    *out = m;
+    return DV_OK;
+}

@@ -1,0 +1,44 @@
+/* Tensors inside the core: what the public header does not show. */
+#ifndef DV_TENSOR_TENSOR_H
+#define DV_TENSOR_TENSOR_H
+
+#include "dovetail.h"
+
+/* A code of DLPack with the bits that it can have, any number of lanes. */
+bool dv__dtype_known(dv_dtype t);
+
+/* dv_tensor_new() with strides (NULL: contiguous; negative ones are fine, data points to element 0) and the choice not to clear. */
+int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, bool zero, dv_tensor **out);
+
+/* Made by this library: counted, and it may be read-only (imported so). False for a caller's own struct. */
+bool dv__tensor_is_ours(const dv_tensor *t);
+bool dv__tensor_is_read_only(const dv_tensor *t);
+
+/* Number of elements and contiguous strides of a shape; DV_ESHAPE as dv_tensor_init() says. strides may be NULL. */
+int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides);
+
+/* The lowest and the highest element, relative to data, that the tensor can reach (0, -1 when it is empty); false on overflow. */
+bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high);
+
+/* The copy alone: equal shapes and dtypes, memory that this process can touch, no overlap. */
+void dv__copy_elements(const dv_tensor *dst, const dv_tensor *src);
+
+static inline bool dv__host_memory(int32_t device_type) { return device_type == DV_CPU || device_type == DV_CUDA_HOST; }
+
+/* dv_tensor_is_contiguous() for a shape and its strides; sizes of one and empty tensors ask nothing of the strides. */
+static inline bool dv__contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t step = 1;
+    for (int32_t i = ndim; i-- > 0;) {
+        if (strides[i] != step && shape[i] != 1) {
+            for (int32_t j = 0; j < ndim; j++)
+                if (shape[j] == 0)
+                    return true;
+            return false;
+        }
+        step *= shape[i];
+    }
+    return true;
+}
+
+#endif

@@ -9,11 +9,62 @@ static bool is_alpha(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <
 
 static const char *const operators[] = { "...", "->", "//", "==", "!=", "<=", ">=", "<<", "..", "::", "&&", "||" };
 
+static bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
+
+/* Past what separates tokens in Python mode; stops at a line break that counts. */
+static const char *skip_python(const dv__lexer *lx, const char *p, bool newlines)
+{
+    for (;;) {
+        if (is_blank(*p) || (*p == '\n' && newlines))
+            p++;
+        else if (*p == '\\' && p[1] == '\n')
+            p += 2;
+        else if (*p == '#' && strncmp(p, "# type:", 7))
+            p += strcspn(p, "\n");
+        else if (*p == '\n' && !*skip_python(lx, p, true))
+            return p + strlen(p); /* line breaks at the end do not count */
+        else
+            return p;
+    }
+}
+
+/* What strtod would take, and a j. */
+static const char *python_number(const char *p)
+{
+    const bool hex = p[0] == '0' && (p[1] | 32) == 'x' && (is_hex(p[2]) || (p[2] == '.' && is_hex(p[3])));
+    p += hex ? 2 : 0;
+    while (hex ? is_hex(*p) : is_digit(*p))
+        p++;
+    if (*p == '.')
+        p++;
+    while (hex ? is_hex(*p) : is_digit(*p))
+        p++;
+    if ((*p | 32) == (hex ? 'p' : 'e') && (is_digit(p[1]) || ((p[1] == '+' || p[1] == '-') && is_digit(p[2]))))
+        for (p += 2; is_digit(*p);)
+            p++;
+    return p + (*p == 'j');
+}
+
+/* The end of a string literal that begins at p, or NULL. */
+static const char *python_string(const char *p)
+{
+    const char quotes[4] = { *p, *p, *p, 0 };
+    const size_t n = strncmp(p, quotes, 3) ? 1 : 3;
+    for (p += n; *p && strncmp(p, quotes, n); p += *p == '\\' && p[1] ? 2 : 1)
+        if (*p == '\n' && n == 1)
+            return NULL;
+    return *p ? p + n : NULL;
+}
+
 void dv__lexer_next(dv__lexer *lx)
 {
     const char *p = lx->at;
-    while (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')
-        p++;
+    if (lx->python)
+        p = skip_python(lx, p, lx->nesting != 0 || p == lx->text);
+    else
+        while (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r')
+            p++;
     const char *start = p;
     enum dv__token_kind kind = DV__TOKEN_PUNCT;
     if (!*p) {
@@ -22,6 +73,16 @@ void dv__lexer_next(dv__lexer *lx)
         kind = DV__TOKEN_IDENT;
         while (is_alpha(*p) || is_digit(*p))
             p++;
+    } else if (lx->python && *p == '\n') {
+        kind = DV__TOKEN_NEWLINE;
+        p++;
+    } else if (lx->python && (is_digit(*p) || (*p == '.' && is_digit(p[1])))) {
+        p = python_number(p);
+        kind = strspn(start, "0123456789") == (size_t)(p - start) ? DV__TOKEN_INT : DV__TOKEN_FLOAT;
+    } else if (lx->python && (*p == '\'' || *p == '"')) {
+        const char *end = python_string(p);
+        kind = end ? DV__TOKEN_STRING : DV__TOKEN_BAD;
+        p = end ? end : p + 1;
     } else if (is_digit(*p) || (*p == '.' && is_digit(p[1]))) {
         kind = DV__TOKEN_INT;
         while (is_digit(*p))
@@ -52,6 +113,8 @@ void dv__lexer_next(dv__lexer *lx)
         if (!n && strchr("()[]{}<>,;:=+-*/%!?|.@&^~", *p))
             n = 1;
         kind = n ? DV__TOKEN_PUNCT : DV__TOKEN_BAD;
+        if (n == 1)
+            lx->nesting += (strchr("([{", *p) != NULL) - (strchr(")]}", *p) != NULL);
         p += n ? n : 1;
     }
     lx->token.kind = kind;
@@ -60,11 +123,16 @@ void dv__lexer_next(dv__lexer *lx)
     lx->at = p;
 }
 
-void dv__lexer_init(dv__lexer *lx, const char *text)
+static void init(dv__lexer *lx, const char *text, bool python)
 {
+    memset(lx, 0, sizeof *lx);
     lx->text = lx->at = text;
+    lx->python = python;
     dv__lexer_next(lx);
 }
+
+void dv__lexer_init(dv__lexer *lx, const char *text) { init(lx, text, false); }
+void dv__lexer_init_python(dv__lexer *lx, const char *text) { init(lx, text, true); }
 
 bool dv__lexer_is(const dv__lexer *lx, const char *s)
 {
@@ -89,6 +157,8 @@ int dv__lexer_unexpected(dv__lexer *lx, const char *what, ...)
     const dv__token t = lx->token;
     if (t.kind == DV__TOKEN_END)
         return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end", wanted);
+    if (t.kind == DV__TOKEN_NEWLINE)
+        return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end of the line", wanted);
     return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found %s%.*s%s", wanted, t.kind == DV__TOKEN_STRING ? "" : "'",
         (int)(t.size > 60 ? 60 : t.size), t.start, t.kind == DV__TOKEN_STRING ? "" : "'");
 }

@@ -12,14 +12,23 @@ enum dv__token_kind {
     DV__TOKEN_STRING, /* '...' or "...": start and size are with the quotes */
     DV__TOKEN_PUNCT,  /* one of the operators below, longest match */
     DV__TOKEN_BAD,    /* a character that begins nothing, or an unclosed string */
+    DV__TOKEN_NEWLINE, /* Python mode only: a line break outside brackets, with something after it */
 };
 
 /* Punctuation: -> // == != <= >= << .. ... :: && || and the single characters ( ) [ ] { } < > , ; : = + - * / % ! ? | . @ & ^ ~ */
 typedef struct dv__token { enum dv__token_kind kind; const char *start; size_t size; } dv__token;
 
-typedef struct dv__lexer { const char *text, *at; dv__token token; /* the current one */ } dv__lexer;
+typedef struct dv__lexer {
+    const char *text, *at;
+    dv__token token; /* the current one */
+    bool python;     /* Python mode */
+    int nesting;     /* Python mode: open brackets */
+} dv__lexer;
 
 void dv__lexer_init(dv__lexer *lx, const char *text); /* reads the first token; text is borrowed */
+/* Python mode, for schemas, which PyTorch reads with the lexer of TorchScript: # comments, backslash at the end of a line, line
+ * breaks that matter outside brackets, triple-quoted strings, hexadecimal and imaginary numbers (0x1p3, 2j: kind FLOAT). */
+void dv__lexer_init_python(dv__lexer *lx, const char *text);
 void dv__lexer_next(dv__lexer *lx);
 bool dv__lexer_is(const dv__lexer *lx, const char *punct_or_word); /* the current token is exactly this */
 bool dv__lexer_accept(dv__lexer *lx, const char *punct_or_word);   /* and go on if it is */

@@ -14,7 +14,7 @@ enum dv__type_kind {
     DV__TYPE_LIST,     /* elems[0], fixed_size */
     DV__TYPE_OPTIONAL, /* elems[0] */
     DV__TYPE_TUPLE,    /* elems */
-    DV__TYPE_OTHER,    /* everything that a frame cannot hold (Dimname, Storage, Dict, Future, t, __torch__.X...): name is its text */
+    DV__TYPE_OTHER,    /* everything that a frame cannot hold (Storage, Stream, Dict, Union, Future, t, __torch__.X...): name is its text */
 };
 
 typedef struct dv__type {
@@ -25,15 +25,15 @@ typedef struct dv__type {
     size_t nelems;
 } dv__type;
 
-/* (a! -> b|*). NULL in an argument: no annotation. */
+/* (a! -> b|*). NULL in an argument: no annotation. The optional in Tensor(a!)? has no level of its own; a list has. */
 typedef struct dv__alias {
     bool write;
-    const char *const *before, *const *after; /* set names, sorted as torch prints them; "*" is the wildcard */
+    const char *const *before, *const *after; /* set names, in the order in which torch prints them; "*" is the wildcard */
     size_t nbefore, nafter;
-    const struct dv__alias *element; /* Tensor(a!)[] and Tensor(a)?: what torch calls contained types; NULL: none */
+    const struct dv__alias *element; /* of Tensor(a!)[]: what torch calls contained types; NULL: none */
 } dv__alias;
 
-/* A default, already converted to the argument's type. */
+/* A default, converted to the argument's type where it converts (torch takes int a=1.5: validation does not). */
 typedef struct dv__default {
     bool has;
     const char *text; /* as torch prints it */

@@ -1,0 +1,155 @@
+/* The schema of an operator that declares none: each field of its struct is an argument or, if it is a tensor to be written that
+ * is not named as mutated, a result. */
+#include <stdio.h>
+
+#include "base/error.h"
+#include "lang/schema_types.h"
+
+/* What to write for a field: as an argument; as a mutated argument (the letter goes where %c is); as a result. NULL: cannot be. */
+typedef struct spelling { const char *argument, *mutated, *result; } spelling;
+
+static const spelling *spelling_of(uint32_t type)
+{
+    static const spelling spellings[] = {
+        [DV_FIELD_TENSOR] = { "Tensor", NULL, NULL },
+        [DV_FIELD_MUT_TENSOR] = { NULL, "Tensor(%s!)", "Tensor" },
+        [DV_FIELD_INT] = { "SymInt", NULL, NULL },
+        [DV_FIELD_FLOAT] = { "float", NULL, NULL },
+        [DV_FIELD_BOOL] = { "bool", NULL, NULL },
+        [DV_FIELD_STRING] = { "str", NULL, NULL },
+        [DV_FIELD_SCALAR] = { "Scalar", NULL, NULL },
+        [DV_FIELD_COMPLEX] = { "complex", NULL, NULL },
+        [DV_FIELD_DTYPE] = { "ScalarType", NULL, NULL },
+        [DV_FIELD_DEVICE] = { "Device", NULL, NULL },
+        [DV_FIELD_LAYOUT] = { "Layout", NULL, NULL },
+        [DV_FIELD_MEMORY_FORMAT] = { "MemoryFormat", NULL, NULL },
+        [DV_FIELD_GENERATOR] = { "Generator?", NULL, NULL },
+        [DV_FIELD_TENSORS] = { "Tensor[]", NULL, NULL },
+        [DV_FIELD_MUT_TENSORS] = { NULL, "Tensor(%s!)[]", "Tensor[]" },
+        [DV_FIELD_INTS] = { "SymInt[]", NULL, NULL },
+        [DV_FIELD_FLOATS] = { "float[]", NULL, NULL },
+        [DV_FIELD_BOOLS] = { "bool[]", NULL, NULL },
+        [DV_FIELD_STRINGS] = { "str[]", NULL, NULL },
+        [DV_FIELD_SCALARS] = { "Scalar[]", NULL, NULL },
+        [DV_FIELD_COMPLEXES] = { "complex[]", NULL, NULL },
+        [DV_FIELD_DTYPES] = { "ScalarType[]", NULL, NULL },
+        [DV_FIELD_DEVICES] = { "Device[]", NULL, NULL },
+        [DV_FIELD_OPT_INT] = { "SymInt?", NULL, NULL },
+        [DV_FIELD_OPT_FLOAT] = { "float?", NULL, NULL },
+        [DV_FIELD_OPT_BOOL] = { "bool?", NULL, NULL },
+        [DV_FIELD_OPT_STRING] = { "str?", NULL, NULL },
+        [DV_FIELD_OPT_SCALAR] = { "Scalar?", NULL, NULL },
+        [DV_FIELD_OPT_COMPLEX] = { "complex?", NULL, NULL },
+        [DV_FIELD_OPT_DTYPE] = { "ScalarType?", NULL, NULL },
+        [DV_FIELD_OPT_DEVICE] = { "Device?", NULL, NULL },
+        [DV_FIELD_OPT_LAYOUT] = { "Layout?", NULL, NULL },
+        [DV_FIELD_OPT_MEMORY_FORMAT] = { "MemoryFormat?", NULL, NULL },
+        [DV_FIELD_OPT_TENSORS] = { "Tensor[]?", NULL, NULL },
+        [DV_FIELD_OPT_INTS] = { "SymInt[]?", NULL, NULL },
+        [DV_FIELD_OPT_FLOATS] = { "float[]?", NULL, NULL },
+        [DV_FIELD_OPT_BOOLS] = { "bool[]?", NULL, NULL },
+        [DV_FIELD_OPT_STRINGS] = { "str[]?", NULL, NULL },
+        [DV_FIELD_OPT_SCALARS] = { "Scalar[]?", NULL, NULL },
+        [DV_FIELD_INT_RESULT] = { NULL, NULL, "SymInt" },
+        [DV_FIELD_FLOAT_RESULT] = { NULL, NULL, "float" },
+        [DV_FIELD_BOOL_RESULT] = { NULL, NULL, "bool" },
+    };
+    return type > 0 && type < sizeof spellings / sizeof *spellings ? &spellings[type] : NULL;
+}
+
+/* The field's name in the schema: default_ is default. */
+static size_t name_size(const char *field)
+{
+    static const char *const keywords[] = { "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+        "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
+        "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while" };
+    const size_t n = strlen(field);
+    for (size_t i = 0; n && field[n - 1] == '_' && i < sizeof keywords / sizeof *keywords; i++)
+        if (strlen(keywords[i]) == n - 1 && !memcmp(keywords[i], field, n - 1))
+            return n - 1;
+    return n;
+}
+
+/* Is the word among "a, b c"? */
+static bool listed(const char *words, const char *word, size_t n)
+{
+    for (const char *p = words ? words : ""; *p;) {
+        const size_t gap = strspn(p, ", \t\n"), size = strcspn(p + gap, ", \t\n");
+        if (size == n && n && !memcmp(p + gap, word, n))
+            return true;
+        p += gap + size;
+    }
+    return false;
+}
+
+/* Every word of mutates is a field that can be written. */
+static int check_mutates(const char *op, const dv_field_decl *const *fields, const char *mutates)
+{
+    for (const char *p = mutates ? mutates : ""; *p;) {
+        const size_t gap = strspn(p, ", \t\n"), n = strcspn(p + gap, ", \t\n");
+        const dv_field_decl *found = NULL;
+        p += gap;
+        for (size_t i = 0; fields[i] && !found; i++)
+            if (strlen(fields[i]->name) == n && !memcmp(fields[i]->name, p, n))
+                found = fields[i];
+        if (n && !found)
+            return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which is no field of its struct", op, (int)n, p);
+        if (n && (!spelling_of(found->type) || !spelling_of(found->type)->mutated))
+            return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which the struct does not let the kernel write "
+                "(expected dv_tensor * or dv_mut_tensors)", op, (int)n, p);
+        p += n;
+    }
+    return DV_OK;
+}
+
+int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const char *mutates, char **text)
+{
+    dv__text schema = { 0 }, results = { 0 };
+    dv__schema *check = NULL;
+    size_t nargs = 0, nresults = 0, nsets = 0;
+    *text = NULL;
+    int status = check_mutates(name, fields, mutates);
+    if (status)
+        return status;
+    dv__text_add(&schema, "%s(", name);
+    for (size_t i = 0; fields[i]; i++) {
+        const dv_field_decl *f = fields[i];
+        const spelling *s = spelling_of(f->type);
+        const bool mutated = listed(mutates, f->name, strlen(f->name));
+        if (!s) {
+            status = dv_fail(DV_ESCHEMA, "operator %s: field '%s' has a type (number %u) that this runtime does not know", name, f->name, f->type);
+            goto fail;
+        }
+        const bool result = !mutated && s->result;
+        dv__text *to = result ? &results : &schema;
+        dv__text_puts(to, (result ? nresults++ : nargs++) ? ", " : "");
+        if (mutated) {
+            char set[24] = { (char)('a' + nsets % 26), 0 };
+            if (nsets >= 26) /* b1, c1, ... */
+                snprintf(set + 1, sizeof set - 1, "%zu", nsets / 26);
+            nsets++;
+            const char *hole = strchr(s->mutated, '%');
+            dv__text_add(to, "%.*s%s%s", (int)(hole - s->mutated), s->mutated, set, hole + 2);
+        } else {
+            dv__text_puts(to, result ? s->result : s->argument);
+        }
+        dv__text_add(to, " %.*s", (int)name_size(f->name), f->name);
+    }
+    dv__text_add(&schema, nresults == 1 ? ") -> %s" : ") -> (%s)", results.data ? results.data : "");
+    schema.failed |= results.failed;
+    dv__text_deinit(&results);
+    if ((status = dv__text_take(&schema, text)))
+        return status;
+    if (!(status = dv__schema_parse(*text, &check)))
+        status = dv__schema_validate(check);
+    dv__schema_free(check);
+    if (!status)
+        return DV_OK;
+    dv__fail_in(status, "operator %s: the schema inferred from its struct", name);
+fail:
+    dv__text_deinit(&schema);
+    dv__text_deinit(&results);
+    dv__free(*text);
+    *text = NULL;
+    return status;
+}

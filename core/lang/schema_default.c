@@ -269,12 +269,12 @@ static void print_quoted(dv_string s, dv__text *to)
 {
     dv__text_puts(to, "\"");
     for (size_t i = 0; i < s.size; i++) {
-        static const char from[] = "\\'\"\a\b\f\n\r\t\v", become[] = "\\'\"abfnrtv";
+        static const char from[] = "\\'\"\a\b\f\n\t\v", become[] = "\\'\"abfntv";
         const unsigned char c = (unsigned char)s.data[i];
         const char *known = c ? strchr(from, c) : NULL;
         if (known)
             dv__text_add(to, "\\%c", become[known - from]);
-        else if (c < 0x20 || c >= 0x7f) /* PyTorch gets the escapes above 127 wrong: it cannot read its own */
+        else if (c < 0x20 || c >= 0x7f) /* PyTorch cannot read its own escapes of these above 127, and of \r */
             dv__text_add(to, "\\%03o", c);
         else
             dv__text_put(to, s.data + i, 1);

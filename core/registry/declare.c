@@ -81,7 +81,7 @@ static int set_schema(dv_operator *op, const char *ns, const char *text)
     op->name = full;
     if ((status = dv__schema_validate(op->schema)))
         return dv__fail_in(status, "schema");
-    return DV_OK;
+    return dv__plan_make(op->schema, &op->arena, &op->plan);
 }
 
 /* ---- Operators ---- */

@@ -10,6 +10,7 @@
 #include "lang/contract.h"
 #include "lang/formula.h"
 #include "lang/schema.h"
+#include "registry/plan.h"
 
 /* How a frame of one struct layout is filled from a call's values. */
 typedef struct dv__bound_field { uint16_t slot; uint16_t type; /* enum dv_field_type */ uint32_t offset; } dv__bound_field;
@@ -63,6 +64,7 @@ struct dv_operator {
     char *name;                      /* "ns::name.overload" */
     dv__arena arena;                 /* everything below */
     dv__schema *schema;
+    const dv__plan *plan;            /* what calls need of the schema */
     dv__contract *contract;          /* NULL: none */
     dv__native *native;              /* NULL: none */
     dv__formula *gradient, *tangent; /* NULL: none */

@@ -14,7 +14,11 @@
 /* X(verb): in the order in which help lists them. */
 #define CLI_VERBS(X) \
     X(new)           \
-    X(build)
+    X(build)         \
+    X(info)          \
+    X(explain)       \
+    X(list)          \
+    X(bench)
 
 /* What the process returns. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
@@ -91,6 +95,36 @@ double cli_now(void);                                    /* seconds, monotonic *
 /* The folder that holds include/, lib/ and ops/: DOVETAIL_HOME, else found from the command's own place. NULL with the message
  * printed. Owned by the process. */
 const char *cli_home(void);
+
+/* ---- Operators by name, and arguments from words (load.c, values.c) ------------------------------------------------------------------ */
+
+bool cli_is_binary(const char *word); /* names a file to load rather than an operator: has a '/' or ends in .so */
+/* Load a binary; messages are printed. Libraries live as long as the process. */
+int cli_load(const char *path);
+void cli_load_shipped(void); /* what lies in <home>/ops; once */
+/* Every binary that was loaded, in order. */
+size_t cli_libraries(dv_library *const **out);
+/* Operators that a word means, in order of name: "ns::op" (all its overloads), "ns::op.overload", "ns" (all of a namespace), "op". Looks
+ * among what is loaded, then also among the shipped ones. At least one, or CLI_FAILED with the message printed. The list is the
+ * caller's to free(); its operators live as long as the process. */
+int cli_find_all(const char *word, dv_operator ***out, size_t *n);
+int cli_find_one(const char *word, dv_operator **out); /* exactly one */
+
+enum cli_memory { CLI_NO_MEMORY, CLI_MEMORY }; /* tensors with made-up addresses, or with memory of their own and contents */
+typedef struct cli_values {
+    dv_value *data; /* in the schema's order: as many as the operator has arguments */
+    size_t n;
+    void **owned;      /* everything that the values point to */
+    size_t nowned;
+    dv_tensor **tensors; /* made by dv_tensor_new or _view */
+    size_t ntensors;
+    uintptr_t next_address;
+} cli_values;
+/* Arguments from words: in order, or name=value. docs/command.md has the syntax. CLI_OK, or CLI_USAGE with the message printed. */
+int cli_values_parse(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, enum cli_memory memory, cli_values *out);
+void cli_values_free(cli_values *v);
+void cli_add_value(cli_text *t, const dv_value *v); /* "f32[4, 1024]", "1e-05", "[1, 2]" */
+void cli_add_shape(cli_text *t, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides); /* strides only when not contiguous */
 
 /* ---- Running programs, temporary folders, interruption (process.c) -------------------------------------------------------------- */
 

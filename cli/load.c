@@ -1,0 +1,125 @@
+/* Which operators a command line speaks of. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+
+static dv_library **libraries;
+static size_t nlibraries;
+
+bool cli_is_binary(const char *word)
+{
+    const size_t n = strlen(word);
+    return strchr(word, '/') || (n > 3 && !strcmp(word + n - 3, ".so"));
+}
+
+static int load(const char *path, bool shipped)
+{
+    dv_library *lib;
+    if (dv_load(path, &lib)) {
+        if (!shipped)
+            return cli_fail("%s", dv_last_error());
+        cli_note("a shipped binary is passed over: %s", dv_last_error());
+        return CLI_FAILED;
+    }
+    libraries = cli_alloc(libraries, nlibraries + 1, sizeof *libraries);
+    libraries[nlibraries++] = lib;
+    return CLI_OK;
+}
+
+int cli_load(const char *path) { return load(path, false); }
+
+size_t cli_libraries(dv_library *const **out)
+{
+    *out = libraries;
+    return nlibraries;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+void cli_load_shipped(void)
+{
+    static bool done;
+    const char *home = done ? NULL : cli_home();
+    done = true;
+    if (!home)
+        return;
+    char *folder = cli_join(home, "ops"), **names = NULL;
+    size_t n = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (strlen(e->d_name) > 3 && *e->d_name != '.' && cli_is_binary(e->d_name)) {
+            names = cli_alloc(names, n + 1, sizeof *names);
+            names[n++] = cli_join(folder, e->d_name);
+        }
+    if (dir)
+        closedir(dir);
+    if (n)
+        qsort(names, n, sizeof *names, by_name);
+    for (size_t i = 0; i < n; i++) {
+        load(names[i], true);
+        free(names[i]);
+    }
+    free(names);
+    free(folder);
+}
+
+typedef struct search { const char *word; dv_operator **found; size_t n; } search;
+
+static bool means(const char *word, const char *name)
+{
+    const size_t n = strlen(word);
+    const char *space = strstr(name, "::");
+    if (!strncmp(name, word, n) && (!name[n] || name[n] == '.' || !strncmp(name + n, "::", 2)))
+        return true;
+    return space && !strstr(word, "::") && !strncmp(space + 2, word, n) && (!space[2 + n] || space[2 + n] == '.');
+}
+
+static int collect(void *user, dv_operator *op)
+{
+    search *s = user;
+    if (!s->word || means(s->word, dv_operator_name(op))) {
+        s->found = cli_alloc(s->found, s->n + 1, sizeof *s->found);
+        s->found[s->n++] = dv_operator_ref(op);
+    }
+    return 0;
+}
+
+int cli_find_all(const char *word, dv_operator ***out, size_t *n)
+{
+    search s = {.word = word};
+    *out = NULL;
+    *n = 0;
+    dv_each_operator(collect, &s);
+    if (!s.n) {
+        cli_load_shipped();
+        dv_each_operator(collect, &s);
+    }
+    if (!s.n) {
+        dv_operator *op;
+        return dv_find(word, &op) ? cli_fail("%s", dv_last_error()) : cli_fail("no operator '%s'", word);
+    }
+    *out = s.found;
+    *n = s.n;
+    return CLI_OK;
+}
+
+int cli_find_one(const char *word, dv_operator **out)
+{
+    dv_operator **found;
+    size_t n;
+    *out = NULL;
+    const int status = cli_find_all(word, &found, &n);
+    if (status)
+        return status;
+    for (size_t i = 0; i < n; i++) /* an exact name wins over its overloads */
+        if (n == 1 || !strcmp(dv_operator_name(found[i]), word))
+            *out = found[i];
+    cli_text names = {0};
+    for (size_t i = 0; i < n; i++)
+        cli_addf(&names, "%s%s", i ? ", " : "", dv_operator_name(found[i]));
+    free(found);
+    const int failed = *out ? CLI_OK : cli_fail("'%s' means %zu operators: %s", word, n, names.data);
+    cli_text_free(&names);
+    return failed;
+}

@@ -118,7 +118,7 @@ static void report(bench *b, const char *kernel, const char *isa, int threads, c
 
 static int run_one(bench *b, const char *isa, int threads)
 {
-    timing t;
+    timing t = {0};
     char *kernel = NULL;
     if (dv_set_isa(isa))
         return cli_usage(b->args->verb, "option '--isa': %s", dv_last_error());

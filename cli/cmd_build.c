@@ -17,7 +17,7 @@ typedef struct words { const char **data; size_t n; } words;
 typedef struct build {
     const cli_args *args;
     const char *home;
-    words sources, linked; /* linked: what the last command gets: C sources and objects */
+    words sources, objects;
     char *out, *folder, *made; /* the binary; its folder ("" here); the same in the temporary folder */
     words cc; /* the compiler and its first arguments */
     const char *nvcc;
@@ -103,8 +103,6 @@ static int choose_output(build *b)
 {
     const char *given = cli_get(b->args, "out");
     struct stat s;
-    if (given && !*given)
-        return cli_usage(b->args->verb, "option '--out': the name is empty");
     if (given) {
         b->out = cli_format("%s", given);
     } else {
@@ -161,10 +159,11 @@ static int choose_compiler(build *b)
     return CLI_OK;
 }
 
-/* A name that no program takes for an option or a response file. */
+/* A name that no program takes for an option, a response file or (gcc's driver) a pipe. */
 static const char *as_file(const char *path)
 {
-    return *path == '-' || *path == '@' ? keep(cli_format("./%s", path)) : path;
+    const bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') || (*path >= '0' && *path <= '9') || strchr("/._", *path);
+    return plain ? path : keep(cli_format("./%s", path));
 }
 
 /* -I, -D and -X in the order given. */
@@ -173,7 +172,7 @@ static void push_options(build *b, words *w, bool link)
     for (size_t i = 0; i < b->args->ngiven; i++) {
         const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
         if (!strcmp(name, "include"))
-            push(w, "-I"), push(w, as_file(value));
+            push(w, "-I"), push(w, as_file(value)); /* two words: the folder may have any name */
         else if (!strcmp(name, "define"))
             push(w, keep(cli_format("-D%s", value)));
         else if (!strcmp(name, "flag"))
@@ -191,32 +190,52 @@ static void push_libraries(build *b, words *w)
     push(w, "-lm");
 }
 
-static void link_command(build *b, words *w)
+static void push_all(words *w, const char *const *flags, size_t n)
 {
-    static const char *const flags[] = {"-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall",
-        "-Wextra", "-Wno-unused-parameter"};
-    const bool debug = cli_has(b->args, "debug");
-    for (size_t i = 0; i < b->cc.n; i++)
-        push(w, b->cc.data[i]);
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
+    for (size_t i = 0; i < n; i++)
         push(w, flags[i]);
+}
+#define PUSH(w, ...) push_all(w, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+
+/* The C compiler and its flags; to compile only, or to link as well. */
+static void c_command(build *b, words *w, bool link)
+{
+    const bool debug = cli_has(b->args, "debug");
+    push_all(w, b->cc.data, b->cc.n);
+    PUSH(w, "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra", "-Wno-unused-parameter");
     push(w, debug ? "-O1" : "-O3");
-    push(w, debug ? "-g" : "-s");
+    if (debug)
+        push(w, "-g");
     if (cli_has(b->args, "werror"))
         push(w, "-Werror");
     if (cli_colors(stderr) && !cli_json)
         push(w, "-fdiagnostics-color=always");
-    push(w, "-I"), push(w, keep(cli_join(b->home, "include")));
-    push_options(b, w, true);
-    push(w, "-o"), push(w, b->made);
-    for (size_t i = 0; i < b->linked.n; i++)
-        push(w, as_file(b->linked.data[i]));
-    push(w, "-Wl,--as-needed"), push(w, "-Wl,-z,defs"), push(w, "-Wl,--exclude-libs,ALL");
+    PUSH(w, "-I", keep(cli_join(b->home, "include")));
+    push_options(b, w, link);
+}
+
+static void link_command(build *b, words *w)
+{
+    c_command(b, w, true);
+    if (!cli_has(b->args, "debug"))
+        push(w, "-s");
+    PUSH(w, "-shared", "-o", b->made);
+    for (size_t i = 0; i < b->sources.n; i++)
+        push(w, as_file(b->sources.data[i]));
+    PUSH(w, "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,--exclude-libs,ALL");
     push_libraries(b, w);
-    if (b->cuda) { /* the static CUDA runtime lies beside nvcc */
-        push(w, "-lcudart_static"), push(w, "-lstdc++"), push(w, "-ldl"), push(w, "-lrt"), push(w, "-lpthread");
-    }
-    push(w, NULL);
+}
+
+/* nvcc knows where its runtime is: it links, with the runtime inside. */
+static void cuda_link_command(build *b, words *w)
+{
+    PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->made);
+    push_all(w, b->objects.data, b->objects.n);
+    PUSH(w, "-Xlinker", cli_has(b->args, "debug") ? "--as-needed,-z,defs,--exclude-libs,ALL" : "--as-needed,-z,defs,--exclude-libs,ALL,-s");
+    for (size_t i = 0; i < b->args->ngiven; i++)
+        if (!strcmp(b->args->given[i].option->name, "library-dir"))
+            push(w, keep(cli_format("-L%s", b->args->given[i].value)));
+    push_libraries(b, w);
 }
 
 /* ---- Running ---------------------------------------------------------------------------------------------------------------------- */
@@ -236,6 +255,7 @@ static int run_compiler(build *b, words *w)
 {
     char *tmpdir = cli_format("TMPDIR=%s", b->temp.path); /* the compiler's own temporaries go away with ours */
     const size_t before = b->messages.size;
+    push(w, NULL);
     if (cli_has(b->args, "verbose"))
         show_command(w);
     const int status = cli_run(w->data, tmpdir, &b->messages);
@@ -268,41 +288,42 @@ static int check_for_nvcc(const words *w)
     return CLI_OK;
 }
 
-static int compile_cuda(build *b)
+/* With CUDA: every file to an object, each by its compiler, then nvcc links. */
+static int compile_object(build *b, const char *path, const char *object)
 {
-    for (size_t i = 0; i < b->sources.n; i++) {
-        const char *path = b->sources.data[i];
-        if (!ends_with(path, ".cu")) {
-            push(&b->linked, path);
-            continue;
-        }
-        words w = {0};
-        const char *object = keep(cli_format("%s/%zu.o", b->temp.path, i));
-        const char *const flags[] = {b->nvcc, "-c", "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-I",
-            keep(cli_join(b->home, "include"))};
-        for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
-            push(&w, flags[k]);
+    words w = {0};
+    const bool cuda = ends_with(path, ".cu");
+    if (cuda) {
+        PUSH(&w, b->nvcc, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-I", keep(cli_join(b->home, "include")));
         push_options(b, &w, false);
-        push(&w, "-o"), push(&w, object), push(&w, as_file(path)), push(&w, NULL);
-        int status = check_for_nvcc(&w);
-        if (!status)
-            status = run_compiler(b, &w);
-        free(w.data);
-        if (status)
-            return status;
-        push(&b->linked, object);
+    } else {
+        c_command(b, &w, false);
     }
-    return CLI_OK;
+    PUSH(&w, "-c", "-o", object, as_file(path));
+    int status = cuda ? check_for_nvcc(&w) : CLI_OK;
+    if (!status)
+        status = run_compiler(b, &w);
+    free(w.data);
+    return status;
 }
 
 static int compile(build *b)
 {
     words w = {0};
-    int status = compile_cuda(b);
-    if (!status) {
-        link_command(b, &w);
-        status = run_compiler(b, &w);
+    int status = CLI_OK;
+    for (size_t i = 0; i < b->sources.n && b->cuda && !status; i++) {
+        push(&b->objects, keep(cli_format("%s/%zu.o", b->temp.path, i)));
+        status = compile_object(b, b->sources.data[i], b->objects.data[i]);
     }
+    if (!status) {
+        if (b->cuda)
+            cuda_link_command(b, &w);
+        else
+            link_command(b, &w);
+        status = b->cuda ? check_for_nvcc(&w) : CLI_OK;
+    }
+    if (!status)
+        status = run_compiler(b, &w);
     free(w.data);
     return status;
 }
@@ -509,7 +530,7 @@ static int make(build *b)
     const double start = cli_now();
     int status = CLI_FAILED;
     cli_signals_begin();
-    if (cli_temp_make(b->folder, &b->temp)) {
+    if (cli_temp_make(as_file(b->folder), &b->temp)) {
         cli_fail("cannot write in folder '%s': %s", b->folder, strerror(errno));
         goto done;
     }
@@ -529,6 +550,9 @@ done:
 static int run(const cli_args *args)
 {
     build b = {.args = args, .temp = {NULL, -1}};
+    const char *out = cli_get(args, "out");
+    if (out && !*out)
+        return cli_usage(args->verb, "option '--out': the name is empty");
     for (size_t i = 0; i < args->nwords; i++)
         push(&b.sources, args->words[i]);
     int status = b.sources.n ? CLI_OK : find_sources(&b);
@@ -545,7 +569,7 @@ static int run(const cli_args *args)
     if (!status)
         print_result(&b);
     free(b.sources.data);
-    free(b.linked.data);
+    free(b.objects.data);
     free(b.cc.data);
     free(b.out);
     free(b.folder);

@@ -187,10 +187,10 @@ static void explain_generic(const char *block, size_t size, const char *message,
         say(out, &member, text);
     } else {
         author_place(block, size, "DV_KERNEL", &p);
-        if (frame)
+        if (frame && !strncmp(type, "int (*)(", 8))
             text = cli_format("this row's kernel takes 'const %.*s *', which is not the struct that the row names: a kernel serves the operator "
                               "whose struct it takes", (int)strcspn(frame + 20, ")*") - 1, frame + 20);
-        else if (loose)
+        else if (loose && !strncmp(type, "int (*)(", 8))
             text = cli_format("the kernel must take its struct as const: 'const %.*s *'", (int)strcspn(loose + 14, ")*") - 1, loose + 14);
         else
             text = cli_format("the kernel has the type '%s': expected 'static int kernel(dv_context *ctx, const struct ... *a)'", type);
@@ -245,12 +245,10 @@ static void explain_linker(const char *text, cli_hints *out)
         say(out, &nowhere, "two of the files have a DV_LIBRARY: a binary holds one library; name the files that belong together, or list all "
                            "operators in one DV_LIBRARY");
     if (undefined) {
-        const size_t n = strcspn(undefined += 23, "\n");
-        char *name = cli_format("%.*s", (int)n, undefined);
-        for (char *c = name; *c; c++)
-            *c = (char)(*c == '`' || *c == '\'' ? ' ' : *c);
-        char *message = cli_format("nothing defines%s: name the file that does, or its library with -l", name);
-        if (!strncmp(name + 1, "dv_op_", 6))
+        undefined += strlen("undefined reference to ") + 1;
+        char *name = cli_format("%.*s", (int)strcspn(undefined, "'\n"), undefined);
+        char *message = cli_format("nothing defines '%s': name the file that does, or its library with -l", name);
+        if (!strncmp(name, "dv_op_", 6))
             say(out, &nowhere, "DV_LIBRARY lists an operator that none of these files declares: name the file that does");
         else
             say(out, &nowhere, message);

@@ -48,23 +48,29 @@ static int unknown_verb(const char *name)
     return cli_usage(NULL, "unknown command '%s'", name);
 }
 
-/* --cflags and --libs: one line for $(...), each word quoted only if it needs to be. */
-static int print_flags(bool libs)
+/* --cflags, --libs or both: one line for $(...). A word is quoted only if it must be (then the line is for eval). */
+static int print_flags(int argc, char **argv)
 {
+    static const struct { const char *option, *before, *after; } words[] = {
+        {"--cflags", "-I", "/include"}, {"--libs", "-L", "/lib"}, {"--libs", "-Wl,-rpath,", "/lib"}, {"--libs", "-ldovetail", NULL}, {"--libs", "-lm", NULL}};
+    cli_text line = {0};
     const char *home = cli_home();
     if (!home)
         return CLI_FAILED;
-    const char *const patterns[2][4] = {{"-I%s/include"}, {"-L%s/lib", "-Wl,-rpath,%s/lib", "-ldovetail", "-lm"}};
-    cli_text t = {0};
-    for (size_t i = 0; i < 4 && patterns[libs][i]; i++) {
-        const char *at = strstr(patterns[libs][i], "%s");
-        char *word = at ? cli_format("%.*s%s%s", (int)(at - patterns[libs][i]), patterns[libs][i], home, at + 2) : cli_format("%s", patterns[libs][i]);
-        cli_adds(&t, i ? " " : "");
-        cli_add_shell(&t, word);
-        free(word);
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--cflags") && strcmp(argv[i], "--libs"))
+            return cli_usage(NULL, "expected --cflags or --libs, found '%s'", argv[i]);
+        for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
+            if (strcmp(argv[i], words[k].option))
+                continue;
+            char *word = cli_format("%s%s%s", words[k].before, words[k].after ? home : "", words[k].after ? words[k].after : "");
+            cli_adds(&line, line.size ? " " : "");
+            cli_add_shell(&line, word);
+            free(word);
+        }
     }
-    puts(t.data);
-    cli_text_free(&t);
+    puts(line.data);
+    cli_text_free(&line);
     return CLI_OK;
 }
 
@@ -116,7 +122,7 @@ static int run(int argc, char **argv)
         return home ? puts(home), CLI_OK : CLI_FAILED;
     }
     if (!strcmp(word, "--cflags") || !strcmp(word, "--libs"))
-        return print_flags(!strcmp(word, "--libs"));
+        return print_flags(argc - i, argv + i);
     if (word[0] == '-')
         return cli_usage(NULL, "unknown option '%s'", word);
     const cli_verb *verb = find_verb(word);

@@ -456,15 +456,15 @@ static int convert(target *t, const node *n, dv_value *out)
 #define CASE(field, value, member, converter) case DV_FIELD_##field: out->type = DV_VALUE_##value; return converter(t, n, &out->as.member);
         PLAIN(CASE)
 #undef CASE
-#define CASE(kind, member, T, converter)                            \
-    case DV_FIELD_##kind: {                                         \
+#define CASE(field, member, T, converter)                           \
+    case DV_FIELD_##field: {                                        \
         if (n->kind != NODE_LIST)                                   \
             return refuse(t, "a list such as [1,2]");               \
         T *data = own(t->to, n->nitems, sizeof *data);              \
         for (size_t i = 0; i < n->nitems; i++)                      \
             if (converter(t, &n->items[i], &data[i]))               \
                 return CLI_USAGE;                                   \
-        out->type = DV_VALUE_##kind;                                \
+        out->type = DV_VALUE_##field;                               \
         out->as.member.data = data;                                 \
         out->as.member.size = n->nitems;                            \
         return CLI_OK;                                              \

@@ -333,6 +333,10 @@ typedef struct dv_result_spec {
 enum dv_spec_flags { DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */, DV_SPEC_VIEW = 2 };
 DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs);
 
+/* What one call does, by its contract: floating-point operations (-1: not declared) and bytes moved (default: every tensor once).
+ * Checks the inputs, runs nothing. DV_ENOTSUP: the operator has no contract. */
+DV_API int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, double *bytes);
+
 /* From inside a boxed kernel: go on with the next key below `key`. */
 DV_API int dv_redispatch(dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
 /* Thread-local guards: keys added to or taken from the keys of every call of this thread. Give back what was returned. */

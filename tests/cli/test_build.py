@@ -1,0 +1,432 @@
+"""dovetail build: what it makes, what it says when it cannot, and that no interruption leaves a broken binary."""
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+from conftest import COMMAND, Dovetail, symbols
+
+COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
+SLOW_CC = """#!{python}
+import os, sys, time
+open({mark!r}, "w").write(str(os.getpid()))
+{before}
+os.execvp("gcc", ["gcc", *sys.argv[1:]])
+"""
+
+
+def compiler(folder, name, before="", mark="started"):
+    """A compiler that does something first."""
+    path = folder / name
+    path.write_text(SLOW_CC.format(python=sys.executable, mark=str(folder / mark), before=before))
+    path.chmod(0o755)
+    return path
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited too long"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_build(project, cc):
+    r = project("build", "--cc", cc, "--json").json
+    assert r["ok"] and r["out"] == "my_ops.so" and r["library"] == "my_ops" and r["messages"] == ""
+    assert symbols(project.folder / "my_ops.so") == ["dovetail_library_1"]
+    assert r["bytes"] == (project.folder / "my_ops.so").stat().st_size <= 40 * 1024
+    assert set(r["needs"]) <= {"libm.so.6", "libc.so.6"}
+    assert [op["name"] for op in r["operators"]] == ["my_ops::swiglu", "my_ops::swiglu_grad"]
+    lines = (project.folder / "my_ops.c").read_text().splitlines()
+    for op in r["operators"]:  # __LINE__ in a macro of several lines: the first to gcc, the last to clang
+        first = next(i for i, s in enumerate(lines, 1) if s.startswith(f"DV_OPERATOR({op['name'][8:]},"))
+        last = next(i for i, s in enumerate(lines, 1) if i > first and s.endswith(");"))
+        assert op["line"] == (first if cc == "gcc" else last) and op["file"] == "my_ops.c"
+    assert not project.leftovers()
+
+
+def test_build_is_fast(project):
+    """The goal is 0.3 s for one operator file; the best of several, for the machine is shared."""
+    assert min(project("build", "--json").json["seconds"] for _ in range(5)) <= 0.3
+
+
+def test_same_source_same_binary(project):
+    project("build", "-o", "a.so")
+    project("build", "-o", "b.so")
+    assert (project.folder / "a.so").read_bytes() == (project.folder / "b.so").read_bytes()
+
+
+VARIANTS = """
+#include <dovetail_op.h>
+struct half { const dv_tensor *x; dv_tensor *out; };
+DV_INLINE int half_body(dv_context *ctx, const struct half *a, uint32_t dtype)
+{
+    for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
+        dv_put(a->out->data, i, dtype, dv_get(a->x->data, i, dtype) * 0.5f);
+    return DV_OK;
+}
+DV_VARIANTS(struct half, half_body, f32, bf16)
+DV_OPERATOR(half, struct half, (x, out),
+    .schema = "half(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; parallel(*s)",
+    .kernels = DV_KERNELS(DV_VARIANT_ROWS(struct half, half_body, (f32, bf16), .split = 4096)));
+DV_LIBRARY(halves, &dv_op_half);
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the variants are x86's")
+def test_reports_instruction_sets(dovetail):
+    dovetail.write("half.c", VARIANTS)
+    assert "halves::half  cpu f32 [avx512 avx2 base], cpu bf16 [avx512 avx2 base]" in dovetail("build").out
+    rows = dovetail("build", "--json").json["operators"][0]["kernels"]
+    assert [(r["dtypes"], r["isa"]) for r in rows] == [(t, i) for t in ("f32", "bf16") for i in ("avx512", "avx2", None)]
+
+
+def test_finds_operator_files(project):
+    """With no file named: those that include dovetail_op.h; main.c does not."""
+    project.write("helper.c", "int helper(void);\nint helper(void) { return 1; }\n")
+    project.write("notes.c", '/* #include <dovetail_op.h> */ this is not C\n')
+    project("build", "-v")
+    assert (project.folder / "my_ops.so").exists()
+    (project.folder / "empty").mkdir()
+    empty = Dovetail(project.folder / "empty")
+    assert "no file to build" in empty("build", code=1).err and "dovetail new" in empty("build", code=1).err
+
+
+def test_several_files(dovetail, source):
+    first, second = source.split("DV_OPERATOR(swiglu,")[0], "DV_OPERATOR(swiglu," + source.split("DV_OPERATOR(swiglu,")[1]
+    grad = first.index("struct swiglu_grad")
+    declaration = second.index("DV_OPERATOR(swiglu_grad")
+    head = "#include <dovetail_op.h>\n#include <math.h>\n"
+    dovetail.write("a.c", first[:grad] + second[:declaration])
+    dovetail.write("b.c", head + "DV__HIDDEN extern const dv_operator_decl dv_op_swiglu;\n" + first[grad:] + second[declaration:])
+    dovetail("build", "a.c", "b.c", "-o", "both.so")
+    assert symbols(dovetail.folder / "both.so") == ["dovetail_library_1"]
+
+
+def test_options_reach_the_compiler(project):
+    source = (project.folder / "my_ops.c").read_text()
+    project.write("inc/scale.h", "#define SCALE_OF(x) (x)\n")
+    project.write("my_ops.c", "#include <scale.h>\n#if SCALE_OF(FACTOR) != 3\n#error factor\n#endif\n" + source)
+    project("build", code=1)
+    project("build", "-Iinc", "-DFACTOR=3")
+    project("build", "--include", "inc", "--define=FACTOR=3", "-X", "-O0", "--flag=-g0")
+    r = project("build", "-I", "inc", "-DFACTOR=3", "-v", "-g")
+    assert "-O1" in r.err and "-g" in r.err.split()
+    assert "-s" not in r.err.split()
+
+
+def test_werror(project):
+    source = (project.folder / "my_ops.c").read_text()
+    project.write("my_ops.c", source.replace("    (void)ctx;\n", "    int unused_one;\n", 1))
+    r = project("build", "--json")
+    assert "unused_one" in r.err and "unused_one" in r.json["messages"]
+    assert "unused_one" in project("build", "-W", code=1).err
+
+
+# ---- What the author did wrong ------------------------------------------------------------------------------------------------------
+
+ERRORS = [
+    ("a kernel of another frame", '"cpu", "f32", swiglu_f32', '"cpu", "f32", swiglu_grad_f32', '"cpu", "f32", swiglu_grad_f32',
+     "takes 'const struct swiglu_grad *', which is not the struct that the row names"),
+    ("a kernel that could write its frame", "const struct swiglu *a)", "struct swiglu *a)", '"cpu", "f32", swiglu_f32',
+     "must take its struct as const: 'const struct swiglu *'"),
+    ("a kernel with another result", "static int swiglu_f32", "static long swiglu_f32", '"cpu", "f32", swiglu_f32',
+     "expected 'static int kernel(dv_context *ctx, const struct ... *a)'"),
+    ("a float field", "dv_tensor *out; };", "dv_tensor *out; float scale; };", "struct swiglu {", "has the type 'float': a number is a double"),
+    ("an int field", "dv_tensor *out; };", "dv_tensor *out; int scale; };", "struct swiglu {", "an integer is an int64_t"),
+    ("a char * field", "dv_tensor *out; };", "dv_tensor *out; const char *scale; };", "struct swiglu {", "a string is a dv_string"),
+    ("a data pointer", "dv_tensor *out; };", "dv_tensor *out; float *scale; };", "struct swiglu {", "a tensor is a const dv_tensor *"),
+    ("a field that is not there", "(gate, up, out)", "(gate, upp, out)", "(gate, upp, out)", "names one that the struct does not have"),
+    ("a struct that is not there", "DV_OPERATOR(swiglu, struct swiglu,", "DV_OPERATOR(swiglu, struct swigloo,", "DV_OPERATOR(swiglu, struct swigloo,",
+     "the struct that the declaration names does not exist"),
+    ("a misspelt part", ".native  ", ".natvie  ", ".natvie", "an operator has no such part: it has .schema"),
+    ("a misspelt row option", "swiglu_f32, .split", "swiglu_f32, .spilt", ".spilt", "a kernel row has no such part"),
+    ("an operator that is not declared", "&dv_op_swiglu_grad);", "&dv_op_swiglu_back);", "DV_LIBRARY(", "no DV_OPERATOR above it"),
+]
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("what, old, new, at, message", ERRORS, ids=[e[0] for e in ERRORS])
+def test_mistakes_are_explained_at_the_author_s_line(project, source, cc, what, old, new, at, message):
+    assert old in source
+    text = source.replace(old, new, 1)
+    if "scale" in new:
+        text = text.replace("(gate, up, out)", "(gate, up, out, scale)", 1)
+    project.write("my_ops.c", text)
+    r = project("build", "--cc", cc, code=1)
+    explained = r.err.split("What is wrong:\n")[1]
+    line = next(i for i, s in enumerate(text.splitlines(), 1) if at in s)
+    assert any(s.startswith(f"  my_ops.c:{line}: ") and message in s for s in explained.splitlines()), explained
+    assert "my_ops.c:" in r.err.split("What is wrong:")[0], "the compiler's own message is passed on"
+    assert not (project.folder / "my_ops.so").exists() and not project.leftovers()
+
+
+def test_plain_errors_are_passed_on(project, source):
+    project.write("my_ops.c", source.replace("return DV_OK;", "return DV_OK", 1))
+    r = project("build", code=1)
+    assert "error" in r.err and "my_ops.c:" in r.err and "What is wrong" not in r.err and "'my_ops.so' was not made" in r.err
+
+
+def test_link_errors(project, source):
+    project.write("my_ops.c", source.replace("static int swiglu_f32", "void nowhere(void);\nstatic int swiglu_f32", 1).replace("(void)ctx;", "nowhere();", 1))
+    assert "nothing defines 'nowhere'" in project("build", code=1).err
+    project.write("a.c", source), project.write("b.c", source)
+    assert "two of the files have a DV_LIBRARY" in project("build", "a.c", "b.c", code=1).err
+
+
+def test_exactly_one_symbol(project, source):
+    project.write("my_ops.c", source.split("DV_LIBRARY(")[0])
+    assert "exports no 'dovetail_library_1'" in project("build", code=1).err
+    project.write("my_ops.c", source + '\n__attribute__((visibility("default"))) int mine(void);\nint mine(void) { return 1; }\n')
+    r = project("build", code=1)
+    assert "exports mine besides 'dovetail_library_1'" in r.err and not (project.folder / "my_ops.so").exists()
+
+
+def test_a_binary_that_crashes_on_load_is_refused(project, source):
+    project("build")
+    before = (project.folder / "my_ops.so").read_bytes()
+    project.write("my_ops.c", source + "\n__attribute__((constructor)) static void boom(void) { __builtin_trap(); }\n")
+    assert "crashed while it was loaded" in project("build", code=1).err
+    assert (project.folder / "my_ops.so").read_bytes() == before and not project.leftovers()
+
+
+# ---- Names and places ------------------------------------------------------------------------------------------------------------------
+
+WEIRD = ["a b.c", "it's.c", 'quote".c', "new\nline.c", "$(touch pwned).c", "`touch pwned`.c", "semi;colon.c", "-o.c", "-.c", "@file.c", "star*.c", "tab\t.c",
+         "back\\slash.c", "percent%s.c", "ünïcode.c", "comma,.c", "equals=.c", "#hash.c", "&.c", "|.c", "~.c", "a" * 200 + ".c", ".hidden.c", "..c", "{}.c", "!.c"]
+
+
+@pytest.mark.parametrize("name", WEIRD)
+def test_any_file_name_is_safe(dovetail, source, name):
+    (dovetail.folder / name).write_text(source)
+    r = dovetail("build", "--json", "--", name).json
+    assert r["out"] == name[:-2] + ".so"
+    assert sorted(os.listdir(dovetail.folder)) == sorted([name, name[:-2] + ".so"])
+    assert symbols(dovetail.folder / r["out"]) == ["dovetail_library_1"]
+
+
+@pytest.mark.parametrize("name", [n[:-2] for n in WEIRD if n != "..c"])
+def test_any_folder_name_is_safe(dovetail, source, name):
+    folder = dovetail.folder / name
+    folder.mkdir()
+    (folder / "op.c").write_text(source)
+    (folder / "also.h").write_text("")
+    dovetail("build", f"--include={name}", f"--out={name}/op.so", "--", f"{name}/op.c")
+    assert sorted(os.listdir(folder)) == ["also.h", "op.c", "op.so"] and os.listdir(dovetail.folder) == [name]
+
+
+def test_a_source_name_that_is_not_utf8(dovetail, source):
+    name = b"caf\xe9.c"
+    (pathlib.Path(os.fsdecode(bytes(dovetail.folder) + b"/" + name))).write_text(source)
+    r = dovetail("build", "--json", os.fsdecode(name))
+    assert os.path.exists(bytes(dovetail.folder) + b"/caf\xe9.so") and r.json["out"] == "caf\ufffd.so"
+
+
+def as_nobody():
+    return {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
+
+
+def test_unwritable_folder(tmp_path, source):
+    for p in (tmp_path, *tmp_path.parents):
+        if p.stat().st_uid == os.getuid() and len(p.parts) > 2:
+            p.chmod(p.stat().st_mode | 0o711)
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    (folder / "op.c").write_text(source)
+    (folder / "op.so").write_text("old")
+    folder.chmod(0o555)
+    r = Dovetail(folder)("build", "op.c", code=1, **as_nobody())
+    assert "cannot write in folder '.': Permission denied" in r.err
+    assert (folder / "op.so").read_text() == "old"
+    folder.chmod(0o755)
+
+
+def test_outputs_that_cannot_be(project):
+    (project.folder / "dir.so").mkdir()
+    assert "it is a folder" in project("build", "-o", "dir.so", code=1).err
+    assert "it is a folder" in project("build", "-o", "new/", code=1).err
+    assert "there is no folder 'no/where'" in project("build", "-o", "no/where/x.so", code=1).err
+    assert "one of the sources" in project("build", "-o", "my_ops.c", "my_ops.c", code=2).err
+    assert "cannot write" in project("build", "-o", "/proc/x.so", code=1).err
+
+
+def test_sources_that_cannot_be(project):
+    assert "'no.c': No such file" in project("build", "no.c", code=1).err
+    (project.folder / "dir.c").mkdir()
+    assert "'dir.c': expected a file" in project("build", "dir.c", code=1).err
+
+
+def test_a_failed_build_leaves_the_old_binary(project, source):
+    project("build")
+    before = (project.folder / "my_ops.so").read_bytes()
+    project.write("my_ops.c", source + "garbage")
+    r = project("build", code=1)
+    assert "'my_ops.so' was not changed" in r.err and (project.folder / "my_ops.so").read_bytes() == before
+
+
+# ---- Compilers ---------------------------------------------------------------------------------------------------------------------------
+
+def test_missing_compilers(project, tmp_path):
+    (tmp_path / "empty").mkdir()
+    nothing = {"PATH": str(tmp_path / "empty")}
+    assert "none of cc, gcc and clang is on PATH" in project("build", env=nothing, code=1).err
+    assert "no compiler 'nosuch' (from --cc)" in project("build", "--cc", "nosuch", code=1).err
+    assert "no compiler 'nosuch' (from $CC)" in project("build", env={"CC": "nosuch -m64"}, code=1).err
+    project.write("k.cu", "int x;\n")
+    assert "no CUDA compiler 'nonvcc'" in project("build", "k.cu", "--nvcc", "nonvcc", code=1).err
+
+
+def test_cc_may_have_arguments(project):
+    assert "-DFROM_CC" in project("build", "-v", env={"CC": "gcc  -DFROM_CC "}).err
+    assert "from-env" not in project("build", "-v", "--cc", "gcc", env={"CC": "from-env"}).err
+    project("build", env={"CC": "  "})  # blank: not set
+
+
+def test_a_compiler_that_crashes(project, tmp_path):
+    cc = compiler(tmp_path, "crash", "os.kill(os.getpid(), 11)")
+    assert "was killed by signal 11" in project("build", "--cc", str(cc), code=1).err
+    (tmp_path / "notexec").write_text("")
+    assert "no compiler" in project("build", "--cc", str(tmp_path / "notexec"), code=1).err
+    bad = tmp_path / "badformat"
+    bad.write_bytes(b"\0\1\2")
+    bad.chmod(0o755)
+    assert "cannot run" in project("build", "--cc", str(bad), code=1).err
+    assert not project.leftovers()
+
+
+# ---- Interruption and concurrency ------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def halfway(project, tmp_path):
+    """A project with an old binary, and a build that is stuck in the compiler."""
+    project("build")
+    old = (project.folder / "my_ops.so").read_bytes()
+    text = (project.folder / "my_ops.c").read_text()
+    project.write("my_ops.c", text.replace("silu(gate) * up, elementwise", "something else"))
+    cc = compiler(tmp_path, "slowcc", 'out = sys.argv[sys.argv.index("-o") + 1]; open(out, "w").write("half"); time.sleep(60)')
+    p = project.popen("build", "--cc", str(cc), start_new_session=True)
+    wait_until(lambda: (tmp_path / "started").exists() and (tmp_path / "started").read_text() and list(project.folder.glob(".dovetail-build-*/out.so")))
+    yield project, p, old, int((tmp_path / "started").read_text())
+    for pid in (p.pid, int((tmp_path / "started").read_text())):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    p.wait()
+
+
+def gone(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")")[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_clean_up(halfway, number):
+    project, p, old, child = halfway
+    os.kill(p.pid, number)
+    out, err = p.communicate(timeout=20)
+    assert p.returncode == -number, "the signal is what ends the process, for shells and make to see"
+    assert (project.folder / "my_ops.so").read_bytes() == old and not project.leftovers()
+    wait_until(lambda: gone(child))
+
+
+def test_interrupt_from_a_terminal(halfway):
+    """Control-C goes to the whole process group."""
+    project, p, old, child = halfway
+    os.killpg(p.pid, signal.SIGINT)
+    p.communicate(timeout=20)
+    assert p.returncode == -signal.SIGINT and (project.folder / "my_ops.so").read_bytes() == old and not project.leftovers()
+
+
+def test_kill_9_leaves_the_old_binary_and_the_next_build_tidies(halfway):
+    project, p, old, child = halfway
+    os.kill(p.pid, signal.SIGKILL)
+    p.communicate(timeout=20)
+    assert (project.folder / "my_ops.so").read_bytes() == old
+    assert len(project.leftovers()) == 1
+    os.kill(child, signal.SIGKILL)
+    project("build")
+    assert not project.leftovers() and (project.folder / "my_ops.so").read_bytes() != old
+
+
+def test_the_temporary_folder_of_a_living_build_is_kept(halfway):
+    project, p, old, child = halfway
+    living = project.leftovers()
+    project("build")
+    assert project.leftovers() == living
+
+
+def test_ignored_signals_stay_ignored(project):
+    """Under nohup a hangup does nothing."""
+    code = f"nohup dovetail build --cc ./slow >/dev/null 2>&1 & pid=$!; sleep 0.5; kill -HUP $pid; wait $pid"
+    compiler(project.folder, "slow", "time.sleep(1)")
+    assert subprocess.run(["bash", "-c", code], cwd=project.folder, env=project.env).returncode == 0
+    assert (project.folder / "my_ops.so").exists()
+
+
+def test_concurrent_builds(project, source):
+    """Many builds of one output, with readers: every look at it sees a whole binary."""
+    for i in range(4):
+        project.write(f"v{i}.c", source.replace("silu(gate) * up, elementwise", f"version {i} " + "x" * 1000 * i))
+    project("build", "v0.c", "-o", "ops.so")
+    whole = {}
+    for i in range(4):
+        project("build", f"v{i}.c", "-o", f"alone{i}.so")
+        whole[(project.folder / f"alone{i}.so").read_bytes()] = i
+    running = [project.popen("build", f"v{i % 4}.c", "-o", "ops.so") for i in range(12)]
+    while any(p.poll() is None for p in running):
+        assert (project.folder / "ops.so").read_bytes() in whole
+    assert [p.wait() for p in running] == [0] * 12
+    for p in running:
+        p.communicate()
+    assert (project.folder / "ops.so").read_bytes() in whole and not project.leftovers()
+
+
+def test_mode_follows_umask(project):
+    p = subprocess.run(["bash", "-c", "umask 027; dovetail build"], cwd=project.folder, env=project.env)
+    assert p.returncode == 0 and stat.S_IMODE((project.folder / "my_ops.so").stat().st_mode) == 0o750
+
+
+# ---- CUDA -----------------------------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc")
+def test_cuda_launcher(dovetail, source):
+    kernel = """
+#include <dovetail_op.h>
+__global__ void negate(const float *x, float *out, long n) { long i = blockIdx.x * 256L + threadIdx.x; if (i < n) out[i] = -x[i]; }
+extern "C" __attribute__((visibility("hidden"))) int launch_negate(const float *x, float *out, int64_t n, void *stream)
+{
+    negate<<<(unsigned)((n + 255) / 256), 256, 0, (cudaStream_t)stream>>>(x, out, n);
+    return cudaGetLastError() == cudaSuccess ? DV_OK : DV_EKERNEL;
+}
+"""
+    declaration = """
+#include <dovetail_op.h>
+int launch_negate(const float *x, float *out, int64_t n, void *stream);
+struct negate { const dv_tensor *x; dv_tensor *out; };
+static int negate_cuda(dv_context *ctx, const struct negate *a) { return launch_negate(a->x->data, a->out->data, dv_numel(a->x), ctx->stream); }
+static int negate_cpu(dv_context *ctx, const struct negate *a)
+{
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        ((float *)a->out->data)[i] = -((const float *)a->x->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(negate, struct negate, (x, out), .schema = "negate(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; parallel(*s)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct negate, "cuda", "f32", negate_cuda), DV_KERNEL(struct negate, "cpu", "f32", negate_cpu)));
+DV_LIBRARY(neg_ops, &dv_op_negate);
+"""
+    dovetail.write("negate.cu", kernel)
+    dovetail.write("negate.c", declaration)
+    r = dovetail("build", "negate.c", "negate.cu", "--json").json
+    assert symbols(dovetail.folder / "negate.so") == ["dovetail_library_1"]
+    assert [k["device"] for k in r["operators"][0]["kernels"]] == ["cuda", "cpu"]
+    dovetail.write("a b.cu", kernel)
+    assert "nvcc passes its arguments to a shell" in dovetail("build", "negate.c", "a b.cu", code=1).err

@@ -1,0 +1,93 @@
+"""dovetail new: a project that works, a name that is checked, nothing overwritten."""
+import os
+import subprocess
+
+import pytest
+from conftest import ROOT, Dovetail, symbols
+
+
+def tree(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_makes_a_project_that_builds(dovetail):
+    r = dovetail("new", "vision")
+    files = tree(dovetail.folder / "vision")
+    assert {"vision.c", "main.c", "README.md", "pyproject.toml", ".gitignore", "tests/test_vision.py"} <= set(files)
+    assert all(name in r.out for name in files)
+    assert not any(b"my_ops" in data for data in files.values())
+    p = Dovetail(dovetail.folder / "vision")
+    p("build")
+    assert symbols(p.folder / "vision.so") == ["dovetail_library_1"]
+    assert (p.folder / "vision.so").stat().st_size <= 40 * 1024
+
+
+def test_the_c_program_runs_without_python(project):
+    project("build")
+    flags = subprocess.run("dovetail --cflags --libs", shell=True, capture_output=True, text=True, env=project.env, check=True).stdout.split()
+    for compiler in ("gcc", "clang"):
+        subprocess.run([compiler, "-Wall", "-Wextra", "-Werror", "-std=c11", "main.c", *flags, "-o", "main"], cwd=project.folder, check=True)
+        out = subprocess.run(["./main"], cwd=project.folder, check=True, capture_output=True, text=True).stdout
+        assert "swiglu(1, 4) = 2.92423" in out
+    # It finds a wrong result: the same program with a wrong operator fails.
+    text = (project.folder / "my_ops.c").read_text()
+    project.write("my_ops.c", text.replace("* up[i];", "+ up[i];", 1))
+    project("build")
+    assert subprocess.run(["./main"], cwd=project.folder, capture_output=True).returncode == 1
+
+
+def test_readme_example_is_the_template(source):
+    """README.md, docs and the template show one operator: the same kernel and declaration, word for word."""
+    readme = (ROOT / "README.md").read_text()
+    body = lambda text: text.split("static int swiglu_f32")[1].split("\n}\n")[0]
+    assert body(readme) == body(source)
+
+
+BAD = ["", "9lives", "my-ops", "a b", "int", "while", "lambda", "None", "_ops", "torch", "aten", "dovetail", "json", "main", "ops.c", "naïve", "x" * 61, "..", "/", "a\nb", "-x"]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_names(dovetail, name):
+    r = dovetail("new", "--", name, code=2)
+    assert "name" in r.err or "keyword" in r.err
+    assert not tree(dovetail.folder) and not list(dovetail.folder.iterdir())
+
+
+def test_suggests_a_name(dovetail):
+    assert "such as 'my_ops'" in dovetail("new", "my-ops", code=2).err
+    assert "such as 'ops_9lives'" in dovetail("new", "9lives", code=2).err
+    assert "such as 'int_ops'" in dovetail("new", "int", code=2).err
+
+
+def test_names_that_c_could_confuse(dovetail):
+    """A library called as its operator, or as a C function, builds."""
+    for name in ("swiglu", "sin", "log", "div"):
+        dovetail("new", name)
+        Dovetail(dovetail.folder / name)("build")
+
+
+def test_never_overwrites(dovetail):
+    dovetail("new", "ops")
+    mine = dovetail.folder / "ops" / "ops.c"
+    mine.write_text("precious")
+    before = tree(dovetail.folder)
+    r = dovetail("new", "ops", code=1)
+    assert "exists already" in r.err and tree(dovetail.folder) == before
+    (dovetail.folder / "file").write_text("")
+    assert "exists already" in dovetail("new", "file", code=1).err
+    os.symlink("/nonexistent", dovetail.folder / "link")
+    assert "exists already" in dovetail("new", "link", code=1).err
+
+
+def test_folder_with_a_path(dovetail):
+    (dovetail.folder / "a b").mkdir()
+    dovetail("new", "a b/ops/")
+    assert (dovetail.folder / "a b" / "ops" / "ops.c").exists()
+    assert "cannot create folder" in dovetail("new", "no/such/ops", code=1).err
+
+
+def test_failure_in_the_middle_leaves_nothing(dovetail):
+    """A limit on file size makes a write fail as a full disk would."""
+    r = subprocess.run(["bash", "-c", "trap '' XFSZ; ulimit -f 1; exec dovetail new ops"], cwd=dovetail.folder, env=dovetail.env, capture_output=True, text=True)
+    assert r.returncode == 1 and "cannot write" in r.stderr
+    assert not list(dovetail.folder.iterdir())

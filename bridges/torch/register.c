@@ -76,6 +76,7 @@ struct entry { size_t number; const char *name; };
 
 struct dv_torch_library {
     const struct dv__torch_shims *t;
+    const char *ns; /* borrowed, while it is registered */
     void *definitions, *kernels[KEY_COUNT];
     size_t n;
     struct entry entries[];
@@ -133,6 +134,62 @@ static int define(dv_torch_library *reg, dv_operator *op)
     return failed ? host_failed(t, dv_operator_name(op), "the schema") : DV_OK;
 }
 
+/* torch frees what it knows of an operator with its last registration, and whoever still holds the operator reads freed memory. So each
+ * name gets one kernel that stays for ever, under a dispatch key that no tensor of ours has: later calls fail with torch's message. */
+static const struct dv__torch_shims *keeper;
+static struct kept { struct kept *next; char name[]; } *kept_names;
+
+static void refuse(uint64_t *stack, uint64_t nargs, uint64_t nresults)
+{
+    (void)stack, (void)nargs, (void)nresults;
+    keeper->aoti_torch_check(false, "dovetail", "dovetail", 0, "dovetail: no kernel for this kind of tensor");
+}
+
+/* The library that keeps names of this namespace: the last one that was used, or a new one. None is ever deleted. */
+static int open_keeper(const struct dv__torch_shims *t, const char *ns, void **out)
+{
+    static void *library;
+    static char of[128];
+    if (!library || strcmp(of, ns)) {
+        if (t->aoti_torch_library_init_impl(ns, "FPGA", "dovetail", 0, &library))
+            return host_failed(t, ns, "the namespace");
+        snprintf(of, sizeof of, "%s", strlen(ns) < sizeof of ? ns : "");
+    }
+    *out = library;
+    return DV_OK;
+}
+
+static int keep_locked(const struct dv__torch_shims *t, const char *ns, const char *name, const char *local)
+{
+    void *library = NULL;
+    for (const struct kept *k = kept_names; k; k = k->next)
+        if (!strcmp(k->name, name))
+            return DV_OK;
+    const int status = open_keeper(t, ns, &library);
+    if (status)
+        return status;
+    struct kept *k = malloc(sizeof *k + strlen(name) + 1);
+    if (!k)
+        return dv_fail(DV_ENOMEM, "out of memory");
+    memcpy(k->name, name, strlen(name) + 1);
+    if (t->torch_library_impl(library, local, refuse, DV_TORCH_ABI)) {
+        free(k);
+        return host_failed(t, name, "the kernel");
+    }
+    keeper = t;
+    k->next = kept_names;
+    kept_names = k;
+    return DV_OK;
+}
+
+static int keep(const struct dv__torch_shims *t, const char *ns, const char *name, const char *local)
+{
+    pthread_mutex_lock(&lock);
+    const int status = keep_locked(t, ns, name, local);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
 /* Give the operator its trampoline, its schema and its kernels. */
 static int add(dv_torch_library *reg, dv_operator *op, uint32_t flags)
 {
@@ -153,11 +210,13 @@ static int add(dv_torch_library *reg, dv_operator *op, uint32_t flags)
     e->name = o->name;
     reg->n++; /* from here on dv_torch_unregister() knows it */
     atomic_store_explicit(&operators[e->number], o, memory_order_release);
+    const char *local = strstr(o->name, "::") ? strstr(o->name, "::") + 2 : o->name;
     status = define(reg, op);
-    const char *local = strstr(o->name, "::");
+    if (!status)
+        status = keep(reg->t, reg->ns, o->name, local);
     for (int k = 0; !status && k < KEY_COUNT; k++)
         if (keys[k].device == DV_CPU || dv_operator_has_rows(op, keys[k].device))
-            if (reg->t->torch_library_impl(reg->kernels[k], local ? local + 2 : o->name, trampolines[e->number], DV_TORCH_ABI))
+            if (reg->t->torch_library_impl(reg->kernels[k], local, trampolines[e->number], DV_TORCH_ABI))
                 status = host_failed(reg->t, o->name, "the kernel");
     return status;
 }
@@ -184,7 +243,8 @@ int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
     if (!reg)
         return dv_fail(DV_ENOMEM, "out of memory");
     reg->t = t;
-    int status = open_library(reg, dv_library_name(lib));
+    reg->ns = dv_library_name(lib);
+    int status = open_library(reg, reg->ns);
     for (size_t i = 0; !status && i < n; i++)
         status = add(reg, dv_library_operator(lib, i), flags);
     if (status) {

@@ -1,0 +1,85 @@
+"""libdovetail and libdovetail_torch by ctypes: only what happens when a library is registered. Calls do not come this way."""
+import ctypes
+import json
+import os
+import pathlib
+
+_HERE = pathlib.Path(__file__).resolve().parent
+
+
+def _find(name):
+    """Beside the package when installed (dovetail/lib), in lib/ of the build tree otherwise."""
+    places = [_HERE.parent / "lib", _HERE.parents[2] / "lib"]
+    if os.environ.get("DOVETAIL_BUILD"):
+        places.append(pathlib.Path(os.environ["DOVETAIL_BUILD"]) / "lib")
+    for place in places:
+        if (place / name).exists():
+            return str(place / name)
+    raise ImportError(f"{name} not found in {', '.join(map(str, places))}")
+
+
+class Error(RuntimeError):
+    """A failure of libdovetail, with its message."""
+
+    def __init__(self, status):
+        super().__init__(core.dv_last_error().decode())
+        self.status = status
+
+
+core = ctypes.CDLL(_find("libdovetail.so.1"))
+bridge = ctypes.CDLL(_find("libdovetail_torch.so"))
+
+_P, _PP, _S, _SP = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)
+
+
+def _declare(lib, result, name, *args):
+    f = getattr(lib, name)
+    f.restype, f.argtypes = result, args
+
+
+_declare(core, _S, "dv_last_error")
+_declare(core, None, "dv_free", _P)
+_declare(core, ctypes.c_int, "dv_load", _S, _PP)
+_declare(core, None, "dv_library_free", _P)
+_declare(core, _S, "dv_library_name", _P)
+_declare(core, ctypes.c_size_t, "dv_library_size", _P)
+_declare(core, _P, "dv_library_operator", _P, ctypes.c_size_t)
+_declare(core, _S, "dv_operator_name", _P)
+_declare(core, _S, "dv_operator_doc", _P)
+_declare(core, ctypes.c_int, "dv_operator_json", _P, _PP)
+_declare(core, ctypes.c_bool, "dv_operator_has_rows", _P, ctypes.c_int32)
+_declare(core, ctypes.c_bool, "dv_policy_enabled", _P, ctypes.c_bool)
+_declare(core, ctypes.c_uint64, "dv_policy_generation")
+_declare(bridge, ctypes.c_int, "dv_torch_available")
+_declare(bridge, ctypes.c_int, "dv_torch_register", _P, ctypes.c_uint32, _PP)
+_declare(bridge, None, "dv_torch_unregister", _P)
+_declare(bridge, ctypes.c_bool, "dv_torch_has", _P, _S)
+_declare(bridge, ctypes.c_size_t, "dv_torch_capacity")
+
+SKIP_UNSUPPORTED = 1  # DV_TORCH_SKIP_UNSUPPORTED
+
+
+def check(status):
+    if status:
+        raise Error(status)
+
+
+def load(path):
+    """A dv_library * as a number: for tests; dovetail.load is what programs use."""
+    out = _P()
+    check(core.dv_load(os.fspath(path).encode(), ctypes.byref(out)))
+    return out.value
+
+
+def operators(library):
+    return [core.dv_library_operator(library, i) for i in range(core.dv_library_size(library))]
+
+
+def declaration(op):
+    """Everything that was declared of an operator: docs/json.md."""
+    text = _P()
+    check(core.dv_operator_json(op, ctypes.byref(text)))
+    try:
+        return json.loads(ctypes.string_at(text))
+    finally:
+        core.dv_free(text)

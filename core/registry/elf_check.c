@@ -1,0 +1,424 @@
+/* ELF, read with suspicion. Everything is copied out of the file by get(), which checks the extent first; a count from the file
+ * never sizes a loop or an allocation before it was checked against the file's own size. */
+#include "registry/elf_check.h"
+
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+#if defined(__x86_64__)
+enum { MACHINE = EM_X86_64 };
+#elif defined(__aarch64__)
+enum { MACHINE = EM_AARCH64 };
+#elif defined(__riscv)
+enum { MACHINE = EM_RISCV };
+#elif defined(__powerpc64__)
+enum { MACHINE = EM_PPC64 };
+#else
+enum { MACHINE = EM_NONE };
+#endif
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+enum { BYTE_ORDER_HERE = ELFDATA2LSB };
+#else
+enum { BYTE_ORDER_HERE = ELFDATA2MSB };
+#endif
+
+typedef struct image {
+    const unsigned char *data;
+    uint64_t size;
+    const char *where;
+    Elf64_Ehdr head;
+    uint64_t dynamic_at, dynamic_size;   /* in the file */
+    uint64_t symbols_at, nsymbols;       /* in the file */
+    uint64_t strings_at, strings_size;
+} image;
+
+static bool inside(uint64_t at, uint64_t n, uint64_t size) { return at <= size && n <= size - at; }
+
+static bool get(const image *im, uint64_t at, void *to, size_t n)
+{
+    if (!inside(at, n, im->size))
+        return false;
+    memcpy(to, im->data + at, n);
+    return true;
+}
+
+static int fail(const image *im, const char *format, ...) DV__PRINTF(2, 3);
+static int fail(const image *im, const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return dv_fail(DV_EBINARY, "%s: not a usable operator binary: %s", im->where, what);
+}
+
+static int truncated(const image *im, const char *what, uint64_t at, uint64_t n)
+{
+    return fail(im, "truncated or corrupt: %s (%llu bytes at %llu) is not inside the file's %llu bytes", what, (unsigned long long)n,
+        (unsigned long long)at, (unsigned long long)im->size);
+}
+
+static const char *machine_name(unsigned machine)
+{
+    switch (machine) {
+    case EM_386: return "i386";
+    case EM_X86_64: return "x86-64";
+    case EM_ARM: return "arm";
+    case EM_AARCH64: return "aarch64";
+    case EM_RISCV: return "riscv";
+    case EM_PPC64: return "ppc64";
+    case EM_S390: return "s390";
+    case EM_LOONGARCH: return "loongarch";
+    default: return "unknown";
+    }
+}
+
+/* ---- Headers -------------------------------------------------------------------------------------------------------------------- */
+
+static int check_head(image *im)
+{
+    const Elf64_Ehdr *h = &im->head;
+    if (im->size < EI_NIDENT || memcmp(im->data, ELFMAG, SELFMAG))
+        return fail(im, im->size < EI_NIDENT ? "truncated: %llu bytes" : "not an ELF file (%llu bytes)", (unsigned long long)im->size);
+    if (im->data[EI_CLASS] != ELFCLASS64)
+        return fail(im, "a %s-bit ELF file, expected 64-bit", im->data[EI_CLASS] == ELFCLASS32 ? "32" : "strange");
+    if (im->data[EI_DATA] != BYTE_ORDER_HERE)
+        return fail(im, "of the other byte order");
+    if (!get(im, 0, &im->head, sizeof im->head))
+        return truncated(im, "the ELF header", 0, sizeof im->head);
+    if (h->e_ident[EI_VERSION] != EV_CURRENT || h->e_version != EV_CURRENT)
+        return fail(im, "ELF version %u, expected 1", h->e_version);
+    if (h->e_machine != MACHINE)
+        return fail(im, "made for %s (machine %u), this is %s", machine_name(h->e_machine), h->e_machine, machine_name(MACHINE));
+    if (h->e_type != ET_DYN)
+        return fail(im, "not a shared object (ELF type %u%s)", h->e_type, h->e_type == ET_EXEC ? ", a program" : h->e_type == ET_REL ? ", an object file" : "");
+    if (h->e_ehsize != sizeof(Elf64_Ehdr) || h->e_phentsize != sizeof(Elf64_Phdr) || h->e_phnum == 0 || h->e_phnum == PN_XNUM)
+        return fail(im, "corrupt ELF header");
+    if (!inside(h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr), im->size))
+        return truncated(im, "the program header table", h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr));
+    if (h->e_shoff && h->e_shnum) {
+        if (h->e_shentsize != sizeof(Elf64_Shdr))
+            return fail(im, "corrupt ELF header");
+        if (!inside(h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr), im->size))
+            return truncated(im, "the section header table", h->e_shoff, (uint64_t)h->e_shnum * sizeof(Elf64_Shdr));
+    }
+    return DV_OK;
+}
+
+static Elf64_Phdr segment(const image *im, unsigned i)
+{
+    Elf64_Phdr p;
+    memcpy(&p, im->data + im->head.e_phoff + i * sizeof p, sizeof p);
+    return p;
+}
+
+static int check_segments(image *im)
+{
+    uint64_t end = 0;
+    unsigned loads = 0, dynamics = 0;
+    for (unsigned i = 0; i < im->head.e_phnum; i++) {
+        const Elf64_Phdr p = segment(im, i);
+        char what[40];
+        snprintf(what, sizeof what, "segment %u (type %#x)", i, (unsigned)p.p_type);
+        if (p.p_type != PT_NULL && p.p_type != PT_GNU_STACK && !inside(p.p_offset, p.p_filesz, im->size))
+            return truncated(im, what, p.p_offset, p.p_filesz);
+        if (p.p_type == PT_LOAD) {
+            const bool power = p.p_align && !(p.p_align & (p.p_align - 1));
+            if (p.p_filesz > p.p_memsz || !inside(p.p_vaddr, p.p_memsz, UINT64_MAX / 2) || (p.p_align > 1 && (!power || (p.p_vaddr - p.p_offset) % p.p_align)) ||
+                p.p_vaddr < end)
+                return fail(im, "corrupt: %s", what);
+            end = p.p_vaddr + p.p_memsz;
+            loads++;
+        } else if (p.p_type == PT_DYNAMIC) {
+            dynamics++;
+            im->dynamic_at = p.p_offset;
+            im->dynamic_size = p.p_filesz;
+        }
+    }
+    if (!loads || dynamics != 1)
+        return fail(im, "corrupt: %u segments to load and %u dynamic sections", loads, dynamics);
+    return DV_OK;
+}
+
+/* Where in the file n bytes at this address of the image are; false unless they come from the file and lie in one segment. */
+static bool in_file(const image *im, uint64_t address, uint64_t n, uint64_t *at)
+{
+    for (unsigned i = 0; i < im->head.e_phnum; i++) {
+        const Elf64_Phdr p = segment(im, i);
+        if (p.p_type == PT_LOAD && p.p_flags & PF_R && address >= p.p_vaddr && inside(address - p.p_vaddr, n, p.p_filesz)) {
+            *at = p.p_offset + (address - p.p_vaddr);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Does a segment with these permissions hold n bytes at this address? */
+static bool in_memory(const image *im, uint64_t address, uint64_t n, unsigned flags)
+{
+    for (unsigned i = 0; i < im->head.e_phnum; i++) {
+        const Elf64_Phdr p = segment(im, i);
+        if (p.p_type == PT_LOAD && (p.p_flags & flags) == flags && address >= p.p_vaddr && inside(address - p.p_vaddr, n, p.p_memsz))
+            return true;
+    }
+    return false;
+}
+
+/* What the loader looks for at an address is there, and comes from the place in the file that is named beside it. */
+static bool consistent(const image *im, uint64_t address, uint64_t offset, uint64_t n)
+{
+    uint64_t at;
+    return !n || (in_file(im, address, n, &at) && at == offset);
+}
+
+static int check_placement(const image *im)
+{
+    for (unsigned i = 0; i < im->head.e_phnum; i++) {
+        const Elf64_Phdr p = segment(im, i);
+        if (p.p_type == PT_LOAD || p.p_type == PT_NULL || p.p_type == PT_GNU_STACK)
+            continue;
+        const bool power = !(p.p_align & (p.p_align - 1));
+        bool good = power && p.p_filesz <= p.p_memsz && consistent(im, p.p_vaddr, p.p_offset, p.p_filesz);
+        if (p.p_type == PT_GNU_RELRO || p.p_type == PT_DYNAMIC) /* the loader writes there */
+            good = good && in_memory(im, p.p_vaddr, p.p_memsz, PF_W);
+        if (!good)
+            return fail(im, "corrupt: segment %u (type %#x)", i, (unsigned)p.p_type);
+    }
+    return DV_OK;
+}
+
+static int check_sections(const image *im)
+{
+    for (unsigned i = 0; im->head.e_shoff && i < im->head.e_shnum; i++) {
+        Elf64_Shdr s;
+        char what[40];
+        memcpy(&s, im->data + im->head.e_shoff + i * sizeof s, sizeof s);
+        snprintf(what, sizeof what, "section %u", i);
+        if (s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS && !inside(s.sh_offset, s.sh_size, im->size))
+            return truncated(im, what, s.sh_offset, s.sh_size);
+        if (s.sh_flags & SHF_ALLOC && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS && !consistent(im, s.sh_addr, s.sh_offset, s.sh_size))
+            return fail(im, "corrupt: %s is not where its segment is", what);
+    }
+    return DV_OK;
+}
+
+/* ---- The dynamic section ---------------------------------------------------------------------------------------------------------- */
+
+/* The last value of a tag, as the loader takes it; false when there is none. check_dynamic() has made sure that DT_NULL is there. */
+static bool dynamic(const image *im, int64_t tag, uint64_t *value)
+{
+    bool found = false;
+    for (uint64_t at = im->dynamic_at;; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, im->data + at, sizeof d);
+        if (d.d_tag == DT_NULL)
+            return found;
+        if (d.d_tag == tag) {
+            *value = d.d_un.d_val;
+            found = true;
+        }
+    }
+}
+
+static int check_dynamic(const image *im)
+{
+    uint64_t mapped;
+    bool ended = false, found = false;
+    if (im->dynamic_at % 8 || im->dynamic_size % sizeof(Elf64_Dyn))
+        return fail(im, "corrupt: the dynamic section");
+    for (unsigned i = 0; i < im->head.e_phnum && !found; i++) { /* the loader reads it at its address */
+        const Elf64_Phdr p = segment(im, i);
+        found = p.p_type == PT_DYNAMIC && in_file(im, p.p_vaddr, p.p_filesz, &mapped) && mapped == im->dynamic_at;
+    }
+    for (uint64_t i = 0; i < im->dynamic_size && !ended; i += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        ended = get(im, im->dynamic_at + i, &d, sizeof d) && d.d_tag == DT_NULL;
+    }
+    return found && ended ? DV_OK : fail(im, "corrupt: the dynamic section");
+}
+
+/* A table named by an address tag and a size tag is inside the file. */
+static int check_table(const image *im, const char *what, int64_t tag, int64_t size_tag, uint64_t entry, uint64_t *at, uint64_t *size)
+{
+    uint64_t address = 0, bytes = 0;
+    *at = *size = 0;
+    if (!dynamic(im, tag, &address))
+        return DV_OK;
+    if (!dynamic(im, size_tag, &bytes) || bytes % entry || !in_file(im, address, bytes, at))
+        return fail(im, "corrupt: %s (%llu bytes at address %#llx)", what, (unsigned long long)bytes, (unsigned long long)address);
+    *size = bytes;
+    return DV_OK;
+}
+
+/* How many symbols there are, by the hash tables. */
+static int count_symbols(image *im)
+{
+    uint64_t address = 0, at = 0;
+    uint32_t head[4], bucket, word;
+    im->nsymbols = 0;
+    if (dynamic(im, DT_HASH, &address)) {
+        if (!in_file(im, address, 8, &at) || !get(im, at, head, 8) || !in_file(im, address, 8 + ((uint64_t)head[0] + head[1]) * 4, &at))
+            return fail(im, "corrupt: the hash table of its symbols");
+        im->nsymbols = head[1];
+    }
+    if (!dynamic(im, DT_GNU_HASH, &address))
+        return im->nsymbols ? DV_OK : fail(im, "corrupt: no hash table of its symbols");
+    if (!in_file(im, address, 16, &at) || !get(im, at, head, 16))
+        return fail(im, "corrupt: the hash table of its symbols");
+    const uint64_t buckets = 16 + (uint64_t)head[2] * 8, chains = buckets + (uint64_t)head[0] * 4;
+    if (!head[0] || !head[2] || (head[2] & (head[2] - 1)) || head[3] > 63 || !in_file(im, address, chains, &at))
+        return fail(im, "corrupt: the hash table of its symbols");
+    uint64_t last = head[1], words = 0;
+    for (uint64_t i = 0; i < head[0]; i++) {
+        memcpy(&bucket, im->data + at + buckets + i * 4, 4);
+        if (bucket && bucket < head[1])
+            return fail(im, "corrupt: the hash table of its symbols");
+        for (uint64_t s = bucket; s; s++) { /* a chain ends at an odd hash; no two chains share a word */
+            uint64_t here;
+            if (words++ > im->size / 4 || !in_file(im, address + chains + (s - head[1]) * 4, 4, &here) || !get(im, here, &word, 4))
+                return fail(im, "corrupt: the hash table of its symbols");
+            last = s >= last ? s + 1 : last;
+            if (word & 1)
+                break;
+        }
+    }
+    im->nsymbols = last > im->nsymbols ? last : im->nsymbols;
+    return DV_OK;
+}
+
+static Elf64_Sym symbol(const image *im, uint64_t i)
+{
+    Elf64_Sym s;
+    memcpy(&s, im->data + im->symbols_at + i * sizeof s, sizeof s);
+    return s;
+}
+
+static int check_symbols(image *im)
+{
+    uint64_t address = 0, entry = sizeof(Elf64_Sym);
+    int status = check_table(im, "its strings", DT_STRTAB, DT_STRSZ, 1, &im->strings_at, &im->strings_size);
+    if (status)
+        return status;
+    if (!im->strings_size || im->data[im->strings_at + im->strings_size - 1])
+        return fail(im, "corrupt: its strings do not end");
+    if ((status = count_symbols(im)))
+        return status;
+    dynamic(im, DT_SYMENT, &entry);
+    if (!dynamic(im, DT_SYMTAB, &address) || entry != sizeof(Elf64_Sym) || im->nsymbols > im->size / entry ||
+        !in_file(im, address, im->nsymbols * entry, &im->symbols_at))
+        return fail(im, "corrupt: the table of its %llu symbols", (unsigned long long)im->nsymbols);
+    if (dynamic(im, DT_VERSYM, &address) && !in_file(im, address, im->nsymbols * 2, &entry))
+        return fail(im, "corrupt: the versions of its symbols");
+    for (uint64_t i = 0; i < im->nsymbols; i++)
+        if (symbol(im, i).st_name >= im->strings_size)
+            return fail(im, "corrupt: the name of symbol %llu", (unsigned long long)i);
+    return DV_OK;
+}
+
+/* Names of libraries that the loader will look for. */
+static int check_needed(const image *im)
+{
+    for (uint64_t at = im->dynamic_at;; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, im->data + at, sizeof d);
+        if (d.d_tag == DT_NULL)
+            return DV_OK;
+        if ((d.d_tag == DT_NEEDED || d.d_tag == DT_SONAME || d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH) && d.d_un.d_val >= im->strings_size)
+            return fail(im, "corrupt: a name in the dynamic section");
+    }
+}
+
+static int check_relocations(const image *im)
+{
+    static const struct { int64_t tag, size_tag; } tables[] = { { DT_RELA, DT_RELASZ }, { DT_JMPREL, DT_PLTRELSZ } };
+    uint64_t at, size, entry = sizeof(Elf64_Rela);
+    int status;
+    if (dynamic(im, DT_RELAENT, &entry) && entry != sizeof(Elf64_Rela))
+        return fail(im, "corrupt: its relocations");
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        if ((status = check_table(im, "its relocations", tables[t].tag, tables[t].size_tag, sizeof(Elf64_Rela), &at, &size)))
+            return status;
+        for (uint64_t i = 0; i < size; i += sizeof(Elf64_Rela)) {
+            Elf64_Rela r;
+            memcpy(&r, im->data + at + i, sizeof r);
+            if (ELF64_R_SYM(r.r_info) >= im->nsymbols || (r.r_info && !in_memory(im, r.r_offset, 8, PF_W)))
+                return fail(im, "corrupt: relocation %llu is not in memory that can be written (was it compiled without -fPIC?)", (unsigned long long)(i / sizeof r));
+        }
+    }
+    if ((status = check_table(im, "its relocations", DT_REL, DT_RELSZ, sizeof(Elf64_Rel), &at, &size)))
+        return status;
+    return check_table(im, "its relocations", 36 /* DT_RELR */, 35 /* DT_RELRSZ */, 8, &at, &size);
+}
+
+static int check_functions(const image *im) /* initialisers, finalisers, version tables */
+{
+    static const struct { const char *what; int64_t tag, size_tag; } tables[] = { { "its initialisers", DT_INIT_ARRAY, DT_INIT_ARRAYSZ },
+        { "its finalisers", DT_FINI_ARRAY, DT_FINI_ARRAYSZ } };
+    static const struct { int64_t tag; unsigned flags; } addresses[] = { { DT_INIT, PF_X }, { DT_FINI, PF_X }, { DT_VERNEED, PF_R },
+        { DT_VERDEF, PF_R }, { DT_PLTGOT, PF_W } };
+    uint64_t at, size, address = 0;
+    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
+        const int status = check_table(im, tables[t].what, tables[t].tag, tables[t].size_tag, 8, &at, &size);
+        if (status)
+            return status;
+    }
+    for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
+        if (dynamic(im, addresses[i].tag, &address) && !in_memory(im, address, 4, addresses[i].flags))
+            return fail(im, "corrupt: the dynamic section points outside the image");
+    return DV_OK;
+}
+
+/* ---- What it exports -------------------------------------------------------------------------------------------------------------- */
+
+static int check_exports(const image *im)
+{
+    static const char prefix[] = "dovetail_library_";
+    char others[200] = "";
+    for (uint64_t i = 0; i < im->nsymbols; i++) {
+        const Elf64_Sym s = symbol(im, i);
+        const char *name = (const char *)im->data + im->strings_at + s.st_name;
+        const unsigned bind = ELF64_ST_BIND(s.st_info);
+        if (s.st_shndx == SHN_UNDEF || (bind != STB_GLOBAL && bind != STB_WEAK) || strncmp(name, prefix, sizeof prefix - 1))
+            continue;
+        name += sizeof prefix - 1;
+        if (!strcmp(name, "1")) {
+            if (ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_value % 8 || !in_memory(im, s.st_value, 8, PF_R))
+                return fail(im, "dovetail_library_1 is not a descriptor");
+            return DV_OK;
+        }
+        const size_t used = strlen(others);
+        if (*name && strspn(name, "0123456789") == strlen(name))
+            snprintf(others + used, sizeof others - used, "%s%.8s", used ? ", " : "", name);
+    }
+    if (*others)
+        return dv_fail(DV_EABI, "%s: made for operator ABI %s, this runtime has ABI %d (it exports dovetail_library_%s)", im->where, others,
+            DV_ABI_MAJOR, others);
+    return fail(im, "it exports no dovetail_library_%d (is DV_LIBRARY missing?)", DV_ABI_MAJOR);
+}
+
+int dv__elf_check(const unsigned char *data, size_t size, const char *where)
+{
+    image im = { .data = data, .size = size, .where = where };
+    int status;
+    if ((status = check_head(&im)) || (status = check_segments(&im)) || (status = check_placement(&im)) || (status = check_sections(&im)) || (status = check_dynamic(&im)) ||
+        (status = check_symbols(&im)) || (status = check_exports(&im)) || (status = check_needed(&im)) || (status = check_relocations(&im)))
+        return status;
+    return check_functions(&im);
+}
+
+size_t dv__elf_spans(const unsigned char *data, const char *base, dv__span *spans, size_t room)
+{
+    image im = { .data = data };
+    size_t n = 0;
+    memcpy(&im.head, data, sizeof im.head);
+    for (unsigned i = 0; i < im.head.e_phnum && n < room; i++) {
+        const Elf64_Phdr p = segment(&im, i);
+        if (p.p_type == PT_LOAD && p.p_flags & PF_R)
+            spans[n++] = (dv__span){ base + p.p_vaddr, p.p_memsz };
+    }
+    return n;
+}

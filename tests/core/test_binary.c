@@ -1,0 +1,314 @@
+/* Operator binaries on disk: what is loaded, what is refused and how. Binaries are compiled here, from the sources below. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <elf.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "dovetail.h"
+#include "registry/binary.h"
+#include "registry/elf_check.h"
+
+static char dir[] = "/tmp/dovetail-test-XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+    static char paths[8][512];
+    static unsigned n;
+    char *path = paths[n++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", dir, name);
+    return path;
+}
+
+static void put(const char *name, const void *data, size_t size)
+{
+    FILE *f = fopen(in_dir(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static unsigned char *take(const char *name, size_t *size)
+{
+    FILE *f = fopen(in_dir(name), "rb");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    *size = (size_t)ftell(f);
+    rewind(f);
+    unsigned char *data = malloc(*size);
+    assert_non_null(data);
+    assert_int_equal(fread(data, 1, *size, f), *size);
+    fclose(f);
+    return data;
+}
+
+/* Compile a source into name.so. */
+static void compile(const char *name, const char *source, const char *flags)
+{
+    char command[2048], c[64], so[64];
+    snprintf(c, sizeof c, "%s.c", name);
+    snprintf(so, sizeof so, "%s.so", name);
+    put(c, source, strlen(source));
+    snprintf(command, sizeof command, "cc -std=c11 -O1 -shared -fPIC -fvisibility=hidden -I%s/include %s -o %s %s", SOURCE_DIR, flags, in_dir(so), in_dir(c));
+    assert_int_equal(system(command), 0);
+}
+
+static const char good_source[] =
+    "#include <dovetail_op.h>\n"
+    "struct scale { const dv_tensor *x; double by; dv_tensor *out; };\n"
+    "static int scale_f32(dv_context *ctx, const struct scale *a)\n"
+    "{ (void)ctx; for (int64_t i = 0; i < dv_numel(a->x); i++) ((float *)a->out->data)[i] = (float)a->by * ((float *)a->x->data)[i]; return DV_OK; }\n"
+    "DV_OPERATOR(scale, struct scale, (x, by, out), .schema = \"scale(Tensor x, float by) -> Tensor out\",\n"
+    "    .kernels = DV_KERNELS(DV_KERNEL(struct scale, \"cpu\", \"f32\", scale_f32)));\n"
+    "#ifndef NAME\n#define NAME my_ops\n#endif\n"
+    "DV_LIBRARY(NAME, &dv_op_scale);\n";
+
+static int setup(void **state)
+{
+    (void)state;
+    if (!mkdtemp(dir))
+        return -1;
+    compile("good", good_source, "");
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    char command[600];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    return system(command);
+}
+
+/* ---- Loading --------------------------------------------------------------------------------------------------------------------- */
+
+static void test_good(void **state)
+{
+    dv__binary a, b;
+    (void)state;
+    assert_int_equal(dv__binary_open(in_dir("good.so"), &a), DV_OK);
+    assert_string_equal(a.decl->name, "my_ops");
+    assert_string_equal(a.decl->operators[0]->name, "scale");
+    assert_int_equal(strlen(a.id), 32);
+    assert_int_equal(*a.path, '/');
+    assert_int_equal(dv__binary_open(in_dir("good.so"), &b), DV_OK); /* the same content: the same code */
+    assert_ptr_equal(a.decl, b.decl);
+    dv__binary_deinit(&b);
+    dv__binary_deinit(&a);
+    dv__binary_deinit(&a);
+}
+
+static void test_replaced(void **state) /* a new file under an old name, also while the old one is loaded */
+{
+    dv__binary a, b;
+    (void)state;
+    compile("same", good_source, "-DNAME=first");
+    assert_int_equal(dv__binary_open(in_dir("same.so"), &a), DV_OK);
+    compile("same", good_source, "-DNAME=second");
+    assert_int_equal(dv__binary_open(in_dir("same.so"), &b), DV_OK);
+    assert_string_equal(a.decl->name, "first");
+    assert_string_equal(b.decl->name, "second");
+    put("same.so", "", 0); /* and cut off in place */
+    assert_string_equal(a.decl->operators[0]->schema, "scale(Tensor x, float by) -> Tensor out");
+    assert_int_not_equal(strcmp(a.id, b.id), 0);
+    dv__binary_deinit(&a);
+    dv__binary_deinit(&b);
+}
+
+static void test_places(void **state) /* where the private copy may live */
+{
+    dv__binary b;
+    struct stat st;
+    char path[600];
+    (void)state;
+    setenv("TMPDIR", dir, 1);
+    compile("place", good_source, "-DNAME=place1");
+    assert_int_equal(dv__binary_open(in_dir("place.so"), &b), DV_OK);
+    snprintf(path, sizeof path, "%s/dovetail-%u", dir, (unsigned)geteuid());
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    snprintf(path, sizeof path, "%s/dovetail-%u/%s.so", dir, (unsigned)geteuid(), b.id);
+    assert_int_equal(stat(path, &st), 0);
+    dv__binary_deinit(&b);
+    setenv("TMPDIR", "relative", 1); /* not used */
+    compile("place", good_source, "-DNAME=place2");
+    assert_int_equal(dv__binary_open(in_dir("place.so"), &b), DV_OK);
+    dv__binary_deinit(&b);
+    unsetenv("TMPDIR");
+}
+
+static void test_foreign_directory(void **state) /* a directory that others can write is not used */
+{
+    dv__binary b;
+    char path[600];
+    (void)state;
+    snprintf(path, sizeof path, "%s/open", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    setenv("TMPDIR", path, 1);
+    snprintf(path, sizeof path, "%s/open/dovetail-%u", dir, (unsigned)geteuid());
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(chmod(path, 0777), 0);
+    compile("place", good_source, "-DNAME=place3");
+    assert_int_equal(dv__binary_open(in_dir("place.so"), &b), DV_OK);
+    assert_int_equal(rmdir(path), 0); /* empty */
+    dv__binary_deinit(&b);
+    unsetenv("TMPDIR");
+}
+
+/* ---- Refusals -------------------------------------------------------------------------------------------------------------------- */
+
+static void expect(const char *name, int status, const char *message)
+{
+    dv__binary b;
+    const int got = dv__binary_open(in_dir(name), &b);
+    if (got != status || !strstr(dv_last_error(), message))
+        fail_msg("%s: %s \"%s\", expected %s with \"%s\"", name, dv_status_name(got), dv_last_error(), dv_status_name(status), message);
+    assert_non_null(strstr(dv_last_error(), name));
+    assert_null(b.path);
+    assert_null(b.decl);
+}
+
+static void test_refused(void **state)
+{
+    size_t size;
+    unsigned char *good = take("good.so", &size);
+    (void)state;
+    expect("absent.so", DV_EIO, "No such file");
+    expect("", DV_EIO, "not a file");
+    put("empty.so", "", 0);
+    expect("empty.so", DV_EBINARY, "truncated");
+    put("text.so", "int main(void) { return 0; }\n", 29);
+    expect("text.so", DV_EBINARY, "not an ELF file");
+#define WITH(name, at, T, value, message)                        \
+    do {                                                         \
+        unsigned char *copy = malloc(size);                      \
+        const T v = (T)(value);                                  \
+        memcpy(copy, good, size);                                \
+        memcpy(copy + (at), &v, sizeof v);                       \
+        put(name, copy, size);                                   \
+        expect(name, DV_EBINARY, message);                       \
+        free(copy);                                              \
+    } while (0)
+    WITH("class.so", EI_CLASS, uint8_t, ELFCLASS32, "a 32-bit ELF file");
+    WITH("order.so", EI_DATA, uint8_t, 3 - good[EI_DATA], "other byte order");
+    WITH("machine.so", offsetof(Elf64_Ehdr, e_machine), uint16_t, EM_S390, "made for s390");
+    WITH("type.so", offsetof(Elf64_Ehdr, e_type), uint16_t, ET_EXEC, "not a shared object (ELF type 2, a program)");
+    WITH("object.so", offsetof(Elf64_Ehdr, e_type), uint16_t, ET_REL, "an object file");
+    WITH("version.so", offsetof(Elf64_Ehdr, e_version), uint32_t, 2, "ELF version");
+    WITH("phoff.so", offsetof(Elf64_Ehdr, e_phoff), uint64_t, size, "the program header table");
+    WITH("phoff2.so", offsetof(Elf64_Ehdr, e_phoff), uint64_t, UINT64_MAX - 7, "the program header table");
+    WITH("phnum.so", offsetof(Elf64_Ehdr, e_phnum), uint16_t, 0, "corrupt ELF header");
+    WITH("phnum2.so", offsetof(Elf64_Ehdr, e_phnum), uint16_t, 60000, "the program header table");
+    WITH("shoff.so", offsetof(Elf64_Ehdr, e_shoff), uint64_t, size - 1, "the section header table");
+    free(good);
+    compile("none", "int nothing;\n", "");
+    expect("none.so", DV_EBINARY, "it exports no dovetail_library_1 (is DV_LIBRARY missing?)");
+    compile("future", "__attribute__((visibility(\"default\"))) int dovetail_library_2 = 1, dovetail_library_3 = 1, dovetail_library_x;\n", "");
+    expect("future.so", DV_EABI, "this runtime has ABI 1");
+    compile("function", "__attribute__((visibility(\"default\"))) int dovetail_library_1(void) { return 1; }\n", "");
+    expect("function.so", DV_EBINARY, "not a descriptor");
+    compile("missing", "extern int no_such_function(void);\n#include <dovetail_op.h>\nstruct s { int64_t n; };\n"
+        "static int k(dv_context *c, const struct s *s) { (void)c; (void)s; return no_such_function(); }\n"
+        "DV_OPERATOR(f, struct s, (n), .kernels = DV_KERNELS(DV_KERNEL(struct s, \"cpu\", NULL, k)));\nDV_LIBRARY(m, &dv_op_f);\n", "");
+    expect("missing.so", DV_EBINARY, "undefined symbol: no_such_function");
+}
+
+/* The check alone, on a copy that ends where the file ends: a byte read beyond is seen by the sanitizers. */
+static int check(const unsigned char *data, size_t size)
+{
+    unsigned char *copy = malloc(size ? size : 1);
+    if (size)
+        memcpy(copy, data, size);
+    const int status = dv__elf_check(copy, size, "cut.so");
+    free(copy);
+    return status;
+}
+
+static void test_truncated(void **state)
+{
+    size_t size, last = 0;
+    unsigned char *good = take("good.so", &size);
+    (void)state;
+    for (size_t n = 0; n < size; n++) { /* everywhere */
+        const int status = check(good, n);
+        if (status != DV_EBINARY)
+            fail_msg("cut after %zu of %zu bytes: %s", n, size, dv_status_name(status));
+        last = n;
+    }
+    assert_int_equal(last, size - 1);
+    assert_int_equal(check(good, size), DV_OK);
+    for (size_t n = 0; n < size; n += n < 2048 ? 61 : 997) { /* and through the file system */
+        put("cut.so", good, n);
+        expect("cut.so", DV_EBINARY, "");
+    }
+    free(good);
+}
+
+/* Corrupt headers: refused, or harmless. The loader itself must survive what the check lets through, in a child process. */
+static void test_flipped(void **state)
+{
+    size_t size;
+    unsigned char *good = take("good.so", &size);
+    uint32_t seed = 12345;
+    unsigned refused = 0, loaded = 0, crashed = 0;
+    (void)state;
+    Elf64_Ehdr head;
+    memcpy(&head, good, sizeof head);
+    const size_t headers = head.e_phoff + head.e_phnum * sizeof(Elf64_Phdr);
+    for (int i = 0; i < 20000; i++) {
+        unsigned char *copy = malloc(size);
+        memcpy(copy, good, size);
+        for (int flips = 1 + i % 3; flips > 0; flips--) {
+            seed = seed * 1664525 + 1013904223;
+            const size_t at = i % 4 ? (seed >> 4) % headers : (seed >> 4) % size;
+            copy[at] ^= (unsigned char)(1u << (seed & 7));
+        }
+        const int status = check(copy, size);
+        assert_true(status == DV_OK || status == DV_EBINARY || status == DV_EABI);
+        refused += status != DV_OK;
+        if (status == DV_OK && i % 4 && i < 2000) { /* in the headers */
+            put("flipped.so", copy, size);
+            fflush(NULL);
+            const pid_t child = fork();
+            if (child == 0) {
+                dv__binary b;
+                signal(SIGBUS, SIG_DFL);
+                signal(SIGSEGV, SIG_DFL);
+                _exit(dv__binary_open(in_dir("flipped.so"), &b) == DV_OK ? 0 : 1);
+            }
+            int how;
+            assert_int_equal(waitpid(child, &how, 0), child);
+            crashed += WIFSIGNALED(how);
+            loaded++;
+            if (WIFSIGNALED(how) && WTERMSIG(how) == SIGBUS)
+                fail_msg("SIGBUS");
+        }
+        free(copy);
+    }
+    print_message("of 20000 with flipped bits %u were refused; of %u given to the loader %u crashed in it\n", refused, loaded, crashed);
+    assert_int_equal(crashed, 0);
+    free(good);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_foreign_directory),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_flipped),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -30,10 +30,24 @@ enum dv__expr_kind {
 #undef DV__EXPR_KIND
 };
 
+/* What a resolved NAME or STAR means: X(role, JSON name). A parser leaves DV__ROLE_NONE; contracts resolve, formulas need not. */
+#define DV__EXPR_ROLES(X)                                                                                                     \
+    X(NONE, "name") X(ARG, "arg") X(DIM, "dim") X(ELEMENT, "element") X(RUN, "run") X(LIST, "list") X(DTYPE, "dtype")          \
+    X(DTYPE_VAR, "dtype_var")
+
+enum dv__expr_role {
+#define DV__EXPR_ROLE(name, json) DV__ROLE_##name,
+    DV__EXPR_ROLES(DV__EXPR_ROLE)
+#undef DV__EXPR_ROLE
+};
+
 typedef struct dv__expr {
     enum dv__expr_kind kind;
-    int32_t ref; /* for whoever resolves names: a slot, a variable; 0 after parsing */
-    uint32_t n;  /* operands */
+    int32_t ref;  /* for whoever resolves names: a slot, a variable, a function; 0 after parsing */
+    uint8_t role; /* enum dv__expr_role */
+    uint8_t type; /* for whoever resolves names; 0 after parsing */
+    uint16_t depth; /* levels of operands below; at most DV__EXPR_MAX_DEPTH, so walking a tree by recursion is safe */
+    uint32_t n;   /* operands */
     struct dv__expr **args;
     const char *name; /* NUL-terminated, in the arena */
     int64_t i;
@@ -41,13 +55,21 @@ typedef struct dv__expr {
     const char *at; /* where it begins in the text: for errors */
 } dv__expr;
 
+enum { DV__EXPR_MAX_DEPTH = 200 };
+
 /* Precedence from loose to tight: or; and; not; comparisons and `in` (chained: 0 <= a < b is a conjunction); + -; * / // %;
  * unary -; postfix [i] .name (args). DV_ESYNTAX at the column. Nesting deeper than 200 is refused (DV_ELIMIT). */
 int dv__expr_parse(dv__lexer *lx, dv__arena *arena, dv__expr **out);
-/* Only a sum (no comparison): for a dim in a list whose separators would be ambiguous. */
+/* Only a sum (no comparison), for a dim in a list that is separated by spaces: outside parentheses "(", "[" and a "*" that has a
+ * space before and none after it begin the next dim, so "co (h+1)//2 *s" are three. */
 int dv__expr_parse_sum(dv__lexer *lx, dv__arena *arena, dv__expr **out);
-void dv__expr_print(const dv__expr *e, dv__text *to); /* with as few parentheses as needed */
-void dv__expr_json(const dv__expr *e, dv__text *to);  /* ["add", ["name", "n"], ["int", 2]] */
+/* As dv__expr_parse, but a "/" outside parentheses ends it: for lists that are separated by "/". */
+int dv__expr_parse_no_div(dv__lexer *lx, dv__arena *arena, dv__expr **out);
+/* One operand without operators: a literal, a name, a call. */
+int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out);
+void dv__expr_print(const dv__expr *e, dv__text *to); /* with as few parentheses as needed; parses to an equal tree */
+void dv__expr_json(const dv__expr *e, dv__text *to);  /* ["add", ["name", "n"], ["int", 2]]; a resolved name has its role's name */
+bool dv__expr_equal(const dv__expr *a, const dv__expr *b); /* structure, not places */
 /* Floor division and modulo with Python's signs; false on division by zero or overflow. */
 bool dv__floordiv(int64_t a, int64_t b, int64_t *out);
 bool dv__floormod(int64_t a, int64_t b, int64_t *out);

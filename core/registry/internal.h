@@ -104,6 +104,10 @@ uint64_t dv__registry_next_seq(void);                       /* under the lock */
 const dv_library *dv__registry_libraries(void);             /* under the lock */
 /* Under the lock. The newest operator of this full name that is registered, or NULL. */
 dv_operator *dv__registry_get(const char *name);
+/* Under the lock. The i-th operator of these names, "f" being every overload of f and "f.out" only that one; newest versions only. */
+dv_operator *dv__registry_overload(const char *ns, size_t ns_size, const char *name, size_t i);
+bool dv__registry_has_namespace(const char *ns, size_t ns_size); /* under the lock */
+void dv__registry_near(dv__near *near, const char *ns);          /* under the lock: names without their namespace */
 /* Put a library with all its operators, wishes and fallbacks into the registry, or nothing of it. Takes the lock. */
 int dv__registry_add(dv_library *lib);
 /* Take it out. Cannot fail. Takes the lock. */

@@ -1,3 +1,307 @@
+/* Policy: which operators run their own kernels.
+ *
+ * Of four layers (the thread's, the process's, DOVETAIL_OPS, the file that DOVETAIL_POLICY names) the first that is set decides
+ * alone. In it a word with a namespace wins over one without, and both over all or none; with neither, everything is on unless a
+ * compiler will fuse native forms.
+ *
+ * An operator caches its two decisions (host fuses or not) with the generation they belong to, which changes whenever any layer
+ * does; so a call costs one comparison and one count. While any thread has a policy of its own, decisions are not cached. A count
+ * is read and written apart: exact from one thread, and calls that race on one operator may lose some, which costs a call nothing. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "registry/internal.h"
 
-int dv__policy_init(void) { return DV_OK; }
+typedef struct word { bool on; char *name; } word;
+typedef struct policy { bool all, none; word *words; size_t n; } policy;
+
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of the three shared layers */
+static policy *process, *environment, *file;
+static int environment_status;
+static char environment_error[512];
+static atomic_uint_fast64_t generation = 1; /* never 0, which is what an operator begins with */
+static atomic_uint threads_with_policy;
+static _Thread_local policy *of_thread;
+static pthread_key_t thread_key; /* frees a thread's policy when it ends */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- Parsing ---- */
+
+static void policy_free(policy *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n; i++)
+        dv__free(p->words[i].name);
+    dv__free(p->words);
+    dv__free(p);
+}
+
+static bool is_separator(char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ';'; }
+
+static bool is_name(const char *s, size_t n)
+{
+    size_t colons = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char c = s[i];
+        if (c == ':' && i + 1 < n && s[i + 1] == ':' && i && i + 2 < n) {
+            colons++;
+            i++;
+        } else if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_')) {
+            return false;
+        }
+    }
+    return n && colons <= 1;
+}
+
+static int add_name(policy *p, const char *s, size_t n)
+{
+    if (!is_name(s + 1, n - 1))
+        return dv_fail(DV_EINVAL, "policy: '%.*s' is not %cname or %cns::name", (int)n, s, *s, *s);
+    for (size_t i = 0; i < p->n; i++)
+        if (strlen(p->words[i].name) == n - 1 && !memcmp(p->words[i].name, s + 1, n - 1)) {
+            if (p->words[i].on == (*s == '+'))
+                return DV_OK;
+            return dv_fail(DV_EINVAL, "policy: both +%s and -%s", p->words[i].name, p->words[i].name);
+        }
+    word *grown = dv__realloc(p->words, (p->n + 1) * sizeof *grown);
+    if (!grown)
+        return DV_ENOMEM;
+    p->words = grown;
+    char *name = dv__strndup(s + 1, n - 1);
+    if (!name)
+        return DV_ENOMEM;
+    p->words[p->n++] = (word){ *s == '+', name };
+    return DV_OK;
+}
+
+static int add_word(policy *p, const char *s, size_t n)
+{
+    const bool all = n == 3 && !memcmp(s, "all", 3), none = n == 4 && !memcmp(s, "none", 4);
+    if (!all && !none) {
+        if (*s == '+' || *s == '-')
+            return add_name(p, s, n);
+        return dv_fail(DV_EINVAL, "policy: expected all, none, +name or -name, found '%.*s'", (int)n, s);
+    }
+    if (p->all || p->none)
+        return dv_fail(DV_EINVAL, "policy: '%.*s' after '%s': exactly one of all and none", (int)n, s, p->all ? "all" : "none");
+    p->all = all;
+    p->none = none;
+    return DV_OK;
+}
+
+static int policy_parse(const char *text, policy **out)
+{
+    *out = NULL;
+    policy *p = dv__calloc(1, sizeof *p);
+    if (!p)
+        return DV_ENOMEM;
+    int status = DV_OK;
+    for (const char *at = text; *at && !status;) {
+        const char *begin = at;
+        if (*at == '#') {
+            at += strcspn(at, "\n");
+            continue;
+        }
+        while (*at && !is_separator(*at) && *at != '#')
+            at++;
+        if (at > begin)
+            status = add_word(p, begin, (size_t)(at - begin));
+        else
+            at++;
+    }
+    if (status) {
+        policy_free(p);
+        return status;
+    }
+    *out = p;
+    return DV_OK;
+}
+
+static int read_file(const char *path, char **out)
+{
+    *out = NULL;
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return dv_fail(DV_EIO, "policy file %s cannot be read", path);
+    dv__text text = { 0 };
+    char buffer[1024];
+    for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;)
+        dv__text_put(&text, buffer, n);
+    const bool bad = ferror(f) != 0;
+    fclose(f);
+    if (bad) {
+        dv__text_deinit(&text);
+        return dv_fail(DV_EIO, "policy file %s cannot be read", path);
+    }
+    return dv__text_take(&text, out);
+}
+
+static int policy_read(const char *path, policy **out)
+{
+    *out = NULL;
+    char *text;
+    int status = read_file(path, &text);
+    if (status)
+        return status;
+    status = policy_parse(text, out);
+    dv__free(text);
+    return status ? dv__fail_in(status, "%s", path) : DV_OK;
+}
+
+/* ---- The environment, once ---- */
+
+static void end_of_thread(void *p)
+{
+    policy_free(p);
+    atomic_fetch_sub(&threads_with_policy, 1);
+}
+
+static void read_environment(void)
+{
+    pthread_key_create(&thread_key, end_of_thread);
+    const char *ops = getenv("DOVETAIL_OPS"), *path = getenv("DOVETAIL_POLICY");
+    int status = ops ? policy_parse(ops, &environment) : DV_OK;
+    if (status)
+        dv__fail_in(status, "DOVETAIL_OPS");
+    else if (path && *path && (status = policy_read(path, &file)))
+        dv__fail_in(status, "DOVETAIL_POLICY");
+    environment_status = status;
+    if (status)
+        snprintf(environment_error, sizeof environment_error, "%s", dv_last_error());
+}
+
+int dv__policy_init(void)
+{
+    pthread_once(&once, read_environment);
+    return environment_status ? dv_fail(environment_status, "%s", environment_error) : DV_OK;
+}
+
+/* ---- Setting ---- */
+
+static void set_process(policy *take)
+{
+    pthread_rwlock_wrlock(&lock);
+    policy *old = process;
+    process = take;
+    atomic_fetch_add(&generation, 1);
+    pthread_rwlock_unlock(&lock);
+    policy_free(old);
+}
+
+int dv_policy_set(const char *text)
+{
+    policy *p = NULL;
+    pthread_once(&once, read_environment);
+    const int status = text ? policy_parse(text, &p) : DV_OK;
+    if (!status)
+        set_process(p);
+    return status;
+}
+
+int dv_policy_load(const char *path)
+{
+    policy *p;
+    pthread_once(&once, read_environment);
+    const int status = policy_read(path, &p);
+    if (!status)
+        set_process(p);
+    return status;
+}
+
+int dv_policy_set_thread(const char *text)
+{
+    policy *p = NULL;
+    pthread_once(&once, read_environment);
+    const int status = text ? policy_parse(text, &p) : DV_OK;
+    if (status)
+        return status;
+    if (pthread_setspecific(thread_key, p)) {
+        policy_free(p);
+        return dv_fail(DV_ENOMEM, "out of memory");
+    }
+    if (p && !of_thread)
+        atomic_fetch_add(&threads_with_policy, 1);
+    if (!p && of_thread)
+        atomic_fetch_sub(&threads_with_policy, 1);
+    policy_free(of_thread);
+    of_thread = p;
+    atomic_fetch_add(&generation, 1);
+    return DV_OK;
+}
+
+/* ---- Deciding ---- */
+
+/* "ns::name.overload" against "ns::name" or "name". */
+static bool names(const char *w, const char *op_name)
+{
+    const char *base = strstr(op_name, "::") + 2;
+    const char *from = strstr(w, "::") ? op_name : base;
+    const size_t n = strlen(w);
+    return !strncmp(from, w, n) && (!from[n] || from[n] == '.');
+}
+
+static bool decide_by(const policy *p, const char *op_name, bool host_fuses)
+{
+    const word *best = NULL;
+    for (size_t i = 0; p && i < p->n; i++)
+        if (names(p->words[i].name, op_name) && (!best || strstr(p->words[i].name, "::")))
+            best = &p->words[i];
+    if (best)
+        return best->on;
+    return p && (p->all || p->none) ? p->all : !host_fuses;
+}
+
+static bool decide(const char *op_name, bool host_fuses)
+{
+    if (of_thread)
+        return decide_by(of_thread, op_name, host_fuses);
+    pthread_once(&once, read_environment);
+    pthread_rwlock_rdlock(&lock);
+    const bool on = decide_by(process ? process : environment ? environment : file, op_name, host_fuses);
+    pthread_rwlock_unlock(&lock);
+    return on;
+}
+
+bool dv_policy_enabled(const dv_operator *op, bool host_fuses) { return !op->native || decide(op->name, host_fuses); }
+uint64_t dv_policy_generation(void) { return atomic_load(&generation); }
+
+/* The generation is read before the layers: if one changes in between, the decision is cached under the old generation. */
+static uint64_t refresh(dv_operator *op)
+{
+    const uint64_t now = atomic_load(&generation);
+    const uint64_t decisions = (dv_policy_enabled(op, true) ? 2u : 0u) | (dv_policy_enabled(op, false) ? 1u : 0u);
+    const uint64_t fresh = now << 2 | decisions;
+    if (!atomic_load_explicit(&threads_with_policy, memory_order_relaxed))
+        atomic_store_explicit(&op->policy, fresh, memory_order_relaxed);
+    return fresh;
+}
+
+bool dv__policy_decide(dv_operator *op, bool host_fuses)
+{
+    uint64_t cached = atomic_load_explicit(&op->policy, memory_order_relaxed);
+    if (cached >> 2 != atomic_load_explicit(&generation, memory_order_relaxed) ||
+        atomic_load_explicit(&threads_with_policy, memory_order_relaxed))
+        cached = refresh(op);
+    const bool on = cached >> host_fuses & 1;
+    atomic_uint_fast64_t *count = on ? &op->enabled : &op->disabled;
+    atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) + 1, memory_order_relaxed);
+    return on;
+}
+
+/* ---- Counts ---- */
+
+typedef struct counts { int (*fn)(void *, const char *, uint64_t, uint64_t); void *user; } counts;
+
+static int count_one(void *user, dv_operator *op)
+{
+    const counts *c = user;
+    return c->fn(c->user, op->name, atomic_load(&op->enabled), atomic_load(&op->disabled));
+}
+
+int dv_policy_counts(int (*fn)(void *user, const char *name, uint64_t enabled, uint64_t disabled), void *user)
+{
+    counts c = { fn, user };
+    return dv_each_operator(count_one, &c);
+}

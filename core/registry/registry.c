@@ -59,6 +59,39 @@ dv_operator *dv__registry_get(const char *name)
     return begin < end ? operators[end - 1] : NULL;
 }
 
+/* In the order of the index "f" comes before "f.out": '.' is less than every letter and digit. */
+dv_operator *dv__registry_overload(const char *ns, size_t ns_size, const char *name, size_t i)
+{
+    const size_t n = strlen(name);
+    const bool one = strchr(name, '.') != NULL;
+    for (size_t k = 0; k < noperators; k++) {
+        const char *full = operators[k]->name;
+        if (strncmp(full, ns, ns_size) != 0 || strncmp(full + ns_size, "::", 2) != 0 || strncmp(full + ns_size + 2, name, n) != 0)
+            continue;
+        const char end = full[ns_size + 2 + n];
+        const bool newest = !is_at(k + 1, full);
+        if ((!end || (end == '.' && !one)) && newest && !i--)
+            return operators[k];
+    }
+    return NULL;
+}
+
+bool dv__registry_has_namespace(const char *ns, size_t ns_size)
+{
+    for (size_t k = 0; k < noperators; k++)
+        if (!strncmp(operators[k]->name, ns, ns_size) && !strncmp(operators[k]->name + ns_size, "::", 2))
+            return true;
+    return false;
+}
+
+void dv__registry_near(dv__near *near, const char *ns)
+{
+    const size_t n = strlen(ns);
+    for (size_t k = 0; k < noperators; k++)
+        if (!strncmp(operators[k]->name, ns, n) && !strncmp(operators[k]->name + n, "::", 2))
+            dv__near_add(near, operators[k]->name + n + 2);
+}
+
 static int reserve_index(size_t n)
 {
     if (room - noperators >= n)
@@ -70,6 +103,16 @@ static int reserve_index(size_t n)
     operators = grown;
     room = more;
     return DV_OK;
+}
+
+/* An empty index keeps no memory. */
+static void give_back_index(void)
+{
+    if (noperators)
+        return;
+    dv__free(operators);
+    operators = NULL;
+    room = 0;
 }
 
 static void insert(dv_operator *op)
@@ -86,11 +129,7 @@ static void take_out(const dv_operator *op)
             memmove(&operators[i], &operators[i + 1], (--noperators - i) * sizeof *operators);
             break;
         }
-    if (!noperators) {
-        dv__free(operators);
-        operators = NULL;
-        room = 0;
-    }
+    give_back_index();
 }
 
 /* ---- Tables ---- */
@@ -394,6 +433,7 @@ int dv__registry_add(dv_library *lib)
         status = prepare_wish(wish, &grants);
     if (status) {
         free_grants(grants, true);
+        give_back_index();
         dv__registry_unlock();
         return status;
     }
@@ -425,6 +465,7 @@ int dv__registry_add_operator(dv_library *lib, dv_operator *op)
         lib->operators[lib->noperators++] = op;
         commit_operator(op);
     }
+    give_back_index();
     dv__registry_unlock();
     return status;
 }

@@ -9,21 +9,22 @@
 #include "base/error.h"
 
 #if defined(__x86_64__)
-enum { MACHINE = EM_X86_64 };
+enum { MACHINE = EM_X86_64, PAGE = 4096 };
 #elif defined(__aarch64__)
-enum { MACHINE = EM_AARCH64 };
+enum { MACHINE = EM_AARCH64, PAGE = 65536 };
 #elif defined(__riscv)
-enum { MACHINE = EM_RISCV };
+enum { MACHINE = EM_RISCV, PAGE = 4096 };
 #elif defined(__powerpc64__)
-enum { MACHINE = EM_PPC64 };
+enum { MACHINE = EM_PPC64, PAGE = 65536 };
 #else
-enum { MACHINE = EM_NONE };
+enum { MACHINE = EM_NONE, PAGE = 65536 };
 #endif
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 enum { BYTE_ORDER_HERE = ELFDATA2LSB };
 #else
 enum { BYTE_ORDER_HERE = ELFDATA2MSB };
 #endif
+
 
 typedef struct image {
     const unsigned char *data;
@@ -183,8 +184,11 @@ static int check_placement(const image *im)
             continue;
         const bool power = !(p.p_align & (p.p_align - 1));
         bool good = power && p.p_filesz <= p.p_memsz && consistent(im, p.p_vaddr, p.p_offset, p.p_filesz);
-        if (p.p_type == PT_GNU_RELRO || p.p_type == PT_DYNAMIC) /* the loader writes there */
+        if (p.p_type == PT_DYNAMIC) /* the loader writes there */
             good = good && in_memory(im, p.p_vaddr, p.p_memsz, PF_W);
+        if (p.p_type == PT_GNU_RELRO) /* and makes this read-only afterwards; lld rounds its end up to a page */
+            good = good && (in_memory(im, p.p_vaddr, p.p_memsz, PF_W) ||
+                               in_memory(im, p.p_vaddr, p.p_memsz > PAGE ? p.p_memsz - PAGE + 1 : 1, PF_W));
         if (!good)
             return fail(im, "corrupt: segment %u (type %#x)", i, (unsigned)p.p_type);
     }

@@ -75,7 +75,7 @@ static const char good_source[] =
 static int setup(void **state)
 {
     (void)state;
-    if (!mkdtemp(dir))
+    if (!mkdtemp(dir) || setenv("TMPDIR", dir, 1)) /* private copies go there too */
         return -1;
     compile("good", good_source, "");
     return 0;
@@ -143,7 +143,7 @@ static void test_places(void **state) /* where the private copy may live */
     compile("place", good_source, "-DNAME=place2");
     assert_int_equal(dv__binary_open(in_dir("place.so"), &b), DV_OK);
     dv__binary_deinit(&b);
-    unsetenv("TMPDIR");
+    setenv("TMPDIR", dir, 1);
 }
 
 static void test_foreign_directory(void **state) /* a directory that others can write is not used */
@@ -161,7 +161,7 @@ static void test_foreign_directory(void **state) /* a directory that others can 
     assert_int_equal(dv__binary_open(in_dir("place.so"), &b), DV_OK);
     assert_int_equal(rmdir(path), 0); /* empty */
     dv__binary_deinit(&b);
-    unsetenv("TMPDIR");
+    setenv("TMPDIR", dir, 1);
 }
 
 /* ---- Refusals -------------------------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,377 @@
+/* The fields of NumPy's structs, proved at setup. Element types are found by type_num: the built-in ones by a table over C's types,
+ * those that a package registers (ml_dtypes: numbers that differ from process to process) by name, once. */
+#include "array.h"
+
+#include <stdio.h>
+
+typedef struct array_fields { /* NumPy's PyArrayObject_fields, as far as it is read */
+    PyObject ob_base;
+    char *data;
+    int nd;
+    const int64_t *dimensions, *strides; /* npy_intp; strides in bytes */
+    PyObject *base;
+    struct descr_fields *descr;
+    int flags;
+} array_fields;
+
+typedef struct descr_fields { /* PyArray_Descr: 1.x and 2.x are equal as far as this */
+    PyObject ob_base;
+    PyTypeObject *typeobj;
+    char kind, type, byteorder, former_flags;
+    int type_num;
+} descr_fields;
+
+enum { FLAG_ALIGNED = 0x100, FLAG_WRITEABLE = 0x400 };                  /* NPY_ARRAY_* */
+enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 };             /* places in the C-API table */
+enum { BUILTIN_TYPES = 24, USER_TYPES = 32, FIRST_USER_TYPE = 256 };
+
+typedef PyObject *(*array_new_fn)(PyTypeObject *, int, const int64_t *, int, const int64_t *, void *, int, int, PyObject *);
+
+_Static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "npy_intp is read as int64_t, and long as 64 bits");
+
+PyTypeObject *dvnp_ndarray;
+static PyTypeObject *generic, *masked;
+static array_new_fn array_new;
+static int (*array_set_base)(PyObject *array, PyObject *take_base);
+static PyObject *numpy;
+static char reason[256];
+
+/* NumPy's number of a built-in type -> the element type's key; 0: none. */
+static const uint32_t builtin_types[BUILTIN_TYPES] = {
+    DV_DTYPE_bool, DV_DTYPE_i8, DV_DTYPE_u8, DV_DTYPE_i16, DV_DTYPE_u16, DV_DTYPE_i32, DV_DTYPE_u32, /* bool, byte ... uint */
+    DV_DTYPE_i64, DV_DTYPE_u64, DV_DTYPE_i64, DV_DTYPE_u64,                                          /* long, ulong, longlong, ulonglong */
+    DV_DTYPE_f32, DV_DTYPE_f64, 0, DV_DTYPE_c64, DV_DTYPE_c128, 0,                                   /* ..., longdouble; clongdouble */
+    0, 0, 0, 0, 0, 0, DV_DTYPE_f16                                                                   /* object ... timedelta, half */
+};
+
+/* Types of ml_dtypes that have one element per byte or more, as DLPack has them; its int4, float4 and float6 are not packed. */
+static const struct { const char *name; uint32_t key; } ml_types[] = {
+    { "bfloat16", DV_DTYPE_bf16 },
+    { "float8_e3m4", DV_DTYPE_f8_e3m4 },
+    { "float8_e4m3", DV_DTYPE_f8_e4m3 },
+    { "float8_e4m3b11fnuz", DV_DTYPE_f8_e4m3b11fnuz },
+    { "float8_e4m3fn", DV_DTYPE_f8_e4m3fn },
+    { "float8_e4m3fnuz", DV_DTYPE_f8_e4m3fnuz },
+    { "float8_e5m2", DV_DTYPE_f8_e5m2 },
+    { "float8_e5m2fnuz", DV_DTYPE_f8_e5m2fnuz },
+    { "float8_e8m0fnu", DV_DTYPE_f8_e8m0fnu },
+};
+static struct { int type_num; uint32_t key; } user_types[USER_TYPES]; /* those seen; key 0: cannot be taken */
+static size_t n_user_types;
+
+static PyObject *attribute(const char *module, const char *name) /* module.name, or NULL with an exception */
+{
+    PyObject *m = PyImport_ImportModule(module), *a = m ? PyObject_GetAttrString(m, name) : NULL;
+    Py_XDECREF(m);
+    return a;
+}
+
+/* ---- Setup --------------------------------------------------------------------------------------------------------------- */
+
+static bool same_number(PyObject *o, const char *name, const char *item, int64_t want)
+{
+    PyObject *a = PyObject_GetAttrString(o, name), *b = a && item ? PyObject_GetAttrString(a, item) : NULL;
+    PyObject *number = item ? b : a;
+    const bool same = number && PyLong_AsLongLong(number) == want;
+    PyErr_Clear();
+    Py_XDECREF(a);
+    Py_XDECREF(b);
+    return same;
+}
+
+/* Every field that is ever read, compared with what Python's attributes say, on an array whose numbers all differ. */
+static bool layout_is_known(void)
+{
+    PyObject *whole = PyObject_CallMethod(numpy, "ones", "((iii)s)", 5, 7, 11, "int16");
+    PyObject *swapped = whole ? PyObject_CallMethod(whole, "swapaxes", "ii", 0, 2) : NULL;
+    PyObject *transposed = swapped ? PyObject_GetAttrString(swapped, "T") : NULL;
+    PyObject *view = swapped ? PyObject_CallMethod(swapped, "reshape", "(iii)", 11, 7, 5) : NULL;
+    bool ok = view && transposed;
+    if (ok) {
+        const array_fields *a = (const array_fields *)(void *)whole, *s = (const array_fields *)(void *)swapped;
+        ok = a->nd == 3 && a->dimensions[0] == 5 && a->dimensions[1] == 7 && a->dimensions[2] == 11 && a->strides[0] == 154 &&
+            a->strides[1] == 22 && a->strides[2] == 2 && s->dimensions[0] == 11 && s->strides[0] == 2 && s->strides[2] == 154 &&
+            s->data == a->data && *(const int16_t *)(void *)a->data == 1 && s->base == whole &&
+            same_number(whole, "flags", "num", a->flags) && (a->flags & FLAG_WRITEABLE) && (a->flags & FLAG_ALIGNED) &&
+            same_number(whole, "dtype", "num", a->descr->type_num) && a->descr->kind == 'i' && a->descr->byteorder == '=';
+    }
+    if (ok) {
+        PyObject *none = PyObject_CallMethod(whole, "setflags", "i", 0); /* write = False */
+        ok = none && !(((const array_fields *)(void *)whole)->flags & FLAG_WRITEABLE);
+        Py_XDECREF(none);
+    }
+    PyErr_Clear();
+    Py_XDECREF(whole);
+    Py_XDECREF(swapped);
+    Py_XDECREF(transposed);
+    Py_XDECREF(view);
+    return ok;
+}
+
+static int load_api(void)
+{
+    PyObject *capsule = attribute("numpy._core._multiarray_umath", "_ARRAY_API");
+    if (!capsule) {
+        PyErr_Clear();
+        capsule = attribute("numpy.core._multiarray_umath", "_ARRAY_API"); /* NumPy 1 */
+    }
+    if (!capsule)
+        return -1;
+    void **api = PyCapsule_GetPointer(capsule, NULL);
+    Py_DECREF(capsule); /* the table is static */
+    if (!api)
+        return -1;
+    unsigned (*version)(void) = NULL;
+    memcpy(&version, &api[API_VERSION], sizeof version);
+    const unsigned abi = version();
+    if (abi >> 24 != 1 && abi >> 24 != 2) {
+        PyErr_Format(PyExc_ImportError, "dovetail knows NumPy's C ABI 1 and 2, this is %x", abi);
+        return -1;
+    }
+    memcpy(&array_new, &api[API_NEW], sizeof array_new);
+    memcpy(&array_set_base, &api[API_SET_BASE], sizeof array_set_base);
+    return 0;
+}
+
+int dvnp_setup(bool import)
+{
+    if (dvnp_ndarray)
+        return 1;
+    if (!import) {
+        PyObject *modules = PySys_GetObject("modules"); /* borrowed */
+        if (!modules || !PyDict_GetItemString(modules, "numpy"))
+            return 0;
+    }
+    PyObject *array_type = NULL;
+    if (!(numpy = PyImport_ImportModule("numpy"))) {
+        if (!import && PyErr_ExceptionMatches(PyExc_ImportError))
+            return PyErr_Clear(), 0;
+        return -1;
+    }
+    if (!(array_type = PyObject_GetAttrString(numpy, "ndarray"))) {
+        PyErr_Clear(); /* being imported right now, or something else of that name */
+        Py_CLEAR(numpy);
+        return 0;
+    }
+    if (!(generic = (PyTypeObject *)PyObject_GetAttrString(numpy, "generic")) || load_api())
+        goto fail;
+    if (!layout_is_known()) {
+        PyErr_SetString(PyExc_ImportError, "dovetail does not know the layout of this NumPy's arrays");
+        goto fail;
+    }
+    dvnp_ndarray = (PyTypeObject *)array_type; /* last: another thread may look while we were in Python code */
+    return 1;
+fail:
+    Py_DECREF(array_type);
+    Py_CLEAR(generic);
+    Py_CLEAR(numpy);
+    return -1;
+}
+
+/* ---- Element types --------------------------------------------------------------------------------------------------------- */
+
+static uint32_t find_user_type(const descr_fields *descr)
+{
+    for (size_t i = 0; i < n_user_types; i++)
+        if (user_types[i].type_num == descr->type_num)
+            return user_types[i].key;
+    uint32_t key = 0;
+    PyObject *name = PyObject_GetAttrString((PyObject *)descr->typeobj, "__name__");
+    PyObject *module = PyObject_GetAttrString((PyObject *)descr->typeobj, "__module__");
+    const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    const char *from = module ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
+    if (text && from && !strncmp(from, "ml_dtypes", 9))
+        for (size_t i = 0; i < sizeof ml_types / sizeof *ml_types; i++)
+            if (!strcmp(ml_types[i].name, text))
+                key = ml_types[i].key;
+    PyErr_Clear();
+    Py_XDECREF(name);
+    Py_XDECREF(module);
+    if (n_user_types < USER_TYPES) {
+        user_types[n_user_types].type_num = descr->type_num;
+        user_types[n_user_types++].key = key;
+    }
+    return key;
+}
+
+static uint32_t key_of(const descr_fields *descr)
+{
+    if (descr->byteorder == '>')
+        return 0;
+    if ((unsigned)descr->type_num < BUILTIN_TYPES)
+        return builtin_types[descr->type_num];
+    return descr->type_num >= FIRST_USER_TYPE ? find_user_type(descr) : 0;
+}
+
+/* NumPy's number of an element type; -1 with an exception. */
+static int type_num_of(dv_dtype dtype)
+{
+    const uint32_t key = dv_dtype_key(dtype);
+    for (int i = 0; i < BUILTIN_TYPES; i++)
+        if (builtin_types[i] == key)
+            return i;
+    for (size_t i = 0; i < n_user_types; i++)
+        if (user_types[i].key == key)
+            return user_types[i].type_num;
+    const char *name = NULL;
+    for (size_t i = 0; i < sizeof ml_types / sizeof *ml_types; i++)
+        if (ml_types[i].key == key)
+            name = ml_types[i].name;
+    if (!name) {
+        PyErr_Format(PyExc_TypeError, "NumPy has no element type like %s", dv_dtype_name(dtype));
+        return -1;
+    }
+    PyObject *type = attribute("ml_dtypes", name), *descr = type ? PyObject_CallMethod(numpy, "dtype", "O", type) : NULL;
+    Py_XDECREF(type);
+    if (!descr) {
+        PyErr_Format(PyExc_TypeError, "an array of %s needs the package ml_dtypes", dv_dtype_name(dtype));
+        return -1;
+    }
+    const int number = ((const descr_fields *)(void *)descr)->type_num;
+    find_user_type((const descr_fields *)(void *)descr);
+    Py_DECREF(descr); /* NumPy keeps registered types */
+    return number;
+}
+
+int dvnp_dtype(PyObject *o, dv_dtype *out)
+{
+    PyObject *descr = PyObject_CallMethod(numpy, "dtype", "O", o);
+    if (!descr)
+        return -1;
+    const uint32_t key = key_of((const descr_fields *)(void *)descr);
+    if (!key)
+        PyErr_Format(PyExc_TypeError, "%S is not an element type that a tensor can have", descr);
+    *out = dv_dtype_from_key(key);
+    Py_DECREF(descr);
+    return key ? 0 : -1;
+}
+
+PyObject *dvnp_dtype_object(dv_dtype dtype)
+{
+    static const int64_t empty = 0;
+    const int type_num = type_num_of(dtype);
+    PyObject *a = type_num < 0 ? NULL : array_new(dvnp_ndarray, 1, &empty, type_num, NULL, NULL, 0, 0, NULL);
+    PyObject *descr = a ? PyObject_GetAttrString(a, "dtype") : NULL;
+    Py_XDECREF(a);
+    return descr;
+}
+
+/* ---- Views ------------------------------------------------------------------------------------------------------------------- */
+
+bool dvnp_is_array(PyObject *o)
+{
+    return dvnp_ndarray && (Py_IS_TYPE(o, dvnp_ndarray) || PyType_IsSubtype(Py_TYPE(o), dvnp_ndarray));
+}
+
+bool dvnp_is_scalar(PyObject *o) { return dvnp_ndarray && PyType_IsSubtype(Py_TYPE(o), generic); }
+
+int dvnp_ndim(PyObject *array) { return ((const array_fields *)(void *)array)->nd; }
+
+static const char *explain_dtype(const array_fields *a)
+{
+    PyObject *descr = (PyObject *)a->descr, *text = PyObject_Str(descr);
+    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    if (a->descr->byteorder == '>')
+        snprintf(reason, sizeof reason, "an array of byte-swapped dtype %s (use .astype(dtype.newbyteorder('=')))", name ? name : "?");
+    else
+        snprintf(reason, sizeof reason, "an array of dtype %s, which no tensor can have", name ? name : "?");
+    PyErr_Clear();
+    Py_XDECREF(text);
+    return reason;
+}
+
+/* A masked array's mask would be lost without a word. */
+static bool is_masked(PyObject *o)
+{
+    if (!masked) {
+        PyObject *modules = PySys_GetObject("modules");
+        PyObject *ma = modules ? PyDict_GetItemString(modules, "numpy.ma") : NULL;
+        if (!ma || !(masked = (PyTypeObject *)PyObject_GetAttrString(ma, "MaskedArray")))
+            return PyErr_Clear(), false;
+    }
+    return PyType_IsSubtype(Py_TYPE(o), masked);
+}
+
+const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t)
+{
+    const array_fields *a = (const array_fields *)(void *)array;
+    const uint32_t key = key_of(a->descr);
+    if (!key)
+        return explain_dtype(a);
+    if (!Py_IS_TYPE(array, dvnp_ndarray) && is_masked(array))
+        return "a masked array, whose mask would be ignored (use .filled())";
+    if (write && !(a->flags & FLAG_WRITEABLE))
+        return "a read-only array";
+    if (!(a->flags & FLAG_ALIGNED))
+        return "an array that is not aligned (use .copy())";
+    const int64_t size = (int64_t)(key >> 8 & 255) / 8; /* a power of two */
+    const int shift = __builtin_ctzll((uint64_t)size);
+    for (int i = 0; i < a->nd; i++) {
+        const int64_t bytes = a->strides[i];
+        if ((bytes & (size - 1)) && a->dimensions[i] > 1) {
+            snprintf(reason, sizeof reason, "an array whose stride of dim %d, %lld bytes, is not a multiple of its element's %lld bytes (use .copy())",
+                i, (long long)bytes, (long long)size);
+            return reason;
+        }
+        strides[i] = bytes >> shift;
+    }
+    t->data = a->data;
+    t->device.type = DV_CPU;
+    t->device.id = 0;
+    t->ndim = a->nd;
+    t->dtype = dv_dtype_from_key(key);
+    t->shape = a->nd ? a->dimensions : strides; /* never NULL */
+    t->strides = strides;
+    t->byte_offset = 0;
+    return NULL;
+}
+
+/* ---- New arrays ---------------------------------------------------------------------------------------------------------------- */
+
+static bool is_c_order(int ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t expected = 1;
+    for (int i = ndim; i-- > 0;) {
+        if (shape[i] != 1 && strides[i] != expected)
+            return false;
+        expected *= shape[i];
+    }
+    return true;
+}
+
+PyObject *dvnp_new(dv_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t bytes[DVNP_MAX_NDIM], numel = 1, extent = 1;
+    const int type_num = type_num_of(dtype);
+    if (type_num < 0)
+        return NULL;
+    if (!strides || is_c_order(ndim, shape, strides))
+        return array_new(dvnp_ndarray, ndim, shape, type_num, NULL, NULL, 0, 0, NULL);
+    for (int i = 0; i < ndim; i++) {
+        numel *= shape[i];
+        extent += strides[i] * (shape[i] - 1);
+        bytes[i] = strides[i] * (dtype.bits / 8);
+    }
+    if (numel && extent > numel) { /* NumPy would allocate too little */
+        PyErr_SetString(PyExc_ValueError, "a result with gaps between its elements cannot be allocated as an array");
+        return NULL;
+    }
+    return array_new(dvnp_ndarray, ndim, shape, type_num, numel ? bytes : NULL, NULL, 0, 0, NULL);
+}
+
+PyObject *dvnp_wrap(const dv_tensor *t, PyObject *base, bool writeable)
+{
+    int64_t bytes[DVNP_MAX_NDIM];
+    const int type_num = type_num_of(t->dtype);
+    if (type_num < 0)
+        return NULL;
+    for (int i = 0; i < t->ndim; i++)
+        bytes[i] = t->strides[i] * (t->dtype.bits / 8);
+    PyObject *a = array_new(dvnp_ndarray, t->ndim, t->shape, type_num, bytes, t->data, 0, writeable ? FLAG_WRITEABLE : 0, NULL);
+    if (a && array_set_base(a, Py_NewRef(base)))
+        Py_CLEAR(a);
+    return a;
+}
+
+PyObject *dvnp_asarray(PyObject *o) { return PyObject_CallMethod(numpy, "asarray", "O", o); }
+PyObject *dvnp_from_dlpack(PyObject *o) { return PyObject_CallMethod(numpy, "from_dlpack", "O", o); }

@@ -1,0 +1,48 @@
+/* NumPy arrays as tensors, without NumPy's headers and without calls into it on the way of a call.
+ *
+ * An ndarray's fields are read at their place in memory: data, nd, dimensions, strides, descr and flags have kept their places from
+ * NumPy 1.0 to 2.x. dvnp_setup() proves that for the NumPy that is running, on a known array, before anything is read. New arrays
+ * come from NumPy's C-API table, at indices that never change. Everything needs the GIL. Compiled into python/'s extension: abi3.
+ */
+#ifndef DOVETAIL_NUMPY_ARRAY_H
+#define DOVETAIL_NUMPY_ARRAY_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "dovetail.h"
+
+/* Ready to use: 1; NumPy is not imported yet (nothing can be an array then): 0; -1 with an exception: this NumPy cannot be used.
+ * import: import NumPy if it must be. Cheap when it was ready before. */
+int dvnp_setup(bool import);
+
+extern PyTypeObject *dvnp_ndarray; /* NULL before setup */
+
+/* What an array's view needs besides the tensor: strides in elements. */
+enum { DVNP_MAX_NDIM = 64 };
+
+/* Fill *t from an ndarray (checked by dvnp_is_array), which must outlive it. strides: room for nd numbers, at least one. write: it
+ * will be written. NULL when done, else why not, as the end of "expected Tensor, found ...": "a read-only array". The text is
+ * valid until the next call. */
+const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t);
+int dvnp_ndim(PyObject *array);
+bool dvnp_is_array(PyObject *o);  /* ndarray or a subclass of it; false before setup */
+bool dvnp_is_scalar(PyObject *o); /* numpy.generic */
+
+/* A new array on the CPU, uninitialised. strides are in elements; NULL or C order: a plain array. NULL with an exception. */
+PyObject *dvnp_new(dv_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides);
+/* An array over the memory of t that keeps base alive. */
+PyObject *dvnp_wrap(const dv_tensor *t, PyObject *base, bool writeable);
+
+/* numpy.asarray(o), numpy.from_dlpack(o). NULL with an exception. */
+PyObject *dvnp_asarray(PyObject *o);
+PyObject *dvnp_from_dlpack(PyObject *o);
+
+/* Anything that numpy.dtype() takes. 0; -1: it is no element type that a tensor can have (an exception is set). */
+int dvnp_dtype(PyObject *o, dv_dtype *out);
+PyObject *dvnp_dtype_object(dv_dtype dtype); /* a numpy.dtype; NULL with an exception */
+
+#endif

@@ -1,0 +1,206 @@
+"""Libraries: what `dovetail build` makes, loaded."""
+import os
+import sys
+import threading
+
+from . import _core
+
+_lock = threading.RLock()
+_libraries = {}  # pointer -> Library, in the order of loading
+
+
+class Library:
+    """The operators of one binary, as attributes. They are registered until close()."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self.name, self.path, self._pointer = _core.library_info(handle)
+        self._operators = {}
+        overloads = {}
+        for op in _core.library_operators(handle):
+            overloads.setdefault(op.name.split(".")[0], []).append(op)
+        for name, those in overloads.items():
+            self._operators[name.split("::")[1]] = those[0] if len(those) == 1 else _core.packet(name, tuple(those))
+        self.__dict__.update(self._operators)
+
+    def operators(self):
+        """The operators by name: a dict."""
+        return dict(self._operators)
+
+    def close(self):
+        """Take the operators out of every host again. Calls by those who still hold one fail with a message. Twice is fine."""
+        with _lock:
+            if self._handle is None:
+                return
+            torch = sys.modules.get("dovetail.torch")
+            if torch:
+                torch.detach(self)
+            del _libraries[self._pointer]
+            _core.library_free(self._handle)
+            self._handle = None
+
+    closed = property(lambda self: self._handle is None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __getitem__(self, name):
+        return self._operators[name]
+
+    def __iter__(self):
+        return iter(self._operators)
+
+    def __len__(self):
+        return len(self._operators)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *self._operators})
+
+    def __getattr__(self, name):  # only what is not there comes here
+        near = ", ".join(self._operators) if "_operators" in self.__dict__ else ""
+        raise AttributeError(f"library '{self.__dict__.get('name')}' has no operator '{name}'; it has: {near or 'none'}")
+
+    def __repr__(self):
+        return f"<dovetail.Library {self.name}: {', '.join(self._operators)}{' (closed)' if self.closed else ''}>"
+
+
+def load(path, *, torch=True):
+    """Load an operator binary: gives a Library. A file that is loaded already, with the same content, gives the Library that there is.
+
+    torch: make the operators torch operators too (torch.ops.<namespace>), now or as soon as torch is imported.
+    """
+    path = os.fspath(path)
+    with _lock:
+        try:
+            library = Library(_core.load(path))
+        except Exception as error:
+            library = _loaded_already(path) if getattr(error, "status", None) == "EEXIST" else None
+            if library is None:
+                raise
+            return library
+        _libraries[library._pointer] = library
+        if torch:
+            try:
+                _attach(library)
+            except BaseException:
+                library.close()
+                raise
+    return library
+
+
+def _loaded_already(path):
+    """The Library with this file's content, or None."""
+    for library in _libraries.values():
+        if library.path and _same_content(library, path):
+            return library
+    return None
+
+
+def _same_content(library, path):
+    if os.path.realpath(path) != os.path.realpath(library.path) and not os.path.exists(library.path):
+        return False
+    try:
+        with open(path, "rb") as a, open(library.path, "rb") as b:
+            return a.read() == b.read()
+    except OSError:
+        return False
+
+
+def _attach(library):
+    """PyTorch's bridge is small as long as torch is not there; and where it is not installed, there is nothing to do."""
+    if "torch" in sys.modules:
+        from . import torch
+        torch.attach(library)
+    else:
+        _Watcher.watch(library)
+
+
+class _Watcher:
+    """A finder that finds nothing: the first `import torch` of the process wakes the bridge, which registers what waits."""
+
+    waiting = []
+
+    @classmethod
+    def watch(cls, library):
+        cls.waiting.append(library)
+        if cls not in sys.meta_path:
+            sys.meta_path.insert(0, cls)
+
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name == "torch":
+            sys.meta_path.remove(cls)
+            waiting, cls.waiting = cls.waiting, []
+            try:
+                from . import torch
+            except ImportError:
+                return None
+            for library in waiting:
+                if not library.closed:
+                    torch.attach(library)
+            for finder in sys.meta_path:  # the bridge's own watcher looks on
+                spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+                if spec:
+                    return spec
+        return None
+
+
+def find(name):
+    """The operator "namespace::name", or one overload, "namespace::name.overload". DovetailError (a LookupError) when there is none."""
+    if "." not in name:
+        for library in reversed(list(_libraries.values())):
+            namespace, _, short = name.partition("::")
+            if library.name == namespace and short in library._operators:
+                return library._operators[short]
+    return _core.find(name)
+
+
+def libraries():
+    """The libraries that are loaded, oldest first."""
+    return list(_libraries.values())
+
+
+def export(namespace):
+    """For the __init__.py of a package with operator binaries beside it: loads them and puts their operators into its namespace.
+
+        import dovetail
+        __all__ = dovetail.export(globals())
+    """
+    folder = os.path.dirname(namespace["__file__"])
+    names = []
+    for file in sorted(os.listdir(folder)):
+        if file.endswith(".so"):
+            library = load(os.path.join(folder, file))
+            namespace.update(library._operators)
+            names.extend(library._operators)
+    if not names:
+        raise ImportError(f"there is no operator binary in {folder}", path=folder)
+    return sorted(names)
+
+
+def _reduce(operator):
+    """For pickle: found by name where it is loaded already, else its file is loaded."""
+    path = next((l.path for l in _libraries.values() if operator in l._operators.values()
+                 or any(operator in o.overloads for o in l._operators.values())), None)
+    return _restore, (operator.name, path)
+
+
+def _restore(name, path):
+    try:
+        return find(name)
+    except LookupError:
+        if not path:
+            raise
+    load(path)
+    return find(name)
+
+
+def _after_fork():
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,59 @@
+"""The operators that come with Dovetail, loaded when they are first used: dovetail.ops.swiglu. Other libraries' operators, once they
+are loaded, by namespace: dovetail.ops.my_ops.swiglu."""
+import os as _os
+
+from .. import _core, _library
+
+_folder = _os.path.join(_os.path.dirname(_os.path.realpath(_os.path.join(_os.path.dirname(__file__), "..", "bin"))), "ops")
+_shipped = sorted(f[:-3] for f in _os.listdir(_folder) if f.endswith(".so")) if _os.path.isdir(_folder) else []
+
+
+class Namespace:
+    """The operators of one namespace, from all libraries."""
+
+    def __init__(self, name):
+        self.__name__ = name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return _library.find(f"{self.__name__}::{name}")
+        except LookupError as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self):
+        return sorted(n.split("::")[1].split(".")[0] for n in _core.names() if n.startswith(self.__name__ + "::"))
+
+    def __repr__(self):
+        return f"<operators of {self.__name__}: {', '.join(dict.fromkeys(dir(self)))}>"
+
+
+def _load(file):
+    library = _library.load(_os.path.join(_folder, file + ".so"))
+    globals().update(library._operators)
+
+
+def _load_all():
+    for file in _shipped:
+        _load(file)
+
+
+def __getattr__(name):
+    if name in _shipped:  # an operator has, as a rule, the name of its folder
+        _load(name)
+        if name in globals():
+            return globals()[name]
+    if any(n.startswith(name + "::") for n in _core.names()):
+        return Namespace(name)
+    if not name.startswith("_"):
+        _load_all()
+        if name in globals():
+            return globals()[name]
+    raise AttributeError(f"module 'dovetail.ops' has no operator or namespace '{name}'; shipped: {', '.join(_shipped)}")
+
+
+def __dir__():
+    _load_all()
+    return sorted({*(n.split("::")[1].split(".")[0] for n in _core.names() if n.startswith("dovetail::")),
+                   *(n.split("::")[0] for n in _core.names())} - {"dovetail"})

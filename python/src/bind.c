@@ -1,0 +1,130 @@
+/* Positions and names to slots. Results may be given too, to be written to: after the positional arguments in order (as NumPy's
+ * ufuncs take them), by name, or as out= (one array, or a tuple with None for those to be made). Errors read as Python's own. */
+#include "extension.h"
+
+static int wrong(const ext_operator *f, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    PyObject *text = PyUnicode_FromFormatV(format, args);
+    va_end(args);
+    if (text)
+        PyErr_Format(PyExc_TypeError, "%s() %U", f->name, text);
+    Py_XDECREF(text);
+    return -1;
+}
+
+static int too_many(const ext_operator *f, Py_ssize_t nargs)
+{
+    size_t required = 0, results = 0;
+    for (size_t i = 0; i < f->npositional; i++)
+        required += !f->slots[i].has_default;
+    for (size_t i = 0; i < f->nresults; i++)
+        results += f->slots[f->nargs + i].type == DV_FIELD_TENSOR && f->slots[f->nargs + i].alias < 0;
+    PyObject *range = required == f->npositional ? PyUnicode_FromFormat("%zu", required) : PyUnicode_FromFormat("from %zu to %zu", required, f->npositional);
+    PyObject *more = results ? PyUnicode_FromFormat(" (and %zu result%s to write to)", results, results == 1 ? "" : "s") : PyUnicode_FromString("");
+    if (range && more)
+        wrong(f, "takes %U positional argument%s%U but %zd were given", range, f->npositional == 1 ? "" : "s", more, nargs);
+    Py_XDECREF(range);
+    Py_XDECREF(more);
+    return -1;
+}
+
+static int missing(ext_call *c)
+{
+    const ext_operator *f = c->f;
+    for (int kwarg = 0; kwarg < 2; kwarg++) { /* Python tells of positional ones first */
+        PyObject *names = PyUnicode_FromString("");
+        size_t n = 0, left = 0;
+        for (size_t i = 0; i < f->nargs; i++)
+            n += !c->given[i] && !f->slots[i].has_default && (i >= f->npositional) == kwarg;
+        left = n;
+        for (size_t i = 0; i < f->nargs && names; i++)
+            if (!c->given[i] && !f->slots[i].has_default && (i >= f->npositional) == kwarg) {
+                left--;
+                PyObject *longer = PyUnicode_FromFormat("%U'%U'%s", names, f->slots[i].name, !left ? "" : left > 1 ? ", " : n > 2 ? ", and " : " and ");
+                Py_DECREF(names);
+                names = longer;
+            }
+        if (n && names)
+            wrong(f, "missing %zu required %s argument%s: %U", n, kwarg ? "keyword-only" : "positional", n == 1 ? "" : "s", names);
+        Py_XDECREF(names);
+        if (n)
+            return -1;
+    }
+    return 0;
+}
+
+static bool may_be_given(const ext_slot *result) { return result->type == DV_FIELD_TENSOR && result->alias < 0; }
+
+static int bind_out(ext_call *c, PyObject *o)
+{
+    const ext_operator *f = c->f;
+    const Py_ssize_t n = PyTuple_Check(o) ? PyTuple_Size(o) : 1;
+    if (n != (Py_ssize_t)f->nresults)
+        return wrong(f, "got out= with %zd array%s for %zu result%s", n, n == 1 ? "" : "s", f->nresults, f->nresults == 1 ? "" : "s");
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *one = PyTuple_Check(o) ? PyTuple_GetItem(o, i) : o;
+        if (Py_IsNone(one))
+            continue;
+        if (c->given[f->nargs + (size_t)i])
+            return wrong(f, "got multiple values for result %zd", i);
+        if (!may_be_given(&f->slots[f->nargs + (size_t)i]))
+            return wrong(f, "cannot write result %zd to what out= gives", i);
+        c->given[f->nargs + (size_t)i] = one;
+    }
+    return 0;
+}
+
+static int bind_name(ext_call *c, PyObject *name, PyObject *value)
+{
+    const ext_operator *f = c->f;
+    const size_t n = f->nargs + f->nresults;
+    size_t i = 0;
+    while (i < n && f->slots[i].name != name) /* both are interned, as a rule */
+        i++;
+    for (size_t j = 0; i == n && j < n; j++)
+        if (f->slots[j].name && !PyUnicode_Compare(f->slots[j].name, name))
+            i = j;
+    if (i == n) {
+        if (!PyUnicode_CompareWithASCIIString(name, "out") && f->nresults)
+            return bind_out(c, value);
+        return wrong(f, "got an unexpected keyword argument '%U'", name);
+    }
+    if (c->given[i])
+        return wrong(f, "got multiple values for %s '%U'", i < f->nargs ? "argument" : "result", name);
+    if (i >= f->nargs) {
+        if (!may_be_given(&f->slots[i]))
+            return wrong(f, "cannot write result '%U' to what is given", name);
+        if (Py_IsNone(value))
+            return 0;
+    }
+    c->given[i] = value;
+    return 0;
+}
+
+int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    const ext_operator *f = c->f;
+    size_t slot = 0;
+    for (Py_ssize_t i = 0; i < nargs; i++, slot++) {
+        if (slot >= f->npositional) {
+            if (slot == f->npositional)
+                slot = f->nargs;
+            while (slot < f->nargs + f->nresults && !may_be_given(&f->slots[slot]))
+                slot++;
+            if (slot >= f->nargs + f->nresults)
+                return too_many(f, nargs);
+            if (Py_IsNone(args[i]))
+                continue;
+        }
+        c->given[slot] = args[i];
+    }
+    for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; i++)
+        if (bind_name(c, PyTuple_GetItem(kwnames, i), args[nargs + i]))
+            return -1;
+    for (size_t i = (size_t)nargs < f->npositional ? (size_t)nargs : f->npositional; i < f->nargs; i++)
+        if (!c->given[i] && !f->slots[i].has_default)
+            return missing(c);
+    return 0;
+}

@@ -1,0 +1,107 @@
+/* dovetail._core: operators as Python callables. abi3 C for Python 3.11 and later.
+ *
+ * The way of a call, each step in its own file: bind.c (positions and names to slots), convert.c (Python objects to dv_values),
+ * call.c (dv_call with a host that allocates arrays and lets the GIL go; results to Python objects). operator.c is the callable.
+ */
+#ifndef DOVETAIL_EXTENSION_H
+#define DOVETAIL_EXTENSION_H
+
+#include "numpy/array.h"
+
+/* In the stable ABI by name only since 3.12; the numbers and their meaning are those of 3.9 and later. */
+#define EXT_HAVE_VECTORCALL (1UL << 11)
+#define EXT_NARGS(n) ((Py_ssize_t)((n) & ~((size_t)1 << (8 * sizeof(size_t) - 1))))
+typedef PyObject *(*ext_vectorcall)(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
+/* ---- What a call needs to know of an operator, made once ------------------------------------------------------------------ */
+
+typedef struct ext_slot {
+    PyObject *name;      /* interned; NULL for an unnamed result */
+    const char *text;    /* the same, "" when unnamed */
+    char type_text[40];  /* "Tensor?", for messages */
+    uint32_t type;       /* enum dv_field_type, as dv_operator_slot() gives it */
+    uint32_t flags;      /* enum dv_slot_flags */
+    int32_t alias;
+    bool has_default;
+    int64_t fixed_size;
+} ext_slot;
+
+typedef struct ext_operator {
+    PyObject ob_base;
+    ext_vectorcall vectorcall;
+    PyObject *weakrefs;
+    dv_operator *op;         /* NULL for a packet */
+    const char *name;        /* "ns::name.overload", of op; for a packet "ns::name", of packet_name */
+    PyObject *full_name;     /* the same as a str */
+    size_t nargs, npositional, nresults;
+    ext_slot *slots;         /* arguments, then results */
+    PyObject *overloads;     /* a packet's: a tuple of operators, tried in order */
+    PyObject *cache;         /* a dict for what Python code computes once (signature, doc); may be NULL */
+    /* How the last call went, for the decision about the GIL (call.c). Written with the GIL held. */
+    uint64_t last_ticks;
+    int64_t last_elements;
+} ext_operator;
+
+extern PyTypeObject *ext_operator_type; /* one for the process */
+int ext_operator_setup(PyObject *module);
+PyObject *ext_operator_new(dv_operator *op); /* takes its own reference */
+PyObject *ext_packet_new(PyObject *name, PyObject *overloads);
+
+/* ---- One call ------------------------------------------------------------------------------------------------------------------ */
+
+enum { EXT_MEMORY = 3072 };
+enum ext_outcome { EXT_OK = 0, EXT_FAILED = -1 /* an exception is set */, EXT_BRIDGE = 1 /* tensors of another framework */ };
+
+typedef struct ext_keep { PyObject *object; struct ext_keep *next; } ext_keep;
+typedef struct ext_block { struct ext_block *next; } ext_block;
+
+typedef struct ext_call {
+    dv_host host; /* first: entries get a pointer to it */
+    ext_operator *f;
+    PyObject **given;         /* for each slot: what the caller passed (borrowed), or NULL */
+    dv_value *args, *results;
+    PyObject **made;          /* for each result: the array that new_tensor made, or NULL (owned) */
+    dv_tensor *made_tensors;
+    ext_keep *keep;           /* references that live as long as the call */
+    int64_t elements;         /* of all tensors that were given */
+    uint64_t started;
+    PyThreadState *released;  /* not NULL while the GIL is let go */
+    unsigned long thread;     /* that let it go */
+    int depth;                /* of before_kernel calls */
+    ext_block *blocks;        /* memory beyond what follows */
+    size_t used;
+    _Alignas(16) char memory[EXT_MEMORY];
+} ext_call;
+
+/* Memory of the call; NULL with MemoryError. */
+void *ext_alloc(ext_call *c, size_t size);
+int ext_keep_object(ext_call *c, PyObject *take); /* also on failure */
+
+/* Fill c->given from a call's arguments, as Python binds a function's: TypeError else. */
+int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* Convert one given object. The error names operator, argument, expected and found. */
+enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out);
+/* A tensor that a result is written to. */
+enum ext_outcome ext_convert_result(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out);
+/* Is this an object of a framework that has its own bridge (torch)? */
+bool ext_is_foreign(PyObject *o);
+
+PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+/* Convert as a call would, for dv_explain and dv_infer; to be ended with ext_call_end in every case. */
+enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+void ext_call_end(ext_call *c);
+
+/* Raise what a status of dv_... says, with dv_last_error(); an exception that is set already stays. NULL. */
+PyObject *ext_raise(int status);
+
+/* ---- Randomness: dovetail.Generator ---------------------------------------------------------------------------------------------- */
+
+int ext_random_setup(PyObject *module);
+/* A state for the call from a dovetail.Generator or a numpy.random.Generator. */
+enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out);
+int ext_random(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
+
+
+#endif

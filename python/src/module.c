@@ -1,0 +1,227 @@
+/* dovetail._core: the functions, thin over dovetail.h. What users see of them is in the Python files. */
+#include "extension.h"
+
+#define LIBRARY "dv_library" /* the capsules' name */
+
+static dv_library *library_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, LIBRARY); }
+
+static PyObject *done(int status)
+{
+    if (status)
+        return ext_raise(status);
+    Py_RETURN_NONE;
+}
+
+/* A str, or NULL for None. */
+static int text_or_none(PyObject *o, const char **out)
+{
+    *out = NULL;
+    return Py_IsNone(o) || (*out = PyUnicode_AsUTF8AndSize(o, NULL)) ? 0 : -1;
+}
+
+/* ---- Libraries ------------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *load(PyObject *m, PyObject *path)
+{
+    (void)m;
+    PyObject *bytes;
+    dv_library *lib;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const int status = dv_load(PyBytes_AsString(bytes), &lib);
+    Py_DECREF(bytes);
+    return status ? ext_raise(status) : PyCapsule_New(lib, LIBRARY, NULL);
+}
+
+static PyObject *library_free(PyObject *m, PyObject *capsule)
+{
+    (void)m;
+    dv_library *lib = library_of(capsule);
+    if (!lib || PyCapsule_SetName(capsule, "closed")) /* never twice */
+        return NULL;
+    dv_library_free(lib);
+    Py_RETURN_NONE;
+}
+
+static PyObject *library_info(PyObject *m, PyObject *capsule)
+{
+    (void)m;
+    dv_library *lib = library_of(capsule);
+    return lib ? Py_BuildValue("(szN)", dv_library_name(lib), dv_library_path(lib), PyLong_FromVoidPtr(lib)) : NULL;
+}
+
+static PyObject *library_operators(PyObject *m, PyObject *capsule)
+{
+    (void)m;
+    dv_library *lib = library_of(capsule);
+    PyObject *list = lib ? PyList_New(0) : NULL;
+    for (size_t i = 0; list && i < dv_library_size(lib); i++) {
+        PyObject *f = ext_operator_new(dv_library_operator(lib, i));
+        if (!f || PyList_Append(list, f))
+            Py_CLEAR(list);
+        Py_XDECREF(f);
+    }
+    return list;
+}
+
+static PyObject *find(PyObject *m, PyObject *name)
+{
+    (void)m;
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    dv_operator *op;
+    const int status = text ? dv_find(text, &op) : 0;
+    if (!text || status)
+        return text ? ext_raise(status) : NULL;
+    PyObject *f = ext_operator_new(op);
+    dv_operator_unref(op);
+    return f;
+}
+
+static int add_name(void *list, dv_operator *op)
+{
+    PyObject *name = PyUnicode_FromString(dv_operator_name(op));
+    const int failed = !name || PyList_Append(list, name);
+    Py_XDECREF(name);
+    return failed;
+}
+
+static PyObject *names(PyObject *m, PyObject *unused)
+{
+    (void)m, (void)unused;
+    PyObject *list = PyList_New(0);
+    if (list && dv_each_operator(add_name, list))
+        Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *packet(PyObject *m, PyObject *args)
+{
+    (void)m;
+    PyObject *name, *overloads;
+    if (!PyArg_ParseTuple(args, "UO!", &name, &PyTuple_Type, &overloads))
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(overloads); i++)
+        if (!Py_IS_TYPE(PyTuple_GetItem(overloads, i), ext_operator_type) || !((ext_operator *)(void *)PyTuple_GetItem(overloads, i))->op) {
+            PyErr_SetString(PyExc_TypeError, "a packet is made of overloads");
+            return NULL;
+        }
+    if (!PyTuple_Size(overloads)) {
+        PyErr_SetString(PyExc_ValueError, "a packet has at least one overload");
+        return NULL;
+    }
+    return ext_packet_new(name, overloads);
+}
+
+/* ---- Settings ----------------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *set_text(PyObject *o, int (*set)(const char *))
+{
+    const char *text;
+    return text_or_none(o, &text) ? NULL : done(set(text));
+}
+static PyObject *policy_set(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_set); }
+static PyObject *policy_set_thread(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_set_thread); }
+static PyObject *policy_load(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_load); }
+static PyObject *set_isa(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_set_isa); }
+static PyObject *get_isa(PyObject *m, PyObject *o) { (void)m, (void)o; return PyUnicode_FromString(dv_get_isa()); }
+
+static PyObject *policy_generation(PyObject *m, PyObject *o)
+{
+    (void)m, (void)o;
+    return PyLong_FromUnsignedLongLong(dv_policy_generation());
+}
+
+static PyObject *policy_enabled(PyObject *m, PyObject *o)
+{
+    (void)m;
+    ext_operator *f = (ext_operator *)(void *)o;
+    if (!Py_IS_TYPE(o, ext_operator_type) || !f->op) {
+        PyErr_SetString(PyExc_TypeError, "expected one overload of an operator");
+        return NULL;
+    }
+    return PyBool_FromLong(dv_policy_enabled(f->op, false));
+}
+
+static int add_count(void *dict, const char *name, uint64_t enabled, uint64_t disabled)
+{
+    PyObject *pair = Py_BuildValue("(KK)", (unsigned long long)enabled, (unsigned long long)disabled);
+    const int failed = !pair || PyDict_SetItemString(dict, name, pair);
+    Py_XDECREF(pair);
+    return failed;
+}
+
+static PyObject *policy_counts(PyObject *m, PyObject *o)
+{
+    (void)m, (void)o;
+    PyObject *dict = PyDict_New();
+    const int status = dict ? dv_policy_counts(add_count, dict) : 0;
+    if (status)
+        Py_CLEAR(dict);
+    return status && !PyErr_Occurred() ? ext_raise(status) : dict;
+}
+
+static PyObject *set_threads(PyObject *m, PyObject *o)
+{
+    (void)m;
+    const long n = PyLong_AsLong(o);
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    return done(n < INT32_MIN || n > INT32_MAX ? dv_fail(DV_EINVAL, "%ld threads", n) : dv_set_threads((int)n));
+}
+static PyObject *get_threads(PyObject *m, PyObject *o) { (void)m, (void)o; return PyLong_FromLong(dv_get_threads()); }
+static PyObject *version(PyObject *m, PyObject *o) { (void)m, (void)o; return PyUnicode_FromString(dv_version()); }
+
+/* ---- Schemas ------------------------------------------------------------------------------------------------------------------------ */
+
+static PyObject *of_schema(PyObject *o, int (*make)(const char *, char **))
+{
+    const char *text = PyUnicode_AsUTF8AndSize(o, NULL);
+    char *made;
+    const int status = text ? make(text, &made) : 0;
+    if (!text || status)
+        return text ? ext_raise(status) : NULL;
+    PyObject *s = PyUnicode_FromString(made);
+    dv_free(made);
+    return s;
+}
+static PyObject *schema_normalize(PyObject *m, PyObject *o) { (void)m; return of_schema(o, dv_schema_normalize); }
+static PyObject *schema_json(PyObject *m, PyObject *o) { (void)m; return of_schema(o, dv_schema_json); }
+static PyObject *schema_compatible(PyObject *m, PyObject *args)
+{
+    (void)m;
+    const char *newer, *older;
+    return PyArg_ParseTuple(args, "ss", &newer, &older) ? done(dv_schema_compatible(newer, older)) : NULL;
+}
+
+static PyMethodDef methods[] = {
+    { "load", load, METH_O, NULL },
+    { "library_free", library_free, METH_O, NULL },
+    { "library_info", library_info, METH_O, NULL },
+    { "library_operators", library_operators, METH_O, NULL },
+    { "find", find, METH_O, NULL },
+    { "names", names, METH_NOARGS, NULL },
+    { "packet", packet, METH_VARARGS, NULL },
+    { "policy_set", policy_set, METH_O, NULL },
+    { "policy_set_thread", policy_set_thread, METH_O, NULL },
+    { "policy_load", policy_load, METH_O, NULL },
+    { "policy_generation", policy_generation, METH_NOARGS, NULL },
+    { "policy_enabled", policy_enabled, METH_O, NULL },
+    { "policy_counts", policy_counts, METH_NOARGS, NULL },
+    { "set_threads", set_threads, METH_O, "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },
+    { "get_threads", get_threads, METH_NOARGS, "get_threads()\n--\n\nHow many threads kernels may use." },
+    { "set_isa", set_isa, METH_O, "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it has." },
+    { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
+    { "version", version, METH_NOARGS, NULL },
+    { "schema_normalize", schema_normalize, METH_O, NULL },
+    { "schema_json", schema_json, METH_O, NULL },
+    { "schema_compatible", schema_compatible, METH_VARARGS, NULL },
+    { NULL, NULL, 0, NULL },
+};
+
+static int exec(PyObject *module) { return ext_operator_setup(module) || ext_random_setup(module) ? -1 : 0; }
+
+static PyModuleDef_Slot slots[] = { { Py_mod_exec, (void *)exec }, { 0, NULL } };
+static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, "dovetail._core", NULL, 0, methods, slots, NULL, NULL, NULL };
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,201 @@
+/* How a contract is stored: shared by the contract_*.c files only.
+ *
+ * parse (text to patterns and trees) -> resolve (names get meanings, trees get types) -> prove (every combination of cases binds what
+ * it uses) -> eval, shape (the calls) and print. All of it lives in the contract's arena and never changes after parsing. */
+#ifndef DV_LANG_CONTRACT_INTERNAL_H
+#define DV_LANG_CONTRACT_INTERNAL_H
+
+#include "base/error.h"
+#include "lang/contract.h"
+
+/* dv__expr.type */
+enum dv__ctype {
+    DV__CTYPE_NONE,
+    DV__CTYPE_INT,
+    DV__CTYPE_NUMBER, /* a float or a Scalar: only compared and used in flops and bytes */
+    DV__CTYPE_BOOL,
+    DV__CTYPE_STRING,
+    DV__CTYPE_DTYPE,
+    DV__CTYPE_RUN,     /* several dims */
+    DV__CTYPE_INTS,    /* an int[] argument */
+    DV__CTYPE_TENSOR,
+    DV__CTYPE_TENSORS,
+    DV__CTYPE_OTHER,   /* an argument that only present() can ask about */
+};
+
+/* X(id, name, result, operands). Operands, a letter each: i int, n number, b bool, d dtype, D dtype or number argument, r run,
+ * t tensor, R tensor, list of tensors or run, L anything with a length, I int[] argument, x int or int[], e element variable,
+ * o optional argument, * any. '+' after the last one: one or more of it. `if` has rules of its own. */
+#define DV__FUNCTIONS(X)                                                                                                      \
+    X(MIN, "min", INT, "ii+") X(MAX, "max", INT, "ii+") X(ABS, "abs", INT, "i") X(CEILDIV, "ceildiv", INT, "ii")               \
+    X(IF, "if", NONE, "b**") X(LEN, "len", INT, "L") X(RANK, "rank", INT, "R") X(NUMEL, "numel", INT, "R")                     \
+    X(SIZE, "size", INT, "Ri") X(STRIDE, "stride", INT, "ti") X(TOTAL, "total", INT, "e") X(AXIS, "axis", INT, "iR")           \
+    X(PRESENT, "present", BOOL, "o") X(ABSENT, "absent", BOOL, "o") X(DTYPE, "dtype", DTYPE, "t")                              \
+    X(ITEMSIZE, "itemsize", INT, "d") X(SHAPE, "shape", RUN, "t") X(BROADCAST, "broadcast", RUN, "r+")                         \
+    X(REDUCED, "reduced", RUN, "rxb") X(SWAP, "swap", RUN, "rii") X(PERMUTE, "permute", RUN, "rI")                             \
+    X(PROMOTE, "promote", DTYPE, "D+") X(ACCUMULATE, "accumulate", DTYPE, "d")
+
+enum dv__function {
+#define DV__FUNCTION(id, name, result, operands) DV__FN_##id,
+    DV__FUNCTIONS(DV__FUNCTION)
+#undef DV__FUNCTION
+    DV__FN_COUNT
+};
+
+enum { DV__MAX_ASIDES = 64, DV__MAX_CASES = 16 };
+
+/* The variables that something speaks of: bits by variable. */
+typedef struct dv__needs { uint64_t dims; uint32_t runs, dtypes; } dv__needs;
+
+/* When something holds: always (group -1), or when case `index` of `group` was taken. */
+typedef struct dv__when { int8_t group, index; } dv__when;
+
+enum dv__item_kind {
+    DV__ITEM_VAR,     /* a variable that stands alone: binds or checks */
+    DV__ITEM_INT,     /* a literal, or an expression without variables and arguments */
+    DV__ITEM_EXPR,    /* one dim, computed */
+    DV__ITEM_ELEMENT, /* n{i}: sums up over the list */
+    DV__ITEM_RUN,     /* *s: binds or checks */
+    DV__ITEM_RUNS,    /* several dims, computed: broadcast(...), *size */
+};
+
+typedef struct dv__item {
+    uint8_t kind;
+    int8_t aside; /* EXPR of an input: its bit among those that may be put aside; else -1 */
+    int16_t ref;  /* variable or run */
+    int64_t value; /* INT */
+    dv__expr *e;
+    const char *text;
+    dv__needs needs;
+} dv__item;
+
+typedef struct dv__dims {
+    dv__item *items;
+    uint32_t n;
+    uint32_t singles; /* items that are one dim each */
+    bool any;         /* [...] */
+    bool given;       /* written: [] is given, with no items */
+} dv__dims;
+
+enum dv__dtype_kind { DV__DTYPE_ANY, DV__DTYPE_VAR, DV__DTYPE_ONE, DV__DTYPE_SET, DV__DTYPE_EXPR };
+typedef struct dv__dtype_spec {
+    uint8_t kind; /* enum dv__dtype_kind */
+    int16_t ref;  /* VAR */
+    uint32_t one; /* ONE: its key */
+    uint32_t n;
+    dv__expr **alternatives; /* as written; one unless SET */
+} dv__dtype_spec;
+
+enum dv__pattern_kind { DV__PATTERN_TENSOR, DV__PATTERN_LIST, DV__PATTERN_INTS };
+enum dv__presence { DV__REQUIRED, DV__OPTIONAL, DV__PRESENT, DV__ABSENT };
+enum dv__on { DV__ON_SAME, DV__ON_CPU, DV__ON_ANY, DV__ON_ARGUMENT };
+
+typedef struct dv__pattern {
+    int32_t slot;
+    dv__when when;
+    uint8_t kind, presence, on;
+    int16_t on_slot; /* ON_ARGUMENT: the Device argument */
+    dv__dims dims;
+    dv__dtype_spec dtype;
+    const char *name, *at, *text; /* argument's name; place; "x[m k]:T" */
+    dv__token word;               /* its name in the text, empty for an unnamed output */
+    /* of outputs */
+    int32_t like, view_of, is_argument; /* slots, or -1 */
+    dv__expr *transform, *offset;
+    dv__dims strides; /* n 0 and transform NULL: as the argument's */
+    bool has_strides, unbacked;
+} dv__pattern;
+
+typedef struct dv__constraint {
+    dv__when when;
+    dv__expr *e;
+    dv__needs needs;
+    const char *text, *at;
+    int32_t values; /* slot of the tensor whose elements it speaks of, or -1 */
+} dv__constraint;
+
+typedef struct dv__definition {
+    dv__when when;
+    int16_t var;
+    int8_t aside;
+    dv__expr *e;
+    dv__needs needs;
+    const char *name, *text, *at;
+} dv__definition;
+
+typedef struct dv__unbacked { int16_t var; dv__expr *min, *max; const char *name, *at; } dv__unbacked;
+
+typedef struct dv__case { dv__expr *e; const char *text, *at; } dv__case; /* e NULL: else */
+typedef struct dv__group {
+    dv__case cases[DV__MAX_CASES];
+    uint32_t n;
+    dv__expr *subject; /* of `when subject == A: ... / B: ...`: values that no case names are refused; NULL: conditions */
+} dv__group;
+
+typedef struct dv__run_rank { dv__expr *e; const char *text; dv__needs needs; } dv__run_rank; /* of run i; e NULL: not said */
+typedef struct dv__dtype_var { const char *name, *at; const uint32_t *allowed; uint32_t nallowed; } dv__dtype_var;
+typedef struct dv__dim_var { const char *name, *at; bool element, unbacked, defined; } dv__dim_var;
+/* What a bit among those put aside means: item `item` of pattern `pattern`, or definition `item` when pattern is -1. */
+typedef struct dv__aside { int16_t pattern, item; } dv__aside;
+typedef struct dv__named { const char *name, *at; bool run; int16_t ref; } dv__named;
+
+struct dv__contract {
+    dv__arena arena;
+    const char *name, *text;
+    const dv__schema *schema;
+    dv__dim_var dims[DV__MAX_DIM_VARS];
+    const char *runs[DV__MAX_RUNS];
+    dv__run_rank run_ranks[DV__MAX_RUNS];
+    dv__dtype_var dtypes[DV__MAX_DTYPE_VARS];
+    dv__aside asides[DV__MAX_ASIDES];
+    uint32_t ndims, nruns, ndtypes, nasides;
+    dv__pattern *patterns, *outputs;
+    dv__constraint *constraints;
+    dv__definition *definitions;
+    dv__unbacked *unbacked;
+    dv__group *groups;
+    uint32_t npatterns, noutputs, nconstraints, ndefinitions, nunbacked, ngroups;
+    dv__named *parallel, *sums;
+    uint32_t nparallel, nsums;
+    dv__expr *workspace, *flops, *bytes;
+    dv__takes *takes;     /* nargs + nreturns */
+    int16_t *output_of;   /* of return i: the only pattern, -1: none, -2: depends on the case */
+    int16_t *case_only;   /* optional tensors with patterns only in some cases: they must be None in the others */
+    uint32_t ncase_only;
+    dv__needs always;     /* bound in every combination of cases, all optional arguments absent */
+    bool takes_dims_only; /* no groups, put-asides, definitions, constraints, unbacked: solving is matching */
+    /* Splitting, when it does not depend on cases. */
+    int8_t split_items;   /* leading items that are cut; 0: cannot be split; -1: depends on the case */
+    uint8_t *split_slots; /* per slot: is it cut */
+};
+
+/* contract_parse.c */
+int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size); /* *(void **)array gets room for one more */
+/* contract_resolve.c */
+int dv__contract_resolve(dv__contract *c);
+int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
+dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
+const char *dv__contract_text_of(dv__contract *c, const dv__expr *e); /* printed, in the arena; NULL: out of memory */
+const char *dv__dtype_text(uint32_t key);
+bool dv__dtype_lookup(const char *name, uint32_t *key);
+/* contract_prove.c */
+int dv__contract_prove(dv__contract *c);
+
+static inline dv__needs dv__needs_or(dv__needs a, dv__needs b)
+{
+    a.dims |= b.dims, a.runs |= b.runs, a.dtypes |= b.dtypes;
+    return a;
+}
+static inline bool dv__needs_within(dv__needs a, dv__needs b)
+{
+    return !(a.dims & ~b.dims) && !(a.runs & ~b.runs) && !(a.dtypes & ~b.dtypes);
+}
+static inline dv__needs dv__solution_bound(const dv__solution *s)
+{
+    dv__needs n;
+    n.dims = s->bound_dims, n.runs = s->bound_runs, n.dtypes = s->bound_dtypes;
+    return n;
+}
+static inline bool dv__when_holds(dv__when w, const dv__solution *s) { return w.group < 0 || s->cases[w.group] == w.index; }
+
+#endif

@@ -1,0 +1,868 @@
+/* From text to patterns and unresolved trees. What each name means is contract_resolve.c's business; here only the schema's arguments
+ * and returns are looked up, because what can follow depends on them. */
+#include "lang/contract_internal.h"
+
+struct parser {
+    dv__contract *c;
+    dv__lexer lx;
+    dv__when when;      /* of what is being parsed */
+    size_t next_output; /* the return that the next unnamed output binds */
+};
+
+int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size)
+{
+    if (n && (n < 4 || (n & (n - 1))))
+        return DV_OK; /* room for 4, 8, 16... */
+    void *old, *grown = dv__arena_alloc(&c->arena, (n ? n * 2 : 4) * size);
+    if (!grown)
+        return DV_ENOMEM;
+    memcpy(&old, array, sizeof old);
+    if (n)
+        memcpy(grown, old, n * size);
+    memcpy(array, &grown, sizeof grown);
+    return DV_OK;
+}
+
+static int fail(struct parser *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static int fail(struct parser *p, const char *at, const char *format, ...)
+{
+    char what[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return dv__fail_at(DV_ECONTRACT, p->c->text, at, "%s", what);
+}
+
+/* The text from start to before the current token, in the arena. */
+static int slice(struct parser *p, const char *start, const char **out)
+{
+    const char *end = p->lx.token.start;
+    while (end > start && strchr(" \t\r\n", end[-1]))
+        end--;
+    *out = dv__arena_strndup(&p->c->arena, start, (size_t)(end - start));
+    return *out ? DV_OK : DV_ENOMEM;
+}
+
+static int copy_word(struct parser *p, const char **out)
+{
+    *out = dv__arena_strndup(&p->c->arena, p->lx.token.start, p->lx.token.size);
+    return *out ? DV_OK : DV_ENOMEM;
+}
+
+static int find_word(const dv__argument *list, size_t n, dv__token word)
+{
+    for (size_t i = 0; i < n; i++)
+        if (*list[i].name && dv__token_is(word, list[i].name))
+            return (int)i;
+    return -1;
+}
+
+/* "a, b or c" of the names that there are, for messages. */
+static void list_names(char *to, size_t room, const dv__argument *list, size_t n)
+{
+    size_t used = 0;
+    *to = 0;
+    for (size_t i = 0; i < n && used < room; i++)
+        used += (size_t)snprintf(to + used, room - used, "%s'%s'", i ? ", " : "", list[i].name);
+}
+
+static const dv__type *plain_type(const dv__type *t) { return t->kind == DV__TYPE_OPTIONAL && t->nelems ? t->elems[0] : t; }
+
+/* ---- Dims and patterns ----------------------------------------------------------------------------------------------- */
+
+static int add_item(struct parser *p, dv__dims *dims, dv__expr *e)
+{
+    int status = dv__contract_grow(p->c, &dims->items, dims->n, sizeof *dims->items);
+    if (status)
+        return status;
+    dv__item *item = &dims->items[dims->n++];
+    memset(item, 0, sizeof *item);
+    item->e = e;
+    item->aside = -1;
+    return DV_OK;
+}
+
+/* n{i} */
+static int parse_element(struct parser *p, dv__dims *dims)
+{
+    dv__expr *e = DV__ARENA_NEW(&p->c->arena, dv__expr);
+    if (!e)
+        return DV_ENOMEM;
+    e->kind = DV__EXPR_NAME;
+    e->role = DV__ROLE_ELEMENT;
+    e->at = p->lx.token.start;
+    int status = copy_word(p, &e->name);
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* { */
+    if (!status && p->lx.token.kind != DV__TOKEN_IDENT)
+        status = dv__lexer_unexpected(&p->lx, "the list's index");
+    if (status)
+        return status;
+    dv__lexer_next(&p->lx);
+    status = dv__lexer_expect(&p->lx, "}");
+    return status ? status : add_item(p, dims, e);
+}
+
+static bool begins_dim(const dv__lexer *lx)
+{
+    return lx->token.kind == DV__TOKEN_IDENT || lx->token.kind == DV__TOKEN_INT || dv__lexer_is(lx, "*") || dv__lexer_is(lx, "(")
+        || dv__lexer_is(lx, "-");
+}
+
+static int parse_dims(struct parser *p, dv__dims *dims)
+{
+    int status = dv__lexer_expect(&p->lx, "[");
+    if (status)
+        return status;
+    dims->given = true;
+    if (dv__lexer_accept(&p->lx, "...")) {
+        dims->any = true;
+        return dv__lexer_expect(&p->lx, "]");
+    }
+    while (!dv__lexer_accept(&p->lx, "]")) {
+        dv__expr *e = NULL;
+        dv__lexer ahead = p->lx;
+        if (!begins_dim(&p->lx))
+            return dv__lexer_unexpected(&p->lx, "a dim or ']'");
+        dv__lexer_next(&ahead);
+        if (p->lx.token.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, "{")) {
+            status = parse_element(p, dims);
+        } else {
+            status = dv__expr_parse_sum(&p->lx, &p->c->arena, &e);
+            if (!status)
+                status = add_item(p, dims, e);
+        }
+        if (status)
+            return status;
+        if (dv__lexer_accept(&p->lx, ",") && dv__lexer_is(&p->lx, "]"))
+            return dv__lexer_unexpected(&p->lx, "a dim after ','");
+    }
+    return DV_OK;
+}
+
+/* T, f32, f32|bf16, promote(T, U), any */
+static int parse_dtype(struct parser *p, dv__dtype_spec *spec)
+{
+    if (dv__lexer_accept(&p->lx, "any"))
+        return DV_OK;
+    do {
+        dv__expr *e = NULL;
+        if (p->lx.token.kind != DV__TOKEN_IDENT)
+            return dv__lexer_unexpected(&p->lx, "a dtype or a dtype variable");
+        int status = dv__expr_parse_primary(&p->lx, &p->c->arena, &e);
+        if (!status)
+            status = dv__contract_grow(p->c, &spec->alternatives, spec->n, sizeof *spec->alternatives);
+        if (status)
+            return status;
+        spec->alternatives[spec->n++] = e;
+    } while (dv__lexer_accept(&p->lx, "|"));
+    spec->kind = spec->n > 1 ? DV__DTYPE_SET : DV__DTYPE_EXPR; /* resolving refines this */
+    return DV_OK;
+}
+
+static int parse_tensor_argument(struct parser *p, const char *what, int32_t *slot)
+{
+    if (p->lx.token.kind != DV__TOKEN_IDENT)
+        return dv__lexer_unexpected(&p->lx, "a tensor argument's name for %s", what);
+    const int i = find_word(p->c->schema->args, p->c->schema->nargs, p->lx.token);
+    if (i < 0 || plain_type(p->c->schema->args[i].type)->kind != DV__TYPE_TENSOR)
+        return fail(p, p->lx.token.start, "expected a tensor argument of the schema in %s, found '%.*s'", what,
+            (int)p->lx.token.size, p->lx.token.start);
+    dv__lexer_next(&p->lx);
+    *slot = i;
+    return DV_OK;
+}
+
+/* like(x), or view(x), view(x, transform): the current token is the word. */
+static int parse_like_or_view(struct parser *p, dv__pattern *out)
+{
+    const bool view = dv__lexer_is(&p->lx, "view");
+    int32_t *slot = view ? &out->view_of : &out->like;
+    if (out->like >= 0 || out->view_of >= 0)
+        return fail(p, p->lx.token.start, "an output can have one like() or view()");
+    dv__lexer_next(&p->lx);
+    int status = dv__lexer_expect(&p->lx, "(");
+    if (!status)
+        status = parse_tensor_argument(p, view ? "view()" : "like()", slot);
+    if (!status && view && dv__lexer_accept(&p->lx, ",")) {
+        if (out->dims.given)
+            return fail(p, p->lx.token.start, "a view with dims of its own takes strides[...] instead of a transform");
+        status = dv__expr_parse(&p->lx, &p->c->arena, &out->transform);
+    }
+    return status ? status : dv__lexer_expect(&p->lx, ")");
+}
+
+/* What may follow the dtype. */
+static int parse_suffixes(struct parser *p, dv__pattern *t, bool output)
+{
+    int status = DV_OK;
+    for (;;) {
+        if (dv__lexer_accept(&p->lx, "@")) {
+            const int device = find_word(p->c->schema->args, p->c->schema->nargs, p->lx.token);
+            if (dv__lexer_is(&p->lx, "cpu"))
+                t->on = DV__ON_CPU;
+            else if (dv__lexer_is(&p->lx, "any") && !output)
+                t->on = DV__ON_ANY;
+            else if (device >= 0 && output && plain_type(p->c->schema->args[device].type)->kind == DV__TYPE_DEVICE)
+                t->on = DV__ON_ARGUMENT, t->on_slot = (int16_t)device;
+            else
+                return dv__lexer_unexpected(&p->lx, output ? "cpu or a Device argument after '@'" : "cpu or any after '@'");
+            dv__lexer_next(&p->lx);
+        } else if (!output && dv__lexer_accept(&p->lx, "present")) {
+            t->presence = DV__PRESENT;
+        } else if (output && (dv__lexer_is(&p->lx, "like") || dv__lexer_is(&p->lx, "view"))) {
+            status = parse_like_or_view(p, t);
+        } else if (output && t->view_of >= 0 && dv__lexer_accept(&p->lx, "strides")) {
+            t->has_strides = true;
+            status = parse_dims(p, &t->strides);
+        } else if (output && t->view_of >= 0 && dv__lexer_accept(&p->lx, "offset")) {
+            status = dv__lexer_expect(&p->lx, "(");
+            if (!status)
+                status = dv__expr_parse(&p->lx, &p->c->arena, &t->offset);
+            if (!status)
+                status = dv__lexer_expect(&p->lx, ")");
+        } else {
+            return DV_OK;
+        }
+        if (status)
+            return status;
+    }
+}
+
+static void pattern_init(const struct parser *p, dv__pattern *t)
+{
+    memset(t, 0, sizeof *t);
+    t->when = p->when;
+    t->at = p->lx.token.start;
+    t->like = t->view_of = t->is_argument = -1;
+}
+
+/* name[dims]:dtype, name{i}[dims]:dtype, name absent */
+static int parse_pattern(struct parser *p)
+{
+    dv__contract *c = p->c;
+    const dv__schema *schema = c->schema;
+    int status = dv__contract_grow(c, &c->patterns, c->npatterns, sizeof *c->patterns);
+    if (status)
+        return status;
+    dv__pattern *t = &c->patterns[c->npatterns];
+    pattern_init(p, t);
+    t->slot = find_word(schema->args, schema->nargs, p->lx.token);
+    if (t->slot < 0) {
+        char names[300];
+        list_names(names, sizeof names, schema->args, schema->nargs);
+        return fail(p, t->at, "expected an argument of the schema (%s), found '%.*s'", names, (int)p->lx.token.size, t->at);
+    }
+    t->word = p->lx.token;
+    t->name = schema->args[t->slot].name;
+    const dv__type *type = schema->args[t->slot].type, *plain = plain_type(type);
+    const dv__type *element = plain->kind == DV__TYPE_LIST ? plain_type(plain->elems[0]) : plain;
+    t->kind = plain->kind != DV__TYPE_LIST ? DV__PATTERN_TENSOR : element->kind == DV__TYPE_TENSOR ? DV__PATTERN_LIST : DV__PATTERN_INTS;
+    t->presence = type->kind == DV__TYPE_OPTIONAL ? DV__OPTIONAL : DV__REQUIRED;
+    if (t->kind != DV__PATTERN_INTS && element->kind != DV__TYPE_TENSOR)
+        return fail(p, t->at, "'%s' is not a tensor or a list: a pattern cannot describe it", t->name);
+    dv__lexer_next(&p->lx);
+    if (dv__lexer_is(&p->lx, "absent") || dv__lexer_is(&p->lx, "present")) {
+        if (t->presence != DV__OPTIONAL)
+            return fail(p, p->lx.token.start, "'%s' is not optional: it is always present", t->name);
+        t->presence = dv__lexer_is(&p->lx, "absent") ? DV__ABSENT : DV__PRESENT;
+        t->dims.any = true;
+        dv__lexer_next(&p->lx);
+    } else {
+        if (dv__lexer_is(&p->lx, "{") != (t->kind == DV__PATTERN_LIST))
+            return fail(p, p->lx.token.start, t->kind == DV__PATTERN_LIST ? "'%s' is a list of tensors: expected %s{i}[...]"
+                : "'%s' is no list of tensors: expected %s[...]", t->name, t->name);
+        if (dv__lexer_accept(&p->lx, "{")) {
+            if (p->lx.token.kind != DV__TOKEN_IDENT)
+                return dv__lexer_unexpected(&p->lx, "an index name such as i");
+            dv__lexer_next(&p->lx);
+            status = dv__lexer_expect(&p->lx, "}");
+        }
+        if (!status)
+            status = parse_dims(p, &t->dims);
+        if (!status && dv__lexer_is(&p->lx, ":") && t->kind == DV__PATTERN_INTS)
+            status = fail(p, p->lx.token.start, "'%s' is a list of integers: it has no dtype", t->name);
+        if (!status && dv__lexer_accept(&p->lx, ":"))
+            status = parse_dtype(p, &t->dtype);
+        const char *suffix = p->lx.token.start;
+        const bool present = dv__lexer_is(&p->lx, "present");
+        if (!status && present && t->presence != DV__OPTIONAL)
+            status = fail(p, suffix, "'%s' is not optional: it is always present", t->name);
+        if (!status)
+            status = parse_suffixes(p, t, false);
+    }
+    if (!status)
+        status = slice(p, t->at, &t->text);
+    c->npatterns += !status;
+    return status;
+}
+
+static int find_output(struct parser *p, dv__pattern *t, dv__token name)
+{
+    const dv__schema *s = p->c->schema;
+    size_t i = p->next_output;
+    if (name.size) {
+        const int found = find_word(s->returns, s->nreturns, name);
+        if (found < 0) {
+            char names[300];
+            list_names(names, sizeof names, s->returns, s->nreturns);
+            return fail(p, name.start, "expected a return of the schema (%s), found '%.*s'", names, (int)name.size, name.start);
+        }
+        i = (size_t)found;
+        if (s->returns[i].type->kind != DV__TYPE_TENSOR)
+            return fail(p, name.start, "return '%.*s' is not a tensor: a pattern cannot describe it", (int)name.size, name.start);
+    } else {
+        while (i < s->nreturns && s->returns[i].type->kind != DV__TYPE_TENSOR)
+            i++;
+        if (i == s->nreturns)
+            return fail(p, t->at, "the schema has no return for this output: it returns %zu value%s", s->nreturns, s->nreturns == 1 ? "" : "s");
+    }
+    p->next_output = i + 1;
+    t->slot = (int32_t)(s->nargs + i);
+    t->name = s->returns[i].name;
+    return DV_OK;
+}
+
+/* [name] ( [dims]:dtype suffixes | view(...) | like(x) | absent ) */
+static int parse_output(struct parser *p)
+{
+    dv__contract *c = p->c;
+    int status = dv__contract_grow(c, &c->outputs, c->noutputs, sizeof *c->outputs);
+    if (status)
+        return status;
+    dv__pattern *t = &c->outputs[c->noutputs];
+    pattern_init(p, t);
+    dv__lexer ahead = p->lx;
+    dv__lexer_next(&ahead);
+    const bool word = p->lx.token.kind == DV__TOKEN_IDENT && !dv__lexer_is(&ahead, "(");
+    if (!word && !dv__lexer_is(&p->lx, "[") && !dv__lexer_is(&p->lx, "view") && !dv__lexer_is(&p->lx, "like"))
+        return dv__lexer_unexpected(&p->lx, "an output: [dims]:dtype, name[dims]:dtype, like(x) or view(x)");
+    dv__token name = p->lx.token;
+    if (word)
+        dv__lexer_next(&p->lx);
+    else
+        name.size = 0;
+    t->word = name;
+    status = find_output(p, t, name);
+    if (status)
+        return status;
+    if (dv__lexer_accept(&p->lx, "absent")) {
+        t->presence = DV__ABSENT;
+    } else if (dv__lexer_is(&p->lx, "[")) {
+        status = parse_dims(p, &t->dims);
+        if (!status && dv__lexer_accept(&p->lx, ":"))
+            status = parse_dtype(p, &t->dtype);
+    } else if (!dv__lexer_is(&p->lx, "view") && !dv__lexer_is(&p->lx, "like")) {
+        status = dv__lexer_unexpected(&p->lx, "'[' after the output's name");
+    }
+    if (!status)
+        status = parse_suffixes(p, t, true);
+    if (!status)
+        status = slice(p, t->at, &t->text);
+    c->noutputs += !status;
+    return status;
+}
+
+/* ---- Facts ------------------------------------------------------------------------------------------------------------- */
+
+static int parse_constraint(struct parser *p)
+{
+    dv__contract *c = p->c;
+    int status = dv__contract_grow(c, &c->constraints, c->nconstraints, sizeof *c->constraints);
+    if (status)
+        return status;
+    dv__constraint *k = &c->constraints[c->nconstraints];
+    memset(k, 0, sizeof *k);
+    k->when = p->when;
+    k->at = p->lx.token.start;
+    k->values = -1;
+    status = (p->when.group >= 0 ? dv__expr_parse_no_div : dv__expr_parse)(&p->lx, &c->arena, &k->e);
+    if (!status)
+        status = slice(p, k->at, &k->text);
+    c->nconstraints += !status;
+    return status;
+}
+
+static int parse_definition(struct parser *p)
+{
+    dv__contract *c = p->c;
+    int status = dv__contract_grow(c, &c->definitions, c->ndefinitions, sizeof *c->definitions);
+    if (status)
+        return status;
+    dv__definition *d = &c->definitions[c->ndefinitions];
+    memset(d, 0, sizeof *d);
+    d->when = p->when;
+    d->at = p->lx.token.start;
+    status = copy_word(p, &d->name);
+    if (status)
+        return status;
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* = */
+    status = (p->when.group >= 0 ? dv__expr_parse_no_div : dv__expr_parse)(&p->lx, &c->arena, &d->e);
+    if (!status)
+        status = slice(p, d->at, &d->text);
+    c->ndefinitions += !status;
+    return status;
+}
+
+/* parallel(b, *s), sum(k): the current token is after "(" */
+static int parse_named(struct parser *p, dv__named **list, uint32_t *n)
+{
+    do {
+        int status = dv__contract_grow(p->c, list, *n, sizeof **list);
+        if (status)
+            return status;
+        dv__named *name = &(*list)[*n];
+        memset(name, 0, sizeof *name);
+        name->at = p->lx.token.start;
+        name->run = dv__lexer_accept(&p->lx, "*");
+        if (p->lx.token.kind != DV__TOKEN_IDENT)
+            return dv__lexer_unexpected(&p->lx, "a dim or *run");
+        status = copy_word(p, &name->name);
+        if (status)
+            return status;
+        dv__lexer_next(&p->lx);
+        ++*n;
+    } while (dv__lexer_accept(&p->lx, ","));
+    return dv__lexer_expect(&p->lx, ")");
+}
+
+/* T in f32 f64 bf16 */
+static int parse_allowed(struct parser *p)
+{
+    dv__contract *c = p->c;
+    const char *name, *at = p->lx.token.start;
+    int status = copy_word(p, &name);
+    if (status)
+        return status;
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* in */
+    uint32_t *keys = NULL, n = 0;
+    for (uint32_t key; p->lx.token.kind == DV__TOKEN_IDENT; n++) {
+        char word[32];
+        snprintf(word, sizeof word, "%.*s", (int)p->lx.token.size, p->lx.token.start);
+        if (!dv__dtype_lookup(word, &key))
+            return dv__lexer_unexpected(&p->lx, "a dtype such as f32");
+        status = dv__contract_grow(c, &keys, n, sizeof *keys);
+        if (status)
+            return status;
+        keys[n] = key;
+        dv__lexer_next(&p->lx);
+        dv__lexer_accept(&p->lx, ",");
+    }
+    for (uint32_t i = 0; i < c->ndtypes; i++)
+        if (!strcmp(c->dtypes[i].name, name) && c->dtypes[i].allowed)
+            return fail(p, at, "'%s in ...' is said twice", name);
+    if (c->ndtypes == DV__MAX_DTYPE_VARS)
+        return dv__fail_at(DV_ELIMIT, c->text, at, "more than %d dtype variables", DV__MAX_DTYPE_VARS);
+    c->dtypes[c->ndtypes++] = (dv__dtype_var){ name, at, keys, n }; /* resolving checks that a pattern binds it */
+    return DV_OK;
+}
+
+static int parse_unbacked(struct parser *p)
+{
+    dv__contract *c = p->c;
+    int status = dv__contract_grow(c, &c->unbacked, c->nunbacked, sizeof *c->unbacked);
+    if (status)
+        return status;
+    dv__unbacked *u = &c->unbacked[c->nunbacked];
+    memset(u, 0, sizeof *u);
+    u->at = p->lx.token.start;
+    status = copy_word(p, &u->name);
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* unbacked */
+    if (!status)
+        status = dv__lexer_expect(&p->lx, "in");
+    if (!status)
+        status = dv__expr_parse(&p->lx, &c->arena, &u->min);
+    if (!status)
+        status = dv__lexer_expect(&p->lx, "..");
+    if (!status)
+        status = dv__expr_parse(&p->lx, &c->arena, &u->max);
+    c->nunbacked += !status;
+    return status;
+}
+
+static const struct { const char *word; uint8_t kind; bool align; } takes_words[] = {
+    { "contiguous", DV__TAKES_CONTIGUOUS, false },
+    { "last_contiguous", DV__TAKES_LAST_CONTIGUOUS, false },
+    { "strided", DV__TAKES_STRIDED, false },
+    { "align", 0, true },
+};
+enum { NTAKES = sizeof takes_words / sizeof *takes_words };
+
+/* strided(x), align(x, 64): the current token is the word. */
+static int parse_takes(dv__lexer *lx, const dv__schema *schema, dv__takes *takes)
+{
+    int word = 0;
+    while (word < NTAKES && !dv__lexer_is(lx, takes_words[word].word))
+        word++;
+    if (word == NTAKES)
+        return dv__lexer_unexpected(lx, "contiguous, last_contiguous, strided or align");
+    dv__lexer_next(lx);
+    int status = dv__lexer_expect(lx, "(");
+    if (status)
+        return status;
+    int slot = find_word(schema->args, schema->nargs, lx->token);
+    if (slot < 0) {
+        const int ret = find_word(schema->returns, schema->nreturns, lx->token);
+        slot = ret < 0 ? -1 : (int)schema->nargs + ret;
+    }
+    if (slot < 0)
+        return dv__lexer_unexpected(lx, "an argument or return of the schema in %s()", takes_words[word].word);
+    dv__lexer_next(lx);
+    if (takes_words[word].align) {
+        const char *at;
+        int64_t bytes;
+        status = dv__lexer_expect(lx, ",");
+        at = lx->token.start;
+        if (!status)
+            status = dv__lexer_int(lx, &bytes);
+        if (status)
+            return status;
+        if (bytes <= 0 || bytes > 4096 || (bytes & (bytes - 1)))
+            return dv__fail_at(DV_ECONTRACT, lx->text, at, "expected an alignment that is a power of two up to 4096, found %lld", (long long)bytes);
+        takes[slot].align_log2 = (uint8_t)__builtin_ctzll((unsigned long long)bytes);
+    } else {
+        takes[slot].kind = takes_words[word].kind;
+    }
+    return dv__lexer_expect(lx, ")");
+}
+
+static int takes_of(const char *text, const dv__schema *schema, dv__takes *out)
+{
+    dv__lexer lx;
+    dv__lexer_init(&lx, text);
+    while (lx.token.kind != DV__TOKEN_END) {
+        const int status = parse_takes(&lx, schema, out);
+        if (status)
+            return dv__fail_in(status, "takes");
+        if (!dv__lexer_accept(&lx, ",") && !dv__lexer_accept(&lx, ";") && lx.token.kind != DV__TOKEN_END)
+            return dv__fail_in(dv__lexer_unexpected(&lx, "','"), "takes");
+    }
+    return DV_OK;
+}
+
+int dv__schema_takes(const char *text, const dv__schema *schema, dv__takes *out)
+{
+    memset(out, 0, (schema->nargs + schema->nreturns) * sizeof *out);
+    return text ? takes_of(text, schema, out) : DV_OK;
+}
+
+int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out)
+{
+    memcpy(out, c->takes, (c->schema->nargs + c->schema->nreturns) * sizeof *out);
+    return text ? takes_of(text, c->schema, out) : DV_OK;
+}
+
+/* out: like(x) */
+static int parse_output_fact(struct parser *p)
+{
+    dv__contract *c = p->c;
+    const dv__token name = p->lx.token;
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* : */
+    if (!dv__lexer_is(&p->lx, "like"))
+        return dv__lexer_unexpected(&p->lx, "like(argument) after '%.*s:'", (int)name.size, name.start);
+    bool found = false;
+    const dv__lexer here = p->lx;
+    for (uint32_t i = 0; i < c->noutputs; i++) {
+        if (!dv__token_is(name, c->outputs[i].name))
+            continue;
+        p->lx = here;
+        const int status = parse_like_or_view(p, &c->outputs[i]);
+        if (status)
+            return status;
+        found = true;
+    }
+    return found ? DV_OK : fail(p, name.start, "expected the name of an output, found '%.*s'", (int)name.size, name.start);
+}
+
+static bool next_is(const struct parser *p, const char *what)
+{
+    dv__lexer ahead = p->lx;
+    dv__lexer_next(&ahead);
+    return p->lx.token.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, what);
+}
+
+/* T in f32 ...: an unknown name, and a dtype after "in". */
+static bool at_allowed(const struct parser *p)
+{
+    if (!next_is(p, "in") || find_word(p->c->schema->args, p->c->schema->nargs, p->lx.token) >= 0)
+        return false;
+    dv__lexer ahead = p->lx;
+    dv__lexer_next(&ahead);
+    dv__lexer_next(&ahead);
+    char word[32];
+    uint32_t key;
+    snprintf(word, sizeof word, "%.*s", (int)ahead.token.size, ahead.token.start);
+    return ahead.token.kind == DV__TOKEN_IDENT && dv__dtype_lookup(word, &key);
+}
+
+static int parse_cost(struct parser *p, dv__expr **out)
+{
+    if (*out)
+        return fail(p, p->lx.token.start, "'%.*s' is said twice", (int)p->lx.token.size, p->lx.token.start);
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* = */
+    return dv__expr_parse(&p->lx, &p->c->arena, out);
+}
+
+static int parse_fact(struct parser *p)
+{
+    dv__contract *c = p->c;
+    if (next_is(p, "(")) {
+        const bool parallel = dv__lexer_is(&p->lx, "parallel");
+        if (parallel || dv__lexer_is(&p->lx, "sum")) {
+            dv__lexer_next(&p->lx);
+            dv__lexer_next(&p->lx);
+            return parallel ? parse_named(p, &c->parallel, &c->nparallel) : parse_named(p, &c->sums, &c->nsums);
+        }
+        for (int i = 0; i < NTAKES; i++)
+            if (dv__lexer_is(&p->lx, takes_words[i].word)) {
+                do {
+                    const int status = parse_takes(&p->lx, c->schema, c->takes);
+                    if (status)
+                        return status;
+                } while (dv__lexer_accept(&p->lx, ","));
+                return DV_OK;
+            }
+    }
+    if (next_is(p, "=")) {
+        if (dv__lexer_is(&p->lx, "workspace"))
+            return parse_cost(p, &c->workspace);
+        if (dv__lexer_is(&p->lx, "flops"))
+            return parse_cost(p, &c->flops);
+        if (dv__lexer_is(&p->lx, "bytes"))
+            return parse_cost(p, &c->bytes);
+        return parse_definition(p);
+    }
+    if (next_is(p, ":"))
+        return parse_output_fact(p);
+    if (next_is(p, "unbacked"))
+        return parse_unbacked(p);
+    if (at_allowed(p))
+        return parse_allowed(p);
+    return parse_constraint(p);
+}
+
+/* ---- Sections ------------------------------------------------------------------------------------------------------------ */
+
+static bool at_end_of_part(const dv__lexer *lx) { return lx->token.kind == DV__TOKEN_END || dv__lexer_is(lx, ";") || dv__lexer_is(lx, "/"); }
+
+/* A name with brackets is a pattern if nothing follows that would make it an expression: "box[4]" is one, "box[4] > 0" is none. */
+static bool at_pattern(const struct parser *p)
+{
+    dv__lexer ahead = p->lx;
+    if (ahead.token.kind != DV__TOKEN_IDENT)
+        return false;
+    dv__lexer_next(&ahead);
+    if (dv__lexer_is(&ahead, "{") || dv__lexer_is(&ahead, "present") || dv__lexer_is(&ahead, "absent"))
+        return true;
+    if (!dv__lexer_is(&ahead, "["))
+        return false;
+    int depth = 0;
+    do {
+        depth += dv__lexer_is(&ahead, "[") - dv__lexer_is(&ahead, "]");
+        dv__lexer_next(&ahead);
+    } while (depth && ahead.token.kind != DV__TOKEN_END);
+    static const char *const followers[] = { ":", ",", "->", "@", "present" };
+    for (size_t i = 0; i < sizeof followers / sizeof *followers; i++)
+        if (dv__lexer_is(&ahead, followers[i]))
+            return true;
+    return depth || at_end_of_part(&ahead);
+}
+
+/* Patterns, constraints and definitions, then perhaps "->" and outputs. */
+static int parse_signature(struct parser *p)
+{
+    int status = DV_OK;
+    if (!at_end_of_part(&p->lx) && !dv__lexer_is(&p->lx, "->")) {
+        do {
+            if (at_pattern(p))
+                status = parse_pattern(p);
+            else if (next_is(p, "="))
+                status = parse_definition(p);
+            else
+                status = parse_constraint(p);
+        } while (!status && dv__lexer_accept(&p->lx, ","));
+        if (!status && !at_end_of_part(&p->lx) && !dv__lexer_is(&p->lx, "->"))
+            status = dv__lexer_unexpected(&p->lx, "',', '->' or ';'");
+    }
+    if (status || !dv__lexer_accept(&p->lx, "->"))
+        return status;
+    p->next_output = 0;
+    if (dv__lexer_accept(&p->lx, "("))
+        return dv__lexer_expect(&p->lx, ")");
+    do
+        status = parse_output(p);
+    while (!status && dv__lexer_accept(&p->lx, ","));
+    return status;
+}
+
+static bool is_literal(const dv__expr *e)
+{
+    uint32_t key;
+    return e->kind == DV__EXPR_STRING || e->kind == DV__EXPR_INT || e->kind == DV__EXPR_BOOL
+        || (e->kind == DV__EXPR_NAME && dv__dtype_lookup(e->name, &key));
+}
+
+/* subject == A, or subject in A B: the subject; else NULL. */
+static dv__expr *subject_of(const dv__expr *e)
+{
+    if (e->kind != DV__EXPR_EQ && e->kind != DV__EXPR_IN)
+        return NULL;
+    for (uint32_t i = 1; i < e->n; i++)
+        if (!is_literal(e->args[i]))
+            return NULL;
+    return e->args[0];
+}
+
+/* Values after "/": subject in A B... */
+static int parse_values(struct parser *p, dv__expr *subject, dv__expr **out)
+{
+    dv__expr *e = DV__ARENA_NEW(&p->c->arena, dv__expr), **values = NULL;
+    if (!e)
+        return DV_ENOMEM;
+    e->at = p->lx.token.start;
+    uint32_t n = 0;
+    int status = dv__contract_grow(p->c, &values, n, sizeof *values);
+    if (status)
+        return status;
+    values[n++] = subject;
+    while (!dv__lexer_is(&p->lx, ":")) {
+        dv__expr *value = NULL;
+        status = dv__expr_parse_primary(&p->lx, &p->c->arena, &value);
+        if (!status && !is_literal(value))
+            status = dv__fail_at(DV_ECONTRACT, p->c->text, value->at, "expected a value or ':'");
+        if (!status)
+            status = dv__contract_grow(p->c, &values, n, sizeof *values);
+        if (status)
+            return status;
+        values[n++] = value;
+    }
+    e->kind = n == 2 ? DV__EXPR_EQ : DV__EXPR_IN;
+    e->args = values;
+    e->n = n;
+    e->depth = (uint16_t)(subject->depth + 1);
+    *out = e;
+    return DV_OK;
+}
+
+static bool at_literal(const struct parser *p)
+{
+    char word[32];
+    uint32_t key;
+    snprintf(word, sizeof word, "%.*s", (int)p->lx.token.size, p->lx.token.start);
+    return p->lx.token.kind == DV__TOKEN_STRING || p->lx.token.kind == DV__TOKEN_INT || dv__lexer_is(&p->lx, "True")
+        || dv__lexer_is(&p->lx, "False") || (p->lx.token.kind == DV__TOKEN_IDENT && dv__dtype_lookup(word, &key));
+}
+
+/* when condition: patterns / condition: patterns / else: patterns */
+static int parse_group(struct parser *p)
+{
+    dv__contract *c = p->c;
+    if (c->ngroups == DV__MAX_CASE_GROUPS)
+        return dv__fail_at(DV_ELIMIT, c->text, p->lx.token.start, "more than %d groups of cases", DV__MAX_CASE_GROUPS);
+    dv__lexer_next(&p->lx);
+    int status = dv__contract_grow(c, &c->groups, c->ngroups, sizeof *c->groups);
+    if (status)
+        return status;
+    dv__group *g = &c->groups[c->ngroups];
+    memset(g, 0, sizeof *g);
+    do {
+        if (g->n == DV__MAX_CASES)
+            return dv__fail_at(DV_ELIMIT, c->text, p->lx.token.start, "more than %d cases in a group", DV__MAX_CASES);
+        dv__case *k = &g->cases[g->n];
+        k->at = p->lx.token.start;
+        if (g->n && !g->cases[g->n - 1].e)
+            return fail(p, k->at, "'else' must be the last case");
+        if (g->n && dv__lexer_accept(&p->lx, "else"))
+            k->e = NULL;
+        else if (g->n && g->subject && at_literal(p))
+            status = parse_values(p, g->subject, &k->e);
+        else
+            status = dv__expr_parse(&p->lx, &c->arena, &k->e);
+        if (!status && !dv__lexer_is(&p->lx, ":"))
+            status = dv__lexer_unexpected(&p->lx, "':' after the case's condition");
+        if (!status)
+            status = slice(p, k->at, &k->text);
+        if (status)
+            return status;
+        dv__lexer_next(&p->lx);
+        dv__expr *subject = k->e ? subject_of(k->e) : NULL;
+        if (!g->n)
+            g->subject = subject;
+        else if (!subject || !g->subject || !dv__expr_equal(subject, g->subject))
+            g->subject = NULL;
+        p->when.group = (int8_t)c->ngroups;
+        p->when.index = (int8_t)g->n++;
+        status = parse_signature(p);
+        if (status)
+            return status;
+    } while (dv__lexer_accept(&p->lx, "/"));
+    p->when.group = -1;
+    c->ngroups++;
+    return DV_OK;
+}
+
+static int parse_parts(struct parser *p)
+{
+    int status = DV_OK;
+    bool signature = false;
+    while (!status) {
+        while (dv__lexer_accept(&p->lx, ";"))
+            ;
+        if (p->lx.token.kind == DV__TOKEN_END)
+            return DV_OK;
+        if (dv__lexer_is(&p->lx, "when"))
+            status = parse_group(p);
+        else if (at_pattern(p) || dv__lexer_is(&p->lx, "->") || (!signature && next_is(p, "[")))
+            status = parse_signature(p);
+        else
+            status = parse_fact(p);
+        signature = true;
+        if (!status && !dv__lexer_is(&p->lx, ";") && p->lx.token.kind != DV__TOKEN_END)
+            status = dv__lexer_unexpected(&p->lx, "';'");
+    }
+    return status;
+}
+
+int dv__contract_parse(const char *text, const char *name, const dv__schema *schema, dv__contract **out)
+{
+    *out = NULL;
+    dv__contract *c = dv__calloc(1, sizeof *c);
+    if (!c)
+        return DV_ENOMEM;
+    struct parser p = { .c = c, .when = { -1, 0 } };
+    int status = DV_ENOMEM;
+    c->schema = schema;
+    c->name = dv__arena_strndup(&c->arena, name, strlen(name));
+    c->text = dv__arena_strndup(&c->arena, text, strlen(text));
+    c->takes = DV__ARENA_ARRAY(&c->arena, dv__takes, schema->nargs + schema->nreturns);
+    if (!c->name || !c->text || !c->takes)
+        goto fail;
+    dv__lexer_init(&p.lx, c->text);
+    status = parse_parts(&p);
+    if (!status)
+        status = dv__contract_resolve(c);
+    if (!status)
+        status = dv__contract_prove(c);
+    if (!status) {
+        *out = c;
+        return DV_OK;
+    }
+fail:
+    dv__contract_free(c);
+    return status == DV_ENOMEM ? status : dv__fail_in(status, "operator %s: contract", name);
+}
+
+void dv__contract_free(dv__contract *c)
+{
+    if (!c)
+        return;
+    dv__arena arena = c->arena; /* c->arena holds everything but c itself */
+    dv__arena_deinit(&arena);
+    dv__free(c);
+}

@@ -20,6 +20,8 @@ typedef struct dv__solution {
     dv_dtype dtypes[DV__MAX_DTYPE_VARS];
     int32_t cases[DV__MAX_CASE_GROUPS]; /* the case taken in each group */
     dv_device device;                   /* of the tensors that are not @cpu; {DV_CPU, 0} when there is none */
+    uint64_t bound_dims;                /* which of the variables are bound: bits by index */
+    uint32_t bound_runs, bound_dtypes;
     int32_t pool_used;
     int64_t pool[DV__SHAPE_POOL]; /* shapes and strides of outputs, sizes of computed runs */
 } dv__solution;
@@ -39,11 +41,12 @@ typedef struct dv__output {
 int dv__contract_parse(const char *text, const char *name, const dv__schema *schema, dv__contract **out);
 void dv__contract_free(dv__contract *c);
 
+bool dv__contract_needs_shape(const dv__contract *c); /* some output is written [...]: a C shape function must stand in */
 /* Check the arguments (all nargs of them, defaults filled in) and bind everything. Messages begin with the operator's name and name
  * the argument, what was expected and what came: DV_ESHAPE, DV_EDTYPE, DV_EDEVICE, DV_EINVAL. check_values: also test values
  * inside CPU tensors (`ids.values < e`). */
 int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values);
-/* What return i must be. */
+/* What return i must be. DV_ENOTSUP when the contract leaves it to a C shape function ([...]). */
 int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, dv__output *out);
 /* A given tensor for return i must match (shape, dtype, device); reports like solve. */
 int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, const dv_tensor *given);

@@ -163,10 +163,11 @@ struct dv__contract {
     int16_t *case_only;   /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
     dv__needs always;     /* bound in every combination of cases, all optional arguments absent */
-    bool takes_dims_only; /* no groups, put-asides, definitions, constraints, unbacked: solving is matching */
+    bool matching_only;   /* nothing is computed, defined or constrained: solving is matching */
     /* Splitting, when it does not depend on cases. */
     int8_t split_items;   /* leading items that are cut; 0: cannot be split; -1: depends on the case */
-    uint8_t *split_slots; /* per slot: is it cut */
+    const dv__item *split_lead; /* the items */
+    uint8_t *split_slots;       /* per slot: is it cut */
 };
 
 /* contract_parse.c */
@@ -176,10 +177,60 @@ int dv__contract_resolve(dv__contract *c);
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
 dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
 const char *dv__contract_text_of(dv__contract *c, const dv__expr *e); /* printed, in the arena; NULL: out of memory */
-const char *dv__dtype_text(uint32_t key);
 bool dv__dtype_lookup(const char *name, uint32_t *key);
 /* contract_prove.c */
 int dv__contract_prove(dv__contract *c);
+/* contract_output.c */
+int dv__contract_prepare_split(dv__contract *c);
+
+/* ---- Evaluation: one call ---------------------------------------------------------------------------------------------- */
+
+typedef struct dv__env {
+    const dv__contract *c;
+    const dv_value *args;
+    dv__solution *s;
+    const char *where; /* the text being evaluated, for messages */
+    /* The element that x.values stands for, while a constraint goes through a tensor. */
+    bool element_real;
+    int64_t element_i;
+    double element_f;
+} dv__env;
+
+typedef struct dv__scalar { bool real; int64_t i; double f; } dv__scalar; /* i or f */
+typedef struct dv__sizes { const int64_t *data; int32_t n; int64_t room[DV_MAX_NDIM]; } dv__sizes;
+
+/* Text for a message, in place: failing never allocates. */
+typedef struct dv__words { size_t n; char data[1600]; } dv__words;
+DV__PRINTF(2, 3) void dv__say(dv__words *w, const char *format, ...);
+void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n); /* "[3, 4]" */
+void dv__say_variables(dv__words *w, const dv__env *v, dv__needs needs); /* "n = 3 ('n' is bound by 'x'), ..." */
+
+/* contract_eval.c: by the tree's type; statuses with messages. */
+int dv__eval_int(const dv__env *v, const dv__expr *e, int64_t *out);
+int dv__eval_scalar(const dv__env *v, const dv__expr *e, dv__scalar *out); /* INT or NUMBER */
+int dv__eval_real(const dv__env *v, const dv__expr *e, double *out);       /* in real arithmetic: cannot overflow */
+int dv__eval_bool(const dv__env *v, const dv__expr *e, bool *out);
+int dv__eval_sizes(const dv__env *v, const dv__expr *e, dv__sizes *out);   /* a run */
+const dv_tensor *dv__tensor_of(const dv__env *v, int32_t slot); /* NULL: None; of a list: its first tensor */
+bool dv__is_present(const dv_value *value);
+/* contract_dtype.c */
+int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out);
+/* contract_settle.c */
+int dv__settle(dv__env *v, uint64_t aside);
+int dv__check_constraints(dv__env *v, bool values);
+/* The only unknown variable of a computed dim, if the dim can be solved for it; else -1. */
+int dv__solvable_for(const dv__item *item, dv__needs bound);
+/* contract_message.c: all return a status. element: index in a list, or -1. item NULL: the number of dims is wrong. */
+const char *dv__binder_of(const dv__env *v, bool run, int ref); /* the argument that binds it in this call, or NULL */
+int dv__wrong_shape(const dv__env *v, const dv__pattern *t, int element, const dv__item *item, const dv_tensor *x);
+int dv__wrong_dtype(const dv__env *v, const dv__pattern *t, int element, const dv_tensor *x);
+int dv__wrong_device(const dv__env *v, const dv__pattern *t, int element, dv_device expected, const dv_tensor *x);
+int dv__wrong_presence(const dv__env *v, const dv__pattern *t, const char *expected, const char *found);
+int dv__wrong_length(const dv__env *v, const dv__pattern *t, const dv__item *item, int64_t found);
+int dv__wrong_case(const dv__env *v, const dv__pattern *other);
+int dv__wrong_constraint(const dv__env *v, const dv__constraint *k);
+int dv__no_case(const dv__env *v, const dv__group *g);
+void dv__say_items(dv__words *w, const dv__env *v, const dv__dims *dims); /* "[4, 2*n]": sizes as far as they are known */
 
 static inline dv__needs dv__needs_or(dv__needs a, dv__needs b)
 {

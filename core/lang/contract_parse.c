@@ -2,6 +2,8 @@
  * and returns are looked up, because what can follow depends on them. */
 #include "lang/contract_internal.h"
 
+#include <stdio.h>
+
 struct parser {
     dv__contract *c;
     dv__lexer lx;

@@ -18,14 +18,6 @@ static const struct { const char *name; uint32_t key; } dtype_names[] = {
 };
 enum { NDTYPES = sizeof dtype_names / sizeof *dtype_names };
 
-const char *dv__dtype_text(uint32_t key)
-{
-    for (int i = 0; i < NDTYPES; i++)
-        if (dtype_names[i].key == key)
-            return dtype_names[i].name;
-    return "an unknown dtype";
-}
-
 bool dv__dtype_lookup(const char *name, uint32_t *key)
 {
     for (int i = 0; i < NDTYPES; i++)

@@ -1,0 +1,444 @@
+/* A contract in words, and as JSON for bridges (docs/json.md). */
+#include "lang/contract_internal.h"
+
+/* ---- The order of solving, in words ------------------------------------------------------------------------------------ */
+
+/* "binds m, k" and "checks T", collected while a pattern is walked. */
+struct walk { dv__text binds, checks, waits; };
+
+static void add_name(dv__text *t, const char *star, const char *name) { dv__text_add(t, "%s%s%s", t->size ? ", " : "", star, name); }
+
+static void walk_pattern(const dv__contract *c, const dv__pattern *t, dv__needs *bound, struct walk *w)
+{
+    for (uint32_t i = 0; i < t->dims.n; i++) {
+        const dv__item *item = &t->dims.items[i];
+        if (item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT) {
+            add_name(bound->dims >> item->ref & 1 ? &w->checks : &w->binds, "", item->kind == DV__ITEM_ELEMENT ? item->text : c->dims[item->ref].name);
+            bound->dims |= 1ull << item->ref;
+        } else if (item->kind == DV__ITEM_RUN) {
+            add_name(bound->runs >> item->ref & 1 ? &w->checks : &w->binds, "*", c->runs[item->ref]);
+            bound->runs |= 1u << item->ref;
+        } else if (item->aside >= 0 && !dv__needs_within(item->needs, *bound)) {
+            add_name(&w->waits, "", item->text);
+        } else {
+            add_name(&w->checks, "", item->text);
+        }
+    }
+    if (t->dtype.kind == DV__DTYPE_VAR) {
+        add_name(bound->dtypes >> t->dtype.ref & 1 ? &w->checks : &w->binds, "", c->dtypes[t->dtype.ref].name);
+        bound->dtypes |= 1u << t->dtype.ref;
+    } else if (t->dtype.kind != DV__DTYPE_ANY) {
+        add_name(&w->checks, "", "its dtype");
+    }
+}
+
+static void say_walk(struct walk *w, dv__text *to)
+{
+    const struct { const char *verb; dv__text *names; } parts[] = { { "binds", &w->binds }, { "checks", &w->checks }, { "puts aside", &w->waits } };
+    const char *separator = " ";
+    for (int i = 0; i < 3; i++) {
+        to->failed |= parts[i].names->failed;
+        if (parts[i].names->size)
+            dv__text_add(to, "%s%s %s", separator, parts[i].verb, parts[i].names->data), separator = "; ";
+        dv__text_deinit(parts[i].names);
+    }
+    dv__text_puts(to, *separator == ' ' ? " checks nothing" : "");
+}
+
+static const char *group_text(const dv__contract *c, dv__when w) { return w.group < 0 ? NULL : c->groups[w.group].cases[w.index].text; }
+
+/* "when layout == \"TND\": " before what holds in one case only; values after "/" are said with their subject. */
+static void say_when(const dv__contract *c, dv__when w, dv__text *to)
+{
+    if (w.group < 0)
+        return;
+    const dv__case *k = &c->groups[w.group].cases[w.index];
+    dv__text_puts(to, k->e ? "when " : "otherwise: ");
+    if (k->e) {
+        dv__expr_print(k->e, to);
+        dv__text_puts(to, ": ");
+    }
+}
+
+static dv__needs pattern_needs(const dv__pattern *t)
+{
+    dv__needs n = { 0, 0, 0 };
+    for (uint32_t i = 0; i < t->dims.n; i++)
+        n = dv__needs_or(n, t->dims.items[i].needs);
+    if (t->dtype.kind == DV__DTYPE_VAR)
+        n.dtypes |= 1u << t->dtype.ref;
+    return n;
+}
+
+/* Calls line() for each step of solving, when every optional argument is there. A pattern of one case knows what patterns that always
+ * hold and earlier ones of its own case have bound. */
+static void each_step(const dv__contract *c, dv__text *to, void (*line)(dv__text *to, const char *step))
+{
+    dv__needs always = { 0, 0, 0 };
+    for (uint32_t i = 0; i < c->npatterns; i++) {
+        const dv__pattern *t = &c->patterns[i];
+        struct walk w;
+        dv__text step = { 0 };
+        dv__needs bound = always;
+        memset(&w, 0, sizeof w);
+        for (uint32_t k = 0; k < i && t->when.group >= 0; k++)
+            if (c->patterns[k].when.group == t->when.group && c->patterns[k].when.index == t->when.index)
+                bound = dv__needs_or(bound, pattern_needs(&c->patterns[k]));
+        say_when(c, t->when, &step);
+        dv__text_puts(&step, t->text);
+        walk_pattern(c, t, &bound, &w);
+        say_walk(&w, &step);
+        if (t->when.group < 0)
+            always = bound;
+        to->failed |= step.failed;
+        line(to, step.data ? step.data : "");
+        dv__text_deinit(&step);
+    }
+    for (uint32_t i = 0; i < c->nasides; i++) {
+        const dv__aside *a = &c->asides[i];
+        dv__text step = { 0 };
+        if (a->pattern < 0) {
+            say_when(c, c->definitions[a->item].when, &step);
+            dv__text_puts(&step, c->definitions[a->item].text);
+        } else {
+            const dv__pattern *t = &c->patterns[a->pattern];
+            const dv__item *item = &t->dims.items[a->item];
+            const uint64_t unknown = item->needs.dims & ~always.dims;
+            if (t->when.group >= 0)
+                continue;
+            if (unknown) {
+                dv__text_add(&step, "%s of '%s' is solved for %s", item->text, t->name, c->dims[__builtin_ctzll(unknown)].name);
+                always.dims |= unknown;
+            } else {
+                dv__text_add(&step, "%s of '%s' is checked", item->text, t->name);
+            }
+        }
+        to->failed |= step.failed;
+        line(to, step.data ? step.data : "");
+        dv__text_deinit(&step);
+    }
+    for (uint32_t i = 0; i < c->nconstraints; i++) {
+        dv__text step = { 0 };
+        say_when(c, c->constraints[i].when, &step);
+        dv__text_add(&step, "%s is checked%s", c->constraints[i].text, c->constraints[i].values >= 0 ? " for every element in check mode" : "");
+        to->failed |= step.failed;
+        line(to, step.data ? step.data : "");
+        dv__text_deinit(&step);
+    }
+}
+
+static void describe_line(dv__text *to, const char *step) { dv__text_add(to, "    %s\n", step); }
+
+static void describe_expr(dv__text *to, const char *name, const dv__expr *e)
+{
+    if (!e)
+        return;
+    dv__text_add(to, "  %s = ", name);
+    dv__expr_print(e, to);
+    dv__text_puts(to, "\n");
+}
+
+static void describe_named(dv__text *to, const char *what, const dv__named *list, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        dv__text_add(to, "%s%s%s%s", i ? ", " : what, list[i].run ? "*" : "", list[i].name, i + 1 == n ? "\n" : "");
+}
+
+static const char *const takes_names[] = { "contiguous", "last_contiguous", "strided" };
+
+static const char *slot_name(const dv__contract *c, size_t slot)
+{
+    return slot < c->schema->nargs ? c->schema->args[slot].name : c->schema->returns[slot - c->schema->nargs].name;
+}
+
+void dv__contract_describe(const dv__contract *c, dv__text *to)
+{
+    dv__text_puts(to, "  solved in this order:\n");
+    each_step(c, to, describe_line);
+    for (uint32_t i = 0; i < c->ndtypes; i++) {
+        if (!c->dtypes[i].allowed)
+            continue;
+        dv__text_add(to, "  %s is one of", c->dtypes[i].name);
+        for (uint32_t k = 0; k < c->dtypes[i].nallowed; k++)
+            dv__text_add(to, " %s", dv_dtype_name(dv_dtype_from_key(c->dtypes[i].allowed[k])));
+        dv__text_puts(to, "\n");
+    }
+    if (c->noutputs)
+        dv__text_puts(to, "  then the results:\n");
+    for (uint32_t i = 0; i < c->noutputs; i++) {
+        const dv__pattern *t = &c->outputs[i];
+        dv__text_puts(to, "    ");
+        say_when(c, t->when, to);
+        if (t->is_argument >= 0)
+            dv__text_add(to, "the argument '%s' itself\n", c->schema->args[t->is_argument].name);
+        else
+            dv__text_add(to, "%s%s\n", t->text, t->unbacked ? " (upper bounds: the kernel says the size)" : "");
+    }
+    describe_named(to, "  parallel over ", c->parallel, c->nparallel);
+    describe_named(to, "  a sum over ", c->sums, c->nsums);
+    for (size_t slot = 0; slot < c->schema->nargs + c->schema->nreturns; slot++) {
+        if (c->takes[slot].kind)
+            dv__text_add(to, "  takes '%s' %s\n", slot_name(c, slot), takes_names[c->takes[slot].kind]);
+        if (c->takes[slot].align_log2)
+            dv__text_add(to, "  takes '%s' aligned to %d bytes\n", slot_name(c, slot), 1 << c->takes[slot].align_log2);
+    }
+    describe_expr(to, "workspace", c->workspace);
+    describe_expr(to, "flops", c->flops);
+    describe_expr(to, "bytes", c->bytes);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
+
+static void json_string(dv__text *to, const char *s) { dv__text_json(to, s, strlen(s)); }
+
+static void json_expr(dv__text *to, const dv__expr *e)
+{
+    if (e)
+        dv__expr_json(e, to);
+    else
+        dv__text_puts(to, "null");
+}
+
+static void json_key_expr(dv__text *to, const char *key, const dv__expr *e)
+{
+    dv__text_add(to, ", \"%s\": ", key);
+    json_expr(to, e);
+}
+
+static void json_slot(dv__text *to, const char *key, int32_t slot)
+{
+    if (slot < 0)
+        dv__text_add(to, ", \"%s\": null", key);
+    else
+        dv__text_add(to, ", \"%s\": %d", key, (int)slot);
+}
+
+static void json_case(dv__text *to, dv__when w)
+{
+    if (w.group < 0)
+        dv__text_puts(to, ", \"case\": null");
+    else
+        dv__text_add(to, ", \"case\": [%d, %d]", w.group, w.index);
+}
+
+static void json_dims(dv__text *to, const char *key, const dv__dims *dims, bool none)
+{
+    dv__text_add(to, ", \"%s\": %s", key, none ? "null" : "[");
+    for (uint32_t i = 0; i < dims->n && !none; i++) {
+        dv__text_puts(to, i ? ", " : "");
+        json_expr(to, dims->items[i].e);
+    }
+    dv__text_puts(to, none ? "" : "]");
+}
+
+static void json_dtype(dv__text *to, const dv__dtype_spec *spec)
+{
+    dv__text_puts(to, ", \"dtype\": ");
+    if (spec->kind == DV__DTYPE_ANY) {
+        dv__text_puts(to, "null");
+    } else if (spec->n == 1) {
+        json_expr(to, spec->alternatives[0]);
+    } else {
+        dv__text_puts(to, "[\"any_of\"");
+        for (uint32_t i = 0; i < spec->n; i++) {
+            dv__text_puts(to, ", ");
+            json_expr(to, spec->alternatives[i]);
+        }
+        dv__text_puts(to, "]");
+    }
+}
+
+static void json_input(dv__text *to, const dv__pattern *t)
+{
+    static const char *const kinds[] = { "tensor", "list", "ints" };
+    static const char *const presences[] = { "required", "optional", "present", "absent" };
+    static const char *const devices[] = { "same", "cpu", "any" };
+    dv__text_add(to, "{\"slot\": %d, \"arg\": ", (int)t->slot);
+    json_string(to, t->name);
+    json_case(to, t->when);
+    dv__text_add(to, ", \"kind\": \"%s\", \"presence\": \"%s\"", kinds[t->kind], presences[t->presence]);
+    json_dims(to, "dims", &t->dims, t->dims.any);
+    json_dtype(to, &t->dtype);
+    dv__text_add(to, ", \"device\": \"%s\", \"text\": ", devices[t->on]);
+    json_string(to, t->text);
+    dv__text_puts(to, "}");
+}
+
+static void json_output(dv__text *to, const dv__contract *c, const dv__pattern *t)
+{
+    const bool itself = t->is_argument >= 0, absent = t->presence == DV__ABSENT;
+    dv__text_add(to, "{\"slot\": %d, \"name\": ", (int)t->slot);
+    json_string(to, t->name);
+    json_case(to, t->when);
+    dv__text_add(to, ", \"absent\": %s", absent ? "true" : "false");
+    json_dims(to, "dims", &t->dims, itself || absent || t->dims.any || t->transform);
+    json_dtype(to, &t->dtype);
+    if (t->on == DV__ON_ARGUMENT) {
+        dv__text_puts(to, ", \"device\": [\"arg\", ");
+        json_string(to, c->schema->args[t->on_slot].name);
+        dv__text_puts(to, "]");
+    } else {
+        dv__text_add(to, ", \"device\": \"%s\"", t->on == DV__ON_CPU ? "cpu" : "same");
+    }
+    json_slot(to, "like", t->like);
+    json_slot(to, "view_of", t->view_of);
+    json_dims(to, "strides", &t->strides, !t->has_strides);
+    json_key_expr(to, "offset", t->offset);
+    json_key_expr(to, "transform", t->transform);
+    json_slot(to, "is_argument", t->is_argument);
+    dv__text_add(to, ", \"unbacked\": %s, \"text\": ", t->unbacked ? "true" : "false");
+    json_string(to, t->text);
+    dv__text_puts(to, "}");
+}
+
+static void json_dtype_vars(dv__text *to, const dv__contract *c)
+{
+    dv__text_puts(to, ", \"dtypes\": [");
+    for (uint32_t i = 0; i < c->ndtypes; i++) {
+        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
+        json_string(to, c->dtypes[i].name);
+        dv__text_puts(to, ", \"in\": ");
+        for (uint32_t k = 0; k < c->dtypes[i].nallowed; k++)
+            dv__text_add(to, "%s\"%s\"", k ? ", " : "[", dv_dtype_name(dv_dtype_from_key(c->dtypes[i].allowed[k])));
+        dv__text_puts(to, c->dtypes[i].nallowed ? "], \"carriers\": [" : "null, \"carriers\": [");
+        bool first = true;
+        for (uint32_t k = 0; k < c->npatterns; k++)
+            if (c->patterns[k].dtype.kind == DV__DTYPE_VAR && c->patterns[k].dtype.ref == (int16_t)i)
+                dv__text_add(to, "%s%d", first ? "" : ", ", (int)c->patterns[k].slot), first = false;
+        dv__text_puts(to, "]}");
+    }
+    dv__text_puts(to, "]");
+}
+
+static void json_variables(dv__text *to, const dv__contract *c)
+{
+    dv__text_puts(to, ", \"dims\": [");
+    for (uint32_t i = 0; i < c->ndims; i++) {
+        dv__text_puts(to, i ? ", " : "");
+        json_string(to, c->dims[i].name);
+    }
+    dv__text_puts(to, "], \"elements\": [");
+    bool first = true;
+    for (uint32_t i = 0; i < c->ndims; i++)
+        if (c->dims[i].element) {
+            dv__text_puts(to, first ? "" : ", ");
+            json_string(to, c->dims[i].name);
+            first = false;
+        }
+    dv__text_puts(to, "], \"runs\": [");
+    for (uint32_t i = 0; i < c->nruns; i++) {
+        dv__text_puts(to, i ? ", " : "");
+        json_string(to, c->runs[i]);
+    }
+    dv__text_puts(to, "]");
+    json_dtype_vars(to, c);
+}
+
+static void json_groups(dv__text *to, const dv__contract *c)
+{
+    dv__text_puts(to, ", \"groups\": [");
+    for (uint32_t g = 0; g < c->ngroups; g++) {
+        dv__text_puts(to, g ? ", {\"cases\": [" : "{\"cases\": [");
+        for (uint32_t i = 0; i < c->groups[g].n; i++) {
+            dv__text_puts(to, i ? ", {\"text\": " : "{\"text\": ");
+            json_string(to, group_text(c, (dv__when){ (int8_t)g, (int8_t)i }));
+            json_key_expr(to, "when", c->groups[g].cases[i].e);
+            dv__text_puts(to, "}");
+        }
+        dv__text_puts(to, "]}");
+    }
+    dv__text_puts(to, "]");
+}
+
+static void json_facts(dv__text *to, const dv__contract *c)
+{
+    dv__text_puts(to, ", \"definitions\": [");
+    for (uint32_t i = 0; i < c->ndefinitions; i++) {
+        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
+        json_string(to, c->definitions[i].name);
+        json_case(to, c->definitions[i].when);
+        json_key_expr(to, "value", c->definitions[i].e);
+        dv__text_puts(to, "}");
+    }
+    dv__text_puts(to, "], \"run_ranks\": [");
+    bool first = true;
+    for (uint32_t i = 0; i < c->nruns; i++)
+        if (c->run_ranks[i].e) {
+            dv__text_puts(to, first ? "{\"run\": " : ", {\"run\": ");
+            json_string(to, c->runs[i]);
+            json_key_expr(to, "rank", c->run_ranks[i].e);
+            dv__text_puts(to, "}");
+            first = false;
+        }
+    dv__text_puts(to, "], \"unbacked\": [");
+    for (uint32_t i = 0; i < c->nunbacked; i++) {
+        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
+        json_string(to, c->unbacked[i].name);
+        json_key_expr(to, "min", c->unbacked[i].min);
+        json_key_expr(to, "max", c->unbacked[i].max);
+        dv__text_puts(to, "}");
+    }
+    dv__text_puts(to, "], \"constraints\": [");
+    for (uint32_t i = 0; i < c->nconstraints; i++) {
+        dv__text_puts(to, i ? ", {\"text\": " : "{\"text\": ");
+        json_string(to, c->constraints[i].text);
+        json_case(to, c->constraints[i].when);
+        json_key_expr(to, "expr", c->constraints[i].e);
+        json_slot(to, "values", c->constraints[i].values);
+        dv__text_puts(to, "}");
+    }
+    dv__text_puts(to, "]");
+}
+
+static void json_takes(dv__text *to, const dv__contract *c)
+{
+    bool first = true;
+    dv__text_puts(to, ", \"takes\": [");
+    for (size_t slot = 0; slot < c->schema->nargs + c->schema->nreturns; slot++)
+        if (c->takes[slot].kind || c->takes[slot].align_log2) {
+            dv__text_add(to, "%s{\"slot\": %zu, \"kind\": \"%s\", \"align\": %d}", first ? "" : ", ", slot, takes_names[c->takes[slot].kind],
+                1 << c->takes[slot].align_log2);
+            first = false;
+        }
+    dv__text_puts(to, "]");
+}
+
+static void json_line(dv__text *to, const char *step)
+{
+    dv__text_puts(to, to->size && to->data[to->size - 1] == '[' ? "" : ", ");
+    json_string(to, step);
+}
+
+void dv__contract_json(const dv__contract *c, dv__text *to)
+{
+    dv__text_puts(to, "{\"text\": ");
+    json_string(to, c->text);
+    json_variables(to, c);
+    json_groups(to, c);
+    dv__text_puts(to, ", \"inputs\": [");
+    for (uint32_t i = 0; i < c->npatterns; i++) {
+        dv__text_puts(to, i ? ", " : "");
+        json_input(to, &c->patterns[i]);
+    }
+    dv__text_puts(to, "], \"outputs\": [");
+    for (uint32_t i = 0; i < c->noutputs; i++) {
+        dv__text_puts(to, i ? ", " : "");
+        json_output(to, c, &c->outputs[i]);
+    }
+    dv__text_puts(to, "]");
+    json_facts(to, c);
+    dv__text_puts(to, ", \"parallel\": [");
+    for (uint32_t i = 0; i < c->nparallel; i++)
+        dv__text_add(to, "%s[\"%s\", \"%s\"]", i ? ", " : "", c->parallel[i].run ? "run" : "dim", c->parallel[i].name);
+    dv__text_puts(to, "], \"sum\": [");
+    for (uint32_t i = 0; i < c->nsums; i++)
+        dv__text_add(to, "%s\"%s\"", i ? ", " : "", c->sums[i].name);
+    dv__text_puts(to, "]");
+    json_takes(to, c);
+    json_key_expr(to, "workspace", c->workspace);
+    json_key_expr(to, "flops", c->flops);
+    json_key_expr(to, "bytes", c->bytes);
+    dv__text_puts(to, ", \"order\": [");
+    each_step(c, to, json_line);
+    dv__text_puts(to, "]}");
+}

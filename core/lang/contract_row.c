@@ -1,0 +1,144 @@
+/* What kernel rows say in the contract's terms: predicates and sets of dtypes. */
+#include "lang/contract_internal.h"
+
+#include <stdio.h>
+
+int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__expr **out)
+{
+    dv__lexer lx;
+    const char *copy = dv__arena_strndup(arena, text, strlen(text)); /* trees point into it */
+    *out = NULL;
+    if (!copy)
+        return DV_ENOMEM;
+    dv__expr *e = NULL;
+    dv__lexer_init(&lx, copy);
+    int status = dv__expr_parse(&lx, arena, &e);
+    if (!status && lx.token.kind != DV__TOKEN_END)
+        status = dv__lexer_unexpected(&lx, "the end of the predicate");
+    if (!status)
+        status = dv__contract_resolve_expr(c, copy, e, DV__CTYPE_BOOL, "a predicate");
+    if (status)
+        return status == DV_ENOMEM ? status : dv__fail_in(status, "operator %s: predicate", c->name);
+    *out = e;
+    return DV_OK;
+}
+
+int dv__predicate_eval(const dv__contract *c, const dv__expr *e, const dv_value *args, dv__solution *s, bool *out)
+{
+    const dv__env v = { .c = c, .args = args, .s = s, .where = "a row's predicate" };
+    *out = false;
+    if (!dv__needs_within(dv__contract_needs(c, e), dv__solution_bound(s)))
+        return DV_OK; /* about a size that only absent arguments have */
+    return dv__eval_bool(&v, e, out);
+}
+
+/* For each named variable the dtypes that a row takes. */
+struct dv__dtype_sets {
+    struct one_set { int16_t var; uint32_t n; uint32_t *keys; } sets[DV__MAX_DTYPE_VARS];
+    uint32_t n;
+};
+
+static int wrong(const dv__contract *c, const dv__lexer *lx, const char *what)
+{
+    const int status = dv__fail_at(DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%.*s'", what, (int)lx->token.size, lx->token.start);
+    return dv__fail_in(status, "operator %s: dtypes of a row", c->name);
+}
+
+/* A contract without dtype variables: the row may only repeat a dtype that a pattern fixes. */
+static bool is_fixed(const dv__contract *c, uint32_t key)
+{
+    for (uint32_t i = 0; i < c->npatterns + c->noutputs; i++) {
+        const dv__dtype_spec *spec = i < c->npatterns ? &c->patterns[i].dtype : &c->outputs[i - c->npatterns].dtype;
+        if (spec->kind == DV__DTYPE_ONE && spec->one == key)
+            return true;
+    }
+    return false;
+}
+
+static int parse_keys(dv__lexer *lx, const dv__contract *c, dv__arena *arena, struct one_set *set)
+{
+    uint32_t keys[64];
+    set->n = 0;
+    for (uint32_t key; lx->token.kind == DV__TOKEN_IDENT;) {
+        char word[40];
+        snprintf(word, sizeof word, "%.*s", (int)lx->token.size, lx->token.start);
+        if (!dv__dtype_lookup(word, &key))
+            return wrong(c, lx, "expected a dtype such as f32");
+        if (set->var < 0 && !is_fixed(c, key))
+            return wrong(c, lx, "expected a dtype that the contract names, since it has no dtype variable");
+        if (set->var >= 0 && c->dtypes[set->var].allowed) {
+            bool allowed = false;
+            for (uint32_t i = 0; i < c->dtypes[set->var].nallowed; i++)
+                allowed |= c->dtypes[set->var].allowed[i] == key;
+            if (!allowed)
+                return wrong(c, lx, "expected a dtype that the contract allows");
+        }
+        if (set->n == 64)
+            return wrong(c, lx, "expected at most 64 dtypes");
+        keys[set->n++] = key;
+        dv__lexer_next(lx);
+    }
+    if (!set->n)
+        return wrong(c, lx, "expected a dtype such as f32");
+    set->keys = DV__ARENA_ARRAY(arena, uint32_t, set->n);
+    if (!set->keys)
+        return DV_ENOMEM;
+    memcpy(set->keys, keys, set->n * sizeof *keys);
+    return DV_OK;
+}
+
+static int parse_set(dv__lexer *lx, const dv__contract *c, dv__arena *arena, struct one_set *set)
+{
+    dv__lexer ahead = *lx;
+    dv__lexer_next(&ahead);
+    set->var = c->ndtypes ? 0 : -1;
+    if (dv__lexer_is(&ahead, "=")) {
+        set->var = -1;
+        for (uint32_t i = 0; i < c->ndtypes; i++)
+            if (dv__token_is(lx->token, c->dtypes[i].name))
+                set->var = (int16_t)i;
+        if (set->var < 0)
+            return wrong(c, lx, "expected a dtype variable of the contract");
+        dv__lexer_next(&ahead);
+        *lx = ahead;
+    }
+    return parse_keys(lx, c, arena, set);
+}
+
+int dv__dtype_sets_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__dtype_sets **out)
+{
+    *out = NULL;
+    if (!text)
+        return DV_OK;
+    dv__dtype_sets *sets = DV__ARENA_NEW(arena, dv__dtype_sets);
+    if (!sets)
+        return DV_ENOMEM;
+    dv__lexer lx;
+    dv__lexer_init(&lx, text);
+    do {
+        if (sets->n == DV__MAX_DTYPE_VARS)
+            return wrong(c, &lx, "expected fewer sets of dtypes");
+        const int status = parse_set(&lx, c, arena, &sets->sets[sets->n]);
+        if (status)
+            return status;
+        sets->n++;
+    } while (dv__lexer_accept(&lx, ","));
+    if (lx.token.kind != DV__TOKEN_END)
+        return wrong(c, &lx, "expected ',' or the end");
+    *out = sets;
+    return DV_OK;
+}
+
+bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s)
+{
+    for (uint32_t i = 0; sets && i < sets->n; i++) {
+        const struct one_set *set = &sets->sets[i];
+        bool found = set->var < 0 || !(s->bound_dtypes >> set->var & 1);
+        const uint32_t key = set->var < 0 ? 0 : dv_dtype_key(s->dtypes[set->var]);
+        for (uint32_t k = 0; k < set->n && !found; k++)
+            found = set->keys[k] == key;
+        if (!found)
+            return false;
+    }
+    return true;
+}

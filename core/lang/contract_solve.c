@@ -1,0 +1,372 @@
+/* One call's arguments against the patterns: bind what is new, compare the rest.
+ *
+ * The common path (tensors with names, literals and one run, no cases) is two nested loops without a call. What cannot be compared yet,
+ * because it speaks of a size that a later pattern binds, is put aside and settled at the end. Messages are made from the state at the
+ * moment of failure, by looking again at the patterns: nothing is recorded for them on the way. */
+#include "lang/contract_internal.h"
+
+/* ---- Dtypes ------------------------------------------------------------------------------------------------------------------ */
+
+static bool is_allowed(const dv__dtype_var *var, uint32_t key)
+{
+    if (!var->allowed)
+        return true;
+    for (uint32_t i = 0; i < var->nallowed; i++)
+        if (var->allowed[i] == key)
+            return true;
+    return false;
+}
+
+/* Everything but the plain variable. */
+static int match_other_dtype(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x)
+{
+    const uint32_t key = dv_dtype_key(x->dtype);
+    bool ok = false;
+    if (t->dtype.kind == DV__DTYPE_ANY)
+        return DV_OK;
+    if (t->dtype.kind == DV__DTYPE_ONE) {
+        ok = key == t->dtype.one;
+    } else if (t->dtype.kind == DV__DTYPE_SET) {
+        for (uint32_t i = 0; i < t->dtype.n && !ok; i++)
+            ok = key == (uint32_t)t->dtype.alternatives[i]->i;
+    } else {
+        dv_dtype expected;
+        v->where = t->text;
+        const int status = dv__eval_dtype(v, t->dtype.alternatives[0], &expected);
+        if (status)
+            return status;
+        ok = dv_dtype_key(expected) == key;
+    }
+    return ok ? DV_OK : dv__wrong_dtype(v, t, element, x);
+}
+
+static inline int match_dtype(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x)
+{
+    if (t->dtype.kind != DV__DTYPE_VAR)
+        return match_other_dtype(v, t, element, x);
+    dv__solution *s = v->s;
+    const int ref = t->dtype.ref;
+    if (s->bound_dtypes >> ref & 1)
+        return dv_dtype_key(s->dtypes[ref]) == dv_dtype_key(x->dtype) ? DV_OK : dv__wrong_dtype(v, t, element, x);
+    if (!is_allowed(&v->c->dtypes[ref], dv_dtype_key(x->dtype)))
+        return dv__wrong_dtype(v, t, element, x);
+    s->dtypes[ref] = x->dtype;
+    s->bound_dtypes |= 1u << ref;
+    return DV_OK;
+}
+
+/* ---- Devices ------------------------------------------------------------------------------------------------------------------ */
+
+/* s->device.type is 0 until a tensor has said where everything is. CPUs are all one. */
+static inline int match_device(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x)
+{
+    static const dv_device cpu = { DV_CPU, 0 };
+    dv_device *device = &v->s->device;
+    if (t->on == DV__ON_SAME) {
+        if (device->type == x->device.type && (device->id == x->device.id || device->type == DV_CPU))
+            return DV_OK;
+        if (device->type)
+            return dv__wrong_device(v, t, element, *device, x);
+        *device = x->device;
+        return DV_OK;
+    }
+    return t->on == DV__ON_ANY || x->device.type == DV_CPU ? DV_OK : dv__wrong_device(v, t, element, cpu, x);
+}
+
+/* ---- Shapes -------------------------------------------------------------------------------------------------------------------- */
+
+/* How many dims the run in *unknown takes; *unknown is NULL when every run's rank is known. False: the number of dims is wrong. */
+static int run_ranks(dv__env *v, const dv__pattern *t, int32_t ndim, const dv__item **unknown, int32_t *rest, bool *ok)
+{
+    int64_t known = t->dims.singles;
+    *unknown = NULL;
+    for (uint32_t i = 0; i < t->dims.n; i++) {
+        const dv__item *item = &t->dims.items[i];
+        if (item->kind == DV__ITEM_RUN) {
+            if (v->s->bound_runs >> item->ref & 1) {
+                known += v->s->runs[item->ref].ndim;
+                continue;
+            }
+            const dv__run_rank *fact = &v->c->run_ranks[item->ref];
+            if (fact->e && dv__needs_within(fact->needs, dv__solution_bound(v->s))) {
+                int64_t rank = 0;
+                v->where = fact->text;
+                const int status = dv__eval_int(v, fact->e, &rank);
+                if (status)
+                    return status;
+                if (rank < 0 || rank > DV_MAX_NDIM)
+                    return dv_fail(DV_EINVAL, "%s: %s: expected a number of dims, found %lld", v->c->name, fact->text, (long long)rank);
+                v->s->runs[item->ref].ndim = -1 - (int32_t)rank; /* known, but not yet where */
+                known += rank;
+                continue;
+            }
+            v->s->runs[item->ref].ndim = 0;
+            *unknown = item;
+        } else if (item->kind == DV__ITEM_RUNS) {
+            dv__sizes sizes;
+            v->where = item->text;
+            const int status = dv__eval_sizes(v, item->e, &sizes);
+            if (status)
+                return status;
+            known += sizes.n;
+        }
+    }
+    *rest = (int32_t)(ndim - known);
+    *ok = *unknown ? known <= ndim : known == ndim;
+    return DV_OK;
+}
+
+static inline bool same_sizes(const int64_t *a, const int64_t *b, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (a[i] != b[i])
+            return false;
+    return true;
+}
+
+/* One dim that is not a plain variable. *fits false: wrong. */
+static int match_other_item(dv__env *v, const dv__item *item, int64_t size, uint64_t *aside, bool *fits)
+{
+    int64_t expected = item->value;
+    if (item->kind == DV__ITEM_ELEMENT) {
+        int64_t *total = &v->s->dims[item->ref];
+        if (v->s->bound_dims >> item->ref & 1 ? __builtin_add_overflow(*total, size, total) : (*total = size, 0))
+            return dv_fail(DV_ESHAPE, "%s: %s: the sum over the list does not fit 64 bits", v->c->name, item->text);
+        v->s->bound_dims |= 1ull << item->ref;
+        return DV_OK;
+    }
+    if (item->kind == DV__ITEM_EXPR) {
+        if (item->aside >= 0 && item->needs.dims & ~v->s->bound_dims) {
+            *aside |= 1ull << item->aside;
+            return DV_OK;
+        }
+        v->where = item->text;
+        const int status = dv__eval_int(v, item->e, &expected);
+        if (status)
+            return status;
+    }
+    *fits = expected == size;
+    return DV_OK;
+}
+
+static int match_run(dv__env *v, const dv__pattern *t, int element, const dv__item *item, const dv__item *unknown, int32_t rest,
+    const dv_tensor *x, int32_t *at)
+{
+    dv__solution *s = v->s;
+    const int64_t *here = x->shape + *at;
+    dv__sizes sizes;
+    if (item->kind == DV__ITEM_RUNS) {
+        v->where = item->text;
+        const int status = dv__eval_sizes(v, item->e, &sizes);
+        if (status)
+            return status;
+    } else if (s->bound_runs >> item->ref & 1) {
+        sizes.data = s->runs[item->ref].sizes;
+        sizes.n = s->runs[item->ref].ndim;
+    } else {
+        const int32_t n = item == unknown ? rest : -1 - s->runs[item->ref].ndim;
+        s->runs[item->ref].sizes = here;
+        s->runs[item->ref].ndim = n;
+        s->bound_runs |= 1u << item->ref;
+        *at += n;
+        return DV_OK;
+    }
+    if (!same_sizes(sizes.data, here, sizes.n))
+        return dv__wrong_shape(v, t, element, item, x);
+    *at += sizes.n;
+    return DV_OK;
+}
+
+static int match_shape(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x, uint64_t *aside)
+{
+    dv__solution *s = v->s;
+    const dv__item *unknown = NULL;
+    int32_t rest = 0;
+    bool ok = x->ndim == (int32_t)t->dims.n;
+    if (t->dims.singles != t->dims.n) {
+        const int status = run_ranks(v, t, x->ndim, &unknown, &rest, &ok);
+        if (status)
+            return status;
+    }
+    if (!ok)
+        return dv__wrong_shape(v, t, element, NULL, x);
+    int32_t at = 0;
+    for (const dv__item *item = t->dims.items, *end = item + t->dims.n; item < end; item++) {
+        if (item->kind == DV__ITEM_VAR) {
+            const int64_t size = x->shape[at++];
+            const uint64_t bit = 1ull << item->ref;
+            if (!(s->bound_dims & bit))
+                s->dims[item->ref] = size, s->bound_dims |= bit;
+            else if (s->dims[item->ref] != size)
+                return dv__wrong_shape(v, t, element, item, x);
+        } else if (item->kind == DV__ITEM_RUN || item->kind == DV__ITEM_RUNS) {
+            const int status = match_run(v, t, element, item, unknown, rest, x, &at);
+            if (status)
+                return status;
+        } else {
+            bool fits = true;
+            const int status = match_other_item(v, item, x->shape[at++], aside, &fits);
+            if (status)
+                return status;
+            if (!fits)
+                return dv__wrong_shape(v, t, element, item, x);
+        }
+    }
+    return DV_OK;
+}
+
+static inline int match_tensor(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x, uint64_t *aside)
+{
+    int status = match_device(v, t, element, x);
+    if (!status)
+        status = match_dtype(v, t, element, x);
+    if (!status && !t->dims.any)
+        status = match_shape(v, t, element, x, aside);
+    return status;
+}
+
+/* ---- Patterns that are no single tensor ---------------------------------------------------------------------------------------- */
+
+static int match_list(dv__env *v, const dv__pattern *t, const dv_value *value, uint64_t *aside)
+{
+    bool any = false;
+    for (size_t i = 0; i < value->as.tensors.size; i++) {
+        const dv_tensor *x = value->as.tensors.data[i];
+        if (!x)
+            continue;
+        const int status = match_tensor(v, t, (int)(i < INT32_MAX ? i : INT32_MAX), x, aside);
+        if (status)
+            return status;
+        any = true;
+    }
+    return any || t->presence == DV__OPTIONAL || t->dims.any ? DV_OK : dv__wrong_presence(v, t, "at least one tensor", "an empty list");
+}
+
+/* An int[] argument: its pattern's one dim is its length. */
+static int match_length(dv__env *v, const dv__pattern *t, const dv_value *value, uint64_t *aside)
+{
+    if (t->dims.any)
+        return DV_OK;
+    const dv__item *item = t->dims.items;
+    const int64_t n = (int64_t)value->as.ints.size;
+    bool fits = true;
+    int status = DV_OK;
+    if (item->kind == DV__ITEM_VAR) {
+        const uint64_t bit = 1ull << item->ref;
+        fits = !(v->s->bound_dims & bit) || v->s->dims[item->ref] == n;
+        v->s->dims[item->ref] = v->s->bound_dims & bit ? v->s->dims[item->ref] : n;
+        v->s->bound_dims |= bit;
+    } else {
+        status = match_other_item(v, item, n, aside, &fits);
+    }
+    return status || fits ? status : dv__wrong_length(v, t, item, n);
+}
+
+/* None, lists, values of a wrong type. */
+static int match_value(dv__env *v, const dv__pattern *t, const dv_value *value, uint64_t *aside)
+{
+    static const char *const nouns[] = { "a tensor", "a list of tensors", "a list of integers" };
+    static const uint32_t types[] = { DV_VALUE_TENSOR, DV_VALUE_TENSORS, DV_VALUE_INTS };
+    const bool present = dv__is_present(value);
+    if (t->presence == DV__ABSENT)
+        return present ? dv__wrong_presence(v, t, "None", nouns[t->kind]) : DV_OK;
+    if (!present)
+        return t->presence == DV__OPTIONAL ? DV_OK : dv__wrong_presence(v, t, nouns[t->kind], "None");
+    if (value->type != types[t->kind])
+        return dv__wrong_presence(v, t, nouns[t->kind], "another type");
+    if (t->kind == DV__PATTERN_TENSOR)
+        return match_tensor(v, t, -1, value->as.tensor, aside);
+    return t->kind == DV__PATTERN_LIST ? match_list(v, t, value, aside) : match_length(v, t, value, aside);
+}
+
+/* ---- The whole ----------------------------------------------------------------------------------------------------------------- */
+
+static int choose_cases(dv__env *v)
+{
+    for (uint32_t g = 0; g < v->c->ngroups; g++) {
+        const dv__group *group = &v->c->groups[g];
+        bool yes = false;
+        uint32_t i = 0;
+        for (; i < group->n; i++) {
+            v->where = group->cases[i].text;
+            const int status = group->cases[i].e ? dv__eval_bool(v, group->cases[i].e, &yes) : DV_OK;
+            if (status)
+                return status;
+            if (yes || !group->cases[i].e)
+                break;
+        }
+        if (i == group->n)
+            return dv__no_case(v, group);
+        v->s->cases[g] = (int32_t)i;
+    }
+    return DV_OK;
+}
+
+/* Optional tensors that only other cases speak of. */
+static int check_case_only(const dv__env *v)
+{
+    const dv__contract *c = v->c;
+    for (uint32_t i = 0; i < c->ncase_only; i++) {
+        const int slot = c->case_only[i];
+        const dv__pattern *spoken = NULL;
+        bool described = !dv__is_present(&v->args[slot]);
+        for (uint32_t k = 0; k < c->npatterns && !described; k++)
+            if (c->patterns[k].slot == slot) {
+                spoken = &c->patterns[k];
+                described = dv__when_holds(spoken->when, v->s);
+            }
+        if (!described)
+            return dv__wrong_case(v, spoken);
+    }
+    return DV_OK;
+}
+
+static int bind_unbacked(dv__env *v)
+{
+    for (uint32_t i = 0; i < v->c->nunbacked; i++) {
+        const dv__unbacked *u = &v->c->unbacked[i];
+        int64_t most = 0;
+        v->where = u->name;
+        const int status = dv__eval_int(v, u->max, &most);
+        if (status)
+            return status;
+        v->s->dims[u->var] = most;
+        v->s->bound_dims |= 1ull << u->var;
+    }
+    return DV_OK;
+}
+
+int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values)
+{
+    dv__env v = { .c = c, .args = args, .s = s };
+    uint64_t aside = 0;
+    int status;
+    s->device.type = s->device.id = 0;
+    s->bound_dims = 0;
+    s->bound_runs = s->bound_dtypes = 0;
+    s->pool_used = 0;
+    if (c->ngroups && (status = choose_cases(&v)))
+        return status;
+    for (const dv__pattern *t = c->patterns, *end = t + c->npatterns; t < end; t++) {
+        if (!dv__when_holds(t->when, s))
+            continue;
+        const dv_value *value = &args[t->slot];
+        if (t->kind == DV__PATTERN_TENSOR && value->type == DV_VALUE_TENSOR && t->presence != DV__ABSENT)
+            status = match_tensor(&v, t, -1, value->as.tensor, &aside);
+        else
+            status = match_value(&v, t, value, &aside);
+        if (status)
+            return status;
+    }
+    if (!s->device.type)
+        s->device.type = DV_CPU;
+    if (c->matching_only)
+        return DV_OK;
+    status = dv__settle(&v, aside);
+    if (!status)
+        status = bind_unbacked(&v);
+    if (!status)
+        status = dv__check_constraints(&v, check_values);
+    return status ? status : check_case_only(&v);
+}
+

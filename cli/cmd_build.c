@@ -421,15 +421,49 @@ static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
     cli_adds(to, "]");
 }
 
-/* In a child process: the binary may crash. Writes the report, a NUL and the JSON; or the error, and returns 1. */
+enum { INSPECT_UNLOADABLE = 1, INSPECT_REFUSED = 3 };
+
+/* The library's message with "file:line: " of the declaration that it speaks of, and the binary under its future name. */
+static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
+{
+    const char *message = dv_last_error();
+    const dv_operator_decl *about = NULL;
+    size_t longest = 0;
+    for (size_t i = 0; lib->operators[i]; i++) {
+        char *name = cli_format("%s::%s", lib->name, lib->operators[i]->name);
+        const size_t n = strlen(name);
+        for (const char *at = message; (at = strstr(at, name)); at += n)
+            if (n > longest && at[n] != '_' && !(at[n] >= 'a' && at[n] <= 'z') && !(at[n] >= '0' && at[n] <= '9'))
+                about = lib->operators[i], longest = n;
+        free(name);
+    }
+    cli_text text = {0};
+    if (about)
+        cli_addf(&text, "%s:%u: ", about->file, about->line);
+    char *real = realpath(b->made, NULL);
+    while (*message) {
+        const size_t made = strlen(b->made), full = real ? strlen(real) : 0;
+        const size_t n = full && !strncmp(message, real, full) ? full : !strncmp(message, b->made, made) ? made : 0;
+        cli_add(&text, n ? b->out : message, n ? strlen(b->out) : 1);
+        message += n ? n : 1;
+    }
+    put(fd, text.data);
+}
+
+/* In a child process: the binary may crash. Writes the report, a NUL and the JSON; or the error. */
 static int inspect(void *user, int fd)
 {
     const build *b = user;
     void *handle = dlopen(b->made, RTLD_NOW | RTLD_LOCAL);
     const dv_library_decl *lib = handle ? dlsym(handle, symbol) : NULL;
+    dv_library *registered;
     if (!lib) {
         put(fd, dlerror());
-        return 1;
+        return INSPECT_UNLOADABLE;
+    }
+    if (dv_load(b->made, &registered)) {
+        put_refusal(b, lib, fd);
+        return INSPECT_REFUSED;
     }
     cli_text text = {0}, json = {0};
     int width = 0;
@@ -475,6 +509,8 @@ static int check_binary(build *b)
         status = CLI_FAILED;
     else if (code >= 128)
         status = cli_fail("the binary crashed while it was loaded (signal %d, %s)", code - 128, strsignal(code - 128));
+    else if (code == INSPECT_REFUSED)
+        status = cli_fail("%s", out.data);
     else if (code)
         status = cli_fail("the binary was built but cannot be used: %s", out.size ? out.data : "it could not be checked");
     else {

@@ -1,0 +1,242 @@
+"""info, list, explain and bench, on the project of `dovetail new` and on the shipped operators."""
+import re
+import subprocess
+
+import pytest
+from conftest import BUILD, Dovetail
+from test_usage import VERBS
+
+
+@pytest.fixture
+def built(project):
+    project("build")
+    return project
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_the_help_work(project, verb):
+    """Word for word, in a shell, in a built project."""
+    project("build")
+    examples = re.findall(r"^  \$ (.*)$", project(verb, "--help").out.split("Examples:")[1], re.M)
+    assert examples
+    for line in examples:
+        line = line.replace("dovetail bench", "dovetail bench --time 1")
+        r = subprocess.run(line, shell=True, cwd=project.folder, env=project.env, capture_output=True, text=True)
+        assert r.returncode == 0 and not r.stderr, f"{line}\n{r.stdout}{r.stderr}"
+
+
+# ---- Declarations that a host would refuse, found at build time -----------------------------------------------------------------------
+
+DECLARATIONS = [
+    ("a schema that does not parse", "swiglu(Tensor gate, Tensor up) -> Tensor out", "swiglu(Tensor gate, Tensr up) -> Tensor out", "swiglu", "Tensr"),
+    ("an argument without its field", "swiglu(Tensor gate, Tensor up) -> Tensor out", "swiglu(Tensor gate, Tensor up, float eps) -> Tensor out", "swiglu", "eps"),
+    ("a field of another type", "swiglu(Tensor gate, Tensor up) -> Tensor out", "swiglu(Tensor gate, int up) -> Tensor out", "swiglu", "up"),
+    ("a contract that does not parse", "up[*s]:T -> out[*s]:T; parallel(*s)", "up[*s:T -> out[*s]:T; parallel(*s)", "swiglu", "expected"),
+    ("a contract with another argument", "gate[*s]:T, up[*s]:T -> out", "gate[*s]:T, down[*s]:T -> out", "swiglu", "down"),
+    ("an output that nothing binds", "-> out[*s]:T; parallel(*s)", "-> out[*s k]:T; parallel(*s)", "swiglu", "k"),
+    ("a native form that calls nothing", "mul(silu(gate), up)", "mul(silo(gate), up)", "swiglu", "silo"),
+    ("a gradient of no argument", "gate, up: swiglu_grad", "gate, upp: swiglu_grad", "swiglu", "upp"),
+    ("a dtype that there is not", '"cpu", "f32", swiglu_f32', '"cpu", "f23", swiglu_f32', "swiglu", "f23"),
+    ("a device that there is not", '"cpu", "f32", swiglu_grad_f32', '"gpu", "f32", swiglu_grad_f32', "swiglu_grad", "gpu"),
+]
+
+
+@pytest.mark.parametrize("what, old, new, op, word", DECLARATIONS, ids=[d[0] for d in DECLARATIONS])
+def test_wrong_declarations_are_found_when_building(built, source, what, old, new, op, word):
+    before = (built.folder / "my_ops.so").read_bytes()
+    assert old in source
+    built.write("my_ops.c", source.replace(old, new, 1))
+    r = built("build", "--cc", "gcc", code=1)
+    line = next(i for i, s in enumerate(source.splitlines(), 1) if s.startswith(f"DV_OPERATOR({op},"))
+    assert f"my_ops.c:{line}: " in r.err and f"my_ops::{op}" in r.err and word in r.err, r.err
+    assert ".dovetail-build" not in r.err
+    assert (built.folder / "my_ops.so").read_bytes() == before and not built.leftovers()
+
+
+# ---- info, list ---------------------------------------------------------------------------------------------------------------------------
+
+def test_info(built):
+    out = built("info", "my_ops.so").out
+    for part in ("my_ops::swiglu(Tensor gate, Tensor up) -> Tensor out", "gate[*s]:T", "mul(silu(gate), up)", "swiglu_grad(grad, gate, up)", "swiglu_f32",
+                 "silu(gate) * up, elementwise", "my_ops::swiglu_grad("):
+        assert part in out, out
+    one = built("info", "my_ops.so", "my_ops::swiglu_grad").out
+    assert "my_ops::swiglu_grad(" in one and "mul(silu(gate), up)" not in one
+    assert built("info", "my_ops.so", "my_ops").out == out
+    assert built("info", "my_ops.so", "swiglu_grad").out == one
+
+
+def test_info_json(built):
+    ops = built("info", "--json", "my_ops.so").json["operators"]
+    assert [op["name"] for op in ops] == ["my_ops::swiglu", "my_ops::swiglu_grad"]
+    assert ops[0]["contract"]["text"] == "gate[*s]:T, up[*s]:T -> out[*s]:T; parallel(*s)"
+
+
+def test_info_refuses(built):
+    assert "no_such" in built("info", "my_ops.so", "my_ops::no_such", code=1).err
+    assert "swiglu" in built("info", "my_ops.so", "my_ops::swiglo", code=1).err  # names what is near
+    assert "none.so" in built("info", "none.so", code=1).err
+    built.write("text.so", "this is not a binary")
+    assert "text.so" in built("info", "text.so", code=1).err
+    binary = (built.folder / "my_ops.so").read_bytes()
+    (built.folder / "cut.so").write_bytes(binary[: len(binary) // 2])
+    assert "cut.so" in built("info", "cut.so", code=1).err
+    r = built("info", "--json", "cut.so", code=1)
+    assert r.json["ok"] is False and "cut.so" in r.json["error"]
+
+
+def test_list(built):
+    shipped = {p.stem for p in (BUILD / "ops").glob("*.so")}
+    assert shipped, "the build tree has shipped operators"
+    names = {op["name"] for op in built("list", "--json").json["operators"]}
+    assert {"dovetail::swiglu", "dovetail::crop"} <= names
+    r = built("list", "my_ops.so")
+    assert not r.err and re.search(r"^  my_ops::swiglu +silu\(gate\) \* up, elementwise", r.out, re.M)
+    assert r.out.rstrip().splitlines()[-1].startswith("  my_ops::swiglu_grad"), "what was asked for comes last"
+    assert all(f"  {name}" in r.out for name in names)
+    assert len(built("list", "--all", "--json").json["operators"]) > len(names)
+
+
+def test_an_empty_home_has_no_operators(built, tmp_path):
+    (tmp_path / "h" / "include").mkdir(parents=True)
+    (tmp_path / "h" / "include" / "dovetail_op.h").write_text("")
+    r = built("list", "--json", env={"DOVETAIL_HOME": str(tmp_path / "h")})
+    assert r.json["operators"] == [] and not r.err
+
+
+# ---- explain: the syntax of arguments, and the verdicts ----------------------------------------------------------------------------------
+
+TYPES = """
+#include <dovetail_op.h>
+struct every {
+    const dv_tensor *x; dv_tensors xs; int64_t i; double f; bool b; dv_string s; dv_scalar n; dv_complex c; dv_dtype t; dv_device d; dv_ints is; dv_floats fs;
+    dv_bools bs; dv_strings ss; dv_opt_int oi; dv_opt_string os; dv_opt_ints ois; const dv_tensor *ox; dv_memory_format m; dv_layout l; dv_tensor *out;
+};
+static int every_any(dv_context *ctx, const struct every *a) { return dv_error(ctx, DV_EKERNEL, "this never runs"); }
+DV_OPERATOR(every, struct every, (x, xs, i, f, b, s, n, c, t, d, is, fs, bs, ss, oi, os, ois, ox, m, l, out),
+    .schema = "every(Tensor x, Tensor?[] xs=[], int i=1, float f=2.0, bool b=True, str s='a', Scalar n=1, complex c=1j, ScalarType t=float, Device d='cpu', "
+              "int[] is=[], float[] fs=[], bool[] bs=[], str[] ss=[], int? oi=None, str? os=None, int[]? ois=None, Tensor? ox=None, "
+              "MemoryFormat m=contiguous_format, Layout l=strided) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct every, "cpu", NULL, every_any, .takes = "strided(x)")));
+DV_LIBRARY(types, &dv_op_every);
+"""
+SHOWN = [  # written, as explain shows it
+    ("f32[2]", "x = f32[2]"), ("f32[]", "x = f32[]"), ("bf16[4,1024]", "x = bf16[4, 1024]"), (" f32 [2]", None), ("f32[2, 3 ]", "x = f32[2, 3]"), ("i64[0,5]", "x = i64[0, 5]"),
+    ("f32[4,6]@[1,4]", "x = f32[4, 6] @ [1, 4]"), ("f32[4,6]@[6,1]", "x = f32[4, 6]"), ("f32[4,6]@[0,1]", "x = f32[4, 6] @ [0, 1]"), ("float32[2]", "x = f32[2]"),
+    ("f32[100000,100000,1000]", "x = f32[100000, 100000, 1000]"),
+    ("i=3", "i = 3"), ("i=-3", "i = -3"), ("i=9223372036854775807", "i = 9223372036854775807"), ("f=1e-5", "f = 1e-05"), ("f=3", "f = 3"), ("f=-.5", "f = -0.5"), ("f=inf", "f = inf"),
+    ("b=true", "b = true"), ("b=False", "b = false"), ("s=BSND", 's = "BSND"'), ('s="a b"', 's = "a b"'), ("s='none'", 's = "none"'), ("n=3", "n = 3"), ("n=2.5", "n = 2.5"),
+    ("n=true", "n = true"), ("c=1+2j", "c = 1+2j"), ("c=2j", "c = 0+2j"), ("c=1", "c = 1+0j"), ("t=bf16", "t = bf16"), ("t=int64", "t = i64"), ("d=cuda:1", "d = cuda:1"),
+    ("is=[1,2,3]", "is = [1, 2, 3]"), ("is=[]", "is = []"), ("is=[ -1 ]", "is = [-1]"), ("fs=[1,2.5]", "fs = [1, 2.5]"), ("bs=[true,false]", "bs = [true, false]"),
+    ("ss=[a,\"b c\"]", 'ss = ["a", "b c"]'), ("xs=[f32[2],none,f32[3,4]]", "xs = [f32[2], none, f32[3, 4]]"), ("oi=3", "oi = 3"), ("oi=none", "oi = none"),
+    ("os=x", 'os = "x"'), ("ois=[1]", "ois = [1]"), ("ois=none", "ois = none"), ("ox=f32[3]", "ox = f32[3]"), ("ox=None", "ox = none"), ("i=default", "i = 1 (the default)"),
+    ("m=channels_last", "m = "), ("l=strided", "l = "),
+]
+REFUSED = [  # written, in the message
+    ("f32[2", "column 6: expected ',' or ']', found the end"), ("f32[2,x]", "expected a size, found 'x]'"), ("f23[2]", "expected an element type"), ("f32[2]@[1,2]", "as many strides"),
+    ("f32[2]:gpu", "expected a device"), ("f32[2]x", "expected the end of the argument"), ("f32[2]=", "expected a number"), ("i=1.5", "argument 'i': expected an integer, found '1.5'"),
+    ("i=x", "expected an integer"), ("f=abc", "argument 'f': expected a number"), ("b=1", "expected true or false"), ("c=x", "expected a number such as 1+2j"),
+    ("t=f23", "expected an element type"), ("d=gpu", "expected a device"), ("is=3", "expected a list such as [1,2]"), ("is=[1,2.5]", "expected an integer"), ("is=[1", "expected ',' or ']'"),
+    ("is=[[[1]]]", "lists in at most two levels"), ("s=\"open", "expected a closing quote"), ("s=3", "expected a string"), ("x=3", "expected a tensor"), ("nope=1", "has no argument 'nope'"),
+    ("f32[-1]", "-1"), ("m=upside_down", "contiguous_format"), ("i=99999999999999999999", "expected an integer"), ("ox=[f32[2]]", "expected a tensor"), ("", "expected a value"),
+]
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory):
+    d = Dovetail(tmp_path_factory.mktemp("types"))
+    d.write("types.c", TYPES)
+    d("build", "types.c")
+    return d
+
+
+@pytest.mark.parametrize("word, shown", SHOWN, ids=[w for w, _ in SHOWN])
+def test_arguments(types, word, shown):
+    words = [word] if "=" not in word or word.startswith("x=") else ["f32[2]", word]
+    if shown is None:
+        types("explain", "types.so", "types::every", *words, code=2)
+    else:
+        assert f"  {shown}" in types("explain", "types.so", "types::every", *words).out
+
+
+@pytest.mark.parametrize("word, message", REFUSED, ids=[w for w, _ in REFUSED])
+def test_arguments_that_cannot_be(types, word, message):
+    words = [word] if "=" not in word or word.startswith(("x=", "f32")) else ["f32[2]", word]
+    assert message in types("explain", "types.so", "types::every", *words, code=2).err
+
+
+def test_wrong_numbers_of_arguments(types):
+    assert "argument 'x' is missing" in types("explain", "types.so", "types::every", code=2).err
+    assert "given twice" in types("explain", "types.so", "types::every", "f32[2]", "x=f32[2]", code=2).err
+    assert "one too many" in types("explain", "types.so", "types::every", *["f32[2]"] + ["default"] * 20, code=2).err
+
+
+def test_explain(built):
+    r = built("explain", "my_ops.so", "my_ops::swiglu", "f32[4,1024]", "f32[4,1024]")
+    assert re.search(r"^\* swiglu_f32 .*taken", r.out, re.M) and "out -> f32[4, 1024]" in r.out
+    j = built("explain", "--json", "my_ops.so", "my_ops::swiglu", "f32[4,1024]", "up=f32[4,1024]").json
+    assert [k["taken"] for k in j["kernels"]] == [True] and j["results"] == [
+        {"name": "out", "dtype": "f32", "device": "cpu", "shape": [4, 1024], "strides": [1024, 1], "unbacked": False, "view": False}]
+
+
+def test_explain_a_call_that_would_be_refused(built):
+    r = built("explain", "my_ops.so", "my_ops::swiglu", "f32[4]", "f32[5]", code=1)
+    assert "would be refused" in r.err and "up" in r.err and "my_ops::swiglu" in r.err
+    r = built("explain", "--json", "my_ops.so", "my_ops::swiglu", "f32[4]", "bf16[4]", code=1)
+    assert r.json["ok"] is False and "up" in r.json["error"]
+
+
+def test_explain_with_less_of_a_processor(built):
+    rows = lambda isa: {k["kernel"]: k for k in built("explain", "--json", "--isa", isa, "dovetail::swiglu", "f32[8]", "f32[8]").json["kernels"]}
+    assert [k["isa"] for k in rows("base").values() if k["taken"]] == [None]
+    assert all(k["reason"] for k in rows("base").values())
+    assert "option '--isa'" in built("explain", "--isa", "avx9", "dovetail::swiglu", code=2).err
+
+
+# ---- bench ----------------------------------------------------------------------------------------------------------------------------------
+
+def test_bench(built):
+    r = built("bench", "--json", "--time", "20", "--isa", "base", "--threads", "1,2", "my_ops.so", "my_ops::swiglu", "f32[64,64]", "f32[64,64]").json
+    assert [(run["threads"], run["isa"], run["kernel"]) for run in r["runs"]] == [(1, "base", "swiglu_f32"), (2, "base", "swiglu_f32")]
+    for run in r["runs"]:
+        assert 0 < run["best_us"] <= run["median_us"] and run["samples"] >= 5
+        assert run["bytes"] == 3 * 64 * 64 * 4 and abs(run["gb_per_s"] - run["bytes"] / run["best_us"] / 1e3) < 0.01
+    out = built("bench", "--time", "1", "my_ops.so", "swiglu", "f32[64,64]", "f32[64,64]").out
+    assert re.search(r"swiglu_f32 +\w+ +\d+ +[\d.]+ +[\d.]+ +[\d.]+", out)
+
+
+def test_bench_times_grow_with_the_work(built):
+    time = lambda n: built("bench", "--json", "--time", "20", "--threads", "1", "my_ops.so", "swiglu", f"f32[{n}]", f"f32[{n}]").json["runs"][0]["best_us"]
+    assert time(100_000) > 20 * time(100)
+
+
+def test_bench_fills_tensors_as_asked(dovetail):
+    """The kernel itself says what it got."""
+    dovetail.write("look.c", """
+#include <dovetail_op.h>
+struct look { const dv_tensor *x; dv_tensor *out; };
+static int look_any(dv_context *ctx, const struct look *a)
+{
+    int64_t low = INT64_MAX, high = INT64_MIN, n = dv_numel(a->x);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t v = ((const int64_t *)a->x->data)[i];
+        low = v < low ? v : low, high = v > high ? v : high;
+    }
+    return dv_error(ctx, DV_EKERNEL, "from %d to %d", (int)low, (int)high);
+}
+DV_OPERATOR(look, struct look, (x, out), .schema = "look(Tensor x) -> Tensor out", .contract = "x[n]:T -> out[n]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct look, "cpu", "i64", look_any)));
+DV_LIBRARY(lookers, &dv_op_look);
+""")
+    dovetail("build")
+    for word, message in (("i64[1000]", "from 0 to 0"), ("i64[1000]=7", "from 7 to 7"), ("i64[1000]=0..10", "from 0 to 9"), ("i64[1000]=-3..2", "from -3 to 1"),
+                          ("i64[100]@[2]=5", "from 5 to 5")):
+        assert message in dovetail("bench", "look.so", "look", word, code=1).err
+
+
+def test_bench_refuses(built):
+    assert "expected numbers from 1 to 4096" in built("bench", "--threads", "1,x", "my_ops.so", "swiglu", "f32[8]", "f32[8]", code=2).err
+    assert "option '--isa'" in built("bench", "--isa", "base,avx9", "my_ops.so", "swiglu", "f32[8]", "f32[8]", code=2).err
+    assert "on the CPU" in built("bench", "my_ops.so", "swiglu", "f32[8]:cuda", "f32[8]", code=2).err
+    assert "up" in built("bench", "my_ops.so", "swiglu", "f32[8]", "f32[9]", code=1).err

@@ -1,0 +1,42 @@
+"""A real picture, cropped and pasted by shipped operators, bit for bit what PIL makes of it."""
+import pathlib
+
+import matplotlib
+import numpy as np
+from PIL import Image
+
+import dovetail
+from host import OUT, check, microseconds, report
+
+photo = Image.open(pathlib.Path(matplotlib.get_data_path()) / "sample_data" / "grace_hopper.jpg").convert("RGB")
+crop, paste = dovetail.ops.crop, dovetail.ops.paste
+
+
+def planes(picture):
+    """[3, height, width], as a view: the operators take any strides that the runtime can make contiguous."""
+    return np.asarray(picture).transpose(2, 0, 1)
+
+
+def picture(planes):
+    return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
+
+
+def same(name, found, expected, box, us):
+    check(np.array_equal(np.asarray(found), np.asarray(expected)), f"{name}: differs from PIL")
+    found.save(pathlib.Path(OUT) / f"{name}.png")
+    report("pictures", f"{name} {box}", "bit for bit PIL's", us)
+
+
+pixels = planes(photo)
+photo.save(pathlib.Path(OUT) / "photo.png")
+face = (180, 20, 380, 260)
+for name, box in (("crop", face), ("crop_beyond_the_edge", (400, 450, 620, 700))):
+    same(name, picture(crop(pixels, box)), photo.crop(box), box, microseconds(lambda: crop(pixels, box)))
+
+small = crop(pixels, face)
+pasted = pixels
+right = photo.copy()
+for corner in ((10, 340), (300, 340), (-90, -60)):
+    pasted = paste(pasted, small, corner)
+    right.paste(photo.crop(face), corner)
+same("paste", picture(pasted), right, "at three corners, one of them outside", microseconds(lambda: paste(pixels, small, (10, 340))))

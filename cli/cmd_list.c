@@ -96,6 +96,9 @@ static int run(const cli_args *args)
         show_library(&to, libraries[(i + given) % n]);
     if (cli_has(args, "all")) {
         others o = {0};
+        dv_operator *base;
+        if (!dv_find("base::add", &base)) /* makes sure that the base set is there */
+            dv_operator_unref(base);
         dv_each_operator(collect_other, &o);
         if (!cli_json && o.n)
             printf("\n%sbuilt in: the base set that native forms use%s\n", cli_style(stdout, CLI_DIM), cli_style(stdout, CLI_PLAIN));

@@ -48,7 +48,7 @@ void cli_load_shipped(void)
     size_t n = 0;
     DIR *dir = opendir(folder);
     for (struct dirent *e; dir && (e = readdir(dir));)
-        if (strlen(e->d_name) > 3 && *e->d_name != '.' && cli_is_binary(e->d_name)) {
+        if (*e->d_name != '.' && cli_is_binary(e->d_name) && strcmp(e->d_name, "base.so")) { /* the runtime loads the base set itself */
             names = cli_alloc(names, n + 1, sizeof *names);
             names[n++] = cli_join(folder, e->d_name);
         }

@@ -66,6 +66,16 @@ static void show_library(listing *to, const dv_library *lib)
     free(ops);
 }
 
+/* A formula has loaded the base set already, if there is one that needs it. */
+static void load_base(void)
+{
+    dv_library *base;
+    char *path = cli_home() ? cli_join(cli_home(), "ops/base.so") : NULL;
+    if (path)
+        (void)dv_load(path, &base);
+    free(path);
+}
+
 typedef struct others { dv_operator **found; size_t n; } others;
 
 static int collect_other(void *user, dv_operator *op)
@@ -96,9 +106,7 @@ static int run(const cli_args *args)
         show_library(&to, libraries[(i + given) % n]);
     if (cli_has(args, "all")) {
         others o = {0};
-        dv_operator *base;
-        if (!dv_find("base::add", &base)) /* makes sure that the base set is there */
-            dv_operator_unref(base);
+        load_base();
         dv_each_operator(collect_other, &o);
         if (!cli_json && o.n)
             printf("\n%sbuilt in: the base set that native forms use%s\n", cli_style(stdout, CLI_DIM), cli_style(stdout, CLI_PLAIN));

@@ -26,7 +26,9 @@ static const char *entry_kind(const dv__entry *e)
 
 static void dump_entry(const dv__entry *e, dv__text *to)
 {
-    if (e->kind != DV__ENTRY_ROWS)
+    if (e->kind == DV__ENTRY_BOXED)
+        dv__text_add(to, "boxed, user %p", e->user);
+    else if (e->kind != DV__ENTRY_ROWS)
         dv__text_puts(to, entry_kind(e));
     for (size_t i = 0; i < e->nrows; i++)
         dv__text_add(to, "%s%s (%s)", i ? ", " : "", e->rows[i]->name, e->rows[i]->provider);

@@ -21,7 +21,9 @@ static policy *process, *environment, *file;
 static int environment_status;
 static char environment_error[512];
 static atomic_uint_fast64_t generation = 1; /* never 0, which is what an operator begins with */
-static atomic_uint threads_with_policy;
+static unsigned threads_with_policy;        /* under the lock */
+enum { CACHE_NOTHING = -1 };
+static atomic_int_fast64_t cacheable = 1; /* the generation whose decisions may be cached */
 static _Thread_local policy *of_thread;
 static pthread_key_t thread_key; /* frees a thread's policy when it ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -152,10 +154,20 @@ static int policy_read(const char *path, policy **out)
 
 /* ---- The environment, once ---- */
 
+/* A layer has changed, and so many more or fewer threads have a policy of their own. Under the lock. */
+static void changed(int threads)
+{
+    threads_with_policy += (unsigned)threads;
+    const uint64_t now = atomic_fetch_add(&generation, 1) + 1;
+    atomic_store(&cacheable, threads_with_policy ? CACHE_NOTHING : (int64_t)now);
+}
+
 static void end_of_thread(void *p)
 {
     policy_free(p);
-    atomic_fetch_sub(&threads_with_policy, 1);
+    pthread_rwlock_wrlock(&lock);
+    changed(-1);
+    pthread_rwlock_unlock(&lock);
 }
 
 static void read_environment(void)
@@ -185,7 +197,7 @@ static void set_process(policy *take)
     pthread_rwlock_wrlock(&lock);
     policy *old = process;
     process = take;
-    atomic_fetch_add(&generation, 1);
+    changed(0);
     pthread_rwlock_unlock(&lock);
     policy_free(old);
 }
@@ -221,13 +233,12 @@ int dv_policy_set_thread(const char *text)
         policy_free(p);
         return dv_fail(DV_ENOMEM, "out of memory");
     }
-    if (p && !of_thread)
-        atomic_fetch_add(&threads_with_policy, 1);
-    if (!p && of_thread)
-        atomic_fetch_sub(&threads_with_policy, 1);
-    policy_free(of_thread);
+    policy *old = of_thread;
     of_thread = p;
-    atomic_fetch_add(&generation, 1);
+    pthread_rwlock_wrlock(&lock);
+    changed((p != NULL) - (old != NULL));
+    pthread_rwlock_unlock(&lock);
+    policy_free(old);
     return DV_OK;
 }
 
@@ -270,19 +281,19 @@ uint64_t dv_policy_generation(void) { return atomic_load(&generation); }
 /* The generation is read before the layers: if one changes in between, the decision is cached under the old generation. */
 static uint64_t refresh(dv_operator *op)
 {
-    const uint64_t now = atomic_load(&generation);
+    const int64_t now = atomic_load(&cacheable);
     const uint64_t decisions = (dv_policy_enabled(op, true) ? 2u : 0u) | (dv_policy_enabled(op, false) ? 1u : 0u);
-    const uint64_t fresh = now << 2 | decisions;
-    if (!atomic_load_explicit(&threads_with_policy, memory_order_relaxed))
-        atomic_store_explicit(&op->policy, fresh, memory_order_relaxed);
+    if (now == CACHE_NOTHING)
+        return decisions;
+    const uint64_t fresh = (uint64_t)now << 2 | decisions;
+    atomic_store_explicit(&op->policy, fresh, memory_order_relaxed);
     return fresh;
 }
 
 bool dv__policy_decide(dv_operator *op, bool host_fuses)
 {
     uint64_t cached = atomic_load_explicit(&op->policy, memory_order_relaxed);
-    if (cached >> 2 != atomic_load_explicit(&generation, memory_order_relaxed) ||
-        atomic_load_explicit(&threads_with_policy, memory_order_relaxed))
+    if ((int64_t)(cached >> 2) != atomic_load_explicit(&cacheable, memory_order_relaxed))
         cached = refresh(op);
     const bool on = cached >> host_fuses & 1;
     atomic_uint_fast64_t *count = on ? &op->enabled : &op->disabled;

@@ -183,7 +183,7 @@ static int check_placement(const image *im)
         if (p.p_type == PT_LOAD || p.p_type == PT_NULL || p.p_type == PT_GNU_STACK)
             continue;
         const bool power = !(p.p_align & (p.p_align - 1));
-        bool good = power && p.p_filesz <= p.p_memsz && consistent(im, p.p_vaddr, p.p_offset, p.p_filesz);
+        bool good = power && p.p_filesz <= p.p_memsz && (p.p_type == PT_GNU_RELRO || consistent(im, p.p_vaddr, p.p_offset, p.p_filesz));
         if (p.p_type == PT_DYNAMIC) /* the loader writes there */
             good = good && in_memory(im, p.p_vaddr, p.p_memsz, PF_W);
         if (p.p_type == PT_GNU_RELRO) /* and makes this read-only afterwards; lld rounds its end up to a page */

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "lang/schema_types.h"
 
-enum { MAX_DEPTH = 64 };
+enum { MAX_DEPTH = 64, MAX_UNION = 256 };
 
 void *dv__vec_add(dv__vec *v, dv__arena *arena, size_t size)
 {
@@ -26,18 +26,23 @@ void *dv__vec_add(dv__vec *v, dv__arena *arena, size_t size)
     return (char *)v->data + size * v->n++;
 }
 
-int dv__schema_name(dv__lexer *lx, dv__arena *arena, const char *what, const char **out)
+static bool is_keyword(dv__token t)
 {
     static const char *const keywords[] = {
 #define KEYWORD(word) word,
         DV__SCHEMA_KEYWORDS(KEYWORD)
 #undef KEYWORD
     };
-    if (lx->token.kind != DV__TOKEN_IDENT)
-        return dv__lexer_unexpected(lx, "%s", what);
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
-        if (dv__token_is(lx->token, keywords[i]))
-            return dv__lexer_unexpected(lx, "%s", what);
+        if (dv__token_is(t, keywords[i]))
+            return true;
+    return false;
+}
+
+int dv__schema_name(dv__lexer *lx, dv__arena *arena, const char *what, const char **out)
+{
+    if (lx->token.kind != DV__TOKEN_IDENT || is_keyword(lx->token))
+        return dv__lexer_unexpected(lx, "%s", what);
     *out = dv__arena_strndup(arena, lx->token.start, lx->token.size);
     if (!*out)
         return DV_ENOMEM;
@@ -343,32 +348,26 @@ static int union_flatten(parser *p, const dv__type *t, dv__vec *to)
     return DV_OK;
 }
 
-/* Union(...): flat, without members that another one covers, sorted by kind; Union(T, None) is T?. */
-static int parse_union(parser *p, const char *at, const dv__type **out)
+/* The union of flat types: without members that another one covers, sorted by kind; a union of T and None is T?. */
+static int make_union(parser *p, const char *at, dv__vec *flat, const dv__type **out)
 {
-    dv__vec written = { 0 }, flat = { 0 }, all = { 0 };
-    int status = parse_elems(p, &written, false);
-    if (status)
-        return status;
-    for (size_t i = 0; i < written.n; i++)
-        if (union_flatten(p, ((const dv__type **)written.data)[i], &flat))
-            return DV_ENOMEM;
-    const dv__type **f = flat.data;
+    dv__vec all = { 0 };
+    const dv__type **f = flat->data;
     bool has_int = false, has_float = false, has_complex = false;
-    for (size_t i = 0; i < flat.n; i++) {
+    for (size_t i = 0; i < flat->n; i++) {
         has_int |= f[i]->kind == DV__TYPE_INT;
         has_float |= f[i]->kind == DV__TYPE_FLOAT;
         has_complex |= f[i]->kind == DV__TYPE_COMPLEX;
     }
     if (has_int && has_float && has_complex) { /* all three: Scalar */
-        const dv__type **slot = dv__vec_add(&flat, p->arena, sizeof *slot);
+        const dv__type **slot = dv__vec_add(flat, p->arena, sizeof *slot);
         if (!slot || !(*slot = type_new(p->arena, DV__TYPE_SCALAR, "Scalar")))
             return DV_ENOMEM;
     }
-    f = flat.data;
-    for (size_t i = 0; i < flat.n; i++) {
+    f = flat->data;
+    for (size_t i = 0; i < flat->n; i++) {
         bool covered = false;
-        for (size_t j = 0; j < flat.n && !covered; j++)
+        for (size_t j = 0; j < flat->n && !covered; j++)
             covered = j != i && dv__type_is_subtype(f[i], f[j]) && (j < i || !same(f[i], f[j]));
         if (covered)
             continue;
@@ -387,6 +386,20 @@ static int parse_union(parser *p, const char *at, const dv__type **out)
     if (all.n == 1 && a[0]->kind != DV__TYPE_SCALAR)
         return dv__fail_at(DV_ESYNTAX, p->lx->text, at, "expected a union of different types");
     return composite(p, "Union", &all, out);
+}
+
+static int parse_union(parser *p, const char *at, const dv__type **out)
+{
+    dv__vec written = { 0 }, flat = { 0 };
+    int status = parse_elems(p, &written, false);
+    if (status)
+        return status;
+    for (size_t i = 0; i < written.n; i++)
+        if (union_flatten(p, ((const dv__type **)written.data)[i], &flat))
+            return DV_ENOMEM;
+    if (flat.n > MAX_UNION)
+        return dv__fail_at(DV_ELIMIT, p->lx->text, at, "a union of more than %d types", MAX_UNION);
+    return make_union(p, at, &flat, out);
 }
 
 /* __torch__.torch.classes.ns.Name; which classes exist only PyTorch knows. */
@@ -414,6 +427,26 @@ static int parse_class(parser *p, const dv__type **out)
     return *out ? DV_OK : DV_ENOMEM;
 }
 
+/* . and a name: PyTorch's opaque types have dots. */
+static bool at_dotted_name(const dv__lexer *lx)
+{
+    dv__lexer ahead = *lx;
+    return dv__lexer_accept(&ahead, ".") && ahead.token.kind == DV__TOKEN_IDENT && !is_keyword(ahead.token);
+}
+
+static int join(dv__arena *arena, const char **name, const char *part)
+{
+    const size_t n = strlen(*name), m = strlen(part);
+    char *joined = dv__arena_alloc(arena, n + m + 2);
+    if (!joined)
+        return DV_ENOMEM;
+    memcpy(joined, *name, n);
+    joined[n] = '.';
+    memcpy(joined + n + 1, part, m);
+    *name = joined;
+    return DV_OK;
+}
+
 static int parse_base(parser *p, const dv__type **out)
 {
     static const struct { const char *word; enum dv__type_kind kind; const char *name; } base[] = {
@@ -424,6 +457,10 @@ static int parse_base(parser *p, const dv__type **out)
     const dv__token t = p->lx->token;
     for (size_t i = 0; t.kind == DV__TOKEN_IDENT && i < sizeof base / sizeof *base; i++)
         if (dv__token_is(t, base[i].word)) {
+            dv__lexer ahead = *p->lx;
+            dv__lexer_next(&ahead);
+            if (i && at_dotted_name(&ahead)) /* int.x is a name of its own; Tensor.x is not */
+                break;
             dv__lexer_next(p->lx);
             *out = type_new(p->arena, base[i].kind, base[i].name);
             return *out ? DV_OK : DV_ENOMEM;
@@ -435,6 +472,12 @@ static int parse_base(parser *p, const dv__type **out)
     if (*name < 'a' || *name > 'z') /* lower case: a type variable */
         return dv__fail_at(DV_ESYNTAX, p->lx->text, t.start, "expected a type (Tensor, SymInt, int, float, bool, str, Scalar...), "
             "found '%.60s'", name);
+    while (at_dotted_name(p->lx)) {
+        const char *part;
+        dv__lexer_next(p->lx);
+        if ((status = dv__schema_name(p->lx, p->arena, "a type", &part)) || (status = join(p->arena, &name, part)))
+            return status;
+    }
     *out = type_new(p->arena, DV__TYPE_OTHER, name);
     return *out ? DV_OK : DV_ENOMEM;
 }
@@ -491,6 +534,28 @@ static bool at_empty_brackets(const dv__lexer *lx)
     return dv__lexer_accept(&ahead, "[") && dv__lexer_is(&ahead, "]");
 }
 
+/* T?? is T?, Union(T, U, None)? is Union(T, U)? and a union that is Scalar becomes Scalar. */
+static const dv__type *make_optional(parser *p, const dv__type *t)
+{
+    dv__vec some = { 0 };
+    if (t->kind == DV__TYPE_OPTIONAL)
+        return t;
+    if (t->kind == DV__TYPE_OTHER && !strncmp(t->name, "Union(", 6)) {
+        for (size_t i = 0; i < t->nelems; i++) {
+            const dv__type **slot = is_other(t->elems[i], "NoneType") ? NULL : dv__vec_add(&some, p->arena, sizeof *slot);
+            if (slot)
+                *slot = t->elems[i];
+            else if (!is_other(t->elems[i], "NoneType"))
+                return NULL;
+        }
+        const dv__type *bare = *(const dv__type **)some.data;
+        if (some.n != 1 && composite(p, "Union", &some, &bare))
+            return NULL;
+        t = bare;
+    }
+    return dv__type_wrap(p->arena, DV__TYPE_OPTIONAL, t, -1);
+}
+
 static int parse_suffixes(parser *p, const dv__type **type, dv__alias **alias)
 {
     for (int n = 0;; n++) {
@@ -511,8 +576,7 @@ static int parse_suffixes(parser *p, const dv__type **type, dv__alias **alias)
             if (is_other(*type, "NoneType"))
                 return dv__fail_at(DV_ESYNTAX, p->lx->text, p->lx->token.start, "NoneType cannot be optional");
             dv__lexer_next(p->lx);
-            if ((*type)->kind != DV__TYPE_OPTIONAL) /* T?? is T? */
-                *type = dv__type_wrap(p->arena, DV__TYPE_OPTIONAL, *type, -1);
+            *type = make_optional(p, *type);
         } else {
             return DV_OK;
         }

@@ -48,12 +48,32 @@ void dv__text_add(dv__text *t, const char *format, ...)
     va_end(args);
 }
 
+/* Bytes of the UTF-8 character that s begins with (of n > 0 bytes); 0: it is none. */
+static size_t utf8_size(const unsigned char *s, size_t n)
+{
+    const size_t size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    if (size > n)
+        return 0;
+    for (size_t i = 1; i < size; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
+    const bool surrogate = s[0] == 0xed && s[1] >= 0xa0, beyond = s[0] == 0xf4 && s[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : size;
+}
+
 void dv__text_json(dv__text *t, const char *s, size_t n)
 {
     dv__text_put(t, "\"", 1);
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)s[i];
-        if (c == '"' || c == '\\')
+        const size_t size = utf8_size((const unsigned char *)s + i, n - i);
+        if (size > 1) {
+            dv__text_put(t, s + i, size);
+            i += size - 1;
+        } else if (!size)
+            dv__text_add(t, "\\udc%02x", c);
+        else if (c == '"' || c == '\\')
             dv__text_add(t, "\\%c", c);
         else if (c == '\n')
             dv__text_put(t, "\\n", 2);

@@ -25,7 +25,7 @@ def error():
 def _text(f, schema):
     if f(schema.encode(), _reference):
         return None
-    text = ctypes.string_at(_out.value).decode()
+    text = ctypes.string_at(_out.value).decode(errors="surrogateescape")
     _library.dv_free(_out)
     return text
 

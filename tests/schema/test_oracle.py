@@ -233,3 +233,108 @@ def test_mutations():
     print(f"{accepted} of 100000 mutated schemas accepted by PyTorch, {excepted} exceptions, {len(wrong)} wrong")
     assert not wrong, wrong[:20]
     assert accepted > 20_000 and excepted < 1000
+
+
+# ---- Compatibility ---------------------------------------------------------------------------------------------------------------
+
+def stricter(new, old):
+    """PyTorch takes int, ScalarType, Layout and MemoryFormat for one type; we do not. (It also looks at no argument after the last
+    out argument of the old schema: test_new_argument_after_out_needs_a_default.)"""
+    kinds = {"int", "ScalarType", "Layout", "MemoryFormat"}
+    words = lambda s: [w for w in re.findall(r"\w+", s) if w in kinds | {"SymInt"}]
+    return any(k in new + old for k in ("ScalarType", "Layout", "MemoryFormat")) and words(new) != words(old)
+
+
+VERSIONS = [  # (new, old): pairs that touch each rule
+    ("f(Tensor a, int b=1) -> Tensor", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a, int b) -> Tensor", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a, *, int b=1) -> Tensor", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a) -> Tensor", "f(Tensor a, int b=1) -> Tensor"),
+    ("f(Tensor a, int b=2) -> Tensor", "f(Tensor a, int b=1) -> Tensor"),
+    ("f(Tensor a, int b) -> Tensor", "f(Tensor a, int b=1) -> Tensor"),
+    ("f(Tensor a, int b=1) -> Tensor", "f(Tensor a, int b) -> Tensor"),
+    ("f(Tensor a, SymInt b) -> Tensor", "f(Tensor a, int b) -> Tensor"),
+    ("f(Tensor a, int b) -> Tensor", "f(Tensor a, SymInt b) -> Tensor"),
+    ("f(Tensor? a) -> Tensor", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a) -> Tensor", "f(Tensor? a) -> Tensor"),
+    ("f(Tensor a) -> Tensor?", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a) -> Tensor", "f(Tensor a) -> Tensor?"),
+    ("f(Scalar a) -> Tensor", "f(int a) -> Tensor"),
+    ("f(Scalar a) -> Tensor", "f(float a) -> Tensor"),
+    ("f(Scalar a) -> Tensor", "f(bool a) -> Tensor"),
+    ("f(int a) -> Tensor", "f(Scalar a) -> Tensor"),
+    ("f(Scalar? a) -> Tensor", "f(int a) -> Tensor"),
+    ("f(Any a) -> Tensor", "f(int a) -> Tensor"),
+    ("f(int[] a) -> ()", "f(int[2] a) -> ()"),
+    ("f(int[2] a) -> ()", "f(int[] a) -> ()"),
+    ("f(int?[] a) -> ()", "f(int[] a) -> ()"),
+    ("f(int[]? a) -> ()", "f(int[] a) -> ()"),
+    ("f(SymInt[] a) -> ()", "f(int[] a) -> ()"),
+    ("f(Tensor?[] a) -> ()", "f(Tensor[] a) -> ()"),
+    ("f(Tensor(a!) a) -> ()", "f(Tensor a) -> ()"),
+    ("f(Tensor a) -> ()", "f(Tensor(a!) a) -> ()"),
+    ("f(Tensor(b) a) -> Tensor(b)", "f(Tensor(a) a) -> Tensor(a)"),
+    ("f(Tensor a, *, int b) -> ()", "f(Tensor a, int b) -> ()"),
+    ("f(Tensor a, int b) -> ()", "f(Tensor a, *, int b) -> ()"),
+    ("f(int b, Tensor a) -> ()", "f(Tensor a, int b) -> ()"),
+    ("f(Tensor c) -> ()", "f(Tensor a) -> ()"),
+    ("g(Tensor a) -> ()", "f(Tensor a) -> ()"),
+    ("f.x(Tensor a) -> ()", "f(Tensor a) -> ()"),
+    ("n::f(Tensor a) -> ()", "f(Tensor a) -> ()"),
+    ("f(Tensor a) -> (Tensor, Tensor)", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a) -> Tensor x", "f(Tensor a) -> Tensor"),
+    ("f(Tensor a, int k=1, *, Tensor(a!) out) -> Tensor(a!)", "f(Tensor a, *, Tensor(a!) out) -> Tensor(a!)"),
+    ("f(Tensor a, *, int k=1, Tensor(a!) out) -> Tensor(a!)", "f(Tensor a, *, Tensor(a!) out) -> Tensor(a!)"),
+    ("f(Tensor a, *, int k, Tensor(a!) out) -> Tensor(a!)", "f(Tensor a, *, Tensor(a!) out) -> Tensor(a!)"),
+    ("f(Tensor a, *, Tensor(a!) out, int k=1) -> Tensor(a!)", "f(Tensor a, *, Tensor(a!) out) -> Tensor(a!)"),
+    ("f(Tensor a, ...) -> ()", "f(Tensor a) -> ()"),
+    ("f(float a=1) -> ()", "f(float a=1.0) -> ()"),
+    ("f(str a='x') -> ()", 'f(str a="x") -> ()'),
+    ("f(int[2] a=1) -> ()", "f(int[2] a=[1, 1]) -> ()"),
+    ("f((Tensor, int?) a) -> ()", "f((Tensor, int) a) -> ()"),
+    ("f(Dict(str, int) a) -> ()", "f(Dict(str, Tensor) a) -> ()"),
+    ("f(t a) -> ()", "f(int a) -> ()"),
+]
+
+
+def agree(new, old):
+    theirs = parse(new).is_backward_compatible_with(parse(old))
+    ours = compatible(new, old)
+    if ours and not theirs:
+        return False
+    return ours == theirs or stricter(new, old)
+
+
+@pytest.mark.parametrize("new, old", VERSIONS)
+def test_versions(new, old):
+    assert compatible(new, new) and compatible(old, old)
+    assert agree(new, old), error()
+
+
+def test_new_argument_after_out_needs_a_default():
+    new, old = "f(Tensor a, *, Tensor(a!) out, Tensor(b!) more) -> ()", "f(Tensor a, *, Tensor(a!) out) -> ()"
+    assert parse(new).is_backward_compatible_with(parse(old)) and not compatible(new, old)
+
+
+def test_dtype_is_no_int():
+    new, old = "f(ScalarType a) -> ()", "f(int a) -> ()"
+    assert parse(new).is_backward_compatible_with(parse(old)) and not compatible(new, old)
+
+
+def test_overloads_of_the_corpus():
+    """All pairs of overloads of one name, given one overload name."""
+    groups = {}
+    for s in corpus():
+        head, tail = s.split("(", 1)
+        if "__torch__" not in s:
+            groups.setdefault(head.split(".")[0], []).append("f(" + tail)
+    pairs = wrong = positive = 0
+    for schemas in groups.values():
+        for new in schemas[:12]:
+            for old in schemas[:12]:
+                pairs += 1
+                positive += compatible(new, old)
+                if not agree(new, old):
+                    wrong += 1
+                    print(new, "|", old, "|", error())
+    assert pairs > 10_000 and positive > 3000 and not wrong

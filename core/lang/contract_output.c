@@ -531,7 +531,9 @@ int dv__contract_prepare_split(dv__contract *c)
     c->split_slots = DV__ARENA_ARRAY(&c->arena, uint8_t, slots);
     if (!c->split_slots)
         return DV_ENOMEM;
-    if (c->ngroups && c->nparallel) {
+    if (!c->nparallel)
+        return DV_OK;
+    if (c->ngroups) {
         c->split_items = -1;
         return DV_OK;
     }

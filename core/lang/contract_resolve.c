@@ -77,7 +77,7 @@ static enum dv__ctype type_of_argument(const dv__type *t)
     }
 }
 
-static const char *type_text(int type)
+static const char *type_text(unsigned type)
 {
     static const char *const texts[] = { "nothing", "an integer", "a number", "a boolean", "a string", "a dtype", "a run of dims",
         "a list of integers", "a tensor", "a list of tensors", "an argument that only present() can ask about" };
@@ -227,7 +227,7 @@ static int resolve_if(const struct resolver *r, dv__expr *e)
         status = resolve(r, e->args[2]);
     if (status)
         return status;
-    const int a = e->args[1]->type, b = e->args[2]->type;
+    const unsigned a = e->args[1]->type, b = e->args[2]->type;
     if ((a != b && (a != DV__CTYPE_INT || b != DV__CTYPE_NUMBER) && (a != DV__CTYPE_NUMBER || b != DV__CTYPE_INT)) || a >= DV__CTYPE_RUN)
         return wrong(r, e->args[2], "expected values of one type in if(), found %s and %s", type_text(a), type_text(b));
     e->type = (uint8_t)(a == b ? a : DV__CTYPE_NUMBER);

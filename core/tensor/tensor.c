@@ -166,6 +166,25 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     return DV_OK;
 }
 
+int dv__tensor_new_meta(dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
+{
+    int64_t contiguous[DV_MAX_NDIM];
+    *out = NULL;
+    int status = dv__shape_check(dtype, ndim, shape, contiguous);
+    if (!status && strides)
+        status = check_strides(dtype, ndim, shape, strides);
+    if (status)
+        return status;
+    struct owned *o = new_header(ndim, 0, NULL);
+    if (!o)
+        return DV_ENOMEM;
+    set_dims(o, shape, strides ? strides : contiguous);
+    o->t.device = device;
+    o->t.dtype = dtype;
+    *out = &o->t;
+    return DV_OK;
+}
+
 int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_tensor **out)
 {
     return dv__tensor_new_strided(dtype, ndim, shape, NULL, true, out);

@@ -1,0 +1,138 @@
+/* A call: values are bound, a table entry is chosen by keys and guards, and the entry does the rest. */
+#include "call/call.h"
+
+int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner)
+{
+    if (!atomic_load_explicit(&op->alive, memory_order_acquire))
+        return dv_fail(DV_EUNLOADED, "%s: the operator's library was unloaded", op->name);
+    c->op = op;
+    c->plan = op->plan;
+    c->results = results;
+    c->host = host;
+    c->inner = inner;
+    c->arena.blocks = NULL;
+    c->temps = NULL;
+    c->in_kernel = false;
+    c->stage = DV__STAGE_KERNEL;
+    atomic_init(&c->failing, 0);
+    atomic_init(&c->status, 0);
+    atomic_init(&c->random, 0);
+    if (nresults != c->plan->nreturns)
+        return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", op->name, c->plan->nreturns, nresults);
+    if (nresults && !results)
+        return dv_fail(DV_EINVAL, "%s: %zu results, but the array is NULL", op->name, nresults);
+    if (host && host->size < offsetof(dv_host, new_tensor))
+        return dv_fail(DV_EINVAL, "%s: the host's size is not set: found %u", op->name, host->size);
+    return DV_OK;
+}
+
+static int no_entry(const dv__call *c, uint32_t keys)
+{
+    dv__text have = { 0 };
+    const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
+    int backend = DV_KEY_NONE;
+    for (int key = 0; key < DV_KEY_RUNTIME_COUNT; key++) {
+        if (table->entries[key].kind != DV__ENTRY_MISSING && table->entries[key].kind != DV__ENTRY_FALLTHROUGH)
+            dv__text_add(&have, "%s%s", have.size ? ", " : "", dv_key_name(key));
+        if (keys & 1u << key && key <= DV_KEY_META)
+            backend = key;
+    }
+    const int status = dv_fail(DV_ENOKERNEL, "%s: no kernel for %s; there are kernels for: %s", c->op->name,
+        backend == DV_KEY_NONE ? "the device of these tensors" : dv_key_name(backend), have.size ? have.data : "nothing");
+    dv__text_deinit(&have);
+    return status;
+}
+
+static int highest(uint32_t keys)
+{
+    int key = DV_KEY_NONE;
+    for (; keys; keys >>= 1)
+        key++;
+    return key;
+}
+
+int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry **out)
+{
+    const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
+    const dv_guard guards = dv__guards;
+    uint32_t now = keys;
+    if (dv__host_flags(c->host) & DV_HOST_NO_DISPATCH && !(c->inner & DV__INNER_KERNEL))
+        now &= (1u << (DV_KEY_META + 1)) - 1;
+    else
+        now = (now | guards.included) & ~guards.excluded;
+    now &= (1u << below) - 1;
+    if (table)
+        now &= table->handled;
+    *out = now && table ? &table->entries[highest(now)] : NULL;
+    return *out ? DV_OK : no_entry(c, keys);
+}
+
+/* A boxed kernel sets its results one by one: only when all is well do they become the caller's. */
+static int run_boxed(dv__call *c, const dv__entry *entry)
+{
+    dv_value few[16], *results = few;
+    const size_t n = c->plan->nreturns;
+    if (n > sizeof few / sizeof *few && !(results = DV__ARENA_ARRAY(&c->arena, dv_value, n)))
+        return DV_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        results[i] = c->results[i];
+    const int status = entry->fn(entry->user, c->op, c->args, c->plan->nargs, results, n, c->host);
+    for (size_t i = 0; i < n && !status; i++)
+        c->results[i] = results[i];
+    return status;
+}
+
+static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys)
+{
+    if (entry->kind == DV__ENTRY_BOXED)
+        return run_boxed(c, entry);
+    if (c->plan->nargs + c->plan->nreturns > DV__MAX_SLOTS)
+        return dv_fail(DV_ELIMIT, "%s: more than %d arguments and results", c->op->name, DV__MAX_SLOTS);
+    bool views;
+    int status;
+    switch (entry->kind) {
+    case DV__ENTRY_ROWS: return dv__run_rows(c, entry);
+    case DV__ENTRY_CONTRACT: return dv__run_contract(c);
+    case DV__ENTRY_NATIVE: return (status = dv__solve(c)) ? status : dv__run_native(c);
+    case DV__ENTRY_MISSING:
+        status = dv__run_views(c, &views);
+        return status || views ? status : no_entry(c, keys);
+    case DV__ENTRY_FALLTHROUGH:
+    case DV__ENTRY_BOXED: break;
+    }
+    return no_entry(c, keys);
+}
+
+static int call_below(dv_operator *op, int below, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host,
+    uint32_t inner)
+{
+    dv__call c;
+    uint32_t keys;
+    const dv__entry *entry;
+    int status = dv__call_init(&c, op, results, nresults, host, inner);
+    if (status)
+        return status;
+    if (!(status = dv__bind_values(&c, args, nargs, &keys)) && !(status = dv__call_entry(&c, keys, below, &entry)))
+        status = run_entry(&c, entry, keys);
+    dv__call_deinit(&c);
+    return status;
+}
+
+int dv__call_values(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner)
+{
+    return call_below(op, DV_KEY_RUNTIME_COUNT, args, nargs, results, nresults, host, inner);
+}
+
+int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
+{
+    if (!op)
+        return dv_fail(DV_EINVAL, "dv_call: no operator given: found NULL");
+    return call_below(op, DV_KEY_RUNTIME_COUNT, args, nargs, results, nresults, host, 0);
+}
+
+int dv_redispatch(dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
+{
+    if (!op || key < 0 || key >= DV_KEY_RUNTIME_COUNT)
+        return dv_fail(DV_EINVAL, "dv_redispatch: expected an operator and a key that calls have, found %s", op ? dv_key_name(key) : "no operator");
+    return call_below(op, key, args, nargs, results, nresults, host, 0);
+}

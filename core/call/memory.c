@@ -1,0 +1,356 @@
+/* Memory of a call: what may overlap what, stand-ins for tensors that a row does not take as they are, and the host's allocator.
+ *
+ * A tensor that is written may share bytes with nothing else of the call, unless the schema gives both one alias set. */
+#include "base/memory.h"
+#include "call/call.h"
+
+/* ---- Gathering ---- */
+
+static dv__span span_of(const dv_tensor *t)
+{
+    int64_t n = 1;
+    bool contiguous = true;
+    for (int32_t i = t->ndim; i-- > 0;) {
+        contiguous &= t->strides[i] == n || t->shape[i] == 1;
+        n *= t->shape[i];
+    }
+    dv__span s = { (uintptr_t)t->data, (uintptr_t)t->data, contiguous || !n };
+    if (!n)
+        return s;
+    if (contiguous) {
+        s.end += (uintptr_t)dv_dtype_bytes(t->dtype, n);
+    } else { /* everywhere, for a quick look; overlaps() then looks well */
+        s.begin = 0;
+        s.end = UINTPTR_MAX;
+    }
+    return s;
+}
+
+static int gather_one(dv__call *c, size_t slot, const dv_tensor *t, dv__span *span)
+{
+    *span = span_of(t);
+    c->all_contiguous &= span->contiguous;
+    if (!t->data && span->begin != span->end && t->device.type != DV_META)
+        return dv__fail_argument(c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
+    return DV_OK;
+}
+
+int dv__gather_args(dv__call *c)
+{
+    const size_t n = c->plan->nargs;
+    c->all_contiguous = true;
+    for (size_t i = 0; i < n; i++) {
+        const dv_value *v = &c->args[i];
+        int status = DV_OK;
+        c->tensors[i] = NULL;
+        if (v->type == DV_VALUE_TENSOR) {
+            c->tensors[i] = v->as.tensor;
+            status = gather_one(c, i, v->as.tensor, &c->spans[i]);
+        } else if (c->plan->slots[i].flags & DV__SLOT_TENSORS) {
+            dv__span span;
+            c->lists[i] = v->type == DV_VALUE_TENSORS ? v->as.tensors : (dv_tensors){ NULL, 0 };
+            for (size_t k = 0; k < c->lists[i].size && !status; k++)
+                if (c->lists[i].data[k])
+                    status = gather_one(c, i, c->lists[i].data[k], &span);
+        }
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+void dv__gather_results(dv__call *c)
+{
+    c->any_given = false;
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        const size_t slot = c->plan->nargs + r;
+        const dv__result *out = &c->outs[r];
+        c->tensors[slot] = NULL;
+        switch (out->origin) {
+        case DV__RESULT_GIVEN:
+        case DV__RESULT_MADE:
+            c->tensors[slot] = out->tensor;
+            c->spans[slot] = span_of(out->tensor);
+            c->all_contiguous &= c->spans[slot].contiguous;
+            c->any_given |= out->origin == DV__RESULT_GIVEN;
+            break;
+        case DV__RESULT_PENDING:
+            c->tensors[slot] = &out->header;
+            c->any_given |= out->given != NULL;
+            break;
+        case DV__RESULT_LIST:
+            c->lists[slot] = out->value.as.tensors;
+            c->any_given = true;
+            c->all_contiguous = false; /* looked at one by one */
+            break;
+        case DV__RESULT_ALIAS:
+        case DV__RESULT_ABSENT:
+        case DV__RESULT_SCALAR: break;
+        }
+    }
+}
+
+/* ---- Overlaps ---- */
+
+typedef struct item { const dv_tensor *t; dv__span span; size_t slot, element; bool written; } item;
+
+static bool share_set(const dv__call *c, const item *a, const item *b)
+{
+    return a->slot != b->slot && a->slot < c->plan->nargs && b->slot < c->plan->nargs && (c->plan->slots[a->slot].sets & c->plan->slots[b->slot].sets);
+}
+
+static bool overlap(const item *a, const item *b)
+{
+    return a->span.begin < b->span.end && b->span.begin < a->span.end && dv_tensor_overlaps(a->t, b->t);
+}
+
+static size_t count_tensors(const dv__call *c)
+{
+    const size_t nslots = c->plan->nargs + c->plan->nreturns;
+    size_t n = nslots;
+    for (size_t i = 0; i < nslots; i++)
+        if (c->plan->slots[i].flags & DV__SLOT_TENSORS)
+            n += i < c->plan->nargs || c->outs[i - c->plan->nargs].origin == DV__RESULT_LIST ? c->lists[i].size : 0;
+    return n;
+}
+
+static size_t collect(const dv__call *c, item *items)
+{
+    const size_t nargs = c->plan->nargs, nslots = nargs + c->plan->nreturns;
+    size_t n = 0;
+    for (size_t i = 0; i < nslots; i++) {
+        const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
+        const bool list = (c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST);
+        const bool written = out ? out->origin != DV__RESULT_MADE : c->plan->slots[i].flags & DV__SLOT_WRITES;
+        if (out && out->origin == DV__RESULT_PENDING) {
+            if (out->given)
+                items[n++] = (item){ out->given, span_of(out->given), i, 0, true };
+        } else if (list) {
+            for (size_t k = 0; k < c->lists[i].size; k++)
+                if (c->lists[i].data[k])
+                    items[n++] = (item){ c->lists[i].data[k], span_of(c->lists[i].data[k]), i, k, written };
+        } else if (c->tensors[i] && !(out && out->origin == DV__RESULT_MADE)) { /* a new tensor overlaps nothing */
+            items[n++] = (item){ c->tensors[i], c->spans[i], i, 0, written };
+        }
+    }
+    return n;
+}
+
+static int check_written(const dv__call *c, const item *items, size_t n, const item *w)
+{
+    char name[256];
+    if (dv__tensor_is_read_only(w->t))
+        return dv__fail_argument(c, DV_EINVAL, w->slot, "would be written, but is read-only");
+    if (!w->span.contiguous && dv_tensor_overlaps_itself(w->t))
+        return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements lie in one place");
+    for (size_t i = 0; i < n; i++) {
+        const item *o = &items[i];
+        if (o == w || !overlap(w, o) || share_set(c, w, o))
+            continue;
+        if (o->slot == w->slot)
+            return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but its elements %zu and %zu overlap", w->element, o->element);
+        return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but overlaps %s, and the schema declares no alias: %s",
+            dv__slot_name(c, o->slot, name, sizeof name), c->op->schema->text);
+    }
+    return DV_OK;
+}
+
+int dv__check_overlaps(dv__call *c)
+{
+    if (!c->plan->writes && !c->any_given)
+        return DV_OK;
+    item few[32], *items = few;
+    const size_t room = count_tensors(c);
+    if (room > sizeof few / sizeof *few && !(items = dv__calloc(room, sizeof *items)))
+        return DV_ENOMEM;
+    const size_t n = collect(c, items);
+    int status = DV_OK;
+    for (size_t i = 0; i < n && !status; i++)
+        if (items[i].written)
+            status = check_written(c, items, n, &items[i]);
+    if (items != few)
+        dv__free(items);
+    return status;
+}
+
+/* ---- Stand-ins ---- */
+
+static bool fits(const dv_tensor *t, dv__takes takes)
+{
+    if (takes.align_log2 && (uintptr_t)t->data & (((uintptr_t)1 << takes.align_log2) - 1))
+        return false;
+    if (takes.kind == DV__TAKES_STRIDED)
+        return true;
+    if (takes.kind == DV__TAKES_LAST_CONTIGUOUS && (!t->ndim || t->strides[t->ndim - 1] == 1 || t->shape[t->ndim - 1] <= 1))
+        return true;
+    return dv__contiguous(t->ndim, t->shape, t->strides);
+}
+
+static int temp_memory(dv__call *c, const dv_tensor *t, size_t align, int64_t *strides, dv__temp **out)
+{
+    const size_t head = (sizeof(dv__temp) + 2 * sizeof(int64_t) * (size_t)t->ndim + align - 1) & ~(align - 1);
+    const bool own = dv__host_memory(t->device.type);
+    const int64_t bytes = own ? dv_dtype_bytes(t->dtype, dv_numel(t)) : 0;
+    dv__temp *temp = bytes < 0 ? NULL : dv__alloc_aligned(head + (size_t)bytes, align);
+    if (!temp)
+        return DV_ENOMEM;
+    memset(temp, 0, sizeof *temp);
+    memcpy(temp->dims, t->shape, sizeof(int64_t) * (size_t)t->ndim);
+    memcpy(temp->dims + t->ndim, strides, sizeof(int64_t) * (size_t)t->ndim);
+    temp->t = *t;
+    temp->t.shape = temp->dims;
+    temp->t.strides = temp->dims + t->ndim;
+    temp->t.data = (char *)temp + head;
+    if (!own) {
+        const int status = dv__new_tensor(c, -1, t->dtype, t->device, t->ndim, t->shape, strides, &temp->hosts);
+        if (status) {
+            dv__free_aligned(temp);
+            return status;
+        }
+        temp->t.data = temp->hosts->data;
+    }
+    *out = temp;
+    return DV_OK;
+}
+
+static int stand_in(dv__call *c, const dv_tensor *t, dv__takes takes, bool copy_in, bool copy_back, const dv_tensor **out)
+{
+    int64_t strides[DV_MAX_NDIM];
+    int status = dv__shape_check(t->dtype, t->ndim, t->shape, strides);
+    if (status) /* an expanded tensor can be larger than memory */
+        return status;
+    dv__temp *temp;
+    const size_t align = takes.align_log2 > 6 ? (size_t)1 << takes.align_log2 : 64;
+    if ((status = temp_memory(c, t, align, strides, &temp)))
+        return status;
+    temp->original = t;
+    temp->copy_in = copy_in;
+    temp->copy_back = copy_back;
+    temp->next = c->temps;
+    c->temps = temp;
+    *out = &temp->t;
+    return DV_OK;
+}
+
+/* Elements of a list: the array is replaced too. */
+static int stand_in_list(dv__call *c, size_t slot, dv__takes takes, bool copy_in, bool copy_back)
+{
+    const dv_tensors list = c->lists[slot];
+    const dv_tensor **replaced = NULL;
+    for (size_t k = 0; k < list.size; k++) {
+        if (!list.data[k] || fits(list.data[k], takes))
+            continue;
+        if (!replaced) {
+            if (!(replaced = DV__ARENA_ARRAY(&c->arena, const dv_tensor *, list.size)))
+                return DV_ENOMEM;
+            memcpy(replaced, list.data, list.size * sizeof *replaced);
+            c->lists[slot].data = replaced;
+        }
+        const int status = stand_in(c, list.data[k], takes, copy_in, copy_back, &replaced[k]);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+int dv__make_temps(dv__call *c, const dv__row *row)
+{
+    if (c->all_contiguous && row->takes_all_contiguous)
+        return DV_OK;
+    const size_t nargs = c->plan->nargs, nslots = nargs + c->plan->nreturns;
+    for (size_t i = 0; i < nslots; i++) {
+        const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
+        const bool written = out || (c->plan->slots[i].flags & DV__SLOT_WRITES);
+        int status = DV_OK;
+        if (out && (out->origin == DV__RESULT_PENDING || out->origin == DV__RESULT_ALIAS))
+            continue;
+        if ((c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST))
+            status = stand_in_list(c, i, row->takes[i], !out, written);
+        else if (c->tensors[i] && !fits(c->tensors[i], row->takes[i]))
+            status = stand_in(c, c->tensors[i], row->takes[i], !out, written, &c->tensors[i]);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+int dv__copy_in(dv__call *c)
+{
+    for (const dv__temp *t = c->temps; t; t = t->next)
+        if (t->copy_in) {
+            const int status = dv__host_copy(c->host, &t->t, t->original);
+            if (status)
+                return status;
+        }
+    return DV_OK;
+}
+
+int dv__copy_back(dv__call *c)
+{
+    for (const dv__temp *t = c->temps; t; t = t->next)
+        if (t->copy_back) {
+            const int status = dv__host_copy(c->host, t->original, &t->t);
+            if (status)
+                return status;
+        }
+    return DV_OK;
+}
+
+void dv__free_temps(dv__call *c)
+{
+    for (dv__temp *t = c->temps, *next; t; t = next) {
+        next = t->next;
+        if (t->hosts)
+            dv__free_tensor(c, t->hosts);
+        dv__free_aligned(t);
+    }
+    c->temps = NULL;
+}
+
+/* ---- The host's allocator and copies ---- */
+
+/* Whether the host's own allocator is to be used for this device. */
+static bool hosts_memory(const dv__call *c, int32_t device_type)
+{
+    return DV__HOST(c->host, new_tensor) && !((c->inner & DV__INNER_KERNEL) && dv__host_memory(device_type));
+}
+
+int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
+{
+    *out = NULL;
+    if (hosts_memory(c, device.type)) {
+        const int status = c->host->new_tensor(c->host, c->inner & DV__INNER_TEMPORARY ? -1 : index, dtype, device, ndim, shape, strides, out);
+        if (!status && !*out)
+            return dv_fail(DV_EHOST, "%s: the host %s made no tensor and reported no error", c->op->name, c->host->name ? c->host->name : "");
+        return status;
+    }
+    if (device.type == DV_META)
+        return dv__tensor_new_meta(dtype, device, ndim, shape, strides, out);
+    if (!dv__host_memory(device.type))
+        return dv_fail(DV_EHOST, "%s: a tensor on %s needs a host that allocates there; the embedded default has only the cpu", c->op->name,
+            dv_device_name(device.type));
+    return dv__tensor_new_strided(dtype, ndim, shape, strides, false, out);
+}
+
+void dv__free_tensor(const dv__call *c, dv_tensor *t)
+{
+    if (!t)
+        return;
+    if (!hosts_memory(c, t->device.type))
+        dv_tensor_unref(t);
+    else if (DV__HOST(c->host, free_tensor))
+        c->host->free_tensor(c->host, t);
+}
+
+int dv__host_copy(const dv_host *host, const dv_tensor *dst, const dv_tensor *src)
+{
+    if (dv__host_memory(dst->device.type) && dv__host_memory(src->device.type)) {
+        dv__copy_elements(dst, src);
+        return DV_OK;
+    }
+    if (DV__HOST(host, copy_tensor))
+        return host->copy_tensor(host, dst, src);
+    return dv_fail(DV_EHOST, "a copy from %s to %s needs a host that copies there", dv_device_name(src->device.type),
+        dv_device_name(dst->device.type));
+}

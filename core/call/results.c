@@ -1,0 +1,270 @@
+/* Results: what each must be, where it comes from, and what happens to it in the end.
+ *
+ * Nothing of the caller's is touched before the kernel has succeeded; what the host made until then is given back. */
+#include "call/call.h"
+
+static int refuse_given(const dv__call *c, size_t r, const char *why) { return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r, "%s", why); }
+
+static bool same_view(const dv_tensor *a, const dv_tensor *b)
+{
+    if (a->data != b->data || a->ndim != b->ndim || dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype))
+        return false;
+    for (int32_t i = 0; i < a->ndim; i++)
+        if (a->shape[i] != b->shape[i] || (a->strides[i] != b->strides[i] && a->shape[i] != 1))
+            return false;
+    return true;
+}
+
+/* Tensor(a!) -> Tensor(a!): the argument itself. */
+static int alias_result(dv__call *c, size_t r, const dv_value *given)
+{
+    const size_t from = (size_t)c->plan->slots[c->plan->nargs + r].alias;
+    const dv_value *v = &c->args[from];
+    dv__result *out = &c->outs[r];
+    if (v->type == DV_VALUE_TENSOR) {
+        out->origin = DV__RESULT_ALIAS;
+        out->tensor = (dv_tensor *)(uintptr_t)v->as.tensor;
+        if (given->type == DV_VALUE_TENSOR && !same_view(given->as.tensor, v->as.tensor))
+            return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r, "is argument '%s' itself: another tensor cannot be given for it",
+                c->op->schema->args[from].name);
+    } else if (v->type == DV_VALUE_TENSORS) {
+        out->origin = DV__RESULT_SCALAR; /* passed through */
+        out->value = *v;
+    } else {
+        out->origin = DV__RESULT_ABSENT;
+    }
+    return DV_OK;
+}
+
+static int make(dv__call *c, size_t r, const dv__output *o)
+{
+    dv__result *out = &c->outs[r];
+    const int status = dv__new_tensor(c, (int)r, o->dtype, o->device, o->ndim, o->shape, o->strides, &out->tensor);
+    if (!status)
+        out->origin = DV__RESULT_MADE;
+    return status;
+}
+
+static int make_view(dv__call *c, size_t r, const dv__output *o)
+{
+    dv__result *out = &c->outs[r];
+    const dv_tensor *base = c->args[o->view_of].as.tensor;
+    int status;
+    if (DV__HOST(c->host, new_view))
+        status = c->host->new_view(c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
+    else if (DV__HOST(c->host, new_tensor))
+        return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "is a view of '%s', and the host %s cannot make views",
+            c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
+    else
+        status = dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
+    if (!status)
+        out->origin = DV__RESULT_MADE;
+    return status;
+}
+
+static bool matches(const dv_tensor *t, const dv__output *o)
+{
+    if (dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype) || t->ndim != o->ndim || t->device.type != o->device.type || t->device.id != o->device.id)
+        return false;
+    for (int32_t i = 0; i < o->ndim; i++)
+        if (t->shape[i] != o->shape[i])
+            return false;
+    return true;
+}
+
+static void pending(dv__result *out, const dv__output *o, const dv_tensor *given)
+{
+    out->origin = DV__RESULT_PENDING;
+    memset(&out->header, 0, sizeof out->header);
+    out->header.dtype = o->dtype;
+    out->header.device = o->device;
+    out->header.ndim = o->ndim;
+    out->header.shape = o->shape;
+    out->header.strides = o->strides;
+    out->bounds = o->shape;
+    out->given = (dv_tensor *)(uintptr_t)given;
+}
+
+/* A given tensor against what it must be, without a contract. */
+static int check_given(const dv__call *c, size_t r, const dv_tensor *t, const dv__output *o)
+{
+    const size_t slot = c->plan->nargs + r;
+    if (dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype))
+        return dv__fail_argument(c, DV_EDTYPE, slot, "expected %s, found %s", dv_dtype_name(o->dtype), dv_dtype_name(t->dtype));
+    if (t->device.type != o->device.type || t->device.id != o->device.id)
+        return dv__fail_argument(c, DV_EDEVICE, slot, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(o->device.type),
+            (int)o->device.id, dv_device_name(t->device.type), (int)t->device.id);
+    if (t->ndim != o->ndim)
+        return dv__fail_argument(c, DV_ESHAPE, slot, "expected %d dims, found %d", (int)o->ndim, (int)t->ndim);
+    for (int32_t i = 0; i < o->ndim; i++)
+        if (t->shape[i] != o->shape[i])
+            return dv__fail_argument(c, DV_ESHAPE, slot, "expected size %lld in dim %d, found %lld", (long long)o->shape[i], (int)i,
+                (long long)t->shape[i]);
+    return DV_OK;
+}
+
+static int tensor_result(dv__call *c, size_t r, const dv_value *given)
+{
+    dv__result *out = &c->outs[r];
+    const size_t slot = c->plan->nargs + r;
+    const dv_tensor *t = given->type == DV_VALUE_TENSOR ? given->as.tensor : NULL;
+    dv__output o;
+    int status;
+    if (c->op->contract) {
+        if ((status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o)))
+            return status;
+    } else if (c->op->shape) {
+        o = (dv__output){ .dtype = out->header.dtype, .device = c->device, .ndim = out->header.ndim, .view_of = -1, .shape = out->header.shape,
+            .strides = out->header.strides };
+    } else if (t) { /* nothing is known of it: the kernel must check */
+        out->origin = DV__RESULT_GIVEN;
+        out->tensor = (dv_tensor *)(uintptr_t)t;
+        return DV_OK;
+    } else {
+        return dv__fail_argument(c, DV_EINVAL, slot, "must be given: the operator has neither a contract nor a shape function that says what it is");
+    }
+    if (o.ndim < 0) {
+        out->origin = DV__RESULT_ABSENT;
+        return t ? dv__fail_argument(c, DV_EINVAL, slot, "is absent with these arguments, but a tensor was given for it") : DV_OK;
+    }
+    if (given->type == DV_VALUE_NONE)
+        return dv__fail_argument(c, DV_EINVAL, slot, "expected a tensor, or nothing so that it is made; found None");
+    if (o.view_of >= 0)
+        return t ? refuse_given(c, r, "is a view of an argument: a tensor cannot be given for it") : make_view(c, r, &o);
+    if (o.unbacked) {
+        pending(out, &o, t);
+        if (t && dv_dtype_key(t->dtype) != dv_dtype_key(o.dtype))
+            return check_given(c, r, t, &o);
+        return t && !dv_tensor_is_contiguous(t) ? dv__fail_argument(c, DV_EINVAL, slot, "its size depends on data: a given tensor must be contiguous")
+                                                : DV_OK;
+    }
+    if (!t)
+        return make(c, r, &o);
+    out->origin = DV__RESULT_GIVEN;
+    out->tensor = (dv_tensor *)(uintptr_t)t;
+    if (matches(t, &o))
+        return DV_OK;
+    status = c->op->contract ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, t) : DV_OK;
+    return status ? status : check_given(c, r, t, &o);
+}
+
+static int make_result(dv__call *c, size_t r)
+{
+    const size_t slot = c->plan->nargs + r;
+    const dv__slot *s = &c->plan->slots[slot];
+    const dv_value *given = &c->results[r];
+    dv__result *out = &c->outs[r];
+    char found[96];
+    if (given->type == DV_VALUE_TENSOR && !given->as.tensor)
+        return dv__fail_argument(c, DV_ETYPE, slot, "expected Tensor, found NULL");
+    if (s->alias >= 0 && (s->flags & DV__SLOT_WRITES))
+        return alias_result(c, r, given);
+    if (s->value == DV_VALUE_TENSOR) {
+        if (given->type == DV_VALUE_TENSOR || given->type == DV_VALUE_DEFAULT || given->type == DV_VALUE_NONE)
+            return tensor_result(c, r, given);
+    } else if (s->flags & DV__SLOT_TENSORS) {
+        if (given->type == DV_VALUE_DEFAULT)
+            return dv__fail_argument(c, DV_ENOTSUP, slot, "is a list of tensors: it must be given");
+        if (given->type == DV_VALUE_TENSORS) {
+            out->origin = DV__RESULT_LIST;
+            out->value = *given;
+            for (size_t k = 0; k < given->as.tensors.size; k++)
+                if (!given->as.tensors.data[k])
+                    return dv__fail_argument(c, DV_ETYPE, slot, "expected a Tensor as element %zu, found None", k);
+            return DV_OK;
+        }
+    } else if (s->value == DV_VALUE_INT || s->value == DV_VALUE_FLOAT || s->value == DV_VALUE_BOOL) {
+        memset(&out->value, 0, sizeof out->value);
+        out->value.type = s->value;
+        out->origin = DV__RESULT_SCALAR;
+        return DV_OK;
+    } else {
+        return dv__fail_argument(c, DV_ENOTSUP, slot, "a result of this type cannot be made by a kernel");
+    }
+    dv__print_value_type(given, found, sizeof found);
+    return dv__fail_argument(c, DV_ETYPE, slot, "expected %s, found %s", s->flags & DV__SLOT_TENSORS ? "Tensor[]" : "Tensor", found);
+}
+
+int dv__make_results(dv__call *c)
+{
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        c->outs[r].set = false;
+        c->outs[r].origin = DV__RESULT_ABSENT; /* until it is made: nothing to give back */
+    }
+    if (!c->op->contract && c->op->shape) {
+        const int status = dv__run_shape(c);
+        if (status)
+            return status;
+        for (size_t r = 0; r < c->plan->nreturns; r++) {
+            c->outs[r].set = false;
+            c->outs[r].origin = DV__RESULT_ABSENT;
+        }
+    }
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        const int status = make_result(c, r);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+int dv__run_shape(dv__call *c)
+{
+    const dv__binding *b = c->op->binding;
+    _Alignas(16) char stack[DV__STACK_FRAME], *frame = stack;
+    if (!b)
+        return dv_fail(DV_ENOTSUP, "%s: a shape function needs the operator's struct", c->op->name);
+    if (b->frame_size > sizeof stack && !(frame = dv__arena_alloc(&c->arena, b->frame_size)))
+        return DV_ENOMEM;
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        dv__result *out = &c->outs[r];
+        memset(&out->header, 0, sizeof out->header);
+        out->header.device = c->device;
+        out->origin = DV__RESULT_PENDING;
+        c->tensors[c->plan->nargs + r] = &out->header;
+        c->lists[c->plan->nargs + r] = (dv_tensors){ NULL, 0 };
+    }
+    dv__slice s;
+    c->stage = DV__STAGE_SHAPE;
+    dv__slice_init(&s, c);
+    dv__fill_frame(c, b, frame);
+    int status = c->op->shape(&s.ctx, frame);
+    dv__slice_deinit(&s);
+    c->stage = DV__STAGE_KERNEL;
+    status = dv__report(c, status, "the shape function");
+    for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
+        const dv__slot *slot = &c->plan->slots[c->plan->nargs + r];
+        if (slot->value == DV_VALUE_TENSOR && !(slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES)) && !c->outs[r].set)
+            status = dv__fail_argument(c, DV_EKERNEL, c->plan->nargs + r, "the shape function did not set it");
+    }
+    return status;
+}
+
+static void publish(dv__call *c, size_t r)
+{
+    dv__result *out = &c->outs[r];
+    dv_value *to = &c->results[r];
+    switch (out->origin) {
+    case DV__RESULT_GIVEN:
+    case DV__RESULT_LIST: return; /* it is the caller's already */
+    case DV__RESULT_ABSENT: *to = dv_none(); return;
+    case DV__RESULT_SCALAR: *to = out->value; return;
+    case DV__RESULT_ALIAS:
+    case DV__RESULT_MADE: *to = dv_from_tensor(out->tensor); return;
+    case DV__RESULT_PENDING:
+        if (!out->given)
+            *to = dv_from_tensor(out->tensor);
+        return;
+    }
+}
+
+void dv__finish_results(dv__call *c, bool success)
+{
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        dv__result *out = &c->outs[r];
+        if (success)
+            publish(c, r);
+        else if (out->origin == DV__RESULT_MADE || (out->origin == DV__RESULT_PENDING && out->set && !out->given))
+            dv__free_tensor(c, out->tensor);
+    }
+}

@@ -1,0 +1,293 @@
+/* What a kernel can ask of the runtime, by its context. A context is the first member of a slice; the slice knows its call.
+ *
+ * Errors may come from any thread; the rest belongs to the kernel's own thread, except parallel_for and random. */
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "call/call.h"
+
+static dv__slice *slice_of(dv_context *ctx) { return (dv__slice *)(void *)ctx; }
+
+/* ---- Errors ---- */
+
+static int vcall_error(dv__call *c, int status, const char *format, va_list args)
+{
+    if (!status)
+        return DV_OK;
+    int no = 0;
+    if (atomic_compare_exchange_strong(&c->failing, &no, 1)) {
+        vsnprintf(c->message, sizeof c->message, format, args);
+        atomic_store_explicit(&c->status, status, memory_order_release);
+    }
+    return status;
+}
+
+int dv__call_error(dv__call *c, int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vcall_error(c, status, format, args);
+    va_end(args);
+    return status;
+}
+
+static int error(dv_context *ctx, int status, const char *format, va_list args) { return vcall_error(slice_of(ctx)->call, status, format, args); }
+
+/* ---- Memory ---- */
+
+struct dv__block { struct dv__block *next; };
+
+static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
+{
+    dv__slice *s = slice_of(ctx);
+    if (alignment & (alignment - 1)) {
+        dv__call_error(s->call, DV_EINVAL, "dv_alloc: the alignment must be a power of two, found %zu", alignment);
+        return NULL;
+    }
+    if (alignment < _Alignof(max_align_t))
+        alignment = _Alignof(max_align_t);
+    const size_t head = (sizeof(struct dv__block) + alignment - 1) & ~(alignment - 1);
+    struct dv__block *b = bytes > SIZE_MAX - head ? NULL : dv__alloc_aligned(head + bytes, alignment);
+    if (!b) {
+        dv__call_error(s->call, DV_ENOMEM, "out of memory: dv_alloc of %zu bytes", bytes);
+        return NULL;
+    }
+    b->next = s->blocks;
+    s->blocks = b;
+    return (char *)b + head;
+}
+
+/* ---- Threads ---- */
+
+typedef struct pieces { dv_range_fn fn; void *arg; int64_t begin, size, n; } pieces;
+
+/* [begin, begin + size) in n parts whose sizes differ by one at most. */
+static int run_piece(void *arg, int64_t i)
+{
+    const pieces *p = arg;
+    const int64_t each = p->size / p->n, more = p->size % p->n;
+    const int64_t from = p->begin + i * each + (i < more ? i : more);
+    return p->fn(p->arg, from, from + each + (i < more));
+}
+
+static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+{
+    enum { MOST = 256 }; /* enough for any machine to share evenly */
+    if (end <= begin)
+        return DV_OK;
+    pieces p = { fn, arg, begin, end - begin, 1 };
+    if (grain < 1)
+        grain = 1;
+    p.n = p.size / grain < 1 ? 1 : p.size / grain > MOST ? MOST : p.size / grain;
+    return dv__parallel(slice_of(ctx)->call->host, p.n, run_piece, &p);
+}
+
+/* ---- Results ---- */
+
+static dv__result *find_result(dv__call *c, const dv_tensor *out, size_t *index)
+{
+    for (size_t r = 0; r < c->plan->nreturns; r++)
+        if (out == &c->outs[r].header && c->outs[r].origin == DV__RESULT_PENDING) {
+            *index = r;
+            return &c->outs[r];
+        }
+    return NULL;
+}
+
+static int check_bounds(dv__call *c, size_t r, const dv__result *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    if (dv_dtype_key(dtype) != dv_dtype_key(out->header.dtype))
+        return dv__call_error(c, DV_EDTYPE, "dv_set_output: result %zu is %s, not %s", r, dv_dtype_name(out->header.dtype), dv_dtype_name(dtype));
+    if (ndim != out->header.ndim)
+        return dv__call_error(c, DV_ESHAPE, "dv_set_output: result %zu has %d dims, not %d", r, (int)out->header.ndim, (int)ndim);
+    for (int32_t i = 0; i < ndim; i++)
+        if (shape[i] < 0 || shape[i] > out->bounds[i])
+            return dv__call_error(c, DV_ESHAPE, "dv_set_output: dim %d of result %zu is at most %lld, not %lld", (int)i, r,
+                (long long)out->bounds[i], (long long)shape[i]);
+    return DV_OK;
+}
+
+static int use_given(dv__call *c, size_t r, dv__result *out, int32_t ndim, const int64_t *shape)
+{
+    bool same = out->given->ndim == ndim;
+    for (int32_t i = 0; i < ndim && same; i++)
+        same = out->given->shape[i] == shape[i];
+    if (!same)
+        return dv__call_error(c, DV_ESHAPE, "dv_set_output: the given tensor for result %zu has another shape than the result turned out to have", r);
+    out->header = *out->given;
+    return DV_OK;
+}
+
+/* The host allocates with its lock held, as it does before the kernel. */
+static int make_pending(dv__call *c, size_t r, dv__result *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    int64_t strides[DV_MAX_NDIM];
+    int status = dv__shape_check(dtype, ndim, shape, strides);
+    if (!status) {
+        if (c->in_kernel && !(c->inner & DV__INNER_KERNEL) && DV__HOST(c->host, after_kernel))
+            c->host->after_kernel(c->host);
+        status = dv__new_tensor(c, (int)r, dtype, c->device, ndim, shape, strides, &out->tensor);
+        if (c->in_kernel && !(c->inner & DV__INNER_KERNEL) && DV__HOST(c->host, before_kernel))
+            c->host->before_kernel(c->host);
+    }
+    if (status)
+        return dv__call_error(c, status, "%s", dv_last_error());
+    out->header = *out->tensor;
+    return DV_OK;
+}
+
+static int set_output(dv_context *ctx, dv_tensor *t, dv_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    dv__call *c = slice_of(ctx)->call;
+    size_t r = 0;
+    if (ndim < 0 || ndim > DV_MAX_NDIM || (ndim && !shape))
+        return dv__call_error(c, DV_ESHAPE, "dv_set_output: %d dims", (int)ndim);
+    dv__result *out = find_result(c, t, &r);
+    if (!out)
+        return dv__call_error(c, DV_EINVAL, "dv_set_output: this is no result whose size the kernel decides");
+    if (out->set)
+        return dv__call_error(c, DV_EINVAL, "dv_set_output: result %zu was set already", r);
+    int status;
+    if (c->stage == DV__STAGE_SHAPE) {
+        int64_t *dims = DV__ARENA_ARRAY(&c->arena, int64_t, 2 * (size_t)ndim + 1);
+        if (!dims)
+            return dv__call_error(c, DV_ENOMEM, "%s", dv_last_error());
+        if (ndim)
+            memcpy(dims, shape, sizeof *dims * (size_t)ndim);
+        if ((status = dv__shape_check(dtype, ndim, shape, dims + ndim)))
+            return dv__call_error(c, status, "%s", dv_last_error());
+        out->header.dtype = dtype;
+        out->header.ndim = ndim;
+        out->header.shape = dims;
+        out->header.strides = dims + ndim;
+    } else if ((status = check_bounds(c, r, out, dtype, ndim, shape)) ||
+               (status = out->given ? use_given(c, r, out, ndim, shape) : make_pending(c, r, out, dtype, ndim, shape))) {
+        return status;
+    }
+    out->set = true;
+    return DV_OK;
+}
+
+/* ---- Calling other operators ---- */
+
+static int call(dv_context *ctx, const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields)
+{
+    dv__call *c = slice_of(ctx)->call;
+    const int status = dv__call_named(name, frame, frame_size, fields, c->host, c->inner | DV__INNER_KERNEL);
+    return status ? dv__call_error(c, status, "%s", dv_last_error()) : DV_OK;
+}
+
+/* ---- Random numbers ---- */
+
+/* The embedded default: one seed, and a count of what has been given out. */
+static atomic_uint_fast64_t seed_of_process = UINT64_C(0x646f766574616969), given_out;
+
+int dv_set_seed(uint64_t seed)
+{
+    atomic_store(&seed_of_process, seed);
+    atomic_store(&given_out, 0);
+    return DV_OK;
+}
+
+static int reserve(dv__call *c, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
+{
+    if (DV__HOST(c->host, random)) {
+        const int status = c->host->random(c->host, generator, count, seed, offset);
+        return status ? dv__call_error(c, status, "%s", dv_last_error()) : DV_OK;
+    }
+    if (generator)
+        return dv__call_error(c, DV_ENOTSUP, "dv_random: the embedded default has one random state; a generator needs a host that knows it");
+    count = (count + 3) & ~UINT64_C(3); /* Philox makes four at a time */
+    *seed = atomic_load(&seed_of_process);
+    *offset = atomic_fetch_add(&given_out, count);
+    return DV_OK;
+}
+
+/* SplitMix64's mixing: seeds of neighbouring slices have nothing in common. */
+static uint64_t mix(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* Slices run in any order and must not depend on it: the whole call reserves once, before it is split, and each slice counts for
+ * itself with a seed of its own. */
+static int random_numbers(dv_context *ctx, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
+{
+    dv__slice *s = slice_of(ctx);
+    if (s->index < 0)
+        return reserve(s->call, generator, count, seed, offset);
+    dv__call *c = s->call;
+    uint64_t base = 0;
+    /* One slice reserves; the others wait for it, which is short. 0: nobody yet; 1: being reserved; 2 + the offset: done. */
+    uint_fast64_t state = 0;
+    if (atomic_compare_exchange_strong(&c->random, &state, 1)) {
+        const int status = reserve(c, generator, UINT64_C(1) << 32, &c->random_seed, &base);
+        atomic_store(&c->random, status ? UINT64_MAX : base + 2);
+    }
+    while ((state = atomic_load(&c->random)) == 1)
+        ;
+    if (state == UINT64_MAX)
+        return atomic_load(&c->status);
+    *seed = c->random_seed ^ mix((uint64_t)s->index + 1);
+    *offset = state - 2 + s->random_used;
+    s->random_used += (count + 3) & ~UINT64_C(3);
+    return DV_OK;
+}
+
+/* ---- The rest ---- */
+
+static const void *object(dv_context *ctx, const char *name)
+{
+    dv__call *c = slice_of(ctx)->call;
+    const void *found = NULL;
+    if (!DV__HOST(c->host, object)) {
+        dv__call_error(c, DV_ENOENT, "dv_object: no host that knows '%s'", name);
+        return NULL;
+    }
+    const int status = c->host->object(c->host, name, &found);
+    if (status || !found) {
+        dv__call_error(c, status ? status : DV_ENOENT, "dv_object: the host %s has no '%s'", c->host->name ? c->host->name : "", name);
+        return NULL;
+    }
+    return found;
+}
+
+static const void *query(dv_context *ctx, const char *name)
+{
+    (void)ctx;
+    return strcmp(name, "dovetail.version") ? NULL : dv_version();
+}
+
+const dv_services dv__services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers, object, query };
+
+/* ---- Slices ---- */
+
+void dv__slice_init(dv__slice *s, dv__call *c)
+{
+    const uint32_t flags = dv__host_flags(c->host);
+    s->ctx.size = sizeof s->ctx;
+    s->ctx.flags = (flags & DV_HOST_DETERMINISTIC ? DV_CTX_DETERMINISTIC : 0) | (flags & DV_HOST_CHECK ? DV_CTX_CHECK : 0);
+    s->ctx.services = &dv__services;
+    s->ctx.workspace = NULL;
+    s->ctx.workspace_size = 0;
+    s->ctx.stream = NULL;
+    s->ctx.device = c->device;
+    s->ctx.origin = NULL;
+    s->ctx.origin_ndim = 0;
+    s->ctx.reserved = 0;
+    s->call = c;
+    s->blocks = NULL;
+    s->index = -1;
+    s->random_used = 0;
+}
+
+void dv__slice_deinit(dv__slice *s)
+{
+    for (struct dv__block *b = s->blocks, *next; b; b = next) {
+        next = b->next;
+        dv__free_aligned(b);
+    }
+    s->blocks = NULL;
+}

@@ -1,0 +1,225 @@
+/* A kernel over the whole, or over slices.
+ *
+ * A row with split = grain lets the runtime cut along the leading parallel dims. One step is one index of those dims. The steps are cut
+ * into boxes of at least grain steps: the dims that fit into a box stay whole, one dim is cut at multiples of what fills a box, and those
+ * before it are taken one index at a time. When no kernel can know how many dims there are (they come from one run *s) and every tensor
+ * that is cut has them contiguous, they are first made one dim. All this depends on the shape and the grain alone. */
+#include "base/memory.h"
+#include "call/call.h"
+
+typedef struct cut_slot { size_t slot; size_t field; const dv_tensor *t; } cut_slot; /* field: its place in the binding */
+
+typedef struct splitter {
+    dv__call *call;
+    const dv__row *row;
+    const char *frame;
+    int32_t ndim;                 /* leading dims */
+    int64_t sizes[DV_MAX_NDIM];   /* of them; flat: [0] is all */
+    bool flat;
+    int32_t at;                   /* the dim that is cut */
+    int64_t step, parts, pieces;  /* how much of it goes into a box; how many such; boxes in all */
+    cut_slot *cuts;
+    size_t ncuts, scratch;        /* bytes for the slice's tensors */
+    int64_t workspace;
+    void *stream;
+} splitter;
+
+static int64_t ceildiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+/* The leading dims can be walked as one: sizes of one say nothing. */
+static bool is_one_run(const dv_tensor *t, int32_t leading)
+{
+    bool any = false;
+    int64_t expected = 0;
+    for (int32_t i = leading; i-- > 0;) {
+        if (t->shape[i] == 1)
+            continue;
+        if (any && t->strides[i] != expected)
+            return false;
+        any = true;
+        expected = t->strides[i] * t->shape[i];
+    }
+    return true;
+}
+
+/* Which slots are cut, and whether it can be done: a list that would be cut cannot. */
+static bool find_cuts(splitter *sp)
+{
+    dv__call *c = sp->call;
+    const dv__binding *b = sp->row->binding;
+    sp->flat = dv__contract_split_flattens(c->op->contract, &c->solution);
+    for (size_t f = 0; f < b->n; f++) {
+        const size_t slot = b->fields[f].slot;
+        int32_t leading;
+        if (!dv__contract_split(c->op->contract, &c->solution, slot, &leading))
+            return false;
+        if (!leading)
+            continue;
+        const uint16_t type = b->fields[f].type;
+        const dv_tensor *t = c->tensors[slot];
+        if (type == DV_FIELD_TENSORS || type == DV_FIELD_MUT_TENSORS || type == DV_FIELD_OPT_TENSORS)
+            return false;
+        if ((type != DV_FIELD_TENSOR && type != DV_FIELD_MUT_TENSOR) || !t)
+            continue;
+        if (slot >= c->plan->nargs && c->outs[slot - c->plan->nargs].origin == DV__RESULT_PENDING)
+            return false;
+        if (leading > t->ndim || t->dtype.bits * t->dtype.lanes % 8)
+            return false;
+        sp->flat = sp->flat && is_one_run(t, leading);
+        if (!sp->ncuts) {
+            sp->ndim = leading;
+            memcpy(sp->sizes, t->shape, sizeof *t->shape * (size_t)leading);
+        }
+        sp->cuts[sp->ncuts++] = (cut_slot){ slot, f, t };
+        sp->scratch += sizeof(dv_tensor) + 2 * sizeof(int64_t) * (size_t)t->ndim;
+    }
+    return sp->ncuts > 0;
+}
+
+/* Where to cut; false: it stays whole. */
+static bool plan_cuts(splitter *sp)
+{
+    const int64_t grain = sp->row->split;
+    int64_t inner = 1;
+    for (int32_t i = 0; i < sp->ndim; i++)
+        inner *= sp->sizes[i];
+    if (inner <= grain)
+        return false;
+    if (sp->flat) {
+        sp->sizes[0] = inner;
+        sp->at = 0;
+        inner = 1;
+    } else {
+        for (sp->at = 0; inner > grain; sp->at++) /* the first dim of which one index is no more than a box */
+            inner /= sp->sizes[sp->at];
+        sp->at--;
+    }
+    const int64_t size = sp->sizes[sp->at];
+    sp->step = ceildiv(grain, inner);
+    const int64_t many = size / sp->step / 1024; /* no more boxes than any machine needs */
+    if (many > 1)
+        sp->step *= many;
+    sp->parts = ceildiv(size, sp->step);
+    sp->pieces = sp->parts;
+    for (int32_t i = 0; i < sp->at; i++)
+        sp->pieces *= sp->sizes[i];
+    return sp->pieces > 1;
+}
+
+/* The slice's view of a tensor, in scratch. */
+static dv_tensor *cut(const splitter *sp, const dv_tensor *t, const int64_t *origin, int64_t count, char **scratch)
+{
+    dv_tensor *view = (dv_tensor *)(void *)*scratch;
+    int64_t *shape = (int64_t *)(void *)(view + 1), *strides = shape + t->ndim;
+    *scratch += sizeof(dv_tensor) + 2 * sizeof(int64_t) * (size_t)t->ndim;
+    const int32_t lost = sp->flat ? sp->ndim - 1 : 0; /* dims that became one */
+    *view = *t;
+    view->ndim = t->ndim - lost;
+    memcpy(shape, t->shape + lost, sizeof *shape * (size_t)view->ndim);
+    memcpy(strides, t->strides + lost, sizeof *strides * (size_t)view->ndim);
+    if (sp->flat)
+        for (int32_t i = 0; i < sp->ndim; i++) /* the stride of the last dim that moves */
+            if (t->shape[i] != 1)
+                strides[0] = t->strides[i];
+    view->shape = shape;
+    view->strides = strides;
+    int64_t offset = 0;
+    for (int32_t i = 0; i <= sp->at; i++) {
+        shape[i] = i == sp->at ? count : 1;
+        offset += origin[i] * strides[i];
+    }
+    view->data = (char *)t->data + offset * dv_dtype_bytes(t->dtype, 1);
+    return view;
+}
+
+static int slice_workspace(dv__slice *s, int64_t bytes)
+{
+    if (!bytes)
+        return DV_OK;
+    s->ctx.workspace = s->ctx.services->alloc(&s->ctx, (size_t)bytes, 64);
+    s->ctx.workspace_size = (size_t)bytes;
+    return s->ctx.workspace ? DV_OK : DV_ENOMEM;
+}
+
+static int run_slice(dv__slice *s, const splitter *sp, char *frame, char *scratch, int64_t index)
+{
+    int64_t origin[DV_MAX_NDIM] = { 0 };
+    int64_t rest = index / sp->parts;
+    const int64_t part = index % sp->parts;
+    origin[sp->at] = part * sp->step;
+    for (int32_t i = sp->at; i-- > 0; rest /= sp->sizes[i])
+        origin[i] = rest % sp->sizes[i];
+    const int64_t left = sp->sizes[sp->at] - origin[sp->at], count = left < sp->step ? left : sp->step;
+    const dv__binding *b = sp->row->binding;
+    memcpy(frame, sp->frame, b->frame_size);
+    for (size_t i = 0; i < sp->ncuts; i++)
+        *(dv_tensor **)(void *)(frame + b->fields[sp->cuts[i].field].offset) = cut(sp, sp->cuts[i].t, origin, count, &scratch);
+    s->index = index;
+    s->ctx.stream = sp->stream;
+    s->ctx.origin = origin;
+    s->ctx.origin_ndim = sp->flat ? 1 : sp->ndim;
+    const int status = slice_workspace(s, sp->workspace);
+    return status ? status : sp->row->run(&s->ctx, frame);
+}
+
+static int run_piece(void *arg, int64_t index)
+{
+    const splitter *sp = arg;
+    dv__slice s;
+    _Alignas(16) char small[2048], *memory = small;
+    const size_t frame_size = (sp->row->binding->frame_size + 15) & ~(size_t)15;
+    if (atomic_load_explicit(&sp->call->failing, memory_order_relaxed))
+        return DV_EKERNEL; /* the message is there, or about to be */
+    dv__slice_init(&s, sp->call);
+    if (frame_size + sp->scratch > sizeof small && !(memory = s.ctx.services->alloc(&s.ctx, frame_size + sp->scratch, 16)))
+        return DV_ENOMEM;
+    const int status = run_slice(&s, sp, memory, memory + frame_size, index);
+    dv__slice_deinit(&s);
+    return status;
+}
+
+static int device_workspace(const dv__call *c, int64_t bytes, dv_tensor **out)
+{
+    const dv_dtype u8 = { 1, 8, 1 };
+    const int64_t one = 1;
+    return bytes ? dv__new_tensor(c, -1, u8, c->device, 1, &bytes, &one, out) : DV_OK;
+}
+
+static int run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
+{
+    dv__slice s;
+    dv_tensor *device_memory = NULL;
+    int status;
+    dv__slice_init(&s, c);
+    s.ctx.stream = stream;
+    if (dv__host_memory(c->device.type)) {
+        status = slice_workspace(&s, workspace);
+    } else if (!(status = device_workspace(c, workspace, &device_memory)) && device_memory) {
+        s.ctx.workspace = device_memory->data;
+        s.ctx.workspace_size = (size_t)workspace;
+    }
+    if (!status)
+        status = row->run(&s.ctx, frame);
+    dv__slice_deinit(&s);
+    dv__free_tensor(c, device_memory);
+    return status;
+}
+
+int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
+{
+    if (row->split <= 0 || !c->op->contract || !dv__host_memory(c->device.type))
+        return run_whole(c, row, frame, workspace, stream);
+    cut_slot cuts[DV__MAX_SLOTS];
+    splitter sp;
+    memset(&sp, 0, offsetof(splitter, sizes));
+    sp.call = c;
+    sp.row = row;
+    sp.frame = frame;
+    sp.cuts = cuts;
+    sp.ncuts = sp.scratch = 0;
+    sp.workspace = workspace;
+    sp.stream = stream;
+    if (!find_cuts(&sp) || !plan_cuts(&sp))
+        return run_whole(c, row, frame, workspace, stream);
+    return dv__parallel(c->host, sp.pieces, run_piece, &sp);
+}

@@ -1,0 +1,327 @@
+/* The caller's values against the schema, by the rules of PyTorch's argument parser: an int or a bool is taken for a float, a bool
+ * never for an int, an int never for a bool; one int fills an int[3]; a list of length one too.
+ *
+ * The usual case, every value of the schema's own type and all there, is one pass that copies nothing. */
+#include "call/call.h"
+
+#include <stdio.h>
+
+static const char *const value_names[] = {
+    "nothing", "None", "Tensor", "int", "float", "bool", "complex", "str", "ScalarType", "Device", "Layout", "MemoryFormat", "Generator",
+    "Tensor[]", "int[]", "float[]", "bool[]", "str[]", "Scalar[]", "complex[]", "ScalarType[]", "Device[]",
+};
+enum { NVALUES = sizeof value_names / sizeof *value_names };
+
+void dv__print_value_type(const dv_value *v, char *out, size_t size)
+{
+    if (v->type == DV_VALUE_INT)
+        snprintf(out, size, "int (%lld)", (long long)v->as.i);
+    else if (v->type == DV_VALUE_FLOAT)
+        snprintf(out, size, "float (%g)", v->as.f);
+    else if (v->type == DV_VALUE_BOOL)
+        snprintf(out, size, "bool (%s)", v->as.b ? "True" : "False");
+    else if (v->type < NVALUES)
+        snprintf(out, size, "%s", value_names[v->type]);
+    else
+        snprintf(out, size, "a value of type %u, which this runtime does not know", v->type);
+}
+
+const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size)
+{
+    const dv__schema *s = c->op->schema;
+    if (slot < s->nargs)
+        snprintf(buffer, size, "argument '%s'", s->args[slot].name);
+    else if (*s->returns[slot - s->nargs].name)
+        snprintf(buffer, size, "result '%s'", s->returns[slot - s->nargs].name);
+    else
+        snprintf(buffer, size, "result %zu", slot - s->nargs);
+    return buffer;
+}
+
+int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...)
+{
+    char text[DV__ERROR_SIZE / 2], name[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return dv_fail(status, "%s: %s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name), text);
+}
+
+static int mismatch(const dv__call *c, size_t slot, const dv_value *v)
+{
+    char found[96];
+    dv__text type = { 0 };
+    dv__print_value_type(v, found, sizeof found);
+    dv__type_print(c->op->schema->args[slot].type, &type);
+    const int status = dv__fail_argument(c, DV_ETYPE, slot, "expected %s, found %s", type.data ? type.data : "another type", found);
+    dv__text_deinit(&type);
+    return status;
+}
+
+/* ---- Conversions ---- */
+
+static bool to_float(const dv_value *v, double *out)
+{
+    switch (v->type) {
+    case DV_VALUE_FLOAT: *out = v->as.f; return true;
+    case DV_VALUE_INT: *out = (double)v->as.i; return true;
+    case DV_VALUE_BOOL: *out = v->as.b; return true;
+    default: return false;
+    }
+}
+
+static bool is_number(uint32_t type) { return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_COMPLEX; }
+
+static void *list_room(dv__call *c, size_t n, size_t size) { return n > SIZE_MAX / 64 ? dv__calloc(n, size) : dv__arena_alloc(&c->arena, n * size); }
+
+/* One number for a list of fixed size. */
+static int broadcast(dv__call *c, const dv__slot *slot, const dv_value *v, dv_value *to, bool *done)
+{
+    const size_t n = (size_t)slot->fixed_size;
+    double f;
+    *done = false;
+    if (slot->value == DV_VALUE_INTS && v->type == DV_VALUE_INT) {
+        int64_t *data = list_room(c, n, sizeof *data);
+        if (!data)
+            return DV_ENOMEM;
+        for (size_t i = 0; i < n; i++)
+            data[i] = v->as.i;
+        to->as.ints.data = data;
+    } else if (slot->value == DV_VALUE_FLOATS && v->type != DV_VALUE_BOOL && to_float(v, &f)) {
+        double *data = list_room(c, n, sizeof *data);
+        if (!data)
+            return DV_ENOMEM;
+        for (size_t i = 0; i < n; i++)
+            data[i] = f;
+        to->as.floats.data = data;
+    } else {
+        return DV_OK;
+    }
+    to->type = slot->value;
+    to->as.ints.size = n; /* all lists have one layout */
+    *done = true;
+    return DV_OK;
+}
+
+/* A list of ints (or floats) where floats, Scalars or complex numbers are wanted. */
+static int convert_list(dv__call *c, const dv__slot *slot, const dv_value *v, dv_value *to, bool *done)
+{
+    const bool ints = v->type == DV_VALUE_INTS, floats = v->type == DV_VALUE_FLOATS;
+    const size_t n = v->as.ints.size;
+    *done = true;
+    to->type = slot->value;
+    to->as.ints.size = n;
+    if (!n) { /* an empty list has every type */
+        to->as.ints.data = NULL;
+        return DV_OK;
+    }
+    if (slot->value == DV_VALUE_FLOATS && ints) {
+        double *data = list_room(c, n, sizeof *data);
+        for (size_t i = 0; data && i < n; i++)
+            data[i] = (double)v->as.ints.data[i];
+        to->as.floats.data = data;
+        return data ? DV_OK : DV_ENOMEM;
+    }
+    if (slot->value == DV_VALUE_SCALARS && (ints || floats || v->type == DV_VALUE_BOOLS)) {
+        dv_scalar *data = list_room(c, n, sizeof *data);
+        for (size_t i = 0; data && i < n; i++) {
+            data[i].kind = ints ? DV_SCALAR_INT : floats ? DV_SCALAR_FLOAT : DV_SCALAR_BOOL;
+            if (ints)
+                data[i].as.i = v->as.ints.data[i];
+            else if (floats)
+                data[i].as.f = v->as.floats.data[i];
+            else
+                data[i].as.b = v->as.bools.data[i];
+        }
+        to->as.scalars.data = data;
+        return data ? DV_OK : DV_ENOMEM;
+    }
+    if (slot->value == DV_VALUE_COMPLEXES && (ints || floats)) {
+        dv_complex *data = list_room(c, n, sizeof *data);
+        for (size_t i = 0; data && i < n; i++)
+            data[i].re = ints ? (double)v->as.ints.data[i] : v->as.floats.data[i];
+        to->as.complexes.data = data;
+        return data ? DV_OK : DV_ENOMEM;
+    }
+    *done = false;
+    return DV_OK;
+}
+
+static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, const dv_tensors *list)
+{
+    for (size_t k = 0; k < list->size; k++)
+        if (!list->data[k] && !(slot->flags & DV__SLOT_ELEMENT_OPTIONAL))
+            return dv__fail_argument(c, DV_ETYPE, i, "expected a Tensor as element %zu, found None", k);
+    return DV_OK;
+}
+
+/* A list of the right type: its length and elements. */
+static int check_list(dv__call *c, size_t i, dv_value *v)
+{
+    const dv__slot *slot = &c->plan->slots[i];
+    const size_t n = v->as.ints.size;
+    if (n && !v->as.ints.data)
+        return dv__fail_argument(c, DV_EINVAL, i, "a list of %zu elements without data: found NULL", n);
+    if (slot->flags & DV__SLOT_TENSORS) {
+        const int status = check_tensors(c, i, slot, &v->as.tensors);
+        if (status)
+            return status;
+    }
+    if (slot->fixed_size < 0 || n == (size_t)slot->fixed_size)
+        return DV_OK;
+    if (n == 1 && (v->type == DV_VALUE_INTS || v->type == DV_VALUE_FLOATS)) { /* [2] for int[3], as in PyTorch's convolutions */
+        dv_value one = *v;
+        bool done;
+        one.type = v->type == DV_VALUE_INTS ? DV_VALUE_INT : DV_VALUE_FLOAT;
+        if (v->type == DV_VALUE_INTS)
+            one.as.i = v->as.ints.data[0];
+        else
+            one.as.f = v->as.floats.data[0];
+        return broadcast(c, slot, &one, v, &done);
+    }
+    return dv__fail_argument(c, DV_ETYPE, i, "expected a list of %d elements, found %zu", (int)slot->fixed_size, n);
+}
+
+/* v, of another type than the slot's, into *to. */
+static int convert(dv__call *c, size_t i, const dv_value *v, dv_value *to)
+{
+    const dv__slot *slot = &c->plan->slots[i];
+    double f;
+    bool done;
+    *to = *v;
+    if (v->type == DV_VALUE_DEFAULT) {
+        if (!(slot->flags & DV__SLOT_DEFAULT))
+            return dv__fail_argument(c, DV_EINVAL, i, "missing: it has no default");
+        *to = c->op->schema->args[i].def.value;
+        if (to->type == slot->value || to->type == DV_VALUE_NONE)
+            return DV_OK;
+        v = &c->op->schema->args[i].def.value; /* an int for an int[2] or a float */
+    }
+    if (v->type == DV_VALUE_NONE && (slot->flags & DV__SLOT_OPTIONAL))
+        return DV_OK;
+    if (!slot->value) {
+        dv__text type = { 0 };
+        dv__type_print(c->op->schema->args[i].type, &type);
+        dv__fail_argument(c, DV_ENOTSUP, i, "a value of type %s cannot be passed", type.data ? type.data : "?");
+        dv__text_deinit(&type);
+        return DV_ENOTSUP;
+    }
+    if (slot->flags & DV__SLOT_SCALAR)
+        return is_number(v->type) ? DV_OK : mismatch(c, i, v);
+    if (slot->value == DV_VALUE_FLOAT && to_float(v, &f)) {
+        to->type = DV_VALUE_FLOAT;
+        to->as.f = f;
+        return DV_OK;
+    }
+    if (slot->value == DV_VALUE_COMPLEX && v->type != DV_VALUE_BOOL && to_float(v, &f)) {
+        to->type = DV_VALUE_COMPLEX;
+        to->as.c = (dv_complex){ f, 0 };
+        return DV_OK;
+    }
+    if ((slot->flags & DV__SLOT_LIST) && slot->fixed_size > 0) {
+        const int status = broadcast(c, slot, v, to, &done);
+        if (status || done)
+            return status;
+    }
+    if ((slot->flags & DV__SLOT_LIST) && v->type >= DV_VALUE_TENSORS && v->type < NVALUES) {
+        int status = convert_list(c, slot, v, to, &done);
+        if (!status && done)
+            status = check_list(c, i, to);
+        if (status || done)
+            return status;
+    }
+    return mismatch(c, i, v);
+}
+
+/* ---- Tensors ---- */
+
+static int check_tensor(const dv__call *c, size_t i, const dv_tensor *t)
+{
+    if (!t)
+        return dv__fail_argument(c, DV_ETYPE, i, "expected Tensor, found NULL");
+    return DV_OK;
+}
+
+static uint32_t keys_of(const dv_value *v)
+{
+    uint32_t keys = 0;
+    if (v->type == DV_VALUE_TENSOR)
+        return dv__keys_of_device(v->as.tensor->device.type);
+    for (size_t i = 0; v->type == DV_VALUE_TENSORS && i < v->as.tensors.size; i++)
+        if (v->as.tensors.data[i])
+            keys |= dv__keys_of_device(v->as.tensors.data[i]->device.type);
+    return keys;
+}
+
+static int bind_slowly(dv__call *c, const dv_value *args, size_t nargs)
+{
+    const size_t n = c->plan->nargs;
+    const dv_value missing = { .type = DV_VALUE_DEFAULT };
+    dv_value *values = c->values;
+    if (nargs > n)
+        return dv_fail(DV_EINVAL, "%s: expected at most %zu arguments, found %zu; the schema is %s", c->op->name, n, nargs, c->op->schema->text);
+    if (nargs && !args)
+        return dv_fail(DV_EINVAL, "%s: %zu arguments, but the array is NULL", c->op->name, nargs);
+    if (n > DV__STACK_VALUES && !(values = DV__ARENA_ARRAY(&c->arena, dv_value, n)))
+        return DV_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const dv_value *v = i < nargs ? &args[i] : &missing;
+        const dv__slot *slot = &c->plan->slots[i];
+        int status = DV_OK;
+        values[i] = *v;
+        if (v->type != slot->value || !v->type)
+            status = convert(c, i, v, &values[i]);
+        else if (slot->flags & DV__SLOT_LIST)
+            status = check_list(c, i, &values[i]);
+        else if (v->type == DV_VALUE_TENSOR)
+            status = check_tensor(c, i, v->as.tensor);
+        if (status)
+            return status;
+    }
+    c->args = values;
+    return DV_OK;
+}
+
+static uint32_t keys_of_all(const dv__call *c)
+{
+    uint32_t keys = 0;
+    bool any = false;
+    for (size_t i = 0; i < c->plan->nargs; i++) {
+        keys |= keys_of(&c->args[i]);
+        any |= c->args[i].type == DV_VALUE_TENSOR || (c->args[i].type == DV_VALUE_TENSORS && c->args[i].as.tensors.size);
+    }
+    if (any)
+        return keys; /* none: a device that nothing can run on */
+    for (size_t i = 0; !keys && c->plan->has_device && i < c->plan->nargs; i++) /* a factory */
+        if (c->args[i].type == DV_VALUE_DEVICE)
+            keys = dv__keys_of_device(c->args[i].as.device.type);
+    return keys ? keys : dv__keys_of_device(DV_CPU);
+}
+
+int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *keys)
+{
+    const dv__plan *plan = c->plan;
+    bool all_cpu = true, any = false;
+    if (nargs != plan->nargs)
+        goto slow;
+    for (size_t i = 0; i < nargs; i++) {
+        const dv__slot *slot = &plan->slots[i];
+        if (args[i].type != slot->value || (slot->flags & DV__SLOT_LIST) || !slot->value)
+            goto slow;
+        if (slot->value == DV_VALUE_TENSOR) {
+            if (!args[i].as.tensor)
+                goto slow;
+            any = true;
+            all_cpu &= args[i].as.tensor->device.type == DV_CPU;
+        }
+    }
+    c->args = args;
+    *keys = all_cpu && any ? (1u << DV_KEY_CPU | 1u << DV_KEY_AUTOGRAD_CPU) : keys_of_all(c);
+    return DV_OK;
+slow:;
+    const int status = bind_slowly(c, args, nargs);
+    if (!status)
+        *keys = keys_of_all(c);
+    return status;
+}

@@ -306,6 +306,10 @@ typedef struct dv_host {
     /* Just before the kernel of a call runs and just after it ended, when everything else is done: release and retake a lock. */
     void (*before_kernel)(const struct dv_host *host);
     void (*after_kernel)(const struct dv_host *host);
+    /* Make a tensor for result `index` that shares base's memory (offset and strides in elements). Default: dv_tensor_view; a host
+     * with new_tensor and without this one cannot call operators that return views. Given back to free_tensor on failure. */
+    int (*new_view)(const struct dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+        const int64_t *strides, int64_t offset, dv_tensor **out);
 } dv_host;
 
 enum dv_host_flags {
@@ -317,7 +321,8 @@ enum dv_host_flags {
 
 /* Call an operator. args may be fewer than the schema has: the rest take their defaults. results must have as many entries as the
  * schema has returns: given tensors are written to (they must match and overlap nothing that is read), DV_VALUE_DEFAULT ones are
- * allocated by the host. On failure nothing is allocated and no result is set. host NULL: the embedded default. */
+ * allocated by the host. On failure nothing is allocated and no result is set. host NULL: the embedded default. A result that the
+ * schema declares to be an argument, Tensor(a!) -> Tensor(a!), is that argument's own pointer, with no new reference. */
 DV_API int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
 /* The same from the author's struct: every field is filled by the caller, results included (tensors given). fields describe it:
  * DV_FIELDS(struct swiglu, gate, up, out). */
@@ -355,6 +360,8 @@ typedef struct dv_row_report {
 } dv_row_report;
 DV_API int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user);
 
+/* The embedded default's random numbers (dv_random) begin again, from this seed. */
+DV_API int dv_set_seed(uint64_t seed);
 /* Threads of the embedded default: n >= 1; 0: as many as the process may use. Survives fork. */
 DV_API int dv_set_threads(int n);
 DV_API int dv_get_threads(void);

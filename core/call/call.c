@@ -82,14 +82,22 @@ static int run_boxed(dv__call *c, const dv__entry *entry)
     return status;
 }
 
+int dv__too_many(const dv__call *c)
+{
+    if (c->plan->nargs + c->plan->nreturns <= DV__MAX_SLOTS && c->plan->nreturns <= DV__MAX_RETURNS)
+        return DV_OK;
+    return dv_fail(DV_ELIMIT, "%s: an operator with kernels has at most %d arguments and results, and %d results", c->op->name, DV__MAX_SLOTS,
+        DV__MAX_RETURNS);
+}
+
 static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys)
 {
     if (entry->kind == DV__ENTRY_BOXED)
         return run_boxed(c, entry);
-    if (c->plan->nargs + c->plan->nreturns > DV__MAX_SLOTS)
-        return dv_fail(DV_ELIMIT, "%s: more than %d arguments and results", c->op->name, DV__MAX_SLOTS);
     bool views;
-    int status;
+    int status = dv__too_many(c);
+    if (status)
+        return status;
     switch (entry->kind) {
     case DV__ENTRY_ROWS: return dv__run_rows(c, entry);
     case DV__ENTRY_CONTRACT: return dv__run_contract(c);

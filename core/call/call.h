@@ -20,7 +20,7 @@
 #include "registry/registry.h"
 #include "tensor/tensor.h"
 
-enum { DV__STACK_VALUES = 64, DV__STACK_FRAME = 2048, DV__MESSAGE = 2048 };
+enum { DV__MAX_RETURNS = 32, DV__STACK_VALUES = 64, DV__STACK_FRAME = 2048, DV__MESSAGE = 2048 };
 
 /* Which entry of a host may be called: a host of an older header is shorter. */
 #define DV__HOST(h, entry) ((h) && (h)->size >= offsetof(dv_host, entry) + sizeof((h)->entry) && (h)->entry)
@@ -45,6 +45,7 @@ typedef struct dv__result {
     bool set;          /* dv_set_output() was called */
     const int64_t *bounds; /* PENDING: the largest sizes; NULL: not known */
     dv_tensor *given;  /* PENDING: the caller's tensor for it, or NULL */
+    bool view;         /* MADE: shares an argument's memory, and nothing needs to fill it */
 } dv__result;
 
 /* A contiguous stand-in for a tensor, with its own memory. */
@@ -90,7 +91,7 @@ typedef struct dv__call {
     uint64_t random_seed;
 
     dv__solution solution;
-    dv__result outs[DV__MAX_SLOTS];
+    dv__result outs[DV__MAX_RETURNS];
     const dv_tensor *tensors[DV__MAX_SLOTS]; /* what the kernel sees in each slot that is one tensor; NULL: None */
     dv__span spans[DV__MAX_SLOTS];           /* of the same slots */
     dv_tensors lists[DV__MAX_SLOTS];         /* the same of slots that are lists of tensors */
@@ -143,8 +144,8 @@ void dv__call_deinit(dv__call *c);
 /* The call's error becomes the thread's message. */
 int dv__report(dv__call *c, int status, const char *who);
 
-/* Results by shape function into c->outs[].header. */
-int dv__run_shape(dv__call *c);
+int dv__run_shape(dv__call *c); /* results by shape function into c->outs[].header */
+int dv__too_many(const dv__call *c); /* more slots than a call has room for: DV_ELIMIT */
 
 /* ---- memory.c ---- */
 

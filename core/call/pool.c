@@ -118,6 +118,7 @@ static void *worker(void *unused)
         if (!--j->inside)
             pthread_cond_broadcast(&done);
     }
+    return NULL;
 }
 
 /* Under the lock. A thread that cannot be started is done without. */

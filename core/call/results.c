@@ -57,8 +57,10 @@ static int make_view(dv__call *c, size_t r, const dv__output *o)
             c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
     else
         status = dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
-    if (!status)
+    if (!status) {
         out->origin = DV__RESULT_MADE;
+        out->view = true;
+    }
     return status;
 }
 
@@ -188,7 +190,7 @@ static int make_result(dv__call *c, size_t r)
 int dv__make_results(dv__call *c)
 {
     for (size_t r = 0; r < c->plan->nreturns; r++) {
-        c->outs[r].set = false;
+        c->outs[r].set = c->outs[r].view = false;
         c->outs[r].origin = DV__RESULT_ABSENT; /* until it is made: nothing to give back */
     }
     if (!c->op->contract && c->op->shape) {

@@ -1,0 +1,191 @@
+/* Questions about a call that run nothing: what its results would be, what it costs, which row it would take and why. */
+#include <stdio.h>
+
+#include "call/call.h"
+
+static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, uint32_t *keys)
+{
+    static dv_value no_results[DV__MAX_RETURNS]; /* only asked whether they are given: they are not, and nothing writes to them */
+    if (!op)
+        return dv_fail(DV_EINVAL, "no operator given: found NULL");
+    int status = dv__call_init(c, op, no_results, op->plan->nreturns, NULL, 0);
+    if (status)
+        return status;
+    if (!(status = dv__too_many(c)) && !(status = dv__bind_values(c, args, nargs, keys)))
+        status = dv__solve(c);
+    return status;
+}
+
+/* ---- Shapes ---- */
+
+static void set_spec(dv_result_spec *s, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    s->dtype = dtype;
+    s->device = device;
+    s->ndim = ndim;
+    s->flags = 0;
+    for (int32_t i = 0; i < ndim; i++) {
+        s->shape[i] = shape[i];
+        s->strides[i] = strides[i];
+    }
+}
+
+static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
+{
+    const dv__slot *slot = &c->plan->slots[c->plan->nargs + r];
+    spec->ndim = -1;
+    spec->flags = 0;
+    if (slot->value != DV_VALUE_TENSOR)
+        return DV_OK;
+    if (slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES)) {
+        const dv_value *v = &c->args[slot->alias];
+        if (v->type == DV_VALUE_TENSOR) {
+            set_spec(spec, v->as.tensor->dtype, v->as.tensor->device, v->as.tensor->ndim, v->as.tensor->shape, v->as.tensor->strides);
+            spec->flags = DV_SPEC_VIEW;
+        }
+        return DV_OK;
+    }
+    if (!c->op->contract) {
+        const dv_tensor *t = &c->outs[r].header;
+        set_spec(spec, t->dtype, c->device, t->ndim, t->shape, t->strides);
+        return DV_OK;
+    }
+    dv__output o;
+    const int status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o);
+    if (status || o.ndim < 0)
+        return status;
+    set_spec(spec, o.dtype, o.device, o.ndim, o.shape, o.strides);
+    spec->flags = (o.unbacked ? DV_SPEC_UNBACKED : 0) | (o.view_of >= 0 ? DV_SPEC_VIEW : 0);
+    return DV_OK;
+}
+
+static int infer(dv__call *c, dv_result_spec *specs, size_t nspecs)
+{
+    if (nspecs != c->plan->nreturns)
+        return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", c->op->name, c->plan->nreturns, nspecs);
+    int status = DV_OK;
+    if (!c->op->contract && c->op->shape && !(status = dv__gather_args(c)))
+        status = dv__run_shape(c);
+    for (size_t r = 0; r < nspecs && !status && !c->op->contract && !c->op->shape; r++)
+        if (c->plan->slots[c->plan->nargs + r].value == DV_VALUE_TENSOR && !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_WRITES))
+            status = dv_fail(DV_ENOTSUP, "%s: neither a contract nor a shape function says what its results are", c->op->name);
+    for (size_t r = 0; r < nspecs && !status; r++)
+        status = infer_one(c, r, &specs[r]);
+    return status;
+}
+
+int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs)
+{
+    dv__call c;
+    uint32_t keys;
+    c.arena.blocks = NULL;
+    c.temps = NULL;
+    int status = begin(&c, op, args, nargs, &keys);
+    if (!status)
+        status = infer(&c, specs, nspecs);
+    dv__call_deinit(&c);
+    return status;
+}
+
+/* ---- Cost ---- */
+
+int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, double *bytes)
+{
+    dv__call c;
+    uint32_t keys;
+    c.arena.blocks = NULL;
+    c.temps = NULL;
+    int status = op && !op->contract ? dv_fail(DV_ENOTSUP, "%s: no contract says what a call costs", op->name) : DV_OK;
+    if (!status)
+        status = begin(&c, op, args, nargs, &keys);
+    if (!status)
+        status = dv__contract_flops(op->contract, c.args, &c.solution, flops);
+    if (!status)
+        status = dv__contract_bytes(op->contract, c.args, &c.solution, bytes);
+    dv__call_deinit(&c);
+    return status;
+}
+
+/* ---- Explaining ---- */
+
+typedef struct explainer {
+    dv__call *c;
+    void (*fn)(void *user, const dv_row_report *row);
+    void *user;
+    bool taken; /* something was */
+} explainer;
+
+static void tell(explainer *x, const dv__row *row, const char *reason)
+{
+    const dv_row_report r = { row->name, row->provider, row->device, row->dtypes_text, row->isa_text, row->when_text, !reason, reason ? reason : "taken" };
+    x->taken |= !reason;
+    x->fn(x->user, &r);
+}
+
+/* Something that runs in place of a row. */
+static void tell_other(explainer *x, const char *name, const char *reason, bool taken)
+{
+    const dv_row_report r = { name, "", "", "", "", "", taken, reason };
+    x->taken |= taken;
+    x->fn(x->user, &r);
+}
+
+static void explain_rows(explainer *x, const dv__entry *entry, bool here, bool off)
+{
+    char buffer[512];
+    for (size_t i = 0; i < entry->nrows; i++) {
+        const dv__row *row = entry->rows[i];
+        const char *why = dv__row_reason(x->c, row, buffer, sizeof buffer);
+        if (!why && !here)
+            why = "another entry of the dispatch table takes this call";
+        else if (!why && off)
+            why = "the policy turns this operator's kernels off";
+        else if (!why && x->taken)
+            why = "a row before it was taken";
+        tell(x, row, why);
+    }
+}
+
+static const char *where(const dv__entry *e, char *buffer, size_t size)
+{
+    if (e->kind == DV__ENTRY_BOXED)
+        snprintf(buffer, size, "a kernel registered by hand (%s)", e->from ? e->from : "kernel");
+    else
+        snprintf(buffer, size, "%s", e->kind == DV__ENTRY_NATIVE ? "native form" : "contract");
+    return buffer;
+}
+
+static int explain(explainer *x, uint32_t keys)
+{
+    dv_operator *op = x->c->op;
+    const dv__table *table = atomic_load_explicit(&op->table, memory_order_acquire);
+    const dv__entry *entry = NULL;
+    char buffer[256];
+    const bool found = !dv__call_entry(x->c, keys, DV_KEY_RUNTIME_COUNT, &entry);
+    const bool rows = found && entry->kind == DV__ENTRY_ROWS;
+    const bool off = rows && op->native && !dv_policy_enabled(op, false);
+    if (found && !rows && entry->kind != DV__ENTRY_MISSING)
+        tell_other(x, where(entry, buffer, sizeof buffer), "taken: the dispatch table has it for this call's keys", true);
+    if (rows)
+        explain_rows(x, entry, true, off);
+    for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++)
+        if (&table->entries[key] != entry && table->entries[key].kind == DV__ENTRY_ROWS)
+            explain_rows(x, &table->entries[key], false, false);
+    if (rows && op->native)
+        tell_other(x, "native form", off ? "taken: the policy turns the kernels off" : x->taken ? "a kernel was taken" : "taken: no kernel fits", off || !x->taken);
+    return DV_OK;
+}
+
+int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user)
+{
+    dv__call c;
+    uint32_t keys = 0;
+    c.arena.blocks = NULL;
+    c.temps = NULL;
+    int status = begin(&c, op, args, nargs, &keys);
+    explainer x = { &c, fn, user, false };
+    if (!status)
+        status = explain(&x, keys);
+    dv__call_deinit(&c);
+    return status;
+}

@@ -1,0 +1,623 @@
+/* A native form, run by calling the operators it names: what runs when the policy turns an operator off, when no kernel fits, and for
+ * operators that have only a native form.
+ *
+ * Each node that is a call is evaluated once. What the calls make are temporaries of the host; they live until the form is done. The
+ * outermost calls write straight into the results where they can; arguments that are written get their new value last, when nothing
+ * can fail but the copy. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "call/call.h"
+
+enum { MAX_DEPTH = 48 }; /* of native forms that call operators that run their native forms */
+static _Thread_local int depth;
+
+typedef struct memo { struct memo *next; const dv__expr *e; dv_value *results; size_t n; } memo;
+typedef struct owned { struct owned *next; dv_tensor *t; } owned;
+typedef struct eval {
+    dv__call *c;
+    memo *memos;
+    owned *temporaries; /* newest first: a view before its base */
+} eval;
+
+static int evaluate(eval *ev, const dv__expr *e, dv_value *out);
+
+static int fail_expr(const eval *ev, int status, const dv__expr *e, const char *what)
+{
+    dv__text text = { 0 };
+    dv__expr_print(e, &text);
+    dv_fail(status, "%s: native form: %s: %s", ev->c->op->name, text.data ? text.data : "?", what);
+    dv__text_deinit(&text);
+    return status;
+}
+
+/* ---- Numbers, as in Python ---- */
+
+static bool is_real(const dv_value *v) { return v->type == DV_VALUE_INT || v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_BOOL; }
+static double real(const dv_value *v) { return v->type == DV_VALUE_FLOAT ? v->as.f : v->type == DV_VALUE_BOOL ? v->as.b : (double)v->as.i; }
+static int64_t integer(const dv_value *v) { return v->type == DV_VALUE_BOOL ? v->as.b : v->as.i; }
+
+static bool truth(const dv_value *v, bool *out)
+{
+    if (is_real(v))
+        *out = real(v) != 0;
+    else if (v->type == DV_VALUE_NONE)
+        *out = false;
+    else
+        return false;
+    return true;
+}
+
+static int integer_arithmetic(const eval *ev, const dv__expr *e, int64_t a, int64_t b, dv_value *out)
+{
+    int64_t x = 0;
+    bool fits = true;
+    switch (e->kind) {
+    case DV__EXPR_ADD: fits = !__builtin_add_overflow(a, b, &x); break;
+    case DV__EXPR_SUB: fits = !__builtin_sub_overflow(a, b, &x); break;
+    case DV__EXPR_MUL: fits = !__builtin_mul_overflow(a, b, &x); break;
+    case DV__EXPR_FLOORDIV: fits = dv__floordiv(a, b, &x); break;
+    case DV__EXPR_MOD: fits = dv__floormod(a, b, &x); break;
+    default: break;
+    }
+    *out = dv_from_int(x);
+    return fits ? DV_OK : fail_expr(ev, DV_EINVAL, e, "overflow or division by zero");
+}
+
+static int arithmetic(const eval *ev, const dv__expr *e, const dv_value *a, const dv_value *b, dv_value *out)
+{
+    if (!is_real(a) || !is_real(b))
+        return fail_expr(ev, DV_ETYPE, e, "expected numbers");
+    const bool floats = a->type == DV_VALUE_FLOAT || b->type == DV_VALUE_FLOAT || e->kind == DV__EXPR_DIV;
+    if (!floats)
+        return integer_arithmetic(ev, e, integer(a), integer(b), out);
+    const double x = real(a), y = real(b);
+    if (y == 0 && (e->kind == DV__EXPR_DIV || e->kind == DV__EXPR_FLOORDIV || e->kind == DV__EXPR_MOD))
+        return fail_expr(ev, DV_EINVAL, e, "division by zero");
+    double z = x / y;
+    switch (e->kind) {
+    case DV__EXPR_ADD: z = x + y; break;
+    case DV__EXPR_SUB: z = x - y; break;
+    case DV__EXPR_MUL: z = x * y; break;
+    case DV__EXPR_FLOORDIV: z = floor(z); break;
+    case DV__EXPR_MOD: z = x - y * floor(z); break;
+    default: break;
+    }
+    *out = dv_from_float(z);
+    return DV_OK;
+}
+
+static bool equal(const dv_value *a, const dv_value *b)
+{
+    if (is_real(a) && is_real(b))
+        return a->type == DV_VALUE_FLOAT || b->type == DV_VALUE_FLOAT ? real(a) == real(b) : integer(a) == integer(b);
+    if (a->type != b->type)
+        return false;
+    switch (a->type) {
+    case DV_VALUE_NONE: return true;
+    case DV_VALUE_STRING: return a->as.s.size == b->as.s.size && !memcmp(a->as.s.data, b->as.s.data, a->as.s.size);
+    case DV_VALUE_DTYPE: return dv_dtype_key(a->as.dtype) == dv_dtype_key(b->as.dtype);
+    case DV_VALUE_DEVICE: return a->as.device.type == b->as.device.type && a->as.device.id == b->as.device.id;
+    default: return false;
+    }
+}
+
+static int compare(const eval *ev, const dv__expr *e, const dv_value *a, const dv_value *b, dv_value *out)
+{
+    bool holds;
+    if (e->kind == DV__EXPR_EQ || e->kind == DV__EXPR_NE) {
+        holds = equal(a, b) == (e->kind == DV__EXPR_EQ);
+    } else if (!is_real(a) || !is_real(b)) {
+        return fail_expr(ev, DV_ETYPE, e, "expected numbers");
+    } else {
+        const bool floats = a->type == DV_VALUE_FLOAT || b->type == DV_VALUE_FLOAT;
+        const int order = floats ? (real(a) > real(b)) - (real(a) < real(b)) : (integer(a) > integer(b)) - (integer(a) < integer(b));
+        const bool ordered = !floats || (!isnan(real(a)) && !isnan(real(b)));
+        holds = ordered && (e->kind == DV__EXPR_LT ? order < 0 : e->kind == DV__EXPR_LE ? order <= 0 : e->kind == DV__EXPR_GT ? order > 0 : order >= 0);
+    }
+    *out = dv_from_bool(holds);
+    return DV_OK;
+}
+
+static int logic(eval *ev, const dv__expr *e, dv_value *out)
+{
+    bool a, b;
+    int status = evaluate(ev, e->args[0], out);
+    if (status)
+        return status;
+    if (!truth(out, &a))
+        return fail_expr(ev, DV_ETYPE, e, "expected a condition");
+    if (e->kind == DV__EXPR_NOT || a == (e->kind == DV__EXPR_OR)) {
+        *out = dv_from_bool(e->kind == DV__EXPR_NOT ? !a : a);
+        return DV_OK;
+    }
+    if ((status = evaluate(ev, e->args[1], out)))
+        return status;
+    if (!truth(out, &b))
+        return fail_expr(ev, DV_ETYPE, e, "expected a condition");
+    *out = dv_from_bool(b);
+    return DV_OK;
+}
+
+/* ---- Names, lists, attributes ---- */
+
+static int name(const eval *ev, const dv__expr *e, dv_value *out)
+{
+    if (e->role == DV__ROLE_ARG) {
+        *out = ev->c->args[e->ref];
+        return DV_OK;
+    }
+    if (e->role == DV__ROLE_DTYPE) {
+        *out = dv_none();
+        out->type = DV_VALUE_DTYPE;
+        return dv_dtype_parse(e->name, &out->as.dtype);
+    }
+    return fail_expr(ev, DV_ENOTSUP, e, "a native form knows arguments only");
+}
+
+static int list(eval *ev, const dv__expr *e, dv_value *out)
+{
+    dv__arena *arena = &ev->c->arena;
+    dv_value *elements = DV__ARENA_ARRAY(arena, dv_value, e->n + 1);
+    if (!elements)
+        return DV_ENOMEM;
+    bool tensors = true, ints = true, bools = true, strings = true, numbers = true;
+    for (uint32_t i = 0; i < e->n; i++) {
+        const int status = evaluate(ev, e->args[i], &elements[i]);
+        if (status)
+            return status;
+        const uint32_t type = elements[i].type;
+        tensors &= type == DV_VALUE_TENSOR || type == DV_VALUE_NONE;
+        ints &= type == DV_VALUE_INT;
+        bools &= type == DV_VALUE_BOOL;
+        strings &= type == DV_VALUE_STRING;
+        numbers &= type == DV_VALUE_INT || type == DV_VALUE_FLOAT;
+    }
+    *out = dv_none();
+    out->as.ints.size = e->n;
+    void *data = DV__ARENA_ARRAY(arena, dv_string, e->n + 1); /* large enough for any of them */
+    if (!data)
+        return DV_ENOMEM;
+    out->as.ints.data = data;
+    out->type = ints ? DV_VALUE_INTS : tensors ? DV_VALUE_TENSORS : bools ? DV_VALUE_BOOLS : strings ? DV_VALUE_STRINGS : DV_VALUE_FLOATS;
+    if (!ints && !tensors && !bools && !strings && !numbers)
+        return fail_expr(ev, DV_ETYPE, e, "elements of different types");
+    for (uint32_t i = 0; i < e->n; i++) {
+        const dv_value *v = &elements[i];
+        switch (out->type) {
+        case DV_VALUE_INTS: ((int64_t *)data)[i] = v->as.i; break;
+        case DV_VALUE_TENSORS: ((const dv_tensor **)data)[i] = v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL; break;
+        case DV_VALUE_BOOLS: ((bool *)data)[i] = v->as.b; break;
+        case DV_VALUE_STRINGS: ((dv_string *)data)[i] = v->as.s; break;
+        default: ((double *)data)[i] = real(v); break;
+        }
+    }
+    return DV_OK;
+}
+
+static int attribute(eval *ev, const dv__expr *e, dv_value *out)
+{
+    dv_value v;
+    const int status = evaluate(ev, e->args[0], &v);
+    if (status)
+        return status;
+    if (v.type != DV_VALUE_TENSOR)
+        return fail_expr(ev, DV_ETYPE, e, "expected a tensor");
+    const dv_tensor *t = v.as.tensor;
+    *out = dv_none();
+    if (!strcmp(e->name, "shape"))
+        *out = dv_from_ints(t->shape, (size_t)t->ndim);
+    else if (!strcmp(e->name, "ndim"))
+        *out = dv_from_int(t->ndim);
+    else if (!strcmp(e->name, "numel"))
+        *out = dv_from_int(dv_numel(t));
+    else if (!strcmp(e->name, "dtype"))
+        *out = dv_from_dtype(t->dtype);
+    else if (!strcmp(e->name, "device"))
+        out->type = DV_VALUE_DEVICE, out->as.device = t->device;
+    else
+        return fail_expr(ev, DV_ENOTSUP, e, "no such attribute");
+    return DV_OK;
+}
+
+static int element(const eval *ev, const dv__expr *e, const dv_value *of, int64_t i, dv_value *out)
+{
+    const int64_t n = of->type >= DV_VALUE_TENSORS ? (int64_t)of->as.ints.size : 0;
+    if (i < 0)
+        i += n;
+    if (i < 0 || i >= n)
+        return fail_expr(ev, DV_EINVAL, e, "the index is out of range");
+    switch (of->type) {
+    case DV_VALUE_INTS: *out = dv_from_int(of->as.ints.data[i]); return DV_OK;
+    case DV_VALUE_FLOATS: *out = dv_from_float(of->as.floats.data[i]); return DV_OK;
+    case DV_VALUE_BOOLS: *out = dv_from_bool(of->as.bools.data[i]); return DV_OK;
+    case DV_VALUE_TENSORS: *out = dv_from_tensor(of->as.tensors.data[i]); return DV_OK;
+    case DV_VALUE_STRINGS:
+        *out = dv_none();
+        out->type = DV_VALUE_STRING;
+        out->as.s = of->as.strings.data[i];
+        return DV_OK;
+    default: return fail_expr(ev, DV_ETYPE, e, "cannot be indexed");
+    }
+}
+
+/* ---- Calls ---- */
+
+static int find(const eval *ev, const char *written, dv_operator **out)
+{
+    char full[512];
+    *out = NULL;
+    if (strstr(written, "::"))
+        return dv_find(written, out);
+    snprintf(full, sizeof full, "%s::%s", ev->c->op->schema->ns, written);
+    return dv_find(full, out) ? dv__find_base(written, out) : DV_OK;
+}
+
+static int call_args(eval *ev, const dv_operator *op, const dv__expr *e, dv_value *args)
+{
+    const size_t n = op->schema->nargs;
+    for (size_t i = 0; i < n; i++)
+        args[i] = dv_default();
+    for (uint32_t i = 0; i < e->n; i++) {
+        const dv__expr *a = e->args[i];
+        const bool keyword = a->kind == DV__EXPR_KEYWORD;
+        const int at = keyword ? dv__schema_arg(op->schema, a->name) : (int)i;
+        if (at < 0 || (size_t)at >= n)
+            return fail_expr(ev, DV_EINVAL, e, keyword ? "no argument of that name" : "too many arguments");
+        const int status = evaluate(ev, keyword ? a->args[0] : a, &args[at]);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+static bool is_argument(const dv_value *args, size_t n, const dv_tensor *t)
+{
+    for (size_t i = 0; i < n; i++)
+        if (args[i].type == DV_VALUE_TENSOR && args[i].as.tensor == t)
+            return true;
+    return false;
+}
+
+/* Remember what a call made; on failure it is let go at once. */
+static int keep(eval *ev, dv_tensor *t)
+{
+    owned *o = DV__ARENA_NEW(&ev->c->arena, owned);
+    if (!o) {
+        dv__free_tensor(ev->c, t);
+        return DV_ENOMEM;
+    }
+    *o = (owned){ ev->temporaries, t };
+    ev->temporaries = o;
+    return DV_OK;
+}
+
+/* into: where its only result is to go; NULL: a temporary. */
+static int run_call(eval *ev, const dv_operator *op, const dv__expr *e, const dv_tensor *into, memo *m)
+{
+    dv__arena *arena = &ev->c->arena;
+    dv_value *args = DV__ARENA_ARRAY(arena, dv_value, op->schema->nargs + 1);
+    m->n = op->schema->nreturns;
+    m->results = DV__ARENA_ARRAY(arena, dv_value, m->n + 1);
+    if (!args || !m->results)
+        return DV_ENOMEM;
+    int status = call_args(ev, op, e, args);
+    if (status)
+        return status;
+    if (into)
+        m->results[0] = dv_from_tensor(into);
+    status = dv__call_values((dv_operator *)(uintptr_t)op, args, op->schema->nargs, m->results, m->n, ev->c->host,
+        (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
+    for (size_t i = 0; i < m->n && !status; i++) {
+        const dv_tensor *t = m->results[i].type == DV_VALUE_TENSOR ? m->results[i].as.tensor : NULL;
+        if (t && t != into && !is_argument(args, op->schema->nargs, t))
+            status = keep(ev, (dv_tensor *)(uintptr_t)t);
+    }
+    return status ? dv__fail_in(status, "%s: native form", ev->c->op->name) : DV_OK;
+}
+
+static int call(eval *ev, const dv__expr *e, const dv_tensor *into, const memo **out)
+{
+    for (*out = ev->memos; *out; *out = (*out)->next)
+        if ((*out)->e == e)
+            return DV_OK;
+    dv_operator *op;
+    int status = find(ev, e->name, &op);
+    if (status)
+        return dv__fail_in(status, "%s: native form", ev->c->op->name);
+    memo *m = DV__ARENA_NEW(&ev->c->arena, memo);
+    if (into && (op->schema->nreturns != 1 || op->schema->returns[0].alias))
+        into = NULL; /* what it gives is not made by it */
+    status = m ? run_call(ev, op, e, into, m) : DV_ENOMEM;
+    dv_operator_unref(op);
+    if (status)
+        return status;
+    m->e = e;
+    m->next = ev->memos;
+    *out = ev->memos = m;
+    return DV_OK;
+}
+
+static int builtin(eval *ev, const dv__expr *e, dv_value *out)
+{
+    bool yes;
+    int status;
+    switch (e->ref) {
+    case DV__FORMULA_PRESENT:
+        *out = dv_from_bool(ev->c->args[e->args[0]->ref].type != DV_VALUE_NONE);
+        return DV_OK;
+    case DV__FORMULA_IF:
+        if ((status = evaluate(ev, e->args[0], out)))
+            return status;
+        if (!truth(out, &yes))
+            return fail_expr(ev, DV_ETYPE, e, "expected a condition");
+        return evaluate(ev, e->args[yes ? 1 : 2], out);
+    case DV__FORMULA_LEN:
+        if ((status = evaluate(ev, e->args[0], out)))
+            return status;
+        if (out->type < DV_VALUE_TENSORS)
+            return fail_expr(ev, DV_ETYPE, e, "expected a list");
+        *out = dv_from_int((int64_t)out->as.ints.size);
+        return DV_OK;
+    default: return fail_expr(ev, DV_ENOTSUP, e, "not known in a native form");
+    }
+}
+
+static int indexed(eval *ev, const dv__expr *e, dv_value *out)
+{
+    dv_value i, of;
+    int status = evaluate(ev, e->args[1], &i);
+    if (status)
+        return status;
+    if (i.type != DV_VALUE_INT)
+        return fail_expr(ev, DV_ETYPE, e, "expected an int as index");
+    if (e->args[0]->kind == DV__EXPR_CALL && e->args[0]->ref == DV__FORMULA_OPERATOR) {
+        const memo *m;
+        if ((status = call(ev, e->args[0], NULL, &m)))
+            return status;
+        if (m->n != 1 || m->results[0].type < DV_VALUE_TENSORS) {
+            if (i.as.i < 0 || (size_t)i.as.i >= m->n)
+                return fail_expr(ev, DV_EINVAL, e, "the index is out of range");
+            *out = m->results[i.as.i];
+            return DV_OK;
+        }
+    }
+    status = evaluate(ev, e->args[0], &of);
+    return status ? status : element(ev, e, &of, i.as.i, out);
+}
+
+static int evaluate_call(eval *ev, const dv__expr *e, const dv_tensor *into, dv_value *out)
+{
+    const memo *m;
+    const int status = call(ev, e, into, &m);
+    if (status)
+        return status;
+    if (m->n != 1)
+        return fail_expr(ev, DV_ETYPE, e, "expected one result");
+    *out = m->results[0];
+    return DV_OK;
+}
+
+static int evaluate(eval *ev, const dv__expr *e, dv_value *out)
+{
+    dv_value a, b;
+    int status;
+    switch (e->kind) {
+    case DV__EXPR_INT: *out = dv_from_int(e->i); return DV_OK;
+    case DV__EXPR_FLOAT: *out = dv_from_float(e->f); return DV_OK;
+    case DV__EXPR_BOOL: *out = dv_from_bool(e->i != 0); return DV_OK;
+    case DV__EXPR_STRING: *out = dv_from_string(e->name); return DV_OK;
+    case DV__EXPR_NONE: *out = dv_none(); return DV_OK;
+    case DV__EXPR_NAME: return name(ev, e, out);
+    case DV__EXPR_LIST: return list(ev, e, out);
+    case DV__EXPR_ATTR: return attribute(ev, e, out);
+    case DV__EXPR_INDEX: return indexed(ev, e, out);
+    case DV__EXPR_CALL: return e->ref == DV__FORMULA_OPERATOR ? evaluate_call(ev, e, NULL, out) : builtin(ev, e, out);
+    case DV__EXPR_AND:
+    case DV__EXPR_OR:
+    case DV__EXPR_NOT: return logic(ev, e, out);
+    case DV__EXPR_NEG:
+        if ((status = evaluate(ev, e->args[0], &a)))
+            return status;
+        if (a.type == DV_VALUE_FLOAT)
+            *out = dv_from_float(-a.as.f);
+        else if (is_real(&a) && integer(&a) != INT64_MIN)
+            *out = dv_from_int(-integer(&a));
+        else
+            return fail_expr(ev, DV_ETYPE, e, "expected a number");
+        return DV_OK;
+    case DV__EXPR_IN:
+        if ((status = evaluate(ev, e->args[0], &a)))
+            return status;
+        *out = dv_from_bool(false);
+        for (uint32_t i = 1; i < e->n && !out->as.b; i++) {
+            if ((status = evaluate(ev, e->args[i], &b)))
+                return status;
+            out->as.b = equal(&a, &b);
+        }
+        return DV_OK;
+    default: break;
+    }
+    if (e->n != 2)
+        return fail_expr(ev, DV_ENOTSUP, e, "not known in a native form");
+    if ((status = evaluate(ev, e->args[0], &a)) || (status = evaluate(ev, e->args[1], &b)))
+        return status;
+    return e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE ? compare(ev, e, &a, &b, out) : arithmetic(ev, e, &a, &b, out);
+}
+
+/* ---- Results ---- */
+
+static int wrong_result(const eval *ev, size_t r, const dv_tensor *found, const dv_tensor *expected)
+{
+    dv__text have = { 0 }, want = { 0 };
+    const struct { const dv_tensor *t; dv__text *to; } texts[] = { { found, &have }, { expected, &want } };
+    for (int k = 0; k < 2; k++) {
+        dv__text_add(texts[k].to, "%s[", dv_dtype_name(texts[k].t->dtype));
+        for (int32_t i = 0; i < texts[k].t->ndim; i++)
+            dv__text_add(texts[k].to, i ? " %lld" : "%lld", (long long)texts[k].t->shape[i]);
+        dv__text_puts(texts[k].to, "]");
+    }
+    const int status = dv__fail_argument(ev->c, DV_ESHAPE, ev->c->plan->nargs + r, "the native form gives %s, but it must be %s",
+        have.data ? have.data : "?", want.data ? want.data : "?");
+    dv__text_deinit(&have);
+    dv__text_deinit(&want);
+    return status;
+}
+
+static bool alike(const dv_tensor *a, const dv_tensor *b)
+{
+    if (a->ndim != b->ndim || dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype))
+        return false;
+    for (int32_t i = 0; i < a->ndim; i++)
+        if (a->shape[i] != b->shape[i])
+            return false;
+    return true;
+}
+
+static int copy_into(const eval *ev, size_t r, const dv_tensor *to, const dv_tensor *from)
+{
+    if (!alike(from, to))
+        return wrong_result(ev, r, from, to);
+    return dv__host_copy(ev->c->host, to, from);
+}
+
+/* A result that is not there yet: of the shape that the form gave. */
+static int make_like(eval *ev, size_t r, const dv_tensor *from)
+{
+    dv__call *c = ev->c;
+    dv__result *out = &c->outs[r];
+    int64_t strides[DV_MAX_NDIM];
+    int status = dv__shape_check(from->dtype, from->ndim, from->shape, strides);
+    if (!status)
+        status = dv__new_tensor(c, (int)r, from->dtype, from->device, from->ndim, from->shape, strides, &out->tensor);
+    if (status)
+        return status;
+    out->origin = DV__RESULT_MADE;
+    return copy_into(ev, r, out->tensor, from);
+}
+
+static int tensor_result(eval *ev, size_t r, const dv__expr *e)
+{
+    dv__call *c = ev->c;
+    dv__result *out = &c->outs[r];
+    const bool there = out->origin == DV__RESULT_GIVEN || out->origin == DV__RESULT_MADE;
+    dv_value v;
+    int status;
+    if (out->origin == DV__RESULT_ABSENT || out->origin == DV__RESULT_ALIAS || out->view)
+        return DV_OK;
+    if (there && e->kind == DV__EXPR_CALL && e->ref == DV__FORMULA_OPERATOR)
+        status = evaluate_call(ev, e, out->tensor, &v);
+    else
+        status = evaluate(ev, e, &v);
+    if (status)
+        return status;
+    if (v.type != DV_VALUE_TENSOR)
+        return fail_expr(ev, DV_ETYPE, e, "expected a tensor");
+    if (there)
+        return v.as.tensor == out->tensor ? DV_OK : copy_into(ev, r, out->tensor, v.as.tensor);
+    if (out->given) /* of a size that depended on data */
+        return copy_into(ev, r, out->given, v.as.tensor);
+    return make_like(ev, r, v.as.tensor);
+}
+
+static int value_result(eval *ev, size_t r, const dv__expr *e)
+{
+    dv_value v;
+    dv__result *out = &ev->c->outs[r];
+    const int status = evaluate(ev, e, &v);
+    if (status)
+        return status;
+    if (out->value.type == DV_VALUE_FLOAT && v.type == DV_VALUE_INT)
+        v = dv_from_float((double)v.as.i);
+    if (v.type != out->value.type)
+        return fail_expr(ev, DV_ETYPE, e, "gives a value of another type than the result has");
+    out->value = v;
+    return DV_OK;
+}
+
+/* What is to be written into arguments, evaluated before any of it is written. */
+static int write_arguments(eval *ev)
+{
+    dv__call *c = ev->c;
+    const dv__native *n = c->op->native;
+    if (!n->writes)
+        return DV_OK;
+    dv_value *news = DV__ARENA_ARRAY(&c->arena, dv_value, c->plan->nargs + 1);
+    if (!news)
+        return DV_ENOMEM;
+    for (size_t i = 0; i < c->plan->nargs; i++) {
+        if (!n->writes[i] || c->args[i].type != DV_VALUE_TENSOR)
+            continue;
+        const int status = evaluate(ev, n->writes[i], &news[i]);
+        if (status)
+            return status;
+        if (news[i].type != DV_VALUE_TENSOR || !alike(news[i].as.tensor, c->args[i].as.tensor))
+            return dv__fail_argument(c, DV_ESHAPE, i, "the native form gives it a value of another shape or dtype");
+    }
+    for (size_t i = 0; i < c->plan->nargs; i++)
+        if (news[i].type == DV_VALUE_TENSOR && news[i].as.tensor != c->args[i].as.tensor) {
+            const int status = dv__host_copy(c->host, c->args[i].as.tensor, news[i].as.tensor);
+            if (status)
+                return status;
+        }
+    return DV_OK;
+}
+
+/* Without a contract a result is made when it is known. */
+static int expect_results(dv__call *c)
+{
+    if (c->op->contract || c->op->shape)
+        return dv__make_results(c);
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        const dv__slot *slot = &c->plan->slots[c->plan->nargs + r];
+        dv__result *out = &c->outs[r];
+        const dv_value *given = &c->results[r];
+        memset(out, 0, sizeof *out);
+        out->value.type = slot->value;
+        if (slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES) && c->args[slot->alias].type == DV_VALUE_TENSOR) {
+            out->origin = DV__RESULT_ALIAS;
+            out->tensor = (dv_tensor *)(uintptr_t)c->args[slot->alias].as.tensor;
+        } else if (slot->value == DV_VALUE_TENSOR) {
+            out->origin = given->type == DV_VALUE_TENSOR ? DV__RESULT_GIVEN : DV__RESULT_PENDING;
+            out->tensor = given->type == DV_VALUE_TENSOR ? (dv_tensor *)(uintptr_t)given->as.tensor : NULL;
+        } else if (slot->value == DV_VALUE_INT || slot->value == DV_VALUE_FLOAT || slot->value == DV_VALUE_BOOL) {
+            out->origin = DV__RESULT_SCALAR;
+        } else {
+            return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "a result of this type cannot be made by a native form");
+        }
+    }
+    return DV_OK;
+}
+
+static int run(eval *ev)
+{
+    dv__call *c = ev->c;
+    const dv__native *n = c->op->native;
+    int status = dv__gather_args(c);
+    for (size_t r = 0; r < c->plan->nreturns; r++) /* nothing to give back until it is made */
+        c->outs[r].origin = DV__RESULT_ABSENT;
+    if (status || (status = expect_results(c)))
+        return status;
+    dv__gather_results(c);
+    if ((status = dv__check_overlaps(c)))
+        return status;
+    for (size_t r = 0; r < c->plan->nreturns && r < n->n; r++)
+        if ((status = c->outs[r].origin == DV__RESULT_SCALAR ? value_result(ev, r, n->results[r]) : tensor_result(ev, r, n->results[r])))
+            return status;
+    return write_arguments(ev);
+}
+
+int dv__run_native(dv__call *c)
+{
+    eval ev = { c, NULL, NULL };
+    if (depth >= MAX_DEPTH)
+        return dv_fail(DV_ELIMIT, "%s: native forms call each other more than %d deep: is there a circle?", c->op->name, MAX_DEPTH);
+    depth++;
+    const int status = run(&ev);
+    depth--;
+    dv__finish_results(c, !status);
+    for (const owned *o = ev.temporaries; o; o = o->next)
+        dv__free_tensor(c, o->t);
+    return status;
+}

@@ -323,6 +323,18 @@ static void assume(checker *c, const dv__expr *condition, bool *set)
     }
 }
 
+/* The type of the elements of two written lists, whatever their lengths: [a, b] and [a, b, c]. NULL: not all of one type. */
+static const dv__type *common_element(const value *a, const value *b)
+{
+    const dv__type *common = a->n && a->elems[0]->kind == VALUE_KNOWN ? a->elems[0]->type : NULL;
+    for (size_t i = 0; common && i < a->n + b->n; i++) {
+        const value *v = i < a->n ? a->elems[i] : b->elems[i - a->n];
+        if (v->kind != VALUE_KNOWN || !same_type(common, v->type))
+            common = NULL;
+    }
+    return common;
+}
+
 static int merge(checker *c, const dv__expr *e, const value *a, const value *b, const value **out)
 {
     if (a->kind == VALUE_UNKNOWN || b->kind == VALUE_UNKNOWN)
@@ -346,6 +358,15 @@ static int merge(checker *c, const dv__expr *e, const value *a, const value *b, 
             return give(c, VALUE_KNOWN, one->type, out);
         if (converts(other->type, one->type))
             return give(c, VALUE_KNOWN, other->type, out);
+    }
+    if (a->kind == VALUE_LIST && b->kind == VALUE_LIST && common_element(a, b)) {
+        dv__type *list = DV__ARENA_NEW(&c->scratch, dv__type);
+        const dv__type **elem = DV__ARENA_NEW(&c->scratch, const dv__type *);
+        if (!list || !elem)
+            return DV_ENOMEM;
+        *elem = common_element(a, b);
+        *list = (dv__type){ DV__TYPE_LIST, -1, NULL, elem, 1 };
+        return give(c, VALUE_KNOWN, list, out);
     }
     if (one->kind == VALUE_LIST && other->kind == VALUE_KNOWN && dv__formula_fits(other->type, one))
         return give(c, VALUE_KNOWN, other->type, out);

@@ -233,16 +233,16 @@ static int where_scalar_other(dv_context *ctx, const struct where_other *a)
 DV_OPERATOR(where_self, struct where, (condition, self, other, out),
     .schema   = "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor out",
     .contract = "condition[*c]:bool, self[*a]:T, other[*b]:U -> out[broadcast(*c, *a, *b)]:promote(T, U)",
-    .gradient = "condition: non_differentiable; self: sum_to_size(where(condition, grad, 0), size(self)); "
-                "other: sum_to_size(where(condition, 0, grad), size(other))",
+    .gradient = "condition: non_differentiable; self: sum_to_size(where(condition, grad, 0), self.shape); "
+                "other: sum_to_size(where(condition, 0, grad), other.shape)",
     .kernels  = ROW(struct where, where_tensors));
 DV_OPERATOR(where_ScalarSelf, struct where_self, (condition, self, other, out),
     .schema   = "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor out",
     .contract = "condition[*c]:bool, other[*b]:T -> out[broadcast(*c, *b)]:promote(self, T)",
-    .gradient = "condition: non_differentiable; other: sum_to_size(where(condition, 0, grad), size(other))",
+    .gradient = "condition: non_differentiable; other: sum_to_size(where(condition, 0, grad), other.shape)",
     .kernels  = ROW(struct where_self, where_scalar_self));
 DV_OPERATOR(where_ScalarOther, struct where_other, (condition, self, other, out),
     .schema   = "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor out",
     .contract = "condition[*c]:bool, self[*a]:T -> out[broadcast(*c, *a)]:promote(T, other)",
-    .gradient = "condition: non_differentiable; self: sum_to_size(where(condition, grad, 0), size(self))",
+    .gradient = "condition: non_differentiable; self: sum_to_size(where(condition, grad, 0), self.shape)",
     .kernels  = ROW(struct where_other, where_scalar_other));

@@ -25,18 +25,18 @@
 
 /* X(name, expression over x, y and alpha z, gradient of the tensor form, of the scalar form) */
 #define BASE_BINARY_ALPHA(X)                                                                                                     \
-    X(add, x + y * z, "self: sum_to_size(grad, size(self)); other: sum_to_size(mul(grad, alpha), size(other))", "self: grad")     \
-    X(sub, x - y * z, "self: sum_to_size(grad, size(self)); other: sum_to_size(mul(neg(grad), alpha), size(other))", "self: grad") \
-    X(rsub, y - x * z, "self: sum_to_size(mul(neg(grad), alpha), size(self)); other: sum_to_size(grad, size(other))",             \
+    X(add, x + y * z, "self: sum_to_size(grad, self.shape); other: sum_to_size(mul(grad, alpha), other.shape)", "self: grad")     \
+    X(sub, x - y * z, "self: sum_to_size(grad, self.shape); other: sum_to_size(mul(neg(grad), alpha), other.shape)", "self: grad") \
+    X(rsub, y - x * z, "self: sum_to_size(mul(neg(grad), alpha), self.shape); other: sum_to_size(grad, other.shape)",             \
         "self: mul(neg(grad), alpha)")
 
 /* X(name, expression over x and y, compute types, dtypes, gradient of the tensor form, of the scalar form) */
 #define BASE_BINARY(X)                                                                                                           \
-    X(mul, x *y, ALL, "", "self: sum_to_size(mul(grad, other), size(self)); other: sum_to_size(mul(grad, self), size(other))",    \
+    X(mul, x *y, ALL, "", "self: sum_to_size(mul(grad, other), self.shape); other: sum_to_size(mul(grad, self), other.shape)",    \
         "self: mul(grad, other)")                                                                                                 \
     X(div, x / y, FLOAT, "; T in f32 f64 bf16 f16",                                                                               \
-        "self: sum_to_size(div(grad, other), size(self)); "                                                                       \
-        "other: sum_to_size(neg(div(mul(grad, result), other)), size(other))", "self: div(grad, other)")
+        "self: sum_to_size(div(grad, other), self.shape); "                                                                       \
+        "other: sum_to_size(neg(div(mul(grad, result), other)), other.shape)", "self: div(grad, other)")
 
 /* X(name, operator) */
 #define BASE_COMPARE(X) X(eq, ==) X(ne, !=) X(lt, <) X(le, <=) X(gt, >) X(ge, >=)

@@ -159,22 +159,22 @@ DIMS(mean_dim, MEAN)
 DV_OPERATOR(sum, struct full_reduction, (self, dtype, out),
     .schema   = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS,
-    .gradient = "self: expand(grad, size(self))",
+    .gradient = "self: expand(grad, self.shape)",
     .kernels  = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, sum_any)));
 DV_OPERATOR(sum_dim_IntList, struct dim_reduction, (self, dim, keepdim, dtype, out),
     .schema   = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS,
-    .gradient = "self: expand(reshape(grad, size(sum(self, dim, True))), size(self))",
+    .gradient = "self: expand(reshape(grad, sum(self, dim, True).shape), self.shape)",
     .kernels  = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, sum_dim_any)));
 DV_OPERATOR(mean, struct full_reduction, (self, dtype, out),
     .schema   = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, T); " BASE_FLOATS,
-    .gradient = "self: div(expand(grad, size(self)), numel(self))",
+    .gradient = "self: div(expand(grad, self.shape), self.numel)",
     .kernels  = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, mean_any)));
 DV_OPERATOR(mean_dim, struct dim_reduction, (self, dim, keepdim, dtype, out),
     .schema   = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, T); " BASE_FLOATS,
-    .gradient = "self: div(expand(reshape(grad, size(sum(self, dim, True))), size(self)), numel(self) // max(numel(result), 1))",
+    .gradient = "self: div(expand(reshape(grad, sum(self, dim, True).shape), self.shape), if(result.numel == 0, 1, self.numel // result.numel))",
     .kernels  = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, mean_dim_any)));
 
 struct amax { const dv_tensor *self; dv_ints dim; bool keepdim; dv_tensor *out; };
@@ -186,7 +186,7 @@ DV_OPERATOR(amax, struct amax, (self, dim, keepdim, out),
     .schema   = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor out",
     .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:T; " BASE_NUMBERS,
     .gradient = "self: mul(eq(self, amax(self, dim, True)), "
-                "div(reshape(grad, size(amax(self, dim, True))), sum(eq(self, amax(self, dim, True)), dim, True)))",
+                "div(reshape(grad, amax(self, dim, True).shape), sum(eq(self, amax(self, dim, True)), dim, True)))",
     .kernels  = DV_KERNELS(DV_KERNEL(struct amax, "cpu", NULL, amax_any)));
 
 struct sum_to_size { const dv_tensor *self; dv_ints size; dv_tensor *out; };
@@ -207,6 +207,6 @@ static int sum_to_size_any(dv_context *ctx, const struct sum_to_size *a)
 DV_OPERATOR(sum_to_size, struct sum_to_size, (self, size, out),
     .schema   = "sum_to_size(Tensor self, SymInt[] size) -> Tensor out",
     .contract = "self[*s]:T -> out[*size]:T; " BASE_NUMBERS "; len(size) <= rank(self)",
-    .gradient = "self: expand(grad, size(self))",
+    .gradient = "self: expand(grad, self.shape)",
     .doc      = "The sum over the dims that broadcasting from this size would repeat.",
     .kernels  = DV_KERNELS(DV_KERNEL(struct sum_to_size, "cpu", NULL, sum_to_size_any)));

@@ -50,28 +50,6 @@ DV_OPERATOR(transpose_int, struct transpose, (self, dim0, dim1, out),
     .gradient = "self: transpose(grad, dim0, dim1)",
     .kernels  = ROW(struct transpose, transpose_any));
 
-struct permute { const dv_tensor *self; dv_ints dims; dv_tensor *out; };
-
-static int permute_any(dv_context *ctx, const struct permute *a)
-{
-    int64_t from[64], stride[64];
-    base_byte_strides(a->self, from);
-    for (int32_t d = 0; d < a->self->ndim; d++) {
-        const int32_t e = base_axis(a->dims.data[d], a->self->ndim);
-        if (e < 0)
-            return bad_axis(ctx, a->dims.data[d], a->self);
-        stride[d] = from[e];
-    }
-    gather(a->out, a->self, stride, 0);
-    return DV_OK;
-}
-
-DV_OPERATOR(permute, struct permute, (self, dims, out),
-    .schema   = "permute(Tensor self, int[] dims) -> Tensor out",
-    .contract = "self[*s]:T -> out[permute(*s, dims)]:T",
-    .gradient = "self: permute(grad, inverse(dims))",
-    .kernels  = ROW(struct permute, permute_any));
-
 struct reshape { const dv_tensor *self; dv_ints shape; dv_tensor *out; };
 
 static int reshape_shape(dv_context *ctx, const void *frame)
@@ -107,7 +85,7 @@ static int reshape_any(dv_context *ctx, const struct reshape *a)
 DV_OPERATOR(reshape, struct reshape, (self, shape, out),
     .schema   = "reshape(Tensor self, SymInt[] shape) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: reshape(grad, size(self))",
+    .gradient = "self: reshape(grad, self.shape)",
     .shape    = reshape_shape,
     .kernels  = ROW(struct reshape, reshape_any));
 
@@ -144,7 +122,7 @@ static int expand_any(dv_context *ctx, const struct expand *a)
 DV_OPERATOR(expand, struct expand, (self, size, implicit, out),
     .schema   = "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: sum_to_size(grad, size(self))",
+    .gradient = "self: sum_to_size(grad, self.shape)",
     .shape    = expand_shape,
     .kernels  = ROW(struct expand, expand_any));
 
@@ -172,7 +150,7 @@ static int unsqueeze_any(dv_context *ctx, const struct unsqueeze *a)
 DV_OPERATOR(unsqueeze, struct unsqueeze, (self, dim, out),
     .schema   = "unsqueeze(Tensor self, int dim) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: reshape(grad, size(self))",
+    .gradient = "self: reshape(grad, self.shape)",
     .shape    = unsqueeze_shape,
     .kernels  = ROW(struct unsqueeze, unsqueeze_any));
 
@@ -193,7 +171,7 @@ static int squeeze_shape(dv_context *ctx, const void *frame)
 DV_OPERATOR(squeeze_dim, struct unsqueeze, (self, dim, out),
     .schema   = "squeeze.dim(Tensor self, int dim) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: reshape(grad, size(self))",
+    .gradient = "self: reshape(grad, self.shape)",
     .shape    = squeeze_shape,
     .kernels  = ROW(struct unsqueeze, unsqueeze_any));
 
@@ -343,7 +321,7 @@ static int narrow_any(dv_context *ctx, const struct narrow *a)
 DV_OPERATOR(narrow, struct narrow, (self, dim, start, length, out),
     .schema   = "narrow(Tensor self, int dim, SymInt start, SymInt length) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: slice_scatter(zeros_like(self), grad, dim, start % size(self, dim), start % size(self, dim) + length)",
+    .gradient = "self: slice_scatter(zeros_like(self), grad, dim, start % self.shape[dim], start % self.shape[dim] + length)",
     .shape    = narrow_shape,
     .kernels  = ROW(struct narrow, narrow_any));
 
@@ -402,7 +380,9 @@ static int pad_any(dv_context *ctx, const struct pad *a)
 DV_OPERATOR(constant_pad_nd, struct pad, (self, pad, value, out),
     .schema   = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T; " BASE_NUMBERS,
-    .gradient = "self: constant_pad_nd(grad, negative(pad))",
+    .gradient = "self: constant_pad_nd(grad, if(len(pad) == 2, [-pad[0], -pad[1]], if(len(pad) == 4, [-pad[0], -pad[1], -pad[2], -pad[3]], "
+                "[-pad[0], -pad[1], -pad[2], -pad[3], -pad[4], -pad[5]])))",
+    .doc      = "Adds elements around the last dims, or takes them away (negative numbers). The gradient knows one to three dims.",
     .shape    = pad_shape,
     .kernels  = ROW(struct pad, pad_any));
 
@@ -425,7 +405,11 @@ static int cat_any(dv_context *ctx, const struct cat *a)
 DV_OPERATOR(cat, struct cat, (tensors, dim, out),
     .schema   = "cat(Tensor[] tensors, int dim=0) -> Tensor out",
     .contract = "tensors{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == axis(dim, tensors)",
-    .gradient = "tensors: split_with_sizes(grad, size(tensors, dim), dim)",
+    .gradient = "tensors: if(len(tensors) == 2, [narrow(grad, dim, 0, tensors[0].shape[dim]), "
+                "narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim])], "
+                "[narrow(grad, dim, 0, tensors[0].shape[dim]), narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim]), "
+                "narrow(grad, dim, tensors[0].shape[dim] + tensors[1].shape[dim], tensors[2].shape[dim])])",
+    .doc      = "Tensors one after the other along a dim. The gradient knows two and three of them.",
     .kernels  = ROW(struct cat, cat_any));
 
 struct index_select { const dv_tensor *self; int64_t dim; const dv_tensor *index; dv_tensor *out; };

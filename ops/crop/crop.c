@@ -103,7 +103,7 @@ DV_OPERATOR(paste, struct paste, (im1, im2, coord, out),
     .schema   = "paste(Tensor im1, Tensor im2, SymInt[] coord) -> Tensor out",
     .contract = "im1[*s h w]:T, im2[*s h2 w2]:T, coord[2] -> out[*s h w]:T; " PICTURE_TYPES "; parallel(*s)",
     .gradient = "im1: paste(grad, zeros_like(im2), coord); "
-                "im2: crop(grad, [coord[0], coord[1], coord[0] + size(im2, -1), coord[1] + size(im2, -2)])",
+                "im2: crop(grad, [coord[0], coord[1], coord[0] + im2.shape[-1], coord[1] + im2.shape[-2]])",
     .doc      = "A copy of im1 with im2 laid over it, its corner at coord = (left, top); what falls outside im1 is dropped.",
     .kernels  = DV_KERNELS(DV_KERNEL(struct paste, "cpu", NULL, paste_any, .split = 1),
         DV_KERNEL(struct paste, "cpu", NULL, paste_reference, .flags = DV_KERNEL_REFERENCE)));

@@ -34,21 +34,21 @@ DV_VARIANTS(struct swiglu, swiglu_row, f32, bf16, f16, f64)
 DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
     .schema   = "swiglu(Tensor gate, Tensor up) -> Tensor out",
     .contract = "gate[*s]:T, up[*s]:T -> out[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
-    .native   = "mul(silu(gate), up)",
+    .native   = "silu(gate) * up",
     .gradient = "gate, up: swiglu_backward(grad, gate, up)",
     .doc      = "silu(gate) * up, element by element: the gate of a SwiGLU feed-forward layer.",
     .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu, swiglu_row, (f32, bf16, f16, f64), .split = 16384),
         DV_KERNEL(struct swiglu, "cpu", "f32 f64 bf16 f16", swiglu_reference, .flags = DV_KERNEL_REFERENCE)));
 
 /* With s = sigmoid(gate): d silu = s (1 + gate (1 - s)). */
-struct swiglu_backward { const dv_tensor *grad, *gate, *up; dv_tensor *grad_gate, *grad_up; };
+struct swiglu_backward { const dv_tensor *grad_output, *gate, *up; dv_tensor *grad_gate, *grad_up; };
 
 static int swiglu_backward_reference(dv_context *ctx, const struct swiglu_backward *a)
 {
     const uint32_t t = dv_dtype_key(a->gate->dtype);
     (void)ctx;
     for (int64_t i = 0, n = dv_numel(a->gate); i < n; i++) {
-        const double d = dv_get_f64(a->grad->data, i, t), g = dv_get_f64(a->gate->data, i, t);
+        const double d = dv_get_f64(a->grad_output->data, i, t), g = dv_get_f64(a->gate->data, i, t);
         const double u = dv_get_f64(a->up->data, i, t), s = 1 / (1 + exp(-g));
         dv_put_f64(a->grad_gate->data, i, t, d * u * (s * (1 + g * (1 - s))));
         dv_put_f64(a->grad_up->data, i, t, d * (g * s));
@@ -58,7 +58,7 @@ static int swiglu_backward_reference(dv_context *ctx, const struct swiglu_backwa
 
 DV_INLINE int swiglu_backward_row(dv_context *ctx, const struct swiglu_backward *a, uint32_t dtype)
 {
-    const void *restrict grad = a->grad->data, *restrict gate = a->gate->data, *restrict up = a->up->data;
+    const void *restrict grad = a->grad_output->data, *restrict gate = a->gate->data, *restrict up = a->up->data;
     void *restrict grad_gate = a->grad_gate->data, *restrict grad_up = a->grad_up->data;
     const int64_t n = dv_numel(a->gate);
     (void)ctx;
@@ -78,10 +78,13 @@ DV_INLINE int swiglu_backward_row(dv_context *ctx, const struct swiglu_backward 
 }
 DV_VARIANTS(struct swiglu_backward, swiglu_backward_row, f32, bf16, f16, f64)
 
-DV_OPERATOR(swiglu_backward, struct swiglu_backward, (grad, gate, up, grad_gate, grad_up),
-    .schema   = "swiglu_backward(Tensor grad, Tensor gate, Tensor up) -> (Tensor grad_gate, Tensor grad_up)",
-    .contract = "grad[*s]:T, gate[*s]:T, up[*s]:T -> grad_gate[*s]:T, grad_up[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
-    .native   = "(silu_backward(mul(grad, up), gate), mul(grad, silu(gate)))",
+DV_OPERATOR(swiglu_backward, struct swiglu_backward, (grad_output, gate, up, grad_gate, grad_up),
+    .schema   = "swiglu_backward(Tensor grad_output, Tensor gate, Tensor up) -> (Tensor grad_gate, Tensor grad_up)",
+    .contract = "grad_output[*s]:T, gate[*s]:T, up[*s]:T -> grad_gate[*s]:T, grad_up[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
+    .native   = "(silu_backward(grad_output * up, gate), grad_output * silu(gate))",
+    .gradient = "grad_output: grads[0] * silu_backward(up, gate) + grads[1] * silu(gate); up: grads[0] * silu_backward(grad_output, gate); "
+                "gate: grads[1] * silu_backward(grad_output, gate) + grads[0] * grad_output * up * (sigmoid(gate) * (1 - sigmoid(gate)) * "
+                "(2 + gate * (1 - 2 * sigmoid(gate))))",
     .doc      = "The gradients of swiglu with respect to gate and up.",
     .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu_backward, swiglu_backward_row, (f32, bf16, f16, f64), .split = 16384),
         DV_KERNEL(struct swiglu_backward, "cpu", "f32 f64 bf16 f16", swiglu_backward_reference, .flags = DV_KERNEL_REFERENCE)));

@@ -190,8 +190,6 @@ X = torch.arange(2 * 3 * 4).reshape(2, 3, 4)
 SHAPE_ROWS = [
     ("transpose_int", dict(dim0=0, dim1=-1), lambda x: x.transpose(0, -1)),
     ("transpose_int", dict(dim0=1, dim1=1), lambda x: x.transpose(1, 1)),
-    ("permute", dict(dims=[2, 0, 1]), lambda x: x.permute(2, 0, 1)),
-    ("permute", dict(dims=[-1, -2, 0]), lambda x: x.permute(-1, -2, 0)),
     ("reshape", dict(shape=[6, -1]), lambda x: x.reshape(6, -1)),
     ("reshape", dict(shape=[24]), lambda x: x.reshape(24)),
     ("expand", dict(size=[5, 2, 3, 4]), lambda x: x.expand(5, 2, 3, 4)),

@@ -142,7 +142,7 @@ static int eval_promote(const dv__env *v, const dv__expr *e, dv_dtype *out)
     }
     const uint32_t key = ok ? combine(r.types[SORT_DIMS], combine(r.types[SORT_ZERO], r.types[SORT_NUMBER])) : 0;
     if (!key)
-        return dv_fail(DV_EDTYPE, "%s: %s: these dtypes have no common one: %s", v->c->name, v->where, types.n ? types.data : "none");
+        return dv__wrong(v, DV_EDTYPE, "these dtypes have no common one: %s", types.n ? types.data : "none");
     *out = dv_dtype_from_key(key);
     return DV_OK;
 }
@@ -152,7 +152,7 @@ int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out)
     if (e->role == DV__ROLE_DTYPE_VAR) {
         *out = v->s->dtypes[e->ref];
         if (!(v->s->bound_dtypes >> e->ref & 1))
-            return dv_fail(DV_EDTYPE, "%s: %s: no argument that is present has dtype %s", v->c->name, v->where, e->name);
+            return dv__wrong(v, DV_EDTYPE, "no argument that is present has dtype %s", e->name);
         return DV_OK;
     }
     if (e->role == DV__ROLE_DTYPE) {

@@ -14,6 +14,18 @@ void dv__say(dv__words *w, const char *format, ...)
         w->n = w->n + (size_t)n < sizeof w->data ? w->n + (size_t)n : sizeof w->data - 1;
 }
 
+int dv__wrong(const dv__env *v, int status, const char *format, ...)
+{
+    dv__words what = { 0 };
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what.data, sizeof what.data, format, args);
+    va_end(args);
+    if (v->who)
+        return dv_fail(status, "%s: argument '%s': %s: %s", v->c->name, v->who, v->where, what.data);
+    return dv_fail(status, "%s: %s: %s", v->c->name, v->where, what.data);
+}
+
 void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n)
 {
     dv__say(w, "[");
@@ -42,7 +54,7 @@ static int no_value(const dv__env *v, const dv__expr *e, const char *wanted)
         dv__is_present(&v->args[e->ref]) ? "another type" : "None");
 }
 
-static int overflow(const dv__env *v) { return dv_fail(DV_ESHAPE, "%s: %s: the result does not fit 64 bits", v->c->name, v->where); }
+static int overflow(const dv__env *v) { return dv__wrong(v, DV_ESHAPE, "the result does not fit 64 bits"); }
 
 /* ---- Integers ------------------------------------------------------------------------------------------------------------ */
 
@@ -64,7 +76,7 @@ static int eval_name(const dv__env *v, const dv__expr *e, int64_t *out)
     }
     *out = v->s->dims[e->ref];
     if (!(v->s->bound_dims >> e->ref & 1))
-        return dv_fail(DV_ESHAPE, "%s: %s: nothing that is present binds '%s'", v->c->name, v->where, e->name);
+        return dv__wrong(v, DV_ESHAPE, "nothing that is present binds '%s'", e->name);
     return DV_OK;
 }
 
@@ -151,7 +163,7 @@ static int eval_size(const dv__env *v, const dv__expr *e, int64_t *out)
     if (!status)
         status = wrap(v, e->args[1], dim, sizes.n, &dim);
     if (!status && !sizes.n)
-        status = dv_fail(DV_ESHAPE, "%s: %s: expected at least one dim, found none", v->c->name, v->where);
+        status = dv__wrong(v, DV_ESHAPE, "expected at least one dim, found none");
     if (!status)
         *out = e->ref == DV__FN_SIZE ? sizes.data[dim] : dv__tensor_of(v, e->args[0]->ref)->strides[dim];
     return status;
@@ -169,7 +181,7 @@ static int eval_len(const dv__env *v, const dv__expr *e, int64_t *out)
 static int ceildiv(const dv__env *v, int64_t a, int64_t b, int64_t *out)
 {
     if (!b)
-        return dv_fail(DV_ESHAPE, "%s: %s: division by zero", v->c->name, v->where);
+        return dv__wrong(v, DV_ESHAPE, "division by zero");
     if (!dv__floordiv(a, b, out)) /* INT64_MIN / -1 */
         return overflow(v);
     *out += a % b != 0;
@@ -232,13 +244,13 @@ static int arithmetic(const dv__env *v, enum dv__expr_kind kind, int64_t a, int6
     default: break;
     }
     if (!b)
-        return dv_fail(DV_ESHAPE, "%s: %s: division by zero", v->c->name, v->where);
+        return dv__wrong(v, DV_ESHAPE, "division by zero");
     if (kind == DV__EXPR_MOD)
         return dv__floormod(a, b, out) ? DV_OK : overflow(v);
     int64_t rest = 0;
     dv__floormod(a, b, &rest);
     if (kind == DV__EXPR_DIV && rest)
-        return dv_fail(DV_ESHAPE, "%s: %s: %lld is not divisible by %lld", v->c->name, v->where, (long long)a, (long long)b);
+        return dv__wrong(v, DV_ESHAPE, "%lld is not divisible by %lld", (long long)a, (long long)b);
     return dv__floordiv(a, b, out) ? DV_OK : overflow(v);
 }
 
@@ -328,7 +340,7 @@ int dv__eval_real(const dv__env *v, const dv__expr *e, double *out)
         if (!status)
             status = dv__eval_real(v, e->args[1], &b);
         if (!status && b == 0 && (e->kind == DV__EXPR_DIV || e->kind == DV__EXPR_FLOORDIV))
-            status = dv_fail(DV_ESHAPE, "%s: %s: division by zero", v->c->name, v->where);
+            status = dv__wrong(v, DV_ESHAPE, "division by zero");
         if (!status)
             *out = e->kind == DV__EXPR_ADD ? a + b : e->kind == DV__EXPR_SUB ? a - b : e->kind == DV__EXPR_MUL ? a * b
                 : e->kind == DV__EXPR_DIV ? a / b : floor(a / b);
@@ -504,7 +516,7 @@ static int eval_broadcast(const dv__env *v, const dv__expr *e, dv__sizes *out)
                     if (who)
                         dv__say(&w, " ('*%s' is bound by '%s')", e->args[j]->name, who);
                 }
-                return dv_fail(DV_ESHAPE, "%s: %s: shapes %s do not broadcast: %lld and %lld at dim -%d", v->c->name, v->where, w.data,
+                return dv__wrong(v, DV_ESHAPE, "shapes %s do not broadcast: %lld and %lld at dim -%d", w.data,
                     (long long)*to, (long long)from, (int)k);
             }
             *to = from;
@@ -601,7 +613,7 @@ int dv__eval_sizes(const dv__env *v, const dv__expr *e, dv__sizes *out)
 {
     if (e->role == DV__ROLE_RUN) {
         if (!(v->s->bound_runs >> e->ref & 1))
-            return dv_fail(DV_ESHAPE, "%s: %s: nothing that is present binds '*%s'", v->c->name, v->where, e->name);
+            return dv__wrong(v, DV_ESHAPE, "nothing that is present binds '*%s'", e->name);
         out->data = v->s->runs[e->ref].sizes;
         out->n = v->s->runs[e->ref].ndim;
         return DV_OK;

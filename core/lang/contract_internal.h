@@ -189,7 +189,8 @@ typedef struct dv__env {
     const dv__contract *c;
     const dv_value *args;
     dv__solution *s;
-    const char *where; /* the text being evaluated, for messages */
+    const char *where; /* for messages: the text being evaluated, */
+    const char *who;   /* and the argument in whose pattern it stands, or NULL */
     /* The element that x.values stands for, while a constraint goes through a tensor. */
     bool element_real;
     int64_t element_i;
@@ -203,6 +204,8 @@ typedef struct dv__sizes { const int64_t *data; int32_t n; int64_t room[DV_MAX_N
 typedef struct dv__words { size_t n; char data[1600]; } dv__words;
 DV__PRINTF(2, 3) void dv__say(dv__words *w, const char *format, ...);
 void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n); /* "[3, 4]" */
+/* "my::f: argument 'w': 2*n: what", with v's where and who; returns status. */
+DV__PRINTF(3, 4) int dv__wrong(const dv__env *v, int status, const char *format, ...);
 void dv__say_variables(dv__words *w, const dv__env *v, dv__needs needs); /* "n = 3 ('n' is bound by 'x'), ..." */
 
 /* contract_eval.c: by the tree's type; statuses with messages. */

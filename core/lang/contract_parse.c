@@ -780,6 +780,7 @@ static int parse_group(struct parser *p)
         k->at = p->lx.token.start;
         if (g->n && !g->cases[g->n - 1].e)
             return fail(p, k->at, "'else' must be the last case");
+        k->text = "no other case holds";
         if (g->n && dv__lexer_accept(&p->lx, "else"))
             k->e = NULL;
         else if (g->n && g->subject && at_literal(p))
@@ -788,8 +789,8 @@ static int parse_group(struct parser *p)
             status = dv__expr_parse(&p->lx, &c->arena, &k->e);
         if (!status && !dv__lexer_is(&p->lx, ":"))
             status = dv__lexer_unexpected(&p->lx, "':' after the case's condition");
-        if (!status)
-            status = slice(p, k->at, &k->text);
+        if (!status && k->e && !(k->text = dv__contract_text_of(c, k->e)))
+            status = DV_ENOMEM;
         if (status)
             return status;
         dv__lexer_next(&p->lx);

@@ -47,17 +47,10 @@ static void say_walk(struct walk *w, dv__text *to)
 
 static const char *group_text(const dv__contract *c, dv__when w) { return w.group < 0 ? NULL : c->groups[w.group].cases[w.index].text; }
 
-/* "when layout == \"TND\": " before what holds in one case only; values after "/" are said with their subject. */
 static void say_when(const dv__contract *c, dv__when w, dv__text *to)
 {
-    if (w.group < 0)
-        return;
-    const dv__case *k = &c->groups[w.group].cases[w.index];
-    dv__text_puts(to, k->e ? "when " : "otherwise: ");
-    if (k->e) {
-        dv__expr_print(k->e, to);
-        dv__text_puts(to, ": ");
-    }
+    if (w.group >= 0)
+        dv__text_add(to, "when %s: ", group_text(c, w));
 }
 
 static dv__needs pattern_needs(const dv__pattern *t)

@@ -496,7 +496,7 @@ static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index)
             return wrong(&r, e, e->type == DV__CTYPE_INTS ? "expected a dim, found %s: a run of its elements is written *%s"
                 : "expected a dim, found %s", type_text(e->type), e->name ? e->name : "");
     }
-    item->text = dv__contract_text_of(c, e);
+    item->text = e->role == DV__ROLE_ELEMENT ? dv__arena_strndup(&c->arena, e->at, strcspn(e->at, "}") + 1) : dv__contract_text_of(c, e);
     item->needs = dv__contract_needs(c, e);
     if (!item->text)
         return DV_ENOMEM;

@@ -31,6 +31,7 @@ static int check_aside(dv__env *v, const dv__pattern *t, uint32_t index)
     const size_t n = value->type == DV_VALUE_TENSORS ? value->as.tensors.size : 1;
     int64_t expected = 0;
     v->where = item->text;
+    v->who = t->name;
     const int status = dv__eval_int(v, item->e, &expected);
     for (size_t i = 0; i < n && !status; i++) {
         const dv_tensor *x = value->type == DV_VALUE_TENSORS ? value->as.tensors.data[i] : value->type == DV_VALUE_TENSOR ? value->as.tensor : NULL;
@@ -60,7 +61,7 @@ static bool mentions(const dv__expr *e, int ref)
 
 static int unsolvable(const dv__env *v, const char *name, int64_t found)
 {
-    return dv_fail(DV_ESHAPE, "%s: %s = %lld cannot be solved for '%s'", v->c->name, v->where, (long long)found, name);
+    return dv__wrong(v, DV_ESHAPE, "found %lld, which cannot be solved for '%s'", (long long)found, name);
 }
 
 /* e == value, for the variable: undo the outermost operation, and go on inside. */
@@ -92,8 +93,7 @@ static int solve_for(dv__env *v, const dv__expr *e, int ref, int64_t value, int6
             rest = value, value = other, other = rest; /* fallthrough */
         default:
             if (other && dv__floormod(value, other, &rest) && rest)
-                return dv_fail(DV_ESHAPE, "%s: %s = %lld: %lld is not divisible by %lld", v->c->name, v->where, (long long)found,
-                    (long long)value, (long long)other);
+                return dv__wrong(v, DV_ESHAPE, "found %lld: %lld is not divisible by %lld", (long long)found, (long long)value, (long long)other);
             ok = dv__floordiv(value, other, &value);
         }
         if (!ok)
@@ -110,10 +110,11 @@ static int bind_aside(dv__env *v, const dv__pattern *t, uint32_t index, int ref)
     const dv_tensor *x = dv__tensor_of(v, t->slot);
     int64_t value = 0;
     v->where = item->text;
+    v->who = t->name;
     int status = solve_for(v, item->e, ref, size_found(v, t, index, x), &value);
     if (!status && value < 0)
-        status = dv_fail(DV_ESHAPE, "%s: %s: '%s' would be negative: %lld", v->c->name, item->text, v->c->dims[ref].name, (long long)value);
-    if (status) /* "op: what" becomes "op: argument 'w': what" */
+        status = dv__wrong(v, DV_ESHAPE, "'%s' would be negative: %lld", v->c->dims[ref].name, (long long)value);
+    if (status)
         return status;
     v->s->dims[ref] = value;
     v->s->bound_dims |= 1ull << ref;
@@ -124,6 +125,7 @@ static int run_definition(dv__env *v, const dv__definition *d)
 {
     int64_t value = 0;
     v->where = d->text;
+    v->who = NULL;
     const int status = dv__eval_int(v, d->e, &value);
     if (status)
         return status;
@@ -282,6 +284,7 @@ int dv__check_constraints(dv__env *v, bool values)
         if (!dv__when_holds(k->when, v->s) || !dv__needs_within(k->needs, dv__solution_bound(v->s)))
             continue;
         v->where = k->text;
+        v->who = NULL;
         const int status = k->values < 0 ? dv__eval_bool(v, k->e, &yes) : values ? check_values(v, k) : DV_OK;
         if (status)
             return status;

@@ -91,11 +91,13 @@ static int run_ranks(dv__env *v, const dv__pattern *t, int32_t ndim, const dv__i
             if (fact->e && dv__needs_within(fact->needs, dv__solution_bound(v->s))) {
                 int64_t rank = 0;
                 v->where = fact->text;
+                v->who = NULL;
                 const int status = dv__eval_int(v, fact->e, &rank);
                 if (status)
                     return status;
                 if (rank < 0 || rank > DV_MAX_NDIM)
-                    return dv_fail(DV_EINVAL, "%s: %s: expected a number of dims, found %lld", v->c->name, fact->text, (long long)rank);
+                    return dv__wrong(v, DV_EINVAL, "expected a number of dims, found %lld", (long long)rank);
+                v->who = t->name;
                 v->s->runs[item->ref].ndim = -1 - (int32_t)rank; /* known, but not yet where */
                 known += rank;
                 continue;
@@ -128,10 +130,11 @@ static inline bool same_sizes(const int64_t *a, const int64_t *b, int32_t n)
 static int match_other_item(dv__env *v, const dv__item *item, int64_t size, uint64_t *aside, bool *fits)
 {
     int64_t expected = item->value;
+    v->where = item->text;
     if (item->kind == DV__ITEM_ELEMENT) {
         int64_t *total = &v->s->dims[item->ref];
         if (v->s->bound_dims >> item->ref & 1 ? __builtin_add_overflow(*total, size, total) : (*total = size, 0))
-            return dv_fail(DV_ESHAPE, "%s: %s: the sum over the list does not fit 64 bits", v->c->name, item->text);
+            return dv__wrong(v, DV_ESHAPE, "the sum over the list does not fit 64 bits");
         v->s->bound_dims |= 1ull << item->ref;
         return DV_OK;
     }
@@ -140,7 +143,6 @@ static int match_other_item(dv__env *v, const dv__item *item, int64_t size, uint
             *aside |= 1ull << item->aside;
             return DV_OK;
         }
-        v->where = item->text;
         const int status = dv__eval_int(v, item->e, &expected);
         if (status)
             return status;
@@ -217,6 +219,7 @@ static int match_shape(dv__env *v, const dv__pattern *t, int element, const dv_t
 
 static inline int match_tensor(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x, uint64_t *aside)
 {
+    v->who = t->name;
     int status = match_device(v, t, element, x);
     if (!status)
         status = match_dtype(v, t, element, x);
@@ -257,6 +260,7 @@ static int match_length(dv__env *v, const dv__pattern *t, const dv_value *value,
         v->s->dims[item->ref] = v->s->bound_dims & bit ? v->s->dims[item->ref] : n;
         v->s->bound_dims |= bit;
     } else {
+        v->who = t->name;
         status = match_other_item(v, item, n, aside, &fits);
     }
     return status || fits ? status : dv__wrong_length(v, t, item, n);
@@ -327,6 +331,7 @@ static int bind_unbacked(dv__env *v)
         const dv__unbacked *u = &v->c->unbacked[i];
         int64_t most = 0;
         v->where = u->name;
+        v->who = NULL;
         const int status = dv__eval_int(v, u->max, &most);
         if (status)
             return status;
@@ -341,7 +346,8 @@ int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution
     dv__env v = { .c = c, .args = args, .s = s };
     uint64_t aside = 0;
     int status;
-    s->device.type = s->device.id = 0;
+    s->device.type = 0;
+    s->device.id = 0;
     s->bound_dims = 0;
     s->bound_runs = s->bound_dtypes = 0;
     s->pool_used = 0;

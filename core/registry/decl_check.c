@@ -65,8 +65,8 @@ static int check_string(const checker *c, const char *what, const char *s)
     return memchr(s, 0, room) ? DV_OK : fail(c, DV_EBINARY, "corrupt: %s does not end", what);
 }
 
-/* p begins with its size, of at least first and at best known bytes. */
-static int check_struct(const checker *c, const char *type, const void *p, size_t first, size_t known)
+/* p begins with its size, which is at least first. */
+static int check_size(const checker *c, const char *type, const void *p, size_t first)
 {
     uint32_t size;
     int status = check_pointer(c, type, p, sizeof size, _Alignof(void *));
@@ -77,11 +77,25 @@ static int check_struct(const checker *c, const char *type, const void *p, size_
         return fail(c, DV_EABI, "%s has %u bytes, ABI 1.0 has %zu: an unfinished or corrupt binary", type, size, first);
     if (size > LARGEST || readable(c, p) < size)
         return fail(c, DV_EBINARY, "corrupt: %s of %u bytes", type, size);
+    return DV_OK;
+}
+
+/* What is beyond the known bytes of p, whose size was checked, is zero. */
+static int check_tail(const checker *c, const char *type, const void *p, size_t known)
+{
+    uint32_t size;
+    memcpy(&size, p, sizeof size);
     for (size_t i = known; i < size; i++)
         if (((const unsigned char *)p)[i])
             return fail(c, DV_EABI, "%s uses byte %zu, this runtime (ABI %d.%d) knows %zu: a newer dovetail is needed", type, i, DV_ABI_MAJOR,
                 DV_ABI_MINOR, known);
     return DV_OK;
+}
+
+static int check_struct(const checker *c, const char *type, const void *p, size_t first, size_t known)
+{
+    const int status = check_size(c, type, p, first);
+    return status ? status : check_tail(c, type, p, known);
 }
 
 /* A NULL-terminated table; *n is its length. */
@@ -158,7 +172,7 @@ static int check_operator(checker *c, size_t i, const dv_operator_decl *op)
 {
     size_t n;
     snprintf(c->context, sizeof c->context, "operator %zu: ", i);
-    int status = check_struct(c, "dv_operator_decl", op, FIRST_OPERATOR, sizeof *op);
+    int status = check_size(c, "dv_operator_decl", op, FIRST_OPERATOR);
     if (!status && !op->name)
         status = fail(c, DV_EBINARY, "it has no name");
     if (!status)
@@ -166,6 +180,8 @@ static int check_operator(checker *c, size_t i, const dv_operator_decl *op)
     if (status)
         return status;
     snprintf(c->context, sizeof c->context, "operator %.200s: ", op->name);
+    if ((status = check_tail(c, "dv_operator_decl", op, sizeof *op)))
+        return status;
     const struct { const char *what, *s; } strings[] = { { ".schema", op->schema }, { ".mutates", op->mutates }, { ".contract", op->contract },
         { ".native", op->native }, { ".gradient", op->gradient }, { ".tangent", op->tangent }, { ".tags", op->tags }, { ".doc", op->doc },
         { ".file", op->file } };

@@ -1,0 +1,139 @@
+"""Binaries and runtimes of different minors: this runtime with the binaries of a newer header, and a runtime built from a newer
+header with the binaries of this one. The newer header is made here from the present one."""
+import ctypes
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build"))
+
+OPERATOR = """#include <dovetail_op.h>
+struct scale { const dv_tensor *x; double by; %(field)s dv_tensor *out; };
+static int scale_f32(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = (float)a->by * ((const float *)a->x->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(scale, struct scale, (x, by, %(listed)s out), .schema = "scale(Tensor x, float by) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T" %(operator)s,
+    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32 %(kernel)s)));
+%(library)s
+"""
+PLAIN = dict(field="", listed="", operator="", kernel="", library="DV_LIBRARY(LIBRARY_NAME, &dv_op_scale);")
+LIBRARY = """DV__EXPORT const dv_library_decl dovetail_library_1 = { .size = sizeof(dv_library_decl), .name = "LIBRARY", .kind = DV_LIBRARY_DEF,
+    .operators = (const dv_operator_decl *const[]){ &dv_op_scale, NULL }, %s };"""
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory):
+    """include/ of minor 1: every struct of a declaration has one field more at its end, and there is one field type more."""
+    folder = tmp_path_factory.mktemp("newer") / "include"
+    folder.mkdir()
+    for path in (ROOT / "include").glob("*.h"):
+        text = path.read_text()
+        if path.name == "dovetail_op.h":
+            text, n = re.subn(r"#define DV_ABI_MINOR \d+", "#define DV_ABI_MINOR 99", text)
+            assert n == 1
+            for struct, extra in (("dv_field_decl", "uint64_t later;"), ("dv_kernel_decl", "int64_t later; const char *words;"),
+                                  ("dv_operator_decl", "const char *later;"), ("dv_library_decl", "uint64_t later;")):
+                assert text.count(f"}} {struct};") == 1
+                text = text.replace(f"}} {struct};", f"    {extra}\n}} {struct};")
+            text = text.replace("typedef struct dv_layout {", "typedef struct dv_later { int32_t value; } dv_later;\ntypedef struct dv_layout {")
+            text = text.replace('    X(BOOL_RESULT, 42, bool *, "a returned bool")',
+                                '    X(BOOL_RESULT, 42, bool *, "a returned bool") X(LATER, 990, dv_later, "Later")')
+            assert "LATER, 990" in text
+        (folder / path.name).write_text(text)
+    return folder
+
+
+def binary(tmp_path, include, name, **parts):
+    source = tmp_path / f"{name}.c"
+    source.write_text((OPERATOR % {**PLAIN, **parts}).replace("LIBRARY_NAME", name).replace('"LIBRARY"', f'"{name}"'))
+    so = tmp_path / f"{name}.so"
+    r = subprocess.run(["cc", "-std=c11", "-O1", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}",
+                        str(source), "-o", str(so)], capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    return so
+
+
+class Runtime:
+    def __init__(self, path):
+        self.library = ctypes.CDLL(str(path), mode=os.RTLD_LAZY)
+        self.library.dv_last_error.restype = ctypes.c_char_p
+
+    def load(self, path):
+        """"" and the library, or the status' name and message."""
+        handle = ctypes.c_void_p()
+        status = self.library.dv_load(str(path).encode(), ctypes.byref(handle))
+        if status == 0:
+            self.library.dv_library_free(handle)
+            return ""
+        self.library.dv_status_name.restype = ctypes.c_char_p
+        return f"{self.library.dv_status_name(status).decode()}: {self.library.dv_last_error().decode()}"
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Runtime(BUILD / "lib" / "libdovetail.so")
+
+
+@pytest.fixture(scope="module")
+def newer_runtime(newer, tmp_path_factory):
+    """libdovetail compiled with the newer header."""
+    out = tmp_path_factory.mktemp("runtime")
+    sources = [str(p) for p in (ROOT / "core").rglob("*.c")]
+    so = out / "libdovetail_newer.so"
+    r = subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O0", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{newer}", f"-I{ROOT / 'core'}",
+                        *sources, "-o", str(so), "-Wl,-Bsymbolic", "-pthread", "-ldl", "-lm"], capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    return Runtime(so)
+
+
+def test_same(tmp_path, runtime):
+    assert runtime.load(binary(tmp_path, ROOT / "include", "same")) == ""
+
+
+def test_newer_binary_that_asks_for_nothing_new(tmp_path, newer, runtime):
+    assert runtime.load(binary(tmp_path, newer, "quiet")) == ""
+
+
+@pytest.mark.parametrize("parts, words", [
+    (dict(operator=', .later = "x"'), ["EABI", "scale", "dv_operator_decl", "byte 120"]),
+    (dict(kernel=", .later = 1 << 9"), ["EABI", "scale", "dv_kernel_decl", "byte 89", "knows 88"]),
+    (dict(kernel=', .words = "x"'), ["EABI", "scale", "dv_kernel_decl"]),
+    (dict(library=LIBRARY % ".later = 1"), ["EABI", "dv_library_decl", "byte 48"]),
+    (dict(field="dv_later l;", listed="l,"), ["EABI", "scale", "'l'", "990"]),
+    (dict(operator=", .flags = 64"), ["EABI", "scale", "flags 0x40"]),
+    (dict(kernel=", .flags = 2"), ["EABI", "scale", "scale_f32", "flags 0x2"]),
+    (dict(kernel=", .reserved = 1"), ["EABI", "scale", "scale_f32"]),
+    (dict(library=LIBRARY % ".kind = 9"), ["EABI", "kind 9"]),
+    (dict(library=LIBRARY % ".reserved = 9"), ["EABI"]),
+    (dict(library=LIBRARY % ".size = 40"), ["EABI", "dv_library_decl has 40 bytes"]),
+    (dict(library=LIBRARY % ".size = 100000"), ["EBINARY", "dv_library_decl of 100000 bytes"]),
+    (dict(operator=", .size = 8"), ["EABI", "dv_operator_decl has 8 bytes"]),
+    (dict(kernel=", .size = 84"), ["EABI", "dv_kernel_decl has 84 bytes"]),
+    (dict(kernel=", .split = -1"), ["EBINARY", ".split is -1"]),
+    (dict(operator=", .frame_size = 16"), ["EBINARY", "'out'", "not inside its struct of 16 bytes"]),
+    (dict(operator=", .name = NULL"), ["EBINARY", "has no name"]),
+    (dict(operator=", .doc = (const char *)16"), ["EBINARY", ".doc points outside the binary"]),
+    (dict(operator=", .fields = (const dv_field_decl *const *)4096"), ["EBINARY", ".fields points outside the binary"]),
+])
+def test_refused(tmp_path, newer, runtime, parts, words):
+    message = runtime.load(binary(tmp_path, newer, "refused", **parts))
+    for w in words + ["refused.so"]:
+        assert w in message, message
+
+
+def test_older_binary(tmp_path, newer_runtime):
+    """The newer runtime reads what is missing as zero."""
+    assert newer_runtime.load(binary(tmp_path, ROOT / "include", "older")) == ""
+
+
+def test_newer_runtime_with_its_own(tmp_path, newer, newer_runtime):
+    assert newer_runtime.load(binary(tmp_path, newer, "own", operator=', .later = "x"', kernel=", .later = 3")) == ""

@@ -57,6 +57,7 @@ int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution
 /* How many leading dims of the tensor in this slot are the parallel ones that a row may be split along; 0: the tensor is passed
  * whole to every slice. All slots that are cut have the same leading sizes. False: this operator cannot be split. */
 bool dv__contract_split(const dv__contract *c, const dv__solution *s, size_t slot, int32_t *leading);
+bool dv__contract_may_split(const dv__contract *c); /* in some case */
 /* True when the leading dims come from one run (*s): they may be flattened into one dim, since no kernel can know their number. */
 bool dv__contract_split_flattens(const dv__contract *c, const dv__solution *s);
 

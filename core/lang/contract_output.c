@@ -543,6 +543,8 @@ int dv__contract_prepare_split(dv__contract *c)
     return DV_OK;
 }
 
+bool dv__contract_may_split(const dv__contract *c) { return c->split_items != 0; }
+
 bool dv__contract_split(const dv__contract *c, const dv__solution *s, size_t slot, int32_t *leading)
 {
     const dv__item *lead = c->split_lead;

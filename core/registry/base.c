@@ -156,10 +156,14 @@ static int elsewhere(lookup *l, const char *name, const char *colons, size_t i, 
     const size_t ns_size = (size_t)(colons - name);
     if (ns_size == strlen(l->lib->ns) && !strncmp(name, l->lib->ns, ns_size)) {
         const dv_operator *op = own(l, colons + 2, i);
-        if (op) {
-            *out = op->schema;
+        if (op || i)
+            *out = op ? op->schema : NULL;
+        else if (l->self && overload_of(l->self->name, l->lib->ns, ns_size, colons + 2))
+            return dv_fail(DV_ESCHEMA, "a native form cannot call the operator itself");
+        else if (l->lib->kind == DV_LIBRARY_DEF)
+            return dv_fail(DV_ENOENT, "operator %s is not defined by this library", name);
+        if (op || i)
             return DV_OK;
-        }
     }
     int status = ns_size == 4 && !strncmp(name, "base", 4) && strcmp(l->lib->ns, "base") != 0 ? load_base() : DV_OK;
     if (status && status != DV_ENOENT)

@@ -29,6 +29,23 @@ int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out)
     return dv__text_take(&name, out);
 }
 
+int dv__vendor_check(const char *name, const dv_operator_decl *decl)
+{
+    const struct { const char *field, *text; } texts[] = {
+        { "contract", DV__GET(decl, dv_operator_decl, contract, NULL) }, { "native", DV__GET(decl, dv_operator_decl, native, NULL) },
+        { "gradient", DV__GET(decl, dv_operator_decl, gradient, NULL) }, { "tangent", DV__GET(decl, dv_operator_decl, tangent, NULL) },
+        { "mutates", DV__GET(decl, dv_operator_decl, mutates, NULL) }, { "tags", DV__GET(decl, dv_operator_decl, tags, NULL) },
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        if (texts[i].text)
+            return dv_fail(DV_ESCHEMA, "operator %s: a library of kernels cannot say '%s': the library that declares the operator does", name,
+                texts[i].field);
+    const dv_kernel_decl *const *kernels = DV__GET(decl, dv_operator_decl, kernels, NULL);
+    if (!kernels || !kernels[0])
+        return dv_fail(DV_ESCHEMA, "operator %s: a library of kernels brings no kernel for it", name);
+    return DV_OK;
+}
+
 static int keep(dv_operator *op, const char *text, const char **out)
 {
     *out = NULL;
@@ -80,7 +97,7 @@ static int set_schema(dv_operator *op, const char *ns, const char *text)
     dv__free(op->name);
     op->name = full;
     if ((status = dv__schema_validate(op->schema)))
-        return dv__fail_in(status, "schema");
+        return status;
     return dv__plan_make(op->schema, &op->arena, &op->plan);
 }
 
@@ -217,7 +234,7 @@ int dv__operator_declare(const dv_library *lib, const dv_operator_decl *decl, dv
     if (status)
         return status;
     if ((status = declare(op, lib, decl))) {
-        if (!strstr(dv_last_error(), op->name)) /* some layers name the operator themselves */
+        if (strncmp(dv_last_error(), "operator ", 9) != 0) /* some layers name the operator themselves */
             dv__fail_in(status, "operator %s", op->name);
         dv__operator_free(op);
         return status;
@@ -267,7 +284,7 @@ static int row_takes(const dv_operator *op, dv__row *row, const dv_kernel_decl *
         return DV_ENOMEM;
     const int status = op->contract ? dv__contract_takes(op->contract, k->takes, takes) : dv__schema_takes(k->takes, op->schema, takes);
     if (status)
-        return dv__fail_in(status, "takes");
+        return status;
     row->takes_all_contiguous = true;
     for (size_t i = 0; i < n; i++)
         if (takes[i].kind != DV__TAKES_CONTIGUOUS || takes[i].align_log2)
@@ -285,7 +302,7 @@ static int row_conditions(const dv_operator *op, dv__row *row, const dv_kernel_d
             return dv_fail(DV_ECONTRACT, "dtypes: '%s' needs a contract that has a dtype variable", k->dtypes);
         dv__dtype_sets *sets;
         if ((status = dv__dtype_sets_parse(k->dtypes, op->contract, arena, &sets)))
-            return dv__fail_in(status, "dtypes");
+            return status;
         row->dtypes = sets;
     }
     if (k->when) {
@@ -293,9 +310,18 @@ static int row_conditions(const dv_operator *op, dv__row *row, const dv_kernel_d
             return dv_fail(DV_ECONTRACT, "when: '%s' needs a contract", k->when);
         dv__expr *when;
         if ((status = dv__predicate_parse(k->when, op->contract, arena, &when)))
-            return dv__fail_in(status, "when");
+            return status;
         row->when = when;
     }
+    return DV_OK;
+}
+
+static int row_split(const dv_operator *op, const dv__row *row, const dv_kernel_decl *k)
+{
+    if (k->split && row->device_type != DV_CPU)
+        return dv_fail(DV_EINVAL, "only rows for the CPU are split, this one is for %s", row->device);
+    if (k->split && !(op->contract && dv__contract_may_split(op->contract)))
+        return dv_fail(DV_ECONTRACT, "the contract has no parallel(...) that begins a result's dims: it cannot be cut");
     return DV_OK;
 }
 
@@ -306,14 +332,24 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
     int status = row_texts(row, k, provider, arena);
     if (status || (status = row_device(row)) || (status = row_takes(op, row, k, arena)) || (status = row_conditions(op, row, k, arena)))
         return status;
-    if (k->split < 0)
-        return dv_fail(DV_EINVAL, "split: expected 0 or a number of steps, found %lld", (long long)k->split);
+    if ((status = row_split(op, row, k)))
+        return dv__fail_in(status, "split");
     row->priority = k->priority;
     row->isa = dv__isa_parse(k->isa);
     row->run = k->run;
     row->split = k->split;
     row->flags = k->flags;
     return DV_OK;
+}
+
+/* "operator ns::f: kernel k: ...", also when the message names the operator already. */
+static int fail_row(int status, const dv_operator *op, const dv_kernel_decl *k)
+{
+    const char *message = dv_last_error();
+    const size_t n = strlen(op->name);
+    if (!strncmp(message, "operator ", 9) && !strncmp(message + 9, op->name, n) && !strncmp(message + 9 + n, ": ", 2))
+        message += 9 + n + 2;
+    return dv_fail(status, "operator %s: kernel %s: %s", op->name, k->name ? k->name : "without a name", message);
 }
 
 int dv__rows_make(const dv_operator *op, const dv_operator_decl *decl, const char *provider, bool vendor, dv__arena *arena,
@@ -340,7 +376,7 @@ int dv__rows_make(const dv_operator *op, const dv_operator_decl *decl, const cha
             continue;
         dv__row *row = &rows[used];
         if ((status = row_make(op, kernels[i], provider, arena, row)))
-            return dv__fail_in(status, "operator %s: kernel %s", op->name, kernels[i]->name ? kernels[i]->name : "without a name");
+            return fail_row(status, op, kernels[i]);
         row->binding = binding;
         row->vendor = vendor;
         pointers[used++] = row;

@@ -136,6 +136,8 @@ int dv__operator_formulas(const dv_library *lib, dv_operator *op);
 void dv__operator_free(dv_operator *op);
 /* Full name of the operator that a declaration of a library of namespace ns means; dv__free'd by the caller. */
 int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out);
+/* A declaration in a library of kernels has kernels, and nothing that is the operator's own. */
+int dv__vendor_check(const char *name, const dv_operator_decl *decl);
 /* Bind a declaration's rows to an operator. */
 int dv__rows_make(const dv_operator *op, const dv_operator_decl *decl, const char *provider, bool vendor, dv__arena *arena,
     dv__row_set *out);

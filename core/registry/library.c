@@ -113,7 +113,9 @@ static int declare_wishes(dv_library *lib)
         w->key = DV_KEY_NONE;
         w->next = lib->wishes;
         lib->wishes = w;
-        const int status = dv__declared_name(lib->ns, w->decl, &w->name);
+        int status = dv__declared_name(lib->ns, w->decl, &w->name);
+        if (!status)
+            status = dv__vendor_check(w->name, w->decl);
         if (status)
             return status;
     }

@@ -267,6 +267,8 @@ bool dvnp_is_scalar(PyObject *o) { return dvnp_ndarray && PyType_IsSubtype(Py_TY
 
 int dvnp_ndim(PyObject *array) { return ((const array_fields *)(void *)array)->nd; }
 
+bool dvnp_is_writeable(PyObject *array) { return ((const array_fields *)(void *)array)->flags & FLAG_WRITEABLE; }
+
 static const char *explain_dtype(const array_fields *a)
 {
     PyObject *descr = (PyObject *)a->descr, *text = PyObject_Str(descr);

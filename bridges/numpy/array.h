@@ -29,6 +29,7 @@ enum { DVNP_MAX_NDIM = 64 };
  * valid until the next call. */
 const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t);
 int dvnp_ndim(PyObject *array);
+bool dvnp_is_writeable(PyObject *array);
 bool dvnp_is_array(PyObject *o);  /* ndarray or a subclass of it; false before setup */
 bool dvnp_is_scalar(PyObject *o); /* numpy.generic */
 

@@ -7,12 +7,23 @@ _TYPES = {"Tensor": "Array", "int": "int", "float": "float", "bool": "bool", "st
           "ScalarType": "DType", "Device": "str", "Layout": "str", "MemoryFormat": "str", "Generator": "Generator"}
 
 
+class _Words(str):
+    """An annotation that is shown without quotes."""
+
+    __slots__ = ()
+    __repr__ = str.__str__
+
+
 def annotation(type):
     """A schema type in Python's words: "Tensor?[]" is "Sequence[Array | None]"."""
+    return _Words(_annotation(type))
+
+
+def _annotation(type):
     if type.endswith("?"):
-        return annotation(type[:-1]) + " | None"
+        return _annotation(type[:-1]) + " | None"
     if type.endswith("]"):
-        return f"Sequence[{annotation(type[:type.rindex('[')])}]"
+        return f"Sequence[{_annotation(type[:type.rindex('[')])}]"
     return _TYPES.get(type, "object")
 
 
@@ -32,10 +43,8 @@ def _outs(results):
 
 
 def result_annotation(results):
-    if not results:
-        return "None"
     types = [annotation(r[1]) for r in results]
-    return types[0] if len(types) == 1 else f"tuple[{', '.join(types)}]"
+    return _Words("None" if not types else types[0] if len(types) == 1 else f"tuple[{', '.join(types)}]")
 
 
 def signature(op):
@@ -49,7 +58,7 @@ def signature(op):
     if _outs(results) and not any(a[0] == "out" for a in arguments):
         many = f"tuple[{', '.join(['Array | None'] * len(results))}] | None"
         parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None,
-                                            annotation="Array | None" if len(results) == 1 else many))
+                                            annotation=_Words("Array | None" if len(results) == 1 else many)))
     required = [p for p in parameters if p.default is inspect.Parameter.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     if positional[:len(required)] != required:  # torch's grammar lets a required argument follow one with a default
@@ -62,10 +71,6 @@ def text_signature(op):
     sig = signature(op)
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in sig.parameters.values()]
     return str(sig.replace(parameters=bare, return_annotation=inspect.Signature.empty))
-
-
-def _plain(sig):
-    return str(sig).replace("'", "")
 
 
 def _notes(op):
@@ -83,10 +88,8 @@ def _notes(op):
 def help_text(op):
     parts = []
     if len(op.overloads) > 1:
-        parts.append("\n".join(f"{short_name(o)}{_plain(signature(o))}" for o in op.overloads))
+        parts.append("\n".join(f"{short_name(o)}{signature(o)}" for o in op.overloads))
         parts.append("The first of these that takes the arguments is called.")
-    else:
-        parts.append(f"{short_name(op)}{_plain(signature(op))}")
     if op.doc:
         parts.append(op.doc)
     if len(op.overloads) == 1:

@@ -145,6 +145,52 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return status;
 }
 
+/* The object whose memory this tensor is: an argument. */
+static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
+{
+    for (size_t i = 0; i < c->f->nargs; i++)
+        if (c->args[i].type == DV_VALUE_TENSOR && c->args[i].as.tensor == t)
+            return c->given[i];
+    return NULL;
+}
+
+static int view_array(ext_call *c, int index, const dv_tensor *base, dv_tensor *t)
+{
+    PyObject *owner = owner_of(c, base);
+    if (!owner || !dvnp_is_array(owner))
+        return dv_fail(DV_ENOTSUP, "%s: result %d is a view of what is not an array", c->f->name, index);
+    PyObject *array = dvnp_wrap(t, owner, dvnp_is_writeable(owner));
+    if (!array)
+        return DV_EHOST;
+    Py_XDECREF(c->made[index]);
+    c->made[index] = array;
+    return DV_OK;
+}
+
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
+    int64_t offset, dv_tensor **out)
+{
+    ext_call *c = call_of(host);
+    *out = NULL;
+    if (index < 0 || (size_t)index >= c->f->nresults || c->f->slots[c->f->nargs + (size_t)index].type != DV_FIELD_TENSOR)
+        return dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
+    gil g = take_gil(c);
+    int status = DV_ENOMEM;
+    int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
+    if (own) {
+        dv_tensor *t = &c->made_tensors[index];
+        *t = *base;
+        t->data = (char *)base->data + offset * (base->dtype.bits / 8);
+        t->ndim = ndim;
+        t->shape = memcpy(own, shape, (size_t)ndim * sizeof *own);
+        t->strides = memcpy(own + ndim, strides, (size_t)ndim * sizeof *own);
+        if (!(status = view_array(c, index, base, t)))
+            *out = t;
+    }
+    give_gil(g);
+    return status;
+}
+
 static void free_tensor(const dv_host *host, dv_tensor *t)
 {
     ext_call *c = call_of(host);
@@ -204,11 +250,6 @@ static PyObject *from_tensor(ext_call *c, size_t i, const ext_slot *slot, const 
         return array;
     }
     dv_tensor *t = (dv_tensor *)(uintptr_t)(const void *)v->as.tensor;
-    if (slot->alias >= 0 && c->given[slot->alias]) { /* a view: the memory is the argument's */
-        PyObject *array = dvnp_wrap(t, c->given[slot->alias], c->f->slots[slot->alias].flags & DV_SLOT_WRITES);
-        dv_tensor_unref(t);
-        return array;
-    }
     return from_owned_tensor(t);
 }
 
@@ -263,6 +304,7 @@ enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *a
     c->host.size = sizeof c->host;
     c->host.name = "numpy";
     c->host.new_tensor = new_tensor;
+    c->host.new_view = new_view;
     c->host.free_tensor = free_tensor;
     c->host.random = ext_random;
     c->host.before_kernel = before_kernel;

@@ -136,6 +136,8 @@ static enum ext_outcome other_tensor(ext_call *c, const ext_slot *slot, Py_ssize
         return EXT_FAILED;
     if (!dvnp_is_array(array))
         return wrong(c, slot, element, element < 0 ? "an array" : "Tensor", o);
+    if (!write && element < 0)
+        c->given[slot - c->f->slots] = array; /* what a view of it keeps alive */
     return view(c, slot, element, array, write, out);
 }
 

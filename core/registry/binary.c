@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <link.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -171,7 +172,8 @@ static void *load_file(const char *base, const content *c)
         return NULL;
     snprintf(name, sizeof name, "%s.so", c->id);
     if (already(dir, name, c) || !put_file(dir, name, c)) {
-        strcat(strcat(path, "/"), name);
+        const size_t n = strlen(path);
+        snprintf(path + n, sizeof path - n, "/%s", name);
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     }
     close(dir);
@@ -251,11 +253,10 @@ int dv__binary_open(const char *path, dv__binary *out)
     content c = { 0 };
     int status = DV_ENOMEM;
     memset(out, 0, sizeof *out);
-    char *absolute = realpath(path, NULL);
-    if (!absolute)
+    char absolute[PATH_MAX];
+    if (!realpath(path, absolute))
         return io_error("open", path);
     out->path = dv__strdup(absolute);
-    free(absolute);
     if (!out->path)
         return DV_ENOMEM;
     const int fd = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

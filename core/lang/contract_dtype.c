@@ -113,7 +113,7 @@ static enum sort sort_of_variable(const dv__env *v, int ref)
 static int eval_promote(const dv__env *v, const dv__expr *e, dv_dtype *out)
 {
     struct result r = { { 0, 0, 0 } };
-    dv__words types = { 0 };
+    uint32_t seen[8], nseen = 0; /* for the message */
     bool ok = true;
     for (uint32_t i = 0; i < e->n && ok; i++) {
         const dv__expr *operand = e->args[i];
@@ -137,12 +137,17 @@ static int eval_promote(const dv__env *v, const dv__expr *e, dv_dtype *out)
             if (operand->role == DV__ROLE_DTYPE_VAR)
                 sort = sort_of_variable(v, operand->ref);
         }
-        dv__say(&types, "%s%s", types.n ? ", " : "", dv_dtype_name(type));
+        seen[nseen] = dv_dtype_key(type);
+        nseen += nseen < 7;
         ok = add(&r, sort, dv_dtype_key(type));
     }
     const uint32_t key = ok ? combine(r.types[SORT_DIMS], combine(r.types[SORT_ZERO], r.types[SORT_NUMBER])) : 0;
-    if (!key)
-        return dv__wrong(v, DV_EDTYPE, "these dtypes have no common one: %s", types.n ? types.data : "none");
+    if (!key) {
+        dv__words types = { 0 };
+        for (uint32_t i = 0; i < nseen; i++)
+            dv__say(&types, "%s%s", i ? ", " : "", dv_dtype_name(dv_dtype_from_key(seen[i])));
+        return dv__wrong(v, DV_EDTYPE, "these dtypes have no common one: %s", nseen ? types.data : "none");
+    }
     *out = dv_dtype_from_key(key);
     return DV_OK;
 }

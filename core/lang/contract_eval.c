@@ -487,6 +487,22 @@ int dv__eval_bool(const dv__env *v, const dv__expr *e, bool *out)
 
 /* ---- Runs of dims --------------------------------------------------------------------------------------------------------------- */
 
+static int no_broadcast(const dv__env *v, const dv__expr *e, int64_t a, int64_t b, int32_t dim)
+{
+    dv__words w = { 0 };
+    for (uint32_t i = 0; i < e->n; i++) {
+        dv__sizes one;
+        if (dv__eval_sizes(v, e->args[i], &one))
+            break;
+        dv__say(&w, i ? " and " : "");
+        dv__say_sizes(&w, one.data, one.n);
+        const char *who = e->args[i]->role == DV__ROLE_RUN ? dv__binder_of(v, true, e->args[i]->ref) : NULL;
+        if (who)
+            dv__say(&w, " ('*%s' is bound by '%s')", e->args[i]->name, who);
+    }
+    return dv__wrong(v, DV_ESHAPE, "shapes %s do not broadcast: %lld and %lld at dim -%d", w.data, (long long)a, (long long)b, (int)dim);
+}
+
 static int eval_broadcast(const dv__env *v, const dv__expr *e, dv__sizes *out)
 {
     out->n = 0;
@@ -505,20 +521,8 @@ static int eval_broadcast(const dv__env *v, const dv__expr *e, dv__sizes *out)
             const int64_t from = one.data[one.n - k];
             if (from == *to || from == 1)
                 continue;
-            if (*to != 1) {
-                dv__words w = { 0 };
-                for (uint32_t j = 0; j < e->n; j++) {
-                    if (dv__eval_sizes(v, e->args[j], &one))
-                        break;
-                    dv__say(&w, j ? " and " : "");
-                    dv__say_sizes(&w, one.data, one.n);
-                    const char *who = e->args[j]->role == DV__ROLE_RUN ? dv__binder_of(v, true, e->args[j]->ref) : NULL;
-                    if (who)
-                        dv__say(&w, " ('*%s' is bound by '%s')", e->args[j]->name, who);
-                }
-                return dv__wrong(v, DV_ESHAPE, "shapes %s do not broadcast: %lld and %lld at dim -%d", w.data,
-                    (long long)*to, (long long)from, (int)k);
-            }
+            if (*to != 1)
+                return no_broadcast(v, e, *to, from, k);
             *to = from;
         }
     }

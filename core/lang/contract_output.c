@@ -331,10 +331,61 @@ static int make_output(dv__env *v, const dv__pattern *t, dv__output *out)
     return status ? status : t->like >= 0 ? like_strides(v, t, out) : dense_strides(v, t, out, NULL);
 }
 
+/* The common output: names, literals and runs, contiguous, without a call. False: there is more to say, or something is wrong. */
+static inline bool plain_output(dv__solution *s, const dv__pattern *t, dv__output *out)
+{
+    const dv__dims *dims = &t->dims;
+    int64_t *shape = s->pool + s->pool_used, *strides, next = 1;
+    int32_t n = 0;
+    if (s->pool_used > DV__SHAPE_POOL - 2 * DV_MAX_NDIM || dims->n > DV_MAX_NDIM)
+        return false;
+    if (dims->n == 1 && dims->items->kind == DV__ITEM_RUN) {
+        out->shape = s->runs[dims->items->ref].sizes;
+        n = s->runs[dims->items->ref].ndim;
+        strides = shape;
+    } else {
+        for (const dv__item *item = dims->items, *end = item + dims->n; item < end; item++) {
+            if (item->kind == DV__ITEM_RUN) {
+                const int64_t *sizes = s->runs[item->ref].sizes;
+                const int32_t rank = s->runs[item->ref].ndim;
+                if (rank > DV_MAX_NDIM - n)
+                    return false;
+                for (int32_t i = 0; i < rank; i++)
+                    shape[n++] = sizes[i];
+            } else if (n < DV_MAX_NDIM) {
+                shape[n++] = item->kind == DV__ITEM_VAR ? s->dims[item->ref] : item->value;
+            } else {
+                return false;
+            }
+        }
+        out->shape = shape;
+        strides = shape + n;
+    }
+    for (int32_t i = n - 1; i >= 0; i--) {
+        const int64_t size = out->shape[i];
+        strides[i] = next;
+        if (size < 0 || __builtin_mul_overflow(next, size > 1 ? size : 1, &next))
+            return false;
+    }
+    out->dtype = t->dtype.kind == DV__DTYPE_VAR ? s->dtypes[t->dtype.ref] : dv_dtype_from_key(t->dtype.one);
+    if (next > INT64_MAX >> 24) /* bits * lanes is below 2^24; dense_strides() is exact */
+        return false;
+    s->pool_used = (int32_t)(strides + n - s->pool);
+    out->strides = strides;
+    out->ndim = n;
+    out->device = s->device;
+    out->unbacked = false;
+    out->view_of = -1;
+    out->offset = 0;
+    return true;
+}
+
 int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, dv__output *out)
 {
+    const dv__pattern *t = c->output_of[i] >= 0 ? &c->outputs[c->output_of[i]] : find_output(c, s, i);
+    if (t && t->plain && plain_output(s, t, out))
+        return DV_OK;
     dv__env v = { .c = c, .args = args, .s = s };
-    const dv__pattern *t = find_output(c, s, i);
     memset(out, 0, sizeof *out);
     out->view_of = -1;
     out->shape = out->strides = s->pool;

@@ -639,8 +639,29 @@ static int check_ever(const struct prover *p)
 
 /* ---- What calls look up ------------------------------------------------------------------------------------------------------------- */
 
+static bool is_plain(const dv__contract *c, const dv__pattern *t, bool output)
+{
+    uint32_t runs = 0;
+    for (uint32_t i = 0; i < t->dims.n; i++) {
+        const dv__item *item = &t->dims.items[i];
+        const bool run = item->kind == DV__ITEM_RUN;
+        if (!run && item->kind != DV__ITEM_VAR && item->kind != DV__ITEM_INT)
+            return false;
+        if (run && !output && (c->run_ranks[item->ref].e || runs++))
+            return false;
+    }
+    if (output && (t->like >= 0 || t->view_of >= 0 || t->is_argument >= 0 || t->unbacked || t->dtype.kind == DV__DTYPE_ANY))
+        return false;
+    return t->kind == DV__PATTERN_TENSOR && t->presence != DV__ABSENT && t->on == DV__ON_SAME && !t->dims.any
+        && (t->dtype.kind == DV__DTYPE_ANY || t->dtype.kind == DV__DTYPE_ONE || t->dtype.kind == DV__DTYPE_VAR);
+}
+
 static int prepare(dv__contract *c)
 {
+    for (uint32_t i = 0; i < c->npatterns; i++)
+        c->patterns[i].plain = is_plain(c, &c->patterns[i], false);
+    for (uint32_t i = 0; i < c->noutputs; i++)
+        c->outputs[i].plain = is_plain(c, &c->outputs[i], true);
     const dv__schema *s = c->schema;
     c->output_of = DV__ARENA_ARRAY(&c->arena, int16_t, s->nreturns);
     c->case_only = DV__ARENA_ARRAY(&c->arena, int16_t, s->nargs);

@@ -283,6 +283,66 @@ static int match_value(dv__env *v, const dv__pattern *t, const dv_value *value, 
     return t->kind == DV__PATTERN_LIST ? match_list(v, t, value, aside) : match_length(v, t, value, aside);
 }
 
+/* ---- The common path ------------------------------------------------------------------------------------------------------------ */
+
+static inline bool plain_dims_fit(dv__solution *s, const dv__dims *dims, const dv_tensor *x)
+{
+    const int32_t rest = x->ndim - (int32_t)dims->singles; /* what the run takes */
+    if (dims->singles == dims->n ? rest != 0 : rest < 0)
+        return false;
+    const int64_t *size = x->shape;
+    for (const dv__item *item = dims->items, *end = item + dims->n; item < end; item++) {
+        if (item->kind == DV__ITEM_VAR) {
+            const uint64_t bit = 1ull << item->ref;
+            if (!(s->bound_dims & bit))
+                s->dims[item->ref] = *size, s->bound_dims |= bit;
+            else if (s->dims[item->ref] != *size)
+                return false;
+            size++;
+        } else if (item->kind == DV__ITEM_INT) {
+            if (*size++ != item->value)
+                return false;
+        } else if (!(s->bound_runs >> item->ref & 1)) {
+            s->runs[item->ref].sizes = size;
+            s->runs[item->ref].ndim = rest;
+            s->bound_runs |= 1u << item->ref;
+            size += rest;
+        } else {
+            if (s->runs[item->ref].ndim != rest || !same_sizes(s->runs[item->ref].sizes, size, rest))
+                return false;
+            size += rest;
+        }
+    }
+    return true;
+}
+
+/* A plain pattern and a tensor, without a call. False: it does not fit, or it takes more to say; match_tensor() tells, and finds what was
+ * bound here as it would have bound it itself. */
+static inline bool match_plain(const dv__contract *c, dv__solution *s, const dv__pattern *t, const dv_tensor *x)
+{
+    const uint32_t key = dv_dtype_key(x->dtype);
+    if (s->device.type != x->device.type || s->device.id != x->device.id) {
+        if (s->device.type)
+            return false;
+        s->device = x->device;
+    }
+    if (t->dtype.kind == DV__DTYPE_VAR) {
+        const uint32_t bit = 1u << t->dtype.ref;
+        if (s->bound_dtypes & bit) {
+            if (dv_dtype_key(s->dtypes[t->dtype.ref]) != key)
+                return false;
+        } else {
+            if (!is_allowed(&c->dtypes[t->dtype.ref], key))
+                return false;
+            s->dtypes[t->dtype.ref] = x->dtype;
+            s->bound_dtypes |= bit;
+        }
+    } else if (t->dtype.kind == DV__DTYPE_ONE && t->dtype.one != key) {
+        return false;
+    }
+    return plain_dims_fit(s, &t->dims, x);
+}
+
 /* ---- The whole ----------------------------------------------------------------------------------------------------------------- */
 
 static int choose_cases(dv__env *v)
@@ -357,10 +417,9 @@ int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution
         if (!dv__when_holds(t->when, s))
             continue;
         const dv_value *value = &args[t->slot];
-        if (t->kind == DV__PATTERN_TENSOR && value->type == DV_VALUE_TENSOR && t->presence != DV__ABSENT)
-            status = match_tensor(&v, t, -1, value->as.tensor, &aside);
-        else
-            status = match_value(&v, t, value, &aside);
+        if (t->plain && value->type == DV_VALUE_TENSOR && match_plain(c, s, t, value->as.tensor))
+            continue;
+        status = match_value(&v, t, value, &aside);
         if (status)
             return status;
     }

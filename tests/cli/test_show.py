@@ -2,6 +2,8 @@
 import re
 import subprocess
 
+import hypothesis
+import hypothesis.strategies as st
 import pytest
 from conftest import BUILD, Dovetail
 from test_usage import VERBS
@@ -240,3 +242,18 @@ def test_bench_refuses(built):
     assert "option '--isa'" in built("bench", "--isa", "base,avx9", "my_ops.so", "swiglu", "f32[8]", "f32[8]", code=2).err
     assert "on the CPU" in built("bench", "my_ops.so", "swiglu", "f32[8]:cuda", "f32[8]", code=2).err
     assert "up" in built("bench", "my_ops.so", "swiglu", "f32[8]", "f32[9]", code=1).err
+
+
+# ---- Anything at all ------------------------------------------------------------------------------------------------------------------------
+
+WORDS = st.one_of(
+    st.text(st.sampled_from("f32i64bool[]@:=.,\"' -+1e5jxnone\\\té"), max_size=20),
+    st.lists(st.sampled_from(["f32", "[", "]", "@", "[1,2]", ":", "cuda", "=", "0..3", ",", "none", "x", "xs", "i", "is", "-1", "1e400", '"', "9" * 30]), max_size=8).map("".join),
+)
+
+
+@hypothesis.settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(st.lists(WORDS, max_size=3))
+def test_no_words_crash_it(types, words):
+    r = types("explain", "types.so", "types::every", "--", *words, code=None)
+    assert r.code in (0, 1, 2) and (r.code == 0) == (not r.err) and "\0" not in r.err

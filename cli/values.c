@@ -85,12 +85,14 @@ static int read_sizes(reader *r, int64_t *out, int32_t *n)
 
 static int read_number(reader *r, double *out)
 {
-    char *end;
+    char text[64], *end; /* up to "..": strtod would take a dot of it */
     skip(r);
-    *out = strtod(r->p, &end);
-    if (end == r->p)
+    const char *range = strstr(r->p, "..");
+    snprintf(text, sizeof text, "%.*s", range ? (int)(range - r->p) : (int)strlen(r->p), r->p);
+    *out = strtod(text, &end);
+    if (end == text)
         return wrong(r, "a number");
-    r->p = end;
+    r->p += end - text;
     return CLI_OK;
 }
 

@@ -33,7 +33,7 @@ def test_vendor(example, project):
     p("build", "acme.c")
     call = (str(project.folder / "my_ops.so"), str(p.folder / "acme.so"), "my_ops::swiglu", "f32[8]", "f32[8]")
     rows = p("explain", "--json", *call).json["kernels"]
-    assert [(r["kernel"], r["provider"], r["taken"]) for r in rows] == [("acme_swiglu_f32", "acme", True), ("swiglu_f32", "my_ops", False)]
+    assert [(r["kernel"], r["provider"], r["taken"]) for r in rows[:2]] == [("acme_swiglu_f32", "acme", True), ("swiglu_f32", "my_ops", False)]
     assert p("bench", "--json", "--time", "1", *call).json["runs"][0]["kernel"] == "acme_swiglu_f32"
 
 

@@ -11,17 +11,6 @@
 
 #include "dovetail.h"
 
-/* Until core/call has landed. */
-#pragma weak dv_call
-#pragma weak dv_infer
-#pragma weak dv_explain
-#pragma weak dv_cost
-#pragma weak dv_set_threads
-#pragma weak dv_get_threads
-#pragma weak dv_load
-#pragma weak dv_operator_json
-#pragma weak dv_operator_describe
-
 /* X(verb): in the order in which help lists them. */
 #define CLI_VERBS(X) \
     X(new)           \

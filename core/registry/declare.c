@@ -73,7 +73,7 @@ static int parse_schema(const char *ns, const char *text, dv__schema **out)
     }
     dv__text full = { 0 };
     char *full_text = NULL;
-    dv__text_add(&full, "%s::%s", ns, (*out)->text);
+    dv__text_add(&full, "%s::%s", ns, text + strspn(text, " \t\r\n")); /* as written: torch's printed form of some defaults does not parse */
     dv__schema_free(*out);
     *out = NULL;
     status = dv__text_take(&full, &full_text);

@@ -119,7 +119,7 @@ DV_OPERATOR(every, struct every, (x, xs, i, f, b, s, n, c, t, d, ii, fs, bs, ss,
     .schema = "every(Tensor x, Tensor?[]? xs=None, int i=1, float f=2.0, bool b=True, str s='a', Scalar n=1, complex c=1j, ScalarType t=float, Device d='cpu', "
               "int[] ii=[], float[] fs=[], bool[] bs=[], str[]? ss=None, int? oi=None, str? os=None, int[]? ois=None, Tensor? ox=None, "
               "MemoryFormat m=contiguous_format, Layout l=strided) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T",
+    .contract = "x[*r]:T, xs{i}[*w]:W, ox[*q]:U -> out[*r]:T",
     .kernels = DV_KERNELS(DV_KERNEL(struct every, "cpu", NULL, every_any, .takes = "strided(x)")));
 DV_LIBRARY(types, &dv_op_every);
 """
@@ -131,7 +131,7 @@ SHOWN = [  # written, as explain shows it
     ("b=true", "b = true"), ("b=False", "b = false"), ("s=BSND", 's = "BSND"'), ('s="a b"', 's = "a b"'), ("s='none'", 's = "none"'), ("n=3", "n = 3"), ("n=2.5", "n = 2.5"),
     ("n=true", "n = true"), ("c=1+2j", "c = 1+2j"), ("c=2j", "c = 0+2j"), ("c=1", "c = 1+0j"), ("t=bf16", "t = bf16"), ("t=int64", "t = i64"), ("d=cuda:1", "d = cuda:1"),
     ("ii=[1,2,3]", "ii = [1, 2, 3]"), ("ii=[]", "ii = []"), ("ii=[ -1 ]", "ii = [-1]"), ("fs=[1,2.5]", "fs = [1, 2.5]"), ("bs=[true,false]", "bs = [true, false]"),
-    ("ss=[a,\"b c\"]", 'ss = ["a", "b c"]'), ("xs=[f32[2],none,f32[3,4]]", "xs = [f32[2], none, f32[3, 4]]"), ("oi=3", "oi = 3"), ("oi=none", "oi = none"),
+    ("ss=[a,\"b c\"]", 'ss = ["a", "b c"]'), ("xs=[f32[2,3],none,f32[2,3]]", "xs = [f32[2, 3], none, f32[2, 3]]"), ("oi=3", "oi = 3"), ("oi=none", "oi = none"),
     ("os=x", 'os = "x"'), ("ois=[1]", "ois = [1]"), ("ois=none", "ois = none"), ("ox=f32[3]", "ox = f32[3]"), ("ox=None", "ox = none"), ("i=default", "i = 1 (the default)"),
     ("m=channels_last", "m = "), ("l=strided", "l = "),
 ]

@@ -56,6 +56,7 @@ typedef struct dv__schema {
     const dv__argument *args, *returns;
     size_t nargs, nreturns;
     bool vararg, varret; /* ... */
+    uint32_t stars;      /* how many times '*' stood among the arguments: torch takes any number */
     const char *text;    /* canonical, as torch prints it */
 } dv__schema;
 

@@ -56,11 +56,32 @@ static int check_alias(const dv__schema *s, const dv__argument *a, bool is_retur
                 found = true;
                 if (!is_return && (writes(a->alias) || writes(b->alias)))
                     return fail(s, a, is, "alias set '%s' is written and is also the set of argument '%s'", name, b->name);
+                if (is_return && writes(a->alias) && !writes(b->alias))
+                    return fail(s, a, is, "alias set '%s' is written, and argument '%s' only reads it", name, b->name);
             }
             if (is_return && !found)
                 return fail(s, a, is, "alias set '%s' is not the set of any argument", name);
         }
     return DV_OK;
+}
+
+/* N of int[N] or int[N]?; -1: none. */
+static int64_t fixed_size(const dv__type *t)
+{
+    t = t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t;
+    return t->kind == DV__TYPE_LIST ? t->fixed_size : -1;
+}
+
+static int64_t list_size(const dv_value *v) /* -1: no list */
+{
+    switch (v->type) {
+    case DV_VALUE_INTS: return (int64_t)v->as.ints.size;
+    case DV_VALUE_FLOATS: return (int64_t)v->as.floats.size;
+    case DV_VALUE_BOOLS: return (int64_t)v->as.bools.size;
+    case DV_VALUE_COMPLEXES: return (int64_t)v->as.complexes.size;
+    case DV_VALUE_DTYPES: return (int64_t)v->as.dtypes.size;
+    default: return -1;
+    }
 }
 
 static int check_argument(const dv__schema *s, const dv__argument *a, bool is_return)
@@ -81,11 +102,9 @@ static int check_argument(const dv__schema *s, const dv__argument *a, bool is_re
         dv__text_deinit(&name);
         return status;
     }
-    const dv__type *list = a->type->kind == DV__TYPE_OPTIONAL ? a->type->elems[0] : a->type;
-    if (a->def.has && list->kind == DV__TYPE_LIST && list->fixed_size > 0 && a->def.value.type == DV_VALUE_INTS &&
-        a->def.value.as.ints.size != (size_t)list->fixed_size && a->def.value.as.ints.size != 0)
-        return fail(s, a, is, "the default %s has %zu elements, the type says %lld", a->def.text, a->def.value.as.ints.size,
-            (long long)list->fixed_size);
+    const int64_t wanted = fixed_size(a->type), given = a->def.has ? list_size(&a->def.value) : -1;
+    if (wanted > 0 && given > 0 && given != wanted)
+        return fail(s, a, is, "the default %s has %lld elements, the type says %lld", a->def.text, (long long)given, (long long)wanted);
     return check_alias(s, a, is_return);
 }
 
@@ -94,6 +113,10 @@ int dv__schema_validate(const dv__schema *s)
     int status;
     if (s->vararg || s->varret)
         return dv_fail(DV_ESCHEMA, "schema of %s: '...' is for PyTorch's own primitives", s->name);
+    if (s->stars > 1)
+        return dv_fail(DV_ESCHEMA, "schema of %s: '*' stands there twice", s->name);
+    if (s->stars && (!s->nargs || !s->args[s->nargs - 1].kwarg_only))
+        return dv_fail(DV_ESCHEMA, "schema of %s: nothing follows '*'", s->name);
     for (size_t i = 0; i < s->nargs; i++) {
         const dv__argument *a = &s->args[i];
         if (dv__schema_arg(s, a->name) != (int)i)
@@ -140,12 +163,6 @@ static int incompatible(const dv__schema *s, const char *is, const char *name, c
 {
     return dv_fail(DV_ESCHEMA, "schema of %s%s%s is not compatible with its older version: %s '%s' %s", s->ns, *s->ns ? "::" : "", s->name,
         is, name, why);
-}
-
-static int64_t fixed_size(const dv__type *t)
-{
-    t = t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t;
-    return t->kind == DV__TYPE_LIST ? t->fixed_size : -1;
 }
 
 static int check_same_argument(const dv__schema *s, const dv__argument *newer, const dv__argument *older)

@@ -57,12 +57,12 @@ static const spelling *spelling_of(uint32_t type)
     return type > 0 && type < sizeof spellings / sizeof *spellings ? &spellings[type] : NULL;
 }
 
-/* The field's name in the schema: default_ is default. */
+/* The field's name in the schema: default_ is default. (for_ stays: for is a word of TorchScript too, and no name in a schema.) */
 static size_t name_size(const char *field)
 {
-    static const char *const keywords[] = { "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
-        "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed",
-        "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void", "volatile", "while" };
+    static const char *const keywords[] = { "auto", "case", "char", "const", "default", "do", "double", "enum", "extern", "float", "goto",
+        "inline", "int", "long", "register", "restrict", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
+        "unsigned", "void", "volatile" };
     const size_t n = strlen(field);
     for (size_t i = 0; n && field[n - 1] == '_' && i < sizeof keywords / sizeof *keywords; i++)
         if (strlen(keywords[i]) == n - 1 && !memcmp(keywords[i], field, n - 1))

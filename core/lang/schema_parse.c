@@ -104,6 +104,7 @@ static int parse_arguments(parser *p, dv__schema *s)
             return dv__fail_at(DV_ESYNTAX, p->lx.text, p->lx.token.start, "expected ')': '...' ends the arguments");
         if (dv__lexer_accept(&p->lx, "*")) {
             kwarg_only = true;
+            s->stars++;
         } else if (dv__lexer_accept(&p->lx, "...")) {
             s->vararg = true;
         } else {

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+
 #include "dovetail.h"
 #include "failing.h"
 #include "lang/schema.h"
@@ -45,6 +47,280 @@ static void test_structure(void **state)
     assert_int_equal(dv__schema_arg(s, "t"), 4);
     assert_int_equal(dv__schema_arg(s, "nothing"), -1);
     dv__schema_free(s);
+}
+
+/* ---- Messages -------------------------------------------------------------------------------------------------------------------- */
+
+static void test_refused(void **state)
+{
+    static const struct { const char *text; int column; const char *expected; } rows[] = {
+        { "", 1, "expected the name of an operator, found the end" },
+        { "f", 2, "expected '(', found the end" },
+        { "f(Tensor x)", 12, "expected '->', found the end" },
+        { "f(Tensor x) -> ", 16, "expected a type, found the end" },
+        { "f(Tensor) -> ()", 9, "expected the name of the argument, found ')'" },
+        { "f(Tensor x,) -> ()", 12, "expected a type, found ')'" },
+        { "f(Tensor x y) -> ()", 12, "expected ',' or ')', found 'y'" },
+        { "f(Tensor x; Tensor y) -> ()", 11, "expected ',' or ')', found ';'" },
+        { "f(Tensr x) -> ()", 3, "expected a type (Tensor, SymInt, int, float, bool, str, Scalar...), found 'Tensr'" },
+        { "f(Tensor in) -> ()", 10, "expected the name of the argument (no keyword), found 'in'" },
+        { "class(Tensor x) -> ()", 1, "expected the name of an operator, found 'class'" },
+        { "a::b::c(Tensor x) -> ()", 5, "expected '(', found '::'" },
+        { "f.default(Tensor x) -> ()", 3, "'default' cannot be the name of an overload" },
+        { "f.__init__(Tensor x) -> ()", 3, "'__init__' cannot be the name of an overload" },
+        { "f.1(Tensor x) -> ()", 2, "expected '(', found '.1'" },
+        { "f(Tensor(a x) -> ()", 12, "expected '|', '!', '->' or ')', found 'x'" },
+        { "f(Tensor(a!|b) x) -> ()", 12, "expected '->' or ')', found '|'" },
+        { "f(Tensor() x) -> ()", 10, "expected the name of an alias set or '*', found ')'" },
+        { "f(Tensor?(a!) x) -> ()", 10, "expected the name of the argument, found '('" },
+        { "f(int[x] a) -> ()", 7, "expected ']' or the size of the list, found 'x'" },
+        { "f(int[3 a) -> ()", 9, "expected ']', found 'a'" },
+        { "f(int[99999999999] a) -> ()", 7, "expected the size of a list, found 99999999999" },
+        { "f(int a=) -> ()", 9, "expected a value, found ')'" },
+        { "f(int a=-) -> ()", 10, "expected a number, found ')'" },
+        { "f(int a=abc) -> ()", 9, "expected a value, found 'abc'" },
+        { "f(int a=99999999999999999999) -> ()", 9, "expected a number that int holds, found 99999999999999999999" },
+        { "f(float a=1e999) -> ()", 11, "expected a number that float holds, found 1e999" },
+        { "f(complex a=1) -> ()", 13, "expected an imaginary number such as 2j, found 1" },
+        { "f(str a='x) -> ()", 9, "expected a value, found '''" },
+        { "f(str a='\\q') -> ()", 10, "found \\q" },
+        { "f(ScalarType a=flaot) -> ()", 16, "expected a dtype such as float or int64, found 'flaot'" },
+        { "f(Device a='gpu') -> ()", 12, "expected a device such as 'cpu' or 'cuda:1', found 'gpu'" },
+        { "f(Device a='cuda:01') -> ()", 12, "found 'cuda:01'" },
+        { "f(Device a=cpu) -> ()", 12, "expected a string, found 'cpu'" },
+        { "f(Tensor a=1) -> ()", 12, "expected None, found '1'" },
+        { "f(Tensor[] a=[]) -> ()", 14, "only lists of int, float, bool and complex can have a default" },
+        { "f(int[] a=[1.5]) -> ()", 11, "expected a list of integers" },
+        { "f(int[] a=1) -> ()", 11, "expected '[', found '1'" },
+        { "f(int[] a=[1 2]) -> ()", 14, "expected ',' or ']', found '2'" },
+        { "f(int[2000000] a=1) -> ()", 18, "a default for more than 1048576 elements" },
+        { "f(Storage a=1) -> ()", 13, "an argument of this type cannot have a default" },
+        { "f(Dict(int) a) -> ()", 3, "expected the types of key and value in Dict(...), found 1 types" },
+        { "f(Dict(Layout[], int) a) -> ()", 3, "expected a key of type int" },
+        { "f(Future(int, int) a) -> ()", 3, "expected one type in Future(...), found 2" },
+        { "f(Union(int, int) a) -> ()", 3, "expected a union of different types" },
+        { "f(NoneType? a) -> ()", 11, "NoneType cannot be optional" },
+        { "f(__torch__.classes.a.b x) -> ()", 13, "expected 'torch', found 'classes'" },
+        { "f(..., int a) -> ()", 8, "expected ')': '...' ends the arguments" },
+        { "f() -> (..., int)", 14, "expected ')': '...' ends the returns" },
+        { "f() -> int, int", 11, "expected the end, found ','" },
+        { "f() -> int x=1", 13, "expected the end, found '='" },
+        { "f(Tensor a)\n-> Tensor", 12, "expected '->', found the end of the line" },
+        { "f(Tensor a) -> Tensor\ng() -> ()", 22, "expected the end, found the end of the line" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        dv__schema *s;
+        char column[32];
+        const int status = dv__schema_parse(rows[i].text, &s);
+        snprintf(column, sizeof column, "column %d: ", rows[i].column);
+        assert_null(s);
+        const char *m = dv_last_error();
+        if ((status != DV_ESYNTAX && status != DV_ELIMIT) || strncmp(m, column, strlen(column)) || !strstr(m, rows[i].expected))
+            fail_msg("%s\n%s: %s\nexpected %s%s", rows[i].text, dv_status_name(status), m, column, rows[i].expected);
+        const char *caret = strrchr(m, '^'), *line = strrchr(m, '\n'); /* the caret is under the column, in its line */
+        assert_non_null(caret);
+        const char *start = rows[i].text + rows[i].column - 1;
+        while (start > rows[i].text && start[-1] != '\n')
+            start--;
+        assert_int_equal(caret - line - 1 - 4, rows[i].text + rows[i].column - 1 - start);
+    }
+}
+
+static void test_refused_as_a_whole(void **state)
+{
+    dv__schema *s;
+    (void)state;
+    assert_int_equal(dv__schema_parse("f(int a=1, int b) -> ()", &s), DV_ESYNTAX);
+    assert_non_null(strstr(dv_last_error(), "argument 'b' has no default but follows 'a', which has one"));
+    assert_int_equal(dv__schema_parse("f(int a=1, ...) -> ()", &s), DV_ESYNTAX);
+    assert_non_null(strstr(dv_last_error(), "argument 'a' has a default, which is not allowed beside '...'"));
+}
+
+static void test_deep(void **state) /* no nesting, however deep, is a matter of the stack */
+{
+    static char text[1 << 18];
+    static const char *const openings[] = { "(", "Future(", "Union(int, ", "Dict(str, " };
+    dv__schema *s;
+    (void)state;
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+        size_t n = (size_t)snprintf(text, sizeof text, "f(");
+        while (n < sizeof text - 100)
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s", openings[i]);
+        assert_int_equal(dv__schema_parse(text, &s), DV_ELIMIT);
+    }
+    size_t n = (size_t)snprintf(text, sizeof text, "f(int");
+    while (n < sizeof text - 100)
+        n += (size_t)snprintf(text + n, sizeof text - n, "[]");
+    snprintf(text + n, sizeof text - n, " a) -> ()");
+    assert_int_equal(dv__schema_parse(text, &s), DV_ELIMIT);
+    assert_non_null(strstr(dv_last_error(), "types are nested more than 64 deep"));
+}
+
+static void test_many(void **state) /* thousands of arguments are fine */
+{
+    static char text[1 << 18];
+    size_t n = (size_t)snprintf(text, sizeof text, "f(int a0");
+    (void)state;
+    for (int i = 1; i < 10000; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, ", int a%d", i);
+    snprintf(text + n, sizeof text - n, ") -> ()");
+    dv__schema *s = parsed(text);
+    assert_int_equal(s->nargs, 10000);
+    assert_string_equal(s->text, text);
+    dv__schema_free(s);
+}
+
+/* ---- Validation ------------------------------------------------------------------------------------------------------------------ */
+
+static void test_validate(void **state)
+{
+    static const struct { const char *text, *expected; /* NULL: fine */ } rows[] = {
+        { "f(Tensor x) -> Tensor", NULL },
+        { "my::f.o(Tensor(a!) x, Tensor? y=None, int[2] k=1, *, SymInt? n=None, Device? d=None, ScalarType t=float) -> Tensor(a!)", NULL },
+        { "f(Tensor(a) x) -> Tensor(a)", NULL },
+        { "f(Tensor(a) x, Tensor(a) y) -> Tensor(a)", NULL },
+        { "f(Tensor(a!) x) -> Tensor(a!) x", NULL },
+        { "f(Tensor(a -> *) x) -> Tensor(a)[]", NULL },
+        { "f(*, Tensor(a!)[] out) -> ()", NULL },
+        { "f(float? x=1, Scalar s=2, Scalar? b=True, complex c=1j) -> ()", NULL },
+        { "f(Layout? l=strided, MemoryFormat? m=contiguous_format, Device d='cuda:1', bool[2] b=[True, False]) -> ()", NULL },
+        { "f(Tensor x, Tensor x) -> ()", "argument 'x': there are two of this name" },
+        { "f() -> (Tensor a, Tensor a)", "return 'a': there are two of this name" },
+        { "f(Tensor a) -> Tensor a", "return 'a': there is an argument of this name" },
+        { "f(int a=1.5) -> ()", "argument 'a': the default 1.5 does not fit the type int" },
+        { "f(int a=True) -> ()", "the default True does not fit the type int" },
+        { "f(int a=None) -> ()", "the default None does not fit the type int" },
+        { "f(bool a=1) -> ()", "the default 1 does not fit the type bool" },
+        { "f(bool? a=1) -> ()", "the default 1 does not fit the type bool?" },
+        { "f(int? a=1.0) -> ()", "the default 1. does not fit the type int?" },
+        { "f(int? a='x') -> ()", "does not fit the type int?" },
+        { "f(str a=1) -> ()", "does not fit the type str" },
+        { "f(str a=None) -> ()", "does not fit the type str" },
+        { "f(Tensor a=None) -> ()", "does not fit the type Tensor" },
+        { "f(Tensor? a=1) -> ()", "does not fit the type Tensor?" },
+        { "f(Device? a='cpu') -> ()", "does not fit the type Device?" },
+        { "f(Device a='xla') -> ()", "does not fit the type Device" },
+        { "f(ScalarType a=qint8) -> ()", "does not fit the type ScalarType" },
+        { "f(ScalarType a=99) -> ()", "does not fit the type ScalarType" },
+        { "f(int[2] a=[1, 2, 3]) -> ()", "the default [1, 2, 3] has 3 elements, the type says 2" },
+        { "f(int[]? a=1) -> ()", "the default 1 does not fit the type int[]?" },
+        { "f(float[2] a=[1, 2, 3]) -> ()", "has 3 elements, the type says 2" },
+        { "f(int(a) x) -> ()", "only tensors have alias annotations" },
+        { "f(int(a!) x) -> ()", "only tensors have alias annotations" },
+        { "f(Tensor(a!) x, Tensor(a!) y) -> ()", "alias set 'a' is written and is also the set of argument 'y'" },
+        { "f(Tensor(a!) x, Tensor(a) y) -> ()", "alias set 'a' is written and is also the set of argument 'y'" },
+        { "f(Tensor x) -> Tensor(a)", "alias set 'a' is not the set of any argument" },
+        { "f(Tensor(a) x) -> Tensor(a!)", "alias set 'a' is written, and argument 'x' only reads it" },
+        { "f(*, Tensor a, *, Tensor b) -> ()", "'*' stands there twice" },
+        { "f(Tensor a, *) -> ()", "nothing follows '*'" },
+        { "f(t x) -> t", "argument 'x': an operator cannot have the type t" },
+        { "f(Dict(str, int) x) -> ()", "an operator cannot have the type Dict(str, int)" },
+        { "f((int, int) x) -> ()", "an operator cannot have the type (int, int)" },
+        { "f(Storage[] x) -> ()", "an operator cannot have the type Storage[]" },
+        { "f(Any x) -> ()", "an operator cannot have the type Any" },
+        { "f() -> NoneType", "an operator cannot have the type NoneType" },
+        { "f(...) -> ()", "'...' is for PyTorch's own primitives" },
+        { "f() -> ...", "'...' is for PyTorch's own primitives" },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        dv__schema *s = parsed(rows[i].text);
+        const int status = dv__schema_validate(s);
+        if (status != (rows[i].expected ? DV_ESCHEMA : DV_OK) || (rows[i].expected && !strstr(dv_last_error(), rows[i].expected)))
+            fail_msg("%s\n%s: %s\nexpected %s", rows[i].text, dv_status_name(status), dv_last_error(), rows[i].expected ? rows[i].expected : "nothing");
+        dv__schema_free(s);
+    }
+}
+
+/* ---- Inference --------------------------------------------------------------------------------------------------------------------- */
+
+struct all {
+    const dv_tensor *x;
+    dv_tensor *m, *out;
+    int64_t i;
+    double d;
+    bool b;
+    dv_string s;
+    dv_scalar c;
+    dv_complex z;
+    dv_dtype t;
+    dv_device v;
+    dv_layout l;
+    dv_memory_format f;
+    const dv_generator *g;
+    dv_tensors xs;
+    dv_mut_tensors ms, outs;
+    dv_ints ns;
+    dv_floats ds;
+    dv_bools bs;
+    dv_strings ss;
+    dv_scalars cs;
+    dv_complexes zs;
+    dv_dtypes ts;
+    dv_devices vs;
+    dv_opt_int oi;
+    dv_opt_float od;
+    dv_opt_bool ob;
+    dv_opt_string os;
+    dv_opt_scalar oc;
+    dv_opt_complex oz;
+    dv_opt_dtype ot;
+    dv_opt_device ov;
+    dv_opt_layout ol;
+    dv_opt_memory_format of;
+    dv_opt_tensors oxs;
+    dv_opt_ints ois;
+    dv_opt_floats ods;
+    dv_opt_bools obs;
+    dv_opt_strings oss;
+    dv_opt_scalars ocs;
+    int64_t *ri;
+    double *rd;
+    bool *rb;
+};
+struct words { const dv_tensor *default_, *in_x; dv_tensor *short_; int64_t keep_, for_; };
+
+static void infer_is(const dv_field_decl *const *fields, const char *mutates, const char *expected)
+{
+    char *text;
+    if (dv__schema_infer("f", fields, mutates, &text))
+        fail_msg("%s", dv_last_error());
+    assert_string_equal(text, expected);
+    dv_free(text);
+}
+
+static void infer_fails(const dv_field_decl *const *fields, const char *mutates, const char *expected)
+{
+    char *text;
+    assert_int_not_equal(dv__schema_infer("f", fields, mutates, &text), DV_OK);
+    assert_null(text);
+    if (!strstr(dv_last_error(), expected))
+        fail_msg("%s, expected %s", dv_last_error(), expected);
+}
+
+static void test_infer(void **state)
+{
+    (void)state;
+    infer_is(DV_FIELDS(struct all, x, m, out, i, d, b, s, c, z, t, v, l, f, g, xs, ms, outs, ns, ds, bs, ss, cs, zs, ts, vs, oi, od, ob, os, oc, oz,
+                 ot, ov, ol, of, oxs, ois, ods, obs, oss, ocs, ri, rd, rb), "m, ms",
+        "f(Tensor x, Tensor(a!) m, SymInt i, float d, bool b, str s, Scalar c, complex z, ScalarType t, Device v, Layout l, MemoryFormat f, "
+        "Generator? g, Tensor[] xs, Tensor(b!)[] ms, SymInt[] ns, float[] ds, bool[] bs, str[] ss, Scalar[] cs, complex[] zs, ScalarType[] ts, "
+        "Device[] vs, SymInt? oi, float? od, bool? ob, str? os, Scalar? oc, complex? oz, ScalarType? ot, Device? ov, Layout? ol, "
+        "MemoryFormat? of, Tensor[]? oxs, SymInt[]? ois, float[]? ods, bool[]? obs, str[]? oss, Scalar[]? ocs) -> "
+        "(Tensor out, Tensor[] outs, SymInt ri, float rd, bool rb)");
+    infer_is(DV_FIELDS(struct all, x, out), NULL, "f(Tensor x) -> Tensor out");
+    infer_is(DV_FIELDS(struct all, x, out), "", "f(Tensor x) -> Tensor out");
+    infer_is(DV_FIELDS(struct all, m, out), "out m", "f(Tensor(a!) m, Tensor(b!) out) -> ()");
+    infer_is(DV_FIELDS(struct words, default_, in_x, short_, keep_, for_), NULL, /* for is a word of schemas, too */
+        "f(Tensor default, Tensor in_x, SymInt keep_, SymInt for_) -> Tensor short");
+    infer_fails(DV_FIELDS(struct all, x, out), "y", "operator f: .mutates names 'y', which is no field of its struct");
+    infer_fails(DV_FIELDS(struct all, x, out), "x", "which the struct does not let the kernel write");
+    infer_fails(DV_FIELDS(struct all, i), "i", "which the struct does not let the kernel write");
+    const dv_field_decl odd = { sizeof odd, 77, "odd", 0 };
+    infer_fails((const dv_field_decl *const[]){ &odd, NULL }, NULL, "field 'odd' has a type (number 77)");
+    const dv_field_decl keyword = { sizeof keyword, DV_FIELD_INT, "in", 0 };
+    infer_fails((const dv_field_decl *const[]){ &keyword, NULL }, NULL, "the schema inferred from its struct: column");
 }
 
 /* ---- Every allocation failed in turn ------------------------------------------------------------------------------------------- */
@@ -112,6 +388,15 @@ static void test_allocations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_structure), cmocka_unit_test(test_allocations) };
+    const struct CMUnitTest tests[] = { 
+        cmocka_unit_test(test_structure),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused_as_a_whole),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_validate),
+        cmocka_unit_test(test_infer),
+        cmocka_unit_test(test_allocations),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

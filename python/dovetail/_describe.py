@@ -1,6 +1,7 @@
 """What an operator tells about itself: the signature, help(), the table of explain(). Made when asked for."""
 import ast
 import inspect
+import keyword
 
 _WRITES, _KWARG_ONLY = 8, 4
 _TYPES = {"Tensor": "Array", "int": "int", "float": "float", "bool": "bool", "str": "str", "Scalar": "Number", "complex": "complex",
@@ -25,6 +26,11 @@ def _annotation(type):
     if type.endswith("]"):
         return f"Sequence[{_annotation(type[:type.rindex('[')])}]"
     return _TYPES.get(type, "object")
+
+
+def python_name(name):
+    """An argument's name in Python: a keyword gets a '_', which calls accept."""
+    return name + "_" if keyword.iskeyword(name) else name
 
 
 def default(text):
@@ -52,7 +58,7 @@ def signature(op):
         return inspect.Signature([inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
                                   inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
     arguments, results = op._slots()
-    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY if flags & _KWARG_ONLY else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    parameters = [inspect.Parameter(python_name(name), inspect.Parameter.KEYWORD_ONLY if flags & _KWARG_ONLY else inspect.Parameter.POSITIONAL_OR_KEYWORD,
                                     default=inspect.Parameter.empty if text is None else default(text), annotation=annotation(type))
                   for name, type, text, flags, alias in arguments]
     if _outs(results) and not any(a[0] == "out" for a in arguments):

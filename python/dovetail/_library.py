@@ -163,7 +163,7 @@ def libraries():
     return list(_libraries.values())
 
 
-def export(namespace):
+def export(namespace, *paths):
     """For the __init__.py of a package with operator binaries beside it: loads them and puts their operators into its namespace.
 
         import dovetail
@@ -171,11 +171,10 @@ def export(namespace):
     """
     folder = os.path.dirname(namespace["__file__"])
     names = []
-    for file in sorted(os.listdir(folder)):
-        if file.endswith(".so"):
-            library = load(os.path.join(folder, file))
-            namespace.update(library._operators)
-            names.extend(library._operators)
+    for path in paths or [os.path.join(folder, file) for file in sorted(os.listdir(folder)) if file.endswith(".so")]:
+        operators = load(path).operators()
+        namespace.update(operators)
+        names.extend(operators)
     if not names:
         raise ImportError(f"there is no operator binary in {folder}", path=folder)
     return sorted(names)

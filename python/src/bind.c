@@ -76,16 +76,29 @@ static int bind_out(ext_call *c, PyObject *o)
     return 0;
 }
 
+/* The slot of this name; how many there are when there is none. `from_` is `from`: a keyword of Python cannot be written. */
+static size_t slot_named(const ext_operator *f, PyObject *name)
+{
+    const size_t n = f->nargs + f->nresults;
+    for (size_t i = 0; i < n; i++)
+        if (f->slots[i].name == name) /* both are interned, as a rule */
+            return i;
+    Py_ssize_t size = 0;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
+    for (size_t i = 0; text && i < n; i++)
+        if (f->slots[i].name && !strcmp(f->slots[i].text, text))
+            return i;
+    for (size_t i = 0; size > 1 && text[size - 1] == '_' && i < n; i++)
+        if (!strncmp(f->slots[i].text, text, (size_t)size - 1) && !f->slots[i].text[size - 1])
+            return i;
+    PyErr_Clear();
+    return n;
+}
+
 static int bind_name(ext_call *c, PyObject *name, PyObject *value)
 {
     const ext_operator *f = c->f;
-    const size_t n = f->nargs + f->nresults;
-    size_t i = 0;
-    while (i < n && f->slots[i].name != name) /* both are interned, as a rule */
-        i++;
-    for (size_t j = 0; i == n && j < n; j++)
-        if (f->slots[j].name && !PyUnicode_Compare(f->slots[j].name, name))
-            i = j;
+    const size_t n = f->nargs + f->nresults, i = slot_named(f, name);
     if (i == n) {
         if (!PyUnicode_CompareWithASCIIString(name, "out") && f->nresults)
             return bind_out(c, value);

@@ -1,0 +1,215 @@
+"""Builds the wheel of an operator project: its C files compiled by `dovetail build`, and a module with typed, documented functions.
+
+A project's pyproject.toml names the small `dovetail_build.py` beside it as its build backend (`dovetail new` writes both). That runs
+this module, `python -m dovetail.backend HOOK OUT [--editable]`, in the Python where dovetail is installed: pip's build environment is
+empty, and dovetail need not be on any index. The wheel holds MODULE/__init__.py, __init__.pyi, py.typed and MODULE.so, and depends
+on dovetail. The same sources give the same bytes.
+
+    [project]                   name, version, description, readme, dependencies... as usual
+    [tool.dovetail]
+    module = "my_ops"           default: the project's name
+    sources = ["my_ops.c"]      default: every operator file of the folder, as `dovetail build` finds them
+    flags = ["-l", "m"]         more arguments of `dovetail build`
+"""
+import base64
+import hashlib
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+import zipfile
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_INIT = '''"""{summary}"""
+import dovetail as _dovetail
+
+__version__ = {version!r}
+__all__ = _dovetail.export(globals(){where})
+'''
+
+
+class Project:
+    """What pyproject.toml says."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        try:
+            with open(self.folder / "pyproject.toml", "rb") as file:
+                self.toml = tomllib.load(file)
+        except (OSError, tomllib.TOMLDecodeError) as error:
+            sys.exit(f"dovetail.backend: pyproject.toml: {error}")
+        self.project = self.toml.get("project", {})
+        for key in ("name", "version"):
+            if not isinstance(self.project.get(key), str):
+                sys.exit(f"dovetail.backend: pyproject.toml: [project] needs a {key}")
+        dynamic = self.project.get("dynamic")
+        if dynamic:
+            sys.exit(f"dovetail.backend: pyproject.toml: dynamic fields are not supported: {', '.join(dynamic)}")
+        self.name, self.version = self.project["name"], self.project["version"]
+        self.file_name = re.sub(r"[-_.]+", "_", self.name).lower()
+        tool = self.toml.get("tool", {}).get("dovetail", {})
+        unknown = set(tool) - {"module", "sources", "flags"}
+        if unknown:
+            sys.exit(f"dovetail.backend: pyproject.toml: [tool.dovetail] has unknown keys {', '.join(sorted(unknown))}; "
+                     "known: module, sources, flags")
+        self.module = tool.get("module", self.file_name)
+        if not self.module.isidentifier():
+            sys.exit(f"dovetail.backend: pyproject.toml: module '{self.module}' is not a Python identifier")
+        self.sources, self.flags = tool.get("sources", []), tool.get("flags", [])
+
+    def metadata(self):
+        p, lines = self.project, ["Metadata-Version: 2.1", f"Name: {self.name}", f"Version: {self.version}"]
+        if p.get("description"):
+            lines.append("Summary: " + " ".join(p["description"].split()))
+        if p.get("keywords"):
+            lines.append("Keywords: " + ",".join(p["keywords"]))
+        for kind in ("author", "maintainer"):
+            people = p.get(kind + "s", [])
+            names = [a["name"] for a in people if "name" in a and "email" not in a]
+            mails = [f"{a['name']} <{a['email']}>" if "name" in a else a["email"] for a in people if "email" in a]
+            lines.extend([f"{kind.title()}: {', '.join(names)}"] if names else [])
+            lines.extend([f"{kind.title()}-email: {', '.join(mails)}"] if mails else [])
+        if p.get("license"):
+            lines.append("License: " + (p["license"] if isinstance(p["license"], str) else p["license"].get("text", "")))
+        lines.extend("Classifier: " + c for c in p.get("classifiers", []))
+        lines.extend(f"Project-URL: {label}, {url}" for label, url in p.get("urls", {}).items())
+        lines.append("Requires-Python: " + p.get("requires-python", ">=3.11"))
+        dependencies = list(p.get("dependencies", []))
+        if not any(re.match(r"dovetail\b(?![-_.])", d) for d in dependencies):
+            dependencies.append(f"dovetail>={_version()}")
+        lines.extend("Requires-Dist: " + d for d in dependencies)
+        for extra, those in p.get("optional-dependencies", {}).items():
+            lines.append("Provides-Extra: " + extra)
+            lines.extend(f"Requires-Dist: {d}; extra == '{extra}'" for d in those)
+        readme = p.get("readme")
+        readme = readme.get("file") if isinstance(readme, dict) else readme
+        if readme:
+            kind = "text/x-rst" if readme.endswith(".rst") else "text/markdown"
+            lines += ["Description-Content-Type: " + kind, "", (self.folder / readme).read_text("utf-8")]
+        return "\n".join(lines) + "\n"
+
+    def entry_points(self):
+        sections = [("console_scripts", self.project.get("scripts", {})), ("gui_scripts", self.project.get("gui-scripts", {})),
+                    *self.project.get("entry-points", {}).items()]
+        return "".join(f"[{name}]\n" + "".join(f"{k} = {v}\n" for k, v in entries.items()) for name, entries in sections if entries)
+
+
+def _version():
+    import dovetail
+    return dovetail.__version__
+
+
+def compile_operators(project, out):
+    """`dovetail build` in the project's folder."""
+    import dovetail
+    done = subprocess.run([dovetail.command(), "build", "-o", str(out), *project.flags, *project.sources], cwd=project.folder)
+    if done.returncode:
+        sys.exit("dovetail.backend: the operators do not build")
+
+
+def stub_of(path):
+    """The .pyi text of a binary. In a process of its own: loading is what hosts do, and must not reach into this one."""
+    code = "import sys, dovetail, dovetail._stub as s; sys.stdout.write(s.stub(dovetail.load(sys.argv[1], torch=False)))"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit("dovetail.backend: the operators do not load")
+    return done.stdout
+
+
+def platform_tag(path):
+    """manylinux_2_X_ARCH by the newest glibc symbol that the binary asks for: the X of GLIBC_2.X."""
+    data = path.read_bytes()
+    newest = max((int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)\b", data)), default=17)
+    return f"manylinux_2_{max(newest, 17)}_{os.uname().machine}"
+
+
+def files_of_module(project, binary, editable):
+    """(name in the wheel, content, is it code) of everything in the module."""
+    own = project.folder / project.module
+    summary = project.project.get("description", "Operators").replace("\\", "").replace('"""', "'''").rstrip('"')
+    files = {}
+    if (own / "__init__.py").exists():  # a package of the author's own, that calls dovetail.export itself
+        for file in sorted(own.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                files[file.relative_to(own).as_posix()] = file.read_bytes()
+    where = f", {str(binary)!r}" if editable else ""
+    files.setdefault("__init__.py", _INIT.format(summary=summary, version=project.version, where=where).encode())
+    files.setdefault("__init__.pyi", stub_of(binary).encode())
+    files.setdefault("py.typed", b"")
+    if not editable:
+        files[binary.name] = binary.read_bytes()
+    return {f"{project.module}/{name}": content for name, content in sorted(files.items())}
+
+
+def write_wheel(out, name, files):
+    """A zip in which nothing depends on the machine or the time. files must end with RECORD's name (content None)."""
+    record = []
+    path = pathlib.Path(out) / name
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, content in files.items():
+            if content is None:
+                content = "".join(record + [f"{file},,\n"]).encode()
+            else:
+                digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+                record.append(f"{file},sha256={digest},{len(content)}\n")
+            info = zipfile.ZipInfo(file, _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = (0o100755 if file.endswith(".so") else 0o100644) << 16
+            archive.writestr(info, content)
+    return path.name
+
+
+def wheel(project, out, editable=False):
+    with tempfile.TemporaryDirectory() as folder:
+        binary = (project.folder if editable else pathlib.Path(folder)).resolve() / f"{project.module}.so"
+        compile_operators(project, binary)
+        files = files_of_module(project, binary, editable)
+        tag = f"py3-none-{platform_tag(binary)}"
+    info = f"{project.file_name}-{project.version}.dist-info"
+    files[f"{info}/METADATA"] = project.metadata().encode()
+    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: dovetail {_version()}\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+    if project.entry_points():
+        files[f"{info}/entry_points.txt"] = project.entry_points().encode()
+    files[f"{info}/RECORD"] = None
+    return write_wheel(out, f"{project.file_name}-{project.version}-{tag}.whl", files)
+
+
+def sdist(project, out):
+    """The project's files, without what building leaves behind."""
+    base = f"{project.file_name}-{project.version}"
+    skip = {"__pycache__", "build", "dist", ".git", ".venv", ".pytest_cache"}
+    path = pathlib.Path(out) / f"{base}.tar.gz"
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        def add(name, content):
+            info = tarfile.TarInfo(f"{base}/{name}")
+            info.size, info.mode = len(content), 0o644
+            archive.addfile(info, io.BytesIO(content))
+        for file in sorted(project.folder.rglob("*")):
+            parts = file.relative_to(project.folder).parts
+            if file.is_file() and not file.is_symlink() and not skip & set(parts) and file.suffix not in (".so", ".whl", ".pyc") and file != path:
+                add("/".join(parts), file.read_bytes())
+        add("PKG-INFO", project.metadata().encode())
+    import gzip
+    path.write_bytes(gzip.compress(raw.getvalue(), mtime=0))
+    return path.name
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[1] not in ("wheel", "editable", "sdist"):
+        sys.exit("usage: python -m dovetail.backend wheel|editable|sdist OUT-FOLDER")
+    project = Project(".")
+    if sys.argv[1] == "sdist":
+        name = sdist(project, sys.argv[2])
+    else:
+        name = wheel(project, sys.argv[2], editable=sys.argv[1] == "editable")
+    (pathlib.Path(sys.argv[2]) / ".dovetail-built").write_text(name) if os.environ.get("DOVETAIL_BACKEND") else print(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -338,3 +338,14 @@ def test_overloads_of_the_corpus():
                     wrong += 1
                     print(new, "|", old, "|", error())
     assert pairs > 10_000 and positive > 3000 and not wrong
+
+
+# ---- docs/schema.md --------------------------------------------------------------------------------------------------------------
+
+def test_examples_of_the_docs():
+    from .library import ROOT
+    blocks = re.findall(r"```\n(.*?)```", (ROOT / "docs" / "schema.md").read_text(), re.S)
+    example, message = blocks[0].strip(), blocks[1].rstrip("\n")
+    assert normalize(example) == str(parse(example)) == example
+    assert normalize(message.splitlines()[1].strip()) is None
+    assert error() == message

@@ -94,6 +94,7 @@ typedef struct dv__pattern {
     int32_t slot;
     dv__when when;
     uint8_t kind, presence, on;
+    bool may_be_empty; /* a Tensor?[]: it may hold nothing but None */
     bool plain; /* a tensor on the common device: names, literals and at most one run, a dtype that needs no computing */
     int16_t on_slot; /* ON_ARGUMENT: the Device argument */
     dv__dims dims;

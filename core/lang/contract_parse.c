@@ -262,6 +262,7 @@ static int parse_pattern(struct parser *p)
     const dv__type *element = plain->kind == DV__TYPE_LIST ? plain_type(plain->elems[0]) : plain;
     t->kind = plain->kind != DV__TYPE_LIST ? DV__PATTERN_TENSOR : element->kind == DV__TYPE_TENSOR ? DV__PATTERN_LIST : DV__PATTERN_INTS;
     t->presence = type->kind == DV__TYPE_OPTIONAL ? DV__OPTIONAL : DV__REQUIRED;
+    t->may_be_empty = t->kind == DV__PATTERN_LIST && plain->elems[0]->kind == DV__TYPE_OPTIONAL;
     if (t->kind != DV__PATTERN_INTS && element->kind != DV__TYPE_TENSOR)
         return fail(p, t->at, "'%s' is not a tensor or a list: a pattern cannot describe it", t->name);
     dv__lexer_next(&p->lx);

@@ -259,29 +259,21 @@ static void say_assignment(const struct prover *p, dv__words *w)
         else
             dv__say(w, "dtype(%s) == %s", name, dv_dtype_name(dv_dtype_from_key((uint32_t)a->value)));
     }
-    if (!p->natoms)
-        dv__say(w, "always");
 }
 
 /* ---- Binding --------------------------------------------------------------------------------------------------------------- */
 
 static bool took(const struct prover *p, dv__when w) { return w.group < 0 || p->cases[w.group] == w.index; }
 
-static bool may_be_empty(const dv__contract *c, const dv__pattern *t)
-{
-    const dv__type *type = c->schema->args[t->slot].type;
-    return t->kind == DV__PATTERN_LIST && type->kind == DV__TYPE_LIST && type->elems[0]->kind == DV__TYPE_OPTIONAL;
-}
-
 /* Does the pattern take part when only `extra` of the optional arguments whose presence is not known is there? */
 static bool takes_part(const struct prover *p, const dv__pattern *t, int32_t extra)
 {
     if (!took(p, t->when) || t->presence == DV__ABSENT)
         return false;
-    if (t->presence != DV__OPTIONAL && !may_be_empty(p->c, t))
+    if (t->presence != DV__OPTIONAL && !t->may_be_empty)
         return true;
     const int atom = find_atom(p, ATOM_PRESENT, t->slot);
-    return atom >= 0 && !may_be_empty(p->c, t) ? p->atoms[atom].value != 0 : t->slot == extra;
+    return atom >= 0 && !t->may_be_empty ? p->atoms[atom].value != 0 : t->slot == extra;
 }
 
 static const char *first_missing(const dv__contract *c, dv__needs needs, dv__needs bound)
@@ -291,12 +283,21 @@ static const char *first_missing(const dv__contract *c, dv__needs needs, dv__nee
         : needs.dtypes ? c->dtypes[__builtin_ctz(needs.dtypes)].name : NULL;
 }
 
+/* " (when ...)", or nothing when there are no cases. */
+static void say_case(const struct prover *p, dv__words *w)
+{
+    if (!p->natoms)
+        return;
+    dv__say(w, " (when ");
+    say_assignment(p, w);
+    dv__say(w, ")");
+}
+
 static int unbound(const struct prover *p, const char *at, const char *text, dv__needs needs, dv__needs bound)
 {
     dv__words w = { 0 };
-    say_assignment(p, &w);
-    return wrong(p, at, "%s: '%s' is not bound by any argument that must be present (%s%s)", text, first_missing(p->c, needs, bound),
-        p->natoms ? "when " : "", w.data);
+    say_case(p, &w);
+    return wrong(p, at, "%s: '%s' is not bound by any argument that must be present%s", text, first_missing(p->c, needs, bound), w.data);
 }
 
 static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs *bound, uint64_t *aside)
@@ -397,7 +398,7 @@ static int check_coverage(const struct prover *p)
     const dv__contract *c = p->c;
     const dv__schema *s = c->schema;
     dv__words w = { 0 };
-    say_assignment(p, &w);
+    say_case(p, &w);
     for (size_t slot = 0; slot < s->nargs + s->nreturns; slot++) {
         const bool output = slot >= s->nargs;
         const dv__argument *a = output ? &s->returns[slot - s->nargs] : &s->args[slot];
@@ -412,10 +413,10 @@ static int check_coverage(const struct prover *p)
         if (first)
             continue;
         if (!output && (a->type->kind == DV__TYPE_TENSOR || (a->type->kind == DV__TYPE_LIST && a->type->elems[0]->kind == DV__TYPE_TENSOR)))
-            return wrong(p, c->text, "argument '%s' has no pattern (%s%s): %s[...] takes any tensor", a->name, p->natoms ? "when " : "", w.data, a->name);
+            return wrong(p, c->text, "argument '%s' has no pattern%s: %s[...] takes any tensor", a->name, w.data, a->name);
         if (output && a->type->kind == DV__TYPE_TENSOR)
-            return wrong(p, c->text + strlen(c->text), "return %zu%s%s%s has no pattern (%s%s): [...] leaves it to a C shape function", slot - s->nargs,
-                *a->name ? " '" : "", a->name, *a->name ? "'" : "", p->natoms ? "when " : "", w.data);
+            return wrong(p, c->text + strlen(c->text), "return %zu%s%s%s has no pattern%s: [...] leaves it to a C shape function", slot - s->nargs,
+                *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
     }
     return DV_OK;
 }

@@ -247,7 +247,7 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
     const bool many = operands[letters - 1] == '+';
     const uint32_t least = (uint32_t)(many ? letters - 1 : letters);
     if (e->n < least || (e->n > least && !many))
-        return wrong(r, e, "expected %u operand%s of %s(), found %u", least, least == 1 ? "" : "s", e->name, e->n);
+        return wrong(r, e, "expected %s%u operand%s of %s(), found %u", many ? "at least " : "", least, least == 1 ? "" : "s", e->name, e->n);
     e->ref = fn;
     e->type = (uint8_t)functions[fn].result;
     if (fn == DV__FN_TOTAL)
@@ -397,10 +397,10 @@ static int check_free(const struct resolver *r, const dv__expr *e, const char *a
     return already ? wrong(r, e, "'%s' is %s: it cannot be %s too", e->name, already, as) : DV_OK;
 }
 
-static int add_dim(dv__contract *c, const dv__expr *e, bool element, int *out)
+static int add_dim(dv__contract *c, const dv__expr *e, bool element, const char *as, int *out)
 {
     const struct resolver r = { c, c->text };
-    const int status = check_free(&r, e, "a size");
+    const int status = check_free(&r, e, as);
     if (status)
         return status;
     if (c->ndims == DV__MAX_DIM_VARS)
@@ -427,7 +427,7 @@ static int create_in(dv__contract *c, const dv__expr *e)
 {
     int status = DV_OK, dim;
     if (e->kind == DV__EXPR_NAME && e->role == DV__ROLE_NONE && dv__schema_arg(c->schema, e->name) < 0 && find_dim(c, e->name) < 0)
-        return add_dim(c, e, false, &dim);
+        return add_dim(c, e, false, "a size", &dim);
     if (e->kind == DV__EXPR_STAR && dv__schema_arg(c->schema, e->name) < 0 && find_run(c, e->name) < 0)
         return add_run(c, e);
     for (uint32_t i = 0; i < e->n && !status; i++)
@@ -444,7 +444,7 @@ static int create_element(dv__contract *c, const dv__pattern *t, dv__item *item)
         return wrong(&r, e, "%s{i} is for lists of tensors, and '%s' is none", e->name, t->name);
     if (dim >= 0)
         return wrong(&r, e, "'%s' has a meaning already: %s{i} needs a name of its own", e->name, e->name);
-    status = add_dim(c, e, true, &dim);
+    status = add_dim(c, e, true, "a size of each tensor", &dim);
     if (status)
         return status;
     e->ref = dim;
@@ -562,7 +562,7 @@ static int create_variables(dv__contract *c)
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = d->name, .at = d->at };
         int dim = find_dim(c, d->name);
         if (dim < 0)
-            status = add_dim(c, &name, false, &dim);
+            status = add_dim(c, &name, false, "a definition", &dim);
         if (status)
             return status;
         d->var = (int16_t)dim;
@@ -571,7 +571,7 @@ static int create_variables(dv__contract *c)
     for (uint32_t i = 0; i < c->nunbacked; i++) {
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = c->unbacked[i].name, .at = c->unbacked[i].at };
         int dim;
-        status = add_dim(c, &name, false, &dim);
+        status = add_dim(c, &name, false, "an unbacked size", &dim);
         if (status)
             return status;
         c->unbacked[i].var = (int16_t)dim;

@@ -242,7 +242,7 @@ static int match_list(dv__env *v, const dv__pattern *t, const dv_value *value, u
             return status;
         any = true;
     }
-    return any || t->presence == DV__OPTIONAL || t->dims.any ? DV_OK : dv__wrong_presence(v, t, "at least one tensor", "an empty list");
+    return any || t->may_be_empty || t->dims.any ? DV_OK : dv__wrong_presence(v, t, "at least one tensor", "an empty list");
 }
 
 /* An int[] argument: its pattern's one dim is its length. */

@@ -11,6 +11,8 @@
 #include "lang/formula.h"
 #include "failing.h"
 
+#include <stdio.h>
+
 static const char *const operators[] = {
     "base::mul.Tensor(Tensor self, Tensor other) -> Tensor",
     "base::mul.Scalar(Tensor self, Scalar other) -> Tensor",
@@ -276,6 +278,47 @@ static void test_bad(void **state)
     }
 }
 
+/* What docs/formula.md shows: lines of "kind  schema  formula" in its blocks; the columns are two spaces apart. */
+static void check_line(char *line)
+{
+    static const char *const kinds[] = { "native", "gradient", "tangent" };
+    char *schema = strstr(line, "  "), *json;
+    assert_non_null(schema);
+    *schema++ = 0;
+    schema += strspn(schema, " ");
+    char *text = strstr(schema, "  ");
+    assert_non_null(text);
+    *text++ = 0;
+    text += strspn(text, " ");
+    text[strcspn(text, "\n")] = 0;
+    enum which which = NATIVE;
+    while (strcmp(line, kinds[which]) != 0)
+        assert_in_range(++which, NATIVE, TANGENT);
+    if (run(which, schema, text, &json))
+        fail_msg("docs/formula.md: %s", dv_last_error());
+    dv_free(json);
+}
+
+static void test_docs(void **state)
+{
+    (void)state;
+    char line[500];
+    bool inside = false;
+    int n = 0;
+    FILE *page = fopen(SOURCE_DIR "/docs/formula.md", "r");
+    assert_non_null(page);
+    while (fgets(line, sizeof line, page)) {
+        const bool fence = !strncmp(line, "```", 3);
+        if (inside && !fence) {
+            check_line(line);
+            n++;
+        }
+        inside = fence ? !strncmp(line, "```formula", 10) : inside;
+    }
+    fclose(page);
+    assert_true(n > 10);
+}
+
 /* Deep nesting ends in an error, not in a crash. */
 static void test_deep(void **state)
 {
@@ -316,7 +359,7 @@ static void test_failing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good), cmocka_unit_test(test_bad), cmocka_unit_test(test_deep), cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_good), cmocka_unit_test(test_bad), cmocka_unit_test(test_docs), cmocka_unit_test(test_deep), cmocka_unit_test(test_failing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -15,13 +15,13 @@ from rich.table import Table
 HERE = pathlib.Path(__file__).resolve().parent
 OUT = HERE.parents[1] / "out" / "demo"
 PROJECT = OUT / "my_ops"
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
 
 
 def run(*command, cwd=PROJECT):
     """Show a command, run it, and give its output; the demo ends where one fails."""
     shown = " ".join(str(c) if " " not in str(c) else f"'{c}'" for c in command)
-    console.print(f"[bold green]$[/] {shown}", soft_wrap=True)
+    console.print(f"[bold green]$[/] {shown.replace(str(HERE.parents[1]) + '/', '')}", soft_wrap=True)
     p = subprocess.run([str(c) for c in command], cwd=cwd, stdout=subprocess.PIPE, text=True)
     if p.returncode:
         console.print(p.stdout, end="", markup=False)
@@ -55,7 +55,7 @@ def main():
     call = json.loads(run("dovetail", "bench", "--json", "--threads", "1", "./my_ops.so", "my_ops::swiglu", "f32[64,64]", "f32[64,64]"))["runs"][0]
     small = json.loads(run("dovetail", "bench", "--json", "--threads", "1", "./my_ops.so", "my_ops::swiglu", "f32[2]", "f32[2]"))["runs"][0]
     rows += [{"where": "C, no Python", "what": "swiglu, 2 x 3: main.c against its formula", "result": "equal to 1e-6", "us": None},
-             {"where": "C, no Python", "what": "swiglu, 2 elements: the cost of a call", "result": small["kernel"], "us": small["best_us"]},
+             {"where": "C, no Python", "what": "swiglu, 2 elements", "result": small["kernel"], "us": small["best_us"]},
              {"where": "C, no Python", "what": "swiglu, 64 x 64", "result": call["kernel"], "us": call["best_us"]}]
 
     for host in ("numpy_host.py", "torch_host.py", "pictures.py"):
@@ -67,11 +67,11 @@ def main():
         sys.exit(1)
     table = Table(title=f"\nOne C file, one binary (my_ops.so, {built['bytes'] / 1024:.1f} KB, sha256 {digest[:12]})", title_justify="left", title_style="bold")
     table.add_column("where"), table.add_column("what"), table.add_column("result"), table.add_column("µs per call", justify="right")
-    last = None
+    last = None  # a host's name stands once
     for r in rows:
         if last and r["where"] != last:
             table.add_section()
-        us = "" if r["us"] is None else f"{r['us']:,.0f}" if r["us"] >= 100 else f"{r['us']:.2f}"
+        us = "" if r["us"] is None else f"{r['us']:,.0f}" if r["us"] >= 1000 else f"{r['us']:.2f}"
         table.add_row(r["where"] if r["where"] != last else "", r["what"], r["result"], us)
         last = r["where"]
     console.print(table)

@@ -21,22 +21,30 @@ def picture(planes):
     return Image.fromarray(np.ascontiguousarray(planes.transpose(1, 2, 0)))
 
 
-def same(name, found, expected, box, us):
+def same(name, found, expected, where, us, pil):
     check(np.array_equal(np.asarray(found), np.asarray(expected)), f"{name}: differs from PIL")
     found.save(pathlib.Path(OUT) / f"{name}.png")
-    report("pictures", f"{name} {box}", "bit for bit PIL's", us)
+    report("pictures", f"{name} {where}", f"bit for bit PIL's, which takes {pil:.0f} µs", us)
 
 
 pixels = planes(photo)
+planar = np.ascontiguousarray(pixels)  # for the times: without the copy that the view costs
 photo.save(pathlib.Path(OUT) / "photo.png")
 face = (180, 20, 380, 260)
 for name, box in (("crop", face), ("crop_beyond_the_edge", (400, 450, 620, 700))):
-    same(name, picture(crop(pixels, box)), photo.crop(box), box, microseconds(lambda: crop(pixels, box)))
+    same(name, picture(crop(pixels, box)), photo.crop(box), box, microseconds(lambda: crop(planar, box)), microseconds(lambda: photo.crop(box)))
 
-small = crop(pixels, face)
-pasted = pixels
-right = photo.copy()
-for corner in ((10, 340), (300, 340), (-90, -60)):
-    pasted = paste(pasted, small, corner)
-    right.paste(photo.crop(face), corner)
-same("paste", picture(pasted), right, "at three corners, one of them outside", microseconds(lambda: paste(pixels, small, (10, 340))))
+small, corner = crop(pixels, face), (10, 340)
+pasted, right, face_of_pil = pixels, photo.copy(), photo.crop(face)
+for at in (corner, (300, 340), (-90, -60)):
+    pasted = paste(pasted, small, at)
+    right.paste(face_of_pil, at)
+check(np.array_equal(pixels, planes(photo)), "paste changed its input")
+
+
+def pil_paste():  # the operator leaves its input as it is, so PIL must copy too
+    copy = photo.copy()
+    copy.paste(face_of_pil, corner)
+
+
+same("paste", picture(pasted), right, "at three corners, one outside", microseconds(lambda: paste(planar, small, corner)), microseconds(pil_paste))

@@ -30,13 +30,13 @@ def same(name, found, expected, where, us, pil):
 pixels = planes(photo)
 planar = np.ascontiguousarray(pixels)  # for the times: without the copy that the view costs
 photo.save(pathlib.Path(OUT) / "photo.png")
-face = (180, 20, 380, 260)
+face = (150, 20, 390, 320)
 for name, box in (("crop", face), ("crop_beyond_the_edge", (400, 450, 620, 700))):
     same(name, picture(crop(pixels, box)), photo.crop(box), box, microseconds(lambda: crop(planar, box)), microseconds(lambda: photo.crop(box)))
 
-small, corner = crop(pixels, face), (10, 340)
+small, corner = crop(pixels, face), (10, 290)
 pasted, right, face_of_pil = pixels, photo.copy(), photo.crop(face)
-for at in (corner, (300, 340), (-90, -60)):
+for at in (corner, (262, 290), (-90, -60)):
     pasted = paste(pasted, small, at)
     right.paste(face_of_pil, at)
 check(np.array_equal(pixels, planes(photo)), "paste changed its input")

@@ -180,6 +180,10 @@ int dv__schema_parse(const char *text, dv__schema **out)
     *out = NULL;
     if (!s)
         return status;
+    if (!text) {
+        status = dv_fail(DV_EINVAL, "no schema: the text is NULL");
+        goto fail;
+    }
     parser p = { .arena = &s->arena };
     dv__lexer_init_python(&p.lx, text);
     if ((status = parse_name(&p, s)) || (status = parse_arguments(&p, s)) || (status = parse_returns(&p, s)))

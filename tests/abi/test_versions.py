@@ -4,6 +4,7 @@ import ctypes
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -52,11 +53,11 @@ def newer(tmp_path_factory):
     return folder
 
 
-def binary(tmp_path, include, name, **parts):
+def binary(tmp_path, include, name, command=("cc",), **parts):
     source = tmp_path / f"{name}.c"
     source.write_text((OPERATOR % {**PLAIN, **parts}).replace("LIBRARY_NAME", name).replace('"LIBRARY"', f'"{name}"'))
     so = tmp_path / f"{name}.so"
-    r = subprocess.run(["cc", "-std=c11", "-O1", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}",
+    r = subprocess.run([*command, "-std=c11", "-O1", "-Wno-missing-field-initializers", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{include}",
                         str(source), "-o", str(so)], capture_output=True, text=True)
     assert r.returncode == 0, r.stderr
     return so
@@ -64,7 +65,8 @@ def binary(tmp_path, include, name, **parts):
 
 class Runtime:
     def __init__(self, path):
-        self.library = ctypes.CDLL(str(path), mode=os.RTLD_LAZY)
+        self.path = path
+        self.library = ctypes.CDLL(str(path))
         self.library.dv_last_error.restype = ctypes.c_char_p
 
     def load(self, path):
@@ -128,6 +130,84 @@ def test_refused(tmp_path, newer, runtime, parts, words):
     message = runtime.load(binary(tmp_path, newer, "refused", **parts))
     for w in words + ["refused.so"]:
         assert w in message, message
+
+
+TOOLCHAINS = [["cc"], ["gcc"], ["clang"], ["cc", "-fuse-ld=gold"], ["clang", "-fuse-ld=lld"], ["cc", "-Wl,-z,noseparate-code"], ["cc", "-Wl,--hash-style=sysv"],
+              ["cc", "-Wl,--hash-style=both"], ["cc", "-s"], ["cc", "-Wl,-z,now"], ["cc", "-Wl,-z,norelro"], ["cc", "-g3"], ["cc", "-nostdlib"],
+              ["cc", "-flto"], ["cc", "-Wl,-Bsymbolic", "-Wl,--gc-sections"], ["cc", "-fno-plt"], ["cc", "-fvisibility=default"], ["cc", "-Wl,-z,pack-relative-relocs"]]
+
+
+@pytest.mark.parametrize("command", TOOLCHAINS, ids=" ".join)
+def test_toolchains(tmp_path, runtime, command):
+    """What compilers and linkers make passes the checks."""
+    if not shutil.which(command[0]):
+        pytest.skip(f"no {command[0]} here")
+    probe = subprocess.run([*command, "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(tmp_path / "probe.so")], capture_output=True)
+    if probe.returncode:
+        pytest.skip("the toolchain does not know this option")
+    name = "t" + str(TOOLCHAINS.index(command))
+    assert runtime.load(binary(tmp_path, ROOT / "include", name, command=command)) == ""
+
+
+def test_stripped_of_sections(tmp_path, runtime):
+    """A binary without section headers is fine: the loader needs none."""
+    so = binary(tmp_path, ROOT / "include", "bare")
+    data = bytearray(so.read_bytes())
+    data[0x28:0x30] = bytes(8)  # e_shoff
+    data[0x3c:0x40] = bytes(4)  # e_shnum, e_shstrndx
+    so.write_bytes(data)
+    assert runtime.load(so) == ""
+
+
+CALL = r"""#include <dovetail.h>
+#include <stdio.h>
+int main(int argc, char **argv)
+{
+    dv_library *lib;
+    dv_operator *op;
+    dv_tensor *x;
+    const int64_t shape[1] = { 3 };
+    dv_value result = dv_default(), args[2];
+    char name[256];
+    snprintf(name, sizeof name, "%s::scale", argc == 3 ? argv[2] : "");
+    if (dv_load(argv[1], &lib) || dv_find(name, &op) || dv_tensor_new(dv_dtype_from_key(DV_DTYPE_f32), 1, shape, &x))
+        return fprintf(stderr, "%s\n", dv_last_error()), 1;
+    for (int i = 0; i < 3; i++)
+        ((float *)x->data)[i] = (float)i + 1;
+    args[0] = dv_from_tensor(x);
+    args[1] = dv_from_float(2.5);
+    if (dv_call(op, args, 2, &result, 1, NULL))
+        return fprintf(stderr, "%s\n", dv_last_error()), 1;
+    const float *y = result.as.tensor->data;
+    printf("%g %g %g\n", y[0], y[1], y[2]);
+    dv_tensor_unref((dv_tensor *)(uintptr_t)result.as.tensor);
+    dv_tensor_unref(x);
+    dv_operator_unref(op);
+    dv_library_free(lib);
+    return 0;
+}
+"""
+
+
+def call(tmp_path, include, library, path, name):
+    """Load and call from a C program of its own."""
+    source, program = tmp_path / "call.c", tmp_path / "call"
+    source.write_text(CALL)
+    r = subprocess.run(["cc", "-std=c11", f"-I{include}", str(source), str(library), f"-Wl,-rpath,{pathlib.Path(library).parent}", "-o", str(program)],
+                       capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    r = subprocess.run([str(program), str(path), name], capture_output=True, text=True)
+    return r.stdout.strip() or r.stderr
+
+
+def test_call_of_a_newer_binary(tmp_path, newer):
+    so = binary(tmp_path, newer, "quiet2")
+    assert call(tmp_path, ROOT / "include", BUILD / "lib" / "libdovetail.so", so, "quiet2") == "2.5 5 7.5"
+
+
+def test_call_of_an_older_binary(tmp_path, newer, newer_runtime):
+    so = binary(tmp_path, ROOT / "include", "older2")
+    assert call(tmp_path, newer, newer_runtime.path, so, "older2") == "2.5 5 7.5"
 
 
 def test_older_binary(tmp_path, newer_runtime):

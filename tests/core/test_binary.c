@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "dovetail.h"
+#include "failing.h"
 #include "registry/binary.h"
 #include "registry/elf_check.h"
 
@@ -238,7 +239,7 @@ static void test_truncated(void **state)
     size_t size, last = 0;
     unsigned char *good = take("good.so", &size);
     (void)state;
-    for (size_t n = 0; n < size; n++) { /* everywhere */
+    for (size_t n = 0; n < size; n += n < 4096 || n > size - 4096 ? 1 : 7) { /* everywhere */
         const int status = check(good, n);
         if (status != DV_EBINARY)
             fail_msg("cut after %zu of %zu bytes: %s", n, size, dv_status_name(status));
@@ -299,6 +300,40 @@ static void test_flipped(void **state)
     free(good);
 }
 
+static int open_fresh(void *unused)
+{
+    dv__binary b;
+    (void)unused;
+    const int status = dv__binary_open(in_dir("fresh.so"), &b);
+    dv__binary_deinit(&b);
+    return status;
+}
+
+static void test_allocations(void **state) /* each in turn, each time with content that was never loaded */
+{
+    size_t size;
+    unsigned char *good = take("good.so", &size);
+    (void)state;
+    for (long n = 1;; n++) {
+        unsigned char *copy = malloc(size + sizeof n);
+        failing f;
+        memcpy(copy, good, size);
+        memcpy(copy + size, &n, sizeof n); /* what follows an ELF file does not matter */
+        put("fresh.so", copy, size + sizeof n);
+        free(copy);
+        const int status = failing_once(open_fresh, NULL, n, false, &f);
+        if (!f.failed) {
+            assert_int_equal(status, DV_OK);
+            assert_int_equal(f.live, 1); /* the note that it was loaded */
+            assert_true(n > 3);
+            break;
+        }
+        assert_true(status == DV_ENOMEM || status == DV_OK);
+        assert_int_equal(f.live, status == DV_OK);
+    }
+    free(good);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +344,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test(test_flipped),
+        cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -130,7 +130,11 @@ static void test_refused(void **state)
 static void test_refused_as_a_whole(void **state)
 {
     dv__schema *s;
+    char *text;
     (void)state;
+    assert_int_equal(dv_schema_normalize(NULL, &text), DV_EINVAL);
+    assert_int_equal(dv_schema_json(NULL, &text), DV_EINVAL);
+    assert_int_equal(dv_schema_compatible(NULL, "f() -> ()"), DV_EINVAL);
     assert_int_equal(dv__schema_parse("f(int a=1, int b) -> ()", &s), DV_ESYNTAX);
     assert_non_null(strstr(dv_last_error(), "argument 'b' has no default but follows 'a', which has one"));
     assert_int_equal(dv__schema_parse("f(int a=1, ...) -> ()", &s), DV_ESYNTAX);

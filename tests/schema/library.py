@@ -8,7 +8,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build"))
 
-_library = ctypes.CDLL(str(BUILD / "lib" / "libdovetail.so"), mode=os.RTLD_LAZY)
+_library = ctypes.CDLL(str(BUILD / "lib" / "libdovetail.so"))
 _library.dv_last_error.restype = ctypes.c_char_p
 _library.dv_free.argtypes = [ctypes.c_void_p]
 for _f in (_library.dv_schema_normalize, _library.dv_schema_json):

@@ -48,7 +48,8 @@ class _Plan:
         self.names = contract.names
         self.lines = []
         self.bound = set()  # ("dim", "n"), ("run", "s"), ("dtype", "T"), ("element", "n", 0)
-        self.aside = []     # (expression, source of what was found, label, text)
+        self.aside = []     # (expression, source of what was found, source of what to say)
+        self.first = None   # the first argument whose device counts
         self.element = None  # which tensor of a list is matched
         self.counter = 0
 
@@ -170,24 +171,24 @@ class _Plan:
             value, label = self.values[p["slot"]], f"{self.c.name}: argument '{p['arg']}'"
             if value is None:
                 if p["presence"] in ("required", "present"):
-                    self.emit(f"fail({label + ': expected a tensor, found None'!r})")
+                    self.emit(f"fail({label + ': expected a tensor' + self.when(p['case']) + ', found None'!r})")
             elif p["presence"] == "absent":
-                self.emit(f"fail({label + ': expected None, found a tensor'!r})")
+                self.emit(f"fail({label + ': expected None' + self.when(p['case']) + ', found a tensor'!r})")
             elif p["kind"] == "ints":
                 self.match(p, f"(len(a_{p['arg']}),)", label)
             elif p["kind"] == "list":
-                self.list(p, value, label)
+                self.list(p, value)
             else:
                 self.tensor(p, "a_" + p["arg"], label)
         for s, a in enumerate(self.c.arguments):
             if a["type"] == "Tensor?" and s not in spoken and self.values[s] is not None and any(p["slot"] == s for p in self.tree["inputs"]):
                 self.emit(f"fail({self.c.name + ': argument ' + repr(a['name']) + ': expected None in this case, found a tensor'!r})")
 
-    def list(self, p, value, label):
+    def list(self, p, value):
         there = [i for i, x in enumerate(value) if x is not None]
         for i in there:
             self.element = i
-            self.tensor(p, f"a_{p['arg']}[{i}]", f"{label}[{i}]")
+            self.tensor(p, f"a_{p['arg']}[{i}]", f"{self.c.name}: argument '{p['arg']}[{i}]'")
         for name in dict.fromkeys(d[1] for d in p["dims"] or () if d[0] == "element"):
             if ("dim", name) not in self.bound:
                 self.emit(f"d_{name} = {' + '.join(f'e_{name}_{i}' for i in there) or 0}")
@@ -195,45 +196,92 @@ class _Plan:
 
     def tensor(self, p, source, label):
         if p["device"] != "any":
-            self.emit(f"device = on_{p['device']}(device, {source}, {label!r})")
+            first = f" as '{self.first}' is" if self.first else ""
+            self.emit(f"device = on_{p['device']}(device, {source}, {label!r}, {first!r})")
+            if p["device"] == "same" and not self.first:
+                self.first = p["arg"]
         if p["dims"] is not None:
             self.match(p, f"{source}.shape", label)
         if p["dtype"] is not None:
             self.dtype(p["dtype"], f"{source}.dtype", label)
 
     def dtype(self, e, source, label):
+        label += ": expected dtype "
         if e[0] == "any_of":
-            self.emit(f"dtype_in({source}, ({', '.join(self.expr(x) for x in e[1:])},), {label!r})")
-        elif e[0] == "dtype_var" and ("dtype", e[1]) not in self.bound:
+            self.emit(f"dtype_in({source}, ({', '.join(self.expr(x) for x in e[1:])},), {label!r}, '')")
+        elif e[0] != "dtype_var":
+            self.emit(f"same_dtype({source}, {self.expr(e)}, {label!r}, '')")
+        elif ("dtype", e[1]) in self.bound:
+            self.emit(f"same_dtype({source}, t_{e[1]}, {label!r}, {self.binders([('dtype', e[1])])!r})")
+        else:
             self.bound.add(("dtype", e[1]))
             self.emit(f"t_{e[1]} = {source}")
             allowed = next(d["in"] for d in self.tree["dtypes"] if d["name"] == e[1])
             if allowed:
-                self.emit(f"dtype_in(t_{e[1]}, ({', '.join(f'dtype({x!r})' for x in allowed)},), {label!r})")
-        else:
-            self.emit(f"same_dtype({source}, {self.expr(e)}, {label!r})")
+                self.emit(f"dtype_in(t_{e[1]}, ({', '.join(f'dtype({x!r})' for x in allowed)},), {label!r}, {f' ({e[1]})'!r})")
 
     def match(self, p, shape, label):
         """Bind and compare the dims of one tensor from left to right. At most one run is free: it takes what is left."""
-        text = " ".join(print_expr(d) for d in p["dims"])
         found = self.new()
-        self.emit(f"{found} = {shape}  # {p['arg']}[{text}]")
+        self.emit(f"{found} = {shape}  # {p['arg']}[{' '.join(map(print_expr, p['dims']))}]")
         lengths, free = [], None
         for i, d in enumerate(p["dims"]):
             lengths.append(self.length(d, label))
             if lengths[i] is None:
                 free = i
         known = _sum(n for n in lengths if n)
-        self.emit(f"rank({found}, {known}, {free is not None}, {label!r}, {text!r})")
+        self.emit(f"rank({found}, {known}, {free is not None}, {self.wrong(p, None, found, label)})")
         if free is not None:
             lengths[free] = self.new()
             self.emit(f"{lengths[free]} = len({found}) - ({known})")
         for i, d in enumerate(p["dims"]):
             at = _sum(lengths[:i])
+            wrong = self.wrong(p, d, found, label)
             if is_multi(d):
-                self.run(d, f"{found}[{at}:{_sum([at, lengths[i]])}]", label)
+                self.run(d, f"{found}[{at}:{_sum([at, lengths[i]])}]", wrong)
             else:
-                self.dim(d, f"{found}[{at}]", f"{label}, dim {at}" if at.isdigit() else label)
+                self.dim(d, f"{found}[{at}]", wrong)
+
+    def wrong(self, p, d, found, label):
+        """Source of a function that says what was expected of the dim d (None: of the number of dims), in the C side's words."""
+        items = []
+        for x in p["dims"]:
+            known = x[0] != "element" and not self.unknown(x)
+            items.append(("*" if is_multi(x) else "") + self.expr(x) if known else repr(print_expr(x)))
+        names = [] if d is None else self.variables(d)
+        binders = self.binders(names)
+        if p["kind"] == "ints":
+            return f"lambda: wrong_length({label!r}, [{', '.join(items)}], {binders!r}, {found})"
+        computed = d is not None and d[0] not in ("dim", "run", "int", "element")
+        return f"lambda: wrong_shape({label!r}, [{', '.join(items)}], {(' with ' + print_expr(d) if computed else '') + binders!r}, {found})"
+
+    def binders(self, names):
+        """" ('n' is bound by 'x')": who said first what these variables are."""
+        said = []
+        for kind, name in dict.fromkeys(names):
+            by = self.binder(kind, name)
+            if by:
+                said.append(f"'{'*' if kind == 'run' else ''}{name}' is bound by '{by}'")
+        return f" ({', '.join(said)})" if said else ""
+
+    def binder(self, kind, name):
+        there = [p for p in self.tree["inputs"] if self.taken(p["case"]) and self.values[p["slot"]] is not None]
+        for p in there:
+            if kind == "dtype" and p["dtype"] == ["dtype_var", name]:
+                return p["arg"]
+            if any(d == [kind, name] or (kind == "dim" and d == ["element", name]) for d in p["dims"] or ()):
+                return p["arg"]
+        if any(d["name"] == name and self.taken(d["case"]) for d in self.tree["definitions"]):
+            return None
+        return next((p["arg"] for p in there for d in p["dims"] or () if (kind, name) in self.variables(d)), None)
+
+    def variables(self, e):
+        """All size variables and runs in e."""
+        if e[0] in ("dim", "run"):
+            return [(e[0], e[1])]
+        if e[0] == "element":
+            return [("dim", e[1])]
+        return [v for x in e[1:] if isinstance(x, list) for v in self.variables(x)]
 
     def length(self, d, label):
         """Source of how many dims an item is; None: a run that is not known yet."""
@@ -245,18 +293,19 @@ class _Plan:
             return name
         for r in self.tree["run_ranks"]:
             if r["run"] == d[1] and not self.unknown(r["rank"]):
-                self.emit(f"{name} = rank_of_run({self.expr(r['rank'])}, {label!r}, {print_expr(d)!r})")
+                text = f"rank(*{d[1]}) == {print_expr(r['rank'])}"
+                self.emit(f"{name} = rank_of_run({self.expr(r['rank'])}, {self.c.name!r}, {text!r})")
                 return name
         return None
 
-    def run(self, d, source, label):
+    def run(self, d, source, wrong):
         if d[0] == "run" and ("run", d[1]) not in self.bound:
             self.bound.add(("run", d[1]))
             self.emit(f"r_{d[1]} = {source}")
         else:
-            self.emit(f"same_run({source}, {self.expr(d)}, {label!r}, {print_expr(d)!r})")
+            self.emit(f"same_run({source}, {self.expr(d)}, {wrong})")
 
-    def dim(self, d, source, label):
+    def dim(self, d, source, wrong):
         key = ("element", d[1], self.element) if d[0] == "element" else (d[0], d[1]) if d[0] == "dim" else None
         if key and key not in self.bound:
             self.bound.add(key)
@@ -264,9 +313,9 @@ class _Plan:
         elif self.unknown(d):
             found = self.new()
             self.emit(f"{found} = {source}")
-            self.aside.append((d, found, label, print_expr(d)))
+            self.aside.append((d, found, wrong))
         else:
-            self.emit(f"same({source}, {self.expr(d)}, {label!r}, {print_expr(d)!r})")
+            self.emit(f"same({source}, {self.expr(d)}, {wrong})")
 
     # ---- what was put aside
 
@@ -286,16 +335,18 @@ class _Plan:
 
     def settle(self, what, e, *rest):
         if what == "compare":
-            found, label, text = rest
-            self.emit(f"same({found}, {self.expr(e)}, {label!r}, {text!r})")
+            found, wrong = rest
+            self.emit(f"same({found}, {self.expr(e)}, {wrong})")
         elif ("dim", rest[0]) in self.bound:
-            self.emit(f"same(d_{rest[0]}, {self.expr(e)}, {self.c.name!r}, {rest[0]!r})")
+            text = f"{self.c.name}: {rest[0]} = {print_expr(e)}: expected {rest[0]} = {{}}, found {{}}{self.binders([('dim', rest[0])])}"
+            self.emit(f"defined(d_{rest[0]}, {self.expr(e)}, {text!r})")
         else:
             self.bound.add(("dim", rest[0]))
             self.emit(f"d_{rest[0]} = {self.expr(e)}")
 
-    def invert(self, e, found, label, text):
+    def invert(self, e, found, wrong):
         """Solve e = found for the one variable in e that is unknown: it stands in it once, under + - * / and unary -."""
+        label = f"{self.c.name}: {print_expr(e)}"
         while e[0] != "dim":
             if e[0] == "neg":
                 e, found = e[1], f"(-{found})"
@@ -307,23 +358,31 @@ class _Plan:
             elif e[0] == "sub":
                 found = f"({found} + {known})" if left else f"({known} - {found})"
             elif e[0] == "mul":
-                found = f"divided({found}, {known}, {label!r}, {text!r})"
+                found = f"divided({found}, {known}, {label!r})"
             elif e[0] == "div":
-                found = f"({found} * {known})" if left else f"divided({known}, {found}, {label!r}, {text!r})"
+                found = f"({found} * {known})" if left else f"divided({known}, {found}, {label!r})"
             else:
-                raise NotImplementedError(f"{self.c.name}: contract: cannot solve {text}")
+                raise NotImplementedError(f"{label}: cannot be solved")
             e = e[1] if left else e[2]
         self.bound.add(("dim", e[1]))
         self.emit(f"d_{e[1]} = {found}")
         self.emit(f"not_negative(d_{e[1]}, {label!r}, {e[1]!r})")
 
+    def when(self, case):
+        return f" when {self.tree['groups'][case[0]]['cases'][case[1]]['text']}" if case else ""
+
     def constraints(self):
         for c in self.tree["constraints"]:
-            if self.taken(c["case"]) and c["values"] is None and not self.unknown(c["expr"]) and not self.absent(c["expr"]):
-                names = {}
-                _collect(c["expr"], names)
-                found = ", ".join(f"({n!r}, {s})" for n, s in names.items())
-                self.emit(f"constraint({self.expr(c['expr'])}, {self.c.name!r}, {c['text']!r}, lambda: [{found}])")
+            e = c["expr"]
+            if not self.taken(c["case"]) or c["values"] is not None or self.unknown(e) or self.absent(e):
+                continue
+            names = {}
+            _collect(e, names)
+            arguments = sorted(set(_arguments_of(e)))
+            label = self.c.name + (f": argument '{arguments[0]}'" if len(arguments) == 1 else "")
+            found = ", ".join(f"({n!r}, {s})" for n, s in names.items())
+            text = f"{label}: expected {c['text']}{self.when(c['case'])}, found "
+            self.emit(f"constraint({self.expr(e)}, {text!r}, lambda: [{found}], {self.binders(self.variables(e))!r})")
 
     # ---- outputs
 
@@ -406,7 +465,8 @@ def print_expr(e):
     if kind == "neg":
         return "-" + print_expr(e[1])
     if kind in _OPERATORS or kind in ("div", "and", "or"):
-        return " ".join([print_expr(e[1]), _OPERATORS.get(kind, "/" if kind == "div" else kind), print_expr(e[2])])
+        space = " " if kind in ("and", "or", "eq", "ne", "lt", "le", "gt", "ge") else ""
+        return f"{print_expr(e[1])}{space}{_OPERATORS.get(kind, '/' if kind == 'div' else kind)}{space}{print_expr(e[2])}"
     return str(e[1]) if len(e) > 1 else kind
 
 

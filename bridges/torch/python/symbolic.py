@@ -12,71 +12,90 @@ def fail(message):
 
 
 def shown(x):
-    return f"{dtype_name(x.dtype)}{list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)
+    if isinstance(x, torch.Tensor):
+        return f"a tensor of {dtype_name(x.dtype)}{list(x.shape)}"
+    return f'"{x}"' if isinstance(x, str) else str(x)
 
 
-# ---- checks
+# ---- checks: wrong() makes the message
 
-def rank(shape, n, more, label, text):
+def wrong_shape(label, items, more, found):
+    return f"{label}: expected shape [{', '.join(map(str, items))}]{more}, found {list(found)}"
+
+
+def wrong_length(label, items, more, found):
+    return f"{label}: expected {', '.join(map(str, items))} elements{more}, found {found[0]}"
+
+
+def rank(shape, n, more, wrong):
     if len(shape) < n or (len(shape) > n and not more):
-        fail(f"{label}: expected [{text}], {'at least ' if more else ''}{n} dims, found {list(shape)}, {len(shape)} dims")
+        fail(wrong())
 
 
-def same(found, expected, label, text):
-    torch._check(found == expected, lambda: f"{label}: expected {text} = {expected}, found {found}")
+def same(found, expected, wrong):
+    torch._check(found == expected, wrong)
 
 
-def same_run(found, expected, label, text):
+def same_run(found, expected, wrong):
     if len(found) != len(expected):
-        fail(f"{label}: expected {text} = {list(expected)}, found {list(found)}")
+        fail(wrong())
     for a, b in zip(found, expected):
-        torch._check(a == b, lambda: f"{label}: expected {text} = {list(expected)}, found {list(found)}")
+        torch._check(a == b, wrong)
 
 
 def rank_of_run(n, label, text):
     if n < 0:
-        fail(f"{label}: expected {text} to have at least 0 dims, found {n}")
+        fail(f"{label}: {text}: expected a number of dims, found {n}")
     return n
 
 
-def divided(found, by, label, text):
-    torch._check(not_(by == 0), lambda: f"{label}: expected {text}, and a factor of it is 0")
-    torch._check(found % by == 0, lambda: f"{label}: expected {text}, a multiple of {by}, found {found}")
+def defined(found, expected, text):
+    torch._check(found == expected, lambda: text.format(expected, found))
+
+
+def divided(found, by, label):
+    torch._check(not_(by == 0), lambda: f"{label}: division by zero")
+    torch._check(found % by == 0, lambda: f"{label} = {found}: {found} is not divisible by {by}")
     return found // by
 
 
 def exact(a, b):
-    torch._check(a % b == 0, lambda: f"{a} / {b} has a remainder")
+    torch._check(a % b == 0, lambda: f"{a} is not divisible by {b}")
     return a // b
 
 
 def not_negative(n, label, text):
-    torch._check(n >= 0, lambda: f"{label}: {text} = {n} is negative")
+    torch._check(n >= 0, lambda: f"{label}: '{text}' would be negative: {n}")
 
 
-def constraint(holds, label, text, found):
-    torch._check(holds, lambda: f"{label}: expected {text}, found {', '.join(f'{n} = {v}' for n, v in found())}")
+def constraint(holds, text, found, more):
+    torch._check(holds, lambda: text + (", ".join(f"{n} = {v}" for n, v in found()) or "otherwise") + more)
 
 
-def dtype_in(found, allowed, label):
+def _listed(dtypes):
+    names = [dtype_name(d) for d in dtypes]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def dtype_in(found, allowed, expected, more):
     if found not in allowed:
-        fail(f"{label}: expected {' or '.join(dtype_name(d) for d in allowed)}, found {dtype_name(found)}")
+        fail(f"{expected}{_listed(allowed)}{more}, found {dtype_name(found)}")
 
 
-def same_dtype(found, expected, label):
-    if found != expected:
-        fail(f"{label}: expected {dtype_name(expected)}, found {dtype_name(found)}")
+def same_dtype(found, allowed, expected, more):
+    if found != allowed:
+        fail(f"{expected}{dtype_name(allowed)}{more}, found {dtype_name(found)}")
 
 
-def on_same(device, x, label):
+def on_same(device, x, label, first):
     if device is not None and x.device != device:
-        fail(f"{label}: expected a tensor on {device}, as the arguments before it, found one on {x.device}")
+        fail(f"{label}: expected a tensor on {device}{first}, found one on {x.device}")
     return x.device
 
 
-def on_cpu(device, x, label):
+def on_cpu(device, x, label, first):
     if x.device.type not in ("cpu", "meta"):
-        fail(f"{label}: expected a tensor on the cpu, found one on {x.device}")
+        fail(f"{label}: expected a tensor on cpu, found one on {x.device}")
     return device
 
 

@@ -1,0 +1,76 @@
+"""The operators of torch_ops.c, compiled once for the session, loaded and registered in torch."""
+import pathlib
+import shutil
+import subprocess
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+warnings.filterwarnings("ignore", category=UserWarning)
+
+from dovetail.torch import native, register, unregister  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def compile_ops(source, out, *flags):
+    subprocess.run(["cc", "-std=c11", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror", *flags,
+                    f"-I{ROOT / 'include'}", str(source), "-o", str(out), "-lm"], check=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def binary(tmp_path_factory):
+    return compile_ops(ROOT / "tests/torch/torch_ops.c", tmp_path_factory.mktemp("torch_ops") / "torch_ops.so")
+
+
+@pytest.fixture(scope="session")
+def library(binary):
+    return native.load(binary)
+
+
+@pytest.fixture(scope="session")
+def ops(library):
+    register(library)
+    return torch.ops.torch_ops
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """fresh(C source) -> (dv_library *, Registration) of a library of its own, gone after the test."""
+    made = []
+
+    def make(text, name="fresh", register_it=True):
+        source = tmp_path / f"{name}.c"
+        source.write_text(text)
+        handle = native.load(compile_ops(source, tmp_path / f"{name}.so"))
+        made.append(handle)
+        return (handle, register(handle)) if register_it else handle
+
+    yield make
+    for handle in made:
+        unregister(handle)
+        native.core.dv_library_free(handle)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+ONE = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] + %(add)s;
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "%(schema)s", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(%(name)s, &dv_op_f);
+"""
+
+
+def one(name, add=1, schema="f(Tensor x) -> Tensor out"):
+    """Source of a library with one operator: f(x) = x + add."""
+    return ONE % {"name": name, "add": add, "schema": schema}

@@ -48,6 +48,7 @@ def fresh(tmp_path):
         made.append(handle)
         return (handle, register(handle)) if register_it else handle
 
+    make.forget = made.remove
     yield make
     for handle in made:
         unregister(handle)

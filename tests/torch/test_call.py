@@ -259,15 +259,10 @@ def test_unregister_and_register_again(fresh):
 def test_a_library_that_was_freed_first_says_so(fresh):
     library, _ = fresh(one("torch_freed"))
     native.core.dv_library_free(library)
-    try:
-        with pytest.raises(RuntimeError, match="torch_freed::f.*unloaded"):
-            torch.ops.torch_freed.f(torch.zeros(2))
-    finally:
-        fresh.__closure__  # the fixture must not free it a second time
-        for cell in fresh.__closure__:
-            if isinstance(cell.cell_contents, list) and library in cell.cell_contents:
-                cell.cell_contents.remove(library)
-        unregister(library)
+    fresh.forget(library)
+    with pytest.raises(RuntimeError, match="torch_freed::f.*unloaded"):
+        torch.ops.torch_freed.f(torch.zeros(2))
+    unregister(library)
 
 
 def test_a_changed_operator_under_the_same_name(fresh):
@@ -275,10 +270,7 @@ def test_a_changed_operator_under_the_same_name(fresh):
     assert torch.ops.torch_changed.f(torch.zeros(1)).item() == 1
     unregister(first)
     native.core.dv_library_free(first)
-    fresh.__closure__
-    for cell in fresh.__closure__:
-        if isinstance(cell.cell_contents, list):
-            cell.cell_contents.remove(first)
+    fresh.forget(first)
     fresh(one("torch_changed", 2, "f(Tensor x, int unused=0) -> Tensor out").replace("dv_tensor *x;", "dv_tensor *x; int64_t unused;").replace(
         "(x, out)", "(x, unused, out)"), "b")
     assert torch.ops.torch_changed.f(torch.zeros(1), unused=3).item() == 2

@@ -1,0 +1,59 @@
+"""Gradients from the declaration."""
+import pytest
+import torch
+
+
+def test_formula(ops):
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(ops.cube, (x,)) and torch.autograd.gradgradcheck(ops.cube, (x,))
+
+
+def test_native_form_where_none_is_written(ops):
+    x, y = (torch.randn(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(ops.gated, (x, y)) and torch.autograd.gradgradcheck(ops.gated, (x, y))
+    ops.gated(x, y.detach()).sum().backward()
+    assert torch.allclose(x.grad, torch.sigmoid(y))
+
+
+def test_several_results_and_unused_ones(ops):
+    x = torch.randn(6, requires_grad=True)
+    low, high = ops.halves(x)
+    (low * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2, 0, 0, 0]
+
+
+def test_only_what_is_needed_is_saved(ops):
+    x = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    sizes = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.numel()) or t, lambda t: t):
+        ops.cube(x)
+        ops.halves(torch.randn(6, requires_grad=True))
+    assert sizes == [4]
+
+
+def test_in_a_graph(ops):
+    torch._dynamo.reset()
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+
+    def f(x):
+        return (ops.gated(ops.cube(x), x) * 2).sum()
+
+    expected, = torch.autograd.grad(f(x), x)
+    found, = torch.autograd.grad(torch.compile(f, fullgraph=True, dynamic=True, backend="aot_eager")(x), x)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name, make", [
+    ("cube", lambda: (torch.randn(3, dtype=torch.float64, requires_grad=True),)),
+    ("gated", lambda: tuple(torch.randn(3, dtype=torch.float64, requires_grad=True) for _ in range(2))),
+    ("halves", lambda: (torch.randn(6, requires_grad=True),)),
+    ("like", lambda: (torch.randn(3, 2).t(),)),
+    ("badd", lambda: (torch.zeros(3, 1), torch.zeros(2).int())),
+    ("cat", lambda: ([torch.randn(3), torch.randn(2)], 0)),
+    ("inc", lambda: (torch.randn(3),)),
+    ("inc_all", lambda: ([torch.randn(3), torch.randn(2)],)),
+    ("pick", lambda: (torch.randn(2, 3), torch.randn(3))),
+    ("total", lambda: (torch.randn(3),)),
+])
+def test_opcheck(ops, name, make):
+    torch.library.opcheck(getattr(ops, name).default, make())

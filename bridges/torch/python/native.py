@@ -4,18 +4,7 @@ import json
 import os
 import pathlib
 
-_HERE = pathlib.Path(__file__).resolve().parent
-
-
-def _find(name):
-    """Beside the package when installed (dovetail/lib), in lib/ of the build tree otherwise."""
-    places = [_HERE.parent / "lib", _HERE.parents[2] / "lib"]
-    if os.environ.get("DOVETAIL_BUILD"):
-        places.append(pathlib.Path(os.environ["DOVETAIL_BUILD"]) / "lib")
-    for place in places:
-        if (place / name).exists():
-            return str(place / name)
-    raise ImportError(f"{name} not found in {', '.join(map(str, places))}")
+_LIB = pathlib.Path(__file__).absolute().parent.parent / "lib"  # dovetail/lib, in the build tree too
 
 
 class Error(RuntimeError):
@@ -26,8 +15,8 @@ class Error(RuntimeError):
         self.status = status
 
 
-core = ctypes.CDLL(_find("libdovetail.so.1"))
-bridge = ctypes.CDLL(_find("libdovetail_torch.so"))
+core = ctypes.CDLL(str(_LIB / "libdovetail.so.1"))
+bridge = ctypes.CDLL(str(_LIB / "libdovetail_torch.so"))
 
 _P, _PP, _S, _SP = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)
 

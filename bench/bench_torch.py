@@ -26,7 +26,7 @@ static int add(dv_context *ctx, const struct add *f)
 DV_OPERATOR(add, struct add, (a, b, out), .schema = "add(Tensor a, Tensor b) -> Tensor out",
     .contract = "a[*s]:T, b[*s]:T -> out[*s]:T; T in f32; parallel(*s)", .kernels = ROWS);
 DV_OPERATOR(add_out, struct add, (a, b, out), .schema = "add_out(Tensor a, Tensor b, Tensor(a!) out) -> ()",
-    .contract = "a[*s]:T, b[*s]:T, out[*s]:T ->; T in f32; parallel(*s)", .kernels = ROWS);
+    .contract = "a[*s]:T, b[*s]:T, out[*s]:T; T in f32; parallel(*s)", .kernels = ROWS);
 DV_OPERATOR(add_grad, struct add, (a, b, out), .schema = "add_grad(Tensor a, Tensor b) -> Tensor out",
     .contract = "a[*s]:T, b[*s]:T -> out[*s]:T; T in f32; parallel(*s)", .gradient = "a: grad; b: grad", .kernels = ROWS);
 DV_LIBRARY(bench_torch, &dv_op_add, &dv_op_add_out, &dv_op_add_grad);

@@ -67,7 +67,7 @@ DV_OPERATOR(everything, struct everything,
     .schema = "everything(Tensor x, Tensor? maybe, Tensor[] list, Tensor?[] holes, int i, int? oi, float f, float? of, bool b, bool? ob, "
               "str s, str? os, int[] ints, int[]? oints, float[] floats, bool[] bools, str[] strings, ScalarType dtype, "
               "ScalarType? odtype, Device device, Layout? layout=None, MemoryFormat? format=None) -> Tensor out",
-    .contract = "x[*s]:f32, maybe[...]:f32, list{i}[...]:f32, holes{i}[...]:f32 -> out[25]:f64",
+    .contract = "x[*shape]:f32, maybe[...]:f32, list{i}[...]:f32, holes{i}[...]:f32 -> out[25]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct everything, "cpu", NULL, everything)));
 
 /* ---- mutation ---- */
@@ -81,7 +81,7 @@ static int inc(dv_context *ctx, const struct inc *a)
         x[i] += 1;
     return DV_OK;
 }
-DV_OPERATOR(inc, struct inc, (x), .schema = "inc(Tensor(a!) x) -> ()", .contract = "x[*s]:f32 ->; parallel(*s)",
+DV_OPERATOR(inc, struct inc, (x), .schema = "inc(Tensor(a!) x) -> ()", .contract = "x[*s]:f32; parallel(*s)",
     .kernels = DV_KERNELS(DV_KERNEL(struct inc, "cpu", "f32", inc)));
 
 struct inc_ { dv_tensor *x, *out; };
@@ -99,12 +99,12 @@ static int inc_all(dv_context *ctx, const struct inc_all *a)
         inc(ctx, &(struct inc){ a->xs.data[i] });
     return DV_OK;
 }
-DV_OPERATOR(inc_all, struct inc_all, (xs), .schema = "inc_all(Tensor(a!)[] xs) -> ()", .contract = "xs{i}[...]:f32 ->",
+DV_OPERATOR(inc_all, struct inc_all, (xs), .schema = "inc_all(Tensor(a!)[] xs) -> ()", .contract = "xs{i}[...]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct inc_all, "cpu", "f32", inc_all)));
 
 /* ---- errors ---- */
 
-struct fail_if { const dv_tensor *x; int64_t when; dv_string message; dv_strings more; dv_tensor *out; };
+struct fail_if { const dv_tensor *x; int64_t when; dv_string message; dv_opt_strings more; dv_tensor *out; };
 static int fail_if(dv_context *ctx, const struct fail_if *a)
 {
     if (a->when)
@@ -113,7 +113,7 @@ static int fail_if(dv_context *ctx, const struct fail_if *a)
     return DV_OK;
 }
 DV_OPERATOR(fail_if, struct fail_if, (x, when, message, more, out),
-    .schema = "fail_if(Tensor x, int when, str message='no', str[] more=[]) -> Tensor out", .contract = "x[n m]:f32 -> out[n m]:f32; m % 2 == 0",
+    .schema = "fail_if(Tensor x, int when, str message='no', str[]? more=None) -> Tensor out", .contract = "x[n m]:f32 -> out[n m]:f32; m % 2 == 0",
     .kernels = DV_KERNELS(DV_KERNEL(struct fail_if, "cpu", "f32", fail_if)));
 
 /* ---- broadcasting and promotion: the contract is the test, the kernel fills zeros ---- */
@@ -207,7 +207,7 @@ static int stats(dv_context *ctx, const struct stats *a)
     *a->any = *a->n > 0;
     return DV_OK;
 }
-DV_OPERATOR(stats, struct stats, (x, n, sum, any), .schema = "stats(Tensor x) -> (int n, float sum, bool any)", .contract = "x[*s]:f32 ->",
+DV_OPERATOR(stats, struct stats, (x, n, sum, any), .schema = "stats(Tensor x) -> (int n, float sum, bool any)", .contract = "x[*s]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct stats, "cpu", "f32", stats)));
 
 struct pick { const dv_tensor *x, *bias; dv_string layout; dv_tensor *out; };

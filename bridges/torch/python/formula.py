@@ -42,7 +42,7 @@ class _Source:
             self.counts[repr(e)] += 1
             if self.counts[repr(e)] > 1:
                 return
-        for x in e.values() if isinstance(e, dict) else e if isinstance(e, list) else ():
+        for x in e if isinstance(e, list) else ():
             self.count(x)
 
     def operator(self, name):
@@ -66,8 +66,10 @@ class _Source:
         if kind == "dtype":
             return f"dtype({e[1]!r})"
         if kind == "call":
-            call = f"{self.operator(e[1])}({', '.join([*map(self.expr, e[2]), *(f'{k}={self.expr(v)}' for k, v in e[3].items())])})"
+            call = f"{self.operator(e[1])}({', '.join(map(self.expr, e[2:]))})"
             return f"once({list(self.counts).index(repr(e))}, lambda: {call})" if self.counts[repr(e)] > 1 else call
+        if kind == "keyword":
+            return f"{e[1]}={self.expr(e[2])}"
         if kind == "if":
             return f"({self.expr(e[2])} if {self.expr(e[1])} else {self.expr(e[3])})"
         if kind == "present":
@@ -114,9 +116,9 @@ class _Lookup:
 
     def __call__(self, *args, **kwargs):
         if self.f is None:
-            space, local = self.name.split("::")
+            space, _, local = self.name.rpartition("::")
             local, _, overload = local.partition(".")
-            if space == "base":  # the base set has ATen's names; torch picks the overload
+            if space in ("base", ""):  # the base set has ATen's names; torch picks the overload
                 self.f = getattr(torch.ops.aten, local)
             else:
                 packet = getattr(getattr(torch.ops, space), local)

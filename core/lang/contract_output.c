@@ -139,7 +139,35 @@ static int dense_strides(const dv__env *v, const dv__pattern *t, dv__output *out
     return __builtin_mul_overflow(next, (int64_t)out->dtype.bits * out->dtype.lanes, &bits) ? too_big(v, t, out) : DV_OK;
 }
 
-/* As torch.empty_like: dims in the order of the argument's strides (larger first; a tie, or a stride of 0, keeps the order). */
+/* PyTorch's "non-overlapping and dense": some order of the dims makes it contiguous. An empty tensor is. */
+static bool is_dense(const dv_tensor *x, const int32_t *order)
+{
+    int64_t next = 1;
+    for (int32_t i = 0; i < x->ndim; i++)
+        if (!x->shape[i])
+            return true;
+    for (int32_t i = x->ndim - 1; i >= 0; i--) {
+        if (x->shape[order[i]] == 1)
+            continue;
+        if (x->strides[order[i]] != next)
+            return false;
+        next *= x->shape[order[i]];
+    }
+    return true;
+}
+
+/* Should dim a be slower than dim b? > 0: yes; < 0: no; 0: their strides do not tell. */
+static int slower(const dv_tensor *x, int32_t a, int32_t b)
+{
+    if (!x->strides[a] || !x->strides[b])
+        return 0;
+    if (x->strides[a] != x->strides[b])
+        return x->strides[a] > x->strides[b] ? 1 : -1;
+    return x->shape[a] > x->shape[b] ? 1 : 0;
+}
+
+/* As torch.empty_like: the same strides when they are dense, else dense ones with dims in the order of the argument's strides. PyTorch
+ * moves each dim past those that it must be slower than, through dims that do not tell, until one stops it. */
 static int like_strides(const dv__env *v, const dv__pattern *t, dv__output *out)
 {
     const dv_tensor *x = dv__tensor_of(v, t->like);
@@ -147,17 +175,35 @@ static int like_strides(const dv__env *v, const dv__pattern *t, dv__output *out)
         return wrong(v, DV_EINVAL, t, "expected a tensor in '%s' for like(), found None", v->c->schema->args[t->like].name);
     if (x->ndim != out->ndim)
         return wrong(v, DV_ESHAPE, t, "expected as many dims as '%s' has, %d, for like(), found %d", v->c->schema->args[t->like].name, (int)x->ndim, (int)out->ndim);
-    int32_t order[DV_MAX_NDIM];
-    for (int32_t i = 0; i < x->ndim; i++)
+    int32_t order[DV_MAX_NDIM] = { 0 }; /* slowest first */
+    const int32_t n = x->ndim;
+    for (int32_t i = 0; i < n; i++)
         order[i] = i;
-    for (int32_t i = 1; i < x->ndim; i++) { /* insertion, slowest first; a size of 1 has no say */
-        const int32_t d = order[i];
+    for (int32_t i = n - 2; i >= 0; i--)
+        for (int32_t at = i, other = i + 1; other < n; other++) {
+            const int moves = slower(x, order[other], order[at]);
+            if (moves < 0)
+                break;
+            if (moves > 0) {
+                const int32_t d = order[at];
+                order[at] = order[other];
+                order[other] = d;
+                at = other;
+            }
+        }
+    const int status = dense_strides(v, t, out, order);
+    if (status || (n && memcmp(x->shape, out->shape, (size_t)n * sizeof *x->shape) != 0))
+        return status;
+    int32_t by_stride[DV_MAX_NDIM];
+    for (int32_t i = 0; i < n; i++) {
         int32_t k = i;
-        while (k > 0 && x->strides[d] > x->strides[order[k - 1]] && x->shape[d] != 1 && x->shape[order[k - 1]] != 1)
-            order[k] = order[k - 1], k--;
-        order[k] = d;
+        for (; k > 0 && x->strides[i] > x->strides[by_stride[k - 1]]; k--)
+            by_stride[k] = by_stride[k - 1];
+        by_stride[k] = i;
     }
-    return dense_strides(v, t, out, order);
+    if (is_dense(x, by_stride))
+        out->strides = x->strides;
+    return DV_OK;
 }
 
 /* ---- Views ---------------------------------------------------------------------------------------------------------------- */

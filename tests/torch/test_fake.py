@@ -55,7 +55,8 @@ def test_strides_of_like(ops, data):
     x = torch.zeros(shape).permute(data.draw(st.permutations(range(len(shape)))))
     if x.dim() and data.draw(st.booleans()):
         x = x[..., ::2] if x.shape[-1] > 1 else x.unsqueeze(0).expand(2, *x.shape)
-    fake_equals_real(ops.like, x)
+    if x.numel():  # torch.empty_like's own fake differs from the real one for empty tensors
+        fake_equals_real(ops.like, x)
     assert ops.like(x).stride() == torch.empty_like(x).stride()
 
 

@@ -152,12 +152,21 @@ DV_OPERATOR(cat, struct cat, (xs, dim, out), .schema = "cat(Tensor[] xs, int dim
     .contract = "xs{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == dim; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct cat, "cpu", "f32", cat)));
 
+enum { LIKE_DIMS = 8 };
 struct like { const dv_tensor *x; dv_tensor *out; };
 static int like(dv_context *ctx, const struct like *a)
 {
-    (void)ctx;
-    for (int64_t i = 0; i < dv_numel(a->x); i++)
-        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i];
+    int64_t index[LIKE_DIMS] = { 0 };
+    if (a->x->ndim > LIKE_DIMS)
+        return dv_error(ctx, DV_ENOTSUP, "at most %d dims", LIKE_DIMS);
+    for (int64_t k = 0, n = dv_numel(a->x); k < n; k++) {
+        int64_t from = 0, to = 0;
+        for (int32_t d = 0; d < a->x->ndim; d++)
+            from += index[d] * a->x->strides[d], to += index[d] * a->out->strides[d];
+        ((float *)a->out->data)[to] = ((const float *)a->x->data)[from];
+        for (int32_t d = a->x->ndim - 1; d >= 0 && ++index[d] == a->x->shape[d]; d--)
+            index[d] = 0;
+    }
     return DV_OK;
 }
 DV_OPERATOR(like, struct like, (x, out), .schema = "like(Tensor x) -> Tensor out",
@@ -173,7 +182,7 @@ static int halves(dv_context *ctx, const struct halves *a)
     return DV_OK;
 }
 DV_OPERATOR(halves, struct halves, (x, low, high), .schema = "halves(Tensor x) -> (Tensor low, Tensor high)",
-    .contract = "x[2*n]:f32 -> low[n]:f32, high[n]:f32", .gradient = "x: cat([grad_low, grad_high])",
+    .contract = "x[2*n]:f32 -> low[n]:f32, high[n]:f32", .gradient = "x: cat([grads[0], grads[1]])",
     .kernels = DV_KERNELS(DV_KERNEL(struct halves, "cpu", "f32", halves)));
 
 /* ---- a size that depends on data ---- */

@@ -71,9 +71,19 @@ class _Plan:
         for i, case in enumerate(group["cases"]):
             if case["when"] is None or eval(self.expr(case["when"]), scope):  # our own tree, of names that we made
                 return i
-        names = sorted({n for c in group["cases"] for n in _arguments_of(c["when"])})
-        found = ", ".join(f"{n} = {symbolic.shown(self.value(n))}" for n in names)
-        raise RuntimeError(f"{self.c.name}: expected {' or '.join(c['text'] for c in group['cases'])}, found {found}")
+        raise RuntimeError(f"{self.c.name}: {self.no_case(group, scope)}")
+
+    def no_case(self, group, scope):
+        """Where all cases ask about one thing, `when layout == "BSND": ... / "TND": ...`, say what it was and what there is."""
+        whens = [c["when"] for c in group["cases"]]
+        subject = whens[0][1] if all(w and w[0] in ("in", "eq") and w[1] == whens[0][1] for w in whens) else None
+        names = _arguments_of(subject)
+        if not names:
+            return f"no case holds of: when {group['cases'][0]['text']}"
+        wanted = [symbolic.shown(x[1] if len(x) > 1 else None) if x[0] != "str" else f'"{x[1]}"' for w in whens for x in w[2:]]
+        kind = "rank " if subject[0] == "call" and subject[1] == "rank" else ""
+        found = eval(self.expr(subject), scope)
+        return f"argument '{names[0]}': expected {kind}{symbolic.listed(wanted)}, found {symbolic.shown(found)}"
 
     def taken(self, case):
         return case is None or self.cases[case[0]] == case[1]
@@ -120,6 +130,10 @@ class _Plan:
             return f"d_{args[0][1]}"
         if name == "promote":
             return f"promote([{', '.join(self.promoted(a) for a in args)}])"
+        if name == "broadcast":
+            text = print_expr(["call", name, *args])
+            binders = [self.binders([tuple(a)]) if a[0] == "run" else "" for a in args]
+            return f"broadcast_([{', '.join(map(self.expr, args))}], {self.c.name + ': ' + text!r}, {binders!r})"
         return f"{name}_({', '.join(self.expr(a) for a in args)})"
 
     def promoted(self, e):
@@ -416,8 +430,12 @@ class _Plan:
         else:
             dtype = self.expr(o["dtype"]) if o["dtype"] else "None"
             where = {"same": "device", "cpu": "'cpu'"}[o["device"]] if isinstance(o["device"], str) else self.expr(o["device"])
-            like = f"a_{self.names[o['like']]}" if o["like"] is not None else "None"
-            self.emit(f"{to} = new({self.shape(o['dims'])}, {dtype}, {where}, {like}, {self.c.name!r}, {o['name']!r})")
+            shape = self.shape(o["dims"])
+            if o["like"] is None:
+                self.emit(f"{to} = new({shape}, {dtype}, {where}, {self.c.name!r}, {o['name']!r})")
+            else:
+                same = any(p["slot"] == o["like"] and p["dims"] == o["dims"] and self.taken(p["case"]) for p in self.tree["inputs"])
+                self.emit(f"{to} = new_like(a_{self.names[o['like']]}, {None if same else shape}, {dtype}, {where})")
 
     def shape(self, dims):
         return "(" + "".join(("*" if is_multi(d) else "") + self.expr(d) + ", " for d in dims) + ")"
@@ -454,8 +472,6 @@ def is_multi(d):
 def print_expr(e):
     """An expression as one writes it in a contract: for messages."""
     kind = e[0]
-    if kind == "element":
-        return e[1] + "{i}"
     if kind in _MULTI:
         return "*" + e[1]
     if kind == "call":

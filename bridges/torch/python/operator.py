@@ -15,10 +15,8 @@ class Operator:
     def __init__(self, pointer, declaration):
         self.pointer, self.declaration = pointer, declaration
         self.name = declaration["name"]  # "ns::name.overload"
-        self.namespace, local = self.name.split("::")
-        local, _, overload = local.partition(".")
-        self.packet = getattr(getattr(torch.ops, self.namespace), local)
-        self.overload = getattr(self.packet, overload or "default")
+        self.namespace = self.name.split("::")[0]
+        self.packet, self.overload = _objects(self.name)
         schema = self.overload._schema
         self.arguments = list(schema.arguments)
         self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
@@ -70,10 +68,48 @@ class Operator:
 
     def retire(self):
         """What still holds the operator gets a message instead of what torch says of an operator without a schema."""
-        def gone(*args, **kwargs):
-            raise RuntimeError(f"{name}: its library was unloaded")
-        name = self.name
-        self.overload._op = gone
-        if len(self.packet.overloads()) <= 1:
-            self.packet._op = gone
-            vars(getattr(torch.ops, self.namespace)).pop(self.packet.__name__, None)
+        self.packet._op = _Gone(self.packet._op, self.name)
+        self.overload._op = _Gone(self.overload._op, self.name)
+        _retired[self.name] = self.packet, self.overload
+        space = getattr(torch.ops, self.namespace)
+        vars(space).pop(self.packet.__name__, None)
+        space._dir[:] = [n for n in space._dir if n != self.packet.__name__]  # torch goes through it, and asks for each
+
+
+# torch keeps one Python object for an operator's name as long as the process lives, also when the operator is defined anew. So the
+# objects of an operator that was taken out are used again when it comes back.
+_retired = {}
+
+
+class _Gone:
+    """Stands in for the call of an operator that was taken out. torch hashes operators by their call."""
+
+    def __init__(self, call, name):
+        self.call, self.name = call.call if isinstance(call, _Gone) else call, name
+
+    def __hash__(self):
+        return hash(self.call)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(f"{self.name}: its library was unloaded")
+
+
+def _objects(name):
+    """The packet and the overload of an operator that torch knows by now."""
+    space, local = name.split("::")
+    local, _, overload = local.partition(".")
+    packets = getattr(torch.ops, space)
+    packet = getattr(packets, local)
+    fresh = getattr(packet, overload or "default")
+    if name not in _retired:
+        return packet, fresh
+    packet, old = _retired.pop(name)
+    for x in (packet, old):
+        if isinstance(x._op, _Gone):
+            x._op = x._op.call
+    old._schema, old._tags, old._op_dk = fresh._schema, fresh._tags, fresh._op_dk
+    old._dispatch_cache.clear()
+    packet._overload_names = torch._C._jit_get_operation(f"{space}::{local}")[1]
+    setattr(packets, local, packet)
+    setattr(packet, overload or "default", old)
+    return packet, old

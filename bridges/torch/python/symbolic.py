@@ -14,6 +14,8 @@ def fail(message):
 def shown(x):
     if isinstance(x, torch.Tensor):
         return f"a tensor of {dtype_name(x.dtype)}{list(x.shape)}"
+    if isinstance(x, torch.dtype):
+        return dtype_name(x)
     return f'"{x}"' if isinstance(x, str) else str(x)
 
 
@@ -72,14 +74,13 @@ def constraint(holds, text, found, more):
     torch._check(holds, lambda: text + (", ".join(f"{n} = {v}" for n, v in found()) or "otherwise") + more)
 
 
-def _listed(dtypes):
-    names = [dtype_name(d) for d in dtypes]
+def listed(names):
     return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def dtype_in(found, allowed, expected, more):
     if found not in allowed:
-        fail(f"{expected}{_listed(allowed)}{more}, found {dtype_name(found)}")
+        fail(f"{expected}{listed([dtype_name(d) for d in allowed])}{more}, found {dtype_name(found)}")
 
 
 def same_dtype(found, allowed, expected, more):
@@ -200,7 +201,15 @@ def dtype_(x):
     return x.dtype
 
 
-def broadcast_(*runs):
+def broadcast_(runs, label, binders):
+    if all(isinstance(n, int) for run in runs for n in run):
+        sizes = [tuple(run) for run in runs]
+        for k in range(1, max(map(len, sizes), default=0) + 1):
+            there = [s[-k] for s in sizes if len(s) >= k and s[-k] != 1]
+            other = next((n for n in there if n != there[0]), None)
+            if other is not None:
+                shown = " and ".join(f"{list(s)}{b}" for s, b in zip(sizes, binders))
+                fail(f"{label}: shapes {shown} do not broadcast: {there[0]} and {other} at dim -{k}")
     return torch.broadcast_shapes(*runs)
 
 
@@ -270,12 +279,19 @@ def accumulate_(dtype):
 
 # ---- results
 
-def new(shape, dtype, device, like, label, name):
+def new(shape, dtype, device, label, name):
     for n in shape:
         torch._check(n >= 0, lambda: f"{label}: result '{name}': a size is negative: {list(shape)}")
-    if like is not None:
-        return torch.empty_like(like, dtype=dtype)
     return torch.empty(shape, dtype=dtype, device=device or "cpu")
+
+
+def new_like(x, shape, dtype, device):
+    """Strides as torch.empty_like(x) has them; shape None: x's, else its own sizes with the dims in the order of x's."""
+    if shape is None:
+        return torch.empty_like(x, dtype=dtype, device=device or "cpu")
+    order, _ = torch._prims_common.compute_elementwise_output_logical_to_physical_perm(x)
+    back = [order.index(d) for d in range(len(order))]
+    return torch.empty([shape[d] for d in order], dtype=dtype, device=device or "cpu").permute(back)
 
 
 def unbacked(low, high, label):

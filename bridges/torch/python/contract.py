@@ -48,7 +48,7 @@ class _Plan:
         self.names = contract.names
         self.lines = []
         self.bound = set()  # ("dim", "n"), ("run", "s"), ("dtype", "T"), ("element", "n", 0)
-        self.aside = []     # (expression, source of what was found, source of what to say)
+        self.aside = []     # (expression, source of what was found, source of what to say, argument)
         self.first = None   # the first argument whose device counts
         self.element = None  # which tensor of a list is matched
         self.counter = 0
@@ -254,7 +254,7 @@ class _Plan:
             if is_multi(d):
                 self.run(d, f"{found}[{at}:{_sum([at, lengths[i]])}]", wrong)
             else:
-                self.dim(d, f"{found}[{at}]", wrong)
+                self.dim(d, f"{found}[{at}]", wrong, p["arg"])
 
     def wrong(self, p, d, found, label):
         """Source of a function that says what was expected of the dim d (None: of the number of dims), in the C side's words."""
@@ -319,7 +319,7 @@ class _Plan:
         else:
             self.emit(f"same_run({source}, {self.expr(d)}, {wrong})")
 
-    def dim(self, d, source, wrong):
+    def dim(self, d, source, wrong, who):
         key = ("element", d[1], self.element) if d[0] == "element" else (d[0], d[1]) if d[0] == "dim" else None
         if key and key not in self.bound:
             self.bound.add(key)
@@ -327,7 +327,7 @@ class _Plan:
         elif self.unknown(d):
             found = self.new()
             self.emit(f"{found} = {source}")
-            self.aside.append((d, found, wrong))
+            self.aside.append((d, found, wrong, who))
         else:
             self.emit(f"same({source}, {self.expr(d)}, {wrong})")
 
@@ -349,7 +349,7 @@ class _Plan:
 
     def settle(self, what, e, *rest):
         if what == "compare":
-            found, wrong = rest
+            found, wrong, _ = rest
             self.emit(f"same({found}, {self.expr(e)}, {wrong})")
         elif ("dim", rest[0]) in self.bound:
             text = f"{self.c.name}: {rest[0]} = {print_expr(e)}: expected {rest[0]} = {{}}, found {{}}{self.binders([('dim', rest[0])])}"
@@ -358,9 +358,9 @@ class _Plan:
             self.bound.add(("dim", rest[0]))
             self.emit(f"d_{rest[0]} = {self.expr(e)}")
 
-    def invert(self, e, found, wrong):
+    def invert(self, e, origin, wrong, who):
         """Solve e = found for the one variable in e that is unknown: it stands in it once, under + - * / and unary -."""
-        label = f"{self.c.name}: {print_expr(e)}"
+        label, found = f"{self.c.name}: argument '{who}': {print_expr(e)}", origin
         while e[0] != "dim":
             if e[0] == "neg":
                 e, found = e[1], f"(-{found})"
@@ -372,9 +372,9 @@ class _Plan:
             elif e[0] == "sub":
                 found = f"({found} + {known})" if left else f"({known} - {found})"
             elif e[0] == "mul":
-                found = f"divided({found}, {known}, {label!r})"
+                found = f"divided({found}, {known}, {label!r}, {origin})"
             elif e[0] == "div":
-                found = f"({found} * {known})" if left else f"divided({known}, {found}, {label!r})"
+                found = f"({found} * {known})" if left else f"divided({known}, {found}, {label!r}, {origin})"
             else:
                 raise NotImplementedError(f"{label}: cannot be solved")
             e = e[1] if left else e[2]
@@ -472,6 +472,8 @@ def is_multi(d):
 def print_expr(e):
     """An expression as one writes it in a contract: for messages."""
     kind = e[0]
+    if kind == "element":
+        return e[1] + "{i}"
     if kind in _MULTI:
         return "*" + e[1]
     if kind == "call":

@@ -55,10 +55,10 @@ def defined(found, expected, text):
     torch._check(found == expected, lambda: text.format(expected, found))
 
 
-def divided(found, by, label):
+def divided(value, by, label, found):
     torch._check(not_(by == 0), lambda: f"{label}: division by zero")
-    torch._check(found % by == 0, lambda: f"{label} = {found}: {found} is not divisible by {by}")
-    return found // by
+    torch._check(value % by == 0, lambda: f"{label}: found {found}: {value} is not divisible by {by}")
+    return value // by
 
 
 def exact(a, b):

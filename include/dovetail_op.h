@@ -531,6 +531,27 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV__NO_ROW &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a row that does not run is passed over */
 #define DV__ROWS_OF(...) DV__MAP(__VA_ARGS__)
 
+/* The same for a body that handles all of its dtypes itself (with dv_blocks() of dovetail_math.h, say): one function and one row
+ * for each instruction set.
+ *
+ *     DV_INLINE int swiglu_row(dv_context *ctx, const struct swiglu *a) { ... }
+ *     DV_ISAS(struct swiglu, swiglu_row)
+ *     ... .kernels = DV_KERNELS(DV_ISA_ROWS(struct swiglu, swiglu_row, "f32 bf16 f16", .split = 4096)) */
+#ifdef DV_TARGET_AVX2
+#define DV_ISAS(FRAME, BODY)                                                                                                    \
+    DV_TARGET_AVX512 static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }                         \
+    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }                             \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }
+#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...)                                                                                   \
+    DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx512, .isa = "avx512", __VA_ARGS__),                                               \
+        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx2, .isa = "avx2", __VA_ARGS__),                                               \
+        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
+#else
+#define DV_ISAS(FRAME, BODY) \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }
+#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...) DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
+#endif
+
 /* DV_LIBRARY(name, &dv_op_a, &dv_op_b): the binary's one exported symbol. name is the namespace of the operators, and
  * dv_library_<name> is the descriptor for a program that links it statically (compile with -DDV_STATIC).
  * DV_LIBRARY_FRAGMENT(space, name, ...) adds operators to a namespace that others may share.

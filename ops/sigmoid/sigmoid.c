@@ -13,21 +13,26 @@ static int sigmoid_reference(dv_context *ctx, const struct sigmoid *a)
     return DV_OK;
 }
 
-DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a, uint32_t dtype)
+DV_INLINE void sigmoid_f32(float *const *out, const float *const *in, const void *with)
 {
-    const void *restrict x = a->x->data;
-    void *restrict out = a->out->data;
-    const int64_t n = dv_numel(a->x);
+    (void)with;
+    DV_BLOCK_LOOP
+        out[0][i] = dv_sigmoidf(in[0][i]);
+}
+DV_INLINE void sigmoid_f64(double *const *out, const double *const *in, const void *with)
+{
+    (void)with;
+    DV_BLOCK_LOOP
+        out[0][i] = dv_sigmoid(in[0][i]);
+}
+
+DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a)
+{
     (void)ctx;
-    if (dtype == DV_DTYPE_f64)
-        for (int64_t i = 0; i < n; i++)
-            ((double *)out)[i] = dv_sigmoid(((const double *)x)[i]);
-    else
-        for (int64_t i = 0; i < n; i++)
-            dv_put(out, i, dtype, dv_sigmoidf(dv_get(x, i, dtype)));
+    dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, sigmoid_f32, sigmoid_f64);
     return DV_OK;
 }
-DV_VARIANTS(struct sigmoid, sigmoid_row, f32, bf16, f16, f64)
+DV_ISAS(struct sigmoid, sigmoid_row)
 
 DV_OPERATOR(sigmoid, struct sigmoid, (x, out),
     .schema   = "sigmoid(Tensor x) -> Tensor out",
@@ -35,7 +40,7 @@ DV_OPERATOR(sigmoid, struct sigmoid, (x, out),
     .native   = "base::sigmoid(x)",
     .gradient = "x: sigmoid_backward(grad, result)",
     .doc      = "1 / (1 + exp(-x)), element by element.",
-    .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct sigmoid, sigmoid_row, (f32, bf16, f16, f64), .split = 16384),
+    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct sigmoid, sigmoid_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct sigmoid, "cpu", "f32 f64 bf16 f16", sigmoid_reference, .flags = DV_KERNEL_REFERENCE)));
 
 struct sigmoid_backward { const dv_tensor *grad_output, *output; dv_tensor *grad_input; };
@@ -51,25 +56,27 @@ static int sigmoid_backward_reference(dv_context *ctx, const struct sigmoid_back
     return DV_OK;
 }
 
-DV_INLINE int sigmoid_backward_row(dv_context *ctx, const struct sigmoid_backward *a, uint32_t dtype)
+DV_INLINE void sigmoid_backward_f32(float *const *out, const float *const *in, const void *with)
 {
-    const void *restrict grad = a->grad_output->data, *restrict output = a->output->data;
-    void *restrict grad_input = a->grad_input->data;
-    const int64_t n = dv_numel(a->output);
+    (void)with;
+    DV_BLOCK_LOOP
+        out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
+}
+DV_INLINE void sigmoid_backward_f64(double *const *out, const double *const *in, const void *with)
+{
+    (void)with;
+    DV_BLOCK_LOOP
+        out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
+}
+
+DV_INLINE int sigmoid_backward_row(dv_context *ctx, const struct sigmoid_backward *a)
+{
     (void)ctx;
-    if (dtype == DV_DTYPE_f64)
-        for (int64_t i = 0; i < n; i++) {
-            const double g = ((const double *)grad)[i], y = ((const double *)output)[i];
-            ((double *)grad_input)[i] = g * (1 - y) * y;
-        }
-    else
-        for (int64_t i = 0; i < n; i++) {
-            const float g = dv_get(grad, i, dtype), y = dv_get(output, i, dtype);
-            dv_put(grad_input, i, dtype, g * (1 - y) * y);
-        }
+    dv_blocks(a->output->dtype, dv_numel(a->output), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->output), NULL,
+        sigmoid_backward_f32, sigmoid_backward_f64);
     return DV_OK;
 }
-DV_VARIANTS(struct sigmoid_backward, sigmoid_backward_row, f32, bf16, f16, f64)
+DV_ISAS(struct sigmoid_backward, sigmoid_backward_row)
 
 DV_OPERATOR(sigmoid_backward, struct sigmoid_backward, (grad_output, output, grad_input),
     .schema   = "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor grad_input",
@@ -77,7 +84,7 @@ DV_OPERATOR(sigmoid_backward, struct sigmoid_backward, (grad_output, output, gra
     .native   = "grad_output * (1 - output) * output",
     .gradient = "grad_output: sigmoid_backward(grad, output); output: grad * grad_output * (1 - 2 * output)",
     .doc      = "grad_output * output * (1 - output): the gradient of sigmoid, from its result.",
-    .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct sigmoid_backward, sigmoid_backward_row, (f32, bf16, f16, f64), .split = 16384),
+    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct sigmoid_backward, sigmoid_backward_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct sigmoid_backward, "cpu", "f32 f64 bf16 f16", sigmoid_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, sigmoid, &dv_op_sigmoid, &dv_op_sigmoid_backward);

@@ -15,21 +15,26 @@ static int swiglu_reference(dv_context *ctx, const struct swiglu *a)
     return DV_OK;
 }
 
-DV_INLINE int swiglu_row(dv_context *ctx, const struct swiglu *a, uint32_t dtype)
+DV_INLINE void swiglu_f32(float *const *out, const float *const *in, const void *with)
 {
-    const void *restrict gate = a->gate->data, *restrict up = a->up->data;
-    void *restrict out = a->out->data;
-    const int64_t n = dv_numel(a->gate);
+    (void)with;
+    DV_BLOCK_LOOP
+        out[0][i] = dv_siluf(in[0][i]) * in[1][i];
+}
+DV_INLINE void swiglu_f64(double *const *out, const double *const *in, const void *with)
+{
+    (void)with;
+    DV_BLOCK_LOOP
+        out[0][i] = dv_silu(in[0][i]) * in[1][i];
+}
+
+DV_INLINE int swiglu_row(dv_context *ctx, const struct swiglu *a)
+{
     (void)ctx;
-    if (dtype == DV_DTYPE_f64)
-        for (int64_t i = 0; i < n; i++)
-            ((double *)out)[i] = dv_silu(((const double *)gate)[i]) * ((const double *)up)[i];
-    else
-        for (int64_t i = 0; i < n; i++)
-            dv_put(out, i, dtype, dv_siluf(dv_get(gate, i, dtype)) * dv_get(up, i, dtype));
+    dv_blocks(a->gate->dtype, dv_numel(a->gate), DV_OUT(a->out), DV_IN(a->gate, a->up), NULL, swiglu_f32, swiglu_f64);
     return DV_OK;
 }
-DV_VARIANTS(struct swiglu, swiglu_row, f32, bf16, f16, f64)
+DV_ISAS(struct swiglu, swiglu_row)
 
 DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
     .schema   = "swiglu(Tensor gate, Tensor up) -> Tensor out",
@@ -37,7 +42,7 @@ DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
     .native   = "silu(gate) * up",
     .gradient = "gate, up: swiglu_backward(grad, gate, up)",
     .doc      = "silu(gate) * up, element by element: the gate of a SwiGLU feed-forward layer.",
-    .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu, swiglu_row, (f32, bf16, f16, f64), .split = 16384),
+    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct swiglu, swiglu_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct swiglu, "cpu", "f32 f64 bf16 f16", swiglu_reference, .flags = DV_KERNEL_REFERENCE)));
 
 /* With s = sigmoid(gate): d silu = s (1 + gate (1 - s)). */
@@ -56,27 +61,33 @@ static int swiglu_backward_reference(dv_context *ctx, const struct swiglu_backwa
     return DV_OK;
 }
 
-DV_INLINE int swiglu_backward_row(dv_context *ctx, const struct swiglu_backward *a, uint32_t dtype)
+DV_INLINE void swiglu_backward_f32(float *const *out, const float *const *in, const void *with)
 {
-    const void *restrict grad = a->grad_output->data, *restrict gate = a->gate->data, *restrict up = a->up->data;
-    void *restrict grad_gate = a->grad_gate->data, *restrict grad_up = a->grad_up->data;
-    const int64_t n = dv_numel(a->gate);
+    (void)with;
+    DV_BLOCK_LOOP {
+        const float d = in[0][i], g = in[1][i], u = in[2][i], s = dv_sigmoidf(g);
+        out[0][i] = d * u * (s * (1 + g * (1 - s)));
+        out[1][i] = d * (g * s);
+    }
+}
+DV_INLINE void swiglu_backward_f64(double *const *out, const double *const *in, const void *with)
+{
+    (void)with;
+    DV_BLOCK_LOOP {
+        const double d = in[0][i], g = in[1][i], u = in[2][i], s = dv_sigmoid(g);
+        out[0][i] = d * u * (s * (1 + g * (1 - s)));
+        out[1][i] = d * (g * s);
+    }
+}
+
+DV_INLINE int swiglu_backward_row(dv_context *ctx, const struct swiglu_backward *a)
+{
     (void)ctx;
-    if (dtype == DV_DTYPE_f64)
-        for (int64_t i = 0; i < n; i++) {
-            const double d = ((const double *)grad)[i], g = ((const double *)gate)[i], s = dv_sigmoid(g);
-            ((double *)grad_gate)[i] = d * ((const double *)up)[i] * (s * (1 + g * (1 - s)));
-            ((double *)grad_up)[i] = d * (g * s);
-        }
-    else
-        for (int64_t i = 0; i < n; i++) {
-            const float d = dv_get(grad, i, dtype), g = dv_get(gate, i, dtype), s = dv_sigmoidf(g);
-            dv_put(grad_gate, i, dtype, d * dv_get(up, i, dtype) * (s * (1 + g * (1 - s))));
-            dv_put(grad_up, i, dtype, d * (g * s));
-        }
+    dv_blocks(a->gate->dtype, dv_numel(a->gate), DV_OUT(a->grad_gate, a->grad_up), DV_IN(a->grad_output, a->gate, a->up), NULL,
+        swiglu_backward_f32, swiglu_backward_f64);
     return DV_OK;
 }
-DV_VARIANTS(struct swiglu_backward, swiglu_backward_row, f32, bf16, f16, f64)
+DV_ISAS(struct swiglu_backward, swiglu_backward_row)
 
 DV_OPERATOR(swiglu_backward, struct swiglu_backward, (grad_output, gate, up, grad_gate, grad_up),
     .schema   = "swiglu_backward(Tensor grad_output, Tensor gate, Tensor up) -> (Tensor grad_gate, Tensor grad_up)",
@@ -86,7 +97,7 @@ DV_OPERATOR(swiglu_backward, struct swiglu_backward, (grad_output, gate, up, gra
                 "gate: grads[1] * silu_backward(grad_output, gate) + grads[0] * grad_output * up * (sigmoid(gate) * (1 - sigmoid(gate)) * "
                 "(2 + gate * (1 - 2 * sigmoid(gate))))",
     .doc      = "The gradients of swiglu with respect to gate and up.",
-    .kernels  = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu_backward, swiglu_backward_row, (f32, bf16, f16, f64), .split = 16384),
+    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct swiglu_backward, swiglu_backward_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct swiglu_backward, "cpu", "f32 f64 bf16 f16", swiglu_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, swiglu, &dv_op_swiglu, &dv_op_swiglu_backward);

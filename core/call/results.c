@@ -223,6 +223,8 @@ int dv__run_shape(dv__call *c)
         memset(&out->header, 0, sizeof out->header);
         out->header.device = c->device;
         out->origin = DV__RESULT_PENDING;
+        out->set = out->view = false;
+        out->given = NULL;
         c->tensors[c->plan->nargs + r] = &out->header;
         c->lists[c->plan->nargs + r] = (dv_tensors){ NULL, 0 };
     }

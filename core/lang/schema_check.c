@@ -35,7 +35,8 @@ static bool names_set(const dv__alias *a, const char *name)
     return a && names_set(a->element, name);
 }
 
-/* Alias sets that make sense: on tensors only, a written set on one argument only, a return's set named by an argument. */
+/* Alias sets that make sense: on tensors only, a return's set named by an argument. A set on several
+ * arguments, written or not, says that they may share memory. */
 static int check_alias(const dv__schema *s, const dv__argument *a, bool is_return)
 {
     const char *is = is_return ? "return" : "argument";
@@ -54,8 +55,6 @@ static int check_alias(const dv__schema *s, const dv__argument *a, bool is_retur
                 if (b == a || !names_set(b->alias, name))
                     continue;
                 found = true;
-                if (!is_return && (writes(a->alias) || writes(b->alias)))
-                    return fail(s, a, is, "alias set '%s' is written and is also the set of argument '%s'", name, b->name);
                 if (is_return && writes(a->alias) && !writes(b->alias))
                     return fail(s, a, is, "alias set '%s' is written, and argument '%s' only reads it", name, b->name);
             }

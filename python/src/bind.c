@@ -99,9 +99,11 @@ static int bind_name(ext_call *c, PyObject *name, PyObject *value)
 {
     const ext_operator *f = c->f;
     const size_t n = f->nargs + f->nresults, i = slot_named(f, name);
-    if (i == n) {
+    if (i == n || (i >= f->nargs && PyTuple_Check(value))) {
         if (!PyUnicode_CompareWithASCIIString(name, "out") && f->nresults)
             return bind_out(c, value);
+    }
+    if (i == n) {
         return wrong(f, "got an unexpected keyword argument '%U'", name);
     }
     if (c->given[i])

@@ -6,6 +6,19 @@
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------------------ */
 
+/* "list", "numpy.float32" */
+static PyObject *type_title(PyTypeObject *type)
+{
+    PyObject *name = PyType_GetQualName(type), *module = PyObject_GetAttrString((PyObject *)type, "__module__");
+    PyErr_Clear();
+    PyObject *title = name && module && PyUnicode_Check(module) && PyUnicode_CompareWithASCIIString(module, "builtins")
+        ? PyUnicode_FromFormat("%U.%U", module, name)
+        : Py_XNewRef(name);
+    Py_XDECREF(name);
+    Py_XDECREF(module);
+    return title;
+}
+
 /* What an object is, for a message: "int 3", "str 'abc'", "an array f32[2, 3]", "list". */
 static PyObject *describe(PyObject *o)
 {
@@ -18,7 +31,7 @@ static PyObject *describe(PyObject *o)
         Py_XDECREF(shape);
         return text;
     }
-    PyObject *type = PyType_GetName(Py_TYPE(o)), *text = NULL;
+    PyObject *type = type_title(Py_TYPE(o)), *text = NULL;
     if (PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o)) {
         PyObject *repr = PyObject_Repr(o), *shown = repr ? PyUnicode_Substring(repr, 0, 40) : NULL;
         text = type && shown ? PyUnicode_FromFormat("%U %U", type, shown) : NULL;
@@ -143,8 +156,6 @@ static enum ext_outcome other_tensor(ext_call *c, const ext_slot *slot, Py_ssize
 
 static enum ext_outcome tensor(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
-    if (!dvnp_ndarray && dvnp_setup(false) < 0)
-        return EXT_FAILED;
     if (dvnp_is_array(o))
         return view(c, slot, element, o, write, out);
     return other_tensor(c, slot, element, o, write, out);
@@ -409,6 +420,8 @@ static enum ext_outcome scalar_value(ext_call *c, const ext_slot *slot, PyObject
 enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)
 {
     out->reserved = 0;
+    if (!dvnp_ndarray && dvnp_setup(false) < 0) /* NumPy may have been imported since */
+        return EXT_FAILED;
     if (Py_IsNone(o) && (slot->flags & DV_SLOT_OPTIONAL)) {
         out->type = DV_VALUE_NONE;
         return EXT_OK;
@@ -437,5 +450,7 @@ enum ext_outcome ext_convert_result(ext_call *c, const ext_slot *slot, PyObject 
 {
     out->reserved = 0;
     out->type = DV_VALUE_TENSOR;
+    if (!dvnp_ndarray && dvnp_setup(false) < 0)
+        return EXT_FAILED;
     return tensor(c, slot, -1, o, true, &out->as.tensor);
 }

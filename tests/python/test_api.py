@@ -1,0 +1,188 @@
+"""dovetail.*: libraries, what an operator tells about itself, policy, settings, shipped operators."""
+import inspect
+import json
+import os
+import pathlib
+import pydoc
+import subprocess
+
+import dovetail
+import numpy as np
+import pytest
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def test_a_library(ops, binary):
+    assert ops.name == "py_ops" and os.path.samefile(ops.path, binary) and not ops.closed
+    assert set(ops) == set(ops.operators()) >= {"scale", "pick"} and len(ops) == len(list(ops))
+    assert "scale" in dir(ops) and ops["scale"] is ops.scale
+    assert dovetail.load(binary) is ops  # once
+    assert ops in dovetail.libraries()
+    with pytest.raises(AttributeError, match="no operator 'scal'; it has: .*scale"):
+        ops.scal
+
+
+def test_find_and_list(ops):
+    assert dovetail.find("py_ops::scale") is ops.scale and dovetail.find("py_ops::pick") is ops.pick
+    assert dovetail.find("py_ops::pick.two").name == "py_ops::pick.two"
+    assert {"py_ops::scale", "py_ops::pick.int"} <= set(dovetail.list()) and dovetail.list() == sorted(dovetail.list())
+    assert dovetail.ops.py_ops.scale is ops.scale and "scale" in dir(dovetail.ops.py_ops)
+    with pytest.raises(AttributeError, match="py_ops::scal"):
+        dovetail.ops.py_ops.scal
+
+
+def test_close(tmp_path):
+    source = tmp_path / "closing.c"
+    source.write_text('#include <dovetail_op.h>\nstruct f { int64_t x; int64_t *y; };\n'
+                      'static int run(dv_context *c, const struct f *a) { (void)c; *a->y = a->x + 1; return DV_OK; }\n'
+                      'DV_OPERATOR(f, struct f, (x, y), .schema = "f(int x) -> int y", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, run)));\n'
+                      'DV_LIBRARY(closing, &dv_op_f);\n')
+    subprocess.run([dovetail.command(), "build", "-o", tmp_path / "closing.so", source], check=True, capture_output=True)
+    with dovetail.load(tmp_path / "closing.so") as library:
+        f = library.f
+        assert f(1) == 2
+    assert library.closed and "closed" in repr(library)
+    library.close()
+    with pytest.raises(dovetail.DovetailError) as caught:
+        f(1)
+    assert caught.value.status == "EUNLOADED"
+    with pytest.raises(LookupError):
+        dovetail.find("closing::f")
+    assert dovetail.load(tmp_path / "closing.so").f(5) == 6  # and again
+
+
+@pytest.mark.parametrize("content, exception", [(None, OSError), (b"", ImportError), (b"\x7fELF", ImportError), (b"text" * 1000, ImportError)])
+def test_wrong_files(tmp_path, content, exception):
+    path = tmp_path / "x.so"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(exception, match="x.so"):
+        dovetail.load(path)
+
+
+def test_truncated_anywhere(binary, tmp_path):
+    whole = binary.read_bytes()
+    path = tmp_path / "cut.so"
+    for size in range(0, len(whole), len(whole) // 37):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ImportError):
+            dovetail.load(path)
+
+
+def test_what_an_operator_tells(ops):
+    f = ops.scale
+    assert f.name == "py_ops::scale" and f.__name__ == "scale" and f.__module__ == "py_ops"
+    assert f.schema == "py_ops::scale(Tensor x, float factor=2.) -> Tensor out" and f.doc == "x times factor."
+    assert repr(f) == f"<operator {f.schema}>"
+    assert str(inspect.signature(f)) == "(x: Array, factor: float = 2.0, *, out: Array | None = None) -> Array"
+    assert f.__text_signature__ == "(x, factor=2.0, *, out=None)"
+    assert str(inspect.signature(ops.keyed)) == "(x: Array, *, k: int, from_: float = 1.0) -> int"
+    assert str(inspect.signature(ops.echo_tensors)) == "(xs: Sequence[Array | None]) -> tuple[int, int, int]"
+    assert str(inspect.signature(ops.echo_opt)) == \
+        "(i: int | None = None, f: float | None = None, b: bool | None = None, s: str | None = None) -> tuple[int, float]"
+    assert str(inspect.signature(ops.fill)) == "(out: Array, value: float) -> None"
+    declared = json.loads(f.json())
+    assert declared["name"] == "py_ops::scale"
+    assert "x" in f.describe() and "CPU" in f.dispatch_table()
+    with pytest.raises(TypeError, match="several overloads"):
+        ops.pick.json()
+
+
+def test_help(ops):
+    text = pydoc.plain(pydoc.render_doc(ops.scale))
+    assert "scale(x: Array, factor: float = 2.0" in text and "x times factor." in text and "Schema: py_ops::scale" in text
+    assert "pick(x: Array, k: int) -> int" in pydoc.plain(pydoc.render_doc(ops.pick))
+    assert "Writes to out." in ops.fill.__doc__
+
+
+def test_every_operator_can_be_described(ops):
+    dir(dovetail.ops)  # loads all
+    for library in dovetail.libraries():
+        for f in library.operators().values():
+            assert inspect.signature(f) and f.__doc__ and f.__text_signature__.startswith("(")
+            for one in f.overloads:
+                json.loads(one.json())
+
+
+def test_explain(ops):
+    rows = ops.scale.explain(X)
+    assert [r["name"] for r in rows[:2]] == ["scale_run", "scale_f64"]
+    assert rows.taken["name"] == "scale_run" and not rows[1]["taken"] and "f64" in rows[1]["reason"]
+    assert "scale_run" in str(rows) and "* " in str(rows)
+    with pytest.raises(TypeError, match="expected Tensor"):
+        ops.scale.explain("x")
+
+
+def test_shipped_operators():
+    random = np.random.default_rng(0)
+    gate, up = random.standard_normal((2, 5, 7)).astype(np.float32)
+    np.testing.assert_allclose(dovetail.ops.swiglu(gate, up), gate / (1 + np.exp(-gate)) * up, rtol=1e-5, atol=1e-6)
+    assert dovetail.ops.swiglu.name == "dovetail::swiglu" and "swiglu" in dir(dovetail.ops)
+    with pytest.raises(AttributeError, match="shipped: .*swiglu"):
+        dovetail.ops.no_such_thing
+
+
+def test_a_crop_the_wrong_way_round_is_a_value_error():
+    with pytest.raises(ValueError, match="crop"):
+        dovetail.ops.crop(np.zeros((1, 4, 4), np.float32), [3, 0, 1, 2])
+
+
+def test_policy(ops):
+    f = dovetail.ops.swiglu
+    assert dovetail.policy.enabled(f)
+    x = np.linspace(-3, 3, 12, dtype=np.float32)
+    mine = f(x, x)
+    before = dovetail.policy.counts().get("dovetail::swiglu", (0, 0))
+    with dovetail.policy("none"):
+        assert not dovetail.policy.enabled(f)
+        np.testing.assert_allclose(f(x, x), mine, rtol=1e-5, atol=1e-6)
+        with dovetail.policy("none,+swiglu"):
+            assert dovetail.policy.enabled(f)
+        assert not dovetail.policy.enabled(f)
+    assert dovetail.policy.enabled(f)
+    after = dovetail.policy.counts()["dovetail::swiglu"]
+    assert after[1] > before[1]
+    generation = dovetail.policy.generation()
+    dovetail.policy.set("all,-swiglu")
+    try:
+        assert not dovetail.policy.enabled(f) and dovetail.policy.generation() != generation
+    finally:
+        dovetail.policy.set(None)
+    for bad in ("all,none", "swiglu", "+"):
+        with pytest.raises(ValueError):
+            dovetail.policy.set(bad)
+    assert dovetail.policy.enabled(f)
+
+
+def test_settings():
+    n = dovetail.get_threads()
+    dovetail.set_threads(1)
+    assert dovetail.get_threads() == 1
+    dovetail.set_threads(n)
+    with pytest.raises(ValueError):
+        dovetail.set_threads(-1)
+    try:
+        dovetail.set_isa("base")
+        assert dovetail.get_isa() == "base"
+    finally:
+        dovetail.set_isa(None)
+    with pytest.raises(ValueError):
+        dovetail.set_isa("mmx2")
+
+
+def test_places(python):
+    assert (pathlib.Path(dovetail.include_dir()) / "dovetail_op.h").exists()
+    assert (pathlib.Path(dovetail.library_dir()) / "libdovetail.so.1").exists()
+    version = subprocess.run([dovetail.command(), "--version"], capture_output=True, text=True, check=True).stdout
+    assert dovetail.__version__ in version
+    assert python("import subprocess, sys; subprocess.run([sys.executable, '-m', 'dovetail', '--version'], check=True)") == version
+
+
+def test_the_stub_is_python_and_types_check(ops, tmp_path):
+    from dovetail._stub import stub
+    for library in dovetail.libraries():
+        text = stub(library)
+        compile(text, "stub.pyi", "exec")
+    assert "def scale(x: Array, factor: float = 2.0, *, out: Array | None = None) -> Array:" in stub(ops)
+    assert stub(ops).count("@overload") == 3

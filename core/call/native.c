@@ -249,9 +249,9 @@ static int find(const eval *ev, const char *written, dv_operator **out)
     char full[512];
     *out = NULL;
     if (strstr(written, "::"))
-        return dv_find(written, out);
+        return dv__find_from(ev->c->op, written, out);
     snprintf(full, sizeof full, "%s::%s", ev->c->op->schema->ns, written);
-    return dv_find(full, out) ? dv__find_base(written, out) : DV_OK;
+    return dv__find_from(ev->c->op, full, out) ? dv__find_base(written, out) : DV_OK;
 }
 
 static int call_args(eval *ev, const dv_operator *op, const dv__expr *e, dv_value *args)

@@ -634,6 +634,18 @@ int dv_find(const char *name, dv_operator **out)
     return status;
 }
 
+int dv__find_from(const dv_operator *from, const char *name, dv_operator **out)
+{
+    *out = NULL;
+    dv__registry_lock();
+    const dv_library *own = from->registration->owner;
+    for (size_t i = 0; own && i < own->noperators && !*out; i++)
+        if (!strcmp(own->operators[i]->name, name))
+            *out = dv_operator_ref(own->operators[i]);
+    dv__registry_unlock();
+    return *out ? DV_OK : dv_find(name, out);
+}
+
 int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user)
 {
     dv__registry_lock();

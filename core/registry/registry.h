@@ -89,6 +89,9 @@ extern _Thread_local dv_guard dv__guards;
 /* The policy's decision for one call: true: the operator's own kernels; false: its native form. Counts it. No lock. */
 bool dv__policy_decide(dv_operator *op, bool host_fuses);
 
+/* As dv_find(), but first in the library that defines `from`: a formula of one version calls the operators of that version. */
+int dv__find_from(const dv_operator *from, const char *name, dv_operator **out);
+
 /* The operator of the base set with ATen's name ("mul"), with a reference for the caller; DV_ENOENT. */
 int dv__find_base(const char *name, dv_operator **out);
 

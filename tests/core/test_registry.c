@@ -186,6 +186,11 @@ static void test_versions(void **state)
     assert_ok(dv_find("lib_a::scale", &found));
     assert_ptr_equal(found, b);
     dv_operator_unref(found);
+    assert_ok(dv__find_from(a, "lib_a::scale", &found)); /* a formula of one version stays within it */
+    assert_ptr_equal(found, a);
+    dv_operator_unref(found);
+    assert_ok(dv__find_from(b, "lib_a::twice", &found)); /* not in its own library: the newest */
+    dv_operator_unref(found);
     assert_int_equal(dv_library_find(two, "twice", &found), DV_ENOENT);
     assert_message("is not defined by library lib_a 2.0");
     assert_ok(dv_find("lib_a::twice", &found)); /* only the older one has it */
@@ -466,6 +471,30 @@ static int ask(void *arg)
     return status;
 }
 
+/* From a file: a shipped operator with formulas over the base set, which stays loaded once it is needed. */
+static int load_file(void *arg)
+{
+    dv_library *lib;
+    const int status = dv_load(arg, &lib);
+    if (status)
+        return status;
+    assert_int_equal(dv_library_size(lib) > 0, 1);
+    assert_string_equal(strrchr(dv_library_path(lib), '/'), "/swiglu.so");
+    dv_library_free(lib);
+    return DV_OK;
+}
+
+static void test_failing_file(void **state)
+{
+    (void)state;
+    dv_operator *op;
+    assert_ok(dv__find_base("silu", &op));
+    dv_operator_unref(op);
+    assert_int_equal(dv__find_base("silly", &op), DV_ENOENT);
+    assert_message("operator base::silly not found; did you mean base::silu");
+    failing_each(load_file, BUILD_DIR "/ops/swiglu.so");
+}
+
 static void test_failing(void **state)
 {
     (void)state;
@@ -480,7 +509,7 @@ int main(void)
         cmocka_unit_test(test_load), cmocka_unit_test(test_vendor), cmocka_unit_test(test_vendor_misfit),
         cmocka_unit_test(test_versions), cmocka_unit_test(test_by_hand), cmocka_unit_test(test_fallback),
         cmocka_unit_test(test_names), cmocka_unit_test(test_each), cmocka_unit_test(test_keys), cmocka_unit_test(test_isa),
-        cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_failing), cmocka_unit_test(test_failing_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -330,30 +330,50 @@ static struct call *call_of(const dv_host *host)
     return c;
 }
 
+/* A tensor of ours around a new handle, which it takes in every case. */
+static int adopt(struct call *c, void *take_handle, int index, dv_tensor **out)
+{
+    static const struct dv__torch_slot temporary = { .name = "a temporary" };
+    struct tensor *x = take(c, sizeof *x);
+    int status = DV_ENOMEM;
+    if (x) {
+        x->handle = take_handle;
+        status = view(c, x, true, index < 0 ? &temporary : &c->op->slots[c->op->nargs + (size_t)index]);
+    }
+    if (status)
+        c->t->aoti_torch_delete_tensor_object(take_handle);
+    else
+        *out = &x->t;
+    return status;
+}
+
 static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
     struct call *c = call_of(host);
     const struct dv__torch_shims *t = c->t;
-    static const struct dv__torch_slot temporary = { .name = "a temporary" };
+    void *handle;
     *out = NULL;
     const int32_t number = dv__torch_dtype(t, dtype), type = dv__torch_device_type(t, device.type);
     if (number < 0)
         return dv_fail(DV_EDTYPE, "%s: torch has no dtype %s", c->op->name, dv_dtype_name(dtype));
     if (type < 0)
         return dv_fail(DV_EDEVICE, "%s: torch has no device %s", c->op->name, dv_device_name(device.type));
-    struct tensor *x = take(c, sizeof *x);
-    if (!x)
-        return DV_ENOMEM;
-    if (t->aoti_torch_empty_strided(ndim, shape, strides, number, type, device.type == DV_CPU ? 0 : device.id, &x->handle))
+    if (t->aoti_torch_empty_strided(ndim, shape, strides, number, type, device.type == DV_CPU ? 0 : device.id, &handle))
         return dv_fail(DV_EHOST, "%s: libtorch could not make a tensor: %s", c->op->name, dv__torch_what(t));
-    const int status = view(c, x, true, index < 0 ? &temporary : &c->op->slots[c->op->nargs + (size_t)index]);
-    if (status) {
-        t->aoti_torch_delete_tensor_object(x->handle);
-        return status;
-    }
-    *out = &x->t;
-    return DV_OK;
+    return adopt(c, handle, index, out);
+}
+
+/* base is a tensor of ours: an argument, or one that we made. */
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
+    int64_t offset, dv_tensor **out)
+{
+    struct call *c = call_of(host);
+    void *handle;
+    *out = NULL;
+    if (c->t->aoti_torch__reinterpret_tensor(((const struct tensor *)(const void *)base)->handle, ndim, shape, strides, offset, &handle))
+        return dv_fail(DV_EHOST, "%s: libtorch could not make a view: %s", c->op->name, dv__torch_what(c->t));
+    return adopt(c, handle, index, out);
 }
 
 static void free_tensor(const dv_host *host, dv_tensor *t)
@@ -426,28 +446,22 @@ static int stream(const dv_host *host, dv_device device, void **out)
 
 /* ---- results ---------------------------------------------------------------------------------------------------------------------- */
 
-static bool same_view(const dv_tensor *a, const dv_tensor *b)
+static void *handle_of_tensor(const dv_tensor *t) { return ((const struct tensor *)(const void *)t)->handle; }
+
+/* Is result i a tensor that was made for it, not an argument? */
+static bool was_made(const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
 {
-    return a->data == b->data && a->ndim == b->ndim && !memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) &&
-           !memcmp(a->strides, b->strides, (size_t)a->ndim * sizeof *a->strides);
+    return v->type == DV_VALUE_TENSOR && (s->alias < 0 || v->as.tensor != args[s->alias].as.tensor);
 }
 
-/* A result that is an argument, or a view into it: a new handle, which shares its storage. */
-static int encode_alias(struct call *c, const dv_value *argument, const dv_tensor *r, uint64_t *cell)
+static int encode_tensor(struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     void *handle = NULL;
-    if (argument->type != DV_VALUE_TENSOR)
-        return dv_fail(DV_EHOST, "%s: a result aliases an absent argument", c->op->name);
-    const dv_tensor *a = argument->as.tensor;
-    void *of = ((const struct tensor *)(const void *)a)->handle;
-    int32_t failed;
-    if (!r || r == a || same_view(r, a)) {
-        failed = c->t->aoti_torch_new_tensor_handle(of, &handle);
-    } else {
-        const int64_t bytes = dv_dtype_bytes(a->dtype, 1), by = (int64_t)((intptr_t)r->data - (intptr_t)a->data);
-        failed = c->t->aoti_torch__reinterpret_tensor(of, r->ndim, r->shape, r->strides, bytes > 0 ? by / bytes : 0, &handle);
-    }
-    if (failed)
+    if (v->type != DV_VALUE_TENSOR)
+        return dv_fail(DV_EHOST, "%s: result '%s' was not made", c->op->name, s->name);
+    if (was_made(s, args, v))
+        handle = handle_of_tensor(v->as.tensor);
+    else if (c->t->aoti_torch_new_tensor_handle(handle_of_tensor(v->as.tensor), &handle))
         return dv_fail(DV_EHOST, "%s: libtorch: %s", c->op->name, dv__torch_what(c->t));
     *cell = cell_of(handle);
     return DV_OK;
@@ -471,7 +485,7 @@ static int encode_list(struct call *c, const dv_value *v, uint64_t *cell)
     if (c->t->torch_new_list_reserve_size(n, &list))
         return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name);
     for (size_t i = 0; i < n; i++)
-        c->t->torch_list_push_back(list, cell_of(((const struct tensor *)(const void *)v->as.tensors.data[i])->handle));
+        c->t->torch_list_push_back(list, cell_of(handle_of_tensor(v->as.tensors.data[i])));
     *cell = cell_of(list);
     return DV_OK;
 }
@@ -483,14 +497,7 @@ static int encode(struct call *c, const struct dv__torch_slot *s, const dv_value
     if (s->optional && (v->type == DV_VALUE_NONE || v->type == DV_VALUE_DEFAULT))
         return DV_OK;
     switch (s->field) {
-    case DV_FIELD_TENSOR:
-        if (s->alias >= 0)
-            status = encode_alias(c, &args[s->alias], v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL, cell);
-        else if (v->type != DV_VALUE_TENSOR)
-            status = dv_fail(DV_EHOST, "%s: result '%s' was not made", c->op->name, s->name);
-        else
-            *cell = cell_of(((const struct tensor *)(const void *)v->as.tensor)->handle);
-        break;
+    case DV_FIELD_TENSOR: status = encode_tensor(c, s, args, v, cell); break;
     case DV_FIELD_INT: *cell = (uint64_t)v->as.i; break;
     case DV_FIELD_FLOAT: memcpy(cell, &v->as.f, sizeof *cell); break;
     case DV_FIELD_BOOL: *cell = v->as.b; break;
@@ -513,8 +520,8 @@ static int encode_results(struct call *c, const dv_value *args, const dv_value *
     for (size_t j = 0; j < c->op->nresults; j++)
         if (j < i)
             release(c->t, s[j].field, s[j].optional, s[j].element_optional, cells[j]);
-        else if (s[j].alias < 0 && results[j].type == DV_VALUE_TENSOR)
-            c->t->aoti_torch_delete_tensor_object(((const struct tensor *)(const void *)results[j].as.tensor)->handle);
+        else if (was_made(&s[j], args, &results[j]))
+            c->t->aoti_torch_delete_tensor_object(handle_of_tensor(results[j].as.tensor));
     return status;
 }
 
@@ -527,7 +534,7 @@ static int announce_writes(struct call *c, const struct dv__torch_slot *s, const
     const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR ? 1 : 0;
     const dv_tensor *const *all = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
     for (size_t i = 0; i < n; i++) {
-        void *handle = all[i] ? ((const struct tensor *)(const void *)all[i])->handle : NULL;
+        void *handle = all[i] ? handle_of_tensor(all[i]) : NULL;
         if (!handle)
             continue;
         if (c->t->requires_grad && c->t->is_leaf && c->t->aoti_torch_grad_mode_is_enabled() && c->t->requires_grad(*(void **)handle) &&
@@ -543,7 +550,7 @@ static int run(const struct dv__torch_op *op, uint64_t *stack)
 {
     __attribute__((cleanup(release_call))) struct call c;
     c.host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH, .name = "torch", .new_tensor = new_tensor,
-        .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream };
+        .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream, .new_view = new_view };
     c.t = op->t;
     c.op = op;
     c.stack = stack;

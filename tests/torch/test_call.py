@@ -8,6 +8,7 @@ import threading
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from conftest import ROOT, one
 from dovetail.torch import native, register, registered, unregister
@@ -121,6 +122,21 @@ def test_inference_tensors(ops):
     assert x.tolist() == [1, 1]
 
 
+def test_views_share_memory(ops):
+    x = torch.arange(12.0).reshape(3, 4)
+    for view, expected in ((ops.swapped(x, 0, -1), x.t()), (ops.part(x, 1, 1, 2), x[:, 1:3]), (ops.diagonal(x), x.diagonal()),
+                           (ops.part(ops.swapped(x, 0, 1), 0, 2, 2), x.t()[2:4])):
+        assert torch.equal(view, expected) and view.stride() == expected.stride() and view.storage_offset() == expected.storage_offset()
+        assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+        with FakeTensorMode() as mode:
+            fake = mode.from_tensor(x)
+            assert ops.part(fake, 1, 1, 2).storage_offset() == 1 and ops.diagonal(fake).stride() == (5,)
+    ops.diagonal(x).zero_()
+    assert x.diagonal().tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="torch_ops::part"):
+        ops.part(x, 1, 3, 2)
+
+
 # ---- errors ------------------------------------------------------------------------------------------------------------------
 
 ERRORS = [
@@ -144,7 +160,6 @@ def test_error_messages(ops, call, message):
 
 @pytest.mark.parametrize("call, message", ERRORS[1:])
 def test_the_fake_says_the_same(ops, call, message):
-    from torch._subclasses.fake_tensor import FakeTensorMode
     with FakeTensorMode(), pytest.raises(RuntimeError, match=message):
         call(ops)
 

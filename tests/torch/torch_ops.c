@@ -287,5 +287,17 @@ static int gated(dv_context *ctx, const struct gated *a)
 DV_OPERATOR(gated, struct gated, (x, y, out), .schema = "gated(Tensor x, Tensor y) -> Tensor out", .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64",
     .native = "mul(x, sigmoid(y))", .kernels = DV_KERNELS(DV_KERNEL(struct gated, "cpu", "f64", gated)));
 
-DV_LIBRARY(torch_ops, &dv_op_everything, &dv_op_inc, &dv_op_inc_, &dv_op_inc_all, &dv_op_fail_if, &dv_op_badd, &dv_op_cat, &dv_op_like,
+/* ---- views: no kernel is needed ---- */
+
+struct swapped { const dv_tensor *self; int64_t i, j; dv_tensor *out; };
+DV_OPERATOR(swapped, struct swapped, (self, i, j, out), .schema = "swapped(Tensor(a) self, int i, int j) -> Tensor(a) out",
+    .contract = "self[*s]:T -> view(self, swap(i, j))");
+struct part { const dv_tensor *self; int64_t dim, start, length; dv_tensor *out; };
+DV_OPERATOR(part, struct part, (self, dim, start, length, out), .schema = "part(Tensor(a) self, int dim, int start, int length) -> Tensor(a) out",
+    .contract = "self[*s]:T -> view(self, narrow(dim, start, length))");
+struct diagonal { const dv_tensor *self; dv_tensor *out; };
+DV_OPERATOR(diagonal, struct diagonal, (self, out), .schema = "diagonal(Tensor(a) self) -> Tensor(a) out",
+    .contract = "self[n m]:T -> out[min(n, m)]:T view(self) strides[stride(self, 0) + stride(self, 1)]");
+
+DV_LIBRARY(torch_ops, &dv_op_swapped, &dv_op_part, &dv_op_diagonal, &dv_op_everything, &dv_op_inc, &dv_op_inc_, &dv_op_inc_all, &dv_op_fail_if, &dv_op_badd, &dv_op_cat, &dv_op_like,
     &dv_op_halves, &dv_op_nonzero, &dv_op_stats, &dv_op_pick, &dv_op_total, &dv_op_cube, &dv_op_gated);

@@ -29,7 +29,7 @@ static bool is_own(const dv_operator *op, const dv_field_decl *const *fields, si
     return !fields[b->n];
 }
 
-#define GET(T) (*(const T *)(const void *)p)
+#define GET(T) (*(T const *)(const void *)p)
 #define OPTIONAL(T, TYPE, member)                        \
     if (GET(T).has) {                                    \
         v.type = TYPE;                                   \

@@ -422,7 +422,7 @@ size_t dv__elf_spans(const unsigned char *data, const char *base, dv__span *span
     for (unsigned i = 0; i < im.head.e_phnum && n < room; i++) {
         const Elf64_Phdr p = segment(&im, i);
         if (p.p_type == PT_LOAD && p.p_flags & PF_R)
-            spans[n++] = (dv__span){ base + p.p_vaddr, p.p_memsz };
+            spans[n++] = (dv__span){ (const char *)((uintptr_t)base + p.p_vaddr), p.p_memsz };
     }
     return n;
 }

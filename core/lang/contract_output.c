@@ -90,7 +90,8 @@ static int make_shape(dv__env *v, const dv__pattern *t, dv__output *out)
     int32_t n = 0;
     if (direct && !(shape = reserve(v, (int32_t)dims->n)))
         return DV_ELIMIT;
-    for (const dv__item *item = dims->items, *end = item + dims->n; item < end; item++) {
+    for (uint32_t i = 0; i < dims->n; i++) {
+        const dv__item *item = &dims->items[i];
         if (item->kind == DV__ITEM_VAR && n < DV_MAX_NDIM) {
             shape[n++] = s->dims[item->ref];
             if (s->dims[item->ref] < 0)
@@ -390,14 +391,15 @@ static inline bool plain_output(dv__solution *s, const dv__pattern *t, dv__outpu
         n = s->runs[dims->items->ref].ndim;
         strides = shape;
     } else {
-        for (const dv__item *item = dims->items, *end = item + dims->n; item < end; item++) {
+        for (uint32_t i = 0; i < dims->n; i++) {
+            const dv__item *item = &dims->items[i];
             if (item->kind == DV__ITEM_RUN) {
                 const int64_t *sizes = s->runs[item->ref].sizes;
                 const int32_t rank = s->runs[item->ref].ndim;
                 if (rank > DV_MAX_NDIM - n)
                     return false;
-                for (int32_t i = 0; i < rank; i++)
-                    shape[n++] = sizes[i];
+                for (int32_t k = 0; k < rank; k++)
+                    shape[n++] = sizes[k];
             } else if (n < DV_MAX_NDIM) {
                 shape[n++] = item->kind == DV__ITEM_VAR ? s->dims[item->ref] : item->value;
             } else {

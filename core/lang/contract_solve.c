@@ -155,7 +155,7 @@ static int match_run(dv__env *v, const dv__pattern *t, int element, const dv__it
     const dv_tensor *x, int32_t *at)
 {
     dv__solution *s = v->s;
-    const int64_t *here = x->shape + *at;
+    const int64_t *here = *at < x->ndim ? x->shape + *at : NULL; /* an empty run at the end */
     dv__sizes sizes;
     if (item->kind == DV__ITEM_RUNS) {
         v->where = item->text;
@@ -193,7 +193,8 @@ static int match_shape(dv__env *v, const dv__pattern *t, int element, const dv_t
     if (!ok)
         return dv__wrong_shape(v, t, element, NULL, x);
     int32_t at = 0;
-    for (const dv__item *item = t->dims.items, *end = item + t->dims.n; item < end; item++) {
+    for (uint32_t i = 0; i < t->dims.n; i++) {
+        const dv__item *item = &t->dims.items[i];
         if (item->kind == DV__ITEM_VAR) {
             const int64_t size = x->shape[at++];
             const uint64_t bit = 1ull << item->ref;
@@ -290,27 +291,29 @@ static inline bool plain_dims_fit(dv__solution *s, const dv__dims *dims, const d
     const int32_t rest = x->ndim - (int32_t)dims->singles; /* what the run takes */
     if (dims->singles == dims->n ? rest != 0 : rest < 0)
         return false;
-    const int64_t *size = x->shape;
-    for (const dv__item *item = dims->items, *end = item + dims->n; item < end; item++) {
+    int32_t at = 0;
+    for (uint32_t i = 0; i < dims->n; i++) {
+        const dv__item *item = &dims->items[i];
         if (item->kind == DV__ITEM_VAR) {
             const uint64_t bit = 1ull << item->ref;
+            const int64_t size = x->shape[at++];
             if (!(s->bound_dims & bit))
-                s->dims[item->ref] = *size, s->bound_dims |= bit;
-            else if (s->dims[item->ref] != *size)
+                s->dims[item->ref] = size, s->bound_dims |= bit;
+            else if (s->dims[item->ref] != size)
                 return false;
-            size++;
         } else if (item->kind == DV__ITEM_INT) {
-            if (*size++ != item->value)
+            if (x->shape[at++] != item->value)
                 return false;
-        } else if (!(s->bound_runs >> item->ref & 1)) {
-            s->runs[item->ref].sizes = size;
-            s->runs[item->ref].ndim = rest;
-            s->bound_runs |= 1u << item->ref;
-            size += rest;
         } else {
-            if (s->runs[item->ref].ndim != rest || !same_sizes(s->runs[item->ref].sizes, size, rest))
+            const int64_t *sizes = rest ? x->shape + at : NULL; /* a 0-d tensor may have no shape */
+            if (!(s->bound_runs >> item->ref & 1)) {
+                s->runs[item->ref].sizes = sizes;
+                s->runs[item->ref].ndim = rest;
+                s->bound_runs |= 1u << item->ref;
+            } else if (s->runs[item->ref].ndim != rest || !same_sizes(s->runs[item->ref].sizes, sizes, rest)) {
                 return false;
-            size += rest;
+            }
+            at += rest;
         }
     }
     return true;
@@ -413,7 +416,8 @@ int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution
     s->pool_used = 0;
     if (c->ngroups && (status = choose_cases(&v)))
         return status;
-    for (const dv__pattern *t = c->patterns, *end = t + c->npatterns; t < end; t++) {
+    for (uint32_t i = 0; i < c->npatterns; i++) {
+        const dv__pattern *t = &c->patterns[i];
         if (!dv__when_holds(t->when, s))
             continue;
         const dv_value *value = &args[t->slot];

@@ -31,12 +31,12 @@ test-c: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 test-python: build
-	@$(PY) -m pytest -q -m "not slow" tests
+	@tools/pytest.sh "not slow"
 
 # ---- the wider suites, which .ci/run adds ----
 
 test-slow: build # packaging in fresh environments, long oracles
-	@$(PY) -m pytest -q -m slow tests
+	@tools/pytest.sh slow
 
 test-asan:
 	@tools/setup.sh wide

@@ -527,21 +527,45 @@ static int encode_results(struct call *c, const dv_value *args, const dv_value *
 
 /* ---- the call ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Mutated tensors: what autograd forbids is refused, and their version counters go up, so that a backward that saved them fails loudly.
- * Before the kernel: for an inference tensor bump_version throws, and the data must be as they were. */
-static int announce_writes(struct call *c, const struct dv__torch_slot *s, const dv_value *v)
+static size_t tensors_of(const dv_value *v, const dv_tensor *const **all)
 {
-    const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR ? 1 : 0;
-    const dv_tensor *const *all = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
-    for (size_t i = 0; i < n; i++) {
+    *all = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
+    return v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR ? 1 : 0;
+}
+
+/* torch has no gradient for an operator that writes to its arguments, and would drop it in silence. */
+static int refuse_gradient(const struct call *c, const struct dv__torch_slot *s, const dv_value *v)
+{
+    const dv_tensor *const *all;
+    for (size_t i = 0, n = tensors_of(v, &all); i < n; i++) {
         void *handle = all[i] ? handle_of_tensor(all[i]) : NULL;
-        if (!handle)
+        if (!handle || !c->t->requires_grad(*(void **)handle))
             continue;
-        if (c->t->requires_grad && c->t->is_leaf && c->t->aoti_torch_grad_mode_is_enabled() && c->t->requires_grad(*(void **)handle) &&
-            c->t->is_leaf(handle))
+        if (s->writes && c->t->is_leaf(handle))
             return dv_fail(DV_EINVAL, "%s: argument '%s': a leaf that requires grad cannot be written to in place", c->op->name, s->name);
-        if (c->t->bump_version)
-            c->t->bump_version(handle);
+        return dv_fail(DV_EINVAL, "%s: argument '%s' requires grad, and an operator that writes to its arguments has no gradient in torch: "
+            "detach it, or call under torch.no_grad()", c->op->name, s->name);
+    }
+    return DV_OK;
+}
+
+/* Version counters of what is written go up, so that a backward that saved it fails loudly. Before the kernel: for an inference tensor
+ * bump_version throws, and the data must be as they were. */
+static int announce_writes(struct call *c, const dv_value *args)
+{
+    const struct dv__torch_op *op = c->op;
+    const dv_tensor *const *all;
+    if (c->t->requires_grad && c->t->is_leaf && c->t->aoti_torch_grad_mode_is_enabled())
+        for (size_t i = 0; i < op->nargs; i++) {
+            const int status = refuse_gradient(c, &op->slots[i], &args[i]);
+            if (status)
+                return status;
+        }
+    for (size_t i = 0; i < op->nargs && c->t->bump_version; i++) {
+        const size_t n = op->slots[i].writes ? tensors_of(&args[i], &all) : 0;
+        for (size_t k = 0; k < n; k++)
+            if (all[k])
+                c->t->bump_version(handle_of_tensor(all[k]));
     }
     return DV_OK;
 }
@@ -566,9 +590,8 @@ static int run(const struct dv__torch_op *op, uint64_t *stack)
         memset(args, 0, (op->nargs + op->nresults) * sizeof *args);
     for (size_t i = 0; !status && i < op->nargs; i++)
         status = decode(&c, &op->slots[i], op->slots[i].field, op->slots[i].optional, stack[i], &args[i]);
-    for (size_t i = 0; !status && op->mutates && i < op->nargs; i++)
-        if (op->slots[i].writes)
-            status = announce_writes(&c, &op->slots[i], &args[i]);
+    if (!status && op->mutates)
+        status = announce_writes(&c, args);
     if (!status)
         status = dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
     if (!status)

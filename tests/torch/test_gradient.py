@@ -31,6 +31,26 @@ def test_only_what_is_needed_is_saved(ops):
     assert sizes == [4]
 
 
+def test_no_gradient_is_dropped_in_silence(ops):
+    """An operator that writes has no gradient: an error, also while tracing."""
+    y = torch.randn(3, requires_grad=True) * 1
+    message = "torch_ops::inc: argument 'x' requires grad, and an operator that writes"
+    with pytest.raises(RuntimeError, match=message):
+        ops.inc(y)
+
+    def f(x):
+        y = x * 1
+        ops.inc(y)
+        return y.sum()
+
+    torch._dynamo.reset()
+    for backend in ("eager", "aot_eager"):
+        with pytest.raises(Exception, match=message):
+            torch.compile(f, backend=backend, fullgraph=True)(torch.randn(3, requires_grad=True))
+    with torch.no_grad():
+        assert torch.compile(f, backend="aot_eager", fullgraph=True)(torch.zeros(3, requires_grad=True)).item() == 3
+
+
 def test_in_a_graph(ops):
     torch._dynamo.reset()
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)

@@ -44,7 +44,9 @@ _waiting = []
 
 
 def attach(library):
-    """Register a library now if torch is imported, else when it is."""
+    """Register a library now if torch is imported, else when it is. The base set is torch's own already."""
+    if getattr(library, "name", None) == "base":
+        return
     if _torch_is_ready():
         register(library, strict=False)
         return

@@ -42,6 +42,8 @@ class Operator:
 
     def fake(self, *args, **kwargs):
         values = self.bind(args, kwargs)
+        if self.writes and torch.is_grad_enabled():
+            self.refuse_gradient(values)
         if self.contract:
             results = self.contract.infer(values)
         elif not self.returns:
@@ -52,6 +54,17 @@ class Operator:
             if values[i] is not None:
                 torch.autograd.graph.increment_version(values[i])
         return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+    def refuse_gradient(self, values):
+        """As the C side does: torch has no gradient for an operator that writes, and would drop it in silence."""
+        for i, (a, value) in enumerate(zip(self.arguments, values)):
+            for x in value if isinstance(value, (list, tuple)) else (value,):
+                if not isinstance(x, torch.Tensor) or not x.requires_grad:
+                    continue
+                if i in self.writes and x.is_leaf:
+                    raise RuntimeError(f"{self.name}: argument '{a.name}': a leaf that requires grad cannot be written to in place")
+                raise RuntimeError(f"{self.name}: argument '{a.name}' requires grad, and an operator that writes to its arguments has no "
+                                   "gradient in torch: detach it, or call under torch.no_grad()")
 
     def install(self, library):
         """Add what the C side cannot give. library: the torch.library.Library that it lives as long as."""

@@ -44,8 +44,10 @@ class Registration:
             self.close()
             raise
         for name, op in self.operators.items():
-            _callables[name] = op.overload
-            _callables.setdefault(name.split(".")[0], op.packet)
+            _callables[name.split(".")[0]] = op.packet  # torch picks the overload
+        for name, op in self.operators.items():
+            if "." in name or len(op.packet.overloads()) == 1:
+                _callables[name] = op.overload
 
     def close(self):
         for name, op in self.operators.items():

@@ -1,0 +1,161 @@
+"""Every shipped operator in torch: opcheck with and without gradients, gradcheck, the fake, compilations, the native form."""
+import os
+import pathlib
+
+import pytest
+import torch
+import torch._dynamo.testing
+
+import dovetail
+from conftest import ROOT
+from dovetail.torch import register
+
+OPS = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "ops"
+
+
+def r(*shape, dtype=torch.float64):
+    return torch.randn(*shape, dtype=dtype)
+
+
+# What to call an operator with: name -> function that gives a list of argument tuples. Tensors are float64 where there is a gradient.
+SAMPLES = {
+    "sigmoid": lambda: [(r(3, 4),), (r(0, 2),)],
+    "sigmoid_backward": lambda: [(r(3, 4), r(3, 4))],
+    "swiglu": lambda: [(r(3, 4), r(3, 4)), (r(2, 1, 3), r(2, 1, 3))],
+    "swiglu_backward": lambda: [(r(3, 4), r(3, 4), r(3, 4))],
+    "crop": lambda: [(r(3, 5, 6), [1, 2, 4, 5]), (r(3, 5, 6), [-2, 1, 3, 9])],
+    "paste": lambda: [(r(3, 5, 6), r(3, 2, 3), [1, 2])],
+    "add_custom": lambda: [(r(3, 4), r(3, 4)), (r(3, 1), r(4))],
+    "add_custom_backward": lambda: [(r(3, 4), [3, 1], [4])],
+    "numpy_sin": lambda: [(r(3, 4), r(3, 4))],
+}
+
+
+def sizes_for(dims, runs, bound):
+    out = []
+    for d in dims:
+        if d[0] == "run":
+            out += runs.setdefault(d[1], [2, 3])
+        elif d[0] == "dim":
+            out.append(bound.setdefault(d[1], 2 + len(bound)))
+        elif d[0] == "int":
+            out.append(d[1])
+        else:
+            pytest.skip("no sample for this operator: add one to SAMPLES")
+    return out
+
+
+def generated(op):
+    """Arguments from the contract alone, for operators whose dims are all plain."""
+    contract, runs, bound, values = op.declaration["contract"], {}, {}, {}
+    if contract is None or contract["groups"] or contract["constraints"]:
+        pytest.skip("no sample for this operator: add one to SAMPLES")
+    allowed = {d["name"]: d["in"] for d in contract["dtypes"]}
+    names = {"f32": torch.float32, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64, "bool": torch.bool}
+    for p in contract["inputs"]:
+        dtype = p["dtype"] or ["dtype", "f32"]
+        dtype = dtype[1] if dtype[0] == "dtype" else "f64" if not allowed.get(dtype[1]) or "f64" in allowed[dtype[1]] else allowed[dtype[1]][0]
+        if p["kind"] != "tensor" or dtype not in names:
+            pytest.skip("no sample for this operator: add one to SAMPLES")
+        shape = sizes_for(p["dims"] or [["int", 3]], runs, bound)
+        values[p["slot"]] = r(*shape).to(names[dtype]) if dtype[0] == "f" else torch.ones(shape, dtype=names[dtype])
+    args = []
+    for i, a in enumerate(op.arguments):
+        if i in values:
+            args.append(values[i])
+        elif a.has_default_value():
+            args.append(a.default_value)
+        else:
+            args.append({"int": 1, "float": 0.5, "bool": True}.get(str(a.type)))
+    return [tuple(args)]
+
+
+def operators():
+    for file in sorted(OPS.glob("*.so")):
+        if file.stem != "base":  # torch has the base set itself
+            library = dovetail.load(file)
+            yield from register(library, strict=True).operators.items()
+
+
+ALL = dict(operators())
+
+
+def samples(name):
+    op = ALL[name]
+    torch.manual_seed(0)
+    local = name.split("::")[1]
+    return SAMPLES[local]() if local in SAMPLES else generated(op)
+
+
+def with_gradients(args):
+    return tuple(a.detach().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_opcheck(name):
+    op = ALL[name]
+    for args in samples(name):
+        torch.library.opcheck(op.overload, args)
+        if op.gradient and not op.writes:
+            torch.library.opcheck(op.overload, with_gradients(args))
+
+
+@pytest.mark.parametrize("name", [n for n, op in ALL.items() if op.gradient and not op.writes])
+def test_gradcheck(name):
+    op = ALL[name]
+    for args in samples(name):
+        if not any(isinstance(a, torch.Tensor) and a.dtype == torch.float64 for a in args):
+            pytest.skip("it has no f64 rows")
+        args = with_gradients(args)
+        assert torch.autograd.gradcheck(op.overload, args)
+        assert torch.autograd.gradgradcheck(op.overload, args)
+
+
+@pytest.mark.parametrize("name", [n for n, op in ALL.items() if op.native and not op.writes])
+def test_native_form_is_the_same_operator(name):
+    op = ALL[name]
+    for args in samples(name):
+        expected = op.overload(*args)
+        found = op.native(dict(zip([a.name for a in op.arguments], op.bind(args, {}))))
+        for a, b in zip(found, expected if isinstance(expected, tuple) else (expected,)):
+            torch.testing.assert_close(a, b)
+            assert a.shape == b.shape
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_policy_off_is_the_same_operator(name):
+    op = ALL[name]
+    if not op.native:
+        pytest.skip("it has no native form")
+    for args in samples(name):
+        again = tuple(a.clone() if isinstance(a, torch.Tensor) else a for a in args)
+        expected = op.overload(*args)
+        with dovetail.policy("none"):
+            found = op.overload(*again)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close([a for a in again if isinstance(a, torch.Tensor)], [a for a in args if isinstance(a, torch.Tensor)])
+
+
+@pytest.mark.parametrize("name", ["dovetail::swiglu", "dovetail::sigmoid"])
+def test_three_sizes_one_compilation(name):
+    torch._dynamo.reset()
+    op = ALL[name].overload
+    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    n = len(op._schema.arguments)
+    f = torch.compile(lambda *x: op(*[a * 2 for a in x]) + 1, backend=counter, fullgraph=True, dynamic=True)
+    for shape in ((4, 6), (7, 3), (12, 5)):
+        x = [torch.randn(shape) for _ in range(n)]
+        torch.testing.assert_close(f(*x), op(*[a * 2 for a in x]) + 1)
+    assert counter.frame_count == 1
+
+
+def test_functions_of_a_library_take_tensors():
+    f = dovetail.ops.swiglu
+    x = torch.randn(3, 4, requires_grad=True)
+    y = f(x, up=x.detach())
+    torch.testing.assert_close(y, torch.nn.functional.silu(x) * x.detach())
+    y.sum().backward()
+    assert x.grad is not None
+    numpy = pytest.importorskip("numpy")
+    array = f(numpy.ones((2, 2), "float32"), numpy.ones((2, 2), "float32"))
+    assert isinstance(array, numpy.ndarray) and abs(float(array[0, 0]) - 0.7310586) < 1e-6

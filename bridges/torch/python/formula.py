@@ -108,6 +108,17 @@ class _Once(dict):
         return self[key]
 
 
+def _silu_backward(grad_output, self):
+    """torch's own has no derivative."""
+    if torch.is_grad_enabled() and (grad_output.requires_grad or self.requires_grad):
+        s = torch.sigmoid(self)
+        return grad_output * s * (1 + self * (1 - s))
+    return torch.ops.aten.silu_backward(grad_output, self)
+
+
+_IN_PLACE_OF_ATEN = {"silu_backward": _silu_backward}
+
+
 class _Lookup:
     """An operator by its full name, looked up at the first call: it may be registered after the formula was read."""
 
@@ -119,7 +130,7 @@ class _Lookup:
             space, _, local = self.name.rpartition("::")
             local, _, overload = local.partition(".")
             if space in ("base", ""):  # the base set has ATen's names; torch picks the overload
-                self.f = getattr(torch.ops.aten, local)
+                self.f = _IN_PLACE_OF_ATEN.get(local) or getattr(torch.ops.aten, local)
             else:
                 packet = getattr(getattr(torch.ops, space), local)
                 self.f = getattr(packet, overload) if overload else packet

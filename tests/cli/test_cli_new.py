@@ -3,7 +3,7 @@ import os
 import subprocess
 
 import pytest
-from conftest import ROOT, Dovetail, symbols
+from cli_helpers import ROOT, Dovetail, symbols
 
 
 def tree(folder):

@@ -3,7 +3,7 @@ import shutil
 import subprocess
 
 import pytest
-from conftest import ROOT, Dovetail, symbols
+from cli_helpers import ROOT, Dovetail, symbols
 
 
 @pytest.fixture

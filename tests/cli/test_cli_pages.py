@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, ROOT
+from cli_helpers import BUILD, ROOT
 
 PAGE = (ROOT / "docs" / "first-operator.md").read_text()
 

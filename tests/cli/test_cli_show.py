@@ -5,8 +5,8 @@ import subprocess
 import hypothesis
 import hypothesis.strategies as st
 import pytest
-from conftest import BUILD, Dovetail
-from test_usage import VERBS
+from cli_helpers import BUILD, Dovetail
+from test_cli_usage import VERBS
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import COMMAND, Dovetail, symbols
+from cli_helpers import COMMAND, Dovetail, symbols
 
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 SLOW_CC = """#!{python}

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from conftest import COMMAND, ROOT, Dovetail
+from cli_helpers import COMMAND, ROOT, Dovetail
 
 VERBS = re.findall(r"X\((\w+)\)", (ROOT / "cli" / "cli.h").read_text().split("#define CLI_VERBS(X)")[1].split("/* What the process")[0])
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, ROOT
+from cli_helpers import BUILD, ROOT
 
 DEMO = ROOT / "tools" / "demo"
 HOSTS = [pytest.param("numpy_host.py", id="numpy"), pytest.param("torch_host.py", marks=pytest.mark.slow, id="torch")]

@@ -1,13 +1,33 @@
-/* crop.c: cut a box out of a picture, and paste one picture into another: exactly, for elements of any type.
+/* crop.c: cut a box out of a picture, and paste one picture into another: exactly, for elements of any type, or bit for bit as the
+ * way through a PIL image of bytes gives it.
  *
- * A picture is [..., height, width]. Both are one job: copy the rows of the overlap. crop fills the outside with zeros first. */
+ * A picture is [..., height, width]. All are one job: copy the rows of the overlap. crop fills the outside with zeros first. */
 #include <dovetail_op.h>
 
+/* A float as it comes back from a byte of an image: v * 255 without its fraction, modulo 256, over 255. What no integer can hold
+ * (its low byte would be 0 anyhow, or NaN) is 0. */
+static inline float through_byte(float v)
+{
+    const float scaled = v * 255.0f, held = scaled > -0x1p31f && scaled < 0x1p31f ? scaled : 0.0f;
+    return (float)((int32_t)held & 255) / 255.0f;
+}
+
+DV_INLINE void bytes_line(char *dst, const char *src, int64_t n)
+{
+    float *restrict out = (float *)(void *)dst;
+    const float *restrict in = (const float *)(const void *)src;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = through_byte(in[i]);
+}
+
 /* Rows of n bytes go from src to dst; strides in bytes. */
-static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t rows, size_t n)
+static void copy_rows(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t rows, size_t n, bool pil)
 {
     for (int64_t i = 0; i < rows; i++)
-        memcpy(dst + i * dst_stride, src + i * src_stride, n);
+        if (pil)
+            bytes_line(dst + i * dst_stride, src + i * src_stride, (int64_t)(n / sizeof(float)));
+        else
+            memcpy(dst + i * dst_stride, src + i * src_stride, n);
 }
 
 static int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -15,7 +35,7 @@ static int64_t height(const dv_tensor *t) { return t->shape[t->ndim - 2]; }
 static int64_t width(const dv_tensor *t) { return t->shape[t->ndim - 1]; }
 
 /* Lay src over dst so that src's corner comes to (x, y) of dst; what falls outside is dropped. */
-static void overlay(const dv_tensor *dst, const dv_tensor *src, int64_t x, int64_t y)
+static void overlay(const dv_tensor *dst, const dv_tensor *src, int64_t x, int64_t y, bool pil)
 {
     const int64_t item = dst->dtype.bits / 8, h = height(src), w = width(src), dst_w = width(dst) * item, src_w = w * item;
     const int64_t x0 = max(x, 0), x1 = x > width(dst) - w ? width(dst) : x + w;
@@ -26,20 +46,29 @@ static void overlay(const dv_tensor *dst, const dv_tensor *src, int64_t x, int64
     char *to = (char *)dst->data + y0 * dst_w + x0 * item;
     const char *from = (const char *)src->data + (y0 - y) * src_w + (x0 - x) * item;
     for (int64_t p = 0; p < planes; p++, to += height(dst) * dst_w, from += h * src_w)
-        copy_rows(to, dst_w, from, src_w, y1 - y0, (size_t)((x1 - x0) * item));
+        copy_rows(to, dst_w, from, src_w, y1 - y0, (size_t)((x1 - x0) * item), pil);
 }
 
 struct crop { const dv_tensor *pic; dv_ints box; dv_tensor *out; };
 
-static int crop_any(dv_context *ctx, const struct crop *a)
+static int cut(const struct crop *a, bool pil)
 {
     const int64_t x = a->box.data[0], y = a->box.data[1];
-    (void)ctx;
     if (x < 0 || y < 0 || a->box.data[2] > width(a->pic) || a->box.data[3] > height(a->pic))
         memset(a->out->data, 0, (size_t)(dv_numel(a->out) * a->out->dtype.bits / 8));
     if (x > INT64_MIN && y > INT64_MIN)
-        overlay(a->out, a->pic, -x, -y);
+        overlay(a->out, a->pic, -x, -y, pil);
     return DV_OK;
+}
+static int crop_any(dv_context *ctx, const struct crop *a)
+{
+    (void)ctx;
+    return cut(a, false);
+}
+static int crop_pil_f32(dv_context *ctx, const struct crop *a)
+{
+    (void)ctx;
+    return cut(a, true);
 }
 
 /* Obviously right: one element after the other. */
@@ -67,6 +96,7 @@ DV_OPERATOR(crop, struct crop, (pic, box, out),
     .schema   = "crop(Tensor pic, SymInt[] box) -> Tensor out",
     .contract = "pic[*s h w]:T, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:T; box[2] >= box[0]; box[3] >= box[1]; "
                 PICTURE_TYPES "; parallel(*s)",
+    .native   = "constant_pad_nd(pic, [-box[0], box[2] - pic.shape[-1], -box[1], box[3] - pic.shape[-2]])",
     .gradient = "pic: paste(zeros_like(pic), grad, [box[0], box[1]])",
     .doc      = "The part of each picture [height, width] inside box = (left, top, right, bottom); zero where the box leaves it.",
     .kernels  = DV_KERNELS(DV_KERNEL(struct crop, "cpu", NULL, crop_any, .split = 1),
@@ -76,9 +106,18 @@ struct paste { const dv_tensor *im1, *im2; dv_ints coord; dv_tensor *out; };
 
 static int paste_any(dv_context *ctx, const struct paste *a)
 {
+    const size_t bytes = (size_t)(dv_numel(a->out) * a->out->dtype.bits / 8);
     (void)ctx;
-    memcpy(a->out->data, a->im1->data, (size_t)(dv_numel(a->out) * a->out->dtype.bits / 8));
-    overlay(a->out, a->im2, a->coord.data[0], a->coord.data[1]);
+    if (bytes)
+        memcpy(a->out->data, a->im1->data, bytes);
+    overlay(a->out, a->im2, a->coord.data[0], a->coord.data[1], false);
+    return DV_OK;
+}
+static int paste_pil_f32(dv_context *ctx, const struct paste *a)
+{
+    (void)ctx;
+    bytes_line(a->out->data, a->im1->data, dv_numel(a->out));
+    overlay(a->out, a->im2, a->coord.data[0], a->coord.data[1], true);
     return DV_OK;
 }
 
@@ -93,7 +132,7 @@ static int paste_reference(dv_context *ctx, const struct paste *a)
     for (int64_t p = 0; p < planes; p++)
         for (int64_t y = 0; y < h; y++)
             for (int64_t x = 0; x < w; x++, out += item, im1 += item) {
-                const bool inside = y >= top && y - top < h2 && x >= left && x - left < w2;
+                const bool inside = y >= top && (uint64_t)y - (uint64_t)top < (uint64_t)h2 && x >= left && (uint64_t)x - (uint64_t)left < (uint64_t)w2;
                 memcpy(out, inside ? im2 + (size_t)((p * h2 + y - top) * w2 + x - left) * item : im1, item);
             }
     return DV_OK;
@@ -108,4 +147,42 @@ DV_OPERATOR(paste, struct paste, (im1, im2, coord, out),
     .kernels  = DV_KERNELS(DV_KERNEL(struct paste, "cpu", NULL, paste_any, .split = 1),
         DV_KERNEL(struct paste, "cpu", NULL, paste_reference, .flags = DV_KERNEL_REFERENCE)));
 
-DV_LIBRARY_FRAGMENT(dovetail, crop, &dv_op_crop, &dv_op_paste);
+/* ---- by way of bytes -------------------------------------------------------------------------------------------------------------- */
+
+static void all_through_bytes(const dv_tensor *t)
+{
+    for (int64_t i = 0, n = dv_numel(t); i < n; i++)
+        ((float *)t->data)[i] = through_byte(((const float *)t->data)[i]);
+}
+static int crop_pil_reference(dv_context *ctx, const struct crop *a)
+{
+    const int status = crop_reference(ctx, a);
+    all_through_bytes(a->out);
+    return status;
+}
+static int paste_pil_reference(dv_context *ctx, const struct paste *a)
+{
+    const int status = paste_reference(ctx, a);
+    all_through_bytes(a->out);
+    return status;
+}
+
+/* The gradients are those of the exact operators, as if the bytes had not been: rounding has none. */
+DV_OPERATOR(crop_pil, struct crop, (pic, box, out),
+    .schema   = "crop_pil(Tensor pic, SymInt[] box) -> Tensor out",
+    .contract = "pic[*s h w]:f32, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:f32; box[2] >= box[0]; box[3] >= box[1]; parallel(*s)",
+    .gradient = "pic: paste(zeros_like(pic), grad, [box[0], box[1]])",
+    .doc      = "crop by way of an 8-bit image, bit for bit as to_tensor(to_pil_image(pic).crop(box)): values are cut to multiples of "
+                "1/255 and wrap around outside 0 to 1. The gradient is that of crop.",
+    .kernels  = DV_KERNELS(DV_KERNEL(struct crop, "cpu", "f32", crop_pil_f32, .split = 1),
+        DV_KERNEL(struct crop, "cpu", "f32", crop_pil_reference, .flags = DV_KERNEL_REFERENCE)));
+DV_OPERATOR(paste_pil, struct paste, (im1, im2, coord, out),
+    .schema   = "paste_pil(Tensor im1, Tensor im2, SymInt[] coord) -> Tensor out",
+    .contract = "im1[*s h w]:f32, im2[*s h2 w2]:f32, coord[2] -> out[*s h w]:f32; parallel(*s)",
+    .gradient = "im1: paste(grad, zeros_like(im2), coord); "
+                "im2: crop(grad, [coord[0], coord[1], coord[0] + im2.shape[-1], coord[1] + im2.shape[-2]])",
+    .doc      = "paste by way of 8-bit images, bit for bit as PIL's: see crop_pil. The gradient is that of paste.",
+    .kernels  = DV_KERNELS(DV_KERNEL(struct paste, "cpu", "f32", paste_pil_f32, .split = 1),
+        DV_KERNEL(struct paste, "cpu", "f32", paste_pil_reference, .flags = DV_KERNEL_REFERENCE)));
+
+DV_LIBRARY_FRAGMENT(dovetail, crop, &dv_op_crop, &dv_op_paste, &dv_op_crop_pil, &dv_op_paste_pil);

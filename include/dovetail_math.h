@@ -36,7 +36,7 @@ DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x)
  * f16 come and go through float. A step does exactly DV_BLOCK elements, so it compiles to vectors with no scalar rest (what is left
  * at the end is done in a copy), and one function serves all dtypes: small code.
  *
- *     DV_INLINE void step_f32(float *const *out, const float *const *in, const void *with)
+ *     DV_INLINE void step_f32(float *const *out, const float *const *in, void *with)
  *     {
  *         DV_BLOCK_LOOP
  *             out[0][i] = dv_sigmoidf(in[0][i]);
@@ -47,7 +47,7 @@ DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x)
  *         return DV_OK;
  *     }
  *
- * At most four inputs and four outputs; `with` is passed on. An output may be one of the inputs, but not overlap one otherwise. */
+ * At most four inputs and four outputs; `with` is passed on: what a step wants to know or to add up. An output may be one of the inputs, but not overlap one otherwise. */
 enum { DV_BLOCK = 64, DV__MOST = 4 };
 #define DV_OUT(...) (dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
 #define DV_IN(...) (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
@@ -58,8 +58,8 @@ enum { DV_BLOCK = 64, DV__MOST = 4 };
 #else
 #define DV_BLOCK_LOOP for (int i = 0; i < DV_BLOCK; i++)
 #endif
-typedef void (*dv_step_f32)(float *const *out, const float *const *in, const void *with);
-typedef void (*dv_step_f64)(double *const *out, const double *const *in, const void *with);
+typedef void (*dv_step_f32)(float *const *out, const float *const *in, void *with);
+typedef void (*dv_step_f64)(double *const *out, const double *const *in, void *with);
 
 /* DV_BLOCK elements of a 16-bit type to float and back. */
 DV_INLINE void dv_block_load(float *to, const uint16_t *from, uint32_t dtype)
@@ -81,7 +81,7 @@ DV_INLINE void dv_block_store(uint16_t *to, const float *from, uint32_t dtype)
             to[i] = dv_f32_to_f16(from[i]);
 }
 
-DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin, const void *with,
+DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin, void *with,
     dv_step_f32 f32, dv_step_f64 f64)
 {
     _Alignas(64) float in_f32[DV__MOST][DV_BLOCK], out_f32[DV__MOST][DV_BLOCK];

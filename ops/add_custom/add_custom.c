@@ -70,13 +70,13 @@ static int add_custom_reference(dv_context *ctx, const struct add_custom *a)
     return DV_OK;
 }
 
-DV_INLINE void add_f32(float *const *out, const float *const *in, const void *with)
+DV_INLINE void add_f32(float *const *out, const float *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
         out[0][i] = in[0][i] + in[1][i];
 }
-DV_INLINE void add_f64(double *const *out, const double *const *in, const void *with)
+DV_INLINE void add_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP

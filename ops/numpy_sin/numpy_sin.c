@@ -13,7 +13,7 @@ static int numpy_sin_reference(dv_context *ctx, const struct numpy_sin *a)
 }
 
 /* Almost all blocks hold only small numbers; the others take the exact reduction. */
-DV_INLINE void sin_f32(float *const *out, const float *const *in, const void *with)
+DV_INLINE void sin_f32(float *const *out, const float *const *in, void *with)
 {
     int large = 0;
     (void)with;
@@ -26,7 +26,7 @@ DV_INLINE void sin_f32(float *const *out, const float *const *in, const void *wi
         DV_BLOCK_LOOP
             out[0][i] = dv_sinf_small(in[0][i]);
 }
-DV_INLINE void sin_f64(double *const *out, const double *const *in, const void *with)
+DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
 {
     int64_t large = 0;
     (void)with;

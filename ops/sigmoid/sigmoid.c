@@ -13,13 +13,13 @@ static int sigmoid_reference(dv_context *ctx, const struct sigmoid *a)
     return DV_OK;
 }
 
-DV_INLINE void sigmoid_f32(float *const *out, const float *const *in, const void *with)
+DV_INLINE void sigmoid_f32(float *const *out, const float *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
         out[0][i] = dv_sigmoidf(in[0][i]);
 }
-DV_INLINE void sigmoid_f64(double *const *out, const double *const *in, const void *with)
+DV_INLINE void sigmoid_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
@@ -56,13 +56,13 @@ static int sigmoid_backward_reference(dv_context *ctx, const struct sigmoid_back
     return DV_OK;
 }
 
-DV_INLINE void sigmoid_backward_f32(float *const *out, const float *const *in, const void *with)
+DV_INLINE void sigmoid_backward_f32(float *const *out, const float *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
         out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
 }
-DV_INLINE void sigmoid_backward_f64(double *const *out, const double *const *in, const void *with)
+DV_INLINE void sigmoid_backward_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP

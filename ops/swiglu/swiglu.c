@@ -15,13 +15,13 @@ static int swiglu_reference(dv_context *ctx, const struct swiglu *a)
     return DV_OK;
 }
 
-DV_INLINE void swiglu_f32(float *const *out, const float *const *in, const void *with)
+DV_INLINE void swiglu_f32(float *const *out, const float *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
         out[0][i] = dv_siluf(in[0][i]) * in[1][i];
 }
-DV_INLINE void swiglu_f64(double *const *out, const double *const *in, const void *with)
+DV_INLINE void swiglu_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
@@ -61,7 +61,7 @@ static int swiglu_backward_reference(dv_context *ctx, const struct swiglu_backwa
     return DV_OK;
 }
 
-DV_INLINE void swiglu_backward_f32(float *const *out, const float *const *in, const void *with)
+DV_INLINE void swiglu_backward_f32(float *const *out, const float *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP {
@@ -70,7 +70,7 @@ DV_INLINE void swiglu_backward_f32(float *const *out, const float *const *in, co
         out[1][i] = d * (g * s);
     }
 }
-DV_INLINE void swiglu_backward_f64(double *const *out, const double *const *in, const void *with)
+DV_INLINE void swiglu_backward_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP {

@@ -39,6 +39,11 @@ typedef struct loaded {
 } loaded;
 static loaded *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void) { pthread_mutex_lock(&lock); } /* so that a child does not inherit it held */
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void at_start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
 typedef struct content { unsigned char *data; size_t size; char id[33]; } content;
 
@@ -269,6 +274,7 @@ int dv__binary_open(const char *path, dv__binary *out)
     if (status)
         goto fail;
     hash(&c);
+    pthread_once(&once, at_start);
     pthread_mutex_lock(&lock);
     for (const loaded *l = all; l && !out->decl; l = l->next)
         if (l->size == c.size && !strcmp(l->id, c.id))

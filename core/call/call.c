@@ -103,6 +103,8 @@ static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys)
     case DV__ENTRY_CONTRACT: return dv__run_contract(c);
     case DV__ENTRY_NATIVE: return (status = dv__solve(c)) ? status : dv__run_native(c);
     case DV__ENTRY_MISSING:
+        if (c->op->contract && (status = dv__solve(c)))
+            return status; /* says more: tensors on different devices */
         status = dv__run_views(c, &views);
         return status || views ? status : no_entry(c, keys);
     case DV__ENTRY_FALLTHROUGH:
@@ -117,9 +119,17 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
     dv__call c;
     uint32_t keys;
     const dv__entry *entry;
-    int status = dv__call_init(&c, op, results, nresults, host, inner);
-    if (status)
+    int status;
+    c.decision = -1;
+    if (below == DV_KEY_RUNTIME_COUNT && !inner && dv__call_again(&c, op, args, nargs, results, nresults, host, &status)) {
+        if (c.arena.blocks)
+            dv__arena_deinit(&c.arena);
         return status;
+    }
+    if ((status = dv__call_init(&c, op, results, nresults, host, inner)))
+        return status;
+    c.passed = args;
+    c.npassed = nargs;
     if (!(status = dv__bind_values(&c, args, nargs, &keys)) && !(status = dv__call_entry(&c, keys, below, &entry)))
         status = run_entry(&c, entry, keys);
     dv__call_deinit(&c);

@@ -3,6 +3,8 @@
  * values.c   the caller's values, completed with defaults and checked against the schema
  * call.c     dispatch: guards, keys, tables; boxed kernels
  * run.c      contract, results, kernel row, frame, kernel
+ * again.c    calls like one before, which need nothing of the above again
+ * results.c  what each result must be, and where it comes from
  * memory.c   overlaps; contiguous copies and copying back; workspace
  * split.c    slices along parallel dims
  * pool.c     threads
@@ -85,8 +87,15 @@ typedef struct dv__call {
     atomic_int failing;
     atomic_int status;
 
+    int decision;                /* the policy's: 1 its kernels, 0 the native form, -1 not asked yet */
+    const dv_value *passed;      /* what the caller passed, to be remembered */
+    size_t npassed;
+
     enum dv__stage stage;
     bool in_kernel;              /* between before_kernel and after_kernel */
+    bool whole;                  /* it was not split */
+    int64_t workspace;
+    int64_t most;                /* elements of the largest tensor */
     atomic_uint_fast64_t random; /* 0, or 1 + where the random numbers of a split call begin */
     uint64_t random_seed;
 
@@ -151,7 +160,7 @@ int dv__too_many(const dv__call *c); /* more slots than a call has room for: DV_
 
 /* Find the tensors, arguments or results, and what they span. */
 int dv__gather_args(dv__call *c);
-void dv__gather_results(dv__call *c);
+int dv__gather_results(dv__call *c);
 int dv__check_overlaps(dv__call *c);
 /* Make stand-ins for tensors that the row does not take as they are; then fill them; then, after the kernel, copy back. */
 int dv__make_temps(dv__call *c, const dv__row *row);
@@ -167,6 +176,17 @@ int dv__host_copy(const dv_host *host, const dv_tensor *dst, const dv_tensor *sr
 
 /* Run the row's kernel over the whole or in slices. */
 int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream);
+
+/* The kernel over everything at once. */
+int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream);
+
+/* ---- again.c ---- */
+
+/* If this call is like one that this thread remembers: make it, set *status, and return true. Else only c->decision is set. */
+bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host,
+    int *status);
+/* Remember a call that has just gone well, before its results are published. from: the table's entry that gave the row. */
+void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__entry *from, const dv__row *row, int64_t workspace);
 
 /* ---- services.c ---- */
 

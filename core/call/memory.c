@@ -6,7 +6,8 @@
 
 /* ---- Gathering ---- */
 
-static dv__span span_of(const dv_tensor *t)
+/* most: raised to its number of elements. */
+static dv__span span_of(const dv_tensor *t, int64_t *most)
 {
     int64_t n = 1;
     bool contiguous = true;
@@ -15,6 +16,7 @@ static dv__span span_of(const dv_tensor *t)
         n *= t->shape[i];
     }
     dv__span s = { (uintptr_t)t->data, (uintptr_t)t->data, contiguous || !n };
+    *most = n > *most ? n : *most;
     if (!n)
         return s;
     if (contiguous) {
@@ -28,7 +30,7 @@ static dv__span span_of(const dv_tensor *t)
 
 static int gather_one(dv__call *c, size_t slot, const dv_tensor *t, dv__span *span)
 {
-    *span = span_of(t);
+    *span = span_of(t, &c->most);
     c->all_contiguous &= span->contiguous;
     if (!t->data && span->begin != span->end && t->device.type != DV_META)
         return dv__fail_argument(c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
@@ -39,6 +41,7 @@ int dv__gather_args(dv__call *c)
 {
     const size_t n = c->plan->nargs;
     c->all_contiguous = true;
+    c->most = 0;
     for (size_t i = 0; i < n; i++) {
         const dv_value *v = &c->args[i];
         int status = DV_OK;
@@ -59,10 +62,11 @@ int dv__gather_args(dv__call *c)
     return DV_OK;
 }
 
-void dv__gather_results(dv__call *c)
+int dv__gather_results(dv__call *c)
 {
+    int status = DV_OK;
     c->any_given = false;
-    for (size_t r = 0; r < c->plan->nreturns; r++) {
+    for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
         const size_t slot = c->plan->nargs + r;
         const dv__result *out = &c->outs[r];
         c->tensors[slot] = NULL;
@@ -70,9 +74,8 @@ void dv__gather_results(dv__call *c)
         case DV__RESULT_GIVEN:
         case DV__RESULT_MADE:
             c->tensors[slot] = out->tensor;
-            c->spans[slot] = span_of(out->tensor);
-            c->all_contiguous &= c->spans[slot].contiguous;
             c->any_given |= out->origin == DV__RESULT_GIVEN;
+            status = gather_one(c, slot, out->tensor, &c->spans[slot]);
             break;
         case DV__RESULT_PENDING:
             c->tensors[slot] = &out->header;
@@ -81,13 +84,17 @@ void dv__gather_results(dv__call *c)
         case DV__RESULT_LIST:
             c->lists[slot] = out->value.as.tensors;
             c->any_given = true;
-            c->all_contiguous = false; /* looked at one by one */
+            for (size_t k = 0; k < c->lists[slot].size && !status; k++) {
+                dv__span unused;
+                status = gather_one(c, slot, c->lists[slot].data[k], &unused);
+            }
             break;
         case DV__RESULT_ALIAS:
         case DV__RESULT_ABSENT:
         case DV__RESULT_SCALAR: break;
         }
     }
+    return status;
 }
 
 /* ---- Overlaps ---- */
@@ -118,17 +125,18 @@ static size_t collect(const dv__call *c, item *items)
 {
     const size_t nargs = c->plan->nargs, nslots = nargs + c->plan->nreturns;
     size_t n = 0;
+    int64_t unused = 0;
     for (size_t i = 0; i < nslots; i++) {
         const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
         const bool list = (c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST);
         const bool written = out ? out->origin != DV__RESULT_MADE : c->plan->slots[i].flags & DV__SLOT_WRITES;
         if (out && out->origin == DV__RESULT_PENDING) {
             if (out->given)
-                items[n++] = (item){ out->given, span_of(out->given), i, 0, true };
+                items[n++] = (item){ out->given, span_of(out->given, &unused), i, 0, true };
         } else if (list) {
             for (size_t k = 0; k < c->lists[i].size; k++)
                 if (c->lists[i].data[k])
-                    items[n++] = (item){ c->lists[i].data[k], span_of(c->lists[i].data[k]), i, k, written };
+                    items[n++] = (item){ c->lists[i].data[k], span_of(c->lists[i].data[k], &unused), i, k, written };
         } else if (c->tensors[i] && !(out && out->origin == DV__RESULT_MADE)) { /* a new tensor overlaps nothing */
             items[n++] = (item){ c->tensors[i], c->spans[i], i, 0, written };
         }

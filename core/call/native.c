@@ -599,8 +599,7 @@ static int run(eval *ev)
         c->outs[r].origin = DV__RESULT_ABSENT;
     if (status || (status = expect_results(c)))
         return status;
-    dv__gather_results(c);
-    if ((status = dv__check_overlaps(c)))
+    if ((status = dv__gather_results(c)) || (status = dv__check_overlaps(c)))
         return status;
     for (size_t r = 0; r < c->plan->nreturns && r < n->n; r++)
         if ((status = c->outs[r].origin == DV__RESULT_SCALAR ? value_result(ev, r, n->results[r]) : tensor_result(ev, r, n->results[r])))

@@ -236,10 +236,10 @@ static void set_aliases(dv__call *c)
 static int run_row(dv__call *c, const dv__row *row, char *frame)
 {
     const bool hooks = !(c->inner & DV__INNER_KERNEL);
-    int64_t workspace = 0;
     void *stream = NULL;
     int status;
-    if (c->op->contract && (status = dv__contract_workspace(c->op->contract, c->args, &c->solution, &workspace)))
+    c->workspace = 0;
+    if (c->op->contract && (status = dv__contract_workspace(c->op->contract, c->args, &c->solution, &c->workspace)))
         return status;
     if (!dv__host_memory(c->device.type) && DV__HOST(c->host, stream) && (status = c->host->stream(c->host, c->device, &stream)))
         return status;
@@ -249,7 +249,7 @@ static int run_row(dv__call *c, const dv__row *row, char *frame)
         c->host->before_kernel(c->host);
     c->in_kernel = true;
     if (!(status = dv__copy_in(c))) {
-        status = dv__report(c, dv__run_kernel(c, row, frame, workspace, stream), row->name);
+        status = dv__report(c, dv__run_kernel(c, row, frame, c->workspace, stream), row->name);
         if (!status)
             status = check_pending(c);
         if (!status)
@@ -265,10 +265,7 @@ static int prepare_and_run(dv__call *c, const dv__row *row)
 {
     _Alignas(16) char stack[DV__STACK_FRAME], *frame = stack;
     int status = dv__make_results(c);
-    if (status)
-        return status;
-    dv__gather_results(c);
-    if ((status = dv__check_overlaps(c)) || (status = dv__make_temps(c, row)))
+    if (status || (status = dv__gather_results(c)) || (status = dv__check_overlaps(c)) || (status = dv__make_temps(c, row)))
         return status;
     if (row->binding->frame_size > sizeof stack && !(frame = dv__arena_alloc(&c->arena, row->binding->frame_size)))
         return DV_ENOMEM;
@@ -280,7 +277,9 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     int status = dv__solve(c);
     if (status)
         return status;
-    if (!dv__policy_decide(c->op, dv__host_flags(c->host) & DV_HOST_FUSES) && c->op->native)
+    if (c->decision < 0)
+        c->decision = dv__policy_decide(c->op, dv__host_flags(c->host) & DV_HOST_FUSES);
+    if (!c->decision && c->op->native)
         return dv__run_native(c);
     const dv__row *row = dv__choose_row(c, entry, &status);
     if (!row)
@@ -291,6 +290,8 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     if ((status = dv__gather_args(c)))
         return status;
     status = prepare_and_run(c, row);
+    if (!status && c->whole)
+        dv__remember(c, c->passed, c->npassed, entry, row, c->workspace);
     dv__finish_results(c, !status);
     return status;
 }
@@ -300,10 +301,8 @@ int dv__run_contract(dv__call *c)
     int status = dv__solve(c);
     if (status || (status = dv__gather_args(c)))
         return status;
-    if (!(status = dv__make_results(c))) {
-        dv__gather_results(c);
+    if (!(status = dv__make_results(c)) && !(status = dv__gather_results(c)))
         status = dv__check_overlaps(c);
-    }
     if (!status) /* sizes that depend on data are not known without it */
         for (size_t r = 0; r < c->plan->nreturns && !status; r++)
             if (c->outs[r].origin == DV__RESULT_PENDING)
@@ -321,7 +320,7 @@ int dv__run_views(dv__call *c, bool *all_views)
     for (size_t r = 0; r < c->plan->nreturns; r++)
         if (c->plan->slots[c->plan->nargs + r].alias < 0)
             return DV_OK;
-    int status = dv__solve(c);
+    int status = DV_OK; /* it is solved */
     for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
         dv__output o;
         status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o);

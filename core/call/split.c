@@ -185,7 +185,7 @@ static int device_workspace(const dv__call *c, int64_t bytes, dv_tensor **out)
     return bytes ? dv__new_tensor(c, -1, u8, c->device, 1, &bytes, &one, out) : DV_OK;
 }
 
-static int run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
+int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
 {
     dv__slice s;
     dv_tensor *device_memory = NULL;
@@ -207,8 +207,9 @@ static int run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t
 
 int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
 {
-    if (row->split <= 0 || !c->op->contract || !dv__host_memory(c->device.type))
-        return run_whole(c, row, frame, workspace, stream);
+    c->whole = true;
+    if (row->split <= 0 || row->split >= c->most || !c->op->contract || !dv__host_memory(c->device.type))
+        return dv__run_whole(c, row, frame, workspace, stream);
     cut_slot cuts[DV__MAX_SLOTS];
     splitter sp;
     memset(&sp, 0, offsetof(splitter, sizes));
@@ -220,6 +221,7 @@ int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t w
     sp.workspace = workspace;
     sp.stream = stream;
     if (!find_cuts(&sp) || !plan_cuts(&sp))
-        return run_whole(c, row, frame, workspace, stream);
+        return dv__run_whole(c, row, frame, workspace, stream);
+    c->whole = false;
     return dv__parallel(c->host, sp.pieces, run_piece, &sp);
 }

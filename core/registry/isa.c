@@ -85,6 +85,8 @@ int dv__isa_parse(const char *name)
     return DV__ISA_UNKNOWN;
 }
 
+int dv__isa_limit(void) { return atomic_load_explicit(&limit, memory_order_relaxed); }
+
 bool dv__isa_available(int isa) { return isa >= 0 && isa < NISAS && isas[isa].here && isa <= level(); }
 
 int dv_set_isa(const char *isa)

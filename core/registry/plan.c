@@ -42,6 +42,8 @@ static uint64_t bits_of(sets *s, const dv__alias *a)
     return bits;
 }
 
+static atomic_uint_fast64_t last_serial;
+
 int dv__plan_make(const dv__schema *schema, dv__arena *arena, const dv__plan **out)
 {
     *out = NULL;
@@ -49,6 +51,7 @@ int dv__plan_make(const dv__schema *schema, dv__arena *arena, const dv__plan **o
     dv__plan *p = dv__arena_alloc(arena, sizeof *p + n * sizeof p->slots[0]);
     if (!p)
         return DV_ENOMEM;
+    p->serial = atomic_fetch_add(&last_serial, 1) + 1;
     p->nargs = (uint32_t)schema->nargs;
     p->nreturns = (uint32_t)schema->nreturns;
     sets s = { .n = 0 };

@@ -25,6 +25,7 @@ typedef struct dv__slot {
 enum { DV__MAX_SLOTS = 128 }; /* of operators with kernel rows, native forms or contracts */
 
 typedef struct dv__plan {
+    uint64_t serial;   /* of this plan among all that the process ever made; never 0 */
     uint32_t nargs, nreturns;
     bool writes;       /* through any argument */
     bool has_device;   /* an argument says on which device to work */

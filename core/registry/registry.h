@@ -81,6 +81,7 @@ struct dv_operator {
 enum dv__isa { DV__ISA_BASE, DV__ISA_AVX2, DV__ISA_AVX512, DV__ISA_NEON, DV__ISA_SVE, DV__ISA_UNKNOWN };
 int dv__isa_parse(const char *name);  /* NULL or "": base; DV__ISA_UNKNOWN for a name that this runtime does not know */
 bool dv__isa_available(int isa);
+int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of rows may */
 
 /* The thread's guards and the keys that a call on this device has: highest first. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */

@@ -294,7 +294,7 @@ static int fail_run(dv_context *ctx, const struct fail_with *a)
         return dv_error(ctx, DV_EKERNEL, "the second");
     case 5: dv_error(ctx, DV_EINVAL, "an error that is not returned"); return DV_OK;
     case 6: return dv_parallel_for(ctx, 0, 1000, 10, fail_piece, ctx);
-    case 7: return dv_alloc(ctx, SIZE_MAX / 2, 64) ? DV_OK : DV_ENOMEM;
+    case 7: return dv_alloc(ctx, SIZE_MAX - 8, 64) ? DV_OK : DV_ENOMEM;
     case 8: return dv_alloc(ctx, 8, 3) ? DV_OK : DV_EINVAL;
     case 9: return dv_object(ctx, "layer.0") ? DV_OK : DV_ENOENT;
     case 10: {

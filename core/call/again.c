@@ -1,0 +1,269 @@
+/* A call like one before.
+ *
+ * What a contract says of a call depends on the tensors' dtypes, shapes, strides and devices and on the other values, not on where the
+ * tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, the thread remembers all that
+ * was asked, with the row; and a call with exactly the same answers needs none of it again. What does depend on addresses is checked
+ * each time: overlaps, missing memory, read-only results. Registration, policy and instruction sets are compared by generation.
+ *
+ * The entries are the thread's own: no lock, nothing shared. */
+#include "call/call.h"
+
+enum { ENTRIES = 16, SLOTS = 8, DIMS = 5 };
+
+/* One tensor: device, ndim and dtype as two words, as they lie in dv_tensor; its shape and strides. */
+typedef struct seen_tensor { uint64_t device, kind; int64_t shape[DIMS], strides[DIMS]; uint64_t bytes; } seen_tensor;
+
+typedef struct entry {
+    uint64_t serial; /* of the operator's plan; 0: empty */
+    const dv__table *table;
+    const dv__row *row;
+    int isa;         /* dv__isa_limit() */
+    uint32_t host_flags;
+    dv_device device;
+    int64_t workspace;
+    uint32_t nargs;          /* that were passed: the rest had their defaults */
+    uint8_t types[SLOTS];    /* enum dv_value_type of what was passed, and of results */
+    dv_value passed[SLOTS];  /* what is no tensor */
+    dv_value values[SLOTS];  /* the same, completed and converted */
+    bool alias[SLOTS];       /* of results: it is an argument */
+    seen_tensor tensors[SLOTS];
+} entry;
+
+static _Thread_local entry entries[ENTRIES];
+static _Thread_local int reading; /* a host's allocator may call operators: no entry is replaced while one is being used */
+
+static uint64_t word(const void *p)
+{
+    uint64_t w;
+    memcpy(&w, p, sizeof w);
+    return w;
+}
+
+static entry *entry_of(const dv_operator *op, const dv_value *args, size_t nargs)
+{
+    uint64_t h = op->plan->serial;
+    if (nargs && args[0].type == DV_VALUE_TENSOR && args[0].as.tensor && args[0].as.tensor->ndim > 0) {
+        const dv_tensor *t = args[0].as.tensor;
+        h += (uint64_t)t->shape[t->ndim - 1] * 5 + (uint64_t)t->shape[0] * 3;
+    }
+    return &entries[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
+}
+
+static bool same_tensor(const seen_tensor *s, const dv_tensor *t)
+{
+    if (word(&t->device) != s->device || word(&t->ndim) != s->kind)
+        return false;
+    for (int32_t i = 0; i < t->ndim; i++)
+        if (t->shape[i] != s->shape[i] || t->strides[i] != s->strides[i])
+            return false;
+    return true;
+}
+
+static bool same_value(const dv_value *a, const dv_value *b)
+{
+    switch (a->type) {
+    case DV_VALUE_INT:
+    case DV_VALUE_FLOAT: return word(&a->as) == word(&b->as); /* by bits: -0.0 and NaN too */
+    case DV_VALUE_BOOL: return a->as.b == b->as.b;
+    case DV_VALUE_DEFAULT:
+    case DV_VALUE_NONE: return true;
+    case DV_VALUE_DTYPE: return dv_dtype_key(a->as.dtype) == dv_dtype_key(b->as.dtype);
+    default: return false; /* never remembered */
+    }
+}
+
+static bool overlap(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+
+/* Every tensor that is written against every other one. New results are NULL here. */
+static bool apart(const dv__plan *plan, const entry *e, const dv_tensor *const *tensors)
+{
+    const size_t n = plan->nargs + plan->nreturns;
+    for (size_t w = plan->writes ? 0 : plan->nargs; w < n; w++) {
+        if (!tensors[w] || (w < plan->nargs && !(plan->slots[w].flags & DV__SLOT_WRITES)))
+            continue;
+        if (dv__tensor_is_read_only(tensors[w]))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            if (i != w && tensors[i] &&
+                overlap((uintptr_t)tensors[w]->data, e->tensors[w].bytes, (uintptr_t)tensors[i]->data, e->tensors[i].bytes))
+                return false;
+    }
+    return true;
+}
+
+static bool matches(const entry *e, const dv__plan *plan, const dv_value *args, const dv_value *results, const dv_tensor **tensors)
+{
+    const size_t n = plan->nargs + plan->nreturns;
+    for (size_t i = 0; i < n; i++) {
+        tensors[i] = NULL;
+        if (i >= e->nargs && i < plan->nargs)
+            continue;
+        const dv_value *v = i < plan->nargs ? &args[i] : &results[i - plan->nargs];
+        if (v->type != e->types[i])
+            return false;
+        if (v->type == DV_VALUE_TENSOR) {
+            const dv_tensor *t = v->as.tensor;
+            if (!t || !same_tensor(&e->tensors[i], t) || (!t->data && e->tensors[i].bytes))
+                return false;
+            tensors[i] = t;
+        } else if (!same_value(v, &e->passed[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The rest of the way: new results, frame, kernel. */
+static int run(dv__call *c, const entry *e)
+{
+    _Alignas(16) char frame[DV__STACK_FRAME];
+    const dv__row *row = e->row;
+    const int64_t workspace = e->workspace;
+    int status = DV_OK;
+    reading++;
+    for (size_t r = 0; r < c->plan->nreturns; r++)
+        c->outs[r].origin = DV__RESULT_GIVEN;
+    for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
+        const size_t slot = c->plan->nargs + r;
+        const seen_tensor *s = &e->tensors[slot];
+        if (c->tensors[slot])
+            continue;
+        if (e->alias[r]) {
+            c->outs[r].origin = DV__RESULT_ALIAS;
+            c->tensors[slot] = c->tensors[c->plan->slots[slot].alias];
+            c->outs[r].tensor = (dv_tensor *)(uintptr_t)c->tensors[slot];
+            continue;
+        }
+        dv_dtype dtype;
+        int32_t ndim;
+        memcpy(&ndim, &s->kind, sizeof ndim);
+        memcpy(&dtype, (const char *)&s->kind + sizeof ndim, sizeof dtype);
+        if (!(status = dv__new_tensor(c, (int)r, dtype, c->device, ndim, s->shape, s->strides, &c->outs[r].tensor))) {
+            c->outs[r].origin = DV__RESULT_MADE;
+            c->tensors[slot] = c->outs[r].tensor;
+        }
+    }
+    if (!status)
+        dv__fill_frame(c, row->binding, frame);
+    reading--; /* from here on the entry may be another's */
+    if (!status) {
+        if (DV__HOST(c->host, before_kernel))
+            c->host->before_kernel(c->host);
+        c->in_kernel = true;
+        status = dv__report(c, dv__run_whole(c, row, frame, workspace, NULL), row->name);
+        c->in_kernel = false;
+        if (DV__HOST(c->host, after_kernel))
+            c->host->after_kernel(c->host);
+    }
+    dv__finish_results(c, !status);
+    return status;
+}
+
+bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host,
+    int *status)
+{
+    const dv__plan *plan = op->plan;
+    c->decision = -1;
+    if (nargs && !args)
+        return false;
+    const entry *e = entry_of(op, args, nargs);
+    if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) || (nresults && !results))
+        return false;
+    if (e->table != atomic_load_explicit(&op->table, memory_order_acquire) || !atomic_load_explicit(&op->alive, memory_order_acquire) ||
+        e->isa != dv__isa_limit() || dv__guards.included | dv__guards.excluded)
+        return false;
+    if (!matches(e, plan, args, results, c->tensors) || !apart(plan, e, c->tensors))
+        return false;
+    c->decision = dv__policy_decide(op, e->host_flags & DV_HOST_FUSES);
+    if (!c->decision && op->native)
+        return false;
+    c->op = op;
+    c->plan = plan;
+    c->args = e->values; /* all that is no tensor; the frame's strings and lists are never here */
+    c->results = results;
+    c->host = host;
+    c->inner = 0;
+    c->device = e->device;
+    c->arena.blocks = NULL;
+    c->temps = NULL;
+    c->stage = DV__STAGE_KERNEL;
+    atomic_init(&c->failing, 0);
+    atomic_init(&c->status, 0);
+    *status = run(c, e);
+    return true;
+}
+
+/* ---- Remembering ---- */
+
+static bool remember_tensor(seen_tensor *s, const dv_tensor *t)
+{
+    if (t->ndim > DIMS)
+        return false;
+    s->device = word(&t->device);
+    s->kind = word(&t->ndim);
+    for (int32_t i = 0; i < t->ndim; i++) {
+        s->shape[i] = t->shape[i];
+        s->strides[i] = t->strides[i];
+    }
+    s->bytes = (uint64_t)dv_dtype_bytes(t->dtype, dv_numel(t));
+    return true;
+}
+
+static bool is_simple(uint32_t type)
+{
+    return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_NONE || type == DV_VALUE_DTYPE;
+}
+
+static bool remember_argument(entry *e, const dv__call *c, const dv_value *args, size_t nargs, size_t i)
+{
+    const dv_value missing = { .type = DV_VALUE_DEFAULT }, *v = i < nargs ? &args[i] : &missing;
+    e->types[i] = (uint8_t)v->type;
+    if (v->type == DV_VALUE_TENSOR)
+        return remember_tensor(&e->tensors[i], v->as.tensor);
+    e->passed[i] = *v;
+    e->values[i] = c->args[i];
+    return (is_simple(v->type) || v->type == DV_VALUE_DEFAULT) && is_simple(c->args[i].type) && !(c->plan->slots[i].flags & DV__SLOT_LIST);
+}
+
+static bool remember_result(entry *e, const dv__call *c, size_t r)
+{
+    const size_t slot = c->plan->nargs + r;
+    const dv__result *out = &c->outs[r];
+    e->types[slot] = (uint8_t)c->results[r].type;
+    e->passed[slot] = c->results[r];
+    e->alias[r] = out->origin == DV__RESULT_ALIAS;
+    if (e->alias[r])
+        return c->results[r].type == DV_VALUE_DEFAULT;
+    if (out->view || (out->origin != DV__RESULT_GIVEN && (out->origin != DV__RESULT_MADE || c->results[r].type != DV_VALUE_DEFAULT)))
+        return false;
+    return remember_tensor(&e->tensors[slot], out->tensor);
+}
+
+void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__entry *from, const dv__row *row, int64_t workspace)
+{
+    const dv__plan *plan = c->plan;
+    const size_t nslots = plan->nargs + plan->nreturns;
+    if (reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous || !dv__host_memory(c->device.type) ||
+        row->binding->frame_size > DV__STACK_FRAME || dv__guards.included | dv__guards.excluded || dv__host_flags(c->host) & DV_HOST_CHECK ||
+        !c->op->contract)
+        return;
+    const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
+    if (from < table->entries || from >= table->entries + DV_KEY_RUNTIME_COUNT)
+        return; /* replaced in the meantime */
+    entry *e = entry_of(c->op, args, nargs);
+    e->serial = 0;
+    for (size_t i = 0; i < plan->nargs; i++)
+        if (!remember_argument(e, c, args, nargs, i))
+            return;
+    for (size_t r = 0; r < plan->nreturns; r++)
+        if (!remember_result(e, c, r))
+            return;
+    e->table = table;
+    e->row = row;
+    e->isa = dv__isa_limit();
+    e->device = c->device;
+    e->workspace = workspace;
+    e->host_flags = dv__host_flags(c->host);
+    e->nargs = (uint32_t)nargs;
+    e->serial = plan->serial;
+}

@@ -59,7 +59,7 @@ int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry 
     if (dv__host_flags(c->host) & DV_HOST_NO_DISPATCH && !(c->inner & DV__INNER_KERNEL))
         now &= (1u << (DV_KEY_META + 1)) - 1;
     else
-        now = (now | guards.included) & ~guards.excluded;
+        now = dv__keys_of_call(now, guards);
     now &= (1u << below) - 1;
     if (table)
         now &= table->handled;

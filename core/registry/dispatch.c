@@ -72,6 +72,25 @@ uint32_t dv__keys_of_device(int32_t device_type)
     return 1u << backend | autograd;
 }
 
+enum { BACKENDS = (1 << (DV_KEY_META + 1)) - 1 };
+
+uint32_t dv__keys_of_call(uint32_t keys, dv_guard guards)
+{
+    const uint32_t dense = keys & BACKENDS;
+    if (!(guards.included | guards.excluded) && !(dense & (dense - 1)))
+        return keys;
+    keys |= guards.included;
+    const bool computes = (keys & BACKENDS) && !(guards.excluded & BACKENDS);
+    const bool autograd = keys >> DV_KEY_AUTOGRAD_CPU && !(guards.excluded >> DV_KEY_AUTOGRAD_CPU);
+    const uint32_t backends = (keys & BACKENDS) | keys >> DV_KEY_AUTOGRAD_CPU;
+    uint32_t highest = 0;
+    for (uint32_t bit = 1; bit <= 1u << DV_KEY_META; bit <<= 1)
+        if (backends & bit)
+            highest = bit;
+    const uint32_t of_autograd = highest & ~(1u << DV_KEY_META); /* AutogradMeta is not a key here */
+    return (computes ? highest : 0) | (autograd ? of_autograd << DV_KEY_AUTOGRAD_CPU : 0);
+}
+
 static bool is_autograd(int key) { return key >= DV_KEY_AUTOGRAD_CPU && key <= DV_KEY_AUTOGRAD_PRIVATEUSE1; }
 
 static bool has_row_for(const dv__attachment *a, int key)

@@ -86,6 +86,10 @@ int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of
 /* The thread's guards and the keys that a call on this device has: highest first. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */
 extern _Thread_local dv_guard dv__guards;
+/* The keys that a call has, of those of its tensors and under these guards: at most one backend and its autograd key. As in PyTorch
+ * the highest backend is taken first (of a CUDA tensor with a CPU scalar CUDA, and AutogradCUDA, never AutogradCPU); a guard adds or
+ * takes away what a key does (autograd, or computing), and adds its backend. */
+uint32_t dv__keys_of_call(uint32_t keys, dv_guard guards);
 
 /* The policy's decision for one call: true: the operator's own kernels; false: its native form. Counts it. No lock. */
 bool dv__policy_decide(dv_operator *op, bool host_fuses);

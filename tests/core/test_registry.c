@@ -366,6 +366,14 @@ static void test_keys(void **state)
     assert_int_equal(dv__keys_of_device(DV_NPU), 1u << DV_KEY_PRIVATEUSE1 | 1u << DV_KEY_AUTOGRAD_PRIVATEUSE1);
     assert_int_equal(dv__keys_of_device(DV_META), 1u << DV_KEY_META);
     assert_int_equal(dv__keys_of_device(77), 0);
+    /* A CUDA tensor with a CPU scalar: CUDA's keys, never AutogradCPU; excluding one autograd key excludes autograd. */
+    const uint32_t cpu = dv__keys_of_device(DV_CPU), cuda = dv__keys_of_device(DV_CUDA), meta = dv__keys_of_device(DV_META);
+    const dv_guard none = { 0, 0 }, no_autograd = { 0, 1u << DV_KEY_AUTOGRAD_CPU }, with_npu = { 1u << DV_KEY_PRIVATEUSE1, 0 };
+    assert_int_equal(dv__keys_of_call(cpu, none), cpu);
+    assert_int_equal(dv__keys_of_call(cpu | cuda, none), cuda);
+    assert_int_equal(dv__keys_of_call(cpu | meta, none), meta);
+    assert_int_equal(dv__keys_of_call(cuda, no_autograd), 1u << DV_KEY_CUDA);
+    assert_int_equal(dv__keys_of_call(cpu, with_npu), dv__keys_of_device(DV_NPU));
     const dv_guard outer = dv_guard_push(1, 2), inner = dv_guard_push(4, 8);
     assert_int_equal(dv__guards.included, 5);
     assert_int_equal(dv__guards.excluded, 10);

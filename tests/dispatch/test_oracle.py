@@ -5,9 +5,12 @@ is done with torch._C's libraries and with ours. After every step that can chang
 that this project has, which registration is chosen, and why. PyTorch tells a registration by its library's file name, so each library
 has its own; ours tells it by the kernel's user pointer.
 
+At the end of each set the operator is called on a CPU tensor under random guards, and the kernel that ran is compared.
+
 What is not ours to copy: PyTorch's process has backend fallbacks of its own. On autograd keys they pass on when no gradient is wanted
 (ours: a fallthrough); on Meta they raise "no kernel" (ours: missing).
 """
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -24,12 +27,25 @@ LIBRARY = os.environ.get("DOVETAIL_LIBRARY", pathlib.Path(os.environ.get("DOVETA
 RUNTIME = ["CPU", "CUDA", "PrivateUse1", "Meta", "AutogradCPU", "AutogradCUDA", "AutogradPrivateUse1"]
 KEYS = RUNTIME + ["Autograd", "CompositeImplicitAutograd", "CompositeExplicitAutograd"]
 KINDS = {"DEF": 0, "FRAGMENT": 1, "IMPL": 2}
-NONE = -1
-SCHEMA = "f(Tensor x) -> Tensor"
+NONE, ENOKERNEL = -1, -13
+SCHEMA = "f(Tensor x) -> int"
+GUARDED = [key for key in RUNTIME if key != "Meta"]  # AutogradMeta is PyTorch's only
 SETS = 2000
 
 P = ctypes.c_void_p
 BOXED = ctypes.CFUNCTYPE(ctypes.c_int, P, P, P, ctypes.c_size_t, P, ctypes.c_size_t, P)
+
+
+class Value(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_uint32), ("reserved", ctypes.c_uint32), ("payload", ctypes.c_int64 * 2)]
+
+
+class Guard(ctypes.Structure):
+    _fields_ = [("included", ctypes.c_uint32), ("excluded", ctypes.c_uint32)]
+
+
+VALUE_TENSOR, VALUE_INT = 2, 3
+F32 = 2 | 32 << 8 | 1 << 16
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +61,14 @@ def core():
             ("dv_library_free", None, P),
             ("dv_find", c.c_int, c.c_char_p, c.POINTER(P)),
             ("dv_operator_unref", None, P),
+            ("dv_tensor_unref", None, P),
             ("dv_operator_dump_table", c.c_int, P, c.POINTER(P)),
             ("dv_key_parse", c.c_int, c.c_char_p, c.POINTER(c.c_int)),
             ("dv_last_error", c.c_char_p),
+            ("dv_guard_push", Guard, c.c_uint32, c.c_uint32),
+            ("dv_guard_pop", None, Guard),
+            ("dv_call", c.c_int, P, P, c.c_size_t, P, c.c_size_t, P),
+            ("dv_tensor_new", c.c_int, c.c_uint32, c.c_int32, P, c.POINTER(P)),
             ("dv_free", None, P)]:
         f = getattr(lib, name)
         f.restype, f.argtypes = result, args
@@ -56,6 +77,8 @@ def core():
 
 @BOXED
 def kernel(user, op, args, nargs, results, nresults, host):
+    result = ctypes.cast(results, ctypes.POINTER(Value))[0]
+    result.type, result.payload[0] = VALUE_INT, user - 1
     return 0
 
 
@@ -91,6 +114,21 @@ class Ours:
     def destroy(self, i):
         self.core.dv_library_free(self.libraries.pop(i))
 
+    def call(self, include, exclude):
+        """Which library's kernel runs; None: there is none."""
+        op, tensor = P(), P()
+        self.check(self.core.dv_find(f"{self.ns}::f".encode(), ctypes.byref(op)))
+        self.check(self.core.dv_tensor_new(F32, 0, None, ctypes.byref(tensor)))
+        arg, result = Value(VALUE_TENSOR), Value()
+        arg.payload[0] = tensor.value
+        guard = self.core.dv_guard_push(sum(1 << RUNTIME.index(k) for k in include), sum(1 << RUNTIME.index(k) for k in exclude))
+        status = self.core.dv_call(op, ctypes.byref(arg), 1, ctypes.byref(result), 1, None)
+        self.core.dv_guard_pop(guard)
+        self.core.dv_tensor_unref(tensor)
+        self.core.dv_operator_unref(op)
+        assert status in (0, ENOKERNEL), self.core.dv_last_error().decode()
+        return result.payload[0] if status == 0 else None
+
     def table(self):
         op, text = P(), P()
         self.check(self.core.dv_find(f"{self.ns}::f".encode(), ctypes.byref(op)))
@@ -119,13 +157,32 @@ class Theirs:
         self.libraries[i].define(SCHEMA, "")
 
     def impl(self, i, key, fallthrough):
-        self.libraries[i].impl("f", key, torch.library.fallthrough_kernel if fallthrough else (lambda x: x), False)
+        self.libraries[i].impl("f", key, torch.library.fallthrough_kernel if fallthrough else (lambda x: i), False)
 
     def fallback(self, i, key, fallthrough):
-        self.libraries[i].fallback(key, torch.library.fallthrough_kernel if fallthrough else (lambda *args: None), False)
+        self.libraries[i].fallback(key, torch.library.fallthrough_kernel if fallthrough else (lambda *args: i), False)
 
     def destroy(self, i):
         self.libraries.pop(i).reset()
+
+    def call(self, include, exclude):
+        # PyTorch does not refresh its autograd entries when CompositeExplicitAutograd is registered or taken back (its dump, computed
+        # afresh, shows what they should be); registering for the backend refreshes them.
+        refresh = torch._C._dispatch_library("IMPL", self.ns, "", "refresh", 0)
+        for backend in ("CPU", "CUDA", "PrivateUse1"):
+            refresh.impl("f", backend, lambda x: None, False)
+        refresh.reset()
+        key, f, tensor = torch._C.DispatchKey.__members__, getattr(torch.ops, self.ns).f, torch.zeros(())
+        with contextlib.ExitStack() as guards:
+            for name in include:
+                guards.enter_context(torch._C._IncludeDispatchKeyGuard(key[name]))
+            for name in exclude:
+                guards.enter_context(torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(key[name])))
+            try:
+                return f(tensor)
+            except RuntimeError as e:
+                assert isinstance(e, NotImplementedError) or "fallthrough_kernel was executed" in str(e)
+                return None
 
     def table(self):
         table = dict.fromkeys(RUNTIME, ("missing", "missing"))
@@ -193,6 +250,15 @@ def play(core, number):
                 compared += 1
                 seen.update((key, choice, why) if choice in ("missing", "fallthrough") else (key, "kernel", why)
                             for key, (choice, why) in ours.items())
+        if definer is not None:
+            for _ in range(4):
+                include = [key for key in GUARDED if rnd.random() < 0.15]
+                exclude = [key for key in GUARDED if rnd.random() < 0.15]
+                ours, theirs = (side.call(include, exclude) for side in both)
+                # When every key falls through or is excluded, PyTorch has one more key, Undefined, where composite kernels stand too.
+                composite = {i for i, key in taken if key.startswith("Composite")}
+                assert ours == theirs or ours is None and theirs in composite, (history, include, exclude, ours, theirs, both[0].table())
+                seen.add(("call", bool(include), bool(exclude), ours is None))
     finally:
         for side in both:
             for i in list(side.libraries):
@@ -212,5 +278,6 @@ def test_oracle(core):
         reasons = {"kernel", "math kernel", "autograd kernel" if key.startswith("Autograd") else "default backend kernel"}
         assert {(key, "kernel", reason) for reason in reasons} <= seen, key
         assert (key, "fallthrough", "kernel") in seen
+    assert {("call", i, e, none) for i in (False, True) for e in (False, True) for none in (False, True)} <= seen
     for key in ("CUDA", "PrivateUse1"):
         assert {(key, "kernel", "backend fallback"), (key, "fallthrough", "backend fallback"), (key, "missing", "missing")} <= seen

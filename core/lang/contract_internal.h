@@ -1,7 +1,8 @@
 /* How a contract is stored: shared by the contract_*.c files only.
  *
- * parse (text to patterns and trees) -> resolve (names get meanings, trees get types) -> prove (every combination of cases binds what
- * it uses) -> eval, shape (the calls) and print. All of it lives in the contract's arena and never changes after parsing. */
+ * parse (text to patterns and trees) -> resolve and type (names get meanings, trees get types) -> prove (every combination of cases binds
+ * what it uses). A call goes through solve (patterns), settle (what had to wait), output; eval and dtype walk trees, message says what
+ * failed. row: what kernel rows say. print: words and JSON. All of it lives in the contract's arena and never changes after parsing. */
 #ifndef DV_LANG_CONTRACT_INTERNAL_H
 #define DV_LANG_CONTRACT_INTERNAL_H
 
@@ -174,8 +175,20 @@ struct dv__contract {
 
 /* contract_parse.c */
 int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size); /* *(void **)array gets room for one more */
+/* contract_row.c */
+bool dv__at_takes(const dv__lexer *lx); /* strided, align... */
+int dv__takes_parse(dv__lexer *lx, const dv__schema *schema, dv__takes *takes); /* "align(x, 64)": from that word on */
 /* contract_resolve.c */
 int dv__contract_resolve(dv__contract *c);
+/* contract_type.c */
+int dv__find_dim(const dv__contract *c, const char *name); /* -1: there is none */
+int dv__find_run(const dv__contract *c, const char *name);
+int dv__find_dtype_var(const dv__contract *c, const char *name);
+enum dv__ctype dv__type_of_argument(const dv__type *t); /* of optional ones, the type without None */
+const char *dv__ctype_text(unsigned type); /* "an integer" */
+const char *dv__function_name(enum dv__function fn);
+int dv__resolve(const dv__contract *c, dv__expr *e);
+int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted);
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
 dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
 const char *dv__contract_text_of(dv__contract *c, const dv__expr *e); /* printed, in the arena; NULL: out of memory */

@@ -150,9 +150,8 @@ static bool is_dense(const dv_tensor *x, const int32_t *order)
     for (int32_t i = x->ndim - 1; i >= 0; i--) {
         if (x->shape[order[i]] == 1)
             continue;
-        if (x->strides[order[i]] != next)
+        if (x->strides[order[i]] != next || __builtin_mul_overflow(next, x->shape[order[i]], &next))
             return false;
-        next *= x->shape[order[i]];
     }
     return true;
 }

@@ -487,78 +487,6 @@ static int parse_unbacked(struct parser *p)
     return status;
 }
 
-static const struct { const char *word; uint8_t kind; bool align; } takes_words[] = {
-    { "contiguous", DV__TAKES_CONTIGUOUS, false },
-    { "last_contiguous", DV__TAKES_LAST_CONTIGUOUS, false },
-    { "strided", DV__TAKES_STRIDED, false },
-    { "align", 0, true },
-};
-enum { NTAKES = sizeof takes_words / sizeof *takes_words };
-
-/* strided(x), align(x, 64): the current token is the word. */
-static int parse_takes(dv__lexer *lx, const dv__schema *schema, dv__takes *takes)
-{
-    int word = 0;
-    while (word < NTAKES && !dv__lexer_is(lx, takes_words[word].word))
-        word++;
-    if (word == NTAKES)
-        return dv__lexer_unexpected(lx, "contiguous, last_contiguous, strided or align");
-    dv__lexer_next(lx);
-    int status = dv__lexer_expect(lx, "(");
-    if (status)
-        return status;
-    int slot = find_word(schema->args, schema->nargs, lx->token);
-    if (slot < 0) {
-        const int ret = find_word(schema->returns, schema->nreturns, lx->token);
-        slot = ret < 0 ? -1 : (int)schema->nargs + ret;
-    }
-    if (slot < 0)
-        return dv__lexer_unexpected(lx, "an argument or return of the schema in %s()", takes_words[word].word);
-    dv__lexer_next(lx);
-    if (takes_words[word].align) {
-        const char *at;
-        int64_t bytes;
-        status = dv__lexer_expect(lx, ",");
-        at = lx->token.start;
-        if (!status)
-            status = dv__lexer_int(lx, &bytes);
-        if (status)
-            return status;
-        if (bytes <= 0 || bytes > 4096 || (bytes & (bytes - 1)))
-            return dv__fail_at(DV_ECONTRACT, lx->text, at, "expected an alignment that is a power of two up to 4096, found %lld", (long long)bytes);
-        takes[slot].align_log2 = (uint8_t)__builtin_ctzll((unsigned long long)bytes);
-    } else {
-        takes[slot].kind = takes_words[word].kind;
-    }
-    return dv__lexer_expect(lx, ")");
-}
-
-static int takes_of(const char *text, const dv__schema *schema, dv__takes *out)
-{
-    dv__lexer lx;
-    dv__lexer_init(&lx, text);
-    while (lx.token.kind != DV__TOKEN_END) {
-        const int status = parse_takes(&lx, schema, out);
-        if (status)
-            return dv__fail_in(status, "takes");
-        if (!dv__lexer_accept(&lx, ",") && !dv__lexer_accept(&lx, ";") && lx.token.kind != DV__TOKEN_END)
-            return dv__fail_in(dv__lexer_unexpected(&lx, "','"), "takes");
-    }
-    return DV_OK;
-}
-
-int dv__schema_takes(const char *text, const dv__schema *schema, dv__takes *out)
-{
-    memset(out, 0, (schema->nargs + schema->nreturns) * sizeof *out);
-    return text ? takes_of(text, schema, out) : DV_OK;
-}
-
-int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out)
-{
-    memcpy(out, c->takes, (c->schema->nargs + c->schema->nreturns) * sizeof *out);
-    return text ? takes_of(text, c->schema, out) : DV_OK;
-}
-
 /* out: like(x) */
 static int parse_output_fact(struct parser *p)
 {
@@ -622,15 +550,13 @@ static int parse_fact(struct parser *p)
             dv__lexer_next(&p->lx);
             return parallel ? parse_named(p, &c->parallel, &c->nparallel) : parse_named(p, &c->sums, &c->nsums);
         }
-        for (int i = 0; i < NTAKES; i++)
-            if (dv__lexer_is(&p->lx, takes_words[i].word)) {
-                do {
-                    const int status = parse_takes(&p->lx, c->schema, c->takes);
-                    if (status)
-                        return status;
-                } while (dv__lexer_accept(&p->lx, ","));
-                return DV_OK;
-            }
+        if (dv__at_takes(&p->lx)) {
+            int status;
+            do
+                status = dv__takes_parse(&p->lx, c->schema, c->takes);
+            while (!status && dv__lexer_accept(&p->lx, ","));
+            return status;
+        }
     }
     if (next_is(p, "=")) {
         if (dv__lexer_is(&p->lx, "workspace"))

@@ -1,7 +1,97 @@
-/* What kernel rows say in the contract's terms: predicates and sets of dtypes. */
+/* What kernel rows say in the contract's terms: how they take tensors, predicates, sets of dtypes. */
 #include "lang/contract_internal.h"
 
 #include <stdio.h>
+
+/* ---- How tensors are taken ----------------------------------------------------------------------------------------------- */
+
+static const struct { const char *word; uint8_t kind; bool align; } takes_words[] = {
+    { "contiguous", DV__TAKES_CONTIGUOUS, false },
+    { "last_contiguous", DV__TAKES_LAST_CONTIGUOUS, false },
+    { "strided", DV__TAKES_STRIDED, false },
+    { "align", 0, true },
+};
+enum { NTAKES = sizeof takes_words / sizeof *takes_words };
+
+bool dv__at_takes(const dv__lexer *lx)
+{
+    for (int i = 0; i < NTAKES; i++)
+        if (dv__lexer_is(lx, takes_words[i].word))
+            return true;
+    return false;
+}
+
+static int find_slot(const dv__schema *schema, dv__token word)
+{
+    for (size_t i = 0; i < schema->nargs; i++)
+        if (dv__token_is(word, schema->args[i].name))
+            return (int)i;
+    for (size_t i = 0; i < schema->nreturns; i++)
+        if (*schema->returns[i].name && dv__token_is(word, schema->returns[i].name))
+            return (int)(schema->nargs + i);
+    return -1;
+}
+
+int dv__takes_parse(dv__lexer *lx, const dv__schema *schema, dv__takes *takes)
+{
+    int word = 0;
+    while (word < NTAKES && !dv__lexer_is(lx, takes_words[word].word))
+        word++;
+    if (word == NTAKES)
+        return dv__lexer_unexpected(lx, "contiguous, last_contiguous, strided or align");
+    dv__lexer_next(lx);
+    int status = dv__lexer_expect(lx, "(");
+    if (status)
+        return status;
+    const int slot = find_slot(schema, lx->token);
+    if (slot < 0)
+        return dv__lexer_unexpected(lx, "an argument or return of the schema in %s()", takes_words[word].word);
+    dv__lexer_next(lx);
+    if (takes_words[word].align) {
+        const char *at;
+        int64_t bytes;
+        status = dv__lexer_expect(lx, ",");
+        at = lx->token.start;
+        if (!status)
+            status = dv__lexer_int(lx, &bytes);
+        if (status)
+            return status;
+        if (bytes <= 0 || bytes > 4096 || (bytes & (bytes - 1)))
+            return dv__fail_at(DV_ECONTRACT, lx->text, at, "expected an alignment that is a power of two up to 4096, found %lld", (long long)bytes);
+        takes[slot].align_log2 = (uint8_t)__builtin_ctzll((unsigned long long)bytes);
+    } else {
+        takes[slot].kind = takes_words[word].kind;
+    }
+    return dv__lexer_expect(lx, ")");
+}
+
+static int takes_of(const char *text, const dv__schema *schema, dv__takes *out)
+{
+    dv__lexer lx;
+    dv__lexer_init(&lx, text);
+    while (lx.token.kind != DV__TOKEN_END) {
+        const int status = dv__takes_parse(&lx, schema, out);
+        if (status)
+            return dv__fail_in(status, "takes");
+        if (!dv__lexer_accept(&lx, ",") && !dv__lexer_accept(&lx, ";") && lx.token.kind != DV__TOKEN_END)
+            return dv__fail_in(dv__lexer_unexpected(&lx, "','"), "takes");
+    }
+    return DV_OK;
+}
+
+int dv__schema_takes(const char *text, const dv__schema *schema, dv__takes *out)
+{
+    memset(out, 0, (schema->nargs + schema->nreturns) * sizeof *out);
+    return text ? takes_of(text, schema, out) : DV_OK;
+}
+
+int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out)
+{
+    memcpy(out, c->takes, (c->schema->nargs + c->schema->nreturns) * sizeof *out);
+    return text ? takes_of(text, c->schema, out) : DV_OK;
+}
+
+/* ---- Predicates ------------------------------------------------------------------------------------------------------------ */
 
 int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__expr **out)
 {
@@ -31,6 +121,8 @@ int dv__predicate_eval(const dv__contract *c, const dv__expr *e, const dv_value 
         return DV_OK; /* about a size that only absent arguments have */
     return dv__eval_bool(&v, e, out);
 }
+
+/* ---- Dtypes ------------------------------------------------------------------------------------------------------------------ */
 
 /* For each named variable the dtypes that a row takes. */
 struct dv__dtype_sets {

@@ -282,6 +282,7 @@
   { { "f32[3] True", "f32[3] f32[3,3]" }, { "f32[3] False", "f32[3] -" } } },
 { "swapped(Tensor x, int a, int b, int[] order) -> (Tensor, Tensor)", "x[*s]:T -> [swap(*s, a, b)]:T, [permute(*s, order)]:T",
   { { "f32[2,3,4] 0 -1 (1,2,0)", "f32[4,3,2] f32[3,4,2]" }, { "f32[2,3] 0 1 (0)", "error: argument 'order': expected 2 dims, found 1" } } },
+{ "taken(Tensor x) -> Tensor", "x[n]:T -> [n]:T; strided(x), align(x, 64)", { { "f32[4]", "f32[4]" } } },
 { "bytes(Tensor x) -> ()", "x[n]:T; n * itemsize(T) <= 16", { { "f32[4]", "" }, { "f64[3]", "error: expected n * itemsize(T) <= 16, found n = 3, T = f64" } } },
 { "opt_int(Tensor x, int? k) -> Tensor", "x[n] -> [if(present(k), k, n)]:f32", { { "i8[3] -", "f32[3]" }, { "i8[3] 5", "f32[5]" } } },
 { "opt_int2(Tensor x, int? k) -> Tensor", "x[n] -> [k]:f32", { { "i8[3] -", "error: argument 'k': expected an integer for k, found None" } } },

@@ -51,8 +51,61 @@ static void test_operators(void **state)
     assert_int_equal(bad, 0);
 }
 
-int main(void)
+/* For tests/lang/test_contract_oracle.py: lines "schema|contract" and then "  arguments" on stdin, a line of result for each call. */
+static int answer_calls(void)
 {
+    static char line[20000];
+    static call arguments;
+    dv__schema *schema = NULL;
+    dv__contract *c = NULL;
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        if (*line == ' ') {
+            call_parse(&arguments, line);
+            char *got = call_run(c, schema, &arguments, true);
+            puts(got);
+            dv__free(got);
+            continue;
+        }
+        char *text = strchr(line, '|');
+        dv__contract_free(c);
+        dv__schema_free(schema);
+        *text++ = 0;
+        c = NULL;
+        if (dv__schema_parse(line, &schema) || dv__contract_parse(text, "my::f", schema, &c)) {
+            fprintf(stderr, "%s\n%s\n", text, dv_last_error());
+            return 1;
+        }
+    }
+    dv__contract_free(c);
+    dv__schema_free(schema);
+    return 0;
+}
+
+/* The JSON of every operator of the table, a line each. */
+static int print_json(void)
+{
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+        dv__schema *schema;
+        dv__contract *c;
+        dv__text t = { 0 };
+        if (dv__schema_parse(operators[i].schema, &schema) || dv__contract_parse(operators[i].contract, "my::f", schema, &c))
+            return 1;
+        dv__contract_json(c, &t);
+        puts(t.data);
+        dv__text_deinit(&t);
+        dv__contract_free(c);
+        dv__schema_free(schema);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1 && !strcmp(argv[1], "--json"))
+        return print_json();
+    if (argc > 1 && !strcmp(argv[1], "--answer"))
+        return answer_calls();
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_operators) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,13 +24,14 @@ enum dv_torch_flags {
 };
 
 /* Define every operator of lib as torch.ops.<namespace>.<name>, with kernels for the devices that it has rows for. lib is borrowed:
- * call dv_torch_unregister before dv_library_free (afterwards calls fail with a message; nothing crashes).
+ * call dv_torch_unregister before dv_library_free (in the other order calls fail with a message in between).
  * DV_ENOTSUP: an argument's type cannot go through the shims (Scalar, complex, Generator...): names operator and argument.
  * DV_EEXIST, DV_EHOST: libtorch refused; its message follows. DV_ELIMIT: the pool of trampolines is used up. On failure nothing is
  * registered. */
 DV_API int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out);
 
-/* Take the operators out of torch again; calls that are running are waited for. Not from inside such a call. NULL is fine. */
+/* Take the operators out of torch again. Calls that are running go on to their end; what still holds an operator gets an error. NULL is
+ * fine. */
 DV_API void dv_torch_unregister(dv_torch_library *reg);
 
 /* Is this operator ("ns::name.overload") among those that were registered? False for those that were left out. */

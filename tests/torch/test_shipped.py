@@ -159,3 +159,33 @@ def test_functions_of_a_library_take_tensors():
     numpy = pytest.importorskip("numpy")
     array = f(numpy.ones((2, 2), "float32"), numpy.ones((2, 2), "float32"))
     assert isinstance(array, numpy.ndarray) and abs(float(array[0, 0]) - 0.7310586) < 1e-6
+
+
+def test_functions_of_a_library_in_a_graph():
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    f = torch.compile(lambda x, y: dovetail.ops.swiglu(x * 2, y) + 1, backend=counter, fullgraph=True, dynamic=True)
+    for n in (3, 5, 8):
+        x, y = torch.randn(n, 4, requires_grad=True), torch.randn(n, 4)
+        expected = torch.nn.functional.silu(x * 2) * y + 1
+        torch.testing.assert_close(f(x, y), expected)
+        torch.testing.assert_close(torch.autograd.grad(f(x, y).sum(), x), torch.autograd.grad(expected.sum(), x))
+    assert counter.frame_count == 1
+
+
+def test_a_library_that_was_loaded_before_torch_works_in_graphs(tmp_path):
+    import subprocess
+    import sys
+    code = """
+import dovetail
+f = dovetail.ops.swiglu
+import sys
+assert "torch" not in sys.modules
+import torch
+g = torch.compile(lambda x: f(x, x) + 1, fullgraph=True, backend="aot_eager")
+x = torch.randn(4)
+torch.testing.assert_close(g(x), torch.nn.functional.silu(x) * x + 1)
+print("ok")
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "ok\n", done.stderr

@@ -40,40 +40,63 @@ def _call(name, args, kwargs):
     return _call(name, args, kwargs)
 
 
-_waiting = []
+_waiting = []  # for torch
+_functions = []  # for torch._dynamo
 
 
 def attach(library):
     """Register a library now if torch is imported, else when it is. The base set is torch's own already."""
     if getattr(library, "name", None) == "base":
         return
-    if _torch_is_ready():
-        register(library, strict=False)
-        return
     _waiting.append(library)
-    if not any(isinstance(f, _Watcher) for f in sys.meta_path):
-        sys.meta_path.insert(0, _Watcher())
+    _when_imported("torch", _register_waiting)
+
+
+def _register_waiting():
+    waiting, _waiting[:] = _waiting[:], []
+    for library in waiting:
+        register(library, strict=False)
+        if hasattr(library, "operators"):
+            _functions.extend(library.operators().values())
+    if _functions:
+        _when_imported("torch._dynamo", _allow_in_graphs)
+
+
+def _allow_in_graphs():
+    """torch.compile puts calls of the functions of a library into its graph, where they become calls of the torch operators."""
+    import torch._dynamo
+    functions, _functions[:] = _functions[:], []
+    for f in functions:
+        torch._dynamo.allow_in_graph(f)
 
 
 def detach(library):
     """The library is about to be unloaded."""
     if library in _waiting:
         _waiting.remove(library)
+    if hasattr(library, "operators"):
+        gone = {id(f) for f in library.operators().values()}
+        _functions[:] = [f for f in _functions if id(f) not in gone]
     if registered(library):
         unregister(library)
 
 
-def _torch_is_ready():
-    torch = sys.modules.get("torch")
-    spec = getattr(torch, "__spec__", None)
-    return torch is not None and not getattr(spec, "_initializing", False)
+def _when_imported(name, then):
+    module = sys.modules.get(name)
+    if module is not None and not getattr(module.__spec__, "_initializing", False):
+        then()
+    elif not any(isinstance(f, _Watcher) and f.name == name for f in sys.meta_path):
+        sys.meta_path.insert(0, _Watcher(name, then))
 
 
 class _Watcher:
-    """A finder that finds nothing: it sees `import torch` go by, and registers what waits once torch is there."""
+    """A finder that finds nothing: it sees the import of a module go by, and does what waits for it once the module is there."""
+
+    def __init__(self, name, then):
+        self.name, self.then = name, then
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self.name:
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -82,9 +105,8 @@ class _Watcher:
 
             def exec_module(module):
                 run(module)
-                waiting, _waiting[:] = _waiting[:], []
-                for library in waiting:
-                    register(library, strict=False)
+                spec._initializing = False
+                self.then()
 
             spec.loader.exec_module = exec_module
         return spec

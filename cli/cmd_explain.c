@@ -136,6 +136,11 @@ static int explain(dv_operator *op, const cli_values *values)
         cli_adds(&refused, dv_last_error());
     if (dv_explain(op, values->data, values->n, add_row, &all) && !refused.size)
         cli_adds(&refused, dv_last_error());
+    if (!refused.size && all.n && !all.taken) {
+        cli_addf(&refused, "%s: no kernel fits", dv_operator_name(op));
+        for (size_t i = 0; i < all.n; i++)
+            cli_addf(&refused, "%s %s: %s", i ? ";" : ":", all.data[i].name ? all.data[i].name : "?", all.data[i].reason ? all.data[i].reason : "?");
+    }
     if (cli_json && !refused.size) {
         cli_text t = {0};
         cli_adds(&t, "{\"ok\": true, \"operator\": ");

@@ -189,6 +189,21 @@ def test_explain_a_call_that_would_be_refused(built):
     assert r.json["ok"] is False and "up" in r.json["error"]
 
 
+def test_explain_a_call_that_no_kernel_takes(built):
+    """f64 has no row: the native form runs where there is one, and swiglu_grad has none."""
+    rows = built("explain", "--json", "my_ops.so", "swiglu", "f64[4]", "f64[4]").json["kernels"]
+    assert [(r["kernel"], r["taken"]) for r in rows] == [("swiglu_f32", False), ("native form", True)]
+    r = built("explain", "my_ops.so", "swiglu_grad", *["f64[4]"] * 3, code=1)
+    assert "no kernel fits: swiglu_grad_f32: it takes f32" in r.err and "  swiglu_grad_f32" in r.out
+    assert built("bench", "my_ops.so", "swiglu_grad", *["f64[4]"] * 3, code=1).err
+    assert "dgate -> f64[4]" in built("explain", "my_ops.so", "swiglu_grad", *["f64[4]:meta"] * 3).out  # shapes need no kernel
+
+
+def test_explain_under_a_policy(built):
+    r = built("explain", "my_ops.so", "swiglu", "f32[4]", "f32[4]", env={"DOVETAIL_OPS": "none"})
+    assert "* native form" in r.out and "policy" in r.out
+
+
 def test_explain_with_less_of_a_processor(built):
     rows = lambda isa: {k["kernel"]: k for k in built("explain", "--json", "--isa", isa, "dovetail::swiglu", "f32[8]", "f32[8]").json["kernels"]}
     assert [k["isa"] for k in rows("base").values() if k["taken"]] == [None]

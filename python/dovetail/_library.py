@@ -75,12 +75,15 @@ def load(path, *, torch=True):
     path = os.fspath(path)
     with _lock:
         try:
-            library = Library(_core.load(path))
+            handle = _core.load(path)
         except Exception as error:
-            library = _loaded_already(path) if getattr(error, "status", None) == "EEXIST" else None
-            if library is None:
+            there = _loaded_already(path) if getattr(error, "status", None) == "EEXIST" else None
+            if there is None:
                 raise
-            return library
+            handle = there
+        if isinstance(handle, Library):
+            return handle
+        library = Library(handle)
         _libraries[library._pointer] = library
         if torch:
             try:
@@ -92,18 +95,19 @@ def load(path, *, torch=True):
 
 
 def _loaded_already(path):
-    """The Library with this file's content, or None."""
+    """The Library with this file's content; or a handle to it, where another interpreter loaded it; or None."""
     for library in _libraries.values():
-        if library.path and _same_content(library, path):
+        if _same_content(library.path, path):
             return library
+    for other in _core.paths():
+        if _same_content(other, path):
+            return _core.share(other)
     return None
 
 
-def _same_content(library, path):
-    if os.path.realpath(path) != os.path.realpath(library.path) and not os.path.exists(library.path):
-        return False
+def _same_content(loaded, path):
     try:
-        with open(path, "rb") as a, open(library.path, "rb") as b:
+        with open(path, "rb") as a, open(loaded, "rb") as b:
             return a.read() == b.read()
     except OSError:
         return False

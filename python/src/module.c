@@ -21,6 +21,66 @@ static int text_or_none(PyObject *o, const char **out)
 
 /* ---- Libraries ------------------------------------------------------------------------------------------------------------------- */
 
+/* Libraries live in the process, Python's modules in an interpreter: one that is imported again, or a second interpreter, shares the
+ * libraries that are there. The table is used with the GIL. */
+enum { MAX_LIBRARIES = 1024 };
+static struct { dv_library *lib; unsigned refs; } loaded[MAX_LIBRARIES];
+
+static PyObject *capsule_of(size_t i)
+{
+    PyObject *capsule = PyCapsule_New(loaded[i].lib, LIBRARY, NULL);
+    if (capsule)
+        loaded[i].refs++;
+    return capsule;
+}
+
+static PyObject *take_library(dv_library *lib)
+{
+    for (size_t i = 0; i < MAX_LIBRARIES; i++)
+        if (!loaded[i].lib) {
+            loaded[i].lib = lib;
+            loaded[i].refs = 0;
+            PyObject *capsule = capsule_of(i);
+            if (capsule)
+                return capsule;
+            loaded[i].lib = NULL;
+            break;
+        }
+    dv_library_free(lib);
+    return PyErr_Occurred() ? NULL : ext_raise(dv_fail(DV_ELIMIT, "more than %d libraries are loaded", MAX_LIBRARIES));
+}
+
+/* share(path as it was loaded): another handle to a library that is loaded, or None. */
+static PyObject *share(PyObject *m, PyObject *path)
+{
+    (void)m;
+    PyObject *bytes;
+    if (!PyUnicode_FSConverter(path, &bytes))
+        return NULL;
+    const char *text = PyBytes_AsString(bytes);
+    PyObject *found = NULL;
+    for (size_t i = 0; !found && i < MAX_LIBRARIES; i++)
+        if (loaded[i].lib && dv_library_path(loaded[i].lib) && !strcmp(dv_library_path(loaded[i].lib), text))
+            found = capsule_of(i);
+    Py_DECREF(bytes);
+    return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
+}
+
+/* The paths of the libraries that are loaded. */
+static PyObject *paths(PyObject *m, PyObject *unused)
+{
+    (void)m, (void)unused;
+    PyObject *list = PyList_New(0);
+    for (size_t i = 0; list && i < MAX_LIBRARIES; i++) {
+        const char *path = loaded[i].lib ? dv_library_path(loaded[i].lib) : NULL;
+        PyObject *text = path ? PyUnicode_DecodeFSDefault(path) : NULL;
+        if (path && (!text || PyList_Append(list, text)))
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
 static PyObject *load(PyObject *m, PyObject *path)
 {
     (void)m;
@@ -30,7 +90,7 @@ static PyObject *load(PyObject *m, PyObject *path)
         return NULL;
     const int status = dv_load(PyBytes_AsString(bytes), &lib);
     Py_DECREF(bytes);
-    return status ? ext_raise(status) : PyCapsule_New(lib, LIBRARY, NULL);
+    return status ? ext_raise(status) : take_library(lib);
 }
 
 static PyObject *library_free(PyObject *m, PyObject *capsule)
@@ -39,7 +99,11 @@ static PyObject *library_free(PyObject *m, PyObject *capsule)
     dv_library *lib = library_of(capsule);
     if (!lib || PyCapsule_SetName(capsule, "closed")) /* never twice */
         return NULL;
-    dv_library_free(lib);
+    for (size_t i = 0; i < MAX_LIBRARIES; i++)
+        if (loaded[i].lib == lib && !--loaded[i].refs) {
+            loaded[i].lib = NULL;
+            dv_library_free(lib);
+        }
     Py_RETURN_NONE;
 }
 
@@ -47,7 +111,8 @@ static PyObject *library_info(PyObject *m, PyObject *capsule)
 {
     (void)m;
     dv_library *lib = library_of(capsule);
-    return lib ? Py_BuildValue("(szN)", dv_library_name(lib), dv_library_path(lib), PyLong_FromVoidPtr(lib)) : NULL;
+    PyObject *path = !lib ? NULL : dv_library_path(lib) ? PyUnicode_DecodeFSDefault(dv_library_path(lib)) : Py_NewRef(Py_None);
+    return path ? Py_BuildValue("(sNN)", dv_library_name(lib), path, PyLong_FromVoidPtr(lib)) : NULL;
 }
 
 static PyObject *library_operators(PyObject *m, PyObject *capsule)
@@ -195,6 +260,8 @@ static PyObject *schema_compatible(PyObject *m, PyObject *args)
 
 static PyMethodDef methods[] = {
     { "load", load, METH_O, NULL },
+    { "share", share, METH_O, NULL },
+    { "paths", paths, METH_NOARGS, NULL },
     { "library_free", library_free, METH_O, NULL },
     { "library_info", library_info, METH_O, NULL },
     { "library_operators", library_operators, METH_O, NULL },

@@ -233,8 +233,11 @@ first = dovetail.load(BINARY)
 for name in [m for m in sys.modules if m.startswith("dovetail")]:
     del sys.modules[name]
 import dovetail as again
-print(again is dovetail, again.find("py_ops::scale")(np.ones(1, "f4")), first.scale(np.ones(1, "f4")))
-""") == "False [2.] [2.]\n"
+second = again.load(BINARY)
+print(again is dovetail, again.find("py_ops::scale")(np.ones(1, "f4")), first.scale(np.ones(1, "f4")), second is first)
+first.close()
+print(second.scale(np.ones(1, "f4")), second.closed)
+""") == "False [2.] [2.] False\n[2.] False\n"
 
 
 def test_a_second_interpreter(python):
@@ -242,9 +245,10 @@ def test_a_second_interpreter(python):
 import _xxsubinterpreters as interpreters, dovetail
 lib = dovetail.load(BINARY)
 second = interpreters.create()
-interpreters.run_string(second, '''
+interpreters.run_string(second, f'BINARY = {BINARY!r}' + '''
 import dovetail
-print(dovetail.find("py_ops::echo_int")(4), dovetail.list()[0])
+lib = dovetail.load(BINARY)
+print(lib.echo_int(4), dovetail.list()[0])
 try:
     dovetail.find("py_ops::nothing")
 except dovetail.DovetailError as error:

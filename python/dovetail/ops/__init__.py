@@ -5,7 +5,7 @@ import os as _os
 from .. import _core, _library
 
 _folder = _os.path.join(_os.path.dirname(_os.path.realpath(_os.path.join(_os.path.dirname(__file__), "..", "bin"))), "ops")
-_shipped = sorted(f[:-3] for f in _os.listdir(_folder) if f.endswith(".so")) if _os.path.isdir(_folder) else []
+_shipped = sorted(f[:-3] for f in _os.listdir(_folder) if f.endswith(".so") and f != "base.so") if _os.path.isdir(_folder) else []
 
 
 class Namespace:
@@ -30,8 +30,7 @@ class Namespace:
 
 
 def _load(file):
-    library = _library.load(_os.path.join(_folder, file + ".so"))
-    globals().update(library._operators)
+    globals().update(_library.load(_os.path.join(_folder, file + ".so")).operators())
 
 
 def _load_all():

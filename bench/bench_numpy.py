@@ -16,13 +16,13 @@ import numpy as np
 
 import dovetail
 
-REPEAT = 15 if "--quick" in sys.argv else 60
+REPEAT = 200 if "--quick" in sys.argv else 1500
 
 
 def best(call, **names):
-    """Microseconds: the best of many short runs, so that other work on the machine does not count."""
+    """Microseconds: the best of many runs that are shorter than a slice of the scheduler's, so that other work on the machine does not count."""
     timer = timeit.Timer(call, globals=names)
-    return min(timer.repeat(REPEAT, 20_000)) / 20_000 * 1e6
+    return min(timer.repeat(REPEAT, 1000)) / 1000 * 1e6
 
 
 def row(what, ours, peer, theirs, goal=None):

@@ -186,3 +186,20 @@ def test_the_stub_is_python_and_types_check(ops, tmp_path):
         compile(text, "stub.pyi", "exec")
     assert "def scale(x: Array, factor: float = 2.0, *, out: Array | None = None) -> Array:" in stub(ops)
     assert stub(ops).count("@overload") == 3
+
+
+def test_the_page_is_true(python):
+    """Every Python block of docs/numpy.md runs, and its table of statuses is the table of the code."""
+    import re
+    from conftest import ROOT
+    from dovetail import _errors
+    page = (ROOT / "docs" / "numpy.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.S | re.M)
+    assert len(blocks) >= 3
+    for block in blocks:
+        python(block)
+    rows = {s: line.split("|")[2].strip() for line in page.splitlines() if line.startswith("| `E") for s in re.findall(r"`(E\w+)`", line)}
+    assert set(rows) == set(_errors.BY_STATUS)
+    for status, kind in rows.items():
+        bases = [b.__name__ for b in _errors.BY_STATUS[status].__bases__]
+        assert kind in bases if kind else _errors.BY_STATUS[status] is _errors.DovetailError

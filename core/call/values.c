@@ -303,7 +303,7 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
 {
     const dv__plan *plan = c->plan;
     bool all_cpu = true, any = false;
-    if (nargs != plan->nargs)
+    if (nargs != plan->nargs || !args)
         goto slow;
     for (size_t i = 0; i < nargs; i++) {
         const dv__slot *slot = &plan->slots[i];

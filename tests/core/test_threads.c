@@ -15,6 +15,10 @@
 #include "call_ops.h"
 #include "failing.h"
 
+/* Under ThreadSanitizer the forked child may start threads. */
+const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+
 static const int64_t n5000[] = { 5000 };
 
 static void slices_are_cut_by_shape(void **state)

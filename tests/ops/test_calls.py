@@ -1,0 +1,135 @@
+"""The shipped operators as users call them: every row of ops/<name>/cases.txt on NumPy arrays and on torch tensors; own kernels against
+native forms; gradients, and gradients of gradients, against differences."""
+import pathlib
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import dovetail
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAMES = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "bool": torch.bool,
+         "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
+
+
+def words(text):
+    return re.findall(r"[^\s(]+\([^)]*\)|\([^)]*\)|\S+", text)
+
+
+def argument(word, seed):
+    """One word of a case, as on docs/contract.md."""
+    tensor = re.fullmatch(r"(\w+)\[([\d,]*)\](?:=\((.*)\))?", word)
+    if tensor:
+        dtype, shape = NAMES[tensor[1]], [int(n) for n in tensor[2].split(",") if n]
+        if tensor[3] is not None:
+            return torch.tensor([float(v) for v in tensor[3].split(",")]).reshape(shape).to(dtype)
+        g = torch.Generator().manual_seed(seed)
+        return torch.randn(shape, generator=g, dtype=torch.float64).to(dtype) if dtype.is_floating_point else torch.randint(0, 9, shape, generator=g).to(dtype)
+    if word.startswith("("):
+        return [int(n) for n in word[1:-1].split(",") if n]
+    if word in ("-", "True", "False"):
+        return {"-": None, "True": True, "False": False}[word]
+    return word[1:-1] if word[0] in "'\"" else float(word) if "." in word else int(word)
+
+
+CASES = []
+for file in sorted((ROOT / "ops").glob("*/cases.txt")):
+    for line in file.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            CASES.append(line)
+
+
+def make(case):
+    name, *rest = words(case)
+    op, _, overload = name.partition(".")
+    return name, getattr(getattr(dovetail.ops, op), overload) if overload else getattr(dovetail.ops, op), [argument(w, i) for i, w in enumerate(rest)]
+
+
+def copies(args):
+    return [a.clone() if isinstance(a, torch.Tensor) else a for a in args]
+
+
+def results(value, args):
+    """What a call returned, and what it wrote into."""
+    out = [] if value is None else list(value) if isinstance(value, (tuple, list)) else [value]
+    return [torch.as_tensor(v) for v in out + [a for a in args if isinstance(a, (torch.Tensor, np.ndarray))]]
+
+
+def close(found, expect):
+    assert len(found) == len(expect)
+    for f, e in zip(found, expect):
+        assert f.dtype == e.dtype and f.shape == e.shape
+        tolerance = {torch.float64: 1e-12, torch.float32: 2e-5, torch.bfloat16: 0.06, torch.float16: 0.01}.get(f.dtype, 0)
+        assert torch.allclose(f.double(), e.double(), rtol=tolerance, atol=tolerance, equal_nan=True), (f, e)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_torch_and_numpy_agree(case):
+    name, op, args = make(case)
+    if any(isinstance(a, torch.Tensor) and a.dtype == torch.bfloat16 for a in args):
+        pytest.skip("NumPy has no bf16")
+    on_torch = copies(args)
+    on_numpy = [a.numpy() if isinstance(a, torch.Tensor) else a for a in copies(args)]
+    expect = results(op(*on_torch), on_torch)
+    found = results(op(*on_numpy), on_numpy)
+    assert all(torch.equal(f, e) for f, e in zip(found, expect)) and len(found) == len(expect)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("host", ["torch", "numpy"])
+def test_kernels_agree_with_native_forms(case, host):
+    name, op, args = make(case)
+    if host == "numpy" and any(isinstance(a, torch.Tensor) and a.dtype == torch.bfloat16 for a in args):
+        pytest.skip("NumPy has no bf16")
+    has_native = "native form" in str(dovetail.ops.__dict__.get("describe", "")) or name not in ("crop_pil", "paste", "paste_pil", "advance_step", "advance_step.tensors", "rotary_embedding")
+    if not has_native:
+        pytest.skip("has no native form")
+    give = (lambda x: x) if host == "torch" else lambda x: [a.numpy() if isinstance(a, torch.Tensor) else a for a in x]
+    mine, theirs = give(copies(args)), give(copies(args))
+    with dovetail.policy("all"):
+        expect = results(op(*mine), mine)
+    with dovetail.policy("none"):
+        found = results(op(*theirs), theirs)
+    close(found, expect)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "f64" in c and not c.startswith("numpy_sin") and not c.endswith("f64[0]")])
+def test_gradients(case):
+    name, op, args = make(case)
+    at = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.dtype == torch.float64 and not (name == "apply_rotary" and i == 2)]
+
+    def f(*tensors):
+        full = list(args)
+        for i, t in zip(at, tensors):
+            full[i] = t
+        return op(*full)
+
+    tensors = [args[i].requires_grad_() for i in at]
+    assert torch.autograd.gradcheck(f, tensors)
+    assert torch.autograd.gradgradcheck(f, tensors)
+
+
+@pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
+def test_threads_and_isas_agree(isa):
+    """The runtime splits rows: the bits must not depend on the number of threads."""
+    try:
+        dovetail.set_isa(isa)
+        for name, args in {"swiglu": [(100003,), (100003,)], "rms_norm": [(300, 257), (257,)], "sigmoid": [(3, 50001)]}.items():
+            tensors = [torch.randn(s, generator=torch.Generator().manual_seed(5)).numpy() for s in args]
+            out = []
+            for threads in (1, 2, 3):
+                dovetail.set_threads(threads)
+                out.append(getattr(dovetail.ops, name)(*tensors))
+            assert all(np.array_equal(out[0], o) for o in out[1:])
+    finally:
+        dovetail.set_isa(None)
+        dovetail.set_threads(0)
+
+
+def test_all_binaries_load_and_are_small():
+    build = pathlib.Path(dovetail.command()).resolve().parents[1]
+    for path in sorted((build / "ops").glob("*.so")):
+        limit = 200_000 if path.stem == "base" else 70_000 if path.stem == "rms_norm" else 50_000 if path.stem == "rotary_embedding" else 40_960
+        assert path.stat().st_size <= limit, path

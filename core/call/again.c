@@ -245,7 +245,7 @@ void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__ent
     const size_t nslots = plan->nargs + plan->nreturns;
     if (reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous || !dv__host_memory(c->device.type) ||
         row->binding->frame_size > DV__STACK_FRAME || dv__guards.included | dv__guards.excluded || dv__host_flags(c->host) & DV_HOST_CHECK ||
-        !c->op->contract)
+        !c->op->contract || dv__uses_shape(c->op))
         return;
     const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
     if (from < table->entries || from >= table->entries + DV_KEY_RUNTIME_COUNT)

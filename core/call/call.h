@@ -145,6 +145,8 @@ const dv__row *dv__choose_row(dv__call *c, const dv__entry *entry, int *status);
 /* Why a row does not fit, in words; NULL: it fits. */
 const char *dv__row_reason(dv__call *c, const dv__row *row, char *buffer, size_t size);
 int dv__no_row(dv__call *c, const dv__entry *entry); /* DV_ENOKERNEL with all reasons */
+/* A C shape function says what the results are: there is no contract, or it leaves them to one ([...]). */
+bool dv__uses_shape(const dv_operator *op);
 int dv__make_results(dv__call *c);
 void dv__finish_results(dv__call *c, bool publish); /* set the caller's results, or give back what was made */
 void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame);

@@ -45,7 +45,7 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
         }
         return DV_OK;
     }
-    if (!c->op->contract) {
+    if (!c->op->contract || dv__uses_shape(c->op)) {
         const dv_tensor *t = &c->outs[r].header;
         set_spec(spec, t->dtype, c->device, t->ndim, t->shape, t->strides);
         return DV_OK;
@@ -64,7 +64,7 @@ static int infer(dv__call *c, dv_result_spec *specs, size_t nspecs)
     if (nspecs != c->plan->nreturns)
         return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", c->op->name, c->plan->nreturns, nspecs);
     int status = DV_OK;
-    if (!c->op->contract && c->op->shape && !(status = dv__gather_args(c)))
+    if (dv__uses_shape(c->op) && !(status = dv__gather_args(c)))
         status = dv__run_shape(c);
     for (size_t r = 0; r < nspecs && !status && !c->op->contract && !c->op->shape; r++)
         if (c->plan->slots[c->plan->nargs + r].value == DV_VALUE_TENSOR && !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_WRITES))

@@ -112,7 +112,7 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
     const dv_tensor *t = given->type == DV_VALUE_TENSOR ? given->as.tensor : NULL;
     dv__output o;
     int status;
-    if (c->op->contract) {
+    if (c->op->contract && !dv__uses_shape(c->op)) {
         if ((status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o)))
             return status;
     } else if (c->op->shape) {
@@ -146,7 +146,7 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
     out->tensor = (dv_tensor *)(uintptr_t)t;
     if (matches(t, &o))
         return DV_OK;
-    status = c->op->contract ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, t) : DV_OK;
+    status = c->op->contract && !dv__uses_shape(c->op) ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, t) : DV_OK;
     return status ? status : check_given(c, r, t, &o);
 }
 
@@ -187,13 +187,15 @@ static int make_result(dv__call *c, size_t r)
     return dv__fail_argument(c, DV_ETYPE, slot, "expected %s, found %s", s->flags & DV__SLOT_TENSORS ? "Tensor[]" : "Tensor", found);
 }
 
+bool dv__uses_shape(const dv_operator *op) { return op->shape && (!op->contract || dv__contract_needs_shape(op->contract)); }
+
 int dv__make_results(dv__call *c)
 {
     for (size_t r = 0; r < c->plan->nreturns; r++) {
         c->outs[r].set = c->outs[r].view = false;
         c->outs[r].origin = DV__RESULT_ABSENT; /* until it is made: nothing to give back */
     }
-    if (!c->op->contract && c->op->shape) {
+    if (dv__uses_shape(c->op)) {
         const int status = dv__run_shape(c);
         if (status)
             return status;

@@ -184,6 +184,7 @@ int dv_library_new(int kind, const char *ns, int key, dv_library **out)
     if (status || (status = library_alloc(kind, ns, key, NULL, NULL, NULL, &lib)))
         return status;
     if ((status = dv__registry_add(lib))) {
+        dv__fail_in(status, "library %s", lib->label);
         library_deinit(lib);
         return status;
     }

@@ -281,12 +281,12 @@ static int check_library(const dv_library *lib)
 {
     for (const dv_library *other = libraries; other; other = other->next) {
         if (lib->loaded && other->loaded && !strcmp(lib->binary.id, other->binary.id))
-            return dv_fail(DV_EEXIST, "%s: the same binary is already loaded as %s", lib->label, other->label);
+            return dv_fail(DV_EEXIST, "the same binary is already loaded as %s", other->label);
         if (lib->decl && lib->decl == other->decl)
-            return dv_fail(DV_EEXIST, "%s: this library is already loaded", lib->label);
+            return dv_fail(DV_EEXIST, "it is already loaded");
         if (lib->kind == DV_LIBRARY_DEF && other->kind == DV_LIBRARY_DEF && !strcmp(lib->ns, other->ns) && !other_version(lib, other))
-            return dv_fail(DV_EEXIST, "%s: namespace %s is already defined by library %s; free that one first, give this one another "
-                "version (DV_LIBRARY_VERSION), or make it a fragment", lib->label, lib->ns, other->label);
+            return dv_fail(DV_EEXIST, "namespace %s is already defined by library %s; free that one first, give this one another version "
+                "(DV_LIBRARY_VERSION), or make it a fragment", lib->ns, other->label);
     }
     return DV_OK;
 }
@@ -412,7 +412,7 @@ static int check_twice(const dv_library *lib)
     for (size_t i = 0; i < lib->noperators; i++)
         for (size_t j = 0; j < i; j++)
             if (!strcmp(lib->operators[i]->name, lib->operators[j]->name))
-                return dv_fail(DV_EEXIST, "%s: operator %s is declared twice", lib->label, lib->operators[i]->name);
+                return dv_fail(DV_EEXIST, "operator %s is declared twice", lib->operators[i]->name);
     return DV_OK;
 }
 

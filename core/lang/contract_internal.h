@@ -166,6 +166,7 @@ struct dv__contract {
     int16_t *case_only;   /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
     dv__needs always;     /* bound in every combination of cases, all optional arguments absent */
+    uint32_t nplain;      /* how many patterns at the beginning are plain; 0 when there are cases */
     bool matching_only;   /* nothing is computed, defined or constrained: solving is matching */
     /* Splitting, when it does not depend on cases. */
     int8_t split_items;   /* leading items that are cut; 0: cannot be split; -1: depends on the case */

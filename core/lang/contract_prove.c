@@ -661,6 +661,8 @@ static int prepare(dv__contract *c)
 {
     for (uint32_t i = 0; i < c->npatterns; i++)
         c->patterns[i].plain = is_plain(c, &c->patterns[i], false);
+    while (!c->ngroups && c->nplain < c->npatterns && c->patterns[c->nplain].plain)
+        c->nplain++;
     for (uint32_t i = 0; i < c->noutputs; i++)
         c->outputs[i].plain = is_plain(c, &c->outputs[i], true);
     const dv__schema *s = c->schema;

@@ -404,33 +404,23 @@ static int bind_unbacked(dv__env *v)
     return DV_OK;
 }
 
-int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values)
+/* From pattern `first` on: the ones before it were plain and fit. */
+static __attribute__((noinline)) int solve_rest(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values, uint32_t first)
 {
     dv__env v = { .c = c, .args = args, .s = s };
     uint64_t aside = 0;
-    int status;
-    s->device.type = 0;
-    s->device.id = 0;
-    s->bound_dims = 0;
-    s->bound_runs = s->bound_dtypes = 0;
-    s->pool_used = 0;
-    if (c->ngroups && (status = choose_cases(&v)))
-        return status;
-    for (uint32_t i = 0; i < c->npatterns; i++) {
+    int status = c->ngroups ? choose_cases(&v) : DV_OK;
+    for (uint32_t i = first; i < c->npatterns && !status; i++) {
         const dv__pattern *t = &c->patterns[i];
         if (!dv__when_holds(t->when, s))
             continue;
-        const dv_value *value = &args[t->slot];
-        if (t->plain && value->type == DV_VALUE_TENSOR && match_plain(c, s, t, value->as.tensor))
-            continue;
-        status = match_value(&v, t, value, &aside);
-        if (status)
-            return status;
+        if (!t->plain || args[t->slot].type != DV_VALUE_TENSOR || !match_plain(c, s, t, args[t->slot].as.tensor))
+            status = match_value(&v, t, &args[t->slot], &aside);
     }
+    if (status)
+        return status;
     if (!s->device.type)
         s->device.type = DV_CPU;
-    if (c->matching_only)
-        return DV_OK;
     status = dv__settle(&v, aside);
     if (!status)
         status = bind_unbacked(&v);
@@ -439,3 +429,23 @@ int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution
     return status ? status : check_case_only(&v);
 }
 
+int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values)
+{
+    uint32_t i = 0;
+    s->device.type = 0;
+    s->device.id = 0;
+    s->bound_dims = 0;
+    s->bound_runs = s->bound_dtypes = 0;
+    s->pool_used = 0;
+    for (; i < c->nplain; i++) {
+        const dv__pattern *t = &c->patterns[i];
+        const dv_value *value = &args[t->slot];
+        if (value->type == DV_VALUE_NONE && t->presence == DV__OPTIONAL)
+            continue;
+        if (value->type != DV_VALUE_TENSOR || !match_plain(c, s, t, value->as.tensor))
+            break;
+    }
+    if (i < c->npatterns || !c->matching_only || !s->device.type)
+        return solve_rest(c, args, s, check_values, i);
+    return DV_OK;
+}

@@ -286,7 +286,7 @@ static int match_value(dv__env *v, const dv__pattern *t, const dv_value *value, 
 
 /* ---- The common path ------------------------------------------------------------------------------------------------------------ */
 
-static inline bool plain_dims_fit(dv__solution *s, const dv__dims *dims, const dv_tensor *x)
+DV_INLINE bool plain_dims_fit(dv__solution *s, dv__needs *bound, const dv__dims *dims, const dv_tensor *x)
 {
     const int32_t rest = x->ndim - (int32_t)dims->singles; /* what the run takes */
     if (dims->singles == dims->n ? rest != 0 : rest < 0)
@@ -297,8 +297,8 @@ static inline bool plain_dims_fit(dv__solution *s, const dv__dims *dims, const d
         if (item->kind == DV__ITEM_VAR) {
             const uint64_t bit = 1ull << item->ref;
             const int64_t size = x->shape[at++];
-            if (!(s->bound_dims & bit))
-                s->dims[item->ref] = size, s->bound_dims |= bit;
+            if (!(bound->dims & bit))
+                s->dims[item->ref] = size, bound->dims |= bit;
             else if (s->dims[item->ref] != size)
                 return false;
         } else if (item->kind == DV__ITEM_INT) {
@@ -306,10 +306,10 @@ static inline bool plain_dims_fit(dv__solution *s, const dv__dims *dims, const d
                 return false;
         } else {
             const int64_t *sizes = rest ? x->shape + at : NULL; /* a 0-d tensor may have no shape */
-            if (!(s->bound_runs >> item->ref & 1)) {
+            if (!(bound->runs >> item->ref & 1)) {
                 s->runs[item->ref].sizes = sizes;
                 s->runs[item->ref].ndim = rest;
-                s->bound_runs |= 1u << item->ref;
+                bound->runs |= 1u << item->ref;
             } else if (s->runs[item->ref].ndim != rest || !same_sizes(s->runs[item->ref].sizes, sizes, rest)) {
                 return false;
             }
@@ -320,8 +320,8 @@ static inline bool plain_dims_fit(dv__solution *s, const dv__dims *dims, const d
 }
 
 /* A plain pattern and a tensor, without a call. False: it does not fit, or it takes more to say; match_tensor() tells, and finds what was
- * bound here as it would have bound it itself. */
-static inline bool match_plain(const dv__contract *c, dv__solution *s, const dv__pattern *t, const dv_tensor *x)
+ * bound here as it would have bound it itself. What is bound is kept in *bound, so that it can live in registers. */
+DV_INLINE bool match_plain(const dv__contract *c, dv__solution *s, dv__needs *bound, const dv__pattern *t, const dv_tensor *x)
 {
     const uint32_t key = dv_dtype_key(x->dtype);
     if (s->device.type != x->device.type || s->device.id != x->device.id) {
@@ -331,19 +331,19 @@ static inline bool match_plain(const dv__contract *c, dv__solution *s, const dv_
     }
     if (t->dtype.kind == DV__DTYPE_VAR) {
         const uint32_t bit = 1u << t->dtype.ref;
-        if (s->bound_dtypes & bit) {
+        if (bound->dtypes & bit) {
             if (dv_dtype_key(s->dtypes[t->dtype.ref]) != key)
                 return false;
         } else {
             if (!is_allowed(&c->dtypes[t->dtype.ref], key))
                 return false;
             s->dtypes[t->dtype.ref] = x->dtype;
-            s->bound_dtypes |= bit;
+            bound->dtypes |= bit;
         }
     } else if (t->dtype.kind == DV__DTYPE_ONE && t->dtype.one != key) {
         return false;
     }
-    return plain_dims_fit(s, &t->dims, x);
+    return plain_dims_fit(s, bound, &t->dims, x);
 }
 
 /* ---- The whole ----------------------------------------------------------------------------------------------------------------- */
@@ -414,8 +414,7 @@ static __attribute__((noinline)) int solve_rest(const dv__contract *c, const dv_
         const dv__pattern *t = &c->patterns[i];
         if (!dv__when_holds(t->when, s))
             continue;
-        if (!t->plain || args[t->slot].type != DV_VALUE_TENSOR || !match_plain(c, s, t, args[t->slot].as.tensor))
-            status = match_value(&v, t, &args[t->slot], &aside);
+        status = match_value(&v, t, &args[t->slot], &aside);
     }
     if (status)
         return status;
@@ -434,17 +433,19 @@ int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution
     uint32_t i = 0;
     s->device.type = 0;
     s->device.id = 0;
-    s->bound_dims = 0;
-    s->bound_runs = s->bound_dtypes = 0;
     s->pool_used = 0;
+    dv__needs bound = { 0, 0, 0 };
     for (; i < c->nplain; i++) {
         const dv__pattern *t = &c->patterns[i];
         const dv_value *value = &args[t->slot];
         if (value->type == DV_VALUE_NONE && t->presence == DV__OPTIONAL)
             continue;
-        if (value->type != DV_VALUE_TENSOR || !match_plain(c, s, t, value->as.tensor))
+        if (value->type != DV_VALUE_TENSOR || !match_plain(c, s, &bound, t, value->as.tensor))
             break;
     }
+    s->bound_dims = bound.dims;
+    s->bound_runs = bound.runs;
+    s->bound_dtypes = bound.dtypes;
     if (i < c->npatterns || !c->matching_only || !s->device.type)
         return solve_rest(c, args, s, check_values, i);
     return DV_OK;

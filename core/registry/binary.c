@@ -180,6 +180,8 @@ static void *load_file(const char *base, const content *c)
         const size_t n = strlen(path);
         snprintf(path + n, sizeof path - n, "/%s", name);
         handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!handle)
+            unlinkat(dir, name, 0);
     }
     close(dir);
     return handle;

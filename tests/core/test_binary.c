@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <elf.h>
 #include <signal.h>
 #include <stdio.h>
@@ -178,6 +179,19 @@ static void expect(const char *name, int status, const char *message)
     assert_null(b.decl);
 }
 
+static unsigned private_files(void)
+{
+    char path[600];
+    unsigned n = 0;
+    snprintf(path, sizeof path, "%s/dovetail-%u", dir, (unsigned)geteuid());
+    DIR *list = opendir(path);
+    assert_non_null(list);
+    while (readdir(list))
+        n++;
+    closedir(list);
+    return n;
+}
+
 static void test_refused(void **state)
 {
     size_t size;
@@ -220,7 +234,9 @@ static void test_refused(void **state)
     compile("missing", "extern int no_such_function(void);\n#include <dovetail_op.h>\nstruct s { int64_t n; };\n"
         "static int k(dv_context *c, const struct s *s) { (void)c; (void)s; return no_such_function(); }\n"
         "DV_OPERATOR(f, struct s, (n), .kernels = DV_KERNELS(DV_KERNEL(struct s, \"cpu\", NULL, k)));\nDV_LIBRARY(m, &dv_op_f);\n", "");
+    unsigned files = private_files();
     expect("missing.so", DV_EBINARY, "undefined symbol: no_such_function");
+    assert_int_equal(private_files(), files); /* nothing is left behind */
 }
 
 /* The check alone, on a copy that ends where the file ends: a byte read beyond is seen by the sanitizers. */

@@ -2,8 +2,13 @@
  *
  *     bench_call [--quick]      one JSON object a line, for bench/run.py
  *
+ * Beside it, when it is installed (pip install apache-tvm-ffi in .venv, or DOVETAIL_TVM_FFI=/path/of/libtvm_ffi.so), tvm-ffi's packed
+ * call to the same loop, through its function object; it checks nothing but what the callee checks.
+ *
  * Best of many repetitions of many calls: the machine is shared, and the best is what the code takes. Allocations are counted. */
 #define DV_STATIC 1
+#include <dlfcn.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +50,42 @@ DV_OPERATOR(scaled, struct scaled, (x, weight, eps, group, out),
 
 DV_LIBRARY(bench_call, &dv_op_add_mul, &dv_op_scaled);
 
+/* ---- tvm-ffi's C ABI, as far as a packed call needs it ---- */
+
+typedef struct tvm_any { int32_t type; uint32_t zero; union { int64_t i; void *p; } as; } tvm_any;
+typedef int (*tvm_safe_call)(void *self, const tvm_any *args, int32_t nargs, tvm_any *result);
+enum { TVM_NONE = 0, TVM_DLTENSOR_POINTER = 7 };
+
+static int tvm_add_mul(void *self, const tvm_any *args, int32_t nargs, tvm_any *result)
+{
+    (void)self, (void)result;
+    if (nargs != 3)
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (args[i].type != TVM_DLTENSOR_POINTER)
+            return -1;
+    const struct add_mul frame = { args[0].as.p, args[1].as.p, args[2].as.p };
+    return add_mul_f32(NULL, &frame);
+}
+
+static int (*tvm_call)(void *function, tvm_any *args, int32_t nargs, tvm_any *result);
+
+/* A function object around it, or NULL. */
+static void *tvm_function(void)
+{
+    const char *path = getenv("DOVETAIL_TVM_FFI");
+    glob_t found;
+    if (!path && !glob(SOURCE_DIR "/.venv/lib/python3*/site-packages/tvm_ffi/lib/libtvm_ffi.so", 0, NULL, &found))
+        path = found.gl_pathv[0];
+    void *lib = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL, *function = NULL;
+    int (*create)(void *self, tvm_safe_call call, void (*deleter)(void *), void **out);
+    if (!lib)
+        return NULL;
+    *(void **)&create = dlsym(lib, "TVMFFIFunctionCreate");
+    *(void **)&tvm_call = dlsym(lib, "TVMFFIFunctionCall");
+    return create && tvm_call && !create(NULL, tvm_add_mul, NULL, &function) ? function : NULL;
+}
+
 static long allocations;
 static void *count_alloc(void *user, size_t size) { (void)user; allocations++; return malloc(size); }
 static void *count_realloc(void *user, void *p, size_t size) { (void)user; allocations++; return realloc(p, size); }
@@ -70,9 +111,9 @@ enum { CALLS = 5000 };
         }                                                \
     } while (0)
 
-static void row(const char *what, double ours, double theirs, const char *goal)
+static void row(const char *what, const char *peer, double ours, double theirs, const char *goal)
 {
-    printf("{\"what\": \"C to C: %s\", \"peer\": \"%s\", \"ours\": %.1f, \"theirs\": ", what, theirs > 0 ? "the function itself" : "", ours);
+    printf("{\"what\": \"C to C: %s\", \"peer\": \"%s\", \"ours\": %.1f, \"theirs\": ", what, theirs > 0 ? peer : "", ours);
     printf(theirs > 0 ? "%.1f" : "null", theirs);
     printf(", \"unit\": \"ns\", \"goal\": \"%s\", \"higher\": false}\n", goal ? goal : "");
 }
@@ -111,6 +152,17 @@ int main(int argc, char **argv)
     double by_pointer, by_call, changing, by_frame, with_defaults, making;
     BEST(by_pointer, failed |= direct(NULL, &frame));
     failed |= dv_call(add_mul, args, 2, &result, 1, NULL);
+    void *const function = tvm_function();
+    double packed = 0;
+    if (function) {
+        tvm_any packed_args[3], none;
+        memset(packed_args, 0, sizeof packed_args);
+        memset(&none, 0, sizeof none);
+        for (int i = 0; i < 3; i++)
+            packed_args[i].type = TVM_DLTENSOR_POINTER;
+        packed_args[0].as.p = &ta, packed_args[1].as.p = &tb, packed_args[2].as.p = &tout;
+        BEST(packed, failed |= tvm_call(function, packed_args, 3, &none));
+    }
     BEST(by_call, failed |= dv_call(add_mul, args, 2, &result, 1, NULL));
     const long before = allocations;
     for (int k = 0; k < 1000; k++)
@@ -134,12 +186,14 @@ int main(int argc, char **argv)
     });
     if (failed)
         return die();
-    row("f(a, b, out) by function pointer", by_pointer, 0, NULL);
-    row("dv_call(f), result given, checks included", by_call, by_pointer, "<= 60");
-    row("dv_call(f), sizes change at each call", changing, by_pointer, NULL);
-    row("dv_call_frame(f), result given", by_frame, by_pointer, NULL);
-    row("dv_call(f) with two defaults and three rows", with_defaults, by_pointer, NULL);
-    row("dv_call(f), result allocated and freed", making, by_pointer, NULL);
+    row("f(a, b, out) by function pointer", "", by_pointer, 0, NULL);
+    row("dv_call(f), result given, checks included", "the function itself", by_call, by_pointer, "<= 60");
+    if (packed > 0)
+        row("dv_call(f), result given, checks included", "tvm-ffi, packed call, no checks", by_call, packed, NULL);
+    row("dv_call(f), sizes change at each call", "the function itself", changing, by_pointer, NULL);
+    row("dv_call_frame(f), result given", "the function itself", by_frame, by_pointer, NULL);
+    row("dv_call(f) with two defaults and three rows", "the function itself", with_defaults, by_pointer, NULL);
+    row("dv_call(f), result allocated and freed", "the function itself", making, by_pointer, NULL);
     printf("{\"what\": \"allocations in 1,000 dv_calls, result given\", \"peer\": \"\", \"ours\": %ld, \"theirs\": null, \"unit\": \"\", "
            "\"goal\": \"<= 0\", \"higher\": false}\n", made);
     dv_operator_unref(add_mul);

@@ -1,5 +1,6 @@
 # cmake -DFOLDER=templates -DOUT=templates.h -P embed.cmake: every file of a folder as a row of a C table.
 file(GLOB_RECURSE files RELATIVE ${FOLDER} ${FOLDER}/*)
+list(FILTER files EXCLUDE REGEX "__pycache__")
 set(text "/* made by embed.cmake from cli/templates */\n")
 set(rows "")
 set(i 0)

@@ -1,9 +1,10 @@
 """dovetail new: a project that works, a name that is checked, nothing overwritten."""
 import os
 import subprocess
+import sys
 
 import pytest
-from cli_helpers import ROOT, Dovetail, symbols
+from cli_helpers import BUILD, ROOT, Dovetail, symbols
 
 
 def tree(folder):
@@ -34,6 +35,24 @@ def test_the_c_program_runs_without_python(project):
     project.write("my_ops.c", text.replace("* up[i];", "+ up[i];", 1))
     project("build")
     assert subprocess.run(["./main"], cwd=project.folder, capture_output=True).returncode == 1
+
+
+@pytest.mark.slow
+def test_the_project_s_own_tests(project):
+    """They pass, on a module as `pip install .` lays it out, and they find a wrong operator."""
+    module = project.folder / "my_ops"
+    module.mkdir()
+    (module / "__init__.py").write_text("import dovetail\n__all__ = dovetail.export(globals())\n")
+    env = project.env | {"PYTHONPATH": f"{project.folder}:{BUILD / 'python'}", "DOVETAIL_BUILD": str(BUILD)}
+    run = lambda: subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], cwd=project.folder, env=env, capture_output=True, text=True)
+    project("build", "-o", "my_ops/my_ops.so")
+    r = run()
+    assert r.returncode == 0 and "8 passed" in r.stdout, r.stdout + r.stderr
+    text = (project.folder / "my_ops.c").read_text()
+    project.write("my_ops.c", text.replace("(1 - s));", "(1 + s));", 1))
+    project("build", "-o", "my_ops/my_ops.so")
+    r = run()
+    assert r.returncode == 1 and "test_gradient" in r.stdout and "1 failed, 7 passed" in r.stdout
 
 
 def test_readme_example_is_the_template(source):

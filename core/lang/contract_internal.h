@@ -189,6 +189,7 @@ enum dv__ctype dv__type_of_argument(const dv__type *t); /* of optional ones, the
 const char *dv__ctype_text(unsigned type); /* "an integer" */
 const char *dv__function_name(enum dv__function fn);
 int dv__resolve(const dv__contract *c, dv__expr *e);
+int dv__resolve_constraint(const dv__contract *c, dv__expr *e);
 int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted);
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
 dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);

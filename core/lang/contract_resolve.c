@@ -383,13 +383,6 @@ static int find_values(const dv__contract *c, const dv__expr *e, int32_t *slot)
     return status;
 }
 
-static int refuse_values(const dv__contract *c, const dv__expr *e)
-{
-    int32_t slot = -1;
-    const int status = find_values(c, e, &slot);
-    return status ? status : slot >= 0 ? wrong(c, e, "the values of tensors can be spoken of in constraints only") : DV_OK;
-}
-
 /* rank(*a) == e, either way round */
 static void note_run_rank(dv__contract *c, const dv__constraint *k)
 {
@@ -415,7 +408,7 @@ static int resolve_constraints(dv__contract *c)
 {
     for (uint32_t i = 0; i < c->nconstraints; i++) {
         dv__constraint *k = &c->constraints[i];
-        int status = dv__contract_resolve_expr(c, c->text, k->e, DV__CTYPE_BOOL, "a fact");
+        int status = dv__resolve_constraint(c, k->e);
         if (!status)
             status = find_values(c, k->e, &k->values);
         if (status)
@@ -449,11 +442,8 @@ static int resolve_facts(dv__contract *c)
     if (!status)
         status = resolve_named(c, c->sums, c->nsums);
     for (size_t i = 0; i < sizeof costs / sizeof *costs && !status; i++)
-        if (costs[i].e) {
+        if (costs[i].e)
             status = dv__contract_resolve_expr(c, c->text, costs[i].e, costs[i].type, costs[i].what);
-            if (!status)
-                status = refuse_values(c, costs[i].e);
-        }
     for (uint32_t i = 0; i < c->nunbacked && !status; i++) {
         status = dv__contract_resolve_expr(c, c->text, c->unbacked[i].min, DV__CTYPE_INT, "a bound");
         if (!status)
@@ -479,12 +469,5 @@ int dv__contract_resolve(dv__contract *c)
         status = resolve_output(c, &c->outputs[i]);
     if (!status)
         status = resolve_facts(c);
-    /* Values of tensors are known to kernels only. */
-    for (uint32_t i = 0; i < c->npatterns && !status; i++)
-        for (uint32_t k = 0; k < c->patterns[i].dims.n && !status; k++)
-            status = refuse_values(c, c->patterns[i].dims.items[k].e);
-    for (uint32_t i = 0; i < c->noutputs && !status; i++)
-        for (uint32_t k = 0; k < c->outputs[i].dims.n && !status; k++)
-            status = refuse_values(c, c->outputs[i].dims.items[k].e);
     return status;
 }

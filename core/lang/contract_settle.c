@@ -61,7 +61,14 @@ static bool mentions(const dv__expr *e, int ref)
 
 static int unsolvable(const dv__env *v, const char *name, int64_t found)
 {
-    return dv__wrong(v, DV_ESHAPE, "found %lld, which cannot be solved for '%s'", (long long)found, name);
+    return dv__wrong(v, DV_ESHAPE, "expected a size for which there is a whole '%s', found %lld", name, (long long)found);
+}
+
+/* *out = a / b when there is no remainder. */
+static bool exact(int64_t a, int64_t b, int64_t *out)
+{
+    int64_t rest;
+    return dv__floormod(a, b, &rest) && !rest && dv__floordiv(a, b, out);
 }
 
 /* e == value, for the variable: undo the outermost operation, and go on inside. */
@@ -77,7 +84,7 @@ static int solve_for(dv__env *v, const dv__expr *e, int ref, int64_t value, int6
             continue;
         }
         const int side = mentions(e->args[0], ref) ? 0 : 1;
-        int64_t other = 0, rest = 0;
+        int64_t other = 0;
         const int status = dv__eval_int(v, e->args[1 - side], &other);
         if (status)
             return status;
@@ -85,16 +92,9 @@ static int solve_for(dv__env *v, const dv__expr *e, int ref, int64_t value, int6
         switch (e->kind) {
         case DV__EXPR_ADD: ok = !__builtin_sub_overflow(value, other, &value); break;
         case DV__EXPR_SUB: ok = side ? !__builtin_sub_overflow(other, value, &value) : !__builtin_add_overflow(value, other, &value); break;
-        case DV__EXPR_DIV:
-            if (!side) { /* x / other == value */
-                ok = other && !__builtin_mul_overflow(value, other, &value);
-                break;
-            } /* other / x == value, so x == other / value */
-            rest = value, value = other, other = rest; /* fallthrough */
-        default:
-            if (other && dv__floormod(value, other, &rest) && rest)
-                return dv__wrong(v, DV_ESHAPE, "found %lld: %lld is not divisible by %lld", (long long)found, (long long)value, (long long)other);
-            ok = dv__floordiv(value, other, &value);
+        case DV__EXPR_MUL: ok = exact(value, other, &value); break;
+        default: /* x / other == value, or other / x == value */
+            ok = side ? exact(other, value, &value) : other && !__builtin_mul_overflow(value, other, &value);
         }
         if (!ok)
             return unsolvable(v, name, found);

@@ -4,7 +4,11 @@
 #include <stdio.h>
 
 /* What a tree is resolved against. Predicates of rows have a text of their own. */
-struct resolver { const dv__contract *c; const char *text; };
+struct resolver {
+    const dv__contract *c;
+    const char *text;
+    bool values; /* x.values may be spoken of: in constraints only, since only check mode looks at them */
+};
 
 static int resolve(const struct resolver *r, dv__expr *e);
 
@@ -321,6 +325,8 @@ static int resolve(const struct resolver *r, dv__expr *e)
         e->type = DV__CTYPE_NUMBER;
         if (!status && strcmp(e->name, "values") != 0)
             status = wrong(r, e, "unknown attribute '.%s': expected .values", e->name);
+        if (!status && !r->values)
+            status = wrong(r, e, "the values of tensors can be spoken of in constraints only");
         return status;
     case DV__EXPR_INDEX:
         status = resolve_as(r, e->args[0], DV__CTYPE_INTS);
@@ -351,21 +357,30 @@ static int resolve(const struct resolver *r, dv__expr *e)
 
 int dv__resolve(const dv__contract *c, dv__expr *e)
 {
-    const struct resolver r = { c, c->text };
+    const struct resolver r = { c, c->text, false };
     return resolve(&r, e);
 }
 
 int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted)
 {
-    const struct resolver r = { c, c->text };
+    const struct resolver r = { c, c->text, false };
     return resolve_as(&r, e, wanted);
+}
+
+int dv__resolve_constraint(const dv__contract *c, dv__expr *e)
+{
+    const struct resolver r = { c, c->text, true };
+    const int status = resolve(&r, e);
+    if (status || e->type == DV__CTYPE_BOOL)
+        return status;
+    return wrong(&r, e, "expected a boolean for a fact, found %s", dv__ctype_text(e->type));
 }
 
 const char *dv__function_name(enum dv__function fn) { return functions[fn].name; }
 
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what)
 {
-    const struct resolver r = { c, text };
+    const struct resolver r = { c, text, false };
     const int status = resolve(&r, e);
     if (status || e->type == wanted || (wanted == DV__CTYPE_NUMBER && e->type == DV__CTYPE_INT))
         return status;

@@ -1,11 +1,11 @@
 """Libraries: what `dovetail build` makes, loaded."""
 import os
 import sys
-import threading
+from _thread import RLock  # what threading.RLock is; threading itself takes longer to import than all of this
 
 from . import _core
 
-_lock = threading.RLock()
+_lock = RLock()
 _libraries = {}  # pointer -> Library, in the order of loading
 
 
@@ -203,7 +203,7 @@ def _restore(name, path):
 
 def _after_fork():
     global _lock
-    _lock = threading.RLock()
+    _lock = RLock()
 
 
 os.register_at_fork(after_in_child=_after_fork)

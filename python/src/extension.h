@@ -18,7 +18,7 @@ typedef PyObject *(*ext_vectorcall)(PyObject *self, PyObject *const *args, size_
 typedef struct ext_slot {
     PyObject *name;      /* interned; NULL for an unnamed result */
     const char *text;    /* the same, "" when unnamed */
-    char type_text[40];  /* "Tensor?", for messages */
+    char type_text[48];  /* "Tensor?", for messages */
     uint32_t type;       /* enum dv_field_type, as dv_operator_slot() gives it */
     uint32_t flags;      /* enum dv_slot_flags */
     int32_t alias;

@@ -7,8 +7,9 @@
 
 static bool same_name(const char *field, const char *slot)
 {
-    const size_t n = strlen(slot);
-    return !strncmp(field, slot, n) && (!field[n] || (field[n] == '_' && !field[n + 1]));
+    while (*slot && *field == *slot)
+        field++, slot++;
+    return !*slot && (!*field || (*field == '_' && !field[1]));
 }
 
 /* Is it laid out as the declared struct, with the same fields for the same slots? */
@@ -29,7 +30,8 @@ static bool is_own(const dv_operator *op, const dv_field_decl *const *fields, si
     return !fields[b->n];
 }
 
-#define GET(T) (*(T const *)(const void *)p)
+#define GET_AT(T, p) (*(const T *)(const void *)(p))
+#define GET(T) GET_AT(T, p)
 #define OPTIONAL(T, TYPE, member)                        \
     if (GET(T).has) {                                    \
         v.type = TYPE;                                   \
@@ -52,14 +54,10 @@ static void from_scalar(const dv_scalar *s, dv_value *v)
     }
 }
 
-static dv_value value_of(uint32_t type, const char *p, bool result)
+static dv_value value_of(uint32_t type, const char *p)
 {
     dv_value v = dv_none();
     switch (type) {
-    case DV_FIELD_TENSOR:
-    case DV_FIELD_MUT_TENSOR:
-        v = dv_from_tensor(GET(const dv_tensor *));
-        break;
     case DV_FIELD_INT: PLAIN(int64_t, DV_VALUE_INT, i);
     case DV_FIELD_FLOAT: PLAIN(double, DV_VALUE_FLOAT, f);
     case DV_FIELD_BOOL: PLAIN(bool, DV_VALUE_BOOL, b);
@@ -107,7 +105,6 @@ static dv_value value_of(uint32_t type, const char *p, bool result)
     case DV_FIELD_OPT_SCALARS: OPTIONAL(dv_opt_scalars, DV_VALUE_SCALARS, scalars);
     default: v = dv_default(); break; /* a number that comes back through a pointer */
     }
-    (void)result;
     return v;
 }
 
@@ -140,11 +137,13 @@ static int call_bound(dv_operator *op, const dv__binding *b, char *frame, const 
         results[i].type = DV_VALUE_DEFAULT;
     for (uint32_t i = 0; i < b->n; i++) {
         const size_t slot = b->fields[i].slot;
-        const dv_value v = value_of(b->fields[i].type, frame + b->fields[i].offset, slot >= nargs);
-        if (slot < nargs)
-            args[slot] = v;
-        else
-            results[slot - nargs] = v;
+        dv_value *v = slot < nargs ? &args[slot] : &results[slot - nargs];
+        if (b->fields[i].type == DV_FIELD_TENSOR || b->fields[i].type == DV_FIELD_MUT_TENSOR) {
+            v->as.tensor = GET_AT(const dv_tensor *, frame + b->fields[i].offset);
+            v->type = v->as.tensor ? DV_VALUE_TENSOR : DV_VALUE_NONE;
+        } else {
+            *v = value_of(b->fields[i].type, frame + b->fields[i].offset);
+        }
     }
     const int status = dv__call_values(op, args, nargs, results, nresults, host, inner);
     if (!status)

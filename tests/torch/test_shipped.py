@@ -28,7 +28,24 @@ SAMPLES = {
     "add_custom": lambda: [(r(3, 4), r(3, 4)), (r(3, 1), r(4))],
     "add_custom_backward": lambda: [(r(3, 4), [3, 1], [4])],
     "numpy_sin": lambda: [(r(3, 4), r(3, 4))],
+    "crop_pil": lambda: [(torch.rand(2, 3, 4), [1, 1, 3, 3])],
+    "paste_pil": lambda: [(torch.rand(2, 3, 4), torch.rand(2, 2, 2), [2, 1])],
+    "rms_norm": lambda: [(r(2, 3, 4), r(4)), (r(3, 4), r(4), 0.1)],
+    "rms_norm_backward": lambda: [(r(3, 4), r(3, 4), r(4))],
+    "add_rms_norm": lambda: [(r(3, 4), r(3, 4), r(4)), (r(3, 4), None, r(4))],
+    "rotary_embedding": lambda: [(torch.arange(3), r(3, 8), r(3, 4), 4, r(5, 4), neox) for neox in (True, False)]
+        + [(torch.arange(3), r(3, 8), None, 4, r(5, 2), True)],
+    "apply_rotary": lambda: [(r(3, 2, 4), torch.arange(3), r(5, 4), neox, False) for neox in (True, False)],
+    "advance_step": lambda: [(3, 2, 4, *advance())],
+    "advance_step.tensors": lambda: [(*advance(), 3, 2, 4)],
+    "advance_step.v2": lambda: [(*advance(), 3, 2, 4)],
 }
+
+
+def advance():
+    """3 sequences, of which 2 are queries, in blocks of 4."""
+    return (torch.tensor([1, 2, 3]), torch.tensor([[7], [8]]), torch.tensor([4, 5, 6]), torch.tensor([5, 6, 7], dtype=torch.int32),
+            torch.tensor([0, 0, 0]), torch.arange(12, dtype=torch.int32).reshape(3, 4))
 
 
 def sizes_for(dims, runs, bound):
@@ -78,6 +95,8 @@ def operators():
 
 
 ALL = dict(operators())
+CONTRACT_ONLY = {n for n, op in ALL.items() if not op.native and not op.runs_on("cpu")}  # kernels come later: only fakes
+RUNS = [n for n in ALL if n not in CONTRACT_ONLY]
 
 
 def samples(name):
@@ -91,7 +110,7 @@ def with_gradients(args):
     return tuple(a.detach().requires_grad_() if isinstance(a, torch.Tensor) and a.is_floating_point() else a for a in args)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", RUNS)
 def test_opcheck(name):
     op = ALL[name]
     for args in samples(name):
@@ -122,7 +141,7 @@ def test_native_form_is_the_same_operator(name):
             assert a.shape == b.shape
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", RUNS)
 def test_policy_off_is_the_same_operator(name):
     op = ALL[name]
     if not op.native:
@@ -189,3 +208,55 @@ print("ok")
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "ok\n", done.stderr
+
+
+# ---- operators that are only declared so far ----------------------------------------------------------------------------------
+
+def f(*shape):
+    return torch.randn(shape)
+
+
+def i(*shape):
+    return torch.ones(shape, dtype=torch.int32)
+
+
+INDEX, ATTEND, EXPERTS = (f"dovetail::{n}" for n in ("lightning_indexer", "npu_sparse_flash_attention", "fused_experts"))
+FAKES = [
+    (INDEX, (f(2, 5, 8, 16), f(2, 9, 2, 16), f(2, 5, 8)), dict(sparse_count=4), [(2, 5, 2, 4), (2, 5, 2, 0)]),
+    (INDEX, (f(2, 5, 8, 16), f(2, 9, 2, 16), f(2, 5, 8)), dict(sparse_count=4, return_value=True), [(2, 5, 2, 4), (2, 5, 2, 4)]),
+    (INDEX, (f(7, 8, 16), f(9, 1, 16), f(7, 8)), dict(layout_query="TND", layout_key="TND", actual_seq_lengths_query=i(2), actual_seq_lengths_key=i(2)),
+     [(7, 1, 2048), (7, 1, 0)]),
+    (INDEX, (f(2, 5, 8, 16), f(10, 4, 1, 16), f(2, 5, 8)), dict(layout_key="PA_BSND", actual_seq_lengths_key=i(2), block_table=i(2, 6), sparse_count=3),
+     [(2, 5, 1, 3), (2, 5, 1, 0)]),
+    (INDEX, (f(2, 5, 8, 16), f(2, 9, 2, 16), f(2, 5, 8)), dict(layout_key="TND"), r"argument 'key': expected shape \[u, n2, 16\], found \[2, 9, 2, 16\]"),
+    (INDEX, (f(7, 8, 16), f(9, 1, 16), f(7, 8)), dict(layout_query="TND", layout_key="TND", actual_seq_lengths_key=i(2)),
+     "argument 'actual_seq_lengths_query': expected a tensor"),
+    (INDEX, (f(2, 5, 8, 16), f(2, 9, 3, 16), f(2, 5, 8)), {}, "expected n1 % n2 == 0"),
+    (INDEX, (f(2, 5, 8, 16), f(2, 9, 2, 16), f(2, 5, 8)), dict(layout_query="X"), 'argument \'layout_query\': expected "BSND" or "TND", found "X"'),
+    (INDEX, (f(2, 5, 8, 16), f(2, 9, 2, 16), f(2, 5, 7)), {}, r"argument 'weights': expected shape \[2, 5, 8\]"),
+    (ATTEND, (f(2, 5, 8, 16), f(2, 9, 1, 16), f(2, 9, 1, 16), i(2, 5, 1, 4), 0.5), {}, [(2, 5, 8, 16), (0,), (0,)]),
+    (ATTEND, (f(2, 5, 8, 16), f(2, 9, 1, 16), f(2, 9, 1, 16), i(2, 5, 1, 4), 0.5), dict(return_softmax_lse=True), [(2, 5, 8, 16), (2, 1, 5, 8), (2, 1, 5, 8)]),
+    (EXPERTS, (f(6, 8), f(4, 10, 8), f(4, 8, 5), f(6, 2), i(6, 2)), {}, [(6, 8)]),
+    (EXPERTS, (f(6, 8), f(4, 9, 8), f(4, 8, 5), f(6, 2), i(6, 2)), {}, r"argument 'w1': expected shape \[4, 2\*n, 8\] with 2\*n \('n' is bound by 'w2'\), found \[4, 9, 8\]"),
+]
+
+
+@pytest.mark.parametrize("name, args, kwargs, expected", FAKES)
+def test_fakes_of_declared_operators(name, args, kwargs, expected):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    if name not in ALL:
+        pytest.skip(f"{name} is not built")
+    with FakeTensorMode() as mode:
+        args, kwargs = torch.utils._pytree.tree_map_only(torch.Tensor, mode.from_tensor, (args, kwargs))
+        if isinstance(expected, str):
+            with pytest.raises(RuntimeError, match=expected):
+                ALL[name].overload(*args, **kwargs)
+            return
+        found = ALL[name].overload(*args, **kwargs)
+    assert [tuple(t.shape) for t in (found if isinstance(found, tuple) else (found,))] == expected
+
+
+def test_an_operator_without_kernels_says_so():
+    if INDEX in CONTRACT_ONLY:
+        with pytest.raises(RuntimeError, match="dovetail::lightning_indexer.*no kernel"):
+            ALL[INDEX].overload(f(2, 5, 8, 16), f(2, 9, 2, 16), f(2, 5, 8))

@@ -190,7 +190,7 @@ class Gradient:
         n = len(self.names)
         needs = {name for name, need in zip(self.names, ctx.needs_input_grad) if (any(need) if isinstance(need, (list, tuple)) else need)}
         out = self._function(needs, grads, dict(zip(self.names, values)), values[n:])
-        result = tuple(out[name] if name in needs else None for name in self.names[:len(ctx.needs_input_grad)])
+        result = tuple(out.get(name) if name in needs else None for name in self.names[:len(ctx.needs_input_grad)])
         return result if len(result) != 1 else result[0]
 
 

@@ -1,6 +1,7 @@
 """One operator in torch: its fake function and its gradient, from its declaration."""
 import torch
 
+from . import native
 from .contract import Contract
 from .formula import Gradient, Native, NativeGradient
 
@@ -39,6 +40,10 @@ class Operator:
         for a in self.arguments[len(args):]:
             values.append(kwargs[a.name] if a.name in kwargs else a.default_value)
         return values
+
+    def runs_on(self, device):
+        """Are there kernel rows for this kind of device ("cpu", "cuda", "npu")?"""
+        return native.core.dv_operator_has_rows(self.pointer, {"cpu": 1, "cuda": 2, "npu": 12}[device])
 
     def fake(self, *args, **kwargs):
         values = self.bind(args, kwargs)

@@ -51,16 +51,6 @@ def test_build(project, cc):
     assert not project.leftovers()
 
 
-def test_build_is_fast(project):
-    """The goal is 0.3 s for one operator file; the best of several, for the machine may be busy."""
-    best = 9.0
-    for _ in range(20):
-        best = min(best, project("build", "--json").json["seconds"])
-        if best <= 0.3:
-            break
-    assert best <= 0.3
-
-
 def test_same_source_same_binary(project):
     project("build", "-o", "a.so")
     project("build", "-o", "b.so")

@@ -300,7 +300,7 @@ const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *
     const uint32_t key = key_of(a->descr);
     if (!key)
         return explain_dtype(a);
-    if (!Py_IS_TYPE(array, dvnp_ndarray) && is_masked(array))
+    if (__builtin_expect(!Py_IS_TYPE(array, dvnp_ndarray), 0) && is_masked(array))
         return "a masked array, whose mask would be ignored (use .filled())";
     if (write && !(a->flags & FLAG_WRITEABLE))
         return "a read-only array";

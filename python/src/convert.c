@@ -114,7 +114,7 @@ static enum ext_outcome view(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
         return EXT_FAILED;
     int64_t *strides = (int64_t *)(void *)(t + 1);
     const char *why = dvnp_view(array, write, strides, t);
-    if (why) {
+    if (__builtin_expect(why != NULL, 0)) {
         PyObject *found = PyUnicode_FromString(why);
         enum ext_outcome outcome = wrong_text(c->f, slot, element, element < 0 ? write ? "an array to write to" : NULL : "Tensor", found);
         Py_XDECREF(found);
@@ -420,6 +420,10 @@ static enum ext_outcome scalar_value(ext_call *c, const ext_slot *slot, PyObject
 enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)
 {
     out->reserved = 0;
+    if (slot->type == DV_FIELD_TENSOR && dvnp_ndarray && Py_IS_TYPE(o, dvnp_ndarray)) { /* nearly always */
+        out->type = DV_VALUE_TENSOR;
+        return view(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
+    }
     if (!dvnp_ndarray && dvnp_setup(false) < 0) /* NumPy may have been imported since */
         return EXT_FAILED;
     if (Py_IsNone(o) && (slot->flags & DV_SLOT_OPTIONAL)) {

@@ -62,18 +62,40 @@ DV_INLINE void turn_token(struct heads h, int64_t token, int64_t width, const st
     }
 }
 
+#define LOOK_UP(T, GET)                                                                                                         \
+    for (int64_t i = 0; i < half; i++) {                                                                                        \
+        ((T *)w->cos)[i] = (T)GET(cache->data, at_cos + i);                                                                     \
+        ((T *)w->sin)[i] = sign * (T)GET(cache->data, at_cos + half + i);                                                       \
+    }                                                                                                                           \
+    break
+#define OF_F32(data, i) ((const float *)data)[i]
+#define OF_F64(data, i) ((const double *)data)[i]
+#define OF_BF16(data, i) dv_bf16_to_f32(((const uint16_t *)data)[i])
+#define OF_F16(data, i) dv_f16_to_f32(((const uint16_t *)data)[i])
+#define LOOK_UP_ALL(T)                                                                                                          \
+    switch (dv_dtype_key(cache->dtype)) {                                                                                       \
+    case DV_DTYPE_f32: LOOK_UP(T, OF_F32);                                                                                      \
+    case DV_DTYPE_f64: LOOK_UP(T, OF_F64);                                                                                      \
+    case DV_DTYPE_bf16: LOOK_UP(T, OF_BF16);                                                                                    \
+    case DV_DTYPE_f16: LOOK_UP(T, OF_F16);                                                                                      \
+    }
+
 /* Cosines and sines of one position. */
+static void look_up_f32(const struct turn *restrict w, const dv_tensor *restrict cache, int64_t at_cos, int64_t half, float sign)
+{
+    LOOK_UP_ALL(float)
+}
+static void look_up_f64(const struct turn *restrict w, const dv_tensor *restrict cache, int64_t at_cos, int64_t half, double sign)
+{
+    LOOK_UP_ALL(double)
+}
 static void look_up(const struct turn *w, const dv_tensor *cache, int64_t position, bool f64, bool inverse)
 {
-    const int64_t rot = cache->shape[1], half = rot / 2;
-    const uint32_t t = dv_dtype_key(cache->dtype);
-    for (int64_t i = 0; i < half; i++) {
-        const double c = dv_get_f64(cache->data, position * rot + i, t), s = dv_get_f64(cache->data, position * rot + half + i, t);
-        if (f64)
-            ((double *)w->cos)[i] = c, ((double *)w->sin)[i] = inverse ? -s : s;
-        else
-            ((float *)w->cos)[i] = (float)c, ((float *)w->sin)[i] = inverse ? -(float)s : (float)s;
-    }
+    const int64_t rot = cache->shape[1];
+    if (f64)
+        look_up_f64(w, cache, position * rot, rot / 2, inverse ? -1 : 1);
+    else
+        look_up_f32(w, cache, position * rot, rot / 2, inverse ? -1 : 1);
 }
 
 static int64_t position_of(const dv_tensor *positions, int64_t i)

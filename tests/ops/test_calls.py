@@ -83,7 +83,7 @@ def test_kernels_agree_with_native_forms(case, host):
     name, op, args = make(case)
     if host == "numpy" and any(isinstance(a, torch.Tensor) and a.dtype == torch.bfloat16 for a in args):
         pytest.skip("NumPy has no bf16")
-    has_native = "native form" in str(dovetail.ops.__dict__.get("describe", "")) or name not in ("crop_pil", "paste", "paste_pil", "advance_step", "advance_step.tensors", "rotary_embedding")
+    has_native = name not in ("crop_pil", "paste", "paste_pil", "advance_step", "advance_step.tensors", "rotary_embedding")
     if not has_native:
         pytest.skip("has no native form")
     give = (lambda x: x) if host == "torch" else lambda x: [a.numpy() if isinstance(a, torch.Tensor) else a for a in x]
@@ -131,5 +131,29 @@ def test_threads_and_isas_agree(isa):
 def test_all_binaries_load_and_are_small():
     build = pathlib.Path(dovetail.command()).resolve().parents[1]
     for path in sorted((build / "ops").glob("*.so")):
-        limit = 200_000 if path.stem == "base" else 70_000 if path.stem == "rms_norm" else 50_000 if path.stem == "rotary_embedding" else 40_960
+        limit = 200_000 if path.stem == "base" else 70_000 if path.stem == "rms_norm" else 56_000 if path.stem == "rotary_embedding" else 40_960
         assert path.stat().st_size <= limit, path
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "ops").glob("*/README.md")), ids=lambda p: p.parent.name)
+def test_examples_of_the_pages_run(page):
+    for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M):
+        exec(compile(code, str(page), "exec"), {})
+
+
+def test_every_operator_has_a_page():
+    assert all((folder / "README.md").exists() for folder in (ROOT / "ops").iterdir() if list(folder.glob("*.c")))
+
+
+@pytest.mark.parametrize("name", ["lightning_indexer", "npu_sparse_flash_attention", "fused_experts"])
+def test_declared_operators_have_fakes_and_say_that_there_is_no_kernel(name):
+    f = {"lightning_indexer": lambda o: o(torch.ones(2, 3, 4, 8), torch.ones(2, 9, 1, 8), torch.ones(2, 3, 4), sparse_count=5),
+         "npu_sparse_flash_attention": lambda o: o(torch.ones(2, 3, 4, 8), torch.ones(2, 9, 1, 8), torch.ones(2, 9, 1, 8), torch.zeros(2, 3, 1, 5, dtype=torch.int32), 0.5),
+         "fused_experts": lambda o: o(torch.ones(5, 8), torch.ones(3, 6, 8), torch.ones(3, 8, 3), torch.ones(5, 2), torch.zeros(5, 2, dtype=torch.int32))}[name]
+    op = getattr(dovetail.ops, name)
+    with pytest.raises(NotImplementedError, match=name):
+        f(op)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        out = f(getattr(torch.ops.dovetail, name))
+    shapes = [tuple(t.shape) for t in (out if isinstance(out, (tuple, list)) else [out])]
+    assert shapes == {"lightning_indexer": [(2, 3, 1, 5), (2, 3, 1, 0)], "npu_sparse_flash_attention": [(2, 3, 4, 8), (0,), (0,)], "fused_experts": [(5, 8)]}[name]

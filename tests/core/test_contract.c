@@ -6,6 +6,8 @@
 
 #include <cmocka.h>
 
+#include <time.h>
+
 #include "contract_call.h"
 
 struct row { const char *args, *result; };
@@ -100,8 +102,44 @@ static int print_json(void)
     return 0;
 }
 
+/* ns to solve the first call of each operator and say its outputs: the best of many. */
+static int print_times(void)
+{
+    enum { REPEATS = 60, CALLS = 4000 };
+    for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
+        static call arguments;
+        dv__schema *schema;
+        dv__contract *c;
+        dv__solution s;
+        dv__output out;
+        double best = 1e30;
+        if (dv__schema_parse(operators[i].schema, &schema) || dv__contract_parse(operators[i].contract, "my::f", schema, &c))
+            return 1;
+        call_parse(&arguments, operators[i].rows[0].args);
+        for (int r = 0; r < REPEATS; r++) {
+            struct timespec from, to;
+            clock_gettime(CLOCK_MONOTONIC, &from);
+            for (int k = 0; k < CALLS; k++) {
+                int status = dv__contract_solve(c, arguments.values, &s, false);
+                for (size_t j = 0; j < schema->nreturns && !status; j++)
+                    status = dv__contract_output(c, arguments.values, &s, j, &out);
+                __asm__ volatile("" ::"r"(&out), "r"(&s) : "memory");
+            }
+            clock_gettime(CLOCK_MONOTONIC, &to);
+            const double ns = ((double)(to.tv_sec - from.tv_sec) * 1e9 + (double)(to.tv_nsec - from.tv_nsec)) / CALLS;
+            best = ns < best ? ns : best;
+        }
+        printf("%8.1f ns  %s(%s)\n", best, schema->name, operators[i].rows[0].args);
+        dv__contract_free(c);
+        dv__schema_free(schema);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc > 1 && !strcmp(argv[1], "--time"))
+        return print_times();
     if (argc > 1 && !strcmp(argv[1], "--json"))
         return print_json();
     if (argc > 1 && !strcmp(argv[1], "--answer"))

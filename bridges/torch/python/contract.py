@@ -361,6 +361,7 @@ class _Plan:
     def invert(self, e, origin, wrong, who):
         """Solve e = found for the one variable in e that is unknown: it stands in it once, under + - * / and unary -."""
         label, found = f"{self.c.name}: argument '{who}': {print_expr(e)}", origin
+        (_, name), = set(self.unknown(e))
         while e[0] != "dim":
             if e[0] == "neg":
                 e, found = e[1], f"(-{found})"
@@ -372,9 +373,9 @@ class _Plan:
             elif e[0] == "sub":
                 found = f"({found} + {known})" if left else f"({known} - {found})"
             elif e[0] == "mul":
-                found = f"divided({found}, {known}, {label!r}, {origin})"
+                found = f"divided({found}, {known}, {label!r}, {name!r}, {origin})"
             elif e[0] == "div":
-                found = f"({found} * {known})" if left else f"divided({known}, {found}, {label!r}, {origin})"
+                found = f"({found} * {known})" if left else f"divided({known}, {found}, {label!r}, {name!r}, {origin})"
             else:
                 raise NotImplementedError(f"{label}: cannot be solved")
             e = e[1] if left else e[2]

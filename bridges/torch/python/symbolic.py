@@ -55,9 +55,11 @@ def defined(found, expected, text):
     torch._check(found == expected, lambda: text.format(expected, found))
 
 
-def divided(value, by, label, found):
-    torch._check(not_(by == 0), lambda: f"{label}: division by zero")
-    torch._check(value % by == 0, lambda: f"{label}: found {found}: {value} is not divisible by {by}")
+def divided(value, by, label, name, found):
+    def wrong():
+        return f"{label}: expected a size for which there is a whole '{name}', found {found}"
+    torch._check(not_(by == 0), wrong)
+    torch._check(value % by == 0, wrong)
     return value // by
 
 

@@ -141,13 +141,13 @@ DV_INLINE dv__exp_f64 dv__exp_parts(double y)
 {
     const double shifted = y * 0x1.71547652b82fep+0 + 0x1.8p52, n = shifted - 0x1.8p52;
     const double r = (y - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
-    const int64_t k = (int64_t)(dv__bits_of_f64(shifted) - 0x4338000000000000u);
-    const int64_t half = (int64_t)((uint64_t)(k + 2048) >> 1) - 1024; /* k >> 1, without a 64-bit arithmetic shift */
+    const uint64_t k = dv__bits_of_f64(shifted) - 0x4338000000000000u;
+    const uint64_t half = ((k + 2048) >> 1) - 1024; /* k >> 1, without a 64-bit arithmetic shift; of NaN anything */
     const double q = 0x1.0p-1 + r * (0x1.555555555555bp-3 + r * (0x1.5555555555503p-5 + r * (0x1.111111110ec3fp-7 +
         r * (0x1.6c16c16c305ddp-10 + r * (0x1.a01a01b38a170p-13 + r * (0x1.a01a01364e066p-16 + r * (0x1.71ddf002824dfp-19 +
         r * (0x1.27e5b49341957p-22 + r * (0x1.af6c1db8179ebp-26 + r * 0x1.1e3d06feb704ap-29)))))))));
-    const dv__exp_f64 parts = { (1.0 + (r + r * r * q)) * dv__f64_from_bits((uint64_t)(half + 1023) << 52),
-        dv__f64_from_bits((uint64_t)(k - half + 1023) << 52) };
+    const dv__exp_f64 parts = { (1.0 + (r + r * r * q)) * dv__f64_from_bits((half + 1023) << 52),
+        dv__f64_from_bits((k - half + 1023) << 52) };
     return parts;
 }
 

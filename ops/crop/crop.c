@@ -54,6 +54,8 @@ struct crop { const dv_tensor *pic; dv_ints box; dv_tensor *out; };
 static int cut(const struct crop *a, bool pil)
 {
     const int64_t x = a->box.data[0], y = a->box.data[1];
+    if (!dv_numel(a->out))
+        return DV_OK;
     if (x < 0 || y < 0 || a->box.data[2] > width(a->pic) || a->box.data[3] > height(a->pic))
         memset(a->out->data, 0, (size_t)(dv_numel(a->out) * a->out->dtype.bits / 8));
     if (x > INT64_MIN && y > INT64_MIN)

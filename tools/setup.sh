@@ -36,7 +36,7 @@ fi
 # The environment is right when the list that made it is the list that we have.
 if ! cmp -s tools/requirements.txt .venv/requirements.txt; then
     echo "making the Python environment .venv (torch is 200 MB: about a minute)"
-    python3 -m venv .venv
+    [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install -q --disable-pip-version-check -r tools/requirements.txt
     cp tools/requirements.txt .venv/requirements.txt
 fi

@@ -8,6 +8,8 @@
  * The entries are the thread's own: no lock, nothing shared. */
 #include "call/call.h"
 
+#include "base/thread.h"
+
 enum { ENTRIES = 16, SLOTS = 8, DIMS = 5 };
 
 /* One tensor: device, ndim and dtype as two words, as they lie in dv_tensor; its shape and strides. */
@@ -30,7 +32,8 @@ typedef struct entry {
 } entry;
 
 static _Thread_local entry entries[ENTRIES];
-static _Thread_local int reading; /* a host's allocator may call operators: no entry is replaced while one is being used */
+static DV__THREAD_WORD entry *mine; /* entries, once this thread has used them */
+static DV__THREAD_WORD int reading; /* a host's allocator may call operators: no entry is replaced while one is being used */
 
 static uint64_t word(const void *p)
 {
@@ -46,7 +49,9 @@ static entry *entry_of(const dv_operator *op, const dv_value *args, size_t nargs
         const dv_tensor *t = args[0].as.tensor;
         h += (uint64_t)t->shape[t->ndim - 1] * 5 + (uint64_t)t->shape[0] * 3;
     }
-    return &entries[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
+    if (!mine)
+        mine = entries;
+    return &mine[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
 }
 
 static bool same_tensor(const seen_tensor *s, const dv_tensor *t)

@@ -7,7 +7,7 @@
  * there is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
 #include "registry/internal.h"
 
-_Thread_local dv_guard dv__guards;
+DV__THREAD_WORD dv_guard dv__guards;
 
 dv_guard dv_guard_push(uint32_t include_keys, uint32_t exclude_keys)
 {

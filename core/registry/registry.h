@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/thread.h"
 #include "lang/contract.h"
 #include "lang/formula.h"
 #include "lang/schema.h"
@@ -85,7 +86,7 @@ int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of
 
 /* The thread's guards and the keys that a call on this device has: highest first. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */
-extern _Thread_local dv_guard dv__guards;
+extern DV__THREAD_WORD dv_guard dv__guards;
 /* The keys that a call has, of those of its tensors and under these guards: at most one backend and its autograd key. As in PyTorch
  * the highest backend is taken first (of a CUDA tensor with a CPU scalar CUDA, and AutogradCUDA, never AutogradCPU); a guard adds or
  * takes away what a key does (autograd, or computing), and adds its backend. */

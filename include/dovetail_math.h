@@ -52,6 +52,7 @@ enum { DV_BLOCK = 64, DV__MOST = 4 };
 #define DV_OUT(...) (dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
 #define DV_IN(...) (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation nothing is vectorised, and that is fine */
 #define DV_BLOCK_LOOP _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int i = 0; i < DV_BLOCK; i++)
 #elif defined(__GNUC__)
 #define DV_BLOCK_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int i = 0; i < DV_BLOCK; i++)

@@ -30,7 +30,7 @@ static bool is_own(const dv_operator *op, const dv_field_decl *const *fields, si
     return !fields[b->n];
 }
 
-#define GET_AT(T, p) (*(const T *)(const void *)(p))
+#define GET_AT(T, p) (*(T const *)(const void *)(p))
 #define GET(T) GET_AT(T, p)
 #define OPTIONAL(T, TYPE, member)                        \
     if (GET(T).has) {                                    \

@@ -202,7 +202,7 @@ static void c_command(build *b, words *w, bool link)
 {
     const bool debug = cli_has(b->args, "debug");
     push_all(w, b->cc.data, b->cc.n);
-    PUSH(w, "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-Wall", "-Wextra", "-Wno-unused-parameter");
+    PUSH(w, "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-unused-parameter");
     push(w, debug ? "-O1" : "-O3");
     if (debug)
         push(w, "-g");

@@ -178,7 +178,7 @@ static void test_rows(void **state)
         solve(c, with ? "bf16[3,8] i8[3] 2 'fast'" : "bf16[3,8] - 2 'fast'", &s);
         for (size_t i = 0; i < sizeof predicates / sizeof *predicates; i++) {
             dv__expr *e;
-            bool yes;
+            bool yes = false;
             if (dv__predicate_parse(predicates[i].text, c, &arena, &e) || dv__predicate_eval(c, e, arguments.values, &s, &yes))
                 fail_msg("%s: %s", predicates[i].text, dv_last_error());
             if (yes != (with ? predicates[i].with : predicates[i].without))

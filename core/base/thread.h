@@ -1,9 +1,14 @@
-/* Variables of a thread that every call reads. The model is the compiler's own: one initial-exec variable would put all of the library's
- * thread storage (25 KB: messages, entries of calls) into the static block, of which a program that loads the library has some 2 KB
- * left ("cannot allocate memory in static TLS block"). First the large ones must hang on pointers. */
+/* Variables of a thread that every call reads. In a shared library each use of one is a call of the loader's function, so they are
+ * reached through a function that the compiler may call once and remember: its result is the same all through a thread.
+ * (The initial-exec model would need no call, but then the whole block of the library's thread variables, error text included, would
+ * have to fit into the little room that the loader keeps for libraries that are loaded later: it does not.) */
 #ifndef DV_BASE_THREAD_H
 #define DV_BASE_THREAD_H
 
-#define DV__THREAD_WORD _Thread_local
+#if defined(__GNUC__) || defined(__clang__)
+#define DV__OF_THREAD __attribute__((const, noinline))
+#else
+#define DV__OF_THREAD
+#endif
 
 #endif

@@ -8,8 +8,6 @@
  * The entries are the thread's own: no lock, nothing shared. */
 #include "call/call.h"
 
-#include "base/thread.h"
-
 enum { ENTRIES = 16, SLOTS = 8, DIMS = 5 };
 
 /* One tensor: device, ndim and dtype as two words, as they lie in dv_tensor; its shape and strides. */
@@ -31,9 +29,12 @@ typedef struct entry {
     seen_tensor tensors[SLOTS];
 } entry;
 
-static _Thread_local entry entries[ENTRIES];
-static DV__THREAD_WORD entry *mine; /* entries, once this thread has used them */
-static DV__THREAD_WORD int reading; /* a host's allocator may call operators: no entry is replaced while one is being used */
+typedef struct memory {
+    entry entries[ENTRIES];
+    int reading; /* a host's allocator may call operators: no entry is replaced while one is being used */
+} memory;
+static _Thread_local memory of_thread;
+DV__OF_THREAD static memory *mine(void) { return &of_thread; }
 
 static uint64_t word(const void *p)
 {
@@ -49,9 +50,7 @@ static entry *entry_of(const dv_operator *op, const dv_value *args, size_t nargs
         const dv_tensor *t = args[0].as.tensor;
         h += (uint64_t)t->shape[t->ndim - 1] * 5 + (uint64_t)t->shape[0] * 3;
     }
-    if (!mine)
-        mine = entries;
-    return &mine[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
+    return &mine()->entries[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
 }
 
 static bool same_tensor(const seen_tensor *s, const dv_tensor *t)
@@ -125,7 +124,7 @@ static int run(dv__call *c, const entry *e)
     const dv__row *row = e->row;
     const int64_t workspace = e->workspace;
     int status = DV_OK;
-    reading++;
+    mine()->reading++;
     for (size_t r = 0; r < c->plan->nreturns; r++)
         c->outs[r].origin = DV__RESULT_GIVEN;
     for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
@@ -150,7 +149,7 @@ static int run(dv__call *c, const entry *e)
     }
     if (!status)
         dv__fill_frame(c, row->binding, frame);
-    reading--; /* from here on the entry may be another's */
+    mine()->reading--; /* from here on the entry may be another's */
     if (!status) {
         if (DV__HOST(c->host, before_kernel))
             c->host->before_kernel(c->host);
@@ -175,7 +174,7 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
     if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) || (nresults && !results))
         return false;
     if (e->table != atomic_load_explicit(&op->table, memory_order_acquire) || !atomic_load_explicit(&op->alive, memory_order_acquire) ||
-        e->isa != dv__isa_limit() || dv__guards.included | dv__guards.excluded)
+        e->isa != dv__isa_limit() || dv__guards()->included | dv__guards()->excluded)
         return false;
     if (!matches(e, plan, args, results, c->tensors) || !apart(plan, e, c->tensors))
         return false;
@@ -248,8 +247,8 @@ void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__ent
 {
     const dv__plan *plan = c->plan;
     const size_t nslots = plan->nargs + plan->nreturns;
-    if (reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous || !dv__host_memory(c->device.type) ||
-        row->binding->frame_size > DV__STACK_FRAME || dv__guards.included | dv__guards.excluded || dv__host_flags(c->host) & DV_HOST_CHECK ||
+    if (mine()->reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous || !dv__host_memory(c->device.type) ||
+        row->binding->frame_size > DV__STACK_FRAME || dv__guards()->included | dv__guards()->excluded || dv__host_flags(c->host) & DV_HOST_CHECK ||
         !c->op->contract || dv__uses_shape(c->op))
         return;
     const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);

@@ -54,7 +54,7 @@ static int highest(uint32_t keys)
 int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry **out)
 {
     const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
-    const dv_guard guards = dv__guards;
+    const dv_guard guards = *dv__guards();
     uint32_t now = keys;
     if (dv__host_flags(c->host) & DV_HOST_NO_DISPATCH && !(c->inner & DV__INNER_KERNEL))
         now &= (1u << (DV_KEY_META + 1)) - 1;

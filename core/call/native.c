@@ -11,7 +11,7 @@
 #include "call/call.h"
 
 enum { MAX_DEPTH = 48 }; /* of native forms that call operators that run their native forms */
-static DV__THREAD_WORD int depth;
+static _Thread_local int depth;
 
 typedef struct memo { struct memo *next; const dv__expr *e; dv_value *results; size_t n; } memo;
 typedef struct owned { struct owned *next; dv_tensor *t; } owned;

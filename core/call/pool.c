@@ -28,7 +28,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static job *jobs;
 static int nworkers;
 static atomic_int wanted;               /* dv_set_threads(); 0: all */
-static DV__THREAD_WORD bool inside_piece; /* of any job: what it starts runs here */
+static _Thread_local bool inside_piece; /* of any job: what it starts runs here */
 
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void in_parent(void) { pthread_mutex_unlock(&lock); }

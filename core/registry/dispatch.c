@@ -7,17 +7,18 @@
  * there is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
 #include "registry/internal.h"
 
-DV__THREAD_WORD dv_guard dv__guards;
+static _Thread_local dv_guard guards_of_thread;
+dv_guard *dv__guards(void) { return &guards_of_thread; }
 
 dv_guard dv_guard_push(uint32_t include_keys, uint32_t exclude_keys)
 {
-    const dv_guard previous = dv__guards;
-    dv__guards.included |= include_keys;
-    dv__guards.excluded |= exclude_keys;
+    const dv_guard previous = *dv__guards();
+    dv__guards()->included |= include_keys;
+    dv__guards()->excluded |= exclude_keys;
     return previous;
 }
 
-void dv_guard_pop(dv_guard previous) { dv__guards = previous; }
+void dv_guard_pop(dv_guard previous) { *dv__guards() = previous; }
 
 static const char *const key_names[DV_KEY_COUNT] = {
     [DV_KEY_CPU] = "CPU", [DV_KEY_CUDA] = "CUDA", [DV_KEY_PRIVATEUSE1] = "PrivateUse1", [DV_KEY_META] = "Meta",

@@ -24,7 +24,7 @@ static atomic_uint_fast64_t generation = 1; /* never 0, which is what an operato
 static unsigned threads_with_policy;        /* under the lock */
 enum { CACHE_NOTHING = -1 };
 static atomic_int_fast64_t cacheable = 1; /* the generation whose decisions may be cached */
-static DV__THREAD_WORD policy *of_thread;
+static _Thread_local policy *of_thread;
 static pthread_key_t thread_key; /* frees a thread's policy when it ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 

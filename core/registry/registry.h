@@ -86,7 +86,7 @@ int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of
 
 /* The thread's guards and the keys that a call on this device has: highest first. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */
-extern DV__THREAD_WORD dv_guard dv__guards;
+DV__OF_THREAD dv_guard *dv__guards(void);
 /* The keys that a call has, of those of its tensors and under these guards: at most one backend and its autograd key. As in PyTorch
  * the highest backend is taken first (of a CUDA tensor with a CPU scalar CUDA, and AutogradCUDA, never AutogradCPU); a guard adds or
  * takes away what a key does (autograd, or computing), and adds its backend. */

@@ -375,12 +375,12 @@ static void test_keys(void **state)
     assert_int_equal(dv__keys_of_call(cuda, no_autograd), 1u << DV_KEY_CUDA);
     assert_int_equal(dv__keys_of_call(cpu, with_npu), dv__keys_of_device(DV_NPU));
     const dv_guard outer = dv_guard_push(1, 2), inner = dv_guard_push(4, 8);
-    assert_int_equal(dv__guards.included, 5);
-    assert_int_equal(dv__guards.excluded, 10);
+    assert_int_equal(dv__guards()->included, 5);
+    assert_int_equal(dv__guards()->excluded, 10);
     dv_guard_pop(inner);
-    assert_int_equal(dv__guards.included, 1);
+    assert_int_equal(dv__guards()->included, 1);
     dv_guard_pop(outer);
-    assert_int_equal(dv__guards.included | dv__guards.excluded, 0);
+    assert_int_equal(dv__guards()->included | dv__guards()->excluded, 0);
 }
 
 static void test_isa(void **state)

@@ -227,6 +227,16 @@ DV_INLINE float dv_sinf_small(float x) /* 2.3 ulp */
     const float s = dv__sinf_reduced(r);
     return x == 0 ? x : dv__f32_from_bits(dv__bits_of_f32(s) ^ dv__bits_of_f32(shifted) << 31);
 }
+/* For |x| <= DV_SINF_NEAR, where most angles are, in fewer steps: the multiples have 6 bits, so parts of 18, 18 and 24 bits are enough. */
+#define DV_SINF_NEAR 200.0f
+DV_INLINE float dv_sinf_near(float x) /* 2.1 ulp */
+{
+    const float shifted = x * 0x1.45f306p-2f + 0x1.8p23f, n = shifted - 0x1.8p23f;
+    const float r = ((x - n * 0x1.921f8p+1f) - n * 0x1.aa22p-18f) - n * 0x1.68c234p-38f, t = r * r;
+    const float s = r + r * t * (-0.1666665971f + t * (0.008333069272f + t * (-0.0001980977686f + t * 2.606095677e-6f)));
+    const uint32_t bits = dv__bits_of_f32(s) | (dv__bits_of_f32(r) & 0x80000000u); /* of -0 the sum is +0: the sign of r is s's */
+    return dv__f32_from_bits(bits ^ dv__bits_of_f32(shifted) << 31);
+}
 /* The same with the odd multiples of pi/2: cos(m pi/2 + r) is sin(r), or less that when m % 4 is 1. */
 DV_INLINE float dv_cosf_small(float x) /* 2.3 ulp */
 {

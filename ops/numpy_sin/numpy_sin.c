@@ -12,19 +12,25 @@ static int numpy_sin_reference(dv_context *ctx, const struct numpy_sin *a)
     return DV_OK;
 }
 
-/* Almost all blocks hold only small numbers; the others take the exact reduction. */
+/* Almost all blocks hold only small numbers; the others take a longer reduction, or the exact one. */
 DV_INLINE void sin_f32(float *const *out, const float *const *in, void *with)
 {
-    int large = 0;
+    int32_t largest = 0; /* |x| as bits: they are in the order of the numbers, and NaN comes last */
     (void)with;
-    DV_BLOCK_LOOP
-        large |= !(dv_fabsf(in[0][i]) <= DV_SINF_SMALL);
-    if (large)
-        for (int i = 0; i < DV_BLOCK; i++)
-            out[0][i] = sinf(in[0][i]);
-    else
+    DV_BLOCK_LOOP {
+        const int32_t bits = (int32_t)(dv__bits_of_f32(in[0][i]) & 0x7fffffffu);
+        largest = bits > largest ? bits : largest;
+    }
+    const float most = dv__f32_from_bits((uint32_t)largest);
+    if (most <= DV_SINF_NEAR)
+        DV_BLOCK_LOOP
+            out[0][i] = dv_sinf_near(in[0][i]);
+    else if (most <= DV_SINF_SMALL)
         DV_BLOCK_LOOP
             out[0][i] = dv_sinf_small(in[0][i]);
+    else
+        for (int i = 0; i < DV_BLOCK; i++)
+            out[0][i] = sinf(in[0][i]);
 }
 DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
 {

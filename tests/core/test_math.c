@@ -44,6 +44,7 @@ static double silu(double x) { return x / (1 + exp(-x)); }
     X(sin, dv_sinf(x), sin((double)x), 2.3, HUGE_VAL)                                                                           \
     X(cos, dv_cosf(x), cos((double)x), 2.3, HUGE_VAL)                                                                           \
     X(sin_small, dv_sinf_small(x), sin((double)x), 2.3, 6400)                                                                   \
+    X(sin_near, dv_sinf_near(x), sin((double)x), 2.1, 200)                                                                      \
     X(cos_small, dv_cosf_small(x), cos((double)x), 2.3, 6400)                                                                   \
     X(bf16, dv_bf16_to_f32(dv_f32_to_bf16(x)), bf16_exact(x), 0, HUGE_VAL)                                                      \
     X(f16, dv_f16_to_f32(dv_f32_to_f16(x)), f16_exact(x), 0, HUGE_VAL)
@@ -167,7 +168,7 @@ static void edges(void **state)
     (void)state;
     assert_true(dv_exp(HUGE_VAL) == HUGE_VAL && dv_exp(-HUGE_VAL) == 0 && dv_exp(1e300) == HUGE_VAL && dv_exp(-1e300) == 0);
     assert_true(dv_sigmoid(HUGE_VAL) == 1 && dv_sigmoid(-HUGE_VAL) == 0 && isnan(dv_silu(-HUGE_VAL)) && dv_silu(HUGE_VAL) == HUGE_VAL);
-    assert_true(signbit(dv_tanhf(-0.0f)) && signbit(dv_sin_small(-0.0)) && signbit(dv_sinf_small(-0.0f)) && signbit(dv_siluf(-0.0f)));
+    assert_true(signbit(dv_tanhf(-0.0f)) && signbit(dv_sin_small(-0.0)) && signbit(dv_sinf_small(-0.0f)) && signbit(dv_sinf_near(-0.0f)) && signbit(dv_siluf(-0.0f)));
     assert_true(isnan(dv_siluf(-HUGE_VALF)) && signbit(dv_sinf(-0.0f)) && isnan(dv_sinf(HUGE_VALF)) && isnan(dv_cosf(-HUGE_VALF)));
 }
 

@@ -41,11 +41,11 @@ static double silu(double x) { return x / (1 + exp(-x)); }
     X(sigmoid, dv_sigmoidf(x), sigmoid((double)x), 2.4, HUGE_VAL)                                                               \
     X(silu, dv_siluf(x), silu((double)x), 3.2, HUGE_VAL)                                                                        \
     X(tanh, dv_tanhf(x), tanh((double)x), 1.4, HUGE_VAL)                                                                        \
-    X(sin, dv_sinf(x), sin((double)x), 2.3, HUGE_VAL)                                                                           \
-    X(cos, dv_cosf(x), cos((double)x), 2.3, HUGE_VAL)                                                                           \
-    X(sin_small, dv_sinf_small(x), sin((double)x), 2.3, 6400)                                                                   \
+    X(sin, dv_sinf(x), sin((double)x), 2.4, HUGE_VAL)                                                                           \
+    X(cos, dv_cosf(x), cos((double)x), 2.4, HUGE_VAL)                                                                           \
+    X(sin_small, dv_sinf_small(x), sin((double)x), 2.4, 6400)                                                                   \
     X(sin_near, dv_sinf_near(x), sin((double)x), 2.1, 200)                                                                      \
-    X(cos_small, dv_cosf_small(x), cos((double)x), 2.3, 6400)                                                                   \
+    X(cos_small, dv_cosf_small(x), cos((double)x), 2.4, 6400)                                                                   \
     X(bf16, dv_bf16_to_f32(dv_f32_to_bf16(x)), bf16_exact(x), 0, HUGE_VAL)                                                      \
     X(f16, dv_f16_to_f32(dv_f32_to_f16(x)), f16_exact(x), 0, HUGE_VAL)
 

@@ -48,10 +48,10 @@ test-tsan:
 	@cmake -G Ninja -B build-tsan -S . $(SAN)=thread -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-tsan --quiet
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS)
 
-fuzz: # each fuzz target for FUZZ_SECONDS, from the committed corpora
+fuzz: # each fuzz target from the committed corpora: the same inputs every time, or new ones for FUZZ_SECONDS
 	@tools/setup.sh wide
 	@cmake -G Ninja -B build-fuzz -S . -DDOVETAIL_FUZZ=ON -DDOVETAIL_TESTS=OFF $(SAN)=address,undefined -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-fuzz --quiet
-	@tools/fuzz.sh build-fuzz $${FUZZ_SECONDS:-20}
+	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 bench: build # every figure of docs/performance.md, side by side with its peer, in one run
 	@$(PY) bench/run.py

@@ -13,7 +13,8 @@ static void require(bool condition, const char *what, const char *text)
 }
 
 /* PyTorch prints some schemas that it cannot read again, and here they print the same: a device, an imaginary number or a misplaced
- * string as default, Tensor!, an annotation inside a list of lists or of optionals, a union that is Scalar (docs/schema.md). */
+ * string as default, Tensor!, `b|*` (printed `*|b`), an annotation inside a list of lists or of optionals, a union that is Scalar
+ * (docs/schema.md). */
 static bool readable(const dv__argument *a)
 {
     const dv_value *v = &a->def.value;
@@ -22,7 +23,7 @@ static bool readable(const dv__argument *a)
                           (v->type == DV_VALUE_STRING && t->kind != DV__TYPE_STR)))
         return false;
     for (const dv__alias *x = a->alias; x; x = x->element)
-        if (x->nbefore && x->before[0][0] == '$')
+        if ((x->nbefore && x->before[0][0] == '$') || (x->nafter > 1 && !strcmp(x->after[0], "*")))
             return false;
     return !(a->alias && a->alias->element && t->kind == DV__TYPE_LIST && t->elems[0]->nelems && t->elems[0]->kind != DV__TYPE_OTHER);
 }

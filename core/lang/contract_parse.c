@@ -25,16 +25,7 @@ int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size)
     return DV_OK;
 }
 
-static int fail(struct parser *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int fail(struct parser *p, const char *at, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return dv__fail_at(DV_ECONTRACT, p->c->text, at, "%s", what);
-}
+#define fail(p, at, ...) dv__fail_at(DV_ECONTRACT, (p)->c->text, at, __VA_ARGS__)
 
 /* The text from start to before the current token, in the arena. */
 static int slice(struct parser *p, const char *start, const char **out)

@@ -9,7 +9,6 @@
  * more, never less, so it is enough to try each combination with no optional argument, and with each one alone. */
 #include "lang/contract_internal.h"
 
-#include <stdio.h>
 
 enum { MAX_ATOMS = 24, MAX_VALUES = 70, MAX_ASSIGNMENTS = 20000, ANY_OTHER = -1 };
 
@@ -32,16 +31,7 @@ struct prover {
     dv__needs ever;                     /* bound in some combination */
 };
 
-static int wrong(const struct prover *p, const char *at, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int wrong(const struct prover *p, const char *at, const char *format, ...)
-{
-    char what[700];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return dv__fail_at(DV_ECONTRACT, p->c->text, at, "%s", what);
-}
+#define wrong(p, at, ...) dv__fail_at(DV_ECONTRACT, (p)->c->text, at, __VA_ARGS__)
 
 /* ---- Atoms ------------------------------------------------------------------------------------------------------------- */
 

@@ -2,18 +2,8 @@
  * dtype variable; everywhere else a name must exist (contract_type.c). Then each part of the contract is resolved and completed. */
 #include "lang/contract_internal.h"
 
-#include <stdio.h>
 
-static int wrong(const dv__contract *c, const dv__expr *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int wrong(const dv__contract *c, const dv__expr *e, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return dv__fail_at(DV_ECONTRACT, c->text, e->at, "%s", what);
-}
+#define wrong(c, e, ...) dv__fail_at(DV_ECONTRACT, (c)->text, (e)->at, __VA_ARGS__)
 
 /* ---- Variables ------------------------------------------------------------------------------------------------------------- */
 

@@ -1,7 +1,6 @@
 /* Trees: what a name in them means, and which type each node has. A name must exist; contract_resolve.c makes the variables. */
 #include "lang/contract_internal.h"
 
-#include <stdio.h>
 
 /* What a tree is resolved against. Predicates of rows have a text of their own. */
 struct resolver {
@@ -89,16 +88,7 @@ const char *dv__ctype_text(unsigned type)
 
 /* ---- Trees ---------------------------------------------------------------------------------------------------------------- */
 
-static int wrong(const struct resolver *r, const dv__expr *e, const char *format, ...) __attribute__((format(printf, 3, 4)));
-static int wrong(const struct resolver *r, const dv__expr *e, const char *format, ...)
-{
-    char what[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return dv__fail_at(DV_ECONTRACT, r->text, e->at, "%s", what);
-}
+#define wrong(r, e, ...) dv__fail_at(DV_ECONTRACT, (r)->text, (e)->at, __VA_ARGS__)
 
 static int expect(const struct resolver *r, const dv__expr *e, enum dv__ctype wanted)
 {

@@ -114,42 +114,12 @@ def _same_content(loaded, path):
 
 
 def _attach(library):
-    """PyTorch's bridge is small as long as torch is not there; and where it is not installed, there is nothing to do."""
-    if "torch" in sys.modules:
+    """Where PyTorch's bridge is not installed, there is nothing to do."""
+    try:
         from . import torch
-        torch.attach(library)
-    else:
-        _Watcher.watch(library)
-
-
-class _Watcher:
-    """A finder that finds nothing: the first `import torch` of the process wakes the bridge, which registers what waits."""
-
-    waiting = []
-
-    @classmethod
-    def watch(cls, library):
-        cls.waiting.append(library)
-        if cls not in sys.meta_path:
-            sys.meta_path.insert(0, cls)
-
-    @classmethod
-    def find_spec(cls, name, path=None, target=None):
-        if name == "torch":
-            sys.meta_path.remove(cls)
-            waiting, cls.waiting = cls.waiting, []
-            try:
-                from . import torch
-            except ImportError:
-                return None
-            for library in waiting:
-                if not library.closed:
-                    torch.attach(library)
-            for finder in sys.meta_path:  # the bridge's own watcher looks on
-                spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
-                if spec:
-                    return spec
-        return None
+    except ImportError:
+        return
+    torch.attach(library)
 
 
 def find(name):

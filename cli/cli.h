@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "dovetail.h"
 
@@ -139,13 +140,36 @@ bool cli_interrupted(void);
 int cli_run(const char *const *argv, const char *extra_env, cli_text *output);
 /* Run fn in a child process, which may crash; what it writes to the file descriptor is added to output. Returns as cli_run(). */
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output);
-bool cli_find_program(const char *name); /* is there such a program on PATH (or at this path)? */
+char *cli_program_path(const char *name); /* of such a program on PATH (or at this path); NULL. The caller's */
+bool cli_find_program(const char *name);  /* is there one? */
 
 /* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there are
  * removed. On failure NULL with errno set. cli_temp_remove() removes it with what is in it. */
 typedef struct cli_temp { char *path; int lock; } cli_temp;
 int cli_temp_make(const char *folder, cli_temp *out);
 void cli_temp_remove(cli_temp *t);
+
+/* ---- Builds that are kept (cache.c) ----------------------------------------------------------------------------------------------- */
+
+enum { CLI_HASH = 33 };                                    /* 128 bits in hex */
+int cli_hash_file(const char *path, char out[CLI_HASH]); /* 0 or errno */
+
+/* One entry of the user's folder of builds: $DOVETAIL_CACHE, else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail. */
+typedef struct cli_cache {
+    char *folder, *binary, *record; /* the binary's path may not be there yet */
+    int lock;
+    struct timespec started; /* since when it is locked */
+} cli_cache;
+/* The entry of a key: everything that is known before compiling and decides what comes out. Makes and checks the folder. Messages are
+ * printed; close in every case. */
+int cli_cache_open(const cli_text *key, cli_cache *out);
+void cli_cache_close(cli_cache *c);
+bool cli_cache_find(const cli_cache *c); /* is the binary there, whole and up to date? No lock needed */
+int cli_cache_lock(cli_cache *c);        /* waits while another process builds it; then look again */
+/* Move what was made with the lock held (in a folder inside the cache's) into place. rules: what the compiler's -MMD wrote; more: other
+ * files that went into it. */
+int cli_cache_keep(const cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
+void cli_cache_sweep(const cli_cache *c); /* remove what nobody used for 30 days; looks once a day */
 
 /* ---- What a compiled binary has (elf.c) ------------------------------------------------------------------------------------------ */
 

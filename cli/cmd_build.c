@@ -1,13 +1,14 @@
 /* dovetail build: C (and CUDA) files in, one operator binary out.
  *
  * Everything is made in a private folder beside the output, checked there, and put in place by one rename: whoever looks sees the
- * old binary or the new one. */
+ * old binary or the new one. With --cached the output is an entry of the user's folder of builds (cache.c), made only if need be. */
 #include "cli.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,8 +22,10 @@ typedef struct build {
     char *out, *folder, *made; /* the binary; its folder ("" here); the same in the temporary folder */
     words cc; /* the compiler and its first arguments */
     const char *nvcc;
-    bool cuda;
+    bool cuda, cached;
     cli_temp temp;
+    cli_cache cache; /* where the result is kept, if it is */
+    cli_text rules;  /* -MMD's: what was included */
     cli_text messages; /* of compilers */
     cli_text report, json; /* of the check: operators and rows */
     double seconds;
@@ -109,6 +112,8 @@ static int choose_output(build *b)
         const char *first = b->sources.data[0], *slash = strrchr(first, '/'), *base = slash ? slash + 1 : first;
         b->out = cli_format("%.*s.so", (int)(strrchr(base, '.') - base), base);
     }
+    if (b->cached) /* the name is for messages */
+        return given ? cli_usage(b->args->verb, "--cached chooses the file itself: it cannot be given with --out") : CLI_OK;
     if (b->out[strlen(b->out) - 1] == '/' || (!stat(b->out, &s) && S_ISDIR(s.st_mode)))
         return cli_fail("cannot write '%s': it is a folder", b->out);
     for (size_t i = 0; i < b->sources.n; i++)
@@ -214,14 +219,34 @@ static void c_command(build *b, words *w, bool link)
     push_options(b, w, link);
 }
 
+/* With --cached each compiler also writes what it included into a file of the temporary folder. */
+static const char *rules_path(const build *b, size_t i) { return keep(cli_format("%s/%zu.d", b->temp.path, i)); }
+
+static void push_rules(build *b, words *w, size_t i)
+{
+    if (b->cached)
+        PUSH(w, "-MMD", "-MF", rules_path(b, i));
+}
+
+static int read_rules(build *b, size_t i)
+{
+    const int error = b->cached ? cli_read_file(rules_path(b, i), &b->rules) : 0;
+    cli_adds(&b->rules, "\n");
+    return error ? cli_fail("the compiler did not say what it included: %s", strerror(error)) : CLI_OK;
+}
+
+/* Sources, or their objects. */
 static void link_command(build *b, words *w)
 {
+    const words *files = b->objects.n ? &b->objects : &b->sources;
     c_command(b, w, true);
+    if (!b->objects.n)
+        push_rules(b, w, 0);
     if (!cli_has(b->args, "debug"))
         push(w, "-s");
     PUSH(w, "-shared", "-o", b->made);
-    for (size_t i = 0; i < b->sources.n; i++)
-        push(w, as_file(b->sources.data[i]));
+    for (size_t i = 0; i < files->n; i++)
+        push(w, as_file(files->data[i]));
     PUSH(w, "-Wl,--as-needed", "-Wl,-z,defs", "-Wl,--exclude-libs,ALL");
     push_libraries(b, w);
 }
@@ -288,9 +313,9 @@ static int check_for_nvcc(const words *w)
     return CLI_OK;
 }
 
-/* With CUDA: every file to an object, each by its compiler, then nvcc links. */
-static int compile_object(build *b, const char *path, const char *object)
+static int compile_object(build *b, size_t i)
 {
+    const char *path = b->sources.data[i], *object = keep(cli_format("%s/%zu.o", b->temp.path, i));
     words w = {0};
     const bool cuda = ends_with(path, ".cu");
     if (cuda) {
@@ -299,22 +324,26 @@ static int compile_object(build *b, const char *path, const char *object)
     } else {
         c_command(b, &w, false);
     }
+    push_rules(b, &w, i);
     PUSH(&w, "-c", "-o", object, as_file(path));
+    push(&b->objects, object);
     int status = cuda ? check_for_nvcc(&w) : CLI_OK;
     if (!status)
         status = run_compiler(b, &w);
+    if (!status)
+        status = read_rules(b, i);
     free(w.data);
     return status;
 }
 
+/* One C file, or several, by one command. Files of two compilers, or several that each tell what they include: to objects first. */
 static int compile(build *b)
 {
     words w = {0};
+    const bool objects = b->cuda || (b->cached && b->sources.n > 1);
     int status = CLI_OK;
-    for (size_t i = 0; i < b->sources.n && b->cuda && !status; i++) {
-        push(&b->objects, keep(cli_format("%s/%zu.o", b->temp.path, i)));
-        status = compile_object(b, b->sources.data[i], b->objects.data[i]);
-    }
+    for (size_t i = 0; objects && i < b->sources.n && !status; i++)
+        status = compile_object(b, i);
     if (!status) {
         if (b->cuda)
             cuda_link_command(b, &w);
@@ -324,6 +353,8 @@ static int compile(build *b)
     }
     if (!status)
         status = run_compiler(b, &w);
+    if (!status && !objects)
+        status = read_rules(b, 0);
     free(w.data);
     return status;
 }
@@ -521,6 +552,85 @@ static int check_binary(build *b)
     return status;
 }
 
+/* ---- Keeping it: the entry of the user's folder ---------------------------------------------------------------------------------------- */
+
+/* A compiler by its file, as make looks at files: running it to ask its version takes as long as all the rest. */
+static void add_program(cli_text *key, const char *name)
+{
+    char *path = cli_program_path(name), *real = path ? realpath(path, NULL) : NULL;
+    struct stat s;
+    if (real && !stat(real, &s))
+        cli_addf(key, "program %s %lld %lld.%09ld\n", real, (long long)s.st_size, (long long)s.st_mtim.tv_sec, s.st_mtim.tv_nsec);
+    free(real);
+    free(path);
+}
+
+static void add_environment(cli_text *key)
+{
+    static const char *const names[] = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX",
+        "SOURCE_DATE_EPOCH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CUDA_HOME"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        cli_addf(key, "%s=%s\n", names[i], value ? value : "");
+    }
+}
+
+/* What decides what comes out, as far as it is known before compiling. */
+static void add_key(build *b, cli_text *key)
+{
+    char here[PATH_MAX], found[CLI_HASH];
+    cli_addf(key, "dovetail %s in %s from %s\n", dv_version(), getcwd(here, sizeof here) ? here : "", b->home);
+    add_program(key, "/proc/self/exe"); /* its flags and checks */
+    for (size_t i = 0; i < b->cc.n; i++) {
+        cli_addf(key, "cc %s\n", b->cc.data[i]);
+        add_program(key, b->cc.data[i]);
+    }
+    if (b->nvcc)
+        add_program(key, b->nvcc);
+    for (size_t i = 0; i < b->args->ngiven; i++) {
+        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+        if (!strcmp(name, "json") || !strcmp(name, "verbose"))
+            continue;
+        cli_addf(key, "--%s=%s\n", name, value ? value : "");
+    }
+    if (strstr(key->data, "=native")) { /* -march, -mtune */
+        cli_text cpus = {0};
+        const char *flags = cli_read_file("/proc/cpuinfo", &cpus) ? NULL : strstr(cpus.data, "flags");
+        cli_addf(key, "this machine: %.*s\n", flags ? (int)strcspn(flags, "\n") : 0, flags ? flags : "");
+        cli_text_free(&cpus);
+    }
+    add_environment(key);
+    for (size_t i = 0; i < b->sources.n; i++)
+        cli_addf(key, "source %s %s\n", b->sources.data[i], cli_hash_file(b->sources.data[i], found) ? "" : found);
+}
+
+/* Files beside sources and headers that are named in the options: libraries of the folders given, and what -X names. */
+static void find_linked(const build *b, words *to)
+{
+    for (size_t i = 0; i < b->args->ngiven; i++) {
+        const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
+        if (!strcmp(name, "flag") && !access(value, R_OK))
+            push(to, value);
+        for (size_t k = 0; !strcmp(name, "library") && k < b->args->ngiven; k++)
+            for (size_t s = 0; !strcmp(b->args->given[k].option->name, "library-dir") && s < 2; s++) {
+                const char *path = keep(cli_format("%s/lib%s%s", b->args->given[k].value, value, s ? ".a" : ".so"));
+                if (!access(path, R_OK))
+                    push(to, path);
+            }
+    }
+}
+
+static int keep_binary(build *b)
+{
+    words linked = {0};
+    struct stat s;
+    b->size = stat(b->made, &s) ? 0 : s.st_size;
+    find_linked(b, &linked);
+    const int status = cli_interrupted() ? CLI_FAILED : cli_cache_keep(&b->cache, b->made, &b->rules, linked.data, linked.n);
+    free(linked.data);
+    return status;
+}
+
 /* ---- Putting it in place -------------------------------------------------------------------------------------------------------------- */
 
 static int publish(build *b)
@@ -544,15 +654,22 @@ static int publish(build *b)
 
 static void print_result(const build *b)
 {
+    const char *out = b->cached ? b->cache.binary : b->out;
     if (cli_json) {
         cli_text t = {0};
         cli_adds(&t, "{\"ok\": true, \"out\": ");
-        cli_add_json(&t, b->out);
-        cli_addf(&t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
-        cli_add_json(&t, b->messages.data ? b->messages.data : "");
+        cli_add_json(&t, out);
+        if (b->json.data) { /* it was built, not found */
+            cli_addf(&t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
+            cli_add_json(&t, b->messages.data ? b->messages.data : "");
+        }
         cli_adds(&t, "}");
         puts(t.data);
         cli_text_free(&t);
+        return;
+    }
+    if (b->cached) {
+        puts(out);
         return;
     }
     char size[16];
@@ -575,7 +692,7 @@ static int make(build *b)
     if (!status)
         status = check_binary(b);
     if (!status)
-        status = publish(b);
+        status = b->cached ? keep_binary(b) : publish(b);
     b->seconds = cli_now() - start;
 done:
     cli_temp_remove(&b->temp);
@@ -583,9 +700,23 @@ done:
     return status;
 }
 
+/* Nothing is made where the entry is good, before or after waiting for another process that makes it. */
+static int make_cached(build *b)
+{
+    cli_text key = {0};
+    add_key(b, &key);
+    int status = cli_cache_open(&key, &b->cache);
+    cli_text_free(&key);
+    if (status || cli_cache_find(&b->cache) || (status = cli_cache_lock(&b->cache)) || cli_cache_find(&b->cache))
+        return status;
+    b->folder = cli_format("%s", b->cache.folder);
+    cli_cache_sweep(&b->cache);
+    return make(b);
+}
+
 static int run(const cli_args *args)
 {
-    build b = {.args = args, .temp = {NULL, -1}};
+    build b = {.args = args, .temp = {NULL, -1}, .cached = cli_has(args, "cached"), .cache = {.lock = -1}};
     const char *out = cli_get(args, "out");
     if (out && !*out)
         return cli_usage(args->verb, "option '--out': the name is empty");
@@ -601,15 +732,17 @@ static int run(const cli_args *args)
     if (!status && !(b.home = cli_home()))
         status = CLI_FAILED;
     if (!status)
-        status = make(&b);
+        status = b.cached ? make_cached(&b) : make(&b);
     if (!status)
         print_result(&b);
+    cli_cache_close(&b.cache);
     free(b.sources.data);
     free(b.objects.data);
     free(b.cc.data);
     free(b.out);
     free(b.folder);
     free(b.made);
+    cli_text_free(&b.rules);
     cli_text_free(&b.messages);
     cli_text_free(&b.report);
     cli_text_free(&b.json);
@@ -625,6 +758,7 @@ static const cli_option options[] = {
     {'X', "flag", "ARGUMENT", "give the compiler one more argument, as it is (-X -march=native)"},
     {0, "cc", "PROGRAM", "the C compiler (default: $CC, else the first of cc, gcc, clang)"},
     {0, "nvcc", "PROGRAM", "the CUDA compiler for .cu files (default: nvcc)"},
+    {0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed"},
     {'W', "werror", NULL, "warnings are errors"},
     {'g', "debug", NULL, "for a debugger: -O1 -g, not stripped"},
     {'v', "verbose", NULL, "show the commands that are run"},
@@ -636,6 +770,7 @@ static const char *const examples[] = {
     "dovetail build", "builds the operator files of this folder: those that include <dovetail_op.h>",
     "dovetail build my_ops.c -o my_ops.so", "names the file and the binary",
     "dovetail build --json my_ops.c", "the same, with the result as JSON: operators, kernel rows, size, time",
+    "dovetail build --cached my_ops.c", "prints the path of a binary that is kept: in $DOVETAIL_CACHE, else ~/.cache/dovetail",
     NULL};
 
 const cli_verb verb_build = {

@@ -167,20 +167,27 @@ static bool executable(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
 }
 
-bool cli_find_program(const char *name)
+char *cli_program_path(const char *name)
 {
     if (strchr(name, '/'))
-        return executable(name);
+        return executable(name) ? cli_format("%s", name) : NULL;
     const char *path = getenv("PATH");
     for (const char *p = path ? path : "/usr/bin:/bin"; p; p = strchr(p, ':') ? strchr(p, ':') + 1 : NULL) {
         char *folder = cli_format("%.*s", (int)strcspn(p, ":"), p), *full = cli_join(folder, name);
         const bool there = executable(full);
         free(folder);
-        free(full);
         if (there)
-            return true;
+            return full;
+        free(full);
     }
-    return false;
+    return NULL;
+}
+
+bool cli_find_program(const char *name)
+{
+    char *path = cli_program_path(name);
+    free(path);
+    return path != NULL;
 }
 
 /* ---- Temporary folders ------------------------------------------------------------------------------------------------------- */

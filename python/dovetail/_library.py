@@ -4,6 +4,7 @@ import sys
 from _thread import RLock  # what threading.RLock is; threading itself takes longer to import than all of this
 
 from . import _core
+from ._errors import DovetailIOError
 
 _lock = RLock()
 _libraries = {}  # pointer -> Library, in the order of loading
@@ -67,12 +68,30 @@ class Library:
         return f"<dovetail.Library {self.name}: {', '.join(self._operators)}{' (closed)' if self.closed else ''}>"
 
 
-def load(path, *, torch=True):
+def load(path, *more, flags=(), verbose=False, torch=True):
     """Load an operator binary: gives a Library. A file that is loaded already, with the same content, gives the Library that there is.
 
+    Or source files (.c, .cu): they are compiled as by `dovetail build`, and the binary is kept in a folder of the user's ($DOVETAIL_CACHE,
+    else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail) until a source, a header, an option or the compiler changes. A compiler's
+    errors are a DovetailError.
+
+        my_ops = dovetail.load("my_ops.c", "my_ops_cuda.cu", flags=["-I", "include"])
+
+    flags: more arguments of `dovetail build`. verbose: show the commands that run.
     torch: make the operators torch operators too (torch.ops.<namespace>), now or as soon as torch is imported.
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
+    if not more and not path.endswith((".c", ".cu")):
+        return _load_binary(path, torch)
+    from ._source import build
+    sources = [path, *map(os.fsdecode, more)]
+    try:
+        return _load_binary(build(sources, flags, verbose), torch)
+    except DovetailIOError:  # a build that nobody used for a month was swept away just now
+        return _load_binary(build(sources, flags, verbose), torch)
+
+
+def _load_binary(path, torch):
     with _lock:
         try:
             handle = _core.load(path)

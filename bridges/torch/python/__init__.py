@@ -4,7 +4,6 @@
 gradients, mutation and aliasing from its declaration. Libraries that `dovetail.load` loads are registered by themselves, when torch is
 imported already or as soon as it is (`attach`). Importing this module does not import torch.
 """
-import importlib.machinery
 import sys
 
 __all__ = ["register", "unregister", "attach", "registered"]
@@ -98,6 +97,7 @@ class _Watcher:
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
             return None
+        import importlib.machinery  # here: programs that never import torch need not wait for it
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec and spec.loader:

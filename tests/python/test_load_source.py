@@ -1,0 +1,349 @@
+"""dovetail.load on source files: what is built, when it is built again, and who shares it."""
+import os
+import pathlib
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import dovetail
+
+SOURCE = """
+#include <dovetail_op.h>
+#include "add.h"
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] + ADD;
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+"""
+LIBRARY = "DV_LIBRARY(kept_ops, &dv_op_f);\n"
+COMPILER = """#!/bin/sh
+echo run >> {log}
+exec cc "$@"
+"""
+
+
+class Place:
+    """A folder with op.c, a cache of its own, and a compiler that counts its runs."""
+
+    def __init__(self, folder):
+        self.folder, self.log, self.cache = folder, folder / "runs", folder / "cache"
+        self.write("op.c", SOURCE + LIBRARY)
+        self.write("add.h", "#define ADD 1\n")
+        self.write("compiler", COMPILER.format(log=self.log)).chmod(0o755)
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (path.stat().st_atime, path.stat().st_mtime - 1))  # not "while it was compiled"
+        return path
+
+    def env(self, **more):
+        return {**os.environ, "DOVETAIL_CACHE": str(self.cache), "CC": str(self.folder / "compiler"), **more}
+
+    def build(self, *args, code=0, **env):
+        """The path of the binary; or what went wrong."""
+        done = subprocess.run([dovetail.command(), "build", "--cached", *args], cwd=self.folder, env=self.env(**env), capture_output=True, text=True)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stderr if code else pathlib.Path(done.stdout.rstrip("\n"))
+
+    def runs(self):
+        """How often the compiler ran since the last question."""
+        count = len(self.log.read_text().split()) if self.log.exists() else 0
+        self.log.unlink(missing_ok=True)
+        return count
+
+    def value(self, *sources, **kwargs):
+        """f(0), by dovetail.load in a fresh process."""
+        code = f"import dovetail, numpy; print(dovetail.load(*{sources or ('op.c',)!r}, **{kwargs!r}).f(numpy.zeros(1, 'float32'))[0])"
+        done = subprocess.run([sys.executable, "-c", code], cwd=self.folder, env=self.env(), capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def test_a_build_is_kept(place):
+    assert [place.value(), place.value()] == [1, 1]
+    assert place.runs() == 1
+    assert stat.S_IMODE(place.cache.stat().st_mode) == 0o700
+    assert not [p for p in place.cache.iterdir() if p.name.startswith(".dovetail-build")]
+
+
+def test_what_changes_is_built_again(place):
+    first = place.build("op.c")
+    assert place.build("op.c") == first and place.runs() == 1
+    place.write("op.c", (SOURCE + LIBRARY).replace("+ ADD", "+ ADD + ADD"))
+    second = place.build("op.c")
+    assert second != first and place.runs() == 1 and place.value() == 2 and place.runs() == 0
+    place.write("op.c", SOURCE + LIBRARY)  # as it was
+    assert place.build("op.c") == first and place.runs() == 0
+
+
+def test_a_header_that_changes(place):
+    assert place.value() == 1
+    place.write("add.h", '#include "deep er/more.h"\n')
+    place.write("deep er/more.h", "#define ADD 5\n")
+    assert place.value() == 5 and place.runs() == 2
+    assert place.value() == 5 and place.runs() == 0
+    place.write("deep er/more.h", "#define ADD 6\n")
+    assert place.value() == 6 and place.runs() == 1
+    (place.folder / "deep er/more.h").unlink()
+    assert "more.h" in place.build("op.c", code=1)
+
+
+def test_names_that_make_rules_escapes(place):
+    for name in ("a b.h", "a#b.h", "a$b.h", "a\\b.h"):
+        place.write("add.h", f'#include "{name}"\n')
+        place.write(name, "#define ADD 2\n")
+        place.build("op.c"), place.runs()
+        place.build("op.c")
+        assert place.runs() == 0, name
+        place.write(name, "#define ADD 3\n")
+        place.build("op.c")
+        assert place.runs() == 1, name
+
+
+def test_a_header_written_while_it_is_compiled(place):
+    """What was compiled is not known then: the next one builds again."""
+    place.write("compiler", COMPILER.format(log=place.log).replace("exec cc", f"echo '#define ADD 9' > {place.folder}/add.h; exec cc")).chmod(0o755)
+    place.build("op.c")
+    place.build("op.c")
+    assert place.runs() == 2
+
+
+def test_dovetails_own_headers(place):
+    """They are headers like others: the record names them."""
+    record = place.build("op.c").with_suffix(".made").read_text()
+    names = {line.split(" ", 1)[1].rsplit("/")[-1] for line in record.splitlines()}
+    assert {"op.c", "add.h", "dovetail_op.h"} <= names
+    assert "stdint.h" not in names  # the system's belong to the compiler
+
+
+def test_options_and_environment(place):
+    assert place.value(flags=["-D", "EXTRA"]) == 1
+    place.write("op.c", (SOURCE + LIBRARY).replace("ADD;", "ADD + MORE;"))
+    assert place.value(flags=["-D", "MORE=2"]) == 3
+    assert place.value(flags=["-DMORE=3"]) == 4
+    assert place.value(flags=["-DMORE=2"]) == 3
+    assert place.runs() == 3  # "-D MORE=2" and "-DMORE=2" are one option
+    a = place.build("-D", "MORE=2", "op.c")
+    assert place.build("-D", "MORE=2", "op.c", CPATH="/nowhere") != a
+    assert place.build("-D", "MORE=2", "-v", "op.c") == a  # shows, changes nothing
+    assert "cannot be given with --out" in place.build("-o", "x.so", "op.c", code=2)
+    with pytest.raises(TypeError, match="a list of arguments"):
+        dovetail.load("op.c", flags="-O2")
+
+
+def test_another_compiler(place):
+    first = place.build("op.c")
+    place.write("compiler", COMPILER.format(log=place.log) + "# version 2\n").chmod(0o755)
+    assert place.build("op.c") != first and place.runs() == 2
+    os.rename(place.folder / "compiler", place.folder / "compiler2")
+    assert place.build("op.c", CC=str(place.folder / "compiler2")) != first and place.runs() == 1
+
+
+def test_several_sources(place):
+    place.write("op.c", SOURCE.replace("f(dv_context", "f_of(dv_context").replace('"f32", f)', '"f32", f_of)'))
+    place.write("library.c", "#include <dovetail_op.h>\n#include \"add.h\"\nDV__HIDDEN extern const dv_operator_decl dv_op_f;\n" + LIBRARY)
+    assert place.value("op.c", "library.c") == 1 and place.runs() == 3  # two objects and the link
+    assert place.value("op.c", "library.c") == 1 and place.runs() == 0
+    place.write("add.h", "#define ADD 2\n")
+    assert place.value("op.c", "library.c") == 2 and place.runs() == 3
+
+
+def test_a_library_that_is_linked(place):
+    def archive(value):
+        place.write("more.c", f"int more(void); int more(void) {{ return {value}; }}\n")
+        subprocess.run(["cc", "-c", "-fPIC", "more.c"], cwd=place.folder, check=True)
+        (place.folder / "libmore.a").unlink(missing_ok=True)
+        subprocess.run(["ar", "rcD", "libmore.a", "more.o"], cwd=place.folder, check=True)
+        os.utime(place.folder / "libmore.a", (0, 0))
+    archive(3)
+    place.write("add.h", "int more(void);\n#define ADD (float)more()\n")
+    flags = ["-L", ".", "-l", "more"]
+    assert place.value(flags=flags) == 3
+    archive(4)
+    assert place.value(flags=flags) == 4 and place.runs() == 2
+    assert place.value(flags=flags) == 4 and place.runs() == 0
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "gone", "record cut", "record empty", "record gone", "another's"])
+def test_entries_that_are_not_whole(place, harm):
+    binary = place.build("op.c")
+    record = binary.with_suffix(".made")
+    data, text = binary.read_bytes(), record.read_text()
+    place.runs()
+    if harm == "cut":
+        binary.write_bytes(data[:len(data) // 2])
+    elif harm == "changed":
+        binary.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    elif harm == "gone":
+        binary.unlink()
+    elif harm == "another's":
+        place.write("op.c", (SOURCE + LIBRARY).replace("kept_ops", "other_ops"))
+        binary.write_bytes(place.build("op.c").read_bytes())
+        place.write("op.c", SOURCE + LIBRARY)
+        place.runs()
+    elif harm == "record gone":
+        record.unlink()
+    else:
+        record.write_text(text[:len(text) // 2] if harm == "record cut" else "")
+    assert place.build("op.c") == binary
+    assert place.runs() == 1 and binary.read_bytes() == data and record.read_text() == text
+    place.build("op.c")
+    assert place.runs() == 0
+
+
+def test_processes_share_one_build(place):
+    """Eight at once: one compiles, all get the same binary."""
+    code = "import dovetail, numpy; print(dovetail.load('op.c').f(numpy.zeros(1, 'float32'))[0])"
+    those = [subprocess.Popen([sys.executable, "-c", code], cwd=place.folder, env=place.env(), stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    assert [p.communicate(timeout=100)[0] for p in those] == ["1.0\n"] * 8
+    assert place.runs() == 1
+
+
+def test_threads_share_one_build(place, monkeypatch):
+    for name in ("DOVETAIL_CACHE", "CC"):
+        monkeypatch.setenv(name, place.env()[name])
+    place.write("op.c", (SOURCE + LIBRARY).replace("kept_ops", "thread_ops"))
+    monkeypatch.chdir(place.folder)
+    found, threads = [], []
+    for _ in range(6):
+        threads.append(threading.Thread(target=lambda: found.append(dovetail.load("op.c"))))
+        threads[-1].start()
+    for t in threads:
+        t.join()
+    assert len(found) == 6 and len({id(x) for x in found}) == 1
+    assert place.runs() == 1
+    found[0].close()
+
+
+def test_a_builder_that_is_killed_leaves_no_lock(place):
+    place.write("compiler", COMPILER.format(log=place.log).replace("exec cc", "sleep 60; exec cc")).chmod(0o755)
+    p = subprocess.Popen([dovetail.command(), "build", "--cached", "op.c"], cwd=place.folder, env=place.env(), start_new_session=True)
+    while not place.log.exists():
+        assert p.poll() is None
+    os.killpg(p.pid, 9)
+    p.wait()
+    assert [x for x in place.cache.iterdir() if x.name.startswith(".dovetail-build")]
+    place.write("compiler", COMPILER.format(log=place.log)).chmod(0o755)
+    place.build("op.c")
+    assert not [x for x in place.cache.iterdir() if x.name.startswith(".dovetail-build")]
+
+
+def test_errors_are_the_compilers(place, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_CACHE", str(place.cache))
+    place.write("op.c", "#include <dovetail_op.h>\nint x = ;\n" + LIBRARY)
+    with pytest.raises(dovetail.DovetailError, match=r"op.c:2:9: error: [\s\S]*failed; 'op.so' was not made"):
+        dovetail.load(place.folder / "op.c")
+    with pytest.raises(dovetail.DovetailError, match="none.c.*No such file"):
+        dovetail.load(place.folder / "none.c")
+    with pytest.raises(dovetail.DovetailError, match="expected a file that ends in .c or .cu"):
+        dovetail.load(place.folder / "op.c", "other.so")
+    place.write("op.c", SOURCE.replace("x[*s]:f32", "x[*s:f32") + LIBRARY)
+    with pytest.raises(dovetail.DovetailError, match=r"op.c:\d+: library kept_ops from op.so: operator kept_ops::f: contract"):
+        dovetail.load(place.folder / "op.c")
+
+
+def test_warnings_and_commands_are_shown(place, monkeypatch, capsys):
+    monkeypatch.setenv("DOVETAIL_CACHE", str(place.cache))
+    place.write("op.c", (SOURCE + LIBRARY).replace("kept_ops", "shown_ops").replace("(void)ctx;", "int nobody;"))
+    dovetail.load(place.folder / "op.c", flags=["-I", str(place.folder)], verbose=True).close()
+    shown = capsys.readouterr().err
+    assert "nobody" in shown and "-shared" in shown
+    dovetail.load(place.folder / "op.c", flags=["-I", str(place.folder)], verbose=True).close()
+    assert capsys.readouterr().err == ""
+
+
+# ---- The folder ---------------------------------------------------------------------------------------------------------------------
+
+def test_where_builds_are_kept(place):
+    home = place.folder / "home"
+    home.mkdir()
+    assert place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME="", HOME=str(home)).parent == home / ".cache/dovetail"
+    assert stat.S_IMODE((home / ".cache").stat().st_mode) == 0o700
+    assert place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME=str(home / "xdg")).parent == home / "xdg/dovetail"
+    assert place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME="relative", HOME=str(home)).parent == home / ".cache/dovetail"
+    assert "HOME is not set" in place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME="", HOME="", code=1)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777])
+def test_a_folder_that_others_may_write_to(place, mode):
+    place.cache.mkdir()
+    place.cache.chmod(mode)
+    said = place.build("op.c", code=1)
+    assert f"others than its user may write to the folder '{place.cache}'" in said and "DOVETAIL_CACHE" in said
+    assert place.runs() == 0
+    (place.folder / "link").symlink_to(place.cache)
+    assert "others than its user may write" in place.build("op.c", code=1, DOVETAIL_CACHE=str(place.folder / "link"))
+    place.cache.chmod(0o755)  # to be read by others is no harm
+    assert place.build("op.c", DOVETAIL_CACHE=str(place.folder / "link"))
+
+
+def test_a_folder_inside_one_that_everybody_may_write_to(place):
+    (place.folder / "open").mkdir()
+    (place.folder / "open").chmod(0o777)
+    assert f"everybody may write to '{place.folder / 'open'}'" in place.build("op.c", code=1, DOVETAIL_CACHE=str(place.folder / "open/cache"))
+    (place.folder / "open").chmod(0o1777)  # as /tmp
+    assert place.build("op.c", DOVETAIL_CACHE=str(place.folder / "open/cache"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_another_users_folder(place):
+    place.cache.mkdir(0o700)
+    os.chown(place.cache, 12345, 12345)
+    assert f"the folder '{place.cache}' belongs to user 12345" in place.build("op.c", code=1)
+    own = place.folder / "own"
+    own.mkdir(0o700)
+    (place.folder / "link").symlink_to(own)
+    os.lchown(place.folder / "link", 12345, 12345)
+    assert "belongs to user 12345" in place.build("op.c", code=1, DOVETAIL_CACHE=str(place.folder / "link"))
+    assert place.runs() == 0
+
+
+def test_something_that_is_no_folder(place):
+    place.cache.write_text("")
+    assert "File exists" in place.build("op.c", code=1) or "not a folder" in place.build("op.c", code=1)
+
+
+def test_what_nobody_uses_goes(place):
+    old = place.build("op.c")
+    month = 31 * 24 * 3600
+    def age(*paths):
+        for path in paths:
+            os.utime(path, (path.stat().st_mtime - month,) * 2)
+    age(old.with_suffix(".made"), old.with_suffix(".lock"))
+    assert place.build("op.c") == old  # used: it is young again
+    place.build("-D", "A", "op.c")  # the folder was looked at less than a day ago
+    age(place.cache / "swept")
+    place.build("-D", "B", "op.c")
+    assert old.exists()
+    age(place.cache / "swept", old.with_suffix(".made"), old.with_suffix(".lock"))
+    place.build("-D", "C", "op.c")
+    assert not [p for p in place.cache.iterdir() if p.stem == old.stem]
+    assert len([p for p in place.cache.iterdir() if p.suffix == ".so"]) == 3
+    place.runs()
+    assert place.build("op.c") == old and place.runs() == 1
+
+
+def test_json(place):
+    import json
+    def run():
+        done = subprocess.run([dovetail.command(), "build", "--cached", "--json", "op.c"], cwd=place.folder, env=place.env(), capture_output=True, check=True)
+        return json.loads(done.stdout)
+    first, second = run(), run()
+    assert first["out"] == second["out"] and first["bytes"] == os.path.getsize(first["out"])
+    assert first["operators"][0]["name"] == "kept_ops::f" and second == {"ok": True, "out": first["out"]}

@@ -19,6 +19,9 @@ struct dv__torch_shims {
     void (*bump_version)(void *tensor);                                /* torch::autograd::impl::bump_version */
     bool (*requires_grad)(const void *tensor_impl);                    /* c10::TensorImpl::requires_grad() const */
     bool (*is_leaf)(const void *tensor);                               /* at::TensorBase::is_leaf() const */
+    const void *(*fw_grad)(const void *tensor_impl, uint64_t level, const void *tensor); /* c10::TensorImpl::_fw_grad */
+    int64_t (*function_modes)(void);                                   /* at::impl::PythonTorchFunctionTLS::stack_len() */
+    bool (*has_callbacks)(void);                                       /* at::hasCallbacks() */
     void *(*operator_new)(size_t size);
     void (*operator_delete)(void *p);
     int32_t (*current_cuda_stream)(int32_t device_index, void **out);  /* in libtorch_cuda */

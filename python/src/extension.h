@@ -7,6 +7,7 @@
 #define DOVETAIL_EXTENSION_H
 
 #include "numpy/array.h"
+#include "torch/tensor.h"
 
 /* In the stable ABI by name only since 3.12; the numbers and their meaning are those of 3.9 and later. */
 #define EXT_HAVE_VECTORCALL (1UL << 11)

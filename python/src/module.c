@@ -258,6 +258,33 @@ static PyObject *schema_compatible(PyObject *m, PyObject *args)
     return PyArg_ParseTuple(args, "ss", &newer, &older) ? done(dv_schema_compatible(newer, older)) : NULL;
 }
 
+/* ---- torch ------------------------------------------------------------------------------------------------------------------------- */
+
+/* torch_attach(address of dv_torch_inside()): torch is there. */
+static PyObject *torch_attach(PyObject *m, PyObject *address)
+{
+    (void)m;
+    const void *inside = PyLong_AsVoidPtr(address);
+    return PyErr_Occurred() || dvt_attach(inside) ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *torch_learn(PyObject *m, PyObject *args) { (void)m; return dvt_learn(args) ? NULL : Py_NewRef(Py_None); }
+
+static PyObject *torch_thread_keys(PyObject *m, PyObject *unused)
+{
+    (void)m, (void)unused;
+    const uint64_t *keys = dvt ? dvt->thread_keys() : NULL;
+    return keys ? Py_BuildValue("(KK)", (unsigned long long)keys[0], (unsigned long long)keys[1]) : Py_BuildValue("(KK)", 0ULL, 0ULL);
+}
+
+/* Why the short way for tensors is not taken: "" when it is. */
+static PyObject *torch_why(PyObject *m, PyObject *unused)
+{
+    (void)m, (void)unused;
+    const bool on = dvt_setup();
+    return PyErr_Occurred() ? NULL : PyUnicode_FromString(on ? "" : *dvt_why() ? dvt_why() : "not looked at yet");
+}
+
 static PyMethodDef methods[] = {
     { "load", load, METH_O, NULL },
     { "share", share, METH_O, NULL },
@@ -278,6 +305,10 @@ static PyMethodDef methods[] = {
     { "get_threads", get_threads, METH_NOARGS, "get_threads()\n--\n\nHow many threads kernels may use." },
     { "set_isa", set_isa, METH_O, "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it has." },
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
+    { "torch_attach", torch_attach, METH_O, NULL },
+    { "torch_learn", torch_learn, METH_VARARGS, NULL },
+    { "torch_thread_keys", torch_thread_keys, METH_NOARGS, NULL },
+    { "torch_why", torch_why, METH_NOARGS, NULL },
     { "version", version, METH_NOARGS, NULL },
     { "schema_normalize", schema_normalize, METH_O, NULL },
     { "schema_json", schema_json, METH_O, NULL },

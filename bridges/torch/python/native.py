@@ -44,6 +44,7 @@ _declare(bridge, ctypes.c_int, "dv_torch_register", _P, ctypes.c_uint32, _PP)
 _declare(bridge, None, "dv_torch_unregister", _P)
 _declare(bridge, ctypes.c_bool, "dv_torch_has", _P, _S)
 _declare(bridge, ctypes.c_size_t, "dv_torch_capacity")
+_declare(bridge, _P, "dv_torch_inside")
 
 SKIP_UNSUPPORTED = 1  # DV_TORCH_SKIP_UNSUPPORTED
 

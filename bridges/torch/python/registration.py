@@ -4,12 +4,15 @@ import threading
 
 import torch
 
+from .. import _core
 from . import native
 from .operator import Operator
 
 _lock = threading.RLock()
 _by_library = {}   # dv_library * -> Registration
 _callables = {}    # "ns::name" and "ns::name.overload" -> what _call calls
+
+_core.torch_attach(native.bridge.dv_torch_inside())
 
 
 def _pointer(library):

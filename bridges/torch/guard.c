@@ -1,0 +1,84 @@
+#include "guard.h"
+
+#include <dlfcn.h>
+
+static struct dv__torch_layout layout;
+static const struct dv__torch_shims *shims; /* NULL: the guard is off */
+
+static uint64_t word_at(const void *base, size_t offset)
+{
+    uint64_t w;
+    memcpy(&w, (const char *)base + offset, sizeof w);
+    return w;
+}
+
+void dv__torch_guard_set(const struct dv__torch_layout *found)
+{
+    shims = NULL;
+    if (!found)
+        return;
+    layout = *found;
+    shims = dv__torch_shims();
+}
+
+const uint64_t *dv__torch_thread_keys(void)
+{
+    static _Thread_local const uint64_t *keys; /* dlsym gives the calling thread's own */
+    if (!keys) {
+        void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
+        keys = c10 ? dlsym(c10, "_ZN3c104impl26raw_local_dispatch_key_setE") : NULL;
+    }
+    return keys;
+}
+
+bool dv__torch_thread_is_plain(void)
+{
+    if (!shims)
+        return false;
+    const uint64_t *keys = dv__torch_thread_keys();
+    return keys && (!(keys[0] | keys[1]) || (keys[0] == layout.inference_mode[0] && keys[1] == layout.inference_mode[1]));
+}
+
+bool dv__torch_python_is_plain(void) { return dv__torch_thread_is_plain() && !shims->function_modes() && !shims->has_callbacks(); }
+
+/* Autograd knows something of it: a parameter, a view, a result. Only level 0 of forward-mode derivatives is in use. */
+static enum dv__torch_way way_with_autograd(const void *handle, bool written)
+{
+    const void *impl = *(const void *const *)handle;
+    bool tangent = true;
+    if (!shims->fw_grad || shims->aoti_torch_is_defined((void *)(uintptr_t)shims->fw_grad(impl, 0, handle), &tangent) || tangent)
+        return DV__TORCH_OTHER;
+    if (!shims->aoti_torch_grad_mode_is_enabled() || !shims->requires_grad(impl))
+        return DV__TORCH_PLAIN;
+    return written ? DV__TORCH_OTHER : DV__TORCH_GRADIENT;
+}
+
+enum dv__torch_way dv__torch_way_of(const void *handle, bool written)
+{
+    if (!shims)
+        return DV__TORCH_OTHER;
+    const void *impl = *(const void *const *)handle;
+    const uint64_t keys = word_at(impl, layout.key_set);
+    for (int d = 0; keys && d < DV__TORCH_DEVICES; d++) {
+        if (keys == layout.ordinary[d])
+            return word_at(impl, layout.autograd_meta) ? way_with_autograd(handle, written) : DV__TORCH_PLAIN;
+        if (keys == layout.inference[d])
+            return !written || dv__torch_thread_keys()[0] ? DV__TORCH_PLAIN : DV__TORCH_OTHER;
+    }
+    return DV__TORCH_OTHER;
+}
+
+/* Tensors made in inference mode have no counter, and counting throws outside of it. */
+void dv__torch_count_write(void *handle)
+{
+    const uint64_t keys = word_at(*(const void *const *)handle, layout.key_set);
+    if (keys == layout.ordinary[0] || keys == layout.ordinary[1])
+        shims->bump_version(handle);
+}
+
+const struct dv__torch_inside *dv_torch_inside(void)
+{
+    static const struct dv__torch_inside inside = { dv__torch_shims, dv__torch_thread_keys, dv__torch_python_is_plain, dv__torch_way_of,
+        dv__torch_count_write, dv__torch_guard_set };
+    return &inside;
+}

@@ -1,0 +1,58 @@
+/* The guard: is a call so plain that nothing but its kernel would run, whichever way it took?
+ *
+ * It is positive: what is not known to be plain is not. Two fields of c10::TensorImpl are read at their place in memory, its key set
+ * (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...) and its pointer to
+ * what autograd knows of it. Their offsets are found and proved on samples by tensor.c, which needs Python; until then nothing is plain.
+ */
+#ifndef DV_TORCH_GUARD_H
+#define DV_TORCH_GUARD_H
+
+#include "shims.h"
+
+enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
+
+struct dv__torch_layout {
+    size_t key_set, autograd_meta;           /* offsets in TensorImpl, in bytes */
+    uint64_t ordinary[DV__TORCH_DEVICES];    /* key sets; 0: not known yet */
+    uint64_t inference[DV__TORCH_DEVICES];   /* of tensors made in inference mode */
+    uint64_t inference_mode[2];              /* the thread's two words in inference mode; 0, 0 otherwise */
+};
+
+enum dv__torch_way {
+    DV__TORCH_PLAIN,    /* straight to the kernel */
+    DV__TORCH_GRADIENT, /* the same, but for a gradient that is wanted */
+    DV__TORCH_OTHER     /* by PyTorch's dispatcher */
+};
+
+/* The thread's own dispatch keys, included and excluded, as c10::impl::raw_local_dispatch_key_set has them: 0, 0 when nothing is on.
+ * NULL: this libc10 does not have them. */
+const uint64_t *dv__torch_thread_keys(void);
+
+/* No dispatch mode, transform, autocast or tracing on this thread: the keys are those of every day, or of inference mode. */
+bool dv__torch_thread_is_plain(void);
+
+/* Besides, nothing that works above the dispatcher: no function mode, no profiler. For calls that come from Python. */
+bool dv__torch_python_is_plain(void);
+
+/* One tensor (a handle, which holds a tensor). written: it will be. */
+enum dv__torch_way dv__torch_way_of(const void *handle, bool written);
+
+/* Count a write, as autograd wants it; for a tensor that is plain to be written. Never throws. */
+void dv__torch_count_write(void *handle);
+
+/* What was found out, on samples, where libtorch has all that the guard calls: it is on from here. May be given again with more that is
+ * known. NULL: off. */
+void dv__torch_guard_set(const struct dv__torch_layout *found);
+
+/* What dovetail._core uses of this library. It links neither this nor torch: dovetail.torch hands the pointer over. */
+struct dv__torch_inside {
+    const struct dv__torch_shims *(*shims)(void);
+    const uint64_t *(*thread_keys)(void);
+    bool (*python_is_plain)(void);
+    enum dv__torch_way (*way_of)(const void *handle, bool written);
+    void (*count_write)(void *handle);
+    void (*guard_set)(const struct dv__torch_layout *found);
+};
+DV_API const struct dv__torch_inside *dv_torch_inside(void);
+
+#endif

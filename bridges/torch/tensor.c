@@ -1,0 +1,255 @@
+#include "tensor.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+
+enum { IMPL_WORDS = 26, MAX_SAMPLES = 32 }; /* a TensorImpl has at most 26 words */
+
+const struct dv__torch_inside *dvt;
+const struct dv__torch_shims *dvt_shims;
+
+static PyTypeObject *tensor_type, *parameter_type;
+static PyObject *(*variable_wrap)(const void *tensor);                       /* THPVariable_Wrap(const at::TensorBase &) */
+static void (*scalar_slow)(void *result, const void *self, PyObject *object); /* torch::PythonArgs::scalar_slow */
+static size_t handle_offset;
+static struct dv__torch_layout layout;
+static enum { UNTRIED, ON, OFF } state;
+static char why[160];
+
+/* ---- Setup ------------------------------------------------------------------------------------------------------------------- */
+
+static PyTypeObject *type_named(const char *module, const char *name)
+{
+    PyObject *m = PyImport_ImportModule(module), *type = m ? PyObject_GetAttrString(m, name) : NULL;
+    Py_XDECREF(m);
+    if (type && !PyType_Check(type)) {
+        PyErr_Format(PyExc_TypeError, "%s.%s is not a type", module, name);
+        Py_CLEAR(type);
+    }
+    return (PyTypeObject *)type;
+}
+
+int dvt_attach(const struct dv__torch_inside *inside)
+{
+    if (dvt)
+        return 0;
+    PyTypeObject *tensor = type_named("torch", "Tensor"), *parameter = tensor ? type_named("torch.nn", "Parameter") : NULL;
+    if (!parameter || !inside->shims()) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_RuntimeError, dv_last_error());
+        Py_XDECREF((PyObject *)tensor);
+        Py_XDECREF((PyObject *)parameter);
+        return -1;
+    }
+    void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *wrap = python ? dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE") : NULL;
+    void *slow = python ? dlsym(python, "_ZN5torch10PythonArgs11scalar_slowEP7_object") : NULL;
+    memcpy(&variable_wrap, &wrap, sizeof wrap);
+    memcpy(&scalar_slow, &slow, sizeof slow);
+    tensor_type = tensor;
+    parameter_type = parameter;
+    dvt_shims = inside->shims();
+    dvt = inside;
+    return 0;
+}
+
+/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, kind). */
+typedef struct sample { PyObject *tensor; unsigned long long impl, keys; int kind; } sample;
+enum kind { OTHER, ORDINARY, INFERENCE, GRADIENT };
+
+static uint64_t word(const void *base, size_t i)
+{
+    uint64_t w;
+    memcpy(&w, (const char *)base + 8 * i, sizeof w);
+    return w;
+}
+static const void *impl_of(const sample *s) { return (const void *)(uintptr_t)s->impl; }
+
+/* The only place, in words, where every sample has what it must; 0: there is none, or several. */
+static size_t only_place(const sample *s, size_t n, size_t words, bool (*fits)(const sample *s, size_t place))
+{
+    size_t found = 0, count = 0;
+    for (size_t place = 2; place < words; place++) { /* both begin with a pointer and a count */
+        bool all = true;
+        for (size_t i = 0; i < n && all; i++)
+            all = fits(&s[i], place);
+        if (all && !count++)
+            found = place;
+    }
+    return count == 1 ? found : 0;
+}
+static bool is_handle(const sample *s, size_t place) { return word(s->tensor, place) == s->impl; }
+static bool is_keys(const sample *s, size_t place) { return word(impl_of(s), place) == s->keys; }
+static bool is_autograd(const sample *s, size_t place)
+{
+    const uint64_t w = word(impl_of(s), place); /* a pointer, or NULL */
+    return s->kind == OTHER || (s->kind == GRADIENT ? w && !(w & 7) : !w);
+}
+
+/* Every sample must get the answer that its kind calls for. Gradients are on while samples are looked at. */
+static bool guard_is_right(const sample *s, size_t n)
+{
+    static const enum dv__torch_way expected[] = { DV__TORCH_OTHER, DV__TORCH_PLAIN, DV__TORCH_PLAIN, DV__TORCH_GRADIENT };
+    for (size_t i = 0; i < n; i++) {
+        const void *handle = (const char *)(const void *)s[i].tensor + handle_offset;
+        if (dvt->way_of(handle, false) != expected[s[i].kind] || (s[i].kind != ORDINARY && dvt->way_of(handle, true) != DV__TORCH_OTHER))
+            return false;
+    }
+    return dvt->python_is_plain();
+}
+
+static const char *find_layout(const sample *s, size_t n, size_t object_words, const unsigned long long mode[2])
+{
+    layout = (struct dv__torch_layout){ .inference_mode = { mode[0], mode[1] } };
+    handle_offset = 8 * only_place(s, n, object_words, is_handle);
+    layout.key_set = 8 * only_place(s, n, IMPL_WORDS, is_keys);
+    layout.autograd_meta = 8 * only_place(s, n, IMPL_WORDS, is_autograd);
+    for (size_t i = 0; i < n; i++)
+        if (s[i].kind == ORDINARY)
+            layout.ordinary[0] = s[i].keys;
+        else if (s[i].kind == INFERENCE)
+            layout.inference[0] = s[i].keys;
+    if (!handle_offset || !layout.key_set || !layout.autograd_meta || !mode[0])
+        return "the layout of this torch's tensors was not recognised";
+    dvt->guard_set(&layout);
+    if (guard_is_right(s, n))
+        return NULL;
+    dvt->guard_set(NULL);
+    return "the guard did not tell plain tensors from others";
+}
+
+int dvt_learn(PyObject *probed)
+{
+    sample samples[MAX_SAMPLES];
+    unsigned long long mode[2];
+    PyObject *list;
+    Py_ssize_t words;
+    if (!dvt || !PyArg_ParseTuple(probed, "O!n(KK)", &PyList_Type, &list, &words, &mode[0], &mode[1]))
+        return -1;
+    const Py_ssize_t n = PyList_Size(list);
+    for (Py_ssize_t i = 0; i < n && i < MAX_SAMPLES; i++) {
+        sample *s = &samples[i];
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "OKKi", &s->tensor, &s->impl, &s->keys, &s->kind))
+            return -1;
+    }
+    const char *reason = n > MAX_SAMPLES || words < 0 ? "too many samples" : find_layout(samples, (size_t)n, (size_t)words, mode);
+    if (reason)
+        PyErr_SetString(PyExc_RuntimeError, reason);
+    return reason ? -1 : 0;
+}
+
+static void turn_off(void)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *text = value ? PyObject_Str(value) : NULL;
+    const char *shown = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    snprintf(why, sizeof why, "%s", shown ? shown : "no samples");
+    PyErr_Clear();
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
+static bool set_up(void)
+{
+    const uint64_t *keys = dvt->thread_keys();
+    state = OFF; /* for calls of operators while samples are made, too */
+    if (!variable_wrap || !keys || !dvt_shims->requires_grad || !dvt_shims->bump_version || !dvt_shims->function_modes || !dvt_shims->has_callbacks) {
+        snprintf(why, sizeof why, "this torch lacks a symbol that the fast path needs");
+        return false;
+    }
+    if (keys[0] | keys[1] || dvt_shims->function_modes()) {
+        state = UNTRIED; /* a mode would see the samples: later */
+        return false;
+    }
+    PyObject *module = PyImport_ImportModule("dovetail.torch.probe");
+    PyObject *result = module ? PyObject_CallMethod(module, "run", NULL) : NULL;
+    Py_XDECREF(module);
+    if (!result && PyErr_ExceptionMatches(PyExc_Exception))
+        turn_off();
+    else
+        state = result && Py_IsTrue(result) ? ON : UNTRIED;
+    Py_XDECREF(result);
+    return state == ON;
+}
+
+bool dvt_setup(void) { return state == ON || (state == UNTRIED && dvt && set_up()); }
+
+const char *dvt_why(void) { return why; }
+
+/* ---- Tensors ------------------------------------------------------------------------------------------------------------------ */
+
+bool dvt_is_exact(PyObject *o) { return tensor_type && (Py_IS_TYPE(o, tensor_type) || Py_IS_TYPE(o, parameter_type)); }
+
+bool dvt_is_tensor(PyObject *o) { return dvt_is_exact(o) || (tensor_type && PyType_IsSubtype(Py_TYPE(o), tensor_type)); }
+
+void *dvt_handle(PyObject *tensor) { return (char *)(void *)tensor + handle_offset; }
+
+PyObject *dvt_wrap(const void *handle) { return variable_wrap(handle); }
+
+enum dv__torch_way dvt_way_of(PyObject *o, bool written)
+{
+    return dvt_is_exact(o) ? dvt->way_of(dvt_handle(o), written) : DV__TORCH_OTHER;
+}
+
+/* ---- Exceptions ------------------------------------------------------------------------------------------------------------------
+ * scalar_slow() takes what is no tensor and no int or complex for a float, and throws python_error when PyFloat_AsDouble() fails. So it
+ * gets an object whose __float__ raises the exception that is to be thrown. */
+
+typedef struct thrower { PyObject ob_base; PyObject *type, *value, *trace; } thrower;
+
+static PyObject *raise_it(PyObject *self)
+{
+    thrower *t = (thrower *)(void *)self;
+    PyErr_Restore(t->type, t->value, t->trace);
+    t->type = t->value = t->trace = NULL;
+    return NULL;
+}
+static void free_thrower(PyObject *self)
+{
+    thrower *t = (thrower *)(void *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(t->type);
+    Py_XDECREF(t->value);
+    Py_XDECREF(t->trace);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+static PyType_Slot thrower_slots[] = { { Py_nb_float, (void *)raise_it }, { Py_tp_dealloc, (void *)free_thrower }, { 0, NULL } };
+static PyType_Spec thrower_spec = { "dovetail._core.Thrower", sizeof(thrower), 0, Py_TPFLAGS_DEFAULT, thrower_slots };
+
+static void drop(PyObject **o) { Py_XDECREF(*o); }
+
+/* What is left where torch has no scalar_slow: a RuntimeError with the text. */
+static void throw_text(PyObject *type, PyObject *value)
+{
+    __attribute__((cleanup(drop))) PyObject *text = PyUnicode_FromFormat("%S: %S", type, value);
+    const char *shown = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    PyErr_Clear();
+    dvt_shims->aoti_torch_check(false, "dovetail", "dovetail", 0, shown ? shown : "an exception");
+}
+
+void dvt_rethrow(void)
+{
+    static PyTypeObject *thrower_type;
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (!thrower_type)
+        thrower_type = (PyTypeObject *)PyType_FromSpec(&thrower_spec);
+    __attribute__((cleanup(drop))) PyObject *object = thrower_type ? PyType_GenericAlloc(thrower_type, 0) : NULL;
+    thrower *t = (thrower *)(void *)object;
+    if (t) {
+        t->type = type;
+        t->value = value;
+        t->trace = trace;
+    }
+    if (t && scalar_slow) {
+        _Alignas(16) static const char arguments[1024]; /* a PythonArgs that is not looked at */
+        _Alignas(16) char scalar[64];
+        scalar_slow(scalar, arguments, object);
+    }
+    PyErr_Clear();
+    throw_text(type, value);
+}

@@ -1,0 +1,49 @@
+/* torch's tensors as Python objects, without torch's headers. Compiled into python/'s extension (abi3); everything needs the GIL.
+ *
+ * A tensor object holds an at::Tensor; its address inside the object is the handle that libtorch's C shims take. Where it lies is found
+ * and proved by dvt_setup(), on samples that dovetail.torch.probe makes, together with what the guard reads (guard.h).
+ */
+#ifndef DOVETAIL_TORCH_TENSOR_H
+#define DOVETAIL_TORCH_TENSOR_H
+
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "guard.h"
+
+extern const struct dv__torch_inside *dvt; /* NULL until dvt_attach() */
+extern const struct dv__torch_shims *dvt_shims;
+
+/* dovetail.torch gives the address of dv_torch_inside(). torch is imported by then. 0, or -1 with an exception. */
+int dvt_attach(const struct dv__torch_inside *inside);
+
+/* Can tensor objects be read, and is the guard on? Cheap. The first time, samples are made: then false with an exception is possible,
+ * only for what must not be swallowed (KeyboardInterrupt); whatever else goes wrong turns the fast path off for good, and dvt_why()
+ * tells why. While a mode is on, nothing is tried. */
+bool dvt_setup(void);
+const char *dvt_why(void); /* "" while nothing went wrong */
+
+/* (samples, words of a tensor object, the thread's keys in inference mode): what probe.run() gives. */
+int dvt_learn(PyObject *probed);
+
+bool dvt_is_tensor(PyObject *o); /* torch.Tensor or a subclass; false before dvt_attach() */
+bool dvt_is_exact(PyObject *o);  /* torch.Tensor or torch.nn.Parameter themselves */
+
+/* The handle inside a tensor object: borrowed, good while the object lives. Only after dvt_setup(). */
+void *dvt_handle(PyObject *tensor);
+
+/* A tensor object for a handle, which stays the caller's: the object that there is, or a new one. A new reference; NULL with an exception. */
+PyObject *dvt_wrap(const void *handle);
+
+/* Which way may a call with this tensor go? OTHER for what is no tensor of an exact type. The thread is for dvt->python_is_plain(). */
+enum dv__torch_way dvt_way_of(PyObject *o, bool written);
+
+/* Throw the Python exception that is set, as torch's own python_error: it arrives in Python with its type, value, traceback and cause.
+ * Only in frames that torch's dispatcher called (thrown out of a function that Python calls, it ends the process), compiled with
+ * -fexceptions. Needs the GIL, which the caller's frame gives back by a cleanup attribute, like all that it holds. Does not return. */
+void dvt_rethrow(void);
+
+#endif

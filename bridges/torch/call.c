@@ -22,6 +22,9 @@ struct call {
     const struct dv__torch_shims *t;
     const struct dv__torch_op *op;
     uint64_t *stack; /* NULL once its arguments are released */
+    size_t nargs;    /* how many are on it: also those of out= */
+    dv_value *spare; /* results to be copied to what out= gave; nspare of them are ours */
+    size_t nspare;
     void *guard;     /* sets the device of the first tensor that is not on the CPU */
     char *at, *end;  /* room for small things */
     struct block *blocks;
@@ -138,15 +141,24 @@ static void release(const struct dv__torch_shims *t, uint8_t field, bool optiona
 
 static void release_arguments(struct call *c)
 {
-    for (size_t i = 0; c->stack && i < c->op->nargs; i++) {
+    for (size_t i = 0; c->stack && i < c->nargs; i++) {
         const struct dv__torch_slot *s = &c->op->slots[i];
         release(c->t, s->field, s->optional, s->element_optional, c->stack[i]);
     }
     c->stack = NULL;
 }
 
+static void *handle_of_tensor(const dv_tensor *t) { return ((const struct tensor *)(const void *)t)->handle; }
+
+static void release_spare(struct call *c)
+{
+    while (c->nspare)
+        c->t->aoti_torch_delete_tensor_object(handle_of_tensor(c->spare[--c->nspare].as.tensor));
+}
+
 static void release_call(struct call *c)
 {
+    release_spare(c);
     release_arguments(c);
     if (c->guard)
         c->t->aoti_torch_delete_device_guard(c->guard);
@@ -446,12 +458,11 @@ static int stream(const dv_host *host, dv_device device, void **out)
 
 /* ---- results ---------------------------------------------------------------------------------------------------------------------- */
 
-static void *handle_of_tensor(const dv_tensor *t) { return ((const struct tensor *)(const void *)t)->handle; }
-
-/* Is result i a tensor that was made for it, not an argument? */
-static bool was_made(const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
+/* Is this result a tensor that was made for it, not an argument? */
+static bool was_made(const struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
 {
-    return v->type == DV_VALUE_TENSOR && (s->alias < 0 || v->as.tensor != args[s->alias].as.tensor);
+    const size_t slot = (size_t)(s - c->op->slots), argument = c->nargs > c->op->nargs ? slot : s->alias < 0 ? SIZE_MAX : (size_t)s->alias;
+    return v->type == DV_VALUE_TENSOR && (argument == SIZE_MAX || v->as.tensor != args[argument].as.tensor);
 }
 
 static int encode_tensor(struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
@@ -459,7 +470,7 @@ static int encode_tensor(struct call *c, const struct dv__torch_slot *s, const d
     void *handle = NULL;
     if (v->type != DV_VALUE_TENSOR)
         return dv_fail(DV_EHOST, "%s: result '%s' was not made", c->op->name, s->name);
-    if (was_made(s, args, v))
+    if (was_made(c, s, args, v))
         handle = handle_of_tensor(v->as.tensor);
     else if (c->t->aoti_torch_new_tensor_handle(handle_of_tensor(v->as.tensor), &handle))
         return dv_fail(DV_EHOST, "%s: libtorch: %s", c->op->name, dv__torch_what(c->t));
@@ -520,7 +531,7 @@ static int encode_results(struct call *c, const dv_value *args, const dv_value *
     for (size_t j = 0; j < c->op->nresults; j++)
         if (j < i)
             release(c->t, s[j].field, s[j].optional, s[j].element_optional, cells[j]);
-        else if (was_made(&s[j], args, &results[j]))
+        else if (was_made(c, &s[j], args, &results[j]))
             c->t->aoti_torch_delete_tensor_object(handle_of_tensor(results[j].as.tensor));
     return status;
 }
@@ -541,6 +552,9 @@ static int refuse_gradient(const struct call *c, const struct dv__torch_slot *s,
         void *handle = all[i] ? handle_of_tensor(all[i]) : NULL;
         if (!handle || !c->t->requires_grad(*(void **)handle))
             continue;
+        if (c->nargs > c->op->nargs)
+            return dv_fail(DV_EINVAL, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad.", c->op->name);
         if (s->writes && c->t->is_leaf(handle))
             return dv_fail(DV_EINVAL, "%s: argument '%s': a leaf that requires grad cannot be written to in place", c->op->name, s->name);
         return dv_fail(DV_EINVAL, "%s: argument '%s' requires grad, and an operator that writes to its arguments has no gradient in torch: "
@@ -556,12 +570,12 @@ static int announce_writes(struct call *c, const dv_value *args)
     const struct dv__torch_op *op = c->op;
     const dv_tensor *const *all;
     if (c->t->requires_grad && c->t->is_leaf && c->t->aoti_torch_grad_mode_is_enabled())
-        for (size_t i = 0; i < op->nargs; i++) {
+        for (size_t i = 0; i < c->nargs; i++) {
             const int status = refuse_gradient(c, &op->slots[i], &args[i]);
             if (status)
                 return status;
         }
-    for (size_t i = 0; i < op->nargs && c->t->bump_version; i++) {
+    for (size_t i = 0; i < c->nargs && c->t->bump_version; i++) {
         const size_t n = op->slots[i].writes ? tensors_of(&args[i], &all) : 0;
         for (size_t k = 0; k < n; k++)
             if (all[k])
@@ -570,7 +584,44 @@ static int announce_writes(struct call *c, const dv_value *args)
     return DV_OK;
 }
 
-static int run(const struct dv__torch_op *op, uint64_t *stack)
+/* What out= gave takes the shape of a result, as in torch: resized, with torch's warning where it had elements. May throw. */
+static int fill_out(struct call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
+{
+    if (dv_dtype_key(out->dtype) != dv_dtype_key(made->dtype))
+        return dv_fail(DV_EDTYPE, "%s: argument '%s': expected dtype %s, found %s", c->op->name, s->name, dv_dtype_name(made->dtype),
+            dv_dtype_name(out->dtype));
+    if (out->device.type != made->device.type || out->device.id != made->device.id)
+        return dv_fail(DV_EDEVICE, "%s: argument '%s': expected a tensor on %s, found one on %s", c->op->name, s->name,
+            dv_device_name(made->device.type), dv_device_name(out->device.type));
+    if (c->t->resize_output)
+        c->t->resize_output(handle_of_tensor(out), made->shape, (size_t)made->ndim);
+    if (c->t->aoti_torch_copy_(handle_of_tensor(out), handle_of_tensor(made), 0))
+        return dv_fail(DV_EHOST, "%s: argument '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
+    return DV_OK;
+}
+
+/* Results are written where out= says. Where that has another shape, they are made first and copied. */
+static int call_out(struct call *c, dv_value *args, dv_value *results)
+{
+    const struct dv__torch_op *op = c->op;
+    dv_value *outs = args + op->nargs;
+    memcpy(results, outs, op->nresults * sizeof *results);
+    int status = dv_call(op->op, args, op->nargs, results, op->nresults, &c->host);
+    if (status != DV_ESHAPE)
+        return status;
+    memset(results, 0, op->nresults * sizeof *results);
+    if ((status = dv_call(op->op, args, op->nargs, results, op->nresults, &c->host)))
+        return status;
+    c->spare = results;
+    c->nspare = op->nresults;
+    for (size_t i = 0; !status && i < op->nresults; i++)
+        status = fill_out(c, outs[i].as.tensor, results[i].as.tensor, &op->slots[op->nargs + i]);
+    release_spare(c);
+    memcpy(results, outs, op->nresults * sizeof *results);
+    return status;
+}
+
+static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
 {
     __attribute__((cleanup(release_call))) struct call c;
     c.host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH, .name = "torch", .new_tensor = new_tensor,
@@ -578,22 +629,25 @@ static int run(const struct dv__torch_op *op, uint64_t *stack)
     c.t = op->t;
     c.op = op;
     c.stack = stack;
+    c.nargs = nargs;
+    c.nspare = 0;
     c.guard = NULL;
     c.at = c.room;
     c.end = c.room + sizeof c.room;
     c.blocks = NULL;
 
-    dv_value *args = take(&c, (op->nargs + op->nresults) * sizeof *args), *results = args + op->nargs;
+    dv_value *args = take(&c, (nargs + op->nresults) * sizeof *args), *results = args + nargs;
     uint64_t *cells = take(&c, op->nresults * sizeof *cells);
     int status = args && cells ? DV_OK : DV_ENOMEM;
     if (!status)
-        memset(args, 0, (op->nargs + op->nresults) * sizeof *args);
-    for (size_t i = 0; !status && i < op->nargs; i++)
+        memset(args, 0, (nargs + op->nresults) * sizeof *args);
+    for (size_t i = 0; !status && i < nargs; i++)
         status = decode(&c, &op->slots[i], op->slots[i].field, op->slots[i].optional, stack[i], &args[i]);
-    if (!status && op->mutates)
+    const bool out = nargs > op->nargs;
+    if (!status && (op->mutates || out))
         status = announce_writes(&c, args);
     if (!status)
-        status = dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
+        status = out ? call_out(&c, args, results) : dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
     if (!status)
         status = encode_results(&c, args, results, cells);
     release_arguments(&c);
@@ -602,8 +656,8 @@ static int run(const struct dv__torch_op *op, uint64_t *stack)
     return status;
 }
 
-void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack)
+void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack, uint64_t nargs)
 {
-    if (run(op, stack))
+    if (run(op, stack, nargs))
         op->t->aoti_torch_check(false, op->name, "dovetail", 0, dv_last_error());
 }

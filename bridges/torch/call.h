@@ -8,7 +8,8 @@
 struct dv__torch_slot {
     const char *name;       /* borrowed from the operator */
     uint8_t field;          /* enum dv_field_type of the plain input */
-    bool optional, element_optional, writes;
+    bool optional, element_optional;
+    bool writes;            /* a result is written where it is given: out= */
     int32_t alias;          /* of a result: the argument that it aliases, or -1 */
 };
 
@@ -19,13 +20,14 @@ struct dv__torch_op {
     const char *name;
     bool mutates;
     size_t nargs, nresults;
-    struct dv__torch_slot slots[]; /* arguments, then results */
+    struct dv__torch_slot slots[]; /* arguments, then results: in this order they are the arguments of the out= overload */
 };
 
 /* Can the shims carry this slot? NULL: yes; else what stands in the way, for the message. */
 const char *dv__torch_cannot_carry(const dv_slot_info *info, bool result);
 
-/* Run one call: takes the stack's arguments and leaves its results, or throws a c10::Error with our message. */
-void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack);
+/* Run one call: takes the stack's nargs arguments and leaves its results, or throws a c10::Error with our message. More arguments
+ * than the operator has: it was called by its out= overload. */
+void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack, uint64_t nargs);
 
 #endif

@@ -18,8 +18,8 @@ static _Atomic(const struct dv__torch_op *) operators[CAPACITY]; /* what was her
 #define TRAMPOLINE(n)                                                                             \
     static void trampoline_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                \
     {                                                                                             \
-        (void)nargs, (void)nresults;                                                              \
-        dv__torch_call(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack);     \
+        (void)nresults;                                                                           \
+        dv__torch_call(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack, nargs); \
     }
 #define NAME(n) trampoline_##n,
 #define HEX(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
@@ -104,7 +104,7 @@ static int describe(dv_operator *op, struct dv__torch_op *to)
             return dv_fail(DV_ENOTSUP, "%s: %s '%s': %s", to->name, result ? "result" : "argument", info.name, why);
         to->slots[i] = (struct dv__torch_slot){ .name = info.name, .field = (uint8_t)info.type,
             .optional = info.flags & DV_SLOT_OPTIONAL, .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL,
-            .writes = info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
+            .writes = result || info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
         to->mutates |= !result && info.flags & DV_SLOT_WRITES;
     }
     /* SymFloat and SymBool look like float and bool to a frame, but not to the shims. */
@@ -114,21 +114,25 @@ static int describe(dv_operator *op, struct dv__torch_op *to)
     return DV_OK;
 }
 
-static int define(dv_torch_library *reg, dv_operator *op)
+static void add_tag(const char *name, size_t size, int32_t *tags, int32_t *n)
+{
+    const int32_t tag = size && *n < MAX_TAGS ? dv__torch_tag(name, size) : -1;
+    if (tag >= 0)
+        tags[(*n)++] = tag;
+}
+
+/* more: a tag besides those declared, or "". */
+static int define(dv_torch_library *reg, dv_operator *op, const char *schema, const char *more)
 {
     const struct dv__torch_shims *t = reg->t;
-    const char *schema = dv_operator_schema(op), *p = dv_operator_tags(op);
     int32_t tags[MAX_TAGS], n = 0;
-    while (*p && n < MAX_TAGS - 1) {
+    add_tag("pt2_compliant_tag", strlen("pt2_compliant_tag"), tags, &n);
+    add_tag(more, strlen(more), tags, &n);
+    for (const char *p = dv_operator_tags(op); *p;) {
         const size_t size = strcspn(p, " ,");
-        const int32_t tag = size ? dv__torch_tag(p, size) : -1;
-        if (tag >= 0)
-            tags[n++] = tag;
+        add_tag(p, size, tags, &n);
         p += size + (p[size] != 0);
     }
-    const int32_t compliant = dv__torch_tag("pt2_compliant_tag", strlen("pt2_compliant_tag"));
-    if (compliant >= 0)
-        tags[n++] = compliant;
     const int32_t failed = n && t->torch_library_def_with_tags ? t->torch_library_def_with_tags(reg->definitions, schema, tags, n)
                                                                : t->aoti_torch_library_def(reg->definitions, schema);
     return failed ? host_failed(t, dv_operator_name(op), "the schema") : DV_OK;
@@ -190,8 +194,111 @@ static int keep(const struct dv__torch_shims *t, const char *ns, const char *nam
     return status;
 }
 
+/* ---- out= ------------------------------------------------------------------------------------------------------------------- */
+
+/* An operator that writes nothing and returns fresh tensors gets an overload that writes to given ones, with ATen's names and rules:
+ * `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`. It has no trampoline of its own: its calls have more arguments. */
+static bool is_functional(const struct dv__torch_op *o)
+{
+    const char *schema = dv_operator_schema(o->op);
+    const size_t name = strcspn(schema, "(.");
+    if (o->mutates || !o->nresults || o->nresults > 'z' - 'a' || schema[name - 1] == '_' || strstr(schema, "Tensor(") || strstr(schema, "..."))
+        return false;
+    for (size_t i = o->nargs; i < o->nargs + o->nresults; i++)
+        if (o->slots[i].field != DV_FIELD_TENSOR || o->slots[i].optional)
+            return false;
+    return true;
+}
+
+static bool has_argument(const struct dv__torch_op *o, const char *name)
+{
+    for (size_t i = 0; i < o->nargs; i++)
+        if (!strcmp(o->slots[i].name, name))
+            return true;
+    return false;
+}
+
+/* One result is written to `out`; several to their names, where all have one that no argument has, else to out0, out1... */
+static void name_out(const struct dv__torch_op *o, size_t i, char *buffer, size_t size)
+{
+    bool named = true;
+    for (size_t k = o->nargs; k < o->nargs + o->nresults; k++)
+        named &= *o->slots[k].name && !has_argument(o, o->slots[k].name);
+    if (o->nresults == 1)
+        snprintf(buffer, size, "out");
+    else if (named)
+        snprintf(buffer, size, "%s", o->slots[o->nargs + i].name);
+    else
+        snprintf(buffer, size, "out%zu", i);
+}
+
+/* "ns::f.out", "ns::f.overload_out" */
+static void name_overload(const struct dv__torch_op *o, char *buffer, size_t size)
+{
+    snprintf(buffer, size, "%s%sout", o->name, strchr(o->name, '.') ? "_" : ".");
+}
+
+/* The overload's schema; NULL without an error set: an argument has the name, or memory is out. The caller frees it. */
+static char *out_schema(const struct dv__torch_op *o, const char *overload)
+{
+    const char *schema = dv_operator_schema(o->op), *begin = strchr(schema, '('), *end = NULL;
+    for (const char *p = begin; (p = strstr(p, ") -> ")); p++)
+        end = p;
+    bool starred = false, clash = false;
+    for (size_t i = 0; i < o->nargs; i++) {
+        dv_slot_info info;
+        starred |= !dv_operator_slot(o->op, i, &info) && info.flags & DV_SLOT_KWARG_ONLY;
+    }
+    char *text = NULL, name[128];
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    fprintf(f, "%s%.*s%s", overload, (int)(end - begin), begin, starred ? "" : o->nargs ? ", *" : "*");
+    for (size_t i = 0; i < o->nresults; i++) {
+        name_out(o, i, name, sizeof name);
+        clash |= has_argument(o, name);
+        fprintf(f, ", Tensor(%c!) %s", 'a' + (char)i, name);
+    }
+    fprintf(f, ") -> %s", o->nresults == 1 ? "" : "(");
+    for (size_t i = 0; i < o->nresults; i++)
+        fprintf(f, "%sTensor(%c!)", i ? ", " : "", 'a' + (char)i);
+    fputs(o->nresults == 1 ? "" : ")", f);
+    if (!fclose(f) && !clash)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* name: "ns::f.overload", of the operator or of its out= overload */
+static int implement(dv_torch_library *reg, const struct dv__torch_op *o, const char *name, size_t number)
+{
+    const char *local = strstr(name, "::") ? strstr(name, "::") + 2 : name;
+    int status = keep(reg->t, reg->ns, name, local);
+    for (int k = 0; !status && k < KEY_COUNT; k++)
+        if (keys[k].device == DV_CPU || dv_operator_has_rows(o->op, keys[k].device))
+            if (reg->t->torch_library_impl(reg->kernels[k], local, trampolines[number], DV_TORCH_ABI))
+                status = host_failed(reg->t, name, "the kernel");
+    return status;
+}
+
+static int add_out(dv_torch_library *reg, const dv_library *lib, const struct dv__torch_op *o, size_t number)
+{
+    char overload[256];
+    name_overload(o, overload, sizeof overload);
+    for (size_t i = 0; i < dv_library_size(lib); i++)
+        if (!strcmp(dv_operator_name(dv_library_operator(lib, i)), overload))
+            return DV_OK; /* the author's own */
+    char *schema = is_functional(o) ? out_schema(o, overload) : NULL;
+    if (!schema)
+        return DV_OK;
+    int status = define(reg, o->op, schema, "out_variant");
+    free(schema);
+    return status ? status : implement(reg, o, overload, number);
+}
+
 /* Give the operator its trampoline, its schema and its kernels. */
-static int add(dv_torch_library *reg, dv_operator *op, uint32_t flags)
+static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, uint32_t flags)
 {
     const size_t slots = dv_operator_nargs(op) + dv_operator_nresults(op);
     struct dv__torch_op *o = calloc(1, sizeof *o + slots * sizeof *o->slots);
@@ -210,15 +317,10 @@ static int add(dv_torch_library *reg, dv_operator *op, uint32_t flags)
     e->name = o->name;
     reg->n++; /* from here on dv_torch_unregister() knows it */
     atomic_store_explicit(&operators[e->number], o, memory_order_release);
-    const char *local = strstr(o->name, "::") ? strstr(o->name, "::") + 2 : o->name;
-    status = define(reg, op);
+    status = define(reg, op, dv_operator_schema(op), "");
     if (!status)
-        status = keep(reg->t, reg->ns, o->name, local);
-    for (int k = 0; !status && k < KEY_COUNT; k++)
-        if (keys[k].device == DV_CPU || dv_operator_has_rows(op, keys[k].device))
-            if (reg->t->torch_library_impl(reg->kernels[k], local, trampolines[e->number], DV_TORCH_ABI))
-                status = host_failed(reg->t, o->name, "the kernel");
-    return status;
+        status = implement(reg, o, o->name, e->number);
+    return status ? status : add_out(reg, lib, o, e->number);
 }
 
 static int open_library(dv_torch_library *reg, const char *ns)
@@ -246,7 +348,7 @@ int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
     reg->ns = dv_library_name(lib);
     int status = open_library(reg, reg->ns);
     for (size_t i = 0; !status && i < n; i++)
-        status = add(reg, dv_library_operator(lib, i), flags);
+        status = add(reg, lib, dv_library_operator(lib, i), flags);
     if (status) {
         char message[1024];
         snprintf(message, sizeof message, "%s", dv_last_error());

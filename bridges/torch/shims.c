@@ -73,6 +73,7 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
         { lib, "_ZN2at12hasCallbacksEv", &t->has_callbacks },
         { c10, "_ZNK3c1010TensorImpl13requires_gradEv", &t->requires_grad },
         { c10, "_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", &t->fw_grad },
+        { lib, "_ZN2at6native13resize_outputERKNS_6TensorEN3c108ArrayRefIlEE", &t->resize_output },
         { lib, "_Znwm", &t->operator_new }, /* libstdc++'s: dlsym searches what libtorch depends on, too */
         { lib, "_ZdlPv", &t->operator_delete },
         { cuda, "aoti_torch_get_current_cuda_stream", &t->current_cuda_stream },

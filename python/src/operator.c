@@ -198,12 +198,20 @@ static PyObject *get_overloads(PyObject *self, void *unused)
 
 static PyObject *get_pointer(PyObject *self, void *unused) { (void)unused; return PyLong_FromVoidPtr(op_of(self)->op); }
 
+/* What the policy says now: for guards of compiled programs. */
+static PyObject *get_enabled(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(!op_of(self)->op || dv_policy_enabled(op_of(self)->op, false));
+}
+
 static PyGetSetDef getset[] = {
     { "name", get_name, NULL, "\"namespace::name.overload\"", NULL },
     { "schema", get_schema, NULL, "the schema, as PyTorch prints it", NULL },
     { "doc", get_doc, NULL, "what the author wrote about it", NULL },
     { "overloads", get_overloads, NULL, "a tuple of the overloads, in the order in which they are tried", NULL },
     { "_pointer", get_pointer, NULL, NULL, NULL },
+    { "_enabled", get_enabled, NULL, NULL, NULL },
     { "__name__", described, NULL, NULL, (void *)(uintptr_t) "short_name" },
     { "__qualname__", described, NULL, NULL, (void *)(uintptr_t) "short_name" },
     { "__module__", described, NULL, NULL, (void *)(uintptr_t) "module_name" },

@@ -58,15 +58,15 @@ def _register_waiting():
         if hasattr(library, "operators"):
             _functions.extend(library.operators().values())
     if _functions:
-        _when_imported("torch._dynamo", _allow_in_graphs)
+        _when_imported("torch._dynamo", _trace_functions)
 
 
-def _allow_in_graphs():
-    """torch.compile puts calls of the functions of a library into its graph, where they become calls of the torch operators."""
-    import torch._dynamo
+def _trace_functions():
+    """torch.compile traces calls of the functions of a library as calls of the torch operators."""
+    from . import dynamo
     functions, _functions[:] = _functions[:], []
     for f in functions:
-        torch._dynamo.allow_in_graph(f)
+        dynamo.trace_function(f)
 
 
 def detach(library):
@@ -84,15 +84,20 @@ def _when_imported(name, then):
     module = sys.modules.get(name)
     if module is not None and not getattr(module.__spec__, "_initializing", False):
         then()
-    elif not any(isinstance(f, _Watcher) and f.name == name for f in sys.meta_path):
-        sys.meta_path.insert(0, _Watcher(name, then))
+        return
+    watcher = next((f for f in sys.meta_path if isinstance(f, _Watcher) and f.name == name), None)
+    if watcher is None:
+        watcher = _Watcher(name)
+        sys.meta_path.insert(0, watcher)
+    if then not in watcher.then:
+        watcher.then.append(then)
 
 
 class _Watcher:
     """A finder that finds nothing: it sees the import of a module go by, and does what waits for it once the module is there."""
 
-    def __init__(self, name, then):
-        self.name, self.then = name, then
+    def __init__(self, name):
+        self.name, self.then = name, []
 
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
@@ -106,7 +111,8 @@ class _Watcher:
             def exec_module(module):
                 run(module)
                 spec._initializing = False
-                self.then()
+                for then in self.then:
+                    then()
 
             spec.loader.exec_module = exec_module
         return spec

@@ -1,8 +1,11 @@
 """One operator in torch: its fake function and its gradient, from its declaration."""
 import torch
 
-from . import native
+import dovetail._core
+
+from . import native, out
 from .contract import Contract
+from .entry import entry
 from .formula import Gradient, Native, NativeGradient
 
 
@@ -33,6 +36,11 @@ class Operator:
             self.gradient = Gradient(self, declaration["gradient"])
         elif self.native and not self.writes:
             self.gradient = NativeGradient(self, self.native)
+
+        self.out = out.find(self)
+        self.entry = entry(self.name)
+        self.entry.function = dovetail._core.find(self.name)
+        self._native_library = None
 
     def bind(self, args, kwargs):
         """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""
@@ -77,6 +85,8 @@ class Operator:
             torch.library.register_fake(self.name, self.fake, lib=library)
         if self.gradient and not self.writes:
             torch.library.register_autograd(self.name, self.gradient.backward, setup_context=self.setup_context(), lib=library)
+        if self.out and self.contract:
+            self.out.install(library)
 
     def setup_context(self):
         """register_autograd looks at the names of its parameters."""
@@ -84,11 +94,36 @@ class Operator:
             return lambda ctx, inputs, keyword_only_inputs, output: self.gradient.setup(ctx, inputs, output, keyword_only_inputs)
         return lambda ctx, inputs, output: self.gradient.setup(ctx, inputs, output)
 
+    def native_overload(self):
+        """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace takes apart: what a graph holds where
+        the policy turns the operator off. Defined when it is first needed."""
+        name = self.name.replace("::", "_")
+        if self._native_library is None:
+            self._native_library = torch.library.Library("dovetail_native", "FRAGMENT")  # noqa: TOR901
+            schema = str(self.overload._schema)
+            self._native_library.define(name + schema[schema.index("("):], tags=torch.Tag.pt2_compliant_tag)
+            self._native_library.impl(name, self.call_native, "CompositeImplicitAutograd")
+        packet, _, overload = name.partition(".")
+        return getattr(getattr(torch.ops.dovetail_native, packet), overload or "default")
+
+    def call_native(self, *args, **kwargs):
+        values = self.bind(args, kwargs)
+        results = self.native(dict(zip((a.name for a in self.arguments), values)))
+        for i, r in enumerate(self.returns):  # an argument that is returned is that very tensor
+            if r.alias_info is not None and r.alias_info.is_write:
+                results[i] = next(v for a, v in zip(self.arguments, values)
+                                  if a.alias_info is not None and a.alias_info.before_set == r.alias_info.before_set)
+        return None if not results else results[0] if len(results) == 1 else tuple(results)
+
     def retire(self):
         """What still holds the operator gets a message instead of what torch says of an operator without a schema."""
-        self.packet._op = _Gone(self.packet._op, self.name)
-        self.overload._op = _Gone(self.overload._op, self.name)
-        _retired[self.name] = self.packet, self.overload
+        self.entry.clear()
+        if self._native_library is not None:
+            self._native_library._destroy()
+        overloads = [self.overload] + ([self.out.overload] if self.out else [])
+        for x in (self.packet, *overloads):
+            x._op = _Gone(x._op, self.name)
+        _retired[self.name] = self.packet, {x._overloadname: x for x in overloads}
         space = getattr(torch.ops, self.namespace)
         vars(space).pop(self.packet.__name__, None)
         space._dir[:] = [n for n in space._dir if n != self.packet.__name__]  # torch goes through it, and asks for each
@@ -117,17 +152,24 @@ def _objects(name):
     space, local = name.split("::")
     local, _, overload = local.partition(".")
     packets = getattr(torch.ops, space)
-    packet = getattr(packets, local)
-    fresh = getattr(packet, overload or "default")
+    fresh = getattr(packets, local)
+    overload = overload or "default"
     if name not in _retired:
-        return packet, fresh
-    packet, old = _retired.pop(name)
-    for x in (packet, old):
-        if isinstance(x._op, _Gone):
-            x._op = x._op.call
-    old._schema, old._tags, old._op_dk = fresh._schema, fresh._tags, fresh._op_dk
-    old._dispatch_cache.clear()
+        return fresh, getattr(fresh, overload)
+    packet, overloads = _retired.pop(name)
+    if isinstance(packet._op, _Gone):
+        packet._op = packet._op.call
+    for key, old in overloads.items():
+        if key in fresh.overloads():
+            _revive(old, getattr(fresh, key))
+            setattr(packet, key, old)
     packet._overload_names = torch._C._jit_get_operation(f"{space}::{local}")[1]
     setattr(packets, local, packet)
-    setattr(packet, overload or "default", old)
-    return packet, old
+    return packet, getattr(packet, overload)
+
+
+def _revive(old, fresh):
+    if isinstance(old._op, _Gone):
+        old._op = old._op.call
+    old._schema, old._tags, old._op_dk = fresh._schema, fresh._tags, fresh._op_dk
+    old._dispatch_cache.clear()

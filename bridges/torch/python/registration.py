@@ -5,12 +5,30 @@ import threading
 import torch
 
 from .. import _core
-from . import native
+from . import _when_imported, native, out
 from .operator import Operator
 
 _lock = threading.RLock()
 _by_library = {}   # dv_library * -> Registration
-_callables = {}    # "ns::name" and "ns::name.overload" -> what _call calls
+_callables = {}    # "ns::name" -> its operators, "ns::name.overload" -> that one
+_waiting = {"dynamo": [], "inductor": []}  # operators that have not been told to a compiler that may be imported later
+
+
+def _tell(compiler):
+    """They cost their import: nothing is told to a compiler before a program imports it."""
+    from importlib import import_module
+    operators, _waiting[compiler][:] = _waiting[compiler][:], []
+    module = import_module("." + compiler, __package__)
+    for op in operators:
+        module.install(op)
+
+
+def _tell_dynamo():
+    _tell("dynamo")
+
+
+def _tell_inductor():
+    _tell("inductor")
 
 _core.torch_attach(native.bridge.dv_torch_inside())
 
@@ -47,15 +65,21 @@ class Registration:
             self.close()
             raise
         for name, op in self.operators.items():
-            _callables[name.split(".")[0]] = op.packet  # torch picks the overload
-        for name, op in self.operators.items():
-            if "." in name or len(op.packet.overloads()) == 1:
-                _callables[name] = op.overload
+            _callables.setdefault(name.split(".")[0], []).append(op)
+            if "." in name:
+                _callables[name] = [op]
+        for waiting in _waiting.values():
+            waiting.extend(self.operators.values())
+        _when_imported("torch._dynamo", _tell_dynamo)
+        _when_imported("torch._inductor.lowering", _tell_inductor)
 
     def close(self):
         for name, op in self.operators.items():
             _callables.pop(name, None)
             _callables.pop(name.split(".")[0], None)
+            for waiting in _waiting.values():
+                if op in waiting:
+                    waiting.remove(op)
             op.retire()
         if self._library is not None:
             self._library._destroy()
@@ -88,7 +112,19 @@ def find(library):
 
 def call(name, args, kwargs):
     """An operator on torch tensors, by torch's dispatcher."""
-    f = _callables.get(name)
-    if f is None:
+    operators = _callables.get(name)
+    if operators is None:
         raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
-    return f(*args, **kwargs) if kwargs else f(*args)
+    f, args, kwargs = target(operators, args, kwargs)
+    return f(*args, **kwargs)
+
+
+def target(operators, args, kwargs):
+    """What a call becomes: (torch operator, args, kwargs). Of several overloads, torch picks one."""
+    if len(operators) == 1:
+        return out.target(operators[0], args, kwargs)
+    return operators[0].packet, args, kwargs
+
+
+def operators_of(name):
+    return _callables.get(name)

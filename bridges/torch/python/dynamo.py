@@ -1,0 +1,66 @@
+"""What Dynamo does with operators: a call of a library's function becomes a call of the torch operator, and where the policy turns an
+operator off, its native form stands in the graph, so that a compiler fuses it. Every such decision is guarded.
+
+Imported only after torch._dynamo. _get_handlers() is Dynamo's own table of functions that it treats specially; where a torch has no such
+table, functions are leaves of the graph and the policy is asked at every call.
+"""
+import torch
+import torch._dynamo
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import AttrSource, GlobalSource
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+from . import registration
+
+_handlers = getattr(TorchInGraphFunctionVariable, "_get_handlers", dict)()
+
+
+def install(operator):
+    """torch.ops.ns.name, its overload and its out= overload."""
+    _handlers[operator.overload] = lambda variable, tx, *args, **kwargs: _call(tx, operator, args, kwargs)
+    _handlers[operator.packet] = _packet_handler(operator.packet, operator.name.split(".")[0])
+    if operator.out:
+        _handlers[operator.out.overload] = lambda variable, tx, *args, **kwargs: _guard(tx, operator) and None
+
+
+def trace_function(function):
+    """A dovetail.Operator."""
+    torch._dynamo.allow_in_graph(function)
+
+    def handler(variable, tx, *args, **kwargs):
+        operators = registration.operators_of(function.name)
+        if operators is None:
+            return None
+        f, args, kwargs = registration.target(operators, args, kwargs)
+        return VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
+
+    _handlers[function] = handler
+
+
+def _packet_handler(packet, name):
+    def handler(variable, tx, *args, **kwargs):
+        operators = registration.operators_of(name) or ()
+        if len(operators) != 1:
+            return None  # torch picks the overload, at every call
+        written = operators[0].out.names if operators[0].out else ()
+        return _guard(tx, operators[0]) and None if any(n in kwargs for n in written) else _call(tx, operators[0], args, kwargs)
+    return handler
+
+
+def _guard(tx, operator):
+    """The program is good for this operator, not for one of its name that is loaded later."""
+    source = AttrSource(GlobalSource(tx.output.install_global_by_id("dovetail", operator.entry)), "function")
+    install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+    return source
+
+
+def _call(tx, operator, args, kwargs):
+    """None: Dynamo puts the call into the graph as it is. An exported program always holds the operator: it asks the policy when it runs."""
+    source = _guard(tx, operator)
+    if operator.native is None or torch.compiler.is_exporting():
+        return None
+    install_guard(AttrSource(source, "_enabled").make_guard(GuardBuilder.CONSTANT_MATCH))
+    if operator.entry.function._enabled:
+        return None
+    return VariableTracker.build(tx, operator.native_overload()).call_function(tx, list(args), dict(kwargs))

@@ -1,0 +1,134 @@
+"""Calls of operators in the programs that Inductor writes.
+
+torch's own way is `buf0 = torch.ops.ns.f.default(x)`, by the dispatcher. Here a program calls the dovetail.Operator itself, and where the
+operator only returns fresh tensors, Inductor allocates them, so that its memory planning sees them: `f.function(x, buf0)`. The C++
+wrapper and AOTInductor, which have no Python, keep torch's way; so does a size that depends on data.
+
+Imported only after torch._inductor.lowering.
+"""
+import contextlib
+import unittest.mock
+
+import torch
+from torch._inductor import ir, lowering
+from torch._inductor.virtualized import V
+from torch.utils import _pytree as pytree
+
+
+def install(operator):
+    if operator.contract and operator.contract.tree["outputs"] and any(o["view_of"] is not None for o in operator.contract.tree["outputs"]):
+        return  # Inductor must see that a view is one
+    lowering.lowerings[operator.overload] = _Lowering(operator)
+    if not _takes_contiguous(operator):
+        tag = torch._library.utils.get_layout_constraint_tag(operator.overload, with_default=True)
+        lowering.add_layout_constraint(operator.overload, lowering.tag_to_layout_constraint(tag))
+
+
+def _takes_contiguous(operator):
+    """Are tensors with other strides copied before every kernel? Then Inductor had better make them contiguous: it fuses that."""
+    contract = operator.declaration["contract"]
+    return (contract is not None and not operator.writes and not contract["takes"] and all(o["like"] is None for o in contract["outputs"])
+            and not any(k["takes"] for k in operator.declaration["kernels"]))
+
+
+class _Lowering:
+    def __init__(self, operator):
+        self.operator = operator
+        self.contiguous = _takes_contiguous(operator)
+        self.allocated = operator.out is not None and operator.contract is not None and not operator.contract.tree["unbacked"]
+        positional = [a for a in operator.declaration["schema"]["args"] if not a["kwarg_only"]]
+        self.defaults = [_literal(a) for a in positional]
+
+    def __call__(self, *args, **kwargs):
+        if V.graph.cpp_wrapper or V.graph.fx_wrapper:
+            with _torchs_own_out_off():
+                made = ir.FallbackKernel.create(self.operator.overload, *args, **kwargs)
+        elif self.allocated:
+            made = _Out.create(self, args, kwargs)
+        else:
+            made = _Direct.create(self.operator.overload, *args, **kwargs)
+        return pytree.tree_map(lambda x: x.wrap_for_lowering() if isinstance(x, ir.IRNode) else x, made)
+
+
+def _literal(argument):
+    """An argument's default as Python source; None where there is none that would mean the same."""
+    kind, value = argument["type"][0], argument.get("default_value", ...)
+    return repr(value) if value is None or kind in ("int", "symint", "float", "bool", "str") and value is not ... else None
+
+
+@contextlib.contextmanager
+def _torchs_own_out_off():
+    """torch 2.13 lowers an operator with an out= overload to it by itself, in a form that its C++ wrapper cannot compile and that takes
+    tensors to stand before all other arguments."""
+    try:
+        from torch._library import _out_variant
+    except ImportError:
+        yield
+        return
+    with unittest.mock.patch.object(_out_variant, "to_out_variant", lambda op: None):
+        yield
+
+
+def _import(wrapper, name):
+    """The name of an operator's entry in the program: "ns::f" is dovetail_ns_f."""
+    variable = "dovetail_" + "".join(c if c.isalnum() else "_" for c in name)
+    wrapper.add_import_once("from dovetail.torch.entry import entry as dovetail_entry")
+    wrapper.add_import_once(f"{variable} = dovetail_entry({name!r})")
+    return variable + ".function"
+
+
+class _Direct(ir.FallbackKernel):
+    """What torch does with a custom operator, but for what is called."""
+
+    @classmethod
+    def create(cls, kernel, *args, **kwargs):
+        with _torchs_own_out_off():
+            return super().create(kernel, *args, **kwargs)
+
+    def codegen(self, wrapper):
+        self.python_kernel_name = _import(wrapper, self.op_overload.name())
+        super().codegen(wrapper)
+
+
+class _Out(ir.FallbackKernel):
+    """A call that writes to results which Inductor allocates."""
+
+    @classmethod
+    def create(cls, lowered, args, kwargs):
+        operator = lowered.operator
+        if lowered.contiguous:
+            args, kwargs = pytree.tree_map(_contiguous, (args, kwargs), is_leaf=lambda x: isinstance(x, ir.IRNode))
+        with V.graph.fake_mode:
+            example, tensors, others, unflatten, _ = cls.process_kernel(operator.overload, *args, **kwargs)
+        examples = example if isinstance(example, (tuple, list)) else [example]
+        call = cls(ir.MultiOutputLayout(device=cls.find_device(tensors, example)), operator.overload, tensors, others, unflatten)
+        call.defaults = lowered.defaults
+        call.outputs = call.allocated = [_Result(cls.tensor_to_layout(x), call, [(type(example), i)]) for i, x in enumerate(examples)]
+        return type(example)(call.outputs) if isinstance(example, (tuple, list)) else call.outputs[0]
+
+    def codegen(self, wrapper):
+        self.codegen_comment(wrapper)
+        for result in self.allocated:
+            wrapper.codegen_allocation(result)
+        f = _import(wrapper, self.op_overload.name())
+        args = self.codegen_args()
+        kwargs = self.codegen_kwargs()
+        results = [result.get_name() for result in self.allocated]
+        missing = self.defaults[len(args):]
+        if not kwargs and None not in missing:  # the shortest way: results follow the positional arguments
+            args += missing + results
+        else:
+            kwargs.append(f"out={results[0]}" if len(results) == 1 else f"out=({', '.join(results)})")
+        wrapper.writeline(f"{self.get_name()} = {f}({', '.join([*args, *kwargs])})")  # a name that Inductor deletes later
+
+
+class _Result(ir.MultiOutput):
+    def should_allocate(self):
+        return True
+
+    def codegen(self, wrapper):
+        """Written by the call."""
+
+
+def _contiguous(x):
+    return ir.ExternKernel.require_contiguous(x) if isinstance(x, ir.TensorBox) else x

@@ -1,0 +1,123 @@
+"""out=: the overload that writes to given tensors, which the C side defines for every operator that writes nothing and returns fresh
+tensors. Its fake, its functionalization, and how a call of a function with out= becomes a call of it."""
+import torch
+from torch._subclasses.functional_tensor import CppFunctionalizeAPI, FunctionalTensorMode, PythonFunctionalizeAPI
+
+from .types import dtype_name
+
+
+class Out:
+    """The out= overload of one operator."""
+
+    def __init__(self, operator, overload):
+        self.operator, self.overload = operator, overload
+        self.name = overload._schema.name + "." + overload._overloadname
+        self.names = [a.name for a in overload._schema.arguments if a.alias_info is not None]
+        if hasattr(torch.Tag, "out") and torch.Tag.out not in overload._tags:  # torch 2.13's; its C interface has only out_variant
+            overload._tags = [*overload._tags, torch.Tag.out]
+
+    def install(self, library):
+        torch.library.register_fake(self.name, self.fake, lib=library)
+        library.impl(self.name, lambda *args, **kwargs: self.functionalize(CppFunctionalizeAPI(), args, kwargs), "Functionalize")
+        self.overload.python_key_table.pop(FunctionalTensorMode, None)  # of the library that it came with before
+        self.overload.py_impl(FunctionalTensorMode)(lambda mode, *args, **kwargs: self.functionalize(PythonFunctionalizeAPI(mode), args, kwargs))
+
+    def results(self, given):
+        return given[0] if len(given) == 1 else tuple(given)
+
+    def split(self, kwargs):
+        """(the operator's keyword arguments, what was given to be written)"""
+        return {k: v for k, v in kwargs.items() if k not in self.names}, [kwargs[n] for n in self.names]
+
+    def fake(self, *args, **kwargs):
+        kwargs, given = self.split(kwargs)
+        values = self.operator.bind(args, kwargs)
+        if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors([*values, *given])):
+            raise RuntimeError(f"{self.operator.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
+                               "the arguments requires grad.")
+        for name, out, result in zip(self.names, given, self.operator.contract.infer(values)):
+            self.fit(name, out, result)
+            torch.autograd.graph.increment_version(out)
+        return self.results(given)
+
+    def fit(self, name, out, result):
+        """out takes the shape of the result, with torch's warning where it had elements."""
+        label = f"{self.operator.name}: argument '{name}': expected "
+        if out.dtype != result.dtype:
+            raise RuntimeError(f"{label}dtype {dtype_name(result.dtype)}, found {dtype_name(out.dtype)}")
+        if out.device != result.device:
+            raise RuntimeError(f"{label}a tensor on {result.device}, found one on {out.device}")
+        torch._prims_common.wrappers._maybe_resize_out(out, result.shape)
+
+    def functionalize(self, context, args, kwargs):
+        """Without writes: the operator itself, and what was given takes the results' values."""
+        kwargs, given = self.split(kwargs)
+        with context.redispatch_to_next():
+            made = self.operator.overload(*context.unwrap_tensors(args), **context.unwrap_tensors(kwargs))
+        for name, out, result in zip(self.names, given, made if len(given) > 1 else (made,)):
+            self.fit(name, out, result)
+            context.replace(out, result)
+            context.commit_update(out)
+            context.sync(out)
+        return self.results(given)
+
+
+def _tensors(values):
+    for x in values:
+        if isinstance(x, torch.Tensor):
+            yield x
+        elif isinstance(x, (list, tuple)):
+            yield from _tensors(x)
+
+
+def find(operator):
+    """The out= overload that the C side made for an operator, or None."""
+    overload = operator.name.split("::")[1].partition(".")[2]
+    name = f"{overload}_out" if overload else "out"
+    if operator.writes or name not in operator.packet.overloads():
+        return None
+    found = getattr(operator.packet, name)
+    return Out(operator, found) if _returns_what_it_writes(found._schema) else None
+
+
+def _returns_what_it_writes(schema):
+    written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return bool(written) and all(a.kwarg_only for a in written) and len(written) == len(schema.returns)
+
+
+def bind(operator, args, kwargs):
+    """A call as functions of a library take it: (args, kwargs) for the torch operator, and what results are to be written to, or None.
+
+    Results may follow the positional arguments, or be given by name, or as out=; a name that is a keyword of Python has a '_'.
+    """
+    names = [a.name for a in operator.arguments]
+    count = sum(not a.kwarg_only for a in operator.arguments)
+    results = [r.name for r in operator.returns]
+    given = dict(enumerate(args[count:]))
+    rest = {}
+    for key, value in (kwargs or {}).items():
+        if key not in names and key.endswith("_") and key[:-1] in names:
+            key = key[:-1]
+        if key in names:
+            rest[key] = value
+        elif key in results and not (key == "out" and isinstance(value, tuple)):
+            given[results.index(key)] = value
+        elif key == "out" and operator.returns:
+            given.update(enumerate(value if isinstance(value, tuple) else (value,)))
+        else:
+            rest[key] = value  # torch says that there is no such argument
+    if all(x is None for x in given.values()):
+        return args[:count], rest, None
+    if sorted(given) != list(range(len(results))) or any(x is None for x in given.values()):
+        raise TypeError(f"{operator.name}() got {sum(x is not None for x in given.values())} of {len(results)} results to write to: give all or none")
+    return args[:count], rest, [given[i] for i in range(len(results))]
+
+
+def target(operator, args, kwargs):
+    """(torch operator, args, kwargs) of a call of a library's function."""
+    args, kwargs, given = bind(operator, args, kwargs)
+    if given is None:
+        return operator.overload, args, kwargs
+    if operator.out is None:
+        raise TypeError(f"{operator.name}() got out=, but its results cannot be given")
+    return operator.out.overload, args, {**kwargs, **dict(zip(operator.out.names, given))}

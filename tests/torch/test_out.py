@@ -1,0 +1,222 @@
+"""out=: the overloads that the bridge defines, against the operators themselves and against ATen's out= overloads."""
+import pytest
+import torch
+from torch._library._out_variant import check_out_variant, to_out_variant
+
+import dovetail.torch
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+X = [torch.tensor([[0.0, 1.0], [2.0, 3.0]])]
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    dovetail.ops._load_all()
+    return torch.ops.dovetail
+
+
+def test_which_operators_have_one(ops):
+    have = {n for n in ("inc", "inc_", "inc_all", "badd", "cat", "like", "halves", "nonzero", "swapped", "part", "total", "cube", "gated",
+                        "everything", "stats", "pick") if "out" in getattr(ops, n).overloads()}
+    assert have == {"badd", "cat", "like", "halves", "nonzero", "pick", "total", "cube", "gated", "everything"}
+
+
+def test_schemas(ops):
+    assert str(ops.cube.out._schema) == "torch_ops::cube.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)"
+    assert str(ops.halves.out._schema) == "torch_ops::halves.out(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(a!), Tensor(b!))"
+    assert torch.Tag.out_variant in ops.cube.out.tags and torch.Tag.pt2_compliant_tag in ops.cube.out.tags
+
+
+UNNAMED = """
+#include <dovetail_op.h>
+struct two { const dv_tensor *low; dv_tensor *a, *b; };
+static int two(dv_context *ctx, const struct two *f)
+{
+    (void)ctx;
+    *(float *)f->a->data = *(const float *)f->low->data + 1;
+    *(float *)f->b->data = *(const float *)f->low->data + 2;
+    return DV_OK;
+}
+#define ROWS DV_KERNELS(DV_KERNEL(struct two, "cpu", "f32", two))
+#define CONTRACT "low[]:f32 -> [1]:f32, [1]:f32"
+DV_OPERATOR(two, struct two, (low, a, b), .schema = "two(Tensor low) -> (Tensor, Tensor)", .contract = CONTRACT, .kernels = ROWS);
+DV_OPERATOR(over, struct two, (low, a, b), .schema = "over.one(Tensor low) -> (Tensor, Tensor)", .contract = CONTRACT, .kernels = ROWS);
+DV_LIBRARY(out_names, &dv_op_two, &dv_op_over);
+"""
+
+
+def test_names_of_results(fresh):
+    fresh(UNNAMED, name="out_names")
+    ops = torch.ops.out_names
+    assert str(ops.two.out._schema) == "out_names::two.out(Tensor low, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))"
+    assert ops.over.overloads() == ["one", "one_out"]
+    a, b = torch.empty(1), torch.empty(1)
+    got = ops.over.one_out(torch.tensor(1.0), out0=a, out1=b)
+    assert got[0] is a and got[1] is b and (a.item(), b.item()) == (2, 3)
+    assert to_out_variant(ops.over.one) is ops.over.one_out
+
+
+def test_an_authors_own_overload_stays(fresh):
+    fresh("""
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a) { (void)ctx; memcpy(a->out->data, a->x->data, (size_t)dv_numel(a->x) * 4); return DV_OK; }
+#define ROWS DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f))
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .kernels = ROWS);
+DV_OPERATOR(f_out, struct f, (x, out), .schema = "f.out(Tensor x, Tensor(a!) out) -> ()", .contract = "x[*s]:f32, out[*s]:f32", .kernels = ROWS);
+DV_LIBRARY(own_out, &dv_op_f, &dv_op_f_out);
+""", name="own_out")
+    assert str(torch.ops.own_out.f.out._schema) == "own_out::f.out(Tensor x, Tensor(a!) out) -> ()"
+
+
+def test_torch_finds_them(ops, shipped):
+    for space in (ops, shipped):
+        for name in dir(space):
+            packet = getattr(space, name)
+            if "out" in getattr(packet, "overloads", list)():
+                check_out_variant(packet.default, packet.out)
+
+
+def test_values_version_and_identity(ops):
+    x = torch.rand(3, 4, dtype=torch.float64)
+    out = torch.full((3, 4), 7.0, dtype=torch.float64)
+    before = out._version
+    assert ops.cube(x, out=out) is out and out._version == before + 1
+    assert torch.equal(out, ops.cube(x))
+
+
+@pytest.mark.parametrize("make", [lambda: torch.empty(0), lambda: torch.empty(3), lambda: torch.empty(2, 2, 2), lambda: torch.empty(4, 2).t(),
+                                  lambda: torch.empty(8)[::2], lambda: torch.empty(2, 4), lambda: torch.empty(16)[4:8].view(2, 2)],
+                         ids=["empty", "smaller", "larger", "transposed", "strided", "wide", "part"])
+def test_shapes_are_those_of_aten(ops, make):
+    """An empty or differently shaped one is resized, with the strides that ATen leaves; one of the right shape keeps its strides."""
+    x = torch.rand(4, 2, dtype=torch.float64)
+    ours, theirs = make().double(), make().double()
+    torch.ops.aten.pow.Tensor_Scalar_out(x, 3, out=theirs)
+    ops.cube(x, out=ours)
+    assert torch.allclose(ours, theirs) and ours.shape == theirs.shape and ours.stride() == theirs.stride()
+    assert ours.storage_offset() == theirs.storage_offset()
+
+
+def test_resizing_warns_as_aten(ops, capfd):
+    ops.cube(torch.rand(2, dtype=torch.float64), out=torch.empty(0, dtype=torch.float64))
+    assert "resized" not in capfd.readouterr().err
+    ops.cube(torch.rand(2, dtype=torch.float64), out=torch.empty(3, dtype=torch.float64))
+    ours = capfd.readouterr().err
+    assert not ours or "An output with one or more elements was resized since it had shape [3]" in ours  # torch says it once a process
+
+
+def test_a_size_that_depends_on_data(ops):
+    x = torch.tensor([0.0, 2.0, 0.0, 3.0])
+    for out in (torch.empty(0, dtype=torch.int64), torch.empty(2, dtype=torch.int64), torch.empty(9, dtype=torch.int64)):
+        assert ops.nonzero(x, out=out) is out and torch.equal(out, ops.nonzero(x))
+
+
+def test_refusals(ops):
+    x = torch.rand(4, dtype=torch.float64)
+    for out, text in ((torch.empty(4), "expected dtype f64, found f32"), (torch.empty(0), "expected dtype f64, found f32"),
+                      (x, "overlaps argument 'x'"), (x[1:], None), (torch.empty(4, dtype=torch.float64, device="meta"), "on cpu")):
+        kept = x.clone()
+        with pytest.raises(RuntimeError, match=text and text.replace("[", r"\[")):
+            if text is None:  # another shape, and overlapping: what was made first is copied, as ATen does it
+                ops.cube(x, out=out)
+                raise RuntimeError("done")
+            ops.cube(x, out=out)
+        if text:
+            assert torch.equal(x, kept)
+    with pytest.raises(RuntimeError, match="expanded|overlap|single memory location"):
+        ops.cube(x, out=torch.empty(1, dtype=torch.float64).expand(4))
+
+
+def test_no_gradient(ops):
+    x = torch.rand(4, dtype=torch.float64)
+    leaf = torch.rand(4, dtype=torch.float64, requires_grad=True)
+    theirs = pytest.raises(RuntimeError, torch.mul, leaf, leaf, out=torch.empty(4, dtype=torch.float64))
+    tail = "functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad"
+    assert tail in str(theirs.value)
+    for args, out in (((leaf,), torch.empty(4, dtype=torch.float64)), ((x,), leaf)):
+        with pytest.raises(RuntimeError, match=tail.replace(".", r"\.")):
+            ops.cube(*args, out=out)
+        with torch.no_grad():
+            ops.cube(*args, out=out)
+
+
+def test_opcheck(ops, shipped):
+    for op, args, kwargs in ((ops.cube, (torch.rand(3, 2, dtype=torch.float64),), {"out": torch.empty(3, 2, dtype=torch.float64)}),
+                             (ops.halves, (torch.rand(6),), {"low": torch.empty(3), "high": torch.empty(3)}),
+                             (ops.cat, ([torch.rand(2, 2), torch.rand(3, 2)], 0), {"out": torch.empty(5, 2)}),
+                             (ops.badd, (torch.rand(3, 1), torch.rand(4).to(torch.int32)), {"out": torch.empty(3, 4)}),
+                             (shipped.swiglu, (torch.rand(4), torch.rand(4)), {"out": torch.empty(4)}),
+                             (shipped.rms_norm, (torch.rand(2, 4), torch.rand(4)), {"out": torch.empty(2, 4)})):
+        torch.library.opcheck(op.out, args, kwargs)
+
+
+def test_meta_and_fake(ops):
+    out = torch.empty(0, dtype=torch.float64, device="meta")
+    assert ops.cube(torch.empty(2, 3, dtype=torch.float64, device="meta"), out=out) is out and out.shape == (2, 3)
+    with pytest.raises(RuntimeError, match="expected dtype f64, found f32"):
+        ops.cube(torch.empty(2, dtype=torch.float64, device="meta"), out=torch.empty(2, device="meta"))
+    with pytest.raises(RuntimeError, match="automatic differentiation"):
+        ops.cube(torch.empty(2, dtype=torch.float64, device="meta", requires_grad=True), out=out)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (0,)])
+def test_functionalized(ops, shape):
+    def f(x, out):
+        y = out.view(-1) if shape != (0,) else x  # a tensor that has views cannot be resized here, by ATen neither
+        ops.cube(x, out=out)
+        return out + 1, y
+
+    x = torch.rand(3, 2, dtype=torch.float64)
+    wanted, got = torch.empty(shape, dtype=torch.float64), torch.empty(shape, dtype=torch.float64)
+    want = f(x, wanted)
+    have = torch.func.functionalize(f)(x, got)
+    assert all(torch.equal(a, b) for a, b in zip(want, have)) and torch.equal(wanted, got)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled(ops, backend):
+    def f(x, y, out):
+        ops.cube(x + 1, out=out)
+        low, high = torch.empty(2), torch.empty(2)
+        ops.halves(y, low=low, high=high)
+        return out * 2, low + high
+
+    x, y = torch.rand(5, dtype=torch.float64), torch.rand(4)
+    a, b = torch.empty(5, dtype=torch.float64), torch.empty(5, dtype=torch.float64)
+    for p, q in zip(f(x, y, a), torch.compile(f, backend=backend, fullgraph=True)(x, y, b)):
+        assert torch.allclose(p, q)
+    assert torch.equal(a, b)
+
+
+def test_by_the_function(shipped):
+    """What a library's function takes: out= a tensor or a tuple, a result's name, a position after the arguments."""
+    gate, up = torch.rand(4), torch.rand(4)
+    wanted = shipped.swiglu(gate, up)
+    f, grad = dovetail.ops.swiglu, dovetail.ops.swiglu_backward
+    for call in (lambda o: f(gate, up, out=o), lambda o: f(gate, up, o), lambda o: f(gate, up=up, out=(o,))):
+        out = torch.empty(4)
+        assert call(out) is out and torch.equal(out, wanted)
+    assert torch.equal(f(gate, up, out=None), wanted)
+    a, b = torch.empty(4), torch.empty(4)
+    assert grad(gate, gate, up, out=(a, b))[0] is a
+    c, d = torch.empty(4), torch.empty(4)
+    assert grad(gate, gate, up, grad_up=d, grad_gate=c)[1] is d and torch.equal(a, c) and torch.equal(b, d)
+
+
+def test_inference_tensors(ops):
+    x = torch.rand(4, dtype=torch.float64)
+    with torch.inference_mode():
+        out = torch.empty(4, dtype=torch.float64)
+        assert torch.equal(ops.cube(x, out=out), ops.cube(x))
+
+
+def test_after_unload_and_reload(fresh):
+    handle, _ = fresh(UNNAMED.replace("out_names", "out_again"), name="out_again")
+    old = torch.ops.out_again.two.out
+    dovetail.torch.unregister(handle)
+    with pytest.raises(RuntimeError, match="unloaded"):
+        old(torch.tensor(1.0), out0=torch.empty(1), out1=torch.empty(1))
+    dovetail.torch.register(handle)
+    assert old is torch.ops.out_again.two.out
+    assert old(torch.tensor(1.0), out0=torch.empty(1), out1=torch.empty(1))[1].item() == 3

@@ -31,12 +31,32 @@ class Contract:
 
     def infer(self, values):
         """The results' fakes, one for each return (None for an absent one). Raises RuntimeError where the C side would fail."""
-        cases = tuple(_Plan(self, values).choose(group) for group in self.tree["groups"])
+        return self._run("outputs", values)
+
+    def sizes(self, values):
+        """What its sizes are bound to: {"n": 3} and {"s": (2, 4)}, dims and runs."""
+        return self._run("sizes", values)
+
+    def flops(self, values):
+        """What a call costs by its fact `flops`; 0 where it speaks of an argument that is None."""
+        return self._run("flops", values)
+
+    def cases(self, values):
+        """Which case of each group holds."""
+        return tuple(_Plan(self, values).choose(group) for group in self.tree["groups"])
+
+    def taken(self, values):
+        """The patterns and the outputs of the cases that hold."""
+        cases = self.cases(values)
+        return [[p for p in self.tree[kind] if p["case"] is None or cases[p["case"][0]] == p["case"][1]] for kind in ("inputs", "outputs")]
+
+    def _run(self, what, values):
+        cases = self.cases(values)
         there = tuple(values[s] is None for s in self._optional)
         lists = tuple(None if values[s] is None else tuple(x is None for x in values[s]) for s in self._lists)
-        plan = self._plans.get((cases, there, lists))
+        plan = self._plans.get((what, cases, there, lists))
         if plan is None:
-            plan = self._plans[cases, there, lists] = _Plan(self, values, cases).function()
+            plan = self._plans[what, cases, there, lists] = _Plan(self, values, cases).function(what)
         return plan(*values)
 
 
@@ -51,6 +71,7 @@ class _Plan:
         self.aside = []     # (expression, source of what was found, source of what to say, argument)
         self.first = None   # the first argument whose device counts
         self.element = None  # which tensor of a list is matched
+        self.real = False   # flops are real numbers
         self.counter = 0
 
     def value(self, name):
@@ -116,7 +137,8 @@ class _Plan:
         if kind == "neg":
             return f"(-{self.expr(e[1])})"
         if kind == "div":
-            return f"exact({self.expr(e[1])}, {self.expr(e[2])})"
+            exact = "({} / {})" if self.real else "exact({}, {})"
+            return exact.format(self.expr(e[1]), self.expr(e[2]))
         if kind in _OPERATORS:
             return f"({self.expr(e[1])} {_OPERATORS[kind]} {self.expr(e[2])})"
         if kind == "call":
@@ -450,19 +472,30 @@ class _Plan:
         strides = self.shape(o["strides"]) if o["strides"] is not None else f"{base}.stride()"
         return f"view_strided({base}, {self.shape(o['dims'])}, {strides}, {self.expr(o['offset']) if o['offset'] else '0'})"
 
+    # ---- what else is asked of it
+
+    def sizes(self):
+        names = {kind: sorted(v[1] for v in self.bound if v[0] == kind) for kind in ("dim", "run")}
+        self.emit("return {%s}, {%s}" % (", ".join(f"{n!r}: d_{n}" for n in names["dim"]), ", ".join(f"{n!r}: r_{n}" for n in names["run"])))
+
+    def flops(self):
+        e = self.tree["flops"]
+        self.real = True
+        self.emit(f"return {0 if self.unknown(e) or self.absent(e) else self.expr(e)}")
+
     # ---- the whole
 
-    def function(self):
+    def function(self, what):
         self.emit("device = None")
         self.inputs()
         self.solve()
         self.constraints()
-        self.outputs()
+        getattr(self, what)()
         source = "\n    ".join([f"def plan({', '.join('a_' + n for n in self.names)}):", *self.lines]) + "\n"
         if _DEBUG >= 3:
-            print(f"# the fake of {self.c.name}, cases {self.cases}\n{source}", file=sys.stderr)
+            print(f"# {what} of {self.c.name}, cases {self.cases}\n{source}", file=sys.stderr)
         scope = dict(symbolic.HELPERS)
-        exec(compile(source, f"<fake of {self.c.name}>", "exec"), scope)  # our own source, made above
+        exec(compile(source, f"<{what} of {self.c.name}>", "exec"), scope)  # our own source, made above
         return scope["plan"]
 
 

@@ -3,7 +3,7 @@ import torch
 
 import dovetail._core
 
-from . import native, out
+from . import native, out, vmap
 from .contract import Contract
 from .entry import entry
 from .formula import Gradient, Native, NativeGradient
@@ -87,6 +87,7 @@ class Operator:
             torch.library.register_autograd(self.name, self.gradient.backward, setup_context=self.setup_context(), lib=library)
         if self.out and self.contract:
             self.out.install(library)
+        vmap.install(self, library)
 
     def setup_context(self):
         """register_autograd looks at the names of its parameters."""

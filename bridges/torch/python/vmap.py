@@ -1,0 +1,343 @@
+"""vmap of every operator, from its contract.
+
+`parallel(*s)` says that slices along a run of dims are independent: then a batch is one more dim of that run, and the operator runs
+once. `parallel(b)` says it of a dim: then the batch is folded into it. Both need that every batched tensor carries the run or the dim,
+and that the contract says nothing else about it. Everything else is a loop over the batch.
+
+The kernel stands on torch's key FuncTorchBatched, as torch.library.register_vmap does it: it unwraps the tensors of its own level and
+calls the operator with that key excluded, which sends it on to the next level (another vmap, a gradient, or the kernel).
+"""
+import torch
+from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
+
+_BATCHED = DispatchKeySet(DispatchKey.FuncTorchBatched)
+_RANDOM = DispatchKeySet(DispatchKey.FuncTorchVmapMode)
+_RANK = ("rank", "axis")
+_SIZE = ("numel", "size", "stride", "shape")
+
+
+def install(operator, library):
+    local = operator.name.split("::")[1]
+    rule = _Rule(operator)
+    library.impl(local, rule.batched, "FuncTorchBatched")
+    if "nondeterministic_seeded" in operator.declaration["tags"]:
+        library.impl(local, rule.random, "FuncTorchVmapMode")
+
+
+def _interpreter():
+    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+    return retrieve_current_functorch_interpreter()
+
+
+class _Tensor:
+    """One tensor of a call: `x` as it lies in memory, `dim` where its batch is (None: it has none), `dims` of its pattern."""
+
+    def __init__(self, slot, x, dim):
+        self.slot, self.x, self.dim, self.dims = slot, x, dim, None
+
+
+class _Rule:
+    def __init__(self, operator):
+        self.operator, self.name = operator, operator.name
+        self.tree = operator.declaration["contract"]
+        self.facts = None  # made when first used
+        self.alias = [_alias_of(r, operator.arguments) for r in operator.returns]  # of each return: the argument that it is
+        self.views = [r.alias_info is not None and not r.alias_info.is_write for r in operator.returns]
+
+    # ---- the kernels
+
+    def batched(self, *args, **kwargs):
+        given = self.operator.bind(args, kwargs)
+        if self.views and all(self.views) and self.operator.contract:
+            return _returned(self.operator.contract.infer(given))  # views of torch's own, which has rules for them
+        interpreter = _interpreter()
+        with _ExcludeDispatchKeyGuard(_BATCHED):
+            return self.run(given, interpreter, False)
+
+    def random(self, *args, **kwargs):
+        """torch comes here for every call inside a vmap, batched tensors or not."""
+        interpreter = _interpreter()
+        given = self.operator.bind(args, kwargs)
+        with _ExcludeDispatchKeyGuard(_RANDOM | _BATCHED):
+            if interpreter.randomness() == "error":
+                raise RuntimeError(f"vmap: called random operation {self.name} while in randomness error mode. Please either use the 'same' "
+                                   "or 'different' randomness flags on vmap or perform the randomness operation out of vmap")
+            return self.run(given, interpreter, True)
+
+    def run(self, given, interpreter, random):
+        level, size = interpreter.level(), interpreter.batch_size()
+        values, tensors = _unwrap(given, level)
+        batched = any(t.dim is not None for t in tensors)
+        if not batched and not (random and interpreter.randomness() == "different"):
+            return self.call(_fill(values, [t.x for t in tensors]))
+        if random and interpreter.randomness() == "same":
+            raise RuntimeError(f"vmap: {self.name}: the same randomness with a batched tensor input is not supported")
+        self.refuse(tensors, size)
+        way = None if random else self.way(given, tensors)
+        found, dims = way.run(values, size) if way else self.loop(values, tensors, size)
+        out = []
+        for i, (x, dim) in enumerate(zip(found, dims)):
+            if self.alias[i] is not None:
+                out.append(given[self.alias[i]])
+            elif isinstance(x, list):
+                out.append([_functorch._add_batch_dim(y, dim, level) for y in x])
+            else:
+                out.append(x if dim is None else _functorch._add_batch_dim(x, dim, level))
+        return _returned(out)
+
+    def call(self, values):
+        arguments = self.operator.arguments
+        return self.operator.overload(*[v for a, v in zip(arguments, values) if not a.kwarg_only],
+                                      **{a.name: v for a, v in zip(arguments, values) if a.kwarg_only})
+
+    def results(self, values):
+        out = self.call(values)
+        return [] if not self.alias else [out] if len(self.alias) == 1 else list(out)
+
+    # ---- what cannot be
+
+    def refuse(self, tensors, size):
+        names = [a.name for a in self.operator.arguments]
+        if self.tree and self.tree["unbacked"]:
+            raise RuntimeError(f"vmap: {self.name}: the size of its result depends on data, so that results of different slices do not fit together")
+        for t in tensors:
+            if t.slot not in self.operator.writes:
+                continue
+            if t.dim is None:
+                other = next((names[o.slot] for o in tensors if o.dim is not None), None)
+                why = f"there exists a Tensor '{other}' that is" if other else "each slice would write something else"
+                raise RuntimeError(f"vmap: {self.name}: argument '{names[t.slot]}' is written to in place and is not being vmapped over, but {why}. "
+                                   "Vmap over it too, or use an operator that does not write")
+            if size > 1 and t.x.stride(t.dim) == 0:
+                raise RuntimeError(f"vmap: {self.name}: argument '{names[t.slot]}': unsupported operation: more than one element of the written-to "
+                                   "tensor refers to a single memory location. Please clone() the tensor before performing the operation")
+
+    # ---- one call for the whole batch
+
+    def way(self, given, tensors):
+        """The run or the dim that takes the batch, or None."""
+        if not self.tree or not self.tree["parallel"]:
+            return None
+        facts = self.facts = self.facts or Facts(self.tree, [a.name for a in self.operator.arguments])
+        patterns, outputs = self.operator.contract.taken(given)
+        by_slot = {p["slot"]: p["dims"] for p in patterns if p["kind"] != "ints"}
+        for t in tensors:
+            t.dims = by_slot.get(t.slot)
+        outputs = {o["slot"]: o for o in outputs}
+        outputs = [outputs.get(len(given) + i) for i in range(len(self.alias))]
+        dims, runs = None, None
+        for fold in (False, True):
+            for item in self.tree["parallel"]:
+                if not facts.free(item, fold) or not self.carried(item, tensors, outputs):
+                    continue
+                if runs is None:
+                    dims, runs = self.operator.contract.sizes(given)
+                way = _Way(item, fold, tensors, outputs, dims, runs, given, self)
+                if way.fits():
+                    return way
+        return None
+
+    def carried(self, item, tensors, outputs):
+        """By every batched tensor, and by all that is new?"""
+        return all(_carries(t.dims, item) for t in tensors if t.dim is not None) and all(
+            self.alias[i] is not None or (o and (o["absent"] or (o["view_of"] is None and _carries(o["dims"], item)))) for i, o in enumerate(outputs))
+
+    # ---- a call for each slice
+
+    def loop(self, values, tensors, size):
+        if any(self.views):
+            raise RuntimeError(f"vmap: {self.name}: a result that is a view of an argument cannot be gathered from a loop over the batch")
+        if size == 0:
+            return self.nothing(values, tensors)
+        rows = [self.results(_fill(values, [t.x if t.dim is None else t.x.select(t.dim, i) for t in tensors])) for i in range(size)]
+        return self.gathered(list(zip(*rows)))
+
+    def gathered(self, columns):
+        out, dims = [], []
+        for i, column in enumerate(columns):
+            x, dim = column[0], 0
+            if self.alias[i] is not None or x is None:
+                dim = None
+            elif isinstance(x, torch.Tensor):
+                x = torch.stack(column)
+            elif isinstance(x, (list, tuple)) and all(isinstance(y, torch.Tensor) for y in x):
+                if any(len(row) != len(x) for row in column):
+                    raise RuntimeError(f"vmap: {self.name}: result {i}: its lists are of different lengths for different slices")
+                x = [torch.stack(row) for row in zip(*column)]
+            elif any(y != x for y in column):
+                raise RuntimeError(f"vmap: {self.name}: result {i} is a number that differs between slices: {x}, {next(y for y in column if y != x)}. "
+                                   "A number cannot be batched")
+            else:
+                dim = None
+            out.append(x)
+            dims.append(dim)
+        return out, dims
+
+    def nothing(self, values, tensors):
+        """A batch of size 0: shapes by the fake of one slice."""
+        metas = [t.x.new_empty([n for d, n in enumerate(t.x.shape) if d != t.dim], device="meta") for t in tensors]
+        device = tensors[0].x.device
+        found, dims = self.gathered([(x,) for x in self.results(_fill(values, metas))])
+
+        def empty(x):
+            return torch.empty((0, *x.shape[1:]), dtype=x.dtype, device=device)
+
+        return [x if d is None else [empty(y) for y in x] if isinstance(x, list) else empty(x) for x, d in zip(found, dims)], dims
+
+
+class Facts:
+    """What a contract says of its parallel dims beside carrying them: if it is anything, they cannot take a batch."""
+
+    def __init__(self, tree, names):
+        self.names = names
+        self.used = set()    # ("dim", "n"), ("run", "s"): their sizes matter
+        self.ranked = set()  # ("run", "s"): how many dims it is matters
+        self.by_slot = {}    # slot -> the items that its patterns carry
+        for p in tree["inputs"]:
+            for d in p["dims"] or ():
+                if _plain(d) and p["kind"] != "ints":
+                    self.by_slot.setdefault(p["slot"], set()).add(tuple(d))
+        for p in [*tree["inputs"], *tree["outputs"]]:
+            self.note(p["dtype"])
+            for d in p["dims"] or ():
+                if not _plain(d) or p.get("kind") == "ints":
+                    self.note(d)
+        for group in tree["groups"]:
+            for case in group["cases"]:
+                self.note(case["when"])
+        for r in tree["run_ranks"]:
+            self.ranked.add(("run", r["run"]))
+            self.note(r["rank"])
+        for e in [*(d["value"] for d in tree["definitions"]), *(c["expr"] for c in tree["constraints"]),
+                  *(u[k] for u in tree["unbacked"] for k in ("min", "max")), *(x for o in tree["outputs"] for x in (*(o["strides"] or ()), o["offset"]))]:
+            self.note(e)
+        self.promotes = any("promote" in str(o["dtype"]) for o in tree["outputs"])
+
+    def note(self, e):
+        if not isinstance(e, list) or not e:
+            return
+        if e[0] in ("dim", "element"):
+            self.used.add(("dim", e[1]))
+        elif e[0] == "run":
+            self.used.add(("run", e[1]))
+        elif e[0] == "call" and e[1] in _RANK + _SIZE:
+            self.note_of_tensor(e)
+        else:
+            for x in e[1:]:
+                self.note(x)
+
+    def note_of_tensor(self, e):
+        """rank(x), axis(dim, x), numel(x), size(*s, 0)...: the one they speak of, then the rest."""
+        to = self.ranked if e[1] in _RANK else self.used
+        for x in e[2:]:
+            if x[0] == "run":
+                to.add(("run", x[1]))
+            elif x[0] == "arg" and x[1] in self.names and self.names.index(x[1]) in self.by_slot:
+                to.update(self.by_slot[self.names.index(x[1])])
+            else:
+                self.note(x)
+
+    def free(self, item, fold):
+        """May the batch be folded into it; or (a run) be one more dim of it?"""
+        item = tuple(item)
+        return item not in self.used and (fold or (item[0] == "run" and item not in self.ranked))
+
+
+class _Way:
+    """The batch goes into `item`: as its first dim, or folded into its first dim."""
+
+    def __init__(self, item, fold, tensors, outputs, dims, runs, given, rule):
+        self.item, self.fold, self.tensors, self.outputs = item, fold, tensors, outputs
+        self.runs, self.given, self.rule = runs, given, rule
+        self.size = dims.get(item[1]) if item[0] == "dim" else (runs[item[1]] or (None,))[0]  # of the dim that it is folded into
+        self.at = [self.position(t.dims) for t in tensors]
+        self.out = [None if rule.alias[i] is not None or o["absent"] else self.position(o["dims"]) for i, o in enumerate(outputs)]
+
+    def fits(self):
+        if self.fold and self.size is None:
+            return False
+        if self.rule.facts.promotes and any(t.x.dim() - (t.dim is not None) == 0 for t in self.tensors):
+            return False  # a 0-d tensor counts for less in a promotion, and would not be 0-d with a batch
+        return not any(p is None and _carries(t.dims, self.item) for t, p in zip(self.tensors, self.at))
+
+    def position(self, dims):
+        """Where the item begins in a tensor of these dims; None: it has none, or it cannot be told."""
+        at = 0
+        for d in dims or ():
+            if d == self.item:
+                return at
+            if d[0] == "run":
+                at += len(self.runs[d[1]])
+            elif d[0] in ("dim", "int", "element") or d[0] in ("add", "sub", "mul", "div", "floordiv", "mod", "neg", "arg", "index"):
+                at += 1
+            else:
+                return None
+        return None
+
+    def run(self, values, size):
+        laid, back = [], []
+        for t, at in zip(self.tensors, self.at):
+            x = t.x
+            if at is not None:
+                x = x.unsqueeze(at).expand(*x.shape[:at], size, *x.shape[at:]) if t.dim is None else x.movedim(t.dim, at)
+                if self.fold:
+                    x = self.folded(t, x, at, back)
+            laid.append(x)
+        found = self.rule.results(_fill(values, laid))
+        for to, x, at in back:
+            to.copy_(x.unflatten(at, (size, self.size)))
+        if self.fold:
+            found = [x if at is None else x.unflatten(at, (size, self.size)) for x, at in zip(found, self.out)]
+        return found, self.out
+
+    def folded(self, t, x, at, back):
+        shape = (*x.shape[:at], x.shape[at] * x.shape[at + 1], *x.shape[at + 2:])
+        if t.slot not in self.rule.operator.writes:
+            return x.reshape(shape)
+        try:
+            return x.view(shape)
+        except RuntimeError:  # no strides for it: written to in a copy
+            back.append((x, x.reshape(shape), at))
+            return back[-1][1]
+
+
+def _plain(d):
+    return d[0] in ("dim", "run", "int")
+
+
+def _carries(dims, item):
+    return dims is not None and dims.count(item) == 1
+
+
+def _alias_of(result, arguments):
+    """The argument that a return Tensor(a!) is."""
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)
+
+
+def _unwrap(given, level):
+    """The values with a _Tensor in the place of each tensor, and those."""
+    tensors = []
+
+    def unwrapped(slot, x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        tensors.append(_Tensor(slot, *_functorch._unwrap_batched(x, level)))
+        return tensors[-1]
+
+    return [[unwrapped(i, x) for x in v] if isinstance(v, (list, tuple)) else unwrapped(i, v) for i, v in enumerate(given)], tensors
+
+
+def _fill(values, xs):
+    """The values with these tensors."""
+    xs = iter(xs)
+
+    def filled(v):
+        return next(xs) if isinstance(v, _Tensor) else [filled(x) for x in v] if isinstance(v, list) else v
+
+    return [filled(v) for v in values]
+
+
+def _returned(results):
+    return None if not results else results[0] if len(results) == 1 else tuple(results)

@@ -3,7 +3,7 @@ import torch
 
 import dovetail._core
 
-from . import native, out, vmap
+from . import functional, native, out, vmap
 from .contract import Contract
 from .entry import entry
 from .formula import Gradient, Native, NativeGradient
@@ -13,6 +13,12 @@ def type_text(t):
     """A torch type as a schema writes it, as far as fakes care: "Tensor?", "int[]"."""
     text = str(t)
     return text[len("Optional["):-1] + "?" if text.startswith("Optional[") else text
+
+
+def _alias_of(result, arguments):
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)
 
 
 class Operator:
@@ -25,6 +31,7 @@ class Operator:
         self.arguments = list(schema.arguments)
         self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
         self.returns = list(schema.returns)
+        self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # of each return: the argument that it is, Tensor(a!)
         self.contract = None
         if declaration["contract"]:
             self.contract = Contract(self.name, declaration["contract"],
@@ -49,6 +56,21 @@ class Operator:
             values.append(kwargs[a.name] if a.name in kwargs else a.default_value)
         return values
 
+    def call(self, values):
+        """By the dispatcher, with all arguments in the schema's order."""
+        return self.overload(*[v for a, v in zip(self.arguments, values) if not a.kwarg_only],
+                             **{a.name: v for a, v in zip(self.arguments, values) if a.kwarg_only})
+
+    @staticmethod
+    def returned(results):
+        """A list of results as an operator returns them."""
+        return None if not results else results[0] if len(results) == 1 else tuple(results)
+
+    @property
+    def is_view(self):
+        """Are all its results views of arguments? Then the contract says them with torch's own."""
+        return bool(self.contract and self.returns and not self.writes and all(r.alias_info is not None for r in self.returns))
+
     def runs_on(self, device):
         """Are there kernel rows for this kind of device ("cpu", "cuda", "npu")?"""
         return native.core.dv_operator_has_rows(self.pointer, {"cpu": 1, "cuda": 2, "npu": 12}[device])
@@ -66,7 +88,7 @@ class Operator:
         for i in self.writes:
             if values[i] is not None:
                 torch.autograd.graph.increment_version(values[i])
-        return None if not results else results[0] if len(results) == 1 else tuple(results)
+        return self.returned(results)
 
     def refuse_gradient(self, values):
         """As the C side does: torch has no gradient for an operator that writes, and would drop it in silence."""
@@ -88,6 +110,7 @@ class Operator:
         if self.out and self.contract:
             self.out.install(library)
         vmap.install(self, library)
+        functional.install(self, library)
 
     def setup_context(self):
         """register_autograd looks at the names of its parameters."""

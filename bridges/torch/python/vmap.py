@@ -41,15 +41,14 @@ class _Rule:
         self.operator, self.name = operator, operator.name
         self.tree = operator.declaration["contract"]
         self.facts = None  # made when first used
-        self.alias = [_alias_of(r, operator.arguments) for r in operator.returns]  # of each return: the argument that it is
-        self.views = [r.alias_info is not None and not r.alias_info.is_write for r in operator.returns]
+        self.alias = operator.alias
 
     # ---- the kernels
 
     def batched(self, *args, **kwargs):
         given = self.operator.bind(args, kwargs)
-        if self.views and all(self.views) and self.operator.contract:
-            return _returned(self.operator.contract.infer(given))  # views of torch's own, which has rules for them
+        if self.operator.is_view:
+            return self.operator.returned(self.operator.contract.infer(given))  # torch's own views, which have rules
         interpreter = _interpreter()
         with _ExcludeDispatchKeyGuard(_BATCHED):
             return self.run(given, interpreter, False)
@@ -69,7 +68,7 @@ class _Rule:
         values, tensors = _unwrap(given, level)
         batched = any(t.dim is not None for t in tensors)
         if not batched and not (random and interpreter.randomness() == "different"):
-            return self.call(_fill(values, [t.x for t in tensors]))
+            return self.operator.call(_fill(values, [t.x for t in tensors]))
         if random and interpreter.randomness() == "same":
             raise RuntimeError(f"vmap: {self.name}: the same randomness with a batched tensor input is not supported")
         self.refuse(tensors, size)
@@ -83,15 +82,10 @@ class _Rule:
                 out.append([_functorch._add_batch_dim(y, dim, level) for y in x])
             else:
                 out.append(x if dim is None else _functorch._add_batch_dim(x, dim, level))
-        return _returned(out)
-
-    def call(self, values):
-        arguments = self.operator.arguments
-        return self.operator.overload(*[v for a, v in zip(arguments, values) if not a.kwarg_only],
-                                      **{a.name: v for a, v in zip(arguments, values) if a.kwarg_only})
+        return self.operator.returned(out)
 
     def results(self, values):
-        out = self.call(values)
+        out = self.operator.call(values)
         return [] if not self.alias else [out] if len(self.alias) == 1 else list(out)
 
     # ---- what cannot be
@@ -145,7 +139,7 @@ class _Rule:
     # ---- a call for each slice
 
     def loop(self, values, tensors, size):
-        if any(self.views):
+        if any(r.alias_info is not None and not r.alias_info.is_write for r in self.operator.returns):
             raise RuntimeError(f"vmap: {self.name}: a result that is a view of an argument cannot be gathered from a loop over the batch")
         if size == 0:
             return self.nothing(values, tensors)
@@ -309,13 +303,6 @@ def _carries(dims, item):
     return dims is not None and dims.count(item) == 1
 
 
-def _alias_of(result, arguments):
-    """The argument that a return Tensor(a!) is."""
-    if result.alias_info is None or not result.alias_info.is_write:
-        return None
-    return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)
-
-
 def _unwrap(given, level):
     """The values with a _Tensor in the place of each tensor, and those."""
     tensors = []
@@ -337,7 +324,3 @@ def _fill(values, xs):
         return next(xs) if isinstance(v, _Tensor) else [filled(x) for x in v] if isinstance(v, list) else v
 
     return [filled(v) for v in values]
-
-
-def _returned(results):
-    return None if not results else results[0] if len(results) == 1 else tuple(results)

@@ -1,0 +1,163 @@
+"""Functionalization of what torch does not functionalize itself: results that are arguments, or views of them.
+
+torch.compile and torch.export functionalize an operator that writes (auto_functionalized), unless it has a result that is an argument,
+Tensor(a!) -> Tensor(a!), or a view of one. So
+
+- a view is said with torch's own views, from its contract;
+- a result that is an argument is left out of a twin of the operator, which auto_functionalized takes;
+- under torch.func.functionalize such an operator runs on copies, and the copies take the place of the arguments.
+
+Operators that write and have no such result are torch's alone: a kernel on the Functionalize key would keep torch from functionalizing
+them in graphs. torch.func.functionalize refuses them, as it does every custom operator that writes.
+"""
+import torch
+from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+
+_FUNCTIONALIZE = DispatchKeySet(DispatchKey.Functionalize)
+_BACK = DispatchKeySet(DispatchKey.FuncTorchDynamicLayerBackMode)
+
+
+def install(operator, library):
+    local = operator.name.split("::")[1]
+    if operator.is_view:
+        library.impl(local, lambda *args, **kwargs: operator.returned(operator.contract.infer(operator.bind(args, kwargs))), "Functionalize")
+        return
+    if any(alias is not None for alias in operator.alias):
+        rule = _Writes(operator, library)
+        library.impl(local, rule.kernel, "Functionalize")
+        operator.overload._dispatch_cache.clear()
+        operator.overload.python_key_table[FunctionalTensorMode] = rule.in_graph  # py_impl() refuses a library that is loaded again
+
+
+class _Writes:
+    def __init__(self, operator, library):
+        self.operator = operator
+        self.twin = _twin(operator, library)
+
+    def results(self, values, fresh):
+        """Those of the operator: its arguments, and what is new."""
+        fresh = iter(fresh)
+        return self.operator.returned([next(fresh) if alias is None else values[alias] for alias in self.operator.alias])
+
+    # ---- while a graph is made
+
+    def in_graph(self, mode, *args, **kwargs):
+        values = self.operator.bind(args, kwargs)
+        named = {a.name: v for a, v in zip(self.operator.arguments, values)}
+        with mode:
+            out = self.twin(**named)
+        return self.results(values, () if out is None else (out,) if isinstance(out, torch.Tensor) else out)
+
+    # ---- torch.func.functionalize, and graphs without torch's Python dispatcher
+
+    def kernel(self, *args, **kwargs):
+        values = self.operator.bind(args, kwargs)
+        layers = _Layers()
+        inner = [layers.peel(v) for v in values]
+        with layers.below():
+            if not layers.any:
+                return self.operator.call(values)
+            for i in self.operator.writes:
+                if not all(torch._is_functional_tensor(x) for x in _tensors(values[i])):
+                    raise RuntimeError(f"{self.operator.name}: argument '{self.operator.arguments[i].name}': mutating a non-functional tensor "
+                                       "with a functional tensor is not allowed. Please ensure that all of your inputs are wrapped inside of a "
+                                       "functionalize() call.")
+            fresh, written = (self.traced if _tracing() else self.copied)(inner)
+        for old, new in zip((x for i in self.operator.writes for x in _tensors(values[i])), written):
+            torch._functionalize_replace(old, new)
+            torch._functionalize_commit_update(old)
+            torch._functionalize_sync(old)
+        return self.results(values, [layers.wrap(x) for x in fresh])
+
+    def copied(self, values):
+        copies = [_map(torch.clone, v) if i in self.operator.writes else v for i, v in enumerate(values)]
+        out = self.operator.call(copies)
+        out = (out,) if len(self.operator.returns) == 1 else out or ()
+        return [x for x, alias in zip(out, self.operator.alias) if alias is None], [x for i in self.operator.writes for x in _tensors(copies[i])]
+
+    def traced(self, values):
+        """auto_functionalized, where each written tensor is its own base."""
+        from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
+        named, bases = {}, []
+        for i, (a, v) in enumerate(zip(self.operator.arguments, values)):
+            if i not in self.operator.writes:
+                named[a.name] = v
+            elif isinstance(v, (list, tuple)):
+                named[f"_{a.name}_length"] = len(v)
+                named.update((f"_{a.name}_{j}_base_index", len(bases) + j) for j in range(len(v)))
+                bases += v
+            else:
+                named[f"_{a.name}_base_index"] = None if v is None else len(bases)
+                bases += [] if v is None else [v]
+        with _ExcludeDispatchKeyGuard(_BACK | _FUNCTIONALIZE):
+            out = auto_functionalized_v2(self.twin, **named, _all_bases=bases)
+        first = len(out) - len(bases)
+        return out[:first] if self.twin._schema.returns else (), out[first:]
+
+
+class _Layers:
+    """The functional wrappers of one level of functionalization."""
+
+    def __init__(self):
+        self.any = False
+        self.interpreter = None
+        if _functorch.peek_interpreter_stack() is not None:
+            from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
+            top = retrieve_current_functorch_interpreter()
+            self.interpreter = top if top.key() is _functorch.TransformType.Functionalize else None
+
+    def peel(self, value):
+        return _map(self.peel_one, value)
+
+    def peel_one(self, x):
+        if not torch._is_functional_tensor(x):
+            return x
+        self.any = True
+        torch._functionalize_sync(x)
+        return torch._from_functional_tensor(x)
+
+    def wrap(self, x):
+        if self.interpreter is None:
+            return torch._to_functional_tensor(x)
+        return _functorch._wrap_functional_tensor(x, self.interpreter.level())
+
+    def below(self):
+        return _ExcludeDispatchKeyGuard(_FUNCTIONALIZE) if self.interpreter is None else self.interpreter.lower()
+
+
+def _tracing():
+    from torch._C import _TorchDispatchModeKey
+    from torch._ops import _get_dispatch_mode_pre_dispatch
+    return any(get(_TorchDispatchModeKey.PROXY) is not None for get in (torch._C._get_dispatch_mode, _get_dispatch_mode_pre_dispatch))
+
+
+def _map(f, value):
+    if isinstance(value, torch.Tensor):
+        return f(value)
+    return [_map(f, x) for x in value] if isinstance(value, (list, tuple)) else value
+
+
+def _tensors(value):
+    return [x for x in (value if isinstance(value, (list, tuple)) else (value,)) if x is not None]
+
+
+def _twin(operator, library):
+    """The operator without the results that are its arguments."""
+    space, local = operator.name.split("::")
+    local, _, overload = local.partition(".")
+    schema = str(operator.overload._schema)
+    arguments = schema[schema.index("("):schema.rindex(" -> ")]
+    fresh = [i for i, alias in enumerate(operator.alias) if alias is None]
+    name = f"_writes_of_{local}" + (f".{overload}" if overload else "")
+    library.define(f"{name}{arguments} -> ({', '.join('Tensor' for _ in fresh)})", tags=torch.Tag.pt2_compliant_tag)
+    packet = getattr(getattr(torch.ops, space), f"_writes_of_{local}")
+    twin = getattr(packet, overload or "default")
+
+    def results(out):
+        out = (out,) if len(operator.returns) == 1 else out
+        return operator.returned([out[i] for i in fresh])
+
+    library.impl(name, lambda *args, **kwargs: results(operator.overload(*args, **kwargs)), "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{space}::{name}", lambda *args, **kwargs: results(operator.fake(*args, **kwargs)), lib=library)
+    return twin

@@ -71,7 +71,8 @@ class _Plan:
         self.aside = []     # (expression, source of what was found, source of what to say, argument)
         self.first = None   # the first argument whose device counts
         self.element = None  # which tensor of a list is matched
-        self.real = False   # flops are real numbers
+        self.what = "outputs"  # what is asked: "outputs", "sizes" or "flops"
+        self.real = False      # flops are real numbers
         self.counter = 0
 
     def value(self, name):
@@ -248,7 +249,8 @@ class _Plan:
         elif e[0] != "dtype_var":
             self.emit(f"same_dtype({source}, {self.expr(e)}, {label!r}, '')")
         elif ("dtype", e[1]) in self.bound:
-            self.emit(f"same_dtype({source}, t_{e[1]}, {label!r}, {self.binders([('dtype', e[1])])!r})")
+            if self.what == "outputs":  # elsewhere autocast may still make them equal
+                self.emit(f"same_dtype({source}, t_{e[1]}, {label!r}, {self.binders([('dtype', e[1])])!r})")
         else:
             self.bound.add(("dtype", e[1]))
             self.emit(f"t_{e[1]} = {source}")
@@ -486,10 +488,12 @@ class _Plan:
     # ---- the whole
 
     def function(self, what):
+        self.what = what
         self.emit("device = None")
         self.inputs()
         self.solve()
-        self.constraints()
+        if what == "outputs":
+            self.constraints()
         getattr(self, what)()
         source = "\n    ".join([f"def plan({', '.join('a_' + n for n in self.names)}):", *self.lines]) + "\n"
         if _DEBUG >= 3:

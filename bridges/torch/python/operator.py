@@ -3,7 +3,7 @@ import torch
 
 import dovetail._core
 
-from . import functional, native, out, vmap
+from . import autocast, flops, functional, native, out, vmap
 from .contract import Contract
 from .entry import entry
 from .formula import Gradient, Native, NativeGradient
@@ -111,6 +111,8 @@ class Operator:
             self.out.install(library)
         vmap.install(self, library)
         functional.install(self, library)
+        autocast.install(self, library)
+        flops.install(self)
 
     def setup_context(self):
         """register_autograd looks at the names of its parameters."""
@@ -148,6 +150,10 @@ class Operator:
         for x in (self.packet, *overloads):
             x._op = _Gone(x._op, self.name)
         _retired[self.name] = self.packet, {x._overloadname: x for x in overloads}
+        flops.retire(self)
+        self.packet._op = _Gone(self.packet._op, self.name)
+        self.overload._op = _Gone(self.overload._op, self.name)
+        _retired[self.name] = self.packet, self.overload
         space = getattr(torch.ops, self.namespace)
         vars(space).pop(self.packet.__name__, None)
         space._dir[:] = [n for n in space._dir if n != self.packet.__name__]  # torch goes through it, and asks for each

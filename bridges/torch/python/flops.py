@@ -1,0 +1,46 @@
+"""What torch.utils.flop_counter counts for an operator: its fact `flops`. Without one it counts nothing, as torch does.
+
+torch has one formula for all overloads of a name, and a counter copies the table when it is made: so ours are in the table as soon as
+torch.utils.flop_counter is imported, and nothing is imported before.
+"""
+import sys
+
+import torch
+
+from . import _when_imported
+
+_MODULE = "torch.utils.flop_counter"
+_formulas = {}  # packet -> function, of the libraries that are registered
+
+
+def install(operator):
+    if operator.contract and operator.declaration["contract"]["flops"]:
+        formula = _formulas.setdefault(operator.packet, _Formula(operator.name.split(".")[0]))
+        formula.overloads[operator.overload._overloadname] = operator
+        _when_imported(_MODULE, _fill)
+
+
+def retire(operator):
+    formula = _formulas.get(operator.packet)
+    if formula is None or formula.overloads.pop(operator.overload._overloadname, None) is None or formula.overloads:
+        return
+    del _formulas[operator.packet]
+    if _MODULE in sys.modules:
+        sys.modules[_MODULE].flop_registry.pop(operator.packet, None)
+
+
+def _fill():
+    sys.modules[_MODULE].flop_registry.update(_formulas)
+
+
+class _Formula:
+    def __init__(self, name):
+        self.name, self.overloads = name, {}
+
+    def __call__(self, *args, out_val=None, **kwargs):
+        overload = torch._C._jit_resolve_packet(self.name, *args, **kwargs) or "default"
+        operator = self.overloads.get(overload)
+        if operator is None:
+            return 0
+        count = operator.contract.flops(operator.bind(args, kwargs))
+        return int(count) if isinstance(count, float) else count

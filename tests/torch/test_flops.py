@@ -5,6 +5,7 @@ import sys
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+import dovetail
 from conftest import ROOT
 
 SOURCE = """
@@ -54,6 +55,7 @@ def test_as_torch_counts(fresh):
         a, b = torch.randn(m, k), torch.randn(k, n)
         torch.testing.assert_close(torch.ops.counted.mm(a, b), a @ b)
         assert counts(lambda: torch.ops.counted.mm(a, b)) == counts(lambda: torch.mm(a, b)) == 2 * m * k * n
+        assert counts(lambda: torch.ops.counted.mm(a, b, out=torch.empty(m, n))) == 2 * m * k * n
         with torch._subclasses.FakeTensorMode() as mode:
             a, b = mode.from_tensor(a), mode.from_tensor(b)
             assert counts(lambda: torch.ops.counted.mm(a, b)) == 2 * m * k * n
@@ -73,17 +75,16 @@ def test_overloads_real_numbers_and_unloading(fresh):
 
 
 def test_without_a_fact_nothing_is_counted(ops):
+    assert dovetail.ops.swiglu
     assert counts(lambda: ops.inc_(torch.zeros(3))) == 0
     assert counts(lambda: torch.ops.dovetail.swiglu(torch.zeros(3), torch.zeros(3))) == 0
 
 
 def test_shipped_facts():
-    import dovetail
-    f = dovetail.ops.fused_experts
+    assert dovetail.ops.fused_experts
     with torch._subclasses.FakeTensorMode():
         args = torch.empty(6, 8), torch.empty(4, 10, 8), torch.empty(4, 8, 5), torch.empty(6, 2), torch.empty(6, 2, dtype=torch.int32)
         assert counts(lambda: torch.ops.dovetail.fused_experts(*args)) == 6 * 6 * 2 * 5 * 8
-    assert f
 
 
 def test_the_counter_is_not_imported_by_us():

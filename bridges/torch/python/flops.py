@@ -41,6 +41,9 @@ class _Formula:
         overload = torch._C._jit_resolve_packet(self.name, *args, **kwargs) or "default"
         operator = self.overloads.get(overload)
         if operator is None:
-            return 0
+            operator = next((op for op in self.overloads.values() if op.out and op.out.overload._overloadname == overload), None)
+            if operator is None:
+                return 0
+            kwargs, _ = operator.out.split(kwargs)
         count = operator.contract.flops(operator.bind(args, kwargs))
         return int(count) if isinstance(count, float) else count

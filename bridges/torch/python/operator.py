@@ -151,9 +151,6 @@ class Operator:
             x._op = _Gone(x._op, self.name)
         _retired[self.name] = self.packet, {x._overloadname: x for x in overloads}
         flops.retire(self)
-        self.packet._op = _Gone(self.packet._op, self.name)
-        self.overload._op = _Gone(self.overload._op, self.name)
-        _retired[self.name] = self.packet, self.overload
         space = getattr(torch.ops, self.namespace)
         vars(space).pop(self.packet.__name__, None)
         space._dir[:] = [n for n in space._dir if n != self.packet.__name__]  # torch goes through it, and asks for each

@@ -186,10 +186,16 @@ IN_PLACE(base)
 
 #define FLOATS "f32 f64 bf16 f16"
 
+/* query and key as apply_rotary takes them, turned, and back: g is the tensor, x its argument. */
+#define TURNED(g, x, inverse) "reshape(apply_rotary(reshape(" g ", [positions.numel, " x ".shape[-1] // head_size, head_size]), " \
+                              "reshape(positions, [-1]), cos_sin_cache, is_neox, " inverse "), " x ".shape)"
 DV_OPERATOR(rotary_embedding, struct rotary_embedding, (positions, query, key, head_size, cos_sin_cache, is_neox),
     .schema   = "rotary_embedding(Tensor positions, Tensor(a!) query, Tensor(b!)? key, int head_size, Tensor cos_sin_cache, bool is_neox) -> ()",
     .contract = "positions[*p]:i64|i32, query[*p q]:T, key[*p k]:T, cos_sin_cache[m r]:U; T in " FLOATS "; U in " FLOATS "; "
                 "head_size > 0; q % head_size == 0; k % head_size == 0; r % 2 == 0; r <= head_size; parallel(*p)",
+    .native   = "query: " TURNED("query", "query", "False") "; key: if(present(key), " TURNED("key", "key", "False") ", None)",
+    .gradient = "query: " TURNED("grads[0]", "query", "True") "; key: if(present(key), " TURNED("grads[1]", "key", "True") ", None); "
+                "positions, cos_sin_cache: non_differentiable",
     .doc      = "Turns the heads of query, and of key if there is one, in place, by the angles of each token's position: vLLM's operator "
                 "of this name. query and key are [tokens..., heads * head_size].",
     .kernels  = DV_KERNELS(DV_ISA_ROWS(struct rotary_embedding, rotary_embedding, FLOATS, .split = 16),

@@ -21,9 +21,9 @@ void dv__torch_guard_set(const struct dv__torch_layout *found)
     shims = dv__torch_shims();
 }
 
-const uint64_t *dv__torch_thread_keys(void)
+uint64_t *dv__torch_thread_keys(void)
 {
-    static _Thread_local const uint64_t *keys; /* dlsym gives the calling thread's own */
+    static _Thread_local uint64_t *keys; /* dlsym gives the calling thread's own */
     if (!keys) {
         void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD);
         keys = c10 ? dlsym(c10, "_ZN3c104impl26raw_local_dispatch_key_setE") : NULL;
@@ -33,19 +33,24 @@ const uint64_t *dv__torch_thread_keys(void)
 
 bool dv__torch_thread_is_plain(void)
 {
-    if (!shims)
+    const uint64_t *keys = shims ? dv__torch_thread_keys() : NULL;
+    if (!keys)
         return false;
-    const uint64_t *keys = dv__torch_thread_keys();
-    return keys && (!(keys[0] | keys[1]) || (keys[0] == layout.inference_mode[0] && keys[1] == layout.inference_mode[1]));
+    if (!keys[0])
+        return !keys[1] || keys[1] == layout.below[0] || keys[1] == layout.below[1];
+    return keys[0] == layout.inference_mode[0] && keys[1] == layout.inference_mode[1];
 }
 
 bool dv__torch_python_is_plain(void) { return dv__torch_thread_is_plain() && !shims->function_modes() && !shims->has_callbacks(); }
 
-/* Autograd knows something of it: a parameter, a view, a result. Only level 0 of forward-mode derivatives is in use. */
+/* Autograd knows something of it: a parameter, a view, a result. Below autograd that is nothing to us. Only level 0 of forward-mode
+ * derivatives is in use. */
 static enum dv__torch_way way_with_autograd(const void *handle, bool written)
 {
     const void *impl = *(const void *const *)handle;
     bool tangent = true;
+    if (dv__torch_thread_keys()[1])
+        return DV__TORCH_PLAIN;
     if (!shims->fw_grad || shims->aoti_torch_is_defined((void *)(uintptr_t)shims->fw_grad(impl, 0, handle), &tangent) || tangent)
         return DV__TORCH_OTHER;
     if (!shims->aoti_torch_grad_mode_is_enabled() || !shims->requires_grad(impl))
@@ -68,6 +73,14 @@ enum dv__torch_way dv__torch_way_of(const void *handle, bool written)
     return DV__TORCH_OTHER;
 }
 
+int dv__torch_device_of(const void *handle)
+{
+    const uint64_t keys = word_at(*(const void *const *)handle, layout.key_set);
+    return keys == layout.ordinary[0] || keys == layout.inference[0] ? 0 : 1;
+}
+
+const void *dv__torch_storage_of(const void *handle) { return (const void *)(uintptr_t)word_at(*(const void *const *)handle, layout.storage); }
+
 /* Tensors made in inference mode have no counter, and counting throws outside of it. */
 void dv__torch_count_write(void *handle)
 {
@@ -79,6 +92,6 @@ void dv__torch_count_write(void *handle)
 const struct dv__torch_inside *dv_torch_inside(void)
 {
     static const struct dv__torch_inside inside = { dv__torch_shims, dv__torch_thread_keys, dv__torch_python_is_plain, dv__torch_way_of,
-        dv__torch_count_write, dv__torch_guard_set };
+        dv__torch_device_of, dv__torch_storage_of, dv__torch_count_write, dv__torch_guard_set };
     return &inside;
 }

@@ -1,8 +1,9 @@
 /* The guard: is a call so plain that nothing but its kernel would run, whichever way it took?
  *
- * It is positive: what is not known to be plain is not. Two fields of c10::TensorImpl are read at their place in memory, its key set
- * (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...) and its pointer to
- * what autograd knows of it. Their offsets are found and proved on samples by tensor.c, which needs Python; until then nothing is plain.
+ * It is positive: what is not known to be plain is not. Three fields of c10::TensorImpl are read at their place in memory: its key set
+ * (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...), its pointer to
+ * what autograd knows of it, and its storage. Their offsets are found and proved on samples by tensor.c, which needs Python; until then
+ * nothing is plain.
  */
 #ifndef DV_TORCH_GUARD_H
 #define DV_TORCH_GUARD_H
@@ -12,10 +13,11 @@
 enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
 
 struct dv__torch_layout {
-    size_t key_set, autograd_meta;           /* offsets in TensorImpl, in bytes */
+    size_t key_set, autograd_meta, storage;  /* offsets in TensorImpl, in bytes */
     uint64_t ordinary[DV__TORCH_DEVICES];    /* key sets; 0: not known yet */
     uint64_t inference[DV__TORCH_DEVICES];   /* of tensors made in inference mode */
-    uint64_t inference_mode[2];              /* the thread's two words in inference mode; 0, 0 otherwise */
+    uint64_t inference_mode[2];              /* the thread's two words in inference mode */
+    uint64_t below[2];                       /* its second word in kernels: below Autograd, below ADInplaceOrView; the first is 0 */
 };
 
 enum dv__torch_way {
@@ -26,9 +28,10 @@ enum dv__torch_way {
 
 /* The thread's own dispatch keys, included and excluded, as c10::impl::raw_local_dispatch_key_set has them: 0, 0 when nothing is on.
  * NULL: this libc10 does not have them. */
-const uint64_t *dv__torch_thread_keys(void);
+uint64_t *dv__torch_thread_keys(void);
 
-/* No dispatch mode, transform, autocast or tracing on this thread: the keys are those of every day, or of inference mode. */
+/* No dispatch mode, transform, autocast or tracing on this thread: the keys are those of every day, of inference mode, or of a kernel
+ * below autograd. */
 bool dv__torch_thread_is_plain(void);
 
 /* Besides, nothing that works above the dispatcher: no function mode, no profiler. For calls that come from Python. */
@@ -36,6 +39,12 @@ bool dv__torch_python_is_plain(void);
 
 /* One tensor (a handle, which holds a tensor). written: it will be. */
 enum dv__torch_way dv__torch_way_of(const void *handle, bool written);
+
+/* Which of DV__TORCH_DEVICES a tensor is on, that way_of() does not find OTHER: 0 for the CPU. */
+int dv__torch_device_of(const void *handle);
+
+/* The storage (c10::StorageImpl *) of such a tensor: those that share memory have the same one. */
+const void *dv__torch_storage_of(const void *handle);
 
 /* Count a write, as autograd wants it; for a tensor that is plain to be written. Never throws. */
 void dv__torch_count_write(void *handle);
@@ -47,9 +56,11 @@ void dv__torch_guard_set(const struct dv__torch_layout *found);
 /* What dovetail._core uses of this library. It links neither this nor torch: dovetail.torch hands the pointer over. */
 struct dv__torch_inside {
     const struct dv__torch_shims *(*shims)(void);
-    const uint64_t *(*thread_keys)(void);
+    uint64_t *(*thread_keys)(void);
     bool (*python_is_plain)(void);
     enum dv__torch_way (*way_of)(const void *handle, bool written);
+    int (*device_of)(const void *handle);
+    const void *(*storage_of)(const void *handle);
     void (*count_write)(void *handle);
     void (*guard_set)(const struct dv__torch_layout *found);
 };

@@ -53,8 +53,8 @@ int dvt_attach(const struct dv__torch_inside *inside)
     return 0;
 }
 
-/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, kind). */
-typedef struct sample { PyObject *tensor; unsigned long long impl, keys; int kind; } sample;
+/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, address of its StorageImpl or 0, kind). */
+typedef struct sample { PyObject *tensor; unsigned long long impl, keys, storage; int kind; } sample;
 enum kind { OTHER, ORDINARY, INFERENCE, GRADIENT };
 
 static uint64_t word(const void *base, size_t i)
@@ -80,6 +80,7 @@ static size_t only_place(const sample *s, size_t n, size_t words, bool (*fits)(c
 }
 static bool is_handle(const sample *s, size_t place) { return word(s->tensor, place) == s->impl; }
 static bool is_keys(const sample *s, size_t place) { return word(impl_of(s), place) == s->keys; }
+static bool is_storage(const sample *s, size_t place) { return !s->storage || word(impl_of(s), place) == s->storage; }
 static bool is_autograd(const sample *s, size_t place)
 {
     const uint64_t w = word(impl_of(s), place); /* a pointer, or NULL */
@@ -98,19 +99,23 @@ static bool guard_is_right(const sample *s, size_t n)
     return dvt->python_is_plain();
 }
 
-static const char *find_layout(const sample *s, size_t n, size_t object_words, const unsigned long long mode[2])
+/* What is known of a thread's dispatch keys comes in *found; the rest is found. */
+static const char *find_layout(const sample *s, size_t n, size_t object_words, const struct dv__torch_layout *known)
 {
-    layout = (struct dv__torch_layout){ .inference_mode = { mode[0], mode[1] } };
+    layout = *known;
     handle_offset = 8 * only_place(s, n, object_words, is_handle);
     layout.key_set = 8 * only_place(s, n, IMPL_WORDS, is_keys);
     layout.autograd_meta = 8 * only_place(s, n, IMPL_WORDS, is_autograd);
+    layout.storage = 8 * only_place(s, n, IMPL_WORDS, is_storage);
     for (size_t i = 0; i < n; i++)
         if (s[i].kind == ORDINARY)
             layout.ordinary[0] = s[i].keys;
         else if (s[i].kind == INFERENCE)
             layout.inference[0] = s[i].keys;
-    if (!handle_offset || !layout.key_set || !layout.autograd_meta || !mode[0])
+    if (!handle_offset || !layout.key_set || !layout.autograd_meta || !layout.storage)
         return "the layout of this torch's tensors was not recognised";
+    if (!layout.inference_mode[0] || !layout.inference_mode[1] || !layout.below[0] || !layout.below[1])
+        return "the dispatch keys of threads were not recognised";
     dvt->guard_set(&layout);
     if (guard_is_right(s, n))
         return NULL;
@@ -121,18 +126,19 @@ static const char *find_layout(const sample *s, size_t n, size_t object_words, c
 int dvt_learn(PyObject *probed)
 {
     sample samples[MAX_SAMPLES];
-    unsigned long long mode[2];
+    unsigned long long inference[2], below[2];
     PyObject *list;
     Py_ssize_t words;
-    if (!dvt || !PyArg_ParseTuple(probed, "O!n(KK)", &PyList_Type, &list, &words, &mode[0], &mode[1]))
+    if (!dvt || !PyArg_ParseTuple(probed, "O!n(KK)KK", &PyList_Type, &list, &words, &inference[0], &inference[1], &below[0], &below[1]))
         return -1;
     const Py_ssize_t n = PyList_Size(list);
     for (Py_ssize_t i = 0; i < n && i < MAX_SAMPLES; i++) {
         sample *s = &samples[i];
-        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "OKKi", &s->tensor, &s->impl, &s->keys, &s->kind))
+        if (!PyArg_ParseTuple(PyList_GetItem(list, i), "OKKKi", &s->tensor, &s->impl, &s->keys, &s->storage, &s->kind))
             return -1;
     }
-    const char *reason = n > MAX_SAMPLES || words < 0 ? "too many samples" : find_layout(samples, (size_t)n, (size_t)words, mode);
+    const struct dv__torch_layout known = { .inference_mode = { inference[0], inference[1] }, .below = { below[0], below[1] } };
+    const char *reason = n > MAX_SAMPLES || words < 0 ? "too many samples" : find_layout(samples, (size_t)n, (size_t)words, &known);
     if (reason)
         PyErr_SetString(PyExc_RuntimeError, reason);
     return reason ? -1 : 0;
@@ -186,6 +192,13 @@ bool dvt_is_exact(PyObject *o) { return tensor_type && (Py_IS_TYPE(o, tensor_typ
 bool dvt_is_tensor(PyObject *o) { return dvt_is_exact(o) || (tensor_type && PyType_IsSubtype(Py_TYPE(o), tensor_type)); }
 
 void *dvt_handle(PyObject *tensor) { return (char *)(void *)tensor + handle_offset; }
+
+uint64_t dvt_below(uint64_t *keys, int which)
+{
+    const uint64_t before = keys[1];
+    keys[1] |= layout.below[which];
+    return before;
+}
 
 PyObject *dvt_wrap(const void *handle) { return variable_wrap(handle); }
 

@@ -26,7 +26,7 @@ int dvt_attach(const struct dv__torch_inside *inside);
 bool dvt_setup(void);
 const char *dvt_why(void); /* "" while nothing went wrong */
 
-/* (samples, words of a tensor object, the thread's keys in inference mode): what probe.run() gives. */
+/* What probe.run() gives: samples, words of a tensor object, the thread's keys in inference mode, those excluded in kernels. */
 int dvt_learn(PyObject *probed);
 
 bool dvt_is_tensor(PyObject *o); /* torch.Tensor or a subclass; false before dvt_attach() */
@@ -40,6 +40,10 @@ PyObject *dvt_wrap(const void *handle);
 
 /* Which way may a call with this tensor go? OTHER for what is no tensor of an exact type. The thread is for dvt->python_is_plain(). */
 enum dv__torch_way dvt_way_of(PyObject *o, bool written);
+
+/* Let the thread be in a kernel: below Autograd (0), or below ADInplaceOrView too (1). keys: dvt->thread_keys(), of a thread that is plain.
+ * The caller puts back keys[1], which it gives. */
+uint64_t dvt_below(uint64_t *keys, int which);
 
 /* Throw the Python exception that is set, as torch's own python_error: it arrives in Python with its type, value, traceback and cause.
  * Only in frames that torch's dispatcher called (thrown out of a function that Python calls, it ends the process), compiled with

@@ -97,6 +97,16 @@ void ext_call_end(ext_call *c);
 /* Raise what a status of dv_... says, with dv_last_error(); an exception that is set already stays. NULL. */
 PyObject *ext_raise(int status);
 
+/* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up, and where it is not exported, this is slower. */
+PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+/* Call by vectorcall what was called with a tuple and a dict. */
+PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* ---- Python kernels of torch operators: kernel.c says what it takes ---------------------------------------------------------------- */
+
+int ext_torch_kernel_setup(void);
+PyObject *ext_torch_kernel(PyObject *args);
+
 /* ---- Randomness: dovetail.Generator ---------------------------------------------------------------------------------------------- */
 
 int ext_random_setup(PyObject *module);

@@ -277,6 +277,8 @@ static PyObject *torch_thread_keys(PyObject *m, PyObject *unused)
     return keys ? Py_BuildValue("(KK)", (unsigned long long)keys[0], (unsigned long long)keys[1]) : Py_BuildValue("(KK)", 0ULL, 0ULL);
 }
 
+static PyObject *torch_kernel(PyObject *m, PyObject *args) { (void)m; return ext_torch_kernel(args); }
+
 /* Why the short way for tensors is not taken: "" when it is. */
 static PyObject *torch_why(PyObject *m, PyObject *unused)
 {
@@ -306,6 +308,7 @@ static PyMethodDef methods[] = {
     { "set_isa", set_isa, METH_O, "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it has." },
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
     { "torch_attach", torch_attach, METH_O, NULL },
+    { "torch_kernel", torch_kernel, METH_VARARGS, NULL },
     { "torch_learn", torch_learn, METH_VARARGS, NULL },
     { "torch_thread_keys", torch_thread_keys, METH_NOARGS, NULL },
     { "torch_why", torch_why, METH_NOARGS, NULL },
@@ -316,7 +319,7 @@ static PyMethodDef methods[] = {
     { NULL, NULL, 0, NULL },
 };
 
-static int exec(PyObject *module) { return ext_operator_setup(module) || ext_random_setup(module) ? -1 : 0; }
+static int exec(PyObject *module) { return ext_operator_setup(module) || ext_random_setup(module) || ext_torch_kernel_setup() ? -1 : 0; }
 
 static PyModuleDef_Slot slots[] = { { Py_mod_exec, (void *)exec }, { 0, NULL } };
 static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, "dovetail._core", NULL, 0, methods, slots, NULL, NULL, NULL };

@@ -2,6 +2,7 @@
  * than a line is made by dovetail._describe. */
 #include "extension.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <structmember.h>
 
@@ -128,7 +129,35 @@ static void dealloc(PyObject *self)
 
 /* ---- Calls that do not come by vectorcall ------------------------------------------------------------------------------------------- */
 
-static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *call_with_tuple(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    const Py_ssize_t nargs = EXT_NARGS(nargsf), nkw = kwnames ? PyTuple_Size(kwnames) : 0;
+    PyObject *tuple = PyTuple_New(nargs), *dict = nkw ? PyDict_New() : NULL, *result = NULL;
+    bool ok = tuple && (dict || !nkw);
+    for (Py_ssize_t i = 0; ok && i < nargs; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; ok && i < nkw; i++)
+        ok = !PyDict_SetItem(dict, PyTuple_GetItem(kwnames, i), args[nargs + i]);
+    if (ok)
+        result = PyObject_Call(callable, tuple, dict);
+    Py_XDECREF(tuple);
+    Py_XDECREF(dict);
+    return result;
+}
+
+PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    static PyObject *(*call)(PyObject *, PyObject *const *, size_t, PyObject *);
+    if (!call) {
+        void *found = dlsym(RTLD_DEFAULT, "PyObject_Vectorcall");
+        memcpy(&call, &found, sizeof call);
+        if (!call)
+            call = call_with_tuple;
+    }
+    return call(callable, args, nargsf, kwnames);
+}
+
+PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs)
 {
     const Py_ssize_t nargs = PyTuple_Size(args), nkw = kwargs ? PyDict_Size(kwargs) : 0;
     PyObject **all = PyMem_Malloc((size_t)(nargs + nkw + 1) * sizeof *all), *names = PyTuple_New(nkw), *key, *value, *result = NULL;
@@ -142,11 +171,16 @@ static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs)
             PyTuple_SetItem(names, n, Py_NewRef(key));
             all[nargs + n++] = value;
         }
-        result = op_of(self)->vectorcall(self, all, (size_t)nargs, nkw ? names : NULL);
+        result = call(self, all, (size_t)nargs, nkw ? names : NULL);
     }
     PyMem_Free(all);
     Py_XDECREF(names);
     return result;
+}
+
+static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return ext_vectorcall_of(op_of(self)->vectorcall, self, args, kwargs);
 }
 
 /* In a class, an operator is a plain function that is not bound; and help() takes it for a function. */

@@ -1,0 +1,422 @@
+/* A torch operator whose kernels are Python functions, called the short way: _core.torch_kernel, with which dovetail.torch makes
+ * custom_op and the like.
+ *
+ *     torch_kernel(fallback, arguments, returns, below_autograd, fresh) -> callable
+ *
+ * fallback: what is called when anything but the kernel would run: the operator's own call in torch.
+ * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types alone.
+ * below_autograd: the kernel runs as below an Autograd kernel, and below ADInplaceOrView when something is written: what it makes has no
+ *   history. Otherwise on the thread as it is.
+ * fresh: results must share no memory with arguments or with each other. A function (args, result), called when they seem to: it
+ *   raises, or finds it right. None: nothing is checked.
+ * The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for those that there are not; at first there are none.
+ *
+ * The kernel is called directly, with the caller's own positional arguments, when all of this holds: the thread and its modes are plain
+ * and every tensor is, on one device, with no gradient wanted (guard.h); the numbers and strings are of exactly the type of their
+ * argument, and lists are lists; nothing is given by name. Then what is written is counted. The object hashes and compares as its
+ * fallback, and has its attributes.
+ */
+#include "extension.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+enum type { UNKNOWN, TENSOR, INT, FLOAT, BOOL, STRING, NUMBER, NOTHING };
+
+typedef struct slot {
+    enum type type;
+    bool list, optional, element_optional, has_default, writes, keyword;
+} slot;
+
+typedef struct python_kernel {
+    PyObject ob_base;
+    ext_vectorcall vectorcall;
+    PyObject *fallback, *fresh; /* fresh: NULL, when nothing is checked */
+    PyObject *kernels[DV__TORCH_DEVICES];
+    int below;                  /* -1: the thread stays as it is; else what dvt_below() takes */
+    bool usable;                /* all results are of types that we check */
+    Py_ssize_t nargs, nresults;
+    slot *slots;                /* arguments, then results */
+} python_kernel;
+
+/* What the arguments of one call say together. */
+typedef struct seen { int device; } seen;
+
+static PyTypeObject *kernel_type;
+
+static python_kernel *kernel_of(PyObject *self) { return (python_kernel *)(void *)self; }
+
+/* ---- May it be called directly? ------------------------------------------------------------------------------------------------- */
+
+static bool tensor_fits(PyObject *o, bool writes, seen *s)
+{
+    if (dvt_way_of(o, writes) != DV__TORCH_PLAIN)
+        return false;
+    const int device = dvt->device_of(dvt_handle(o));
+    if (s->device < 0)
+        s->device = device;
+    return s->device == device;
+}
+
+static bool one_fits(const slot *t, PyObject *o, seen *s)
+{
+    switch (t->type) {
+    case TENSOR: return tensor_fits(o, t->writes, s);
+    case INT: return PyLong_CheckExact(o);
+    case FLOAT: return PyFloat_CheckExact(o);
+    case BOOL: return PyBool_Check(o);
+    case STRING: return PyUnicode_CheckExact(o);
+    case NUMBER: return PyLong_CheckExact(o) || PyFloat_CheckExact(o);
+    case UNKNOWN:
+    case NOTHING: break;
+    }
+    return false;
+}
+
+static bool fits(const slot *t, PyObject *o, seen *s)
+{
+    if (Py_IsNone(o))
+        return t->optional;
+    if (!t->list)
+        return one_fits(t, o, s);
+    if (!PyList_CheckExact(o))
+        return false;
+    for (Py_ssize_t i = 0, n = PyList_Size(o); i < n; i++) {
+        PyObject *item = PyList_GetItem(o, i);
+        if (Py_IsNone(item) ? !t->element_optional : !one_fits(t, item, s))
+            return false;
+    }
+    return true;
+}
+
+/* The kernel for this call, or NULL: torch's way. */
+static PyObject *kernel_for(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs)
+{
+    seen s = { -1 };
+    if (nargs > k->nargs || !k->usable || !dvt_setup() || !dvt->python_is_plain())
+        return NULL;
+    for (Py_ssize_t i = 0; i < k->nargs; i++)
+        if (i < nargs ? k->slots[i].keyword || !fits(&k->slots[i], args[i], &s) : !k->slots[i].has_default)
+            return NULL;
+    return s.device < 0 ? NULL : k->kernels[s.device];
+}
+
+/* ---- Arguments and results -------------------------------------------------------------------------------------------------------- */
+
+static void count_writes(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs)
+{
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        if (!k->slots[i].writes || Py_IsNone(args[i]))
+            continue;
+        for (Py_ssize_t j = 0, n = k->slots[i].list ? PyList_Size(args[i]) : 1; j < n; j++) {
+            PyObject *o = k->slots[i].list ? PyList_GetItem(args[i], j) : args[i];
+            if (!Py_IsNone(o))
+                dvt->count_write(dvt_handle(o));
+        }
+    }
+}
+
+/* Everything in args or results that is a tensor, lists unfolded. fn stops the walk by true. */
+static bool each_tensor(PyObject *const *items, Py_ssize_t n, bool (*fn)(PyObject *o, void *user), void *user)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (dvt_is_tensor(items[i])) {
+            if (fn(items[i], user))
+                return true;
+        } else if (PyList_Check(items[i])) {
+            for (Py_ssize_t j = 0; j < PyList_Size(items[i]); j++) {
+                PyObject *o = PyList_GetItem(items[i], j);
+                if (dvt_is_tensor(o) && fn(o, user))
+                    return true;
+            }
+        }
+    }
+    return false;
+}
+
+typedef struct compared { PyObject *result; const void *storage; bool itself; } compared;
+
+/* A result may come across itself once, among the results. */
+static bool shares(PyObject *o, void *user)
+{
+    compared *c = user;
+    if (o == c->result && !c->itself)
+        return c->itself = true, false;
+    return o == c->result || dvt->storage_of(dvt_handle(o)) == c->storage;
+}
+
+typedef struct everything { PyObject *const *args, *const *results; Py_ssize_t nargs, nresults; } everything;
+
+/* Does this result look as if it shared memory? What cannot be looked at does. */
+static bool is_suspect(PyObject *result, void *user)
+{
+    const everything *all = user;
+    if (dvt_way_of(result, false) == DV__TORCH_OTHER)
+        return true;
+    compared c = { result, dvt->storage_of(dvt_handle(result)), true };
+    if (each_tensor(all->args, all->nargs, shares, &c))
+        return true;
+    c.itself = false;
+    return each_tensor(all->results, all->nresults, shares, &c);
+}
+
+static int check_fresh(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *const *results, PyObject *result)
+{
+    everything all = { args, results, nargs, k->nresults };
+    if (!each_tensor(results, k->nresults, is_suspect, &all))
+        return 0;
+    PyObject *tuple = PyTuple_New(nargs), *answer = NULL;
+    for (Py_ssize_t i = 0; tuple && i < nargs; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    if (tuple)
+        answer = PyObject_CallFunctionObjArgs(k->fresh, tuple, result, NULL);
+    Py_XDECREF(tuple);
+    Py_XDECREF(answer);
+    return answer ? 0 : -1;
+}
+
+static const char *type_title(const slot *t)
+{
+    static const char *const names[] = { "a result", "a Tensor", "an int", "a float", "a bool", "a str", "a number", "None" };
+    return t->list ? "a list" : names[t->type];
+}
+
+static bool result_fits(const slot *t, PyObject *o)
+{
+    seen unused = { -1 };
+    if (t->type != TENSOR)
+        return fits(t, o, &unused);
+    if (!t->list || Py_IsNone(o))
+        return dvt_is_tensor(o) || (Py_IsNone(o) && t->optional);
+    bool all = PyList_CheckExact(o);
+    for (Py_ssize_t i = 0; all && i < PyList_Size(o); i++)
+        all = dvt_is_tensor(PyList_GetItem(o, i));
+    return all;
+}
+
+static PyObject *wrong_result(const python_kernel *k, Py_ssize_t i, PyObject *o)
+{
+    PyErr_Format(PyExc_RuntimeError, "%S: expected %s as result %zd of its Python kernel, found %R", k->fallback, type_title(&k->slots[k->nargs + i]), i,
+        (PyObject *)Py_TYPE(o));
+    return NULL;
+}
+
+/* As torch gives it: None, the result, or a tuple of the results. Takes it. */
+static PyObject *checked(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *take)
+{
+    PyObject *one[1] = { take }, **results = one, **many = NULL, *out = take;
+    if (k->nresults == 0) {
+        if (Py_IsNone(take))
+            return take;
+        PyErr_Format(PyExc_RuntimeError, "%S: expected no result of its Python kernel, found %R", k->fallback, (PyObject *)Py_TYPE(take));
+        Py_DECREF(take);
+        return NULL;
+    }
+    if (k->nresults > 1) {
+        out = PyTuple_Check(take) ? take : PyList_Check(take) ? PyList_AsTuple(take) : NULL;
+        if (out != take)
+            Py_DECREF(take);
+        if (!out || PyTuple_Size(out) != k->nresults || !(many = PyMem_Malloc((size_t)k->nresults * sizeof *many))) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_RuntimeError, "%S: expected a tuple of %zd results of its Python kernel", k->fallback, k->nresults);
+            Py_XDECREF(out);
+            return NULL;
+        }
+        results = many;
+        for (Py_ssize_t i = 0; i < k->nresults; i++)
+            results[i] = PyTuple_GetItem(out, i);
+    }
+    bool ok = true;
+    for (Py_ssize_t i = 0; ok && i < k->nresults; i++)
+        ok = result_fits(&k->slots[k->nargs + i], results[i]) || wrong_result(k, i, results[i]);
+    if (ok && k->fresh)
+        ok = !check_fresh(k, args, nargs, results, out);
+    PyMem_Free(many);
+    if (!ok)
+        Py_CLEAR(out);
+    return out;
+}
+
+/* ---- The call ------------------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    const python_kernel *k = kernel_of(self);
+    const Py_ssize_t nargs = EXT_NARGS(nargsf);
+    PyObject *kernel = kwnames && PyTuple_Size(kwnames) ? NULL : kernel_for(k, args, nargs);
+    if (!kernel)
+        return PyErr_Occurred() ? NULL : ext_call_python(k->fallback, args, nargsf, kwnames);
+    count_writes(k, args, nargs);
+    Py_INCREF(self); /* what it holds may be replaced meanwhile */
+    Py_INCREF(kernel);
+    uint64_t *keys = k->below < 0 ? NULL : dvt->thread_keys();
+    const uint64_t before = keys ? dvt_below(keys, k->below) : 0;
+    PyObject *result = ext_call_python(kernel, args, (size_t)nargs, NULL);
+    if (keys)
+        keys[1] = before;
+    Py_DECREF(kernel);
+    if (result)
+        result = checked(k, args, nargs, result);
+    Py_DECREF(self);
+    return result;
+}
+
+/* ---- Making --------------------------------------------------------------------------------------------------------------------------- */
+
+/* "Tensor", "Tensor?", "List[int]", "List[Optional[Tensor]]", "Optional[float]" */
+static slot parse_type(const char *text)
+{
+    static const struct { const char *name; enum type type; } names[] = { { "Tensor", TENSOR }, { "int", INT }, { "SymInt", INT }, { "float", FLOAT },
+        { "bool", BOOL }, { "str", STRING }, { "number", NUMBER } };
+    slot t = { .type = UNKNOWN };
+    const size_t size = strlen(text);
+    t.optional = size && text[size - 1] == '?';
+    if (!strncmp(text, "Optional[", 9))
+        t.optional = true, text += 9;
+    if (!strncmp(text, "List[", 5))
+        t.list = true, text += 5;
+    if (t.list && !strncmp(text, "Optional[", 9))
+        t.element_optional = true, text += 9;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i].name) == strcspn(text, "]?") && !strncmp(text, names[i].name, strlen(names[i].name)))
+            t.type = names[i].type;
+    return t;
+}
+
+static int fill(python_kernel *k, PyObject *arguments, PyObject *returns)
+{
+    bool writes = false;
+    k->nargs = PyTuple_Size(arguments);
+    k->nresults = PyTuple_Size(returns);
+    if (!(k->slots = PyMem_Calloc((size_t)(k->nargs + k->nresults) + 1, sizeof *k->slots)))
+        return PyErr_NoMemory(), -1;
+    for (Py_ssize_t i = 0; i < k->nargs; i++) {
+        const char *text;
+        int has_default, written, keyword;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(arguments, i), "sppp", &text, &has_default, &written, &keyword))
+            return -1;
+        k->slots[i] = parse_type(text);
+        k->slots[i].has_default = has_default;
+        k->slots[i].writes = written;
+        k->slots[i].keyword = keyword;
+        writes |= written;
+    }
+    k->usable = true;
+    for (Py_ssize_t i = 0; i < k->nresults; i++) {
+        const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(returns, i), NULL);
+        if (!text)
+            return -1;
+        k->slots[k->nargs + i] = parse_type(text);
+        k->usable &= k->slots[k->nargs + i].type != UNKNOWN;
+    }
+    if (k->below >= 0)
+        k->below = writes;
+    return 0;
+}
+
+PyObject *ext_torch_kernel(PyObject *args)
+{
+    PyObject *fallback, *arguments, *returns, *fresh;
+    int below;
+    if (!PyArg_ParseTuple(args, "OO!O!pO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh))
+        return NULL;
+    python_kernel *k = (python_kernel *)(void *)PyType_GenericAlloc(kernel_type, 0);
+    if (!k)
+        return NULL;
+    k->vectorcall = call;
+    k->fallback = Py_NewRef(fallback);
+    k->fresh = Py_IsNone(fresh) ? NULL : Py_NewRef(fresh);
+    k->below = below ? 0 : -1;
+    if (fill(k, arguments, returns)) {
+        Py_DECREF((PyObject *)k);
+        return NULL;
+    }
+    return (PyObject *)k;
+}
+
+static int traverse(PyObject *self, visitproc visit, void *arg)
+{
+    const python_kernel *k = kernel_of(self);
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(k->fallback);
+    Py_VISIT(k->fresh);
+    for (int d = 0; d < DV__TORCH_DEVICES; d++)
+        Py_VISIT(k->kernels[d]);
+    return 0;
+}
+
+static int clear(PyObject *self)
+{
+    python_kernel *k = kernel_of(self);
+    Py_CLEAR(k->fresh);
+    for (int d = 0; d < DV__TORCH_DEVICES; d++)
+        Py_CLEAR(k->kernels[d]);
+    return 0;
+}
+
+static void dealloc(PyObject *self)
+{
+    python_kernel *k = kernel_of(self);
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    clear(self);
+    Py_XDECREF(k->fallback);
+    PyMem_Free(k->slots);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *get_kernels(PyObject *self, void *unused)
+{
+    (void)unused;
+    const python_kernel *k = kernel_of(self);
+    return PyTuple_Pack(DV__TORCH_DEVICES, k->kernels[0] ? k->kernels[0] : Py_None, k->kernels[1] ? k->kernels[1] : Py_None);
+}
+
+static int set_kernels(PyObject *self, PyObject *value, void *unused)
+{
+    (void)unused;
+    python_kernel *k = kernel_of(self);
+    if (!value || !PyTuple_Check(value) || PyTuple_Size(value) != DV__TORCH_DEVICES) {
+        PyErr_Format(PyExc_TypeError, "expected a tuple of %d", DV__TORCH_DEVICES);
+        return -1;
+    }
+    for (int d = 0; d < DV__TORCH_DEVICES; d++) {
+        PyObject *new_one = PyTuple_GetItem(value, d), *old = k->kernels[d];
+        k->kernels[d] = Py_IsNone(new_one) ? NULL : Py_NewRef(new_one);
+        Py_XDECREF(old);
+    }
+    return 0;
+}
+
+static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs) { return ext_vectorcall_of(call, self, args, kwargs); }
+
+static PyObject *getattro(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(kernel_of(self)->fallback, name);
+}
+
+static Py_hash_t hash(PyObject *self) { return PyObject_Hash(kernel_of(self)->fallback); }
+
+static PyObject *compare(PyObject *self, PyObject *other, int op)
+{
+    if (Py_IS_TYPE(other, kernel_type))
+        other = kernel_of(other)->fallback;
+    return PyObject_RichCompare(kernel_of(self)->fallback, other, op);
+}
+
+static PyObject *repr(PyObject *self) { return PyObject_Repr(kernel_of(self)->fallback); }
+
+static PyGetSetDef getset[] = { { "kernels", get_kernels, set_kernels, NULL, NULL }, { NULL, NULL, NULL, NULL, NULL } };
+static PyMemberDef members[] = { { "__vectorcalloffset__", T_PYSSIZET, offsetof(python_kernel, vectorcall), READONLY, NULL }, { NULL, 0, 0, 0, NULL } };
+static PyType_Slot type_slots[] = { { Py_tp_dealloc, (void *)dealloc }, { Py_tp_call, (void *)slow_call }, { Py_tp_traverse, (void *)traverse },
+    { Py_tp_clear, (void *)clear }, { Py_tp_getattro, (void *)getattro }, { Py_tp_hash, (void *)hash }, { Py_tp_richcompare, (void *)compare },
+    { Py_tp_repr, (void *)repr }, { Py_tp_getset, getset }, { Py_tp_members, members }, { 0, NULL } };
+static PyType_Spec type_spec = { "dovetail._core.PythonKernel", sizeof(python_kernel), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | EXT_HAVE_VECTORCALL, type_slots };
+
+int ext_torch_kernel_setup(void) { return kernel_type || (kernel_type = (PyTypeObject *)PyType_FromSpec(&type_spec)) ? 0 : -1; }

@@ -21,7 +21,12 @@ DV_API int dv_torch_available(void);
 
 enum dv_torch_flags {
     DV_TORCH_SKIP_UNSUPPORTED = 1, /* leave out operators that torch's shims cannot carry, instead of refusing the library */
+    DV_TORCH_TWIN_UNSUPPORTED = 2, /* define a twin for them instead: what dovetail.torch does */
 };
+
+/* A twin is "_dovetail_ns::name.overload": the operator with a list of numbers in place of each argument that the shims do not carry.
+ * dovetail.torch registers the operator itself, with a Python kernel that packs its arguments and calls the twin. */
+#define DV_TORCH_TWINS "_dovetail_"
 
 /* Define every operator of lib as torch.ops.<namespace>.<name>, with kernels for the devices that it has rows for. lib is borrowed:
  * call dv_torch_unregister before dv_library_free (in the other order calls fail with a message in between).
@@ -36,6 +41,8 @@ DV_API void dv_torch_unregister(dv_torch_library *reg);
 
 /* Is this operator ("ns::name.overload") among those that were registered? False for those that were left out. */
 DV_API bool dv_torch_has(const dv_torch_library *reg, const char *name);
+
+DV_API bool dv_torch_has_twin(const dv_torch_library *reg, const char *name);
 
 /* How many operators may be registered at a time in one process. */
 DV_API size_t dv_torch_capacity(void);

@@ -61,7 +61,7 @@ static void *take(struct call *c, size_t size)
     X(DTYPES, dtypes, dv_dtype, DTYPE, dtype)                \
     X(DEVICES, devices, dv_device, DEVICE, device)
 
-const char *dv__torch_cannot_carry(const dv_slot_info *info, bool result)
+const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slot_info *info, bool result)
 {
     switch (info->type) {
     case DV_FIELD_TENSOR:
@@ -84,8 +84,20 @@ const char *dv__torch_cannot_carry(const dv_slot_info *info, bool result)
     case DV_FIELD_SCALARS: return "torch's C shims carry no Scalar; use int or float";
     case DV_FIELD_COMPLEX:
     case DV_FIELD_COMPLEXES: return "torch's C shims carry no complex numbers; use two floats";
-    case DV_FIELD_GENERATOR: return "torch's C shims carry no Generator before torch 2.13";
+    case DV_FIELD_GENERATOR: return t->torch_delete_generator ? NULL : "torch's C shims carry no Generator before torch 2.13";
     default: return "torch's C shims do not carry this type";
+    }
+}
+
+uint8_t dv__torch_packs_as(uint8_t field)
+{
+    switch (field) {
+    case DV_FIELD_SCALAR: /* its kind, and the bits of one or two numbers */
+    case DV_FIELD_SCALARS: return DV_FIELD_INTS; /* three for each */
+    case DV_FIELD_GENERATOR: return DV_FIELD_INT; /* a seed */
+    case DV_FIELD_COMPLEX:
+    case DV_FIELD_COMPLEXES: return DV_FIELD_FLOATS;
+    default: return 0;
     }
 }
 
@@ -123,6 +135,10 @@ static void release(const struct dv__torch_shims *t, uint8_t field, bool optiona
     }
     if (field == DV_FIELD_STRING) {
         t->torch_delete_string(handle_of(cell));
+        return;
+    }
+    if (field == DV_FIELD_GENERATOR) {
+        t->torch_delete_generator(handle_of(cell));
         return;
     }
     const uint8_t element = element_of(field);
@@ -283,6 +299,83 @@ static int decode_memory_format(struct call *c, const struct dv__torch_slot *s, 
     return dv_fail(DV_ETYPE, "%s: argument '%s': torch's memory format number %d has no counterpart here", c->op->name, s->name, (int)n);
 }
 
+/* What a kernel's dv_generator is in this host. */
+struct generator {
+    void *handle;  /* torch's; NULL: of a twin */
+    uint64_t seed; /* a twin's, drawn in Python */
+    _Atomic uint64_t used;
+};
+
+static int decode_generator(struct call *c, void *handle, uint64_t seed, dv_value *v)
+{
+    struct generator *g = take(c, sizeof *g);
+    if (!g)
+        return DV_ENOMEM;
+    g->handle = handle;
+    g->seed = seed;
+    atomic_init(&g->used, 0);
+    v->type = DV_VALUE_GENERATOR;
+    v->as.generator = (const dv_generator *)(const void *)g;
+    return DV_OK;
+}
+
+static dv_scalar unpack_scalar(const int64_t *n)
+{
+    dv_scalar s = { .kind = (uint32_t)n[0] };
+    switch ((enum dv_scalar_kind)n[0]) {
+    case DV_SCALAR_INT: s.as.i = n[1]; break;
+    case DV_SCALAR_BOOL: s.as.b = n[1] != 0; break;
+    case DV_SCALAR_FLOAT: memcpy(&s.as.f, &n[1], sizeof s.as.f); break;
+    case DV_SCALAR_COMPLEX: memcpy(&s.as.c, &n[1], sizeof s.as.c); break;
+    }
+    return s;
+}
+
+static void value_of_scalar(dv_scalar s, dv_value *v)
+{
+    switch ((enum dv_scalar_kind)s.kind) {
+    case DV_SCALAR_INT: v->type = DV_VALUE_INT, v->as.i = s.as.i; break;
+    case DV_SCALAR_BOOL: v->type = DV_VALUE_BOOL, v->as.b = s.as.b; break;
+    case DV_SCALAR_FLOAT: v->type = DV_VALUE_FLOAT, v->as.f = s.as.f; break;
+    case DV_SCALAR_COMPLEX: v->type = DV_VALUE_COMPLEX, v->as.c = s.as.c; break;
+    }
+}
+
+/* A twin's argument: v is what came for it. */
+static int unpack(struct call *c, const struct dv__torch_slot *s, dv_value *v)
+{
+    const dv_ints n = v->as.ints;
+    const dv_floats f = v->as.floats;
+    const size_t each = s->packed == DV_FIELD_SCALAR || s->packed == DV_FIELD_SCALARS ? 3 : 2;
+    const bool one = s->packed != DV_FIELD_SCALARS && s->packed != DV_FIELD_COMPLEXES;
+    if (v->type == DV_VALUE_NONE)
+        return DV_OK;
+    if (s->packed == DV_FIELD_GENERATOR)
+        return decode_generator(c, NULL, (uint64_t)v->as.i, v);
+    if (one ? n.size != each : n.size % each != 0)
+        return dv_fail(DV_ETYPE, "%s: argument '%s': %zu numbers do not stand for it", c->op->name, s->name, n.size);
+    switch (s->packed) {
+    case DV_FIELD_SCALAR: value_of_scalar(unpack_scalar(n.data), v); return DV_OK;
+    case DV_FIELD_COMPLEX:
+        v->type = DV_VALUE_COMPLEX;
+        v->as.c = (dv_complex){ f.data[0], f.data[1] };
+        return DV_OK;
+    case DV_FIELD_COMPLEXES: /* pairs already */
+        v->type = DV_VALUE_COMPLEXES;
+        v->as.complexes = (dv_complexes){ (const dv_complex *)(const void *)f.data, f.size / each };
+        return DV_OK;
+    default: break;
+    }
+    dv_scalar *scalars = take(c, n.size / each * sizeof *scalars);
+    if (!scalars)
+        return DV_ENOMEM;
+    for (size_t i = 0; i < n.size / each; i++)
+        scalars[i] = unpack_scalar(n.data + each * i);
+    v->type = DV_VALUE_SCALARS;
+    v->as.scalars = (dv_scalars){ scalars, n.size / each };
+    return DV_OK;
+}
+
 /* v comes zeroed. Optionals are a pointer to a cell, NULL for None. */
 static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
 {
@@ -329,8 +422,15 @@ static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field,
         v->as.layout.value = (int32_t)cell;
         return DV_OK;
     case DV_FIELD_MEMORY_FORMAT: return decode_memory_format(c, s, (int32_t)cell, v);
+    case DV_FIELD_GENERATOR: return decode_generator(c, handle_of(cell), 0, v);
     default: return decode_list(c, s, field, cell, v);
     }
+}
+
+static int decode_argument(struct call *c, const struct dv__torch_slot *s, uint64_t cell, dv_value *v)
+{
+    const int status = decode(c, s, s->field, s->optional, cell, v);
+    return status || !s->packed ? status : unpack(c, s, v);
 }
 
 /* ---- what dv_call asks of us ---------------------------------------------------------------------------------------------------- */
@@ -456,6 +556,47 @@ static int stream(const dv_host *host, dv_device device, void **out)
     return DV_OK;
 }
 
+/* A seed from torch's generators, so that torch.manual_seed() governs: from the one that was given, else the CPU's. Drawing on an
+ * accelerator waits for it, which torch refuses while a graph is captured. */
+static int draw_seed(const struct call *c, const struct generator *g, uint64_t *seed)
+{
+    const struct dv__torch_shims *t = c->t;
+    const int64_t one = 1;
+    int32_t device = t->cpu, index = 0, dtype = dv__torch_dtype(t, dv_dtype_from_key(DV_DTYPE_i64)), failed;
+    void *drawn = NULL, *here = NULL, *data = NULL, *handle = g ? g->handle : NULL;
+    if (handle && t->torch_generator_get_device(handle, &device, &index))
+        return dv_fail(DV_EHOST, "%s: libtorch: %s", c->op->name, dv__torch_what(t));
+    if (device == t->cpu)
+        failed = handle ? t->aoti_torch_cpu_randint_generator(INT64_MAX, &one, 1, &handle, &dtype, NULL, NULL, 0, NULL, &drawn)
+                        : t->aoti_torch_cpu_randint(INT64_MAX, &one, 1, &dtype, NULL, NULL, 0, NULL, &drawn);
+    else if (device == t->cuda && t->cuda_randint_generator)
+        failed = t->cuda_randint_generator(INT64_MAX, &one, 1, &handle, &dtype, NULL, &device, index, NULL, &drawn);
+    else
+        return dv_fail(DV_EDEVICE, "%s: a generator of torch's device number %d cannot be drawn from", c->op->name, (int)device);
+    if (!failed && device == t->cpu)
+        here = drawn;
+    else if (!failed)
+        failed = t->aoti_torch_empty_strided(1, &one, &one, dtype, t->cpu, 0, &here) || t->aoti_torch_copy_(here, drawn, 0);
+    if (!failed && !(failed = t->torch_get_mutable_data_ptr(here, &data)))
+        memcpy(seed, data, sizeof *seed);
+    if (here && here != drawn)
+        t->aoti_torch_delete_tensor_object(here);
+    if (drawn)
+        t->aoti_torch_delete_tensor_object(drawn);
+    return failed ? dv_fail(DV_EHOST, "%s: no random number from torch: %s", c->op->name, dv__torch_what(t)) : DV_OK;
+}
+
+static int random_numbers(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
+{
+    struct generator *g = (struct generator *)(uintptr_t)(const void *)generator;
+    *offset = 0;
+    if (!g || g->handle)
+        return draw_seed(call_of(host), g, seed);
+    *seed = g->seed;
+    *offset = atomic_fetch_add(&g->used, count);
+    return DV_OK;
+}
+
 /* ---- results ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Is this result a tensor that was made for it, not an argument? */
@@ -488,15 +629,23 @@ static int box(struct call *c, uint64_t *cell)
     return DV_OK;
 }
 
-/* Takes the handles of v's tensors on success; on failure they are still the caller's. */
-static int encode_list(struct call *c, const dv_value *v, uint64_t *cell)
+/* The only lists that are results are arguments that were written: torch gets handles of its own. */
+static int encode_list(struct call *c, const struct dv__torch_slot *s, const dv_value *v, uint64_t *cell)
 {
-    void *list;
+    void *list, *handle;
+    int32_t failed;
     const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : 0;
     if (c->t->torch_new_list_reserve_size(n, &list))
         return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name);
-    for (size_t i = 0; i < n; i++)
-        c->t->torch_list_push_back(list, cell_of(handle_of_tensor(v->as.tensors.data[i])));
+    for (size_t i = 0; i < n; i++) {
+        failed = c->t->aoti_torch_new_tensor_handle(handle_of_tensor(v->as.tensors.data[i]), &handle);
+        if (!failed && (failed = c->t->torch_list_push_back(list, cell_of(handle))))
+            c->t->aoti_torch_delete_tensor_object(handle);
+        if (failed) {
+            release(c->t, s->field, false, s->element_optional, cell_of(list));
+            return dv_fail(DV_EHOST, "%s: result '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
+        }
+    }
     *cell = cell_of(list);
     return DV_OK;
 }
@@ -512,7 +661,7 @@ static int encode(struct call *c, const struct dv__torch_slot *s, const dv_value
     case DV_FIELD_INT: *cell = (uint64_t)v->as.i; break;
     case DV_FIELD_FLOAT: memcpy(cell, &v->as.f, sizeof *cell); break;
     case DV_FIELD_BOOL: *cell = v->as.b; break;
-    default: status = encode_list(c, v, cell);
+    default: status = encode_list(c, s, v, cell);
     }
     return !status && s->optional ? box(c, cell) : status;
 }
@@ -625,7 +774,8 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
 {
     __attribute__((cleanup(release_call))) struct call c;
     c.host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH, .name = "torch", .new_tensor = new_tensor,
-        .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream, .new_view = new_view };
+        .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream, .random = random_numbers,
+        .new_view = new_view };
     c.t = op->t;
     c.op = op;
     c.stack = stack;
@@ -642,7 +792,7 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
     if (!status)
         memset(args, 0, (nargs + op->nresults) * sizeof *args);
     for (size_t i = 0; !status && i < nargs; i++)
-        status = decode(&c, &op->slots[i], op->slots[i].field, op->slots[i].optional, stack[i], &args[i]);
+        status = decode_argument(&c, &op->slots[i], stack[i], &args[i]);
     const bool out = nargs > op->nargs;
     if (!status && (op->mutates || out))
         status = announce_writes(&c, args);

@@ -72,12 +72,14 @@ static const struct { const char *key; int32_t device; } keys[KEY_COUNT] = {
 #undef KEY
 };
 
-struct entry { size_t number; const char *name; };
+struct entry { size_t number; const char *name; bool twin; };
+
+/* torch's library objects for one namespace. */
+struct space { char *ns; void *definitions, *kernels[KEY_COUNT]; };
 
 struct dv_torch_library {
     const struct dv__torch_shims *t;
-    const char *ns; /* borrowed, while it is registered */
-    void *definitions, *kernels[KEY_COUNT];
+    struct space own, twins; /* the second is opened for the first twin */
     size_t n;
     struct entry entries[];
 };
@@ -87,9 +89,20 @@ static int host_failed(const struct dv__torch_shims *t, const char *name, const 
     return dv_fail(DV_EHOST, "%s: torch refused %s: %s", name, doing, dv__torch_what(t));
 }
 
-/* DV_ENOTSUP names the first argument or result that the shims do not carry. */
-static int describe(dv_operator *op, struct dv__torch_op *to)
+/* Does the schema have an argument or result of this type? Matched as a word: names may contain it. */
+static bool has_type(const char *schema, const char *type)
 {
+    const size_t size = strlen(type);
+    for (const char *p = strstr(schema, type); p; p = strstr(p + 1, type))
+        if (p > schema && (p[-1] == ' ' || p[-1] == '(') && strchr(" ?[,)", p[size]))
+            return true;
+    return false;
+}
+
+/* DV_ENOTSUP names the first argument or result that the shims do not carry, or of a twin, that nothing can stand for. */
+static int describe(const struct dv__torch_shims *t, dv_operator *op, bool twin, struct dv__torch_op *to)
+{
+    const char *schema = dv_operator_schema(op);
     to->nargs = dv_operator_nargs(op);
     to->nresults = dv_operator_nresults(op);
     to->name = dv_operator_name(op);
@@ -99,18 +112,18 @@ static int describe(dv_operator *op, struct dv__torch_op *to)
         if (status)
             return status;
         const bool result = i >= to->nargs;
-        const char *why = dv__torch_cannot_carry(&info, result);
-        if (why)
+        const char *why = dv__torch_cannot_carry(t, &info, result);
+        const uint8_t packed = twin && why && !result ? dv__torch_packs_as((uint8_t)info.type) : 0;
+        if (why && !packed)
             return dv_fail(DV_ENOTSUP, "%s: %s '%s': %s", to->name, result ? "result" : "argument", info.name, why);
-        to->slots[i] = (struct dv__torch_slot){ .name = info.name, .field = (uint8_t)info.type,
-            .optional = info.flags & DV_SLOT_OPTIONAL, .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL,
-            .writes = result || info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
+        to->slots[i] = (struct dv__torch_slot){ .name = info.name, .field = packed ? packed : (uint8_t)info.type,
+            .packed = packed ? (uint8_t)info.type : 0, .optional = info.flags & DV_SLOT_OPTIONAL,
+            .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL, .writes = result || info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
         to->mutates |= !result && info.flags & DV_SLOT_WRITES;
     }
-    /* SymFloat and SymBool look like float and bool to a frame, but not to the shims. */
-    const char *schema = dv_operator_schema(op);
-    if (strstr(schema, "SymFloat ") || strstr(schema, "SymBool "))
-        return dv_fail(DV_ENOTSUP, "%s: torch's C shims carry no SymFloat and no SymBool: use float and bool", to->name);
+    /* A SymBool looks like a bool to a frame, but not to the shims. */
+    if (!twin && has_type(schema, "SymBool"))
+        return dv_fail(DV_ENOTSUP, "%s: torch's C shims carry no SymBool: use bool", to->name);
     return DV_OK;
 }
 
@@ -122,9 +135,8 @@ static void add_tag(const char *name, size_t size, int32_t *tags, int32_t *n)
 }
 
 /* more: a tag besides those declared, or "". */
-static int define(dv_torch_library *reg, dv_operator *op, const char *schema, const char *more)
+static int define(const struct dv__torch_shims *t, void *definitions, dv_operator *op, const char *schema, const char *more)
 {
-    const struct dv__torch_shims *t = reg->t;
     int32_t tags[MAX_TAGS], n = 0;
     add_tag("pt2_compliant_tag", strlen("pt2_compliant_tag"), tags, &n);
     add_tag(more, strlen(more), tags, &n);
@@ -133,8 +145,8 @@ static int define(dv_torch_library *reg, dv_operator *op, const char *schema, co
         add_tag(p, size, tags, &n);
         p += size + (p[size] != 0);
     }
-    const int32_t failed = n && t->torch_library_def_with_tags ? t->torch_library_def_with_tags(reg->definitions, schema, tags, n)
-                                                               : t->aoti_torch_library_def(reg->definitions, schema);
+    const int32_t failed = n && t->torch_library_def_with_tags ? t->torch_library_def_with_tags(definitions, schema, tags, n)
+                                                               : t->aoti_torch_library_def(definitions, schema);
     return failed ? host_failed(t, dv_operator_name(op), "the schema") : DV_OK;
 }
 
@@ -270,15 +282,17 @@ static char *out_schema(const struct dv__torch_op *o, const char *overload)
     return NULL;
 }
 
-/* name: "ns::f.overload", of the operator or of its out= overload */
-static int implement(dv_torch_library *reg, const struct dv__torch_op *o, const char *name, size_t number)
+static const char *local_name(const char *name) { return strstr(name, "::") ? strstr(name, "::") + 2 : name; }
+
+/* name: "ns::f.overload", of the operator, of its out= overload, or of its twin */
+static int implement(const struct dv__torch_shims *t, const struct space *space, const struct dv__torch_op *o, const char *name, size_t number)
 {
-    const char *local = strstr(name, "::") ? strstr(name, "::") + 2 : name;
-    int status = keep(reg->t, reg->ns, name, local);
+    const char *local = local_name(name);
+    int status = keep(t, space->ns, name, local);
     for (int k = 0; !status && k < KEY_COUNT; k++)
         if (keys[k].device == DV_CPU || dv_operator_has_rows(o->op, keys[k].device))
-            if (reg->t->torch_library_impl(reg->kernels[k], local, trampolines[number], DV_TORCH_ABI))
-                status = host_failed(reg->t, name, "the kernel");
+            if (t->torch_library_impl(space->kernels[k], local, trampolines[number], DV_TORCH_ABI))
+                status = host_failed(t, name, "the kernel");
     return status;
 }
 
@@ -292,9 +306,51 @@ static int add_out(dv_torch_library *reg, const dv_library *lib, const struct dv
     char *schema = is_functional(o) ? out_schema(o, overload) : NULL;
     if (!schema)
         return DV_OK;
-    int status = define(reg, o->op, schema, "out_variant");
+    int status = define(reg->t, reg->own.definitions, o->op, schema, "out_variant");
     free(schema);
-    return status ? status : implement(reg, o, overload, number);
+    return status ? status : implement(reg->t, &reg->own, o, overload, number);
+}
+
+static int open_space(const struct dv__torch_shims *t, const char *prefix, const char *ns, struct space *s)
+{
+    const size_t size = strlen(prefix) + strlen(ns) + 1;
+    if (s->ns)
+        return DV_OK;
+    if (!(s->ns = malloc(size)))
+        return dv_fail(DV_ENOMEM, "out of memory");
+    snprintf(s->ns, size, "%s%s", prefix, ns);
+    if (t->aoti_torch_library_init_fragment(s->ns, "dovetail", 0, &s->definitions))
+        return host_failed(t, s->ns, "the namespace");
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (t->aoti_torch_library_init_impl(s->ns, keys[k].key, "dovetail", 0, &s->kernels[k]))
+            return host_failed(t, s->ns, "the namespace");
+    return DV_OK;
+}
+
+static void close_space(const struct dv__torch_shims *t, struct space *s)
+{
+    for (int k = 0; k < KEY_COUNT; k++)
+        if (s->kernels[k])
+            t->aoti_torch_delete_library_object(s->kernels[k]);
+    if (s->definitions)
+        t->aoti_torch_delete_library_object(s->definitions);
+    free(s->ns);
+}
+
+static int add_twin(dv_torch_library *reg, const struct dv__torch_op *o, size_t number)
+{
+    const char *local = local_name(o->name);
+    int status = open_space(reg->t, DV_TORCH_TWINS, reg->own.ns, &reg->twins);
+    char *schema = dv__torch_twin_schema(o, local), *name = NULL;
+    if (!status && (!schema || asprintf(&name, "%s%s", DV_TORCH_TWINS, o->name) < 0))
+        status = dv_fail(DV_ENOMEM, "out of memory");
+    if (!status)
+        status = define(reg->t, reg->twins.definitions, o->op, schema, "");
+    if (!status)
+        status = implement(reg->t, &reg->twins, o, name, number);
+    free(name);
+    free(schema);
+    return status ? status : keep(reg->t, reg->own.ns, o->name, local); /* the operator itself, which Python will define */
 }
 
 /* Give the operator its trampoline, its schema and its kernels. */
@@ -305,7 +361,12 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     if (!o)
         return dv_fail(DV_ENOMEM, "out of memory");
     struct entry *e = &reg->entries[reg->n];
-    int status = describe(op, o);
+    int status = describe(reg->t, op, false, o);
+    e->twin = status == DV_ENOTSUP && flags & DV_TORCH_TWIN_UNSUPPORTED;
+    if (e->twin) {
+        o->mutates = false;
+        status = describe(reg->t, op, true, o);
+    }
     if (!status)
         status = take_number(o->name, &e->number);
     if (status) {
@@ -317,21 +378,12 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     e->name = o->name;
     reg->n++; /* from here on dv_torch_unregister() knows it */
     atomic_store_explicit(&operators[e->number], o, memory_order_release);
-    status = define(reg, op, dv_operator_schema(op), "");
+    if (e->twin)
+        return add_twin(reg, o, e->number);
+    status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");
     if (!status)
-        status = implement(reg, o, o->name, e->number);
+        status = implement(reg->t, &reg->own, o, o->name, e->number);
     return status ? status : add_out(reg, lib, o, e->number);
-}
-
-static int open_library(dv_torch_library *reg, const char *ns)
-{
-    const struct dv__torch_shims *t = reg->t;
-    if (t->aoti_torch_library_init_fragment(ns, "dovetail", 0, &reg->definitions))
-        return host_failed(t, ns, "the namespace");
-    for (int k = 0; k < KEY_COUNT; k++)
-        if (t->aoti_torch_library_init_impl(ns, keys[k].key, "dovetail", 0, &reg->kernels[k]))
-            return host_failed(t, ns, "the namespace");
-    return DV_OK;
 }
 
 int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
@@ -345,8 +397,7 @@ int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
     if (!reg)
         return dv_fail(DV_ENOMEM, "out of memory");
     reg->t = t;
-    reg->ns = dv_library_name(lib);
-    int status = open_library(reg, reg->ns);
+    int status = open_space(t, "", dv_library_name(lib), &reg->own);
     for (size_t i = 0; !status && i < n; i++)
         status = add(reg, lib, dv_library_operator(lib, i), flags);
     if (status) {
@@ -363,20 +414,29 @@ void dv_torch_unregister(dv_torch_library *reg)
 {
     if (!reg)
         return;
-    for (int k = 0; k < KEY_COUNT; k++)
-        if (reg->kernels[k])
-            reg->t->aoti_torch_delete_library_object(reg->kernels[k]);
-    if (reg->definitions)
-        reg->t->aoti_torch_delete_library_object(reg->definitions);
+    close_space(reg->t, &reg->own);
+    close_space(reg->t, &reg->twins);
     for (size_t i = 0; i < reg->n; i++)
         give_number(reg->entries[i].number);
     free(reg);
 }
 
-bool dv_torch_has(const dv_torch_library *reg, const char *name)
+static const struct entry *find(const dv_torch_library *reg, const char *name)
 {
     for (size_t i = 0; i < reg->n; i++)
         if (!strcmp(reg->entries[i].name, name))
-            return true;
-    return false;
+            return &reg->entries[i];
+    return NULL;
+}
+
+bool dv_torch_has(const dv_torch_library *reg, const char *name)
+{
+    const struct entry *e = find(reg, name);
+    return e && !e->twin;
+}
+
+bool dv_torch_has_twin(const dv_torch_library *reg, const char *name)
+{
+    const struct entry *e = find(reg, name);
+    return e && e->twin;
 }

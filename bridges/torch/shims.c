@@ -77,6 +77,7 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
         { lib, "_Znwm", &t->operator_new }, /* libstdc++'s: dlsym searches what libtorch depends on, too */
         { lib, "_ZdlPv", &t->operator_delete },
         { cuda, "aoti_torch_get_current_cuda_stream", &t->current_cuda_stream },
+        { cuda, "aoti_torch_cuda_randint_generator", &t->cuda_randint_generator },
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
         if (symbols[i].lib)

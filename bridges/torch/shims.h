@@ -26,6 +26,8 @@ struct dv__torch_shims {
     void *(*operator_new)(size_t size);
     void (*operator_delete)(void *p);
     int32_t (*current_cuda_stream)(int32_t device_index, void **out);  /* in libtorch_cuda */
+    int32_t (*cuda_randint_generator)(int64_t high, const int64_t *size, int64_t ndim, void **generator, int32_t *dtype, int32_t *layout,
+        int32_t *device, int32_t index, int32_t *pin, void **out);
 
     uint32_t dtype_key[DV_TORCH_MAX_DTYPE]; /* torch's number -> dv_dtype_key(); 0: none of ours */
     int32_t cpu, cuda, privateuse1, meta;   /* torch's device numbers */

@@ -35,6 +35,7 @@ _declare(core, ctypes.c_size_t, "dv_library_size", _P)
 _declare(core, _P, "dv_library_operator", _P, ctypes.c_size_t)
 _declare(core, _S, "dv_operator_name", _P)
 _declare(core, _S, "dv_operator_doc", _P)
+_declare(core, _S, "dv_operator_schema", _P)
 _declare(core, ctypes.c_int, "dv_operator_json", _P, _PP)
 _declare(core, ctypes.c_bool, "dv_operator_has_rows", _P, ctypes.c_int32)
 _declare(core, ctypes.c_bool, "dv_policy_enabled", _P, ctypes.c_bool)
@@ -43,10 +44,12 @@ _declare(bridge, ctypes.c_int, "dv_torch_available")
 _declare(bridge, ctypes.c_int, "dv_torch_register", _P, ctypes.c_uint32, _PP)
 _declare(bridge, None, "dv_torch_unregister", _P)
 _declare(bridge, ctypes.c_bool, "dv_torch_has", _P, _S)
+_declare(bridge, ctypes.c_bool, "dv_torch_has_twin", _P, _S)
 _declare(bridge, ctypes.c_size_t, "dv_torch_capacity")
 _declare(bridge, _P, "dv_torch_inside")
 
-SKIP_UNSUPPORTED = 1  # DV_TORCH_SKIP_UNSUPPORTED
+SKIP_UNSUPPORTED, TWIN_UNSUPPORTED = 1, 2  # DV_TORCH_..._UNSUPPORTED
+TWINS = "_dovetail_"  # DV_TORCH_TWINS: before a twin's namespace
 
 
 def check(status):
@@ -63,6 +66,11 @@ def load(path):
 
 def operators(library):
     return [core.dv_library_operator(library, i) for i in range(core.dv_library_size(library))]
+
+
+def has_rows(op, device):
+    """Are there kernel rows for this kind of device ("cpu", "cuda", "npu")?"""
+    return core.dv_operator_has_rows(op, {"cpu": 1, "cuda": 2, "npu": 12}[device])
 
 
 def declaration(op):

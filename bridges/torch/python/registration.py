@@ -5,7 +5,7 @@ import threading
 import torch
 
 from .. import _core
-from . import _when_imported, native, out
+from . import _when_imported, native, out, twin
 from .operator import Operator
 
 _lock = threading.RLock()
@@ -48,19 +48,15 @@ class Registration:
 
     def __init__(self, pointer, strict):
         handle = ctypes.c_void_p()
-        native.check(native.bridge.dv_torch_register(pointer, 0 if strict else native.SKIP_UNSUPPORTED, ctypes.byref(handle)))
+        flags = 0 if strict else native.SKIP_UNSUPPORTED | native.TWIN_UNSUPPORTED
+        native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
         self.namespace = native.core.dv_library_name(pointer).decode()
         self._library = torch.library.Library(self.namespace, "FRAGMENT")  # noqa: TOR901: lives as long as this
         self.operators, self.skipped = {}, []
         try:
             for op in native.operators(pointer):
-                name = native.core.dv_operator_name(op).decode()
-                if native.bridge.dv_torch_has(handle, name.encode()):
-                    self.operators[name] = Operator(op, native.declaration(op))
-                    self.operators[name].install(self._library)
-                else:
-                    self.skipped.append(name)
+                self._add(op)
         except BaseException:
             self.close()
             raise
@@ -72,6 +68,16 @@ class Registration:
             waiting.extend(self.operators.values())
         _when_imported("torch._dynamo", _tell_dynamo)
         _when_imported("torch._inductor.lowering", _tell_inductor)
+
+    def _add(self, op):
+        name, declaration = native.core.dv_operator_name(op).decode(), native.declaration(op)
+        if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
+            twin.define(self._library, name, op, declaration)
+        elif not native.bridge.dv_torch_has(self._handle, name.encode()):
+            self.skipped.append(name)
+            return
+        self.operators[name] = Operator(op, declaration)
+        self.operators[name].install(self._library)
 
     def close(self):
         for name, op in self.operators.items():

@@ -1,0 +1,67 @@
+/* The schema of a twin: what stands for an operator whose types the shims do not carry, called by its Python kernel. It has no
+ * defaults: its one caller gives everything. */
+#include "call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *type_name(uint8_t field)
+{
+    switch (field) {
+    case DV_FIELD_TENSOR: case DV_FIELD_TENSORS: return "Tensor";
+    case DV_FIELD_INT: case DV_FIELD_INTS: return "int";
+    case DV_FIELD_FLOAT: case DV_FIELD_FLOATS: return "float";
+    case DV_FIELD_BOOL: case DV_FIELD_BOOLS: return "bool";
+    case DV_FIELD_STRING: case DV_FIELD_STRINGS: return "str";
+    case DV_FIELD_DTYPE: case DV_FIELD_DTYPES: return "ScalarType";
+    case DV_FIELD_DEVICE: case DV_FIELD_DEVICES: return "Device";
+    case DV_FIELD_LAYOUT: return "Layout";
+    case DV_FIELD_MEMORY_FORMAT: return "MemoryFormat";
+    default: return "Generator";
+    }
+}
+
+/* alias: the argument whose alias set it has, or -1. */
+static void print_slot(FILE *f, const struct dv__torch_slot *s, int32_t alias, bool writes)
+{
+    fputs(type_name(s->field), f);
+    if (alias >= 0)
+        fprintf(f, "(a%d%s)", (int)alias, writes ? "!" : "");
+    fprintf(f, "%s%s%s", s->element_optional ? "?" : "", s->field >= DV_FIELD_TENSORS ? "[]" : "", s->optional ? "?" : "");
+}
+
+static bool is_aliased(const struct dv__torch_op *o, size_t argument)
+{
+    for (size_t i = 0; i < o->nresults; i++)
+        if (o->slots[o->nargs + i].alias == (int32_t)argument)
+            return true;
+    return false;
+}
+
+char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    fprintf(f, "%s(", local);
+    for (size_t i = 0; i < o->nargs; i++) {
+        const struct dv__torch_slot *s = &o->slots[i];
+        fputs(i ? ", " : "", f);
+        print_slot(f, s, s->writes || is_aliased(o, i) ? (int32_t)i : -1, s->writes);
+        fprintf(f, " a%zu", i);
+    }
+    fputs(") -> (", f);
+    for (size_t i = 0; i < o->nresults; i++) {
+        const struct dv__torch_slot *s = &o->slots[o->nargs + i];
+        fputs(i ? ", " : "", f);
+        print_slot(f, s, s->alias, s->alias >= 0 && o->slots[s->alias].writes);
+    }
+    fputs(")", f);
+    if (fclose(f)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}

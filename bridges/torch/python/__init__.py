@@ -12,8 +12,8 @@ __all__ = ["register", "unregister", "attach", "registered"]
 def register(library, *, strict=True):
     """Make a library's operators torch operators. Gives a Registration; calling it again gives the same one.
 
-    strict: an operator that torch's C interface cannot carry (Scalar, complex, Generator arguments) is an error. Otherwise it is left
-    out, and says so when it is called with tensors.
+    strict: an operator that torch's C interface cannot carry (Scalar, complex, SymBool arguments) is an error. Otherwise it gets a Python
+    kernel that hands such arguments on. What Python cannot carry either is left out, and says so when it is called with tensors.
     """
     from . import registration
     return registration.register(library, strict=strict)

@@ -1,5 +1,7 @@
-/* The message lives in a buffer of the thread, so failing never allocates. It is cut, never lost, when too long. */
+/* The message lives in a buffer of the thread, so failing never allocates. It is cut, never lost, when too long; and it is UTF-8, whatever
+ * was put into it, because hosts refuse to read anything else. */
 #include "base/error.h"
+#include "base/text.h"
 
 #include <stdio.h>
 
@@ -23,10 +25,23 @@ const char *dv_status_name(int status)
 #define TEXT(x) TEXT_(x)
 const char *dv_version(void) { return TEXT(DV_VERSION_MAJOR) "." TEXT(DV_VERSION_MINOR) "." TEXT(DV_VERSION_PATCH); }
 
+/* Bytes that are no UTF-8 become '?', and so does what is left of a character that was cut. */
+static void make_utf8(char *text)
+{
+    for (size_t n = strlen(text); n;) {
+        const size_t size = dv__utf8_size(text, n), step = size ? size : 1;
+        if (!size)
+            *text = '?';
+        text += step;
+        n -= step;
+    }
+}
+
 int dv__vfail(int status, const char *format, va_list args)
 {
     char fresh[DV__ERROR_SIZE]; /* the arguments may point into message */
     vsnprintf(fresh, sizeof fresh, format, args);
+    make_utf8(fresh);
     memcpy(message, fresh, strlen(fresh) + 1);
     return status;
 }

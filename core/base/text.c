@@ -48,9 +48,9 @@ void dv__text_add(dv__text *t, const char *format, ...)
     va_end(args);
 }
 
-/* Bytes of the UTF-8 character that s begins with (of n > 0 bytes); 0: it is none. */
-static size_t utf8_size(const unsigned char *s, size_t n)
+size_t dv__utf8_size(const char *text, size_t n)
 {
+    const unsigned char *s = (const unsigned char *)text;
     const size_t size = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
     if (size > n)
         return 0;
@@ -67,7 +67,7 @@ void dv__text_json(dv__text *t, const char *s, size_t n)
     dv__text_put(t, "\"", 1);
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)s[i];
-        const size_t size = utf8_size((const unsigned char *)s + i, n - i);
+        const size_t size = dv__utf8_size(s + i, n - i);
         if (size > 1) {
             dv__text_put(t, s + i, size);
             i += size - 1;

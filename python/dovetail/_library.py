@@ -64,6 +64,10 @@ class Library:
         near = ", ".join(self._operators) if "_operators" in self.__dict__ else ""
         raise AttributeError(f"library '{self.__dict__.get('name')}' has no operator '{name}'; it has: {near or 'none'}")
 
+    def __reduce__(self):
+        """For pickle and copy: the library of this file."""
+        return load, (self.path,)
+
     def __repr__(self):
         return f"<dovetail.Library {self.name}: {', '.join(self._operators)}{' (closed)' if self.closed else ''}>"
 

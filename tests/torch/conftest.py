@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 warnings.filterwarnings("ignore", category=UserWarning)
 
+import dovetail  # noqa: E402
 from dovetail.torch import native, register, unregister  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,6 +35,12 @@ def library(binary):
 def ops(library):
     register(library)
     return torch.ops.torch_ops
+
+
+@pytest.fixture(scope="session")
+def db(tmp_path_factory):
+    """The operators of torch's custom_op_db, as a dovetail.Library."""
+    return dovetail.load(compile_ops(ROOT / "tests/torch/custom_op_db.c", tmp_path_factory.mktemp("custom_op_db") / "custom_op_db.so"))
 
 
 @pytest.fixture

@@ -74,8 +74,11 @@ def detach(library):
     if library in _waiting:
         _waiting.remove(library)
     if hasattr(library, "operators"):
-        gone = {id(f) for f in library.operators().values()}
+        gone = {id(f): f for f in library.operators().values()}
         _functions[:] = [f for f in _functions if id(f) not in gone]
+        dynamo = sys.modules.get(__name__ + ".dynamo")
+        for f in gone.values() if dynamo else ():
+            dynamo.forget_function(f)
     if registered(library):
         unregister(library)
 

@@ -38,6 +38,11 @@ def trace_function(function):
     _handlers[function] = handler
 
 
+def forget_function(function):
+    """Its library is being closed: Dynamo's table would keep it for ever."""
+    _handlers.pop(function, None)
+
+
 def _packet_handler(packet, name):
     def handler(variable, tx, *args, **kwargs):
         operators = registration.operators_of(name) or ()

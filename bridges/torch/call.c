@@ -9,34 +9,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct block { struct block *next; };
-
-/* A tensor that we made or were given, with its handle. */
-struct tensor {
-    dv_tensor t; /* first: core gives this pointer back to us */
-    void *handle;
-};
-
-struct call {
-    dv_host host; /* first */
-    const struct dv__torch_shims *t;
-    const struct dv__torch_op *op;
-    uint64_t *stack; /* NULL once its arguments are released */
-    size_t nargs;    /* how many are on it: also those of out= */
-    dv_value *spare; /* results to be copied to what out= gave; nspare of them are ours */
-    size_t nspare;
-    void *guard;     /* sets the device of the first tensor that is not on the CPU */
-    char *at, *end;  /* room for small things */
-    struct block *blocks;
-    _Alignas(16) char room[4096];
-};
-
-static void *take(struct call *c, size_t size)
+static void *take(struct dv__torch_call *c, size_t size)
 {
     size = (size + 15) & ~(size_t)15;
     if (size > (size_t)(c->end - c->at)) {
         const size_t most = size > 4096 ? size : 4096;
-        struct block *b = malloc(sizeof(struct block) + 16 + most);
+        struct dv__torch_block *b = malloc(sizeof(struct dv__torch_block) + 16 + most);
         if (!b)
             return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name), NULL;
         b->next = c->blocks;
@@ -155,7 +133,7 @@ static void release(const struct dv__torch_shims *t, uint8_t field, bool optiona
     t->torch_delete_list(handle_of(cell));
 }
 
-static void release_arguments(struct call *c)
+static void release_arguments(struct dv__torch_call *c)
 {
     for (size_t i = 0; c->stack && i < c->nargs; i++) {
         const struct dv__torch_slot *s = &c->op->slots[i];
@@ -164,36 +142,40 @@ static void release_arguments(struct call *c)
     c->stack = NULL;
 }
 
-static void *handle_of_tensor(const dv_tensor *t) { return ((const struct tensor *)(const void *)t)->handle; }
+static void *handle_of_tensor(const dv_tensor *t) { return ((const struct dv__torch_tensor *)(const void *)t)->handle; }
 
-static void release_spare(struct call *c)
+static void release_spare(struct dv__torch_call *c)
 {
     while (c->nspare)
         c->t->aoti_torch_delete_tensor_object(handle_of_tensor(c->spare[--c->nspare].as.tensor));
 }
 
-static void release_call(struct call *c)
+void dv__torch_call_end(struct dv__torch_call *c)
 {
-    release_spare(c);
-    release_arguments(c);
     if (c->guard)
         c->t->aoti_torch_delete_device_guard(c->guard);
     while (c->blocks) {
-        struct block *b = c->blocks;
+        struct dv__torch_block *b = c->blocks;
         c->blocks = b->next;
         free(b);
     }
 }
 
+static void release_call(struct dv__torch_call *c)
+{
+    release_spare(c);
+    release_arguments(c);
+    dv__torch_call_end(c);
+}
+
 /* ---- arguments ---------------------------------------------------------------------------------------------------------------- */
 
-static int bad_tensor(const struct call *c, const struct dv__torch_slot *s)
+static int bad_tensor(const struct dv__torch_call *c, const struct dv__torch_slot *s)
 {
     return dv_fail(DV_EHOST, "%s: argument '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
 }
 
-/* Describe the tensor that a handle holds. */
-static int view(struct call *c, struct tensor *x, bool writes, const struct dv__torch_slot *s)
+int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s)
 {
     const struct dv__torch_shims *t = c->t;
     int64_t ndim, *sizes, *strides;
@@ -233,7 +215,7 @@ static int view(struct call *c, struct tensor *x, bool writes, const struct dv__
     return DV_OK;
 }
 
-static int decode_tensor(struct call *c, const struct dv__torch_slot *s, bool optional, uint64_t cell, dv_value *v)
+static int decode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *s, bool optional, uint64_t cell, dv_value *v)
 {
     bool defined = false;
     if (c->t->aoti_torch_is_defined(handle_of(cell), &defined))
@@ -244,18 +226,18 @@ static int decode_tensor(struct call *c, const struct dv__torch_slot *s, bool op
         v->type = DV_VALUE_NONE;
         return DV_OK;
     }
-    struct tensor *x = take(c, sizeof *x);
+    struct dv__torch_tensor *x = take(c, sizeof *x);
     if (!x)
         return DV_ENOMEM;
     x->handle = handle_of(cell);
     v->type = DV_VALUE_TENSOR;
     v->as.tensor = &x->t;
-    return view(c, x, s->writes, s);
+    return dv__torch_view(c, x, s->writes, s);
 }
 
-static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v);
+static int decode(struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v);
 
-static int decode_list(struct call *c, const struct dv__torch_slot *s, uint8_t field, uint64_t cell, dv_value *v)
+static int decode_list(struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, uint64_t cell, dv_value *v)
 {
     size_t n;
     if (c->t->torch_list_size(handle_of(cell), &n))
@@ -287,7 +269,7 @@ static int decode_list(struct call *c, const struct dv__torch_slot *s, uint8_t f
     }
 }
 
-static int decode_memory_format(struct call *c, const struct dv__torch_slot *s, int32_t n, dv_value *v)
+static int decode_memory_format(struct dv__torch_call *c, const struct dv__torch_slot *s, int32_t n, dv_value *v)
 {
     const int32_t numbers[] = { c->t->contiguous_format, c->t->preserve_format, c->t->channels_last, c->t->channels_last_3d };
     for (int32_t i = 0; i < 4; i++)
@@ -306,7 +288,7 @@ struct generator {
     _Atomic uint64_t used;
 };
 
-static int decode_generator(struct call *c, void *handle, uint64_t seed, dv_value *v)
+static int decode_generator(struct dv__torch_call *c, void *handle, uint64_t seed, dv_value *v)
 {
     struct generator *g = take(c, sizeof *g);
     if (!g)
@@ -342,7 +324,7 @@ static void value_of_scalar(dv_scalar s, dv_value *v)
 }
 
 /* A twin's argument: v is what came for it. */
-static int unpack(struct call *c, const struct dv__torch_slot *s, dv_value *v)
+static int unpack(struct dv__torch_call *c, const struct dv__torch_slot *s, dv_value *v)
 {
     const dv_ints n = v->as.ints;
     const dv_floats f = v->as.floats;
@@ -377,7 +359,7 @@ static int unpack(struct call *c, const struct dv__torch_slot *s, dv_value *v)
 }
 
 /* v comes zeroed. Optionals are a pointer to a cell, NULL for None. */
-static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
+static int decode(struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
 {
     if (optional) {
         v->type = DV_VALUE_NONE;
@@ -427,7 +409,7 @@ static int decode(struct call *c, const struct dv__torch_slot *s, uint8_t field,
     }
 }
 
-static int decode_argument(struct call *c, const struct dv__torch_slot *s, uint64_t cell, dv_value *v)
+static int decode_argument(struct dv__torch_call *c, const struct dv__torch_slot *s, uint64_t cell, dv_value *v)
 {
     const int status = decode(c, s, s->field, s->optional, cell, v);
     return status || !s->packed ? status : unpack(c, s, v);
@@ -435,22 +417,22 @@ static int decode_argument(struct call *c, const struct dv__torch_slot *s, uint6
 
 /* ---- what dv_call asks of us ---------------------------------------------------------------------------------------------------- */
 
-static struct call *call_of(const dv_host *host)
+static struct dv__torch_call *call_of(const dv_host *host)
 {
-    struct call *c;
+    struct dv__torch_call *c;
     memcpy(&c, &host, sizeof c); /* the host is the call's first member, and the call is not const */
     return c;
 }
 
 /* A tensor of ours around a new handle, which it takes in every case. */
-static int adopt(struct call *c, void *take_handle, int index, dv_tensor **out)
+static int adopt(struct dv__torch_call *c, void *take_handle, int index, dv_tensor **out)
 {
     static const struct dv__torch_slot temporary = { .name = "a temporary" };
-    struct tensor *x = take(c, sizeof *x);
+    struct dv__torch_tensor *x = take(c, sizeof *x);
     int status = DV_ENOMEM;
     if (x) {
         x->handle = take_handle;
-        status = view(c, x, true, index < 0 ? &temporary : &c->op->slots[c->op->nargs + (size_t)index]);
+        status = dv__torch_view(c, x, true, index < 0 ? &temporary : &c->op->slots[c->op->nargs + (size_t)index]);
     }
     if (status)
         c->t->aoti_torch_delete_tensor_object(take_handle);
@@ -462,7 +444,7 @@ static int adopt(struct call *c, void *take_handle, int index, dv_tensor **out)
 static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
-    struct call *c = call_of(host);
+    struct dv__torch_call *c = call_of(host);
     const struct dv__torch_shims *t = c->t;
     void *handle;
     *out = NULL;
@@ -480,17 +462,17 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
 static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
     int64_t offset, dv_tensor **out)
 {
-    struct call *c = call_of(host);
+    struct dv__torch_call *c = call_of(host);
     void *handle;
     *out = NULL;
-    if (c->t->aoti_torch__reinterpret_tensor(((const struct tensor *)(const void *)base)->handle, ndim, shape, strides, offset, &handle))
+    if (c->t->aoti_torch__reinterpret_tensor(((const struct dv__torch_tensor *)(const void *)base)->handle, ndim, shape, strides, offset, &handle))
         return dv_fail(DV_EHOST, "%s: libtorch could not make a view: %s", c->op->name, dv__torch_what(c->t));
     return adopt(c, handle, index, out);
 }
 
 static void free_tensor(const dv_host *host, dv_tensor *t)
 {
-    struct tensor *x = (struct tensor *)(void *)t;
+    struct dv__torch_tensor *x = (struct dv__torch_tensor *)(void *)t;
     call_of(host)->t->aoti_torch_delete_tensor_object(x->handle);
 }
 
@@ -503,7 +485,7 @@ static int borrow(const struct dv__torch_shims *t, const dv_tensor *x, void **ou
 
 static int copy_tensor(const dv_host *host, const dv_tensor *to, const dv_tensor *from)
 {
-    const struct call *c = call_of(host);
+    const struct dv__torch_call *c = call_of(host);
     void *a = NULL, *b = NULL;
     int status = DV_OK;
     if (borrow(c->t, to, &a) || borrow(c->t, from, &b) || c->t->aoti_torch_copy_(a, b, 0))
@@ -533,7 +515,7 @@ static void run_pieces(int64_t first, int64_t last, void *arg)
 
 static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
-    const struct call *c = call_of(host);
+    const struct dv__torch_call *c = call_of(host);
     if (begin >= end)
         return DV_OK;
     struct pieces p = { begin, end, grain < 1 ? 1 : grain, fn, arg, DV_OK };
@@ -547,7 +529,7 @@ static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t
 
 static int stream(const dv_host *host, dv_device device, void **out)
 {
-    const struct call *c = call_of(host);
+    const struct dv__torch_call *c = call_of(host);
     *out = NULL;
     if (device.type != DV_CUDA || !c->t->current_cuda_stream)
         return DV_OK;
@@ -558,7 +540,7 @@ static int stream(const dv_host *host, dv_device device, void **out)
 
 /* A seed from torch's generators, so that torch.manual_seed() governs: from the one that was given, else the CPU's. Drawing on an
  * accelerator waits for it, which torch refuses while a graph is captured. */
-static int draw_seed(const struct call *c, const struct generator *g, uint64_t *seed)
+static int draw_seed(const struct dv__torch_call *c, const struct generator *g, uint64_t *seed)
 {
     const struct dv__torch_shims *t = c->t;
     const int64_t one = 1;
@@ -600,13 +582,13 @@ static int random_numbers(const dv_host *host, const dv_generator *generator, ui
 /* ---- results ---------------------------------------------------------------------------------------------------------------------- */
 
 /* Is this result a tensor that was made for it, not an argument? */
-static bool was_made(const struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
+static bool was_made(const struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
 {
     const size_t slot = (size_t)(s - c->op->slots), argument = c->nargs > c->op->nargs ? slot : s->alias < 0 ? SIZE_MAX : (size_t)s->alias;
     return v->type == DV_VALUE_TENSOR && (argument == SIZE_MAX || v->as.tensor != args[argument].as.tensor);
 }
 
-static int encode_tensor(struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
+static int encode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     void *handle = NULL;
     if (v->type != DV_VALUE_TENSOR)
@@ -619,7 +601,7 @@ static int encode_tensor(struct call *c, const struct dv__torch_slot *s, const d
     return DV_OK;
 }
 
-static int box(struct call *c, uint64_t *cell)
+static int box(struct dv__torch_call *c, uint64_t *cell)
 {
     uint64_t *b = NULL;
     if (c->t->torch_new_stable_ivalue ? c->t->torch_new_stable_ivalue(&b) : (b = c->t->operator_new(sizeof *b), 0))
@@ -630,7 +612,7 @@ static int box(struct call *c, uint64_t *cell)
 }
 
 /* The only lists that are results are arguments that were written: torch gets handles of its own. */
-static int encode_list(struct call *c, const struct dv__torch_slot *s, const dv_value *v, uint64_t *cell)
+static int encode_list(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *v, uint64_t *cell)
 {
     void *list, *handle;
     int32_t failed;
@@ -650,7 +632,7 @@ static int encode_list(struct call *c, const struct dv__torch_slot *s, const dv_
     return DV_OK;
 }
 
-static int encode(struct call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
+static int encode(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     int status = DV_OK;
     *cell = 0;
@@ -667,7 +649,7 @@ static int encode(struct call *c, const struct dv__torch_slot *s, const dv_value
 }
 
 /* All results, or none: then those that dv_call made are freed. */
-static int encode_results(struct call *c, const dv_value *args, const dv_value *results, uint64_t *cells)
+static int encode_results(struct dv__torch_call *c, const dv_value *args, const dv_value *results, uint64_t *cells)
 {
     const struct dv__torch_slot *s = c->op->slots + c->op->nargs;
     size_t i;
@@ -694,7 +676,7 @@ static size_t tensors_of(const dv_value *v, const dv_tensor *const **all)
 }
 
 /* torch has no gradient for an operator that writes to its arguments, and would drop it in silence. */
-static int refuse_gradient(const struct call *c, const struct dv__torch_slot *s, const dv_value *v)
+static int refuse_gradient(const struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *v)
 {
     const dv_tensor *const *all;
     for (size_t i = 0, n = tensors_of(v, &all); i < n; i++) {
@@ -714,7 +696,7 @@ static int refuse_gradient(const struct call *c, const struct dv__torch_slot *s,
 
 /* Version counters of what is written go up, so that a backward that saved it fails loudly. Before the kernel: for an inference tensor
  * bump_version throws, and the data must be as they were. */
-static int announce_writes(struct call *c, const dv_value *args)
+static int announce_writes(struct dv__torch_call *c, const dv_value *args)
 {
     const struct dv__torch_op *op = c->op;
     const dv_tensor *const *all;
@@ -734,7 +716,7 @@ static int announce_writes(struct call *c, const dv_value *args)
 }
 
 /* What out= gave takes the shape of a result, as in torch: resized, with torch's warning where it had elements. May throw. */
-static int fill_out(struct call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
+static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
 {
     if (dv_dtype_key(out->dtype) != dv_dtype_key(made->dtype))
         return dv_fail(DV_EDTYPE, "%s: argument '%s': expected dtype %s, found %s", c->op->name, s->name, dv_dtype_name(made->dtype),
@@ -750,7 +732,7 @@ static int fill_out(struct call *c, const dv_tensor *out, const dv_tensor *made,
 }
 
 /* Results are written where out= says. Where that has another shape, they are made first and copied. */
-static int call_out(struct call *c, dv_value *args, dv_value *results)
+static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
 {
     const struct dv__torch_op *op = c->op;
     dv_value *outs = args + op->nargs;
@@ -770,21 +752,35 @@ static int call_out(struct call *c, dv_value *args, dv_value *results)
     return status;
 }
 
-static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
+/* torch.use_deterministic_algorithms() */
+static uint32_t host_flags(const struct dv__torch_shims *t)
 {
-    __attribute__((cleanup(release_call))) struct call c;
-    c.host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH, .name = "torch", .new_tensor = new_tensor,
+    return t->context && t->deterministic && t->deterministic(t->context()) ? DV_HOST_DETERMINISTIC : 0;
+}
+
+void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size)
+{
+    c->host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH | host_flags(op->t), .name = "torch", .new_tensor = new_tensor,
         .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream, .random = random_numbers,
         .new_view = new_view };
-    c.t = op->t;
-    c.op = op;
+    c->t = op->t;
+    c->op = op;
+    c->stack = NULL;
+    c->nargs = op->nargs;
+    c->nspare = 0;
+    c->guard = NULL;
+    c->at = room;
+    c->end = room + size;
+    c->blocks = NULL;
+}
+
+static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
+{
+    __attribute__((cleanup(release_call))) struct dv__torch_call c;
+    _Alignas(16) char room[4096];
+    dv__torch_call_begin(&c, op, room, sizeof room);
     c.stack = stack;
     c.nargs = nargs;
-    c.nspare = 0;
-    c.guard = NULL;
-    c.at = c.room;
-    c.end = c.room + sizeof c.room;
-    c.blocks = NULL;
 
     dv_value *args = take(&c, (nargs + op->nresults) * sizeof *args), *results = args + nargs;
     uint64_t *cells = take(&c, op->nresults * sizeof *cells);

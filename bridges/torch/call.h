@@ -36,4 +36,34 @@ char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local);
  * than the operator has: it was called by its out= overload. */
 void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack, uint64_t nargs);
 
+/* ---- One call on its way: what dv_call's host needs. python/'s extension has such calls too ---- */
+
+struct dv__torch_block { struct dv__torch_block *next; };
+
+/* A tensor that we made or were given, with its handle. */
+struct dv__torch_tensor {
+    dv_tensor t; /* first: core gives this pointer back to us */
+    void *handle;
+};
+
+struct dv__torch_call {
+    dv_host host; /* first */
+    const struct dv__torch_shims *t;
+    const struct dv__torch_op *op;
+    uint64_t *stack; /* NULL once its arguments are released */
+    size_t nargs;    /* how many are on it: also those of out= */
+    dv_value *spare; /* results to be copied to what out= gave; nspare of them are ours */
+    size_t nspare;
+    void *guard;     /* sets the device of the first tensor that is not on the CPU */
+    char *at, *end;  /* room for small things */
+    struct dv__torch_block *blocks;
+};
+
+/* room: memory for what the call needs; more is allocated. The host is ready, and writes and results are the caller's affair. */
+void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size);
+void dv__torch_call_end(struct dv__torch_call *c);
+
+/* Describe the tensor that x->handle holds. The device of the first one that is not on the CPU becomes the current one until the end. */
+int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s);
+
 #endif

@@ -70,6 +70,8 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
         { lib, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", &t->bump_version },
         { lib, "_ZNK2at10TensorBase7is_leafEv", &t->is_leaf },
         { lib, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", &t->function_modes },
+        { lib, "_ZN2at13globalContextEv", &t->context },
+        { lib, "_ZNK2at7Context23deterministicAlgorithmsEv", &t->deterministic },
         { lib, "_ZN2at12hasCallbacksEv", &t->has_callbacks },
         { c10, "_ZNK3c1010TensorImpl13requires_gradEv", &t->requires_grad },
         { c10, "_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", &t->fw_grad },

@@ -23,6 +23,8 @@ struct dv__torch_shims {
     int64_t (*function_modes)(void);                                   /* at::impl::PythonTorchFunctionTLS::stack_len() */
     bool (*has_callbacks)(void);                                       /* at::hasCallbacks() */
     bool (*resize_output)(const void *tensor, const int64_t *shape, size_t ndim); /* at::native::resize_output(Tensor, IntArrayRef) */
+    const void *(*context)(void);                                      /* at::globalContext() */
+    bool (*deterministic)(const void *context);                        /* at::Context::deterministicAlgorithms() const */
     void *(*operator_new)(size_t size);
     void (*operator_delete)(void *p);
     int32_t (*current_cuda_stream)(int32_t device_index, void **out);  /* in libtorch_cuda */

@@ -3,7 +3,7 @@ import torch
 
 import dovetail._core
 
-from . import autocast, flops, functional, native, out, vmap
+from . import autocast, flops, functional, native, out, sharding, vmap
 from .contract import Contract
 from .entry import entry
 from .formula import Gradient, Native, NativeGradient
@@ -113,6 +113,7 @@ class Operator:
         functional.install(self, library)
         autocast.install(self, library)
         flops.install(self)
+        sharding.install(self)
 
     def setup_context(self):
         """register_autograd looks at the names of its parameters."""
@@ -151,6 +152,7 @@ class Operator:
             x._op = _Gone(x._op, self.name)
         _retired[self.name] = self.packet, {x._overloadname: x for x in overloads}
         flops.retire(self)
+        sharding.retire(self)
         space = getattr(torch.ops, self.namespace)
         vars(space).pop(self.packet.__name__, None)
         space._dir[:] = [n for n in space._dir if n != self.packet.__name__]  # torch goes through it, and asks for each

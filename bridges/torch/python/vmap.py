@@ -10,10 +10,10 @@ calls the operator with that key excluded, which sends it on to the next level (
 import torch
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
 
+from .facts import Facts, carries, position
+
 _BATCHED = DispatchKeySet(DispatchKey.FuncTorchBatched)
 _RANDOM = DispatchKeySet(DispatchKey.FuncTorchVmapMode)
-_RANK = ("rank", "axis")
-_SIZE = ("numel", "size", "stride", "shape")
 
 
 def install(operator, library):
@@ -133,8 +133,8 @@ class _Rule:
 
     def carried(self, item, tensors, outputs):
         """By every batched tensor, and by all that is new?"""
-        return all(_carries(t.dims, item) for t in tensors if t.dim is not None) and all(
-            self.alias[i] is not None or (o and (o["absent"] or (o["view_of"] is None and _carries(o["dims"], item)))) for i, o in enumerate(outputs))
+        return all(carries(t.dims, item) for t in tensors if t.dim is not None) and all(
+            self.alias[i] is not None or (o and (o["absent"] or (o["view_of"] is None and carries(o["dims"], item)))) for i, o in enumerate(outputs))
 
     # ---- a call for each slice
 
@@ -179,64 +179,6 @@ class _Rule:
         return [x if d is None else [empty(y) for y in x] if isinstance(x, list) else empty(x) for x, d in zip(found, dims)], dims
 
 
-class Facts:
-    """What a contract says of its parallel dims beside carrying them: if it is anything, they cannot take a batch."""
-
-    def __init__(self, tree, names):
-        self.names = names
-        self.used = set()    # ("dim", "n"), ("run", "s"): their sizes matter
-        self.ranked = set()  # ("run", "s"): how many dims it is matters
-        self.by_slot = {}    # slot -> the items that its patterns carry
-        for p in tree["inputs"]:
-            for d in p["dims"] or ():
-                if _plain(d) and p["kind"] != "ints":
-                    self.by_slot.setdefault(p["slot"], set()).add(tuple(d))
-        for p in [*tree["inputs"], *tree["outputs"]]:
-            self.note(p["dtype"])
-            for d in p["dims"] or ():
-                if not _plain(d) or p.get("kind") == "ints":
-                    self.note(d)
-        for group in tree["groups"]:
-            for case in group["cases"]:
-                self.note(case["when"])
-        for r in tree["run_ranks"]:
-            self.ranked.add(("run", r["run"]))
-            self.note(r["rank"])
-        for e in [*(d["value"] for d in tree["definitions"]), *(c["expr"] for c in tree["constraints"]),
-                  *(u[k] for u in tree["unbacked"] for k in ("min", "max")), *(x for o in tree["outputs"] for x in (*(o["strides"] or ()), o["offset"]))]:
-            self.note(e)
-        self.promotes = any("promote" in str(o["dtype"]) for o in tree["outputs"])
-
-    def note(self, e):
-        if not isinstance(e, list) or not e:
-            return
-        if e[0] in ("dim", "element"):
-            self.used.add(("dim", e[1]))
-        elif e[0] == "run":
-            self.used.add(("run", e[1]))
-        elif e[0] == "call" and e[1] in _RANK + _SIZE:
-            self.note_of_tensor(e)
-        else:
-            for x in e[1:]:
-                self.note(x)
-
-    def note_of_tensor(self, e):
-        """rank(x), axis(dim, x), numel(x), size(*s, 0)...: the one they speak of, then the rest."""
-        to = self.ranked if e[1] in _RANK else self.used
-        for x in e[2:]:
-            if x[0] == "run":
-                to.add(("run", x[1]))
-            elif x[0] == "arg" and x[1] in self.names and self.names.index(x[1]) in self.by_slot:
-                to.update(self.by_slot[self.names.index(x[1])])
-            else:
-                self.note(x)
-
-    def free(self, item, fold):
-        """May the batch be folded into it; or (a run) be one more dim of it?"""
-        item = tuple(item)
-        return item not in self.used and (fold or (item[0] == "run" and item not in self.ranked))
-
-
 class _Way:
     """The batch goes into `item`: as its first dim, or folded into its first dim."""
 
@@ -244,29 +186,15 @@ class _Way:
         self.item, self.fold, self.tensors, self.outputs = item, fold, tensors, outputs
         self.runs, self.given, self.rule = runs, given, rule
         self.size = dims.get(item[1]) if item[0] == "dim" else (runs[item[1]] or (None,))[0]  # of the dim that it is folded into
-        self.at = [self.position(t.dims) for t in tensors]
-        self.out = [None if rule.alias[i] is not None or o["absent"] else self.position(o["dims"]) for i, o in enumerate(outputs)]
+        self.at = [position(t.dims, item, runs) for t in tensors]
+        self.out = [None if rule.alias[i] is not None or o["absent"] else position(o["dims"], item, runs) for i, o in enumerate(outputs)]
 
     def fits(self):
         if self.fold and self.size is None:
             return False
         if self.rule.facts.promotes and any(t.x.dim() - (t.dim is not None) == 0 for t in self.tensors):
             return False  # a 0-d tensor counts for less in a promotion, and would not be 0-d with a batch
-        return not any(p is None and _carries(t.dims, self.item) for t, p in zip(self.tensors, self.at))
-
-    def position(self, dims):
-        """Where the item begins in a tensor of these dims; None: it has none, or it cannot be told."""
-        at = 0
-        for d in dims or ():
-            if d == self.item:
-                return at
-            if d[0] == "run":
-                at += len(self.runs[d[1]])
-            elif d[0] in ("dim", "int", "element") or d[0] in ("add", "sub", "mul", "div", "floordiv", "mod", "neg", "arg", "index"):
-                at += 1
-            else:
-                return None
-        return None
+        return not any(p is None and carries(t.dims, self.item) for t, p in zip(self.tensors, self.at))
 
     def run(self, values, size):
         laid, back = [], []
@@ -293,14 +221,6 @@ class _Way:
         except RuntimeError:  # no strides for it: written to in a copy
             back.append((x, x.reshape(shape), at))
             return back[-1][1]
-
-
-def _plain(d):
-    return d[0] in ("dim", "run", "int")
-
-
-def _carries(dims, item):
-    return dims is not None and dims.count(item) == 1
 
 
 def _unwrap(given, level):

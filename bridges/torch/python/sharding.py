@@ -1,0 +1,123 @@
+"""Where DTensor may place the tensors of an operator, from its contract.
+
+`parallel(b, *s)`: sharded along such a dim in all tensors that have it, results alike. `sum(k)`: inputs sharded along k give partial sums.
+Both only where the contract says nothing else about the dim's size, for a shard has another. Replicated everywhere is always right.
+
+What is written to, and what is given by keyword, stays where it is: DTensor would write to a redistributed copy, and does not move
+keyword arguments. torch.distributed.tensor is never imported by us; its strategies are given when a program imports it.
+"""
+import sys
+
+import torch
+
+from . import _when_imported
+from .facts import Facts, carries, position
+
+_MODULE = "torch.distributed.tensor"
+_waiting = []  # operators
+
+
+def install(operator):
+    if operator.returns and not all(isinstance(r.type, torch.TensorType) for r in operator.returns):
+        return  # DTensor has no place for numbers and lists
+    _waiting.append(operator)
+    _when_imported(_MODULE, _register)
+
+
+def retire(operator):
+    if operator in _waiting:
+        _waiting.remove(operator)
+    elif _MODULE in sys.modules:
+        propagator = sys.modules[_MODULE].DTensor._op_dispatcher.sharding_propagator
+        propagator.op_strategy_funcs.pop(operator.overload, None)
+        propagator.op_to_schema_info.pop(operator.overload, None)
+
+
+def _register():
+    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
+    propagator = sys.modules[_MODULE].DTensor._op_dispatcher.sharding_propagator
+    waiting, _waiting[:] = _waiting[:], []
+    for operator in waiting:
+        static = [a for a in operator.arguments if "Tensor" not in str(a.type)]
+        first = next((i for i, a in enumerate(operator.arguments) if a in static and not a.kwarg_only), len(operator.arguments))
+        info = RuntimeSchemaInfo(first, [a.name for a in static if a.kwarg_only] or None, needs_pytree=True)
+        propagator.register_op_strategy(operator.overload, _Strategy(operator), info)
+
+
+class _Strategy:
+    def __init__(self, operator):
+        self.operator = operator
+
+    def __call__(self, schema):
+        """An OpStrategy: every placement that is right, of which DTensor takes the cheapest."""
+        from torch.distributed.tensor._op_schema import OpStrategy
+        from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
+        given = {a.name: v for a, v in zip(self.operator.arguments, schema.args_schema)} | dict(schema.kwargs_schema)
+        specs = [(slot, x) for slot, a in enumerate(self.operator.arguments) if a.name in given for x in _leaves(given[a.name])]
+        rows = [outs + [ins[slot] if isinstance(x, OpStrategy) else None for slot, x in specs] for outs, ins in self.placements(given)]
+        found = expand_to_full_mesh_op_strategy(schema.get_mesh_from_args(), schema, rows, input_index=len(self.operator.returns))
+        tensors = [(slot, x.strategies[0].output_spec) for slot, x in specs if isinstance(x, OpStrategy)]
+        stay = [(i, slot, now) for i, (slot, now) in enumerate(tensors) if slot in self.operator.writes or self.operator.arguments[slot].kwarg_only]
+        fitting = [s for s in found.strategies if all(s.input_specs[i].placements == now.placements for i, _, now in stay)]
+        if not fitting:
+            said = ", ".join(f"'{self.operator.arguments[slot].name}' is placed as {now.placements}" for _, slot, now in stay)
+            raise RuntimeError(f"{self.operator.name}: no way to run it where its arguments lie, without moving what it writes to and what is "
+                               f"given by keyword: {said}. Redistribute it first, for instance to Replicate()")
+        return OpStrategy(fitting)
+
+    def placements(self, given):
+        """(those of the results, those of the arguments by slot) for one dim of the mesh."""
+        from torch.distributed.tensor import Partial, Replicate, Shard
+        operator, tree = self.operator, self.operator.declaration["contract"]
+        n = len(operator.arguments)
+        yield [Replicate()] * len(operator.returns), [Replicate()] * n
+        if not operator.contract or not (tree["parallel"] or tree["sum"]):
+            return
+        values = [_meta(given[a.name]) if a.name in given else a.default_value for a in operator.arguments]
+        facts = Facts(tree, [a.name for a in operator.arguments])
+        inputs, outputs = operator.contract.taken(values)
+        dims, runs = operator.contract.sizes(values)
+        patterns = {p["slot"]: p["dims"] for p in inputs if p["kind"] != "ints"}
+        results = {o["slot"]: o for o in outputs}
+        results = [results.get(n + i, {"absent": False, "dims": None}) for i in range(len(operator.returns))]
+        tensors = [s for s in range(n) if any(isinstance(x, torch.Tensor) for x in _leaves(values[s]))]
+
+        def shards(item, k):
+            """Of each argument; None where it has the item at a place that cannot be told."""
+            out = [Replicate()] * n
+            for s in tensors:
+                if carries(patterns.get(s), item):
+                    at = position(patterns[s], item, runs)
+                    out[s] = None if at is None else Shard(at + k)
+            return None if None in out else out
+
+        for item in tree["parallel"]:
+            fresh = [o for o, alias in zip(results, operator.alias) if alias is None and not o["absent"]]
+            if not facts.free(item, True) or not all(carries(o["dims"], item) and position(o["dims"], item, runs) is not None for o in fresh):
+                continue
+            for k in range(len(runs.get(item[1], ())) if item[0] == "run" else 1):
+                ins = shards(item, k)
+                if ins and any(p != Replicate() for p in ins):
+                    yield [ins[alias] if alias is not None else None if o["absent"] else Shard(position(o["dims"], item, runs) + k)
+                           for o, alias in zip(results, operator.alias)], ins
+        for name in tree["sum"]:
+            item = ["dim", name]
+            ins = shards(item, 0)
+            # What has no k is added, or multiplied, once in every part: only a number that is not differentiable can be told to be harmless.
+            whole = [s for s in tensors if ins and ins[s] == Replicate() and any(x.is_floating_point() or x.is_complex() for x in _leaves(values[s]))]
+            if ins and not whole and not operator.writes and facts.free(item, True) and any(p != Replicate() for p in ins):
+                yield [None if o["absent"] else Partial() for o in results], ins
+
+
+def _leaves(value):
+    value = getattr(value, "children", value)  # of a TupleStrategy
+    return value if isinstance(value, (list, tuple)) else [value]
+
+
+def _meta(value):
+    """A tensor of the shape and dtype that a strategy speaks of."""
+    if hasattr(value, "strategies"):
+        meta = value.strategies[0].output_spec.tensor_meta
+        return torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="meta")
+    value = getattr(value, "children", value)
+    return [_meta(x) for x in value] if isinstance(value, (list, tuple)) else value

@@ -21,6 +21,15 @@ def _alias_of(result, arguments):
     return next((i for i, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.before_set & result.alias_info.before_set), None)
 
 
+def give_tags(overload, names):
+    """Those of torch's tags that are declared. The C side gives them where libtorch can take them (2.12)."""
+    tags = [getattr(torch.Tag, n) for n in (*names, "pt2_compliant_tag") if hasattr(torch.Tag, n)]
+    missing = [t for t in dict.fromkeys(tags) if t not in overload._tags]
+    if missing:
+        overload._tags = [*overload._tags, *missing]
+        overload._nondeterministic_seeded = torch.Tag.nondeterministic_seeded in overload._tags
+
+
 class Operator:
     def __init__(self, pointer, declaration):
         self.pointer, self.declaration = pointer, declaration
@@ -45,6 +54,8 @@ class Operator:
             self.gradient = NativeGradient(self, self.native)
 
         self.out = out.find(self)
+        for overload in (self.overload, self.out.overload) if self.out else (self.overload,):
+            give_tags(overload, declaration["tags"])
         self.entry = entry(self.name)
         self.entry.function = dovetail._core.find(self.name)
         self._native_library = None
@@ -136,11 +147,10 @@ class Operator:
     def call_native(self, *args, **kwargs):
         values = self.bind(args, kwargs)
         results = self.native(dict(zip((a.name for a in self.arguments), values)))
-        for i, r in enumerate(self.returns):  # an argument that is returned is that very tensor
-            if r.alias_info is not None and r.alias_info.is_write:
-                results[i] = next(v for a, v in zip(self.arguments, values)
-                                  if a.alias_info is not None and a.alias_info.before_set == r.alias_info.before_set)
-        return None if not results else results[0] if len(results) == 1 else tuple(results)
+        for i, alias in enumerate(self.alias):
+            if alias is not None:
+                results[i] = values[alias]
+        return self.returned(results)
 
     def retire(self):
         """What still holds the operator gets a message instead of what torch says of an operator without a schema."""

@@ -16,6 +16,7 @@
 #define CLI_VERBS(X) \
     X(new)           \
     X(build)         \
+    X(check)         \
     X(info)          \
     X(explain)       \
     X(list)          \

@@ -310,7 +310,22 @@ typedef struct dv_host {
      * with new_tensor and without this one cannot call operators that return views. Given back to free_tensor on failure. */
     int (*new_view)(const struct dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
         const int64_t *strides, int64_t offset, dv_tensor **out);
+    /* For tests of kernels. Memory on the CPU that a kernel sees and that is neither an argument nor a result; use is an enum
+     * dv_memory_use, slot the argument's (nargs + r: result r's) of a stand-in, else -1. Both entries or none; called from any thread.
+     * NULL: out of memory. */
+    void *(*alloc)(const struct dv_host *host, int use, int slot, size_t bytes, size_t alignment);
+    void (*free)(const struct dv_host *host, void *p);
+    /* For tests of kernels: 0: the best row that fits, or what the policy says; n: the nth of the rows for this device, in the order
+     * of "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native form. */
+    int32_t row;
+    uint32_t reserved;
 } dv_host;
+
+enum dv_memory_use {
+    DV_MEMORY_STAND_IN,  /* a contiguous copy of a tensor that the row does not take as it is */
+    DV_MEMORY_WORKSPACE, /* the contract's workspace, for each slice */
+    DV_MEMORY_KERNEL,    /* dv_alloc() */
+};
 
 enum dv_host_flags {
     DV_HOST_DETERMINISTIC = 1,

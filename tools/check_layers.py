@@ -52,7 +52,7 @@ def problems():
                 continue
             if re.search(rf"(?<![\w.>]){word}\s*\(", code):
                 yield path, f"calls {word}(): {why}"
-    for room in ("ops", "cli", "bridges", "python"):
+    for room in ("ops", "check", "cli", "bridges", "python"):
         for path in sorted((ROOT / room).rglob("*.[ch]")):
             for name in include.findall(path.read_text()):
                 if name.split("/")[0] in LAYERS and "/" in name and not (path.parent / name).exists():

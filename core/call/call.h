@@ -56,6 +56,7 @@ typedef struct dv__temp {
     struct dv__temp *next;
     const dv_tensor *original;
     dv_tensor *hosts; /* the host's tensor; NULL: own memory */
+    void *lent;       /* memory of the host's alloc; NULL: it follows this struct */
     bool copy_in, copy_back;
     int64_t dims[];
 } dv__temp;
@@ -108,6 +109,9 @@ typedef struct dv__call {
     dv_value values[DV__STACK_VALUES];       /* args, when they had to be completed */
     char message[DV__MESSAGE];
 } dv__call;
+
+/* The row that the host asks for, of the outermost call: its `row`. */
+static inline int32_t dv__asked_row(const dv__call *c) { return !c->inner && DV__HOST(c->host, row) ? c->host->row : 0; }
 
 /* One slice of a call, or all of it. Its context is what the kernel sees. */
 typedef struct dv__slice {
@@ -194,6 +198,8 @@ void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__ent
 
 void dv__slice_init(dv__slice *s, dv__call *c);
 void dv__slice_deinit(dv__slice *s);
+/* Memory that is freed with the slice: NULL with the call's error set. use: enum dv_memory_use, or -1 for what no kernel sees. */
+void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment);
 DV__PRINTF(3, 4) int dv__call_error(dv__call *c, int status, const char *format, ...);
 extern const dv_services dv__services;
 

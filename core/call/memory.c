@@ -194,12 +194,12 @@ static bool fits(const dv_tensor *t, dv__takes takes)
     return dv__contiguous(t->ndim, t->shape, t->strides);
 }
 
-static int temp_memory(dv__call *c, const dv_tensor *t, size_t align, int64_t *strides, dv__temp **out)
+static int temp_memory(dv__call *c, size_t slot, const dv_tensor *t, size_t align, int64_t *strides, dv__temp **out)
 {
     const size_t head = (sizeof(dv__temp) + 2 * sizeof(int64_t) * (size_t)t->ndim + align - 1) & ~(align - 1);
-    const bool own = dv__host_memory(t->device.type);
+    const bool own = dv__host_memory(t->device.type), lent = own && DV__HOST(c->host, alloc);
     const int64_t bytes = own ? dv_dtype_bytes(t->dtype, dv_numel(t)) : 0;
-    dv__temp *temp = bytes < 0 ? NULL : dv__alloc_aligned(head + (size_t)bytes, align);
+    dv__temp *temp = bytes < 0 ? NULL : dv__alloc_aligned(lent ? head : head + (size_t)bytes, align);
     if (!temp)
         return DV_ENOMEM;
     memset(temp, 0, sizeof *temp);
@@ -217,11 +217,16 @@ static int temp_memory(dv__call *c, const dv_tensor *t, size_t align, int64_t *s
         }
         temp->t.data = temp->hosts->data;
     }
+    if (lent && !(temp->t.data = temp->lent = c->host->alloc(c->host, DV_MEMORY_STAND_IN, (int)slot, (size_t)bytes, align))) {
+        dv__free_aligned(temp);
+        dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
+        return DV_ENOMEM;
+    }
     *out = temp;
     return DV_OK;
 }
 
-static int stand_in(dv__call *c, const dv_tensor *t, dv__takes takes, bool copy_in, bool copy_back, const dv_tensor **out)
+static int stand_in(dv__call *c, size_t slot, const dv_tensor *t, dv__takes takes, bool copy_in, bool copy_back, const dv_tensor **out)
 {
     int64_t strides[DV_MAX_NDIM];
     int status = dv__shape_check(t->dtype, t->ndim, t->shape, strides);
@@ -229,7 +234,7 @@ static int stand_in(dv__call *c, const dv_tensor *t, dv__takes takes, bool copy_
         return status;
     dv__temp *temp;
     const size_t align = takes.align_log2 > 6 ? (size_t)1 << takes.align_log2 : 64;
-    if ((status = temp_memory(c, t, align, strides, &temp)))
+    if ((status = temp_memory(c, slot, t, align, strides, &temp)))
         return status;
     temp->original = t;
     temp->copy_in = copy_in;
@@ -254,7 +259,7 @@ static int stand_in_list(dv__call *c, size_t slot, dv__takes takes, bool copy_in
             memcpy(replaced, list.data, list.size * sizeof *replaced);
             c->lists[slot].data = replaced;
         }
-        const int status = stand_in(c, list.data[k], takes, copy_in, copy_back, &replaced[k]);
+        const int status = stand_in(c, slot, list.data[k], takes, copy_in, copy_back, &replaced[k]);
         if (status)
             return status;
     }
@@ -275,7 +280,7 @@ int dv__make_temps(dv__call *c, const dv__row *row)
         if ((c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST))
             status = stand_in_list(c, i, row->takes[i], !out, written);
         else if (c->tensors[i] && !fits(c->tensors[i], row->takes[i]))
-            status = stand_in(c, c->tensors[i], row->takes[i], !out, written, &c->tensors[i]);
+            status = stand_in(c, i, c->tensors[i], row->takes[i], !out, written, &c->tensors[i]);
         if (status)
             return status;
     }
@@ -310,6 +315,8 @@ void dv__free_temps(dv__call *c)
         next = t->next;
         if (t->hosts)
             dv__free_tensor(c, t->hosts);
+        if (t->lent)
+            c->host->free(c->host, t->lent);
         dv__free_aligned(t);
     }
     c->temps = NULL;

@@ -51,9 +51,26 @@ static bool runs_on(const dv__row *row, int32_t device_type)
            (row->device_type == DV_CUDA && device_type == DV_CUDA_MANAGED);
 }
 
+/* The host asks for one row. */
+static const dv__row *asked_row(dv__call *c, const dv__entry *entry, size_t n, int *status)
+{
+    char reason[512];
+    if (n > entry->nrows) {
+        *status = dv_fail(DV_ENOKERNEL, "%s: the host asks for row %zu, and there are %zu", c->op->name, n, entry->nrows);
+        return NULL;
+    }
+    const dv__row *row = entry->rows[n - 1];
+    const char *why = dv__row_reason(c, row, reason, sizeof reason);
+    if (why)
+        *status = dv_fail(DV_ENOKERNEL, "%s: the host asks for row %s, but %s", c->op->name, row->name, why);
+    return why ? NULL : row;
+}
+
 const dv__row *dv__choose_row(dv__call *c, const dv__entry *entry, int *status)
 {
     *status = DV_OK;
+    if (dv__asked_row(c) > 0)
+        return asked_row(c, entry, (size_t)dv__asked_row(c), status);
     for (size_t i = 0; i < entry->nrows; i++) {
         const dv__row *row = entry->rows[i];
         if (row->dtypes && !dv__dtype_sets_match(row->dtypes, &c->solution))
@@ -277,6 +294,8 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     int status = dv__solve(c);
     if (status)
         return status;
+    if (dv__asked_row(c))
+        c->decision = dv__asked_row(c) > 0;
     if (c->decision < 0)
         c->decision = dv__policy_decide(c->op, dv__host_flags(c->host) & DV_HOST_FUSES);
     if (!c->decision && c->op->native)
@@ -290,7 +309,7 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     if ((status = dv__gather_args(c)))
         return status;
     status = prepare_and_run(c, row);
-    if (!status && c->whole)
+    if (!status && c->whole && !dv__asked_row(c))
         dv__remember(c, c->passed, c->npassed, entry, row, c->workspace);
     dv__finish_results(c, !status);
     return status;

@@ -35,11 +35,11 @@ static int error(dv_context *ctx, int status, const char *format, va_list args) 
 
 /* ---- Memory ---- */
 
-struct dv__block { struct dv__block *next; };
+struct dv__block { struct dv__block *next; void *lent; /* by the host, and given back to it; NULL: the memory follows */ };
 
-static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
+void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment)
 {
-    dv__slice *s = slice_of(ctx);
+    const bool hosts = use >= 0 && DV__HOST(s->call->host, alloc);
     if (alignment & (alignment - 1)) {
         dv__call_error(s->call, DV_EINVAL, "dv_alloc: the alignment must be a power of two, found %zu", alignment);
         return NULL;
@@ -47,14 +47,22 @@ static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
     if (alignment < _Alignof(max_align_t))
         alignment = _Alignof(max_align_t);
     const size_t head = (sizeof(struct dv__block) + alignment - 1) & ~(alignment - 1);
-    struct dv__block *b = bytes > SIZE_MAX - head ? NULL : dv__alloc_aligned(head + bytes, alignment);
-    if (!b) {
+    struct dv__block *b = bytes > SIZE_MAX - head ? NULL : dv__alloc_aligned(hosts ? head : head + bytes, alignment);
+    void *lent = b && hosts ? s->call->host->alloc(s->call->host, use, -1, bytes, alignment) : NULL;
+    if (!b || (hosts && !lent)) {
+        dv__free_aligned(b);
         dv__call_error(s->call, DV_ENOMEM, "out of memory: dv_alloc of %zu bytes", bytes);
         return NULL;
     }
     b->next = s->blocks;
+    b->lent = lent;
     s->blocks = b;
-    return (char *)b + head;
+    return hosts ? lent : (char *)b + head;
+}
+
+static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
+{
+    return dv__slice_alloc(slice_of(ctx), DV_MEMORY_KERNEL, bytes, alignment);
 }
 
 /* ---- Threads ---- */
@@ -287,6 +295,8 @@ void dv__slice_deinit(dv__slice *s)
 {
     for (struct dv__block *b = s->blocks, *next; b; b = next) {
         next = b->next;
+        if (b->lent)
+            s->call->host->free(s->call->host, b->lent);
         dv__free_aligned(b);
     }
     s->blocks = NULL;

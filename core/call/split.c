@@ -136,7 +136,7 @@ static int slice_workspace(dv__slice *s, int64_t bytes)
 {
     if (!bytes)
         return DV_OK;
-    s->ctx.workspace = s->ctx.services->alloc(&s->ctx, (size_t)bytes, 64);
+    s->ctx.workspace = dv__slice_alloc(s, DV_MEMORY_WORKSPACE, (size_t)bytes, 64);
     s->ctx.workspace_size = (size_t)bytes;
     return s->ctx.workspace ? DV_OK : DV_ENOMEM;
 }
@@ -171,7 +171,7 @@ static int run_piece(void *arg, int64_t index)
     if (atomic_load_explicit(&sp->call->failing, memory_order_relaxed))
         return DV_EKERNEL; /* the message is there, or about to be */
     dv__slice_init(&s, sp->call);
-    if (frame_size + sp->scratch > sizeof small && !(memory = s.ctx.services->alloc(&s.ctx, frame_size + sp->scratch, 16)))
+    if (frame_size + sp->scratch > sizeof small && !(memory = dv__slice_alloc(&s, -1, frame_size + sp->scratch, 16)))
         return DV_ENOMEM;
     const int status = run_slice(&s, sp, memory, memory + frame_size, index);
     dv__slice_deinit(&s);

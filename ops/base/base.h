@@ -9,7 +9,10 @@
 #include <dovetail_op.h>
 
 #define BASE_FLOATS "T in f32 f64 bf16 f16"
-#define BASE_NUMBERS "T in f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool"
+#define BASE_DTYPES "f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool" /* what elements can be converted from and to */
+#define BASE_NUMBERS "T in " BASE_DTYPES
+#define BASE_OTHER "; U in " BASE_DTYPES
+#define BASE_PAIRS BASE_NUMBERS BASE_OTHER
 
 /* ---- compute types: f32 for f32, bf16 and f16; f64; i64 for integers and bool -------------------------------------------------- */
 

@@ -96,10 +96,11 @@ struct binary_alpha_scalar { const dv_tensor *self; dv_scalar other, alpha; dv_t
     }                                                                                                                           \
     DV_OPERATOR(NAME##_Tensor, struct binary_alpha, (self, other, alpha, out),                                                  \
         .schema = #NAME ".Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor out",                                  \
-        .contract = BROADCASTS "promote(T, U)", .gradient = GRADIENT, .kernels = ROW(struct binary_alpha, NAME##_tensors));     \
+        .contract = BROADCASTS "promote(T, U); " BASE_PAIRS, .gradient = GRADIENT,                                              \
+        .kernels = ROW(struct binary_alpha, NAME##_tensors));     \
     DV_OPERATOR(NAME##_Scalar, struct binary_alpha_scalar, (self, other, alpha, out),                                           \
         .schema = #NAME ".Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor out",                                     \
-        .contract = KEEPS "promote(T, other); parallel(*s)", .gradient = SCALAR_GRADIENT,                                       \
+        .contract = KEEPS "promote(T, other); " BASE_NUMBERS "; parallel(*s)", .gradient = SCALAR_GRADIENT,                                       \
         .kernels = ROW(struct binary_alpha_scalar, NAME##_scalar, .split = 16384));
 BASE_BINARY_ALPHA(BINARY_ALPHA)
 
@@ -118,11 +119,11 @@ BASE_BINARY_ALPHA(BINARY_ALPHA)
         return base_elementwise(ctx, a->out, &NAME##_function, a->out->dtype, in, 2);                                           \
     }                                                                                                                           \
     DV_OPERATOR(NAME##_Tensor, struct binary, (self, other, out),                                                               \
-        .schema = #NAME ".Tensor(Tensor self, Tensor other) -> Tensor out", .contract = BROADCASTS "promote(T, U)" TYPES,       \
+        .schema = #NAME ".Tensor(Tensor self, Tensor other) -> Tensor out", .contract = BROADCASTS "promote(T, U); " TYPES BASE_OTHER, \
         .gradient = GRADIENT, .kernels = ROW(struct binary, NAME##_tensors));                                                   \
     DV_OPERATOR(NAME##_Scalar, struct binary_scalar, (self, other, out),                                                        \
         .schema = #NAME ".Scalar(Tensor self, Scalar other) -> Tensor out",                                                     \
-        .contract = KEEPS "promote(T, other)" TYPES "; parallel(*s)", .gradient = SCALAR_GRADIENT,                              \
+        .contract = KEEPS "promote(T, other); " TYPES "; parallel(*s)", .gradient = SCALAR_GRADIENT,                              \
         .kernels = ROW(struct binary_scalar, NAME##_scalar, .split = 16384));
 BASE_BINARY(BINARY)
 
@@ -151,10 +152,10 @@ static dv_scalar rounded(dv_scalar s, dv_dtype t)
         return base_elementwise(ctx, a->out, &NAME##_function, t, in, 2);                                                       \
     }                                                                                                                           \
     DV_OPERATOR(NAME##_Tensor, struct binary, (self, other, out),                                                               \
-        .schema = #NAME ".Tensor(Tensor self, Tensor other) -> Tensor out", .contract = BROADCASTS "bool",                      \
+        .schema = #NAME ".Tensor(Tensor self, Tensor other) -> Tensor out", .contract = BROADCASTS "bool; " BASE_PAIRS,        \
         .gradient = "self, other: non_differentiable", .kernels = ROW(struct binary, NAME##_tensors));                          \
     DV_OPERATOR(NAME##_Scalar, struct binary_scalar, (self, other, out),                                                        \
-        .schema = #NAME ".Scalar(Tensor self, Scalar other) -> Tensor out", .contract = KEEPS "bool; parallel(*s)",             \
+        .schema = #NAME ".Scalar(Tensor self, Scalar other) -> Tensor out", .contract = KEEPS "bool; " BASE_NUMBERS "; parallel(*s)", \
         .gradient = "self: non_differentiable", .kernels = ROW(struct binary_scalar, NAME##_scalar, .split = 16384));
 #pragma GCC diagnostic ignored "-Wfloat-equal"
 BASE_COMPARE(COMPARE)
@@ -232,17 +233,17 @@ static int where_scalar_other(dv_context *ctx, const struct where_other *a)
 
 DV_OPERATOR(where_self, struct where, (condition, self, other, out),
     .schema   = "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor out",
-    .contract = "condition[*c]:bool, self[*a]:T, other[*b]:U -> out[broadcast(*c, *a, *b)]:promote(T, U)",
+    .contract = "condition[*c]:bool, self[*a]:T, other[*b]:U -> out[broadcast(*c, *a, *b)]:promote(T, U); " BASE_PAIRS,
     .gradient = "condition: non_differentiable; self: sum_to_size(where(condition, grad, 0), self.shape); "
                 "other: sum_to_size(where(condition, 0, grad), other.shape)",
     .kernels  = ROW(struct where, where_tensors));
 DV_OPERATOR(where_ScalarSelf, struct where_self, (condition, self, other, out),
     .schema   = "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor out",
-    .contract = "condition[*c]:bool, other[*b]:T -> out[broadcast(*c, *b)]:promote(self, T)",
+    .contract = "condition[*c]:bool, other[*b]:T -> out[broadcast(*c, *b)]:promote(self, T); " BASE_NUMBERS,
     .gradient = "condition: non_differentiable; other: sum_to_size(where(condition, 0, grad), other.shape)",
     .kernels  = ROW(struct where_self, where_scalar_self));
 DV_OPERATOR(where_ScalarOther, struct where_other, (condition, self, other, out),
     .schema   = "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor out",
-    .contract = "condition[*c]:bool, self[*a]:T -> out[broadcast(*c, *a)]:promote(T, other)",
+    .contract = "condition[*c]:bool, self[*a]:T -> out[broadcast(*c, *a)]:promote(T, other); " BASE_NUMBERS,
     .gradient = "condition: non_differentiable; self: sum_to_size(where(condition, grad, 0), self.shape)",
     .kernels  = ROW(struct where_other, where_scalar_other));

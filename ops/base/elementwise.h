@@ -32,9 +32,9 @@
 
 /* X(name, expression over x and y, compute types, dtypes, gradient of the tensor form, of the scalar form) */
 #define BASE_BINARY(X)                                                                                                           \
-    X(mul, x *y, ALL, "", "self: sum_to_size(mul(grad, other), self.shape); other: sum_to_size(mul(grad, self), other.shape)",    \
+    X(mul, x *y, ALL, BASE_NUMBERS, "self: sum_to_size(mul(grad, other), self.shape); other: sum_to_size(mul(grad, self), other.shape)",    \
         "self: mul(grad, other)")                                                                                                 \
-    X(div, x / y, FLOAT, "; T in f32 f64 bf16 f16",                                                                               \
+    X(div, x / y, FLOAT, BASE_FLOATS,                                                                               \
         "self: sum_to_size(div(grad, other), self.shape); "                                                                       \
         "other: sum_to_size(neg(div(mul(grad, result), other)), other.shape)", "self: div(grad, other)")
 

@@ -247,7 +247,7 @@ int base_elementwise(dv_context *ctx, const dv_tensor *out, const base_function 
     int64_t index[64] = { 0 }, offset[BASE_MAX_INPUTS] = { 0 }, done = 0;
     const int64_t total = dv_numel(out);
 
-    if (!f->of[c])
+    if (!f->of[c] || out->dtype.code == 5) /* a complex number made the result complex */
         return dv_error(ctx, DV_EDTYPE, "not defined for elements of this type");
     plan(&w, out, in, n);
     const int32_t last = w.ndim - 1;

@@ -573,7 +573,7 @@ DV_OPERATOR(to_dtype, struct to, (self, dtype, non_blocking, copy, memory_format
     .kernels  = ROW(struct to, to_any));
 DV_OPERATOR(type_as, struct type_as, (self, other, out),
     .schema   = "type_as(Tensor self, Tensor other) -> Tensor out",
-    .contract = "self[*s]:T, other[...]:U -> out[*s]:U; " BASE_NUMBERS,
+    .contract = "self[*s]:T, other[...]:U -> out[*s]:U; " BASE_PAIRS,
     .gradient = "self: type_as(grad, self); other: non_differentiable",
     .kernels  = ROW(struct type_as, type_as_any));
 DV_OPERATOR(clone, struct clone, (self, memory_format, out),

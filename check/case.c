@@ -1,0 +1,253 @@
+/* Cases: their layouts, contents and words, and the values that dv_call() takes. */
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "check.h"
+
+enum { UNTOUCHABLE = 1 << 30 };
+
+uint64_t check_next(check_random *r)
+{
+    uint64_t z = r->state += UINT64_C(0x9e3779b97f4a7c15); /* SplitMix64 */
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+int64_t check_between(check_random *r, int64_t low, int64_t high)
+{
+    return high <= low ? low : low + (int64_t)(check_next(r) % ((uint64_t)high - (uint64_t)low + 1));
+}
+
+int64_t check_numel(const check_tensor *t)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < t->ndim; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+/* The dim that a layout changes: the last of more than one element; -1: none. */
+static int32_t changed_dim(const check_tensor *t)
+{
+    for (int32_t i = t->ndim; i-- > 0;)
+        if (t->shape[i] > 1)
+            return i;
+    return -1;
+}
+
+void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high)
+{
+    const int32_t dim = changed_dim(t);
+    const int64_t step = t->layout == CHECK_SLICED ? 2 : 1;
+    int64_t n = 1;
+    for (int32_t k = 0; k < t->ndim; k++) {
+        const int32_t i = t->layout == CHECK_TRANSPOSED ? k : t->ndim - 1 - k;
+        const bool expanded = t->layout == CHECK_EXPANDED && i == dim;
+        strides[i] = expanded ? 0 : n * step;
+        n *= expanded ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * step;
+    }
+    if (t->layout == CHECK_REVERSED && dim >= 0)
+        strides[dim] = -strides[dim];
+    *low = *high = 0;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        const int64_t reach = (t->shape[i] - 1) * strides[i];
+        *low += reach < 0 ? reach : 0;
+        *high += reach > 0 ? reach : 0;
+    }
+    if (!check_numel(t))
+        *low = 0, *high = -1;
+}
+
+/* The value of one element. SPECIAL: a fifth of them. */
+static double draw(const check_tensor *t, check_random *r, int64_t i)
+{
+    static const double specials[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 1e-40, -1e-310, 3e38, -3e38, 1e300, 65504, 1e-7 };
+    if (check_is_integer(t->dtype)) {
+        const int64_t low = (int64_t)t->low, high = (int64_t)t->high;
+        return (double)(t->fill == CHECK_SIMPLE ? (low <= 0 && high >= 0 ? 0 : low) : check_between(r, low, high));
+    }
+    const uint64_t bits = check_next(r);
+    if (t->fill == CHECK_SIMPLE)
+        return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
+    if (t->fill == CHECK_SPECIAL && bits % 5 == 0)
+        return specials[bits / 5 % (sizeof specials / sizeof *specials)];
+    return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
+}
+
+void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)
+{
+    check_random r = { seed };
+    int64_t index[CHECK_DIMS] = { 0 };
+    const int64_t n = check_numel(t);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = 0;
+        for (int32_t d = 0; d < t->ndim; d++)
+            at += index[d] * strides[d];
+        check_put(first, at, t->dtype, draw(t, &r, i));
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
+    }
+}
+
+size_t check_tensor_argument(const check_case *c, size_t tensor)
+{
+    for (size_t i = 0; i < c->nargs; i++)
+        if ((c->args[i].type == DV_VALUE_TENSOR || c->args[i].type == DV_VALUE_TENSORS) && tensor >= c->args[i].first &&
+            tensor < (size_t)c->args[i].first + c->args[i].count)
+            return i;
+    return SIZE_MAX;
+}
+
+int64_t check_case_largest(const check_case *c)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && check_numel(&c->tensors[i]) > most)
+            most = check_numel(&c->tensors[i]);
+    return most;
+}
+
+/* ---- Words ---- */
+
+static const char *const layouts[] = {
+#define LAYOUT(name, text) [CHECK_##name] = text,
+    CHECK_LAYOUTS(LAYOUT)
+#undef LAYOUT
+};
+
+static void print_tensor(const check_tensor *t, FILE *to)
+{
+    if (!t->present) {
+        fputs("None", to);
+        return;
+    }
+    fprintf(to, "%s[", dv_dtype_name(t->dtype));
+    for (int32_t i = 0; i < t->ndim; i++)
+        fprintf(to, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    fputs("]", to);
+    if (t->layout)
+        fprintf(to, " (%s)", layouts[t->layout]);
+    if (check_is_integer(t->dtype) && check_numel(t) && t->low == t->high) /* exact: both are whole */
+        fprintf(to, " of %lld", (long long)t->low);
+}
+
+static void print_value(const check_case *c, const check_value *v, FILE *to)
+{
+    switch (v->type) {
+    case DV_VALUE_TENSOR: print_tensor(&c->tensors[v->first], to); return;
+    case DV_VALUE_INT: fprintf(to, "%lld", (long long)v->as.i); return;
+    case DV_VALUE_FLOAT: fprintf(to, "%.17g", v->as.f); return;
+    case DV_VALUE_BOOL: fputs(v->as.b ? "True" : "False", to); return;
+    case DV_VALUE_COMPLEX: fprintf(to, "%g%+gj", v->as.c.re, v->as.c.im); return;
+    case DV_VALUE_STRING: fprintf(to, "\"%s\"", v->string); return;
+    case DV_VALUE_DTYPE: fputs(dv_dtype_name(v->as.dtype), to); return;
+    case DV_VALUE_DEVICE: fputs(dv_device_name(v->as.device.type), to); return;
+    case DV_VALUE_LAYOUT:
+    case DV_VALUE_MEMORY_FORMAT: fprintf(to, "%d", (int)v->as.number); return;
+    case DV_VALUE_NONE: fputs("None", to); return;
+    default: break;
+    }
+    fputs("[", to);
+    for (uint32_t i = 0; i < v->count; i++) {
+        fputs(i ? ", " : "", to);
+        if (v->type == DV_VALUE_TENSORS)
+            print_tensor(&c->tensors[v->first + i], to);
+        else if (v->type == DV_VALUE_INTS)
+            fprintf(to, "%lld", (long long)v->ints[i]);
+        else if (v->type == DV_VALUE_BOOLS)
+            fputs(v->ints[i] ? "True" : "False", to);
+        else
+            fprintf(to, "%.17g", v->floats[i]);
+    }
+    fputs("]", to);
+}
+
+void check_case_print(const struct check_op *op, const check_case *c, FILE *to)
+{
+    bool any = false;
+    for (size_t i = 0; i < c->nargs; i++) {
+        if (c->args[i].type == DV_VALUE_DEFAULT)
+            continue;
+        fprintf(to, "%s%s: ", any ? ", " : "", op->slots[i].name);
+        print_value(c, &c->args[i], to);
+        any = true;
+    }
+    if (!any)
+        fputs("no arguments", to);
+}
+
+/* ---- Values ---- */
+
+/* Where tensors lie that have no contents: whoever looks into one is caught. */
+static char *untouchable;
+
+bool check_is_untouchable(const void *address)
+{
+    return untouchable && (const char *)address >= untouchable - UNTOUCHABLE && (const char *)address < untouchable + UNTOUCHABLE;
+}
+
+static void *untouchable_memory(void)
+{
+    void *p = untouchable ? NULL : mmap(NULL, 2 * (size_t)UNTOUCHABLE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p && p != MAP_FAILED)
+        untouchable = (char *)p + UNTOUCHABLE;
+    return untouchable;
+}
+
+static void set_tensor(check_values *v, const check_case *c, size_t i, dv_device device)
+{
+    int64_t low, high;
+    const check_tensor *t = &c->tensors[i];
+    check_strides(t, v->strides[i], &low, &high);
+    v->tensors[i] = (dv_tensor){ .data = device.type == DV_META ? NULL : untouchable_memory(), .device = device, .ndim = t->ndim, .dtype = t->dtype, .shape = t->shape, .strides = v->strides[i] };
+}
+
+static void set_scalars(dv_value *to, const check_value *v, dv_scalar *scalars)
+{
+    for (uint32_t k = 0; k < v->count; k++) {
+        memset(&scalars[k], 0, sizeof scalars[k]);
+        scalars[k].kind = DV_SCALAR_FLOAT;
+        scalars[k].as.f = v->floats[k];
+    }
+    to->as.scalars = (dv_scalars){ scalars, v->count };
+}
+
+void check_values_make(check_values *v, const check_case *c, dv_device device)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        set_tensor(v, c, i, device);
+    for (size_t i = 0; i < c->nargs; i++) {
+        const check_value *a = &c->args[i];
+        dv_value *to = &v->values[i];
+        memset(to, 0, sizeof *to);
+        to->type = a->type;
+        switch (a->type) {
+        case DV_VALUE_TENSOR: *to = dv_from_tensor(c->tensors[a->first].present ? &v->tensors[a->first] : NULL); break;
+        case DV_VALUE_TENSORS:
+            for (uint32_t k = 0; k < a->count; k++)
+                v->lists[a->first + k] = c->tensors[a->first + k].present ? &v->tensors[a->first + k] : NULL;
+            to->as.tensors = (dv_tensors){ &v->lists[a->first], a->count };
+            break;
+        case DV_VALUE_INT: to->as.i = a->as.i; break;
+        case DV_VALUE_FLOAT: to->as.f = a->as.f; break;
+        case DV_VALUE_BOOL: to->as.b = a->as.b; break;
+        case DV_VALUE_COMPLEX: to->as.c = a->as.c; break;
+        case DV_VALUE_STRING: *to = dv_from_string(a->string); break;
+        case DV_VALUE_DTYPE: to->as.dtype = a->as.dtype; break;
+        case DV_VALUE_DEVICE: to->as.device = a->as.device; break;
+        case DV_VALUE_LAYOUT: to->as.layout.value = a->as.number; break;
+        case DV_VALUE_MEMORY_FORMAT: to->as.memory_format.value = a->as.number; break;
+        case DV_VALUE_INTS: to->as.ints = (dv_ints){ a->ints, a->count }; break;
+        case DV_VALUE_FLOATS: to->as.floats = (dv_floats){ a->floats, a->count }; break;
+        case DV_VALUE_BOOLS:
+            for (uint32_t k = 0; k < a->count; k++)
+                v->bools[i][k] = a->ints[k] != 0;
+            to->as.bools = (dv_bools){ v->bools[i], a->count };
+            break;
+        case DV_VALUE_SCALARS: set_scalars(to, a, v->scalars[i]); break;
+        default: break; /* DEFAULT, NONE */
+        }
+    }
+}

@@ -1,0 +1,316 @@
+/* The checker: what its files share. It sits above core's public API, and is linked into the command.
+ *
+ * A *case* is one call of an operator: its arguments as flat data without pointers, so that it can be copied through shared memory,
+ * made smaller, and printed as a program. A *row* is one kernel row (or the native form). A *property* is one thing that must hold; it
+ * is one file and one line in CHECK_PROPERTIES, and knows how to try one case. A *job* is one property of one row of one operator; it
+ * runs in a forked child (worker.c), which generates cases from the contract (generate.c), tries them until one fails, and leaves its
+ * result in shared memory. The parent then has the failing case made smaller (shrink.c), again in children. Nothing of an operator's
+ * code ever runs in the parent: what crashes is a result.
+ *
+ * A result is pass, fail, or "not checked, because ...". A property that cannot be sure says the last. */
+#ifndef DV_CHECK_H
+#define DV_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "dovetail.h"
+
+/* ---- JSON (json.c): the document of dv_operator_json() ------------------------------------------------------------------------- */
+
+enum check_json_kind { CHECK_NULL, CHECK_FALSE, CHECK_TRUE, CHECK_INT, CHECK_REAL, CHECK_TEXT, CHECK_ARRAY, CHECK_OBJECT };
+typedef struct check_json {
+    enum check_json_kind kind;
+    const char *key;  /* of an object's member */
+    const char *text; /* TEXT */
+    int64_t i;        /* INT; of REAL: truncated */
+    double f;         /* INT, REAL */
+    const struct check_json *child, *next; /* elements or members in order */
+} check_json;
+/* NULL: not JSON, or out of memory. Never freed: an operator's document lives as long as the process. */
+const check_json *check_json_parse(const char *text);
+const check_json *check_json_get(const check_json *object, const char *key); /* NULL: no such member, or no object */
+const check_json *check_json_at(const check_json *array, size_t i);          /* NULL past the end */
+size_t check_json_size(const check_json *j);
+const char *check_json_text(const check_json *object, const char *key);      /* NULL: no such text */
+bool check_json_true(const check_json *object, const char *key);
+bool check_json_is(const check_json *expr, const char *kind); /* an expression of this kind: ["dim", ...] */
+
+/* ---- A case (case.c) -------------------------------------------------------------------------------------------------------------- */
+
+enum { CHECK_DIMS = 8, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 24, CHECK_RESULTS = 32 };
+
+/* X(layout, what a report says): how a tensor's elements lie. */
+#define CHECK_LAYOUTS(X)                                     \
+    X(CONTIGUOUS, "contiguous")                              \
+    X(TRANSPOSED, "transposed")                              \
+    X(SLICED, "sliced: every second element of each dim")    \
+    X(EXPANDED, "expanded: one dim with stride 0")           \
+    X(REVERSED, "reversed: one dim with a negative stride")
+enum check_layout {
+#define CHECK__LAYOUT(name, text) CHECK_##name,
+    CHECK_LAYOUTS(CHECK__LAYOUT)
+#undef CHECK__LAYOUT
+    CHECK_LAYOUT_COUNT
+};
+
+/* What the elements are. Integers are in [low, high], real numbers too, drawn from the case's seed; simple: 1, 2, 3, ... in range. */
+enum check_fill { CHECK_RANDOM, CHECK_SIMPLE, CHECK_SPECIAL /* NaN, infinities, zeros, extremes among them */ };
+typedef struct check_tensor {
+    bool present; /* false: None */
+    uint8_t layout, fill, reserved;
+    dv_dtype dtype;
+    int32_t ndim;
+    int64_t shape[CHECK_DIMS];
+    double low, high;
+} check_tensor;
+
+/* One argument in the schema's order. Tensors stand in the case's tensors, from `first` on. */
+typedef struct check_value {
+    uint32_t type; /* enum dv_value_type; DEFAULT: the schema's default */
+    uint32_t count; /* of a list; of a tensor 1 */
+    uint32_t first;
+    union { int64_t i; double f; bool b; dv_dtype dtype; dv_device device; int32_t number; dv_complex c; } as;
+    int64_t ints[CHECK_LIST];    /* INTS, BOOLS */
+    double floats[CHECK_LIST];   /* FLOATS, SCALARS */
+    char string[CHECK_STRING];
+} check_value;
+
+/* Sizes, runs and dtypes that the contract's names stand for, in the order of its JSON: from these the tensors' shapes follow. A run is
+ * at most CHECK_DIMS sizes. */
+enum { CHECK_NAMES = 64, CHECK_RUNS = 16 };
+typedef struct check_shape { int32_t n; int64_t d[CHECK_DIMS]; } check_shape;
+typedef struct check_names {
+    int64_t dims[CHECK_NAMES];
+    check_shape runs[CHECK_RUNS];
+    dv_dtype dtypes[CHECK_RUNS];
+    int64_t elements[CHECK_LIST][4]; /* n{i} of the first four such names, for each tensor of a list */
+} check_names;
+
+typedef struct check_case {
+    uint64_t seed; /* of the tensors' contents */
+    uint32_t nargs, ntensors;
+    bool broken;   /* made to lie outside the contract: names say nothing */
+    check_names names;
+    check_value args[CHECK_ARGS];
+    check_tensor tensors[CHECK_TENSORS];
+} check_case;
+
+/* Strides in elements for this layout, and the extent of the memory: elements in [*low, *high] around the first one (high < low:
+ * none). */
+void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high);
+int64_t check_numel(const check_tensor *t);
+/* Write the contents of elements into memory in which the first element is at `first`. */
+void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides);
+/* The argument that a tensor of the case belongs to, and its name: "x", "xs[1]". */
+size_t check_tensor_argument(const check_case *c, size_t tensor);
+struct check_op;
+void check_case_print(const struct check_op *op, const check_case *c, FILE *to); /* "x: f32[3, 4], dim: 1" */
+int64_t check_case_largest(const check_case *c); /* elements of the largest tensor */
+
+/* Real numbers as every float dtype has them: the kernel's bits from a double, and back. Integers and bool are exact to 2^53. */
+void check_put(void *data, int64_t i, dv_dtype dtype, double x);
+double check_get(const void *data, int64_t i, dv_dtype dtype);
+bool check_is_float(dv_dtype dtype);
+bool check_is_integer(dv_dtype dtype); /* bool too */
+
+/* A case's values with memory lent by the caller: what dv_call() takes. Points into itself: never copied. */
+typedef struct check_values {
+    dv_value values[CHECK_ARGS];
+    dv_tensor tensors[CHECK_TENSORS];
+    int64_t strides[CHECK_TENSORS][CHECK_DIMS];
+    const dv_tensor *lists[CHECK_TENSORS];
+    bool bools[CHECK_ARGS][CHECK_LIST];
+    dv_scalar scalars[CHECK_ARGS][CHECK_LIST];
+} check_values;
+/* Tensors get an address that nobody may touch, on Meta NULL: enough for dv_infer(). */
+bool check_is_untouchable(const void *address);
+void check_values_make(check_values *v, const check_case *c, dv_device device);
+
+/* ---- An operator (tree.c) ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct check_row {
+    const char *name, *provider, *dtypes, *isa, *when, *takes; /* NULL: not given */
+    int32_t index;   /* for dv_host.row; -1: the native form */
+    bool available, reference;
+    int64_t split;
+} check_row;
+
+typedef struct check_op {
+    dv_operator *op;
+    const char *name; /* "ns::op.overload" */
+    size_t nargs, nresults;
+    dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
+    const check_json *json, *contract; /* contract NULL: none */
+    check_row *rows;  /* those of the CPU; without one, the native form */
+    size_t nrows;
+    bool random;      /* tagged as nondeterministic */
+    bool shape_function;
+    const char *too_large; /* why it cannot be checked at all; NULL: it can */
+} check_op;
+/* Read what was declared. 0, or -1 with the message in dv_last_error(). Lives as long as the process. */
+int check_op_init(check_op *op, dv_operator *o);
+size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argument of this name */
+
+/* Where an expression of the contract is evaluated: in a case that is being made. */
+typedef struct check_env {
+    const check_op *op;
+    check_case *c;
+    uint32_t element; /* which tensor of a list is in hand: what n{i} is */
+} check_env;
+/* What an expression is worth; false: it cannot be said. Booleans are 0 and 1. */
+bool check_eval(const check_env *e, const check_json *expr, int64_t *out);
+bool check_eval_dims(const check_env *e, const check_json *dims, check_shape *out); /* of a pattern: several expressions */
+bool check_eval_dtype(const check_env *e, const check_json *expr, dv_dtype *out);
+int check_name_index(const check_json *names, const char *name); /* -1: not among them */
+
+/* ---- Cases (generate.c) -------------------------------------------------------------------------------------------------------------- */
+
+/* Case number i of a row, drawn from seed: the same every time. False: no case was found that dv_infer() accepts. Runs shape functions:
+ * in children only. */
+bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uint32_t i, check_case *out);
+/* A case that lies just outside: number i of those made from an accepted one; false: there are no more. what: which word of the
+ * contract or schema is broken. */
+bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
+bool check_accepts(const check_op *op, const check_case *c); /* dv_infer() does, and it is not too large to run */
+/* Tensors' shapes and dtypes anew from the case's names and arguments; false: they do not go together. */
+bool check_rebuild(const check_op *op, check_case *c);
+
+typedef struct check_random { uint64_t state; } check_random;
+uint64_t check_next(check_random *r);
+int64_t check_between(check_random *r, int64_t low, int64_t high); /* both included */
+
+/* ---- Guarded memory and calls (memory.c) ------------------------------------------------------------------------------------------------ */
+
+/* Which end of a buffer touches a guard page. */
+enum check_end { CHECK_AT_END, CHECK_AT_BEGIN };
+
+typedef struct check_call {
+    const check_op *op;
+    const check_row *row;
+    enum check_end end;
+    uint8_t poison;    /* what outputs, workspace and malloc's memory hold before */
+    uint32_t flags;    /* enum dv_host_flags */
+    /* Out: */
+    int status;        /* of dv_call() */
+    bool not_this_row; /* the row does not fit this case */
+    bool kernel_ran;   /* else it was refused before */
+    dv_value results[CHECK_RESULTS];
+} check_call;
+/* Make the case's tensors in guarded memory, inputs read-only, and call the operator. Results stay until the next call. Faults end the
+ * process (worker.c) with the slot, offset and direction recorded. */
+void check_call_run(check_call *call, const check_case *c);
+/* Tensor i of the case as the last call left it. */
+const dv_tensor *check_call_tensor(size_t i);
+/* Result r as the kernel left it, with *made as the host made it (a kernel that writes to the header shows); NULL: it is an argument, a
+ * view, absent, or no tensor. */
+const dv_tensor *check_call_result(const check_call *call, size_t r, const dv_tensor **made);
+/* Bytes of a written argument that are no element and were changed; *offset is from the first element. */
+bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset);
+/* Bytes just behind a workspace or dv_alloc() memory, where alignment leaves room before the guard page; what is filled. */
+bool check_call_slack_changed(char *what, size_t size);
+/* The memory that an address is in, or nearest to: for the handler of faults. */
+typedef struct check_place {
+    char what[96];     /* "argument 'x'", "result 0", "the workspace" */
+    bool input, inside;
+    int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
+} check_place;
+bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
+
+/* ---- Properties ------------------------------------------------------------------------------------------------------------------------- */
+
+struct check_job;
+typedef struct check_property {
+    const char *name;
+    const char *promise;  /* what holds when it passes, one line */
+    bool each_row;        /* else once an operator */
+    uint32_t faults;      /* enum check_fault_kind bits: crashes that are this property's to report */
+    /* Why it does not apply; NULL: it does. May be NULL. */
+    const char *(*applies)(const check_op *op, const check_row *row);
+    /* Try one accepted case; on failure check_fail(). May be NULL when whole is given. */
+    void (*attempt)(struct check_job *job, const check_case *c);
+    /* Without cases. NULL: the cases are generated. */
+    void (*whole)(struct check_job *job);
+} check_property;
+
+/* X(property): in the order in which they are checked. property_<name>.c defines `const check_property check_property_<name>`. */
+#define CHECK_PROPERTIES(X) \
+    X(binding)              \
+    X(runs)                 \
+    X(memory)               \
+    X(shapes)               \
+    X(fake)
+#define CHECK__DECLARE(name) extern const check_property check_property_##name;
+CHECK_PROPERTIES(CHECK__DECLARE)
+#undef CHECK__DECLARE
+extern const check_property *const check_properties[]; /* NULL at the end */
+
+/* ---- Workers (worker.c) --------------------------------------------------------------------------------------------------------------------- */
+
+/* How a kernel can end a process. */
+enum check_fault_kind {
+    CHECK_FAULT_MEMORY = 1, /* out of bounds, or a write to an input */
+    CHECK_FAULT_CRASH = 2,  /* any other signal, exit() */
+    CHECK_FAULT_TIME = 4,   /* it does not end */
+    CHECK_FAULT_LOOK = 8,   /* a shape function looks into a tensor */
+};
+
+enum check_outcome { CHECK_PASS, CHECK_FAIL, CHECK_NOT };
+
+/* What a child leaves in shared memory. */
+typedef struct check_result {
+    enum check_outcome outcome;
+    uint32_t cases, refused;  /* tried; of these refused by the kernel with a message */
+    uint32_t fault;           /* enum check_fault_kind; 0: none */
+    uint64_t step;            /* grows while the child gets on: for time limits */
+    char kind[40];            /* of a failure: what must stay the same while the case is made smaller */
+    char message[1024];       /* of a failure; or why it is not checked */
+    char note[512];           /* the last message of a kernel that refused a case */
+    check_case failing;       /* the case in hand */
+    bool has_case, done;
+} check_result;
+
+/* A property of a row. */
+typedef struct check_job {
+    const check_op *op;
+    const check_row *row; /* NULL: once an operator */
+    const check_property *property;
+    uint64_t seed;
+    uint32_t cases;       /* how many to try */
+    double seconds;       /* at most this long, for all cases */
+    check_result *result; /* shared with the child */
+} check_job;
+
+/* In a child. The first failure counts. kind: a few words that name the fault, such as "read past the end". */
+DV__PRINTF(3, 4) void check_fail(check_job *job, const char *kind, const char *format, ...);
+DV__PRINTF(2, 3) void check_not(check_job *job, const char *format, ...); /* not checked, because */
+/* Count this case as refused by the kernel. */
+void check_refused(check_job *job);
+/* The case in hand is another than the one that was drawn: it is what a failure from here on is about. */
+void check_in_hand(check_job *job, const check_case *c);
+
+typedef struct check_options {
+    uint64_t seed;
+    double seconds;      /* for everything; 0: no limit */
+    uint32_t cases;      /* for each property of each row */
+    uint32_t workers;
+    const char *only;    /* "memory,shapes": NULL: all */
+} check_options;
+
+typedef struct check_report check_report;
+/* Check operators, telling of each finished job; results are in the order of operators, rows, properties. 0, or -1 with errno. */
+int check_run(const check_op *ops, size_t nops, const check_options *options,
+    void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **jobs, size_t *njobs);
+/* Try one case again in a child of its own; true: it fails in the same way. */
+bool check_again(const check_job *job, const check_case *c, check_result *shared);
+void check_shrink(check_job *job); /* the failing case of its result becomes the smallest that was found */
+check_result *check_shared(size_t n); /* n zeroed results in memory that children share; NULL with errno */
+
+/* ---- Reports (report.c) ----------------------------------------------------------------------------------------------------------------------- */
+
+void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to);
+void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to);
+
+#endif

@@ -1,0 +1,684 @@
+/* Cases from the contract.
+ *
+ * First the contract's names are given values (sizes, runs, dtypes), and the arguments theirs; then constraints that can be met by
+ * setting one name are met ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then shapes follow from the patterns. dv_infer() judges the
+ * result: what it refuses is drawn again. So nothing here has to be complete, only often right. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { TRIES = 400, MOST_BYTES = 1 << 24 };
+
+/* What sizes a case has. X(name, says) */
+enum regime { SMALL, VECTOR, ZERO, ONES, LARGE, PRIMES, TINY, REGIMES };
+
+typedef struct maker {
+    const check_op *op;
+    const check_row *row;
+    check_random r;
+    check_env env;
+    check_case *c;
+    enum regime regime;
+    uint32_t i; /* number of the case */
+} maker;
+
+static const check_json *part(const maker *m, const char *name) { return check_json_get(m->op->contract, name); }
+
+static int64_t one_of(check_random *r, const int64_t *list, size_t n) { return list[check_next(r) % n]; }
+#define ONE_OF(r, ...) one_of(r, (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
+
+static bool chance(check_random *r, unsigned percent) { return check_next(r) % 100 < percent; }
+
+static int64_t draw_size(maker *m)
+{
+    switch (m->regime) {
+    case VECTOR: return chance(&m->r, 60) ? ONE_OF(&m->r, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65) : ONE_OF(&m->r, 1, 2, 3);
+    case ZERO: return chance(&m->r, 30) ? 0 : check_between(&m->r, 1, 4);
+    case ONES: return 1;
+    case LARGE: return chance(&m->r, 25) ? ONE_OF(&m->r, 129, 1000, 1025, 4099, 20011, 40000) : ONE_OF(&m->r, 1, 2, 3, 4, 8);
+    case PRIMES: return ONE_OF(&m->r, 2, 3, 5, 7, 11, 13, 17, 37);
+    case TINY: return check_between(&m->r, 1, 2);
+    case SMALL:
+    case REGIMES: break;
+    }
+    return check_between(&m->r, 1, 6);
+}
+
+/* ---- Dtypes ---- */
+
+/* The dtypes that a row takes for variable v ("f32 bf16" is the first one's, "T=f32, U=i32 i64" by name). 0: it does not say. */
+static size_t row_dtypes(const check_row *row, const char *variable, bool first, dv_dtype *out, size_t most)
+{
+    size_t n = 0;
+    char word[32];
+    bool mine = first;
+    for (const char *p = row && row->dtypes ? row->dtypes : ""; *p;) {
+        p += strspn(p, " ,");
+        const size_t size = strcspn(p, " ,=");
+        snprintf(word, sizeof word, "%.*s", (int)size, p);
+        p += size;
+        if (p[strspn(p, " ")] == '=') {
+            mine = !strcmp(word, variable);
+            p += strspn(p, " ") + 1;
+        } else if (*word && mine && n < most && !dv_dtype_parse(word, &out[n])) {
+            n++;
+        }
+    }
+    return n;
+}
+
+static size_t allowed_dtypes(const maker *m, const check_json *variable, bool first, dv_dtype *out, size_t most)
+{
+    static const char *const common[] = { "f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64" };
+    const check_json *in = check_json_get(variable, "in");
+    size_t n = row_dtypes(m->row, check_json_text(variable, "name"), first, out, most);
+    for (size_t k = 0; !m->row && !n && in && in->kind == CHECK_NULL && k < m->op->nrows; k++) /* any: then what some row takes */
+        n = row_dtypes(&m->op->rows[(m->i + k) % m->op->nrows], check_json_text(variable, "name"), first, out, most);
+    for (const check_json *d = n || !in ? NULL : in->child; d && n < most; d = d->next)
+        n += !dv_dtype_parse(d->text, &out[n]);
+    for (size_t k = 0; !n && k < sizeof common / sizeof *common && k < most; k++)
+        dv_dtype_parse(common[k], &out[k]);
+    return n ? n : sizeof common / sizeof *common;
+}
+
+static void draw_dtypes(maker *m)
+{
+    size_t v = 0;
+    for (const check_json *d = part(m, "dtypes") ? part(m, "dtypes")->child : NULL; d && v < CHECK_RUNS; d = d->next, v++) {
+        dv_dtype allowed[64];
+        const size_t n = allowed_dtypes(m, d, v == 0, allowed, 64);
+        dv_dtype *to = &m->c->names.dtypes[v];
+        *to = v ? allowed[check_next(&m->r) % n] : allowed[(m->i + check_next(&m->r) % (m->i / 16 + 1)) % n];
+        if (v && chance(&m->r, 50)) /* often all the same */
+            for (size_t k = 0; k < n; k++)
+                if (dv_dtype_key(allowed[k]) == dv_dtype_key(m->c->names.dtypes[0]))
+                    *to = allowed[k];
+    }
+}
+
+/* ---- Names ---- */
+
+static void draw_runs(maker *m)
+{
+    const size_t n = check_json_size(part(m, "runs"));
+    for (size_t k = 0; k < n && k < CHECK_RUNS; k++) {
+        check_shape *s = &m->c->names.runs[k];
+        const int64_t most = m->regime == LARGE || m->regime == ONES ? 2 : 3;
+        s->n = (int32_t)check_between(&m->r, chance(&m->r, 15) ? 0 : 1, most);
+        for (int32_t i = 0; i < CHECK_DIMS; i++)
+            s->d[i] = draw_size(m);
+        if (k && chance(&m->r, 70)) { /* so that they broadcast */
+            *s = m->c->names.runs[check_next(&m->r) % k];
+            const int32_t lost = (int32_t)check_between(&m->r, 0, chance(&m->r, 50) ? 0 : s->n);
+            memmove(s->d, s->d + lost, sizeof *s->d * (size_t)(CHECK_DIMS - lost));
+            s->n -= lost;
+            for (int32_t i = 0; i < s->n; i++)
+                if (chance(&m->r, 20))
+                    s->d[i] = 1;
+        }
+    }
+}
+
+static void draw_names(maker *m)
+{
+    const size_t n = check_json_size(part(m, "dims"));
+    for (size_t i = 0; i < n && i < CHECK_NAMES; i++)
+        m->c->names.dims[i] = draw_size(m);
+    for (size_t i = 0; i < CHECK_LIST; i++)
+        for (size_t k = 0; k < 4; k++)
+            m->c->names.elements[i][k] = draw_size(m);
+    draw_runs(m);
+    draw_dtypes(m);
+}
+
+/* ---- Arguments that are no tensors ---- */
+
+/* Literals that expressions compare an argument with. */
+static void gather_literals(const check_json *x, const char *name, const check_json **out, size_t *n, size_t most)
+{
+    if (!x || (x->kind != CHECK_ARRAY && x->kind != CHECK_OBJECT))
+        return;
+    const bool compares = check_json_is(x, "eq") || check_json_is(x, "ne") || check_json_is(x, "in");
+    bool about = false;
+    for (const check_json *k = compares ? x->child->next : NULL; k; k = k->next)
+        about |= check_json_is(k, "arg") && k->child->next && k->child->next->text && !strcmp(k->child->next->text, name);
+    for (const check_json *k = about ? x->child->next : NULL; k && *n < most; k = k->next)
+        if (check_json_is(k, "str") || check_json_is(k, "int"))
+            out[(*n)++] = k->child->next;
+    for (const check_json *k = x->child; k; k = k->next)
+        gather_literals(k, name, out, n, most);
+}
+
+static void set_string(check_value *v, const char *s)
+{
+    v->type = DV_VALUE_STRING;
+    snprintf(v->string, sizeof v->string, "%s", s);
+}
+
+static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32_t type)
+{
+    v->type = type;
+    v->count = slot->fixed_size > 0 && slot->fixed_size <= CHECK_LIST ? (uint32_t)slot->fixed_size : (uint32_t)check_between(&m->r, 0, 3);
+    for (uint32_t i = 0; i < v->count; i++) {
+        v->ints[i] = type == DV_VALUE_BOOLS ? check_between(&m->r, 0, 1) : ONE_OF(&m->r, 0, 1, 2, 3, -1, 4, 8, 5);
+        v->floats[i] = (double)ONE_OF(&m->r, 0, 1, -2, 3) / 2;
+    }
+}
+
+static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
+{
+    switch (slot->type) {
+    case DV_FIELD_INT: v->type = DV_VALUE_INT, v->as.i = ONE_OF(&m->r, 0, 1, 2, 3, 4, 1, 2, 8, -1, 16); break;
+    case DV_FIELD_FLOAT: v->type = DV_VALUE_FLOAT, v->as.f = (double)ONE_OF(&m->r, 1, 2, 3, 0, -1, 1) / 2; break;
+    case DV_FIELD_BOOL: v->type = DV_VALUE_BOOL, v->as.b = chance(&m->r, 50); break;
+    case DV_FIELD_STRING: set_string(v, "a"); break;
+    case DV_FIELD_SCALAR:
+        v->type = chance(&m->r, 50) ? DV_VALUE_INT : DV_VALUE_FLOAT;
+        if (v->type == DV_VALUE_INT)
+            v->as.i = check_between(&m->r, -1, 3);
+        else
+            v->as.f = (double)check_between(&m->r, -4, 6) / 2;
+        break;
+    case DV_FIELD_COMPLEX: v->type = DV_VALUE_COMPLEX, v->as.c = (dv_complex){ 1, -0.5 }; break;
+    case DV_FIELD_DTYPE: v->type = DV_VALUE_DTYPE, dv_dtype_parse(chance(&m->r, 50) ? "f32" : "f64", &v->as.dtype); break;
+    case DV_FIELD_DEVICE: v->type = DV_VALUE_DEVICE, v->as.device = (dv_device){ DV_CPU, 0 }; break;
+    case DV_FIELD_LAYOUT: v->type = DV_VALUE_LAYOUT; break;
+    case DV_FIELD_MEMORY_FORMAT: v->type = DV_VALUE_MEMORY_FORMAT; break;
+    case DV_FIELD_GENERATOR: v->type = DV_VALUE_NONE; break;
+    case DV_FIELD_INTS: draw_list(m, slot, v, DV_VALUE_INTS); break;
+    case DV_FIELD_FLOATS: draw_list(m, slot, v, DV_VALUE_FLOATS); break;
+    case DV_FIELD_BOOLS: draw_list(m, slot, v, DV_VALUE_BOOLS); break;
+    case DV_FIELD_SCALARS: draw_list(m, slot, v, DV_VALUE_SCALARS); break;
+    default: v->type = DV_VALUE_DEFAULT; break; /* lists of what is rare */
+    }
+}
+
+static void draw_argument(maker *m, size_t slot)
+{
+    const dv_slot_info *s = &m->op->slots[slot];
+    const check_json *literals[32];
+    size_t n = 0;
+    check_value *v = &m->c->args[slot];
+    memset(v, 0, sizeof *v);
+    if (s->type == DV_FIELD_TENSOR || s->type == DV_FIELD_TENSORS) {
+        v->type = s->type == DV_FIELD_TENSOR ? DV_VALUE_TENSOR : DV_VALUE_TENSORS;
+        v->count = s->type == DV_FIELD_TENSOR ? 1 : (uint32_t)check_between(&m->r, 1, 3);
+        v->first = m->c->ntensors;
+        m->c->ntensors += v->count;
+        for (uint32_t k = 0; k < v->count; k++)
+            m->c->tensors[v->first + k].present = !(s->flags & DV_SLOT_OPTIONAL) || m->i % 4 == 1 || (m->i % 4 && chance(&m->r, 50));
+        return;
+    }
+    gather_literals(m->op->contract, s->name, literals, &n, 32);
+    if (n && chance(&m->r, 90)) {
+        const check_json *l = literals[check_next(&m->r) % n];
+        if (l->kind == CHECK_TEXT)
+            set_string(v, l->text);
+        else
+            v->type = DV_VALUE_INT, v->as.i = l->i;
+    } else if (s->default_value.type != DV_VALUE_DEFAULT && chance(&m->r, m->i % 8 ? 50 : 100)) {
+        v->type = DV_VALUE_DEFAULT;
+    } else if (s->flags & DV_SLOT_OPTIONAL && chance(&m->r, 50)) {
+        v->type = DV_VALUE_NONE;
+    } else {
+        draw_plain(m, s, v);
+    }
+}
+
+/* ---- Meeting constraints ---- */
+
+static int64_t *settable(maker *m, const check_json *x)
+{
+    const char *name = x && x->kind == CHECK_ARRAY && x->child->next ? x->child->next->text : NULL;
+    if (check_json_is(x, "dim")) {
+        const int i = check_name_index(part(m, "dims"), name);
+        return i >= 0 && i < CHECK_NAMES ? &m->c->names.dims[i] : NULL;
+    }
+    if (check_json_is(x, "arg")) {
+        const size_t slot = check_op_slot(m->op, name);
+        if (slot < m->c->nargs && m->op->slots[slot].type == DV_FIELD_INT) {
+            check_value *v = &m->c->args[slot];
+            if (v->type != DV_VALUE_INT)
+                memset(v, 0, sizeof *v);
+            v->type = DV_VALUE_INT;
+            return &v->as.i;
+        }
+    }
+    return NULL;
+}
+
+static void meet(maker *m, const check_json *x);
+
+/* a == b, by setting one of them. */
+static void make_equal(maker *m, const check_json *a, const check_json *b)
+{
+    int64_t value, of;
+    dv_dtype dtype;
+    for (int turn = 0; turn < 2; turn++) {
+        const check_json *x = turn ? b : a, *y = turn ? a : b;
+        if (check_json_is(x, "dtype_var") && check_eval_dtype(&m->env, y, &dtype)) {
+            const int i = check_name_index(part(m, "dtypes"), x->child->next->text);
+            if (i >= 0)
+                m->c->names.dtypes[i] = dtype;
+            return;
+        }
+        if (check_json_is(x, "mod") && check_eval(&m->env, y, &value) && value == 0) { /* n1 % n2 == 0 */
+            int64_t *n = settable(m, check_json_at(x, 1));
+            if (n && check_eval(&m->env, check_json_at(x, 2), &of) && of > 0)
+                *n = *n < of && m->regime != ZERO ? of : *n - *n % of;
+            return;
+        }
+        int64_t *to = check_json_is(x, "dim") || check_json_is(x, "arg") ? settable(m, x) : NULL;
+        if (to && check_eval(&m->env, y, &value)) {
+            *to = value;
+            return;
+        }
+    }
+}
+
+/* a < b or a <= b (by: 1 or 0), by setting one of them to the boundary. */
+static void make_less(maker *m, const check_json *a, const check_json *b, int64_t by)
+{
+    int64_t x, y, *to = NULL;
+    if (!check_eval(&m->env, a, &x) || !check_eval(&m->env, b, &y) || x + by <= y)
+        return;
+    if (chance(&m->r, 50) && (to = settable(m, a)))
+        *to = y - by;
+    else if ((to = settable(m, b)))
+        *to = x + by;
+    else if ((to = settable(m, a)))
+        *to = y - by;
+}
+
+static void meet_in(maker *m, const check_json *x)
+{
+    int64_t holds;
+    const size_t n = check_json_size(x) - 2;
+    if (n && (!check_eval(&m->env, x, &holds) || !holds))
+        make_equal(m, check_json_at(x, 1), check_json_at(x, 2 + check_next(&m->r) % n));
+}
+
+static void meet(maker *m, const check_json *x)
+{
+    const check_json *a = check_json_at(x, 1), *b = check_json_at(x, 2);
+    int64_t holds;
+    if (check_json_is(x, "and")) {
+        meet(m, a);
+        meet(m, b);
+    } else if (check_eval(&m->env, x, &holds) && holds) {
+        return;
+    } else if (check_json_is(x, "or")) {
+        meet(m, chance(&m->r, 50) ? a : b);
+    } else if (check_json_is(x, "eq")) {
+        make_equal(m, a, b);
+    } else if (check_json_is(x, "le") || check_json_is(x, "lt")) {
+        make_less(m, a, b, check_json_is(x, "lt"));
+    } else if (check_json_is(x, "ge") || check_json_is(x, "gt")) {
+        make_less(m, b, a, check_json_is(x, "gt"));
+    } else if (check_json_is(x, "in")) {
+        meet_in(m, x);
+    }
+}
+
+/* ---- Shapes from patterns ---- */
+
+/* Does [group, case] hold? null: always. */
+static bool taken(const check_env *e, const check_json *which)
+{
+    int64_t holds;
+    if (!which || which->kind != CHECK_ARRAY)
+        return true;
+    const check_json *cases = check_json_get(check_json_at(check_json_get(e->op->contract, "groups"), (size_t)which->child->i), "cases");
+    const size_t wanted = (size_t)which->child->next->i;
+    size_t i = 0;
+    for (const check_json *k = cases ? cases->child : NULL; k; k = k->next, i++) {
+        const check_json *when = check_json_get(k, "when");
+        if (!when || when->kind == CHECK_NULL || (check_eval(e, when, &holds) && holds))
+            return i == wanted;
+    }
+    return false;
+}
+
+static bool shape_one(const check_env *e, const check_json *input, check_tensor *t)
+{
+    const check_json *dims = check_json_get(input, "dims"), *dtype = check_json_get(input, "dtype");
+    check_shape s;
+    if (dims && dims->kind == CHECK_ARRAY) {
+        if (!check_eval_dims(e, dims, &s))
+            return false;
+        t->ndim = s.n;
+        memcpy(t->shape, s.d, sizeof t->shape);
+    }
+    if (check_json_is(dtype, "any_of")) { /* as it was drawn, if it is one of them */
+        dv_dtype d;
+        const check_json *first = dtype->child->next;
+        for (const check_json *k = first; k; k = k->next)
+            if (check_eval_dtype(e, k, &d) && dv_dtype_key(d) == dv_dtype_key(t->dtype))
+                return true;
+        dtype = check_json_at(dtype, 1 + (size_t)(e->c->seed % (check_json_size(dtype) - 1)));
+    }
+    return !dtype || dtype->kind != CHECK_ARRAY || check_eval_dtype(e, dtype, &t->dtype);
+}
+
+static bool shape_input(const check_env *e, const check_json *input)
+{
+    const size_t slot = (size_t)check_json_get(input, "slot")->i;
+    const char *kind = check_json_text(input, "kind"), *presence = check_json_text(input, "presence");
+    check_value *v = &e->c->args[slot];
+    check_env here = *e;
+    if (!strcmp(kind, "ints")) {
+        check_shape s;
+        if (v->type == DV_VALUE_INTS && check_eval_dims(e, check_json_get(input, "dims"), &s) && s.n == 1 && s.d[0] <= CHECK_LIST)
+            v->count = (uint32_t)s.d[0];
+        return true;
+    }
+    if (v->type != DV_VALUE_TENSOR && v->type != DV_VALUE_TENSORS)
+        return true;
+    for (uint32_t k = 0; k < v->count; k++) {
+        check_tensor *t = &e->c->tensors[v->first + k];
+        here.element = k;
+        if (strcmp(presence, "optional"))
+            t->present = strcmp(presence, "absent") != 0;
+        if (t->present && !shape_one(&here, input, t))
+            return false;
+    }
+    return true;
+}
+
+/* Sizes that facts define, and totals of lists. */
+static void define(const check_op *op, check_env *e)
+{
+    const check_json *dims = check_json_get(op->contract, "dims"), *elements = check_json_get(op->contract, "elements");
+    const check_json *definitions = check_json_get(op->contract, "definitions"), *ranks = check_json_get(op->contract, "run_ranks");
+    uint32_t list = 0;
+    int64_t value;
+    for (size_t i = 0; i < e->c->nargs; i++)
+        list = e->c->args[i].type == DV_VALUE_TENSORS ? e->c->args[i].count : list;
+    size_t k = 0;
+    for (const check_json *n = elements ? elements->child : NULL; n && k < 4; n = n->next, k++) {
+        const int i = check_name_index(dims, n->text);
+        if (i < 0)
+            continue;
+        e->c->names.dims[i] = 0;
+        for (uint32_t t = 0; t < list; t++)
+            e->c->names.dims[i] += e->c->names.elements[t][k];
+    }
+    for (const check_json *d = definitions ? definitions->child : NULL; d; d = d->next) {
+        const int i = check_name_index(dims, check_json_text(d, "name"));
+        if (i >= 0 && taken(e, check_json_get(d, "case")) && check_eval(e, check_json_get(d, "value"), &value))
+            e->c->names.dims[i] = value;
+    }
+    for (const check_json *d = ranks ? ranks->child : NULL; d; d = d->next) {
+        const int i = check_name_index(check_json_get(op->contract, "runs"), check_json_text(d, "run"));
+        if (i >= 0 && check_eval(e, check_json_get(d, "rank"), &value) && value >= 0 && value <= CHECK_DIMS)
+            e->c->names.runs[i].n = (int32_t)value;
+    }
+}
+
+static bool build(const check_op *op, check_env *e)
+{
+    const check_json *inputs = check_json_get(op->contract, "inputs");
+    bool spoken[CHECK_ARGS] = { false };
+    define(op, e);
+    for (const check_json *in = inputs ? inputs->child : NULL; in; in = in->next)
+        if (taken(e, check_json_get(in, "case"))) {
+            spoken[check_json_get(in, "slot")->i] = true;
+            if (!shape_input(e, in))
+                return false;
+        }
+    for (size_t i = 0; i < op->nargs && op->contract; i++) /* of which only other cases speak */
+        for (uint32_t k = 0; !spoken[i] && k < e->c->args[i].count && e->c->args[i].type == DV_VALUE_TENSOR; k++)
+            e->c->tensors[e->c->args[i].first].present = false;
+    return true;
+}
+
+bool check_rebuild(const check_op *op, check_case *c)
+{
+    check_env e = { .op = op, .c = c };
+    return build(op, &e) && build(op, &e); /* conditions may ask about ranks */
+}
+
+/* ---- Contents ---- */
+
+static bool is_values(const check_json *x) { return check_json_is(x, "attr"); }
+
+/* Narrow a tensor's range so that a constraint on its values holds. */
+static void narrow(const check_env *e, const check_json *x, check_tensor *t)
+{
+    const check_json *a = check_json_at(x, 1), *b = check_json_at(x, 2);
+    int64_t v;
+    if (check_json_is(x, "and")) {
+        narrow(e, a, t);
+        narrow(e, b, t);
+        return;
+    }
+    const bool less = check_json_is(x, "lt") || check_json_is(x, "le"), more = check_json_is(x, "gt") || check_json_is(x, "ge");
+    const int64_t by = check_json_is(x, "lt") || check_json_is(x, "gt");
+    const bool left = is_values(a);
+    if ((!less && !more && !check_json_is(x, "eq")) || left == is_values(b) || !check_eval(e, left ? b : a, &v))
+        return;
+    const bool upper = less == left;
+    if (check_json_is(x, "eq"))
+        t->low = t->high = (double)v;
+    else if (upper && t->high > (double)(v - by))
+        t->high = (double)(v - by);
+    else if (!upper && t->low < (double)(v + by))
+        t->low = (double)(v + by);
+    if (t->low > t->high) { /* the bound that was drawn gives way */
+        if (upper)
+            t->low = t->high;
+        else
+            t->high = t->low;
+    }
+}
+
+static void draw_contents(maker *m)
+{
+    const check_json *constraints = part(m, "constraints");
+    for (size_t i = 0; i < m->c->ntensors; i++) {
+        check_tensor *t = &m->c->tensors[i];
+        t->fill = !check_is_integer(t->dtype) && m->i % 5 == 4 ? CHECK_SPECIAL : CHECK_RANDOM;
+        t->low = check_is_integer(t->dtype) ? 0 : -2;
+        t->high = check_is_integer(t->dtype) ? (double)ONE_OF(&m->r, 1, 1, 3) : 2;
+        if (check_is_integer(t->dtype) && m->i % 7 == 6 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
+            t->low = t->dtype.code == 1 ? 0 : -5, t->high = 100;
+    }
+    for (const check_json *k = constraints ? constraints->child : NULL; k; k = k->next) {
+        const check_json *values = check_json_get(k, "values");
+        if (!values || values->kind != CHECK_INT || !taken(&m->env, check_json_get(k, "case")))
+            continue;
+        const check_value *v = &m->c->args[values->i];
+        for (uint32_t n = 0; n < v->count; n++)
+            narrow(&m->env, check_json_get(k, "expr"), &m->c->tensors[v->first + n]);
+    }
+}
+
+static void draw_layouts(maker *m)
+{
+    for (size_t i = 0; i < m->c->ntensors; i++) {
+        check_tensor *t = &m->c->tensors[i];
+        const bool written = m->op->slots[check_tensor_argument(m->c, i)].flags & DV_SLOT_WRITES;
+        t->layout = m->i % 4 < 2 || chance(&m->r, 30) ? CHECK_CONTIGUOUS : (uint8_t)(check_next(&m->r) % CHECK_LAYOUT_COUNT);
+        if (written && t->layout == CHECK_EXPANDED)
+            t->layout = CHECK_SLICED;
+    }
+}
+
+/* ---- All of it ---- */
+
+static bool small_enough(const check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        double bytes = t->present ? (double)dv_dtype_bytes(t->dtype, 1) : 0;
+        for (int32_t d = 0; d < t->ndim; d++)
+            bytes *= (double)t->shape[d] * (t->layout == CHECK_SLICED ? 2 : 1);
+        if (bytes > MOST_BYTES)
+            return false;
+    }
+    return true;
+}
+
+bool check_accepts(const check_op *op, const check_case *c)
+{
+    static dv_result_spec specs[CHECK_RESULTS];
+    static check_values v;
+    if (!small_enough(c))
+        return false;
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    if (dv_infer(op->op, v.values, c->nargs, specs, op->nresults))
+        return false;
+    for (size_t r = 0; r < op->nresults; r++) {
+        double bytes = specs[r].ndim < 0 ? 0 : (double)dv_dtype_bytes(specs[r].dtype, 1);
+        for (int32_t d = 0; d < specs[r].ndim; d++)
+            bytes *= (double)specs[r].shape[d];
+        if (bytes > MOST_BYTES)
+            return false;
+    }
+    return true;
+}
+
+/* Without a contract: tensors of one shape and dtype. */
+static void draw_free_shapes(maker *m)
+{
+    dv_dtype dtypes[16];
+    const size_t n = row_dtypes(m->row, "", true, dtypes, 16);
+    check_shape s = { .n = (int32_t)check_between(&m->r, 0, 3) };
+    for (int32_t i = 0; i < s.n; i++)
+        s.d[i] = draw_size(m);
+    for (size_t i = 0; i < m->c->ntensors; i++) {
+        check_tensor *t = &m->c->tensors[i];
+        if (n)
+            t->dtype = dtypes[m->i % n];
+        else
+            dv_dtype_parse("f32", &t->dtype);
+        t->ndim = s.n;
+        memcpy(t->shape, s.d, sizeof t->shape);
+    }
+}
+
+static bool draw(maker *m)
+{
+    const check_json *constraints = part(m, "constraints");
+    check_case *c = m->c;
+    memset(c, 0, sizeof *c);
+    c->seed = check_next(&m->r);
+    c->nargs = (uint32_t)m->op->nargs;
+    for (size_t i = 0; i < c->nargs && c->ntensors + 4 <= CHECK_TENSORS; i++)
+        draw_argument(m, i);
+    draw_names(m);
+    draw_free_shapes(m); /* what patterns leave open */
+    for (int round = 0; round < 3; round++) {
+        if (!build(m->op, &m->env) && round == 2)
+            return false;
+        for (const check_json *k = constraints ? constraints->child : NULL; k && round < 2; k = k->next) {
+            const check_json *values = check_json_get(k, "values");
+            if ((!values || values->kind != CHECK_INT) && taken(&m->env, check_json_get(k, "case")))
+                meet(m, check_json_get(k, "expr"));
+        }
+    }
+    draw_layouts(m);
+    draw_contents(m);
+    return check_accepts(m->op, c);
+}
+
+bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uint32_t i, check_case *out)
+{
+    uint64_t mixed = seed * UINT64_C(0x2545f4914f6cdd1d) + i;
+    for (const char *p = op->name; *p; p++)
+        mixed = mixed * 31 + (unsigned char)*p;
+    maker m = { .op = op, .row = row, .r = { mixed }, .env = { .op = op, .c = out }, .c = out, .i = i };
+    for (int attempt = 0; attempt < TRIES; attempt++) {
+        m.regime = attempt < TRIES / 2 ? (enum regime)(i % REGIMES) : attempt % 2 ? SMALL : TINY;
+        if (draw(&m))
+            return true;
+    }
+    return false;
+}
+
+/* ---- Just outside ---- */
+
+typedef struct breaker { check_case *c; char *what; size_t size; uint32_t left; } breaker;
+
+/* True when this change is the one that is wanted. */
+static bool turn(breaker *b) { return b->left-- == 0; }
+
+static bool break_tensor(breaker *b, const check_op *op, size_t i)
+{
+    check_tensor *t = &b->c->tensors[i];
+    const size_t slot = check_tensor_argument(b->c, i);
+    const char *name = op->slots[slot].name;
+    if (!t->present)
+        return false;
+    for (int32_t d = 0; d < t->ndim; d++)
+        if (turn(b)) {
+            t->shape[d]++;
+            snprintf(b->what, b->size, "dim %d of '%s' is one larger", (int)d, name);
+            return true;
+        }
+    if (t->ndim < CHECK_DIMS && turn(b)) {
+        t->shape[t->ndim++] = 2;
+        snprintf(b->what, b->size, "'%s' has one dim more", name);
+        return true;
+    }
+    if (t->ndim && turn(b)) {
+        t->ndim--;
+        snprintf(b->what, b->size, "'%s' has one dim less", name);
+        return true;
+    }
+    if (turn(b)) {
+        dv_dtype_parse(dv_dtype_key(t->dtype) == DV_DTYPE_u16 ? "i16" : "u16", &t->dtype);
+        snprintf(b->what, b->size, "'%s' has another dtype", name);
+        return true;
+    }
+    if (b->c->args[slot].type == DV_VALUE_TENSOR && turn(b)) {
+        t->present = false;
+        snprintf(b->what, b->size, "'%s' is None", name);
+        return true;
+    }
+    return false;
+}
+
+static bool break_argument(breaker *b, const check_op *op, size_t slot)
+{
+    static const int64_t numbers[] = { -1, 0, 1, 7, INT64_C(1) << 40, INT64_MIN };
+    check_value *v = &b->c->args[slot];
+    const char *name = op->slots[slot].name;
+    const bool is_int = op->slots[slot].type == DV_FIELD_INT;
+    for (size_t k = 0; is_int && k < sizeof numbers / sizeof *numbers; k++)
+        if (turn(b)) {
+            memset(v, 0, sizeof *v);
+            v->type = DV_VALUE_INT;
+            v->as.i = numbers[k];
+            snprintf(b->what, b->size, "'%s' is %lld", name, (long long)numbers[k]);
+            return true;
+        }
+    for (int64_t by = -1; is_int && v->type == DV_VALUE_INT && by <= 1; by += 2)
+        if (v->as.i < INT64_MAX && v->as.i > INT64_MIN && turn(b)) {
+            v->as.i += by;
+            snprintf(b->what, b->size, "'%s' is %lld", name, (long long)v->as.i);
+            return true;
+        }
+    if (op->slots[slot].type == DV_FIELD_STRING && turn(b)) {
+        memset(v, 0, sizeof *v);
+        set_string(v, "no such word");
+        snprintf(b->what, b->size, "'%s' is \"no such word\"", name);
+        return true;
+    }
+    return false;
+}
+
+bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size)
+{
+    breaker b = { out, what, size, i };
+    *out = *accepted;
+    out->broken = true;
+    for (size_t t = 0; t < out->ntensors; t++)
+        if (break_tensor(&b, op, t))
+            return true;
+    for (size_t a = 0; a < out->nargs; a++)
+        if (break_argument(&b, op, a))
+            return true;
+    return false;
+}

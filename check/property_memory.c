@@ -1,0 +1,191 @@
+/* memory: a kernel touches its tensors and nothing else, writes what it says and all of it, and reads nothing that nobody wrote.
+ *
+ * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page. An
+ * element of a result that holds the old contents in both of the first was not written. A result that differs between the first two,
+ * though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without that as well. */
+#include <string.h>
+
+#include "check.h"
+
+enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 24 };
+
+/* What a call left in results and written arguments, one behind the other. */
+typedef struct kept { size_t n, at[CHECK_RESULTS + CHECK_TENSORS]; unsigned char data[MOST_BYTES]; size_t size; } kept;
+static kept first, second, again; /* 48 MB of address space, touched as far as needed */
+
+static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
+{
+    *call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = (uint8_t)poison };
+    check_call_run(call, c);
+    return !call->status;
+}
+
+static void keep_bytes(kept *k, const void *data, int64_t bytes)
+{
+    k->at[k->n++] = k->size;
+    if (bytes > 0 && k->size + (size_t)bytes <= sizeof k->data) {
+        memcpy(k->data + k->size, data, (size_t)bytes);
+        k->size += (size_t)bytes;
+    }
+}
+
+static int64_t extent(const dv_tensor *t)
+{
+    int64_t last = 0;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        if (!t->shape[i])
+            return 0;
+        last += (t->shape[i] - 1) * t->strides[i];
+    }
+    return dv_dtype_bytes(t->dtype, last + 1);
+}
+
+static void keep(kept *k, const check_call *call)
+{
+    k->n = k->size = 0;
+    for (size_t r = 0; r < call->op->nresults; r++) {
+        const dv_tensor *t = check_call_result(call, r, NULL);
+        keep_bytes(k, t ? t->data : NULL, t ? extent(t) : 0);
+    }
+}
+
+static const char *result_name(const check_op *op, size_t r, char *buffer, size_t size)
+{
+    const char *name = op->slots[op->nargs + r].name;
+    if (*name)
+        snprintf(buffer, size, "result '%s'", name);
+    else
+        snprintf(buffer, size, "result %zu", r);
+    return buffer;
+}
+
+/* A kernel gets the result's own header: it may not put another address or shape into it. */
+static void check_headers(check_job *job, const check_call *call, const check_case *c)
+{
+    char name[80];
+    for (size_t r = 0; r < job->op->nresults; r++) {
+        const dv_tensor *made, *t = check_call_result(call, r, &made);
+        if (!t || !memcmp(t, made, sizeof *t))
+            continue;
+        result_name(job->op, r, name, sizeof name);
+        for (size_t i = 0; i < c->ntensors; i++)
+            if (c->tensors[i].present && t->data == check_call_tensor(i)->data && t->data != made->data)
+                check_fail(job, "undeclared alias", "%s shares the memory of argument '%s', and the schema declares no alias: the kernel changed the "
+                    "address in its header", name, job->op->slots[check_tensor_argument(c, i)].name);
+        check_fail(job, "changed header", "the kernel changed the header of %s: its %s", name, t->data != made->data ? "address" : "shape or dtype");
+    }
+}
+
+static bool is_poison(const unsigned char *p, size_t size, unsigned char poison)
+{
+    while (size && *p == poison)
+        p++, size--;
+    return !size;
+}
+
+/* Which element a byte offset is, as an index. */
+static void print_index(const dv_tensor *t, int64_t element, char *out, size_t size)
+{
+    int64_t index[DV_MAX_NDIM];
+    size_t n = 0;
+    for (int32_t i = t->ndim; i-- > 0; element /= t->shape[i] ? t->shape[i] : 1)
+        index[i] = t->shape[i] ? element % t->shape[i] : 0;
+    *out = 0;
+    for (int32_t i = 0; i < t->ndim && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? ", " : "", (long long)index[i]);
+}
+
+static bool all_written(check_job *job, const check_call *call)
+{
+    char name[80], index[200];
+    for (size_t r = 0; r < job->op->nresults; r++) {
+        const dv_tensor *t = check_call_result(call, r, NULL);
+        if (!t || !dv_tensor_is_contiguous(t))
+            continue;
+        const size_t size = (size_t)dv_dtype_bytes(t->dtype, 1);
+        int64_t n = dv_numel(t), missing = 0, which = -1;
+        for (int64_t i = 0; i < n; i++)
+            if (is_poison(first.data + first.at[r] + (size_t)i * size, size, POISON) &&
+                is_poison(second.data + second.at[r] + (size_t)i * size, size, OTHER_POISON)) {
+                missing++;
+                which = which < 0 ? i : which;
+            }
+        if (!missing)
+            continue;
+        print_index(t, which, index, sizeof index);
+        check_fail(job, "unwritten", "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]", (long long)missing, (long long)n,
+            result_name(job->op, r, name, sizeof name), index);
+        return false;
+    }
+    return true;
+}
+
+static bool same(const kept *a, const kept *b) { return a->size == b->size && !memcmp(a->data, b->data, a->size); }
+
+static void check_undefined(check_job *job, const check_call *call)
+{
+    char name[80], index[200];
+    for (size_t r = 0; r < job->op->nresults; r++) {
+        const dv_tensor *t = check_call_result(call, r, NULL);
+        const int64_t bytes = t ? extent(t) : 0;
+        for (int64_t i = 0; i < bytes; i++)
+            if (first.data[first.at[r] + (size_t)i] != second.data[second.at[r] + (size_t)i]) {
+                print_index(t, i / dv_dtype_bytes(t->dtype, 1), index, sizeof index);
+                check_fail(job, "uninitialised", "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
+                    "element [%s] differs when only that differs", result_name(job->op, r, name, sizeof name), index);
+                return;
+            }
+    }
+}
+
+static void check_gaps(check_job *job, const check_case *c)
+{
+    int64_t offset;
+    char what[160];
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && check_call_gaps_changed(c, i, &offset))
+            check_fail(job, "write between elements", "the kernel writes between the elements of argument '%s', which is not contiguous: byte %lld",
+                job->op->slots[check_tensor_argument(c, i)].name, (long long)offset);
+    if (check_call_slack_changed(what, sizeof what))
+        check_fail(job, "writes past the end", "the kernel writes outside %s", what);
+}
+
+static void attempt(check_job *job, const check_case *c)
+{
+    static check_call call;
+    const bool ran = run(job, c, CHECK_AT_END, POISON, &call);
+    if (call.not_this_row) {
+        job->result->cases--;
+        return;
+    }
+    check_gaps(job, c);
+    if (!ran)
+        check_refused(job);
+    check_headers(job, &call, c);
+    keep(&first, &call);
+    if (ran && run(job, c, CHECK_AT_END, OTHER_POISON, &call)) {
+        keep(&second, &call);
+        if (all_written(job, &call) && !same(&first, &second) && !job->op->random && run(job, c, CHECK_AT_END, POISON, &call)) {
+            keep(&again, &call);
+            if (same(&first, &again)) /* else it differs by itself */
+                check_undefined(job, &call);
+        }
+    }
+    if (job->result->outcome == CHECK_PASS && run(job, c, CHECK_AT_BEGIN, POISON, &call))
+        check_gaps(job, c);
+}
+
+static const char *applies(const check_op *op, const check_row *row)
+{
+    (void)op;
+    return row->index < 0 ? "the native form has no memory of its own" : NULL;
+}
+
+const check_property check_property_memory = {
+    .name = "memory",
+    .promise = "nothing is read or written outside the tensors, no input is written, every element of a result is, nothing undefined is read",
+    .each_row = true,
+    .faults = CHECK_FAULT_MEMORY,
+    .applies = applies,
+    .attempt = attempt,
+};

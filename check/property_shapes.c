@@ -1,0 +1,107 @@
+/* shapes: what the contract accepts is computed, and what it does not accept is refused before anything is written, with an error that
+ * says what is wrong. dv_infer() says what is accepted. */
+#include <string.h>
+
+#include "check.h"
+
+enum { BROKEN = 200, EVERY = 4 };
+
+/* The operator's contents are all real numbers: then sizes and numbers alone decide, and the contract can say all that must hold. */
+static bool contents_do_not_matter(const check_op *op, const check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && !check_is_float(c->tensors[i].dtype))
+            return false;
+    for (size_t i = 0; i < op->nargs; i++)
+        if (op->slots[i].type != DV_FIELD_TENSOR && op->slots[i].type != DV_FIELD_BOOL)
+            return false;
+    return true;
+}
+
+static void check_accepted(check_job *job, const check_case *c)
+{
+    static check_call call;
+    call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
+    check_call_run(&call, c);
+    if (!call.status)
+        return;
+    check_refused(job);
+    if (!call.kernel_ran && call.status == DV_ENOKERNEL)
+        check_fail(job, "no kernel", "the contract accepts what no kernel takes: %s", dv_last_error());
+    else if (!call.kernel_ran && call.status != DV_ENOMEM)
+        check_fail(job, "refused", "the contract accepts what the call refuses: %s", dv_last_error());
+    else if (call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_ENOTSUP && contents_do_not_matter(job->op, c))
+        check_fail(job, "refused by the kernel", "the contract accepts what the kernel refuses: %s", dv_last_error());
+}
+
+/* The message must say which operator, and which argument or size. */
+static bool is_clear(const check_op *op, const char *message)
+{
+    return strstr(message, op->name) && !strstr(message, "and no message") && !strstr(message, "which is no status");
+}
+
+/* A written argument has been left as it was. */
+static const char *written_anyway(const check_op *op, const check_case *c)
+{
+    static check_values v;
+    static unsigned char fresh[1 << 16];
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        const size_t slot = check_tensor_argument(c, i);
+        int64_t low, high, strides[CHECK_DIMS];
+        const dv_tensor *now = check_call_tensor(i);
+        if (!t->present || !(op->slots[slot].flags & DV_SLOT_WRITES) || !now->data)
+            continue;
+        check_strides(t, strides, &low, &high);
+        const int64_t size = dv_dtype_bytes(t->dtype, 1), bytes = (high - low + 1) * size;
+        if (bytes <= 0 || bytes > (int64_t)sizeof fresh || t->layout == CHECK_SLICED)
+            continue;
+        check_fill_tensor(t, c->seed + i, fresh - low * size, strides);
+        if (memcmp(fresh, (const char *)now->data + low * size, (size_t)bytes))
+            return op->slots[slot].name;
+    }
+    return NULL;
+}
+
+static void check_refusal(check_job *job, const check_case *c, const char *what)
+{
+    static check_call call;
+    call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
+    check_call_run(&call, c);
+    if (!call.status)
+        check_fail(job, "accepted", "dv_infer() refuses this case, and dv_call() runs it (%s)", what);
+    else if (call.kernel_ran)
+        check_fail(job, "reached the kernel", "dv_infer() refuses this case, and the kernel was run (%s)", what);
+    else if (!is_clear(job->op, dv_last_error()))
+        check_fail(job, "unclear error", "the error does not say what is wrong (%s): %s", what, dv_last_error());
+    const char *written = call.status ? written_anyway(job->op, c) : NULL;
+    if (written)
+        check_fail(job, "written", "argument '%s' was written, though the call was refused (%s)", written, what);
+}
+
+static void attempt(check_job *job, const check_case *c)
+{
+    static check_case broken;
+    char what[160] = "";
+    if (c->broken) { /* one of those below, made smaller */
+        if (!check_accepts(job->op, c))
+            check_refusal(job, c, "outside the contract");
+        return;
+    }
+    check_accepted(job, c);
+    if (check_case_largest(c) > 4096) /* said better by small ones */
+        return;
+    for (uint32_t i = (uint32_t)(c->seed % EVERY); i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, c, i, &broken, what, sizeof what);
+        i += EVERY) {
+        check_in_hand(job, &broken);
+        if (!check_accepts(job->op, &broken))
+            check_refusal(job, &broken, what);
+    }
+}
+
+const check_property check_property_shapes = {
+    .name = "shapes",
+    .promise = "what the contract accepts is computed; what lies just outside is refused with a clear error, and nothing is written",
+    .attempt = attempt,
+};

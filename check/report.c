@@ -1,0 +1,188 @@
+/* What was found, as a table and as JSON. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+static const char *const words[] = { [CHECK_PASS] = "pass", [CHECK_FAIL] = "fail", [CHECK_NOT] = "not checked" };
+
+/* ---- The table ---- */
+
+typedef struct printer {
+    const check_job *jobs;
+    size_t njobs, ncolumns;
+    const check_property *columns[32];
+    FILE *to;
+    bool color;
+    int width;
+} printer;
+
+static const char *style(const printer *p, const char *code) { return p->color ? code : ""; }
+
+static void find_columns(printer *p)
+{
+    for (const check_property *const *c = check_properties; *c; c++)
+        for (size_t i = 0; i < p->njobs; i++)
+            if (p->jobs[i].property == *c) {
+                p->columns[p->ncolumns++] = *c;
+                break;
+            }
+}
+
+static const check_job *find_job(const printer *p, const check_op *op, const check_row *row, const check_property *property)
+{
+    for (size_t i = 0; i < p->njobs; i++)
+        if (p->jobs[i].op == op && p->jobs[i].row == row && p->jobs[i].property == property)
+            return &p->jobs[i];
+    return NULL;
+}
+
+/* One line: an operator, or one of its rows. */
+static void print_line(const printer *p, const check_op *op, const check_row *row)
+{
+    fprintf(p->to, "%s%-*s%s", row ? "  " : style(p, "\033[1m"), p->width - (row ? 2 : 0), row ? row->name : op->name, row ? "" : style(p, "\033[0m"));
+    for (size_t k = 0; k < p->ncolumns; k++) {
+        const check_job *job = find_job(p, op, row, p->columns[k]);
+        const char *word = !job ? "" : job->result->outcome == CHECK_PASS ? "pass" : job->result->outcome == CHECK_FAIL ? "FAIL" : "-";
+        const char *color = !job ? "" : job->result->outcome == CHECK_PASS ? "\033[32m" : job->result->outcome == CHECK_FAIL ? "\033[1;31m" : "\033[2m";
+        fprintf(p->to, "  %s%s%s%*s", style(p, color), word, style(p, "\033[0m"),
+            k + 1 < p->ncolumns ? (int)strlen(p->columns[k]->name) - (int)strlen(word) : 0, "");
+    }
+    fputs("\n", p->to);
+}
+
+static void print_failure(const printer *p, const check_job *job)
+{
+    const check_result *r = job->result;
+    fprintf(p->to, "\n%sFAIL%s %s: %s%s%s: %s\n", style(p, "\033[1;31m"), style(p, "\033[0m"), job->property->name, job->op->name,
+        job->row ? ", row " : "", job->row ? job->row->name : "", r->message);
+    if (r->has_case) {
+        fputs("     smallest case found: ", p->to);
+        check_case_print(job->op, &r->failing, p->to);
+        fputs("\n", p->to);
+    }
+}
+
+/* One reason for many jobs is said once. */
+static void print_reasons(const printer *p)
+{
+    bool any = false;
+    for (size_t i = 0; i < p->njobs; i++) {
+        const check_job *job = &p->jobs[i];
+        size_t more = 0;
+        bool said = false;
+        if (job->result->outcome != CHECK_NOT)
+            continue;
+        for (size_t k = 0; k < p->njobs; k++)
+            if (p->jobs[k].result->outcome == CHECK_NOT && p->jobs[k].property == job->property && !strcmp(p->jobs[k].result->message, job->result->message)) {
+                said |= k < i;
+                more += k > i;
+            }
+        if (said)
+            continue;
+        fprintf(p->to, "%s%s of %s%s%s", any ? "" : "\nnot checked, because\n", job->property->name, job->op->name, job->row ? ", row " : "",
+            job->row ? job->row->name : "");
+        any = true;
+        if (more)
+            fprintf(p->to, " and %zu more", more);
+        fprintf(p->to, ": %s\n", job->result->message);
+    }
+}
+
+void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to)
+{
+    printer p = { .jobs = jobs, .njobs = njobs, .to = to, .color = color };
+    find_columns(&p);
+    for (size_t i = 0; i < nops; i++) {
+        p.width = (int)strlen(ops[i].name) > p.width ? (int)strlen(ops[i].name) : p.width;
+        for (size_t k = 0; k < ops[i].nrows; k++)
+            p.width = (int)strlen(ops[i].rows[k].name) + 2 > p.width ? (int)strlen(ops[i].rows[k].name) + 2 : p.width;
+    }
+    fprintf(to, "%*s", p.width, "");
+    for (size_t k = 0; k < p.ncolumns; k++)
+        fprintf(to, "  %s", p.columns[k]->name);
+    fputs("\n", to);
+    for (size_t i = 0; i < nops; i++) {
+        print_line(&p, &ops[i], NULL);
+        for (size_t k = 0; k < ops[i].nrows; k++)
+            print_line(&p, &ops[i], &ops[i].rows[k]);
+    }
+    size_t counts[3] = { 0 };
+    for (size_t i = 0; i < njobs; i++)
+        counts[jobs[i].result->outcome]++;
+    for (size_t i = 0; i < njobs; i++)
+        if (jobs[i].result->outcome == CHECK_FAIL)
+            print_failure(&p, &jobs[i]);
+    print_reasons(&p);
+    fprintf(to, "\n%zu passed, %zu failed, %zu not checked\n", counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
+}
+
+/* ---- JSON ---- */
+
+static void put_text(FILE *to, const char *s)
+{
+    fputs("\"", to);
+    for (; s && *s; s++) {
+        if (*s == '"' || *s == '\\')
+            fprintf(to, "\\%c", *s);
+        else if ((unsigned char)*s < 0x20)
+            fprintf(to, "\\u%04x", (unsigned)(unsigned char)*s);
+        else
+            fputc(*s, to);
+    }
+    fputs("\"", to);
+}
+
+static void put_member(FILE *to, const char *key, const char *text)
+{
+    fprintf(to, ", \"%s\": ", key);
+    put_text(to, text);
+}
+
+static void put_job(const check_job *job, FILE *to)
+{
+    const check_result *r = job->result;
+    char *text = NULL;
+    size_t size = 0;
+    fputs("{\"property\": ", to);
+    put_text(to, job->property->name);
+    put_member(to, "operator", job->op->name);
+    if (job->row)
+        put_member(to, "row", job->row->name);
+    else
+        fputs(", \"row\": null", to);
+    put_member(to, "result", words[r->outcome]);
+    fprintf(to, ", \"cases\": %u, \"refused\": %u", r->cases, r->refused);
+    if (r->outcome == CHECK_FAIL)
+        put_member(to, "kind", r->kind);
+    if (r->outcome != CHECK_PASS)
+        put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
+    FILE *memory = r->outcome == CHECK_FAIL && r->has_case ? open_memstream(&text, &size) : NULL;
+    if (memory) {
+        check_case_print(job->op, &r->failing, memory);
+        fclose(memory);
+        put_member(to, "case", text);
+        fprintf(to, ", \"elements\": %lld", (long long)check_case_largest(&r->failing));
+        free(text);
+    }
+    fputs("}", to);
+}
+
+void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to)
+{
+    size_t counts[3] = { 0 };
+    for (size_t i = 0; i < njobs; i++)
+        counts[jobs[i].result->outcome]++;
+    fprintf(to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f, \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [",
+        counts[CHECK_FAIL] ? "false" : "true", (unsigned long long)options->seed, seconds, counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
+    for (size_t i = 0; i < nops; i++) {
+        fputs(i ? ", " : "", to);
+        put_text(to, ops[i].name);
+    }
+    fputs("], \"results\": [", to);
+    for (size_t i = 0; i < njobs; i++) {
+        fputs(i ? ",\n " : "\n ", to);
+        put_job(&jobs[i], to);
+    }
+    fputs("]}\n", to);
+}

@@ -1,0 +1,183 @@
+/* The smallest failing case. Each step makes one thing smaller and asks a child whether it still fails in the same way; steps are tried
+ * until none helps or the time is up. With a contract the steps are on its names, so that shapes keep fitting together. */
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+
+enum { SECONDS = 4 };
+
+typedef struct shrinker {
+    check_job *job;
+    check_case best, next;
+    check_result *shared;
+    double end;
+    bool moved;
+} shrinker;
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* s->next instead of s->best, if it fails as well. */
+static bool keep_if_fails(shrinker *s)
+{
+    if (!memcmp(&s->next, &s->best, sizeof s->best) || seconds() > s->end || !check_again(s->job, &s->next, s->shared))
+        return false;
+    s->best = s->shared->failing; /* which may be one that was made from it */
+    memcpy(s->job->result->message, s->shared->message, sizeof s->shared->message);
+    s->moved = true;
+    return true;
+}
+
+static bool rebuilt(shrinker *s) { return !s->best.broken && check_rebuild(s->job->op, &s->next) && keep_if_fails(s); }
+
+/* A size to smaller ones. at is in s->next. */
+static void smaller_size(shrinker *s, int64_t *at, const int64_t *in_best, bool (*take)(shrinker *))
+{
+    const int64_t tries[] = { 0, 1, 2, 3, *in_best / 2, *in_best - 1 };
+    for (size_t k = 0; k < sizeof tries / sizeof *tries; k++) {
+        s->next = s->best;
+        if (tries[k] >= *in_best || tries[k] < 0)
+            continue;
+        *at = tries[k];
+        if (take(s))
+            return;
+    }
+}
+
+static void smaller_names(shrinker *s)
+{
+    const check_json *contract = s->job->op->contract;
+    const size_t dims = check_json_size(check_json_get(contract, "dims")), runs = check_json_size(check_json_get(contract, "runs"));
+    for (size_t k = 0; k < runs && k < CHECK_RUNS; k++) {
+        for (int32_t n = 0; n < s->best.names.runs[k].n; n++) { /* fewer dims */
+            s->next = s->best;
+            check_shape *shape = &s->next.names.runs[k];
+            memmove(&shape->d[n], &shape->d[n + 1], sizeof *shape->d * (size_t)(CHECK_DIMS - 1 - n));
+            shape->n--;
+            if (rebuilt(s))
+                n--;
+        }
+        for (int32_t n = 0; n < s->best.names.runs[k].n; n++)
+            smaller_size(s, &s->next.names.runs[k].d[n], &s->best.names.runs[k].d[n], rebuilt);
+    }
+    for (size_t k = 0; k < dims && k < CHECK_NAMES; k++)
+        smaller_size(s, &s->next.names.dims[k], &s->best.names.dims[k], rebuilt);
+    for (size_t k = 0; k < CHECK_LIST * 4 && contract && check_json_size(check_json_get(contract, "elements")); k++)
+        smaller_size(s, &s->next.names.elements[k / 4][k % 4], &s->best.names.elements[k / 4][k % 4], rebuilt);
+}
+
+/* One size wherever it stands: in shapes, in numbers. What ties sizes together without a contract, or across names. */
+static void smaller_everywhere(shrinker *s)
+{
+    int64_t values[64];
+    size_t n = 0;
+    for (size_t i = 0; i < s->best.ntensors; i++)
+        for (int32_t d = 0; d < s->best.tensors[i].ndim && s->best.tensors[i].present && n < 64; d++)
+            values[n++] = s->best.tensors[i].shape[d];
+    for (size_t k = 0; k < n; k++) {
+        const int64_t tries[] = { 0, 1, 2, values[k] / 2, values[k] - 1 };
+        for (size_t t = 0; t < sizeof tries / sizeof *tries; t++) {
+            s->next = s->best;
+            if (tries[t] < 0 || tries[t] >= values[k])
+                continue;
+            for (size_t i = 0; i < s->next.ntensors; i++)
+                for (int32_t d = 0; d < s->next.tensors[i].ndim; d++)
+                    if (s->next.tensors[i].shape[d] == values[k])
+                        s->next.tensors[i].shape[d] = tries[t];
+            for (size_t d = 0; d < CHECK_NAMES; d++)
+                if (s->next.names.dims[d] == values[k])
+                    s->next.names.dims[d] = tries[t];
+            for (size_t r = 0; r < CHECK_RUNS; r++)
+                for (int32_t d = 0; d < s->next.names.runs[r].n; d++)
+                    if (s->next.names.runs[r].d[d] == values[k])
+                        s->next.names.runs[r].d[d] = tries[t];
+            for (size_t a = 0; a < s->next.nargs; a++)
+                if (s->next.args[a].type == DV_VALUE_INT && s->next.args[a].as.i == values[k])
+                    s->next.args[a].as.i = tries[t];
+            if (keep_if_fails(s))
+                break;
+        }
+    }
+}
+
+static void plainer_tensors(shrinker *s)
+{
+    for (size_t i = 0; i < s->best.ntensors; i++) {
+        const size_t slot = check_tensor_argument(&s->best, i);
+        s->next = s->best;
+        s->next.tensors[i].present = !(s->job->op->slots[slot].flags & DV_SLOT_OPTIONAL) && s->best.tensors[i].present;
+        if (keep_if_fails(s))
+            continue;
+        s->next = s->best;
+        s->next.tensors[i].layout = CHECK_CONTIGUOUS;
+        keep_if_fails(s);
+        s->next = s->best;
+        s->next.tensors[i].fill = CHECK_SIMPLE;
+        if (!keep_if_fails(s) && s->best.tensors[i].fill == CHECK_SPECIAL) {
+            s->next = s->best;
+            s->next.tensors[i].fill = CHECK_RANDOM;
+            keep_if_fails(s);
+        }
+    }
+}
+
+static void plainer_arguments(shrinker *s)
+{
+    for (size_t i = 0; i < s->best.nargs; i++) {
+        check_value *v = &s->next.args[i];
+        s->next = s->best;
+        if (v->type == DV_VALUE_TENSORS && v->count > 1) {
+            v->count--;
+            if (!rebuilt(s)) {
+                s->next = s->best;
+                v->count--;
+                keep_if_fails(s);
+            }
+            continue;
+        }
+        if (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS || v->type == DV_VALUE_DEFAULT)
+            continue;
+        if (s->job->op->slots[i].default_value.type != DV_VALUE_DEFAULT) {
+            memset(v, 0, sizeof *v);
+            if (keep_if_fails(s))
+                continue;
+        }
+        if (s->best.args[i].type == DV_VALUE_INT)
+            smaller_size(s, &v->as.i, &s->best.args[i].as.i, s->best.broken ? keep_if_fails : rebuilt);
+    }
+}
+
+/* Single dims: for what lies outside a contract, and where there is none. */
+static void smaller_dims(shrinker *s)
+{
+    for (size_t i = 0; i < s->best.ntensors; i++)
+        for (int32_t d = 0; d < s->best.tensors[i].ndim && s->best.tensors[i].present; d++)
+            smaller_size(s, &s->next.tensors[i].shape[d], &s->best.tensors[i].shape[d], keep_if_fails);
+}
+
+void check_shrink(check_job *job)
+{
+    static shrinker s;
+    static check_result *shared;
+    if (!shared)
+        shared = check_shared(1);
+    s = (shrinker){ .job = job, .best = job->result->failing, .shared = shared, .end = seconds() + SECONDS };
+    if (!shared || !check_again(job, &s.best, shared)) /* it does not fail every time: then it stays as it was found */
+        return;
+    s.best = shared->failing;
+    do {
+        s.moved = false;
+        smaller_names(&s);
+        plainer_arguments(&s);
+        plainer_tensors(&s);
+        if (s.best.broken || !job->op->contract)
+            smaller_dims(&s);
+        smaller_everywhere(&s);
+    } while (s.moved && seconds() < s.end);
+    job->result->failing = s.best;
+}

@@ -1,0 +1,444 @@
+/* Jobs in forked children. Nothing that a kernel does can end the checker: a fault's handler writes what it knows into shared memory
+ * and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A call may use a second of
+ * processor time; a child that does not get on for ten seconds is killed. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { CPU_MS = 1000, CPU_MS_AGAIN = 250, STUCK_S = 10, STUCK_AGAIN_S = 2, STOPPED = 77 };
+static const rlim_t MOST_FILE = 1 << 20;
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- In a child ---- */
+
+static check_job *current; /* of this child */
+static int cpu_ms;
+
+static void vset(check_job *job, enum check_outcome outcome, const char *kind, const char *format, va_list args)
+{
+    check_result *r = job->result;
+    if (r->outcome != CHECK_PASS)
+        return;
+    r->outcome = outcome;
+    snprintf(r->kind, sizeof r->kind, "%s", kind);
+    vsnprintf(r->message, sizeof r->message, format, args);
+}
+
+void check_fail(check_job *job, const char *kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vset(job, CHECK_FAIL, kind, format, args);
+    va_end(args);
+}
+
+void check_not(check_job *job, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vset(job, CHECK_NOT, "", format, args);
+    va_end(args);
+}
+
+void check_refused(check_job *job)
+{
+    job->result->refused++;
+    snprintf(job->result->note, sizeof job->result->note, "%s", dv_last_error());
+}
+
+void check_in_hand(check_job *job, const check_case *c)
+{
+    if (c != &job->result->failing)
+        job->result->failing = *c;
+    job->result->step++;
+}
+
+/* What the kernel was doing, in words. */
+static void describe_access(check_result *r, const siginfo_t *info, void *context)
+{
+    check_place place;
+    const char *verb = "touches";
+#if defined(__x86_64__)
+    enum { WRITE = 2 };
+    const ucontext_t *u = context;
+    verb = u->uc_mcontext.gregs[REG_ERR] & WRITE ? "writes" : "reads";
+#else
+    (void)context;
+#endif
+    if (check_is_untouchable(info->si_addr)) {
+        r->fault = CHECK_FAULT_LOOK;
+        snprintf(r->kind, sizeof r->kind, "looks at contents");
+        snprintf(r->message, sizeof r->message, "the shape function %s the contents of a tensor: a fake tensor has none", verb);
+        return;
+    }
+    if (!check_memory_find(info->si_addr, &place)) {
+        r->fault = CHECK_FAULT_CRASH;
+        snprintf(r->kind, sizeof r->kind, "segmentation fault");
+        if ((uintptr_t)info->si_addr < 65536)
+            snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at address %p, as of a null pointer", verb, info->si_addr);
+        else
+            snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at %p, which is near none of its tensors", verb, info->si_addr);
+        return;
+    }
+    r->fault = CHECK_FAULT_MEMORY;
+    if (place.inside && place.input) {
+        snprintf(r->kind, sizeof r->kind, "undeclared write");
+        snprintf(r->message, sizeof r->message, "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb,
+            place.what, (long long)place.offset, (long long)place.low, (long long)place.high);
+        return;
+    }
+    snprintf(r->kind, sizeof r->kind, "%s %s", verb, place.offset < place.low ? "before the start" : "past the end");
+    snprintf(r->message, sizeof r->message, "the kernel %s %s %s: byte %lld, and its memory is [%lld, %lld)", verb,
+        place.offset < place.low ? "before the start of" : "past the end of", place.what, (long long)place.offset, (long long)place.low,
+        (long long)place.high);
+}
+
+static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
+
+static void on_fault(int number, siginfo_t *info, void *context)
+{
+    static const struct { int number; const char *kind, *says; } names[] = {
+        { SIGFPE, "arithmetic fault", "SIGFPE: the kernel divides an integer by zero" },
+        { SIGABRT, "abort", "SIGABRT: the kernel calls abort()" },
+        { SIGILL, "illegal instruction", "SIGILL: the kernel runs an instruction that this processor does not have" },
+        { SIGBUS, "bus error", "SIGBUS: the kernel touches memory that is not there" },
+        { SIGSYS, "bad system call", "SIGSYS: the kernel makes a system call that does not exist" },
+        { SIGTRAP, "trap", "SIGTRAP: the kernel runs into __builtin_trap() or a sanitizer's" },
+    };
+    check_result *r = current->result;
+    const uintptr_t at = (uintptr_t)info->si_addr;
+    r->outcome = CHECK_FAIL;
+    if (number == SIGPROF) {
+        r->fault = CHECK_FAULT_TIME;
+        snprintf(r->kind, sizeof r->kind, "endless loop");
+        snprintf(r->message, sizeof r->message, "the kernel has not ended after %g s of processor time", CPU_MS / 1e3);
+    } else if (number == SIGSEGV && at >= stack_low && at < stack_high) {
+        r->fault = CHECK_FAULT_CRASH;
+        snprintf(r->kind, sizeof r->kind, "stack overflow");
+        snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel uses more stack than there is");
+    } else if (number == SIGSEGV) {
+        describe_access(r, info, context);
+    } else {
+        r->fault = CHECK_FAULT_CRASH;
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+            if (names[i].number == number) {
+                snprintf(r->kind, sizeof r->kind, "%s", names[i].kind);
+                snprintf(r->message, sizeof r->message, "%s", names[i].says);
+            }
+    }
+    _exit(STOPPED);
+}
+
+static void arm(int ms)
+{
+    const struct itimerval t = { .it_value = { ms / 1000, ms % 1000 * 1000 } };
+    setitimer(ITIMER_PROF, &t, NULL);
+}
+
+static void prepare_child(void)
+{
+    static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP, SIGPROF };
+    static char stack[64 << 10];
+    const stack_t alternate = { .ss_sp = stack, .ss_size = sizeof stack };
+    struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+    struct rlimit limit = { 0, 0 };
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setrlimit(RLIMIT_CORE, &limit);
+    limit.rlim_cur = limit.rlim_max = MOST_FILE;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 16 GB are for guarded memory */
+        const rlim_t most = (rlim_t)24 << 30;
+        limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most : limit.rlim_max;
+        setrlimit(RLIMIT_AS, &limit);
+    }
+    getrlimit(RLIMIT_STACK, &limit);
+    const uintptr_t size = limit.rlim_cur == RLIM_INFINITY ? (uintptr_t)1 << 30 : (uintptr_t)limit.rlim_cur;
+    stack_high = (uintptr_t)__builtin_frame_address(0);
+    stack_low = stack_high - size - ((uintptr_t)1 << 20);
+    const int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd <= 2 && null >= 0; fd++)
+        dup2(null, fd);
+    sigaltstack(&alternate, NULL);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaction(numbers[i], &action, NULL);
+    dv_set_threads(1);
+}
+
+static void attempt(check_job *job, const check_case *c)
+{
+    check_in_hand(job, c);
+    job->result->has_case = true;
+    arm(cpu_ms);
+    job->property->attempt(job, c);
+    arm(0);
+}
+
+static void go_through_cases(check_job *job)
+{
+    check_result *r = job->result;
+    const double end = now() + job->seconds;
+    uint32_t missed = 0;
+    static check_case c;
+    for (uint32_t i = 0; i < job->cases && r->outcome == CHECK_PASS && now() < end; i++) {
+        r->step++;
+        arm(4 * cpu_ms); /* a shape function may loop */
+        r->has_case = false;
+        if (!check_generate(job->op, job->row, job->seed, i, &c)) {
+            if (++missed == 8 && !r->cases)
+                break;
+            continue;
+        }
+        r->cases++;
+        attempt(job, &c);
+    }
+    arm(0);
+    if (r->outcome == CHECK_PASS && !r->cases)
+        check_not(job, job->op->contract ? "no arguments were found that the contract accepts" :
+            "there is no contract, and no arguments were found that its shape function accepts");
+    else if (r->outcome == CHECK_PASS && r->refused == r->cases)
+        check_not(job, "the kernel refused all %u cases: %s", r->cases, r->note);
+}
+
+static void run_job(check_job *job)
+{
+    if (job->property->whole)
+        job->property->whole(job);
+    else
+        go_through_cases(job);
+}
+
+static void run_once(check_job *job)
+{
+    static check_case c;
+    c = job->result->failing;
+    if (!c.broken && !check_accepts(job->op, &c))
+        return;
+    attempt(job, &c);
+}
+
+/* ---- In the parent ---- */
+
+check_result *check_shared(size_t n)
+{
+    void *p = mmap(NULL, n * sizeof(check_result) + 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+typedef struct child { pid_t pid; int fd; check_job *job; uint64_t step; double since; } child;
+
+/* fn runs in a child; the pipe's end closes with it. */
+static bool start(child *c, check_job *job, void (*fn)(check_job *))
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC))
+        return false;
+    fflush(NULL);
+    c->pid = fork();
+    if (c->pid == 0) {
+        close(fds[0]);
+        current = job;
+        prepare_child();
+        fn(job);
+        job->result->done = true;
+        _exit(0);
+    }
+    close(fds[1]);
+    c->fd = fds[0];
+    c->job = job;
+    c->step = job->result->step;
+    c->since = now();
+    if (c->pid < 0)
+        close(fds[0]);
+    return c->pid > 0;
+}
+
+/* A fault that is another property's to report. */
+static void blame(check_job *job)
+{
+    check_result *r = job->result;
+    if (r->outcome != CHECK_FAIL || !r->fault || job->property->faults & r->fault)
+        return;
+    char message[sizeof r->message];
+    memcpy(message, r->message, sizeof message);
+    r->outcome = CHECK_NOT;
+    snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs");
+}
+
+static void finish(child *c, bool killed)
+{
+    int status = 0;
+    check_result *r = c->job->result;
+    close(c->fd);
+    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (killed) {
+        r->outcome = CHECK_FAIL;
+        r->fault = CHECK_FAULT_TIME;
+        snprintf(r->kind, sizeof r->kind, "endless wait");
+        snprintf(r->message, sizeof r->message, "the kernel waits and does not end");
+    } else if (!r->done && !r->fault) {
+        r->outcome = CHECK_FAIL;
+        r->fault = CHECK_FAULT_CRASH;
+        snprintf(r->kind, sizeof r->kind, "end of the process");
+        if (WIFSIGNALED(status))
+            snprintf(r->message, sizeof r->message, "the kernel ended the process: signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+        else
+            snprintf(r->message, sizeof r->message, "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
+    }
+    blame(c->job);
+}
+
+/* Wait until a child ends; it is finished and its entry taken out. NULL: interrupted. */
+static check_job *wait_for_one(child *children, size_t *n, double stuck)
+{
+    struct pollfd fds[64];
+    for (;;) {
+        for (size_t i = 0; i < *n; i++)
+            fds[i] = (struct pollfd){ .fd = children[i].fd, .events = POLLIN };
+        poll(fds, *n, 200);
+        for (size_t i = 0; i < *n; i++) {
+            child *c = &children[i];
+            const bool ended = fds[i].revents != 0;
+            if (c->step != c->job->result->step)
+                c->step = c->job->result->step, c->since = now();
+            const bool late = !ended && now() - c->since > stuck;
+            if (late)
+                kill(c->pid, SIGKILL);
+            if (ended || late) {
+                check_job *job = c->job;
+                finish(c, late);
+                *c = children[--*n];
+                return job;
+            }
+        }
+    }
+}
+
+bool check_again(const check_job *job, const check_case *c, check_result *shared)
+{
+    check_job again = *job;
+    child one;
+    size_t n = 1;
+    memset(shared, 0, offsetof(check_result, failing));
+    shared->done = shared->has_case = false;
+    shared->failing = *c;
+    again.result = shared;
+    cpu_ms = CPU_MS_AGAIN;
+    if (!start(&one, &again, run_once))
+        return false;
+    wait_for_one(&one, &n, STUCK_AGAIN_S);
+    return shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
+}
+
+/* ---- All of it ---- */
+
+#define ROW(name) &check_property_##name,
+const check_property *const check_properties[] = { CHECK_PROPERTIES(ROW) NULL };
+#undef ROW
+
+static bool wanted(const check_options *options, const char *name)
+{
+    const size_t n = strlen(name);
+    for (const char *p = options->only; p && *p; p += strcspn(p, ","), p += *p == ',')
+        if (!strncmp(p, name, n) && (p[n] == ',' || !p[n]))
+            return true;
+    return !options->only;
+}
+
+static void add_job(check_job *jobs, size_t *n, const check_op *op, const check_row *row, const check_property *p, const check_options *o)
+{
+    if (jobs)
+        jobs[*n] = (check_job){ .op = op, .row = row, .property = p, .seed = o->seed, .cases = o->cases, .seconds = 2 };
+    ++*n;
+}
+
+/* Every job, in the order of a report. jobs NULL: only count them. */
+static size_t list_jobs(const check_op *ops, size_t nops, const check_options *options, check_job *jobs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < nops; i++)
+        for (const check_property *const *p = check_properties; *p; p++) {
+            if (!wanted(options, (*p)->name))
+                continue;
+            if (!(*p)->each_row)
+                add_job(jobs, &n, &ops[i], NULL, *p, options);
+            for (size_t k = 0; (*p)->each_row && k < ops[i].nrows; k++)
+                add_job(jobs, &n, &ops[i], &ops[i].rows[k], *p, options);
+        }
+    return n;
+}
+
+/* Why a job need not be started. */
+static const char *out_of_question(const check_job *job)
+{
+    if (job->op->too_large)
+        return job->op->too_large;
+    if (!job->property->whole && !job->op->nrows)
+        return "it has no kernel for the cpu and no native form: nothing can be run";
+    if (job->row && !job->row->available)
+        return "this processor does not have its instruction set";
+    return job->property->applies ? job->property->applies(job->op, job->row) : NULL;
+}
+
+int check_run(const check_op *ops, size_t nops, const check_options *options,
+    void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **out, size_t *nout)
+{
+    const size_t n = list_jobs(ops, nops, options, NULL);
+    check_job *jobs = calloc(n + 1, sizeof *jobs);
+    check_result *results = check_shared(n + 1);
+    const double end = now() + options->seconds;
+    child children[64];
+    size_t running = 0, done = 0;
+    *out = NULL;
+    *nout = 0;
+    if (!jobs || !results) {
+        free(jobs);
+        return -1;
+    }
+    list_jobs(ops, nops, options, jobs);
+    for (size_t next = 0; done < n;) {
+        while (next < n && running < options->workers) {
+            check_job *job = &jobs[next++];
+            job->result = &results[job - jobs];
+            const char *why = out_of_question(job);
+            if (!why && options->seconds > 0 && now() > end)
+                why = "the time was up";
+            cpu_ms = CPU_MS;
+            if (why)
+                check_not(job, "%s", why);
+            else if (start(&children[running], job, run_job) && ++running)
+                continue;
+            else
+                check_not(job, "no process could be started: %s", strerror(errno));
+            progress(user, ++done, n, job);
+        }
+        if (running) {
+            check_job *job = wait_for_one(children, &running, STUCK_S);
+            if (job->result->outcome == CHECK_FAIL && job->result->has_case)
+                check_shrink(job);
+            progress(user, ++done, n, job);
+        }
+    }
+    *out = jobs;
+    *nout = n;
+    return 0;
+}

@@ -1,0 +1,257 @@
+/* dovetail check: what is wrong with operators, before their users find it. The checker itself is in check/. */
+#include "cli.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { CASES = 64, WORKERS = 2 };
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n > m && !strcmp(s + n - m, end);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat s;
+    return !stat(path, &s) && S_ISDIR(s.st_mode);
+}
+
+/* ---- What to check ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct targets {
+    check_op *ops;
+    size_t n;
+    cli_temp temp; /* binaries that were built for this */
+    size_t built;
+} targets;
+
+static int add_operator(targets *t, dv_operator *op)
+{
+    for (size_t i = 0; i < t->n; i++)
+        if (t->ops[i].op == op)
+            return CLI_OK;
+    t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
+    return check_op_init(&t->ops[t->n++], op) ? cli_fail("%s", dv_last_error()) : CLI_OK;
+}
+
+static int add_library(targets *t, const dv_library *lib)
+{
+    for (size_t i = 0; i < dv_library_size(lib); i++)
+        if (add_operator(t, dv_library_operator(lib, i)))
+            return CLI_FAILED;
+    return CLI_OK;
+}
+
+static int add_binary(targets *t, const char *path)
+{
+    dv_library *const *all;
+    const size_t before = cli_libraries(&all);
+    const int status = cli_load(path);
+    return status || cli_libraries(&all) == before ? status : add_library(t, all[before]);
+}
+
+/* Build a source file into a temporary folder, as `dovetail build` does. */
+static int add_source(targets *t, const char *path)
+{
+    const char *tmp = getenv("TMPDIR");
+    cli_text output = {0};
+    if (!t->temp.path && cli_temp_make(tmp && *tmp ? tmp : "/tmp", &t->temp))
+        return cli_fail("cannot make a temporary folder in %s", tmp && *tmp ? tmp : "/tmp");
+    char *binary = cli_format("%s/%zu.so", t->temp.path, t->built++);
+    const char *const argv[] = {"/proc/self/exe", "build", "-o", binary, path, NULL};
+    int status = cli_run(argv, NULL, &output);
+    if (status)
+        fprintf(stderr, "%s", output.data ? output.data : "");
+    status = status ? cli_fail("%s was not built", path) : add_binary(t, binary);
+    cli_text_free(&output);
+    free(binary);
+    return status;
+}
+
+/* Binaries of operators in a folder and one level below; other shared objects are passed over. */
+static int add_folder(targets *t, const char *path, int depth)
+{
+    struct dirent **names;
+    const int n = scandir(path, &names, NULL, alphasort);
+    for (int i = 0; i < n; i++) {
+        char *full = cli_join(path, names[i]->d_name);
+        dv_library *lib;
+        if (*names[i]->d_name != '.' && depth && is_folder(full))
+            add_folder(t, full, depth - 1);
+        else if (ends_with(full, ".so") && !dv_load(full, &lib))
+            add_library(t, lib);
+        free(full);
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
+    return CLI_OK;
+}
+
+/* The folder of an installed Python package; NULL: there is none. */
+static char *find_package(const char *name)
+{
+    static const char program[] = "import importlib.util, sys\n"
+                                  "try: s = importlib.util.find_spec(sys.argv[1])\n"
+                                  "except Exception: s = None\n"
+                                  "print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')\n";
+    const char *python = cli_find_program("python3") ? "python3" : "python";
+    const char *const argv[] = {python, "-c", program, name, NULL};
+    cli_text output = {0};
+    const int status = cli_run(argv, NULL, &output);
+    const size_t size = output.data ? strcspn(output.data, "\n") : 0;
+    char *path = !status && size ? cli_format("%.*s", (int)size, output.data) : NULL;
+    cli_text_free(&output);
+    return path;
+}
+
+static int add_names(targets *t, const char *word)
+{
+    dv_operator **found;
+    size_t n;
+    const int status = cli_find_all(word, &found, &n);
+    for (size_t i = 0; !status && i < n; i++)
+        if (add_operator(t, found[i]))
+            return CLI_FAILED;
+    free(found);
+    return status;
+}
+
+static bool is_word(const char *s) { return !s[strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.")]; }
+
+static int add_target(targets *t, const char *word)
+{
+    if (ends_with(word, ".c"))
+        return add_source(t, word);
+    if (is_folder(word))
+        return add_folder(t, word, 1);
+    if (cli_is_binary(word))
+        return add_binary(t, word);
+    char *package = is_word(word) ? find_package(word) : NULL;
+    const size_t before = t->n;
+    if (package)
+        add_folder(t, package, 1);
+    free(package);
+    return t->n > before ? CLI_OK : add_names(t, word);
+}
+
+/* Only the operators that --op names. */
+static int keep_named(targets *t, const char *name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const char *full = t->ops[i].name, *space = strstr(full, "::"), *own = space ? space + 2 : full;
+        const size_t size = strcspn(own, ".");
+        if (!strcmp(full, name) || !strcmp(own, name) || (strlen(name) == size && !strncmp(own, name, size)))
+            t->ops[kept++] = t->ops[i];
+    }
+    t->n = kept;
+    return kept ? CLI_OK : cli_fail("no operator '%s' among those", name);
+}
+
+/* ---- Running ------------------------------------------------------------------------------------------------------------------- */
+
+static void progress(void *user, size_t done, size_t all, const check_job *job)
+{
+    const bool *show = user;
+    if (*show)
+        fprintf(stderr, "\r\033[K%zu of %zu: %s %s", done, all, job->property->name, job->op->name);
+    if (*show && done == all)
+        fputs("\r\033[K", stderr);
+}
+
+static int check_only(const cli_args *args, const char *only)
+{
+    for (const char *p = only; p && *p; p += strcspn(p, ","), p += *p == ',') {
+        const size_t n = strcspn(p, ",");
+        bool known = false;
+        for (const check_property *const *c = check_properties; *c; c++)
+            known |= strlen((*c)->name) == n && !strncmp((*c)->name, p, n);
+        if (known)
+            continue;
+        cli_text names = {0};
+        for (const check_property *const *c = check_properties; *c; c++)
+            cli_addf(&names, "%s%s", names.size ? ", " : "", (*c)->name);
+        return cli_usage(args->verb, "option '--only': there is no property '%.*s'; there are %s", (int)n, p, names.data);
+    }
+    return CLI_OK;
+}
+
+static int check(const cli_args *args, targets *t, check_options *options)
+{
+    check_job *jobs;
+    size_t njobs, failed = 0;
+    bool show = isatty(STDERR_FILENO) && !cli_json;
+    const double begin = cli_now();
+    int status = CLI_OK;
+    for (size_t i = 0; i < args->nwords && !status; i++)
+        status = add_target(t, args->words[i]);
+    if (!status && cli_has(args, "op"))
+        status = keep_named(t, cli_get(args, "op"));
+    if (!status && !t->n)
+        status = cli_fail("there is no operator to check");
+    if (status)
+        return status;
+    if (check_run(t->ops, t->n, options, progress, &show, &jobs, &njobs))
+        return cli_fail("out of memory");
+    for (size_t i = 0; i < njobs; i++)
+        failed += jobs[i].result->outcome == CHECK_FAIL;
+    if (cli_json)
+        check_report_json(t->ops, t->n, jobs, njobs, options, cli_now() - begin, stdout);
+    else
+        check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), stdout);
+    return failed ? CLI_FAILED : CLI_OK;
+}
+
+static int run(const cli_args *args)
+{
+    targets t = {0};
+    check_options options = {.cases = CASES, .workers = WORKERS, .only = cli_get(args, "only")};
+    int64_t seed, seconds;
+    if (!args->nwords)
+        return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
+    if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) || check_only(args, options.only))
+        return CLI_USAGE;
+    options.seed = (uint64_t)seed;
+    options.seconds = (double)seconds;
+    t.temp.lock = -1;
+    cli_signals_begin();
+    const int status = check(args, &t, &options);
+    cli_temp_remove(&t.temp);
+    cli_signals_end();
+    return status;
+}
+
+static const cli_option options[] = {
+    {0, "op", "NAME", "only this operator"},
+    {0, "only", "PROPERTY,...", "only these properties"},
+    {0, "seed", "N", "draw other cases (default 1)"},
+    {0, "time", "SECONDS", "begin nothing new after this time"},
+    {0, "json", NULL, "the results as one JSON document"},
+    {0},
+};
+
+static const char *const examples[] = {
+    "dovetail check my_ops.so", "every operator of a binary",
+    "dovetail check my_ops.c --only memory", "one property; the file is built first",
+    "dovetail check --json my_ops.so", "for programs",
+    NULL};
+
+const cli_verb verb_check = {
+    .name = "check",
+    .purpose = "find what is wrong with operators before their users do",
+    .usage = "[options] FILE.so | FILE.c | FOLDER | PACKAGE | NAMESPACE::OPERATOR ...",
+    .about = "Makes inputs from what each operator declares, and runs it on them until it proves or breaks each word of its\n"
+             "declaration: it may not crash, touch memory that is not its own, leave results unwritten, write what it does not\n"
+             "declare, or give other shapes than its contract says. Each kernel row is checked by itself, in processes that may\n"
+             "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md).",
+    .options = options,
+    .examples = examples,
+    .run = run,
+};

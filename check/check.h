@@ -149,6 +149,7 @@ typedef struct check_op {
     bool random;      /* tagged as nondeterministic */
     bool shape_function;
     const char *too_large; /* why it cannot be checked at all; NULL: it can */
+    const char *refused;   /* a binary that does not load stands here by its file's name, and this is why; NULL: it loaded */
 } check_op;
 /* Read what was declared. 0, or -1 with the message in dv_last_error(). Lives as long as the process. */
 int check_op_init(check_op *op, dv_operator *o);
@@ -279,7 +280,7 @@ typedef struct check_job {
     const check_property *property;
     uint64_t seed;
     uint32_t cases;       /* how many to try */
-    double seconds;       /* at most this long, for all cases */
+    double seconds;       /* of processor time, for all cases */
     check_result *result; /* shared with the child */
 } check_job;
 

@@ -28,6 +28,8 @@ static void whole(check_job *job)
     static const char *const formulas[] = { "native", "gradient", "tangent" };
     const check_op *op = job->op;
     job->result->cases = 1;
+    if (op->refused)
+        check_fail(job, "refused", "%s", op->refused);
     for (size_t i = 0; i < sizeof formulas / sizeof *formulas; i++)
         check_calls(job, check_json_get(op->json, formulas[i]), formulas[i]);
 }

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,6 +32,14 @@ typedef struct targets {
     size_t built;
 } targets;
 
+/* What cannot be loaded is a result as well. */
+static int add_refused(targets *t, const char *path, const char *why)
+{
+    t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
+    t->ops[t->n++] = (check_op){.name = cli_format("%s", path), .refused = cli_format("%.*s", (int)strlen(why) - (why[strlen(why) - 1] == '\n'), why)};
+    return CLI_OK;
+}
+
 static int add_operator(targets *t, dv_operator *op)
 {
     for (size_t i = 0; i < t->n; i++)
@@ -50,10 +59,8 @@ static int add_library(targets *t, const dv_library *lib)
 
 static int add_binary(targets *t, const char *path)
 {
-    dv_library *const *all;
-    const size_t before = cli_libraries(&all);
-    const int status = cli_load(path);
-    return status || cli_libraries(&all) == before ? status : add_library(t, all[before]);
+    dv_library *lib;
+    return dv_load(path, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib);
 }
 
 /* Build a source file into a temporary folder, as `dovetail build` does. */
@@ -65,10 +72,8 @@ static int add_source(targets *t, const char *path)
         return cli_fail("cannot make a temporary folder in %s", tmp && *tmp ? tmp : "/tmp");
     char *binary = cli_format("%s/%zu.so", t->temp.path, t->built++);
     const char *const argv[] = {"/proc/self/exe", "build", "-o", binary, path, NULL};
-    int status = cli_run(argv, NULL, &output);
-    if (status)
-        fprintf(stderr, "%s", output.data ? output.data : "");
-    status = status ? cli_fail("%s was not built", path) : add_binary(t, binary);
+    const int failed = cli_run(argv, NULL, &output);
+    const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built") : add_binary(t, binary);
     cli_text_free(&output);
     free(binary);
     return status;
@@ -127,6 +132,8 @@ static bool is_word(const char *s) { return !s[strspn(s, "abcdefghijklmnopqrstuv
 
 static int add_target(targets *t, const char *word)
 {
+    if ((ends_with(word, ".c") || cli_is_binary(word)) && access(word, R_OK))
+        return cli_fail("cannot read '%s': %s", word, strerror(errno));
     if (ends_with(word, ".c"))
         return add_source(t, word);
     if (is_folder(word))

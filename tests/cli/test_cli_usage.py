@@ -67,6 +67,9 @@ USAGE = [
     (["info"], "expected a binary or the name of an operator"),
     (["explain"], "expected the name of an operator"),
     (["bench"], "expected the name of an operator"),
+    (["check"], "expected a binary, a C file, a package or the name of an operator"),
+    (["check", "--only", "memory,luck", "x"], "there is no property 'luck'; there are binding"),
+    (["check", "--seed", "one", "x"], "option '--seed': expected a number"),
     (["bench", "--time", "soon", "x"], "option '--time': expected a number from 1 to 1000000, found 'soon'"),
     (["bench", "--time", "0", "x"], "found '0'"),
 ]

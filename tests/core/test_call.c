@@ -525,6 +525,65 @@ static int host_stream(const dv_host *h, dv_device device, void **out)
     return DV_OK;
 }
 
+/* A host that asks for one row, and lends the memory that kernels see. */
+typedef struct test_host { dv_host host; int lent[3], back, slot, left; } test_host;
+static void *host_lends(const dv_host *h, int use, int slot, size_t bytes, size_t alignment)
+{
+    test_host *m = (test_host *)(uintptr_t)h;
+    if (m->left-- == 0)
+        return NULL;
+    m->lent[use]++;
+    m->slot = slot;
+    return aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+}
+static void host_takes(const dv_host *h, void *p)
+{
+    ((test_host *)(uintptr_t)h)->back++;
+    free(p);
+}
+
+static void hosts_for_tests(void **state)
+{
+    (void)state;
+    test_host m = { .host = { .size = sizeof(dv_host), .name = "test", .alloc = host_lends, .free = host_takes }, .left = -1 };
+    dv_tensor *x = floats(1, n6, 0, 1);
+    dv_value args[2] = { dv_from_tensor(x) }, result = dv_default();
+    m.host.row = 5;
+    for (int again = 0; again < 2; again++) { /* nor is the row of a call before remembered */
+        CALL_OK(dv_call(find("pick"), args, 1, &result, 1, NULL));
+        dv_tensor_unref(tensor_of(&result));
+        result = dv_default();
+        CALL_OK(dv_call(find("pick"), args, 1, &result, 1, &m.host));
+        assert_string_equal(picked, "pick_f32");
+        dv_tensor_unref(tensor_of(&result));
+        result = dv_default();
+    }
+    m.host.row = 6;
+    CALL_FAILS(DV_ENOKERNEL, "asks for row pick_i64, but it takes i64", dv_call(find("pick"), args, 1, &result, 1, &m.host));
+    m.host.row = 7;
+    CALL_FAILS(DV_ENOKERNEL, "asks for row 7, and there are 6", dv_call(find("pick"), args, 1, &result, 1, &m.host));
+    m.host.row = -1;
+    CALL_OK(dv_call(find("composed"), args, 1, &result, 1, &m.host));
+    dv_tensor_unref(tensor_of(&result));
+    m.host.row = 0;
+
+    const int64_t n2[] = { 3, 2 }, swapped[] = { 1, 3 };
+    dv_tensor *base = floats(2, n2, 0, 1), *y;
+    CALL_OK(dv_tensor_view(base, 2, n2, swapped, 0, &y)); /* a copy stands in for it */
+    args[0] = args[1] = dv_from_tensor(y);
+    result = dv_default();
+    CALL_OK(dv_call(find("swiglu"), args, 2, &result, 1, &m.host));
+    assert_true(m.lent[DV_MEMORY_STAND_IN] == 2 && m.back == 2 && m.slot == 1);
+    dv_tensor_unref(tensor_of(&result));
+    result = dv_default();
+    m.left = 1; /* the second time there is no memory: what was lent goes back */
+    CALL_FAILS(DV_ENOMEM, "out of memory", dv_call(find("swiglu"), args, 2, &result, 1, &m.host));
+    assert_true(m.back == 3 && result.type == DV_VALUE_DEFAULT);
+    dv_tensor_unref(y);
+    dv_tensor_unref(base);
+    dv_tensor_unref(x);
+}
+
 static void hosts(void **state)
 {
     (void)state;
@@ -646,7 +705,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain), cmocka_unit_test(empty_and_0d), cmocka_unit_test(defaults_and_conversions), cmocka_unit_test(mutation),
         cmocka_unit_test(layouts), cmocka_unit_test(lists), cmocka_unit_test(results), cmocka_unit_test(from_structs),
-        cmocka_unit_test(native_forms), cmocka_unit_test(rows), cmocka_unit_test(questions), cmocka_unit_test(hosts), cmocka_unit_test(dispatch),
+        cmocka_unit_test(native_forms), cmocka_unit_test(rows), cmocka_unit_test(questions), cmocka_unit_test(hosts), cmocka_unit_test(hosts_for_tests), cmocka_unit_test(dispatch),
     };
     return cmocka_run_group_tests(tests, load_tc, unload_tc);
 }

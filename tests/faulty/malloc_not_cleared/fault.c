@@ -1,0 +1,28 @@
+/* Adds up in memory of malloc(), which it takes for zeroed. */
+#include <dovetail_op.h>
+#include <stdlib.h>
+
+struct scale { const dv_tensor *x; dv_tensor *out; };
+
+static int scale_f32(dv_context *ctx, const struct scale *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t m = a->x->shape[0], n = a->x->shape[1];
+    float *sum = malloc((size_t)n * sizeof *sum + 1);
+    if (!sum)
+        return dv_error(ctx, DV_ENOMEM, "out of memory");
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t k = 0; k < n; k++)
+            sum[k] += x[i * n + k];
+    for (int64_t k = 0; k < n; k++)
+        out[k] = sum[k];
+    free(sum);
+    return DV_OK;
+}
+
+DV_OPERATOR(scale, struct scale, (x, out),
+    .schema = "scale(Tensor x) -> Tensor out",
+    .contract = "x[m n]:T -> out[n]:T; T in f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32)));
+DV_LIBRARY(faulty, &dv_op_scale);

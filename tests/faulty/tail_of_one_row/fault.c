@@ -1,0 +1,32 @@
+/* The AVX2 row reads one element too many; the base row is right. */
+#include <dovetail_op.h>
+struct scale { const dv_tensor *x; dv_tensor *out; };
+
+static int scale_avx2(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx;
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = 2 * x[i] + 0 * x[i + 1];
+    return DV_OK;
+}
+
+static int scale_base(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx;
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->out);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = 2 * x[i];
+    return DV_OK;
+}
+
+DV_OPERATOR(scale, struct scale, (x, out),
+    .schema = "scale(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_avx2, .isa = "avx2"),
+        DV_KERNEL(struct scale, "cpu", "f32", scale_base)));
+DV_LIBRARY(faulty, &dv_op_scale);

@@ -45,8 +45,21 @@ def _home():
     return _os.path.dirname(_os.path.abspath(__file__))
 
 
+# For operators with Python kernels: what torch.library's functions of these names are, and vLLM's.
+_TORCH_LIBRARY = {"custom_op", "direct_register_custom_op", "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake",
+                  "register_kernel", "register_torch_dispatch", "register_vmap"}
+
+
 def __getattr__(name):
     import importlib
+    if name in _TORCH_LIBRARY:
+        try:
+            globals()[name] = getattr(importlib.import_module(".torch.library", __name__), name)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ImportError(f"dovetail.{name} needs PyTorch, which is not installed", name="torch") from None
+        return globals()[name]
     if name in ("ops", "torch"):
         return importlib.import_module("." + name, __name__)
     if name == "policy":

@@ -43,6 +43,12 @@ def forget_function(function):
     _handlers.pop(function, None)
 
 
+def trace_as(function, overload):
+    """A call of function is one of the torch operator."""
+    torch._dynamo.allow_in_graph(function)
+    _handlers[function] = lambda variable, tx, *args, **kwargs: VariableTracker.build(tx, overload).call_function(tx, list(args), dict(kwargs))
+
+
 def _packet_handler(packet, name):
     def handler(variable, tx, *args, **kwargs):
         operators = registration.operators_of(name) or ()

@@ -1,0 +1,99 @@
+"""torch.library.custom_op with a short way to the Python kernel.
+
+The operator is torch's own: torch.library.custom_op defines it, and the object that it makes is what we give, so every rule is torch's.
+Only the object's class changes: its call runs the kernel directly where nothing but the kernel would run (short.py).
+"""
+import contextlib
+import importlib
+import inspect
+import weakref
+
+import torch
+from torch._library import custom_ops
+
+from . import _when_imported
+from .short import Short, replaying
+
+
+def custom_op(name, fn=None, /, **options):
+    """As torch.library.custom_op: with a function the operator, else a decorator."""
+    if fn is None:
+        return lambda f: custom_op(name, f, **options)
+    old = custom_ops.OPDEFS.get(name)
+    made = torch.library.custom_op(name, fn, **options)
+    if isinstance(old, CustomOp):
+        old._short.close()  # the name has another meaning now
+    CustomOp._take(made, fn, options.get("device_types"))
+    return made
+
+
+class CustomOp(custom_ops.CustomOpDef):
+    """What dovetail.custom_op gives: a torch.library.CustomOpDef. Each has a class of its own, whose __call__ is a C callable."""
+
+    def _take(self, fn, device_types):
+        looked_at = getattr(self, "_is_inplace", False) or getattr(self, "_is_out", False) or self._opoverload.is_view
+        self._short = Short(self._opoverload, custom_op=True, possible=not looked_at)
+        self.__class__ = type("CustomOp", (CustomOp,), {"__call__": self._short.call, "__module__": __name__})
+        self.__name__, self.__qualname__, self.__module__, self.__doc__ = fn.__name__, fn.__qualname__, fn.__module__, fn.__doc__
+        with contextlib.suppress(TypeError, ValueError):
+            self.__signature__ = inspect.signature(fn)
+        self._kernels = {}
+        self._note(device_types, fn)
+        _new.add(self)
+        _when_imported("torch._dynamo", _trace)
+
+    def _note(self, device_types, fn):
+        """A kernel was registered."""
+        for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
+            self._kernels[device] = fn
+            self._backend_fns[device] = replaying(self._backend_fns[device])
+        self._choose()
+
+    def _choose(self):
+        """Kernels that are disabled are torch's business."""
+        for device, fn in self._kernels.items():
+            key = "CompositeExplicitAutograd" if device is None else torch._C._dispatch_key_for_device(device)
+            self._short.set(key, None if device in self._disabled_kernel else fn)
+
+    def register_kernel(self, device_types, fn=None, /):
+        if fn is None:
+            return lambda f: self.register_kernel(device_types, f)
+        super().register_kernel(device_types, fn)
+        self._note(device_types, fn)
+        return fn
+
+    @contextlib.contextmanager
+    def set_kernel_enabled(self, device_type, enabled=True):
+        try:
+            with super().set_kernel_enabled(device_type, enabled):
+                self._choose()
+                yield
+        finally:
+            self._choose()
+
+    def __reduce__(self):
+        return _find, (self._qualname, self.__module__)
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+_new = weakref.WeakSet()  # to be told to torch._dynamo
+
+
+def _trace():
+    """torch.compile traces a call of one as a call of the torch operator."""
+    from .dynamo import trace_as
+    while _new:
+        op = _new.pop()
+        trace_as(op, op._opoverload)
+
+
+def _find(name, module):
+    """For pickle: defined by importing the module that defined it."""
+    if name not in custom_ops.OPDEFS:
+        importlib.import_module(module)
+    return custom_ops.OPDEFS[name]

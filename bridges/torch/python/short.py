@@ -1,0 +1,147 @@
+"""The short way of a torch operator whose kernels are Python functions.
+
+Where nothing but the kernel would run, calling it directly gives what torch.ops gives, without its dispatcher: microseconds less.
+_core.torch_kernel decides that at every call (python/src/kernel.c says how). It is put where torch's operator objects keep their call, so
+torch.ops.ns.name is short as well, also in what Inductor compiled. All else goes on to the call that was there.
+"""
+import functools
+import sys
+import threading
+
+import torch
+
+from . import _when_imported, native
+from .. import _core
+
+_EVERYWHERE = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels for all devices, in the dispatcher's order
+_DEVICES = ("CPU", "CUDA")  # those that _core knows plain tensors of, in its order
+# A kernel on one of these runs before the device's, so there is no short way.
+_BEFORE = ("Autograd", "ADInplaceOrView", "BackendSelect", "PreDispatch", "Python", "Tracer")
+
+_lock = threading.RLock()
+_all = {}  # "ns::name" or "ns::name.overload" -> Short
+_given = threading.local()  # value: (a result,) that torch's way is to take as the kernel's
+
+try:
+    _core.torch_attach(native.bridge.dv_torch_inside())
+    _possible = True
+except RuntimeError:  # a libtorch without what the guard reads
+    _possible = False
+
+
+class Short:
+    """The short way of one overload.
+
+    custom_op: kernels run as those of torch.library.custom_op do, below autograd, and their results must be new tensors. possible: False
+    for operators whose results torch looks at in other ways.
+    """
+
+    def __init__(self, overload, *, custom_op=False, possible=True):
+        self.kernels, self.closed, self._calls = {}, not (possible and _possible), []
+        packet = overload._overloadpacket
+        if not self.closed:
+            self._calls = [_call(owner, overload._schema, custom_op) for owner in (overload, packet)[:1 + (len(packet.overloads()) == 1)]]
+            # torch.jit.script looks up the name of a packet's call.
+            torch.jit._builtins._register_builtin(packet._op, packet._qualified_op_name)
+        self.call = self._calls[0] if self._calls else overload
+        _all[overload._name] = self
+
+    def set(self, key, fn):
+        """A kernel was registered for a dispatch key; None: one that cannot be called directly."""
+        with _lock:
+            self.kernels[key] = fn
+            self.update()
+
+    def update(self):
+        usable = not self.closed and not any(k.startswith(_BEFORE) for k in self.kernels)
+        everywhere = next((self.kernels[k] for k in _EVERYWHERE if k in self.kernels), None)
+        found = [self.kernels.get(d, everywhere) if usable else None for d in _DEVICES]
+        made = {fn: _undisturbed(fn) for fn in dict.fromkeys(found)}
+        those = tuple(made[fn] for fn in found)
+        for call in self._calls:
+            call.kernels = those
+
+    def close(self):
+        """From now on all calls are torch's."""
+        with _lock:
+            self.closed = True
+            self.update()
+
+
+def of(name):
+    return _all.get(name)
+
+
+def _call(owner, schema, custom_op):
+    arguments = tuple((_type(a), a.has_default_value(), a.alias_info is not None and a.alias_info.is_write)
+                      for a in schema.arguments if not a.kwarg_only)
+    results = tuple((_type(r),) for r in schema.returns)
+    alias = torch._C._any_output_is_alias_to_input_or_output if custom_op else None
+    if any(a.kwarg_only and not a.has_default_value() for a in schema.arguments):
+        arguments = ()  # it cannot be called by position alone
+    owner._op = _core.torch_kernel(owner._op, _again, alias, arguments, results, _autograd_keys() if custom_op else 0)
+    return owner._op  # hashes as what was there
+
+
+def _type(a):
+    """As the schema writes it; what kernel.c does not know goes by torch."""
+    text = str(a.real_type).replace("SymInt", "int")
+    optional = text.startswith("Optional[")
+    text = text[len("Optional["):-1] if optional else text
+    if text.startswith("List[") and not text.startswith("List[Optional["):
+        text = text[len("List["):-1] + "[]"
+    return text + "?" * optional
+
+
+@functools.cache
+def _autograd_keys():
+    """The bits of the Autograd keys in a thread's word of excluded keys."""
+    with torch.inference_mode(False):
+        before = _core.torch_thread_keys()[1]
+        with torch._C._AutoDispatchBelowAutograd():
+            return _core.torch_thread_keys()[1] & ~before
+
+
+def _again(call, args, result):
+    """A kernel that was called directly gave what torch does not just hand on. torch's way, with this for the kernel's result, converts it
+    or says what is wrong."""
+    _given.value = (result,)
+    try:
+        return call.fallback(*args)
+    finally:
+        _given.value = None
+
+
+def replaying(kernel):
+    """What torch gets for a kernel: it takes the result that is there already."""
+    @functools.wraps(kernel)
+    def run(*args, **kwargs):
+        given = getattr(_given, "value", None)
+        if given is None:
+            return kernel(*args, **kwargs)
+        _given.value = None
+        return given[0]
+    return run
+
+
+def _undisturbed(fn):
+    """torch.compile never looks into a kernel: with Dynamo at work on this thread it is told so."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if fn is None or not hasattr(dynamo, "disable"):
+        return fn
+    callback, disabled = torch._C._dynamo.eval_frame.get_eval_frame_callback, dynamo.disable(fn)
+
+    def kernel(*args):
+        return fn(*args) if callback() is None else disabled(*args)
+
+    return dynamo.decorators.skip(kernel)
+
+
+def _update_all():
+    with _lock:
+        for short in list(_all.values()):
+            short.update()
+
+
+if "torch._dynamo" not in sys.modules:
+    _when_imported("torch._dynamo", _update_all)

@@ -4,6 +4,7 @@ The operator is torch's own: torch.library.custom_op defines it, and the object 
 Only the object's class changes: its call runs the kernel directly where nothing but the kernel would run (short.py).
 """
 import contextlib
+import functools
 import importlib
 import inspect
 import weakref
@@ -15,16 +16,17 @@ from . import _when_imported
 from .short import Short, replaying
 
 
-def custom_op(name, fn=None, /, **options):
+def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
     """As torch.library.custom_op: with a function the operator, else a decorator."""
-    if fn is None:
-        return lambda f: custom_op(name, f, **options)
-    old = custom_ops.OPDEFS.get(name)
-    made = torch.library.custom_op(name, fn, **options)
-    if isinstance(old, CustomOp):
-        old._short.close()  # the name has another meaning now
-    CustomOp._take(made, fn, options.get("device_types"))
-    return made
+    def make(fn):
+        old = custom_ops.OPDEFS.get(name)
+        made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
+        if isinstance(old, CustomOp):
+            old._short.close()  # the name has another meaning now
+        CustomOp._take(made, fn, device_types)
+        return made
+
+    return make if fn is None else make(fn)
 
 
 class CustomOp(custom_ops.CustomOpDef):
@@ -46,8 +48,23 @@ class CustomOp(custom_ops.CustomOpDef):
         """A kernel was registered."""
         for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
             self._kernels[device] = fn
-            self._backend_fns[device] = replaying(self._backend_fns[device])
+            self._backend_fns[device] = self._counted(replaying(self._backend_fns[device]))
         self._choose()
+
+    def _counted(self, kernel):
+        """With more results than the schema has, torch corrupts its stack."""
+        count = len(self._opoverload._schema.returns)
+        if count < 2:
+            return kernel
+
+        @functools.wraps(kernel)
+        def run(*args, **kwargs):
+            results = kernel(*args, **kwargs)
+            if isinstance(results, (tuple, list)) and len(results) != count:
+                raise RuntimeError(f"{self._qualname}: expected {count} results, found {len(results)}")
+            return results
+
+        return run
 
     def _choose(self):
         """Kernels that are disabled are torch's business."""

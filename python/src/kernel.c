@@ -1,19 +1,19 @@
 /* A torch operator whose kernels are Python functions, called the short way: _core.torch_kernel, with which dovetail.torch makes
  * custom_op and the like.
  *
- *     torch_kernel(fallback, arguments, returns, below_autograd, fresh) -> callable
+ *     torch_kernel(fallback, arguments, returns, below_autograd, fresh, again) -> callable
  *
  * fallback: what is called when anything but the kernel would run: the operator's own call in torch.
  * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types alone.
- * below_autograd: the kernel runs as below an Autograd kernel, and below ADInplaceOrView when something is written: what it makes has no
- *   history. Otherwise on the thread as it is.
- * fresh: results must share no memory with arguments or with each other. A function (args, result), called when they seem to: it
- *   raises, or finds it right. None: nothing is checked.
+ * below_autograd: the kernel runs as below an Autograd kernel: what it makes has no history. Otherwise on the thread as it is.
+ * fresh: results must share no memory with arguments or with each other.
+ * again: a function (fallback, args, result), called with a result that is not at once what torch would hand on: it shares memory, or has
+ *   another type than it should. It gives what the call gives, or raises what torch raises.
  * The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for those that there are not; at first there are none.
  *
- * The kernel is called directly, with the caller's own positional arguments, when all of this holds: the thread and its modes are plain
+ * The kernel is called directly, with the caller's positional arguments (copies of lists), when all of this holds: the thread and its modes are plain
  * and every tensor is, on one device, with no gradient wanted (guard.h); the numbers and strings are of exactly the type of their
- * argument, and lists are lists; nothing is given by name. Then what is written is counted. The object hashes and compares as its
+ * argument, and lists are lists or tuples; nothing is given by name. Then what is written is counted. The object hashes and compares as its
  * fallback, and has its attributes.
  */
 #include "extension.h"
@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <structmember.h>
 
+enum { MOST = 64 }; /* arguments, and results, of what is called directly */
 enum type { UNKNOWN, TENSOR, INT, FLOAT, BOOL, STRING, NUMBER, NOTHING };
 
 typedef struct slot {
@@ -31,9 +32,9 @@ typedef struct slot {
 typedef struct python_kernel {
     PyObject ob_base;
     ext_vectorcall vectorcall;
-    PyObject *fallback, *fresh; /* fresh: NULL, when nothing is checked */
+    PyObject *fallback, *again;
     PyObject *kernels[DV__TORCH_DEVICES];
-    int below;                  /* -1: the thread stays as it is; else what dvt_below() takes */
+    bool below, fresh, lists;   /* lists: there are arguments of these */
     bool usable;                /* all results are of types that we check */
     Py_ssize_t nargs, nresults;
     slot *slots;                /* arguments, then results */
@@ -58,15 +59,21 @@ static bool tensor_fits(PyObject *o, bool writes, seen *s)
     return s->device == device;
 }
 
+static bool is_int64(PyObject *o)
+{
+    int overflow = 0;
+    return PyLong_CheckExact(o) && (PyLong_AsLongLongAndOverflow(o, &overflow), !overflow);
+}
+
 static bool one_fits(const slot *t, PyObject *o, seen *s)
 {
     switch (t->type) {
     case TENSOR: return tensor_fits(o, t->writes, s);
-    case INT: return PyLong_CheckExact(o);
+    case INT: return is_int64(o);
     case FLOAT: return PyFloat_CheckExact(o);
     case BOOL: return PyBool_Check(o);
     case STRING: return PyUnicode_CheckExact(o);
-    case NUMBER: return PyLong_CheckExact(o) || PyFloat_CheckExact(o);
+    case NUMBER: return is_int64(o) || PyFloat_CheckExact(o);
     case UNKNOWN:
     case NOTHING: break;
     }
@@ -93,8 +100,6 @@ static bool fits(const slot *t, PyObject *o, seen *s)
 static PyObject *kernel_for(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs)
 {
     seen s = { -1 };
-    if (nargs > k->nargs || !k->usable || !dvt_setup() || !dvt->python_is_plain())
-        return NULL;
     for (Py_ssize_t i = 0; i < k->nargs; i++)
         if (i < nargs ? k->slots[i].keyword || !fits(&k->slots[i], args[i], &s) : !k->slots[i].has_default)
             return NULL;
@@ -160,27 +165,6 @@ static bool is_suspect(PyObject *result, void *user)
     return each_tensor(all->results, all->nresults, shares, &c);
 }
 
-static int check_fresh(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *const *results, PyObject *result)
-{
-    everything all = { args, results, nargs, k->nresults };
-    if (!each_tensor(results, k->nresults, is_suspect, &all))
-        return 0;
-    PyObject *tuple = PyTuple_New(nargs), *answer = NULL;
-    for (Py_ssize_t i = 0; tuple && i < nargs; i++)
-        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
-    if (tuple)
-        answer = PyObject_CallFunctionObjArgs(k->fresh, tuple, result, NULL);
-    Py_XDECREF(tuple);
-    Py_XDECREF(answer);
-    return answer ? 0 : -1;
-}
-
-static const char *type_title(const slot *t)
-{
-    static const char *const names[] = { "a result", "a Tensor", "an int", "a float", "a bool", "a str", "a number", "None" };
-    return t->list ? "a list" : names[t->type];
-}
-
 static bool result_fits(const slot *t, PyObject *o)
 {
     seen unused = { -1 };
@@ -194,71 +178,93 @@ static bool result_fits(const slot *t, PyObject *o)
     return all;
 }
 
-static PyObject *wrong_result(const python_kernel *k, Py_ssize_t i, PyObject *o)
+static bool all_fit(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *const *results)
 {
-    PyErr_Format(PyExc_RuntimeError, "%S: expected %s as result %zd of its Python kernel, found %R", k->fallback, type_title(&k->slots[k->nargs + i]), i,
-        (PyObject *)Py_TYPE(o));
-    return NULL;
+    for (Py_ssize_t i = 0; i < k->nresults; i++)
+        if (!result_fits(&k->slots[k->nargs + i], results[i]))
+            return false;
+    everything all = { args, results, nargs, k->nresults };
+    return !k->fresh || !each_tensor(results, k->nresults, is_suspect, &all);
 }
 
-/* As torch gives it: None, the result, or a tuple of the results. Takes it. */
-static PyObject *checked(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *take)
+/* Is it what torch would hand on as it is: None, the result, or a tuple of the results? */
+static bool is_right(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *result)
 {
-    PyObject *one[1] = { take }, **results = one, **many = NULL, *out = take;
-    if (k->nresults == 0) {
-        if (Py_IsNone(take))
-            return take;
-        PyErr_Format(PyExc_RuntimeError, "%S: expected no result of its Python kernel, found %R", k->fallback, (PyObject *)Py_TYPE(take));
-        Py_DECREF(take);
-        return NULL;
-    }
-    if (k->nresults > 1) {
-        out = PyTuple_Check(take) ? take : PyList_Check(take) ? PyList_AsTuple(take) : NULL;
-        if (out != take)
-            Py_DECREF(take);
-        if (!out || PyTuple_Size(out) != k->nresults || !(many = PyMem_Malloc((size_t)k->nresults * sizeof *many))) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_RuntimeError, "%S: expected a tuple of %zd results of its Python kernel", k->fallback, k->nresults);
-            Py_XDECREF(out);
-            return NULL;
-        }
-        results = many;
-        for (Py_ssize_t i = 0; i < k->nresults; i++)
-            results[i] = PyTuple_GetItem(out, i);
-    }
-    bool ok = true;
-    for (Py_ssize_t i = 0; ok && i < k->nresults; i++)
-        ok = result_fits(&k->slots[k->nargs + i], results[i]) || wrong_result(k, i, results[i]);
-    if (ok && k->fresh)
-        ok = !check_fresh(k, args, nargs, results, out);
-    PyMem_Free(many);
-    if (!ok)
-        Py_CLEAR(out);
-    return out;
+    PyObject *results[MOST];
+    if (k->nresults == 0)
+        return Py_IsNone(result);
+    if (k->nresults == 1)
+        return all_fit(k, args, nargs, &result);
+    if (!PyTuple_CheckExact(result) || PyTuple_Size(result) != k->nresults)
+        return false;
+    for (Py_ssize_t i = 0; i < k->nresults; i++)
+        results[i] = PyTuple_GetItem(result, i);
+    return all_fit(k, args, nargs, results);
+}
+
+/* Takes the result. */
+static PyObject *let_torch_say(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *result)
+{
+    PyObject *tuple = PyTuple_New(nargs), *answer = NULL;
+    for (Py_ssize_t i = 0; tuple && i < nargs; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    if (tuple)
+        answer = PyObject_CallFunctionObjArgs(k->again, k->fallback, tuple, result, NULL);
+    Py_XDECREF(tuple);
+    Py_DECREF(result);
+    return answer;
 }
 
 /* ---- The call ------------------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *run(const python_kernel *k, PyObject *kernel, PyObject *const *args, Py_ssize_t nargs)
+{
+    count_writes(k, args, nargs);
+    Py_INCREF(kernel); /* may be replaced meanwhile */
+    uint64_t *keys = k->below ? dvt->thread_keys() : NULL;
+    const uint64_t before = keys ? dvt_below(keys, 0) : 0;
+    PyObject *result = ext_call_python(kernel, args, (size_t)nargs, NULL);
+    if (keys)
+        keys[1] = before;
+    Py_DECREF(kernel);
+    return !result || is_right(k, args, nargs, result) ? result : let_torch_say(k, args, nargs, result);
+}
+
+/* Lists and tuples of the arguments become lists of the kernel's own, as below torch's dispatcher. How many arguments were taken care of;
+ * less than nargs with an exception. */
+static Py_ssize_t copy_lists(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject **out)
+{
+    Py_ssize_t i = 0;
+    for (; i < nargs; i++) {
+        out[i] = args[i];
+        if (k->slots[i].list && (PyList_CheckExact(args[i]) || PyTuple_Check(args[i])) && !(out[i] = PySequence_List(args[i])))
+            break;
+    }
+    return i;
+}
 
 static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     const python_kernel *k = kernel_of(self);
     const Py_ssize_t nargs = EXT_NARGS(nargsf);
-    PyObject *kernel = kwnames && PyTuple_Size(kwnames) ? NULL : kernel_for(k, args, nargs);
-    if (!kernel)
-        return PyErr_Occurred() ? NULL : ext_call_python(k->fallback, args, nargsf, kwnames);
-    count_writes(k, args, nargs);
-    Py_INCREF(self); /* what it holds may be replaced meanwhile */
-    Py_INCREF(kernel);
-    uint64_t *keys = k->below < 0 ? NULL : dvt->thread_keys();
-    const uint64_t before = keys ? dvt_below(keys, k->below) : 0;
-    PyObject *result = ext_call_python(kernel, args, (size_t)nargs, NULL);
-    if (keys)
-        keys[1] = before;
-    Py_DECREF(kernel);
-    if (result)
-        result = checked(k, args, nargs, result);
+    PyObject *own[MOST], *const *given = args, *answer = NULL;
+    const bool possible = k->usable && nargs <= k->nargs && !(kwnames && PyTuple_Size(kwnames)) && dvt_setup() && dvt->python_is_plain();
+    Py_ssize_t copied = 0;
+    if (possible && k->lists) {
+        copied = copy_lists(k, args, nargs, own);
+        given = own;
+    }
+    if (PyErr_Occurred())
+        goto done;
+    PyObject *kernel = possible ? kernel_for(k, given, nargs) : NULL;
+    Py_INCREF(self); /* so may this */
+    answer = kernel ? run(k, kernel, given, nargs) : ext_call_python(k->fallback, args, nargsf, kwnames);
     Py_DECREF(self);
-    return result;
+done:
+    for (Py_ssize_t i = 0; i < copied; i++)
+        if (own[i] != args[i])
+            Py_DECREF(own[i]);
+    return answer;
 }
 
 /* ---- Making --------------------------------------------------------------------------------------------------------------------------- */
@@ -285,7 +291,6 @@ static slot parse_type(const char *text)
 
 static int fill(python_kernel *k, PyObject *arguments, PyObject *returns)
 {
-    bool writes = false;
     k->nargs = PyTuple_Size(arguments);
     k->nresults = PyTuple_Size(returns);
     if (!(k->slots = PyMem_Calloc((size_t)(k->nargs + k->nresults) + 1, sizeof *k->slots)))
@@ -299,9 +304,9 @@ static int fill(python_kernel *k, PyObject *arguments, PyObject *returns)
         k->slots[i].has_default = has_default;
         k->slots[i].writes = written;
         k->slots[i].keyword = keyword;
-        writes |= written;
+        k->lists |= k->slots[i].list;
     }
-    k->usable = true;
+    k->usable = k->nargs <= MOST && k->nresults <= MOST;
     for (Py_ssize_t i = 0; i < k->nresults; i++) {
         const char *text = PyUnicode_AsUTF8AndSize(PyTuple_GetItem(returns, i), NULL);
         if (!text)
@@ -309,24 +314,23 @@ static int fill(python_kernel *k, PyObject *arguments, PyObject *returns)
         k->slots[k->nargs + i] = parse_type(text);
         k->usable &= k->slots[k->nargs + i].type != UNKNOWN;
     }
-    if (k->below >= 0)
-        k->below = writes;
     return 0;
 }
 
 PyObject *ext_torch_kernel(PyObject *args)
 {
-    PyObject *fallback, *arguments, *returns, *fresh;
-    int below;
-    if (!PyArg_ParseTuple(args, "OO!O!pO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh))
+    PyObject *fallback, *arguments, *returns, *again;
+    int below, fresh;
+    if (!PyArg_ParseTuple(args, "OO!O!ppO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh, &again))
         return NULL;
     python_kernel *k = (python_kernel *)(void *)PyType_GenericAlloc(kernel_type, 0);
     if (!k)
         return NULL;
     k->vectorcall = call;
     k->fallback = Py_NewRef(fallback);
-    k->fresh = Py_IsNone(fresh) ? NULL : Py_NewRef(fresh);
-    k->below = below ? 0 : -1;
+    k->again = Py_NewRef(again);
+    k->fresh = fresh;
+    k->below = below;
     if (fill(k, arguments, returns)) {
         Py_DECREF((PyObject *)k);
         return NULL;
@@ -339,7 +343,7 @@ static int traverse(PyObject *self, visitproc visit, void *arg)
     const python_kernel *k = kernel_of(self);
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(k->fallback);
-    Py_VISIT(k->fresh);
+    Py_VISIT(k->again);
     for (int d = 0; d < DV__TORCH_DEVICES; d++)
         Py_VISIT(k->kernels[d]);
     return 0;
@@ -348,7 +352,6 @@ static int traverse(PyObject *self, visitproc visit, void *arg)
 static int clear(PyObject *self)
 {
     python_kernel *k = kernel_of(self);
-    Py_CLEAR(k->fresh);
     for (int d = 0; d < DV__TORCH_DEVICES; d++)
         Py_CLEAR(k->kernels[d]);
     return 0;
@@ -361,6 +364,7 @@ static void dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     clear(self);
     Py_XDECREF(k->fallback);
+    Py_XDECREF(k->again);
     PyMem_Free(k->slots);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
@@ -412,7 +416,8 @@ static PyObject *compare(PyObject *self, PyObject *other, int op)
 static PyObject *repr(PyObject *self) { return PyObject_Repr(kernel_of(self)->fallback); }
 
 static PyGetSetDef getset[] = { { "kernels", get_kernels, set_kernels, NULL, NULL }, { NULL, NULL, NULL, NULL, NULL } };
-static PyMemberDef members[] = { { "__vectorcalloffset__", T_PYSSIZET, offsetof(python_kernel, vectorcall), READONLY, NULL }, { NULL, 0, 0, 0, NULL } };
+static PyMemberDef members[] = { { "fallback", T_OBJECT_EX, offsetof(python_kernel, fallback), READONLY, NULL },
+    { "__vectorcalloffset__", T_PYSSIZET, offsetof(python_kernel, vectorcall), READONLY, NULL }, { NULL, 0, 0, 0, NULL } };
 static PyType_Slot type_slots[] = { { Py_tp_dealloc, (void *)dealloc }, { Py_tp_call, (void *)slow_call }, { Py_tp_traverse, (void *)traverse },
     { Py_tp_clear, (void *)clear }, { Py_tp_getattro, (void *)getattro }, { Py_tp_hash, (void *)hash }, { Py_tp_richcompare, (void *)compare },
     { Py_tp_repr, (void *)repr }, { Py_tp_getset, getset }, { Py_tp_members, members }, { 0, NULL } };

@@ -14,7 +14,7 @@ from . import _when_imported, native
 from .. import _core
 
 _EVERYWHERE = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels for all devices, in the dispatcher's order
-_DEVICES = ("CPU", "CUDA")  # those that _core knows plain tensors of, in its order
+_DEVICES = ("CPU", "CUDA")  # of plain tensors
 # A kernel on one of these runs before the device's, so there is no short way.
 _BEFORE = ("Autograd", "ADInplaceOrView", "BackendSelect", "PreDispatch", "Python", "Tracer")
 
@@ -73,41 +73,19 @@ def of(name):
 
 
 def _call(owner, schema, custom_op):
-    arguments = tuple((_type(a), a.has_default_value(), a.alias_info is not None and a.alias_info.is_write)
-                      for a in schema.arguments if not a.kwarg_only)
-    results = tuple((_type(r),) for r in schema.returns)
-    alias = torch._C._any_output_is_alias_to_input_or_output if custom_op else None
-    if any(a.kwarg_only and not a.has_default_value() for a in schema.arguments):
-        arguments = ()  # it cannot be called by position alone
-    owner._op = _core.torch_kernel(owner._op, _again, alias, arguments, results, _autograd_keys() if custom_op else 0)
+    arguments = tuple((str(a.real_type), a.has_default_value(), a.alias_info is not None and a.alias_info.is_write, a.kwarg_only)
+                      for a in schema.arguments)
+    results = tuple(str(r.real_type) for r in schema.returns)
+    owner._op = _core.torch_kernel(owner._op, arguments, results, custom_op, custom_op, _again)
     return owner._op  # hashes as what was there
 
 
-def _type(a):
-    """As the schema writes it; what kernel.c does not know goes by torch."""
-    text = str(a.real_type).replace("SymInt", "int")
-    optional = text.startswith("Optional[")
-    text = text[len("Optional["):-1] if optional else text
-    if text.startswith("List[") and not text.startswith("List[Optional["):
-        text = text[len("List["):-1] + "[]"
-    return text + "?" * optional
-
-
-@functools.cache
-def _autograd_keys():
-    """The bits of the Autograd keys in a thread's word of excluded keys."""
-    with torch.inference_mode(False):
-        before = _core.torch_thread_keys()[1]
-        with torch._C._AutoDispatchBelowAutograd():
-            return _core.torch_thread_keys()[1] & ~before
-
-
-def _again(call, args, result):
+def _again(fallback, args, result):
     """A kernel that was called directly gave what torch does not just hand on. torch's way, with this for the kernel's result, converts it
     or says what is wrong."""
     _given.value = (result,)
     try:
-        return call.fallback(*args)
+        return fallback(*args)
     finally:
         _given.value = None
 

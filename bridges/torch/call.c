@@ -591,9 +591,10 @@ static bool was_made(const struct dv__torch_call *c, const struct dv__torch_slot
 static int encode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     void *handle = NULL;
-    if (v->type != DV_VALUE_TENSOR)
-        return dv_fail(DV_EHOST, "%s: result '%s' was not made", c->op->name, s->name);
-    if (was_made(c, s, args, v))
+    if (v->type != DV_VALUE_TENSOR) { /* absent with these arguments: in Python, None */
+        if (c->t->aoti_torch_new_uninitialized_tensor(&handle))
+            return dv_fail(DV_EHOST, "%s: libtorch: %s", c->op->name, dv__torch_what(c->t));
+    } else if (was_made(c, s, args, v))
         handle = handle_of_tensor(v->as.tensor);
     else if (c->t->aoti_torch_new_tensor_handle(handle_of_tensor(v->as.tensor), &handle))
         return dv_fail(DV_EHOST, "%s: libtorch: %s", c->op->name, dv__torch_what(c->t));

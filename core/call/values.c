@@ -148,11 +148,18 @@ static int convert_list(dv__call *c, const dv__slot *slot, const dv_value *v, dv
     return DV_OK;
 }
 
+static int too_many_dims(const dv__call *c, size_t i, const dv_tensor *t)
+{
+    return dv__fail_argument(c, DV_ELIMIT, i, "expected at most %d dims, found %d", DV_MAX_NDIM, (int)t->ndim);
+}
+
 static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, const dv_tensors *list)
 {
     for (size_t k = 0; k < list->size; k++)
         if (!list->data[k] && !(slot->flags & DV__SLOT_ELEMENT_OPTIONAL))
             return dv__fail_argument(c, DV_ETYPE, i, "expected a Tensor as element %zu, found None", k);
+        else if (list->data[k] && list->data[k]->ndim > DV_MAX_NDIM)
+            return too_many_dims(c, i, list->data[k]);
     return DV_OK;
 }
 
@@ -240,7 +247,7 @@ static int check_tensor(const dv__call *c, size_t i, const dv_tensor *t)
 {
     if (!t)
         return dv__fail_argument(c, DV_ETYPE, i, "expected Tensor, found NULL");
-    return DV_OK;
+    return t->ndim > DV_MAX_NDIM ? too_many_dims(c, i, t) : DV_OK;
 }
 
 static uint32_t keys_of(const dv_value *v)
@@ -310,7 +317,7 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
         if (args[i].type != slot->value || (slot->flags & DV__SLOT_LIST) || !slot->value)
             goto slow;
         if (slot->value == DV_VALUE_TENSOR) {
-            if (!args[i].as.tensor)
+            if (!args[i].as.tensor || args[i].as.tensor->ndim > DV_MAX_NDIM)
                 goto slow;
             any = true;
             all_cpu &= args[i].as.tensor->device.type == DV_CPU;

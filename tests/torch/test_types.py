@@ -1,7 +1,13 @@
 """Types: what C's shims carry and what goes by Python; values at their limits, None, empty and nested; limits of size and number."""
 
+import gc
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from conftest import one
+from test_call import resident
 
 from dovetail.torch import register, unregister
 
@@ -211,3 +217,216 @@ def test_a_generator_is_carried_by_the_shims_from_2_13_on(fresh):
     else:
         with pytest.raises(RuntimeError, match="no Generator before torch 2.13"):
             register(library)
+
+
+# ---- by the shims: what test_call's `everything` has not --------------------------------------------------------------------------
+
+CARRIED = HEADER + """
+struct lists { const dv_tensor *x; dv_opt_tensors a, b; dv_opt_floats f; dv_opt_bools bo; dv_opt_strings st; dv_dtypes dt; dv_devices dev; dv_ints pair;
+               dv_opt_device od; dv_tensor *out; };
+static int lists(dv_context *ctx, const struct lists *a)
+{
+    double *o = numbers(a->out), holes = 0;
+    (void)ctx;
+    *o++ = a->a.has ? (double)a->a.value.size : -1;
+    *o++ = a->a.has && a->a.value.size ? first(a->a.value.data[a->a.value.size - 1]) : -1;
+    *o++ = a->b.has ? (double)a->b.value.size : -1;
+    for (size_t i = 0; a->b.has && i < a->b.value.size; i++)
+        holes += !a->b.value.data[i];
+    *o++ = holes;
+    *o++ = a->f.has ? (double)a->f.value.size : -1;
+    *o++ = a->f.has && a->f.value.size ? a->f.value.data[0] : -1;
+    *o++ = a->bo.has ? (double)a->bo.value.size : -1;
+    *o++ = a->st.has ? (double)a->st.value.size : -1;
+    *o++ = a->st.has && a->st.value.size ? (double)a->st.value.data[0].size : -1;
+    *o++ = (double)a->dt.size;
+    *o++ = a->dt.size ? a->dt.data[a->dt.size - 1].bits : -1;
+    *o++ = (double)a->dev.size;
+    *o++ = a->dev.size ? a->dev.data[a->dev.size - 1].type : -1;
+    *o++ = a->dev.size ? a->dev.data[a->dev.size - 1].id : -1;
+    *o++ = (double)a->pair.data[0], *o++ = (double)a->pair.data[1];
+    *o++ = a->od.has ? a->od.value.type : -1;
+    return DV_OK;
+}
+DV_OPERATOR(lists, struct lists, (x, a, b, f, bo, st, dt, dev, pair, od, out),
+    .schema = "lists(Tensor x, ScalarType[] dt, Device[] dev, Tensor[]? a=None, Tensor?[]? b=None, float[]? f=None, bool[]? bo=None, str[]? st=None, "
+              "int[2] pair=1, Device? od=None) -> Tensor out",
+    .contract = "x[...]:f32, a{i}[...]:f32, b{i}[...]:f32 -> out[17]:f64", .kernels = DV_KERNELS(DV_KERNEL(struct lists, "cpu", "f32", lists)));
+
+struct results { const dv_tensor *x; int64_t i; double f; bool b; dv_tensor *out, *more; int64_t *n; double *g; bool *c; };
+static int results(dv_context *ctx, const struct results *a)
+{
+    (void)ctx;
+    memcpy(a->out->data, a->x->data, (size_t)dv_numel(a->x) * 4);
+    if (a->more)
+        memcpy(a->more->data, a->x->data, (size_t)dv_numel(a->x) * 4);
+    *a->n = a->i, *a->g = a->f, *a->c = a->b;
+    return DV_OK;
+}
+DV_OPERATOR(results, struct results, (x, i, f, b, out, more, n, g, c),
+    .schema = "results(Tensor x, SymInt i, float f, bool b) -> (Tensor out, Tensor more, SymInt n, float g, bool c)",
+    .contract = "when b: x[*s]:f32 -> out[*s]:f32, more[*s]:f32 / not b: x[*s]:f32 -> out[*s]:f32, more absent",
+    .kernels = DV_KERNELS(DV_KERNEL(struct results, "cpu", "f32", results)));
+
+struct all_ { dv_mut_tensors xs; };
+static int all_(dv_context *ctx, const struct all_ *a)
+{
+    (void)ctx;
+    for (size_t i = 0; i < a->xs.size; i++)
+        ((float *)a->xs.data[i]->data)[0] += 1;
+    return DV_OK;
+}
+DV_OPERATOR(all_, struct all_, (xs), .schema = "all_(Tensor(a!)[] xs) -> ()", .contract = "xs{i}[...]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct all_, "cpu", "f32", all_)));
+
+DV_LIBRARY(types_carried, &dv_op_lists, &dv_op_results, &dv_op_all_);
+"""
+LISTS = ("na a nb holes nf f nbo nst st ndt dt ndev dev devid p0 p1 od").split()
+
+
+@pytest.fixture
+def carried(fresh):
+    fresh(CARRIED)
+    return torch.ops.types_carried
+
+
+X, DEEP = torch.ones(1), ["é" * 1000, "", "a\0b"]
+
+
+@pytest.mark.parametrize("changed, expected", [
+    ({}, {"na": -1, "nb": -1, "nf": -1, "nbo": -1, "nst": -1, "ndt": 0, "ndev": 0, "p0": 1, "p1": 1, "od": -1}),
+    ({"a": [], "b": [], "f": [], "bo": [], "st": []}, {"na": 0, "nb": 0, "nf": 0, "nbo": 0, "nst": 0}),
+    ({"a": [X, X * 3]}, {"na": 2, "a": 3}),
+    ({"b": [None, X, None]}, {"nb": 3, "holes": 2}),
+    ({"b": [None] * 500 + [X]}, {"nb": 501, "holes": 500}),
+    ({"f": [1e308, float("nan")], "bo": [True] * 9}, {"nf": 2, "f": 1e308, "nbo": 9}),
+    ({"st": DEEP}, {"nst": 3, "st": 2000}),
+    ({"dt": [torch.int8, torch.complex128]}, {"ndt": 2, "dt": 128}),
+    ({"dev": ["cpu", "cuda:3"], "od": "meta"}, {"ndev": 2, "dev": 2, "devid": 3, "od": 1000}),
+    ({"dev": [torch.device("cuda", 127)]}, {"devid": 127}),
+    ({"pair": 7}, {"p0": 7, "p1": 7}),
+    ({"pair": [2**53, -(2**53)]}, {"p0": 2**53, "p1": -(2**53)}),
+])
+def test_lists_and_optionals_in_each_other(carried, changed, expected):
+    found = dict(zip(LISTS, carried.lists(X, **{"dt": [], "dev": [], **changed}).tolist()))
+    assert {k: found[k] for k in expected} == expected
+
+
+@pytest.mark.parametrize("i, f, b", [(2**63 - 1, 5e-324, True), (-(2**63), float("-inf"), False), (0, -0.0, True)])
+def test_results_of_every_kind(carried, i, f, b):
+    out, more, n, g, c = carried.results(X, i, f, b)
+    assert torch.equal(out, X) and (torch.equal(more, X) if b else more is None)
+    assert (n, c) == (i, b) and type(c) is bool and str(g) == str(f)
+
+
+def test_handles_on_the_stack_are_freed(carried, python):
+    """Results, elements of lists, boxes of optionals, strings, on the way there and after an error on the way."""
+    bad = torch.ones(1, dtype=torch.float64)
+
+    def work():
+        carried.lists(X, [torch.int8], ["cpu"], [X, X], [None, X], [1.0], [True], DEEP, [1, 2], "cpu")
+        carried.results(X, 1, 2.0, True), carried.results(X, 1, 2.0, False)
+        carried.all_([torch.ones(1), torch.ones(2)])
+        packed(python, ss=[1.5] * 50, oss=[1j], cs=[1j] * 50, os=2)
+        for f in (lambda: carried.lists(bad, [torch.int8], ["cpu"], [X], [None, X], None, None, DEEP), lambda: carried.results(bad, 1, 2.0, True), lambda: carried.all_([X, X]),
+                  lambda: packed(python, x=bad, ss=[1] * 50)):
+            with pytest.raises(RuntimeError):
+                f()
+
+    for _ in range(300):
+        work()
+    gc.collect()
+    before = resident()
+    for _ in range(3000):
+        work()
+    gc.collect()
+    assert resident() - before < 1_000_000  # one 64-byte handle for each of a round's 60 would be 11 MB
+
+
+# ---- limits --------------------------------------------------------------------------------------------------------------------
+
+def many(n, m):
+    """An operator of n tensors and m results: result i is the sum of all arguments, times i."""
+    arguments, results = [f"a{i}" for i in range(n)], [f"r{i}" for i in range(m)]
+    fields = ", ".join(arguments + results)
+    return f"""#include <dovetail_op.h>
+struct f {{ const dv_tensor {", ".join("*" + a for a in arguments)}; dv_tensor {", ".join("*" + r for r in results)}; }};
+static int f(dv_context *ctx, const struct f *a)
+{{
+    const dv_tensor *const in[] = {{ {", ".join("a->" + x for x in arguments)} }};
+    dv_tensor *const out[] = {{ {", ".join("a->" + x for x in results)} }};
+    float sum = 0;
+    (void)ctx;
+    for (int i = 0; i < {n}; i++)
+        sum += ((const float *)in[i]->data)[0];
+    for (int i = 0; i < {m}; i++)
+        ((float *)out[i]->data)[0] = sum * (float)i;
+    return DV_OK;
+}}
+DV_OPERATOR(f, struct f, ({fields}), .schema = "f({", ".join("Tensor " + a for a in arguments)}) -> ({", ".join("Tensor " + r for r in results)})",
+    .contract = "{", ".join(a + "[1]:f32" for a in arguments)} -> {", ".join(r + "[1]:f32" for r in results)}",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(types_many, &dv_op_f);"""
+
+
+@pytest.mark.parametrize("n, m", [(64 - 32, 32), (63, 1), (1, 32)])
+def test_many_arguments_and_results(fresh, n, m):
+    fresh(many(n, m))
+    inputs = [torch.tensor([float(i)]) for i in range(n)]
+    found = torch.ops.types_many.f(*inputs)
+    total = n * (n - 1) / 2
+    assert [x.item() for x in (found if m > 1 else [found])] == [total * i for i in range(m)]
+    with FakeTensorMode():
+        assert len(torch.ops.types_many.f(*(torch.empty(1) for _ in range(n)))) == m
+    with pytest.raises(RuntimeError, match=f"types_many::f: argument 'a{n - 1}': expected"):
+        torch.ops.types_many.f(*inputs[:-1], torch.ones(2))
+
+
+def test_lists_of_ten_thousand_tensors(ops, carried):
+    xs = [torch.tensor([float(i)]) for i in range(10_000)]
+    assert torch.equal(ops.cat(xs), torch.arange(10_000.0))
+    assert ops.everything(xs[0], None, xs, [None] * 10_000, 1, None, 1.0, None, True, None, "", None, list(range(10_000)), None, [], [], ["x"] * 10_000,
+                          torch.int8, None, "cpu").tolist()[2:6] == [10_000, 9_999, 10_000, -1]
+    written = [torch.zeros(1) for _ in range(1000)]
+    carried.all_(written)
+    assert all(x.item() == 1 and x._version == 1 for x in written)
+    with pytest.raises(RuntimeError, match="torch_ops::cat: .*xs.*9999.*expected"):
+        ops.cat(xs[:-1] + [torch.ones(1, dtype=torch.float64)])
+
+
+def test_strings_of_every_kind(ops):
+    x = torch.ones(2, 2)
+    with pytest.raises(RuntimeError, match="the kernel says: wörld €"):
+        ops.fail_if(x, 1, "wörld €")
+    with pytest.raises(RuntimeError, match="the kernel says: before$"):  # the kernel reads it as C's strings are read
+        ops.fail_if(x, 1, "before\0after")
+    with pytest.raises(RuntimeError, match="the kernel says: %s %n"):
+        ops.fail_if(x, 1, "%s %n")
+    with pytest.raises(RuntimeError, match="torch_ops::fail_if: the kernel says: xxxx"):
+        ops.fail_if(x, 1, "x" * 100_000)
+
+
+def test_dims_up_to_torchs_limit(ops, fresh):
+    fresh(one("types_dims"))
+    f = torch.ops.types_dims.f
+    assert f(torch.tensor(2.0)).shape == () and f(torch.tensor(2.0)).item() == 3
+    for n in (1, 25, 64):
+        assert f(torch.zeros([1] * n)).shape == (1,) * n
+    with pytest.raises(RuntimeError, match="types_dims::f: argument 'x': .*65"):
+        f(torch.zeros([1] * 65))
+    with pytest.raises(RuntimeError, match="torch_ops::like: at most 8 dims"):
+        ops.like(torch.zeros([1] * 9))
+
+
+def test_sizes_near_the_limit_of_64_bits(ops, fresh):
+    fresh(one("types_huge"))
+    f = torch.ops.types_huge.f
+    with pytest.raises(RuntimeError, match=r"types_huge::f: result 'out': expected a size in bytes that fits 64 bits, found shape \[0, 4611686018427387904\] of f32"):
+        f(torch.empty(0, dtype=torch.float32).as_strided((0, 2**62), (1, 1)))
+    for shape in ((2**62,), (2**31, 2**31), (2**40,)):  # memory that is not there: an error of torch's allocator, or ours, with the name
+        with pytest.raises(RuntimeError, match="types_huge::f"):
+            f(torch.empty(1).expand(shape))
+    with pytest.raises(RuntimeError, match="torch_ops::cat"):
+        ops.cat([torch.empty(1).expand(2**62), torch.empty(1).expand(2**62), torch.empty(1).expand(2**62)])
+    with FakeTensorMode(), pytest.raises(RuntimeError):
+        f(torch.empty(2**62, 4))

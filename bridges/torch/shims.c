@@ -18,7 +18,7 @@ static int find(void *lib, const char *name, const char *since, int need, void *
     memcpy(out, &symbol, sizeof symbol);
     if (symbol || need == OPTIONAL)
         return DV_OK;
-    return dv_fail(DV_EABI, "libtorch has no %s (needs torch %s)", name, since);
+    return dv_fail(DV_EABI, "this torch is too old: Dovetail needs 2.10 or later (libtorch has no %s, which came with torch %s)", name, since);
 }
 
 /* A number that libtorch gives by a function: a dtype, a device, a layout. */

@@ -424,6 +424,7 @@ static void rows(void **state)
     args[1] = dv_from_int(4);
     CALL_OK(dv_call(find("pick"), args, 2, &result, 1, NULL));
     assert_string_equal(picked, "pick_f32_big");
+    assert_null(picked_stream);
     CALL_OK(dv_set_isa(NULL));
     args[1] = dv_from_int(1);
     CALL_OK(dv_call(find("pick"), args, 2, &result, 1, NULL));
@@ -631,6 +632,7 @@ static void hosts(void **state)
     m.made = 0;
     CALL_OK(dv_call(find("pick"), args, 1, &result, 1, &m.host));
     assert_string_equal(picked, "pick_cuda");
+    assert_ptr_equal(picked_stream, (void *)(uintptr_t)0x5eed); /* the row gets what the host gave */
     assert_true(m.made == 1 && m.streams == 1 && result.as.tensor->device.type == DV_CUDA);
     dv_tensor *half;
     const int64_t n3[] = { 3 }, by2[] = { 2 };

@@ -11,6 +11,8 @@ from torch._dynamo.source import AttrSource, GlobalSource
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
+import dovetail
+
 from . import registration
 
 _handlers = getattr(TorchInGraphFunctionVariable, "_get_handlers", dict)()
@@ -31,7 +33,7 @@ def trace_function(function):
     def handler(variable, tx, *args, **kwargs):
         operators = registration.operators_of(function.name)
         if operators is None:
-            return None
+            return None  # not registered in torch: the call says why
         f, args, kwargs = registration.target(operators, args, kwargs)
         return VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
 
@@ -51,7 +53,9 @@ def trace_as(function, overload):
 
 def _packet_handler(packet, name):
     def handler(variable, tx, *args, **kwargs):
-        operators = registration.operators_of(name) or ()
+        operators = registration.operators_of(name)
+        if operators is None:
+            raise RuntimeError(f"{name}: its library is not loaded")
         if len(operators) != 1:
             return None  # torch picks the overload, at every call
         written = operators[0].out.names if operators[0].out else ()
@@ -61,6 +65,8 @@ def _packet_handler(packet, name):
 
 def _guard(tx, operator):
     """The program is good for this operator, not for one of its name that is loaded later."""
+    if not isinstance(operator.entry.function, dovetail.Operator):
+        raise RuntimeError(f"{operator.name}: its library is not loaded")
     source = AttrSource(GlobalSource(tx.output.install_global_by_id("dovetail", operator.entry)), "function")
     install_guard(source.make_guard(GuardBuilder.ID_MATCH))
     return source

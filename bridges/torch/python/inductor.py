@@ -108,8 +108,12 @@ class _Out(ir.FallbackKernel):
 
     def codegen(self, wrapper):
         self.codegen_comment(wrapper)
+        unused = [result for result in self.allocated if result.get_name() in V.graph.removed_buffers]
         for result in self.allocated:
-            wrapper.codegen_allocation(result)
+            if result in unused:  # by all that follows, but written by the call
+                wrapper.writeline(wrapper.make_buffer_allocation(result))
+            else:
+                wrapper.codegen_allocation(result)
         f = _import(wrapper, self.op_overload.name())
         args = self.codegen_args()
         kwargs = self.codegen_kwargs()
@@ -120,6 +124,8 @@ class _Out(ir.FallbackKernel):
         else:
             kwargs.append(f"out={results[0]}" if len(results) == 1 else f"out=({', '.join(results)})")
         wrapper.writeline(f"{self.get_name()} = {f}({', '.join([*args, *kwargs])})")  # a name that Inductor deletes later
+        for result in unused:
+            wrapper.writeline(f"del {result.get_name()}")
 
 
 class _Result(ir.MultiOutput):

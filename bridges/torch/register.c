@@ -130,13 +130,42 @@ static int describe(const struct dv__torch_shims *t, dv_operator *op, bool twin,
 static void add_tag(const char *name, size_t size, int32_t *tags, int32_t *n)
 {
     const int32_t tag = size && *n < MAX_TAGS ? dv__torch_tag(name, size) : -1;
+    for (int32_t i = 0; i < *n; i++)
+        if (tags[i] == tag)
+            return;
     if (tag >= 0)
         tags[(*n)++] = tag;
+}
+
+/* torch prints the default of a Device without quotes, and a schema is as torch prints it; but torch reads it only with quotes. */
+static char *quote_devices(const char *schema)
+{
+    char *quoted = malloc(2 * strlen(schema) + 1), *to = quoted;
+    for (const char *p = schema; quoted && *p;) {
+        size_t name = strncmp(p, "Device ", 7) ? strncmp(p, "Device? ", 8) ? 0 : 8 : 7;
+        if (name && (p == schema || !strchr("( ", p[-1])))
+            name = 0;
+        if (name)
+            name += strcspn(p + name, "=,)");
+        if (!name || p[name] != '=' || p[name + 1] == '"' || !strncmp(p + name + 1, "None", 4)) {
+            *to++ = *p++;
+            continue;
+        }
+        const size_t value = strcspn(p + name + 1, ",)");
+        to += sprintf(to, "%.*s\"%.*s\"", (int)name + 1, p, (int)value, p + name + 1);
+        p += name + 1 + value;
+    }
+    if (quoted)
+        *to = 0;
+    return quoted;
 }
 
 /* more: a tag besides those declared, or "". */
 static int define(const struct dv__torch_shims *t, void *definitions, dv_operator *op, const char *schema, const char *more)
 {
+    char *readable = quote_devices(schema);
+    if (!readable)
+        return dv_fail(DV_ENOMEM, "out of memory");
     int32_t tags[MAX_TAGS], n = 0;
     add_tag("pt2_compliant_tag", strlen("pt2_compliant_tag"), tags, &n);
     add_tag(more, strlen(more), tags, &n);
@@ -145,8 +174,9 @@ static int define(const struct dv__torch_shims *t, void *definitions, dv_operato
         add_tag(p, size, tags, &n);
         p += size + (p[size] != 0);
     }
-    const int32_t failed = n && t->torch_library_def_with_tags ? t->torch_library_def_with_tags(definitions, schema, tags, n)
-                                                               : t->aoti_torch_library_def(definitions, schema);
+    const int32_t failed = n && t->torch_library_def_with_tags ? t->torch_library_def_with_tags(definitions, readable, tags, n)
+                                                               : t->aoti_torch_library_def(definitions, readable);
+    free(readable);
     return failed ? host_failed(t, dv_operator_name(op), "the schema") : DV_OK;
 }
 

@@ -51,6 +51,8 @@ static uint32_t wanted_type(const dv__schema *schema, size_t slot)
     dv_slot_info info;
     if (dv__slot_info(schema, slot, &info))
         return 0;
+    if ((info.flags & DV_SLOT_ELEMENT_OPTIONAL) && info.type != DV_FIELD_TENSORS)
+        return 0; /* int?[]: an array of numbers has no place for None */
     const bool plain_tensor = info.type == DV_FIELD_TENSOR;
     if (slot >= schema->nargs)
         return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : as_written(info.type);

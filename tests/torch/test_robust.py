@@ -24,22 +24,6 @@ def python(code, *arguments, ok="ok\n"):
     return done
 
 
-@pytest.fixture
-def load(tmp_path):
-    """load(C source, file's name) -> a Library, closed after the test."""
-    made = []
-
-    def compile_and_load(text, name="fresh"):
-        source = tmp_path / f"{name}.c"
-        source.write_text(text)
-        made.append(dovetail.load(compile_ops(source, tmp_path / f"{name}.so")))
-        return made[-1]
-
-    yield compile_and_load
-    for library in made:
-        library.close()
-
-
 # ---- exceptions ------------------------------------------------------------------------------------------------------------------
 
 class Odd(ValueError):

@@ -300,10 +300,9 @@ def unbacked(low, high, label):
     """A size that only the kernel knows: a symbol of its own."""
     try:
         context = torch.library.get_ctx()
-        low_ = low if isinstance(low, int) else 0
-        size = context.new_dynamic_size(min=low_, max=high if isinstance(high, int) else None)
-    except Exception as e:  # outside of a fake mode there is no symbol to give
+    except RuntimeError as e:  # outside of a fake mode there is no symbol to give
         raise RuntimeError(f"{label}: a size of its result depends on data: it has no meta kernel") from e
+    size = context.new_dynamic_size(min=low if isinstance(low, int) else 0, max=high if isinstance(high, int) else None)
     if high is not None and not isinstance(high, int):
         torch._check(size <= high)
     if low is not None and not isinstance(low, int):

@@ -22,6 +22,7 @@ DV_API int dv_torch_available(void);
 enum dv_torch_flags {
     DV_TORCH_SKIP_UNSUPPORTED = 1, /* leave out operators that torch's shims cannot carry, instead of refusing the library */
     DV_TORCH_TWIN_UNSUPPORTED = 2, /* define a twin for them instead: what dovetail.torch does */
+    DV_TORCH_NO_AUTOGRAD = 4,      /* no kernels on the Autograd keys: the caller registers its own */
 };
 
 /* A twin is "_dovetail_ns::name.overload": the operator with a list of numbers in place of each argument that the shims do not carry.

@@ -133,12 +133,22 @@ static void release(const struct dv__torch_shims *t, uint8_t field, bool optiona
     t->torch_delete_list(handle_of(cell));
 }
 
+void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell)
+{
+    const struct dv__torch_slot *s = &op->slots[slot];
+    release(op->t, s->field, s->optional, s->element_optional, cell);
+}
+
+void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack)
+{
+    for (size_t i = 0; i < op->nargs; i++)
+        dv__torch_release(op, i, stack[i]);
+}
+
 static void release_arguments(struct dv__torch_call *c)
 {
-    for (size_t i = 0; c->stack && i < c->nargs; i++) {
-        const struct dv__torch_slot *s = &c->op->slots[i];
-        release(c->t, s->field, s->optional, s->element_optional, c->stack[i]);
-    }
+    for (size_t i = 0; c->stack && i < c->nargs; i++)
+        dv__torch_release(c->op, i, c->stack[i]);
     c->stack = NULL;
 }
 
@@ -602,11 +612,11 @@ static int encode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *
     return DV_OK;
 }
 
-static int box(struct dv__torch_call *c, uint64_t *cell)
+int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell)
 {
     uint64_t *b = NULL;
-    if (c->t->torch_new_stable_ivalue ? c->t->torch_new_stable_ivalue(&b) : (b = c->t->operator_new(sizeof *b), 0))
-        return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name);
+    if (op->t->torch_new_stable_ivalue ? op->t->torch_new_stable_ivalue(&b) : (b = op->t->operator_new(sizeof *b), 0))
+        return dv_fail(DV_ENOMEM, "%s: out of memory", op->name);
     *b = *cell;
     *cell = cell_of(b);
     return DV_OK;
@@ -646,7 +656,7 @@ static int encode(struct dv__torch_call *c, const struct dv__torch_slot *s, cons
     case DV_FIELD_BOOL: *cell = v->as.b; break;
     default: status = encode_list(c, s, v, cell);
     }
-    return !status && s->optional ? box(c, cell) : status;
+    return !status && s->optional ? dv__torch_box(c->op, cell) : status;
 }
 
 /* All results, or none: then those that dv_call made are freed. */
@@ -662,7 +672,7 @@ static int encode_results(struct dv__torch_call *c, const dv_value *args, const 
         return DV_OK;
     for (size_t j = 0; j < c->op->nresults; j++)
         if (j < i)
-            release(c->t, s[j].field, s[j].optional, s[j].element_optional, cells[j]);
+            dv__torch_release(c->op, c->op->nargs + j, cells[j]);
         else if (was_made(c, &s[j], args, &results[j]))
             c->t->aoti_torch_delete_tensor_object(handle_of_tensor(results[j].as.tensor));
     return status;
@@ -676,44 +686,35 @@ static size_t tensors_of(const dv_value *v, const dv_tensor *const **all)
     return v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR ? 1 : 0;
 }
 
-/* torch has no gradient for an operator that writes to its arguments, and would drop it in silence. */
-static int refuse_gradient(const struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *v)
+/* Calls by an out= overload have no kernel under the Autograd keys. */
+static int refuse_gradient(const struct dv__torch_call *c, const dv_value *args)
 {
     const dv_tensor *const *all;
-    for (size_t i = 0, n = tensors_of(v, &all); i < n; i++) {
-        void *handle = all[i] ? handle_of_tensor(all[i]) : NULL;
-        if (!handle || !c->t->requires_grad(*(void **)handle))
-            continue;
-        if (c->nargs > c->op->nargs)
-            return dv_fail(DV_EINVAL, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                "arguments requires grad.", c->op->name);
-        if (s->writes && c->t->is_leaf(handle))
-            return dv_fail(DV_EINVAL, "%s: argument '%s': a leaf that requires grad cannot be written to in place", c->op->name, s->name);
-        return dv_fail(DV_EINVAL, "%s: argument '%s' requires grad, and an operator that writes to its arguments has no gradient in torch: "
-            "detach it, or call under torch.no_grad()", c->op->name, s->name);
-    }
+    if (!c->t->requires_grad || !c->t->aoti_torch_grad_mode_is_enabled())
+        return DV_OK;
+    for (size_t i = 0; i < c->nargs; i++)
+        for (size_t k = 0, n = tensors_of(&args[i], &all); k < n; k++)
+            if (all[k] && c->t->requires_grad(*(void **)handle_of_tensor(all[k])))
+                return dv_fail(DV_EINVAL, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                    "arguments requires grad.", c->op->name);
     return DV_OK;
 }
 
-/* Version counters of what is written go up, so that a backward that saved it fails loudly. Before the kernel: for an inference tensor
- * bump_version throws, and the data must be as they were. */
-static int announce_writes(struct dv__torch_call *c, const dv_value *args)
+/* Version counters of what is written go up, so that a backward that saved it fails loudly: here, as torch's own operators do it under
+ * the key ADInplaceOrView, which whoever has counted already excludes. Before the kernel: for an inference tensor bump_version throws, and
+ * the data must be as they were. */
+static void announce_writes(struct dv__torch_call *c, const dv_value *args)
 {
     const struct dv__torch_op *op = c->op;
     const dv_tensor *const *all;
-    if (c->t->requires_grad && c->t->is_leaf && c->t->aoti_torch_grad_mode_is_enabled())
-        for (size_t i = 0; i < c->nargs; i++) {
-            const int status = refuse_gradient(c, &op->slots[i], &args[i]);
-            if (status)
-                return status;
-        }
-    for (size_t i = 0; i < c->nargs && c->t->bump_version; i++) {
+    if (!c->t->bump_version || (c->t->key_excluded && c->t->key_excluded(c->t->inplace_or_view_key)))
+        return;
+    for (size_t i = 0; i < c->nargs; i++) {
         const size_t n = op->slots[i].writes ? tensors_of(&args[i], &all) : 0;
         for (size_t k = 0; k < n; k++)
             if (all[k])
                 c->t->bump_version(handle_of_tensor(all[k]));
     }
-    return DV_OK;
 }
 
 /* What out= gave takes the shape of a result, as in torch: resized, with torch's warning where it had elements. May throw. */
@@ -791,8 +792,10 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
     for (size_t i = 0; !status && i < nargs; i++)
         status = decode_argument(&c, &op->slots[i], stack[i], &args[i]);
     const bool out = nargs > op->nargs;
+    if (!status && out)
+        status = refuse_gradient(&c, args);
     if (!status && (op->mutates || out))
-        status = announce_writes(&c, args);
+        announce_writes(&c, args);
     if (!status)
         status = out ? call_out(&c, args, results) : dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
     if (!status)

@@ -4,6 +4,8 @@
 
 #include "shims.h"
 
+#include <stdatomic.h>
+
 /* One argument or result, as the stack carries it. */
 struct dv__torch_slot {
     const char *name;       /* borrowed from the operator */
@@ -19,7 +21,11 @@ struct dv__torch_op {
     const struct dv__torch_shims *t;
     dv_operator *op; /* a reference */
     const char *name;
-    bool mutates;
+    const char *overload; /* of the name; "" where there is none */
+    bool mutates, views;  /* writes to arguments; gives a view of one */
+    /* Python objects that the Autograd kernel calls (python.c): for every call; for one that is plain but for a gradient that is wanted.
+     * NULL: there is none. Read and set under the GIL. */
+    _Atomic(void *) python, gradient;
     size_t nargs, nresults;
     struct dv__torch_slot slots[]; /* arguments, then results: in this order they are the arguments of the out= overload */
 };
@@ -31,6 +37,13 @@ uint8_t dv__torch_packs_as(uint8_t field);
 
 /* The schema of a twin, for this name; the caller frees it. NULL: out of memory, no error set. */
 char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local);
+
+/* Give back what a cell holds: of an argument or result, by its slot; of all arguments. */
+void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell);
+void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack);
+
+/* Make an optional of a cell. */
+int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell);
 
 /* Run one call: takes the stack's nargs arguments and leaves its results, or throws a c10::Error with our message. More arguments
  * than the operator has: it was called by its out= overload. */

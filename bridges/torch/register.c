@@ -4,7 +4,7 @@
  * the function's number leads to the operator. A number goes back to the end of the queue when its library is unregistered, so that
  * it is used again as late as possible.
  */
-#include "call.h"
+#include "autograd.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -61,6 +61,17 @@ static void give_number(size_t n)
 
 size_t dv_torch_capacity(void) { return CAPACITY; }
 
+/* The same numbers again, for the kernels on the Autograd keys. */
+#define AUTOGRAD(n)                                                                                \
+    static void autograd_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                   \
+    {                                                                                              \
+        (void)nargs, (void)nresults;                                                               \
+        dv__torch_autograd(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack);  \
+    }
+#define AUTOGRAD_NAME(n) autograd_##n,
+HEX3(AUTOGRAD)
+static const dv_torch_boxed autograd[CAPACITY] = { HEX3(AUTOGRAD_NAME) };
+
 /* ---- one library ---------------------------------------------------------------------------------------------------------- */
 
 /* The dispatch keys that we give kernels for: X(key, device). The CPU's is always there: its message says which rows there are. */
@@ -72,7 +83,7 @@ static const struct { const char *key; int32_t device; } keys[KEY_COUNT] = {
 #undef KEY
 };
 
-struct entry { size_t number; const char *name; bool twin; };
+struct entry { size_t number; const char *name; bool twin; struct dv__torch_op *op; };
 
 /* torch's library objects for one namespace. */
 struct space { char *ns; void *definitions, *kernels[KEY_COUNT]; };
@@ -80,6 +91,7 @@ struct space { char *ns; void *definitions, *kernels[KEY_COUNT]; };
 struct dv_torch_library {
     const struct dv__torch_shims *t;
     struct space own, twins; /* the second is opened for the first twin */
+    void *autograd;          /* kernels on the Autograd keys; NULL: there are none */
     size_t n;
     struct entry entries[];
 };
@@ -106,6 +118,8 @@ static int describe(const struct dv__torch_shims *t, dv_operator *op, bool twin,
     to->nargs = dv_operator_nargs(op);
     to->nresults = dv_operator_nresults(op);
     to->name = dv_operator_name(op);
+    const char *dot = strchr(to->name, '.');
+    to->overload = dot ? dot + 1 : "";
     for (size_t i = 0; i < to->nargs + to->nresults; i++) {
         dv_slot_info info;
         const int status = dv_operator_slot(op, i, &info);
@@ -119,6 +133,7 @@ static int describe(const struct dv__torch_shims *t, dv_operator *op, bool twin,
         to->slots[i] = (struct dv__torch_slot){ .name = info.name, .field = packed ? packed : (uint8_t)info.type,
             .packed = packed ? (uint8_t)info.type : 0, .optional = info.flags & DV_SLOT_OPTIONAL,
             .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL, .writes = result || info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
+        to->views |= result && info.alias >= 0 && !to->slots[info.alias].writes;
         to->mutates |= !result && info.flags & DV_SLOT_WRITES;
     }
     /* A SymBool looks like a bool to a frame, but not to the shims. */
@@ -406,6 +421,7 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     o->t = reg->t;
     o->op = dv_operator_ref(op);
     e->name = o->name;
+    e->op = o;
     reg->n++; /* from here on dv_torch_unregister() knows it */
     atomic_store_explicit(&operators[e->number], o, memory_order_release);
     if (e->twin)
@@ -413,6 +429,8 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");
     if (!status)
         status = implement(reg->t, &reg->own, o, o->name, e->number);
+    if (!status && reg->autograd && reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
+        status = host_failed(reg->t, o->name, "the kernel");
     return status ? status : add_out(reg, lib, o, e->number);
 }
 
@@ -428,6 +446,9 @@ int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
         return dv_fail(DV_ENOMEM, "out of memory");
     reg->t = t;
     int status = open_space(t, "", dv_library_name(lib), &reg->own);
+    if (!status && !(flags & DV_TORCH_NO_AUTOGRAD) && t->exclude_key && t->torch_call_dispatcher && t->requires_grad &&
+        t->aoti_torch_library_init_impl(reg->own.ns, "Autograd", "dovetail", 0, &reg->autograd))
+        status = host_failed(t, reg->own.ns, "the namespace");
     for (size_t i = 0; !status && i < n; i++)
         status = add(reg, lib, dv_library_operator(lib, i), flags);
     if (status) {
@@ -446,6 +467,8 @@ void dv_torch_unregister(dv_torch_library *reg)
         return;
     close_space(reg->t, &reg->own);
     close_space(reg->t, &reg->twins);
+    if (reg->autograd)
+        reg->t->aoti_torch_delete_library_object(reg->autograd);
     for (size_t i = 0; i < reg->n; i++)
         give_number(reg->entries[i].number);
     free(reg);
@@ -469,4 +492,15 @@ bool dv_torch_has_twin(const dv_torch_library *reg, const char *name)
 {
     const struct entry *e = find(reg, name);
     return e && e->twin;
+}
+
+bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name) { return reg->autograd && dv_torch_has(reg, name); }
+
+void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python, void *gradient)
+{
+    const struct entry *e = find(reg, name);
+    if (e) {
+        atomic_store(&e->op->python, python);
+        atomic_store(&e->op->gradient, gradient);
+    }
 }

@@ -63,6 +63,24 @@ static int find_numbers(void *lib, struct dv__torch_shims *t)
     return DV_OK;
 }
 
+/* Dispatch keys have other numbers in other versions. All three functions, or none. */
+static void find_keys(struct dv__torch_shims *t)
+{
+    enum { KEYS = 160 }; /* more than there are; those that are not have a name of their own */
+    for (uint16_t k = 1; t->key_name && k < KEYS; k++) {
+        const char *name = t->key_name(k);
+        if (!strcmp(name, "AutogradCPU"))
+            t->autograd_key = k;
+        else if (!strcmp(name, "ADInplaceOrView"))
+            t->inplace_or_view_key = k;
+    }
+    if (!t->autograd_key || !t->inplace_or_view_key || !t->key_excluded || !t->exclude_key) {
+        t->key_excluded = NULL;
+        t->exclude_key = NULL;
+        t->key_name = NULL;
+    }
+}
+
 static void find_mangled(void *lib, struct dv__torch_shims *t)
 {
     void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), *cuda = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
@@ -76,6 +94,9 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
         { c10, "_ZNK3c1010TensorImpl13requires_gradEv", &t->requires_grad },
         { c10, "_ZNK3c1010TensorImpl8_fw_gradEmRKN2at10TensorBaseE", &t->fw_grad },
         { lib, "_ZN2at6native13resize_outputERKNS_6TensorEN3c108ArrayRefIlEE", &t->resize_output },
+        { c10, "_ZN3c104impl28tls_is_dispatch_key_excludedENS_11DispatchKeyE", &t->key_excluded },
+        { c10, "_ZN3c104impl29tls_set_dispatch_key_excludedENS_11DispatchKeyEb", &t->exclude_key },
+        { c10, "_ZN3c108toStringENS_11DispatchKeyE", &t->key_name },
         { lib, "_Znwm", &t->operator_new }, /* libstdc++'s: dlsym searches what libtorch depends on, too */
         { lib, "_ZdlPv", &t->operator_delete },
         { cuda, "aoti_torch_get_current_cuda_stream", &t->current_cuda_stream },
@@ -84,6 +105,7 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
         if (symbols[i].lib)
             (void)find(symbols[i].lib, symbols[i].name, "", OPTIONAL, symbols[i].to);
+    find_keys(t);
 }
 
 static int load(struct dv__torch_shims *t)

@@ -25,6 +25,9 @@ struct dv__torch_shims {
     bool (*resize_output)(const void *tensor, const int64_t *shape, size_t ndim); /* at::native::resize_output(Tensor, IntArrayRef) */
     const void *(*context)(void);                                      /* at::globalContext() */
     bool (*deterministic)(const void *context);                        /* at::Context::deterministicAlgorithms() const */
+    bool (*key_excluded)(uint16_t key);                                /* c10::impl::tls_is_dispatch_key_excluded */
+    void (*exclude_key)(uint16_t key, bool yes);                       /* c10::impl::tls_set_dispatch_key_excluded */
+    const char *(*key_name)(uint16_t key);                             /* c10::toString(DispatchKey) */
     void *(*operator_new)(size_t size);
     void (*operator_delete)(void *p);
     int32_t (*current_cuda_stream)(int32_t device_index, void **out);  /* in libtorch_cuda */
@@ -33,6 +36,7 @@ struct dv__torch_shims {
 
     uint32_t dtype_key[DV_TORCH_MAX_DTYPE]; /* torch's number -> dv_dtype_key(); 0: none of ours */
     int32_t cpu, cuda, privateuse1, meta;   /* torch's device numbers */
+    uint16_t autograd_key, inplace_or_view_key; /* AutogradCPU stands for all of them; only with key_name */
     int32_t strided;                        /* torch's layout number */
     int32_t contiguous_format, preserve_format, channels_last, channels_last_3d;
 };

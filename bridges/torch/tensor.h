@@ -50,4 +50,9 @@ uint64_t dvt_below(uint64_t *keys, int which);
  * -fexceptions. Needs the GIL, which the caller's frame gives back by a cleanup attribute, like all that it holds. Does not return. */
 void dvt_rethrow(void);
 
+/* python.c: where the Autograd kernel (autograd.h) goes into Python. numbers: (kind, number of libtorch's, ...) -> a dtype, a device, a
+ * layout or a memory format. */
+struct dv__torch_exchange;
+void dvt_set_exchange(const struct dv__torch_exchange *to, PyObject *numbers);
+
 #endif

@@ -268,6 +268,20 @@ static PyObject *torch_attach(PyObject *m, PyObject *address)
     return PyErr_Occurred() || dvt_attach(inside) ? NULL : Py_NewRef(Py_None);
 }
 
+/* torch_exchange(address of dv_torch_exchange(), function): dovetail.torch.types.from_number. */
+static PyObject *torch_exchange(PyObject *m, PyObject *args)
+{
+    PyObject *address, *numbers;
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO", &address, &numbers))
+        return NULL;
+    const void *exchange = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred())
+        return NULL;
+    dvt_set_exchange(exchange, numbers);
+    return Py_NewRef(Py_None);
+}
+
 static PyObject *torch_learn(PyObject *m, PyObject *args) { (void)m; return dvt_learn(args) ? NULL : Py_NewRef(Py_None); }
 
 static PyObject *torch_thread_keys(PyObject *m, PyObject *unused)
@@ -309,6 +323,7 @@ static PyMethodDef methods[] = {
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
     { "torch_attach", torch_attach, METH_O, NULL },
     { "torch_kernel", torch_kernel, METH_VARARGS, NULL },
+    { "torch_exchange", torch_exchange, METH_VARARGS, NULL },
     { "torch_learn", torch_learn, METH_VARARGS, NULL },
     { "torch_thread_keys", torch_thread_keys, METH_NOARGS, NULL },
     { "torch_why", torch_why, METH_NOARGS, NULL },

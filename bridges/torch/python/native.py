@@ -48,7 +48,11 @@ _declare(bridge, ctypes.c_bool, "dv_torch_has_twin", _P, _S)
 _declare(bridge, ctypes.c_size_t, "dv_torch_capacity")
 _declare(bridge, _P, "dv_torch_inside")
 
-SKIP_UNSUPPORTED, TWIN_UNSUPPORTED = 1, 2  # DV_TORCH_..._UNSUPPORTED
+_declare(bridge, _P, "dv_torch_exchange")
+_declare(bridge, ctypes.c_bool, "dv_torch_has_autograd", _P, _S)
+_declare(bridge, None, "dv_torch_set_autograd", _P, _S, _P, _P)
+
+SKIP_UNSUPPORTED, TWIN_UNSUPPORTED, NO_AUTOGRAD = 1, 2, 4  # enum dv_torch_flags
 TWINS = "_dovetail_"  # DV_TORCH_TWINS: before a twin's namespace
 
 

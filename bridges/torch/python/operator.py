@@ -4,15 +4,20 @@ import torch
 import dovetail._core
 
 from . import autocast, flops, functional, native, out, sharding, vmap
+from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
-from .formula import Gradient, Native, NativeGradient
+from .formula import Native
+from .gradient import Missing
 
 
 def type_text(t):
-    """A torch type as a schema writes it, as far as fakes care: "Tensor?", "int[]"."""
+    """A torch type as a schema writes it: "Tensor?", "int[]"."""
     text = str(t)
-    return text[len("Optional["):-1] + "?" if text.startswith("Optional[") else text
+    for form, suffix in (("Optional[", "?"), ("List[", "[]")):
+        if text.startswith(form):
+            return type_text(text[len(form):-1]) + suffix
+    return text
 
 
 def _alias_of(result, arguments):
@@ -39,19 +44,17 @@ class Operator:
         schema = self.overload._schema
         self.arguments = list(schema.arguments)
         self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
+        self.slots = [{"name": a.name, "type": type_text(a.type), "keyword": a.kwarg_only} for a in self.arguments]
+        self.names = [a.name for a in self.arguments]
         self.returns = list(schema.returns)
         self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # of each return: the argument that it is, Tensor(a!)
-        self.contract = None
-        if declaration["contract"]:
-            self.contract = Contract(self.name, declaration["contract"],
-                                     [{"name": a.name, "type": type_text(a.type)} for a in self.arguments],
-                                     [{"name": r.name, "type": type_text(r.type)} for r in self.returns])
+        self.results = [{"name": r.name, "type": type_text(r.type)} for r in self.returns]
+        returned = set().union(*(r.alias_info.before_set for r in schema.returns if r.alias_info is not None))
+        self.written_only = [i for i in self.writes if not returned & self.arguments[i].alias_info.before_set]
+        self.contract = Contract(self.name, declaration["contract"], self.slots, self.results) if declaration["contract"] else None
         self.native = Native(self.name, declaration["native"]) if declaration["native"] else None
-        self.gradient = None
-        if declaration["gradient"]:
-            self.gradient = Gradient(self, declaration["gradient"])
-        elif self.native and not self.writes:
-            self.gradient = NativeGradient(self, self.native)
+        self.autograd = Autograd(self)
+        self.gradient = not isinstance(self.autograd.rule, Missing)  # is there one?
 
         self.out = out.find(self)
         for overload in (self.overload, self.out.overload) if self.out else (self.overload,):
@@ -88,17 +91,12 @@ class Operator:
 
     def fake(self, *args, **kwargs):
         values = self.bind(args, kwargs)
-        if self.writes and torch.is_grad_enabled():
-            self.refuse_gradient(values)
         if self.contract:
             results = self.contract.infer(values)
         elif not self.returns:
             results = []
         else:
             raise NotImplementedError(f"{self.name}: it has no contract, so the shapes of its results are not known without running it")
-        for i in self.writes:
-            if values[i] is not None:
-                torch.autograd.graph.increment_version(values[i])
         return self.returned(results)
 
     def refuse_gradient(self, values):
@@ -112,12 +110,14 @@ class Operator:
                 raise RuntimeError(f"{self.name}: argument '{a.name}' requires grad, and an operator that writes to its arguments has no "
                                    "gradient in torch: detach it, or call under torch.no_grad()")
 
-    def install(self, library):
-        """Add what the C side cannot give. library: the torch.library.Library that it lives as long as."""
+    def install(self, library, registration):
+        """Add what the C side cannot give. library: the torch.library.Library that it lives as long as; registration: the C side's."""
         if self.contract or not self.returns:
             torch.library.register_fake(self.name, self.fake, lib=library)
-        if self.gradient and not self.writes:
-            torch.library.register_autograd(self.name, self.gradient.backward, setup_context=self.setup_context(), lib=library)
+        if native.bridge.dv_torch_has_autograd(registration, self.name.encode()):
+            self.autograd.attach(registration)
+        else:
+            library.impl(self.name.split("::")[1], self.autograd.python, "Autograd")
         if self.out and self.contract:
             self.out.install(library)
         vmap.install(self, library)
@@ -125,12 +125,6 @@ class Operator:
         autocast.install(self, library)
         flops.install(self)
         sharding.install(self)
-
-    def setup_context(self):
-        """register_autograd looks at the names of its parameters."""
-        if any(a.kwarg_only for a in self.arguments):
-            return lambda ctx, inputs, keyword_only_inputs, output: self.gradient.setup(ctx, inputs, output, keyword_only_inputs)
-        return lambda ctx, inputs, output: self.gradient.setup(ctx, inputs, output)
 
     def native_overload(self):
         """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace takes apart: what a graph holds where
@@ -155,6 +149,7 @@ class Operator:
     def retire(self):
         """What still holds the operator gets a message instead of what torch says of an operator without a schema."""
         self.entry.clear()
+        self.autograd.detach()
         if self._native_library is not None:
             self._native_library._destroy()
         overloads = [self.overload] + ([self.out.overload] if self.out else [])

@@ -7,6 +7,7 @@ import torch
 from .. import _core
 from . import _when_imported, native, out, twin
 from .operator import Operator
+from .types import from_number
 
 _lock = threading.RLock()
 _by_library = {}   # dv_library * -> Registration
@@ -31,6 +32,7 @@ def _tell_inductor():
     _tell("inductor")
 
 _core.torch_attach(native.bridge.dv_torch_inside())
+_core.torch_exchange(native.bridge.dv_torch_exchange(), from_number)
 
 
 def _pointer(library):
@@ -49,6 +51,8 @@ class Registration:
     def __init__(self, pointer, strict):
         handle = ctypes.c_void_p()
         flags = 0 if strict else native.SKIP_UNSUPPORTED | native.TWIN_UNSUPPORTED
+        if _core.torch_why():  # tensor objects cannot be read from C: then the Autograd kernels are Python's
+            flags |= native.NO_AUTOGRAD
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
         self.namespace = native.core.dv_library_name(pointer).decode()
@@ -77,7 +81,7 @@ class Registration:
             self.skipped.append(name)
             return
         self.operators[name] = Operator(op, declaration)
-        self.operators[name].install(self._library)
+        self.operators[name].install(self._library, self._handle)
 
     def close(self):
         for name, op in self.operators.items():

@@ -1,4 +1,8 @@
 """Names of element types: the contract's and torch's."""
+import ctypes
+import functools
+import pathlib
+
 import torch
 
 # what the contract language calls them: torch's attribute
@@ -17,3 +21,24 @@ _BACK = {theirs: ours for ours, theirs in DTYPES.items()}
 def dtype_name(dtype):
     """The contract language's name of a torch.dtype: "f32"."""
     return _BACK.get(dtype, str(dtype))
+
+
+@functools.cache
+def _numbers(kind):
+    """libtorch's numbers of dtypes, layouts, memory formats and types of devices: by functions that it has for each."""
+    lib = ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    names = {"dtype": _NAMES.values(), "layout": ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged"),
+             "memory_format": ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"),
+             "device_type": ("cpu", "cuda", "meta", "xpu", "mps", "privateuse1")}[kind]
+    return {getattr(lib, f"aoti_torch_{kind}_{n}")(): n for n in names if hasattr(lib, f"aoti_torch_{kind}_{n}")}
+
+
+def from_number(kind, n, index=-1):
+    """A dtype, a device, a layout or a memory format by its number in libtorch."""
+    name = _numbers("device_type" if kind == "device" else kind).get(n)
+    if name is None:
+        raise RuntimeError(f"libtorch's {kind} number {n} is not known to this version of dovetail.torch")
+    if kind == "device":
+        name = torch._C._get_privateuse1_backend_name() if name == "privateuse1" else name
+        return torch.device(name) if index < 0 else torch.device(name, index)
+    return getattr(torch, name)

@@ -1,0 +1,29 @@
+/* The kernel on torch's Autograd keys, and the way from there into Python. */
+#ifndef DV_TORCH_AUTOGRAD_H
+#define DV_TORCH_AUTOGRAD_H
+
+#include "call.h"
+#include "guard.h"
+
+/* As dv__torch_call(): takes the stack's arguments and leaves its results, or throws. */
+void dv__torch_autograd(const struct dv__torch_op *op, uint64_t *stack);
+
+/* Goes into Python: takes the stack's arguments and leaves its results, or throws what Python raised. way: GRADIENT or OTHER. */
+typedef void (*dv__torch_python)(const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack);
+
+/* What python.c, which is linked into dovetail._core, uses of this library. */
+struct dv__torch_exchange {
+    void (*set_python)(dv__torch_python python);
+    void (*release)(const struct dv__torch_op *op, size_t slot, uint64_t cell);
+    void (*release_arguments)(const struct dv__torch_op *op, const uint64_t *stack);
+    int (*box)(const struct dv__torch_op *op, uint64_t *cell);
+};
+DV_API const struct dv__torch_exchange *dv_torch_exchange(void);
+
+/* Has this operator our kernel on the Autograd keys? */
+DV_API bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name);
+
+/* The Python objects of one operator: struct dv__torch_op has what they are. They stay the caller's. Needs the GIL. */
+DV_API void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python, void *gradient);
+
+#endif

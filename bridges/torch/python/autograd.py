@@ -1,0 +1,213 @@
+"""What an operator does on torch's Autograd key: gradients, forward mode, writes and views.
+
+Most calls never come here: the C kernel on that key (autograd.c) goes on to the operator when everything is plain and no gradient is
+wanted. Here is the rest, and it follows torch's own: decide at this level, then go on below it with the key set that the dispatcher would
+have, so that functorch's levels, modes and subclasses see the operator as they see torch's.
+"""
+import threading
+
+import torch
+from torch._functorch.eager_transforms import enable_inplace_requires_grad
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch._ops import key_extractor
+from torch.autograd import forward_ad
+
+from . import native
+from .gradient import Formula, Function, Missing, NativeForm, Tangent, is_list, is_tensor
+
+# What comes after the Autograd keys, without the two keys whose kernel for all operators is to go on to the next.
+_BELOW = torch._C._after_autograd_keyset.remove(torch._C.DispatchKey.ADInplaceOrView).remove(torch._C.DispatchKey.BackendSelect)
+
+_AUTOGRAD = torch._C.DispatchKey.Autograd
+
+_now = threading.local()  # .below: what a Function's forward must know of the call that it is in; .done: what its jvp must
+
+
+class Autograd:
+    def __init__(self, operator):
+        self.operator = op = operator
+        self.tensors = [i for i, a in enumerate(op.slots) if is_tensor(a["type"])]
+        self.lists = [i for i, a in enumerate(op.slots) if is_list(a["type"])]
+        self.positional = sum(not a.kwarg_only for a in op.arguments)
+        self.keywords = [a.name for a in op.arguments[self.positional:]]
+        tree = op.declaration["gradient"]
+        self.rule = Formula(op, tree) if tree else NativeForm(op) if op.native and not op.writes else Missing(op)
+        self.refuses = bool(op.writes) and not tree  # a gradient is an error, not a call that fails in backward
+        targets = set(self.rule.targets)
+        self.differentiable = [i for i in self.tensors + self.lists if op.slots[i]["name"] in targets]
+        self.views = op.is_view
+        self.function = None if self.refuses or self.views else Function(op, self.rule, self.forward, self.jvp)
+        self.tangent = Tangent(op, op.declaration["tangent"]) if op.declaration["tangent"] else None
+        self._vjp = self.registration = self.direct = None
+
+    def attach(self, registration):
+        """The C kernel calls us. Python's dispatcher, which compilers have on, does so itself: for C, symbolic sizes would become numbers."""
+        self.registration = registration
+        self.direct = self.function.direct() if self.function and not self.operator.writes else None
+        native.bridge.dv_torch_set_autograd(registration, self.operator.name.encode(), id(self), self.direct and id(self.direct))
+        self.operator.overload.py_impl(_AUTOGRAD)(self.python)
+
+    def detach(self):
+        if self.registration is not None:
+            native.bridge.dv_torch_set_autograd(self.registration, self.operator.name.encode(), None, None)
+            self.operator.overload.py_kernels.pop(_AUTOGRAD, None)
+            self.operator.overload._dispatch_cache.clear()
+            self.registration = None
+
+    # ---- one call
+
+    def python(self, *args, **kwargs):
+        """As torch.library calls a kernel."""
+        return self(*self.operator.bind(args, kwargs))
+
+    def __call__(self, *values):
+        op = self.operator
+        if self.views:
+            return self.view(values)
+        duals = self.duals(values) if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled() else None
+        wanted = False
+        if torch.is_grad_enabled():
+            if op.writes:
+                self.check_leaves(values)
+            wanted = self.wants(values)
+        keys = key_extractor(self.all_tensors(values), _BELOW)
+        if not wanted and not duals:
+            self.count(values)
+            return self.below(keys, values[:self.positional], dict(zip(self.keywords, values[self.positional:])))
+        if self.refuses:
+            op.refuse_gradient(values)
+        _now.below = keys, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled(), duals
+        with enable_single_level_autograd_function():
+            return self.function.apply(*values)
+
+    def wants(self, values):
+        """Does an argument that has a gradient require one?"""
+        for i in self.tensors + self.lists if self.refuses else self.differentiable:
+            v = values[i]
+            if isinstance(v, torch.Tensor) and v.requires_grad:
+                return True
+            if isinstance(v, (list, tuple)) and any(x is not None and x.requires_grad for x in v):
+                return True
+        return False
+
+    def all_tensors(self, values):
+        found = [values[i] for i in self.tensors if values[i] is not None]
+        for i in self.lists:
+            found += [x for x in values[i] or () if x is not None]
+        return found
+
+    def forward(self, *args, **kwargs):
+        """What the Function runs. It turned gradients off for this level; the levels below need what they had."""
+        (keys, backward_mode, forward_mode, duals), _now.below = _now.below, None
+        with torch.set_grad_enabled(backward_mode), forward_ad._set_fwd_grad_enabled(forward_mode):
+            out = self.below(keys, args, kwargs)
+        if duals:
+            _now.done = duals, out  # for jvp(), which torch calls next
+        return out
+
+    def below(self, keys, args, kwargs):
+        """Writes are counted above: by the Function, or by count()."""
+        with torch._C._AutoDispatchBelowADInplaceOrView() if self.operator.writes else torch._C._AutoDispatchBelowAutograd():
+            return self.operator.overload.redispatch(keys, *args, **kwargs)
+
+    def count(self, values):
+        for i in self.operator.writes:
+            if values[i] is not None:
+                torch.autograd.graph.increment_version(values[i])
+
+    def check_leaves(self, values):
+        for i in self.operator.writes:
+            for x in values[i] if isinstance(values[i], (list, tuple)) else (values[i],):
+                if x is not None and x.requires_grad and x.is_leaf:
+                    raise RuntimeError(f"{self.operator.name}: argument '{self.operator.slots[i]['name']}': a leaf that requires grad cannot be "
+                                       "written to in place")
+
+    # ---- views: torch's own, which track what they are views of
+
+    def view(self, values):
+        try:
+            results = self.operator.contract.infer(values)
+        except (RuntimeError, IndexError) as e:
+            if str(e).startswith(self.operator.name):
+                raise
+            raise RuntimeError(f"{self.operator.name}: {e}") from e
+        return self.operator.returned(results)
+
+    # ---- forward mode
+
+    def unpack(self, v):
+        """(primal, tangent): the tangent is None where there is none, or a list for a list."""
+        if isinstance(v, torch.Tensor):
+            return torch._VF._unpack_dual(v, level=forward_ad._current_level)
+        if isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v):
+            both = [(None, None) if x is None else self.unpack(x) for x in v]
+            tangents = [t for _, t in both]
+            return [p for p, _ in both], tangents if any(t is not None for t in tangents) else None
+        return v, None
+
+    def duals(self, values):
+        """(values, primals, tangents) where there is a tangent, else None."""
+        unpacked = [self.unpack(v) for v in values]
+        if all(t is None for _, t in unpacked):
+            return None
+        if self.operator.writes:
+            raise NotImplementedError(f"{self.operator.name}: forward-mode derivatives of an operator that writes to its arguments are not supported")
+        return values, *zip(*unpacked)
+
+    def jvp(self, ctx, *unused):
+        """What torch asks the Function for: a tangent for each of its outputs. Levels below may have tangents of their own."""
+        (duals, out), _now.done = _now.done, None
+        results = [out] if len(self.operator.results) == 1 else list(out)
+        if not any(_differentiable(x) for r in results for x in (r if isinstance(r, list) else [r])):
+            found = [None] * len(results)
+        else:
+            with forward_ad._set_fwd_grad_enabled(True):
+                found = self.tangents(*duals, results)
+        flat = []
+        for r, t in zip(results, found):
+            if isinstance(r, list):
+                flat += [x if _differentiable(e) else None for e, x in zip(r, t or [None] * len(r))]
+            else:
+                flat.append(t if _differentiable(r) else None)
+        return flat[0] if len(flat) == 1 else tuple(flat)
+
+    def tangents(self, values, primals, tangents, results):
+        """Of the results: by the declared formula, else by the native form, else from the gradient's formula."""
+        op = self.operator
+        if self.tangent:
+            filled = [_zeros_like(p) if t is None and a["name"] in self.tangent.used else t for a, p, t in zip(op.slots, primals, tangents)]
+            return self.tangent(primals, filled, results)
+        if op.native:
+            duals = op.native(dict(zip(op.names, values)))
+            return [None if not isinstance(d, torch.Tensor) else self.unpack(d)[1] for d in duals]
+        if isinstance(self.rule, Formula):
+            return self.transposed(primals, tangents, results)
+        raise NotImplementedError(f"{op.name}: an argument has a forward-mode tangent, and the operator declares no tangent, no native form and "
+                                  "no gradient to make it from")
+
+    def transposed(self, primals, tangents, results):
+        """The gradient is linear in u, the gradient of the results: so the tangents are the derivative of <gradient(u), tangents> by u."""
+        op, again = self.operator, torch.is_grad_enabled()
+        if any(is_list(s["type"]) for s in [*op.slots, *op.results]):
+            raise NotImplementedError(f"{op.name}: its tangent cannot be made from its gradient, because it has lists of tensors: declare a tangent")
+        if self._vjp is None:
+            self._vjp = self.rule.vjp()
+        with torch.enable_grad(), enable_inplace_requires_grad(True):
+            u = [torch.zeros_like(r).requires_grad_() if i in self.rule.grads else _zeros_like(r) for i, r in enumerate(results)]
+            gradients = self._vjp(*primals, *results, *u)
+            pairs = [(gradients.get(a["name"]), t) for a, t in zip(op.slots, tangents) if t is not None]
+            pairs = [(g, t) for g, t in pairs if g is not None]
+            if any(not g.requires_grad for g, _ in pairs):
+                raise NotImplementedError(f"{op.name}: its tangent cannot be made from its gradient, which is not differentiable: declare a tangent")
+            by = [x for i, x in enumerate(u) if i in self.rule.grads]
+            found = iter(torch.autograd.grad([g for g, _ in pairs], by, [t for _, t in pairs], allow_unused=True, create_graph=again)
+                         if pairs else [None] * len(by))
+        return [next(found) if i in self.rule.grads else None for i in range(len(results))]
+
+
+def _differentiable(x):
+    return isinstance(x, torch.Tensor) and (x.is_floating_point() or x.is_complex())
+
+
+def _zeros_like(x):
+    return torch.zeros_like(x) if isinstance(x, torch.Tensor) else x

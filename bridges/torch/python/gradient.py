@@ -1,0 +1,349 @@
+"""The gradient of an operator as an autograd.Function, as Python source: made once, and then it does only what this operator needs.
+
+A Function takes the arguments in the schema's order. torch's autograd sees no tensors in lists, so a list is given as its length and its
+tensors follow at the end; results that are lists come back in the same way. Backward reads like the formulas.
+"""
+import torch
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
+
+from .formula import Like, Source, identifier
+
+NOT_KEPT, VALUE, LIKE = 0, 1, 2  # "saves" in docs/json.md
+
+
+def is_list(type_text):
+    return type_text.startswith("Tensor") and "[" in type_text
+
+
+def is_tensor(type_text):
+    return type_text in ("Tensor", "Tensor?")
+
+
+def _name(kind, what):
+    return {"arg": "a_", "result": "r_", "grad": "g_", "grad_of": "w_", "tangent": "t_", "needs": "n_"}[kind] + str(what)
+
+
+class Formula:
+    """Declared clauses, over locals that _name() names."""
+
+    def __init__(self, operator, tree):
+        self.operator, self.tree, self.saves = operator, tree, tree["saves"]
+        names = [a["name"] for a in operator.slots]
+        self.lists = {a["name"] for a in operator.slots if is_list(a["type"])}
+        self.clauses = [([names[t] for t in c["targets"] if t < len(names)], c["value"]) for c in tree["clauses"] if c["value"] is not None]
+        self.targets = [n for targets, _ in self.clauses for n in targets]
+        self.grads = set()  # what is named of the results' gradients
+        for _, value in self.clauses:
+            self._grads_of(value)
+
+    def _grads_of(self, e):
+        if isinstance(e, list) and e:
+            if e[0] in ("grad", "grad_of"):
+                self.grads.add(e[1])
+            for x in e[1:]:
+                self._grads_of(x)
+
+    def names(self, kind, what):
+        """A list is needed when one of its tensors is."""
+        return f"any(n_{what})" if kind == "needs" and what in self.lists else _name(kind, what)
+
+    def source(self):
+        source = Source(self.names)
+        for _, value in self.clauses:
+            source.count(value)
+        return source
+
+    def lines(self, source):
+        """d_x for every target x; n_x says whether it is wanted."""
+        lines = [" = ".join("d_" + t for t in self.targets) + " = None"]
+        for targets, value in self.clauses:
+            wanted = "" if len(self.targets) == 1 else f"if {' or '.join(self.names('needs', t) for t in targets)}: "
+            lines.append(f"{wanted}{', '.join('d_' + t for t in targets)} = {source.expr(value)}")
+        return lines
+
+    def vjp(self):
+        """The same as a function of its own, for forward mode: (arguments, results, gradients) -> gradients by name."""
+        source, op = self.source(), self.operator
+        lines = [f"n_{t} = {'[True]' if t in self.lists else 'True'}" for t in self.targets] + self.lines(source)
+        lines.append("return {" + ", ".join(f"{t!r}: d_{t}" for t in self.targets) + "}")
+        names = [*(f"a_{a['name']}" for a in op.slots), *(f"r_{i}" for i in range(len(op.results))), *(f"g_{i}" for i in range(len(op.results)))]
+        return source.function("vjp_of_" + identifier(op.name), ", ".join(names), lines)
+
+
+class Tangent:
+    """Forward mode by the declared formulas: (arguments, their tangents, results) -> tangents of the results."""
+
+    def __init__(self, operator, tree):
+        source, n = Source(_name), len(operator.slots)
+        clauses = [(c["targets"], c["value"]) for c in tree["clauses"] if c["value"] is not None]
+        for _, value in clauses:
+            source.count(value)
+        lines = []
+        for targets, value in clauses:
+            lines.append(f"{', '.join(f'd_{t - n}' for t in targets)} = {source.expr(value)}")
+        there = {t - n for targets, _ in clauses for t in targets}
+        lines.append("return [" + ", ".join(f"d_{i}" if i in there else "None" for i in range(len(operator.results))) + "]")
+        names = [*("a_" + a["name"] for a in operator.slots), *("t_" + a["name"] for a in operator.slots),
+                 *(f"r_{i}" for i in range(len(operator.results)))]
+        self.function = source.function("tangent_of_" + identifier(operator.name), ", ".join(names), lines)
+        self.used = sorted(_tangents(tree, set()))
+
+    def __call__(self, values, tangents, results):
+        return self.function(*values, *tangents, *results)
+
+
+def _tangents(e, found):
+    if isinstance(e, list) and e and e[0] == "tangent":
+        found.add(e[1])
+    for x in e.values() if isinstance(e, dict) else e if isinstance(e, list) else ():
+        _tangents(x, found)
+    return found
+
+
+class NativeForm:
+    """Where no gradient is declared: that of the native form, which is run again in backward."""
+
+    def __init__(self, operator):
+        self.operator, self.saves = operator, [VALUE] * len(operator.slots) + [NOT_KEPT] * len(operator.results)
+        self.targets = [a["name"] for a in operator.slots if is_tensor(a["type"]) or is_list(a["type"])]
+        self.grads = set(range(len(operator.results)))
+
+    def source(self):
+        source = Source(_name)
+        source.scope["again"] = self.again
+        return source
+
+    def lines(self, source):
+        op = self.operator
+        values = ", ".join(f"{a['name']!r}: a_{a['name']}" for a in op.slots)
+        needs = ", ".join(f"{t!r}: n_{t}" for t in self.targets)
+        grads = "".join(f"g_{i}, " for i in range(len(op.results)))
+        return [f"{''.join(f'd_{t}, ' for t in self.targets)} = again({{{values}}}, {{{needs}}}, ({grads}))"]
+
+    def again(self, values, needs, grads):
+        """Gradients for what is needed, by running the native form with autograd."""
+        differentiable, leaves = torch.is_grad_enabled() or forward_ad._current_level >= 0, []  # detach() would drop tangents
+
+        def leaf(x):
+            leaves.append(x.view_as(x) if differentiable else x.detach().requires_grad_())
+            return leaves[-1]
+
+        with torch.enable_grad():
+            for name, need in needs.items():
+                x = values[name]
+                if isinstance(x, (list, tuple)):
+                    values[name] = [leaf(e) if n else e for e, n in zip(x, need)]
+                elif need:
+                    values[name] = leaf(x)
+            results = self.operator.native(values)
+            pairs = [(r, g) for r, g in zip(results, grads) if isinstance(r, torch.Tensor) and r.requires_grad and g is not None]
+            found = iter(torch.autograd.grad([r for r, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True,
+                                             create_graph=differentiable) if pairs else [None] * len(leaves))
+        return [[next(found) if n else None for n in need] if isinstance(need, (list, tuple)) else next(found) if need else None
+                for need in needs.values()]
+
+
+class Missing:
+    """No gradient and no native form: backward says so."""
+
+    grads = set()
+
+    def __init__(self, operator):
+        self.operator, self.saves = operator, [NOT_KEPT] * (len(operator.slots) + len(operator.results))
+        self.targets = [a["name"] for a in operator.slots if is_tensor(a["type"]) or is_list(a["type"])]
+        self.grads = set(range(len(operator.results)))
+
+    def source(self):
+        source = Source(_name)
+        source.scope["missing"] = self.missing
+        return source
+
+    def lines(self, source):
+        return [f"{''.join(f'd_{t}, ' for t in self.targets)} = missing()"]
+
+    def missing(self):
+        raise RuntimeError(f"{self.operator.name}: it declares no gradient and no native form, so nothing flows back through it: "
+                           "detach its result, or declare a gradient")
+
+
+def zeros(ctx, i):
+    """The gradient of output i where nothing flows back."""
+    m = ctx._input_metadata[i]
+    return torch.zeros(m.shape, dtype=m.dtype, device=m.device)
+
+
+class Function:
+    """Writes the source of one operator's Function. rule: Formula, NativeForm or Missing; call: runs the operator itself; jvp: forward mode."""
+
+    def __init__(self, operator, rule, call, jvp=None):
+        self.operator, self.rule = operator, rule
+        self.args = operator.slots
+        self.lists = [a["name"] for a in self.args if is_list(a["type"])]
+        self.result_lists = [i for i, r in enumerate(operator.results) if is_list(r["type"])]
+        self.source = rule.source()
+        self.source.scope.update(call=call, Like=Like, zeros=zeros, lengths=_lengths)
+        self.kept_tensors, self.kept_lists, self.kept = [], [], []  # (local), (local), (local, source of what is kept)
+        for i, save in enumerate(rule.saves):
+            self._keep(i, save)
+        # (type, local, position of the gradient or None): returns, then written arguments that are not returned
+        self.outputs = [(r["type"], f"r_{i}", i) for i, r in enumerate(operator.results)]
+        self.outputs += [(self.args[i]["type"], f"a_{self.args[i]['name']}", self.args[i]["name"]) for i in operator.written_only]
+        name = identifier(operator.name)
+        methods = {"forward": self.forward(name), "backward": self.backward(name)}
+        if jvp:
+            methods["jvp"] = jvp
+        made = type(name, (_SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
+        made._backward_cls.apply = made.backward  # the engine's call, without looking for it every time
+        self.function, self.apply = made, made.apply
+        if self.lists or self.result_lists or operator.written_only:
+            self.apply = self.wrapped(name)
+
+    def direct(self):
+        """apply for calls of which all is plain, but for a gradient that is wanted: forward runs the operator itself."""
+        made = Function(self.operator, self.rule, self.operator.overload)
+        blind = [a["name"] for a in self.args if a["type"].startswith("Tensor") and a["name"] not in self.rule.targets]
+        return made.guarded(blind) if blind else made.apply
+
+    def guarded(self, blind):
+        """Arguments that have no gradient: what requires one because of them takes the other way, which knows better."""
+        tests = [f"any(x is not None and x.requires_grad for x in a_{n} or ())" if n in self.lists else f"a_{n} is not None and a_{n}.requires_grad"
+                 for n in blind]
+        args = ", ".join("a_" + a["name"] for a in self.args)
+        scope = self.source.scope
+        scope.update(direct=self.apply, general=self.operator.autograd)
+        return self.source.function("direct_" + identifier(self.operator.name), args, [f"if {' or '.join(tests)}: return general({args})",
+                                                                                      f"return direct({args})"])
+
+    def _keep(self, i, save):
+        n = len(self.args)
+        slot, local = (self.args[i], f"a_{self.args[i]['name']}") if i < n else (self.operator.results[i - n], f"r_{i - n}")
+        if save == NOT_KEPT:
+            return
+        if is_list(slot["type"]):
+            if save == VALUE:
+                self.kept_lists.append(local)
+            else:
+                self.kept.append((local, f"None if {local} is None else [None if x is None else Like(x) for x in {local}]"))
+        elif not is_tensor(slot["type"]):
+            self.kept.append((local, local))
+        elif save == VALUE:
+            self.kept_tensors.append(local)
+        else:
+            self.kept.append((local, f"Like({local})" if slot["type"] == "Tensor" else f"None if {local} is None else Like({local})"))
+
+    def parameters(self):
+        return [f"a_{a['name']}" for a in self.args] + (["lengths_out"] if self.result_lists else []) + (["*more"] if self.lists else [])
+
+    def given(self, a):
+        return f"{a['name']}=a_{a['name']}" if a["keyword"] else f"a_{a['name']}"
+
+    def forward(self, name):
+        returns = self.operator.results
+        lines, at = [], "0"
+        for x in self.lists:
+            lines += [f"l_{x} = a_{x} or 0", f"a_{x} = None if a_{x} is None else list(more[{at}:{at} + l_{x}])"]
+            at += f" + l_{x}"
+        call = f"call({', '.join(self.given(a) for a in self.args)})"
+        lines.append(f"{', '.join(f'r_{i}' for i in range(len(returns)))} = {call}" if returns else call)
+        saved = self.kept_tensors + [f"*({x} or ())" for x in self.kept_lists]
+        if saved:
+            lines.append(f"ctx.save_for_backward({', '.join(saved)})")
+        if self.kept_lists:
+            lines.append(f"ctx.lengths = [{', '.join(f'None if {x} is None else len({x})' for x in self.kept_lists)}]")
+        lines += [f"ctx.{x} = {what}" for x, what in self.kept]
+        if self.lists:
+            lines.append(f"ctx.counts = [{', '.join('l_' + x for x in self.lists)}]")
+        if self.result_lists:
+            lines += [f"lengths_out[:] = ctx.lengths_out = [{', '.join(f'len(r_{i})' for i in self.result_lists)}]"]
+        written = [f"*(a_{self.args[i]['name']} or ())" if is_list(self.args[i]["type"]) else f"a_{self.args[i]['name']}"
+                   for i in self.operator.writes]
+        if written:
+            lines.append(f"ctx.mark_dirty({', '.join(written)})")
+        gone = [local for type_text, local, i in self.outputs if self.rule.grads and i not in self.rule.grads and type_text == "Tensor"]
+        if gone:
+            lines.append(f"ctx.mark_non_differentiable({', '.join(gone)})")
+        lines.append("ctx.set_materialize_grads(False)")
+        out = ", ".join(f"*{x}" if is_list(t) else x for t, x, _ in self.outputs)
+        lines.append(f"return {out}" if len(self.outputs) == 1 and not is_list(self.outputs[0][0]) else f"return ({out},)")
+        return self.source.function("forward_of_" + name, ", ".join(["ctx", *self.parameters()]), lines)
+
+    def backward(self, name):
+        lines, grads = self._gradients_in()
+        names = [*self.kept_tensors, *(["*more"] if self.kept_lists else [])]
+        if names:
+            lines.append(f"{', '.join(names)}{',' if len(names) == 1 else ''} = ctx.saved_tensors")
+        for i, x in enumerate(self.kept_lists):
+            lines.append(f"{x}, more = lengths(more, ctx.lengths[{i}])")
+        lines += [f"{x} = ctx.{x}" for x, _ in self.kept]
+        targets = set(self.rule.targets)
+        needs = [f"n_{a['name']}" if a["name"] in targets else "_" for a in self.args]
+        if self.result_lists:
+            needs.append("_")
+        if self.lists:
+            needs.append("*more")
+        if len(targets) > 1 or self.lists or any(a["type"] == "Tensor?" for a in self.args):
+            lines.append(f"{', '.join(needs)}{',' if len(needs) == 1 else ''} = ctx.needs_input_grad")
+        for i, x in enumerate(self.lists):
+            # their needs stand after those of all arguments; how many there are was an argument
+            lines.append(f"n_{x}, more = list(more[:ctx.counts[{i}]]), more[ctx.counts[{i}]:]")
+        lines += self.rule.lines(self.source)
+        out = []
+        for a in self.args:
+            n = a["name"]
+            one = n in targets and is_tensor(a["type"])
+            out.append("None" if not one else f"d_{n}" if a["type"] == "Tensor" else f"d_{n} if n_{n} else None")
+        if self.result_lists:
+            out.append("None")
+        for x in self.lists:
+            out.append(f"*(d_{x} or [None] * len(n_{x}))" if x in targets else f"*[None] * len(n_{x})")
+        lines.append(f"return {', '.join(out)}")
+        return self.source.function("backward_of_" + name, ", ".join(["ctx", *grads]), lines)
+
+    def _gradients_in(self):
+        """Parameters for the gradients of the outputs, and the lines that give them their names."""
+        local = [f"g_{i}" if isinstance(i, int) else f"w_{i}" for _, _, i in self.outputs]
+        nothing = "return (None,) * len(ctx.needs_input_grad)"
+        if not any(is_list(t) for t, _, _ in self.outputs):
+            lines = [f"if {' is None and '.join(local)} is None: {nothing}"] if local else []
+            lines += [f"if {g} is None: {g} = zeros(ctx, {k})" for k, (g, (_, _, i)) in enumerate(zip(local, self.outputs))
+                      if len(local) > 1 and i in self.rule.grads]
+            return lines, local
+        lines = [f"if not any(g is not None for g in grads): {nothing}", "at = 0",
+                 "grads = [zeros(ctx, i) if g is None else g for i, g in enumerate(grads)]"]
+        k = 0
+        for g, (type_text, x, i) in zip(local, self.outputs):
+            if is_list(type_text):
+                if isinstance(i, int):
+                    size, k = f"ctx.lengths_out[{k}]", k + 1
+                else:
+                    size = f"ctx.counts[{self.lists.index(i)}]"
+                lines += [f"{g} = list(grads[at:at + {size}])", f"at += {size}"]
+            else:
+                lines += [f"{g} = grads[at]", "at += 1"]
+        return lines, ["*grads"]
+
+    def wrapped(self, name):
+        """apply, with lists given and taken as lists, and without the outputs that are the caller's own tensors."""
+        args, returns = [a["name"] for a in self.args], self.operator.results
+        lines = ["lengths_out = []"] if self.result_lists else []
+        given = ", ".join((f"None if a_{n} is None else len(a_{n})" if n in self.lists else f"a_{n}") for n in args)
+        more = "".join(f", *(a_{n} or ())" for n in self.lists)
+        lines.append(f"out = apply({given}{', lengths_out' if self.result_lists else ''}{more})")
+        one = len(self.outputs) == 1 and not is_list(self.outputs[0][0])
+        at, k = ["0"], 0
+        for i, r in enumerate(returns):
+            start = " + ".join(at)
+            if is_list(r["type"]):
+                lines.append(f"r_{i} = list(out[{start}:{start} + lengths_out[{k}]])")
+                at, k = [*at, f"lengths_out[{k}]"], k + 1
+            else:
+                lines.append(f"r_{i} = out" if one else f"r_{i} = out[{start}]")
+                at.append("1")
+        lines.append(f"return {', '.join(f'r_{i}' for i in range(len(returns))) or 'None'}")
+        self.source.scope["apply"] = self.function.apply
+        return self.source.function("apply_" + name, ", ".join("a_" + n for n in args), lines)
+
+
+def _lengths(tensors, n):
+    return (None, tensors) if n is None else (list(tensors[:n]), tensors[n:])

@@ -83,7 +83,7 @@ static const struct { const char *key; int32_t device; } keys[KEY_COUNT] = {
 #undef KEY
 };
 
-struct entry { size_t number; const char *name; bool twin; struct dv__torch_op *op; };
+struct entry { size_t number; const char *name; bool twin, autograd; struct dv__torch_op *op; };
 
 /* torch's library objects for one namespace. */
 struct space { char *ns; void *definitions, *kernels[KEY_COUNT]; };
@@ -398,6 +398,14 @@ static int add_twin(dv_torch_library *reg, const struct dv__torch_op *o, size_t 
     return status ? status : keep(reg->t, reg->own.ns, o->name, local); /* the operator itself, which Python will define */
 }
 
+static bool has_generator(const struct dv__torch_op *o)
+{
+    for (size_t i = 0; i < o->nargs; i++)
+        if (o->slots[i].field == DV_FIELD_GENERATOR)
+            return true;
+    return false;
+}
+
 /* Give the operator its trampoline, its schema and its kernels. */
 static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, uint32_t flags)
 {
@@ -429,7 +437,8 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");
     if (!status)
         status = implement(reg->t, &reg->own, o, o->name, e->number);
-    if (!status && reg->autograd && reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
+    e->autograd = reg->autograd && !has_generator(o); /* python.c cannot make one from its handle */
+    if (!status && e->autograd && reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
         status = host_failed(reg->t, o->name, "the kernel");
     return status ? status : add_out(reg, lib, o, e->number);
 }
@@ -494,7 +503,11 @@ bool dv_torch_has_twin(const dv_torch_library *reg, const char *name)
     return e && e->twin;
 }
 
-bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name) { return reg->autograd && dv_torch_has(reg, name); }
+bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name)
+{
+    const struct entry *e = find(reg, name);
+    return e && e->autograd;
+}
 
 void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python, void *gradient)
 {

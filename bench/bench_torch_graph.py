@@ -90,14 +90,17 @@ def row(what, ours, peer, theirs, goal=None):
 
 def main(quick):
     torch.set_num_threads(1)
+    torch._inductor.config.fx_graph_cache = torch._functorch.config.enable_autograd_cache = False  # the same graph is compiled in two ways
     a, b = torch.randn(4), torch.randn(4)
     f = ours().add
     eager = us(torch.add, a, b, n=20_000)
     mine = per_call(f, jit, a, b)
     row("a call inside a compiled graph", mine, "torch.add, eager", eager, "<= 0.8")
     row("a call inside a compiled graph", mine, "custom_op", per_call(custom, jit, a, b), "<= 0.8")
-    del torch._inductor.lowering.lowerings[torch.ops.bench_graph.add.default]
+    lowerings, overload = torch._inductor.lowering.lowerings, torch.ops.bench_graph.add.default
+    lowering = lowerings.pop(overload)
     row("a call inside a compiled graph", mine, "the same, as torch lowers it", per_call(f, jit, a, b), "<= 0.8")
+    lowerings[overload] = lowering  # torch's own cannot be compiled by its C++ wrapper
     if not quick:
         row("a call inside a compiled graph", mine, "the same, by AOTInductor", per_call(f, aot, a, b))
 

@@ -31,6 +31,7 @@ def _tell_dynamo():
 def _tell_inductor():
     _tell("inductor")
 
+
 _core.torch_attach(native.bridge.dv_torch_inside())
 _core.torch_exchange(native.bridge.dv_torch_exchange(), from_number)
 

@@ -45,8 +45,8 @@ const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slo
     case DV_FIELD_TENSOR:
     case DV_FIELD_INT:
     case DV_FIELD_FLOAT:
-    case DV_FIELD_BOOL:
-    case DV_FIELD_TENSORS: return NULL;
+    case DV_FIELD_BOOL: return NULL;
+    case DV_FIELD_TENSORS: return result ? "a list of tensors cannot be made: return tensors" : NULL;
     case DV_FIELD_STRING:
     case DV_FIELD_DTYPE:
     case DV_FIELD_DEVICE:
@@ -57,7 +57,7 @@ const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slo
     case DV_FIELD_BOOLS:
     case DV_FIELD_STRINGS:
     case DV_FIELD_DTYPES:
-    case DV_FIELD_DEVICES: return result ? "only tensors, numbers and lists of tensors can be returned" : NULL;
+    case DV_FIELD_DEVICES: return result ? "only tensors and numbers can be returned" : NULL;
     case DV_FIELD_SCALAR:
     case DV_FIELD_SCALARS: return "torch's C shims carry no Scalar; use int or float";
     case DV_FIELD_COMPLEX:
@@ -622,27 +622,6 @@ int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell)
     return DV_OK;
 }
 
-/* The only lists that are results are arguments that were written: torch gets handles of its own. */
-static int encode_list(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *v, uint64_t *cell)
-{
-    void *list, *handle;
-    int32_t failed;
-    const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : 0;
-    if (c->t->torch_new_list_reserve_size(n, &list))
-        return dv_fail(DV_ENOMEM, "%s: out of memory", c->op->name);
-    for (size_t i = 0; i < n; i++) {
-        failed = c->t->aoti_torch_new_tensor_handle(handle_of_tensor(v->as.tensors.data[i]), &handle);
-        if (!failed && (failed = c->t->torch_list_push_back(list, cell_of(handle))))
-            c->t->aoti_torch_delete_tensor_object(handle);
-        if (failed) {
-            release(c->t, s->field, false, s->element_optional, cell_of(list));
-            return dv_fail(DV_EHOST, "%s: result '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
-        }
-    }
-    *cell = cell_of(list);
-    return DV_OK;
-}
-
 static int encode(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     int status = DV_OK;
@@ -654,7 +633,7 @@ static int encode(struct dv__torch_call *c, const struct dv__torch_slot *s, cons
     case DV_FIELD_INT: *cell = (uint64_t)v->as.i; break;
     case DV_FIELD_FLOAT: memcpy(cell, &v->as.f, sizeof *cell); break;
     case DV_FIELD_BOOL: *cell = v->as.b; break;
-    default: status = encode_list(c, s, v, cell);
+    default: break; /* refused at load */
     }
     return !status && s->optional ? dv__torch_box(c->op, cell) : status;
 }

@@ -430,3 +430,18 @@ def test_sizes_near_the_limit_of_64_bits(ops, fresh):
         ops.cat([torch.empty(1).expand(2**62), torch.empty(1).expand(2**62), torch.empty(1).expand(2**62)])
     with FakeTensorMode(), pytest.raises(RuntimeError):
         f(torch.empty(2**62, 4))
+
+
+RETURNS_A_LIST = HEADER + """
+struct f { const dv_tensor *x; dv_mut_tensors out; };
+static int f(dv_context *ctx, const struct f *a) { (void)ctx, (void)a; return DV_OK; }
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor[] out", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f)));
+DV_LIBRARY(types_returns, &dv_op_f);
+"""
+
+
+def test_a_returned_list_is_refused(fresh):
+    library = fresh(RETURNS_A_LIST, register_it=False)
+    with pytest.raises(RuntimeError, match="types_returns::f: result 'out': a list of tensors cannot be made"):
+        register(library)
+    assert register(library, strict=False).skipped == ["types_returns::f"]

@@ -13,7 +13,8 @@ import torch
 from . import _when_imported, native
 from .. import _core
 
-_EVERYWHERE = ("CompositeExplicitAutograd", "CompositeImplicitAutograd")  # kernels for all devices, in the dispatcher's order
+# Kernels for all devices, where a device has none. In the dispatcher's order: the first is already found for the Autograd key.
+_EVERYWHERE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 _DEVICES = ("CPU", "CUDA")  # of plain tensors
 # A kernel on one of these runs before the device's, so there is no short way.
 _BEFORE = ("Autograd", "ADInplaceOrView", "BackendSelect", "PreDispatch", "Python", "Tracer")

@@ -112,7 +112,9 @@ def python_kernels():
 
 
 def main(quick):
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # installed packages have their bytecode
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
         load(pathlib.Path(folder), quick)
         package(pathlib.Path(folder))
     python_kernels()

@@ -14,6 +14,8 @@ import torch
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
+from . import fake
+
 _FUNCTIONALIZE = DispatchKeySet(DispatchKey.Functionalize)
 _BACK = DispatchKeySet(DispatchKey.FuncTorchDynamicLayerBackMode)
 
@@ -159,5 +161,5 @@ def _twin(operator, library):
         return operator.returned([out[i] for i in fresh])
 
     library.impl(name, lambda *args, **kwargs: results(operator.overload(*args, **kwargs)), "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{space}::{name}", lambda *args, **kwargs: results(operator.fake(*args, **kwargs)), lib=library)
+    fake.register(f"{space}::{name}", lambda *args, **kwargs: results(operator.fake(*args, **kwargs)), library)
     return twin

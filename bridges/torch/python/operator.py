@@ -3,7 +3,7 @@ import torch
 
 import dovetail._core
 
-from . import autocast, flops, functional, native, out, sharding, vmap
+from . import autocast, fake, flops, functional, native, out, sharding, vmap
 from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
@@ -113,7 +113,7 @@ class Operator:
     def install(self, library, registration):
         """Add what the C side cannot give. library: the torch.library.Library that it lives as long as; registration: the C side's."""
         if self.contract or not self.returns:
-            torch.library.register_fake(self.name, self.fake, lib=library)
+            fake.register(self.name, self.fake, library)
         if native.bridge.dv_torch_has_autograd(registration, self.name.encode()):
             self.autograd.attach(registration)
         else:

@@ -3,6 +3,7 @@ tensors. Its fake, its functionalization, and how a call of a function with out=
 import torch
 from torch._subclasses.functional_tensor import CppFunctionalizeAPI, FunctionalTensorMode, PythonFunctionalizeAPI
 
+from . import fake
 from .types import dtype_name
 
 
@@ -17,7 +18,7 @@ class Out:
             overload._tags = [*overload._tags, torch.Tag.out]
 
     def install(self, library):
-        torch.library.register_fake(self.name, self.fake, lib=library)
+        fake.register(self.name, self.fake, library)
         library.impl(self.name, lambda *args, **kwargs: self.functionalize(CppFunctionalizeAPI(), args, kwargs), "Functionalize")
         self.overload.python_key_table.pop(FunctionalTensorMode, None)  # of the library that it came with before
         self.overload.py_impl(FunctionalTensorMode)(lambda mode, *args, **kwargs: self.functionalize(PythonFunctionalizeAPI(mode), args, kwargs))

@@ -141,6 +141,8 @@ typedef struct check_row {
 typedef struct check_op {
     dv_operator *op;
     const char *name; /* "ns::op.overload" */
+    const char *path; /* of its binary; NULL: it is not from a file */
+    const char *source; /* of the C file that the binary was built from; NULL: it was a binary */
     size_t nargs, nresults;
     dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
     const check_json *json, *contract; /* contract NULL: none */
@@ -230,7 +232,8 @@ typedef struct check_property {
     uint32_t faults;      /* enum check_fault_kind bits: crashes that are this property's to report */
     /* Why it does not apply; NULL: it does. May be NULL. */
     const char *(*applies)(const check_op *op, const check_row *row);
-    /* Try one accepted case; on failure check_fail(). May be NULL when whole is given. */
+    /* Try one accepted case; on failure check_fail(). c is the case in hand itself: check_in_hand() with another one replaces it. May be
+     * NULL when whole is given. */
     void (*attempt)(struct check_job *job, const check_case *c);
     /* Without cases. NULL: the cases are generated. */
     void (*whole)(struct check_job *job);
@@ -258,7 +261,32 @@ enum check_fault_kind {
     CHECK_FAULT_LOOK = 8,   /* a shape function looks into a tensor */
 };
 
+/* What a program must do to show a failure: X(name, what fails). */
+enum check_show {
+    CHECK_SHOW_NOTHING,  /* there is no program for it */
+    CHECK_SHOW_CRASH,    /* the call ends the process, or does not end */
+    CHECK_SHOW_ACCEPT,   /* the call must succeed */
+    CHECK_SHOW_REFUSE,   /* dv_infer() refuses; the call must too, with a message */
+    CHECK_SHOW_POISON,   /* results are the same whatever undefined memory holds */
+    CHECK_SHOW_HEADER,   /* results keep the addresses that they were made with */
+    CHECK_SHOW_BOUNDS,   /* bytes beside a buffer, or between elements, stay as they were */
+    CHECK_SHOW_FAKE,     /* results are as dv_infer() says */
+    CHECK_SHOW_LOOK,     /* dv_infer() on tensors that nobody may touch */
+    CHECK_SHOW_ROWS,     /* this row and other_row give the same within tolerance */
+};
+
 enum check_outcome { CHECK_PASS, CHECK_FAIL, CHECK_NOT };
+
+/* How a failure can be shown. */
+typedef struct check_how {
+    enum check_show show;
+    enum check_end end;   /* of the call that failed */
+    int32_t other_row;    /* ROWS: its number, as in dv_host.row */
+    double rtol, atol;    /* ROWS: |a - b| <= atol + rtol * |b| */
+} check_how;
+
+enum { CHECK_MADE = 4 };
+typedef struct check_made { bool present; dv_dtype dtype; int32_t ndim; int64_t shape[CHECK_DIMS]; } check_made;
 
 /* What a child leaves in shared memory. */
 typedef struct check_result {
@@ -268,6 +296,8 @@ typedef struct check_result {
     uint64_t step;            /* grows while the child gets on: for time limits */
     char kind[40];            /* of a failure: what must stay the same while the case is made smaller */
     char message[1024];       /* of a failure; or why it is not checked */
+    check_how how;            /* of a failure */
+    check_made made[CHECK_MADE]; /* the first results, as dv_infer() says; those that are views or arguments are not present */
     char note[512];           /* the last message of a kernel that refused a case */
     check_case failing;       /* the case in hand */
     bool has_case, done;
@@ -282,6 +312,7 @@ typedef struct check_job {
     uint32_t cases;       /* how many to try */
     double seconds;       /* of processor time, for all cases */
     check_result *result; /* shared with the child */
+    check_how how;        /* a property says how a failure from here on is shown */
 } check_job;
 
 /* In a child. The first failure counts. kind: a few words that name the fault, such as "read past the end". */
@@ -309,9 +340,19 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
 void check_shrink(check_job *job); /* the failing case of its result becomes the smallest that was found */
 check_result *check_shared(size_t n); /* n zeroed results in memory that children share; NULL with errno */
 
+/* ---- Programs that show a failure (repro.c) ----------------------------------------------------------------------------------------------------- */
+
+/* Can there be one? For failures with a case and a way to show them. */
+bool check_repro_possible(const check_job *job);
+/* A C program and a Python script: each ends with a signal or with status 1 while the fault is there, with 0 when it is not, and with 2
+ * when the binary cannot be loaded. The binary is their first argument. */
+void check_repro_c(const check_job *job, FILE *to);
+bool check_repro_python(const check_job *job, FILE *to); /* false: what is wrong cannot be seen from Python */
+
 /* ---- Reports (report.c) ----------------------------------------------------------------------------------------------------------------------- */
 
 void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to);
+void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to);
 void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to);
 
 #endif

@@ -179,6 +179,24 @@ static void before_kernel(const dv_host *host)
 
 /* ---- Calls ---- */
 
+/* What was last written into the memory of tensor i: the same case is run several times, and drawing its elements takes the longest. */
+static struct contents { check_tensor of; uint64_t seed; unsigned char *bytes; size_t size; } contents[CHECK_TENSORS];
+
+static void fill(struct machine *m, size_t i, const region *r)
+{
+    struct contents *k = &contents[i];
+    const check_tensor *t = &m->c->tensors[i];
+    if (k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t)) {
+        memcpy(as_pointer(r->data), k->bytes, r->bytes);
+        return;
+    }
+    check_fill_tensor(t, m->c->seed + i, as_pointer(r->first), m->values.strides[i]);
+    free(k->bytes);
+    *k = (struct contents){ .of = *t, .seed = m->c->seed + i, .bytes = malloc(r->bytes + 1), .size = r->bytes };
+    if (k->bytes)
+        memcpy(k->bytes, as_pointer(r->data), r->bytes);
+}
+
 /* True: done. */
 static bool make_argument(struct machine *m, size_t i)
 {
@@ -194,7 +212,7 @@ static bool make_argument(struct machine *m, size_t i)
         return false;
     r->first = r->data + (uintptr_t)(-low * size);
     m->values.tensors[i].data = as_pointer(r->first);
-    check_fill_tensor(t, m->c->seed + i, as_pointer(r->first), strides);
+    fill(m, i, r);
     return written || !r->bytes || !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ);
 }
 

@@ -74,6 +74,7 @@ static void attempt(check_job *job, const check_case *c)
     static check_values v;
     static check_call call;
     dv_value results[CHECK_RESULTS];
+    job->how.show = CHECK_SHOW_FAKE;
     check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
     if (dv_infer(job->op->op, v.values, c->nargs, fakes, job->op->nresults))
         return;

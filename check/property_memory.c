@@ -16,6 +16,7 @@ static kept first, second, again; /* 48 MB of address space, touched as far as n
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {
     *call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = (uint8_t)poison };
+    job->how.end = end;
     check_call_run(call, c);
     return !call->status;
 }
@@ -158,10 +159,15 @@ static void attempt(check_job *job, const check_case *c)
         job->result->cases--;
         return;
     }
+    job->how.show = CHECK_SHOW_BOUNDS;
     check_gaps(job, c);
+    job->how.show = CHECK_SHOW_HEADER;
     if (!ran)
         check_refused(job);
     check_headers(job, &call, c);
+    if (job->result->outcome != CHECK_PASS)
+        return;
+    job->how.show = CHECK_SHOW_POISON;
     keep(&first, &call);
     if (ran && run(job, c, CHECK_AT_END, OTHER_POISON, &call)) {
         keep(&second, &call);
@@ -171,7 +177,10 @@ static void attempt(check_job *job, const check_case *c)
                 check_undefined(job, &call);
         }
     }
-    if (job->result->outcome == CHECK_PASS && run(job, c, CHECK_AT_BEGIN, POISON, &call))
+    if (job->result->outcome != CHECK_PASS)
+        return;
+    job->how.show = CHECK_SHOW_BOUNDS;
+    if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
 }
 

@@ -27,6 +27,7 @@ static bool is_clear(const check_op *op, const char *message)
 static void check_accepted(check_job *job, const check_case *c)
 {
     static check_call call;
+    job->how.show = CHECK_SHOW_ACCEPT;
     call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
     check_call_run(&call, c);
     if (!call.status)
@@ -69,6 +70,7 @@ static const char *written_anyway(const check_op *op, const check_case *c)
 static void check_refusal(check_job *job, const check_case *c, const char *what)
 {
     static check_call call;
+    job->how.show = CHECK_SHOW_REFUSE;
     call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
     check_call_run(&call, c);
     if (!call.status)
@@ -84,7 +86,7 @@ static void check_refusal(check_job *job, const check_case *c, const char *what)
 
 static void attempt(check_job *job, const check_case *c)
 {
-    static check_case broken;
+    static check_case broken, accepted;
     char what[160] = "";
     if (c->broken) { /* one of those below, made smaller */
         if (!check_accepts(job->op, c))
@@ -94,8 +96,9 @@ static void attempt(check_job *job, const check_case *c)
     check_accepted(job, c);
     if (check_case_largest(c) > 4096) /* said better by small ones */
         return;
-    for (uint32_t i = (uint32_t)(c->seed % EVERY); i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, c, i, &broken, what, sizeof what);
-        i += EVERY) {
+    accepted = *c;
+    for (uint32_t i = (uint32_t)(accepted.seed % EVERY);
+         i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, &accepted, i, &broken, what, sizeof what); i += EVERY) {
         check_in_hand(job, &broken);
         if (!check_accepts(job->op, &broken))
             check_refusal(job, &broken, what);

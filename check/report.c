@@ -139,11 +139,35 @@ static void put_member(FILE *to, const char *key, const char *text)
     put_text(to, text);
 }
 
+static bool print_case(const check_job *job, FILE *to)
+{
+    check_case_print(job->op, &job->result->failing, to);
+    return true;
+}
+
+static bool print_c(const check_job *job, FILE *to)
+{
+    check_repro_c(job, to);
+    return true;
+}
+
+/* A member whose text is written by a function; false: there is none. */
+static void put_written(const check_job *job, const char *key, bool (*print)(const check_job *, FILE *), FILE *to)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    const bool there = memory && print(job, memory);
+    if (memory)
+        fclose(memory);
+    if (there)
+        put_member(to, key, text);
+    free(text);
+}
+
 static void put_job(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
-    char *text = NULL;
-    size_t size = 0;
     fputs("{\"property\": ", to);
     put_text(to, job->property->name);
     put_member(to, "operator", job->op->name);
@@ -157,15 +181,75 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, "kind", r->kind);
     if (r->outcome != CHECK_PASS)
         put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
+    if (r->outcome == CHECK_FAIL && r->has_case) {
+        put_written(job, "case", print_case, to);
+        fprintf(to, ", \"elements\": %lld", (long long)check_case_largest(&r->failing));
+    }
+    if (check_repro_possible(job)) {
+        put_written(job, "c", print_c, to);
+        put_written(job, "python", check_repro_python, to);
+    }
+    fputs("}", to);
+}
+
+/* ---- JUnit's XML: a suite for each operator, a case for each property and row ---- */
+
+static void put_xml(const char *s, FILE *to)
+{
+    for (; *s; s++)
+        switch (*s) {
+        case '&': fputs("&amp;", to); break;
+        case '<': fputs("&lt;", to); break;
+        case '>': fputs("&gt;", to); break;
+        case '"': fputs("&quot;", to); break;
+        default: fputc((unsigned char)*s < 0x20 && *s != '\n' && *s != '\t' ? ' ' : *s, to);
+        }
+}
+
+static void put_testcase(const check_job *job, FILE *to)
+{
+    const check_result *r = job->result;
+    fputs("    <testcase classname=\"", to);
+    put_xml(job->op->name, to);
+    fprintf(to, "\" name=\"%s%s", job->property->name, job->row ? "[" : "");
+    put_xml(job->row ? job->row->name : "", to);
+    fputs(job->row ? "]\"" : "\"", to);
+    if (r->outcome == CHECK_PASS) {
+        fputs("/>\n", to);
+        return;
+    }
+    fprintf(to, ">\n      <%s message=\"", r->outcome == CHECK_FAIL ? "failure" : "skipped");
+    put_xml(r->message, to);
+    fputs("\">", to);
+    char *text = NULL;
+    size_t size = 0;
     FILE *memory = r->outcome == CHECK_FAIL && r->has_case ? open_memstream(&text, &size) : NULL;
     if (memory) {
         check_case_print(job->op, &r->failing, memory);
         fclose(memory);
-        put_member(to, "case", text);
-        fprintf(to, ", \"elements\": %lld", (long long)check_case_largest(&r->failing));
-        free(text);
+        put_xml(text, to);
     }
-    fputs("}", to);
+    free(text);
+    fprintf(to, "</%s>\n    </testcase>\n", r->outcome == CHECK_FAIL ? "failure" : "skipped");
+}
+
+void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
+{
+    fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"dovetail check\">\n", to);
+    for (size_t i = 0; i < nops; i++) {
+        size_t counts[3] = { 0 };
+        for (size_t k = 0; k < njobs; k++)
+            if (jobs[k].op == &ops[i])
+                counts[jobs[k].result->outcome]++;
+        fputs("  <testsuite name=\"", to);
+        put_xml(ops[i].name, to);
+        fprintf(to, "\" tests=\"%zu\" failures=\"%zu\" skipped=\"%zu\">\n", counts[0] + counts[1] + counts[2], counts[CHECK_FAIL], counts[CHECK_NOT]);
+        for (size_t k = 0; k < njobs; k++)
+            if (jobs[k].op == &ops[i])
+                put_testcase(&jobs[k], to);
+        fputs("  </testsuite>\n", to);
+    }
+    fputs("</testsuites>\n", to);
 }
 
 void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to)

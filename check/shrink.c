@@ -28,7 +28,10 @@ static bool keep_if_fails(shrinker *s)
     if (!memcmp(&s->next, &s->best, sizeof s->best) || seconds() > s->end || !check_again(s->job, &s->next, s->shared))
         return false;
     s->best = s->shared->failing; /* which may be one that was made from it */
-    memcpy(s->job->result->message, s->shared->message, sizeof s->shared->message);
+    check_result *r = s->job->result;
+    memcpy(r->message, s->shared->message, sizeof r->message);
+    r->how = s->shared->how;
+    memcpy(r->made, s->shared->made, sizeof r->made);
     s->moved = true;
     return true;
 }

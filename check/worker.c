@@ -1,6 +1,6 @@
 /* Jobs in forked children. Nothing that a kernel does can end the checker: a fault's handler writes what it knows into shared memory
  * and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A call may use a second of
- * processor time; a child that does not get on for ten seconds is killed. */
+ * processor time; a child that sleeps for two seconds is killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +18,8 @@
 
 #include "check.h"
 
-enum { CPU_MS = 1000, CPU_MS_AGAIN = 250, STUCK_S = 10, STUCK_AGAIN_S = 2, STOPPED = 77 };
+enum { CPU_MS = 1000, CPU_MS_AGAIN = 250, STOPPED = 77 };
+static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
 static const rlim_t MOST_FILE = 1 << 20;
 
 static double now(void)
@@ -47,6 +48,7 @@ static void vset(check_job *job, enum check_outcome outcome, const char *kind, c
     if (r->outcome != CHECK_PASS)
         return;
     r->outcome = outcome;
+    r->how = job->how;
     snprintf(r->kind, sizeof r->kind, "%s", kind);
     vsnprintf(r->message, sizeof r->message, format, args);
 }
@@ -94,6 +96,7 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
 #endif
     if (check_is_untouchable(info->si_addr)) {
         r->fault = CHECK_FAULT_LOOK;
+        r->how.show = CHECK_SHOW_LOOK;
         snprintf(r->kind, sizeof r->kind, "looks at contents");
         snprintf(r->message, sizeof r->message, "the shape function %s the contents of a tensor: a fake tensor has none", verb);
         return;
@@ -135,6 +138,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
     check_result *r = current->result;
     const uintptr_t at = (uintptr_t)info->si_addr;
     r->outcome = CHECK_FAIL;
+    r->how = current->how;
+    r->how.show = CHECK_SHOW_CRASH;
     if (number == SIGPROF) {
         r->fault = CHECK_FAULT_TIME;
         snprintf(r->kind, sizeof r->kind, "endless loop");
@@ -191,11 +196,30 @@ static void prepare_child(void)
     dv_set_threads(1);
 }
 
+/* What results are to be, for programs that show a failure. */
+static void note_results(check_job *job, const check_case *c)
+{
+    static check_values v;
+    static dv_result_spec specs[CHECK_RESULTS];
+    memset(job->result->made, 0, sizeof job->result->made);
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    if (dv_infer(job->op->op, v.values, c->nargs, specs, job->op->nresults))
+        return;
+    for (size_t r = 0; r < job->op->nresults && r < CHECK_MADE; r++) {
+        check_made *m = &job->result->made[r];
+        m->present = specs[r].ndim >= 0 && specs[r].ndim <= CHECK_DIMS && !specs[r].flags;
+        m->dtype = specs[r].dtype;
+        m->ndim = specs[r].ndim;
+        for (int32_t d = 0; d < m->ndim && m->present; d++)
+            m->shape[d] = specs[r].shape[d];
+    }
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
     check_in_hand(job, c);
-    job->result->has_case = true;
     arm(cpu_ms);
+    note_results(job, c);
     job->property->attempt(job, c);
     arm(0);
 }
@@ -205,18 +229,17 @@ static void go_through_cases(check_job *job)
     check_result *r = job->result;
     const double end = used() + job->seconds;
     uint32_t missed = 0;
-    static check_case c;
     for (uint32_t i = 0; i < job->cases && r->outcome == CHECK_PASS && used() < end; i++) {
         r->step++;
         arm(4 * cpu_ms); /* a shape function may loop */
-        r->has_case = false;
-        if (!check_generate(job->op, job->row, job->seed, i, &c)) {
+        r->has_case = true; /* also while it is made: a shape function may fail */
+        if (!check_generate(job->op, job->row, job->seed, i, &r->failing)) {
             if (++missed == 8 && !r->cases)
                 break;
             continue;
         }
         r->cases++;
-        attempt(job, &c);
+        attempt(job, &r->failing);
     }
     arm(0);
     if (r->outcome == CHECK_PASS && !r->cases)
@@ -236,11 +259,10 @@ static void run_job(check_job *job)
 
 static void run_once(check_job *job)
 {
-    static check_case c;
-    c = job->result->failing;
-    if (!c.broken && !check_accepts(job->op, &c))
-        return;
-    attempt(job, &c);
+    const check_case *c = &job->result->failing;
+    arm(cpu_ms);
+    if (c->broken || check_accepts(job->op, c))
+        attempt(job, c);
 }
 
 /* ---- In the parent ---- */
@@ -251,7 +273,39 @@ check_result *check_shared(size_t n)
     return p == MAP_FAILED ? NULL : p;
 }
 
-typedef struct child { pid_t pid; int fd; check_job *job; uint64_t step; double since; } child;
+typedef struct child { pid_t pid; int fd; check_job *job; uint64_t step; unsigned long long ticks; double since; } child;
+
+/* Processor time that a child has used, with its threads; *sleeps: it is not running now, nor waiting to. */
+static unsigned long long ticks_of(pid_t pid, bool *sleeps)
+{
+    char path[64], text[512];
+    unsigned long long user = 0, system = 0;
+    char state = 'R';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    if (after)
+        sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &system);
+    *sleeps = state == 'S';
+    return user + system;
+}
+
+/* Neither a step nor processor time for so long, asleep whenever it was looked at. */
+static bool is_stuck(child *c, double seconds)
+{
+    bool sleeps;
+    const unsigned long long ticks = ticks_of(c->pid, &sleeps);
+    if (!sleeps || ticks != c->ticks || c->step != c->job->result->step) {
+        c->ticks = ticks;
+        c->step = c->job->result->step;
+        c->since = now();
+    }
+    return now() - c->since > seconds;
+}
 
 /* fn runs in a child; the pipe's end closes with it. */
 static bool start(child *c, check_job *job, void (*fn)(check_job *))
@@ -273,6 +327,7 @@ static bool start(child *c, check_job *job, void (*fn)(check_job *))
     c->fd = fds[0];
     c->job = job;
     c->step = job->result->step;
+    c->ticks = 0;
     c->since = now();
     if (c->pid < 0)
         close(fds[0]);
@@ -296,6 +351,8 @@ static void finish(child *c, bool killed)
     int status = 0;
     check_result *r = c->job->result;
     close(c->fd);
+    if (killed || (!r->done && !r->fault))
+        r->how.show = CHECK_SHOW_CRASH;
     while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
         ;
     if (killed) {
@@ -316,19 +373,17 @@ static void finish(child *c, bool killed)
 }
 
 /* Wait until a child ends; it is finished and its entry taken out. NULL: interrupted. */
-static check_job *wait_for_one(child *children, size_t *n, double stuck)
+static check_job *wait_for_one(child *children, size_t *n, double seconds)
 {
     struct pollfd fds[64];
     for (;;) {
         for (size_t i = 0; i < *n; i++)
             fds[i] = (struct pollfd){ .fd = children[i].fd, .events = POLLIN };
-        poll(fds, *n, 200);
+        poll(fds, *n, 100);
         for (size_t i = 0; i < *n; i++) {
             child *c = &children[i];
             const bool ended = fds[i].revents != 0;
-            if (c->step != c->job->result->step)
-                c->step = c->job->result->step, c->since = now();
-            const bool late = !ended && now() - c->since > stuck;
+            const bool late = !ended && is_stuck(c, seconds);
             if (late)
                 kill(c->pid, SIGKILL);
             if (ended || late) {
@@ -347,13 +402,14 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
     child one;
     size_t n = 1;
     memset(shared, 0, offsetof(check_result, failing));
-    shared->done = shared->has_case = false;
+    shared->done = false;
+    shared->has_case = true;
     shared->failing = *c;
     again.result = shared;
     cpu_ms = CPU_MS_AGAIN;
     if (!start(&one, &again, run_once))
         return false;
-    wait_for_one(&one, &n, STUCK_AGAIN_S);
+    wait_for_one(&one, &n, stuck_again);
     return shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
 }
 
@@ -442,7 +498,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
             progress(user, ++done, n, job);
         }
         if (running) {
-            check_job *job = wait_for_one(children, &running, STUCK_S);
+            check_job *job = wait_for_one(children, &running, stuck);
             if (job->result->outcome == CHECK_FAIL && job->result->has_case)
                 check_shrink(job);
             progress(user, ++done, n, job);

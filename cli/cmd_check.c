@@ -29,7 +29,7 @@ typedef struct targets {
     check_op *ops;
     size_t n;
     cli_temp temp; /* binaries that were built for this */
-    size_t built;
+    size_t built; /* those of a name that was there already */
 } targets;
 
 /* What cannot be loaded is a result as well. */
@@ -40,27 +40,32 @@ static int add_refused(targets *t, const char *path, const char *why)
     return CLI_OK;
 }
 
-static int add_operator(targets *t, dv_operator *op)
+static int add_operator(targets *t, dv_operator *op, const char *path, const char *source)
 {
     for (size_t i = 0; i < t->n; i++)
         if (t->ops[i].op == op)
             return CLI_OK;
     t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
-    return check_op_init(&t->ops[t->n++], op) ? cli_fail("%s", dv_last_error()) : CLI_OK;
+    check_op *added = &t->ops[t->n++];
+    if (check_op_init(added, op))
+        return cli_fail("%s", dv_last_error());
+    added->path = path;
+    added->source = source;
+    return CLI_OK;
 }
 
-static int add_library(targets *t, const dv_library *lib)
+static int add_library(targets *t, const dv_library *lib, const char *source)
 {
     for (size_t i = 0; i < dv_library_size(lib); i++)
-        if (add_operator(t, dv_library_operator(lib, i)))
+        if (add_operator(t, dv_library_operator(lib, i), dv_library_path(lib), source))
             return CLI_FAILED;
     return CLI_OK;
 }
 
-static int add_binary(targets *t, const char *path)
+static int add_binary(targets *t, const char *path, const char *source)
 {
     dv_library *lib;
-    return dv_load(path, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib);
+    return dv_load(path, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, source);
 }
 
 /* Build a source file into a temporary folder, as `dovetail build` does. */
@@ -70,10 +75,15 @@ static int add_source(targets *t, const char *path)
     cli_text output = {0};
     if (!t->temp.path && cli_temp_make(tmp && *tmp ? tmp : "/tmp", &t->temp))
         return cli_fail("cannot make a temporary folder in %s", tmp && *tmp ? tmp : "/tmp");
-    char *binary = cli_format("%s/%zu.so", t->temp.path, t->built++);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *binary = cli_format("%s/%.*s.so", t->temp.path, (int)(strlen(name) - 2), name);
+    if (!access(binary, F_OK)) { /* another file of this name */
+        free(binary);
+        binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, (int)(strlen(name) - 2), name);
+    }
     const char *const argv[] = {"/proc/self/exe", "build", "-o", binary, path, NULL};
     const int failed = cli_run(argv, NULL, &output);
-    const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built") : add_binary(t, binary);
+    const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built") : add_binary(t, binary, path);
     cli_text_free(&output);
     free(binary);
     return status;
@@ -90,7 +100,7 @@ static int add_folder(targets *t, const char *path, int depth)
         if (*names[i]->d_name != '.' && depth && is_folder(full))
             add_folder(t, full, depth - 1);
         else if (ends_with(full, ".so") && !dv_load(full, &lib))
-            add_library(t, lib);
+            add_library(t, lib, NULL);
         free(full);
         free(names[i]);
     }
@@ -116,13 +126,25 @@ static char *find_package(const char *name)
     return path;
 }
 
+/* The binary that a loaded operator is from. */
+static const char *path_of(const dv_operator *op)
+{
+    dv_library *const *all;
+    const size_t n = cli_libraries(&all);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < dv_library_size(all[i]); k++)
+            if (dv_library_operator(all[i], k) == op)
+                return dv_library_path(all[i]);
+    return NULL;
+}
+
 static int add_names(targets *t, const char *word)
 {
     dv_operator **found;
     size_t n;
     const int status = cli_find_all(word, &found, &n);
     for (size_t i = 0; !status && i < n; i++)
-        if (add_operator(t, found[i]))
+        if (add_operator(t, found[i], path_of(found[i]), NULL))
             return CLI_FAILED;
     free(found);
     return status;
@@ -139,7 +161,7 @@ static int add_target(targets *t, const char *word)
     if (is_folder(word))
         return add_folder(t, word, 1);
     if (cli_is_binary(word))
-        return add_binary(t, word);
+        return add_binary(t, word, NULL);
     char *package = is_word(word) ? find_package(word) : NULL;
     const size_t before = t->n;
     if (package)
@@ -190,6 +212,42 @@ static int check_only(const cli_args *args, const char *only)
     return CLI_OK;
 }
 
+/* A file for each failure: FOLDER/operator.property.row.c and .py. */
+static int write_repros(const char *folder, const check_job *jobs, size_t n)
+{
+    if (mkdir(folder, 0777) && errno != EEXIST)
+        return cli_fail("cannot make the folder '%s': %s", folder, strerror(errno));
+    for (size_t i = 0; i < n; i++) {
+        if (!check_repro_possible(&jobs[i]))
+            continue;
+        const char *space = strstr(jobs[i].op->name, "::"), *name = space ? space + 2 : jobs[i].op->name;
+        for (int python = 0; python < 2; python++) {
+            char *path = cli_format("%s/%s.%s%s%s.%s", folder, name, jobs[i].property->name, jobs[i].row ? "." : "", jobs[i].row ? jobs[i].row->name : "",
+                python ? "py" : "c");
+            FILE *to = fopen(path, "w");
+            if (!to)
+                return cli_fail("cannot write '%s': %s", path, strerror(errno));
+            if (!python)
+                check_repro_c(&jobs[i], to);
+            const bool said = !python || check_repro_python(&jobs[i], to);
+            fclose(to);
+            if (!said)
+                unlink(path);
+            free(path);
+        }
+    }
+    return CLI_OK;
+}
+
+static int write_junit(const char *path, const targets *t, const check_job *jobs, size_t n)
+{
+    FILE *to = fopen(path, "w");
+    if (!to)
+        return cli_fail("cannot write '%s': %s", path, strerror(errno));
+    check_report_junit(t->ops, t->n, jobs, n, to);
+    return fclose(to) ? cli_fail("cannot write '%s': %s", path, strerror(errno)) : CLI_OK;
+}
+
 static int check(const cli_args *args, targets *t, check_options *options)
 {
     check_job *jobs;
@@ -213,7 +271,36 @@ static int check(const cli_args *args, targets *t, check_options *options)
         check_report_json(t->ops, t->n, jobs, njobs, options, cli_now() - begin, stdout);
     else
         check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), stdout);
-    return failed ? CLI_FAILED : CLI_OK;
+    if (cli_has(args, "junit"))
+        status = write_junit(cli_get(args, "junit"), t, jobs, njobs);
+    if (!status && cli_has(args, "repro"))
+        status = write_repros(cli_get(args, "repro"), jobs, njobs);
+    else if (failed && !cli_json && !cli_has(args, "repro"))
+        puts("a program for each failure, in C and in Python: --repro FOLDER");
+    return failed ? CLI_FAILED : status;
+}
+
+/* So that malloc() does not give back memory from its cache, which it does not fill with the poison: the command begins again. */
+static void begin_without_cache(void)
+{
+    extern char **environ;
+    const char *before = getenv("GLIBC_TUNABLES");
+    if (before && strstr(before, "tcache_count"))
+        return;
+    char *tunables = cli_format("%s%sglibc.malloc.tcache_count=0", before ? before : "", before ? ":" : "");
+    cli_text line = {0};
+    const char **argv = NULL;
+    size_t n = 0;
+    if (cli_read_file("/proc/self/cmdline", &line))
+        return;
+    for (size_t at = 0; at < line.size; at += strlen(line.data + at) + 1) {
+        argv = cli_alloc(argv, n + 2, sizeof *argv);
+        argv[n++] = line.data + at;
+        argv[n] = NULL;
+    }
+    setenv("GLIBC_TUNABLES", tunables, 1);
+    if (argv)
+        execve("/proc/self/exe", (char *const *)(uintptr_t)argv, environ);
 }
 
 static int run(const cli_args *args)
@@ -228,6 +315,7 @@ static int run(const cli_args *args)
     options.seed = (uint64_t)seed;
     options.seconds = (double)seconds;
     t.temp.lock = -1;
+    begin_without_cache();
     cli_signals_begin();
     const int status = check(args, &t, &options);
     cli_temp_remove(&t.temp);
@@ -240,13 +328,16 @@ static const cli_option options[] = {
     {0, "only", "PROPERTY,...", "only these properties"},
     {0, "seed", "N", "draw other cases (default 1)"},
     {0, "time", "SECONDS", "begin nothing new after this time"},
-    {0, "json", NULL, "the results as one JSON document"},
+    {0, "repro", "FOLDER", "write a C program and a Python script for each failure there"},
+    {0, "junit", "FILE", "also write the results as JUnit's XML"},
+    {0, "json", NULL, "the results as one JSON document, with those programs"},
     {0},
 };
 
 static const char *const examples[] = {
     "dovetail check my_ops.so", "every operator of a binary",
     "dovetail check my_ops.c --only memory", "one property; the file is built first",
+    "dovetail check my_ops.so --repro broken", "a C program and a Python script for each failure, in the folder broken",
     "dovetail check --json my_ops.so", "for programs",
     NULL};
 

@@ -309,6 +309,7 @@ enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *a
     c->host.random = ext_random;
     c->host.before_kernel = before_kernel;
     c->host.after_kernel = after_kernel;
+    c->host.row = ext_row;
     c->f = f;
     c->keep = NULL;
     c->elements = 0;

@@ -112,6 +112,7 @@ PyObject *ext_torch_kernel(PyObject *args);
 int ext_random_setup(PyObject *module);
 /* A state for the call from a dovetail.Generator or a numpy.random.Generator. */
 enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out);
+extern int32_t ext_row; /* dv_host.row of every call on arrays: set_row() */
 int ext_random(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
 
 

@@ -188,6 +188,23 @@ static PyObject *policy_set(PyObject *m, PyObject *o) { (void)m; return set_text
 static PyObject *policy_set_thread(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_set_thread); }
 static PyObject *policy_load(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_load); }
 static PyObject *set_isa(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_set_isa); }
+/* Only tests of kernels ask for a row: a plain variable, read by every call. */
+int32_t ext_row;
+
+static PyObject *set_row(PyObject *m, PyObject *o)
+{
+    const long row = PyLong_AsLong(o);
+    (void)m;
+    if (row == -1 && PyErr_Occurred())
+        return NULL;
+    if (row < -1 || row > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected a row's number, 0 or -1, found %ld", row);
+        return NULL;
+    }
+    ext_row = (int32_t)row;
+    Py_RETURN_NONE;
+}
+
 static PyObject *get_isa(PyObject *m, PyObject *o) { (void)m, (void)o; return PyUnicode_FromString(dv_get_isa()); }
 
 static PyObject *policy_generation(PyObject *m, PyObject *o)
@@ -320,6 +337,7 @@ static PyMethodDef methods[] = {
     { "set_threads", set_threads, METH_O, "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },
     { "get_threads", get_threads, METH_NOARGS, "get_threads()\n--\n\nHow many threads kernels may use." },
     { "set_isa", set_isa, METH_O, "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it has." },
+    { "set_row", set_row, METH_O, "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, 0 the one that fits best." },
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
     { "torch_attach", torch_attach, METH_O, NULL },
     { "torch_kernel", torch_kernel, METH_VARARGS, NULL },

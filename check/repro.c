@@ -1,0 +1,682 @@
+/* Programs that show a failure: in C and in Python. They need nothing of the checker: memory between guard pages, the arguments with their
+ * contents, the call, and the question whose answer is wrong. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+bool check_repro_possible(const check_job *job)
+{
+    const check_result *r = job->result;
+    return r->outcome == CHECK_FAIL && r->has_case && r->how.show != CHECK_SHOW_NOTHING;
+}
+
+/* ---- What both need ---- */
+
+static int32_t row_of(const check_job *job) { return job->row ? job->row->index : 0; }
+
+static const char *file_of(const char *path)
+{
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash ? slash + 1 : path ? path : "my_ops.so";
+}
+
+/* One line of words; "*" and "/" cannot end a comment. */
+static void put_words(const char *s, FILE *to)
+{
+    for (; *s; s++)
+        fputc((*s == '*' && s[1] == '/') || *s == '\n' || *s == '"' ? ' ' : *s, to);
+}
+
+static void put_comment(const check_job *job, const char *begin, const char *line, const char *run, FILE *to)
+{
+    fprintf(to, "%s%s of %s%s%s:\n%s", begin, job->property->name, job->op->name, job->row ? ", row " : "", job->row ? job->row->name : "", line);
+    put_words(job->result->message, to);
+    fprintf(to, "\n%s", line);
+    check_case_print(job->op, &job->result->failing, to);
+    fprintf(to, "\n%s\n", line);
+    if (job->op->source)
+        fprintf(to, "%s    dovetail build %s -o %s\n", line, job->op->source, file_of(job->op->path));
+    fprintf(to, "%s    %s\n%s\n%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line, run, line, line);
+}
+
+/* Contents of a tensor's memory, from the lowest element to the highest; NULL: there are none. The caller frees it. */
+static unsigned char *contents(const check_case *c, size_t i, int64_t *n, int64_t *first)
+{
+    const check_tensor *t = &c->tensors[i];
+    int64_t strides[CHECK_DIMS], low, high;
+    check_strides(t, strides, &low, &high);
+    const int64_t size = dv_dtype_bytes(t->dtype, 1);
+    unsigned char *bytes = calloc((size_t)(high - low + 2), (size_t)size);
+    *n = high - low + 1;
+    *first = -low;
+    if (bytes)
+        check_fill_tensor(t, c->seed + i, bytes + *first * size, strides);
+    return bytes;
+}
+
+static bool writes(const check_job *job, size_t tensor)
+{
+    return job->op->slots[check_tensor_argument(&job->result->failing, tensor)].flags & DV_SLOT_WRITES;
+}
+
+/* The name of tensor i in a program: x, xs_1. */
+static void put_name(const check_job *job, size_t i, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const size_t slot = check_tensor_argument(c, i);
+    if (c->args[slot].type == DV_VALUE_TENSORS)
+        fprintf(to, "%s_%zu", job->op->slots[slot].name, i - c->args[slot].first);
+    else
+        fprintf(to, "%s_", job->op->slots[slot].name);
+}
+
+/* ---- C ---- */
+
+static const char c_head[] =
+    "#define _GNU_SOURCE\n"
+    "#include <dovetail.h>\n"
+    "#include <malloc.h>\n"
+    "#include <math.h>\n"
+    "#include <stdio.h>\n"
+    "#include <stdlib.h>\n"
+    "#include <string.h>\n"
+    "#include <sys/mman.h>\n"
+    "#include <unistd.h>\n"
+    "\n";
+
+static const char c_memory[] =
+    "enum { PAGE = 4096, GUARD = 16 * PAGE };\n"
+    "static unsigned char poison = 0xa5; /* what undefined memory holds */\n"
+    "static int kernel_ran;\n"
+    "\n"
+    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; } buffer;\n"
+    "static buffer buffers[4096];\n"
+    "static size_t nbuffers;\n"
+    "\n"
+    "/* Memory one end of which touches pages that nobody may touch. */\n"
+    "static void *guarded(size_t bytes, size_t alignment, int fill)\n"
+    "{\n"
+    "    const size_t room = (bytes + alignment + PAGE - 1) / PAGE * PAGE;\n"
+    "    unsigned char *p = mmap(NULL, room + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+    "    buffer *b = &buffers[nbuffers++ % 4096];\n"
+    "    if (p == MAP_FAILED || (bytes && mprotect(p + GUARD, room, PROT_READ | PROT_WRITE)))\n"
+    "        exit(2);\n"
+    "    *b = (buffer){ p + GUARD, p + GUARD, bytes ? room : 0, bytes };\n"
+    "    if (AT_END && bytes)\n"
+    "        b->data += (room - bytes) / alignment * alignment;\n"
+    "    memset(b->pages, 0xc3, b->room);\n"
+    "    memset(b->data, fill, bytes);\n"
+    "    return b->data;\n"
+    "}\n"
+    "\n"
+    "static void read_only(const void *data)\n"
+    "{\n"
+    "    for (size_t i = 0; i < nbuffers; i++)\n"
+    "        if (buffers[i].data == data && buffers[i].bytes)\n"
+    "            mprotect(buffers[i].pages, buffers[i].room, PROT_READ);\n"
+    "}\n"
+    "\n"
+    "typedef struct result { dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; size_t bytes; void *made; } result;\n"
+    "\n"
+    "static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,\n"
+    "    const int64_t *strides, dv_tensor **out)\n"
+    "{\n"
+    "    result *r = calloc(1, sizeof *r);\n"
+    "    int64_t elements = 1;\n"
+    "    (void)host, (void)index;\n"
+    "    if (!r)\n"
+    "        return DV_ENOMEM;\n"
+    "    for (int32_t i = 0; i < ndim; i++)\n"
+    "        elements = !shape[i] || !elements ? 0 : elements + (shape[i] - 1) * strides[i];\n"
+    "    memcpy(r->dims, shape, (size_t)ndim * sizeof *shape);\n"
+    "    memcpy(r->dims + DV_MAX_NDIM, strides, (size_t)ndim * sizeof *strides);\n"
+    "    r->bytes = (size_t)dv_dtype_bytes(dtype, elements);\n"
+    "    r->made = guarded(r->bytes, (size_t)(dtype.bits >= 8 ? dtype.bits / 8 : 1), poison);\n"
+    "    r->t = (dv_tensor){ r->made, device, ndim, dtype, r->dims, r->dims + DV_MAX_NDIM, 0 };\n"
+    "    *out = &r->t;\n"
+    "    return DV_OK;\n"
+    "}\n"
+    "static void keep_tensor(const dv_host *host, dv_tensor *t) { (void)host, (void)t; }\n"
+    "static void *lend(const dv_host *host, int use, int slot, size_t bytes, size_t alignment)\n"
+    "{\n"
+    "    (void)host, (void)use, (void)slot;\n"
+    "    return guarded(bytes, alignment, poison);\n"
+    "}\n"
+    "static void keep(const dv_host *host, void *p) { (void)host, (void)p; }\n"
+    "static void before_kernel(const dv_host *host) { (void)host, kernel_ran = 1; }\n"
+    "\n"
+    "static const dv_device cpu = { DV_CPU, 0 };\n";
+
+static const char c_main[] =
+    "\n"
+    "static int call(dv_operator *op, int row, dv_value *results)\n"
+    "{\n"
+    "    const dv_host host = { .size = sizeof host, .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, .alloc = lend, .free = keep,\n"
+    "        .before_kernel = before_kernel, .row = row };\n"
+    "    for (int i = 0; i < NRESULTS; i++)\n"
+    "        results[i] = dv_default();\n"
+    "    make_arguments();\n"
+    "    mallopt(M_PERTURB, poison);\n"
+    "    kernel_ran = 0;\n"
+    "    alarm(20); /* it must end */\n"
+    "    const int status = dv_call(op, args, NARGS, results, NRESULTS, &host);\n"
+    "    alarm(0);\n"
+    "    return status;\n"
+    "}\n"
+    "\n"
+    "int main(int argc, char **argv)\n"
+    "{\n"
+    "    static dv_value results[NRESULTS + 1];\n"
+    "    dv_library *lib;\n"
+    "    dv_operator *op;\n"
+    "    if (!getenv(\"GLIBC_TUNABLES\")) { /* so that malloc()'s memory holds the poison: no cache */\n"
+    "        setenv(\"GLIBC_TUNABLES\", \"glibc.malloc.tcache_count=0\", 1);\n"
+    "        execv(\"/proc/self/exe\", argv);\n"
+    "    }\n"
+    "    dv_set_threads(1);\n"
+    "    if (dv_load(argc > 1 ? argv[1] : BINARY, &lib) || dv_find(OPERATOR, &op))\n"
+    "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 2;\n";
+
+static void put_scalar(const check_value *v, FILE *to)
+{
+    switch (v->type) {
+    case DV_VALUE_DEFAULT: fputs("dv_default()", to); break;
+    case DV_VALUE_INT: fprintf(to, v->as.i == INT64_MIN ? "dv_from_int(INT64_MIN)" : "dv_from_int(INT64_C(%lld))", (long long)v->as.i); break;
+    case DV_VALUE_FLOAT: fprintf(to, "dv_from_float(%a)", v->as.f); break;
+    case DV_VALUE_BOOL: fprintf(to, "dv_from_bool(%s)", v->as.b ? "true" : "false"); break;
+    case DV_VALUE_STRING: fprintf(to, "dv_from_string(\"%s\")", v->string); break;
+    case DV_VALUE_DTYPE:
+        fprintf(to, "dv_from_dtype((dv_dtype){ %u, %u, %u })", v->as.dtype.code, v->as.dtype.bits, v->as.dtype.lanes);
+        break;
+    case DV_VALUE_COMPLEX: fprintf(to, "(dv_value){ .type = DV_VALUE_COMPLEX, .as.c = { %a, %a } }", v->as.c.re, v->as.c.im); break;
+    case DV_VALUE_DEVICE: fputs("(dv_value){ .type = DV_VALUE_DEVICE, .as.device = { DV_CPU, 0 } }", to); break;
+    case DV_VALUE_LAYOUT: fprintf(to, "(dv_value){ .type = DV_VALUE_LAYOUT, .as.layout.value = %d }", (int)v->as.number); break;
+    case DV_VALUE_MEMORY_FORMAT: fprintf(to, "(dv_value){ .type = DV_VALUE_MEMORY_FORMAT, .as.memory_format.value = %d }", (int)v->as.number); break;
+    default: fputs("dv_none()", to); break;
+    }
+}
+
+static void put_list(const check_value *v, FILE *to)
+{
+    const bool ints = v->type == DV_VALUE_INTS, bools = v->type == DV_VALUE_BOOLS, scalars = v->type == DV_VALUE_SCALARS;
+    const char *type = ints ? "int64_t" : bools ? "bool" : scalars ? "dv_scalar" : "double";
+    fprintf(to, "(dv_value){ .type = DV_VALUE_%s, .as.%s = { ", ints ? "INTS" : bools ? "BOOLS" : scalars ? "SCALARS" : "FLOATS",
+        ints ? "ints" : bools ? "bools" : scalars ? "scalars" : "floats");
+    if (!v->count)
+        fputs("NULL", to);
+    else
+        fprintf(to, "(static const %s[]){ ", type);
+    for (uint32_t k = 0; k < v->count; k++) {
+        fputs(k ? ", " : "", to);
+        if (ints || bools)
+            fprintf(to, "%lld", (long long)v->ints[k]);
+        else
+            fprintf(to, scalars ? "{ .kind = DV_SCALAR_FLOAT, .as.f = %a }" : "%a", v->floats[k]);
+    }
+    fprintf(to, "%s, %u } }", v->count ? " }" : "", v->count);
+}
+
+/* Elements as the nearest C type has them; others as bytes. */
+static void put_elements(const check_tensor *t, const unsigned char *bytes, int64_t n, FILE *to)
+{
+    const uint32_t key = dv_dtype_key(t->dtype);
+    const bool real = key == DV_DTYPE_f32 || key == DV_DTYPE_f64, whole = check_is_integer(t->dtype);
+    const int64_t count = real || whole ? n : n * dv_dtype_bytes(t->dtype, 1);
+    for (int64_t i = 0; i < count; i++) {
+        const double x = real || whole ? check_get(bytes, i, t->dtype) : 0;
+        fputs(i % 16 == 0 && i ? ",\n        " : i ? ", " : "", to);
+        if (whole)
+            fprintf(to, "%.0f", x);
+        else if (real && isnan(x))
+            fputs("NAN", to);
+        else if (real && isinf(x))
+            fputs(x < 0 ? "-INFINITY" : "INFINITY", to);
+        else if (real)
+            fprintf(to, "%a", x);
+        else
+            fprintf(to, "0x%02x", bytes[i]);
+    }
+}
+
+static const char *c_type(const check_tensor *t)
+{
+    static const char *const signed_types[] = { "int8_t", "int16_t", "int32_t", "int64_t" };
+    static const char *const unsigned_types[] = { "uint8_t", "uint16_t", "uint32_t", "uint64_t" };
+    const int bits = t->dtype.bits, at = bits <= 8 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3;
+    if (dv_dtype_key(t->dtype) == DV_DTYPE_f32)
+        return "float";
+    if (dv_dtype_key(t->dtype) == DV_DTYPE_f64)
+        return "double";
+    return !check_is_integer(t->dtype) ? "uint8_t" : t->dtype.code == 0 ? signed_types[at] : unsigned_types[at];
+}
+
+static void put_c_tensor(const check_job *job, size_t i, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const check_tensor *t = &c->tensors[i];
+    int64_t strides[CHECK_DIMS], low, high, n, first;
+    unsigned char *bytes = contents(c, i, &n, &first);
+    check_strides(t, strides, &low, &high);
+    fputs("    { /* ", to);
+    put_name(job, i, to);
+    fprintf(to, ": %s */\n        static const %s elements[] = { ", dv_dtype_name(t->dtype), c_type(t));
+    if (bytes && n)
+        put_elements(t, bytes, n, to);
+    else
+        fputs("0", to);
+    fputs(" };\n        static const int64_t dims[] = { ", to);
+    for (int32_t d = 0; d < t->ndim; d++)
+        fprintf(to, "%lld, ", (long long)t->shape[d]);
+    for (int32_t d = 0; d < t->ndim; d++)
+        fprintf(to, "%lld, ", (long long)strides[d]);
+    const int64_t size = dv_dtype_bytes(t->dtype, 1);
+    fprintf(to, "0 };\n        const size_t bytes = %lld;\n", (long long)(n * size));
+    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements, bytes);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
+    if (!writes(job, i))
+        fputs("        read_only(data);\n", to);
+    fputs("        ", to);
+    put_name(job, i, to);
+    fprintf(to, " = (dv_tensor){ data + %lld, cpu, %d, { %u, %u, %u }, dims, dims + %d, 0 };\n    }\n", (long long)(first * size), (int)t->ndim,
+        t->dtype.code, t->dtype.bits, t->dtype.lanes, (int)t->ndim);
+    free(bytes);
+}
+
+static void put_c_arguments(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present) {
+            fputs("static dv_tensor ", to);
+            put_name(job, i, to);
+            fputs(";\n", to);
+        }
+    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n", c->nargs, job->op->nresults);
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present)
+            put_c_tensor(job, i, to);
+    for (size_t i = 0; i < c->nargs; i++) {
+        const check_value *v = &c->args[i];
+        if (v->type == DV_VALUE_TENSORS) {
+            fprintf(to, "    static const dv_tensor *const list%zu[] = { ", i);
+            for (uint32_t k = 0; k < v->count; k++) {
+                fputs(c->tensors[v->first + k].present ? "&" : "NULL", to);
+                if (c->tensors[v->first + k].present)
+                    put_name(job, v->first + k, to);
+                fputs(", ", to);
+            }
+            fprintf(to, "NULL };\n");
+        }
+        fprintf(to, "    args[%zu] = ", i);
+        if (v->type == DV_VALUE_TENSORS) {
+            fprintf(to, "dv_from_tensors(list%zu, %u)", i, v->count);
+        } else if (v->type == DV_VALUE_TENSOR && c->tensors[v->first].present) {
+            fputs("dv_from_tensor(&", to);
+            put_name(job, v->first, to);
+            fputs(")", to);
+        } else if (v->type == DV_VALUE_INTS || v->type == DV_VALUE_BOOLS || v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS) {
+            put_list(v, to);
+        } else {
+            put_scalar(v, to);
+        }
+        fprintf(to, "; /* %s */\n", job->op->slots[i].name);
+    }
+    fputs("}\n", to);
+}
+
+/* The question, after op is known: `return` 1 where the fault shows. */
+static const char *const c_questions[] = {
+    [CHECK_SHOW_CRASH] = "    if (call(op, ROW, results))\n"
+                         "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
+    [CHECK_SHOW_ACCEPT] = "    static dv_result_spec specs[NRESULTS + 1];\n"
+                          "    make_arguments();\n"
+                          "    if (!dv_infer(op, args, NARGS, specs, NRESULTS) && call(op, ROW, results))\n"
+                          "        return fprintf(stderr, \"accepted, and then: %s\\n\", dv_last_error()), 1;\n",
+    [CHECK_SHOW_REFUSE] = "    static dv_result_spec specs[NRESULTS + 1];\n"
+                          "    make_arguments();\n"
+                          "    if (!dv_infer(op, args, NARGS, specs, NRESULTS))\n"
+                          "        return 0;\n"
+                          "    if (!call(op, ROW, results) || kernel_ran)\n"
+                          "        return fprintf(stderr, \"dv_infer() refuses this, and it was run\\n\"), 1;\n"
+                          "    if (!strstr(dv_last_error(), OPERATOR) || strstr(dv_last_error(), \"no message\"))\n"
+                          "        return fprintf(stderr, \"an error that says nothing: %s\\n\", dv_last_error()), 1;\n",
+    [CHECK_SHOW_POISON] = "    static unsigned char *first[NRESULTS + 1];\n"
+                          "    for (int turn = 0; turn < 2; turn++) {\n"
+                          "        poison = turn ? 0x5a : 0xa5;\n"
+                          "        if (call(op, ROW, results))\n"
+                          "            return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+                          "        for (int i = 0; i < NRESULTS; i++) {\n"
+                          "            const result *r = results[i].type == DV_VALUE_TENSOR ? (const void *)results[i].as.tensor : NULL;\n"
+                          "            if (r && !turn && (first[i] = malloc(r->bytes + 1)))\n"
+                          "                memcpy(first[i], r->t.data, r->bytes);\n"
+                          "            if (r && turn && memcmp(first[i], r->t.data, r->bytes))\n"
+                          "                return fprintf(stderr, \"result %d depends on what undefined memory held\\n\", i), 1;\n"
+                          "        }\n"
+                          "    }\n",
+    [CHECK_SHOW_HEADER] = "    if (call(op, ROW, results))\n"
+                          "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+                          "    for (int i = 0; i < NRESULTS; i++) {\n"
+                          "        const result *r = results[i].type == DV_VALUE_TENSOR ? (const void *)results[i].as.tensor : NULL;\n"
+                          "        if (r && (r->t.data != r->made || r->t.shape != r->dims))\n"
+                          "            return fprintf(stderr, \"the kernel changed the header of result %d\\n\", i), 1;\n"
+                          "    }\n",
+    [CHECK_SHOW_BOUNDS] = "    call(op, ROW, results);\n"
+                          "    for (size_t i = 0; i < nbuffers; i++)\n"
+                          "        for (size_t k = 0; k < buffers[i].room; k++)\n"
+                          "            if ((buffers[i].pages + k < buffers[i].data || buffers[i].pages + k >= buffers[i].data + buffers[i].bytes) &&\n"
+                          "                buffers[i].pages[k] != 0xc3)\n"
+                          "                return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
+    [CHECK_SHOW_FAKE] = "    static dv_result_spec specs[NRESULTS + 1];\n"
+                        "    make_arguments();\n"
+                        "    if (dv_infer(op, args, NARGS, specs, NRESULTS) || call(op, ROW, results))\n"
+                        "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+                        "    for (int i = 0; i < NRESULTS; i++) {\n"
+                        "        const dv_tensor *t = results[i].type == DV_VALUE_TENSOR ? results[i].as.tensor : NULL;\n"
+                        "        if (!t != (specs[i].ndim < 0) || (t && (t->ndim != specs[i].ndim || dv_dtype_key(t->dtype) != dv_dtype_key(specs[i].dtype) ||\n"
+                        "            memcmp(t->shape, specs[i].shape, sizeof *t->shape * (size_t)t->ndim))))\n"
+                        "            return fprintf(stderr, \"result %d is not as dv_infer() says\\n\", i), 1;\n"
+                        "    }\n",
+    [CHECK_SHOW_LOOK] = "    static dv_result_spec specs[NRESULTS + 1];\n"
+                        "    (void)call;\n"
+                        "    (void)results;\n"
+                        "    make_arguments();\n"
+                        "    for (size_t i = 0; i < nbuffers; i++) /* a fake tensor has no contents */\n"
+                        "        mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
+                        "    if (dv_infer(op, args, NARGS, specs, NRESULTS))\n"
+                        "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
+    [CHECK_SHOW_ROWS] = "    static dv_value others[NRESULTS + 1];\n"
+                        "    if (call(op, ROW, results) || call(op, OTHER_ROW, others))\n"
+                        "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+                        "    for (int i = 0; i < NRESULTS; i++) {\n"
+                        "        const dv_tensor *a = results[i].as.tensor, *b = others[i].as.tensor;\n"
+                        "        for (int64_t k = 0, n = results[i].type == DV_VALUE_TENSOR ? dv_numel(a) : 0; k < n; k++) {\n"
+                        "            const double x = element(a, k), y = element(b, k);\n"
+                        "            if (!(fabs(x - y) <= ATOL + RTOL * fabs(y)) && !(isnan(x) && isnan(y)) && !(isinf(x) && x == y))\n"
+                        "                return fprintf(stderr, \"result %d, element %lld: %.17g, the other row %.17g\\n\", i, (long long)k, x, y), 1;\n"
+                        "        }\n"
+                        "    }\n",
+};
+
+static const char c_element[] =
+    "\n"
+    "static double element(const dv_tensor *t, int64_t i)\n"
+    "{\n"
+    "    switch (dv_dtype_key(t->dtype)) {\n"
+    "    case DV_DTYPE_f64:\n"
+    "    case DV_DTYPE_f32:\n"
+    "    case DV_DTYPE_f16:\n"
+    "    case DV_DTYPE_bf16: return dv_get_f64(t->data, i, dv_dtype_key(t->dtype));\n"
+    "    case DV_DTYPE_i8: return ((const int8_t *)t->data)[i];\n"
+    "    case DV_DTYPE_i16: return ((const int16_t *)t->data)[i];\n"
+    "    case DV_DTYPE_i32: return ((const int32_t *)t->data)[i];\n"
+    "    case DV_DTYPE_i64: return (double)((const int64_t *)t->data)[i];\n"
+    "    default: return ((const uint8_t *)t->data)[i];\n"
+    "    }\n"
+    "}\n";
+
+void check_repro_c(const check_job *job, FILE *to)
+{
+    const check_result *r = job->result;
+    char run[300];
+    snprintf(run, sizeof run, "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -o repro && ./repro %s", file_of(job->op->path));
+    put_comment(job, "/* ", " * ", run, to);
+    fprintf(to, " */\n%s#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", c_head, file_of(job->op->path), job->op->name);
+    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row, r->how.end == CHECK_AT_END);
+    if (r->how.show == CHECK_SHOW_ROWS)
+        fprintf(to, "#define RTOL %a\n#define ATOL %a\n", r->how.rtol, r->how.atol);
+    fprintf(to, "\n%s", c_memory);
+    put_c_arguments(job, to);
+    if (r->how.show == CHECK_SHOW_ROWS)
+        fputs(c_element, to);
+    fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, c_questions[r->how.show]);
+}
+
+/* ---- Python ---- */
+
+static const char python_memory[] =
+    "import ctypes\n"
+    "import mmap\n"
+    "import os\n"
+    "import signal\n"
+    "import sys\n"
+    "\n"
+    "POISON = int(os.environ.setdefault(\"MALLOC_PERTURB_\", \"165\"))  # what undefined memory holds\n"
+    "if \"GLIBC_TUNABLES\" not in os.environ:\n"
+    "    os.environ[\"GLIBC_TUNABLES\"] = \"glibc.malloc.tcache_count=0\"\n"
+    "    os.execv(sys.executable, [sys.executable, *sys.argv])\n"
+    "\n"
+    "import dovetail\n"
+    "import numpy\n"
+    "\n"
+    "libc = ctypes.CDLL(None)\n"
+    "kept = []\n"
+    "\n"
+    "\n"
+    "def guarded(size, fill=0xc3):\n"
+    "    \"\"\"Bytes one end of which touches a page that nobody may touch.\"\"\"\n"
+    "    page, room = mmap.PAGESIZE, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE\n"
+    "    pages = mmap.mmap(-1, room + 32 * page)\n"
+    "    kept.append(pages)\n"
+    "    address = ctypes.addressof(ctypes.c_char.from_buffer(pages))\n"
+    "    for at in (address, address + 16 * page + room):\n"
+    "        libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(16 * page), 0)\n"
+    "    memory = numpy.frombuffer(pages, numpy.uint8, size, 16 * page + (room - size if AT_END else 0))\n"
+    "    memory[:] = fill\n"
+    "    return memory\n"
+    "\n"
+    "\n"
+    "def tensor(dtype, shape, strides, first, elements, writable):\n"
+    "    \"\"\"Strides and the first element's place are counted in elements.\"\"\"\n"
+    "    data = numpy.array(elements, dtype) if not isinstance(elements, bytes) else numpy.frombuffer(elements, dtype)\n"
+    "    memory = guarded(data.nbytes)\n"
+    "    memory[:] = data.view(numpy.uint8)\n"
+    "    address, page = memory.ctypes.data, mmap.PAGESIZE\n"
+    "    flat = memory.view(dtype)\n"
+    "    if not writable and data.nbytes:\n"
+    "        start = address // page * page\n"
+    "        libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(address + data.nbytes - start), 1)\n"
+    "        flat.flags.writeable = False\n"
+    "    size = flat.dtype.itemsize\n"
+    "    return numpy.lib.stride_tricks.as_strided(flat[first:], shape, [s * size for s in strides], writeable=writable)\n"
+    "\n"
+    "\n"
+    "def result(dtype, shape):\n"
+    "    size = int(numpy.prod(shape, dtype=numpy.int64)) * numpy.dtype(dtype).itemsize\n"
+    "    return guarded(size, POISON).view(dtype).reshape(shape)\n";
+
+static bool needs_ml_dtypes(dv_dtype d) { return d.code == 4 || d.code >= 7; }
+
+static const char *numpy_dtype(dv_dtype d, char *out, size_t size)
+{
+    switch (dv_dtype_key(d)) {
+    case DV_DTYPE_bool: return "\"bool\"";
+    case DV_DTYPE_bf16: return "ml_dtypes.bfloat16";
+    case DV_DTYPE_f8_e3m4: return "ml_dtypes.float8_e3m4";
+    case DV_DTYPE_f8_e4m3: return "ml_dtypes.float8_e4m3";
+    case DV_DTYPE_f8_e4m3fn: return "ml_dtypes.float8_e4m3fn";
+    case DV_DTYPE_f8_e5m2: return "ml_dtypes.float8_e5m2";
+    case DV_DTYPE_f8_e4m3fnuz: return "ml_dtypes.float8_e4m3fnuz";
+    case DV_DTYPE_f8_e5m2fnuz: return "ml_dtypes.float8_e5m2fnuz";
+    case DV_DTYPE_f8_e4m3b11fnuz: return "ml_dtypes.float8_e4m3b11fnuz";
+    default: break;
+    }
+    snprintf(out, size, "\"%s%d\"", d.code == 0 ? "int" : d.code == 1 ? "uint" : d.code == 5 ? "complex" : "float", (int)d.bits);
+    return out;
+}
+
+static void put_tuple(const int64_t *list, int32_t n, FILE *to)
+{
+    fputs("(", to);
+    for (int32_t i = 0; i < n; i++)
+        fprintf(to, "%lld, ", (long long)list[i]);
+    fputs(")", to);
+}
+
+static void put_python_elements(const check_tensor *t, const unsigned char *bytes, int64_t n, FILE *to)
+{
+    const uint32_t key = dv_dtype_key(t->dtype);
+    const bool real = key == DV_DTYPE_f32 || key == DV_DTYPE_f64 || key == DV_DTYPE_f16, whole = check_is_integer(t->dtype);
+    fputs(real || whole ? "[" : "b\"", to);
+    for (int64_t i = 0; i < (real || whole ? n : n * dv_dtype_bytes(t->dtype, 1)); i++) {
+        const double x = real || whole ? check_get(bytes, i, t->dtype) : 0;
+        if (!real && !whole)
+            fprintf(to, "\\x%02x", bytes[i]);
+        else if (whole)
+            fprintf(to, "%.0f, ", x);
+        else if (isnan(x) || isinf(x))
+            fprintf(to, "%snumpy.%s, ", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
+        else
+            fprintf(to, "%.17g, ", x);
+    }
+    fputs(real || whole ? "]" : "\"", to);
+}
+
+static void put_python_tensor(const check_job *job, size_t i, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const check_tensor *t = &c->tensors[i];
+    int64_t strides[CHECK_DIMS], low, high, n, first;
+    char buffer[40];
+    if (!t->present) {
+        fputs("None", to);
+        return;
+    }
+    unsigned char *bytes = contents(c, i, &n, &first);
+    check_strides(t, strides, &low, &high);
+    fprintf(to, "tensor(%s, ", numpy_dtype(t->dtype, buffer, sizeof buffer));
+    put_tuple(t->shape, t->ndim, to);
+    fputs(", ", to);
+    put_tuple(strides, t->ndim, to);
+    fprintf(to, ", %lld, ", (long long)first);
+    if (bytes)
+        put_python_elements(t, bytes, n, to);
+    fprintf(to, ", %s)", writes(job, i) ? "True" : "False");
+    free(bytes);
+}
+
+static void put_python_value(const check_job *job, const check_value *v, FILE *to)
+{
+    switch (v->type) {
+    case DV_VALUE_TENSOR: put_python_tensor(job, v->first, to); return;
+    case DV_VALUE_INT: fprintf(to, "%lld", (long long)v->as.i); return;
+    case DV_VALUE_FLOAT: fprintf(to, "%.17g", v->as.f); return;
+    case DV_VALUE_BOOL: fputs(v->as.b ? "True" : "False", to); return;
+    case DV_VALUE_COMPLEX: fprintf(to, "complex(%.17g, %.17g)", v->as.c.re, v->as.c.im); return;
+    case DV_VALUE_STRING: fprintf(to, "\"%s\"", v->string); return;
+    case DV_VALUE_DTYPE: fprintf(to, "\"%s\"", dv_dtype_name(v->as.dtype)); return;
+    case DV_VALUE_DEVICE: fputs("\"cpu\"", to); return;
+    case DV_VALUE_LAYOUT: fputs("\"strided\"", to); return;
+    case DV_VALUE_MEMORY_FORMAT: fputs("\"contiguous_format\"", to); return;
+    case DV_VALUE_NONE: fputs("None", to); return;
+    default: break;
+    }
+    fputs("[", to);
+    for (uint32_t k = 0; k < v->count; k++) {
+        if (v->type == DV_VALUE_TENSORS)
+            put_python_tensor(job, v->first + k, to);
+        else if (v->type == DV_VALUE_INTS)
+            fprintf(to, "%lld", (long long)v->ints[k]);
+        else if (v->type == DV_VALUE_BOOLS)
+            fputs(v->ints[k] ? "True" : "False", to);
+        else
+            fprintf(to, "%.17g", v->floats[k]);
+        fputs(", ", to);
+    }
+    fputs("]", to);
+}
+
+static const char *const python_questions[] = {
+    [CHECK_SHOW_CRASH] = "call()\n",
+    [CHECK_SHOW_ACCEPT] = "try:\n"
+                          "    call()\n"
+                          "except dovetail.DovetailError as error:\n"
+                          "    sys.exit(f\"accepted, and then: {error}\")\n",
+    [CHECK_SHOW_REFUSE] = "try:\n"
+                          "    call()\n"
+                          "except (dovetail.DovetailError, TypeError) as error:\n"
+                          "    if op.name.split(\".\")[0].split(\"::\")[1] not in str(error) or \"no message\" in str(error):\n"
+                          "        sys.exit(f\"an error that says nothing: {error}\")\n"
+                          "else:\n"
+                          "    sys.exit(\"this is outside of what the contract accepts, and it was run\")\n",
+    [CHECK_SHOW_POISON] = "out = call()\n"
+                          "found = b\"\".join(numpy.asarray(r).tobytes() for r in (out if isinstance(out, tuple) else (out,)) if r is not None)\n"
+                          "if POISON != 165:\n"
+                          "    sys.stdout.buffer.write(found)\n"
+                          "else:  # the same in a process whose undefined memory holds something else\n"
+                          "    import subprocess\n"
+                          "    other = subprocess.run([sys.executable, *sys.argv], env={**os.environ, \"MALLOC_PERTURB_\": \"90\"}, stdout=subprocess.PIPE).stdout\n"
+                          "    if other != found:\n"
+                          "        sys.exit(\"the result depends on what undefined memory held\")\n",
+    [CHECK_SHOW_ROWS] = "out = call()\n"
+                        "dovetail.set_row(OTHER_ROW)\n"
+                        "other = call()\n"
+                        "for a, b in zip(out if isinstance(out, tuple) else (out,), other if isinstance(other, tuple) else (other,)):\n"
+                        "    if not numpy.allclose(numpy.asarray(a).astype(\"float64\"), numpy.asarray(b).astype(\"float64\"), RTOL, ATOL, equal_nan=True):\n"
+                        "        sys.exit(f\"{a}, and the other row gives {b}\")\n",
+};
+
+static bool any_ml_dtypes(const check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && needs_ml_dtypes(c->tensors[i].dtype))
+            return true;
+    return false;
+}
+
+/* Results lie in guarded memory too, where the host may give them. */
+static void put_results(const check_job *job, FILE *to)
+{
+    char buffer[40];
+    fputs("def results():\n    return (", to);
+    for (size_t r = 0; r < job->op->nresults; r++) {
+        const check_made *m = &job->result->made[r];
+        if (r < CHECK_MADE && m->present && !(m->dtype.code == 4 || m->dtype.code >= 7)) {
+            fprintf(to, "result(%s, ", numpy_dtype(m->dtype, buffer, sizeof buffer));
+            put_tuple(m->shape, m->ndim, to);
+            fputs("), ", to);
+        } else {
+            fputs("None, ", to);
+        }
+    }
+    fputs(")\n\n\n", to);
+}
+
+static void put_call(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    put_results(job, to);
+    fputs("def call():\n    signal.alarm(20)  # it must end\n    out = results()\n    return op(", to);
+    for (size_t i = 0; i < c->nargs; i++) {
+        if (c->args[i].type == DV_VALUE_DEFAULT)
+            continue;
+        fprintf(to, "\n        %s=", job->op->slots[i].name);
+        put_python_value(job, &c->args[i], to);
+        fputs(",", to);
+    }
+    fprintf(to, "%s)\n\n\n", job->op->nresults ? "\n        out=out if len(out) > 1 else out[0]" : "");
+}
+
+static const char *python_question(const check_job *job)
+{
+    const enum check_show show = job->result->how.show == CHECK_SHOW_HEADER ? CHECK_SHOW_POISON : job->result->how.show; /* the array stays unwritten */
+    return (size_t)show < sizeof python_questions / sizeof *python_questions ? python_questions[show] : NULL;
+}
+
+bool check_repro_python(const check_job *job, FILE *to)
+{
+    const check_result *r = job->result;
+    char run[300];
+    if (!python_question(job))
+        return false;
+    snprintf(run, sizeof run, "python repro.py %s", file_of(job->op->path));
+    put_comment(job, "# ", "# ", run, to);
+    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %g, %g\n", python_memory, any_ml_dtypes(&r->failing) ? "\nimport ml_dtypes\n" : "",
+        r->how.end == CHECK_AT_END ? "True" : "False", (int)row_of(job), (int)r->how.other_row, r->how.rtol, r->how.atol);
+    fprintf(to, "try:\n    library = dovetail.load(sys.argv[1] if len(sys.argv) > 1 else \"%s\")\n    op = dovetail.find(\"%s\")\n", file_of(job->op->path),
+        job->op->name);
+    fputs("except Exception as error:\n    print(error, file=sys.stderr)\n    sys.exit(2)\ndovetail.set_threads(1)\ndovetail.set_row(ROW)\n\n\n", to);
+    put_call(job, to);
+    fputs(python_question(job), to);
+    return true;
+}

@@ -1,0 +1,88 @@
+"""The programs that come with a failure: alone, they fail while the fault is there, and do not when it is gone."""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAULTY = ROOT / "tests" / "faulty"
+BUILD = pathlib.Path(os.environ["DOVETAIL_BUILD"])
+COMMAND = BUILD / "bin" / "dovetail"
+WITHOUT_PROGRAM = {"gradient_names_nothing"}  # its binary does not load: building it shows the fault
+NOT_IN_PYTHON = {"workspace_too_small", "shape_looks_inside"}
+
+
+def build(source, out):
+    subprocess.run([COMMAND, "build", source, "-o", out], check=True, capture_output=True)
+    return out
+
+
+def c_program(text, folder):
+    (folder / "repro.c").write_text(text)
+    flags = subprocess.run([COMMAND, "--cflags", "--libs"], check=True, capture_output=True, text=True).stdout.split()
+    warnings = ["-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", "-std=c11", *warnings, folder / "repro.c", *flags, "-lm", "-o", folder / "repro"], check=True)
+    return [folder / "repro"]
+
+
+def python_program(text, folder):
+    (folder / "repro.py").write_text(text)
+    return [sys.executable, folder / "repro.py"]
+
+
+def run(program, binary):
+    env = {k: v for k, v in os.environ.items() if k not in ("GLIBC_TUNABLES", "MALLOC_PERTURB_")}
+    return subprocess.run([*program, binary], capture_output=True, text=True, timeout=120, env=env)
+
+
+def failure(check, source):
+    return next(r for r in check(source)["results"] if r["result"] == "fail")
+
+
+@pytest.mark.parametrize("name", sorted({p.parent.name for p in FAULTY.glob("*/fault.c")} - WITHOUT_PROGRAM))
+def test_it_fails_alone(check, tmp_path, name):
+    found = failure(check, FAULTY / name / "fault.c")
+    if "c" not in found:  # properties whose failures no C program shows say so themselves
+        assert found["property"] not in ("runs", "memory", "shapes", "fake")
+        return
+    binary = build(FAULTY / name / "fault.c", tmp_path / "fault.so")
+    done = run(c_program(found["c"], tmp_path), binary)
+    assert done.returncode not in (0, 2), done
+    assert ("python" in found) == (name not in NOT_IN_PYTHON)
+    if "python" in found:
+        done = run(python_program(found["python"], tmp_path), binary)
+        assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
+
+
+# A change that takes the fault away.
+MENDED = {
+    "tail_past_end": ("k < 8; k++", "k < 8 && i + k < n; k++"),
+    "input_written": ("x[i] = x[i] > 0 ? x[i] : 0;\n        out[i] = x[i];", "out[i] = x[i] > 0 ? x[i] : 0;"),
+    "tail_unwritten": ("n / 8 * 8", "n"),
+    "malloc_not_cleared": ("malloc((size_t)n * sizeof *sum + 1)", "calloc((size_t)n + 1, sizeof *sum)"),
+    "divides_by_zero": ("sum / n", "(n ? sum / n : 0)"),
+    "result_is_input": ("if (n == 1)", "if (n == -1)"),
+    "workspace_too_small": ("workspace = 4*n", "workspace = 4*n + 4"),
+    "refuses_what_is_accepted": ("% 4)", "% 1)"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(MENDED))
+def test_it_passes_when_the_fault_is_gone(check, tmp_path, name):
+    found = failure(check, FAULTY / name / "fault.c")
+    text = (FAULTY / name / "fault.c").read_text()
+    assert MENDED[name][0] in text
+    (tmp_path / "fault.c").write_text(text.replace(*MENDED[name]))
+    binary = build(tmp_path / "fault.c", tmp_path / "fault.so")
+    done = run(c_program(found["c"], tmp_path), binary)
+    assert done.returncode == 0, done
+    if "python" in found:
+        done = run(python_program(found["python"], tmp_path), binary)
+        assert done.returncode == 0, done
+
+
+def test_files(check, tmp_path):
+    check(FAULTY / "tail_unwritten" / "fault.c", "--repro", tmp_path / "out")
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["scale.memory.scale_f32.c", "scale.memory.scale_f32.py"]

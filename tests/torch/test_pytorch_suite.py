@@ -593,7 +593,8 @@ def test_dispatch_rules(db):
 
 def test_the_table_is_whole():
     """Every row of docs/torch-suite.md names a test that is here (or in another file of this folder), or a reason."""
-    rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \|$", (ROOT / "docs/torch-suite.md").read_text(), re.M)
+    page = (ROOT / "docs/torch-suite.md").read_text()
+    rows = re.findall(r"^\| `([\w.]+)` \| (.+?) \|$", page, re.M)
     names = [name for name, _ in rows]
     assert len(names) == len(set(names)) == 239
     there = {n for f in pathlib.Path(__file__).parent.glob("test_*.py") for n in re.findall(r"^def (test_\w+)", f.read_text(), re.M)}
@@ -601,5 +602,7 @@ def test_the_table_is_whole():
     assert cited <= there, cited - there
     for name, answer in rows:
         assert "`test_" in answer or re.match(r"(PyTorch's own|only Python|cannot)", answer), name
+    passing = sum("`test_" in answer for _, answer in rows)
+    assert f"| PyTorch's tests | {len(rows)} |" in page and f"| pass, adapted | {passing} |" in page
     mine = {n for n in re.findall(r"^def (test_\w+)", pathlib.Path(__file__).read_text(), re.M)} - {"test_the_table_is_whole", "test_there_are_operators"}
     assert mine <= cited, mine - cited

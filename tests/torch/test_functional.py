@@ -160,7 +160,7 @@ def test_writing_to_what_is_not_functional_is_an_error(ops, mine):
         torch.func.functionalize(lambda x: mine.second(x, outer))(torch.ones(3))
 
 
-def test_under_vmap(ops):
+def test_under_vmap(ops, mine):
     def f(x):
         y = x * 2
         ops.inc_(y)
@@ -169,3 +169,7 @@ def test_under_vmap(ops):
     x = torch.randn(3, 4)
     torch.testing.assert_close(torch.func.functionalize(torch.vmap(f))(x), x * 2 + 1)
     torch.testing.assert_close(torch.vmap(torch.func.functionalize(f))(x), x * 2 + 1)
+    a, b = torch.zeros(3, 2), torch.zeros(2, 3)
+    y, x, n = torch.vmap(lambda a, b: mine.both(a, y=b), in_dims=(0, 1), out_dims=(1, 0, 0))(a, b)
+    assert torch.equal(a, torch.ones(3, 2)) and torch.equal(b, torch.full((2, 3), 2.)) and n.tolist() == [3, 3, 3]
+    assert torch.equal(y, b) and torch.equal(x, a)

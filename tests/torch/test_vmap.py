@@ -297,3 +297,10 @@ def test_writing_in_a_graph(ops):
 
     x = torch.randn(4, 3)
     torch.testing.assert_close(torch.compile(f, backend="aot_eager", fullgraph=True)(x), f(x))
+
+
+def test_out_is_refused_as_torch_refuses_its_own():
+    x = torch.randn(3, 4)
+    for f, name in ((torch.add, "aten::add.out"), (torch.ops.dovetail.swiglu, "dovetail::swiglu.out")):
+        with pytest.raises(RuntimeError, match=f"Batching rule not implemented for {name}"):
+            torch.vmap(lambda a, b: f(a, a, out=b))(x, x.clone())

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from test_shipped import ALL, RUNS, samples
+from test_shipped import ALL, RUNS, samples, with_gradients
 
 MANY = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 
@@ -297,6 +297,66 @@ def test_writing_in_a_graph(ops):
 
     x = torch.randn(4, 3)
     torch.testing.assert_close(torch.compile(f, backend="aot_eager", fullgraph=True)(x), f(x))
+
+
+# ---- together with gradients: what torch gives for the native form is the oracle
+
+def scalar(f):
+    """A number from the results, in which no element counts as another."""
+    def call(*args):
+        out = f(*args)
+        return sum((x * torch.linspace(0.5, 1.5, x.numel(), dtype=x.dtype).reshape(x.shape)).sum() for x in (out if isinstance(out, tuple) else (out,)))
+    return call
+
+
+def native(op):
+    def call(*args):
+        out = op.native(dict(zip([a.name for a in op.arguments], op.bind(args, {}))))
+        return out[0] if len(out) == 1 else tuple(out)
+    return call
+
+
+DIFFERENTIABLE = [n for n in RUNS if ALL[n].gradient and ALL[n].native and not ALL[n].writes
+                  and samples(n)[0][0].dtype == torch.float64 and not n.endswith("_backward")]
+
+
+def differentiable(op, args):
+    """Which arguments have a gradient by declaration."""
+    return tuple(i for i, a in enumerate(with_gradients(op, args)) if isinstance(a, torch.Tensor) and a.requires_grad)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_vmap_of_grad_and_grad_of_vmap(name):
+    op = ALL[name]
+    for args in samples(name):
+        at = differentiable(op, args)
+        values = [batched(a, 0, 3) if i in at else a for i, a in enumerate(args)]
+        every, first = tuple(0 if i in at else None for i in range(len(args))), tuple(0 if i == at[0] else None for i in range(len(args)))
+        for in_dims in (every, first):
+            given = [v if d is not None else a for v, a, d in zip(values, args, in_dims)]
+            found, expected = (torch.vmap(torch.func.grad(scalar(f), at), in_dims=in_dims)(*given) for f in (op.overload, native(op)))
+            torch.testing.assert_close(found, expected)
+            found, expected = (torch.func.grad(scalar(torch.vmap(f, in_dims=in_dims)), at)(*given) for f in (op.overload, native(op)))
+            torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_jacobian_and_hessian(name):
+    op, args = ALL[name], samples(name)[0]
+    at = differentiable(op, args)
+    found, expected = (torch.func.jacrev(f, at)(*args) for f in (op.overload, native(op)))
+    torch.testing.assert_close(found, expected)
+    found, expected = (torch.func.jacrev(torch.func.grad(scalar(f), at[0]), at[0])(*args) for f in (op.overload, native(op)))
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_batched_gradients(name):
+    """torch.autograd.grad(is_grads_batched=True): a vmap over backward alone."""
+    op, args = ALL[name], samples(name)[0]
+    at = differentiable(op, args)
+    args = [a.clone().requires_grad_() if i in at else a for i, a in enumerate(args)]
+    assert torch.autograd.gradcheck(op.overload, args, check_batched_grad=True)
 
 
 def test_out_is_refused_as_torch_refuses_its_own():

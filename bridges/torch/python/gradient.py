@@ -4,6 +4,7 @@ A Function takes the arguments in the schema's order. torch's autograd sees no t
 tensors follow at the end; results that are lists come back in the same way. Backward reads like the formulas.
 """
 import torch
+from torch._functorch.eager_transforms import enable_inplace_requires_grad
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
@@ -123,13 +124,18 @@ class NativeForm:
 
     def again(self, values, needs, grads):
         """Gradients for what is needed, by running the native form with autograd."""
-        differentiable, leaves = torch.is_grad_enabled() or forward_ad._current_level >= 0, []  # detach() would drop tangents
+        forward = forward_ad._current_level >= 0  # detach() would drop tangents
+        differentiable, leaves = torch.is_grad_enabled() or forward, []
+        again = forward or any(g is not None and g.requires_grad for g in grads)
 
         def leaf(x):
-            leaves.append(x.view_as(x) if differentiable else x.detach().requires_grad_())
+            nonlocal again
+            x = x.view_as(x) if differentiable else x.detach()
+            again |= x.requires_grad
+            leaves.append(x if x.requires_grad else x.requires_grad_())  # what torch.func.vjp saved requires none any more
             return leaves[-1]
 
-        with torch.enable_grad():
+        with torch.enable_grad(), enable_inplace_requires_grad(True):
             for name, need in needs.items():
                 x = values[name]
                 if isinstance(x, (list, tuple)):
@@ -139,7 +145,7 @@ class NativeForm:
             results = self.operator.native(values)
             pairs = [(r, g) for r, g in zip(results, grads) if isinstance(r, torch.Tensor) and r.requires_grad and g is not None]
             found = iter(torch.autograd.grad([r for r, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True,
-                                             create_graph=differentiable) if pairs else [None] * len(leaves))
+                                             create_graph=differentiable and again) if pairs else [None] * len(leaves))
         return [[next(found) if n else None for n in need] if isinstance(need, (list, tuple)) else next(found) if need else None
                 for need in needs.values()]
 

@@ -196,7 +196,7 @@ class Function:
         self.outputs = [(r["type"], f"r_{i}", i) for i, r in enumerate(operator.results)]
         self.outputs += [(self.args[i]["type"], f"a_{self.args[i]['name']}", self.args[i]["name"]) for i in operator.written_only]
         name = identifier(operator.name)
-        methods = {"forward": self.forward(name), "backward": self.backward(name)}
+        methods = {"forward": self.forward(name), "backward": self.backward(name), "_compiled_autograd_key": _compiled_autograd_key}
         if jvp:
             methods["jvp"] = jvp
         made = type(name, (_SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
@@ -242,7 +242,7 @@ class Function:
         return [f"a_{a['name']}" for a in self.args] + (["lengths_out"] if self.result_lists else []) + (["*more"] if self.lists else [])
 
     def given(self, a):
-        return f"{a['name']}=a_{a['name']}" if a["keyword"] else f"a_{a['name']}"
+        return f"**{{{a['name']!r}: a_{a['name']}}}" if a["keyword"] else f"a_{a['name']}"  # a name may be a keyword of Python
 
     def forward(self, name):
         returns = self.operator.results
@@ -349,6 +349,11 @@ class Function:
         lines.append(f"return {', '.join(f'r_{i}' for i in range(len(returns))) or 'None'}")
         self.source.scope["apply"] = self.function.apply
         return self.source.function("apply_" + name, ", ".join("a_" + n for n in args), lines)
+
+
+def _compiled_autograd_key(ctx):
+    """As torch.autograd.Function has it."""
+    return (ctx._autograd_function_id,)
 
 
 def _lengths(tensors, n):

@@ -95,3 +95,13 @@ def test_compiled_transforms(grad):
     x, y = r(grad=False), r(grad=False)
     f = torch.compile(lambda x, y: grad_of(lambda x: (grad.times(x, y) ** 2).sum())(x), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(f(x, y), 2 * x * y * y)
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_leaves_that_require_nothing_outside(grad, pair):
+    """What torch.func differentiates need not require a gradient outside of it; vjp's function may run after its level is gone."""
+    ours, theirs = PAIRS[pair]
+    x, y, t = r(False), r(False), r(False)
+    for f in (lambda f: vjp(f, x, y)[1](t), lambda f: hessian(total(f))(x, y), lambda f: jvp(lambda x: vjp(f, x, y)[1](t)[0], (x,), (y,)),
+              lambda f: vmap(vjp(f, x, y)[1])(torch.stack([x, t]))):
+        torch.testing.assert_close(f(ours(grad)), f(theirs))

@@ -252,6 +252,19 @@ void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs,
     fputs("</testsuites>\n", to);
 }
 
+static void put_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (memory) {
+        check_report_table(ops, nops, jobs, njobs, false, memory);
+        fclose(memory);
+    }
+    put_member(to, "table", text);
+    free(text);
+}
+
 void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to)
 {
     size_t counts[3] = { 0 };
@@ -268,5 +281,7 @@ void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, 
         fputs(i ? ",\n " : "\n ", to);
         put_job(&jobs[i], to);
     }
-    fputs("]}\n", to);
+    fputs("]", to);
+    put_table(ops, nops, jobs, njobs, to);
+    fputs("}\n", to);
 }

@@ -308,3 +308,19 @@ def test_backward_after_the_library_is_gone(tmp_path):
 def test_opcheck(grad):
     for name, args in (("times", (r(), r())), ("times_native", (r(), r())), ("spread", (r(), 2)), ("mixed", ([r(), r()], r())), ("add_", (r(grad=False), r(grad=False)))):
         torch.library.opcheck(getattr(grad, name).default, args)
+
+
+def test_an_optional_argument_that_is_written():
+    """rotary_embedding turns query, and key if there is one, in place."""
+    import dovetail
+    angle = torch.arange(10, dtype=torch.float64)[:, None] * torch.tensor([1.0, 0.1], dtype=torch.float64)
+    cache, positions = torch.cat([angle.cos(), angle.sin()], 1), torch.tensor([[0, 5, 9], [1, 2, 3]])
+    query, key = (torch.randn(2, 3, n, dtype=torch.float64, requires_grad=True) for n in (8, 4))
+
+    def turned(query, key=None):
+        query, key = query.clone(), None if key is None else key.clone()
+        dovetail.ops.rotary_embedding(positions, query, key, 4, cache, True)
+        return query if key is None else (query, key)
+
+    for f, inputs in ((turned, (query, key)), (turned, (query,)), (lambda q, k: turned(q, k)[1], (query, key))):
+        assert torch.autograd.gradcheck(f, inputs) and torch.autograd.gradgradcheck(f, inputs)

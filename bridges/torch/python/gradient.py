@@ -271,8 +271,7 @@ class Function:
             lines.append(f"ctx.counts = [{', '.join('l_' + x for x in self.lists)}]")
         if self.result_lists:
             lines += [f"lengths_out[:] = ctx.lengths_out = [{', '.join(f'len(r_{i})' for i in self.result_lists)}]"]
-        written = [f"*(a_{self.args[i]['name']} or ())" if is_list(self.args[i]["type"]) else f"a_{self.args[i]['name']}"
-                   for i in self.operator.writes]
+        written = [_present(self.args[i]) for i in self.operator.writes]
         if written:
             lines.append(f"ctx.mark_dirty({', '.join(written)})")
         gone = [local for type_text, local, i in self.outputs if self.rule.grads and i not in self.rule.grads and type_text == "Tensor"]
@@ -358,6 +357,12 @@ class Function:
         lines.append(f"return {', '.join(f'r_{i}' for i in range(len(returns))) or 'None'}")
         self.source.scope["apply"] = self.function.apply
         return self.source.function("apply_" + name, ", ".join("a_" + n for n in args), lines)
+
+
+def _present(a):
+    """Source of an argument's tensors, as arguments of a call."""
+    local = f"a_{a['name']}"
+    return f"*({local} or ())" if is_list(a["type"]) else local if a["type"] == "Tensor" else f"*(() if {local} is None else ({local},))"
 
 
 def _compiled_autograd_key(ctx):

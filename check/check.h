@@ -177,7 +177,11 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
 /* A case that lies just outside: number i of those made from an accepted one; false: there are no more. what: which word of the
  * contract or schema is broken. */
 bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
-bool check_accepts(const check_op *op, const check_case *c); /* dv_infer() does, and it is not too large to run */
+/* By dv_infer(), which looks at no contents. UNFIT: it may not be run all the same: it is too large, or its contents are not what the
+ * contract says. */
+enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT };
+enum check_verdict check_judge(const check_op *op, const check_case *c);
+bool check_accepts(const check_op *op, const check_case *c);
 /* Tensors' shapes and dtypes anew from the case's names and arguments; false: they do not go together. */
 bool check_rebuild(const check_op *op, check_case *c);
 
@@ -217,10 +221,18 @@ bool check_call_slack_changed(char *what, size_t size);
 /* The memory that an address is in, or nearest to: for the handler of faults. */
 typedef struct check_place {
     char what[96];     /* "argument 'x'", "result 0", "the workspace" */
-    bool input, inside;
+    bool input, inside, freed;
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
 bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
+
+/* ---- malloc() while a kernel runs (heap.c): guarded as well ---------------------------------------------------------------------------- */
+
+void check_heap_begin(enum check_end end, uint8_t poison);
+void check_heap_end(void);
+bool check_heap_find(const void *address, check_place *out);
+bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
+bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */
 
 /* ---- Properties ------------------------------------------------------------------------------------------------------------------------- */
 

@@ -104,13 +104,21 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
     if (!check_memory_find(info->si_addr, &place)) {
         r->fault = CHECK_FAULT_CRASH;
         snprintf(r->kind, sizeof r->kind, "segmentation fault");
-        if ((uintptr_t)info->si_addr < 65536)
+        if (info->si_code == SI_KERNEL)
+            snprintf(r->message, sizeof r->message, "SIGSEGV: an instruction of the kernel that needs an aligned address got another one "
+                "(without align(...) a tensor begins at any element), or an address that cannot be");
+        else if ((uintptr_t)info->si_addr < 65536)
             snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at address %p, as of a null pointer", verb, info->si_addr);
         else
             snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at %p, which is near none of its tensors", verb, info->si_addr);
         return;
     }
     r->fault = CHECK_FAULT_MEMORY;
+    if (place.freed) {
+        snprintf(r->kind, sizeof r->kind, "use after free");
+        snprintf(r->message, sizeof r->message, "the kernel %s %s: byte %lld of %lld", verb, place.what, (long long)place.offset, (long long)place.high);
+        return;
+    }
     if (place.inside && place.input) {
         snprintf(r->kind, sizeof r->kind, "undeclared write");
         snprintf(r->message, sizeof r->message, "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb,
@@ -150,6 +158,10 @@ static void on_fault(int number, siginfo_t *info, void *context)
         snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel uses more stack than there is");
     } else if (number == SIGSEGV) {
         describe_access(r, info, context);
+    } else if (number == SIGABRT && check_heap_wrong_free()) {
+        r->fault = CHECK_FAULT_MEMORY;
+        snprintf(r->kind, sizeof r->kind, "wrong free");
+        snprintf(r->message, sizeof r->message, "the kernel frees memory twice, or an address that malloc() did not give");
     } else {
         r->fault = CHECK_FAULT_CRASH;
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -178,8 +190,8 @@ static void prepare_child(void)
     setrlimit(RLIMIT_CORE, &limit);
     limit.rlim_cur = limit.rlim_max = MOST_FILE;
     setrlimit(RLIMIT_FSIZE, &limit);
-    if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 16 GB are for guarded memory */
-        const rlim_t most = (rlim_t)24 << 30;
+    if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 24 GB are for guarded memory */
+        const rlim_t most = (rlim_t)32 << 30;
         limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most : limit.rlim_max;
         setrlimit(RLIMIT_AS, &limit);
     }

@@ -221,7 +221,7 @@ bool check_call_slack_changed(char *what, size_t size);
 /* The memory that an address is in, or nearest to: for the handler of faults. */
 typedef struct check_place {
     char what[96];     /* "argument 'x'", "result 0", "the workspace" */
-    bool input, inside, freed;
+    bool input, inside, heap, freed;
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
 bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
@@ -281,7 +281,9 @@ enum check_show {
     CHECK_SHOW_REFUSE,   /* dv_infer() refuses; the call must too, with a message */
     CHECK_SHOW_POISON,   /* results are the same whatever undefined memory holds */
     CHECK_SHOW_HEADER,   /* results keep the addresses that they were made with */
-    CHECK_SHOW_BOUNDS,   /* bytes beside a buffer, or between elements, stay as they were */
+    CHECK_SHOW_BOUNDS,   /* bytes beside a buffer stay as they were */
+    CHECK_SHOW_GAPS,     /* bytes between the elements of a written argument stay as they were */
+    CHECK_SHOW_HEAP,     /* CRASH or BOUNDS, of memory of malloc() */
     CHECK_SHOW_FAKE,     /* results are as dv_infer() says */
     CHECK_SHOW_LOOK,     /* dv_infer() on tensors that nobody may touch */
     CHECK_SHOW_ROWS,     /* this row and other_row give the same within tolerance */

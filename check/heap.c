@@ -182,6 +182,7 @@ bool check_heap_find(const void *address, check_place *out)
     if (!b)
         return false;
     snprintf(out->what, sizeof out->what, "memory of malloc()%s", b->freed ? " that was freed" : "");
+    out->heap = true;
     out->freed = b->freed;
     out->offset = (int64_t)(p - b->data);
     out->high = (int64_t)b->bytes;

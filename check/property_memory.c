@@ -143,10 +143,14 @@ static void check_gaps(check_job *job, const check_case *c)
 {
     int64_t offset;
     char what[160];
+    job->how.show = CHECK_SHOW_GAPS;
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present && check_call_gaps_changed(c, i, &offset))
             check_fail(job, "write between elements", "the kernel writes between the elements of argument '%s', which is not contiguous: byte %lld",
                 job->op->slots[check_tensor_argument(c, i)].name, (long long)offset);
+    job->how.show = CHECK_SHOW_BOUNDS;
+    if (check_heap_slack_changed(what, sizeof what))
+        job->how.show = CHECK_SHOW_HEAP;
     if (check_call_slack_changed(what, sizeof what))
         check_fail(job, "writes past the end", "the kernel writes outside %s", what);
 }
@@ -159,7 +163,6 @@ static void attempt(check_job *job, const check_case *c)
         job->result->cases--;
         return;
     }
-    job->how.show = CHECK_SHOW_BOUNDS;
     check_gaps(job, c);
     job->how.show = CHECK_SHOW_HEADER;
     if (!ran)
@@ -179,7 +182,6 @@ static void attempt(check_job *job, const check_case *c)
     }
     if (job->result->outcome != CHECK_PASS)
         return;
-    job->how.show = CHECK_SHOW_BOUNDS;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
 }

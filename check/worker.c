@@ -114,6 +114,8 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
         return;
     }
     r->fault = CHECK_FAULT_MEMORY;
+    if (place.heap)
+        r->how.show = CHECK_SHOW_HEAP;
     if (place.freed) {
         snprintf(r->kind, sizeof r->kind, "use after free");
         snprintf(r->message, sizeof r->message, "the kernel %s %s: byte %lld of %lld", verb, place.what, (long long)place.offset, (long long)place.high);
@@ -160,6 +162,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
         describe_access(r, info, context);
     } else if (number == SIGABRT && check_heap_wrong_free()) {
         r->fault = CHECK_FAULT_MEMORY;
+        r->how.show = CHECK_SHOW_HEAP;
         snprintf(r->kind, sizeof r->kind, "wrong free");
         snprintf(r->message, sizeof r->message, "the kernel frees memory twice, or an address that malloc() did not give");
     } else {

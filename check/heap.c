@@ -72,7 +72,8 @@ static void *new_block(size_t bytes, size_t alignment)
     void *data = NULL;
     pthread_mutex_lock(&lock);
     const uintptr_t begin = (used + GUARD + step - 1) / step * step;
-    if (bytes < AREA / 4 && nblocks < BLOCKS && begin + room + GUARD < area + AREA && !mprotect((void *)begin, room, PROT_READ | PROT_WRITE)) {
+    const bool fits = bytes < AREA / 4 && nblocks < BLOCKS && begin + room + GUARD < area + AREA;
+    if (fits && !mprotect((void *)begin, room, PROT_READ | PROT_WRITE)) {
         block *b = &blocks[nblocks++];
         *b = (block){ .begin = begin, .end = begin + room, .data = begin, .bytes = bytes };
         if (side == CHECK_AT_END)

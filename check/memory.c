@@ -123,7 +123,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     }
     const int64_t bytes = n ? dv_dtype_bytes(dtype, last + 1) : 0;
     made_tensor *t = new_header(m, index, dtype, device, ndim, shape, strides);
-    region *r = t ? lend(m, (size_t)bytes, (size_t)(dtype.bits >= 8 ? dtype.bits / 8 : 1), index < 0 ? TEMPORARY : RESULT, (size_t)index) : NULL;
+    const size_t alignment = dtype.bits >= 8 ? dtype.bits / 8u : 1;
+    region *r = t ? lend(m, (size_t)bytes, alignment, index < 0 ? TEMPORARY : RESULT, (size_t)index) : NULL;
     if (!r)
         return dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
     memset(as_pointer(r->data), m->call->poison, r->bytes);
@@ -240,7 +241,8 @@ void check_call_run(check_call *call, const check_case *c)
         if (!make_argument(m, i))
             return;
     m->host = (dv_host){ .size = sizeof m->host, .flags = call->flags, .name = "dovetail check", .new_tensor = new_tensor,
-        .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .after_kernel = after_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };
+        .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .after_kernel = after_kernel,
+        .alloc = lend_to_kernel, .free = take_back, .row = row };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;
 }

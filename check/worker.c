@@ -82,9 +82,38 @@ void check_in_hand(check_job *job, const check_case *c)
     job->result->step++;
 }
 
-/* What the kernel was doing, in words. */
+/* A fault, in words. */
+DV__PRINTF(4, 5) static void say(check_result *r, uint32_t fault, const char *kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    r->fault = fault;
+    snprintf(r->kind, sizeof r->kind, "%s", kind);
+    vsnprintf(r->message, sizeof r->message, format, args);
+    va_end(args);
+}
+
+/* An access to memory of ours. */
+static void describe_place(check_result *r, const char *verb, const check_place *p)
+{
+    char kind[40];
+    const long long at = (long long)p->offset, low = (long long)p->low, high = (long long)p->high;
+    const char *where = p->offset < p->low ? "before the start" : "past the end";
+    if (p->heap)
+        r->how.show = CHECK_SHOW_HEAP;
+    snprintf(kind, sizeof kind, "%s %s", verb, where);
+    if (p->freed)
+        say(r, CHECK_FAULT_MEMORY, "use after free", "the kernel %s %s: byte %lld of %lld", verb, p->what, at, high);
+    else if (p->inside && p->input)
+        say(r, CHECK_FAULT_MEMORY, "undeclared write", "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)",
+            verb, p->what, at, low, high);
+    else
+        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)", verb, where, p->what, at, low, high);
+}
+
 static void describe_access(check_result *r, const siginfo_t *info, void *context)
 {
+    static const char kind[] = "segmentation fault";
     check_place place;
     const char *verb = "touches";
 #if defined(__x86_64__)
@@ -95,42 +124,18 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
     (void)context;
 #endif
     if (check_is_untouchable(info->si_addr)) {
-        r->fault = CHECK_FAULT_LOOK;
         r->how.show = CHECK_SHOW_LOOK;
-        snprintf(r->kind, sizeof r->kind, "looks at contents");
-        snprintf(r->message, sizeof r->message, "the shape function %s the contents of a tensor: a fake tensor has none", verb);
-        return;
+        say(r, CHECK_FAULT_LOOK, "looks at contents", "the shape function %s the contents of a tensor: a fake tensor has none", verb);
+    } else if (check_memory_find(info->si_addr, &place)) {
+        describe_place(r, verb, &place);
+    } else if (info->si_code == SI_KERNEL) {
+        say(r, CHECK_FAULT_CRASH, kind, "SIGSEGV: an instruction of the kernel that needs an aligned address got another one "
+            "(without align(...) a tensor begins at any element), or an address that cannot be");
+    } else {
+        const bool null = (uintptr_t)info->si_addr < 65536;
+        say(r, CHECK_FAULT_CRASH, kind, "SIGSEGV: the kernel %s memory at address %p, %s", verb, info->si_addr,
+            null ? "as of a null pointer" : "which is near none of its tensors");
     }
-    if (!check_memory_find(info->si_addr, &place)) {
-        r->fault = CHECK_FAULT_CRASH;
-        snprintf(r->kind, sizeof r->kind, "segmentation fault");
-        if (info->si_code == SI_KERNEL)
-            snprintf(r->message, sizeof r->message, "SIGSEGV: an instruction of the kernel that needs an aligned address got another one "
-                "(without align(...) a tensor begins at any element), or an address that cannot be");
-        else if ((uintptr_t)info->si_addr < 65536)
-            snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at address %p, as of a null pointer", verb, info->si_addr);
-        else
-            snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at %p, which is near none of its tensors", verb, info->si_addr);
-        return;
-    }
-    r->fault = CHECK_FAULT_MEMORY;
-    if (place.heap)
-        r->how.show = CHECK_SHOW_HEAP;
-    if (place.freed) {
-        snprintf(r->kind, sizeof r->kind, "use after free");
-        snprintf(r->message, sizeof r->message, "the kernel %s %s: byte %lld of %lld", verb, place.what, (long long)place.offset, (long long)place.high);
-        return;
-    }
-    if (place.inside && place.input) {
-        snprintf(r->kind, sizeof r->kind, "undeclared write");
-        snprintf(r->message, sizeof r->message, "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb,
-            place.what, (long long)place.offset, (long long)place.low, (long long)place.high);
-        return;
-    }
-    snprintf(r->kind, sizeof r->kind, "%s %s", verb, place.offset < place.low ? "before the start" : "past the end");
-    snprintf(r->message, sizeof r->message, "the kernel %s %s %s: byte %lld, and its memory is [%lld, %lld)", verb,
-        place.offset < place.low ? "before the start of" : "past the end of", place.what, (long long)place.offset, (long long)place.low,
-        (long long)place.high);
 }
 
 static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
@@ -151,27 +156,18 @@ static void on_fault(int number, siginfo_t *info, void *context)
     r->how = current->how;
     r->how.show = CHECK_SHOW_CRASH;
     if (number == SIGPROF) {
-        r->fault = CHECK_FAULT_TIME;
-        snprintf(r->kind, sizeof r->kind, "endless loop");
-        snprintf(r->message, sizeof r->message, "the kernel has not ended after %g s of processor time", CPU_MS / 1e3);
+        say(r, CHECK_FAULT_TIME, "endless loop", "the kernel has not ended after %g s of processor time", CPU_MS / 1e3);
     } else if (number == SIGSEGV && at >= stack_low && at < stack_high) {
-        r->fault = CHECK_FAULT_CRASH;
-        snprintf(r->kind, sizeof r->kind, "stack overflow");
-        snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel uses more stack than there is");
+        say(r, CHECK_FAULT_CRASH, "stack overflow", "SIGSEGV: the kernel uses more stack than there is");
     } else if (number == SIGSEGV) {
         describe_access(r, info, context);
     } else if (number == SIGABRT && check_heap_wrong_free()) {
-        r->fault = CHECK_FAULT_MEMORY;
         r->how.show = CHECK_SHOW_HEAP;
-        snprintf(r->kind, sizeof r->kind, "wrong free");
-        snprintf(r->message, sizeof r->message, "the kernel frees memory twice, or an address that malloc() did not give");
+        say(r, CHECK_FAULT_MEMORY, "wrong free", "the kernel frees memory twice, or an address that malloc() did not give");
     } else {
-        r->fault = CHECK_FAULT_CRASH;
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (names[i].number == number) {
-                snprintf(r->kind, sizeof r->kind, "%s", names[i].kind);
-                snprintf(r->message, sizeof r->message, "%s", names[i].says);
-            }
+            if (names[i].number == number)
+                say(r, CHECK_FAULT_CRASH, names[i].kind, "%s", names[i].says);
     }
     _exit(STOPPED);
 }
@@ -356,9 +352,10 @@ static void blame(check_job *job)
     if (r->outcome != CHECK_FAIL || !r->fault || job->property->faults & r->fault)
         return;
     char message[sizeof r->message];
+    const char *who = r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs";
     memcpy(message, r->message, sizeof message);
     r->outcome = CHECK_NOT;
-    snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs");
+    snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, who);
 }
 
 static void finish(child *c, bool killed)
@@ -372,17 +369,15 @@ static void finish(child *c, bool killed)
         ;
     if (killed) {
         r->outcome = CHECK_FAIL;
-        r->fault = CHECK_FAULT_TIME;
-        snprintf(r->kind, sizeof r->kind, "endless wait");
-        snprintf(r->message, sizeof r->message, "the kernel waits and does not end");
+        say(r, CHECK_FAULT_TIME, "endless wait", "the kernel waits and does not end");
     } else if (!r->done && !r->fault) {
+        static const char kind[] = "end of the process";
+        const int number = WTERMSIG(status);
         r->outcome = CHECK_FAIL;
-        r->fault = CHECK_FAULT_CRASH;
-        snprintf(r->kind, sizeof r->kind, "end of the process");
         if (WIFSIGNALED(status))
-            snprintf(r->message, sizeof r->message, "the kernel ended the process: signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+            say(r, CHECK_FAULT_CRASH, kind, "the kernel ended the process: signal %d (%s)", number, strsignal(number));
         else
-            snprintf(r->message, sizeof r->message, "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
+            say(r, CHECK_FAULT_CRASH, kind, "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
     }
     blame(c->job);
 }

@@ -36,7 +36,9 @@ typedef struct targets {
 static int add_refused(targets *t, const char *path, const char *why)
 {
     t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
-    t->ops[t->n++] = (check_op){.name = cli_format("%s", path), .refused = cli_format("%.*s", (int)strlen(why) - (why[strlen(why) - 1] == '\n'), why)};
+    const size_t size = strlen(why);
+    char *text = cli_format("%.*s", (int)(size && why[size - 1] == '\n' ? size - 1 : size), why);
+    t->ops[t->n++] = (check_op){.name = cli_format("%s", path), .refused = text};
     return CLI_OK;
 }
 

@@ -8,7 +8,7 @@
 
 #include "check.h"
 
-enum { TRIES = 400, MOST_BYTES = 1 << 24 };
+enum { TRIES = 400, MOST_BYTES = 1 << 22 };
 
 /* What sizes a case has. X(name, says) */
 enum regime { SMALL, VECTOR, ZERO, ONES, LARGE, PRIMES, TINY, REGIMES };

@@ -7,11 +7,11 @@
 
 #include "check.h"
 
-enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 24 };
+enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23 };
 
 /* What a call left in results and written arguments, one behind the other. */
 typedef struct kept { size_t n, at[CHECK_RESULTS + CHECK_TENSORS]; unsigned char data[MOST_BYTES]; size_t size; } kept;
-static kept first, second, again; /* 48 MB of address space, touched as far as needed */
+static kept first, second, again; /* 24 MB of address space, touched as far as needed */
 
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {

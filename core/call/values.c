@@ -175,7 +175,7 @@ static int check_list(dv__call *c, size_t i, dv_value *v)
         if (status)
             return status;
     }
-    if (slot->fixed_size < 0 || n == (size_t)slot->fixed_size)
+    if (slot->fixed_size < 0 || slot->fixed_size == 1 || n == (size_t)slot->fixed_size) /* int[1] takes any length, as in PyTorch: one int will do as well */
         return DV_OK;
     if (n == 1 && (v->type == DV_VALUE_INTS || v->type == DV_VALUE_FLOATS)) { /* [2] for int[3], as in PyTorch's convolutions */
         dv_value one = *v;

@@ -380,9 +380,9 @@ static int pad_any(dv_context *ctx, const struct pad *a)
 DV_OPERATOR(constant_pad_nd, struct pad, (self, pad, value, out),
     .schema   = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T; " BASE_NUMBERS,
-    .gradient = "self: constant_pad_nd(grad, if(len(pad) == 2, [-pad[0], -pad[1]], if(len(pad) == 4, [-pad[0], -pad[1], -pad[2], -pad[3]], "
-                "[-pad[0], -pad[1], -pad[2], -pad[3], -pad[4], -pad[5]])))",
-    .doc      = "Adds elements around the last dims, or takes them away (negative numbers). The gradient knows one to three dims.",
+    .gradient = "self: if(len(pad) == 0, grad, constant_pad_nd(grad, if(len(pad) == 2, [-pad[0], -pad[1]], "
+                "if(len(pad) == 4, [-pad[0], -pad[1], -pad[2], -pad[3]], [-pad[0], -pad[1], -pad[2], -pad[3], -pad[4], -pad[5]]))))",
+    .doc      = "Adds elements around the last dims, or takes them away (negative numbers). The gradient knows up to three dims.",
     .shape    = pad_shape,
     .kernels  = ROW(struct pad, pad_any));
 
@@ -405,11 +405,11 @@ static int cat_any(dv_context *ctx, const struct cat *a)
 DV_OPERATOR(cat, struct cat, (tensors, dim, out),
     .schema   = "cat(Tensor[] tensors, int dim=0) -> Tensor out",
     .contract = "tensors{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == axis(dim, tensors)",
-    .gradient = "tensors: if(len(tensors) == 2, [narrow(grad, dim, 0, tensors[0].shape[dim]), "
+    .gradient = "tensors: if(len(tensors) == 1, [grad], if(len(tensors) == 2, [narrow(grad, dim, 0, tensors[0].shape[dim]), "
                 "narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim])], "
                 "[narrow(grad, dim, 0, tensors[0].shape[dim]), narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim]), "
-                "narrow(grad, dim, tensors[0].shape[dim] + tensors[1].shape[dim], tensors[2].shape[dim])])",
-    .doc      = "Tensors one after the other along a dim. The gradient knows two and three of them.",
+                "narrow(grad, dim, tensors[0].shape[dim] + tensors[1].shape[dim], tensors[2].shape[dim])]))",
+    .doc      = "Tensors one after the other along a dim. The gradient knows up to three of them.",
     .kernels  = ROW(struct cat, cat_any));
 
 struct index_select { const dv_tensor *self; int64_t dim; const dv_tensor *index; dv_tensor *out; };

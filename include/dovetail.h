@@ -357,6 +357,15 @@ DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_resu
  * Checks the inputs, runs nothing. DV_ENOTSUP: the operator has no contract. */
 DV_API int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, double *bytes);
 
+/* What a declared gradient or tangent (docs/formula.md) gives, by calling the operators that it names. All arrays have an entry for each
+ * slot: the arguments, then the results. values: of a call that went well, arguments as they are after it. grads: of each result, and
+ * in its argument's slot that of an argument that is written and not returned; never absent where the formula names it. tangents:
+ * of each argument that the formula names. wanted: for which arguments; NULL: all. out: tensors and lists of tensors in the slots of
+ * the clauses' targets (a list's array is freed with dv_free()), each a new one of the host, the caller's; else NONE: nothing flows
+ * there. DV_ENOTSUP: none is declared. */
+DV_API int dv_gradient(dv_operator *op, const dv_value *values, const dv_value *grads, const bool *wanted, dv_value *out, const dv_host *host);
+DV_API int dv_tangent(dv_operator *op, const dv_value *values, const dv_value *tangents, dv_value *out, const dv_host *host);
+
 /* From inside a boxed kernel: go on with the next key below `key`. */
 DV_API int dv_redispatch(dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
 /* Thread-local guards: keys added to or taken from the keys of every call of this thread. Give back what was returned. */

@@ -9,7 +9,7 @@
  * split.c    slices along parallel dims
  * pool.c     threads
  * services.c what a kernel can ask for
- * native.c   native forms
+ * native.c   native forms, gradients, tangents
  * frame.c    calls from a struct; explain.c: why a row was taken; infer.c: shapes only
  *
  * The struct lives on the stack of dv_call() and is not cleared: each stage sets what it owns. */

@@ -1,5 +1,5 @@
-/* A native form, run by calling the operators it names: what runs when the policy turns an operator off, when no kernel fits, and for
- * operators that have only a native form.
+/* Formulas, run by calling the operators they name. A native form: what runs when the policy turns an operator off, when no kernel
+ * fits, and for operators that have only a native form. Gradients and tangents, for those who ask.
  *
  * Each node that is a call is evaluated once. What the calls make are temporaries of the host; they live until the form is done. The
  * outermost calls write straight into the results where they can; arguments that are written get their new value last, when nothing
@@ -17,6 +17,9 @@ typedef struct memo { struct memo *next; const dv__expr *e; dv_value *results; s
 typedef struct owned { struct owned *next; dv_tensor *t; } owned;
 typedef struct eval {
     dv__call *c;
+    const char *what;       /* "native form": for messages */
+    const dv_value *given;  /* of gradients and tangents: for each slot what flows; NULL: a native form */
+    const bool *wanted;     /* of gradients: for each argument; NULL: all */
     memo *memos;
     owned *temporaries; /* newest first: a view before its base */
 } eval;
@@ -27,7 +30,7 @@ static int fail_expr(const eval *ev, int status, const dv__expr *e, const char *
 {
     dv__text text = { 0 };
     dv__expr_print(e, &text);
-    dv_fail(status, "%s: native form: %s: %s", ev->c->op->name, text.data ? text.data : "?", what);
+    dv_fail(status, "%s: %s: %s: %s", ev->c->op->name, ev->what, text.data ? text.data : "?", what);
     dv__text_deinit(&text);
     return status;
 }
@@ -153,7 +156,10 @@ static int name(const eval *ev, const dv__expr *e, dv_value *out)
         out->type = DV_VALUE_DTYPE;
         return dv_dtype_parse(e->name, &out->as.dtype);
     }
-    return fail_expr(ev, DV_ENOTSUP, e, "a native form knows arguments only");
+    if (!ev->given)
+        return fail_expr(ev, DV_ENOTSUP, e, "a native form knows arguments only");
+    *out = e->role == DV__ROLE_RESULT ? ev->c->results[(size_t)e->ref - ev->c->plan->nargs] : ev->given[e->ref];
+    return DV_OK;
 }
 
 static int list(eval *ev, const dv__expr *e, dv_value *out)
@@ -314,7 +320,7 @@ static int run_call(eval *ev, const dv_operator *op, const dv__expr *e, const dv
         if (t && t != into && !is_argument(args, op->schema->nargs, t))
             status = keep(ev, (dv_tensor *)(uintptr_t)t);
     }
-    return status ? dv__fail_in(status, "%s: native form", ev->c->op->name) : DV_OK;
+    return status ? dv__fail_in(status, "%s: %s", ev->c->op->name, ev->what) : DV_OK;
 }
 
 static int call(eval *ev, const dv__expr *e, const dv_tensor *into, const memo **out)
@@ -325,7 +331,7 @@ static int call(eval *ev, const dv__expr *e, const dv_tensor *into, const memo *
     dv_operator *op;
     int status = find(ev, e->name, &op);
     if (status)
-        return dv__fail_in(status, "%s: native form", ev->c->op->name);
+        return dv__fail_in(status, "%s: %s", ev->c->op->name, ev->what);
     memo *m = DV__ARENA_NEW(&ev->c->arena, memo);
     if (into && (op->schema->nreturns != 1 || op->schema->returns[0].alias))
         into = NULL; /* what it gives is not made by it */
@@ -360,7 +366,10 @@ static int builtin(eval *ev, const dv__expr *e, dv_value *out)
             return fail_expr(ev, DV_ETYPE, e, "expected a list");
         *out = dv_from_int((int64_t)out->as.ints.size);
         return DV_OK;
-    default: return fail_expr(ev, DV_ENOTSUP, e, "not known in a native form");
+    case DV__FORMULA_NEEDS:
+        *out = dv_from_bool(!ev->wanted || ev->wanted[e->args[0]->ref]);
+        return DV_OK;
+    default: return fail_expr(ev, DV_ENOTSUP, e, "not known here");
     }
 }
 
@@ -440,7 +449,7 @@ static int evaluate(eval *ev, const dv__expr *e, dv_value *out)
     default: break;
     }
     if (e->n != 2)
-        return fail_expr(ev, DV_ENOTSUP, e, "not known in a native form");
+        return fail_expr(ev, DV_ENOTSUP, e, "not known here");
     if ((status = evaluate(ev, e->args[0], &a)) || (status = evaluate(ev, e->args[1], &b)))
         return status;
     return e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE ? compare(ev, e, &a, &b, out) : arithmetic(ev, e, &a, &b, out);
@@ -609,7 +618,7 @@ static int run(eval *ev)
 
 int dv__run_native(dv__call *c)
 {
-    eval ev = { c, NULL, NULL };
+    eval ev = { .c = c, .what = "native form" };
     if (depth >= MAX_DEPTH)
         return dv_fail(DV_ELIMIT, "%s: native forms call each other more than %d deep: is there a circle?", c->op->name, MAX_DEPTH);
     depth++;
@@ -619,4 +628,148 @@ int dv__run_native(dv__call *c)
     for (const owned *o = ev.temporaries; o; o = o->next)
         dv__free_tensor(c, o->t);
     return status;
+}
+
+/* ---- Gradients and tangents ---- */
+
+/* One value for each of n targets: a call with as many results, a list of as many, or the only one. */
+static int several(eval *ev, const dv__expr *e, size_t n, dv_value *out)
+{
+    int status = DV_OK;
+    const memo *m = NULL;
+    if (n == 1)
+        return evaluate(ev, e, out);
+    const bool is_call = e->kind == DV__EXPR_CALL && e->ref == DV__FORMULA_OPERATOR;
+    if (is_call && (status = call(ev, e, NULL, &m)))
+        return status;
+    if ((m ? m->n : e->n) != n || (!is_call && e->kind != DV__EXPR_LIST))
+        return fail_expr(ev, DV_ETYPE, e, "expected a value for each target");
+    for (size_t i = 0; i < n && !status; i++)
+        if (m)
+            out[i] = m->results[i];
+        else
+            status = evaluate(ev, e->args[i], &out[i]);
+    return status;
+}
+
+/* A tensor for the caller: what a call made is handed over, anything else (or a second time) is copied. */
+static int hand_over(eval *ev, const dv_tensor *from, const dv_tensor **out)
+{
+    dv_tensor *made;
+    int64_t strides[DV_MAX_NDIM];
+    for (owned *o = ev->temporaries; o; o = o->next)
+        if (o->t == from) {
+            o->t = NULL;
+            *out = from;
+            return DV_OK;
+        }
+    int status = dv__shape_check(from->dtype, from->ndim, from->shape, strides);
+    if (!status)
+        status = dv__new_tensor(ev->c, -1, from->dtype, from->device, from->ndim, from->shape, strides, &made);
+    if (status)
+        return status;
+    *out = made;
+    if (!(status = dv__host_copy(ev->c->host, made, from)))
+        return DV_OK;
+    dv__free_tensor(ev->c, made);
+    *out = NULL;
+    return status;
+}
+
+/* from: in the arena. Its tensors become the caller's one by one; *to always holds those that did. */
+static int publish(eval *ev, const dv__expr *e, const dv_value *from, dv_value *to)
+{
+    int status = DV_OK;
+    if (from->type == DV_VALUE_NONE)
+        return DV_OK;
+    if (from->type == DV_VALUE_TENSOR) {
+        if (!(status = hand_over(ev, from->as.tensor, &to->as.tensor)))
+            to->type = DV_VALUE_TENSOR;
+        return status;
+    }
+    if (from->type != DV_VALUE_TENSORS && !(from->type == DV_VALUE_INTS && !from->as.ints.size)) /* an empty list is of any type */
+        return fail_expr(ev, DV_ETYPE, e, "expected a tensor, a list of tensors or None");
+    const size_t n = from->as.tensors.size;
+    const dv_tensor **all = dv__calloc(n + 1, sizeof *all);
+    if (!all)
+        return DV_ENOMEM;
+    *to = dv_from_tensors(all, n);
+    for (size_t i = 0; i < n && !status; i++)
+        if (from->as.tensors.data[i])
+            status = hand_over(ev, from->as.tensors.data[i], &all[i]);
+    return status;
+}
+
+static void take_back(const dv__call *c, dv_value *v)
+{
+    for (size_t i = 0; v->type == DV_VALUE_TENSORS && i < v->as.tensors.size; i++)
+        dv__free_tensor(c, (dv_tensor *)(uintptr_t)v->as.tensors.data[i]);
+    if (v->type == DV_VALUE_TENSORS)
+        dv_free((void *)(uintptr_t)v->as.tensors.data);
+    else if (v->type == DV_VALUE_TENSOR)
+        dv__free_tensor(c, (dv_tensor *)(uintptr_t)v->as.tensor);
+    *v = dv_none();
+}
+
+static bool is_wanted(const eval *ev, const dv__clause *k)
+{
+    bool any = !ev->wanted;
+    for (size_t t = 0; t < k->ntargets && !any; t++)
+        any = ev->wanted[k->targets[t]];
+    return any && k->value;
+}
+
+static int run_clauses(eval *ev, const dv__formula *f, dv_value *out)
+{
+    int status = DV_OK;
+    for (size_t i = 0; i < f->n && !status; i++) {
+        const dv__clause *k = &f->clauses[i];
+        dv_value *values = DV__ARENA_ARRAY(&ev->c->arena, dv_value, k->ntargets + 1);
+        if (!values)
+            return DV_ENOMEM;
+        if (!is_wanted(ev, k))
+            continue;
+        status = several(ev, k->value, k->ntargets, values);
+        for (size_t t = 0; t < k->ntargets && !status; t++)
+            if (!ev->wanted || ev->wanted[k->targets[t]])
+                status = publish(ev, k->value, &values[t], &out[k->targets[t]]);
+    }
+    return status;
+}
+
+static int differentiate(dv_operator *op, const char *what, const dv_value *values, const dv_value *given, const bool *wanted, dv_value *out,
+    const dv_host *host)
+{
+    dv__call c;
+    uint32_t keys;
+    if (!op || !values || !given || !out)
+        return dv_fail(DV_EINVAL, "%s: expected an operator, values and room for the %ss, found NULL", what, what);
+    const dv__formula *f = *what == 'g' ? op->gradient : op->tangent;
+    const size_t nargs = op->plan->nargs, n = nargs + op->plan->nreturns;
+    for (size_t i = 0; i < n; i++)
+        out[i] = dv_none();
+    if (!f)
+        return dv_fail(DV_ENOTSUP, "%s: it declares no %s", op->name, what);
+    int status = dv__call_init(&c, op, (dv_value *)(uintptr_t)(values + nargs), op->plan->nreturns, host, 0);
+    if (status)
+        return status;
+    eval ev = { .c = &c, .what = what, .given = given, .wanted = wanted };
+    if (!(status = dv__bind_values(&c, values, nargs, &keys)))
+        status = run_clauses(&ev, f, out);
+    for (size_t i = 0; i < n && status; i++)
+        take_back(&c, &out[i]);
+    for (const owned *o = ev.temporaries; o; o = o->next)
+        dv__free_tensor(&c, o->t);
+    dv__call_deinit(&c);
+    return status;
+}
+
+int dv_gradient(dv_operator *op, const dv_value *values, const dv_value *grads, const bool *wanted, dv_value *out, const dv_host *host)
+{
+    return differentiate(op, "gradient", values, grads, wanted, out, host);
+}
+
+int dv_tangent(dv_operator *op, const dv_value *values, const dv_value *tangents, dv_value *out, const dv_host *host)
+{
+    return differentiate(op, "tangent", values, tangents, NULL, out, host);
 }

@@ -1,0 +1,20 @@
+/* The fault: forward mode says something else than backward */
+#include <dovetail_op.h>
+
+struct f { const dv_tensor *x, *y; dv_tensor *out; };
+
+static int f(dv_context *ctx, const struct f *a)
+{
+    const double *x = a->x->data, *y = a->y->data;
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
+        ((double *)a->out->data)[i] = x[i] * y[i];
+    return DV_OK;
+}
+
+DV_OPERATOR(f, struct f, (x, y, out), .schema = "f(Tensor x, Tensor y) -> Tensor out",
+    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x * y",
+    .gradient = "x: grad * y; y: grad * x",
+    .tangent = "result: x_t * y + y_t",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
+DV_LIBRARY(tangent_wrong, &dv_op_f);

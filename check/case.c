@@ -201,7 +201,8 @@ static void set_tensor(check_values *v, const check_case *c, size_t i, dv_device
     int64_t low, high;
     const check_tensor *t = &c->tensors[i];
     check_strides(t, v->strides[i], &low, &high);
-    v->tensors[i] = (dv_tensor){ .data = device.type == DV_META ? NULL : untouchable_memory(), .device = device, .ndim = t->ndim, .dtype = t->dtype, .shape = t->shape, .strides = v->strides[i] };
+    v->tensors[i] = (dv_tensor){ .data = device.type == DV_META ? NULL : untouchable_memory(), .device = device, .ndim = t->ndim,
+        .dtype = t->dtype, .shape = t->shape, .strides = v->strides[i] };
 }
 
 static void set_scalars(dv_value *to, const check_value *v, dv_scalar *scalars)

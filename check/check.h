@@ -18,7 +18,7 @@
 
 #include "dovetail.h"
 
-/* ---- JSON (json.c): the document of dv_operator_json() ------------------------------------------------------------------------- */
+/* ---- JSON (json.c): the document of dv_operator_json() --------------------------------------------------------------------- */
 
 enum check_json_kind { CHECK_NULL, CHECK_FALSE, CHECK_TRUE, CHECK_INT, CHECK_REAL, CHECK_TEXT, CHECK_ARRAY, CHECK_OBJECT };
 typedef struct check_json {
@@ -38,7 +38,7 @@ const char *check_json_text(const check_json *object, const char *key);      /* 
 bool check_json_true(const check_json *object, const char *key);
 bool check_json_is(const check_json *expr, const char *kind); /* an expression of this kind: ["dim", ...] */
 
-/* ---- A case (case.c) -------------------------------------------------------------------------------------------------------------- */
+/* ---- A case (case.c) ------------------------------------------------------------------------------------------------------- */
 
 enum { CHECK_DIMS = 8, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 24, CHECK_RESULTS = 32 };
 
@@ -129,7 +129,7 @@ typedef struct check_values {
 bool check_is_untouchable(const void *address);
 void check_values_make(check_values *v, const check_case *c, dv_device device);
 
-/* ---- An operator (tree.c) ---------------------------------------------------------------------------------------------------------- */
+/* ---- An operator (tree.c) -------------------------------------------------------------------------------------------------- */
 
 typedef struct check_row {
     const char *name, *provider, *dtypes, *isa, *when, *takes; /* NULL: not given */
@@ -169,7 +169,7 @@ bool check_eval_dims(const check_env *e, const check_json *dims, check_shape *ou
 bool check_eval_dtype(const check_env *e, const check_json *expr, dv_dtype *out);
 int check_name_index(const check_json *names, const char *name); /* -1: not among them */
 
-/* ---- Cases (generate.c) -------------------------------------------------------------------------------------------------------------- */
+/* ---- Cases (generate.c) ---------------------------------------------------------------------------------------------------- */
 
 /* Case number i of a row, drawn from seed: the same every time. False: no case was found that dv_infer() accepts. Runs shape functions:
  * in children only. */
@@ -177,7 +177,11 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
 /* A case that lies just outside: number i of those made from an accepted one; false: there are no more. what: which word of the
  * contract or schema is broken. */
 bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
-bool check_accepts(const check_op *op, const check_case *c); /* dv_infer() does, and it is not too large to run */
+/* By dv_infer(), which looks at no contents. UNFIT: it may not be run all the same: it is too large, or its contents are not what the
+ * contract says. */
+enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT };
+enum check_verdict check_judge(const check_op *op, const check_case *c);
+bool check_accepts(const check_op *op, const check_case *c);
 /* Tensors' shapes and dtypes anew from the case's names and arguments; false: they do not go together. */
 bool check_rebuild(const check_op *op, check_case *c);
 
@@ -185,7 +189,7 @@ typedef struct check_random { uint64_t state; } check_random;
 uint64_t check_next(check_random *r);
 int64_t check_between(check_random *r, int64_t low, int64_t high); /* both included */
 
-/* ---- Guarded memory and calls (memory.c) ------------------------------------------------------------------------------------------------ */
+/* ---- Guarded memory and calls (memory.c) ----------------------------------------------------------------------------------- */
 
 /* Which end of a buffer touches a guard page. */
 enum check_end { CHECK_AT_END, CHECK_AT_BEGIN };
@@ -217,12 +221,20 @@ bool check_call_slack_changed(char *what, size_t size);
 /* The memory that an address is in, or nearest to: for the handler of faults. */
 typedef struct check_place {
     char what[96];     /* "argument 'x'", "result 0", "the workspace" */
-    bool input, inside;
+    bool input, inside, heap, freed;
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
 bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
 
-/* ---- Properties ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- malloc() while a kernel runs (heap.c): guarded as well ---------------------------------------------------------------- */
+
+void check_heap_begin(enum check_end end, uint8_t poison);
+void check_heap_end(void);
+bool check_heap_find(const void *address, check_place *out);
+bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
+bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */
+
+/* ---- Properties ------------------------------------------------------------------------------------------------------------ */
 
 struct check_job;
 typedef struct check_property {
@@ -252,7 +264,7 @@ CHECK_PROPERTIES(CHECK__DECLARE)
 #undef CHECK__DECLARE
 extern const check_property *const check_properties[]; /* NULL at the end */
 
-/* ---- Workers (worker.c) --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Workers (worker.c) ---------------------------------------------------------------------------------------------------- */
 
 /* How a kernel can end a process. */
 enum check_fault_kind {
@@ -270,7 +282,9 @@ enum check_show {
     CHECK_SHOW_REFUSE,   /* dv_infer() refuses; the call must too, with a message */
     CHECK_SHOW_POISON,   /* results are the same whatever undefined memory holds */
     CHECK_SHOW_HEADER,   /* results keep the addresses that they were made with */
-    CHECK_SHOW_BOUNDS,   /* bytes beside a buffer, or between elements, stay as they were */
+    CHECK_SHOW_BOUNDS,   /* bytes beside a buffer stay as they were */
+    CHECK_SHOW_GAPS,     /* bytes between the elements of a written argument stay as they were */
+    CHECK_SHOW_HEAP,     /* CRASH or BOUNDS, of memory of malloc() */
     CHECK_SHOW_FAKE,     /* results are as dv_infer() says */
     CHECK_SHOW_LOOK,     /* dv_infer() on tensors that nobody may touch */
     CHECK_SHOW_ROWS,     /* this row and other_row give the same within tolerance */
@@ -341,7 +355,7 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
 void check_shrink(check_job *job); /* the failing case of its result becomes the smallest that was found */
 check_result *check_shared(size_t n); /* n zeroed results in memory that children share; NULL with errno */
 
-/* ---- Programs that show a failure (repro.c) ----------------------------------------------------------------------------------------------------- */
+/* ---- Programs that show a failure (repro.c) -------------------------------------------------------------------------------- */
 
 /* Can there be one? For failures with a case and a way to show them. */
 bool check_repro_possible(const check_job *job);
@@ -350,10 +364,11 @@ bool check_repro_possible(const check_job *job);
 void check_repro_c(const check_job *job, FILE *to);
 bool check_repro_python(const check_job *job, FILE *to); /* false: what is wrong cannot be seen from Python */
 
-/* ---- Reports (report.c) ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- Reports (report.c) ---------------------------------------------------------------------------------------------------- */
 
 void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to);
 void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to);
-void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to);
+void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options,
+    double seconds, FILE *to);
 
 #endif

@@ -2,8 +2,7 @@
  *
  * One large range of addresses is reserved. Each tensor of a call gets pages of its own in it, with pages that nobody may touch on both
  * sides, and lies against one of the two: against the other in another run. Inputs are made read-only once they are filled. The
- * workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks. */
-#include <malloc.h>
+ * workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks; malloc()'s memory is in heap.c. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,7 +123,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     }
     const int64_t bytes = n ? dv_dtype_bytes(dtype, last + 1) : 0;
     made_tensor *t = new_header(m, index, dtype, device, ndim, shape, strides);
-    region *r = t ? lend(m, (size_t)bytes, (size_t)(dtype.bits >= 8 ? dtype.bits / 8 : 1), index < 0 ? TEMPORARY : RESULT, (size_t)index) : NULL;
+    const size_t alignment = dtype.bits >= 8 ? dtype.bits / 8u : 1;
+    region *r = t ? lend(m, (size_t)bytes, alignment, index < 0 ? TEMPORARY : RESULT, (size_t)index) : NULL;
     if (!r)
         return dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
     memset(as_pointer(r->data), m->call->poison, r->bytes);
@@ -175,6 +175,13 @@ static void before_kernel(const dv_host *host)
 {
     (void)host;
     machine.call->kernel_ran = true;
+    check_heap_begin(machine.call->end, machine.call->poison);
+}
+
+static void after_kernel(const dv_host *host)
+{
+    (void)host;
+    check_heap_end();
 }
 
 /* ---- Calls ---- */
@@ -233,9 +240,9 @@ void check_call_run(check_call *call, const check_case *c)
     for (size_t i = 0; i < c->ntensors; i++)
         if (!make_argument(m, i))
             return;
-    mallopt(M_PERTURB, call->poison);
     m->host = (dv_host){ .size = sizeof m->host, .flags = call->flags, .name = "dovetail check", .new_tensor = new_tensor,
-        .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };
+        .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .after_kernel = after_kernel,
+        .alloc = lend_to_kernel, .free = take_back, .row = row };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;
 }
@@ -335,7 +342,7 @@ bool check_call_slack_changed(char *what, size_t size)
                 return true;
             }
     }
-    return false;
+    return check_heap_slack_changed(what, size);
 }
 
 bool check_memory_find(const void *address, check_place *out)
@@ -344,6 +351,8 @@ bool check_memory_find(const void *address, check_place *out)
     const region *best = NULL;
     uintptr_t nearest = UINTPTR_MAX;
     memset(out, 0, sizeof *out);
+    if (check_heap_find(address, out))
+        return true;
     if (!machine.area || p < machine.area || p >= machine.area + AREA || !machine.call)
         return false;
     for (size_t i = 0; i < machine.nregions; i++) {

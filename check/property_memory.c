@@ -7,11 +7,11 @@
 
 #include "check.h"
 
-enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 24 };
+enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23 };
 
 /* What a call left in results and written arguments, one behind the other. */
 typedef struct kept { size_t n, at[CHECK_RESULTS + CHECK_TENSORS]; unsigned char data[MOST_BYTES]; size_t size; } kept;
-static kept first, second, again; /* 48 MB of address space, touched as far as needed */
+static kept first, second, again; /* 24 MB of address space, touched as far as needed */
 
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {
@@ -143,10 +143,14 @@ static void check_gaps(check_job *job, const check_case *c)
 {
     int64_t offset;
     char what[160];
+    job->how.show = CHECK_SHOW_GAPS;
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present && check_call_gaps_changed(c, i, &offset))
             check_fail(job, "write between elements", "the kernel writes between the elements of argument '%s', which is not contiguous: byte %lld",
                 job->op->slots[check_tensor_argument(c, i)].name, (long long)offset);
+    job->how.show = CHECK_SHOW_BOUNDS;
+    if (check_heap_slack_changed(what, sizeof what))
+        job->how.show = CHECK_SHOW_HEAP;
     if (check_call_slack_changed(what, sizeof what))
         check_fail(job, "writes past the end", "the kernel writes outside %s", what);
 }
@@ -159,7 +163,6 @@ static void attempt(check_job *job, const check_case *c)
         job->result->cases--;
         return;
     }
-    job->how.show = CHECK_SHOW_BOUNDS;
     check_gaps(job, c);
     job->how.show = CHECK_SHOW_HEADER;
     if (!ran)
@@ -179,7 +182,6 @@ static void attempt(check_job *job, const check_case *c)
     }
     if (job->result->outcome != CHECK_PASS)
         return;
-    job->how.show = CHECK_SHOW_BOUNDS;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
 }

@@ -89,7 +89,7 @@ static void attempt(check_job *job, const check_case *c)
     static check_case broken, accepted;
     char what[160] = "";
     if (c->broken) { /* one of those below, made smaller */
-        if (!check_accepts(job->op, c))
+        if (check_judge(job->op, c) == CHECK_REFUSED)
             check_refusal(job, c, "outside the contract");
         return;
     }
@@ -100,7 +100,7 @@ static void attempt(check_job *job, const check_case *c)
     for (uint32_t i = (uint32_t)(accepted.seed % EVERY);
          i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, &accepted, i, &broken, what, sizeof what); i += EVERY) {
         check_in_hand(job, &broken);
-        if (!check_accepts(job->op, &broken))
+        if (check_judge(job->op, &broken) == CHECK_REFUSED)
             check_refusal(job, &broken, what);
     }
 }

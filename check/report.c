@@ -37,16 +37,23 @@ static const check_job *find_job(const printer *p, const check_op *op, const che
     return NULL;
 }
 
+typedef struct cell { const char *word, *color; } cell;
+
+static cell cell_of(const check_job *job)
+{
+    static const cell cells[] = { [CHECK_PASS] = { "pass", "\033[32m" }, [CHECK_FAIL] = { "FAIL", "\033[1;31m" }, [CHECK_NOT] = { "-", "\033[2m" } };
+    return job ? cells[job->result->outcome] : (cell){ "", "" };
+}
+
 /* One line: an operator, or one of its rows. */
 static void print_line(const printer *p, const check_op *op, const check_row *row)
 {
-    fprintf(p->to, "%s%-*s%s", row ? "  " : style(p, "\033[1m"), p->width - (row ? 2 : 0), row ? row->name : op->name, row ? "" : style(p, "\033[0m"));
+    const char *name = row ? row->name : op->name;
+    fprintf(p->to, "%s%-*s%s", row ? "  " : style(p, "\033[1m"), p->width - (row ? 2 : 0), name, row ? "" : style(p, "\033[0m"));
     for (size_t k = 0; k < p->ncolumns; k++) {
-        const check_job *job = find_job(p, op, row, p->columns[k]);
-        const char *word = !job ? "" : job->result->outcome == CHECK_PASS ? "pass" : job->result->outcome == CHECK_FAIL ? "FAIL" : "-";
-        const char *color = !job ? "" : job->result->outcome == CHECK_PASS ? "\033[32m" : job->result->outcome == CHECK_FAIL ? "\033[1;31m" : "\033[2m";
-        fprintf(p->to, "  %s%s%s%*s", style(p, color), word, style(p, "\033[0m"),
-            k + 1 < p->ncolumns ? (int)strlen(p->columns[k]->name) - (int)strlen(word) : 0, "");
+        const cell c = cell_of(find_job(p, op, row, p->columns[k]));
+        const int left = k + 1 < p->ncolumns ? (int)strlen(p->columns[k]->name) - (int)strlen(c.word) : 0;
+        fprintf(p->to, "  %s%s%s%*s", style(p, c.color), c.word, style(p, "\033[0m"), left, "");
     }
     fputs("\n", p->to);
 }
@@ -63,25 +70,27 @@ static void print_failure(const printer *p, const check_job *job)
     }
 }
 
+static bool same_reason(const check_job *a, const check_job *b)
+{
+    return a->result->outcome == CHECK_NOT && b->result->outcome == CHECK_NOT && a->property == b->property &&
+           !strcmp(a->result->message, b->result->message);
+}
+
 /* One reason for many jobs is said once. */
 static void print_reasons(const printer *p)
 {
     bool any = false;
     for (size_t i = 0; i < p->njobs; i++) {
         const check_job *job = &p->jobs[i];
-        size_t more = 0;
-        bool said = false;
-        if (job->result->outcome != CHECK_NOT)
+        size_t before = 0, more = 0;
+        for (size_t k = 0; k < p->njobs; k++) {
+            before += k < i && same_reason(job, &p->jobs[k]);
+            more += k > i && same_reason(job, &p->jobs[k]);
+        }
+        if (before || job->result->outcome != CHECK_NOT)
             continue;
-        for (size_t k = 0; k < p->njobs; k++)
-            if (p->jobs[k].result->outcome == CHECK_NOT && p->jobs[k].property == job->property && !strcmp(p->jobs[k].result->message, job->result->message)) {
-                said |= k < i;
-                more += k > i;
-            }
-        if (said)
-            continue;
-        fprintf(p->to, "%s%s of %s%s%s", any ? "" : "\nnot checked, because\n", job->property->name, job->op->name, job->row ? ", row " : "",
-            job->row ? job->row->name : "");
+        fprintf(p->to, "%s%s of %s%s%s", any ? "" : "\nnot checked, because\n", job->property->name, job->op->name,
+            job->row ? ", row " : "", job->row ? job->row->name : "");
         any = true;
         if (more)
             fprintf(p->to, " and %zu more", more);
@@ -243,7 +252,8 @@ void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs,
                 counts[jobs[k].result->outcome]++;
         fputs("  <testsuite name=\"", to);
         put_xml(ops[i].name, to);
-        fprintf(to, "\" tests=\"%zu\" failures=\"%zu\" skipped=\"%zu\">\n", counts[0] + counts[1] + counts[2], counts[CHECK_FAIL], counts[CHECK_NOT]);
+        fprintf(to, "\" tests=\"%zu\" failures=\"%zu\" skipped=\"%zu\">\n", counts[0] + counts[1] + counts[2], counts[CHECK_FAIL],
+            counts[CHECK_NOT]);
         for (size_t k = 0; k < njobs; k++)
             if (jobs[k].op == &ops[i])
                 put_testcase(&jobs[k], to);
@@ -252,13 +262,28 @@ void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs,
     fputs("</testsuites>\n", to);
 }
 
-void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to)
+static void put_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (memory) {
+        check_report_table(ops, nops, jobs, njobs, false, memory);
+        fclose(memory);
+    }
+    put_member(to, "table", text);
+    free(text);
+}
+
+void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options,
+    double seconds, FILE *to)
 {
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
         counts[jobs[i].result->outcome]++;
-    fprintf(to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f, \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [",
-        counts[CHECK_FAIL] ? "false" : "true", (unsigned long long)options->seed, seconds, counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
+    fprintf(to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f", counts[CHECK_FAIL] ? "false" : "true", (unsigned long long)options->seed, seconds);
+    fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_PASS], counts[CHECK_FAIL],
+        counts[CHECK_NOT]);
     for (size_t i = 0; i < nops; i++) {
         fputs(i ? ", " : "", to);
         put_text(to, ops[i].name);
@@ -268,5 +293,7 @@ void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, 
         fputs(i ? ",\n " : "\n ", to);
         put_job(&jobs[i], to);
     }
-    fputs("]}\n", to);
+    fputs("]", to);
+    put_table(ops, nops, jobs, njobs, to);
+    fputs("}\n", to);
 }

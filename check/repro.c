@@ -89,9 +89,9 @@ static const char c_head[] =
 static const char c_memory[] =
     "enum { PAGE = 4096, GUARD = 16 * PAGE };\n"
     "static unsigned char poison = 0xa5; /* what undefined memory holds */\n"
-    "static int kernel_ran;\n"
+    "static int kernel_ran, guarding;\n"
     "\n"
-    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; } buffer;\n"
+    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; int heap, freed; } buffer;\n"
     "static buffer buffers[4096];\n"
     "static size_t nbuffers;\n"
     "\n"
@@ -103,7 +103,7 @@ static const char c_memory[] =
     "    buffer *b = &buffers[nbuffers++ % 4096];\n"
     "    if (p == MAP_FAILED || (bytes && mprotect(p + GUARD, room, PROT_READ | PROT_WRITE)))\n"
     "        exit(2);\n"
-    "    *b = (buffer){ p + GUARD, p + GUARD, bytes ? room : 0, bytes };\n"
+    "    *b = (buffer){ p + GUARD, p + GUARD, bytes ? room : 0, bytes, 0, 0 };\n"
     "    if (AT_END && bytes)\n"
     "        b->data += (room - bytes) / alignment * alignment;\n"
     "    memset(b->pages, 0xc3, b->room);\n"
@@ -111,11 +111,11 @@ static const char c_memory[] =
     "    return b->data;\n"
     "}\n"
     "\n"
-    "static void read_only(const void *data)\n"
+    "static void protect(const void *data, int how)\n"
     "{\n"
     "    for (size_t i = 0; i < nbuffers; i++)\n"
     "        if (buffers[i].data == data && buffers[i].bytes)\n"
-    "            mprotect(buffers[i].pages, buffers[i].room, PROT_READ);\n"
+    "            mprotect(buffers[i].pages, buffers[i].room, how);\n"
     "}\n"
     "\n"
     "typedef struct result { dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; size_t bytes; void *made; } result;\n"
@@ -145,16 +145,76 @@ static const char c_memory[] =
     "    return guarded(bytes, alignment, poison);\n"
     "}\n"
     "static void keep(const dv_host *host, void *p) { (void)host, (void)p; }\n"
-    "static void before_kernel(const dv_host *host) { (void)host, kernel_ran = 1; }\n"
+    "static void before_kernel(const dv_host *host) { (void)host, kernel_ran = guarding = 1; }\n"
+    "static void after_kernel(const dv_host *host) { (void)host, guarding = 0; }\n"
     "\n"
     "static const dv_device cpu = { DV_CPU, 0 };\n";
+
+static const char c_beside[] =
+    "\n"
+    "/* Was a byte of its pages written that is none of its own? */\n"
+    "static int beside(const buffer *b)\n"
+    "{\n"
+    "    for (size_t k = 0; k < b->room && !b->freed; k++)\n"
+    "        if ((b->pages + k < b->data || b->pages + k >= b->data + b->bytes) && b->pages[k] != 0xc3)\n"
+    "            return 1;\n"
+    "    return 0;\n"
+    "}\n";
+
+/* The kernel's malloc(). */
+static const char c_heap[] =
+    "\n"
+    "extern void *__libc_malloc(size_t size);\n"
+    "extern void *__libc_calloc(size_t count, size_t size);\n"
+    "extern void *__libc_realloc(void *p, size_t size);\n"
+    "extern void __libc_free(void *p);\n"
+    "\n"
+    "static buffer *of_kernel(const void *p)\n"
+    "{\n"
+    "    for (size_t i = 0; i < nbuffers; i++)\n"
+    "        if (buffers[i].data == p && buffers[i].heap)\n"
+    "            return &buffers[i];\n"
+    "    return NULL;\n"
+    "}\n"
+    "void *malloc(size_t size)\n"
+    "{\n"
+    "    if (!guarding)\n"
+    "        return __libc_malloc(size);\n"
+    "    void *p = guarded(size, 16, poison);\n"
+    "    buffers[nbuffers - 1].heap = 1;\n"
+    "    return p;\n"
+    "}\n"
+    "void *calloc(size_t count, size_t size) { return guarding ? memset(malloc(count * size), 0, count * size) : __libc_calloc(count, size); }\n"
+    "void free(void *p)\n"
+    "{\n"
+    "    buffer *b = of_kernel(p);\n"
+    "    if (!b) {\n"
+    "        __libc_free(p);\n"
+    "        return;\n"
+    "    }\n"
+    "    if (b->freed || beside(b))\n"
+    "        _exit(1); /* freed twice, or a byte beside it was written */\n"
+    "    b->freed = 1;\n"
+    "    mprotect(b->pages, b->room, PROT_NONE);\n"
+    "}\n"
+    "void *realloc(void *p, size_t size)\n"
+    "{\n"
+    "    const buffer *b = of_kernel(p);\n"
+    "    if (!b && (p || !guarding))\n"
+    "        return __libc_realloc(p, size);\n"
+    "    void *q = malloc(size);\n"
+    "    if (b)\n"
+    "        memcpy(q, p, b->bytes < size ? b->bytes : size);\n"
+    "    free(p);\n"
+    "    return q;\n"
+    "}\n";
 
 static const char c_main[] =
     "\n"
     "static int call(dv_operator *op, int row, dv_value *results)\n"
     "{\n"
     "    const dv_host host = { .size = sizeof host, .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, .alloc = lend, .free = keep,\n"
-    "        .before_kernel = before_kernel, .row = row };\n"
+    "        .before_kernel = before_kernel, .after_kernel = after_kernel, .row = row };\n"
     "    for (int i = 0; i < NRESULTS; i++)\n"
     "        results[i] = dv_default();\n"
     "    make_arguments();\n"
@@ -274,8 +334,7 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     const int64_t size = dv_dtype_bytes(t->dtype, 1);
     fprintf(to, "0 };\n        const size_t bytes = %lld;\n", (long long)(n * size));
     fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements, bytes);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
-    if (!writes(job, i))
-        fputs("        read_only(data);\n", to);
+    fprintf(to, "        protect(data, %s);\n", writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ");
     fputs("        ", to);
     put_name(job, i, to);
     fprintf(to, " = (dv_tensor){ data + %lld, cpu, %d, { %u, %u, %u }, dims, dims + %d, 0 };\n    }\n", (long long)(first * size), (int)t->ndim,
@@ -363,10 +422,16 @@ static const char *const c_questions[] = {
                           "    }\n",
     [CHECK_SHOW_BOUNDS] = "    call(op, ROW, results);\n"
                           "    for (size_t i = 0; i < nbuffers; i++)\n"
-                          "        for (size_t k = 0; k < buffers[i].room; k++)\n"
-                          "            if ((buffers[i].pages + k < buffers[i].data || buffers[i].pages + k >= buffers[i].data + buffers[i].bytes) &&\n"
-                          "                buffers[i].pages[k] != 0xc3)\n"
-                          "                return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
+                          "        if (beside(&buffers[i]))\n"
+                          "            return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
+    [CHECK_SHOW_HEAP] = "    call(op, ROW, results);\n"
+                          "    for (size_t i = 0; i < nbuffers; i++)\n"
+                          "        if (beside(&buffers[i]))\n"
+                          "            return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
+    [CHECK_SHOW_GAPS] = "    call(op, ROW, results);\n"
+                        "    for (int i = 0; i < NARGS; i++)\n"
+                        "        if (args[i].type == DV_VALUE_TENSOR && gap_written(args[i].as.tensor))\n"
+                        "            return fprintf(stderr, \"a byte between the elements of argument %d was written\\n\", i), 1;\n",
     [CHECK_SHOW_FAKE] = "    static dv_result_spec specs[NRESULTS + 1];\n"
                         "    make_arguments();\n"
                         "    if (dv_infer(op, args, NARGS, specs, NRESULTS) || call(op, ROW, results))\n"
@@ -397,6 +462,30 @@ static const char *const c_questions[] = {
                         "        }\n"
                         "    }\n",
 };
+
+/* Only for sizes of which every second element is there. */
+static const char c_gaps[] =
+    "\n"
+    "static int gap_written(const dv_tensor *t)\n"
+    "{\n"
+    "    const int64_t size = dv_dtype_bytes(t->dtype, 1);\n"
+    "    int64_t last = 0;\n"
+    "    for (int32_t d = 0; d < t->ndim; d++)\n"
+    "        last += (t->shape[d] - 1) * t->strides[d];\n"
+    "    for (int64_t at = 0; at <= last; at++) {\n"
+    "        int64_t rest = at; /* strides are from large to small: an element's place is taken apart */\n"
+    "        int inside = 1;\n"
+    "        for (int32_t d = 0; d < t->ndim; d++) {\n"
+    "            const int64_t index = t->strides[d] ? rest / t->strides[d] : 0;\n"
+    "            inside &= index < t->shape[d];\n"
+    "            rest -= index * t->strides[d];\n"
+    "        }\n"
+    "        for (int64_t k = 0; k < size && (rest || !inside); k++)\n"
+    "            if (((const unsigned char *)t->data)[at * size + k])\n"
+    "                return 1;\n"
+    "    }\n"
+    "    return 0;\n"
+    "}\n";
 
 static const char c_element[] =
     "\n"
@@ -429,6 +518,12 @@ void check_repro_c(const check_job *job, FILE *to)
     put_c_arguments(job, to);
     if (r->how.show == CHECK_SHOW_ROWS)
         fputs(c_element, to);
+    if (r->how.show == CHECK_SHOW_HEAP || r->how.show == CHECK_SHOW_BOUNDS)
+        fputs(c_beside, to);
+    if (r->how.show == CHECK_SHOW_HEAP)
+        fputs(c_heap, to);
+    if (r->how.show == CHECK_SHOW_GAPS)
+        fputs(c_gaps, to);
     fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, c_questions[r->how.show]);
 }
 
@@ -616,8 +711,12 @@ static const char *const python_questions[] = {
                         "        sys.exit(f\"{a}, and the other row gives {b}\")\n",
 };
 
-static bool any_ml_dtypes(const check_case *c)
+static bool any_ml_dtypes(const check_result *r)
 {
+    const check_case *c = &r->failing;
+    for (size_t i = 0; i < CHECK_MADE; i++)
+        if (r->made[i].present && needs_ml_dtypes(r->made[i].dtype))
+            return true;
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present && needs_ml_dtypes(c->tensors[i].dtype))
             return true;
@@ -631,7 +730,7 @@ static void put_results(const check_job *job, FILE *to)
     fputs("def results():\n    return (", to);
     for (size_t r = 0; r < job->op->nresults; r++) {
         const check_made *m = &job->result->made[r];
-        if (r < CHECK_MADE && m->present && !(m->dtype.code == 4 || m->dtype.code >= 7)) {
+        if (r < CHECK_MADE && m->present) {
             fprintf(to, "result(%s, ", numpy_dtype(m->dtype, buffer, sizeof buffer));
             put_tuple(m->shape, m->ndim, to);
             fputs("), ", to);
@@ -671,7 +770,7 @@ bool check_repro_python(const check_job *job, FILE *to)
         return false;
     snprintf(run, sizeof run, "python repro.py %s", file_of(job->op->path));
     put_comment(job, "# ", "# ", run, to);
-    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %g, %g\n", python_memory, any_ml_dtypes(&r->failing) ? "\nimport ml_dtypes\n" : "",
+    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %g, %g\n", python_memory, any_ml_dtypes(r) ? "\nimport ml_dtypes\n" : "",
         r->how.end == CHECK_AT_END ? "True" : "False", (int)row_of(job), (int)r->how.other_row, r->how.rtol, r->how.atol);
     fprintf(to, "try:\n    library = dovetail.load(sys.argv[1] if len(sys.argv) > 1 else \"%s\")\n    op = dovetail.find(\"%s\")\n", file_of(job->op->path),
         job->op->name);

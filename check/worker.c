@@ -1,6 +1,6 @@
 /* Jobs in forked children. Nothing that a kernel does can end the checker: a fault's handler writes what it knows into shared memory
- * and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A call may use a second of
- * processor time; a child that sleeps for two seconds is killed. */
+ * and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A case may use two seconds
+ * of processor time, and eight when it is tried again to be sure; a child that sleeps for two seconds is killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 
 #include "check.h"
 
-enum { CPU_MS = 1000, CPU_MS_AGAIN = 250, STOPPED = 77 };
+enum { CPU_MS = 2000, CPU_MS_SURE = 8000, CPU_MS_AGAIN = 250, STOPPED = 77 };
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
 static const rlim_t MOST_FILE = 1 << 20;
 
@@ -82,9 +82,38 @@ void check_in_hand(check_job *job, const check_case *c)
     job->result->step++;
 }
 
-/* What the kernel was doing, in words. */
+/* A fault, in words. */
+DV__PRINTF(4, 5) static void say(check_result *r, uint32_t fault, const char *kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    r->fault = fault;
+    snprintf(r->kind, sizeof r->kind, "%s", kind);
+    vsnprintf(r->message, sizeof r->message, format, args);
+    va_end(args);
+}
+
+/* An access to memory of ours. */
+static void describe_place(check_result *r, const char *verb, const check_place *p)
+{
+    char kind[40];
+    const long long at = (long long)p->offset, low = (long long)p->low, high = (long long)p->high;
+    const char *where = p->offset < p->low ? "before the start" : "past the end";
+    if (p->heap)
+        r->how.show = CHECK_SHOW_HEAP;
+    snprintf(kind, sizeof kind, "%s %s", verb, where);
+    if (p->freed)
+        say(r, CHECK_FAULT_MEMORY, "use after free", "the kernel %s %s: byte %lld of %lld", verb, p->what, at, high);
+    else if (p->inside && p->input)
+        say(r, CHECK_FAULT_MEMORY, "undeclared write", "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)",
+            verb, p->what, at, low, high);
+    else
+        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)", verb, where, p->what, at, low, high);
+}
+
 static void describe_access(check_result *r, const siginfo_t *info, void *context)
 {
+    static const char kind[] = "segmentation fault";
     check_place place;
     const char *verb = "touches";
 #if defined(__x86_64__)
@@ -95,32 +124,18 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
     (void)context;
 #endif
     if (check_is_untouchable(info->si_addr)) {
-        r->fault = CHECK_FAULT_LOOK;
         r->how.show = CHECK_SHOW_LOOK;
-        snprintf(r->kind, sizeof r->kind, "looks at contents");
-        snprintf(r->message, sizeof r->message, "the shape function %s the contents of a tensor: a fake tensor has none", verb);
-        return;
+        say(r, CHECK_FAULT_LOOK, "looks at contents", "the shape function %s the contents of a tensor: a fake tensor has none", verb);
+    } else if (check_memory_find(info->si_addr, &place)) {
+        describe_place(r, verb, &place);
+    } else if (info->si_code == SI_KERNEL) {
+        say(r, CHECK_FAULT_CRASH, kind, "SIGSEGV: an instruction of the kernel that needs an aligned address got another one "
+            "(without align(...) a tensor begins at any element), or an address that cannot be");
+    } else {
+        const bool null = (uintptr_t)info->si_addr < 65536;
+        say(r, CHECK_FAULT_CRASH, kind, "SIGSEGV: the kernel %s memory at address %p, %s", verb, info->si_addr,
+            null ? "as of a null pointer" : "which is near none of its tensors");
     }
-    if (!check_memory_find(info->si_addr, &place)) {
-        r->fault = CHECK_FAULT_CRASH;
-        snprintf(r->kind, sizeof r->kind, "segmentation fault");
-        if ((uintptr_t)info->si_addr < 65536)
-            snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at address %p, as of a null pointer", verb, info->si_addr);
-        else
-            snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel %s memory at %p, which is near none of its tensors", verb, info->si_addr);
-        return;
-    }
-    r->fault = CHECK_FAULT_MEMORY;
-    if (place.inside && place.input) {
-        snprintf(r->kind, sizeof r->kind, "undeclared write");
-        snprintf(r->message, sizeof r->message, "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb,
-            place.what, (long long)place.offset, (long long)place.low, (long long)place.high);
-        return;
-    }
-    snprintf(r->kind, sizeof r->kind, "%s %s", verb, place.offset < place.low ? "before the start" : "past the end");
-    snprintf(r->message, sizeof r->message, "the kernel %s %s %s: byte %lld, and its memory is [%lld, %lld)", verb,
-        place.offset < place.low ? "before the start of" : "past the end of", place.what, (long long)place.offset, (long long)place.low,
-        (long long)place.high);
 }
 
 static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
@@ -141,22 +156,18 @@ static void on_fault(int number, siginfo_t *info, void *context)
     r->how = current->how;
     r->how.show = CHECK_SHOW_CRASH;
     if (number == SIGPROF) {
-        r->fault = CHECK_FAULT_TIME;
-        snprintf(r->kind, sizeof r->kind, "endless loop");
-        snprintf(r->message, sizeof r->message, "the kernel has not ended after %g s of processor time", CPU_MS / 1e3);
+        say(r, CHECK_FAULT_TIME, "endless loop", "the kernel has not ended after %g s of processor time", CPU_MS_SURE / 1e3);
     } else if (number == SIGSEGV && at >= stack_low && at < stack_high) {
-        r->fault = CHECK_FAULT_CRASH;
-        snprintf(r->kind, sizeof r->kind, "stack overflow");
-        snprintf(r->message, sizeof r->message, "SIGSEGV: the kernel uses more stack than there is");
+        say(r, CHECK_FAULT_CRASH, "stack overflow", "SIGSEGV: the kernel uses more stack than there is");
     } else if (number == SIGSEGV) {
         describe_access(r, info, context);
+    } else if (number == SIGABRT && check_heap_wrong_free()) {
+        r->how.show = CHECK_SHOW_HEAP;
+        say(r, CHECK_FAULT_MEMORY, "wrong free", "the kernel frees memory twice, or an address that malloc() did not give");
     } else {
-        r->fault = CHECK_FAULT_CRASH;
         for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (names[i].number == number) {
-                snprintf(r->kind, sizeof r->kind, "%s", names[i].kind);
-                snprintf(r->message, sizeof r->message, "%s", names[i].says);
-            }
+            if (names[i].number == number)
+                say(r, CHECK_FAULT_CRASH, names[i].kind, "%s", names[i].says);
     }
     _exit(STOPPED);
 }
@@ -178,8 +189,8 @@ static void prepare_child(void)
     setrlimit(RLIMIT_CORE, &limit);
     limit.rlim_cur = limit.rlim_max = MOST_FILE;
     setrlimit(RLIMIT_FSIZE, &limit);
-    if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 16 GB are for guarded memory */
-        const rlim_t most = (rlim_t)24 << 30;
+    if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 24 GB are for guarded memory */
+        const rlim_t most = (rlim_t)32 << 30;
         limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most : limit.rlim_max;
         setrlimit(RLIMIT_AS, &limit);
     }
@@ -341,9 +352,10 @@ static void blame(check_job *job)
     if (r->outcome != CHECK_FAIL || !r->fault || job->property->faults & r->fault)
         return;
     char message[sizeof r->message];
+    const char *who = r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs";
     memcpy(message, r->message, sizeof message);
     r->outcome = CHECK_NOT;
-    snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs");
+    snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, who);
 }
 
 static void finish(child *c, bool killed)
@@ -357,17 +369,15 @@ static void finish(child *c, bool killed)
         ;
     if (killed) {
         r->outcome = CHECK_FAIL;
-        r->fault = CHECK_FAULT_TIME;
-        snprintf(r->kind, sizeof r->kind, "endless wait");
-        snprintf(r->message, sizeof r->message, "the kernel waits and does not end");
+        say(r, CHECK_FAULT_TIME, "endless wait", "the kernel waits and does not end");
     } else if (!r->done && !r->fault) {
+        static const char kind[] = "end of the process";
+        const int number = WTERMSIG(status);
         r->outcome = CHECK_FAIL;
-        r->fault = CHECK_FAULT_CRASH;
-        snprintf(r->kind, sizeof r->kind, "end of the process");
         if (WIFSIGNALED(status))
-            snprintf(r->message, sizeof r->message, "the kernel ended the process: signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+            say(r, CHECK_FAULT_CRASH, kind, "the kernel ended the process: signal %d (%s)", number, strsignal(number));
         else
-            snprintf(r->message, sizeof r->message, "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
+            say(r, CHECK_FAULT_CRASH, kind, "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
     }
     blame(c->job);
 }
@@ -396,7 +406,7 @@ static check_job *wait_for_one(child *children, size_t *n, double seconds)
     }
 }
 
-bool check_again(const check_job *job, const check_case *c, check_result *shared)
+static bool again_within(int ms, const check_job *job, const check_case *c, check_result *shared)
 {
     check_job again = *job;
     child one;
@@ -406,11 +416,33 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
     shared->has_case = true;
     shared->failing = *c;
     again.result = shared;
-    cpu_ms = CPU_MS_AGAIN;
+    cpu_ms = ms;
     if (!start(&one, &again, run_once))
         return false;
     wait_for_one(&one, &n, stuck_again);
     return shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
+}
+
+bool check_again(const check_job *job, const check_case *c, check_result *shared)
+{
+    return again_within(CPU_MS_AGAIN, job, c, shared);
+}
+
+/* A failure is made smaller; one that is only slow is none. */
+static void settle(check_job *job)
+{
+    static check_result *shared;
+    check_result *r = job->result;
+    if (r->outcome != CHECK_FAIL || !r->has_case)
+        return;
+    if (!shared)
+        shared = check_shared(1);
+    if (r->fault == CHECK_FAULT_TIME && shared && !again_within(CPU_MS_SURE, job, &r->failing, shared)) {
+        r->outcome = CHECK_NOT;
+        snprintf(r->message, sizeof r->message, "it is slow: one case took more than %g s of processor time", CPU_MS / 1e3);
+        return;
+    }
+    check_shrink(job);
 }
 
 /* ---- All of it ---- */
@@ -499,8 +531,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
         }
         if (running) {
             check_job *job = wait_for_one(children, &running, stuck);
-            if (job->result->outcome == CHECK_FAIL && job->result->has_case)
-                check_shrink(job);
+            settle(job);
             progress(user, ++done, n, job);
         }
     }

@@ -36,7 +36,9 @@ typedef struct targets {
 static int add_refused(targets *t, const char *path, const char *why)
 {
     t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
-    t->ops[t->n++] = (check_op){.name = cli_format("%s", path), .refused = cli_format("%.*s", (int)strlen(why) - (why[strlen(why) - 1] == '\n'), why)};
+    const size_t size = strlen(why);
+    char *text = cli_format("%.*s", (int)(size && why[size - 1] == '\n' ? size - 1 : size), why);
+    t->ops[t->n++] = (check_op){.name = cli_format("%s", path), .refused = text};
     return CLI_OK;
 }
 
@@ -280,29 +282,6 @@ static int check(const cli_args *args, targets *t, check_options *options)
     return failed ? CLI_FAILED : status;
 }
 
-/* So that malloc() does not give back memory from its cache, which it does not fill with the poison: the command begins again. */
-static void begin_without_cache(void)
-{
-    extern char **environ;
-    const char *before = getenv("GLIBC_TUNABLES");
-    if (before && strstr(before, "tcache_count"))
-        return;
-    char *tunables = cli_format("%s%sglibc.malloc.tcache_count=0", before ? before : "", before ? ":" : "");
-    cli_text line = {0};
-    const char **argv = NULL;
-    size_t n = 0;
-    if (cli_read_file("/proc/self/cmdline", &line))
-        return;
-    for (size_t at = 0; at < line.size; at += strlen(line.data + at) + 1) {
-        argv = cli_alloc(argv, n + 2, sizeof *argv);
-        argv[n++] = line.data + at;
-        argv[n] = NULL;
-    }
-    setenv("GLIBC_TUNABLES", tunables, 1);
-    if (argv)
-        execve("/proc/self/exe", (char *const *)(uintptr_t)argv, environ);
-}
-
 static int run(const cli_args *args)
 {
     targets t = {0};
@@ -315,7 +294,6 @@ static int run(const cli_args *args)
     options.seed = (uint64_t)seed;
     options.seconds = (double)seconds;
     t.temp.lock = -1;
-    begin_without_cache();
     cli_signals_begin();
     const int status = check(args, &t, &options);
     cli_temp_remove(&t.temp);

@@ -19,7 +19,7 @@ RULES = [
     ("lib/libdovetail.so.1", r"dv_\w+", LIBC, None),
     ("lib/libdovetail_*.so", r"dv_\w+", LIBC | CORE | {"libgcc_s.so.1"}, r"dv_\w+|_Unwind_Resume|__gcc_personality_v0"),
     ("ops/*.so", r"dovetail_library_1", {"libc.so.6", "libm.so.6"}, None),
-    ("_core.abi3.so", r"PyInit__core", LIBC | CORE, r"dv_\w+|_?Py\w+"),
+    ("_core.abi3.so", r"PyInit__core", LIBC | CORE | {"libgcc_s.so.1"}, r"dv_\w+|_?Py\w+|_Unwind_Resume|__gcc_personality_v0"),
     ("bin/dovetail", None, LIBC | CORE, r"dv_\w+"),
 ]
 

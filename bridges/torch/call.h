@@ -79,4 +79,7 @@ void dv__torch_call_end(struct dv__torch_call *c);
 /* Describe the tensor that x->handle holds. The device of the first one that is not on the CPU becomes the current one until the end. */
 int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s);
 
+/* An operator that was registered, for calls that do not come by torch; NULL: there is none of this name. Never freed. */
+DV_API const struct dv__torch_op *dv_torch_operator(const dv_torch_library *reg, const char *name);
+
 #endif

@@ -92,6 +92,7 @@ void dv__torch_count_write(void *handle)
 const struct dv__torch_inside *dv_torch_inside(void)
 {
     static const struct dv__torch_inside inside = { dv__torch_shims, dv__torch_thread_keys, dv__torch_python_is_plain, dv__torch_way_of,
-        dv__torch_device_of, dv__torch_storage_of, dv__torch_count_write, dv__torch_guard_set };
+        dv__torch_device_of, dv__torch_storage_of, dv__torch_count_write, dv__torch_guard_set,
+        dv__torch_call_begin, dv__torch_view, dv__torch_call_end };
     return &inside;
 }

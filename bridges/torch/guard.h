@@ -8,7 +8,7 @@
 #ifndef DV_TORCH_GUARD_H
 #define DV_TORCH_GUARD_H
 
-#include "shims.h"
+#include "call.h"
 
 enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
 
@@ -63,6 +63,9 @@ struct dv__torch_inside {
     const void *(*storage_of)(const void *handle);
     void (*count_write)(void *handle);
     void (*guard_set)(const struct dv__torch_layout *found);
+    void (*call_begin)(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size);
+    int (*view)(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s);
+    void (*call_end)(struct dv__torch_call *c);
 };
 DV_API const struct dv__torch_inside *dv_torch_inside(void);
 

@@ -517,3 +517,9 @@ void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python
         atomic_store(&e->op->gradient, gradient);
     }
 }
+
+const struct dv__torch_op *dv_torch_operator(const dv_torch_library *reg, const char *name)
+{
+    const struct entry *e = find(reg, name);
+    return e ? e->op : NULL;
+}

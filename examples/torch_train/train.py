@@ -145,7 +145,7 @@ def plot(curves, path):
     above.set_ylabel("loss (nats a byte)")
     above.legend()
     below.set_ylabel("distance from\nPyTorch, eager")
-    below.set_yscale("symlog", linthresh=1e-6)
+    below.ticklabel_format(axis="y", style="sci", scilimits=(0, 0))
     below.set_xlabel("step")
     figure.tight_layout()
     figure.savefig(path, dpi=110)

@@ -6,6 +6,8 @@
     help(my_ops.swiglu)                          # typed from the declaration
     print(my_ops.swiglu.explain(gate, up))       # which kernel, and why not the others
 
+    print(dovetail.check(my_ops))                # what is wrong with its operators
+
     dovetail.ops.swiglu(gate, up)                # an operator that comes with Dovetail
     dovetail.ops.my_ops.swiglu                   # any that is loaded, by namespace
 """
@@ -17,7 +19,7 @@ from ._errors import DovetailError
 from ._library import Library, export, find, libraries, load
 
 __version__ = _core.version()
-__all__ = ["DovetailError", "Generator", "Library", "Operator", "command", "export", "find", "get_isa", "get_threads", "include_dir",
+__all__ = ["DovetailError", "Generator", "Library", "Operator", "check", "command", "export", "find", "get_isa", "get_threads", "include_dir",
            "libraries", "library_dir", "list", "load", "ops", "policy", "seed", "set_isa", "set_row", "set_threads"]
 
 
@@ -62,6 +64,10 @@ def __getattr__(name):
         return globals()[name]
     if name in ("ops", "torch"):
         return importlib.import_module("." + name, __name__)
+    if name == "check":
+        from ._check import check
+        globals()["check"] = check
+        return check
     if name == "policy":
         from ._policy import policy
         globals()["policy"] = policy

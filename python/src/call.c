@@ -65,6 +65,8 @@ static void before_kernel(const dv_host *host)
     ext_call *c = call_of(host);
     if (c->depth++)
         return;
+    if (c->writes)
+        ext_torch_count_writes(c);
     const ext_operator *f = c->f;
     if (f->last_ticks > SHORT_TICKS || c->elements > 2 * f->last_elements) {
         c->thread = (unsigned long)pthread_self();
@@ -221,12 +223,14 @@ static PyObject *from_owned_tensor(dv_tensor *take)
     return array;
 }
 
-static PyObject *from_tensors(const dv_tensors *list)
+static PyObject *from_made(const ext_call *c, dv_tensor *take) { return c->by_torch ? ext_torch_wrap(take) : from_owned_tensor(take); }
+
+static PyObject *from_tensors(const ext_call *c, const dv_tensors *list)
 {
     PyObject *out = PyList_New((Py_ssize_t)list->size);
     for (size_t i = 0; i < list->size; i++) { /* all are taken, whatever happens */
         dv_tensor *t = (dv_tensor *)(uintptr_t)(const void *)list->data[i];
-        PyObject *array = !t ? Py_NewRef(Py_None) : from_owned_tensor(t);
+        PyObject *array = !t ? Py_NewRef(Py_None) : from_made(c, t);
         if (!array)
             Py_CLEAR(out);
         else if (out)
@@ -250,7 +254,7 @@ static PyObject *from_tensor(ext_call *c, size_t i, const ext_slot *slot, const 
         return array;
     }
     dv_tensor *t = (dv_tensor *)(uintptr_t)(const void *)v->as.tensor;
-    return from_owned_tensor(t);
+    return from_made(c, t);
 }
 
 static PyObject *to_python(ext_call *c, size_t i)
@@ -259,7 +263,7 @@ static PyObject *to_python(ext_call *c, size_t i)
     const dv_value *v = &c->results[i];
     switch (v->type) {
     case DV_VALUE_TENSOR: return from_tensor(c, i, slot, v);
-    case DV_VALUE_TENSORS: return slot->alias >= 0 && c->given[slot->alias] ? Py_NewRef(c->given[slot->alias]) : from_tensors(&v->as.tensors);
+    case DV_VALUE_TENSORS: return slot->alias >= 0 && c->given[slot->alias] ? Py_NewRef(c->given[slot->alias]) : from_tensors(c, &v->as.tensors);
     case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
     case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
     case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);
@@ -275,7 +279,7 @@ static PyObject *to_python(ext_call *c, size_t i)
     }
 }
 
-static PyObject *results_to_python(ext_call *c)
+PyObject *ext_results(ext_call *c)
 {
     const size_t n = c->f->nresults;
     if (n == 1)
@@ -297,6 +301,22 @@ static PyObject *results_to_python(ext_call *c)
 
 /* ---- The call --------------------------------------------------------------------------------------------------------------------------- */
 
+enum ext_outcome ext_convert_all(ext_call *c)
+{
+    const ext_operator *f = c->f;
+    for (size_t i = 0; i < f->nargs + f->nresults; i++) {
+        if (!c->given[i]) {
+            c->args[i].type = DV_VALUE_DEFAULT;
+            continue;
+        }
+        enum ext_outcome outcome = i < f->nargs ? ext_convert(c, &f->slots[i], c->given[i], &c->args[i])
+                                                : ext_convert_result(c, &f->slots[i], c->given[i], &c->args[i]);
+        if (outcome)
+            return outcome;
+    }
+    return EXT_OK;
+}
+
 enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const size_t n = f->nargs + f->nresults;
@@ -310,6 +330,7 @@ enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *a
     c->host.before_kernel = before_kernel;
     c->host.after_kernel = after_kernel;
     c->host.row = ext_row;
+    c->by_torch = c->writes = false;
     c->f = f;
     c->keep = NULL;
     c->elements = 0;
@@ -329,17 +350,7 @@ enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *a
     memset(c->given, 0, (n + f->nresults) * sizeof *c->given);
     if (ext_bind(c, args, nargs, kwnames))
         return EXT_FAILED;
-    for (size_t i = 0; i < n; i++) {
-        if (!c->given[i]) {
-            c->args[i].type = DV_VALUE_DEFAULT;
-            continue;
-        }
-        enum ext_outcome outcome = i < f->nargs ? ext_convert(c, &f->slots[i], c->given[i], &c->args[i])
-                                                : ext_convert_result(c, &f->slots[i], c->given[i], &c->args[i]);
-        if (outcome)
-            return outcome;
-    }
-    return EXT_OK;
+    return ext_convert_all(c);
 }
 
 void ext_call_end(ext_call *c)
@@ -355,8 +366,7 @@ void ext_call_end(ext_call *c)
     }
 }
 
-/* dovetail.torch._call("ns::name.overload", args, kwargs): there, PyTorch dispatches. */
-static PyObject *call_bridge(const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+PyObject *ext_call_bridge(const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     PyObject *module = PyImport_ImportModule("dovetail.torch"), *result = NULL;
     PyObject *tuple = PyTuple_New(nargs), *dict = PyDict_New();
@@ -383,10 +393,10 @@ PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf
     ext_call c;
     const enum ext_outcome outcome = ext_call_begin(&c, f, args, nargs, kwnames);
     if (outcome == EXT_BRIDGE) {
-        result = call_bridge(f->name, args, nargs, kwnames);
+        result = ext_torch_call(&c, args, nargsf, kwnames);
     } else if (!outcome) {
         const int status = dv_call(f->op, c.args, f->nargs, c.results, f->nresults, &c.host);
-        result = status ? ext_raise(status) : results_to_python(&c);
+        result = status ? ext_raise(status) : ext_results(&c);
     }
     ext_call_end(&c);
     return result;
@@ -401,7 +411,8 @@ PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, 
     for (Py_ssize_t i = 0; i < nargs + (kwnames ? PyTuple_Size(kwnames) : 0); i++)
         if (ext_is_foreign(args[i])) {
             Py_XDECREF(why);
-            return call_bridge(packet->name, args, nargs, kwnames);
+            PyObject *only = ext_torch_pick(packet->overloads, args, nargs, kwnames);
+            return only ? ext_call_operator(only, args, nargsf, kwnames) : ext_call_bridge(packet->name, args, nargs, kwnames);
         }
     for (Py_ssize_t i = 0; i < n && why; i++) {
         ext_operator *f = (ext_operator *)(void *)PyTuple_GetItem(packet->overloads, i);
@@ -410,9 +421,9 @@ PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, 
         bool done = true;
         if (!outcome) {
             const int status = dv_call(f->op, c.args, f->nargs, c.results, f->nresults, &c.host);
-            result = status ? ext_raise(status) : results_to_python(&c);
+            result = status ? ext_raise(status) : ext_results(&c);
         } else if (outcome == EXT_BRIDGE) {
-            result = call_bridge(packet->name, args, nargs, kwnames);
+            result = ext_call_bridge(packet->name, args, nargs, kwnames);
         } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
             PyObject *type, *value, *trace;
             PyErr_Fetch(&type, &value, &trace);

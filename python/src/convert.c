@@ -156,6 +156,8 @@ static enum ext_outcome other_tensor(ext_call *c, const ext_slot *slot, Py_ssize
 
 static enum ext_outcome tensor(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
+    if (c->by_torch)
+        return ext_torch_view(c, slot, o, write, out);
     if (dvnp_is_array(o))
         return view(c, slot, element, o, write, out);
     return other_tensor(c, slot, element, o, write, out);
@@ -423,6 +425,10 @@ enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_
     if (slot->type == DV_FIELD_TENSOR && dvnp_ndarray && Py_IS_TYPE(o, dvnp_ndarray)) { /* nearly always */
         out->type = DV_VALUE_TENSOR;
         return view(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
+    }
+    if (slot->type == DV_FIELD_TENSOR && dvt_is_exact(o)) {
+        out->type = DV_VALUE_TENSOR;
+        return c->by_torch ? ext_torch_view(c, slot, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor) : EXT_BRIDGE;
     }
     if (!dvnp_ndarray && dvnp_setup(false) < 0) /* NumPy may have been imported since */
         return EXT_FAILED;

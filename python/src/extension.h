@@ -27,6 +27,18 @@ typedef struct ext_slot {
     int64_t fixed_size;
 } ext_slot;
 
+/* What torch knows of an operator, one for each dv_operator. */
+typedef struct ext_torch {
+    struct ext_torch *next;
+    const dv_operator *op;
+    size_t users;
+    const struct dv__torch_op *torch; /* NULL: not registered there, and the rest is not set */
+    PyObject *overload;               /* what torch.ops has */
+    PyObject *defaults;               /* a tuple of the arguments' defaults, in order */
+    PyObject *gradient;               /* called with all arguments, by position, when nothing but a gradient is wanted besides; or NULL */
+    uint64_t taken[3];                /* calls that went each way, by enum dv__torch_way */
+} ext_torch;
+
 typedef struct ext_operator {
     PyObject ob_base;
     ext_vectorcall vectorcall;
@@ -37,6 +49,8 @@ typedef struct ext_operator {
     size_t nargs, npositional, nresults;
     ext_slot *slots;         /* arguments, then results */
     PyObject *overloads;     /* a packet's: a tuple of operators, tried in order */
+    ext_torch *torch;        /* NULL for a packet */
+    bool torch_possible, mutates;
     PyObject *cache;         /* a dict for what Python code computes once (signature, doc); may be NULL */
     /* How the last call went, for the decision about the GIL (call.c). Written with the GIL held. */
     uint64_t last_ticks;
@@ -57,7 +71,12 @@ typedef struct ext_keep { PyObject *object; struct ext_keep *next; } ext_keep;
 typedef struct ext_block { struct ext_block *next; } ext_block;
 
 typedef struct ext_call {
-    dv_host host; /* first: entries get a pointer to it */
+    union {
+        dv_host host; /* first: entries get a pointer to it */
+        struct dv__torch_call torch;
+    };
+    bool by_torch;            /* tensors are torch's, and so is the host */
+    bool writes;              /* of them, some are written: to be counted when the kernel begins */
     ext_operator *f;
     PyObject **given;         /* for each slot: what the caller passed (borrowed), or NULL */
     dv_value *args, *results;
@@ -85,6 +104,7 @@ int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
 enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out);
 /* A tensor that a result is written to. */
 enum ext_outcome ext_convert_result(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out);
+enum ext_outcome ext_convert_all(ext_call *c); /* everything in c->given, to c->args and c->results */
 /* Is this an object of a framework that has its own bridge (torch)? */
 bool ext_is_foreign(PyObject *o);
 
@@ -94,8 +114,27 @@ PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, 
 enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 void ext_call_end(ext_call *c);
 
+PyObject *ext_results(ext_call *c); /* as Python gets them; takes what the call made */
+
+/* dovetail.torch._call("ns::name.overload", args, kwargs): there, PyTorch dispatches. */
+PyObject *ext_call_bridge(const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
 /* Raise what a status of dv_... says, with dv_last_error(); an exception that is set already stays. NULL. */
 PyObject *ext_raise(int status);
+
+/* ---- Calls with torch's tensors: torch.c --------------------------------------------------------------------------------------------- */
+
+ext_torch *ext_torch_of(const dv_operator *op); /* to be released; NULL with an exception */
+void ext_torch_release(ext_torch *t);           /* NULL is fine */
+/* torch_operator(dv_operator *, dv_torch_operator() or None when it is gone, overload, defaults, gradient or None) */
+PyObject *ext_torch_set(PyObject *args);
+bool ext_torch_possible(const ext_operator *f); /* is there a short way at all? */
+/* A call that ext_call_begin() gave EXT_BRIDGE for. */
+PyObject *ext_torch_call(ext_call *c, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *ext_torch_pick(PyObject *overloads, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames); /* borrowed */
+enum ext_outcome ext_torch_view(ext_call *c, const ext_slot *slot, PyObject *o, bool write, const dv_tensor **out);
+PyObject *ext_torch_wrap(dv_tensor *take);
+void ext_torch_count_writes(ext_call *c);
 
 /* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up, and where it is not exported, this is slower. */
 PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);

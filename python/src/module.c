@@ -310,6 +310,21 @@ static PyObject *torch_thread_keys(PyObject *m, PyObject *unused)
 
 static PyObject *torch_kernel(PyObject *m, PyObject *args) { (void)m; return ext_torch_kernel(args); }
 
+static PyObject *torch_operator(PyObject *m, PyObject *args) { (void)m; return ext_torch_set(args); }
+
+/* torch_taken(operator): how many calls with tensors went straight to the kernel, to the autograd function, to torch's dispatcher. */
+static PyObject *torch_taken(PyObject *m, PyObject *o)
+{
+    (void)m;
+    const ext_torch *t = Py_IS_TYPE(o, ext_operator_type) ? ((ext_operator *)(void *)o)->torch : NULL;
+    if (!t) {
+        PyErr_SetString(PyExc_TypeError, "expected one overload of an operator");
+        return NULL;
+    }
+    return Py_BuildValue("(KKK)", (unsigned long long)t->taken[DV__TORCH_PLAIN], (unsigned long long)t->taken[DV__TORCH_GRADIENT],
+        (unsigned long long)t->taken[DV__TORCH_OTHER]);
+}
+
 /* Why the short way for tensors is not taken: "" when it is. */
 static PyObject *torch_why(PyObject *m, PyObject *unused)
 {
@@ -342,6 +357,8 @@ static PyMethodDef methods[] = {
     { "torch_attach", torch_attach, METH_O, NULL },
     { "torch_kernel", torch_kernel, METH_VARARGS, NULL },
     { "torch_exchange", torch_exchange, METH_VARARGS, NULL },
+    { "torch_operator", torch_operator, METH_VARARGS, NULL },
+    { "torch_taken", torch_taken, METH_O, NULL },
     { "torch_learn", torch_learn, METH_VARARGS, NULL },
     { "torch_thread_keys", torch_thread_keys, METH_NOARGS, NULL },
     { "torch_why", torch_why, METH_NOARGS, NULL },

@@ -88,7 +88,11 @@ PyObject *ext_operator_new(dv_operator *op)
             goto fail;
         if (i < f->nargs && !(f->slots[i].flags & DV_SLOT_KWARG_ONLY))
             f->npositional = i + 1;
+        f->mutates |= i < f->nargs && f->slots[i].flags & DV_SLOT_WRITES;
     }
+    f->torch_possible = ext_torch_possible(f);
+    if (!(f->torch = ext_torch_of(op)))
+        goto fail;
     return (PyObject *)f;
 fail:
     Py_DECREF((PyObject *)f);
@@ -119,6 +123,7 @@ static void dealloc(PyObject *self)
     for (size_t i = 0; f->slots && i < f->nargs + f->nresults; i++)
         Py_XDECREF(f->slots[i].name);
     PyMem_Free(f->slots);
+    ext_torch_release(f->torch);
     dv_operator_unref(f->op);
     Py_XDECREF(f->full_name);
     Py_XDECREF(f->overloads);

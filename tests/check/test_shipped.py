@@ -1,5 +1,9 @@
 """No false alarms: every shipped operator passes, whatever cases are drawn."""
+import pathlib
+
 import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -7,6 +11,12 @@ def test_no_false_alarms(check, seed):
     report = check("dovetail", "base", "--seed", seed)
     assert [r for r in report["results"] if r["result"] == "fail"] == []
     assert report["passed"] > 200
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_healthy_operators_pass(check, seed):
+    report = check(HERE / "healthy.c", "--seed", seed)
+    assert [r for r in report["results"] if r["result"] != "pass"] == []
 
 
 def test_declared_operators_are_not_checked(check):

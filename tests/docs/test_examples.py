@@ -58,3 +58,11 @@ def test_links_lead_somewhere():
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_torch_page(tmp_path):
+    """The Python of docs/torch.md runs in order, in one process, on the page's own C file."""
+    page = ROOT / "docs/torch.md"
+    (tmp_path / "ops.c").write_text(blocks(page, "c")[0])
+    env = {**os.environ, "PYTHONPATH": str(BUILD / "python"), "DOVETAIL_CACHE": str(tmp_path / "cache")}
+    subprocess.run([sys.executable, "-c", "\n".join(blocks(page, "python"))], check=True, cwd=tmp_path, env=env)

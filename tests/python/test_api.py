@@ -171,6 +171,24 @@ def test_settings():
         dovetail.set_isa("mmx2")
 
 
+def test_rows_for_tests():
+    x = np.linspace(-3, 3, 7).astype("float32")
+    rows = [k for k in json.loads(dovetail.ops.sigmoid.json())["kernels"] if k["key"] == "CPU"]
+    best = dovetail.ops.sigmoid(x)
+    try:
+        for n in (*range(1, len(rows) + 1), -1):
+            if n < 0 or rows[n - 1]["isa_available"]:
+                dovetail.set_row(n)
+                np.testing.assert_allclose(dovetail.ops.sigmoid(x), best, rtol=1e-6)
+        dovetail.set_row(len(rows) + 1)
+        with pytest.raises(NotImplementedError, match=f"asks for row {len(rows) + 1}"):
+            dovetail.ops.sigmoid(x)
+    finally:
+        dovetail.set_row(0)
+    with pytest.raises(ValueError):
+        dovetail.set_row(-2)
+
+
 def test_places(python):
     assert (pathlib.Path(dovetail.include_dir()) / "dovetail_op.h").exists()
     assert (pathlib.Path(dovetail.library_dir()) / "libdovetail.so.1").exists()

@@ -43,6 +43,13 @@ def db(tmp_path_factory):
     return dovetail.load(compile_ops(ROOT / "tests/torch/custom_op_db.c", tmp_path_factory.mktemp("custom_op_db") / "custom_op_db.so"))
 
 
+@pytest.fixture(scope="session")
+def grad(tmp_path_factory):
+    """The operators of grad_ops.c, which have gradients of every kind."""
+    register(native.load(compile_ops(ROOT / "tests/torch/grad_ops.c", tmp_path_factory.mktemp("grad_ops") / "grad_ops.so")))
+    return torch.ops.grad_ops
+
+
 @pytest.fixture
 def fresh(tmp_path):
     """fresh(C source) -> (dv_library *, Registration) of a library of its own, gone after the test."""

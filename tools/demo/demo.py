@@ -47,6 +47,12 @@ def main():
     show(f"{built['out']}: {built['bytes']} bytes in {built['seconds']:.2f} s; needs {' '.join(built['needs']) or 'nothing'}; exports dovetail_library_1")
     rows = [{"where": "the command", "what": "compile, link, check one C file", "result": f"{built['bytes'] / 1024:.1f} KB", "us": built["seconds"] * 1e6}]
 
+    begin = time.perf_counter()
+    checked = run("dovetail", "check", "my_ops.so")
+    show(checked)
+    rows += [{"where": "dovetail check", "what": "the declaration executed, on inputs that it makes", "result": checked.strip().splitlines()[-1],
+              "us": (time.perf_counter() - begin) * 1e6}]
+
     flags = run("dovetail", "--cflags", "--libs").split()
     run("cc", "-O2", "main.c", *flags, "-o", "main")
     linked = run("ldd", "main")

@@ -4,7 +4,7 @@ import torch
 import dovetail
 from host import BINARY, check, microseconds, report
 
-dovetail.load(BINARY)
+my_ops = dovetail.load(BINARY)
 swiglu = torch.ops.my_ops.swiglu
 right = lambda gate, up: torch.nn.functional.silu(gate) * up
 torch.manual_seed(0)
@@ -13,6 +13,11 @@ gate, up = torch.randn(64, 64), torch.randn(64, 64)
 error = (swiglu(gate, up) - right(gate, up)).abs().max().item()
 check(error < 1e-5, f"eager: error {error}")
 report("PyTorch, eager", "swiglu, 64 x 64", f"error {error:.0e}", microseconds(lambda: swiglu(gate, up)))
+
+small = torch.randn(4), torch.randn(4)
+check(torch.equal(my_ops.swiglu(*small), swiglu(*small)), "the function and torch.ops differ")
+report("PyTorch, eager", "my_ops.swiglu, 4 elements", "straight to the kernel", microseconds(lambda: my_ops.swiglu(*small)))
+report("PyTorch, eager", "torch.ops.my_ops.swiglu, 4 elements", "by the dispatcher", microseconds(lambda: swiglu(*small)))
 
 x, y = torch.randn(6, 8, dtype=torch.float32, requires_grad=True), torch.randn(6, 8, requires_grad=True)
 weight = torch.randn(6, 8)

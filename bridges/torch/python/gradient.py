@@ -4,7 +4,6 @@ A Function takes the arguments in the schema's order. torch's autograd sees no t
 tensors follow at the end; results that are lists come back in the same way. Backward reads like the formulas.
 """
 import torch
-from torch._functorch.eager_transforms import enable_inplace_requires_grad
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
@@ -124,30 +123,40 @@ class NativeForm:
 
     def again(self, values, needs, grads):
         """Gradients for what is needed, by running the native form with autograd."""
-        forward = forward_ad._current_level >= 0  # detach() would drop tangents
-        differentiable, leaves = torch.is_grad_enabled() or forward, []
-        again = forward or any(g is not None and g.requires_grad for g in grads)
+        values = {name: _alive(v) for name, v in values.items()}
+        places = [(name, i) for name, need in needs.items() for i, n in enumerate(need if isinstance(need, list) else [need]) if n]
 
-        def leaf(x):
-            nonlocal again
-            x = x.view_as(x) if differentiable else x.detach()
-            again |= x.requires_grad
-            leaves.append(x if x.requires_grad else x.requires_grad_())  # what torch.func.vjp saved requires none any more
-            return leaves[-1]
+        def native(*leaves):
+            given = {name: list(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
+            for (name, i), leaf in zip(places, leaves):
+                if isinstance(given[name], list):
+                    given[name][i] = leaf
+                else:
+                    given[name] = leaf
+            return [r for r, g in zip(self.operator.native(given), grads) if g is not None]
 
-        with torch.enable_grad(), enable_inplace_requires_grad(True):
-            for name, need in needs.items():
-                x = values[name]
-                if isinstance(x, (list, tuple)):
-                    values[name] = [leaf(e) if n else e for e, n in zip(x, need)]
-                elif need:
-                    values[name] = leaf(x)
-            results = self.operator.native(values)
-            pairs = [(r, g) for r, g in zip(results, grads) if isinstance(r, torch.Tensor) and r.requires_grad and g is not None]
-            found = iter(torch.autograd.grad([r for r, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True,
-                                             create_graph=differentiable and again) if pairs else [None] * len(leaves))
-        return [[next(found) if n else None for n in need] if isinstance(need, (list, tuple)) else next(found) if need else None
-                for need in needs.values()]
+        leaves = [values[name][i] if isinstance(values[name], (list, tuple)) else values[name] for name, i in places]
+        found = _vjp(native, leaves, [g for g in grads if g is not None])
+        by_place = dict(zip(places, found))
+        return [[by_place.get((name, i)) for i in range(len(need))] if isinstance(need, list) else by_place.get((name, 0))
+                for name, need in needs.items()]
+
+
+def _alive(x):
+    """What was saved at a level of torch.func that has gone, without that level's wrapper."""
+    if isinstance(x, (list, tuple)):
+        return [_alive(e) for e in x]
+    return torch._C._functorch.unwrap_if_dead(x) if isinstance(x, torch.Tensor) else x
+
+
+def _vjp(f, leaves, grads):
+    """Gradients of f by its leaves. A level of torch.func where others may look on: it keeps tangents, graphs and other levels."""
+    if torch.is_grad_enabled() or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        return torch.func.vjp(lambda *xs: tuple(f(*xs)), *leaves)[1](tuple(grads))
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in leaves]
+        pairs = [(r, g) for r, g in zip(f(*leaves), grads) if r.requires_grad]
+        return torch.autograd.grad([r for r, _ in pairs], leaves, [g for _, g in pairs], allow_unused=True) if pairs else [None] * len(leaves)
 
 
 class Missing:
@@ -196,7 +205,7 @@ class Function:
         self.outputs = [(r["type"], f"r_{i}", i) for i, r in enumerate(operator.results)]
         self.outputs += [(self.args[i]["type"], f"a_{self.args[i]['name']}", self.args[i]["name"]) for i in operator.written_only]
         name = identifier(operator.name)
-        methods = {"forward": self.forward(name), "backward": self.backward(name)}
+        methods = {"forward": self.forward(name), "backward": self.backward(name), "_compiled_autograd_key": _compiled_autograd_key}
         if jvp:
             methods["jvp"] = jvp
         made = type(name, (_SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
@@ -242,7 +251,7 @@ class Function:
         return [f"a_{a['name']}" for a in self.args] + (["lengths_out"] if self.result_lists else []) + (["*more"] if self.lists else [])
 
     def given(self, a):
-        return f"{a['name']}=a_{a['name']}" if a["keyword"] else f"a_{a['name']}"
+        return f"**{{{a['name']!r}: a_{a['name']}}}" if a["keyword"] else f"a_{a['name']}"  # a name may be a keyword of Python
 
     def forward(self, name):
         returns = self.operator.results
@@ -262,8 +271,7 @@ class Function:
             lines.append(f"ctx.counts = [{', '.join('l_' + x for x in self.lists)}]")
         if self.result_lists:
             lines += [f"lengths_out[:] = ctx.lengths_out = [{', '.join(f'len(r_{i})' for i in self.result_lists)}]"]
-        written = [f"*(a_{self.args[i]['name']} or ())" if is_list(self.args[i]["type"]) else f"a_{self.args[i]['name']}"
-                   for i in self.operator.writes]
+        written = [_present(self.args[i]) for i in self.operator.writes]
         if written:
             lines.append(f"ctx.mark_dirty({', '.join(written)})")
         gone = [local for type_text, local, i in self.outputs if self.rule.grads and i not in self.rule.grads and type_text == "Tensor"]
@@ -349,6 +357,17 @@ class Function:
         lines.append(f"return {', '.join(f'r_{i}' for i in range(len(returns))) or 'None'}")
         self.source.scope["apply"] = self.function.apply
         return self.source.function("apply_" + name, ", ".join("a_" + n for n in args), lines)
+
+
+def _present(a):
+    """Source of an argument's tensors, as arguments of a call."""
+    local = f"a_{a['name']}"
+    return f"*({local} or ())" if is_list(a["type"]) else local if a["type"] == "Tensor" else f"*(() if {local} is None else ({local},))"
+
+
+def _compiled_autograd_key(ctx):
+    """As torch.autograd.Function has it."""
+    return (ctx._autograd_function_id,)
 
 
 def _lengths(tensors, n):

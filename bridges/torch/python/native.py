@@ -47,6 +47,7 @@ _declare(bridge, ctypes.c_bool, "dv_torch_has", _P, _S)
 _declare(bridge, ctypes.c_bool, "dv_torch_has_twin", _P, _S)
 _declare(bridge, ctypes.c_size_t, "dv_torch_capacity")
 _declare(bridge, _P, "dv_torch_inside")
+_declare(bridge, _P, "dv_torch_operator", _P, _S)
 
 _declare(bridge, _P, "dv_torch_exchange")
 _declare(bridge, ctypes.c_bool, "dv_torch_has_autograd", _P, _S)

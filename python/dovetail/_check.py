@@ -1,0 +1,94 @@
+"""`dovetail check` from Python: the command in a process of its own, so that what crashes there is a result here."""
+import json
+import os
+import subprocess
+import sys
+
+from . import _core, command
+from ._errors import DovetailError
+from ._library import Library, libraries
+
+
+class Result:
+    """One property of one operator, or of one of its kernel rows.
+
+    result: "pass", "fail" or "not checked". message: what is wrong, or why it was not checked. case: the smallest failing case in words;
+    c, python: programs that show the failure when run alone, or None.
+    """
+
+    def __init__(self, found):
+        self.property, self.operator, self.row, self.result = (found[k] for k in ("property", "operator", "row", "result"))
+        self.message = found.get("message", found.get("because", ""))
+        self.kind, self.case, self.c, self.python = (found.get(k) for k in ("kind", "case", "c", "python"))
+        self.cases, self.refused, self.elements = found["cases"], found["refused"], found.get("elements")
+
+    passed = property(lambda self: self.result == "pass")
+    failed = property(lambda self: self.result == "fail")
+
+    def __repr__(self):
+        row = f", row {self.row}" if self.row else ""
+        return f"{self.result} {self.property}: {self.operator}{row}" + (f": {self.message}" if self.message else "")
+
+
+class Report:
+    """What `dovetail check` found: true when nothing failed; its repr is the table."""
+
+    def __init__(self, document):
+        self.seed, self.seconds, self.operators, self.table = (document[k] for k in ("seed", "seconds", "operators", "table"))
+        self.results = [Result(r) for r in document["results"]]
+
+    failures = property(lambda self: [r for r in self.results if r.failed])
+
+    def __bool__(self):
+        return not self.failures
+
+    def __iter__(self):
+        return iter(self.results)
+
+    def __len__(self):
+        return len(self.results)
+
+    def __repr__(self):
+        return self.table
+
+
+def _word(target):
+    """A target as the command's word, and the name of the operator that is meant in it, or None."""
+    if isinstance(target, Library):
+        return target.path, None
+    if isinstance(target, _core.Operator) or hasattr(target, "overloads"):
+        of = next((library for library in libraries() if target in library.operators().values()), None)
+        return (of.path, target.name.split("::")[1]) if of else (target.name, None)
+    return os.fspath(target), None
+
+
+def check(target, *, op=None, only=None, seed=None, time=None):
+    """Make inputs from what operators declare, and run them until they prove or break each word of it: `dovetail check`.
+
+        report = dovetail.check("my_ops.so")    # or my_ops.c, a folder, an installed package, a Library, an operator
+        assert report, report                   # the table, with the smallest failing cases
+        print(report.failures[0].python)        # a script that shows the failure alone
+
+    op: only this operator. only: a property or several, such as "memory" or ["memory", "fake"]. seed: draw other cases.
+    time: begin nothing new after so many seconds. Operators run in processes of their own.
+    """
+    word, name = _word(target)
+    arguments = [command(), "check", "--json"]
+    for option, value in (("op", op or name), ("only", only if only is None or isinstance(only, str) else ",".join(only)), ("seed", seed), ("time", time)):
+        if value is not None:
+            arguments.append(f"--{option}={value}")
+    done = subprocess.run([*arguments, "--", word], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment())
+    try:
+        document = json.loads(done.stdout)
+    except ValueError:
+        raise DovetailError(done.stderr.strip() or f"dovetail check ended with {done.returncode}") from None
+    if "error" in document:
+        raise DovetailError(document["error"])
+    return Report(document)
+
+
+def _environment():
+    """The command asks this Python about torch."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"DOVETAIL_PYTHON": sys.executable, "PYTHONPATH": path, **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}}

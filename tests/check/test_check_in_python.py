@@ -1,0 +1,85 @@
+"""dovetail.check() and the pytest plugin: what the command finds, as Python objects and as tests."""
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import dovetail
+
+FAULTY = pathlib.Path(__file__).resolve().parents[1] / "faulty"
+FAULT = FAULTY / "tail_unwritten" / "fault.c"
+
+
+@pytest.fixture(autouse=True)
+def without_torch(monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PYTHON", "")
+
+
+def test_a_failure():
+    report = dovetail.check(FAULT)
+    assert not report and len(report) == len(list(report)) > 3
+    failure, = report.failures
+    assert (failure.property, failure.row, failure.result) == ("memory", "scale_f32", "fail")
+    assert failure.message in repr(report) and failure.case in repr(report) and "fail memory" in repr(failure)
+    assert "import dovetail" in failure.python and "#include <dovetail.h>" in failure.c
+
+
+def test_targets(tmp_path):
+    binary = tmp_path / "fault.so"
+    subprocess.run([dovetail.command(), "build", FAULT, "-o", binary], check=True, capture_output=True)
+    with dovetail.load(binary) as library:
+        for target in (library, library.scale, binary, str(binary)):
+            report = dovetail.check(target, only="binding")
+            assert report and report.operators == ["faulty::scale"]
+    assert dovetail.check(dovetail.ops.swiglu, only=["binding", "fake"]).operators == ["dovetail::swiglu"]
+    assert dovetail.check("base", op="add", only="binding").operators[0].startswith("base::add")
+
+
+def test_options():
+    assert {r.property for r in dovetail.check(FAULT, only=["memory", "fake"], seed=3)} == {"memory", "fake"}
+    assert dovetail.check(FAULT, only="binding", seed=3).seed == 3
+
+
+def test_a_crash_is_a_result():
+    report = dovetail.check(FAULTY / "aborts" / "fault.c")
+    assert [r.property for r in report.failures] == ["runs"]
+
+
+@pytest.mark.parametrize("target, words", [("not_there.so", "cannot read 'not_there.so'"), ("not_there", "not_there not found")])
+def test_errors(target, words):
+    with pytest.raises(dovetail.DovetailError, match=words):
+        dovetail.check(target)
+    with pytest.raises(dovetail.DovetailError, match="there is no property 'luck'"):
+        dovetail.check(FAULT, only="luck")
+
+
+def run_pytest(folder, *words):
+    env = {k: v for k, v in os.environ.items() if k != "PYTEST_ADDOPTS"}
+    return subprocess.run([sys.executable, "-m", "pytest", "-p", "dovetail.pytest", "-p", "no:cacheprovider", "-rA", *map(str, words)], cwd=folder,
+                          env=env, capture_output=True, text=True, timeout=300)
+
+
+def test_plugin(tmp_path):
+    done = run_pytest(tmp_path, "--dovetail", FAULT)
+    assert done.returncode == 1 and "1 failed" in done.stdout, done.stdout
+    assert "fault.c::faulty::scale::memory[scale_f32]" in done.stdout and "smallest case found: x: f32" in done.stdout
+    assert "dovetail.load(" in done.stdout and "Traceback" not in done.stdout
+
+
+def test_plugin_skips_what_is_not_checked(tmp_path):
+    done = run_pytest(tmp_path, "--dovetail", "fused_experts", "--dovetail-only", "shapes,binding")
+    assert done.returncode == 0 and "not checked, because" in done.stdout and "passed" in done.stdout and "skipped" in done.stdout, done.stdout
+
+
+def test_plugin_by_the_ini_file_and_with_other_tests(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\ndovetail_check = base\n")
+    (tmp_path / "test_more.py").write_text("def test_it(): pass\n")
+    done = run_pytest(tmp_path, "--dovetail-only", "binding", "-k", "relu or test_it")
+    assert done.returncode == 0 and "base::relu::binding" in done.stdout and "test_it" in done.stdout, done.stdout
+
+
+def test_plugin_with_a_target_that_is_not_there(tmp_path):
+    done = run_pytest(tmp_path, "--dovetail", "not_there.so")
+    assert done.returncode == 4 and "cannot read 'not_there.so'" in done.stderr + done.stdout

@@ -159,7 +159,7 @@ static void set_string(check_value *v, const char *s)
 static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32_t type)
 {
     v->type = type;
-    v->count = slot->fixed_size > 0 && slot->fixed_size <= CHECK_LIST ? (uint32_t)slot->fixed_size : (uint32_t)check_between(&m->r, 0, 3);
+    v->count = slot->fixed_size > 1 && slot->fixed_size <= CHECK_LIST ? (uint32_t)slot->fixed_size : (uint32_t)check_between(&m->r, 0, 3);
     for (uint32_t i = 0; i < v->count; i++) {
         v->ints[i] = type == DV_VALUE_BOOLS ? check_between(&m->r, 0, 1) : ONE_OF(&m->r, 0, 1, 2, 3, -1, 4, 8, 5);
         v->floats[i] = (double)ONE_OF(&m->r, 0, 1, -2, 3) / 2;

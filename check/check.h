@@ -165,6 +165,7 @@ typedef struct check_env {
 } check_env;
 /* What an expression is worth; false: it cannot be said. Booleans are 0 and 1. */
 bool check_eval(const check_env *e, const check_json *expr, int64_t *out);
+bool check_holds(const check_env *e, const check_json *which); /* [group, case] of the contract: was it taken? null: always */
 bool check_eval_dims(const check_env *e, const check_json *dims, check_shape *out); /* of a pattern: several expressions */
 bool check_eval_dtype(const check_env *e, const check_json *expr, dv_dtype *out);
 int check_name_index(const check_json *names, const char *name); /* -1: not among them */
@@ -200,6 +201,7 @@ typedef struct check_call {
     enum check_end end;
     uint8_t poison;    /* what outputs, workspace and malloc's memory hold before */
     uint32_t flags;    /* enum dv_host_flags */
+    int (*parallel_for)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
     /* Out: */
     int status;        /* of dv_call() */
     bool not_this_row; /* the row does not fit this case */
@@ -225,6 +227,49 @@ typedef struct check_place {
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
 bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
+/* Results as they came, and the arguments: for check_outs_take(). */
+const dv_tensor *check_call_tensors(void);
+
+/* ---- Calls in plain memory (plain.c): many, fast, from any thread, on parts of tensors ------------------------------------------------------ */
+
+/* Copies of what a call wrote: results that are tensors of their own, and written arguments, each contiguous. */
+typedef struct check_out { size_t slot; dv_tensor t; int64_t dims[2 * CHECK_DIMS]; } check_out;
+typedef struct check_outs {
+    size_t n, size, room;
+    bool incomplete; /* too large, or too many dims: it compares with nothing */
+    check_out of[CHECK_RESULTS + CHECK_TENSORS];
+    char *memory;
+} check_outs;
+void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors);
+/* Where two differ, in words: "element [1, 2] of result 'out' is 3 and then 4"; false: nowhere, bit for bit. */
+bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
+/* The same, but for rounding. */
+bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
+/* How far apart elements may be that were computed in another order; largest: of what they are computed from. */
+double check_rounding(dv_dtype dtype, double largest);
+double check_out_largest(const check_out *o); /* of the finite elements' magnitudes */
+void check_out_element(const check_op *op, const check_out *o, int64_t element, char *words, size_t size);
+
+typedef struct check_written { char *data; const char *copy; size_t bytes; } check_written;
+typedef struct check_plain {
+    dv_host host;
+    const check_op *op;
+    const check_case *c;
+    check_values values;
+    int64_t shapes[CHECK_TENSORS][CHECK_DIMS]; /* of parts */
+    dv_value results[CHECK_RESULTS];
+    int status;
+    bool kernel_ran, incomplete; /* its memory was too small */
+    size_t allocations, fail_at; /* how many there were; the number of the one that fails, from 1; 0: none */
+    check_written written[CHECK_TENSORS]; /* what calls write, and what it holds before each */
+    char *memory, *lent;         /* of the arguments; of what a call gets, taken anew by each */
+    size_t used, lent_used;
+} check_plain;
+/* Arguments with their contents; results, workspace and dv_alloc() get zeroed memory. False: no memory. */
+bool check_plain_make(check_plain *p, const check_op *op, const check_row *row, const check_case *c);
+/* Instead of whole tensors, [low, high) along axes[i] of tensor i (-1: all of it), contiguous, of the arguments of `whole`. */
+bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes, int64_t low, int64_t high);
+void check_plain_call(check_plain *p);
 
 /* ---- malloc() while a kernel runs (heap.c): guarded as well ---------------------------------------------------------------- */
 
@@ -258,7 +303,8 @@ typedef struct check_property {
     X(memory)               \
     X(shapes)               \
     X(fake)                 \
-    X(gradient)
+    X(gradient)             \
+    X(parallel)
 #define CHECK__DECLARE(name) extern const check_property check_property_##name;
 CHECK_PROPERTIES(CHECK__DECLARE)
 #undef CHECK__DECLARE
@@ -311,6 +357,8 @@ typedef struct check_result {
     uint64_t step;            /* grows while the child gets on: for time limits */
     char kind[40];            /* of a failure: what must stay the same while the case is made smaller */
     char message[1024];       /* of a failure; or why it is not checked */
+    uint32_t own;             /* enum check_fault_kind bits: from here on crashes are this property's as well, ... */
+    char during[80];          /* ... because they come when this is done: "when the first dv_alloc() fails" */
     check_how how;            /* of a failure */
     check_made made[CHECK_MADE]; /* the first results, as dv_infer() says; those that are views or arguments are not present */
     char note[512];           /* the last message of a kernel that refused a case */

@@ -323,8 +323,7 @@ static void meet(maker *m, const check_json *x)
 
 /* ---- Shapes from patterns ---- */
 
-/* Does [group, case] hold? null: always. */
-static bool taken(const check_env *e, const check_json *which)
+bool check_holds(const check_env *e, const check_json *which)
 {
     int64_t holds;
     if (!which || which->kind != CHECK_ARRAY)
@@ -406,7 +405,7 @@ static void define(const check_op *op, check_env *e)
     }
     for (const check_json *d = definitions ? definitions->child : NULL; d; d = d->next) {
         const int i = check_name_index(dims, check_json_text(d, "name"));
-        if (i >= 0 && taken(e, check_json_get(d, "case")) && check_eval(e, check_json_get(d, "value"), &value))
+        if (i >= 0 && check_holds(e, check_json_get(d, "case")) && check_eval(e, check_json_get(d, "value"), &value))
             e->c->names.dims[i] = value;
     }
     for (const check_json *d = ranks ? ranks->child : NULL; d; d = d->next) {
@@ -422,7 +421,7 @@ static bool build(const check_op *op, check_env *e)
     bool spoken[CHECK_ARGS] = { false };
     define(op, e);
     for (const check_json *in = inputs ? inputs->child : NULL; in; in = in->next)
-        if (taken(e, check_json_get(in, "case"))) {
+        if (check_holds(e, check_json_get(in, "case"))) {
             spoken[check_json_get(in, "slot")->i] = true;
             if (!shape_input(e, in))
                 return false;
@@ -473,7 +472,7 @@ static void narrow_all(const check_op *op, const check_env *e)
     const check_json *constraints = check_json_get(op->contract, "constraints");
     for (const check_json *k = constraints ? constraints->child : NULL; k; k = k->next) {
         const check_json *values = check_json_get(k, "values");
-        if (!values || values->kind != CHECK_INT || !taken(e, check_json_get(k, "case")))
+        if (!values || values->kind != CHECK_INT || !check_holds(e, check_json_get(k, "case")))
             continue;
         const check_value *v = &e->c->args[values->i];
         for (uint32_t n = 0; n < v->count; n++)
@@ -601,7 +600,7 @@ static bool draw(maker *m)
             return false;
         for (const check_json *k = constraints ? constraints->child : NULL; k && round < 2; k = k->next) {
             const check_json *values = check_json_get(k, "values");
-            if ((!values || values->kind != CHECK_INT) && taken(&m->env, check_json_get(k, "case")))
+            if ((!values || values->kind != CHECK_INT) && check_holds(&m->env, check_json_get(k, "case")))
                 meet(m, check_json_get(k, "expr"));
         }
     }

@@ -242,10 +242,12 @@ void check_call_run(check_call *call, const check_case *c)
             return;
     m->host = (dv_host){ .size = sizeof m->host, .flags = call->flags, .name = "dovetail check", .new_tensor = new_tensor,
         .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .after_kernel = after_kernel,
-        .alloc = lend_to_kernel, .free = take_back, .row = row };
+        .alloc = lend_to_kernel, .free = take_back, .parallel_for = call->parallel_for, .row = row };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;
 }
+
+const dv_tensor *check_call_tensors(void) { return machine.values.tensors; }
 
 const dv_tensor *check_call_tensor(size_t i) { return &machine.values.tensors[i]; }
 

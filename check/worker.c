@@ -354,6 +354,11 @@ static void blame(check_job *job)
     char message[sizeof r->message];
     const char *who = r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs";
     memcpy(message, r->message, sizeof message);
+    if (r->own & r->fault) {
+        snprintf(r->message, sizeof r->message, "%.900s, %s", message, r->during);
+        r->how.show = CHECK_SHOW_NOTHING;
+        return;
+    }
     r->outcome = CHECK_NOT;
     snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, who);
 }

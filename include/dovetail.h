@@ -332,6 +332,7 @@ enum dv_host_flags {
     DV_HOST_CHECK = 2,       /* check mode: value checks on (`ids.values < e`) */
     DV_HOST_FUSES = 4,       /* a compiler will fuse native forms: the policy's default is off */
     DV_HOST_NO_DISPATCH = 8, /* the host has dispatched already (PyTorch): go straight to the device's rows */
+    DV_HOST_WHOLE = 16,      /* for tests of kernels: rows with .split are not cut */
 };
 
 /* Call an operator. args may be fewer than the schema has: the rest take their defaults. results must have as many entries as the

@@ -208,7 +208,8 @@ int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t wo
 int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
 {
     c->whole = true;
-    if (row->split <= 0 || row->split >= c->most || !c->op->contract || !dv__host_memory(c->device.type))
+    if (row->split <= 0 || row->split >= c->most || !c->op->contract || !dv__host_memory(c->device.type) ||
+        dv__host_flags(c->host) & DV_HOST_WHOLE)
         return dv__run_whole(c, row, frame, workspace, stream);
     cut_slot cuts[DV__MAX_SLOTS];
     splitter sp;

@@ -1,0 +1,326 @@
+/* Calls in plain memory. A call's arguments lie in one reserved range of addresses, and what it gets (results, workspace, dv_alloc())
+ * in another, which each call uses from its beginning: nothing is allocated, calls of several threads have nothing in common, and the
+ * same call finds the same memory. Kernels that leave their bounds have been found out before, by guarded calls. */
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "check.h"
+
+static const size_t ARGUMENTS = (size_t)64 << 20, LENT = (size_t)128 << 20, KEPT = (size_t)64 << 20;
+enum { ALIGN = 64, APART = 4096 };
+
+static char *reserve(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* ---- What a call left ---- */
+
+static bool keep(check_outs *o, size_t slot, const dv_tensor *from)
+{
+    const int64_t bytes = dv_dtype_bytes(from->dtype, dv_numel(from));
+    check_out *out = &o->of[o->n];
+    int64_t n = 1;
+    if (bytes < 0 || from->ndim > CHECK_DIMS || o->size + (size_t)bytes + ALIGN > o->room)
+        return false;
+    *out = (check_out){ .slot = slot, .t = *from };
+    out->t.data = o->memory + o->size;
+    out->t.shape = out->dims;
+    out->t.strides = out->dims + CHECK_DIMS;
+    for (int32_t i = from->ndim; i-- > 0; n *= from->shape[i] ? from->shape[i] : 1) {
+        out->dims[i] = from->shape[i];
+        out->dims[CHECK_DIMS + i] = n;
+    }
+    o->size += ((size_t)bytes + ALIGN - 1) / ALIGN * ALIGN;
+    o->n++;
+    return !dv_tensor_copy(&out->t, from);
+}
+
+void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors)
+{
+    if (!o->memory) {
+        o->memory = reserve(KEPT);
+        o->room = o->memory ? KEPT : 0;
+    }
+    o->n = o->size = 0;
+    o->incomplete = false;
+    for (size_t r = 0; r < op->nresults; r++) {
+        const dv_tensor *t = results[r].type == DV_VALUE_TENSOR ? results[r].as.tensor : NULL;
+        if (t && op->slots[op->nargs + r].alias < 0)
+            o->incomplete |= !keep(o, op->nargs + r, t);
+    }
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const size_t slot = check_tensor_argument(c, i);
+        if (c->tensors[i].present && slot < op->nargs && op->slots[slot].flags & DV_SLOT_WRITES)
+            o->incomplete |= !keep(o, slot, &tensors[i]);
+    }
+}
+
+void check_out_element(const check_op *op, const check_out *o, int64_t element, char *words, size_t size)
+{
+    int64_t index[CHECK_DIMS];
+    const char *name = op->slots[o->slot].name;
+    size_t n = (size_t)snprintf(words, size, "element [");
+    for (int32_t i = o->t.ndim; i-- > 0; element /= o->dims[i] ? o->dims[i] : 1)
+        index[i] = o->dims[i] ? element % o->dims[i] : 0;
+    for (int32_t i = 0; i < o->t.ndim && n < size; i++)
+        n += (size_t)snprintf(words + n, size - n, "%s%lld", i ? ", " : "", (long long)index[i]);
+    if (n < size && *name)
+        snprintf(words + n, size - n, "] of %s '%s'", o->slot < op->nargs ? "argument" : "result", name);
+    else if (n < size)
+        snprintf(words + n, size - n, "] of result %zu", o->slot - op->nargs);
+}
+
+double check_out_largest(const check_out *o)
+{
+    double most = 0;
+    for (int64_t i = 0, n = dv_numel(&o->t); i < n; i++) {
+        const double x = fabs(check_get(o->t.data, i, o->t.dtype));
+        most = isfinite(x) && x > most ? x : most;
+    }
+    return most;
+}
+
+double check_rounding(dv_dtype dtype, double largest)
+{
+    if (check_is_integer(dtype))
+        return 0;
+    const int bits = dtype.code == 5 ? dtype.bits / 2 : dtype.bits;
+    const double order = 1024 * (bits >= 64 ? 0x1p-53 : 0x1p-24); /* of sums, in f32 at least */
+    const double last = dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : bits == 16 ? 0x1p-11 : bits < 16 ? 0x1p-2 : 0;
+    return (order + 4 * last) * largest + 1e-30;
+}
+
+static bool same_form(const check_outs *a, const check_outs *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; i < a->n && same; i++)
+        same = a->of[i].slot == b->of[i].slot && a->of[i].t.ndim == b->of[i].t.ndim && dv_dtype_key(a->of[i].t.dtype) == dv_dtype_key(b->of[i].t.dtype) &&
+            !memcmp(a->of[i].dims, b->of[i].dims, sizeof a->of[i].dims);
+    return same;
+}
+
+static bool far(const check_out *a, const check_out *b, int64_t i, double tolerance)
+{
+    const double x = check_get(a->t.data, i, a->t.dtype), y = check_get(b->t.data, i, b->t.dtype);
+    return !(x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance);
+}
+
+static bool differ(const check_op *op, const check_outs *a, const check_outs *b, bool rounded, char *words, size_t size)
+{
+    char where[200];
+    if (a->incomplete || b->incomplete)
+        return false;
+    if (!same_form(a, b)) {
+        snprintf(words, size, "a result has another shape");
+        return true;
+    }
+    if (a->size == b->size && !memcmp(a->memory, b->memory, a->size))
+        return false;
+    for (size_t k = 0; k < a->n; k++) {
+        const check_out *x = &a->of[k], *y = &b->of[k];
+        const size_t bytes = (size_t)dv_dtype_bytes(x->t.dtype, 1);
+        const double tolerance = rounded ? check_rounding(x->t.dtype, check_out_largest(x)) : 0;
+        for (int64_t i = 0, n = dv_numel(&x->t); i < n; i++)
+            if (memcmp((const char *)x->t.data + (size_t)i * bytes, (const char *)y->t.data + (size_t)i * bytes, bytes) &&
+                (!rounded || far(x, y, i, tolerance))) {
+                check_out_element(op, x, i, where, sizeof where);
+                snprintf(words, size, "%s is %.9g and then %.9g", where, check_get(x->t.data, i, x->t.dtype), check_get(y->t.data, i, y->t.dtype));
+                return true;
+            }
+    }
+    return false;
+}
+
+bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size)
+{
+    return differ(op, a, b, false, words, size);
+}
+
+bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size)
+{
+    return differ(op, a, b, true, words, size);
+}
+
+/* ---- The host ---- */
+
+static check_plain *plain_of(const dv_host *host) { return (check_plain *)(uintptr_t)host; }
+
+/* From any thread. */
+static void *lend(check_plain *p, size_t bytes, size_t alignment)
+{
+    const size_t count = __atomic_add_fetch(&p->allocations, 1, __ATOMIC_RELAXED);
+    const size_t room = (bytes + alignment + APART + ALIGN - 1) / ALIGN * ALIGN;
+    if (count == p->fail_at || bytes > LENT)
+        return NULL;
+    const size_t at = __atomic_fetch_add(&p->lent_used, room, __ATOMIC_RELAXED);
+    if (at + room > LENT) {
+        p->incomplete = true;
+        return NULL;
+    }
+    void *memory = (void *)(((uintptr_t)p->lent + at + alignment - 1) / alignment * alignment);
+    return memset(memory, 0, bytes);
+}
+
+typedef struct header { dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; } header;
+
+static header *new_header(check_plain *p, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    header *h = lend(p, sizeof *h, ALIGN);
+    if (!h)
+        return NULL;
+    memcpy(h->dims, shape, sizeof *shape * (size_t)ndim);
+    memcpy(h->dims + DV_MAX_NDIM, strides, sizeof *strides * (size_t)ndim);
+    h->t = (dv_tensor){ .device = device, .ndim = ndim, .dtype = dtype, .shape = h->dims, .strides = h->dims + DV_MAX_NDIM };
+    return h;
+}
+
+static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
+{
+    int64_t last = 0;
+    (void)index;
+    for (int32_t i = 0; i < ndim; i++)
+        last += (shape[i] - 1) * strides[i];
+    const int64_t bytes = last < 0 ? 0 : dv_dtype_bytes(dtype, last + 1);
+    header *h = new_header(plain_of(host), dtype, device, ndim, shape, strides);
+    if (!h || bytes < 0 || !(h->t.data = lend(plain_of(host), (size_t)bytes, ALIGN)))
+        return dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
+    *out = &h->t;
+    return DV_OK;
+}
+
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
+    int64_t offset, dv_tensor **out)
+{
+    (void)index;
+    header *h = new_header(plain_of(host), base->dtype, base->device, ndim, shape, strides);
+    if (!h)
+        return dv_fail(DV_ENOMEM, "out of memory");
+    h->t.data = (char *)base->data + offset * dv_dtype_bytes(base->dtype, 1);
+    *out = &h->t;
+    return DV_OK;
+}
+
+static void free_tensor(const dv_host *host, dv_tensor *t) /* with the next call */
+{
+    (void)host;
+    (void)t;
+}
+
+static void *lend_to_kernel(const dv_host *host, int use, int slot, size_t bytes, size_t alignment)
+{
+    (void)use;
+    (void)slot;
+    return lend(plain_of(host), bytes, alignment < ALIGN ? ALIGN : alignment);
+}
+
+static void take_back(const dv_host *host, void *p)
+{
+    (void)host;
+    (void)p;
+}
+
+static void before_kernel(const dv_host *host) { plain_of(host)->kernel_ran = true; }
+
+/* ---- Calls ---- */
+
+static bool begin(check_plain *p, const check_op *op, const check_case *c, int32_t row)
+{
+    p->memory = p->memory ? p->memory : reserve(ARGUMENTS);
+    p->lent = p->lent ? p->lent : reserve(LENT);
+    p->op = op;
+    p->c = c;
+    p->used = 0;
+    memset(p->written, 0, sizeof p->written);
+    mallopt(M_PERTURB, 0xff); /* its memory is zeroed as well */
+    p->fail_at = 0;
+    p->host = (dv_host){ .size = sizeof p->host, .name = "dovetail check", .new_tensor = new_tensor, .free_tensor = free_tensor, .new_view = new_view,
+        .before_kernel = before_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };
+    check_values_make(&p->values, c, (dv_device){ DV_CPU, 0 });
+    return p->memory && p->lent;
+}
+
+/* Memory for one argument; NULL: there is no more. */
+static char *argument(check_plain *p, int64_t bytes)
+{
+    const size_t room = ((size_t)(bytes > 0 ? bytes : 0) + APART + ALIGN - 1) / ALIGN * ALIGN;
+    if (bytes > (int64_t)ARGUMENTS || p->used + room > ARGUMENTS)
+        return NULL;
+    p->used += room;
+    return p->memory + p->used - room;
+}
+
+/* What calls write has its contents again before each. False: no memory. */
+static bool keep_contents(check_plain *p, size_t tensor, char *data, size_t bytes)
+{
+    const bool written = p->op->slots[check_tensor_argument(p->c, tensor)].flags & DV_SLOT_WRITES;
+    char *copy = written ? argument(p, (int64_t)bytes) : NULL;
+    if (copy)
+        memcpy(copy, data, bytes);
+    p->written[tensor] = (check_written){ data, copy, copy ? bytes : 0 };
+    return copy || !written;
+}
+
+bool check_plain_make(check_plain *p, const check_op *op, const check_row *row, const check_case *c)
+{
+    if (!begin(p, op, c, row ? row->index : 0))
+        return false;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        int64_t low, high;
+        const check_tensor *t = &c->tensors[i];
+        if (!t->present)
+            continue;
+        check_strides(t, p->values.strides[i], &low, &high);
+        const int64_t size = dv_dtype_bytes(t->dtype, 1);
+        char *data = argument(p, (high - low + 1) * size);
+        if (!data)
+            return false;
+        p->values.tensors[i].data = data - low * size;
+        check_fill_tensor(t, c->seed + i, p->values.tensors[i].data, p->values.strides[i]);
+        if (!keep_contents(p, i, data, (size_t)((high - low + 1) * size)))
+            return false;
+    }
+    return true;
+}
+
+bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes, int64_t low, int64_t high)
+{
+    const check_case *c = whole->c;
+    if (!begin(p, whole->op, c, whole->host.row))
+        return false;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        if (!c->tensors[i].present)
+            continue;
+        dv_tensor from = whole->values.tensors[i], *to = &p->values.tensors[i];
+        int64_t n = 1, *shape = p->shapes[i], *strides = p->values.strides[i];
+        const int64_t size = dv_dtype_bytes(from.dtype, 1);
+        memcpy(shape, from.shape, sizeof *shape * (size_t)from.ndim);
+        if (axes[i] >= 0) {
+            shape[axes[i]] = high - low;
+            from.data = (char *)from.data + low * from.strides[axes[i]] * size;
+        }
+        for (int32_t k = from.ndim; k-- > 0; n *= shape[k] ? shape[k] : 1)
+            strides[k] = n;
+        to->shape = from.shape = shape;
+        if (!(to->data = argument(p, n * size)) || dv_tensor_copy(to, &from) || !keep_contents(p, i, to->data, (size_t)(n * size)))
+            return false;
+    }
+    return true;
+}
+
+void check_plain_call(check_plain *p)
+{
+    p->kernel_ran = p->incomplete = false;
+    p->allocations = p->lent_used = 0;
+    for (size_t r = 0; r < p->op->nresults; r++)
+        p->results[r] = dv_default();
+    for (size_t i = 0; i < p->c->ntensors; i++)
+        if (p->written[i].bytes)
+            memcpy(p->written[i].data, p->written[i].copy, p->written[i].bytes);
+    p->status = dv_call(p->op->op, p->values.values, p->c->nargs, p->results, p->op->nresults, &p->host);
+}

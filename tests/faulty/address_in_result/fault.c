@@ -1,0 +1,20 @@
+/* The fault: the result depends on where the tensor lies */
+#include <dovetail_op.h>
+
+struct f { const dv_tensor *x; dv_tensor *out; };
+
+static int f(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    const int64_t skew = (int64_t)((uintptr_t)x / 64 % 5);
+    for (int64_t i = 0; i < n; i++)
+        out[i] = x[i] + (float)skew;
+    return DV_OK;
+}
+
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(address_in_result, &dv_op_f);

@@ -1,0 +1,19 @@
+/* The fault: a position is counted from the beginning of the slice, not of the tensor */
+#include <dovetail_op.h>
+
+struct f { const dv_tensor *x; dv_tensor *out; };
+
+static int f(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = x[i] + (float)(i % 7);
+    return DV_OK;
+}
+
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32; parallel(n)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f, .split = 16)));
+DV_LIBRARY(origin_ignored, &dv_op_f);

@@ -275,6 +275,7 @@ void check_plain_call(check_plain *p);
 
 void check_heap_begin(enum check_end end, uint8_t poison);
 void check_heap_end(void);
+void check_heap_zeroed(void); /* from now on malloc() outside of guarded calls gives zeroed memory */
 bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
 bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */

@@ -26,7 +26,7 @@ typedef struct block { uintptr_t begin, end, data; size_t bytes; bool freed; } b
 static block *blocks; /* in the order of their addresses */
 static size_t nblocks;
 static uintptr_t area, used;
-static atomic_bool active;
+static atomic_bool active, zeroed;
 static enum check_end side;
 static uint8_t poison;
 static bool wrong_free;
@@ -49,6 +49,7 @@ void check_heap_begin(enum check_end end, uint8_t with)
 }
 
 void check_heap_end(void) { atomic_store(&active, false); }
+void check_heap_zeroed(void) { atomic_store(&zeroed, true); }
 
 static bool is_ours(const void *p) { return area && (uintptr_t)p >= area && (uintptr_t)p < area + AREA; }
 
@@ -119,7 +120,7 @@ static bool guards(void) { return atomic_load_explicit(&active, memory_order_rel
 DV_API void *malloc(size_t size)
 {
     void *p = guards() ? new_block(size, 16) : NULL;
-    return p ? p : __libc_malloc(size);
+    return p ? p : atomic_load_explicit(&zeroed, memory_order_relaxed) ? __libc_calloc(1, size) : __libc_malloc(size);
 }
 
 DV_API void *calloc(size_t count, size_t size)
@@ -206,6 +207,7 @@ bool check_heap_wrong_free(void) { return wrong_free; }
 
 void check_heap_begin(enum check_end end, uint8_t with) { (void)end, (void)with; }
 void check_heap_end(void) {}
+void check_heap_zeroed(void) {}
 bool check_heap_find(const void *address, check_place *out) { (void)address, (void)out; return false; }
 bool check_heap_slack_changed(char *what, size_t size) { (void)what, (void)size; return false; }
 bool check_heap_wrong_free(void) { return false; }

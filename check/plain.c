@@ -1,7 +1,6 @@
 /* Calls in plain memory. A call's arguments lie in one reserved range of addresses, and what it gets (results, workspace, dv_alloc())
  * in another, which each call uses from its beginning: nothing is allocated, calls of several threads have nothing in common, and the
  * same call finds the same memory. Kernels that leave their bounds have been found out before, by guarded calls. */
-#include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +236,7 @@ static bool begin(check_plain *p, const check_op *op, const check_case *c, int32
     p->c = c;
     p->used = 0;
     memset(p->written, 0, sizeof p->written);
-    mallopt(M_PERTURB, 0xff); /* its memory is zeroed as well */
+    check_heap_zeroed();
     p->fail_at = 0;
     p->host = (dv_host){ .size = sizeof p->host, .name = "dovetail check", .new_tensor = new_tensor, .free_tensor = free_tensor, .new_view = new_view,
         .before_kernel = before_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };

@@ -130,6 +130,28 @@ def test_inference_mode(fast, cube):
     assert out._version == version + 1 and torch.equal(y, x) and torch.equal(out, x)
 
 
+def test_an_inference_tensor_beside_others_is_not_written_outside_inference_mode(fast, ops):
+    """As torch: whoever else is among the arguments, and however the call comes."""
+    with torch.inference_mode():
+        inference, other = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    copy, message = torch.ops.fastpath.copy_to, "Inplace update to inference tensor outside InferenceMode is not allowed"
+    ordinary, wanted = f64(3), f64(3).requires_grad_()
+    with pytest.raises(RuntimeError, match=message):
+        other.copy_(ordinary)  # torch writes, and then refuses
+    for x in (other, ordinary, wanted, wanted * 2):
+        for f in (fast.copy_to, copy, copy.default):
+            with pytest.raises(RuntimeError, match=message):
+                f(x, inference)
+            with torch.no_grad(), pytest.raises(RuntimeError, match=message):
+                f(x, inference)
+    with pytest.raises(RuntimeError, match=message):
+        ops.cube(ordinary, out=inference)
+    assert not inference.any()
+    with torch.inference_mode():
+        copy(ordinary, inference)
+        assert torch.equal(inference, ordinary)
+
+
 def test_below_autograd(cube):
     """In the kernel of another operator, autograd is behind us."""
     @torch.library.custom_op("fastpath_peer::outer", mutates_args=())

@@ -64,6 +64,8 @@ class Autograd:
         op = self.operator
         if self.views:
             return self.view(values)
+        if op.writes and not torch.is_inference_mode_enabled():
+            self.check_inference(values)
         duals = self.duals(values) if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled() else None
         wanted = False
         if torch.is_grad_enabled():
@@ -115,12 +117,24 @@ class Autograd:
             if values[i] is not None:
                 torch.autograd.graph.increment_version(values[i])
 
-    def check_leaves(self, values):
+    def written(self, values):
+        """(name of its argument, tensor) for each that is written."""
         for i in self.operator.writes:
             for x in values[i] if isinstance(values[i], (list, tuple)) else (values[i],):
-                if x is not None and x.requires_grad and x.is_leaf:
-                    raise RuntimeError(f"{self.operator.name}: argument '{self.operator.slots[i]['name']}': a leaf that requires grad cannot be "
-                                       "written to in place")
+                if x is not None:
+                    yield self.operator.slots[i]["name"], x
+
+    def check_inference(self, values):
+        """torch's own rule and words. Its increment_version() passes over such tensors."""
+        for name, x in self.written(values):
+            if x.is_inference():
+                raise RuntimeError(f"{self.operator.name}: argument '{name}': Inplace update to inference tensor outside InferenceMode is not "
+                                   "allowed. You can make a clone to get a normal tensor before doing inplace update.")
+
+    def check_leaves(self, values):
+        for name, x in self.written(values):
+            if x.requires_grad and x.is_leaf:
+                raise RuntimeError(f"{self.operator.name}: argument '{name}': a leaf that requires grad cannot be written to in place")
 
     # ---- views: torch's own, which track what they are views of
 

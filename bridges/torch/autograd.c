@@ -55,7 +55,7 @@ static bool worst_way(const struct dv__torch_op *op, const struct dv__torch_slot
 static enum dv__torch_way way_of(const struct dv__torch_op *op, const uint64_t *stack)
 {
     enum dv__torch_way way = DV__TORCH_PLAIN;
-    if (op->views || !dv__torch_thread_is_plain() || any_tensor(op, stack, worst_way, &way))
+    if (op->views || atomic_load(&op->overridden) || !dv__torch_thread_is_plain() || any_tensor(op, stack, worst_way, &way))
         return DV__TORCH_OTHER;
     return way;
 }

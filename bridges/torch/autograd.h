@@ -26,4 +26,7 @@ DV_API bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name)
 /* The Python objects of one operator: struct dv__torch_op has what they are. They stay the caller's. Needs the GIL. */
 DV_API void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python, void *gradient);
 
+/* Has a program given the operator kernels of its own? Then no call goes straight on to ours. */
+DV_API void dv_torch_set_overridden(dv_torch_library *reg, const char *name, bool yes);
+
 #endif

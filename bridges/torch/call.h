@@ -26,6 +26,7 @@ struct dv__torch_op {
     /* Python objects that the Autograd kernel calls (python.c): for every call; for one that is plain but for a gradient that is wanted.
      * NULL: there is none. Read and set under the GIL. */
     _Atomic(void *) python, gradient;
+    atomic_bool overridden; /* a program has given it kernels of its own, which only the dispatcher knows */
     size_t nargs, nresults;
     struct dv__torch_slot slots[]; /* arguments, then results: in this order they are the arguments of the out= overload */
 };

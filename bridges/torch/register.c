@@ -518,6 +518,13 @@ void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python
     }
 }
 
+void dv_torch_set_overridden(dv_torch_library *reg, const char *name, bool yes)
+{
+    const struct entry *e = find(reg, name);
+    if (e)
+        atomic_store(&e->op->overridden, yes);
+}
+
 const struct dv__torch_op *dv_torch_operator(const dv_torch_library *reg, const char *name)
 {
     const struct entry *e = find(reg, name);

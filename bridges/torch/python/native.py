@@ -52,6 +52,7 @@ _declare(bridge, _P, "dv_torch_operator", _P, _S)
 _declare(bridge, _P, "dv_torch_exchange")
 _declare(bridge, ctypes.c_bool, "dv_torch_has_autograd", _P, _S)
 _declare(bridge, None, "dv_torch_set_autograd", _P, _S, _P, _P)
+_declare(bridge, None, "dv_torch_set_overridden", _P, _S, ctypes.c_bool)
 
 SKIP_UNSUPPORTED, TWIN_UNSUPPORTED, NO_AUTOGRAD = 1, 2, 4  # enum dv_torch_flags
 TWINS = "_dovetail_"  # DV_TORCH_TWINS: before a twin's namespace

@@ -59,6 +59,8 @@ class Operator:
         self.out = out.find(self)
         for overload in (self.overload, self.out.overload) if self.out else (self.overload,):
             give_tags(overload, declaration["tags"])
+        self.names_in_torch = [self.name, self.out.name] if self.out else [self.name]
+        self.overridden = False  # a program has given it kernels of its own: overridden.py
         self.entry = entry(self.name)
         self.entry.function = dovetail._core.find(self.name)
         self._native_library = None

@@ -50,6 +50,12 @@ class Out:
             raise RuntimeError(f"{label}a tensor on {result.device}, found one on {out.device}")
         torch._prims_common.wrappers._maybe_resize_out(out, result.shape)
 
+    def copy(self, given, made):
+        for name, out, result in zip(self.names, given, made if len(given) > 1 else (made,)):
+            self.fit(name, out, result)
+            out.copy_(result)
+        return self.results(given)
+
     def functionalize(self, context, args, kwargs):
         """Without writes: the operator itself, and what was given takes the results' values."""
         kwargs, given = self.split(kwargs)
@@ -112,6 +118,16 @@ def bind(operator, args, kwargs):
     if sorted(given) != list(range(len(results))) or any(x is None for x in given.values()):
         raise TypeError(f"{operator.name}() got {sum(x is not None for x in given.values())} of {len(results)} results to write to: give all or none")
     return args[:count], rest, [given[i] for i in range(len(results))]
+
+
+def call(operator, args, kwargs):
+    """A call of a library's function where the operator has kernels of its own, but its out= overload has not."""
+    if operator.out is None:
+        f, args, kwargs = target(operator, args, kwargs)
+        return f(*args, **kwargs)
+    args, kwargs, given = bind(operator, args, kwargs)
+    made = operator.overload(*args, **kwargs)
+    return made if given is None else operator.out.copy(given, made)
 
 
 def target(operator, args, kwargs):

@@ -1,11 +1,12 @@
 """Registering a library: the C side defines operators and kernels; here their fakes and gradients are added."""
 import ctypes
+import functools
 import threading
 
 import torch
 
 from .. import _core
-from . import _when_imported, native, out, twin
+from . import _when_imported, native, out, overridden, twin
 from .operator import Operator
 from .types import from_number
 
@@ -57,7 +58,7 @@ class Registration:
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
         self.namespace = native.core.dv_library_name(pointer).decode()
-        self._library = torch.library.Library(self.namespace, "FRAGMENT")  # noqa: TOR901: lives as long as this
+        self._library = overridden.Own(self.namespace, "FRAGMENT")  # lives as long as this
         self.operators, self.skipped = {}, []
         try:
             for op in native.operators(pointer):
@@ -83,17 +84,28 @@ class Registration:
             return
         self.operators[name] = Operator(op, declaration)
         self.operators[name].install(self._library, self._handle)
-        self._shorten(self.operators[name], self.operators[name].autograd.direct)
+        self._shorten(self.operators[name])
+        overridden.watch(self.operators[name].names_in_torch, functools.partial(self._override, self.operators[name]))
 
-    def _shorten(self, op, gradient):
+    def _shorten(self, op):
         """Let calls of the library's function go straight to the kernel where nothing else would run; and where only a gradient is wanted
-        besides, to gradient, which gets all arguments by position."""
+        besides, to the autograd function, which gets all arguments by position."""
         entry = native.bridge.dv_torch_operator(self._handle, op.name.encode())
-        _core.torch_operator(op.pointer, entry, op.overload, tuple(a.default_value for a in op.arguments), gradient)
+        _core.torch_operator(op.pointer, entry, op.overload, tuple(a.default_value for a in op.arguments), op.autograd.direct)
+
+    def _override(self, op, yes):
+        op.overridden = yes
+        native.bridge.dv_torch_set_overridden(self._handle, op.name.encode(), yes)
+        if yes:
+            _core.torch_operator(op.pointer, None, None, (), None)
+        else:
+            self._shorten(op)
 
     def close(self):
         for name, op in self.operators.items():
-            _core.torch_operator(op.pointer, None, None, (), None)
+            overridden.forget(op.names_in_torch)
+            if not op.overridden:
+                _core.torch_operator(op.pointer, None, None, (), None)
             _callables.pop(name, None)
             _callables.pop(name.split(".")[0], None)
             for waiting in _waiting.values():
@@ -134,6 +146,8 @@ def call(name, args, kwargs):
     operators = _callables.get(name)
     if operators is None:
         raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
+    if len(operators) == 1 and operators[0].overridden:
+        return out.call(operators[0], args, kwargs)
     f, args, kwargs = target(operators, args, kwargs)
     return f(*args, **kwargs)
 

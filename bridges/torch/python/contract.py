@@ -10,6 +10,7 @@ import sys
 import torch
 
 from . import symbolic
+from .symbolic import NUMBERS
 
 _DEBUG = int(os.environ.get("DOVETAIL_DEBUG") or 0)
 _MULTI = ("run", "list")  # expressions that stand for several dims
@@ -440,8 +441,8 @@ class _Plan:
 
     def output(self, to, o, r):
         if o is None:
-            if r["type"] in ("int", "SymInt"):
-                self.emit(f"{to} = unbacked(None, None, {self.c.name!r})")
+            if r["declared"] in NUMBERS:
+                self.emit(f"{to} = number({r['declared']!r}, {self.c.name!r})")
             elif r["type"].endswith("?"):
                 self.emit(f"{to} = None")
             else:

@@ -48,7 +48,8 @@ class Operator:
         self.names = [a.name for a in self.arguments]
         self.returns = list(schema.returns)
         self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # of each return: the argument that it is, Tensor(a!)
-        self.results = [{"name": r.name, "type": type_text(r.type)} for r in self.returns]
+        declared = declaration["schema"]["returns"]  # torch does not tell SymInt from int
+        self.results = [{"name": r.name, "type": type_text(r.type), "declared": d["type"][0]} for r, d in zip(self.returns, declared)]
         returned = set().union(*(r.alias_info.before_set for r in schema.returns if r.alias_info is not None))
         self.written_only = [i for i in self.writes if not returned & self.arguments[i].alias_info.before_set]
         self.contract = Contract(self.name, declaration["contract"], self.slots, self.results) if declaration["contract"] else None

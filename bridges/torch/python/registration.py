@@ -84,14 +84,14 @@ class Registration:
             return
         self.operators[name] = Operator(op, declaration)
         self.operators[name].install(self._library, self._handle)
-        self._shorten(self.operators[name])
+        self._shorten(self.operators[name], self.operators[name].autograd.direct)
         overridden.watch(self.operators[name].names_in_torch, functools.partial(self._override, self.operators[name]))
 
-    def _shorten(self, op):
+    def _shorten(self, op, gradient):
         """Let calls of the library's function go straight to the kernel where nothing else would run; and where only a gradient is wanted
-        besides, to the autograd function, which gets all arguments by position."""
+        besides, to gradient, which gets all arguments by position."""
         entry = native.bridge.dv_torch_operator(self._handle, op.name.encode())
-        _core.torch_operator(op.pointer, entry, op.overload, tuple(a.default_value for a in op.arguments), op.autograd.direct)
+        _core.torch_operator(op.pointer, entry, op.overload, tuple(a.default_value for a in op.arguments), gradient)
 
     def _override(self, op, yes):
         op.overridden = yes
@@ -99,7 +99,7 @@ class Registration:
         if yes:
             _core.torch_operator(op.pointer, None, None, (), None)
         else:
-            self._shorten(op)
+            self._shorten(op, op.autograd.direct)
 
     def close(self):
         for name, op in self.operators.items():

@@ -3,6 +3,7 @@
 A comparison of sizes is a torch._check, never a Python `if`; what is asked with `if` here (ranks, dtypes, presence) is never symbolic.
 """
 import torch
+from torch._library.utils import lookup_op
 
 from .types import DTYPES, dtype_name
 
@@ -296,12 +297,28 @@ def new_like(x, shape, dtype, device):
     return torch.empty([shape[d] for d in order], dtype=dtype, device=device or "cpu").permute(back)
 
 
+def _context(label, what):
+    try:
+        return torch.library.get_ctx()
+    except RuntimeError as e:  # outside of a fake mode there is no symbol to give
+        raise RuntimeError(f"{label}: {what} depends on data: it has no meta kernel") from e
+
+
+NUMBERS = {"symint": torch.int64, "symbool": torch.bool, "int": None, "float": None, "bool": None}
+
+
+def number(type, label):
+    """A number that only the kernel knows: a symbol where the schema can have one, by torch's rules for Tensor.item(). For other types torch
+    has none, so a compiled program is cut here."""
+    _context(label, "its result")
+    if NUMBERS[type] is None:
+        raise torch._subclasses.fake_tensor.DataDependentOutputException(lookup_op(label))
+    return torch.empty((), dtype=NUMBERS[type], device="cpu").item()
+
+
 def unbacked(low, high, label):
     """A size that only the kernel knows: a symbol of its own."""
-    try:
-        context = torch.library.get_ctx()
-    except RuntimeError as e:  # outside of a fake mode there is no symbol to give
-        raise RuntimeError(f"{label}: a size of its result depends on data: it has no meta kernel") from e
+    context = _context(label, "a size of its result")
     size = context.new_dynamic_size(min=low if isinstance(low, int) else 0, max=high if isinstance(high, int) else None)
     if high is not None and not isinstance(high, int):
         torch._check(size <= high)

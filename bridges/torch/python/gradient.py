@@ -279,7 +279,7 @@ class Function:
             lines.append(f"ctx.mark_non_differentiable({', '.join(gone)})")
         lines.append("ctx.set_materialize_grads(False)")
         out = ", ".join(f"*{x}" if is_list(t) else x for t, x, _ in self.outputs)
-        lines.append(f"return {out}" if len(self.outputs) == 1 and not is_list(self.outputs[0][0]) else f"return ({out},)")
+        lines.append(f"return {out}" if len(self.outputs) == 1 and not is_list(self.outputs[0][0]) else f"return ({out},)" if out else "return None")
         return self.source.function("forward_of_" + name, ", ".join(["ctx", *self.parameters()]), lines)
 
     def backward(self, name):
@@ -301,7 +301,8 @@ class Function:
         for i, x in enumerate(self.lists):
             # their needs stand after those of all arguments; how many there are was an argument
             lines.append(f"n_{x}, more = list(more[:ctx.counts[{i}]]), more[ctx.counts[{i}]:]")
-        lines += self.rule.lines(self.source)
+        if targets:
+            lines += self.rule.lines(self.source)
         out = []
         for a in self.args:
             n = a["name"]

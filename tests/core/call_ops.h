@@ -461,11 +461,23 @@ DV_OPERATOR(wrong_native, struct repeat, (x, times, out), .schema = "wrong_nativ
 struct double_ { dv_tensor *x; };
 DV_OPERATOR(double_, struct double_, (x), .schema = "double_(Tensor(a!) x) -> Tensor(a!)", .contract = "x[*s]:T; T in f32", .native = "twice(x)");
 
+/* int[1] says only that one int will do */
+struct count { const dv_tensor *x; dv_ints dim; dv_tensor *out; };
+static int count_f32(dv_context *ctx, const struct count *a)
+{
+    (void)ctx;
+    *(float *)a->out->data = (float)a->dim.size;
+    return DV_OK;
+}
+DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1] dim=[]) -> Tensor out", .contract = "x[...]:T -> out[]:T; T in f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct count, "cpu", "f32", count_f32)));
+
 #define CALL_OPS                                                                                                                           \
     &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all, &dv_op_copy_all,           \
         &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided,             \
         &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise,           \
-        &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_
+        &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_, \
+        &dv_op_count
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */

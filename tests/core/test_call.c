@@ -394,6 +394,23 @@ static void native_forms(void **state)
     dv_tensor_unref(x);
 }
 
+static void lists_of_any_length(void **state)
+{
+    (void)state;
+    const int64_t dims[] = { 0, 1, 2 };
+    dv_tensor *x = floats(1, n4, 1, 1), *out = floats(0, NULL, -1, 0);
+    dv_value args[2] = { dv_from_tensor(x), dv_from_int(7) }, result = dv_from_tensor(out);
+    CALL_OK(dv_call(find("count"), args, 2, &result, 1, NULL)); /* one int */
+    assert_true(at(out, 0) == 1);
+    for (size_t n = 0; n <= 3; n++) {
+        args[1] = dv_from_ints(dims, n);
+        CALL_OK(dv_call(find("count"), args, 2, &result, 1, NULL));
+        assert_true(at(out, 0) == (float)n);
+    }
+    dv_tensor_unref(x);
+    dv_tensor_unref(out);
+}
+
 /* ---- Rows and what is said of them ---- */
 
 typedef struct told { char text[4096]; } told;
@@ -706,7 +723,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain), cmocka_unit_test(empty_and_0d), cmocka_unit_test(defaults_and_conversions), cmocka_unit_test(mutation),
-        cmocka_unit_test(layouts), cmocka_unit_test(lists), cmocka_unit_test(results), cmocka_unit_test(from_structs),
+        cmocka_unit_test(layouts), cmocka_unit_test(lists), cmocka_unit_test(lists_of_any_length), cmocka_unit_test(results), cmocka_unit_test(from_structs),
         cmocka_unit_test(native_forms), cmocka_unit_test(rows), cmocka_unit_test(questions), cmocka_unit_test(hosts), cmocka_unit_test(hosts_for_tests), cmocka_unit_test(dispatch),
     };
     return cmocka_run_group_tests(tests, load_tc, unload_tc);

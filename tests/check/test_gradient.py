@@ -1,0 +1,23 @@
+"""No false alarms where differences are hard to take, and no silence where they are not."""
+import pathlib
+
+import pytest
+
+RIGHT = pathlib.Path(__file__).with_name("right_gradients.c")
+JUDGED = {"clamp", "clamp_f32", "whole", "offset", "offset_f32", "inverse", "inverse_f32", "root", "logarithm", "wave", "softmax", "norm"}
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_right_gradients(check, seed):
+    report = check(RIGHT, "--only", "gradient", "--seed", seed)
+    assert [r for r in report["results"] if r["result"] == "fail"] == []
+    assert JUDGED <= {r["operator"].removeprefix("right::") for r in report["results"] if r["result"] == "pass"}
+    straight = next(r for r in report["results"] if r["operator"] == "right::straight_through")
+    assert straight["result"] == "not checked" and "do not agree among themselves" in straight["because"]
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_shipped(check, seed):
+    report = check("dovetail", "base", "--only", "gradient", "--seed", seed)
+    assert [r for r in report["results"] if r["result"] == "fail"] == []
+    assert report["passed"] > 60

@@ -4,7 +4,7 @@
  * is right after a failure at any point. Nothing of ours is live when we throw. bump_version() may throw through us: the cleanup
  * attribute releases then.
  */
-#include "call.h"
+#include "guard.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -188,6 +188,8 @@ static int bad_tensor(const struct dv__torch_call *c, const struct dv__torch_slo
 int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s)
 {
     const struct dv__torch_shims *t = c->t;
+    if (dv__torch_read(x->handle, &x->t))
+        return DV_OK;
     int64_t ndim, *sizes, *strides;
     int32_t dtype, device, index;
     if (t->aoti_torch_get_dim(x->handle, &ndim) || t->aoti_torch_get_sizes(x->handle, &sizes) ||

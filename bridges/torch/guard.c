@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 static struct dv__torch_layout layout;
+static dv_dtype dtypes[DV_TORCH_MAX_DTYPE]; /* by torch's number; bits 0: none of ours */
 static const struct dv__torch_shims *shims; /* NULL: the guard is off */
 
 static uint64_t word_at(const void *base, size_t offset)
@@ -18,7 +19,10 @@ void dv__torch_guard_set(const struct dv__torch_layout *found)
     if (!found)
         return;
     layout = *found;
-    shims = dv__torch_shims();
+    const struct dv__torch_shims *t = dv__torch_shims();
+    for (int32_t i = 0; t && i < DV_TORCH_MAX_DTYPE; i++)
+        (void)dv__torch_dtype_from(t, i, &dtypes[i]);
+    shims = t;
 }
 
 uint64_t *dv__torch_thread_keys(void)
@@ -80,6 +84,37 @@ int dv__torch_device_of(const void *handle)
 }
 
 const void *dv__torch_storage_of(const void *handle) { return (const void *)(uintptr_t)word_at(*(const void *const *)handle, layout.storage); }
+
+/* c10::impl::SizesAndStrides: the number of dims, then sizes and strides, of five dims each, or a pointer to both. */
+bool dv__torch_read(const void *handle, dv_tensor *t)
+{
+    enum { INLINE_DIMS = 5 };
+    const char *impl = *(const char *const *)handle;
+    const uint64_t keys = word_at(impl, layout.key_set);
+    if (!shims || !layout.ndim || !keys || (keys != layout.ordinary[0] && keys != layout.inference[0]))
+        return false;
+    const char *storage = (const char *)(uintptr_t)word_at(impl, layout.storage);
+    uint16_t number;
+    memcpy(&number, impl + layout.dtype, sizeof number);
+    if (!storage || storage[layout.checked] || number >= DV_TORCH_MAX_DTYPE || !dtypes[number].bits)
+        return false;
+    const size_t ndim = word_at(impl, layout.ndim);
+    int64_t *sizes = (int64_t *)(uintptr_t)(impl + layout.ndim + 8);
+    if (ndim > INLINE_DIMS)
+        sizes = (int64_t *)(uintptr_t)word_at(sizes, 0);
+    t->ndim = (int32_t)ndim;
+    t->shape = sizes;
+    t->strides = sizes + (ndim > INLINE_DIMS ? ndim : INLINE_DIMS);
+    t->byte_offset = 0;
+    t->dtype = dtypes[number];
+    t->device.type = DV_CPU;
+    t->device.id = 0;
+    t->data = (char *)(uintptr_t)word_at(storage, layout.data) + word_at(impl, layout.offset) * (uint64_t)(t->dtype.bits / 8 * t->dtype.lanes);
+    for (size_t i = 0; i < ndim; i++)
+        if (!sizes[i])
+            t->data = NULL; /* as torch says it of empty ones */
+    return true;
+}
 
 /* Tensors made in inference mode have no counter, and counting throws outside of it. */
 void dv__torch_count_write(void *handle)

@@ -3,7 +3,7 @@
  * It is positive: what is not known to be plain is not. Three fields of c10::TensorImpl are read at their place in memory: its key set
  * (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...), its pointer to
  * what autograd knows of it, and its storage. Their offsets are found and proved on samples by tensor.c, which needs Python; until then
- * nothing is plain.
+ * nothing is plain. With them come those of sizes, dtype and memory: six shims for each tensor cost more than most of a call.
  */
 #ifndef DV_TORCH_GUARD_H
 #define DV_TORCH_GUARD_H
@@ -14,6 +14,8 @@ enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
 
 struct dv__torch_layout {
     size_t key_set, autograd_meta, storage;  /* offsets in TensorImpl, in bytes */
+    size_t ndim, offset, dtype;              /* there too: what dv__torch_read() reads. ndim 0: not known */
+    size_t data, checked;                    /* in StorageImpl: its memory; the flag that torch must be asked for it */
     uint64_t ordinary[DV__TORCH_DEVICES];    /* key sets; 0: not known yet */
     uint64_t inference[DV__TORCH_DEVICES];   /* of tensors made in inference mode */
     uint64_t inference_mode[2];              /* the thread's two words in inference mode */
@@ -45,6 +47,10 @@ int dv__torch_device_of(const void *handle);
 
 /* The storage (c10::StorageImpl *) of such a tensor: those that share memory have the same one. */
 const void *dv__torch_storage_of(const void *handle);
+
+/* Describe a plain tensor on the CPU without asking libtorch; its memory may be read and written. False: its shims must be asked, as for
+ * a lazy copy, or while the layout is not known. */
+bool dv__torch_read(const void *handle, dv_tensor *t);
 
 /* Count a write, as autograd wants it; for a tensor that is plain to be written. Never throws. */
 void dv__torch_count_write(void *handle);

@@ -1,15 +1,17 @@
 #include "tensor.h"
+#include "dovetail_op.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 
-enum { IMPL_WORDS = 26, MAX_SAMPLES = 32 }; /* a TensorImpl has at most 26 words */
+enum { IMPL_SIZE = 208, STORAGE_SIZE = 64, MAX_SAMPLES = 64 }; /* no TensorImpl is larger, and no StorageImpl smaller */
 
 const struct dv__torch_inside *dvt;
 const struct dv__torch_shims *dvt_shims;
 
 static PyTypeObject *tensor_type, *parameter_type;
 static PyObject *(*variable_wrap)(const void *tensor);                       /* THPVariable_Wrap(const at::TensorBase &) */
+static PyObject *(*variable_take)(void *tensor);                             /* THPVariable_Wrap(at::TensorBase &&) */
 static void (*scalar_slow)(void *result, const void *self, PyObject *object); /* torch::PythonArgs::scalar_slow */
 static size_t handle_offset;
 static struct dv__torch_layout layout;
@@ -43,8 +45,10 @@ int dvt_attach(const struct dv__torch_inside *inside)
     }
     void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
     void *wrap = python ? dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE") : NULL;
+    void *take = python ? dlsym(python, "_Z16THPVariable_WrapON2at10TensorBaseE") : NULL;
     void *slow = python ? dlsym(python, "_ZN5torch10PythonArgs11scalar_slowEP7_object") : NULL;
     memcpy(&variable_wrap, &wrap, sizeof wrap);
+    memcpy(&variable_take, &take, sizeof take);
     memcpy(&scalar_slow, &slow, sizeof slow);
     tensor_type = tensor;
     parameter_type = parameter;
@@ -53,23 +57,31 @@ int dvt_attach(const struct dv__torch_inside *inside)
     return 0;
 }
 
-/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, address of its StorageImpl or 0, kind). */
-typedef struct sample { PyObject *tensor; unsigned long long impl, keys, storage; int kind; } sample;
-enum kind { OTHER, ORDINARY, INFERENCE, GRADIENT };
+/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, address of its StorageImpl or 0, kind); and what libtorch's
+ * shims say of it. */
+typedef struct sample {
+    PyObject *tensor;
+    unsigned long long impl, keys, storage;
+    int kind, dtype;
+    int64_t ndim, offset, *sizes, *strides;
+    const char *memory; /* of the storage */
+} sample;
+enum kind { OTHER, ORDINARY, INFERENCE, GRADIENT, CHECKED /* ordinary, but torch must be asked for its memory */, EMPTY /* ordinary, no memory */ };
 
-static uint64_t word(const void *base, size_t i)
+static uint64_t word(const void *base, size_t at)
 {
     uint64_t w;
-    memcpy(&w, (const char *)base + 8 * i, sizeof w);
+    memcpy(&w, (const char *)base + at, sizeof w);
     return w;
 }
-static const void *impl_of(const sample *s) { return (const void *)(uintptr_t)s->impl; }
+static const char *impl_of(const sample *s) { return (const char *)(uintptr_t)s->impl; }
+static const char *storage_of(const sample *s) { return (const char *)(uintptr_t)s->storage; }
 
-/* The only place, in words, where every sample has what it must; 0: there is none, or several. */
-static size_t only_place(const sample *s, size_t n, size_t words, bool (*fits)(const sample *s, size_t place))
+/* The only place, in bytes, where every sample has what it must; 0: there is none, or several. */
+static size_t only_place(const sample *s, size_t n, size_t begin, size_t end, size_t step, bool (*fits)(const sample *s, size_t place))
 {
     size_t found = 0, count = 0;
-    for (size_t place = 2; place < words; place++) { /* both begin with a pointer and a count */
+    for (size_t place = begin; place < end; place += step) {
         bool all = true;
         for (size_t i = 0; i < n && all; i++)
             all = fits(&s[i], place);
@@ -78,6 +90,7 @@ static size_t only_place(const sample *s, size_t n, size_t words, bool (*fits)(c
     }
     return count == 1 ? found : 0;
 }
+enum { HEAD = 16 }; /* an object and an impl begin with a pointer and a count */
 static bool is_handle(const sample *s, size_t place) { return word(s->tensor, place) == s->impl; }
 static bool is_keys(const sample *s, size_t place) { return word(impl_of(s), place) == s->keys; }
 static bool is_storage(const sample *s, size_t place) { return !s->storage || word(impl_of(s), place) == s->storage; }
@@ -87,26 +100,85 @@ static bool is_autograd(const sample *s, size_t place)
     return s->kind == OTHER || (s->kind == GRADIENT ? w && !(w & 7) : !w);
 }
 
+/* What dv__torch_read() reads. The sizes of five dims and their strides follow their number, of more a pointer to them does. */
+static bool is_ndim(const sample *s, size_t place)
+{
+    const char *at = impl_of(s) + place;
+    if (s->kind == OTHER)
+        return true;
+    if (word(at, 0) != (uint64_t)s->ndim)
+        return false;
+    const size_t n = (size_t)s->ndim * 8;
+    const char *sizes = n > 40 ? (const char *)s->sizes : at + 8, *strides = sizes + (n > 40 ? n : 40);
+    if (n > 40 && word(at, 8) != (uint64_t)(uintptr_t)s->sizes)
+        return false;
+    return !memcmp(sizes, s->sizes, n) && !memcmp(strides, s->strides, n);
+}
+static bool is_offset(const sample *s, size_t place) { return s->kind == OTHER || word(impl_of(s), place) == (uint64_t)s->offset; }
+static bool is_dtype(const sample *s, size_t place)
+{
+    uint16_t number;
+    memcpy(&number, impl_of(s) + place, sizeof number);
+    return s->kind == OTHER || number == s->dtype;
+}
+static bool is_memory(const sample *s, size_t place)
+{
+    return s->kind == OTHER || s->kind == EMPTY || word(storage_of(s), place) == (uint64_t)(uintptr_t)s->memory;
+}
+static bool is_check(const sample *s, size_t place) { return s->kind == OTHER || storage_of(s)[place] == (s->kind == CHECKED); }
+
+/* Fills in what the shims say. */
+static bool ask(sample *s)
+{
+    void *handle = (char *)(void *)s->tensor + handle_offset;
+    const void *data;
+    if (s->kind == OTHER)
+        return true;
+    if (dvt_shims->aoti_torch_get_dim(handle, &s->ndim) || dvt_shims->aoti_torch_get_sizes(handle, &s->sizes) ||
+        dvt_shims->aoti_torch_get_strides(handle, &s->strides) || dvt_shims->aoti_torch_get_dtype(handle, &s->dtype) ||
+        dvt_shims->aoti_torch_get_storage_offset(handle, &s->offset) || dvt_shims->torch_get_const_data_ptr(handle, &data) ||
+        s->dtype < 0 || s->dtype >= DV_TORCH_MAX_DTYPE)
+        return false;
+    s->memory = (const char *)data - s->offset * (dv_dtype_from_key(dvt_shims->dtype_key[s->dtype]).bits / 8);
+    return true;
+}
+
 /* Every sample must get the answer that its kind calls for. Gradients are on while samples are looked at. */
 static bool guard_is_right(const sample *s, size_t n)
 {
-    static const enum dv__torch_way expected[] = { DV__TORCH_OTHER, DV__TORCH_PLAIN, DV__TORCH_PLAIN, DV__TORCH_GRADIENT };
+    static const enum dv__torch_way expected[] = { DV__TORCH_OTHER, DV__TORCH_PLAIN, DV__TORCH_PLAIN, DV__TORCH_GRADIENT, DV__TORCH_PLAIN,
+        DV__TORCH_PLAIN };
     for (size_t i = 0; i < n; i++) {
         const void *handle = (const char *)(const void *)s[i].tensor + handle_offset;
-        if (dvt->way_of(handle, false) != expected[s[i].kind] || (s[i].kind != ORDINARY && dvt->way_of(handle, true) != DV__TORCH_OTHER))
+        const bool ordinary = s[i].kind == ORDINARY || s[i].kind == CHECKED || s[i].kind == EMPTY;
+        if (dvt->way_of(handle, false) != expected[s[i].kind] || dvt->way_of(handle, true) != (ordinary ? DV__TORCH_PLAIN : DV__TORCH_OTHER))
             return false;
     }
     return dvt->python_is_plain();
 }
 
+/* Where one of these is not found, the shims are asked. */
+static void find_memory(sample *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!ask(&s[i]))
+            return;
+    const size_t ndim = only_place(s, n, HEAD, IMPL_SIZE - 88, 8, is_ndim);
+    layout.offset = only_place(s, n, HEAD, IMPL_SIZE, 8, is_offset);
+    layout.dtype = only_place(s, n, HEAD, IMPL_SIZE, 2, is_dtype);
+    layout.data = only_place(s, n, HEAD, STORAGE_SIZE, 8, is_memory);
+    layout.checked = layout.data ? only_place(s, n, layout.data + 24, STORAGE_SIZE, 1, is_check) : 0; /* behind memory, owner and deleter */
+    layout.ndim = layout.offset && layout.dtype && layout.checked ? ndim : 0;
+}
+
 /* What is known of a thread's dispatch keys comes in *found; the rest is found. */
-static const char *find_layout(const sample *s, size_t n, size_t object_words, const struct dv__torch_layout *known)
+static const char *find_layout(sample *s, size_t n, size_t object_words, const struct dv__torch_layout *known)
 {
     layout = *known;
-    handle_offset = 8 * only_place(s, n, object_words, is_handle);
-    layout.key_set = 8 * only_place(s, n, IMPL_WORDS, is_keys);
-    layout.autograd_meta = 8 * only_place(s, n, IMPL_WORDS, is_autograd);
-    layout.storage = 8 * only_place(s, n, IMPL_WORDS, is_storage);
+    handle_offset = only_place(s, n, HEAD, 8 * object_words, 8, is_handle);
+    layout.key_set = only_place(s, n, HEAD, IMPL_SIZE, 8, is_keys);
+    layout.autograd_meta = only_place(s, n, HEAD, IMPL_SIZE, 8, is_autograd);
+    layout.storage = only_place(s, n, HEAD, IMPL_SIZE, 8, is_storage);
     for (size_t i = 0; i < n; i++)
         if (s[i].kind == ORDINARY)
             layout.ordinary[0] = s[i].keys;
@@ -116,6 +188,7 @@ static const char *find_layout(const sample *s, size_t n, size_t object_words, c
         return "the layout of this torch's tensors was not recognised";
     if (!layout.inference_mode[0] || !layout.inference_mode[1] || !layout.below[0] || !layout.below[1])
         return "the dispatch keys of threads were not recognised";
+    find_memory(s, n);
     dvt->guard_set(&layout);
     if (guard_is_right(s, n))
         return NULL;
@@ -134,6 +207,7 @@ int dvt_learn(PyObject *probed)
     const Py_ssize_t n = PyList_Size(list);
     for (Py_ssize_t i = 0; i < n && i < MAX_SAMPLES; i++) {
         sample *s = &samples[i];
+        *s = (sample){ .kind = OTHER };
         if (!PyArg_ParseTuple(PyList_GetItem(list, i), "OKKKi", &s->tensor, &s->impl, &s->keys, &s->storage, &s->kind))
             return -1;
     }
@@ -201,6 +275,14 @@ uint64_t dvt_below(uint64_t *keys, int which)
 }
 
 PyObject *dvt_wrap(const void *handle) { return variable_wrap(handle); }
+
+/* Given away, a tensor need not be counted up and down again. */
+PyObject *dvt_wrap_taken(void *take)
+{
+    PyObject *o = variable_take ? variable_take(take) : variable_wrap(take);
+    dvt_shims->aoti_torch_delete_tensor_object(take);
+    return o;
+}
 
 enum dv__torch_way dvt_way_of(PyObject *o, bool written)
 {

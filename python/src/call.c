@@ -60,7 +60,7 @@ int ext_keep_object(ext_call *c, PyObject *take)
 
 static ext_call *call_of(const dv_host *host) { return (ext_call *)(uintptr_t)(const void *)host; }
 
-static void before_kernel(const dv_host *host)
+void ext_before_kernel(const dv_host *host)
 {
     ext_call *c = call_of(host);
     if (c->depth++)
@@ -75,7 +75,7 @@ static void before_kernel(const dv_host *host)
     c->started = ticks();
 }
 
-static void after_kernel(const dv_host *host)
+void ext_after_kernel(const dv_host *host)
 {
     ext_call *c = call_of(host);
     if (--c->depth)
@@ -317,19 +317,12 @@ enum ext_outcome ext_convert_all(ext_call *c)
     return EXT_OK;
 }
 
+static const dv_host arrays = { .size = sizeof(dv_host), .name = "numpy", .new_tensor = new_tensor, .new_view = new_view,
+    .free_tensor = free_tensor, .random = ext_random, .before_kernel = ext_before_kernel, .after_kernel = ext_after_kernel };
+
 enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     const size_t n = f->nargs + f->nresults;
-    memset(&c->host, 0, sizeof c->host);
-    c->host.size = sizeof c->host;
-    c->host.name = "numpy";
-    c->host.new_tensor = new_tensor;
-    c->host.new_view = new_view;
-    c->host.free_tensor = free_tensor;
-    c->host.random = ext_random;
-    c->host.before_kernel = before_kernel;
-    c->host.after_kernel = after_kernel;
-    c->host.row = ext_row;
     c->by_torch = c->writes = false;
     c->f = f;
     c->keep = NULL;
@@ -350,6 +343,10 @@ enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *a
     memset(c->given, 0, (n + f->nresults) * sizeof *c->given);
     if (ext_bind(c, args, nargs, kwnames))
         return EXT_FAILED;
+    if (nargs && f->nargs && f->slots[0].type == DV_FIELD_TENSOR && dvt_is_exact(args[0])) /* as the first conversion would say */
+        return EXT_BRIDGE;
+    c->host = arrays;
+    c->host.row = ext_row;
     return ext_convert_all(c);
 }
 

@@ -114,6 +114,10 @@ PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, 
 enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 void ext_call_end(ext_call *c);
 
+/* A host's before_kernel and after_kernel: the GIL, and what is to be counted. */
+void ext_before_kernel(const dv_host *host);
+void ext_after_kernel(const dv_host *host);
+
 PyObject *ext_results(ext_call *c); /* as Python gets them; takes what the call made */
 
 /* dovetail.torch._call("ns::name.overload", args, kwargs): there, PyTorch dispatches. */

@@ -173,13 +173,7 @@ enum ext_outcome ext_torch_view(ext_call *c, const ext_slot *slot, PyObject *o, 
     return EXT_OK;
 }
 
-PyObject *ext_torch_wrap(dv_tensor *take)
-{
-    void *handle = ((struct dv__torch_tensor *)(void *)take)->handle;
-    PyObject *o = dvt_wrap(handle);
-    dvt_shims->aoti_torch_delete_tensor_object(handle);
-    return o;
-}
+PyObject *ext_torch_wrap(dv_tensor *take) { return dvt_wrap_taken(((struct dv__torch_tensor *)(void *)take)->handle); }
 
 void ext_torch_count_writes(ext_call *c)
 {
@@ -205,10 +199,9 @@ static bool convert(ext_call *c)
     char *room = ext_alloc(c, ROOM);
     if (!room)
         return PyErr_Clear(), false;
-    void (*before)(const dv_host *) = c->host.before_kernel, (*after)(const dv_host *) = c->host.after_kernel;
     dvt->call_begin(&c->torch, c->f->torch->torch, room, ROOM);
-    c->host.before_kernel = before;
-    c->host.after_kernel = after;
+    c->host.before_kernel = ext_before_kernel;
+    c->host.after_kernel = ext_after_kernel;
     c->by_torch = true;
     c->elements = 0;
     if (!ext_convert_all(c))

@@ -4,12 +4,32 @@ from torch.autograd import forward_ad
 
 from .. import _core
 
-OTHER, ORDINARY, INFERENCE, GRADIENT = range(4)  # as in tensor.c
+OTHER, ORDINARY, INFERENCE, GRADIENT, CHECKED, EMPTY = range(6)  # as in tensor.c
 
 
 def _sample(kind, tensor):
     storage = 0 if kind == OTHER else tensor.untyped_storage()._cdata
     return tensor, tensor._cdata, torch._C._dispatch_keys(tensor).raw_repr(), storage, kind
+
+
+def _memory():
+    """All ranks, with sizes inside a TensorImpl and outside of it; offsets, dtypes, and memory of another owner."""
+    numbers = torch.ones(300)
+    shapes = [(3,), (2, 3), (4, 2, 3), (2, 3, 4, 5), (2, 3, 1, 4, 5), (2, 3, 2, 1, 4, 5), (2, 1, 2, 3, 2, 4, 2)]
+    yield torch.frombuffer(bytearray(16), dtype=torch.uint8)
+    for dtype in torch.bool, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16, torch.float64, torch.complex128:
+        yield torch.ones(5, dtype=dtype)
+    for i, shape in enumerate(shapes):
+        yield torch.ones(shape)
+        yield torch.ones(shape).t_() if len(shape) == 2 else torch.ones(shape).transpose_(0, -1)
+        yield torch.empty(0).set_(numbers.untyped_storage(), 7 * i + 1, shape)  # no view, of which autograd would know
+
+
+def _checked():
+    """What torch must be asked for the memory of: a lazy copy, for one."""
+    lazy, forbidden = torch.ones(2, 3), torch.ones(2, 3)
+    torch._C._set_throw_on_mutable_data_ptr(forbidden)
+    return [torch._lazy_clone(lazy), lazy, forbidden]
 
 
 def run():
@@ -27,7 +47,9 @@ def run():
         plain = torch.ones(2, 3)
         complex_one = torch.ones(2, 3, dtype=torch.complex64)
         kinds = {
-            ORDINARY: [plain, torch.zeros(3, 2, dtype=torch.int64), torch.empty(0), torch.ones(()), complex_one],
+            ORDINARY: [plain, torch.zeros(3, 2, dtype=torch.int64), torch.ones(()), complex_one, *_memory()],
+            CHECKED: _checked(),
+            EMPTY: [torch.empty(0), torch.empty(2, 0)],
             INFERENCE: [inference],
             GRADIENT: [torch.ones(2, 3, requires_grad=True), torch.nn.Parameter(torch.ones(2, 3)), torch.ones(2, 3, requires_grad=True) * 2],
             OTHER: [complex_one.conj(), torch._neg_view(plain), torch._efficientzerotensor(2, 3), plain.to_sparse(), torch.ones(2, 3, device="meta"),

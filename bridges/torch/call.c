@@ -738,7 +738,7 @@ static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
 /* torch.use_deterministic_algorithms() */
 static uint32_t host_flags(const struct dv__torch_shims *t)
 {
-    return t->context && t->deterministic && t->deterministic(t->context()) ? DV_HOST_DETERMINISTIC : 0;
+    return t->context && t->deterministic(t->context) ? DV_HOST_DETERMINISTIC : 0;
 }
 
 void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size)

@@ -10,12 +10,15 @@
 
 #include "call.h"
 
+#include <string.h>
+
 enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
 
 struct dv__torch_layout {
     size_t key_set, autograd_meta, storage;  /* offsets in TensorImpl, in bytes */
     size_t ndim, offset, dtype;              /* there too: what dv__torch_read() reads. ndim 0: not known */
     size_t data, checked;                    /* in StorageImpl: its memory; the flag that torch must be asked for it */
+    dv_dtype dtypes[DV_TORCH_MAX_DTYPE];     /* by torch's number; bits 0: none of ours */
     uint64_t ordinary[DV__TORCH_DEVICES];    /* key sets; 0: not known yet */
     uint64_t inference[DV__TORCH_DEVICES];   /* of tensors made in inference mode */
     uint64_t inference_mode[2];              /* the thread's two words in inference mode */
@@ -51,6 +54,45 @@ const void *dv__torch_storage_of(const void *handle);
 /* Describe a plain tensor on the CPU without asking libtorch; its memory may be read and written. False: its shims must be asked, as for
  * a lazy copy, or while the layout is not known. */
 bool dv__torch_read(const void *handle, dv_tensor *t);
+
+static inline uint64_t dv__torch_word(const void *base, size_t at)
+{
+    uint64_t w;
+    memcpy(&w, (const char *)base + at, sizeof w);
+    return w;
+}
+
+/* The same, by a layout that is known. c10::impl::SizesAndStrides: the number of dims, then sizes and strides, of five dims each, or a
+ * pointer to both. */
+static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const void *handle, dv_tensor *t)
+{
+    enum { INLINE_DIMS = 5 };
+    const char *impl = *(const char *const *)handle;
+    const uint64_t keys = dv__torch_word(impl, l->key_set);
+    if (!l->ndim || !keys || (keys != l->ordinary[0] && keys != l->inference[0]))
+        return false;
+    const char *storage = (const char *)(uintptr_t)dv__torch_word(impl, l->storage);
+    uint16_t number;
+    memcpy(&number, impl + l->dtype, sizeof number);
+    if (!storage || storage[l->checked] || number >= DV_TORCH_MAX_DTYPE || !l->dtypes[number].bits)
+        return false;
+    const size_t ndim = dv__torch_word(impl, l->ndim);
+    int64_t *sizes = (int64_t *)(uintptr_t)(impl + l->ndim + 8);
+    if (ndim > INLINE_DIMS)
+        sizes = (int64_t *)(uintptr_t)dv__torch_word(sizes, 0);
+    t->ndim = (int32_t)ndim;
+    t->shape = sizes;
+    t->strides = sizes + (ndim > INLINE_DIMS ? ndim : INLINE_DIMS);
+    t->byte_offset = 0;
+    t->dtype = l->dtypes[number];
+    t->device.type = DV_CPU;
+    t->device.id = 0;
+    t->data = (char *)(uintptr_t)dv__torch_word(storage, l->data) + dv__torch_word(impl, l->offset) * (uint64_t)(t->dtype.bits / 8);
+    for (size_t i = 0; i < ndim; i++)
+        if (!sizes[i])
+            t->data = NULL; /* as torch says it of empty ones */
+    return true;
+}
 
 /* Count a write, as autograd wants it; for a tensor that is plain to be written. Never throws. */
 void dv__torch_count_write(void *handle);

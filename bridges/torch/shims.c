@@ -84,11 +84,12 @@ static void find_keys(struct dv__torch_shims *t)
 static void find_mangled(void *lib, struct dv__torch_shims *t)
 {
     void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), *cuda = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+    const void *(*context)(void) = NULL;
     const struct { void *lib; const char *name; void *to; } symbols[] = {
         { lib, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", &t->bump_version },
         { lib, "_ZNK2at10TensorBase7is_leafEv", &t->is_leaf },
         { lib, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", &t->function_modes },
-        { lib, "_ZN2at13globalContextEv", &t->context },
+        { lib, "_ZN2at13globalContextEv", &context },
         { lib, "_ZNK2at7Context23deterministicAlgorithmsEv", &t->deterministic },
         { lib, "_ZN2at12hasCallbacksEv", &t->has_callbacks },
         { c10, "_ZNK3c1010TensorImpl13requires_gradEv", &t->requires_grad },
@@ -105,6 +106,8 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
         if (symbols[i].lib)
             (void)find(symbols[i].lib, symbols[i].name, "", OPTIONAL, symbols[i].to);
+    if (context && t->deterministic)
+        t->context = context();
     find_keys(t);
 }
 

@@ -23,7 +23,7 @@ struct dv__torch_shims {
     int64_t (*function_modes)(void);                                   /* at::impl::PythonTorchFunctionTLS::stack_len() */
     bool (*has_callbacks)(void);                                       /* at::hasCallbacks() */
     bool (*resize_output)(const void *tensor, const int64_t *shape, size_t ndim); /* at::native::resize_output(Tensor, IntArrayRef) */
-    const void *(*context)(void);                                      /* at::globalContext() */
+    const void *context;                                               /* at::globalContext(): it is always the same; NULL: not found */
     bool (*deterministic)(const void *context);                        /* at::Context::deterministicAlgorithms() const */
     bool (*key_excluded)(uint16_t key);                                /* c10::impl::tls_is_dispatch_key_excluded */
     void (*exclude_key)(uint16_t key, bool yes);                       /* c10::impl::tls_set_dispatch_key_excluded */

@@ -68,12 +68,6 @@ typedef struct sample {
 } sample;
 enum kind { OTHER, ORDINARY, INFERENCE, GRADIENT, CHECKED /* ordinary, but torch must be asked for its memory */, EMPTY /* ordinary, no memory */ };
 
-static uint64_t word(const void *base, size_t at)
-{
-    uint64_t w;
-    memcpy(&w, (const char *)base + at, sizeof w);
-    return w;
-}
 static const char *impl_of(const sample *s) { return (const char *)(uintptr_t)s->impl; }
 static const char *storage_of(const sample *s) { return (const char *)(uintptr_t)s->storage; }
 
@@ -91,12 +85,12 @@ static size_t only_place(const sample *s, size_t n, size_t begin, size_t end, si
     return count == 1 ? found : 0;
 }
 enum { HEAD = 16 }; /* an object and an impl begin with a pointer and a count */
-static bool is_handle(const sample *s, size_t place) { return word(s->tensor, place) == s->impl; }
-static bool is_keys(const sample *s, size_t place) { return word(impl_of(s), place) == s->keys; }
-static bool is_storage(const sample *s, size_t place) { return !s->storage || word(impl_of(s), place) == s->storage; }
+static bool is_handle(const sample *s, size_t place) { return dv__torch_word(s->tensor, place) == s->impl; }
+static bool is_keys(const sample *s, size_t place) { return dv__torch_word(impl_of(s), place) == s->keys; }
+static bool is_storage(const sample *s, size_t place) { return !s->storage || dv__torch_word(impl_of(s), place) == s->storage; }
 static bool is_autograd(const sample *s, size_t place)
 {
-    const uint64_t w = word(impl_of(s), place); /* a pointer, or NULL */
+    const uint64_t w = dv__torch_word(impl_of(s), place); /* a pointer, or NULL */
     return s->kind == OTHER || (s->kind == GRADIENT ? w && !(w & 7) : !w);
 }
 
@@ -106,15 +100,15 @@ static bool is_ndim(const sample *s, size_t place)
     const char *at = impl_of(s) + place;
     if (s->kind == OTHER)
         return true;
-    if (word(at, 0) != (uint64_t)s->ndim)
+    if (dv__torch_word(at, 0) != (uint64_t)s->ndim)
         return false;
     const size_t n = (size_t)s->ndim * 8;
     const char *sizes = n > 40 ? (const char *)s->sizes : at + 8, *strides = sizes + (n > 40 ? n : 40);
-    if (n > 40 && word(at, 8) != (uint64_t)(uintptr_t)s->sizes)
+    if (n > 40 && dv__torch_word(at, 8) != (uint64_t)(uintptr_t)s->sizes)
         return false;
     return !memcmp(sizes, s->sizes, n) && !memcmp(strides, s->strides, n);
 }
-static bool is_offset(const sample *s, size_t place) { return s->kind == OTHER || word(impl_of(s), place) == (uint64_t)s->offset; }
+static bool is_offset(const sample *s, size_t place) { return s->kind == OTHER || dv__torch_word(impl_of(s), place) == (uint64_t)s->offset; }
 static bool is_dtype(const sample *s, size_t place)
 {
     uint16_t number;
@@ -123,7 +117,7 @@ static bool is_dtype(const sample *s, size_t place)
 }
 static bool is_memory(const sample *s, size_t place)
 {
-    return s->kind == OTHER || s->kind == EMPTY || word(storage_of(s), place) == (uint64_t)(uintptr_t)s->memory;
+    return s->kind == OTHER || s->kind == EMPTY || dv__torch_word(storage_of(s), place) == (uint64_t)(uintptr_t)s->memory;
 }
 static bool is_check(const sample *s, size_t place) { return s->kind == OTHER || storage_of(s)[place] == (s->kind == CHECKED); }
 
@@ -168,6 +162,9 @@ static void find_memory(sample *s, size_t n)
     layout.dtype = only_place(s, n, HEAD, IMPL_SIZE, 2, is_dtype);
     layout.data = only_place(s, n, HEAD, STORAGE_SIZE, 8, is_memory);
     layout.checked = layout.data ? only_place(s, n, layout.data + 24, STORAGE_SIZE, 1, is_check) : 0; /* behind memory, owner and deleter */
+    for (int32_t i = 0; i < DV_TORCH_MAX_DTYPE; i++)
+        if (dvt_shims->dtype_key[i])
+            layout.dtypes[i] = dv_dtype_from_key(dvt_shims->dtype_key[i]);
     layout.ndim = layout.offset && layout.dtype && layout.checked ? ndim : 0;
 }
 
@@ -286,8 +283,15 @@ PyObject *dvt_wrap_taken(void *take)
 
 enum dv__torch_way dvt_way_of(PyObject *o, bool written)
 {
-    return dvt_is_exact(o) ? dvt->way_of(dvt_handle(o), written) : DV__TORCH_OTHER;
+    if (!dvt_is_exact(o))
+        return DV__TORCH_OTHER;
+    const void *impl = *(void **)dvt_handle(o);
+    if (dv__torch_word(impl, layout.key_set) == layout.ordinary[0] && !dv__torch_word(impl, layout.autograd_meta)) /* nearly always */
+        return DV__TORCH_PLAIN;
+    return dvt->way_of(dvt_handle(o), written);
 }
+
+bool dvt_read(const void *handle, dv_tensor *t) { return dv__torch_read_at(&layout, handle, t); }
 
 /* ---- Exceptions ------------------------------------------------------------------------------------------------------------------
  * scalar_slow() takes what is no tensor and no int or complex for a float, and throws python_error when PyFloat_AsDouble() fails. So it

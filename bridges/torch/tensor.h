@@ -43,6 +43,8 @@ PyObject *dvt_wrap_taken(void *take); /* the same for a handle of ours, which is
 /* Which way may a call with this tensor go? OTHER for what is no tensor of an exact type. The thread is for dvt->python_is_plain(). */
 enum dv__torch_way dvt_way_of(PyObject *o, bool written);
 
+bool dvt_read(const void *handle, dv_tensor *t); /* dv__torch_read() */
+
 /* Let the thread be in a kernel: below Autograd (0), or below ADInplaceOrView too (1). keys: dvt->thread_keys(), of a thread that is plain.
  * The caller puts back keys[1], which it gives. */
 uint64_t dvt_below(uint64_t *keys, int which);

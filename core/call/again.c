@@ -123,8 +123,8 @@ static int run(dv__call *c, const entry *e)
     _Alignas(16) char frame[DV__STACK_FRAME];
     const dv__row *row = e->row;
     const int64_t workspace = e->workspace;
-    int status = DV_OK;
-    mine()->reading++;
+    int *reading = &mine()->reading, status = DV_OK;
+    ++*reading;
     for (size_t r = 0; r < c->plan->nreturns; r++)
         c->outs[r].origin = DV__RESULT_GIVEN;
     for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
@@ -149,7 +149,7 @@ static int run(dv__call *c, const entry *e)
     }
     if (!status)
         dv__fill_frame(c, row->binding, frame);
-    mine()->reading--; /* from here on the entry may be another's */
+    --*reading; /* from here on the entry may be another's */
     if (!status) {
         if (DV__HOST(c->host, before_kernel))
             c->host->before_kernel(c->host);

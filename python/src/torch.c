@@ -165,7 +165,7 @@ enum ext_outcome ext_torch_view(ext_call *c, const ext_slot *slot, PyObject *o, 
         return EXT_FAILED;
     }
     x->handle = dvt_handle(o);
-    const int status = dvt->view(&c->torch, x, write, &c->torch.op->slots[slot - c->f->slots]);
+    const int status = dvt_read(x->handle, &x->t) ? DV_OK : dvt->view(&c->torch, x, write, &c->torch.op->slots[slot - c->f->slots]);
     if (status)
         return ext_raise(status), EXT_FAILED;
     c->elements += dv_numel(&x->t);

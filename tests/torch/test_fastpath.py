@@ -6,6 +6,7 @@ import sys
 import threading
 import weakref
 
+import numpy
 import pytest
 import torch
 from conftest import compile_ops, one
@@ -101,6 +102,57 @@ def test_plain(fast):
             y = fast.copy(x)
         assert type(y) is torch.Tensor and y.dtype == x.dtype and torch.equal(y, x) and y.is_contiguous()
         assert torch.equal(y, torch.ops.fastpath.copy(x))
+
+
+def test_every_layout(fast):
+    """Sizes inside a TensorImpl and outside of it, offsets, dtypes, memory of others: what is read in place is what torch says."""
+    dtypes = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+              torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.uint16, torch.uint32, torch.uint64)
+    for dtype in dtypes:
+        x = torch.arange(400).to(dtype)
+        for rank in range(9):
+            y = x[rank:rank + 2 ** rank].view((2,) * rank)
+            for z in (y, y.transpose(0, -1) if rank else y, y[..., 1:] if rank else y, y[..., 2:] if rank else y):
+                with goes(fast.copy, PLAIN):
+                    found = fast.copy(z)
+                assert found.shape == z.shape and found.dtype == dtype
+                assert bytes(found.untyped_storage()) == bytes(z.clone(memory_format=torch.contiguous_format).untyped_storage())
+    for x in (torch.frombuffer(bytearray(b"12345678"), dtype=torch.int16, offset=2), torch.from_numpy(numpy.arange(6.0)[::2])):
+        with goes(fast.copy, PLAIN):
+            assert torch.equal(fast.copy(x), x)
+
+
+def test_resized_and_exchanged(fast):
+    """The same object with other memory, sizes and rank."""
+    x = f64(3)
+    for change in (lambda: x.resize_(2, 3).fill_(7), lambda: x.set_(f64(4, 1, 2, 1, 2, 2)), lambda: setattr(x, "data", torch.ones(2, dtype=torch.int32)),
+                   lambda: x.resize_(0), lambda: x.resize_(1, 1, 1, 1, 1, 1, 5).zero_()):
+        change()
+        with goes(fast.copy, PLAIN):
+            y = fast.copy(x)
+        assert y.dtype == x.dtype and torch.equal(y, x)
+
+
+def test_a_lazy_copy(fast):
+    """Reading leaves it one; writing makes it a copy first, and the other keeps its values."""
+    x = f64(3)
+    before, y = x.clone(), torch._lazy_clone(x)
+    with goes(fast.copy, PLAIN, 2):
+        assert torch.equal(fast.copy(y), before) and torch.equal(fast.copy(x), before)
+    assert torch._C._is_cow_tensor(x) and torch._C._is_cow_tensor(y)
+    with goes(fast.copy_to, PLAIN):
+        fast.copy_to(torch.zeros(3, dtype=torch.float64), y)
+    assert not torch._C._is_cow_tensor(y) and torch.equal(x, before) and not y.any()
+
+
+def test_forbidden_memory(fast):
+    x, y = f64(3), f64(3)
+    before = y.clone()
+    torch._C._set_throw_on_mutable_data_ptr(y)
+    assert torch.equal(fast.copy(y), before)
+    with pytest.raises(Exception, match="data pointer"):
+        fast.copy_to(x, y)
+    assert torch.equal(fast.copy(y), before)
 
 
 def test_no_grad(cube):

@@ -305,7 +305,8 @@ typedef struct check_property {
     X(shapes)               \
     X(fake)                 \
     X(gradient)             \
-    X(parallel)
+    X(parallel)             \
+    X(leaks)
 #define CHECK__DECLARE(name) extern const check_property check_property_##name;
 CHECK_PROPERTIES(CHECK__DECLARE)
 #undef CHECK__DECLARE

@@ -1,0 +1,161 @@
+/* leaks: what calls take, they give back. The same call many times over, in plain memory: the memory of malloc(), descriptors, threads and
+ * mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses count as well as those that
+ * succeed. Then each allocation that the host makes for a call fails in turn: the call says so, and does not crash. */
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { CALLS = 1000, FEWEST = 80, STRETCHES = 4, WARM = 20, SEEN = 10, COUNTED = 3, MOST_FAILING = 64, LARGEST = 4096 };
+static const double SECONDS = 0.02; /* for the calls of a case */
+
+/* What glibc's mallinfo2() returns; older ones do not have it. */
+typedef struct heap_info { size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost; } heap_info;
+typedef heap_info (*heap_info_fn)(void);
+
+enum { DESCRIPTORS, TASKS, HEAP, PAGES, KINDS };
+static const char *const kinds[] = { "file descriptors", "threads", "bytes of malloc()", "pages of mappings" };
+typedef struct held { int64_t of[KINDS]; } held;
+
+static int64_t entries(const char *path)
+{
+    int64_t n = 0;
+    DIR *d = opendir(path);
+    while (d && readdir(d))
+        n++;
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static int64_t mapped_pages(void)
+{
+    long long pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%lld", &pages) != 1)
+        pages = 0;
+    if (f)
+        fclose(f);
+    return pages;
+}
+
+static held look(heap_info_fn heap)
+{
+    held h = { .of = { [DESCRIPTORS] = entries("/proc/self/fd"), [TASKS] = entries("/proc/self/task"), [PAGES] = mapped_pages() } };
+    if (heap) {
+        const heap_info i = heap();
+        h.of[HEAP] = (int64_t)(i.uordblks + i.hblkhd);
+    }
+    return h;
+}
+
+static double used(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void call_often(check_plain *p, int n)
+{
+    while (n-- > 0)
+        check_plain_call(p);
+}
+
+/* How many calls a stretch has: all together, what the time allows. */
+static int stretch_of(check_plain *p)
+{
+    const double begin = used();
+    call_often(p, WARM);
+    const double each = (used() - begin) / WARM, fit = each > 0 ? SECONDS / each : CALLS;
+    return (fit > CALLS ? CALLS : fit < FEWEST ? FEWEST : (int)fit) / STRETCHES;
+}
+
+static void check_growth(check_job *job, check_plain *p)
+{
+    heap_info_fn heap;
+    void *symbol = dlsym(RTLD_DEFAULT, "mallinfo2");
+    memcpy(&heap, &symbol, sizeof heap);
+    held at[STRETCHES + 1];
+    const int n = stretch_of(p);
+    for (int i = 0; i < SEEN; i++) /* looking takes memory of malloc(), which keeps some that was freed */
+        at[0] = look(heap);
+    for (int i = 0; i < STRETCHES; i++) {
+        call_often(p, n);
+        at[i + 1] = look(heap);
+    }
+    for (int k = 0; k < KINDS; k++) {
+        bool grows = true;
+        for (int i = 0; i < STRETCHES; i++)
+            grows = grows && at[i + 1].of[k] - at[i].of[k] >= (k == HEAP ? n : n / 2);
+        if (grows)
+            check_fail(job, kinds[k], "%s leak: ever more are held, call after call%s", kinds[k], p->status ? ", when it fails" : "");
+    }
+}
+
+/* ---- Failing allocations ---- */
+
+static void check_failing(check_job *job, check_plain *p)
+{
+    static check_outs whole, now;
+    char words[300];
+    check_plain_call(p);
+    if (p->status || p->incomplete)
+        return;
+    check_outs_take(&whole, job->op, p->c, p->results, p->values.tensors);
+    const size_t n = p->allocations;
+    job->result->own = CHECK_FAULT_CRASH;
+    for (size_t i = 1; i <= n && i <= MOST_FAILING && job->result->outcome == CHECK_PASS; i++) {
+        p->fail_at = i;
+        snprintf(job->result->during, sizeof job->result->during, "when one of its allocations fails");
+        check_plain_call(p);
+        if (!p->status) {
+            check_outs_take(&now, job->op, p->c, p->results, p->values.tensors);
+            if (check_outs_differ(job->op, &whole, &now, words, sizeof words))
+                check_fail(job, "failed allocation", "an allocation fails, the call succeeds, and its result is another: %s", words);
+        } else if (!*dv_last_error() || strstr(dv_last_error(), "and no message")) {
+            check_fail(job, "failed allocation", "an allocation fails, and the error says nothing: %s", dv_last_error());
+        }
+        for (size_t r = 0; r < job->op->nresults; r++)
+            if (p->status && p->results[r].type != DV_VALUE_DEFAULT)
+                check_fail(job, "failed allocation", "an allocation fails, and a result is given all the same");
+    }
+    p->fail_at = 0;
+    job->result->own = 0;
+}
+
+static void attempt(check_job *job, const check_case *c)
+{
+    static check_call call;
+    static check_plain p;
+    static uint32_t succeeded, refused; /* cases whose calls were counted */
+    const bool again = !job->result->cases;
+    if (check_case_largest(c) > LARGEST && !again)
+        return;
+    call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5 };
+    check_call_run(&call, c); /* what crashes, crashes here */
+    if (call.not_this_row) {
+        job->result->cases--;
+        return;
+    }
+    if (call.status)
+        check_refused(job);
+    uint32_t *counted = call.status ? &refused : &succeeded;
+    if ((*counted >= COUNTED && !again) || !check_plain_make(&p, job->op, job->row, c))
+        return;
+    ++*counted;
+    check_growth(job, &p);
+    if (job->result->outcome == CHECK_PASS && !job->op->random)
+        check_failing(job, &p);
+}
+
+const check_property check_property_leaks = {
+    .name = "leaks",
+    .promise = "what calls take, they give back, also those that fail; a failing allocation is an error and no crash",
+    .each_row = true,
+    .attempt = attempt,
+};

@@ -7,12 +7,17 @@ wrapper and AOTInductor, which have no Python, keep torch's way; so does a size 
 Imported only after torch._inductor.lowering.
 """
 import contextlib
+import functools
+import hashlib
+import json
 import unittest.mock
 
 import torch
-from torch._inductor import ir, lowering
+from torch._inductor import codecache, ir, lowering
 from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
+
+from . import registration
 
 
 def install(operator):
@@ -29,6 +34,34 @@ def _takes_contiguous(operator):
     contract = operator.declaration["contract"]
     return (contract is not None and not operator.writes and not contract["takes"] and all(o["like"] is None for o in contract["outputs"])
             and not any(k["takes"] for k in operator.declaration["kernels"]))
+
+
+# ---- the caches on disk. Their keys have an operator's name: also what it declares must be the same
+
+def _declarations(module):
+    """A hash of what the graph's operators declare; None: none are ours."""
+    found = {}
+    graphs = [m for m in module.modules() if isinstance(m, torch.fx.GraphModule)] if module is not None else []
+    for node in (n for g in graphs for n in g.graph.nodes):
+        for x in (node.target, *node.args):
+            if isinstance(x, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+                name = x._schema.name if isinstance(x, torch._ops.OpOverload) else x._qualified_op_name
+                found.update((op.name, op.declaration) for op in registration.operators_of(name) or ())
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() if found else None
+
+
+def _with_declarations(init):
+    @functools.wraps(init)
+    def details(self, module, *args, **kwargs):
+        init(self, module, *args, **kwargs)
+        declared = _declarations(module)
+        if declared:
+            self.dovetail = declared
+    return details
+
+
+if hasattr(codecache, "FxGraphHashDetails"):
+    codecache.FxGraphHashDetails.__init__ = _with_declarations(codecache.FxGraphHashDetails.__init__)
 
 
 class _Lowering:

@@ -47,6 +47,7 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
         const bool expanded = t->layout == CHECK_EXPANDED && i == dim;
         strides[i] = expanded ? 0 : n * step;
         n *= expanded ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * step;
+        n += t->layout == CHECK_PADDED && k == 0;
     }
     if (t->layout == CHECK_REVERSED && dim >= 0)
         strides[dim] = -strides[dim];
@@ -60,10 +61,11 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
         *low = 0, *high = -1;
 }
 
-/* The value of one element. SPECIAL: a fifth of them. */
-static double draw(const check_tensor *t, check_random *r, int64_t i)
+/* The value of one element. SPECIAL: a fifth of them; extremes in every second tensor only. */
+static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild)
 {
-    static const double specials[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 1e-40, -1e-310, 3e38, -3e38, 1e300, 65504, 1e-7 };
+    static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
+    static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
     if (check_is_integer(t->dtype)) {
         const int64_t low = (int64_t)t->low, high = (int64_t)t->high;
         return (double)(t->fill == CHECK_SIMPLE ? (low <= 0 && high >= 0 ? 0 : low) : check_between(r, low, high));
@@ -72,7 +74,7 @@ static double draw(const check_tensor *t, check_random *r, int64_t i)
     if (t->fill == CHECK_SIMPLE)
         return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
     if (t->fill == CHECK_SPECIAL && bits % 5 == 0)
-        return specials[bits / 5 % (sizeof specials / sizeof *specials)];
+        return (wild ? extreme : mild)[bits / 5 % (sizeof mild / sizeof *mild)];
     return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
 }
 
@@ -85,7 +87,7 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
         int64_t at = 0;
         for (int32_t d = 0; d < t->ndim; d++)
             at += index[d] * strides[d];
-        check_put(first, at, t->dtype, draw(t, &r, i));
+        check_put(first, at, t->dtype, draw(t, &r, i, seed % 2));
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
     }
@@ -110,6 +112,27 @@ int64_t check_case_largest(const check_case *c)
 }
 
 /* ---- Words ---- */
+
+const char *check_result_name(const struct check_op *op, size_t r, char *buffer, size_t size)
+{
+    const char *name = op->slots[op->nargs + r].name;
+    if (*name)
+        snprintf(buffer, size, "result '%s'", name);
+    else
+        snprintf(buffer, size, "result %zu", r);
+    return buffer;
+}
+
+void check_index_print(int32_t ndim, const int64_t *shape, int64_t element, char *out, size_t size)
+{
+    int64_t index[DV_MAX_NDIM];
+    size_t n = 0;
+    for (int32_t i = ndim; i-- > 0; element /= shape[i] ? shape[i] : 1)
+        index[i] = shape[i] ? element % shape[i] : 0;
+    *out = 0;
+    for (int32_t i = 0; i < ndim && n < size; i++)
+        n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? ", " : "", (long long)index[i]);
+}
 
 static const char *const layouts[] = {
 #define LAYOUT(name, text) [CHECK_##name] = text,

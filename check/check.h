@@ -48,6 +48,7 @@ enum { CHECK_DIMS = 8, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHEC
     X(TRANSPOSED, "transposed")                              \
     X(SLICED, "sliced: every second element of each dim")    \
     X(EXPANDED, "expanded: one dim with stride 0")           \
+    X(PADDED, "padded: a gap after each row")                \
     X(REVERSED, "reversed: one dim with a negative stride")
 enum check_layout {
 #define CHECK__LAYOUT(name, text) CHECK_##name,
@@ -109,6 +110,10 @@ size_t check_tensor_argument(const check_case *c, size_t tensor);
 struct check_op;
 void check_case_print(const struct check_op *op, const check_case *c, FILE *to); /* "x: f32[3, 4], dim: 1" */
 int64_t check_case_largest(const check_case *c); /* elements of the largest tensor */
+
+/* "result 'out'", "result 0"; "2, 0, 1", the index of an element of a tensor with this shape. */
+const char *check_result_name(const struct check_op *op, size_t r, char *buffer, size_t size);
+void check_index_print(int32_t ndim, const int64_t *shape, int64_t element, char *out, size_t size);
 
 /* Real numbers as every float dtype has them: the kernel's bits from a double, and back. Integers and bool are exact to 2^53. */
 void check_put(void *data, int64_t i, dv_dtype dtype, double x);
@@ -280,6 +285,13 @@ bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
 bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */
 
+/* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
+
+/* How far two right results of a case can lie apart: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
+typedef struct check_tolerance { double rtol, atol; } check_tolerance;
+check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone);
+double check_largest(dv_dtype dtype); /* the largest finite number of a float dtype */
+
 /* ---- Properties ------------------------------------------------------------------------------------------------------------ */
 
 struct check_job;
@@ -295,6 +307,9 @@ typedef struct check_property {
     void (*attempt)(struct check_job *job, const check_case *c);
     /* Without cases. NULL: the cases are generated. */
     void (*whole)(struct check_job *job);
+    /* Why passing all cases is no pass; NULL: it is one. May be NULL. */
+    const char *(*incomplete)(const check_op *op, const check_row *row);
+    bool needs_sound_memory; /* says nothing of a row that fails runs or memory */
 } check_property;
 
 /* X(property): in the order in which they are checked. property_<name>.c defines `const check_property check_property_<name>`. */
@@ -304,6 +319,7 @@ typedef struct check_property {
     X(memory)               \
     X(shapes)               \
     X(fake)                 \
+    X(values)               \
     X(gradient)             \
     X(parallel)             \
     X(leaks)
@@ -335,6 +351,7 @@ enum check_show {
     CHECK_SHOW_HEAP,     /* CRASH or BOUNDS, of memory of malloc() */
     CHECK_SHOW_FAKE,     /* results are as dv_infer() says */
     CHECK_SHOW_LOOK,     /* dv_infer() on tensors that nobody may touch */
+    CHECK_SHOW_ENVIRONMENT, /* rounding mode and control bits stay as they were */
     CHECK_SHOW_ROWS,     /* this row and other_row give the same within tolerance */
 };
 

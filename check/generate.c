@@ -496,7 +496,9 @@ static void draw_contents(maker *m)
         t->fill = !check_is_integer(t->dtype) && m->i % 5 == 4 ? CHECK_SPECIAL : CHECK_RANDOM;
         t->low = check_is_integer(t->dtype) ? 0 : -2;
         t->high = check_is_integer(t->dtype) ? (double)ONE_OF(&m->r, 1, 1, 3) : 2;
-        if (check_is_integer(t->dtype) && m->i % 7 == 6 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
+        if (!check_is_integer(t->dtype) && m->i % 5 == 2)
+            t->low = -20, t->high = 20;
+        if (check_is_integer(t->dtype) && m->i % 5 == 3 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
             t->low = t->dtype.code == 1 ? 0 : -5, t->high = 100;
     }
     narrow_all(m->op, &m->env);

@@ -290,7 +290,7 @@ bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset
     const region *r = region_of(ARGUMENT, tensor);
     const check_tensor *t = &c->tensors[tensor];
     int64_t strides[CHECK_DIMS], low, high;
-    if (!r || !r->bytes || t->layout != CHECK_SLICED)
+    if (!r || !r->bytes || (t->layout != CHECK_SLICED && t->layout != CHECK_PADDED))
         return false;
     bool *is_element = calloc(r->bytes, 1), changed = false;
     const int64_t size = dv_dtype_bytes(t->dtype, 1);

@@ -50,16 +50,6 @@ static void keep(kept *k, const check_call *call)
     }
 }
 
-static const char *result_name(const check_op *op, size_t r, char *buffer, size_t size)
-{
-    const char *name = op->slots[op->nargs + r].name;
-    if (*name)
-        snprintf(buffer, size, "result '%s'", name);
-    else
-        snprintf(buffer, size, "result %zu", r);
-    return buffer;
-}
-
 /* A kernel gets the result's own header: it may not put another address or shape into it. */
 static void check_headers(check_job *job, const check_call *call, const check_case *c)
 {
@@ -68,7 +58,7 @@ static void check_headers(check_job *job, const check_call *call, const check_ca
         const dv_tensor *made, *t = check_call_result(call, r, &made);
         if (!t || !memcmp(t, made, sizeof *t))
             continue;
-        result_name(job->op, r, name, sizeof name);
+        check_result_name(job->op, r, name, sizeof name);
         for (size_t i = 0; i < c->ntensors; i++)
             if (c->tensors[i].present && t->data == check_call_tensor(i)->data && t->data != made->data)
                 check_fail(job, "undeclared alias", "%s shares the memory of argument '%s', and the schema declares no alias: the kernel changed the "
@@ -82,18 +72,6 @@ static bool is_poison(const unsigned char *p, size_t size, unsigned char poison)
     while (size && *p == poison)
         p++, size--;
     return !size;
-}
-
-/* Which element a byte offset is, as an index. */
-static void print_index(const dv_tensor *t, int64_t element, char *out, size_t size)
-{
-    int64_t index[DV_MAX_NDIM];
-    size_t n = 0;
-    for (int32_t i = t->ndim; i-- > 0; element /= t->shape[i] ? t->shape[i] : 1)
-        index[i] = t->shape[i] ? element % t->shape[i] : 0;
-    *out = 0;
-    for (int32_t i = 0; i < t->ndim && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%lld", i ? ", " : "", (long long)index[i]);
 }
 
 static bool all_written(check_job *job, const check_call *call)
@@ -113,9 +91,9 @@ static bool all_written(check_job *job, const check_call *call)
             }
         if (!missing)
             continue;
-        print_index(t, which, index, sizeof index);
+        check_index_print(t->ndim, t->shape, which, index, sizeof index);
         check_fail(job, "unwritten", "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]", (long long)missing, (long long)n,
-            result_name(job->op, r, name, sizeof name), index);
+            check_result_name(job->op, r, name, sizeof name), index);
         return false;
     }
     return true;
@@ -131,9 +109,9 @@ static void check_undefined(check_job *job, const check_call *call)
         const int64_t bytes = t ? extent(t) : 0;
         for (int64_t i = 0; i < bytes; i++)
             if (first.data[first.at[r] + (size_t)i] != second.data[second.at[r] + (size_t)i]) {
-                print_index(t, i / dv_dtype_bytes(t->dtype, 1), index, sizeof index);
+                check_index_print(t->ndim, t->shape, i / dv_dtype_bytes(t->dtype, 1), index, sizeof index);
                 check_fail(job, "uninitialised", "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
-                    "element [%s] differs when only that differs", result_name(job->op, r, name, sizeof name), index);
+                    "element [%s] differs when only that differs", check_result_name(job->op, r, name, sizeof name), index);
                 return;
             }
     }

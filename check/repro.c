@@ -77,6 +77,7 @@ static void put_name(const check_job *job, size_t i, FILE *to)
 static const char c_head[] =
     "#define _GNU_SOURCE\n"
     "#include <dovetail.h>\n"
+    "#include <fenv.h>\n"
     "#include <malloc.h>\n"
     "#include <math.h>\n"
     "#include <stdio.h>\n"
@@ -450,6 +451,12 @@ static const char *const c_questions[] = {
                         "        mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
                         "    if (dv_infer(op, args, NARGS, specs, NRESULTS))\n"
                         "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
+    [CHECK_SHOW_ENVIRONMENT] = "    fenv_t before, after;\n"
+                               "    fegetenv(&before);\n"
+                               "    (void)call(op, ROW, results);\n"
+                               "    fegetenv(&after);\n"
+                               "    if (before.__control_word != after.__control_word || (before.__mxcsr ^ after.__mxcsr) & 0xffc0)\n"
+                               "        return fputs(\"the floating-point environment is not as it was\\n\", stderr), 1;\n",
     [CHECK_SHOW_ROWS] = "    static dv_value others[NRESULTS + 1];\n"
                         "    if (call(op, ROW, results) || call(op, OTHER_ROW, others))\n"
                         "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"

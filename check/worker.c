@@ -258,6 +258,8 @@ static void go_through_cases(check_job *job)
             "there is no contract, and no arguments were found that its shape function accepts");
     else if (r->outcome == CHECK_PASS && r->refused == r->cases)
         check_not(job, "the kernel refused all %u cases: %s", r->cases, r->note);
+    else if (r->outcome == CHECK_PASS && job->property->incomplete && job->property->incomplete(job->op, job->row))
+        check_not(job, "%s", job->property->incomplete(job->op, job->row));
 }
 
 static void run_job(check_job *job)
@@ -502,6 +504,17 @@ static const char *out_of_question(const check_job *job)
     return job->property->applies ? job->property->applies(job->op, job->row) : NULL;
 }
 
+/* What a row computes is not judged where it fails runs or memory: the failure is theirs to report. */
+static void leave_to_memory(check_job *jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n && jobs[i].property->needs_sound_memory && jobs[i].result->outcome == CHECK_FAIL; k++)
+            if (jobs[k].row == jobs[i].row && jobs[k].row && jobs[k].property->faults && jobs[k].result->outcome == CHECK_FAIL) {
+                jobs[i].result->outcome = CHECK_NOT;
+                snprintf(jobs[i].result->message, sizeof jobs[i].result->message, "this row fails %s", jobs[k].property->name);
+            }
+}
+
 int check_run(const check_op *ops, size_t nops, const check_options *options,
     void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **out, size_t *nout)
 {
@@ -540,6 +553,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
             progress(user, ++done, n, job);
         }
     }
+    leave_to_memory(jobs, n);
     *out = jobs;
     *nout = n;
     return 0;

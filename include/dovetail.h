@@ -316,7 +316,8 @@ typedef struct dv_host {
     void *(*alloc)(const struct dv_host *host, int use, int slot, size_t bytes, size_t alignment);
     void (*free)(const struct dv_host *host, void *p);
     /* For tests of kernels: 0: the best row that fits, or what the policy says; n: the nth of the rows for this device, in the order
-     * of "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native form. */
+     * of "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native form;
+     * -2: the native form with its real tensors in f64, rounded at the end. */
     int32_t row;
     uint32_t reserved;
 } dv_host;

@@ -11,6 +11,7 @@
 #include "call/call.h"
 
 enum { MAX_DEPTH = 48 }; /* of native forms that call operators that run their native forms */
+enum { WIDE = -2 };      /* dv_host.row: in f64 */
 static _Thread_local int depth;
 
 typedef struct memo { struct memo *next; const dv__expr *e; dv_value *results; size_t n; } memo;
@@ -22,6 +23,7 @@ typedef struct eval {
     const bool *wanted;     /* of gradients: for each argument; NULL: all */
     memo *memos;
     owned *temporaries; /* newest first: a view before its base */
+    dv_value *wide;     /* the arguments, real tensors as f64; NULL: as they are */
 } eval;
 
 static int evaluate(eval *ev, const dv__expr *e, dv_value *out);
@@ -148,7 +150,7 @@ static int logic(eval *ev, const dv__expr *e, dv_value *out)
 static int name(const eval *ev, const dv__expr *e, dv_value *out)
 {
     if (e->role == DV__ROLE_ARG) {
-        *out = ev->c->args[e->ref];
+        *out = ev->wide ? ev->wide[e->ref] : ev->c->args[e->ref];
         return DV_OK;
     }
     if (e->role == DV__ROLE_DTYPE) {
@@ -455,6 +457,58 @@ static int evaluate(eval *ev, const dv__expr *e, dv_value *out)
     return e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE ? compare(ev, e, &a, &b, out) : arithmetic(ev, e, &a, &b, out);
 }
 
+/* ---- In f64, for tests of kernels ---- */
+
+static bool is_real_tensor(const dv_tensor *t)
+{
+    const uint32_t key = t ? dv_dtype_key(t->dtype) : 0;
+    return key == DV_DTYPE_f64 || key == DV_DTYPE_f32 || key == DV_DTYPE_f16 || key == DV_DTYPE_bf16;
+}
+
+/* base's to.dtype; into NULL: a temporary. */
+static int convert(eval *ev, const dv_tensor *from, dv_dtype dtype, const dv_tensor *into, const dv_tensor **out)
+{
+    dv_operator *op;
+    int status = dv__find_base("to.dtype", &op);
+    if (status)
+        return status;
+    const dv_value args[] = { dv_from_tensor(from), dv_from_dtype(dtype), dv_default(), dv_from_bool(true) };
+    dv_value result = into ? dv_from_tensor(into) : dv_default();
+    status = dv__call_values(op, args, sizeof args / sizeof *args, &result, 1, ev->c->host, (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
+    dv_operator_unref(op);
+    if (!status && !into && !(status = keep(ev, (dv_tensor *)(uintptr_t)result.as.tensor)))
+        *out = result.as.tensor;
+    return status;
+}
+
+static int widen_tensor(eval *ev, const dv_tensor *t, const dv_tensor **out)
+{
+    const dv_dtype f64 = { .code = 2, .bits = 64, .lanes = 1 };
+    *out = t;
+    return is_real_tensor(t) && t->dtype.bits < 64 ? convert(ev, t, f64, NULL, out) : DV_OK;
+}
+
+static int widen_arguments(eval *ev)
+{
+    const size_t n = ev->c->plan->nargs;
+    dv_value *wide = DV__ARENA_ARRAY(&ev->c->arena, dv_value, n + 1);
+    int status = wide ? DV_OK : DV_ENOMEM;
+    for (size_t i = 0; i < n && !status; i++) {
+        wide[i] = ev->c->args[i];
+        if (wide[i].type == DV_VALUE_TENSOR) {
+            status = widen_tensor(ev, wide[i].as.tensor, &wide[i].as.tensor);
+        } else if (wide[i].type == DV_VALUE_TENSORS) {
+            const dv_tensor **list = DV__ARENA_ARRAY(&ev->c->arena, const dv_tensor *, wide[i].as.tensors.size + 1);
+            status = list ? DV_OK : DV_ENOMEM;
+            for (size_t k = 0; k < wide[i].as.tensors.size && !status; k++)
+                status = widen_tensor(ev, wide[i].as.tensors.data[k], &list[k]);
+            wide[i].as.tensors.data = list;
+        }
+    }
+    ev->wide = wide;
+    return status;
+}
+
 /* ---- Results ---- */
 
 static int wrong_result(const eval *ev, size_t r, const dv_tensor *found, const dv_tensor *expected)
@@ -474,9 +528,9 @@ static int wrong_result(const eval *ev, size_t r, const dv_tensor *found, const 
     return status;
 }
 
-static bool alike(const dv_tensor *a, const dv_tensor *b)
+static bool same_sizes(const dv_tensor *a, const dv_tensor *b)
 {
-    if (a->ndim != b->ndim || dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype))
+    if (a->ndim != b->ndim)
         return false;
     for (int32_t i = 0; i < a->ndim; i++)
         if (a->shape[i] != b->shape[i])
@@ -484,11 +538,25 @@ static bool alike(const dv_tensor *a, const dv_tensor *b)
     return true;
 }
 
-static int copy_into(const eval *ev, size_t r, const dv_tensor *to, const dv_tensor *from)
+/* Evaluated in f64: it has to be rounded. */
+static bool too_wide(const eval *ev, const dv_tensor *from, const dv_tensor *to)
 {
-    if (!alike(from, to))
-        return wrong_result(ev, r, from, to);
-    return dv__host_copy(ev->c->host, to, from);
+    return ev->wide && from->dtype.bits > to->dtype.bits && is_real_tensor(from) && is_real_tensor(to);
+}
+
+static bool fits(const eval *ev, const dv_tensor *from, const dv_tensor *to)
+{
+    return same_sizes(from, to) && (dv_dtype_key(from->dtype) == dv_dtype_key(to->dtype) || too_wide(ev, from, to));
+}
+
+static int copy(eval *ev, const dv_tensor *to, const dv_tensor *from)
+{
+    return too_wide(ev, from, to) ? convert(ev, from, to->dtype, to, NULL) : dv__host_copy(ev->c->host, to, from);
+}
+
+static int copy_into(eval *ev, size_t r, const dv_tensor *to, const dv_tensor *from)
+{
+    return fits(ev, from, to) ? copy(ev, to, from) : wrong_result(ev, r, from, to);
 }
 
 /* A result that is not there yet: of the shape that the form gave. */
@@ -515,7 +583,7 @@ static int tensor_result(eval *ev, size_t r, const dv__expr *e)
     int status;
     if (out->origin == DV__RESULT_ABSENT || out->origin == DV__RESULT_ALIAS || out->view)
         return DV_OK;
-    if (there && e->kind == DV__EXPR_CALL && e->ref == DV__FORMULA_OPERATOR)
+    if (there && !ev->wide && e->kind == DV__EXPR_CALL && e->ref == DV__FORMULA_OPERATOR)
         status = evaluate_call(ev, e, out->tensor, &v);
     else
         status = evaluate(ev, e, &v);
@@ -561,12 +629,12 @@ static int write_arguments(eval *ev)
         const int status = evaluate(ev, n->writes[i], &news[i]);
         if (status)
             return status;
-        if (news[i].type != DV_VALUE_TENSOR || !alike(news[i].as.tensor, c->args[i].as.tensor))
+        if (news[i].type != DV_VALUE_TENSOR || !fits(ev, news[i].as.tensor, c->args[i].as.tensor))
             return dv__fail_argument(c, DV_ESHAPE, i, "the native form gives it a value of another shape or dtype");
     }
     for (size_t i = 0; i < c->plan->nargs; i++)
         if (news[i].type == DV_VALUE_TENSOR && news[i].as.tensor != c->args[i].as.tensor) {
-            const int status = dv__host_copy(c->host, c->args[i].as.tensor, news[i].as.tensor);
+            const int status = copy(ev, c->args[i].as.tensor, news[i].as.tensor);
             if (status)
                 return status;
         }
@@ -608,7 +676,7 @@ static int run(eval *ev)
         c->outs[r].origin = DV__RESULT_ABSENT;
     if (status || (status = expect_results(c)))
         return status;
-    if ((status = dv__gather_results(c)) || (status = dv__check_overlaps(c)))
+    if ((status = dv__gather_results(c)) || (status = dv__check_overlaps(c)) || (dv__asked_row(c) == WIDE && (status = widen_arguments(ev))))
         return status;
     for (size_t r = 0; r < c->plan->nreturns && r < n->n; r++)
         if ((status = c->outs[r].origin == DV__RESULT_SCALAR ? value_result(ev, r, n->results[r]) : tensor_result(ev, r, n->results[r])))

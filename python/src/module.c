@@ -197,8 +197,8 @@ static PyObject *set_row(PyObject *m, PyObject *o)
     (void)m;
     if (row == -1 && PyErr_Occurred())
         return NULL;
-    if (row < -1 || row > INT32_MAX) {
-        PyErr_Format(PyExc_ValueError, "expected a row's number, 0 or -1, found %ld", row);
+    if (row < -2 || row > INT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "expected a row's number, 0, -1 or -2, found %ld", row);
         return NULL;
     }
     ext_row = (int32_t)row;
@@ -352,7 +352,7 @@ static PyMethodDef methods[] = {
     { "set_threads", set_threads, METH_O, "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },
     { "get_threads", get_threads, METH_NOARGS, "get_threads()\n--\n\nHow many threads kernels may use." },
     { "set_isa", set_isa, METH_O, "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it has." },
-    { "set_row", set_row, METH_O, "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, 0 the one that fits best." },
+    { "set_row", set_row, METH_O, "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, -2 the same in f64, 0 the one that fits best." },
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
     { "torch_attach", torch_attach, METH_O, NULL },
     { "torch_kernel", torch_kernel, METH_VARARGS, NULL },

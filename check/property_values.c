@@ -1,0 +1,430 @@
+/* values: what a row computes is what the reference row and the native form compute, whatever the layout, and the processor's
+ * floating-point environment is afterwards as it was.
+ *
+ * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end. An element
+ * is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule of tolerance.c widened
+ * by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Without any opinion a row is compared with
+ * itself on contiguous tensors, which says something of layouts only. */
+#include <fenv.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { MOST_ELEMENTS = 1 << 17 }; /* of one tensor: native forms are slow */
+enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
+
+/* What a call left in results and written arguments, elements in the order of their indices. */
+typedef struct kept_tensor { char name[80]; dv_dtype dtype; int32_t ndim; int64_t shape[DV_MAX_NDIM], n; size_t at; } kept_tensor;
+typedef struct kept { size_t n; kept_tensor t[KEPT]; unsigned char *data; size_t size, room; } kept;
+
+typedef struct comparison {
+    check_job *job;
+    const check_case *c;
+    const kept *found, *opinions[OPINIONS];
+    const check_row *rows[OPINIONS];
+    size_t n;
+    bool wild; /* some number that goes in is so large that its square overflows */
+} comparison;
+
+/* A difference, in words. */
+typedef struct difference { const char *kind; char message[700]; double rtol, atol; bool shows; } difference;
+
+static const check_row native = { .name = "the native form", .index = -1 }, wide = { .name = "the native form in f64", .index = -2 };
+
+static const check_row *reference_of(const check_op *op)
+{
+    for (size_t i = 0; i < op->nrows; i++)
+        if (op->rows[i].reference && op->rows[i].available)
+            return &op->rows[i];
+    return NULL;
+}
+
+static bool has_native(const check_op *op)
+{
+    const check_json *form = check_json_get(op->json, "native");
+    return form && form->kind == CHECK_OBJECT;
+}
+
+/* Rows that know better than this one, the best first. */
+static size_t list_opinions(const check_op *op, const check_row *row, const check_row **out)
+{
+    size_t n = 0;
+    const check_row *reference = reference_of(op);
+    if (reference && reference != row)
+        out[n++] = reference;
+    if (has_native(op) && row->index >= 0) {
+        out[n++] = &wide;
+        out[n++] = &native;
+    }
+    return n;
+}
+
+/* ---- Calls, and what they leave ---- */
+
+/* Control bits: what the kernel may not leave changed. */
+static unsigned environment(void)
+{
+    unsigned bits = (unsigned)fegetround();
+#if defined(__x86_64__)
+    bits |= (__builtin_ia32_stmxcsr() & 0xffc0u) << 16; /* without the flags that say what happened */
+#endif
+    return bits;
+}
+
+static bool keep_tensor(kept *k, const dv_tensor *t, const char *name)
+{
+    const int64_t n = dv_numel(t), size = dv_dtype_bytes(t->dtype, 1);
+    int64_t index[DV_MAX_NDIM] = { 0 };
+    const size_t needed = k->size + (size_t)(n * size);
+    if (t->dtype.bits < 8 || k->n == KEPT)
+        return true;
+    if (needed > k->room) {
+        unsigned char *larger = realloc(k->data, 2 * needed);
+        if (!larger)
+            return false;
+        k->data = larger;
+        k->room = 2 * needed;
+    }
+    kept_tensor *to = &k->t[k->n++];
+    *to = (kept_tensor){ .dtype = t->dtype, .ndim = t->ndim, .n = n, .at = k->size };
+    snprintf(to->name, sizeof to->name, "%s", name);
+    memcpy(to->shape, t->shape, sizeof *t->shape * (size_t)t->ndim);
+    if (n && dv_tensor_is_contiguous(t))
+        memcpy(k->data + k->size, t->data, (size_t)(n * size));
+    for (int64_t i = 0; i < n && !dv_tensor_is_contiguous(t); i++) {
+        int64_t at = 0;
+        for (int32_t d = 0; d < t->ndim; d++)
+            at += index[d] * t->strides[d];
+        memcpy(k->data + k->size + (size_t)(i * size), (const char *)t->data + at * size, (size_t)size);
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
+    }
+    k->size = needed;
+    return true;
+}
+
+static bool keep_scalar(kept *k, const dv_value *v, const char *name)
+{
+    const dv_dtype f64 = { .code = 2, .bits = 64, .lanes = 1 }, i64 = { .code = 0, .bits = 64, .lanes = 1 };
+    double f = v->as.f;
+    int64_t i = v->type == DV_VALUE_BOOL ? v->as.b : v->as.i;
+    const bool real = v->type == DV_VALUE_FLOAT;
+    const dv_tensor t = { .data = real ? (void *)&f : (void *)&i, .dtype = real ? f64 : i64 };
+    return keep_tensor(k, &t, name);
+}
+
+static bool keep_all(kept *k, const check_call *call, const check_case *c)
+{
+    char name[80];
+    k->n = k->size = 0;
+    for (size_t r = 0; r < call->op->nresults; r++) {
+        const dv_value *v = &call->results[r];
+        check_result_name(call->op, r, name, sizeof name);
+        if (v->type == DV_VALUE_TENSOR && v->as.tensor ? !keep_tensor(k, v->as.tensor, name) :
+            (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL) && !keep_scalar(k, v, name))
+            return false;
+    }
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const dv_slot_info *slot = &call->op->slots[check_tensor_argument(c, i)];
+        snprintf(name, sizeof name, "argument '%.60s'", slot->name);
+        if (c->tensors[i].present && slot->flags & DV_SLOT_WRITES && !keep_tensor(k, check_call_tensor(i), name))
+            return false;
+    }
+    return true;
+}
+
+static bool run(const check_job *job, const check_row *row, const check_case *c, kept *to, check_call *call)
+{
+    *call = (check_call){ .op = job->op, .row = row, .end = CHECK_AT_END, .poison = 0xa5 };
+    check_call_run(call, c);
+    return !call->status && keep_all(to, call, c);
+}
+
+/* ---- Comparing ---- */
+
+enum class { FINITE, POSITIVE, NEGATIVE, NOTHING };
+static enum class class_of(double x) { return isnan(x) ? NOTHING : !isinf(x) ? FINITE : x > 0 ? POSITIVE : NEGATIVE; }
+
+static void put_number(double x, char *out, size_t size)
+{
+    if (isnan(x))
+        snprintf(out, size, "NaN");
+    else
+        snprintf(out, size, "%.9g", x);
+}
+
+/* Element i (of complex numbers: a part of one) of tensor k. */
+static void tell(const comparison *m, size_t k, int64_t i, int parts, double found, double expected, const char *kind, const check_tolerance *tolerance,
+    double allowed, difference *out)
+{
+    const kept_tensor *t = &m->found->t[k];
+    char index[200], a[40], b[40], limit[60] = "";
+    check_index_print(t->ndim, t->shape, i / parts, index, sizeof index);
+    put_number(found, a, sizeof a);
+    put_number(expected, b, sizeof b);
+    if (!strcmp(kind, "other value") && allowed > 0)
+        snprintf(limit, sizeof limit, "; they may lie %.3g apart", allowed);
+    const check_row *by = m->rows[0];
+    snprintf(out->message, sizeof out->message, "element [%s] of %s (%s) is %s%s, and %s%s gives %s%s", index, t->name, dv_dtype_name(t->dtype), a,
+        parts == 1 ? "" : i % 2 ? " (imaginary)" : " (real)", by->index > 0 ? "row " : "", by->name, b, limit);
+    out->kind = kind;
+    out->rtol = tolerance->rtol;
+    out->atol = fmax(0, allowed - tolerance->rtol * fabs(expected));
+    out->shows = k < m->job->op->nresults && m->job->op->nresults > 0;
+}
+
+static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
+{
+    return a->ndim == b->ndim && dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype) && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
+}
+
+static const unsigned char *bytes_of(const kept *k, size_t t) { return k->data + k->t[t].at; }
+
+/* Numbers that are no real ones must be the same. */
+static bool compare_exactly(const comparison *m, size_t k, difference *out)
+{
+    const kept_tensor *t = &m->found->t[k];
+    const check_tolerance none = { 0, 0 };
+    const size_t size = (size_t)dv_dtype_bytes(t->dtype, 1);
+    for (int64_t i = 0; i < t->n; i++) {
+        const unsigned char *first = bytes_of(m->opinions[0], k) + (size_t)i * size;
+        bool agree = memcmp(first, bytes_of(m->found, k) + (size_t)i * size, size) != 0;
+        for (size_t o = 1; o < m->n && agree; o++)
+            agree = !memcmp(first, bytes_of(m->opinions[o], k) + (size_t)i * size, size);
+        if (agree) {
+            tell(m, k, i, 1, check_get(bytes_of(m->found, k), i, t->dtype), check_get(first, 0, t->dtype), "other value", &none, 0, out);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One number that is finite in one and not in the other: may it be? */
+static bool may_overflow(const comparison *m, double found, double expected, double largest)
+{
+    if (m->wild && !(isnan(expected) && isfinite(found) && fabs(found) < sqrt(largest)))
+        return true;
+    return (isinf(found) && fabs(expected) >= 0.9 * largest) || (isinf(expected) && fabs(found) >= 0.9 * largest);
+}
+
+static bool has_special(const check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && c->tensors[i].fill == CHECK_SPECIAL)
+            return true;
+    return false;
+}
+
+static bool compare_real(const comparison *m, size_t k, difference *out)
+{
+    const kept_tensor *t = &m->found->t[k];
+    const bool complex = t->dtype.code == 5, special = has_special(m->c);
+    const int parts = complex ? 2 : 1;
+    const dv_dtype real = { .code = 2, .bits = (uint8_t)(t->dtype.bits / 2), .lanes = 1 }, dtype = complex ? real : t->dtype;
+    const check_tolerance tolerance = check_tolerance_of(m->c, t->dtype, t->n, m->n == 1);
+    const double largest = check_largest(dtype);
+    double spread = 0;
+    for (int64_t i = 0; i < t->n * parts && m->n > 1; i++)
+        for (size_t o = 1; o < m->n; o++) {
+            const double apart = fabs(check_get(bytes_of(m->opinions[o], k), i, dtype) - check_get(bytes_of(m->opinions[0], k), i, dtype));
+            spread = isfinite(apart) && apart > spread ? apart : spread;
+        }
+    for (int64_t i = 0; i < t->n * parts; i++) {
+        const double found = check_get(bytes_of(m->found, k), i, dtype), expected = check_get(bytes_of(m->opinions[0], k), i, dtype);
+        bool agree = true;
+        for (size_t o = 1; o < m->n && agree; o++)
+            agree = class_of(check_get(bytes_of(m->opinions[o], k), i, dtype)) == class_of(expected);
+        if (!agree)
+            continue;
+        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread;
+        if (class_of(found) != class_of(expected)) {
+            if (may_overflow(m, found, expected, largest))
+                continue;
+            tell(m, k, i, parts, found, expected, isnan(found) ? "NaN" : isnan(expected) ? "no NaN" : "infinity", &tolerance, allowed, out);
+            return true;
+        }
+        if (isfinite(found) && !special && fabs(found - expected) > allowed) {
+            tell(m, k, i, parts, found, expected, "other value", &tolerance, allowed, out);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True: they differ. */
+static bool compare(const comparison *m, difference *out)
+{
+    for (size_t o = 1; o < m->n; o++) /* what is not comparable is no opinion */
+        for (size_t k = 0; k < m->opinions[0]->n; k++)
+            if (m->opinions[o]->n != m->opinions[0]->n || !same_tensor(&m->opinions[o]->t[k], &m->opinions[0]->t[k]))
+                return false;
+    for (size_t k = 0; k < m->found->n && k < m->opinions[0]->n; k++) {
+        const kept_tensor *a = &m->found->t[k], *b = &m->opinions[0]->t[k];
+        if (!same_tensor(a, b)) {
+            if (dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype)) /* without a contract, in f64 */
+                return false;
+            char mine[200], other[200];
+            check_index_print(0, NULL, 0, mine, sizeof mine);
+            snprintf(mine, sizeof mine, "%lld", (long long)a->n);
+            snprintf(other, sizeof other, "%lld", (long long)b->n);
+            snprintf(out->message, sizeof out->message, "%s has %s elements, and %s%s gives %s", a->name, mine, m->rows[0]->index > 0 ? "row " : "",
+                m->rows[0]->name, other);
+            out->kind = "other size";
+            out->shows = false;
+            return true;
+        }
+        if (check_is_integer(a->dtype) ? compare_exactly(m, k, out) : (check_is_float(a->dtype) || a->dtype.code == 5) && compare_real(m, k, out))
+            return true;
+    }
+    return false;
+}
+
+/* ---- One case ---- */
+
+static bool is_wild(const check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && c->tensors[i].fill == CHECK_SPECIAL && ((c->seed + i) % 2 || c->tensors[i].dtype.bits <= 16))
+            return true;
+    return false;
+}
+
+static bool plain_layouts(const check_case *c, bool *expanded)
+{
+    bool plain = true;
+    *expanded = false;
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && c->tensors[i].layout) {
+            plain = false;
+            *expanded |= c->tensors[i].layout == CHECK_EXPANDED;
+        }
+    return plain;
+}
+
+static const check_case *contiguous(const check_case *c)
+{
+    static check_case out;
+    out = *c;
+    for (size_t i = 0; i < out.ntensors; i++)
+        out.tensors[i].layout = CHECK_CONTIGUOUS;
+    return &out;
+}
+
+/* Opinions on a case; 0: there are none. */
+static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *m)
+{
+    static check_call call;
+    const check_row *rows[OPINIONS];
+    const size_t n = list_opinions(job->op, job->row, rows);
+    m->n = 0;
+    for (size_t o = 0; o < n; o++)
+        if (run(job, rows[o], c, &kepts[m->n], &call)) {
+            m->rows[m->n] = rows[o];
+            m->opinions[m->n] = &kepts[m->n];
+            m->n++;
+        } else if (!call.not_this_row) {
+            snprintf(job->result->note, sizeof job->result->note, "%s: %s", rows[o]->name, dv_last_error());
+        }
+    return m->n;
+}
+
+static void report(check_job *job, const comparison *m, const difference *d, bool layout)
+{
+    job->how.show = d->shows ? CHECK_SHOW_ROWS : CHECK_SHOW_NOTHING;
+    job->how.end = CHECK_AT_END;
+    job->how.other_row = m->rows[0]->index;
+    job->how.rtol = d->rtol;
+    job->how.atol = d->atol;
+    check_fail(job, layout ? "layout" : d->kind, "%s%s", d->message, layout ? "; with contiguous tensors the row is right: it depends on the layout" : "");
+}
+
+/* The same with contiguous tensors is right. */
+static bool is_right_when_contiguous(check_job *job, const check_case *c, kept *found, kept *opinions)
+{
+    static check_call call;
+    difference d;
+    const check_case *plain = contiguous(c);
+    comparison m = { .job = job, .c = plain, .found = found, .wild = is_wild(c) };
+    return run(job, job->row, plain, found, &call) && ask(job, plain, opinions, &m) && !compare(&m, &d);
+}
+
+/* Without opinions: the row itself on contiguous tensors. */
+static void compare_layouts(check_job *job, const check_case *c, const kept *found, kept *other)
+{
+    static const check_row itself = { .name = "the same row on contiguous tensors", .index = 0 };
+    static check_call call;
+    difference d;
+    bool expanded;
+    if (job->op->random || plain_layouts(c, &expanded) || expanded || !run(job, job->row, contiguous(c), other, &call))
+        return;
+    comparison m = { .job = job, .c = c, .found = found, .opinions = { other }, .rows = { &itself }, .n = 1, .wild = is_wild(c) };
+    if (compare(&m, &d)) {
+        d.shows = false;
+        report(job, &m, &d, true);
+    }
+}
+
+static void attempt(check_job *job, const check_case *c)
+{
+    static check_call call;
+    static kept found, opinions[OPINIONS];
+    difference d;
+    bool expanded;
+    fenv_t before;
+    if (check_case_largest(c) > MOST_ELEMENTS) {
+        job->result->cases--;
+        return;
+    }
+    fegetenv(&before);
+    const unsigned control = environment();
+    const bool ran = run(job, job->row, c, &found, &call);
+    const unsigned after = environment();
+    fesetenv(&before);
+    if (call.not_this_row) {
+        job->result->cases--;
+        return;
+    }
+    if (after != control) {
+        job->how.show = CHECK_SHOW_ENVIRONMENT;
+        check_fail(job, "environment", "the kernel leaves the floating-point environment changed: %s", fegetround() != (int)(after & 0xffff) ?
+            "another rounding mode" : "control bits, such as those that flush denormals to zero");
+        return;
+    }
+    if (!ran) {
+        check_refused(job);
+        return;
+    }
+    comparison m = { .job = job, .c = c, .found = &found, .wild = is_wild(c) };
+    if (job->op->random || found.size > 8 * MOST_ELEMENTS)
+        return;
+    if (!ask(job, c, opinions, &m))
+        compare_layouts(job, c, &found, &opinions[0]);
+    else if (compare(&m, &d))
+        report(job, &m, &d, !plain_layouts(c, &expanded) && is_right_when_contiguous(job, c, &found, opinions));
+}
+
+static const char *incomplete(const check_op *op, const check_row *row)
+{
+    const check_row *rows[OPINIONS];
+    if (op->random)
+        return "it is nondeterministic";
+    return list_opinions(op, row, rows) ? NULL : "there is nothing to compare with: no reference row and no native form (only layouts were compared)";
+}
+
+static const char *applies(const check_op *op, const check_row *row)
+{
+    (void)op;
+    return row->index < 0 ? "the native form is what rows are compared with" : NULL;
+}
+
+const check_property check_property_values = {
+    .name = "values",
+    .promise = "each row gives what the reference row and the native form give, within tolerance, in every layout",
+    .each_row = true,
+    .applies = applies,
+    .attempt = attempt,
+    .incomplete = incomplete,
+    .needs_sound_memory = true,
+};

@@ -1,0 +1,83 @@
+/* How far two right results can lie apart. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16;
+ * v is u of the type that is computed in: f64 for f64, f32 for all others; M is the largest element or number that goes in, at least 1;
+ * n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the result.
+ *
+ *     |a - b| <= r |b| + v (16 M^2 + n M),  r = 4u + v (16 M + 4 sqrt(n))
+ *
+ * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step to a
+ * small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or like n where
+ * the terms cancel. Integers and booleans: exact. */
+#include <math.h>
+#include <string.h>
+
+#include "check.h"
+
+static bool is_complex(dv_dtype d) { return d.code == 5; }
+
+static int mantissa(dv_dtype d)
+{
+    switch (dv_dtype_key(d)) {
+    case DV_DTYPE_f64:
+    case DV_DTYPE_c128: return 53;
+    case DV_DTYPE_f32:
+    case DV_DTYPE_c64: return 24;
+    case DV_DTYPE_f16: return 11;
+    case DV_DTYPE_bf16: return 8;
+    case DV_DTYPE_f8_e3m4: return 5;
+    case DV_DTYPE_f8_e5m2:
+    case DV_DTYPE_f8_e5m2fnuz: return 3;
+    default: return 4;
+    }
+}
+
+double check_largest(dv_dtype d)
+{
+    switch (dv_dtype_key(d)) {
+    case DV_DTYPE_f64:
+    case DV_DTYPE_c128: return 0x1.fffffffffffffp1023;
+    case DV_DTYPE_f32:
+    case DV_DTYPE_c64: return 0x1.fffffep127;
+    case DV_DTYPE_bf16: return 0x1.fep127;
+    case DV_DTYPE_f16: return 65504;
+    default: break;
+    }
+    double most = 0; /* of one byte */
+    for (unsigned bits = 0; bits < 256; bits++) {
+        const double x = check_get(&(uint8_t){ (uint8_t)bits }, 0, d);
+        most = isfinite(x) && x > most ? x : most;
+    }
+    return most;
+}
+
+static double largest_number(const check_value *v)
+{
+    double most = 0;
+    if (v->type == DV_VALUE_INT)
+        return fabs((double)v->as.i);
+    if (v->type == DV_VALUE_FLOAT)
+        return fabs(v->as.f);
+    for (uint32_t k = 0; k < v->count && (v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS); k++)
+        most = fmax(most, fabs(v->floats[k]));
+    return most;
+}
+
+check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone)
+{
+    double largest = 1, n = 1;
+    if (!check_is_float(dtype) && !is_complex(dtype))
+        return (check_tolerance){ 0, 0 };
+    for (size_t i = 0; i < c->nargs; i++)
+        largest = fmax(largest, largest_number(&c->args[i]));
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const check_tensor *t = &c->tensors[i];
+        if (!t->present)
+            continue;
+        largest = fmax(largest, fmax(fabs(t->low), fabs(t->high)));
+        for (int32_t d = 0; d < t->ndim; d++)
+            n = fmax(n, (double)t->shape[d]);
+        if (elements)
+            n = fmax(n, (double)check_numel(t) / (double)elements);
+    }
+    const double u = ldexp(1, -mantissa(dtype)), v = ldexp(1, mantissa(dtype) == 53 ? -53 : -24);
+    return (check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + 4 * sqrt(n)), v * (16 * largest * largest + n * largest) };
+}

@@ -464,7 +464,7 @@ static const char *const c_questions[] = {
                         "        const dv_tensor *a = results[i].as.tensor, *b = others[i].as.tensor;\n"
                         "        for (int64_t k = 0, n = results[i].type == DV_VALUE_TENSOR ? dv_numel(a) : 0; k < n; k++) {\n"
                         "            const double x = element(a, k), y = element(b, k);\n"
-                        "            if (!(fabs(x - y) <= ATOL + RTOL * fabs(y)) && !(isnan(x) && isnan(y)) && !(isinf(x) && x == y))\n"
+                        "            if (isfinite(x) && isfinite(y) ? fabs(x - y) > ATOL + RTOL * fabs(y) : x != y && !(isnan(x) && isnan(y)))\n"
                         "                return fprintf(stderr, \"result %d, element %lld: %.17g, the other row %.17g\\n\", i, (long long)k, x, y), 1;\n"
                         "        }\n"
                         "    }\n",

@@ -1,0 +1,21 @@
+/* A small number is added so that log(0) is finite, which it is nowhere else. */
+#include <dovetail_op.h>
+#include <math.h>
+
+struct f { const dv_tensor *x; dv_tensor *out; };
+
+static int f(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = logf(x[i] + 1e-10f);
+    return DV_OK;
+}
+
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)",
+    .native = "log(x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(faulty, &dv_op_f);

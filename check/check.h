@@ -156,6 +156,7 @@ typedef struct check_op {
     bool random;      /* tagged as nondeterministic */
     bool shape_function;
     const char *too_large; /* why it cannot be checked at all; NULL: it can */
+    bool foreign;          /* torch's: what is here is its schema and contract at most (op may be NULL) */
     const char *refused;   /* a binary that does not load stands here by its file's name, and this is why; NULL: it loaded */
 } check_op;
 /* Read what was declared. 0, or -1 with the message in dv_last_error(). Lives as long as the process. */
@@ -310,6 +311,7 @@ typedef struct check_property {
     /* Why passing all cases is no pass; NULL: it is one. May be NULL. */
     const char *(*incomplete)(const check_op *op, const check_row *row);
     bool needs_sound_memory; /* says nothing of a row that fails runs or memory */
+    bool outside; /* check_run() passes it over: torch */
 } check_property;
 
 /* X(property): in the order in which they are checked. property_<name>.c defines `const check_property check_property_<name>`. */
@@ -322,7 +324,8 @@ typedef struct check_property {
     X(values)               \
     X(gradient)             \
     X(parallel)             \
-    X(leaks)
+    X(leaks)                \
+    X(torch)
 #define CHECK__DECLARE(name) extern const check_property check_property_##name;
 CHECK_PROPERTIES(CHECK__DECLARE)
 #undef CHECK__DECLARE
@@ -395,6 +398,8 @@ typedef struct check_job {
     double seconds;       /* of processor time, for all cases */
     check_result *result; /* shared with the child */
     check_how how;        /* a property says how a failure from here on is shown */
+    const char *said_case, *said_python; /* of a failure that was found outside: NULL, or what stands for result->failing */
+    int64_t said_elements;
 } check_job;
 
 /* In a child. The first failure counts. kind: a few words that name the fault, such as "read past the end". */
@@ -411,7 +416,9 @@ typedef struct check_options {
     uint32_t cases;      /* for each property of each row */
     uint32_t workers;
     const char *only;    /* "memory,shapes": NULL: all */
+    const check_property *const *properties; /* NULL: check_properties */
 } check_options;
+bool check_wanted(const check_options *options, const char *name);
 
 typedef struct check_report check_report;
 /* Check operators, telling of each finished job; results are in the order of operators, rows, properties. 0, or -1 with errno. */
@@ -428,8 +435,23 @@ check_result *check_shared(size_t n); /* n zeroed results in memory that childre
 bool check_repro_possible(const check_job *job);
 /* A C program and a Python script: each ends with a signal or with status 1 while the fault is there, with 0 when it is not, and with 2
  * when the binary cannot be loaded. The binary is their first argument. */
-void check_repro_c(const check_job *job, FILE *to);
-bool check_repro_python(const check_job *job, FILE *to); /* false: what is wrong cannot be seen from Python */
+bool check_repro_c(const check_job *job, FILE *to);      /* false: what is wrong cannot be seen from C */
+bool check_repro_python(const check_job *job, FILE *to); /* false: from Python */
+
+/* The arguments of the job's failing case as Python: "dict(x=tensor(\"float32\", (2, ), (1, ), 0, [1, 2, ], False), dim=1, )". What is at its
+ * default is left out. */
+void check_repro_arguments(const check_job *job, FILE *to);
+
+/* ---- PyTorch (property_torch.c) ------------------------------------------------------------------------------------------------------------------------- */
+
+/* An operator that stands for torch's: schema as torch prints it, with a name for each result, contract NULL or as the user gave it. 0, or -1 with dv_last_error(). */
+int check_foreign(const char *schema, const char *contract, check_op *out);
+/* What a Python with torch is asked: one JSON document with each operator, its file, and cases that its contract accepts; not those of which
+ * a job has failed. The caller frees it; NULL with errno. */
+char *check_torch_question(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options);
+/* Its answer as jobs of the property torch, a row for each of its checks, after those in *jobs; NULL: there is none, because of why. 0, or -1
+ * when the answer cannot be read. */
+int check_torch_answer(const check_op *ops, size_t nops, const char *answer, const char *why, check_job **jobs, size_t *njobs);
 
 /* ---- Reports (report.c) ---------------------------------------------------------------------------------------------------- */
 
@@ -437,5 +459,6 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
 void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to);
 void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options,
     double seconds, FILE *to);
+void check_put_text(FILE *to, const char *s); /* as a JSON string; NULL is "" */
 
 #endif

@@ -6,6 +6,18 @@
 
 static const char *const words[] = { [CHECK_PASS] = "pass", [CHECK_FAIL] = "fail", [CHECK_NOT] = "not checked" };
 
+/* The smallest case found; false: there is none. */
+static bool print_case(const check_job *job, FILE *to)
+{
+    if (job->result->outcome != CHECK_FAIL || !(job->said_case || job->result->has_case))
+        return false;
+    if (job->said_case)
+        fputs(job->said_case, to);
+    else
+        check_case_print(job->op, &job->result->failing, to);
+    return true;
+}
+
 /* ---- The table ---- */
 
 typedef struct printer {
@@ -58,14 +70,22 @@ static void print_line(const printer *p, const check_op *op, const check_row *ro
     fputs("\n", p->to);
 }
 
+static bool is_first_of_row(const printer *p, size_t job)
+{
+    for (size_t i = 0; i < job; i++)
+        if (p->jobs[i].op == p->jobs[job].op && p->jobs[i].row == p->jobs[job].row)
+            return false;
+    return true;
+}
+
 static void print_failure(const printer *p, const check_job *job)
 {
     const check_result *r = job->result;
     fprintf(p->to, "\n%sFAIL%s %s: %s%s%s: %s\n", style(p, "\033[1;31m"), style(p, "\033[0m"), job->property->name, job->op->name,
         job->row ? ", row " : "", job->row ? job->row->name : "", r->message);
-    if (r->has_case) {
+    if (job->said_case || r->has_case) {
         fputs("     smallest case found: ", p->to);
-        check_case_print(job->op, &r->failing, p->to);
+        print_case(job, p->to);
         fputs("\n", p->to);
     }
 }
@@ -102,19 +122,20 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
 {
     printer p = { .jobs = jobs, .njobs = njobs, .to = to, .color = color };
     find_columns(&p);
-    for (size_t i = 0; i < nops; i++) {
+    for (size_t i = 0; i < nops; i++)
         p.width = (int)strlen(ops[i].name) > p.width ? (int)strlen(ops[i].name) : p.width;
-        for (size_t k = 0; k < ops[i].nrows; k++)
-            p.width = (int)strlen(ops[i].rows[k].name) + 2 > p.width ? (int)strlen(ops[i].rows[k].name) + 2 : p.width;
-    }
+    for (size_t k = 0; k < njobs; k++)
+        if (jobs[k].row && (int)strlen(jobs[k].row->name) + 2 > p.width)
+            p.width = (int)strlen(jobs[k].row->name) + 2;
     fprintf(to, "%*s", p.width, "");
     for (size_t k = 0; k < p.ncolumns; k++)
         fprintf(to, "  %s", p.columns[k]->name);
     fputs("\n", to);
     for (size_t i = 0; i < nops; i++) {
         print_line(&p, &ops[i], NULL);
-        for (size_t k = 0; k < ops[i].nrows; k++)
-            print_line(&p, &ops[i], &ops[i].rows[k]);
+        for (size_t k = 0; k < njobs; k++)
+            if (jobs[k].op == &ops[i] && jobs[k].row && is_first_of_row(&p, k))
+                print_line(&p, &ops[i], jobs[k].row);
     }
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
@@ -128,7 +149,7 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
 
 /* ---- JSON ---- */
 
-static void put_text(FILE *to, const char *s)
+void check_put_text(FILE *to, const char *s)
 {
     fputs("\"", to);
     for (; s && *s; s++) {
@@ -145,20 +166,9 @@ static void put_text(FILE *to, const char *s)
 static void put_member(FILE *to, const char *key, const char *text)
 {
     fprintf(to, ", \"%s\": ", key);
-    put_text(to, text);
+    check_put_text(to, text);
 }
 
-static bool print_case(const check_job *job, FILE *to)
-{
-    check_case_print(job->op, &job->result->failing, to);
-    return true;
-}
-
-static bool print_c(const check_job *job, FILE *to)
-{
-    check_repro_c(job, to);
-    return true;
-}
 
 /* A member whose text is written by a function; false: there is none. */
 static void put_written(const check_job *job, const char *key, bool (*print)(const check_job *, FILE *), FILE *to)
@@ -178,7 +188,7 @@ static void put_job(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
     fputs("{\"property\": ", to);
-    put_text(to, job->property->name);
+    check_put_text(to, job->property->name);
     put_member(to, "operator", job->op->name);
     if (job->row)
         put_member(to, "row", job->row->name);
@@ -190,12 +200,12 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, "kind", r->kind);
     if (r->outcome != CHECK_PASS)
         put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
-    if (r->outcome == CHECK_FAIL && r->has_case) {
+    if (r->outcome == CHECK_FAIL && (job->said_case || r->has_case)) {
         put_written(job, "case", print_case, to);
-        fprintf(to, ", \"elements\": %lld", (long long)check_case_largest(&r->failing));
+        fprintf(to, ", \"elements\": %lld", (long long)(job->said_case ? job->said_elements : check_case_largest(&r->failing)));
     }
     if (check_repro_possible(job)) {
-        put_written(job, "c", print_c, to);
+        put_written(job, "c", check_repro_c, to);
         put_written(job, "python", check_repro_python, to);
     }
     fputs("}", to);
@@ -232,9 +242,9 @@ static void put_testcase(const check_job *job, FILE *to)
     fputs("\">", to);
     char *text = NULL;
     size_t size = 0;
-    FILE *memory = r->outcome == CHECK_FAIL && r->has_case ? open_memstream(&text, &size) : NULL;
+    FILE *memory = open_memstream(&text, &size);
     if (memory) {
-        check_case_print(job->op, &r->failing, memory);
+        print_case(job, memory);
         fclose(memory);
         put_xml(text, to);
     }
@@ -286,7 +296,7 @@ void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, 
         counts[CHECK_NOT]);
     for (size_t i = 0; i < nops; i++) {
         fputs(i ? ", " : "", to);
-        put_text(to, ops[i].name);
+        check_put_text(to, ops[i].name);
     }
     fputs("], \"results\": [", to);
     for (size_t i = 0; i < njobs; i++) {

@@ -9,7 +9,7 @@
 bool check_repro_possible(const check_job *job)
 {
     const check_result *r = job->result;
-    return r->outcome == CHECK_FAIL && r->has_case && r->how.show != CHECK_SHOW_NOTHING;
+    return r->outcome == CHECK_FAIL && (job->said_python || (r->has_case && r->how.show != CHECK_SHOW_NOTHING));
 }
 
 /* ---- What both need ---- */
@@ -511,10 +511,12 @@ static const char c_element[] =
     "    }\n"
     "}\n";
 
-void check_repro_c(const check_job *job, FILE *to)
+bool check_repro_c(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
     char run[300];
+    if (job->said_python)
+        return false;
     snprintf(run, sizeof run, "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -o repro && ./repro %s", file_of(job->op->path));
     put_comment(job, "/* ", " * ", run, to);
     fprintf(to, " */\n%s#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", c_head, file_of(job->op->path), job->op->name);
@@ -532,6 +534,7 @@ void check_repro_c(const check_job *job, FILE *to)
     if (r->how.show == CHECK_SHOW_GAPS)
         fputs(c_gaps, to);
     fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, c_questions[r->how.show]);
+    return true;
 }
 
 /* ---- Python ---- */
@@ -763,6 +766,20 @@ static void put_call(const check_job *job, FILE *to)
     fprintf(to, "%s)\n\n\n", job->op->nresults ? "\n        out=out if len(out) > 1 else out[0]" : "");
 }
 
+void check_repro_arguments(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    fputs("dict(", to);
+    for (size_t i = 0; i < c->nargs; i++) {
+        if (c->args[i].type == DV_VALUE_DEFAULT)
+            continue;
+        fprintf(to, "%s=", job->op->slots[i].name);
+        put_python_value(job, &c->args[i], to);
+        fputs(", ", to);
+    }
+    fputs(")", to);
+}
+
 static const char *python_question(const check_job *job)
 {
     const enum check_show show = job->result->how.show == CHECK_SHOW_HEADER ? CHECK_SHOW_POISON : job->result->how.show; /* the array stays unwritten */
@@ -773,6 +790,8 @@ bool check_repro_python(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
     char run[300];
+    if (job->said_python)
+        return fputs(job->said_python, to) >= 0;
     if (!python_question(job))
         return false;
     snprintf(run, sizeof run, "python repro.py %s", file_of(job->op->path));

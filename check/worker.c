@@ -458,7 +458,7 @@ static void settle(check_job *job)
 const check_property *const check_properties[] = { CHECK_PROPERTIES(ROW) NULL };
 #undef ROW
 
-static bool wanted(const check_options *options, const char *name)
+bool check_wanted(const check_options *options, const char *name)
 {
     const size_t n = strlen(name);
     for (const char *p = options->only; p && *p; p += strcspn(p, ","), p += *p == ',')
@@ -479,8 +479,8 @@ static size_t list_jobs(const check_op *ops, size_t nops, const check_options *o
 {
     size_t n = 0;
     for (size_t i = 0; i < nops; i++)
-        for (const check_property *const *p = check_properties; *p; p++) {
-            if (!wanted(options, (*p)->name))
+        for (const check_property *const *p = options->properties ? options->properties : check_properties; *p; p++) {
+            if ((*p)->outside || (!options->properties && !check_wanted(options, (*p)->name)))
                 continue;
             if (!(*p)->each_row)
                 add_job(jobs, &n, &ops[i], NULL, *p, options);
@@ -497,7 +497,7 @@ static const char *out_of_question(const check_job *job)
         return job->op->too_large;
     if (job->op->refused && !job->property->whole)
         return "its binary is refused (see binding)";
-    if (!job->property->whole && !job->op->nrows)
+    if (!job->property->whole && !job->op->nrows && !job->op->foreign)
         return "it has no kernel for the cpu and no native form: nothing can be run";
     if (job->row && !job->row->available)
         return "this processor does not have its instruction set";

@@ -70,13 +70,19 @@ static int add_binary(targets *t, const char *path, const char *source)
     return dv_load(path, &lib) ? add_refused(t, path, dv_last_error()) : add_library(t, lib, source);
 }
 
+static int make_temp(targets *t)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *folder = tmp && *tmp ? tmp : "/tmp";
+    return t->temp.path || !cli_temp_make(folder, &t->temp) ? CLI_OK : cli_fail("cannot make a temporary folder in %s", folder);
+}
+
 /* Build a source file into a temporary folder, as `dovetail build` does. */
 static int add_source(targets *t, const char *path)
 {
-    const char *tmp = getenv("TMPDIR");
     cli_text output = {0};
-    if (!t->temp.path && cli_temp_make(tmp && *tmp ? tmp : "/tmp", &t->temp))
-        return cli_fail("cannot make a temporary folder in %s", tmp && *tmp ? tmp : "/tmp");
+    if (make_temp(t))
+        return CLI_FAILED;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     char *binary = cli_format("%s/%.*s.so", t->temp.path, (int)(strlen(name) - 2), name);
     if (!access(binary, F_OK)) { /* another file of this name */
@@ -229,9 +235,7 @@ static int write_repros(const char *folder, const check_job *jobs, size_t n)
             FILE *to = fopen(path, "w");
             if (!to)
                 return cli_fail("cannot write '%s': %s", path, strerror(errno));
-            if (!python)
-                check_repro_c(&jobs[i], to);
-            const bool said = !python || check_repro_python(&jobs[i], to);
+            const bool said = python ? check_repro_python(&jobs[i], to) : check_repro_c(&jobs[i], to);
             fclose(to);
             if (!said)
                 unlink(path);
@@ -250,6 +254,97 @@ static int write_junit(const char *path, const targets *t, const check_job *jobs
     return fclose(to) ? cli_fail("cannot write '%s': %s", path, strerror(errno)) : CLI_OK;
 }
 
+/* ---- PyTorch ------------------------------------------------------------------------------------------------------------------- */
+
+/* A Python that may have torch: $DOVETAIL_PYTHON (empty: none), or the one of the environment that this command is installed in. NULL: none. */
+static char *find_python(void)
+{
+    const char *given = getenv("DOVETAIL_PYTHON");
+    if (given)
+        return *given ? cli_format("%s", given) : NULL;
+    for (char *folder = cli_format("%s", cli_home()), *slash; (slash = strrchr(folder, '/')); *slash = 0) {
+        char *python = cli_format("%s/bin/python3", folder);
+        if (!access(python, X_OK) && strstr(cli_home(), "/site-packages/"))
+            return python;
+        free(python);
+    }
+    return NULL;
+}
+
+/* Run `python -m dovetail.torch.check`; its answer is the content of a file. NULL: *why says why there is none. */
+static char *ask_python(const char *const *words, const char *answer, char **why)
+{
+    cli_text output = {0}, content = {0};
+    char *python = find_python();
+    const char *argv[10] = {python, "-m", "dovetail.torch.check"};
+    for (size_t i = 0; words[i]; i++)
+        argv[i + 3] = words[i];
+    const int status = python ? cli_run(argv, NULL, &output) : 0;
+    if (!python)
+        *why = cli_format("there is no torch: no Python is installed beside this command, and DOVETAIL_PYTHON names none");
+    else if (status || cli_read_file(answer, &content)) {
+        while (output.size && output.data[output.size - 1] == '\n')
+            output.data[--output.size] = 0;
+        const char *line = output.size ? strrchr(output.data, '\n') : NULL;
+        *why = cli_format("%s: %s", python, line ? line + 1 : output.size ? output.data : "it cannot be run");
+    }
+    cli_text_free(&output);
+    free(python);
+    return content.data;
+}
+
+/* Operators that torch knows after a module was imported. */
+static int add_foreign(targets *t, const cli_args *args)
+{
+    const char *const module = cli_get(args, "torch"), *const name = cli_get(args, "op"), *const contract = cli_get(args, "contract");
+    char *why = NULL;
+    if (make_temp(t))
+        return CLI_FAILED;
+    char *schemas = cli_join(t->temp.path, "schemas");
+    const char *const words[] = {"--schemas", schemas, module, name, NULL};
+    char *text = ask_python(words, schemas, &why);
+    for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
+        *end = 0;
+        t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
+        if (contract && t->n)
+            return cli_fail("option '--contract' is for one operator; '%s' are several: name an overload, such as %s.default", name ? name : module, name ? name : "ns::f");
+        if (check_foreign(cli_format("%s", line), contract, &t->ops[t->n++]))
+            return cli_fail("%s", dv_last_error());
+    }
+    free(text);
+    free(schemas);
+    return why ? cli_fail("%s", why) : t->n ? CLI_OK : cli_fail("importing '%s' gives torch no operators", module);
+}
+
+/* What torch says of the operators, after the jobs that there are. */
+static int check_in_torch(const cli_args *args, targets *t, const check_options *options, check_job **jobs, size_t *njobs)
+{
+    char *answer = NULL, *why = NULL;
+    if (!check_wanted(options, "torch"))
+        return CLI_OK;
+    char *python = find_python();
+    char *question = python ? check_torch_question(t->ops, t->n, *jobs, *njobs, options) : NULL;
+    if (python && (!question || make_temp(t)))
+        return question ? CLI_FAILED : cli_fail("out of memory");
+    if (question) {
+        char *asked = cli_join(t->temp.path, "question"), *answered = cli_join(t->temp.path, "answer");
+        FILE *to = fopen(asked, "w");
+        if (!to || fputs(question, to) < 0 || fclose(to))
+            return cli_fail("cannot write '%s': %s", asked, strerror(errno));
+        const char *const words[] = {asked, answered, cli_get(args, "torch"), NULL};
+        answer = ask_python(words, answered, &why);
+        free(asked);
+        free(answered);
+    } else {
+        answer = ask_python((const char *const[]){NULL}, "", &why);
+    }
+    const int status = check_torch_answer(t->ops, t->n, answer, why, jobs, njobs) ? cli_fail("the answer of %s cannot be read", python) : CLI_OK;
+    free(question);
+    free(answer);
+    free(python);
+    return status;
+}
+
 static int check(const cli_args *args, targets *t, check_options *options)
 {
     check_job *jobs;
@@ -259,14 +354,22 @@ static int check(const cli_args *args, targets *t, check_options *options)
     int status = CLI_OK;
     for (size_t i = 0; i < args->nwords && !status; i++)
         status = add_target(t, args->words[i]);
-    if (!status && cli_has(args, "op"))
+    if (!status && cli_has(args, "torch"))
+        status = add_foreign(t, args);
+    else if (!status && cli_has(args, "op"))
         status = keep_named(t, cli_get(args, "op"));
     if (!status && !t->n)
         status = cli_fail("there is no operator to check");
     if (status)
         return status;
-    if (check_run(t->ops, t->n, options, progress, &show, &jobs, &njobs))
+    if (check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, progress, &show, &jobs, &njobs))
         return cli_fail("out of memory");
+    if (show && check_wanted(options, "torch"))
+        fputs("\r\033[Ktorch", stderr);
+    if (check_in_torch(args, t, options, &jobs, &njobs))
+        return CLI_FAILED;
+    if (show)
+        fputs("\r\033[K", stderr);
     for (size_t i = 0; i < njobs; i++)
         failed += jobs[i].result->outcome == CHECK_FAIL;
     if (cli_json)
@@ -287,7 +390,9 @@ static int run(const cli_args *args)
     targets t = {0};
     check_options options = {.cases = CASES, .workers = WORKERS, .only = cli_get(args, "only")};
     int64_t seed, seconds;
-    if (!args->nwords)
+    if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
+        return cli_usage(args->verb, "option '--torch' names what is checked, '--contract' belongs to it");
+    if (!args->nwords && !cli_has(args, "torch"))
         return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
     if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) || check_only(args, options.only))
         return CLI_USAGE;
@@ -304,6 +409,8 @@ static int run(const cli_args *args)
 static const cli_option options[] = {
     {0, "op", "NAME", "only this operator"},
     {0, "only", "PROPERTY,...", "only these properties"},
+    {0, "torch", "MODULE", "check torch operators that this Python module or library (.so) brings, whoever wrote them"},
+    {0, "contract", "TEXT", "with --torch and --op: the contract that inputs are made from"},
     {0, "seed", "N", "draw other cases (default 1)"},
     {0, "time", "SECONDS", "begin nothing new after this time"},
     {0, "repro", "FOLDER", "write a C program and a Python script for each failure there"},
@@ -316,17 +423,19 @@ static const char *const examples[] = {
     "dovetail check my_ops.so", "every operator of a binary",
     "dovetail check my_ops.c --only memory", "one property; the file is built first",
     "dovetail check my_ops.so --repro broken", "a C program and a Python script for each failure, in the folder broken",
+    "dovetail check --torch my_extension --op my_ops::gelu", "an operator of torch's that was not written with Dovetail",
     "dovetail check --json my_ops.so", "for programs",
     NULL};
 
 const cli_verb verb_check = {
     .name = "check",
     .purpose = "find what is wrong with operators before their users do",
-    .usage = "[options] FILE.so | FILE.c | FOLDER | PACKAGE | NAMESPACE::OPERATOR ...",
+    .usage = "[options] FILE.so | FILE.c | FOLDER | PACKAGE | NAMESPACE::OPERATOR ... | --torch MODULE",
     .about = "Makes inputs from what each operator declares, and runs it on them until it proves or breaks each word of its\n"
              "declaration: it may not crash, touch memory that is not its own, leave results unwritten, write what it does not\n"
              "declare, or give other shapes than its contract says. Each kernel row is checked by itself, in processes that may\n"
-             "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md).",
+             "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md). With a Python that has\n"
+             "torch ($DOVETAIL_PYTHON, or the one it is installed in), torch is asked as well.",
     .options = options,
     .examples = examples,
     .run = run,

@@ -17,6 +17,6 @@ def run_check(*words, expect=None):
     return report
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def check():
     return run_check

@@ -1,0 +1,109 @@
+"""dovetail check with a Python that has torch: the property torch of operators, and operators that were not written with Dovetail."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("torch")
+HERE = pathlib.Path(__file__).parent
+
+# Of each operator of torch_faulty.py: the questions of which at least the first must fail, and only these may.
+FAULTS = {
+    "right": (),
+    "wrong_fake": ("fake",),
+    "wrong_fake_dtype": ("fake",),
+    "undeclared_write": ("writes",),
+    "unseen_write": ("writes",),
+    "stride_ignored": ("layouts",),
+    "alias": ("aliases",),
+    "size_hard_coded": ("bounds",),
+    "tail_unwritten": ("unwritten",),
+    "random": ("same_answer",),
+    "crash": (),  # arguments that were found by trial may be to blame
+    "wrong_gradient": ("gradcheck",),
+    "silent_gradient": ("gradcheck",),
+}
+
+
+@pytest.fixture(autouse=True)
+def with_torch(monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PYTHON", sys.executable)
+
+
+@pytest.fixture(scope="module")
+def faulty(check):
+    os.environ["DOVETAIL_PYTHON"] = sys.executable
+    try:
+        return check("--torch", HERE / "torch_faulty.py")
+    finally:
+        del os.environ["DOVETAIL_PYTHON"]
+
+
+def failures(report, operator):
+    return [r for r in report["results"] if r["result"] == "fail" and r["operator"] == f"torch_faulty::{operator}"]
+
+
+@pytest.mark.parametrize("operator", sorted(FAULTS))
+def test_planted_faults(faulty, operator):
+    assert f"torch_faulty::{operator}" in faulty["operators"]
+    assert tuple(r["row"] for r in failures(faulty, operator)) == FAULTS[operator]
+    for r in failures(faulty, operator):
+        assert r["elements"] <= 16 and r["case"].startswith("x: float") and "python" in r and "c" not in r
+
+
+@pytest.mark.parametrize("operator", ["wrong_fake", "undeclared_write", "size_hard_coded", "wrong_gradient"])
+def test_scripts_fail_alone(faulty, tmp_path, operator):
+    (tmp_path / "repro.py").write_text(failures(faulty, operator)[0]["python"])
+    done = subprocess.run([sys.executable, tmp_path / "repro.py"], cwd=HERE, capture_output=True, text=True, timeout=300)
+    assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
+
+
+def test_a_shipped_operator(check):
+    report = check("swiglu", "--only", "torch")
+    assert {r["row"]: r["result"] for r in report["results"]}["fake"] == "pass"
+    assert report["failed"] == 0 and report["passed"] >= 6, report["table"]
+
+
+def test_a_contract_makes_the_inputs(check):
+    report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::stride_ignored", "--contract", "x[m n]:f32 -> out[m n]:f32")
+    assert [r["row"] for r in report["results"] if r["result"] == "fail"] == ["bounds"], report["table"]
+    assert report["operators"] == ["torch_faulty::stride_ignored"]
+
+
+def test_a_crash_with_a_contract_is_a_failure(check, tmp_path):
+    report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::crash", "--contract", "x[m n]:f32 -> out[m n]:f32")
+    failure, = (r for r in report["results"] if r["result"] == "fail")
+    assert failure["row"] == "runs" and failure["case"].startswith("x: float32[1, ")
+    (tmp_path / "repro.py").write_text(failure["python"])
+    assert subprocess.run([sys.executable, tmp_path / "repro.py"], capture_output=True, timeout=300).returncode < 0
+
+
+OPERATORS = ["relu", "mm", "_softmax", "cumsum", "index_select", "gelu", "cat", "add_.Tensor", "sort", "view"]
+
+
+def test_no_false_alarms_on_torch_itself(tmp_path):
+    """As a package that others wrote: operators whose arguments are found by trial."""
+    operators = [{"name": f"aten::{o}", "file": "", "foreign": True, "contract": False, "cases": []} for o in OPERATORS]
+    (tmp_path / "question").write_text(json.dumps({"seed": 1, "seconds": 0, "operators": operators}))
+    subprocess.run([sys.executable, "-m", "dovetail.torch.check", tmp_path / "question", tmp_path / "answer", "torch"], check=True, timeout=600,
+                   env={**os.environ, "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}, stderr=subprocess.DEVNULL)
+    answers = json.loads((tmp_path / "answer").read_text())
+    assert [a for a in answers if a["result"] == "fail"] == []
+    assert {a["operator"] for a in answers if a["check"] == "runs" and a["result"] == "pass"} == {o["name"] for o in operators}
+
+
+def test_without_torch(check, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_PYTHON", "")
+    report = check("swiglu", "--only", "torch")
+    assert [r["result"] for r in report["results"]] == ["not checked"] and "there is no torch" in report["results"][0]["because"]
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--torch", "no_such_module_here"], "No module named 'no_such_module_here'"),
+    (["--torch", "torch", "--op", "aten::no_such_operator"], "torch knows no operator aten::no_such_operator"),
+])
+def test_errors(check, words, message):
+    assert message in check(*words)["error"]

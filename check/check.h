@@ -310,7 +310,7 @@ typedef struct check_property {
     void (*whole)(struct check_job *job);
     /* Why passing all cases is no pass; NULL: it is one. May be NULL. */
     const char *(*incomplete)(const check_op *op, const check_row *row);
-    bool needs_sound_memory; /* says nothing of a row that fails runs or memory */
+    bool needs_sound_row; /* says nothing of a row that fails runs or memory, or gives other results when called again */
     bool outside; /* check_run() passes it over: torch */
 } check_property;
 

@@ -135,11 +135,16 @@ static bool keep_all(kept *k, const check_call *call, const check_case *c)
     return true;
 }
 
-static bool run(const check_job *job, const check_row *row, const check_case *c, kept *to, check_call *call)
+static bool run_at(const check_job *job, const check_row *row, const check_case *c, enum check_end end, kept *to, check_call *call)
 {
-    *call = (check_call){ .op = job->op, .row = row, .end = CHECK_AT_END, .poison = 0xa5 };
+    *call = (check_call){ .op = job->op, .row = row, .end = end, .poison = 0xa5 };
     check_call_run(call, c);
     return !call->status && keep_all(to, call, c);
+}
+
+static bool run(const check_job *job, const check_row *row, const check_case *c, kept *to, check_call *call)
+{
+    return run_at(job, row, c, CHECK_AT_END, to, call);
 }
 
 /* ---- Comparing ---- */
@@ -356,10 +361,12 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
     if (job->op->random || plain_layouts(c, &expanded) || expanded || !run(job, job->row, contiguous(c), other, &call))
         return;
     comparison m = { .job = job, .c = c, .found = found, .opinions = { other }, .rows = { &itself }, .n = 1, .wild = is_wild(c) };
-    if (compare(&m, &d)) {
-        d.shows = false;
+    if (!compare(&m, &d))
+        return;
+    difference again;
+    d.shows = false;
+    if (run_at(job, job->row, c, CHECK_AT_BEGIN, other, &call) && !compare(&m, &again)) /* else it is no layout that it depends on */
         report(job, &m, &d, true);
-    }
 }
 
 static void attempt(check_job *job, const check_case *c)
@@ -422,5 +429,5 @@ const check_property check_property_values = {
     .applies = applies,
     .attempt = attempt,
     .incomplete = incomplete,
-    .needs_sound_memory = true,
+    .needs_sound_row = true,
 };

@@ -504,12 +504,22 @@ static const char *out_of_question(const check_job *job)
     return job->property->applies ? job->property->applies(job->op, job->row) : NULL;
 }
 
-/* What a row computes is not judged where it fails runs or memory: the failure is theirs to report. */
-static void leave_to_memory(check_job *jobs, size_t n)
+/* What a row computes is no function of its arguments (parallel says so), or it fails runs or memory. */
+static bool is_unsound(const check_job *job)
+{
+    static const char *const kinds[] = { "not deterministic", "keeps something", "depends on addresses" };
+    bool unsound = job->property->faults != 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        unsound |= !strcmp(job->result->kind, kinds[i]);
+    return unsound && job->result->outcome == CHECK_FAIL;
+}
+
+/* Then its values are not judged: the failure is theirs to report. */
+static void leave_unsound_rows(check_job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < n && jobs[i].property->needs_sound_memory && jobs[i].result->outcome == CHECK_FAIL; k++)
-            if (jobs[k].row == jobs[i].row && jobs[k].row && jobs[k].property->faults && jobs[k].result->outcome == CHECK_FAIL) {
+        for (size_t k = 0; k < n && jobs[i].property->needs_sound_row && jobs[i].result->outcome == CHECK_FAIL; k++)
+            if (jobs[k].row == jobs[i].row && jobs[k].row && is_unsound(&jobs[k])) {
                 jobs[i].result->outcome = CHECK_NOT;
                 snprintf(jobs[i].result->message, sizeof jobs[i].result->message, "this row fails %s", jobs[k].property->name);
             }
@@ -553,7 +563,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
             progress(user, ++done, n, job);
         }
     }
-    leave_to_memory(jobs, n);
+    leave_unsound_rows(jobs, n);
     *out = jobs;
     *nout = n;
     return 0;

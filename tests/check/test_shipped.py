@@ -16,7 +16,8 @@ def test_no_false_alarms(check, seed):
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
 def test_healthy_operators_pass(check, seed):
     report = check(HERE / "healthy.c", "--seed", seed)
-    assert [r for r in report["results"] if r["result"] != "pass"] == []
+    of_all = ("binding", "runs", "memory", "shapes", "fake", "leaks")  # the others need a reference, a gradient, or torch
+    assert [r for r in report["results"] if r["result"] == "fail" or (r["property"] in of_all and r["result"] != "pass")] == []
 
 
 def test_declared_operators_are_not_checked(check):

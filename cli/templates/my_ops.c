@@ -47,6 +47,7 @@ DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
 DV_OPERATOR(swiglu_grad, struct swiglu_grad, (grad, gate, up, dgate, dup),
     .schema   = "swiglu_grad(Tensor grad, Tensor gate, Tensor up) -> (Tensor dgate, Tensor dup)",
     .contract = "grad[*s]:T, gate[*s]:T, up[*s]:T -> dgate[*s]:T, dup[*s]:T; parallel(*s)",
+    .native   = "silu_backward(grad * up, gate), grad * silu(gate)",
     .kernels  = DV_KERNELS(DV_KERNEL(struct swiglu_grad, "cpu", "f32", swiglu_grad_f32, .split = 4096)));
 
 DV_LIBRARY(my_ops, &dv_op_swiglu, &dv_op_swiglu_grad);

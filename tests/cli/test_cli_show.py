@@ -22,6 +22,8 @@ def test_the_examples_of_the_help_work(project, verb):
     examples = re.findall(r"^  \$ (.*)$", project(verb, "--help").out.split("Examples:")[1], re.M)
     assert examples
     for line in examples:
+        if "--torch" in line:
+            continue  # a package of the reader's
         line = line.replace("dovetail bench", "dovetail bench --time 1")
         r = subprocess.run(line, shell=True, cwd=project.folder, env=project.env, capture_output=True, text=True)
         assert r.returncode == 0 and not r.stderr, f"{line}\n{r.stdout}{r.stderr}"
@@ -190,12 +192,11 @@ def test_explain_a_call_that_would_be_refused(built):
 
 
 def test_explain_a_call_that_no_kernel_takes(built):
-    """f64 has no row: the native form runs where there is one, and swiglu_grad has none."""
+    """f64 has no row: the native form runs."""
     rows = built("explain", "--json", "my_ops.so", "swiglu", "f64[4]", "f64[4]").json["kernels"]
     assert [(r["kernel"], r["taken"]) for r in rows] == [("swiglu_f32", False), ("native form", True)]
-    r = built("explain", "my_ops.so", "swiglu_grad", *["f64[4]"] * 3, code=1)
-    assert "no kernel fits: swiglu_grad_f32: it takes f32" in r.err and "  swiglu_grad_f32" in r.out
-    assert built("bench", "my_ops.so", "swiglu_grad", *["f64[4]"] * 3, code=1).err
+    out = built("explain", "my_ops.so", "swiglu_grad", *["f64[4]"] * 3).out
+    assert "it takes f32, and the tensors have other dtypes" in out and "taken: no kernel fits" in out
     assert "dgate -> f64[4]" in built("explain", "my_ops.so", "swiglu_grad", *["f64[4]:meta"] * 3).out  # shapes need no kernel
 
 

@@ -186,7 +186,7 @@ def test_rows_for_tests():
     finally:
         dovetail.set_row(0)
     with pytest.raises(ValueError):
-        dovetail.set_row(-2)
+        dovetail.set_row(-3)
 
 
 def test_places(python):

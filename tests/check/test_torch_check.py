@@ -84,6 +84,7 @@ def test_a_crash_with_a_contract_is_a_failure(check, tmp_path):
 OPERATORS = ["relu", "mm", "_softmax", "cumsum", "index_select", "gelu", "cat", "add_.Tensor", "sort", "view"]
 
 
+@pytest.mark.slow
 def test_no_false_alarms_on_torch_itself(tmp_path):
     """As a package that others wrote: operators whose arguments are found by trial."""
     operators = [{"name": f"aten::{o}", "file": "", "foreign": True, "contract": False, "cases": []} for o in OPERATORS]

@@ -1,20 +1,18 @@
 """How long it takes until operators can be called: dovetail.load on a source file, import of an operator package; and calls of operators
 with Python kernels beside PyTorch's custom_op. One JSON line a figure (bench/run.py)."""
-import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
-import timeit
 import zipfile
 
 import torch
 
 import dovetail
+from torch_calls import ROOT, in_turn, row
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
 TIMED = """
 import time
 {first}
@@ -22,11 +20,6 @@ start = time.perf_counter()
 {then}
 print(time.perf_counter() - start)
 """
-
-
-def row(what, ours, peer, theirs, unit, goal):
-    print(json.dumps({"what": what, "peer": f"{peer} (torch {torch.__version__})", "ours": round(ours, 4), "theirs": theirs and round(theirs, 4),
-                      "unit": unit, "goal": goal}), flush=True)
 
 
 def seconds(first, then, env, repeat, before=lambda: None):
@@ -55,11 +48,11 @@ def load(folder, quick):
         code = re.search(r'EXTENSION = """(.*?)"""', (ROOT / "bench/bench_compile.py").read_text(), re.S).group(1).replace("<torch/extension.h>", "<torch/torch.h>")
         inline = f"load_inline('peer', {code!r}, is_python_module=False, build_directory={str(folder)!r})"
         theirs = seconds("import torch\nfrom torch.utils.cpp_extension import load_inline", inline, {}, 1)
-    row("dovetail.load on a source file, nothing kept", seconds("import dovetail", then, env, 5, clear), "load_inline, cold", theirs, "s", "<= 0.5")
+    row("dovetail.load on a source file, nothing kept", seconds("import dovetail", then, env, 5, clear), "load_inline, cold", theirs, "<= 0.5", "s")
     if not quick:
         theirs = seconds("import torch\nfrom torch.utils.cpp_extension import load_inline", inline, {}, 3)
-    row("dovetail.load on a source file, kept", 1e3 * seconds("import dovetail", then, env, 15), "load_inline, kept", theirs and 1e3 * theirs, "ms",
-        "<= 10")
+    row("dovetail.load on a source file, kept", 1e3 * seconds("import dovetail", then, env, 15), "load_inline, kept", theirs and 1e3 * theirs,
+        "<= 10", "ms")
 
 
 def package(folder):
@@ -69,18 +62,8 @@ def package(folder):
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(folder / "site")
     env = {"PYTHONPATH": os.pathsep.join([str(folder / "site"), os.environ.get("PYTHONPATH", "")])}
-    row("import of an operator package, torch imported", 1e3 * seconds("import torch", "import my_ops", env, 9), "", None, "ms", "<= 20")
-    row("import of an operator package, no torch", 1e3 * seconds("", "import my_ops", env, 9), "", None, "ms", None)
-
-
-def us(f, *args, n=20_000):
-    for _ in range(1000):
-        f(*args)
-    return min(timeit.repeat(lambda: f(*args), number=n, repeat=9)) / n * 1e6 - EMPTY
-
-
-EMPTY = 0
-EMPTY = us(lambda a, b: None, 0, 0)
+    row("import of an operator package, torch imported", 1e3 * seconds("import torch", "import my_ops", env, 9), "", None, "<= 20", "ms")
+    row("import of an operator package, no torch", 1e3 * seconds("", "import my_ops", env, 9), "", None, None, "ms")
 
 
 def fill(a: torch.Tensor, b: torch.Tensor) -> None:
@@ -101,14 +84,16 @@ def python_kernels():
     for what, kernel, writes in [("nothing in, nothing out", fill, ()), ("b is written", fill, ("b",)), ("a tensor out", give, ())]:
         name = what.replace(" ", "_").replace(",", "")
         mine, peer = (f(f"{space}::{name}", kernel, mutates_args=writes) for f, space in ((ours, "bench_ours"), (theirs, "bench_theirs")))
-        row(f"empty Python kernel, {what}", us(mine, a, b), "custom_op", us(peer, a, b), "us", "<= 1.5")
+        t = in_turn(300, {"a": a, "b": b, "mine": mine, "peer": peer}, {"mine": "mine(a, b)", "peer": "peer(a, b)"})
+        row(f"empty Python kernel, {what}", t["mine"], "custom_op", t["peer"], "<= 1.5")
     library = torch.library.Library("bench_theirs", "FRAGMENT")
     library.define("direct(Tensor a, Tensor b) -> Tensor")
     library.impl("direct", give, "CPU")
     mine = dovetail.torch.library.Library("bench_ours", "FRAGMENT")
     dovetail.direct_register_custom_op("direct", give, target_lib=mine, dispatch_key="CPU")
-    row("torch.ops call of a direct_register_custom_op", us(torch.ops.bench_ours.direct, a, b), "Library.define/impl",
-        us(torch.ops.bench_theirs.direct, a, b), "us", ">= 2 x")
+    names = {"a": a, "b": b, "mine": torch.ops.bench_ours.direct, "peer": torch.ops.bench_theirs.direct}
+    t = in_turn(300, names, {"mine": "mine(a, b)", "peer": "peer(a, b)"})
+    row("torch.ops call of a direct_register_custom_op", t["mine"], "Library.define/impl", t["peer"], ">= 2 x")
 
 
 def main(quick):

@@ -580,10 +580,24 @@ static int draw_seed(const struct dv__torch_call *c, const struct generator *g, 
     return failed ? dv_fail(DV_EHOST, "%s: no random number from torch: %s", c->op->name, dv__torch_what(t)) : DV_OK;
 }
 
+/* Does the call go into a CUDA graph? A seed is a number on the host: every replay of the graph would have the same. guard is there when
+ * a tensor of the call is on an accelerator; what runs on the CPU is never in a graph. */
+static bool is_captured(const struct dv__torch_call *c)
+{
+    void *current;
+    int status = 0;
+    if (!c->guard || !c->t->current_cuda_stream || !c->t->stream_is_capturing || c->t->current_cuda_stream(-1, &current))
+        return false;
+    return !c->t->stream_is_capturing(current, &status) && status;
+}
+
 static int random_numbers(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
 {
     struct generator *g = (struct generator *)(uintptr_t)(const void *)generator;
     *offset = 0;
+    if (is_captured(call_of(host)))
+        return dv_fail(DV_ENOTSUP, "%s: dv_random: a CUDA graph is being captured, and every replay would have the same random numbers: call "
+            "the operator outside of the graph, or give it the numbers as a tensor", call_of(host)->op->name);
     if (!g || g->handle)
         return draw_seed(call_of(host), g, seed);
     *seed = g->seed;

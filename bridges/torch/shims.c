@@ -101,6 +101,7 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
         { lib, "_Znwm", &t->operator_new }, /* libstdc++'s: dlsym searches what libtorch depends on, too */
         { lib, "_ZdlPv", &t->operator_delete },
         { cuda, "aoti_torch_get_current_cuda_stream", &t->current_cuda_stream },
+        { cuda, "cudaStreamIsCapturing", &t->stream_is_capturing }, /* libcudart's, which libtorch_cuda depends on */
         { cuda, "aoti_torch_cuda_randint_generator", &t->cuda_randint_generator },
     };
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)

@@ -31,6 +31,7 @@ struct dv__torch_shims {
     void *(*operator_new)(size_t size);
     void (*operator_delete)(void *p);
     int32_t (*current_cuda_stream)(int32_t device_index, void **out);  /* in libtorch_cuda */
+    int (*stream_is_capturing)(void *stream, int *status);             /* cudaStreamIsCapturing: 0 is "none" */
     int32_t (*cuda_randint_generator)(int64_t high, const int64_t *size, int64_t ndim, void **generator, int32_t *dtype, int32_t *layout,
         int32_t *device, int32_t index, int32_t *pin, void **out);
 

@@ -41,6 +41,13 @@ class Operator:
         self.name = declaration["name"]  # "ns::name.overload"
         self.namespace = self.name.split("::")[0]
         self.packet, self.overload = _objects(self.name)
+        try:
+            self._describe(declaration)
+        except BaseException:
+            _take_out(self.name, self.packet)
+            raise
+
+    def _describe(self, declaration):
         schema = self.overload._schema
         self.arguments = list(schema.arguments)
         self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
@@ -155,15 +162,9 @@ class Operator:
         self.autograd.detach()
         if self._native_library is not None:
             self._native_library._destroy()
-        overloads = [self.overload] + ([self.out.overload] if self.out else [])
-        for x in (self.packet, *overloads):
-            x._op = _Gone(x._op, self.name)
-        _retired[self.name] = self.packet, {x._overloadname: x for x in overloads}
         flops.retire(self)
         sharding.retire(self)
-        space = getattr(torch.ops, self.namespace)
-        vars(space).pop(self.packet.__name__, None)
-        space._dir[:] = [n for n in space._dir if n != self.packet.__name__]  # torch goes through it, and asks for each
+        _take_out(self.name, self.packet)
 
 
 # torch keeps one Python object for an operator's name as long as the process lives, also when the operator is defined anew. So the
@@ -182,6 +183,18 @@ class _Gone:
 
     def __call__(self, *args, **kwargs):
         raise RuntimeError(f"{self.name}: its library was unloaded")
+
+
+def _take_out(name, packet):
+    """An operator's objects out of torch.ops: its overload and the out= overload, as far as they were asked for."""
+    own = name.partition(".")[2]
+    overloads = {n: getattr(packet, n) for n in packet._dir if n in (own or "default", f"{own}_out" if own else "out")}
+    for x in (packet, *overloads.values()):
+        x._op = _Gone(x._op, name)
+    _retired[name] = packet, overloads
+    space = getattr(torch.ops, name.split("::")[0])
+    vars(space).pop(packet.__name__, None)
+    space._dir[:] = [n for n in space._dir if n != packet.__name__]  # torch goes through it, and asks for each
 
 
 def _objects(name):

@@ -57,15 +57,18 @@ class Registration:
             flags |= native.NO_AUTOGRAD
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
-        self.namespace = native.core.dv_library_name(pointer).decode()
-        self._library = overridden.Own(self.namespace, "FRAGMENT")  # lives as long as this
-        self.operators, self.skipped = {}, []
+        self._library, self.operators, self.skipped = None, {}, []
         try:
-            for op in native.operators(pointer):
-                self._add(op)
-        except BaseException:
+            self._fill(pointer)
+        except BaseException:  # all or nothing
             self.close()
             raise
+
+    def _fill(self, pointer):
+        self.namespace = native.core.dv_library_name(pointer).decode()
+        self._library = overridden.Own(self.namespace, "FRAGMENT")  # lives as long as this
+        for op in native.operators(pointer):
+            self._add(op)
         for name, op in self.operators.items():
             _callables.setdefault(name.split(".")[0], []).append(op)
             if "." in name:

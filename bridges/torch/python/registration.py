@@ -6,7 +6,7 @@ import threading
 import torch
 
 from .. import _core
-from . import _when_imported, native, out, overridden, twin
+from . import _when_imported, native, optests, out, overridden, twin
 from .operator import Operator
 from .types import from_number
 
@@ -164,3 +164,6 @@ def target(operators, args, kwargs):
 
 def operators_of(name):
     return _callables.get(name)
+
+
+optests.install(operators_of)

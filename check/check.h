@@ -447,7 +447,7 @@ void check_repro_arguments(const check_job *job, FILE *to);
 /* An operator that stands for torch's: schema as torch prints it, with a name for each result, contract NULL or as the user gave it. 0, or -1 with dv_last_error(). */
 int check_foreign(const char *schema, const char *contract, check_op *out);
 /* What a Python with torch is asked: one JSON document with each operator, its file, and cases that its contract accepts; not those of which
- * a job has failed. The caller frees it; NULL with errno. */
+ * a job has failed; "" when none is left. The caller frees it; NULL with errno. */
 char *check_torch_question(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options);
 /* Its answer as jobs of the property torch, a row for each of its checks, after those in *jobs; NULL: there is none, because of why. 0, or -1
  * when the answer cannot be read. */

@@ -77,34 +77,46 @@ static bool note_cases(const check_op *ops, size_t nops, const check_options *op
     return true;
 }
 
-/* The property of an operator that has failed; "": none. */
-static const char *failed(const check_op *op, const check_job *jobs, size_t njobs)
+/* Why torch is not asked about an operator: into text; false: it is. */
+static bool out_of_question(const check_op *op, const check_job *jobs, size_t njobs, char *text, size_t size)
 {
-    for (size_t i = 0; i < njobs; i++)
+    const char *failed = NULL;
+    for (size_t i = 0; i < njobs && !failed; i++)
         if (jobs[i].op == op && jobs[i].result->outcome == CHECK_FAIL)
-            return jobs[i].property->name;
-    return "";
+            failed = jobs[i].property->name;
+    if (op->refused)
+        snprintf(text, size, "its binary is refused (see binding)");
+    else if (failed)
+        snprintf(text, size, "it says nothing until %s is right", failed);
+    else if (!op->foreign && !strncmp(op->name, "base::", 6))
+        snprintf(text, size, "it is torch's own");
+    return op->refused || failed || (!op->foreign && !strncmp(op->name, "base::", 6));
 }
 
 char *check_torch_question(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options)
 {
-    char *text = NULL;
-    size_t size = 0, ncases = 0;
-    for (size_t i = 0; i < nops; i++)
-        ncases += ops[i].op != NULL;
+    char *text = NULL, why[64];
+    size_t size = 0, ncases = 0, asked = 0;
+    for (size_t i = 0; i < nops; i++) {
+        const bool is_asked = !out_of_question(&ops[i], jobs, njobs, why, sizeof why);
+        asked += is_asked;
+        ncases += is_asked && ops[i].op;
+    }
+    if (!asked)
+        return strdup("");
     if (ncases && !note_cases(ops, nops, options))
         return NULL;
     FILE *to = open_memstream(&text, &size);
     if (!to)
         return NULL;
     fprintf(to, "{\"seed\": %llu, \"seconds\": %g, \"operators\": [", (unsigned long long)options->seed, options->seconds);
-    for (size_t i = 0; i < nops; i++) {
-        fprintf(to, "%s\n {\"name\": ", i ? "," : "");
+    for (size_t i = 0, n = 0; i < nops; i++) {
+        if (out_of_question(&ops[i], jobs, njobs, why, sizeof why))
+            continue;
+        fprintf(to, "%s\n {\"name\": ", n++ ? "," : "");
         check_put_text(to, ops[i].name);
         fputs(", \"file\": ", to);
         check_put_text(to, ops[i].path);
-        fputs(", \"failed\": ", to);
-        check_put_text(to, failed(&ops[i], jobs, njobs));
         fprintf(to, ", \"foreign\": %s, \"contract\": %s, \"cases\": [%.*s]}", ops[i].foreign ? "true" : "false", ops[i].op ? "true" : "false",
             ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
     }
@@ -163,6 +175,7 @@ static void fill(check_job *job, const check_json *j)
 int check_torch_answer(const check_op *ops, size_t nops, const char *answer, const char *why, check_job **jobs, size_t *njobs)
 {
     const check_json *all = answer ? check_json_parse(answer) : NULL;
+    const size_t njudged = *njobs;
     check_job *job;
     if (answer && !all)
         return -1;
@@ -181,8 +194,8 @@ int check_torch_answer(const check_op *ops, size_t nops, const char *answer, con
         if (add(jobs, njobs, &ops[i], NULL, &job))
             return -1;
         job->result->outcome = CHECK_NOT;
-        snprintf(job->result->message, sizeof job->result->message, "%s",
-            ops[i].refused ? "its binary is refused (see binding)" : why ? why : "Python says nothing of it");
+        if (!out_of_question(&ops[i], *jobs, njudged, job->result->message, sizeof job->result->message))
+            snprintf(job->result->message, sizeof job->result->message, "%s", why ? why : "Python says nothing of it");
     }
     return 0;
 }

@@ -256,42 +256,71 @@ static int write_junit(const char *path, const targets *t, const check_job *jobs
 
 /* ---- PyTorch ------------------------------------------------------------------------------------------------------------------- */
 
-/* A Python that may have torch: $DOVETAIL_PYTHON (empty: none), or the one of the environment that this command is installed in. NULL: none. */
-static char *find_python(void)
+/* PROGRAM in a folder; NULL: there is none. */
+static char *program_in(const char *folder, const char *program)
 {
-    const char *given = getenv("DOVETAIL_PYTHON");
-    if (given)
-        return *given ? cli_format("%s", given) : NULL;
-    for (char *folder = cli_format("%s", cli_home()), *slash; (slash = strrchr(folder, '/')); *slash = 0) {
-        char *python = cli_format("%s/bin/python3", folder);
-        if (!access(python, X_OK) && strstr(cli_home(), "/site-packages/"))
-            return python;
-        free(python);
-    }
+    char *path = cli_join(folder, program);
+    if (!access(path, X_OK))
+        return path;
+    free(path);
     return NULL;
 }
 
+/* A Python that may have torch: $DOVETAIL_PYTHON (empty: none); that of the environment that this command is installed in; that of the active
+ * environment; the first one on PATH. NULL: none. */
+static char *find_python(void)
+{
+    const char *given = getenv("DOVETAIL_PYTHON"), *active = getenv("VIRTUAL_ENV");
+    char *python = NULL;
+    if (given)
+        return *given ? cli_format("%s", given) : NULL;
+    if (strstr(cli_home(), "/site-packages/")) {
+        char *folder = cli_format("%s", cli_home()), *slash;
+        while (!python && (slash = strrchr(folder, '/')) && slash > folder) {
+            *slash = 0;
+            python = program_in(folder, "bin/python3");
+        }
+        free(folder);
+    }
+    if (!python && active && *active)
+        python = program_in(active, "bin/python3");
+    for (const char *const *name = (const char *const[]){"python3", "python", NULL}; !python && *name; name++)
+        python = cli_find_program(*name) ? cli_format("%s", *name) : NULL;
+    return python;
+}
+
+/* Where a build tree has the package `dovetail`, that Python must find it there. NULL: it is installed, or there is none. */
+static char *own_package(void)
+{
+    char *folder = cli_join(cli_home(), "python"), *file = cli_join(folder, "dovetail/__init__.py");
+    const char *const path = getenv("PYTHONPATH");
+    char *setting = access(file, R_OK) ? NULL : cli_format("PYTHONPATH=%s%s%s", folder, path && *path ? ":" : "", path ? path : "");
+    free(file);
+    free(folder);
+    return setting;
+}
+
 /* Run `python -m dovetail.torch.check`; its answer is the content of a file. NULL: *why says why there is none. */
-static char *ask_python(const char *const *words, const char *answer, char **why)
+static char *ask_python(const char *python, const char *const *words, const char *answer, char **why)
 {
     cli_text output = {0}, content = {0};
-    char *python = find_python();
-    const char *argv[10] = {python, "-m", "dovetail.torch.check"};
+    char *path = own_package();
+    const char *argv[12] = {python, "-m", "dovetail.torch.check"};
     for (size_t i = 0; words[i]; i++)
         argv[i + 3] = words[i];
-    const int status = python ? cli_run(argv, NULL, &output) : 0;
-    if (!python)
-        *why = cli_format("there is no torch: no Python is installed beside this command, and DOVETAIL_PYTHON names none");
-    else if (status || cli_read_file(answer, &content)) {
+    const int status = cli_run(argv, path, &output);
+    if (status || cli_read_file(answer, &content)) {
         while (output.size && output.data[output.size - 1] == '\n')
             output.data[--output.size] = 0;
         const char *line = output.size ? strrchr(output.data, '\n') : NULL;
         *why = cli_format("%s: %s", python, line ? line + 1 : output.size ? output.data : "it cannot be run");
     }
     cli_text_free(&output);
-    free(python);
+    free(path);
     return content.data;
 }
+
+static const char no_python[] = "there is no torch: no Python is installed beside this command, active or on PATH";
 
 /* Operators that torch knows after a module was imported. */
 static int add_foreign(targets *t, const cli_args *args)
@@ -300,9 +329,11 @@ static int add_foreign(targets *t, const cli_args *args)
     char *why = NULL;
     if (make_temp(t))
         return CLI_FAILED;
-    char *schemas = cli_join(t->temp.path, "schemas");
+    char *schemas = cli_join(t->temp.path, "schemas"), *python = find_python();
+    if (!python)
+        return cli_fail(no_python);
     const char *const words[] = {"--schemas", schemas, module, name, NULL};
-    char *text = ask_python(words, schemas, &why);
+    char *text = ask_python(python, words, schemas, &why);
     for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
         *end = 0;
         t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
@@ -313,35 +344,40 @@ static int add_foreign(targets *t, const cli_args *args)
     }
     free(text);
     free(schemas);
+    free(python);
     return why ? cli_fail("%s", why) : t->n ? CLI_OK : cli_fail("importing '%s' gives torch no operators", module);
 }
 
-/* What torch says of the operators, after the jobs that there are. */
-static int check_in_torch(const cli_args *args, targets *t, const check_options *options, check_job **jobs, size_t *njobs)
+/* What torch says of the operators, after the jobs that there are. show: it tells how far it is. */
+static int check_in_torch(const cli_args *args, targets *t, const check_options *options, bool show, check_job **jobs, size_t *njobs)
 {
     char *answer = NULL, *why = NULL;
     if (!check_wanted(options, "torch"))
         return CLI_OK;
-    char *python = find_python();
-    char *question = python ? check_torch_question(t->ops, t->n, *jobs, *njobs, options) : NULL;
-    if (python && (!question || make_temp(t)))
+    char *python = find_python(), *question = check_torch_question(t->ops, t->n, *jobs, *njobs, options);
+    if (!question || make_temp(t))
         return question ? CLI_FAILED : cli_fail("out of memory");
-    if (question) {
+    if (!python) {
+        why = cli_format("%s", no_python);
+    } else if (*question) {
         char *asked = cli_join(t->temp.path, "question"), *answered = cli_join(t->temp.path, "answer");
+        char *shown = show ? cli_format("%d", dup(STDERR_FILENO)) : cli_format("-1"); /* cli_run() keeps what it prints */
         FILE *to = fopen(asked, "w");
         if (!to || fputs(question, to) < 0 || fclose(to))
             return cli_fail("cannot write '%s': %s", asked, strerror(errno));
-        const char *const words[] = {asked, answered, cli_get(args, "torch"), NULL};
-        answer = ask_python(words, answered, &why);
+        const char *const words[] = {asked, answered, shown, cli_get(args, "torch"), NULL};
+        answer = ask_python(python, words, answered, &why);
+        if (show)
+            close(atoi(shown));
+        free(shown);
         free(asked);
         free(answered);
-    } else {
-        answer = ask_python((const char *const[]){NULL}, "", &why);
     }
     const int status = check_torch_answer(t->ops, t->n, answer, why, jobs, njobs) ? cli_fail("the answer of %s cannot be read", python) : CLI_OK;
     free(question);
     free(answer);
     free(python);
+    free(why);
     return status;
 }
 
@@ -366,7 +402,9 @@ static int check(const cli_args *args, targets *t, check_options *options)
         return cli_fail("out of memory");
     if (show && check_wanted(options, "torch"))
         fputs("\r\033[Ktorch", stderr);
-    if (check_in_torch(args, t, options, &jobs, &njobs))
+    if (options->seconds > 0) /* what is left of it; at once, if nothing is */
+        options->seconds = options->seconds > cli_now() - begin ? options->seconds - (cli_now() - begin) : 0.001;
+    if (check_in_torch(args, t, options, show, &jobs, &njobs))
         return CLI_FAILED;
     if (show)
         fputs("\r\033[K", stderr);
@@ -435,7 +473,8 @@ const cli_verb verb_check = {
              "declaration: it may not crash, touch memory that is not its own, leave results unwritten, write what it does not\n"
              "declare, or give other shapes than its contract says. Each kernel row is checked by itself, in processes that may\n"
              "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md). With a Python that has\n"
-             "torch ($DOVETAIL_PYTHON, or the one it is installed in), torch is asked as well.",
+             "torch ($DOVETAIL_PYTHON, the one it is installed in, the active environment's, or the first on PATH), torch is asked\n"
+             "as well.",
     .options = options,
     .examples = examples,
     .run = run,

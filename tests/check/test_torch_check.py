@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -89,11 +90,33 @@ def test_no_false_alarms_on_torch_itself(tmp_path):
     """As a package that others wrote: operators whose arguments are found by trial."""
     operators = [{"name": f"aten::{o}", "file": "", "foreign": True, "contract": False, "cases": []} for o in OPERATORS]
     (tmp_path / "question").write_text(json.dumps({"seed": 1, "seconds": 0, "operators": operators}))
-    subprocess.run([sys.executable, "-m", "dovetail.torch.check", tmp_path / "question", tmp_path / "answer", "torch"], check=True, timeout=600,
+    subprocess.run([sys.executable, "-m", "dovetail.torch.check", tmp_path / "question", tmp_path / "answer", "-1", "torch"], check=True, timeout=600,
                    env={**os.environ, "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}, stderr=subprocess.DEVNULL)
     answers = json.loads((tmp_path / "answer").read_text())
     assert [a for a in answers if a["result"] == "fail"] == []
     assert {a["operator"] for a in answers if a["check"] == "runs" and a["result"] == "pass"} == {o["name"] for o in operators}
+
+
+@pytest.mark.parametrize("where", ["active", "on PATH"])
+def test_which_python(check, monkeypatch, tmp_path, where):
+    """One that says who it is and has no torch."""
+    python = tmp_path / "bin" / "python3"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho this one $PYTHONPATH\nexit 1\n")
+    python.chmod(0o755)
+    monkeypatch.delenv("DOVETAIL_PYTHON")
+    if where == "active":
+        monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path))
+    else:
+        monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+        monkeypatch.setenv("PATH", f"{python.parent}{os.pathsep}{os.environ['PATH']}")
+    result, = check("swiglu", "--only", "torch")["results"]
+    assert result["result"] == "not checked" and re.search("python3: this one .*python", result["because"])
+
+
+def test_time(check):
+    results = check("swiglu", "--only", "torch", "--time", 1)["results"]
+    assert results and {r.get("because") for r in results if r["result"] == "not checked"} <= {"the time was up", "it writes nothing"}
 
 
 def test_without_torch(check, monkeypatch):

@@ -1,10 +1,12 @@
-"""What `dovetail check` asks of torch: `python -m dovetail.torch.check QUESTION ANSWER [MODULE]`, two files of JSON.
+"""What `dovetail check` asks of torch: `python -m dovetail.torch.check QUESTION ANSWER SHOWN [MODULE]`, two files of JSON.
 
 QUESTION has operators with arguments that their contracts accept (those of a module that says nothing: trial.py finds some). Each operator is
 asked in a process of its own, so that what crashes or does not end is an answer. An answer is the smallest case that fails, with a script.
+How far it is goes to the descriptor SHOWN, -1: nowhere.
 
 `--schemas FILE MODULE [NAME]` writes the schemas of the operators that torch knows after a module was imported, one a line.
 """
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -145,6 +147,7 @@ class Asker:
 
     def __init__(self, worker, to):
         self.entry, self.module, self.seed, self.crashes, self.to = worker.entry, worker.module, worker.seed, worker.crashes, to
+        self.end = worker.end
         self.name = self.entry["name"]
         self.failures = {a["check"] for a in worker.answers if a["result"] == "fail"}
 
@@ -198,6 +201,8 @@ class Asker:
 
     def ask(self, question):
         name = question.__name__
+        if self.end and time.monotonic() > self.end:
+            return {"result": "not checked", "message": "the time was up"}
         if not self.cases:
             return {"result": "not checked", "message": f"no arguments were found that it takes; the last was refused: {self.why}"}
         if see := [w for w in SURE.get(name, ()) if w in self.failures]:
@@ -275,6 +280,10 @@ def _load_ours(file):
 
 # ---- Scripts that show a failure alone
 
+source = functools.cache(inspect.getsource)  # it reads and parses the whole file
+
+
+@functools.cache
 def sources(function):
     """The function and what it uses of questions.py, as text."""
     wanted, queue = {}, [function]
@@ -282,7 +291,7 @@ def sources(function):
         f = queue.pop()
         if f in wanted:
             continue
-        wanted[f] = inspect.getsource(f)
+        wanted[f] = source(f)
         codes = [f.__code__] if inspect.isfunction(f) else []
         while codes:
             code = codes.pop()
@@ -304,22 +313,21 @@ def literal(value):
 
 
 def script(asker, question, some, message, native):
-    imports = inspect.getsource(questions).split('"""', 2)[2].split("class ")[0].strip()
+    imports = source(questions).split('"""', 2)[2].split("class ")[0].strip()
     name, file = asker.name, os.path.basename(asker.entry["file"] or "my_ops.so")
     space, local = name.split("::")
     local, _, overload = local.partition(".")
     if asker.module and asker.module.endswith(".so"):
         loading = f"torch.ops.load_library({asker.module!r})"
     elif asker.module and asker.module.endswith(".py"):
-        loading = f"import runpy\nsys.path.insert(0, {os.path.dirname(os.path.abspath(asker.module))!r})\nimport {os.path.basename(asker.module)[:-3]}  # noqa"
-        loading = loading.replace("import runpy\n", "")
+        loading = f"sys.path.insert(0, {os.path.dirname(os.path.abspath(asker.module))!r})\nimport {os.path.basename(asker.module)[:-3]}  # noqa"
     elif asker.module:
         loading = f"import {asker.module}  # noqa"
     else:
         loading = f"import dovetail\ndovetail.load(sys.argv[1] if len(sys.argv) > 1 else {file!r})"
     lines = [f"# {question.__name__} of {name} in torch:", *("# " + line for line in message.splitlines()), "#",
              "# It ends with a signal or with 1 while the fault is there, with 0 when it is gone.", "import sys", imports, loading, "",
-             sources(question), *([] if question is questions.runs else [inspect.getsource(c) for c in (Broken, Unsure) if f"class {c.__name__}" not in sources(question)]),
+             sources(question), *([] if question is questions.runs else [source(c) for c in (Broken, Unsure) if f"class {c.__name__}" not in sources(question)]),
              f"op = torch.ops.{space}.{local}.{overload or 'default'}",
              "cases = [" + ",\n    ".join(literal(list(values)) for values in some) + "]", "signal.alarm(60)  # it must end",
              "try:", f"    {question.__name__}(op, *cases)"]
@@ -345,8 +353,8 @@ def processor_time(pid):
 class Worker:
     """One operator; its process is begun anew behind a question that ended it."""
 
-    def __init__(self, entry, module, seed):
-        self.entry, self.module, self.seed = entry, module, seed
+    def __init__(self, entry, module, seed, end):
+        self.entry, self.module, self.seed, self.end = entry, module, seed, end
         self.answers, self.begin, self.crashes = [], 0, []
         self.left = FOREIGN_SECONDS if entry["foreign"] else OURS_SECONDS
         self.start()
@@ -432,20 +440,20 @@ class Worker:
         return False
 
 
-def ask_all(question, module):
+def ask_all(question, module, shown):
     waiting, running, answers = list(question["operators"]), [], {}
     end = time.monotonic() + question["seconds"] if question["seconds"] else None
     while waiting or running:
         while waiting and len(running) < WORKERS:
             entry = waiting.pop(0)
-            why = "it is torch's own" if not entry["foreign"] and entry["name"].startswith("base::") else \
-                f"it says nothing until {entry['failed']} is right" if entry.get("failed") else \
-                "the time was up" if end and time.monotonic() > end else \
+            why = "the time was up" if end and time.monotonic() > end else \
                 "the contract accepts no arguments that torch could have" if entry["contract"] and not entry["cases"] else None
             if why:
                 answers[entry["name"]] = [{"operator": entry["name"], "result": "not checked", "message": why}]
             else:
-                running.append(Worker(entry, module, question["seed"]))
+                running.append(Worker(entry, module, question["seed"], end))
+                if shown >= 0:
+                    os.write(shown, f"\r\033[K{len(answers)} of {len(question['operators'])} in torch: {entry['name']}".encode())
         ready = select.select([w.fd for w in running], [], [], 0.2)[0] if running else []
         for worker in list(running):
             ended = worker.fd in ready and not worker.read()
@@ -464,7 +472,7 @@ def main(words):
             question = json.load(file)
         import torch._dynamo  # noqa: F401: once, before the operators' processes
         import torch.testing._internal.optests  # noqa: F401
-        text, path = json.dumps(ask_all(question, words[2] if len(words) > 2 else None)), words[1]
+        text, path = json.dumps(ask_all(question, words[3] if len(words) > 3 else None, int(words[2]))), words[1]
     with open(path, "w") as file:
         file.write(text)
 

@@ -343,6 +343,18 @@ def differentiable(op, values, seed):
     functions = {type(r.grad_fn).__name__ for r in results if r.requires_grad}
     if not leaves or not functions or functions & {"NotImplemented", "WarnNotImplemented"}:
         raise Unsure("it has no gradient for these arguments")
+    if not all(torch.isfinite(r).all() for r in results):
+        raise Unsure("results are not finite")
+    # No gradient at all (None) for some arguments, beside others that have one, is meant so.
+    smooth = [r for r in results if r.requires_grad]
+    try:
+        gradients = torch.autograd.grad([r.sum() for r in smooth], leaves, allow_unused=True)
+    except RuntimeError as error:
+        raise Unsure(f"no derivative: {error}") from None
+    for t, gradient in zip(leaves, gradients):
+        if gradient is None and any(g is not None for g in gradients):
+            t.requires_grad_(False)
+    leaves = [t for t in leaves if t.requires_grad]
 
     def function(*tensors):
         given = iter(tensors)

@@ -356,6 +356,20 @@ enum check_show {
     CHECK_SHOW_LOOK,     /* dv_infer() on tensors that nobody may touch */
     CHECK_SHOW_ENVIRONMENT, /* rounding mode and control bits stay as they were */
     CHECK_SHOW_ROWS,     /* this row and other_row give the same within tolerance */
+    CHECK_SHOW_LAYOUT,   /* contiguous tensors give the same within tolerance */
+    CHECK_SHOW_SAME,     /* the same call gives the same, whatever is called between, and elsewhere within tolerance */
+    CHECK_SHOW_PIECES,   /* so it does when the pieces of its loops run in another order, and on more threads */
+    CHECK_SHOW_THREADS,  /* so it does when several threads call it */
+    CHECK_SHOW_PARTS,    /* slices give slices of the whole within tolerance */
+    CHECK_SHOW_SUM,      /* results of two parts add up to the whole within tolerance */
+    CHECK_SHOW_LEAKS,    /* nothing grows from call to call */
+    CHECK_SHOW_FAILING,  /* each allocation fails in turn: an error that says something, or the same results */
+    CHECK_SHOW_SLOPE,    /* the gradient of a tensor is that of finite differences */
+    CHECK_SHOW_FORM,     /* the gradient can be computed and has the argument's shape, and element type if axis is not 0 */
+    CHECK_SHOW_NEEDS,    /* the gradient of a tensor is the same when others are not wanted */
+    CHECK_SHOW_TANGENT,  /* the tangents of results are those of finite differences */
+    CHECK_SHOW_LOW,      /* the gradient of a tensor is that in f64 at the same numbers, within tolerance */
+    CHECK_SHOW_COUNT
 };
 
 enum check_outcome { CHECK_PASS, CHECK_FAIL, CHECK_NOT };
@@ -365,7 +379,12 @@ typedef struct check_how {
     enum check_show show;
     enum check_end end;   /* of the call that failed */
     int32_t other_row;    /* ROWS: its number, as in dv_host.row */
-    double rtol, atol;    /* ROWS: |a - b| <= atol + rtol * |b| */
+    double rtol, atol;    /* tolerance: |a - b| <= atol + rtol * |b| */
+    int32_t slot;         /* ROWS, LAYOUT, PARTS, SUM: the result or written argument that differs */
+    int32_t tensor;       /* of the gradient's failures: which of the case's */
+    int32_t axis;         /* PARTS: along which the result is cut */
+    int8_t axes[CHECK_TENSORS]; /* PARTS, SUM: along which each tensor is cut, -1: it is not. LAYOUT: -1 */
+    int64_t at, size;     /* PARTS, SUM: where, of how many */
 } check_how;
 
 enum { CHECK_MADE = 4 };
@@ -379,7 +398,8 @@ typedef struct check_result {
     uint64_t step;            /* grows while the child gets on: for time limits */
     char kind[40];            /* of a failure: what must stay the same while the case is made smaller */
     char message[1024];       /* of a failure; or why it is not checked */
-    uint32_t own;             /* enum check_fault_kind bits: from here on crashes are this property's as well, ... */
+    uint32_t own;             /* enum check_fault_kind bits: from here on crashes are this property's as well, shown so, ... */
+    enum check_show own_show;
     char during[80];          /* ... because they come when this is done: "when the first dv_alloc() fails" */
     check_how how;            /* of a failure */
     check_made made[CHECK_MADE]; /* the first results, as dv_infer() says; those that are views or arguments are not present */

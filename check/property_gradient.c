@@ -350,6 +350,11 @@ static bool one_type(const point *p)
     return true;
 }
 
+static void show(check_job *job, enum check_show how, size_t tensor)
+{
+    job->how = (check_how){ .show = how, .tensor = (int32_t)tensor };
+}
+
 /* Every gradient has its argument's shape and element type. */
 static bool looks_right(check_job *job, const point *p, const dv_value *out)
 {
@@ -364,6 +369,8 @@ static bool looks_right(check_job *job, const point *p, const dv_value *out)
         const bool type = dv_dtype_key(g->dtype) == dv_dtype_key(t->dtype) || (differentiable(g->dtype) && !one_type(p));
         if (same && type)
             continue;
+        show(job, CHECK_SHOW_FORM, i);
+        job->how.axis = same;
         print_shape(g, found, sizeof found);
         print_shape(t, expected, sizeof expected);
         check_fail(job, same ? "gradient's element type" : "gradient's shape", "the gradient of '%s' is %s, and the argument is %s",
@@ -390,6 +397,7 @@ static enum outcome backward(check_job *job, const point *p, const bool *wanted,
     if (!make_grads(p, grads))
         return REFUSED;
     if (dv_gradient(p->op->op, p->slots, grads, wanted, out, &bench.host)) {
+        show(job, CHECK_SHOW_FORM, 0);
         check_fail(job, "gradient fails", "the gradient cannot be computed: %s", dv_last_error());
         return FAILED;
     }
@@ -579,6 +587,7 @@ static void report_difference(check_job *job, const point *p, size_t a, enum cla
 {
     char name[100];
     print_name(p, a, name, sizeof name);
+    show(job, CHECK_SHOW_SLOPE, a);
     if (clause == NO_CLAUSE)
         check_fail(job, "gradient missing", "gradient missing for '%s': no clause speaks of it, and finite differences give %.6g (%s)", name, d->slope,
             type_text(p));
@@ -637,6 +646,7 @@ static bool tangent_along(check_job *job, point *p, size_t a, const double *v, d
     static const dv_tensor *list[CHECK_TENSORS];
     dv_value tangents[SLOTS], out[SLOTS];
     *sum = 0;
+    show(job, CHECK_SHOW_TANGENT, a);
     if (forward(p, 0, NULL, 0) || !make_tangents(p, a, v, tangents, list))
         return false;
     if (dv_tangent(p->op->op, p->slots, tangents, out, &bench.host)) {
@@ -722,6 +732,8 @@ static void compare_needs(check_job *job, point *p, const gradients *all)
                 scale = fmax(scale, fabs(all->of[i][k]));
             }
             print_name(p, i, name, sizeof name);
+            show(job, CHECK_SHOW_NEEDS, i);
+            job->how.rtol = 1000 * p->eps;
             if (worst > 1000 * p->eps * scale || (wanted[check_tensor_argument(&p->c, i)] && !some.of[i] != !all->of[i]))
                 check_fail(job, "depends on needs", "the gradient of '%s' is another one when not all gradients are wanted", name);
         }
@@ -775,11 +787,14 @@ static enum verdict compare_rounded(check_job *job, point *low, point *p, check_
         for (int64_t k = 0; k < n && g.of[i]; k++)
             most = fmax(most, fabs(g.of[i][k]));
         for (int64_t k = 0; k < n && g.of[i]; k++) {
-            const double found = rounded.of[i] ? rounded.of[i][k] : 0;
+            const double found = rounded.of[i] ? rounded.of[i][k] : 0, allowed = 16 * (spread[i] + low->eps * most) + 1e-5;
             *a = i;
             *d = (difference){ found, g.of[i][k] };
-            if (isfinite(g.of[i][k]) && !(fabs(found - g.of[i][k]) <= 16 * (spread[i] + low->eps * most) + 1e-5))
-                return DIFFERS;
+            if (!isfinite(g.of[i][k]) || fabs(found - g.of[i][k]) <= allowed)
+                continue;
+            show(job, CHECK_SHOW_LOW, i);
+            job->how.atol = allowed;
+            return DIFFERS;
         }
     }
     return AGREES;
@@ -857,6 +872,7 @@ static void compare_numbers(check_job *job, point *own, const check_case *c, che
     if (!make_twin(&p, own, &wide) || forward(&p, 0, NULL, 0) || !draw_weights(&p, r) || p.eps > 0x1p-24)
         return;
     tally.numeric++;
+    check_in_hand(job, &wide);
     want_floats(&p, wanted);
     if (backward(job, &p, wanted, &g) != DONE)
         return;
@@ -866,8 +882,10 @@ static void compare_numbers(check_job *job, point *own, const check_case *c, che
         compare_needs(job, &p, &g);
     if (job->result->outcome == CHECK_PASS && has_formula(job->op, "tangent"))
         compare_tangents(job, &p, r);
-    if (job->result->outcome == CHECK_PASS && !same_types(c, &wide) && own->eps < 0x1p-7 && precision_of(&p) == &in_f64)
+    if (job->result->outcome == CHECK_PASS && !same_types(c, &wide) && own->eps < 0x1p-7 && precision_of(&p) == &in_f64) {
+        check_in_hand(job, c);
         compare_low(job, own, &p, r);
+    }
 }
 
 /* Contents in which differences mean something. */
@@ -906,6 +924,7 @@ static void attempt(check_job *job, const check_case *given)
     bench.noise = 0;
     c = *given;
     tame(&c, false);
+    check_in_hand(job, &c);
     if (check_case_largest(&c) > LARGEST)
         return;
     for (size_t i = 0; i < c.ntensors; i++)
@@ -923,6 +942,7 @@ static void attempt(check_job *job, const check_case *given)
     if (draw_weights(&own, &r) && !all_finite(&own)) {
         pool.used = 0;
         tame(&c, true);
+        check_in_hand(job, &c);
         if (!make_point(&own, job->op, &c) || forward(&own, 0, NULL, 0) || !draw_weights(&own, &r) || !all_finite(&own))
             return;
     }

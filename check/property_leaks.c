@@ -81,6 +81,7 @@ static void check_growth(check_job *job, check_plain *p)
     void *symbol = dlsym(RTLD_DEFAULT, "mallinfo2");
     memcpy(&heap, &symbol, sizeof heap);
     held at[STRETCHES + 1];
+    job->how.show = CHECK_SHOW_LEAKS;
     const int n = stretch_of(p);
     for (int i = 0; i < SEEN; i++) /* looking takes memory of malloc(), which keeps some that was freed */
         at[0] = look(heap);
@@ -108,7 +109,9 @@ static void check_failing(check_job *job, check_plain *p)
         return;
     check_outs_take(&whole, job->op, p->c, p->results, p->values.tensors);
     const size_t n = p->allocations;
+    job->how.show = CHECK_SHOW_FAILING;
     job->result->own = CHECK_FAULT_CRASH;
+    job->result->own_show = CHECK_SHOW_FAILING;
     for (size_t i = 1; i <= n && i <= MOST_FAILING && job->result->outcome == CHECK_PASS; i++) {
         p->fail_at = i;
         snprintf(job->result->during, sizeof job->result->during, "when one of its allocations fails");

@@ -64,12 +64,21 @@ static bool run(const check_job *job, const check_case *c, enum check_end end, l
     return true;
 }
 
+static double largest_rounding(const check_outs *o)
+{
+    double most = 0;
+    for (size_t i = 0; i < o->n; i++)
+        most = fmax(most, check_rounding(o->of[i].t.dtype, check_out_largest(&o->of[i])));
+    return most;
+}
+
 static void check_again_and_elsewhere(check_job *job, const check_case *c, const check_outs *first)
 {
     static check_outs elsewhere, last, again;
     char words[300];
     if (!run(job, c, CHECK_AT_BEGIN, in_order, 0, &elsewhere) || !run(job, c, CHECK_AT_END, NULL, 0, &last))
         return;
+    job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(first) };
     if (check_outs_differ(job->op, first, &last, words, sizeof words)) {
         const bool settled = run(job, c, CHECK_AT_END, NULL, 0, &again) && !check_outs_differ(job->op, &last, &again, words, sizeof words);
         check_outs_differ(job->op, first, &last, words, sizeof words);
@@ -88,6 +97,8 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
 {
     static check_outs other;
     char words[300], *during = job->result->during;
+    job->how = (check_how){ .show = CHECK_SHOW_PIECES };
+    job->result->own_show = CHECK_SHOW_PIECES;
     if (run(job, c, CHECK_AT_END, in_reverse, 0, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "order of pieces", "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
     if (!failed(job) && job->row->split && run(job, c, CHECK_AT_END, NULL, DV_HOST_WHOLE, &other) &&
@@ -243,6 +254,14 @@ static bool run_parts(const cutter *k, const check_job *job, const int *axes, in
     return true;
 }
 
+/* How a part of the call is shown. */
+static void show_parts(check_job *job, enum check_show show, const cutter *k, const int *axes, int64_t at, const check_out *of, double tolerance)
+{
+    job->how = (check_how){ .show = show, .atol = tolerance, .slot = (int32_t)of->slot, .at = at, .size = k->size };
+    for (size_t i = 0; i < k->e->c->ntensors; i++)
+        job->how.axes[i] = (int8_t)axes[i];
+}
+
 static void check_slices(check_job *job, const cutter *k, int64_t at)
 {
     int axes[CHECK_TENSORS];
@@ -258,6 +277,8 @@ static void check_slices(check_job *job, const cutter *k, int64_t at)
             bool fits = axis >= 0 && mine->t.ndim == whole->t.ndim && mine->dims[axis] == high - low;
             for (int32_t d = 0; d < whole->t.ndim && fits; d++)
                 fits = d == axis || mine->dims[d] == whole->dims[d];
+            show_parts(job, CHECK_SHOW_PARTS, k, axes, at, whole, check_rounding(whole->t.dtype, check_out_largest(whole)));
+            job->how.axis = axis;
             if (fits && !same_part(job->op, whole, mine, axis, low, words, sizeof words))
                 check_fail(job, "not parallel", "parallel(%s%s) does not hold: of the slice [%lld, %lld) alone the result is another than that slice of the whole: %s",
                     check_json_is(k->name, "run") ? "*" : "", name_of(k->name), (long long)low, (long long)high, words);
@@ -300,6 +321,7 @@ static void check_sum(check_job *job, const cutter *k, int64_t at)
             continue;
         const double largest = fmax(check_out_largest(whole), fmax(check_out_largest(a), check_out_largest(b)));
         const double tolerance = sum_rounding(k->e->c, whole->t.dtype, largest);
+        show_parts(job, CHECK_SHOW_SUM, k, axes, at, whole, tolerance);
         for (int64_t n = 0, all = dv_numel(&whole->t); n < all && !failed(job); n++) {
             const double w = check_get(whole->t.data, n, whole->t.dtype), x = check_get(a->t.data, n, a->t.dtype), y = check_get(b->t.data, n, b->t.dtype);
             if (!isfinite(w) || !isfinite(x + y) || fabs(x + y - w) <= tolerance)
@@ -457,7 +479,9 @@ static void check_threads(check_job *job, const check_case *c)
     const uint64_t sum = static_memory();
     check_plain_call(&threads[0].plain);
     const bool written = static_memory() != sum;
+    job->how = (check_how){ .show = CHECK_SHOW_THREADS };
     job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+    job->result->own_show = CHECK_SHOW_THREADS;
     snprintf(job->result->during, sizeof job->result->during, "when %d threads call it at once, each with its own data", n);
     prctl(PR_SET_TIMERSLACK, 1);
     sigaction(SIGUSR1, &action, &before);

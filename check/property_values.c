@@ -16,7 +16,7 @@ enum { MOST_ELEMENTS = 1 << 17 }; /* of one tensor: native forms are slow */
 enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
 
 /* What a call left in results and written arguments, elements in the order of their indices. */
-typedef struct kept_tensor { char name[80]; dv_dtype dtype; int32_t ndim; int64_t shape[DV_MAX_NDIM], n; size_t at; } kept_tensor;
+typedef struct kept_tensor { char name[80]; size_t slot; dv_dtype dtype; int32_t ndim; int64_t shape[DV_MAX_NDIM], n; size_t at; } kept_tensor;
 typedef struct kept { size_t n; kept_tensor t[KEPT]; unsigned char *data; size_t size, room; } kept;
 
 typedef struct comparison {
@@ -29,8 +29,9 @@ typedef struct comparison {
 } comparison;
 
 /* A difference, in words. */
-typedef struct difference { const char *kind; char message[700]; double rtol, atol; bool shows; } difference;
+typedef struct difference { const char *kind; char message[700]; double rtol, atol; size_t slot; bool shows; } difference;
 
+static const check_row itself = { .name = "the same row on contiguous tensors", .index = 0 };
 static const check_row native = { .name = "the native form", .index = -1 }, wide = { .name = "the native form in f64", .index = -2 };
 
 static const check_row *reference_of(const check_op *op)
@@ -73,7 +74,7 @@ static unsigned environment(void)
     return bits;
 }
 
-static bool keep_tensor(kept *k, const dv_tensor *t, const char *name)
+static bool keep_tensor(kept *k, const dv_tensor *t, size_t slot, const char *name)
 {
     const int64_t n = dv_numel(t), size = dv_dtype_bytes(t->dtype, 1);
     int64_t index[DV_MAX_NDIM] = { 0 };
@@ -88,7 +89,7 @@ static bool keep_tensor(kept *k, const dv_tensor *t, const char *name)
         k->room = 2 * needed;
     }
     kept_tensor *to = &k->t[k->n++];
-    *to = (kept_tensor){ .dtype = t->dtype, .ndim = t->ndim, .n = n, .at = k->size };
+    *to = (kept_tensor){ .dtype = t->dtype, .ndim = t->ndim, .n = n, .at = k->size, .slot = slot };
     snprintf(to->name, sizeof to->name, "%s", name);
     memcpy(to->shape, t->shape, sizeof *t->shape * (size_t)t->ndim);
     if (n && dv_tensor_is_contiguous(t))
@@ -105,14 +106,14 @@ static bool keep_tensor(kept *k, const dv_tensor *t, const char *name)
     return true;
 }
 
-static bool keep_scalar(kept *k, const dv_value *v, const char *name)
+static bool keep_scalar(kept *k, const dv_value *v, size_t slot, const char *name)
 {
     const dv_dtype f64 = { .code = 2, .bits = 64, .lanes = 1 }, i64 = { .code = 0, .bits = 64, .lanes = 1 };
     double f = v->as.f;
     int64_t i = v->type == DV_VALUE_BOOL ? v->as.b : v->as.i;
     const bool real = v->type == DV_VALUE_FLOAT;
     const dv_tensor t = { .data = real ? (void *)&f : (void *)&i, .dtype = real ? f64 : i64 };
-    return keep_tensor(k, &t, name);
+    return keep_tensor(k, &t, slot, name);
 }
 
 static bool keep_all(kept *k, const check_call *call, const check_case *c)
@@ -121,15 +122,17 @@ static bool keep_all(kept *k, const check_call *call, const check_case *c)
     k->n = k->size = 0;
     for (size_t r = 0; r < call->op->nresults; r++) {
         const dv_value *v = &call->results[r];
+        const int32_t alias = call->op->slots[call->op->nargs + r].alias;
+        const size_t slot = alias >= 0 ? (size_t)alias : call->op->nargs + r;
         check_result_name(call->op, r, name, sizeof name);
-        if (v->type == DV_VALUE_TENSOR && v->as.tensor ? !keep_tensor(k, v->as.tensor, name) :
-            (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL) && !keep_scalar(k, v, name))
+        if (v->type == DV_VALUE_TENSOR && v->as.tensor ? !keep_tensor(k, v->as.tensor, slot, name) :
+            (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL) && !keep_scalar(k, v, slot, name))
             return false;
     }
     for (size_t i = 0; i < c->ntensors; i++) {
-        const dv_slot_info *slot = &call->op->slots[check_tensor_argument(c, i)];
-        snprintf(name, sizeof name, "argument '%.60s'", slot->name);
-        if (c->tensors[i].present && slot->flags & DV_SLOT_WRITES && !keep_tensor(k, check_call_tensor(i), name))
+        const size_t slot = check_tensor_argument(c, i);
+        snprintf(name, sizeof name, "argument '%.60s'", call->op->slots[slot].name);
+        if (c->tensors[i].present && call->op->slots[slot].flags & DV_SLOT_WRITES && !keep_tensor(k, check_call_tensor(i), slot, name))
             return false;
     }
     return true;
@@ -160,6 +163,14 @@ static void put_number(double x, char *out, size_t size)
         snprintf(out, size, "%.9g", x);
 }
 
+static bool has_special(const check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && c->tensors[i].fill == CHECK_SPECIAL)
+            return true;
+    return false;
+}
+
 /* Element i (of complex numbers: a part of one) of tensor k. */
 static void tell(const comparison *m, size_t k, int64_t i, int parts, double found, double expected, const char *kind, const check_tolerance *tolerance,
     double allowed, difference *out)
@@ -177,7 +188,9 @@ static void tell(const comparison *m, size_t k, int64_t i, int parts, double fou
     out->kind = kind;
     out->rtol = tolerance->rtol;
     out->atol = isfinite(allowed) ? fmax(0, allowed - tolerance->rtol * fabs(expected)) : tolerance->atol;
-    out->shows = k < m->job->op->nresults && m->job->op->nresults > 0;
+    out->atol = has_special(m->c) && !check_is_integer(t->dtype) ? INFINITY : out->atol; /* only which infinity or NaN it is */
+    out->slot = t->slot;
+    out->shows = true;
 }
 
 static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
@@ -212,14 +225,6 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
     if (m->wild && !(isnan(expected) && isfinite(found) && fabs(found) < sqrt(largest)))
         return true;
     return (isinf(found) && fabs(expected) >= 0.9 * largest) || (isinf(expected) && fabs(found) >= 0.9 * largest);
-}
-
-static bool has_special(const check_case *c)
-{
-    for (size_t i = 0; i < c->ntensors; i++)
-        if (c->tensors[i].present && c->tensors[i].fill == CHECK_SPECIAL)
-            return true;
-    return false;
 }
 
 static bool compare_real(const comparison *m, size_t k, difference *out)
@@ -273,7 +278,8 @@ static bool compare(const comparison *m, difference *out)
             snprintf(out->message, sizeof out->message, "%s has %lld elements, and %s%s gives %lld", a->name, (long long)a->n,
                 m->rows[0]->index > 0 ? "row " : "", m->rows[0]->name, (long long)b->n);
             out->kind = "other size";
-            out->shows = false;
+            out->slot = a->slot;
+            out->shows = true;
             return true;
         }
         if (check_is_integer(a->dtype) ? compare_exactly(m, k, out) : (check_is_float(a->dtype) || a->dtype.code == 5) && compare_real(m, k, out))
@@ -333,7 +339,9 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
 
 static void report(check_job *job, const comparison *m, const difference *d, bool layout)
 {
-    job->how.show = d->shows ? CHECK_SHOW_ROWS : CHECK_SHOW_NOTHING;
+    job->how.show = !d->shows ? CHECK_SHOW_NOTHING : m->rows[0] == &itself ? CHECK_SHOW_LAYOUT : CHECK_SHOW_ROWS;
+    job->how.slot = (int32_t)d->slot;
+    memset(job->how.axes, -1, sizeof job->how.axes);
     job->how.end = CHECK_AT_END;
     job->how.other_row = m->rows[0]->index;
     job->how.rtol = d->rtol;
@@ -354,7 +362,6 @@ static bool is_right_when_contiguous(check_job *job, const check_case *c, kept *
 /* Without opinions: the row itself on contiguous tensors. */
 static void compare_layouts(check_job *job, const check_case *c, const kept *found, kept *other)
 {
-    static const check_row itself = { .name = "the same row on contiguous tensors", .index = 0 };
     static check_call call;
     difference d;
     bool expanded;
@@ -364,7 +371,6 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
     if (!compare(&m, &d))
         return;
     difference again;
-    d.shows = false;
     if (run_at(job, job->row, c, CHECK_AT_BEGIN, other, &call) && !compare(&m, &again)) /* else it is no layout that it depends on */
         report(job, &m, &d, true);
 }

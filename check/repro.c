@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "repro.h"
 
 bool check_repro_possible(const check_job *job)
 {
@@ -38,11 +38,17 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     fprintf(to, "\n%s\n", line);
     if (job->op->source)
         fprintf(to, "%s    dovetail build %s -o %s\n", line, job->op->source, file_of(job->op->path));
-    fprintf(to, "%s    %s\n%s\n%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line, run, line, line);
+    fprintf(to, "%s    %s%s\n%s\n%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line, run, file_of(job->op->path), line, line);
 }
 
-/* Contents of a tensor's memory, from the lowest element to the highest; NULL: there are none. The caller frees it. */
-static unsigned char *contents(const check_case *c, size_t i, int64_t *n, int64_t *first)
+/* How many contents a program needs of each tensor. */
+static int sets_of(const check_job *job)
+{
+    return job->result->how.show == CHECK_SHOW_SAME ? 2 : job->result->how.show == CHECK_SHOW_THREADS ? 4 : 1;
+}
+
+/* Contents of a tensor's memory, from the lowest element to the highest; NULL: there are none. The caller frees it. set: 0 are the case's own. */
+static unsigned char *contents(const check_case *c, size_t i, int set, int64_t *n, int64_t *first)
 {
     const check_tensor *t = &c->tensors[i];
     int64_t strides[CHECK_DIMS], low, high;
@@ -52,7 +58,7 @@ static unsigned char *contents(const check_case *c, size_t i, int64_t *n, int64_
     *n = high - low + 1;
     *first = -low;
     if (bytes)
-        check_fill_tensor(t, c->seed + i, bytes + *first * size, strides);
+        check_fill_tensor(t, c->seed + i + 1000 * (uint64_t)set, bytes + *first * size, strides);
     return bytes;
 }
 
@@ -90,22 +96,35 @@ static const char c_head[] =
 static const char c_memory[] =
     "enum { PAGE = 4096, GUARD = 16 * PAGE };\n"
     "static unsigned char poison = 0xa5; /* what undefined memory holds */\n"
-    "static int kernel_ran, guarding;\n"
+    "static int kernel_ran, guarding, at_end = AT_END, allocations, fail_at; /* which allocation fails: 0 none */\n"
+    "static _Thread_local int again; /* the same memory as before, in the same order */\n"
+    "static _Thread_local int which; /* of the contents that arguments can have */\n"
     "\n"
-    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; int heap, freed; } buffer;\n"
-    "static buffer buffers[4096];\n"
-    "static size_t nbuffers;\n"
+    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; int heap, freed, locked; } buffer;\n"
+    "static _Thread_local buffer buffers[4096];\n"
+    "static _Thread_local size_t nbuffers;\n"
+    "\n"
+    "static unsigned char *new_pages(size_t room)\n"
+    "{\n"
+    "    unsigned char *p = mmap(NULL, room + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+    "    if (p == MAP_FAILED || (room && mprotect(p + GUARD, room, PROT_READ | PROT_WRITE)))\n"
+    "        exit(2);\n"
+    "    return p + GUARD;\n"
+    "}\n"
     "\n"
     "/* Memory one end of which touches pages that nobody may touch. */\n"
     "static void *guarded(size_t bytes, size_t alignment, int fill)\n"
     "{\n"
-    "    const size_t room = (bytes + alignment + PAGE - 1) / PAGE * PAGE;\n"
-    "    unsigned char *p = mmap(NULL, room + 2 * GUARD, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+    "    const size_t room = bytes ? (bytes + alignment + PAGE - 1) / PAGE * PAGE : 0;\n"
     "    buffer *b = &buffers[nbuffers++ % 4096];\n"
-    "    if (p == MAP_FAILED || (bytes && mprotect(p + GUARD, room, PROT_READ | PROT_WRITE)))\n"
-    "        exit(2);\n"
-    "    *b = (buffer){ p + GUARD, p + GUARD, bytes ? room : 0, bytes, 0, 0 };\n"
-    "    if (AT_END && bytes)\n"
+    "    if (!again || !b->pages || b->room != room)\n"
+    "        *b = (buffer){ .pages = new_pages(room), .room = room };\n"
+    "    else if (b->locked)\n"
+    "        mprotect(b->pages, b->room, PROT_READ | PROT_WRITE);\n"
+    "    b->bytes = bytes;\n"
+    "    b->locked = 0;\n"
+    "    b->data = b->pages;\n"
+    "    if (at_end && bytes)\n"
     "        b->data += (room - bytes) / alignment * alignment;\n"
     "    memset(b->pages, 0xc3, b->room);\n"
     "    memset(b->data, fill, bytes);\n"
@@ -115,8 +134,10 @@ static const char c_memory[] =
     "static void protect(const void *data, int how)\n"
     "{\n"
     "    for (size_t i = 0; i < nbuffers; i++)\n"
-    "        if (buffers[i].data == data && buffers[i].bytes)\n"
+    "        if (buffers[i].data == data && buffers[i].bytes) {\n"
     "            mprotect(buffers[i].pages, buffers[i].room, how);\n"
+    "            buffers[i].locked = how != (PROT_READ | PROT_WRITE);\n"
+    "        }\n"
     "}\n"
     "\n"
     "typedef struct result { dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; size_t bytes; void *made; } result;\n"
@@ -124,11 +145,11 @@ static const char c_memory[] =
     "static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,\n"
     "    const int64_t *strides, dv_tensor **out)\n"
     "{\n"
-    "    result *r = calloc(1, sizeof *r);\n"
     "    int64_t elements = 1;\n"
     "    (void)host, (void)index;\n"
-    "    if (!r)\n"
-    "        return DV_ENOMEM;\n"
+    "    if (++allocations == fail_at)\n"
+    "        return dv_fail(DV_ENOMEM, \"out of memory\");\n"
+    "    result *r = guarded(sizeof *r, 16, 0);\n"
     "    for (int32_t i = 0; i < ndim; i++)\n"
     "        elements = !shape[i] || !elements ? 0 : elements + (shape[i] - 1) * strides[i];\n"
     "    memcpy(r->dims, shape, (size_t)ndim * sizeof *shape);\n"
@@ -139,11 +160,23 @@ static const char c_memory[] =
     "    *out = &r->t;\n"
     "    return DV_OK;\n"
     "}\n"
+    "static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,\n"
+    "    int64_t offset, dv_tensor **out)\n"
+    "{\n"
+    "    result *r = guarded(sizeof *r, 16, 0);\n"
+    "    (void)host, (void)index;\n"
+    "    memcpy(r->dims, shape, (size_t)ndim * sizeof *shape);\n"
+    "    memcpy(r->dims + DV_MAX_NDIM, strides, (size_t)ndim * sizeof *strides);\n"
+    "    r->made = (char *)base->data + offset * dv_dtype_bytes(base->dtype, 1);\n"
+    "    r->t = (dv_tensor){ r->made, base->device, ndim, base->dtype, r->dims, r->dims + DV_MAX_NDIM, 0 };\n"
+    "    *out = &r->t;\n"
+    "    return DV_OK;\n"
+    "}\n"
     "static void keep_tensor(const dv_host *host, dv_tensor *t) { (void)host, (void)t; }\n"
     "static void *lend(const dv_host *host, int use, int slot, size_t bytes, size_t alignment)\n"
     "{\n"
     "    (void)host, (void)use, (void)slot;\n"
-    "    return guarded(bytes, alignment, poison);\n"
+    "    return ++allocations == fail_at ? NULL : guarded(bytes, alignment, poison);\n"
     "}\n"
     "static void keep(const dv_host *host, void *p) { (void)host, (void)p; }\n"
     "static void before_kernel(const dv_host *host) { (void)host, kernel_ran = guarding = 1; }\n"
@@ -210,22 +243,35 @@ static const char c_heap[] =
     "    return q;\n"
     "}\n";
 
-static const char c_main[] =
+static const char c_call[] =
+    "\n"
+    "static int (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: the host's */\n"
+    "static void (*change)(void); /* of the arguments, before a call */\n"
+    "static uint32_t flags;\n"
+    "\n"
+    "static dv_host host_of(int row)\n"
+    "{\n"
+    "    return (dv_host){ .size = sizeof(dv_host), .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, .new_view = new_view,\n"
+    "        .alloc = lend, .free = keep, .before_kernel = before_kernel, .after_kernel = after_kernel, .parallel_for = loop, .flags = flags, .row = row };\n"
+    "}\n"
     "\n"
     "static int call(dv_operator *op, int row, dv_value *results)\n"
     "{\n"
-    "    const dv_host host = { .size = sizeof host, .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, .alloc = lend, .free = keep,\n"
-    "        .before_kernel = before_kernel, .after_kernel = after_kernel, .row = row };\n"
+    "    const dv_host host = host_of(row);\n"
     "    for (int i = 0; i < NRESULTS; i++)\n"
     "        results[i] = dv_default();\n"
     "    make_arguments();\n"
+    "    if (change)\n"
+    "        change();\n"
     "    mallopt(M_PERTURB, poison);\n"
-    "    kernel_ran = 0;\n"
+    "    kernel_ran = allocations = 0;\n"
     "    alarm(20); /* it must end */\n"
     "    const int status = dv_call(op, args, NARGS, results, NRESULTS, &host);\n"
     "    alarm(0);\n"
     "    return status;\n"
-    "}\n"
+    "}\n";
+
+static const char c_main[] =
     "\n"
     "int main(int argc, char **argv)\n"
     "{\n"
@@ -318,29 +364,35 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     const check_case *c = &job->result->failing;
     const check_tensor *t = &c->tensors[i];
     int64_t strides[CHECK_DIMS], low, high, n, first;
-    unsigned char *bytes = contents(c, i, &n, &first);
+    const int64_t size = dv_dtype_bytes(t->dtype, 1);
     check_strides(t, strides, &low, &high);
     fputs("    { /* ", to);
     put_name(job, i, to);
-    fprintf(to, ": %s */\n        static const %s elements[] = { ", dv_dtype_name(t->dtype), c_type(t));
-    if (bytes && n)
-        put_elements(t, bytes, n, to);
-    else
-        fputs("0", to);
+    const bool as_bytes = !strcmp(c_type(t), "uint8_t") && !check_is_integer(t->dtype);
+    const int64_t count = as_bytes ? (high - low + 1) * size : high - low + 1;
+    fprintf(to, ": %s */\n        static const %s elements[][%lld] = {", dv_dtype_name(t->dtype), c_type(t), (long long)(count > 0 ? count : 1));
+    for (int set = 0; set < sets_of(job); set++) {
+        unsigned char *bytes = contents(c, i, set, &n, &first);
+        fputs(" { ", to);
+        if (bytes && n)
+            put_elements(t, bytes, n, to);
+        else
+            fputs("0", to);
+        fputs(" },", to);
+        free(bytes);
+    }
     fputs(" };\n        static const int64_t dims[] = { ", to);
     for (int32_t d = 0; d < t->ndim; d++)
         fprintf(to, "%lld, ", (long long)t->shape[d]);
     for (int32_t d = 0; d < t->ndim; d++)
         fprintf(to, "%lld, ", (long long)strides[d]);
-    const int64_t size = dv_dtype_bytes(t->dtype, 1);
     fprintf(to, "0 };\n        const size_t bytes = %lld;\n", (long long)(n * size));
-    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements, bytes);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
+    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements[which], bytes);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
     fprintf(to, "        protect(data, %s);\n", writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ");
     fputs("        ", to);
     put_name(job, i, to);
     fprintf(to, " = (dv_tensor){ data + %lld, cpu, %d, { %u, %u, %u }, dims, dims + %d, 0 };\n    }\n", (long long)(first * size), (int)t->ndim,
         t->dtype.code, t->dtype.bits, t->dtype.lanes, (int)t->ndim);
-    free(bytes);
 }
 
 static void put_c_arguments(const check_job *job, FILE *to)
@@ -348,25 +400,24 @@ static void put_c_arguments(const check_job *job, FILE *to)
     const check_case *c = &job->result->failing;
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present) {
-            fputs("static dv_tensor ", to);
+            fputs("static _Thread_local dv_tensor ", to);
             put_name(job, i, to);
             fputs(";\n", to);
         }
-    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n", c->nargs, job->op->nresults);
+    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n", c->nargs, job->op->nresults);
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present)
             put_c_tensor(job, i, to);
     for (size_t i = 0; i < c->nargs; i++) {
         const check_value *v = &c->args[i];
         if (v->type == DV_VALUE_TENSORS) {
-            fprintf(to, "    static const dv_tensor *const list%zu[] = { ", i);
+            fprintf(to, "    static _Thread_local const dv_tensor *list%zu[%u];\n", i, v->count + 1);
             for (uint32_t k = 0; k < v->count; k++) {
-                fputs(c->tensors[v->first + k].present ? "&" : "NULL", to);
+                fprintf(to, "    list%zu[%u] = %s", i, k, c->tensors[v->first + k].present ? "&" : "NULL");
                 if (c->tensors[v->first + k].present)
                     put_name(job, v->first + k, to);
-                fputs(", ", to);
+                fputs(";\n", to);
             }
-            fprintf(to, "NULL };\n");
         }
         fprintf(to, "    args[%zu] = ", i);
         if (v->type == DV_VALUE_TENSORS) {
@@ -385,8 +436,70 @@ static void put_c_arguments(const check_job *job, FILE *to)
     fputs("}\n", to);
 }
 
-/* The question, after op is known: `return` 1 where the fault shows. */
-static const char *const c_questions[] = {
+/* What programs of more than one call know of arguments and results. */
+static void put_c_tables(const check_job *job, FILE *to)
+{
+    const check_op *op = job->op;
+    const check_case *c = &job->result->failing;
+    const check_how *how = &job->result->how;
+    fprintf(to, "\nenum { SLOT = %d, AXIS = %d, AT = %lld, SIZE = %lld, NTENSORS = %u };\n", (int)how->slot, (int)how->axis, (long long)how->at,
+        (long long)how->size, c->ntensors);
+    fprintf(to, "#define RTOL %a\n#define ATOL %s", how->rtol, isinf(how->atol) ? "INFINITY\n" : "");
+    if (!isinf(how->atol))
+        fprintf(to, "%a\n", how->atol);
+    fputs("static const char is_written[] = { ", to);
+    for (size_t i = 0; i < op->nargs; i++)
+        fprintf(to, "%d, ", (op->slots[i].flags & DV_SLOT_WRITES) != 0);
+    fputs("0 };\nstatic const char is_argument[] = { ", to);
+    for (size_t r = 0; r < op->nresults; r++)
+        fprintf(to, "%d, ", op->slots[op->nargs + r].alias >= 0);
+    fputs("0 };\n", to);
+}
+
+/* And of tensors by number. */
+static void put_c_tensors(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    fputs("\nstatic inline dv_tensor *tensor(int i)\n{\n    switch (i) {\n", to);
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present) {
+            fprintf(to, "    case %zu: return &", i);
+            put_name(job, i, to);
+            fputs(";\n", to);
+        }
+    fputs("    default: return NULL;\n    }\n}\n", to);
+}
+
+static void put_c_axes(const check_job *job, FILE *to)
+{
+    fputs("static const int axes[] = { ", to);
+    for (size_t i = 0; i < job->result->failing.ntensors; i++)
+        fprintf(to, "%d, ", job->result->how.axes[i]);
+    fputs("-1 }; /* along which each is cut */\n", to);
+}
+
+/* Whose gradients are asked for, and which tensor is looked at. */
+static void put_c_wants(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const size_t tensor = (size_t)job->result->how.tensor, slot = check_tensor_argument(c, tensor);
+    const bool tangent = job->result->how.show == CHECK_SHOW_TANGENT;
+    bool wants[CHECK_ARGS] = { false };
+    fprintf(to, "enum { TENSOR = %zu, TENSOR_SLOT = %zu };\n#define TENSOR_AT ((size_t)%zu)\nstatic const %s[] = { ", tensor, slot,
+        tensor - c->args[slot].first, tangent ? "int slot_of" : "bool wants");
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const size_t of = check_tensor_argument(c, i);
+        wants[of] |= c->tensors[i].present && (c->tensors[i].dtype.code == 2 || c->tensors[i].dtype.code == 4);
+        if (tangent)
+            fprintf(to, "%zu, ", of);
+    }
+    for (size_t i = 0; i < c->nargs && !tangent; i++)
+        fprintf(to, "%d, ", wants[i]);
+    fputs("0 };\n", to);
+}
+
+/* Those of one call; for others see repro_text.c. After op is known: `return` 1 where the fault shows. */
+static const char *const c_questions[CHECK_SHOW_COUNT] = {
     [CHECK_SHOW_CRASH] = "    if (call(op, ROW, results))\n"
                          "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
     [CHECK_SHOW_ACCEPT] = "    static dv_result_spec specs[NRESULTS + 1];\n"
@@ -457,17 +570,6 @@ static const char *const c_questions[] = {
                                "    fegetenv(&after);\n"
                                "    if (before.__control_word != after.__control_word || (before.__mxcsr ^ after.__mxcsr) & 0xffc0)\n"
                                "        return fputs(\"the floating-point environment is not as it was\\n\", stderr), 1;\n",
-    [CHECK_SHOW_ROWS] = "    static dv_value others[NRESULTS + 1];\n"
-                        "    if (call(op, ROW, results) || call(op, OTHER_ROW, others))\n"
-                        "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
-                        "    for (int i = 0; i < NRESULTS; i++) {\n"
-                        "        const dv_tensor *a = results[i].as.tensor, *b = others[i].as.tensor;\n"
-                        "        for (int64_t k = 0, n = results[i].type == DV_VALUE_TENSOR ? dv_numel(a) : 0; k < n; k++) {\n"
-                        "            const double x = element(a, k), y = element(b, k);\n"
-                        "            if (isfinite(x) && isfinite(y) ? fabs(x - y) > ATOL + RTOL * fabs(y) : x != y && !(isnan(x) && isnan(y)))\n"
-                        "                return fprintf(stderr, \"result %d, element %lld: %.17g, the other row %.17g\\n\", i, (long long)k, x, y), 1;\n"
-                        "        }\n"
-                        "    }\n",
 };
 
 /* Only for sizes of which every second element is there. */
@@ -494,46 +596,40 @@ static const char c_gaps[] =
     "    return 0;\n"
     "}\n";
 
-static const char c_element[] =
-    "\n"
-    "static double element(const dv_tensor *t, int64_t i)\n"
-    "{\n"
-    "    switch (dv_dtype_key(t->dtype)) {\n"
-    "    case DV_DTYPE_f64:\n"
-    "    case DV_DTYPE_f32:\n"
-    "    case DV_DTYPE_f16:\n"
-    "    case DV_DTYPE_bf16: return dv_get_f64(t->data, i, dv_dtype_key(t->dtype));\n"
-    "    case DV_DTYPE_i8: return ((const int8_t *)t->data)[i];\n"
-    "    case DV_DTYPE_i16: return ((const int16_t *)t->data)[i];\n"
-    "    case DV_DTYPE_i32: return ((const int32_t *)t->data)[i];\n"
-    "    case DV_DTYPE_i64: return (double)((const int64_t *)t->data)[i];\n"
-    "    default: return ((const uint8_t *)t->data)[i];\n"
-    "    }\n"
-    "}\n";
+static bool cuts(enum check_show show) { return show == CHECK_SHOW_LAYOUT || show == CHECK_SHOW_PARTS || show == CHECK_SHOW_SUM; }
+static bool of_gradient(enum check_show show) { return show >= CHECK_SHOW_SLOPE && show <= CHECK_SHOW_LOW; }
 
 bool check_repro_c(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
-    char run[300];
     if (job->said_python)
         return false;
-    snprintf(run, sizeof run, "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -o repro && ./repro %s", file_of(job->op->path));
+    const enum check_show show = r->how.show;
+    const check_repro_text *text = &check_repro_texts[show];
+    const char *run = "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -pthread -o repro && ./repro ";
     put_comment(job, "/* ", " * ", run, to);
     fprintf(to, " */\n%s#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", c_head, file_of(job->op->path), job->op->name);
     fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row, r->how.end == CHECK_AT_END);
-    if (r->how.show == CHECK_SHOW_ROWS)
-        fprintf(to, "#define RTOL %a\n#define ATOL %a\n", r->how.rtol, r->how.atol);
     fprintf(to, "\n%s", c_memory);
     put_c_arguments(job, to);
-    if (r->how.show == CHECK_SHOW_ROWS)
-        fputs(c_element, to);
-    if (r->how.show == CHECK_SHOW_HEAP || r->how.show == CHECK_SHOW_BOUNDS)
+    if (show == CHECK_SHOW_HEAP || show == CHECK_SHOW_BOUNDS)
         fputs(c_beside, to);
-    if (r->how.show == CHECK_SHOW_HEAP)
+    if (show == CHECK_SHOW_HEAP)
         fputs(c_heap, to);
-    if (r->how.show == CHECK_SHOW_GAPS)
+    if (show == CHECK_SHOW_GAPS)
         fputs(c_gaps, to);
-    fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, c_questions[r->how.show]);
+    fputs(c_call, to);
+    if (text->question && show != CHECK_SHOW_LEAKS)
+        put_c_tables(job, to);
+    if (cuts(show) || of_gradient(show))
+        put_c_tensors(job, to);
+    if (cuts(show))
+        put_c_axes(job, to);
+    if (of_gradient(show))
+        put_c_wants(job, to);
+    for (size_t i = 0; text->needs[i]; i++)
+        fputs(text->needs[i], to);
+    fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, text->question ? text->question : c_questions[show]);
     return true;
 }
 
@@ -543,6 +639,7 @@ static const char python_memory[] =
     "import ctypes\n"
     "import mmap\n"
     "import os\n"
+    "import pathlib\n"
     "import signal\n"
     "import sys\n"
     "\n"
@@ -555,7 +652,7 @@ static const char python_memory[] =
     "import numpy\n"
     "\n"
     "libc = ctypes.CDLL(None)\n"
-    "kept = []\n"
+    "kept, tensors = [], []\n"
     "\n"
     "\n"
     "def guarded(size, fill=0xc3):\n"
@@ -583,7 +680,8 @@ static const char python_memory[] =
     "        libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(address + data.nbytes - start), 1)\n"
     "        flat.flags.writeable = False\n"
     "    size = flat.dtype.itemsize\n"
-    "    return numpy.lib.stride_tricks.as_strided(flat[first:], shape, [s * size for s in strides], writeable=writable)\n"
+    "    tensors.append((numpy.lib.stride_tricks.as_strided(flat[first:], shape, [s * size for s in strides], writeable=writable), memory))\n"
+    "    return tensors[-1][0]\n"
     "\n"
     "\n"
     "def result(dtype, shape):\n"
@@ -647,7 +745,7 @@ static void put_python_tensor(const check_job *job, size_t i, FILE *to)
         fputs("None", to);
         return;
     }
-    unsigned char *bytes = contents(c, i, &n, &first);
+    unsigned char *bytes = contents(c, i, 0, &n, &first);
     check_strides(t, strides, &low, &high);
     fprintf(to, "tensor(%s, ", numpy_dtype(t->dtype, buffer, sizeof buffer));
     put_tuple(t->shape, t->ndim, to);
@@ -656,7 +754,7 @@ static void put_python_tensor(const check_job *job, size_t i, FILE *to)
     fprintf(to, ", %lld, ", (long long)first);
     if (bytes)
         put_python_elements(t, bytes, n, to);
-    fprintf(to, ", %s)", writes(job, i) ? "True" : "False");
+    fprintf(to, ", %s)", writes(job, i) || job->result->how.show == CHECK_SHOW_SAME ? "True" : "False");
     free(bytes);
 }
 
@@ -704,21 +802,114 @@ static const char *const python_questions[] = {
                           "        sys.exit(f\"an error that says nothing: {error}\")\n"
                           "else:\n"
                           "    sys.exit(\"this is outside of what the contract accepts, and it was run\")\n",
-    [CHECK_SHOW_POISON] = "out = call()\n"
-                          "found = b\"\".join(numpy.asarray(r).tobytes() for r in (out if isinstance(out, tuple) else (out,)) if r is not None)\n"
-                          "if POISON != 165:\n"
-                          "    sys.stdout.buffer.write(found)\n"
-                          "else:  # the same in a process whose undefined memory holds something else\n"
-                          "    import subprocess\n"
-                          "    other = subprocess.run([sys.executable, *sys.argv], env={**os.environ, \"MALLOC_PERTURB_\": \"90\"}, stdout=subprocess.PIPE).stdout\n"
-                          "    if other != found:\n"
-                          "        sys.exit(\"the result depends on what undefined memory held\")\n",
-    [CHECK_SHOW_ROWS] = "out = call()\n"
-                        "dovetail.set_row(OTHER_ROW)\n"
-                        "other = call()\n"
-                        "for a, b in zip(out if isinstance(out, tuple) else (out,), other if isinstance(other, tuple) else (other,)):\n"
-                        "    if not numpy.allclose(numpy.asarray(a).astype(\"float64\"), numpy.asarray(b).astype(\"float64\"), RTOL, ATOL, equal_nan=True):\n"
-                        "        sys.exit(f\"{a}, and the other row gives {b}\")\n",
+    [CHECK_SHOW_POISON] =
+        "found = b\"\".join(r.tobytes() for r in call().values())\n"
+        "if POISON != 165:\n"
+        "    sys.stdout.buffer.write(found)\n"
+        "else:  # the same in a process whose undefined memory holds something else\n"
+        "    import subprocess\n"
+        "    env = {**os.environ, \"MALLOC_PERTURB_\": \"90\"}\n"
+        "    other = subprocess.run([sys.executable, *sys.argv], env=env, stdout=subprocess.PIPE).stdout\n"
+        "    if other != found:\n"
+        "        sys.exit(\"the result depends on what undefined memory held\")\n",
+    [CHECK_SHOW_GAPS] =
+        "args = arguments()\n"
+        "call(args)\n"
+        "for name in WRITTEN.values():\n"
+        "    for a, memory in [(a, memory) for a, memory in tensors if a is args[name]]:\n"
+        "        a[...] = 0\n"
+        "        if memory.any():\n"
+        "            sys.exit(f\"bytes between the elements of {name} were written\")\n",
+    [CHECK_SHOW_ENVIRONMENT] =
+        "def environment():\n"
+        "    \"\"\"The rounding mode, and whether denormals are flushed to zero.\"\"\"\n"
+        "    return libc.fegetround(), float(numpy.float32(1e-40) * numpy.float32(0.5)), float(numpy.ones(64, \"float32\").dot(numpy.full(64, 1e-40, \"float32\")))\n"
+        "\n"
+        "\n"
+        "before = environment()\n"
+        "call()\n"
+        "after = environment()\n"
+        "if before != after:\n"
+        "    sys.exit(f\"the floating-point environment was {before} and is {after}\")\n",
+    [CHECK_SHOW_ROWS] =
+        "found = call()\n"
+        "dovetail.set_row(OTHER_ROW)\n"
+        "words = differ(found, call(), SLOT, RTOL, ATOL)\n"
+        "if words:\n"
+        "    sys.exit(f\"this row and the other one give {words}\")\n",
+    [CHECK_SHOW_LAYOUT] =
+        "args = arguments()\n"
+        "found = call(args)\n"
+        "words = differ(found, call(part(arguments(), None, None), ()), SLOT, RTOL, ATOL)\n"
+        "if words:\n"
+        "    sys.exit(f\"as it is and contiguous it gives {words}\")\n",
+    [CHECK_SHOW_PARTS] =
+        "whole = call()\n"
+        "for low, high in ((0, AT), (AT, SIZE)):\n"
+        "    found = call(part(arguments(), low, high), ())\n"
+        "    expected = {k: a[(slice(None),) * AXIS + (slice(low, high),)] for k, a in whole.items() if k[0] == SLOT}\n"
+        "    words = differ(expected, found, SLOT, 0, ATOL)\n"
+        "    if words:\n"
+        "        sys.exit(f\"[{low}, {high}) of the whole and of the slice alone: {words}\")\n",
+    [CHECK_SHOW_SUM] =
+        "whole, a, b = call(), call(part(arguments(), 0, AT), ()), call(part(arguments(), AT, SIZE), ())\n"
+        "words = differ({k: a[k].astype(\"float64\") + b[k].astype(\"float64\") for k in a}, whole, SLOT, 0, ATOL)\n"
+        "if words:\n"
+        "    sys.exit(f\"the sum of two parts and the whole: {words}\")\n",
+    [CHECK_SHOW_SAME] =
+        "args, out = arguments(), results()\n"
+        "own = [(a, a.copy()) for a, memory in tensors]\n"
+        "\n"
+        "\n"
+        "def again(other=False):\n"
+        "    \"\"\"The same call in the same memory, or with other contents.\"\"\"\n"
+        "    for a, contents in own:\n"
+        "        a[...] = contents * -0.5 + 0.125 if other and a.dtype.kind not in \"iub\" else contents\n"
+        "    return call(args, out)\n"
+        "\n"
+        "\n"
+        "again(True)\n"
+        "first = again()\n"
+        "words = None\n"
+        "for turn in range(8):  # elsewhere, at either end of its pages\n"
+        "    AT_END = not AT_END\n"
+        "    words = words or differ(first, call(arguments()), None, 0, ATOL)\n"
+        "again(True)\n"
+        "words = words or differ(first, again())\n"
+        "if words:\n"
+        "    sys.exit(f\"the same call gives {words}\")\n",
+    [CHECK_SHOW_LEAKS] =
+        "import gc\n"
+        "\n"
+        "\n"
+        "class mallinfo2(ctypes.Structure):\n"
+        "    _fields_ = [(name, ctypes.c_size_t) for name in \"arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost\".split()]\n"
+        "\n"
+        "\n"
+        "def look():\n"
+        "    heap = 0\n"
+        "    gc.collect()\n"
+        "    if hasattr(libc, \"mallinfo2\"):\n"
+        "        libc.mallinfo2.restype = mallinfo2\n"
+        "        found = libc.mallinfo2()\n"
+        "        heap = found.uordblks + found.hblkhd\n"
+        "    pages = int(pathlib.Path(\"/proc/self/statm\").read_text().split()[0])\n"
+        "    return len(os.listdir(\"/proc/self/fd\")), len(os.listdir(\"/proc/self/task\")), heap, pages\n"
+        "\n"
+        "\n"
+        "args, out, CALLS = arguments(), results(), 250\n"
+        "held = []\n"
+        "for stretch in range(6):\n"
+        "    for _ in range(CALLS):\n"
+        "        try:\n"
+        "            call(args, out)\n"
+        "        except dovetail.DovetailError:\n"
+        "            pass\n"
+        "    held.append(look())\n"
+        "for k, kind in enumerate((\"file descriptors\", \"threads\", \"bytes of malloc()\", \"pages of mappings\")):\n"
+        "    grown = [b[k] - a[k] for a, b in zip(held[1:], held[2:])]\n"
+        "    if min(grown) >= (CALLS if kind == \"bytes of malloc()\" else CALLS // 2):\n"
+        "        sys.exit(f\"{kind} leak: in each {CALLS} calls {grown}\")\n",
 };
 
 static bool any_ml_dtypes(const check_result *r)
@@ -732,6 +923,47 @@ static bool any_ml_dtypes(const check_result *r)
             return true;
     return false;
 }
+
+static const char python_call[] =
+    "def call(args=None, out=None):\n"
+    "    \"\"\"What it writes: {(slot, number): a copy}.\"\"\"\n"
+    "    signal.alarm(20)  # it must end\n"
+    "    args = arguments() if args is None else args\n"
+    "    out = results() if out is None else out\n"
+    "    given = op(**args, **({\"out\": out if len(out) > 1 else out[0]} if out else {}))\n"
+    "    signal.alarm(0)\n"
+    "    given = given if isinstance(given, tuple) else (given,)\n"
+    "    written = {(NARGS + i, 0): r for i, r in enumerate(given) if r is not None}\n"
+    "    for slot, name in WRITTEN.items():\n"
+    "        listed = args[name] if isinstance(args[name], list) else [args[name]]\n"
+    "        written.update({(slot, k): a for k, a in enumerate(listed) if a is not None})\n"
+    "    return {key: numpy.array(a) for key, a in written.items()}\n"
+    "\n"
+    "\n"
+    "def differ(a, b, slot=None, rtol=None, atol=0):\n"
+    "    \"\"\"Words, where two calls wrote what differs: in a bit, or by more than this.\"\"\"\n"
+    "    for key in [key for key in a if slot is None or key[0] == slot]:\n"
+    "        x, y = a[key], b[key]\n"
+    "        if rtol is not None and x.shape == y.shape:\n"
+    "            wide = \"complex128\" if x.dtype.kind == \"c\" else \"float64\"\n"
+    "            if numpy.allclose(x.astype(wide), y.astype(wide), rtol, atol, equal_nan=True):\n"
+    "                continue\n"
+    "        elif x.shape == y.shape and x.tobytes() == y.tobytes():\n"
+    "            continue\n"
+    "        return f\"{x} and {y}\"\n"
+    "    return None\n"
+    "\n"
+    "\n"
+    "def part(args, low, high):\n"
+    "    \"\"\"[low, high) of each tensor along its axis, contiguous.\"\"\"\n"
+    "    def cut(a, axis):\n"
+    "        return None if a is None else numpy.array(a if axis < 0 else a[(slice(None),) * axis + (slice(low, high),)], order=\"C\")\n"
+    "\n"
+    "    def one(v, axes):\n"
+    "        return [cut(a, axis) for a, axis in zip(v, axes)] if isinstance(v, list) else cut(v, axes[0])\n"
+    "    return {name: one(v, AXES[name]) if name in AXES else v for name, v in args.items()}\n"
+    "\n"
+    "\n";
 
 /* Results lie in guarded memory too, where the host may give them. */
 static void put_results(const check_job *job, FILE *to)
@@ -755,7 +987,7 @@ static void put_call(const check_job *job, FILE *to)
 {
     const check_case *c = &job->result->failing;
     put_results(job, to);
-    fputs("def call():\n    signal.alarm(20)  # it must end\n    out = results()\n    return op(", to);
+    fputs("def arguments():\n    return dict(", to);
     for (size_t i = 0; i < c->nargs; i++) {
         if (c->args[i].type == DV_VALUE_DEFAULT)
             continue;
@@ -763,7 +995,30 @@ static void put_call(const check_job *job, FILE *to)
         put_python_value(job, &c->args[i], to);
         fputs(",", to);
     }
-    fprintf(to, "%s)\n\n\n", job->op->nresults ? "\n        out=out if len(out) > 1 else out[0]" : "");
+    fputs(")\n\n\n", to);
+    fputs(python_call, to);
+}
+
+/* Names of written arguments by slot, and along which dim each tensor is cut. */
+static void put_python_tables(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const check_how *how = &job->result->how;
+    fprintf(to, "NARGS, SLOT, AXIS, AT, SIZE = %u, %d, %d, %lld, %lld\nWRITTEN = {", c->nargs, (int)how->slot, (int)how->axis, (long long)how->at,
+        (long long)how->size);
+    for (size_t i = 0; i < c->nargs; i++)
+        if (job->op->slots[i].flags & DV_SLOT_WRITES && c->args[i].type != DV_VALUE_DEFAULT)
+            fprintf(to, "%zu: \"%s\", ", i, job->op->slots[i].name);
+    fputs("}\nAXES = {", to);
+    for (size_t i = 0; i < c->nargs; i++) {
+        if (c->args[i].type != DV_VALUE_TENSOR && c->args[i].type != DV_VALUE_TENSORS)
+            continue;
+        fprintf(to, "\"%s\": (", job->op->slots[i].name);
+        for (uint32_t k = 0; k < c->args[i].count; k++)
+            fprintf(to, "%d, ", how->axes[c->args[i].first + k]);
+        fputs("), ", to);
+    }
+    fputs("}\n", to);
 }
 
 void check_repro_arguments(const check_job *job, FILE *to)
@@ -789,15 +1044,14 @@ static const char *python_question(const check_job *job)
 bool check_repro_python(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
-    char run[300];
     if (job->said_python)
         return fputs(job->said_python, to) >= 0;
     if (!python_question(job))
         return false;
-    snprintf(run, sizeof run, "python repro.py %s", file_of(job->op->path));
-    put_comment(job, "# ", "# ", run, to);
-    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %g, %g\n", python_memory, any_ml_dtypes(r) ? "\nimport ml_dtypes\n" : "",
+    put_comment(job, "# ", "# ", "python repro.py ", to);
+    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %.17g, float(\"%.17g\")\n", python_memory, any_ml_dtypes(r) ? "\nimport ml_dtypes\n" : "",
         r->how.end == CHECK_AT_END ? "True" : "False", (int)row_of(job), (int)r->how.other_row, r->how.rtol, r->how.atol);
+    put_python_tables(job, to);
     fprintf(to, "try:\n    library = dovetail.load(sys.argv[1] if len(sys.argv) > 1 else \"%s\")\n    op = dovetail.find(\"%s\")\n", file_of(job->op->path),
         job->op->name);
     fputs("except Exception as error:\n    print(error, file=sys.stderr)\n    sys.exit(2)\ndovetail.set_threads(1)\ndovetail.set_row(ROW)\n\n\n", to);

@@ -358,7 +358,7 @@ static void blame(check_job *job)
     memcpy(message, r->message, sizeof message);
     if (r->own & r->fault) {
         snprintf(r->message, sizeof r->message, "%.900s, %s", message, r->during);
-        r->how.show = CHECK_SHOW_NOTHING;
+        r->how.show = r->own_show;
         return;
     }
     r->outcome = CHECK_NOT;

@@ -26,9 +26,10 @@ DV_LIBRARY(override_grad, &dv_op_square);
 
 
 def ways(f, x):
+    """The way of a call; a gradient's Function makes a plain one inside."""
     before = _core.torch_taken(f)
     f(x)
-    return [b - a for a, b in zip(before, _core.torch_taken(f))].index(1)
+    return max(way for way, (a, b) in enumerate(zip(before, _core.torch_taken(f))) if b > a)
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")

@@ -1,4 +1,4 @@
-"""DTensor: two ranks give what one device gives. The ranks are processes that run this file."""
+"""DTensor: two ranks, and a mesh of two by two, give what one device gives. The ranks are processes that run this file."""
 import os
 import subprocess
 import sys
@@ -6,11 +6,17 @@ import sys
 import pytest
 import torch
 
-CHECKS = {}
+LINE, SQUARE = (2,), (2, 2)  # meshes
+CHECKS = {LINE: {}, SQUARE: {}}
 
 
 def check(f):
-    CHECKS[f.__name__] = f
+    CHECKS[LINE][f.__name__] = f
+    return f
+
+
+def check_of_a_square(f):
+    CHECKS[SQUARE][f.__name__] = f
     return f
 
 
@@ -74,7 +80,8 @@ DV_LIBRARY(sharded, &dv_op_mm, &dv_op_mmb, &dv_op_two, &dv_op_limited);
 
 def shards(mesh, tensors, placements):
     from torch.distributed.tensor import distribute_tensor
-    return [distribute_tensor(t.detach(), mesh, [p]).requires_grad_(t.requires_grad) for t, p in zip(tensors, placements)]
+    given = [p if isinstance(p, tuple) else (p,) for p in placements]
+    return [distribute_tensor(t.detach(), mesh, p).requires_grad_(t.requires_grad) for t, p in zip(tensors, given)]
 
 
 @check
@@ -180,6 +187,63 @@ def limits(mesh, P):
         torch.testing.assert_close(found.full_tensor(), x)
 
 
+@check_of_a_square
+def elementwise_of_a_square(mesh, P):
+    """Each dim of the mesh has a placement of its own, also twice the same dim; no communication, gradients too."""
+    from torch.distributed.tensor.debug import CommDebugMode
+    f, (S, R) = torch.ops.dovetail.swiglu, (P.Shard, P.Replicate())
+    for place in ((S(0), S(1)), (S(1), S(0)), (S(0), S(0)), (S(0), R), (R, S(1)), (R, R)):
+        x, y = torch.randn(4, 6, requires_grad=True), torch.randn(4, 6, requires_grad=True)
+        expected = f(x, y)
+        a, b = shards(mesh, (x, y), (place, place))
+        with CommDebugMode() as communication:
+            found = f(a, b)
+        assert communication.get_total_counts() == 0 and found.placements == place, found.placements
+        torch.testing.assert_close(found.full_tensor(), expected)
+        for g, e in zip(torch.autograd.grad(found.square().sum(), (a, b)), torch.autograd.grad(expected.square().sum(), (x, y))):
+            torch.testing.assert_close(g.full_tensor(), e)
+
+
+@check_of_a_square
+def sums_of_a_square(mesh, P):
+    """Rows over one dim of the mesh, columns or the summed dim over the other."""
+    f, S, R = torch.ops.sharded.mm, P.Shard, P.Replicate()
+    a, b = torch.randn(4, 6, requires_grad=True), torch.randn(6, 2, requires_grad=True)
+    for x, y, result in (((S(0), R), (R, S(1)), (S(0), S(1))), ((R, S(0)), (S(1), R), (S(1), S(0))), ((S(0), S(1)), (R, S(0)), (S(0), P.Partial())),
+                         ((S(1), R), (S(0), S(1)), (P.Partial(), S(1))), ((S(1), S(1)), (S(0), S(0)), (P.Partial(), P.Partial()))):
+        c, d = shards(mesh, (a, b), (x, y))
+        found = f(c, d)
+        assert found.placements == result, (found.placements, result)
+        torch.testing.assert_close(found.full_tensor(), a @ b)
+        for g, e in zip(torch.autograd.grad(found.square().sum(), (c, d)), torch.autograd.grad((a @ b).square().sum(), (a, b))):
+            torch.testing.assert_close(g.full_tensor(), e)
+
+
+@check_of_a_square
+def norm_of_a_square(mesh, P):
+    """What is not parallel is gathered along the dim of the mesh that has it, and only there."""
+    f, S, R = torch.ops.dovetail.rms_norm, P.Shard, P.Replicate()
+    for place, kept in (((S(0), S(1)), (S(0), S(1))), ((S(1), R), (S(1), R)), ((S(2), S(0)), None), ((S(0), S(2)), None)):
+        x, w = torch.randn(2, 4, 6), torch.randn(6)
+        a, b = shards(mesh, (x, w), (place, (R, R)))
+        found = f(a, b)
+        assert kept is None or found.placements == kept, found.placements
+        torch.testing.assert_close(found.full_tensor(), f(x, w))
+
+
+@check_of_a_square
+def written_of_a_square(mesh, P):
+    f, S, R = torch.ops.dovetail.add_rms_norm, P.Shard, P.Replicate()
+    x, r, w = torch.randn(4, 2, 6), torch.randn(4, 2, 6), torch.randn(6)
+    a, b, c = shards(mesh, (x, r, w), ((R, S(1)), (S(0), S(1)), (R, R)))
+    found, expected = f(a, b, c), f(x, r, w)
+    torch.testing.assert_close(found.full_tensor(), expected)
+    torch.testing.assert_close(b.full_tensor(), r)
+    a, b, c = shards(mesh, (x, r, w), ((S(0), S(2)), (S(0), S(2)), (R, R)))
+    with pytest.raises(RuntimeError, match="add_rms_norm: no way to run it where its arguments lie"):
+        f(a, b, c)
+
+
 def rank_main(rank, size, store, binary):
     import dovetail
     from dovetail.torch import register
@@ -190,8 +254,9 @@ def rank_main(rank, size, store, binary):
     import torch.distributed as dist
     import torch.distributed.tensor as P
     dist.init_process_group("gloo", rank=rank, world_size=size, store=dist.FileStore(store, size))
-    mesh = P.init_device_mesh("cpu", (size,))
-    for name, f in CHECKS.items():
+    shape = LINE if size == 2 else SQUARE
+    mesh = P.init_device_mesh("cpu", shape)
+    for name, f in CHECKS[shape].items():
         torch.manual_seed(0)
         f(mesh, P)
         if rank == 0:
@@ -200,26 +265,45 @@ def rank_main(rank, size, store, binary):
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """What two ranks said: (names of the checks that passed, errors)."""
+def binary(tmp_path_factory):
     from conftest import compile_ops
     folder = tmp_path_factory.mktemp("ranks")
     (folder / "sharded.c").write_text(SOURCE)
-    binary = compile_ops(folder / "sharded.c", folder / "sharded.so")
+    return compile_ops(folder / "sharded.c", folder / "sharded.so")
+
+
+def run_ranks(binary, size):
+    """What the ranks said: (names of the checks that passed, errors)."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    running = [subprocess.Popen([sys.executable, __file__, str(rank), "2", str(folder / "store"), str(binary)], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, env=environment) for rank in range(2)]
+    running = [subprocess.Popen([sys.executable, __file__, str(rank), str(size), str(binary.parent / f"store{size}"), str(binary)],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for rank in range(size)]
     try:
         said = [p.communicate(timeout=300) for p in running]
     finally:
         for p in running:
             p.kill()
-    return said[0][0].split(), said[0][1] + said[1][1]
+    return said[0][0].split(), "".join(errors for _, errors in said)
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_two_ranks(ranks, name):
-    passed, errors = ranks
+@pytest.fixture(scope="module")
+def line(binary):
+    return run_ranks(binary, 2)
+
+
+@pytest.fixture(scope="module")
+def square(binary):
+    return run_ranks(binary, 4)
+
+
+@pytest.mark.parametrize("name", CHECKS[LINE])
+def test_two_ranks(line, name):
+    passed, errors = line
+    assert name in passed, errors[-3000:]
+
+
+@pytest.mark.parametrize("name", CHECKS[SQUARE])
+def test_four_ranks(square, name):
+    passed, errors = square
     assert name in passed, errors[-3000:]
 
 

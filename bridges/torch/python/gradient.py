@@ -215,8 +215,8 @@ class Function:
             self.apply = self.wrapped(name)
 
     def direct(self):
-        """apply for calls of which all is plain, but for a gradient that is wanted: forward runs the operator itself."""
-        made = Function(self.operator, self.rule, self.operator.overload)
+        """apply for calls of which all is plain, but for a gradient that is wanted: forward runs the operator itself, by its short way."""
+        made = Function(self.operator, self.rule, self.operator.entry.function)
         blind = [a["name"] for a in self.args if a["type"].startswith("Tensor") and a["name"] not in self.rule.targets]
         return made.guarded(blind) if blind else made.apply
 

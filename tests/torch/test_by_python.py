@@ -1,0 +1,95 @@
+"""Operators whose types torch's C interface does not carry, which go by Python (twin.py): under transforms, autocast and out= they are as others."""
+import pytest
+import torch
+
+SOURCE = r"""
+#include <dovetail_op.h>
+struct axpy { const dv_tensor *x, *y; dv_scalar alpha; dv_tensor *out; };
+static double value(dv_scalar s) { return s.kind == DV_SCALAR_INT ? (double)s.as.i : s.as.f; }
+static int axpy(dv_context *ctx, const struct axpy *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * (float)value(a->alpha) + ((const float *)a->y->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(axpy, struct axpy, (x, y, alpha, out), .schema = "axpy(Tensor x, Tensor y, *, Scalar alpha=1) -> Tensor out",
+    .contract = "x[*s]:T, y[*s]:T -> out[*s]:T; parallel(*s)", .gradient = "x: grad * alpha; y: grad",
+    .kernels = DV_KERNELS(DV_KERNEL(struct axpy, "cpu", "f32", axpy)));
+struct loop { const dv_tensor *x; dv_complex by; dv_tensor *out; };
+static int loop(dv_context *ctx, const struct loop *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * (float)a->by.im + (float)dv_numel(a->x);
+    return DV_OK;
+}
+DV_OPERATOR(loop, struct loop, (x, by, out), .schema = "loop(Tensor x, complex by) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct loop, "cpu", "f32", loop)));
+struct add_ { dv_tensor *x; dv_scalar by; };
+static int add_(dv_context *ctx, const struct add_ *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->x->data)[i] += (float)value(a->by);
+    return DV_OK;
+}
+DV_OPERATOR(add_, struct add_, (x, by), .schema = "add_(Tensor(a!) x, Scalar by) -> ()", .contract = "x[*s]:f32; parallel(*s)", .gradient = "x: grad",
+    .kernels = DV_KERNELS(DV_KERNEL(struct add_, "cpu", "f32", add_)));
+DV_LIBRARY(by_python, &dv_op_axpy, &dv_op_loop, &dv_op_add_);
+"""
+
+
+@pytest.fixture
+def mine(load):
+    return load(SOURCE, "by_python")
+
+
+@pytest.fixture(params=["function", "torch.ops"])
+def f(request, mine):
+    return mine if request.param == "function" else torch.ops.by_python
+
+
+x, y = torch.arange(12.).reshape(4, 3), torch.arange(12.).reshape(4, 3).cos()
+
+
+def test_vmap(f):
+    same = torch.testing.assert_close
+    same(torch.vmap(lambda a, b: f.axpy(a, b, alpha=2))(x, y), x * 2 + y)
+    same(torch.vmap(lambda a: f.axpy(a, y[0], alpha=0.5), in_dims=1, out_dims=1)(x[:, :3].t()), (x * 0.5 + y[0]).t())
+    same(torch.vmap(torch.vmap(lambda a: f.axpy(a, a)))(x), x * 2)
+    same(torch.vmap(lambda a: f.loop(a, 2j))(x), x * 2 + 3)  # nothing is parallel: a loop, for which a slice has three elements
+    z = torch.zeros(4, 3)
+    torch.vmap(lambda a: f.add_(a, 2) or a)(z)
+    same(z, torch.full((4, 3), 2.))
+
+
+def test_vmap_refuses_what_cannot_be_batched(f):
+    z = torch.zeros(3)
+    with pytest.raises(RuntimeError, match="by_python::add_.*Expected a value of type 'number' for argument 'by'"):
+        torch.vmap(lambda a: f.add_(z, a.sum()) or a)(x)
+    assert torch.equal(z, torch.zeros(3))
+
+
+def test_autocast(f):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = f.axpy(x.bfloat16(), y, alpha=2)
+    assert found.dtype is torch.float32 and torch.equal(found, x.bfloat16().float() * 2 + y)
+
+
+def test_transforms(f):
+    same, three = torch.testing.assert_close, torch.full((4, 3), 3.)
+    same(torch.func.grad(lambda a: f.axpy(a, y, alpha=3).sum())(x), three)
+    same(torch.vmap(torch.func.grad(lambda a: f.axpy(a, y[0], alpha=3).sum()))(x), three)
+    same(torch.func.jvp(lambda a: f.axpy(a, y, alpha=3), (x,), (torch.ones_like(x),))[1], three)
+    same(torch.func.functionalize(lambda a: f.axpy(a, y, alpha=3))(x), x * 3 + y)
+
+
+def test_graphs(f):
+    def g(a):
+        b = a * 1
+        f.add_(b, 2)
+        return f.axpy(b, b, alpha=3) + f.loop(b[0], 2j)
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(torch.compile(g, fullgraph=True, backend="aot_eager")(x), g(x))

@@ -1,6 +1,7 @@
 """The programs that come with a failure: alone, they fail while the fault is there, and do not when it is gone."""
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 
@@ -105,3 +106,12 @@ def test_it_passes_when_the_fault_is_gone(check, tmp_path, name):
 def test_files(check, tmp_path):
     check(FAULTY / "tail_unwritten" / "fault.c", "--repro", tmp_path / "out")
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["scale.memory.scale_f32.c", "scale.memory.scale_f32.py"]
+
+
+def test_the_smallest_inputs_are_small(check):
+    """Half of all faults, at least, are shown with 8 elements in the largest tensor or fewer."""
+    elements = {}
+    for p in sorted(FAULTY.glob("*/fault.c")):
+        found = next(r for r in check(p, "--only", p.with_name("expect").read_text().splitlines()[0])["results"] if r["result"] == "fail")
+        elements[p.parent.name] = found.get("elements", 0)
+    assert statistics.median(elements.values()) <= 8

@@ -496,8 +496,10 @@ static void draw_contents(maker *m)
         t->fill = !check_is_integer(t->dtype) && m->i % 5 == 4 ? CHECK_SPECIAL : CHECK_RANDOM;
         t->low = check_is_integer(t->dtype) ? 0 : -2;
         t->high = check_is_integer(t->dtype) ? (double)ONE_OF(&m->r, 1, 1, 3) : 2;
-        if (!check_is_integer(t->dtype) && m->i % 5 == 2)
-            t->low = -20, t->high = 20;
+        if (!check_is_integer(t->dtype) && m->i % 5 == 2) { /* spread, or far from zero: exp() overflows, or gives zero */
+            const int64_t middle = ONE_OF(&m->r, 0, 0, -200, 200);
+            t->low = (double)(middle - 20), t->high = (double)(middle + 20);
+        }
         if (check_is_integer(t->dtype) && m->i % 5 == 3 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
             t->low = t->dtype.code == 1 ? 0 : -5, t->high = 100;
     }

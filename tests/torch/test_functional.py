@@ -73,7 +73,7 @@ def programs(ops, mine):
     return {f.__name__: f for f in (plain, of_a_view, in_place, optional, aliases, views)}
 
 
-TORCHS = ["plain", "of_a_view", "optional"]  # what torch functionalizes itself
+TORCHS = ["plain", "of_a_view", "optional"]  # what torch functionalizes itself in graphs
 OURS = ["in_place", "aliases", "views"]
 
 
@@ -86,14 +86,14 @@ def compare(f, g):
 
 
 @pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TORCHS + OURS)
 def test_functionalize(ops, mine, name, remove):
     f = programs(ops, mine)[name]
     compare(f, torch.func.functionalize(f, remove=remove))
 
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", TORCHS + OURS)
 def test_traced(ops, mine, name, mode):
     """make_fx(functionalize(f)) writes to nothing but its inputs, by copy_."""
     f = programs(ops, mine)[name]
@@ -148,10 +148,70 @@ def test_export(ops, mine, name):
         compare(programs(ops, mine)[name], program.run_decompositions({}).module())
 
 
-def test_torch_refuses_the_others(ops):
-    """As it does every custom operator that writes; with a message."""
-    with pytest.raises(RuntimeError, match="Found a custom .non-ATen. operator.*torch_ops::inc"):
-        torch.func.functionalize(lambda x: ops.inc(x))(torch.ones(3))
+def has_kernel():
+    return torch._C._dispatch_has_kernel_for_dispatch_key("torch_ops::inc", "Functionalize")
+
+
+def test_the_kernel_is_there_while_it_is_needed(ops):
+    """In a graph torch functionalizes the operator only where there is no kernel for that key."""
+    seen = []
+
+    def look():
+        seen.append(has_kernel())
+
+    def f(x, fails):
+        look()
+        torch.func.functionalize(look)()  # torch does not nest levels that share a tensor
+        ops.inc(x)
+        look()
+        return 1 / 0 if fails else x * 2
+
+    x = torch.ones(3)
+    assert torch.equal(torch.func.functionalize(f)(x, False), torch.full((3,), 4.)) and torch.equal(x, torch.full((3,), 2.))
+    assert seen == [True] * 3 and not has_kernel()
+    with pytest.raises(ZeroDivisionError):
+        torch.func.functionalize(f)(x, True)
+    assert seen == [True] * 6 and not has_kernel()
+    test_torch_functionalizes_what_returns_nothing(ops)
+
+
+def test_a_library_that_is_loaded_and_closed_inside(fresh):
+    from conftest import one
+    source = one("inside", schema="f(Tensor x) -> Tensor out").replace("DV_LIBRARY", """
+struct g { dv_tensor *x; };
+static int g(dv_context *ctx, const struct g *a) { (void)ctx; ((float *)a->x->data)[0] = 7; return DV_OK; }
+DV_OPERATOR(g, struct g, (x), .schema = "g(Tensor(a!) x) -> ()", .contract = "x[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct g, "cpu", "f32", g)));
+DV_LIBRARY""").replace("&dv_op_f", "&dv_op_f, &dv_op_g")
+
+    def f(x):
+        y = x * 1
+        fresh(source, "inside")
+        torch.ops.inside.g(y)
+        return y
+
+    assert torch.func.functionalize(f)(torch.zeros(2)).tolist() == [7, 0]
+
+
+def test_in_threads(ops):
+    """One thread leaves while another is inside."""
+    import threading
+    barrier, found = threading.Barrier(4), []
+
+    def f(x, k):
+        for _ in range(k + 1):
+            ops.inc(x)
+            barrier.wait() if _ == 0 else None
+        return x * 2
+
+    def work(k):
+        found.append((k, torch.func.functionalize(lambda x: f(x, k))(torch.zeros(2)).tolist()))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(found) == [(k, [2.0 * (k + 1)] * 2) for k in range(4)] and not has_kernel()
 
 
 def test_writing_to_what_is_not_functional_is_an_error(ops, mine):

@@ -7,14 +7,18 @@ Tensor(a!) -> Tensor(a!), or a view of one. So
 - a result that is an argument is left out of a twin of the operator, which auto_functionalized takes;
 - under torch.func.functionalize such an operator runs on copies, and the copies take the place of the arguments.
 
-Operators that write and have no such result are torch's alone: a kernel on the Functionalize key would keep torch from functionalizing
-them in graphs. torch.func.functionalize refuses them, as it does every custom operator that writes.
+Operators that write and have no such result are torch's own affair in graphs: a kernel on the Functionalize key would keep it from
+functionalizing them. torch.func.functionalize refuses every custom operator that writes, so they have that kernel while a program is in it.
 """
+import functools
+import threading
+
 import torch
+from torch._functorch import eager_transforms
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
-from . import fake
+from . import fake, overridden
 
 _FUNCTIONALIZE = DispatchKeySet(DispatchKey.Functionalize)
 _BACK = DispatchKeySet(DispatchKey.FuncTorchDynamicLayerBackMode)
@@ -27,15 +31,80 @@ def install(operator, library):
         return
     if any(alias is not None for alias in operator.alias):
         rule = _Writes(operator, library)
+        rule.twin  # now: graphs that were saved may hold it
         library.impl(local, rule.kernel, "Functionalize")
         operator.overload._dispatch_cache.clear()
         operator.overload.python_key_table[FunctionalTensorMode] = rule.in_graph  # py_impl() refuses a library that is loaded again
+    elif operator.writes:
+        _while_inside.add(_Writes(operator, library))
+
+
+def retire(operator):
+    _while_inside.remove(operator)
+
+
+class _WhileInside:
+    """Kernels on the Functionalize key that are there while a program is inside torch.func.functionalize."""
+
+    def __init__(self):
+        self.lock, self.inside, self.rules, self.libraries = threading.RLock(), 0, {}, {}
+
+    def add(self, rule):
+        with self.lock:
+            self.rules[rule.operator] = rule
+            if self.inside:
+                self.give(rule)
+
+    def remove(self, operator):
+        with self.lock:
+            self.rules.pop(operator, None)
+
+    def give(self, rule):
+        space, local = rule.operator.name.split("::")
+        if space not in self.libraries:
+            self.libraries[space] = overridden.Own(space, "FRAGMENT")
+        self.libraries[space].impl(local, rule.kernel, "Functionalize")
+        rule.operator.overload._dispatch_cache.clear()
+
+    def entered(self, increment):
+        """torch's function that begins a level of functionalization."""
+        @functools.wraps(increment)
+        def begin(*args):
+            level = increment(*args)
+            with self.lock:
+                self.inside += 1
+                for rule in self.rules.values() if self.inside == 1 else ():
+                    self.give(rule)
+            return level
+        return begin
+
+    def left(self, decrement):
+        @functools.wraps(decrement)
+        def end(*args):
+            with self.lock:
+                self.inside = max(self.inside - 1, 0)
+                if not self.inside:
+                    while self.libraries:
+                        self.libraries.popitem()[1]._destroy()
+                    for rule in self.rules.values():
+                        rule.operator.overload._dispatch_cache.clear()
+            return decrement(*args)
+        return end
+
+
+_while_inside = _WhileInside()
+if hasattr(eager_transforms, "_func_increment_nesting") and hasattr(eager_transforms, "_func_decrement_nesting"):  # else torch refuses them
+    eager_transforms._func_increment_nesting = _while_inside.entered(eager_transforms._func_increment_nesting)
+    eager_transforms._func_decrement_nesting = _while_inside.left(eager_transforms._func_decrement_nesting)
 
 
 class _Writes:
     def __init__(self, operator, library):
-        self.operator = operator
-        self.twin = _twin(operator, library)
+        self.operator, self.library = operator, library
+
+    @functools.cached_property
+    def twin(self):
+        return _twin(self.operator, self.library)
 
     def results(self, values, fresh):
         """Those of the operator: its arguments, and what is new."""

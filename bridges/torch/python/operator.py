@@ -162,6 +162,7 @@ class Operator:
         self.autograd.detach()
         if self._native_library is not None:
             self._native_library._destroy()
+        functional.retire(self)
         flops.retire(self)
         sharding.retire(self)
         _take_out(self.name, self.packet)

@@ -23,6 +23,12 @@ class Own(torch.library.Library):
     def impl(self, *args, **kwargs):
         _impl(self, *args, **kwargs)
 
+    def _destroy(self):
+        """torch does the same again when the object is collected, and would take away what has been loaded in the meantime."""
+        super()._destroy()
+        self._op_defs.clear()
+        self._op_impls.clear()
+
 
 def watch(names, switch):
     """Call switch(True) when a program gives one of these operators a kernel (at once, if one is there), switch(False) when the last is

@@ -21,7 +21,7 @@ import types
 import torch
 
 from . import questions, trial
-from .questions import Broken, Unsure, copy, each
+from .questions import Broken, Stricter, Unsure, copy, each, with_tensors
 from .types import DTYPES
 
 # Of Dovetail's own operators the command has checked the rest without torch.
@@ -61,7 +61,7 @@ def schemas(module, name):
     before = set(torch._C._dispatch_get_all_op_names())
     load(module)
     if name is None:
-        names = sorted(set(torch._C._dispatch_get_all_op_names()) - before)
+        names = sorted(n for n in set(torch._C._dispatch_get_all_op_names()) - before if not _is_torchs_own(n))
     elif "." in name.partition("::")[2]:
         names = [name.removesuffix(".default")]
     elif "::" not in name:
@@ -74,6 +74,15 @@ def schemas(module, name):
             raise SystemExit(f"torch knows no operator {name} after importing {module}") from None
         names = [name if o == "default" else f"{name}.{o}" for o in packet.overloads()]
     return "".join(f"{_named_results(find(n)._schema)}\n" for n in names)
+
+
+def _is_torchs_own(name):
+    """Of a Python module of torch's that somebody imported. What custom_op() defines is of its function's module."""
+    from torch._library.custom_ops import OPDEFS
+    if name in OPDEFS:
+        return OPDEFS[name]._init_fn.__module__.startswith("torch.")
+    place = next((line for line in torch._C._dispatch_dump(name).splitlines() if line.startswith("debug: ")), "")
+    return os.path.dirname(torch.__file__) + os.sep in place and torch.library.__file__ not in place
 
 
 def _named_results(schema):
@@ -149,7 +158,7 @@ class Asker:
         self.entry, self.module, self.seed, self.crashes, self.to = worker.entry, worker.module, worker.seed, worker.crashes, to
         self.end = worker.end
         self.name = self.entry["name"]
-        self.failures = {a["check"] for a in worker.answers if a["result"] == "fail"}
+        self.failures = {a["check"] for a in worker.answers if a["result"] == "fail"} - ({"runs"} if self.crashes else set())  # see find_cases()
 
     def say(self, **words):
         os.write(self.to, (json.dumps(words) + "\n").encode())
@@ -216,7 +225,7 @@ class Asker:
 
     def judge(self, question, some):
         native = self.native() if question is questions.compiled else None
-        unsure, passed = None, 0
+        unsure, passed, stricter = None, 0, None
         for k, values in enumerate(some):
             self.say(case=self.describe(question, values, "it ends the process", native))
             try:
@@ -225,13 +234,33 @@ class Asker:
             except Unsure as error:
                 unsure = str(error)
             except Broken as error:
-                values, message = self.smallest(question, values, str(error))
-                return {"result": "fail", "cases": k + 1, "message": message, **self.describe(question, values, message, native)}
+                if isinstance(error, Stricter) and not self.entry["contract"]:
+                    stricter = stricter or (values, str(error))
+                elif question is questions.bounds and not self.entry["contract"] and not self.fails_with_zeros(values):
+                    unsure = f"the contents of tensors, found by trial, may be to blame: give a contract ({error})"
+                else:
+                    values, message = self.smallest(question, values, str(error))
+                    return self.failure(question, values, message, native, k + 1)
             except Exception as error:
                 unsure = f"{type(error).__name__}: {error}"
+        if stricter and not passed:
+            return self.failure(question, *stricter, native, len(some))
         if not passed:
             return {"result": "not checked", "message": unsure[:600], "cases": len(some)}
         return {"result": "pass", "cases": passed}
+
+    def failure(self, question, values, message, native, cases):
+        return {"result": "fail", "cases": cases, "message": message, **self.describe(question, values, message, native)}
+
+    def fails_with_zeros(self, values):
+        """Zero is an index, an offset and a length that fits: then sizes alone are to blame."""
+        try:
+            questions.bounds(self.op, with_tensors(copy(values[0]), torch.Tensor.zero_))
+        except Broken:
+            return True
+        except Exception:
+            pass
+        return False
 
     def smallest(self, question, values, message):
         """The first case in order of size that fails in this question."""
@@ -243,6 +272,8 @@ class Asker:
             try:
                 question(self.op, smaller)
             except Broken as error:
+                if question is questions.bounds and not self.entry["contract"] and not self.fails_with_zeros((smaller,)):
+                    continue
                 return (smaller,), str(error)
             except Exception:
                 continue
@@ -327,7 +358,7 @@ def script(asker, question, some, message, native):
         loading = f"import dovetail\ndovetail.load(sys.argv[1] if len(sys.argv) > 1 else {file!r})"
     lines = [f"# {question.__name__} of {name} in torch:", *("# " + line for line in message.splitlines()), "#",
              "# It ends with a signal or with 1 while the fault is there, with 0 when it is gone.", "import sys", imports, loading, "",
-             sources(question), *([] if question is questions.runs else [source(c) for c in (Broken, Unsure) if f"class {c.__name__}" not in sources(question)]),
+             sources(question), *([] if question is questions.runs else [source(c) for c in (Broken, Stricter, Unsure) if f"class {c.__name__}" not in sources(question)]),
              f"op = torch.ops.{space}.{local}.{overload or 'default'}",
              "cases = [" + ",\n    ".join(literal(list(values)) for values in some) + "]", "signal.alarm(60)  # it must end",
              "try:", f"    {question.__name__}(op, *cases)"]
@@ -424,16 +455,15 @@ class Worker:
                 self.add(self.current, {"result": "fail", "message": message, **(self.case or {})})
             else:
                 self.add(self.current, {"result": "not checked", "message": late or f"the process ended with {os.waitstatus_to_exitcode(status)}"})
-        elif self.begin < len(asked(self.entry)) and self.entry["contract"]:
-            if self.entry["foreign"]:
-                self.add(0, {"result": "fail", "message": "it ends the process" if not late else "it does not end", **(self.case or {})})
-            for i in range(self.begin, len(asked(self.entry))):
-                self.add(i, {"result": "not checked", "message": "it ends the process (see runs)"})
-        elif self.begin < len(asked(self.entry)):
+        elif self.begin < len(asked(self.entry)):  # while arguments were tried: from now on without these
             self.crashes.append(self.trying)
-            if len(self.crashes) > CRASHES:
-                for i in left:
-                    self.add(i, {"result": "not checked", "message": "arguments found by trial end the process: give a contract"})
+            contract = self.entry["contract"]
+            if contract and self.entry["foreign"] and self.begin == 0:
+                self.add(0, {"result": "fail", "message": "it ends the process" if not late else "it does not end", **(self.case or {})})
+            if len(self.crashes) > CRASHES or (contract and not self.entry["foreign"]):
+                for i in range(self.begin, len(asked(self.entry))):
+                    self.add(i, {"result": "not checked", "message": "it ends the process (see runs)" if contract else
+                                 "arguments found by trial end the process: give a contract"})
         if self.begin >= len(asked(self.entry)):
             return True
         self.start()

@@ -14,6 +14,7 @@ HERE = pathlib.Path(__file__).parent
 # Of each operator of torch_faulty.py: the questions of which at least the first must fail, and only these may.
 FAULTS = {
     "right": (),
+    "right_fill": (),
     "wrong_fake": ("fake",),
     "wrong_fake_dtype": ("fake",),
     "undeclared_write": ("writes",),
@@ -26,6 +27,8 @@ FAULTS = {
     "crash": (),  # arguments that were found by trial may be to blame
     "wrong_gradient": ("gradcheck",),
     "silent_gradient": ("gradcheck",),
+    "wrong_sharding": ("sharded",),
+    "lost_write": ("functional",),
 }
 
 
@@ -55,7 +58,7 @@ def test_planted_faults(faulty, operator):
         assert r["elements"] <= 16 and r["case"].startswith("x: float") and "python" in r and "c" not in r
 
 
-@pytest.mark.parametrize("operator", ["wrong_fake", "undeclared_write", "size_hard_coded", "wrong_gradient"])
+@pytest.mark.parametrize("operator", ["wrong_fake", "undeclared_write", "size_hard_coded", "wrong_gradient", "wrong_sharding"])
 def test_scripts_fail_alone(faulty, tmp_path, operator):
     (tmp_path / "repro.py").write_text(failures(faulty, operator)[0]["python"])
     done = subprocess.run([sys.executable, tmp_path / "repro.py"], cwd=HERE, capture_output=True, text=True, timeout=300)

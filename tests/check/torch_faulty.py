@@ -2,6 +2,8 @@
 import ctypes
 
 import torch
+import torch.distributed.tensor.experimental
+from torch.distributed.tensor import Replicate, Shard
 
 library = torch.library.Library("torch_faulty", "DEF")
 
@@ -49,6 +51,14 @@ def unseen_write(x):
         raise RuntimeError("expected contiguous f32")
     for i, v in enumerate(data := floats(x)):
         data[i] = 2 * v
+
+
+@operator("right_fill(Tensor(a!) counts) -> ()", lambda counts: None)
+def right_fill(counts):
+    """No version counter moves, and nobody is misled: there are no gradients of integers."""
+    if counts.dtype != torch.int64 or not counts.is_contiguous():
+        raise RuntimeError("expected contiguous i64")
+    ctypes.memset(counts.data_ptr(), 7, counts.numel() * 8)
 
 
 @operator("stride_ignored(Tensor x) -> Tensor", lambda x: torch.empty(x.shape))
@@ -124,3 +134,21 @@ library.impl("wrong_gradient", WrongGradient.apply, "Autograd")
 @operator("silent_gradient(Tensor x) -> Tensor", torch.empty_like)
 def silent_gradient(x):
     return (x.detach() * 2).requires_grad_(False)
+
+
+@operator("wrong_sharding(Tensor x) -> Tensor", torch.empty_like)
+def wrong_sharding(x):
+    return x - x.mean()
+
+
+@torch.distributed.tensor.experimental.register_sharding(torch.ops.torch_faulty.wrong_sharding.default)
+def as_if_elementwise(x):
+    return [([Shard(0)], [Shard(0)]), ([Replicate()], [Replicate()])]
+
+
+@operator("lost_write(Tensor(a!) x) -> ()", lambda x: None)
+def lost_write(x):
+    x.mul_(2)
+
+
+library.impl("lost_write", lambda x: None, "Functionalize")  # the copy that it should have written is forgotten

@@ -21,18 +21,18 @@ import types
 import torch
 
 from . import questions, trial
-from .questions import Broken, Stricter, Unsure, copy, each, with_tensors
+from .questions import Broken, Contents, Stricter, Unsure, copy, each, with_tensors
 from .types import DTYPES
 
 # Of Dovetail's own operators the command has checked the rest without torch.
-OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "compiled")
-CASES = {"opcheck": 2, "gradcheck": 2, "gradgradcheck": 1, "runs": 12}  # of other questions: MOST
+OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled")
+CASES = {"opcheck": 2, "gradcheck": 2, "gradgradcheck": 1, "runs": 12, "sharded": 2}  # of other questions: MOST
 MOST, TAKEN, WORKERS, CRASHES = 6, 24, 2, 5
 OURS_SECONDS, FOREIGN_SECONDS, LOOP_SECONDS = 30, 90, 20  # of processor time: for an operator, for a question
 WAIT_SECONDS = 300  # of anything
 # Questions whose answers say nothing where these have failed.
 SURE = {"bounds": ("writes",), "unwritten": ("bounds",), "same_answer": ("bounds", "unwritten"), "layouts": ("bounds", "unwritten", "same_answer"),
-        **dict.fromkeys(("opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "compiled"),
+        **dict.fromkeys(("opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled"),
                         ("runs", "writes", "aliases", "unwritten", "same_answer", "bounds", "layouts", "fake"))}
 
 
@@ -219,13 +219,17 @@ class Asker:
         if name == "compiled":
             return self.judge(question, [group(self.op, self.cases)])
         wanted = CASES.get(name, MOST)
-        some = self.cases if name != "gradcheck" and name != "gradgradcheck" else [c for c in self.cases if all(t.numel() for t in each(c))] or self.cases
+        some = self.cases
+        if name in ("gradcheck", "gradgradcheck"):
+            some = [c for c in some if all(t.numel() for t in each(c))] or some
+        elif name == "sharded":
+            some = [c for c in some if all(t.numel() for t in each(c)) and any(n > 1 for t in each(c) for n in t.shape)] or some
         step = max(1, len(some) / wanted)
         return self.judge(question, [(some[int(k * step)],) for k in range(min(wanted, len(some)))])
 
     def judge(self, question, some):
         native = self.native() if question is questions.compiled else None
-        unsure, passed, stricter = None, 0, None
+        unsure, passed = None, 0
         for k, values in enumerate(some):
             self.say(case=self.describe(question, values, "it ends the process", native))
             try:
@@ -234,17 +238,15 @@ class Asker:
             except Unsure as error:
                 unsure = str(error)
             except Broken as error:
-                if isinstance(error, Stricter) and not self.entry["contract"]:
-                    stricter = stricter or (values, str(error))
-                elif question is questions.bounds and not self.entry["contract"] and not self.fails_with_zeros(values):
-                    unsure = f"the contents of tensors, found by trial, may be to blame: give a contract ({error})"
+                if doubt := self.doubt(question, values[0], error):
+                    unsure = doubt
+                    if isinstance(error, Contents):
+                        self.failures.add(question.__name__)  # what would fail for the same reason is not asked
                 else:
                     values, message = self.smallest(question, values, str(error))
                     return self.failure(question, values, message, native, k + 1)
             except Exception as error:
                 unsure = f"{type(error).__name__}: {error}"
-        if stricter and not passed:
-            return self.failure(question, *stricter, native, len(some))
         if not passed:
             return {"result": "not checked", "message": unsure[:600], "cases": len(some)}
         return {"result": "pass", "cases": passed}
@@ -252,15 +254,26 @@ class Asker:
     def failure(self, question, values, message, native, cases):
         return {"result": "fail", "cases": cases, "message": message, **self.describe(question, values, message, native)}
 
-    def fails_with_zeros(self, values):
-        """Zero is an index, an offset and a length that fits: then sizes alone are to blame."""
+    def doubt(self, question, values, error):
+        """Why it may be no fault of the operator; None: it is one. With a contract it always is."""
+        if self.entry["contract"]:
+            return None
+        whole = any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in each(values))
         try:
-            questions.bounds(self.op, with_tensors(copy(values[0]), torch.Tensor.zero_))
-        except Broken:
-            return True
-        except Exception:
+            if isinstance(error, Contents) and whole:
+                return f"the contents of tensors, found by trial, may be to blame: give a contract ({error})"
+            if isinstance(error, Stricter):
+                return f"arguments found by trial may be to blame: give a contract ({error})"
+            if question is questions.bounds:  # zero is an index, an offset and a length that fits
+                questions.bounds(self.op, with_tensors(copy(values), torch.Tensor.zero_))
+                return f"the contents of tensors, found by trial, may be to blame: give a contract ({error})"
+            if question is questions.opcheck:
+                questions.fake(self.op, values)
+        except Stricter:
+            return "it says nothing where the fake function refuses arguments that were found by trial"
+        except (Broken, Unsure):
             pass
-        return False
+        return None
 
     def smallest(self, question, values, message):
         """The first case in order of size that fails in this question."""
@@ -272,7 +285,7 @@ class Asker:
             try:
                 question(self.op, smaller)
             except Broken as error:
-                if question is questions.bounds and not self.entry["contract"] and not self.fails_with_zeros((smaller,)):
+                if self.doubt(question, smaller, error):
                     continue
                 return (smaller,), str(error)
             except Exception:
@@ -358,7 +371,7 @@ def script(asker, question, some, message, native):
         loading = f"import dovetail\ndovetail.load(sys.argv[1] if len(sys.argv) > 1 else {file!r})"
     lines = [f"# {question.__name__} of {name} in torch:", *("# " + line for line in message.splitlines()), "#",
              "# It ends with a signal or with 1 while the fault is there, with 0 when it is gone.", "import sys", imports, loading, "",
-             sources(question), *([] if question is questions.runs else [source(c) for c in (Broken, Stricter, Unsure) if f"class {c.__name__}" not in sources(question)]),
+             sources(question), *([] if question is questions.runs else [source(c) for c in (Broken, Contents, Stricter, Unsure) if f"class {c.__name__}" not in sources(question)]),
              f"op = torch.ops.{space}.{local}.{overload or 'default'}",
              "cases = [" + ",\n    ".join(literal(list(values)) for values in some) + "]", "signal.alarm(60)  # it must end",
              "try:", f"    {question.__name__}(op, *cases)"]

@@ -7,6 +7,7 @@ import ctypes
 import mmap
 import os
 import signal
+import tempfile
 import warnings
 
 import torch
@@ -14,6 +15,10 @@ import torch
 
 class Broken(Exception):
     """What was promised does not hold."""
+
+
+class Contents(Broken):
+    """Where nobody says what may be in the arguments, what is in tensors of integers may be to blame."""
 
 
 class Stricter(Broken):
@@ -122,15 +127,41 @@ def runs(op, values):
 
 def writes(op, values):
     """Arguments are written where the schema says so and nowhere else, and autograd is told of it."""
-    values = copy(values)
+    given, values = values, copy(values)
     before = [(data(t), t._version) for _, _, t in named(op, values)]
     call(op, values)
-    for (a, name, t), (old, version) in zip(named(op, values), before):
+    for k, ((a, name, t), (old, version)) in enumerate(zip(named(op, values), before)):
         changed = data(t) != old
         if not is_written(a) and (changed or t._version != version):
             raise Broken(f"{name} is written, and the schema does not declare it")
-        if is_written(a) and changed and t._version == version:
+        if is_written(a) and changed and t._version == version and misleads(op, given, k):
             raise Broken(f"{name} is written and its version counter stays: autograd does not see it, and gives wrong gradients without an error")
+
+
+def misleads(op, values, k):
+    """The k-th tensor is saved for a backward, then the operator writes it: is the gradient wrong, and no error said?"""
+    order, kept = iter(range(10**6)), []
+
+    def saved(t):
+        if next(order) != k or not t.is_floating_point():
+            return t
+        leaf = t.clone().requires_grad_()
+        kept.extend((leaf, leaf * 1))
+        return kept[1]
+
+    mine = with_tensors(copy(values), saved)
+    if not kept:
+        return False
+    leaf, x = kept
+    square = x * x  # which saves x
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            call(op, mine)
+            square.sum().backward()
+        except Exception:
+            return False
+    return not near(leaf.grad, 2 * leaf.detach())
 
 
 def aliases(op, values):
@@ -223,7 +254,8 @@ def fake(op, values):
             except without as error:
                 raise Unsure(f"no fake{how}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from None
             except Exception as error:
-                raise Stricter(f"the fake function{how} fails where the kernel does not: {type(error).__name__}: {error}") from None
+                refuses = isinstance(error, (RuntimeError, ValueError, IndexError, AssertionError))  # others are mistakes in it
+                raise (Stricter if refuses else Broken)(f"the fake function{how} fails where the kernel does not: {type(error).__name__}: {error}") from None
             if len(results) != len(real):
                 raise Broken(f"the fake function{how} gives {len(results)} tensors, and {len(real)} came")
             for i, (f, r) in enumerate(zip(results, real)):
@@ -232,6 +264,8 @@ def fake(op, values):
                 except symbolic_shapes.GuardOnDataDependentSymNode:
                     continue
                 matter = [(n, a, b) for n, a, b in zip(r.shape, strides, r.stride()) if n > 1] if r.numel() else []
+                if sizes != list(r.shape) and f.dtype == r.dtype and f.device == r.device:
+                    raise Contents(f"result {i}: the fake function{how} says {shown(f)}, and {shown(r)} came")
                 if sizes != list(r.shape) or f.dtype != r.dtype or f.device != r.device or f.layout != r.layout or any(a != b for _, a, b in matter):
                     raise Broken(f"result {i}: the fake function{how} says {shown(f)}, and {shown(r)} came")
 
@@ -255,7 +289,7 @@ def unwritten(op, values):
         libc.mallopt(perturb, 0)
     for i, (a, b) in enumerate(zip(*found)):
         if bits(a) != bits(b):
-            raise Broken(f"result {i} depends on memory that nobody wrote: an element is not written, or is made from such memory")
+            raise Contents(f"result {i} depends on memory that nobody wrote: an element is not written, or is made from such memory")
 
 
 def bounds(op, values):
@@ -402,24 +436,22 @@ def gradgradcheck(op, values):
 
 
 def functional(op, values):
-    """Functionalized, what is written equals eager's."""
+    """Functionalized, as compilers do it, it gives and writes what it does in eager."""
+    from torch._subclasses.functional_tensor import dispatch_functionalize
     if not writes_any(op):
         raise Unsure("it writes nothing")
     expected, mine = outcome(op, copy(values)), copy(values)
-    flat = each(mine)
 
     def function(*tensors):
         given = iter(tensors)
-        call(op, with_tensors(mine, lambda t: next(given)))
-        return tensors
+        return [t * 1 if t.dtype != torch.bool else t | False for t in outcome(op, with_tensors(mine, lambda t: next(given)))]
 
     try:
-        torch.func.functionalize(function)(*flat)
+        found = dispatch_functionalize(function)(*each(mine))
     except Exception as error:
-        raise Unsure(f"torch does not functionalize it: {error}") from None
-    found = [t for a, _, t in named(op, mine) if is_written(a)]
-    if not all(near(x, y) for x, y in zip(found, expected[len(expected) - len(found):])):
-        raise Broken("under torch.func.functionalize it writes something else")
+        raise Unsure(f"torch does not functionalize it: {' '.join(str(error).split())[:200]}") from None
+    if len(found) != len(expected) or not all(near(x, y) for x, y in zip(found, expected)):
+        raise Broken("functionalized it gives or writes something else")
 
 
 def vmapped(op, values):
@@ -445,6 +477,64 @@ def vmapped(op, values):
     for i, batch in enumerate(found):
         if not all(near(batch[k], loop[k][i]) for k in range(2)):
             raise Broken(f"result {i} under vmap is not that of a loop")
+
+
+def sharded(op, values):
+    """As DTensors on two ranks it gives what it gives on one device, wherever the arguments are placed."""
+    if is_random(op):
+        raise Unsure("it is random")
+    expected, there = outcome(op, copy(values)), list(named(op, values))
+    places = [(i, d) for i, (_, _, t) in enumerate(there) for d in range(t.dim()) if t.shape[d] > 1 and t.numel()]
+    if not places:
+        raise Unsure("there is no tensor to be sharded")
+    # Everything replicated; one dim of one tensor sharded; what has the same size in front sharded together.
+    plans = [{}, *({i: d} for i, d in places)]
+    plans += [p for n in {t.shape[0] for _, _, t in there if t.dim()} if len(p := {i: 0 for i, d in places if d == 0 and there[i][2].shape[0] == n}) > 1]
+
+    def rank_of_two(rank, store):
+        """What a rank says: a fault, or "", or nothing where DTensor takes no plan."""
+        import torch.distributed as dist
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        dist.init_process_group("gloo", rank=rank, world_size=2, store=dist.FileStore(store, 2))
+        mesh, taken = init_device_mesh("cpu", (2,)), False
+        for plan in plans[:8]:
+            order = iter(range(len(there)))
+            mine = with_tensors(copy(values), lambda t: distribute_tensor(t, mesh, [Shard(plan[i]) if (i := next(order)) in plan else Replicate()], src_data_rank=None))
+            try:
+                found = [t.full_tensor() for t in outcome(op, mine)]
+            except (NotImplementedError, RuntimeError):
+                continue  # refused: fine
+            taken = True
+            for i, (a, b) in enumerate(zip(found, expected)):
+                if not near(a, b):
+                    how = ", ".join(f"{there[k][1]} sharded along dim {d}" for k, d in plan.items()) or "everything replicated"
+                    return f"as DTensor on two ranks, with {how}, result {i} is not that of one device"
+        return "" if taken else None
+
+    pids, reader, writer = [], *os.pipe()
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(2):
+            pids.append(os.fork())
+            if pids[-1] == 0:
+                signal.alarm(30)  # ranks may wait for each other for ever
+                try:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        said = rank_of_two(rank, os.path.join(folder, "store"))
+                    if rank == 0 and said is not None:
+                        os.write(writer, f" {said}".encode())
+                finally:
+                    os._exit(0)
+        for pid in pids:
+            os.waitpid(pid, 0)
+    os.close(writer)
+    with os.fdopen(reader) as file:
+        said = file.read()
+    if said.strip():
+        raise Broken(said.strip())
+    if not said:
+        raise Unsure("DTensor does not take it")
 
 
 def compiled(op, *cases, native=None):
@@ -498,4 +588,4 @@ def compiled(op, *cases, native=None):
         raise Broken(f"{times} compilations for {len(cases)} calls, and {'its native form' if native else 'adding one to each tensor'} needs {least}")
 
 
-QUESTIONS = (runs, writes, aliases, bounds, unwritten, same_answer, layouts, fake, opcheck, gradcheck, gradgradcheck, functional, vmapped, compiled)
+QUESTIONS = (runs, writes, aliases, bounds, unwritten, same_answer, layouts, fake, opcheck, gradcheck, gradgradcheck, functional, vmapped, sharded, compiled)

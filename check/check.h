@@ -286,6 +286,11 @@ bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
 bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */
 
+/* ---- Floating-point operations, counted (steps.c) ------------------------------------------------------------------------ */
+
+bool check_steps_begin(void);  /* of this thread, from here on; false: this processor is not known */
+int64_t check_steps_end(void); /* how many there were; -1: not known, or the call takes too many instructions */
+
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
 
 /* How far two right results of a case can lie apart: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
@@ -325,6 +330,7 @@ typedef struct check_property {
     X(gradient)             \
     X(parallel)             \
     X(leaks)                \
+    X(tags)                 \
     X(torch)
 #define CHECK__DECLARE(name) extern const check_property check_property_##name;
 CHECK_PROPERTIES(CHECK__DECLARE)
@@ -369,6 +375,8 @@ enum check_show {
     CHECK_SHOW_NEEDS,    /* the gradient of a tensor is the same when others are not wanted */
     CHECK_SHOW_TANGENT,  /* the tangents of results are those of finite differences */
     CHECK_SHOW_LOW,      /* the gradient of a tensor is that in f64 at the same numbers, within tolerance */
+    CHECK_SHOW_COST,     /* flops and bytes are numbers, and bytes no fewer than the results have */
+    CHECK_SHOW_FLOPS,    /* flops are not far from what is counted */
     CHECK_SHOW_COUNT
 };
 

@@ -424,6 +424,12 @@ static const char low[] =
     "            args[i].as.dtype = (dv_dtype){ 2, 64, 1 };\n"
     "}\n";
 
+static const char counted[] =
+    "\n"
+    "static int64_t counted_operations;\n"
+    "static void begin_steps(const dv_host *by) { (void)by, steps_begin(); }\n"
+    "static void end_steps(const dv_host *by) { (void)by, counted_operations += steps_end(); }\n";
+
 /* What each question needs, in this order; the question itself, which returns 1 where the fault shows. */
 const check_repro_text check_repro_texts[CHECK_SHOW_COUNT] = {
     [CHECK_SHOW_ROWS] = { { element, outs },
@@ -685,4 +691,34 @@ const check_repro_text check_repro_texts[CHECK_SHOW_COUNT] = {
         "    }\n"
         "    if (differs >= 4)\n"
         "        return fprintf(stderr, \"the gradient is another one than in f64 at the same numbers\\n\"), 1;\n" },
+    [CHECK_SHOW_COST] = { { NULL },
+        "    static dv_result_spec specs[NRESULTS + 1];\n"
+        "    double flops = 0, bytes = 0, written = 0;\n"
+        "    (void)call, (void)results, (void)is_written;\n"
+        "    make_arguments();\n"
+        "    if (dv_cost(op, args, NARGS, &flops, &bytes))\n"
+        "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 1;\n"
+        "    for (int i = 0; i < NRESULTS && !dv_infer(op, args, NARGS, specs, NRESULTS); i++) {\n"
+        "        double n = specs[i].ndim < 0 || specs[i].flags || is_argument[i] ? 0 : specs[i].dtype.bits * specs[i].dtype.lanes / 8.0;\n"
+        "        for (int32_t d = 0; d < specs[i].ndim; d++)\n"
+        "            n *= (double)specs[i].shape[d];\n"
+        "        written += n;\n"
+        "    }\n"
+        "    fprintf(stderr, \"flops %g, bytes %g, of the results alone %g\\n\", flops, bytes, written);\n"
+        "    if (!isfinite(flops) || (AT && flops < 0) || !isfinite(bytes) || bytes < written) /* AT: flops are declared */\n"
+        "        return 1;\n" },
+    [CHECK_SHOW_FLOPS] = { { check_steps_text, counted },
+        "    double flops, bytes;\n"
+        "    (void)call, (void)results, (void)is_written, (void)is_argument;\n"
+        "    for (int i = 0; i < NRESULTS; i++)\n"
+        "        results[i] = dv_default();\n"
+        "    make_arguments();\n"
+        "    dv_host host = host_of(ROW);\n"
+        "    host.before_kernel = begin_steps;\n"
+        "    host.after_kernel = end_steps;\n"
+        "    if (dv_cost(op, args, NARGS, &flops, &bytes) || dv_call(op, args, NARGS, results, NRESULTS, &host))\n"
+        "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+        "    fprintf(stderr, \"flops are %g, and %lld operations are counted\\n\", flops, (long long)counted_operations);\n"
+        "    if ((double)counted_operations >= 8 * fmax(flops, 1) || flops >= 8 * fmax((double)counted_operations, 1))\n"
+        "        return 1;\n" },
 };

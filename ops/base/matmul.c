@@ -64,7 +64,7 @@ static int matmul_any(dv_context *ctx, const struct matmul *a)
 
 DV_OPERATOR(matmul, struct matmul, (self, other, out),
     .schema   = "matmul(Tensor self, Tensor other) -> Tensor out",
-    .contract = "self[*p m k]:T, other[*q k n]:T -> out[broadcast(*p, *q) m n]:T; " BASE_FLOATS "; sum(k); flops = 2*numel(self)*n",
+    .contract = "self[*p m k]:T, other[*q k n]:T -> out[broadcast(*p, *q) m n]:T; " BASE_FLOATS "; sum(k); flops = 2*max(numel(*p), numel(*q))*m*n*k",
     .gradient = "self: sum_to_size(matmul(grad, transpose(other, -1, -2)), self.shape); "
                 "other: sum_to_size(matmul(transpose(self, -1, -2), grad), other.shape)",
     .doc      = "Products of matrices; of stacks of them with broadcasting. Vectors are written as matrices of one row or column.",

@@ -114,4 +114,35 @@ static int scratch_any(dv_context *ctx, const struct one *a)
 DV_OPERATOR(scratch, struct one, (x, out), .schema = "scratch(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", scratch_any)));
 
-DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch);
+/* Costs: sums of products are two operations each; an exponential is many or one, as one likes. */
+struct costs { const dv_tensor *a, *b; dv_tensor *out; };
+static int dot(dv_context *ctx, const struct costs *s)
+{
+    const float *a = s->a->data, *b = s->b->data;
+    float lanes[8] = { 0 };
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(s->a); i < n; i++)
+        lanes[i % 8] += a[i] * b[i];
+    *(float *)s->out->data = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
+    return DV_OK;
+}
+DV_OPERATOR(dot, struct costs, (a, b, out), .schema = "dot(Tensor a, Tensor b) -> Tensor out",
+    .contract = "a[n]:f32, b[n]:f32 -> out[]:f32; sum(n); flops = 2*n; bytes = 8*n + 4", .kernels = DV_KERNELS(DV_KERNEL(struct costs, "cpu", "f32", dot)));
+
+static int exponentials(dv_context *ctx, const struct one *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++) {
+        float term = 1, sum = 1;
+        for (int k = 1; k < 20; k++)
+            sum += term *= x[i] / (float)k;
+        out[i] = sum;
+    }
+    return DV_OK;
+}
+DV_OPERATOR(exponentials, struct one, (x, out), .schema = "exponentials(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; flops = numel(x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", exponentials)));
+
+DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials);

@@ -596,8 +596,8 @@ static int random_numbers(const dv_host *host, const dv_generator *generator, ui
     struct generator *g = (struct generator *)(uintptr_t)(const void *)generator;
     *offset = 0;
     if (is_captured(call_of(host)))
-        return dv_fail(DV_ENOTSUP, "%s: dv_random: a CUDA graph is being captured, and every replay would have the same random numbers: call "
-            "the operator outside of the graph, or give it the numbers as a tensor", call_of(host)->op->name);
+        return dv_fail(DV_ENOTSUP, "%s: dv_random: a CUDA graph is being captured, and every replay would have the same random numbers: "
+            "call the operator outside of the graph, or give it the numbers as a tensor", call_of(host)->op->name);
     if (!g || g->handle)
         return draw_seed(call_of(host), g, seed);
     *seed = g->seed;

@@ -36,8 +36,8 @@ const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slo
 /* What a twin's argument has instead, as python/twin.py packs it; 0: nothing can stand for this type. */
 uint8_t dv__torch_packs_as(uint8_t field);
 
-/* The schema of a twin, for this name; the caller frees it. NULL: out of memory, no error set. */
-char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local);
+/* The schema of a twin, or of its out= overload, for this name; the caller frees it. NULL: out of memory, no error set. */
+char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local, bool out);
 
 /* Give back what a cell holds: of an argument or result, by its slot; of all arguments. */
 void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell);
@@ -79,6 +79,9 @@ void dv__torch_call_end(struct dv__torch_call *c);
 
 /* Describe the tensor that x->handle holds. The device of the first one that is not on the CPU becomes the current one until the end. */
 int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s);
+
+/* The schema of the out= overload of an operator that has a twin, as Python is to define it; the twin has one too. NULL: there is none. */
+DV_API const char *dv_torch_out_schema(const dv_torch_library *reg, const char *name);
 
 /* An operator that was registered, for calls that do not come by torch; NULL: there is none of this name. Never freed. */
 DV_API const struct dv__torch_op *dv_torch_operator(const dv_torch_library *reg, const char *name);

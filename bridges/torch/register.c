@@ -83,7 +83,13 @@ static const struct { const char *key; int32_t device; } keys[KEY_COUNT] = {
 #undef KEY
 };
 
-struct entry { size_t number; const char *name; bool twin, autograd; struct dv__torch_op *op; };
+struct entry {
+    size_t number;
+    const char *name;
+    bool twin, autograd;
+    char *out; /* of a twin: dv_torch_out_schema() */
+    struct dv__torch_op *op;
+};
 
 /* torch's library objects for one namespace. */
 struct space { char *ns; void *definitions, *kernels[KEY_COUNT]; };
@@ -341,14 +347,19 @@ static int implement(const struct dv__torch_shims *t, const struct space *space,
     return status;
 }
 
-static int add_out(dv_torch_library *reg, const dv_library *lib, const struct dv__torch_op *o, size_t number)
+/* The schema of the out= overload, with its name; NULL: there is none. */
+static char *schema_of_out(const dv_library *lib, const struct dv__torch_op *o, char *overload, size_t size)
 {
-    char overload[256];
-    name_overload(o, overload, sizeof overload);
+    name_overload(o, overload, size);
     for (size_t i = 0; i < dv_library_size(lib); i++)
         if (!strcmp(dv_operator_name(dv_library_operator(lib, i)), overload))
-            return DV_OK; /* the author's own */
-    char *schema = is_functional(o) ? out_schema(o, overload) : NULL;
+            return NULL; /* the author's own */
+    return is_functional(o) ? out_schema(o, overload) : NULL;
+}
+
+static int add_out(dv_torch_library *reg, const dv_library *lib, const struct dv__torch_op *o, size_t number)
+{
+    char overload[256], *schema = schema_of_out(lib, o, overload, sizeof overload);
     if (!schema)
         return DV_OK;
     int status = define(reg->t, reg->own.definitions, o->op, schema, "out_variant");
@@ -382,12 +393,12 @@ static void close_space(const struct dv__torch_shims *t, struct space *s)
     free(s->ns);
 }
 
-static int add_twin(dv_torch_library *reg, const struct dv__torch_op *o, size_t number)
+/* A twin under this name of the operator or of its out= overload: Python defines that itself. */
+static int define_twin(dv_torch_library *reg, const struct dv__torch_op *o, const char *of, size_t number, bool out)
 {
-    const char *local = local_name(o->name);
-    int status = open_space(reg->t, DV_TORCH_TWINS, reg->own.ns, &reg->twins);
-    char *schema = dv__torch_twin_schema(o, local), *name = NULL;
-    if (!status && (!schema || asprintf(&name, "%s%s", DV_TORCH_TWINS, o->name) < 0))
+    char *schema = dv__torch_twin_schema(o, local_name(of), out), *name = NULL;
+    int status = DV_OK;
+    if (!schema || asprintf(&name, "%s%s", DV_TORCH_TWINS, of) < 0)
         status = dv_fail(DV_ENOMEM, "out of memory");
     if (!status)
         status = define(reg->t, reg->twins.definitions, o->op, schema, "");
@@ -395,7 +406,18 @@ static int add_twin(dv_torch_library *reg, const struct dv__torch_op *o, size_t 
         status = implement(reg->t, &reg->twins, o, name, number);
     free(name);
     free(schema);
-    return status ? status : keep(reg->t, reg->own.ns, o->name, local); /* the operator itself, which Python will define */
+    return status ? status : keep(reg->t, reg->own.ns, of, local_name(of));
+}
+
+static int add_twin(dv_torch_library *reg, const dv_library *lib, struct entry *e)
+{
+    char overload[256];
+    int status = open_space(reg->t, DV_TORCH_TWINS, reg->own.ns, &reg->twins);
+    if (!status)
+        status = define_twin(reg, e->op, e->name, e->number, false);
+    if (!status && (e->out = schema_of_out(lib, e->op, overload, sizeof overload)))
+        status = define_twin(reg, e->op, overload, e->number, true);
+    return status;
 }
 
 static bool has_generator(const struct dv__torch_op *o)
@@ -433,7 +455,7 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     reg->n++; /* from here on dv_torch_unregister() knows it */
     atomic_store_explicit(&operators[e->number], o, memory_order_release);
     if (e->twin)
-        return add_twin(reg, o, e->number);
+        return add_twin(reg, lib, e);
     status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");
     if (!status)
         status = implement(reg->t, &reg->own, o, o->name, e->number);
@@ -478,8 +500,10 @@ void dv_torch_unregister(dv_torch_library *reg)
     close_space(reg->t, &reg->twins);
     if (reg->autograd)
         reg->t->aoti_torch_delete_library_object(reg->autograd);
-    for (size_t i = 0; i < reg->n; i++)
+    for (size_t i = 0; i < reg->n; i++) {
         give_number(reg->entries[i].number);
+        free(reg->entries[i].out);
+    }
     free(reg);
 }
 
@@ -501,6 +525,12 @@ bool dv_torch_has_twin(const dv_torch_library *reg, const char *name)
 {
     const struct entry *e = find(reg, name);
     return e && e->twin;
+}
+
+const char *dv_torch_out_schema(const dv_torch_library *reg, const char *name)
+{
+    const struct entry *e = find(reg, name);
+    return e ? e->out : NULL;
 }
 
 bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name)

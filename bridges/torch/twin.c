@@ -38,15 +38,16 @@ static bool is_aliased(const struct dv__torch_op *o, size_t argument)
     return false;
 }
 
-char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local)
+char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local, bool out)
 {
+    const size_t n = o->nargs + (out ? o->nresults : 0);
     char *text = NULL;
     size_t size;
     FILE *f = open_memstream(&text, &size);
     if (!f)
         return NULL;
     fprintf(f, "%s(", local);
-    for (size_t i = 0; i < o->nargs; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct dv__torch_slot *s = &o->slots[i];
         fputs(i ? ", " : "", f);
         print_slot(f, s, s->writes || is_aliased(o, i) ? (int32_t)i : -1, s->writes);
@@ -56,7 +57,7 @@ char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local)
     for (size_t i = 0; i < o->nresults; i++) {
         const struct dv__torch_slot *s = &o->slots[o->nargs + i];
         fputs(i ? ", " : "", f);
-        print_slot(f, s, s->alias, s->alias >= 0 && o->slots[s->alias].writes);
+        print_slot(f, s, out ? (int32_t)(o->nargs + i) : s->alias, out || (s->alias >= 0 && o->slots[s->alias].writes));
     }
     fputs(")", f);
     if (fclose(f)) {

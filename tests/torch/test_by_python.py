@@ -93,3 +93,33 @@ def test_graphs(f):
 
     torch._dynamo.reset()
     torch.testing.assert_close(torch.compile(g, fullgraph=True, backend="aot_eager")(x), g(x))
+
+
+def test_out(mine):
+    """As other operators have it: resized, checked, counted, in graphs."""
+    op, expected = torch.ops.by_python.axpy, x * 2 + y
+    for call in (op.out, op, mine.axpy):
+        given = torch.empty(0)
+        assert call(x, y, alpha=2, out=given) is given and torch.equal(given, expected)
+        given, version = torch.empty(4, 3).t().contiguous().t(), None
+        version = given._version
+        call(x, y, alpha=2, out=given)
+        assert torch.equal(given, expected) and given.stride() == (1, 4) and given._version == version + 1
+        with pytest.raises(RuntimeError, match="by_python::axpy: .*'out': expected.*f32.*found.*f64"):
+            call(x, y, out=torch.empty(4, 3, dtype=torch.float64))
+        with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+            call(x.clone().requires_grad_(), y, out=torch.empty(4, 3))
+    assert str(op.out._schema).endswith("axpy.out(Tensor x, Tensor y, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)")
+    assert set(torch.library.opcheck(op.out, (x, y), {"alpha": 2, "out": torch.empty(4, 3)}).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_out_in_graphs(mine, backend):
+    def g(a, given):
+        torch.ops.by_python.axpy(a * 1, a, alpha=0.5, out=given)
+        return mine.axpy(given, a, alpha=2) + 1
+
+    torch._dynamo.reset()
+    a, b = torch.empty(4, 3), torch.empty(4, 3)
+    torch.testing.assert_close(torch.compile(g, fullgraph=True, backend=backend)(x, a), g(x, b))
+    torch.testing.assert_close(a, b)

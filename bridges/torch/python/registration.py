@@ -81,7 +81,7 @@ class Registration:
     def _add(self, op):
         name, declaration = native.core.dv_operator_name(op).decode(), native.declaration(op)
         if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
-            twin.define(self._library, name, op, declaration)
+            twin.define(self._library, name, op, declaration, native.bridge.dv_torch_out_schema(self._handle, name.encode()))
         elif not native.bridge.dv_torch_has(self._handle, name.encode()):
             self.skipped.append(name)
             return

@@ -4,6 +4,7 @@ The C side defines a twin for each, in a namespace of its own, with numbers in p
 dovetail_torch.h). Here the operator itself is defined, and its kernels pack the arguments and call the twin, which checks, allocates and
 runs as every operator does. So a fake, a gradient and the rest are added to it as to any other.
 """
+import functools
 import struct
 
 import torch
@@ -53,15 +54,23 @@ def _plain(type):
     return text[len("Optional["):-1] if text.startswith("Optional[") else text
 
 
-def define(library, name, pointer, declaration):
-    """Define the operator in torch: before anything is added to it."""
+def define(library, name, pointer, declaration, out):
+    """Define the operator in torch, before anything is added to it, and its out= overload, where there is its schema."""
     tags = [getattr(torch.Tag, t) for t in {*declaration["tags"], "pt2_compliant_tag"} if hasattr(torch.Tag, t)]
-    schema = native.core.dv_operator_schema(pointer).decode().removeprefix(library.ns + "::")
-    library.define(schema, tags=tags)
+    # the CPU has one always: its message says which rows there are
+    keys = [key for key, device in _KEYS.items() if device == "cpu" or native.has_rows(pointer, device)]
+    _define(library, native.core.dv_operator_schema(pointer).decode(), tags, keys)
+    if out:
+        _define(library, out.decode(), tags, keys)
+
+
+def _define(library, schema, tags, keys):
+    name = schema.partition("(")[0]
+    local = name.split("::")[1]
+    library.define(schema.removeprefix(library.ns + "::"), tags=tags)
     kernel = _Kernel(name)
-    for key, device in _KEYS.items():
-        if device == "cpu" or native.has_rows(pointer, device):  # the CPU's always: its message says which rows there are
-            library.impl(name.split("::")[1], kernel, key)
+    for key in keys:
+        library.impl(local, kernel, key)
 
 
 class _Kernel:
@@ -69,22 +78,27 @@ class _Kernel:
 
     def __init__(self, name):
         self.name = name
-        space, local = name.split("::")
-        self.call, self.arguments = _overload(native.TWINS + space, local), _overload(space, local)._schema.arguments
-        pairs = zip(self.arguments, self.call._schema.arguments)
-        self.packs = [(i, _PACK[_plain(a.type)]) for i, (a, twin) in enumerate(pairs) if _plain(a.type) != _plain(twin.type)]
+
+    @functools.cached_property
+    def route(self):
+        """(the twin, the operator's arguments, those that are packed with their function): when it is first called, all is defined."""
+        space, local = self.name.split("::")
+        call, arguments = _overload(native.TWINS + space, local), _overload(space, local)._schema.arguments
+        pairs = zip(arguments, call._schema.arguments)
+        return call, arguments, [(i, _PACK[_plain(a.type)]) for i, (a, twin) in enumerate(pairs) if _plain(a.type) != _plain(twin.type)]
 
     def __call__(self, *args, **kwargs):
+        call, arguments, packs = self.route
         values = list(args)
-        for a in self.arguments[len(args):]:
+        for a in arguments[len(args):]:
             values.append(kwargs[a.name] if a.name in kwargs else a.default_value)
-        for i, pack in self.packs:
+        for i, pack in packs:
             if values[i] is not None:
                 try:
                     values[i] = pack(values[i])
                 except OverflowError as e:
-                    raise RuntimeError(f"{self.name}: argument '{self.arguments[i].name}': {e}") from None
-        return self.call(*values)
+                    raise RuntimeError(f"{self.name}: argument '{arguments[i].name}': {e}") from None
+        return call(*values)
 
 
 def _overload(space, local):

@@ -251,8 +251,6 @@ void check_outs_take(check_outs *o, const check_op *op, const check_case *c, con
 bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
 /* The same, but for rounding. */
 bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
-/* How far apart elements may be that were computed in another order; largest: of what they are computed from. */
-double check_rounding(dv_dtype dtype, double largest);
 double check_out_largest(const check_out *o); /* of the finite elements' magnitudes */
 void check_out_element(const check_op *op, const check_out *o, int64_t element, char *words, size_t size);
 
@@ -296,6 +294,8 @@ int64_t check_steps_end(void); /* how many there were; -1: not known, or the cal
 /* How far two right results of a case can lie apart: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
 typedef struct check_tolerance { double rtol, atol; } check_tolerance;
 check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone);
+/* How far apart elements may be that were computed in another order; largest: of what they are computed from. */
+double check_rounding(dv_dtype dtype, double largest);
 double check_largest(dv_dtype dtype); /* the largest finite number of a float dtype */
 
 /* ---- Properties ------------------------------------------------------------------------------------------------------------ */

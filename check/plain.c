@@ -84,16 +84,6 @@ double check_out_largest(const check_out *o)
     return most;
 }
 
-double check_rounding(dv_dtype dtype, double largest)
-{
-    if (check_is_integer(dtype))
-        return 0;
-    const int bits = dtype.code == 5 ? dtype.bits / 2 : dtype.bits;
-    const double order = 1024 * (bits >= 64 ? 0x1p-53 : 0x1p-24); /* of sums, in f32 at least */
-    const double last = dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : bits == 16 ? 0x1p-11 : bits < 16 ? 0x1p-2 : 0;
-    return (order + 4 * last) * largest + 1e-30;
-}
-
 static bool same_form(const check_outs *a, const check_outs *b)
 {
     bool same = a->n == b->n;

@@ -589,12 +589,15 @@ static void report_difference(check_job *job, const point *p, size_t a, enum cla
     print_name(p, a, name, sizeof name);
     show(job, CHECK_SHOW_SLOPE, a);
     if (clause == NO_CLAUSE)
-        check_fail(job, "gradient missing", "gradient missing for '%s': no clause speaks of it, and finite differences give %.6g (%s)", name, d->slope,
+        check_fail(job, "gradient missing",
+            "gradient missing for '%s': no clause speaks of it, and finite differences give %.6g (%s)", name, d->slope,
             type_text(p));
     else if (!isfinite(d->formula))
-        check_fail(job, "gradient not finite", "the gradient of '%s' is %g where finite differences give %.6g (%s)", name, d->formula, d->slope, type_text(p));
+        check_fail(job, "gradient not finite",
+            "the gradient of '%s' is %g where finite differences give %.6g (%s)", name, d->formula, d->slope, type_text(p));
     else
-        check_fail(job, "wrong gradient", "the gradient of '%s' is wrong: %.6g in a direction in which finite differences give %.6g (%s)", name, d->formula,
+        check_fail(job, "wrong gradient",
+            "the gradient of '%s' is wrong: %.6g in a direction in which finite differences give %.6g (%s)", name, d->formula,
             d->slope, type_text(p));
 }
 
@@ -658,7 +661,8 @@ static bool tangent_along(check_job *job, point *p, size_t a, const double *v, d
         const size_t before = pool.used;
         double *d = t ? doubles(dv_numel(t)) : NULL;
         if (t && (t->ndim != o->ndim || dv_numel(t) != dv_numel(o) || dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype))) {
-            check_fail(job, "tangent's shape", "the tangent of result '%s' has another shape or element type than the result", p->op->slots[p->out_slot[k]].name);
+            check_fail(job, "tangent's shape",
+                "the tangent of result '%s' has another shape or element type than the result", p->op->slots[p->out_slot[k]].name);
             return false;
         }
         if (d)
@@ -699,7 +703,8 @@ static void compare_tangents(check_job *job, point *p, check_random *r)
             first = k ? first : d;
         }
         if (differ == 3)
-            check_fail(job, "wrong tangent", "the tangent is wrong: moving '%s' it gives %.6g in a direction in which finite differences give %.6g (%s)",
+            check_fail(job, "wrong tangent",
+                "the tangent is wrong: moving '%s' it gives %.6g in a direction in which finite differences give %.6g (%s)",
                 p->op->slots[slot].name, first.formula, first.slope, type_text(p));
     }
     p->w = all;
@@ -817,7 +822,8 @@ static void compare_low(check_job *job, point *low, point *p, check_random *r)
             return;
     }
     print_name(p, where, name, sizeof name);
-    check_fail(job, "wrong in low precision", "the gradient of '%s' is %.6g, and at the same numbers in %s it is %.6g: more than rounding explains", name,
+    check_fail(job, "wrong in low precision",
+        "the gradient of '%s' is %.6g, and at the same numbers in %s it is %.6g: more than rounding explains", name,
         first.formula, type_text(p), first.slope);
 }
 

@@ -61,9 +61,11 @@ static void check_headers(check_job *job, const check_call *call, const check_ca
         check_result_name(job->op, r, name, sizeof name);
         for (size_t i = 0; i < c->ntensors; i++)
             if (c->tensors[i].present && t->data == check_call_tensor(i)->data && t->data != made->data)
-                check_fail(job, "undeclared alias", "%s shares the memory of argument '%s', and the schema declares no alias: the kernel changed the "
+                check_fail(job, "undeclared alias",
+                    "%s shares the memory of argument '%s', and the schema declares no alias: the kernel changed the "
                     "address in its header", name, job->op->slots[check_tensor_argument(c, i)].name);
-        check_fail(job, "changed header", "the kernel changed the header of %s: its %s", name, t->data != made->data ? "address" : "shape or dtype");
+        check_fail(job, "changed header",
+            "the kernel changed the header of %s: its %s", name, t->data != made->data ? "address" : "shape or dtype");
     }
 }
 
@@ -92,7 +94,8 @@ static bool all_written(check_job *job, const check_call *call)
         if (!missing)
             continue;
         check_index_print(t->ndim, t->shape, which, index, sizeof index);
-        check_fail(job, "unwritten", "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]", (long long)missing, (long long)n,
+        check_fail(job, "unwritten",
+            "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]", (long long)missing, (long long)n,
             check_result_name(job->op, r, name, sizeof name), index);
         return false;
     }
@@ -110,7 +113,8 @@ static void check_undefined(check_job *job, const check_call *call)
         for (int64_t i = 0; i < bytes; i++)
             if (first.data[first.at[r] + (size_t)i] != second.data[second.at[r] + (size_t)i]) {
                 check_index_print(t->ndim, t->shape, i / dv_dtype_bytes(t->dtype, 1), index, sizeof index);
-                check_fail(job, "uninitialised", "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
+                check_fail(job, "uninitialised",
+                    "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
                     "element [%s] differs when only that differs", check_result_name(job->op, r, name, sizeof name), index);
                 return;
             }
@@ -124,7 +128,8 @@ static void check_gaps(check_job *job, const check_case *c)
     job->how.show = CHECK_SHOW_GAPS;
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present && check_call_gaps_changed(c, i, &offset))
-            check_fail(job, "write between elements", "the kernel writes between the elements of argument '%s', which is not contiguous: byte %lld",
+            check_fail(job, "write between elements",
+                "the kernel writes between the elements of argument '%s', which is not contiguous: byte %lld",
                 job->op->slots[check_tensor_argument(c, i)].name, (long long)offset);
     job->how.show = CHECK_SHOW_BOUNDS;
     if (check_heap_slack_changed(what, sizeof what))

@@ -83,9 +83,11 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
         const bool settled = run(job, c, CHECK_AT_END, NULL, 0, &again) && !check_outs_differ(job->op, &last, &again, words, sizeof words);
         check_outs_differ(job->op, first, &last, words, sizeof words);
         if (settled)
-            check_fail(job, "keeps something", "the same call gives another result after other calls, so something is kept from call to call: %s", words);
+            check_fail(job, "keeps something",
+                "the same call gives another result after other calls, so something is kept from call to call: %s", words);
         else
-            check_fail(job, "not deterministic", "the same call made again gives another result, and no tag says nondeterministic: %s", words);
+            check_fail(job, "not deterministic",
+                "the same call made again gives another result, and no tag says nondeterministic: %s", words);
     } else if (check_outs_far(job->op, first, &elsewhere, words, sizeof words)) {
         check_fail(job, "depends on addresses", "the same arguments at other addresses give another result: %s", words);
     }
@@ -100,10 +102,12 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
     job->how = (check_how){ .show = CHECK_SHOW_PIECES };
     job->result->own_show = CHECK_SHOW_PIECES;
     if (run(job, c, CHECK_AT_END, in_reverse, 0, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
-        check_fail(job, "order of pieces", "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
+        check_fail(job, "order of pieces",
+            "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
     if (!failed(job) && job->row->split && run(job, c, CHECK_AT_END, NULL, DV_HOST_WHOLE, &other) &&
         check_outs_differ(job->op, &other, first, words, sizeof words))
-        check_fail(job, "split differs", "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
+        check_fail(job, "split differs",
+            "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
             (long long)job->row->split, words);
     job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
     for (int threads = 2; threads <= THREADS && !failed(job); threads *= 2) {
@@ -280,7 +284,8 @@ static void check_slices(check_job *job, const cutter *k, int64_t at)
             show_parts(job, CHECK_SHOW_PARTS, k, axes, at, whole, check_rounding(whole->t.dtype, check_out_largest(whole)));
             job->how.axis = axis;
             if (fits && !same_part(job->op, whole, mine, axis, low, words, sizeof words))
-                check_fail(job, "not parallel", "parallel(%s%s) does not hold: of the slice [%lld, %lld) alone the result is another than that slice of the whole: %s",
+                check_fail(job, "not parallel",
+                    "parallel(%s%s) does not hold: of the slice [%lld, %lld) alone the result is another than that slice of the whole: %s",
                     check_json_is(k->name, "run") ? "*" : "", name_of(k->name), (long long)low, (long long)high, words);
         }
 }
@@ -329,7 +334,8 @@ static void check_sum(check_job *job, const cutter *k, int64_t at)
             if (!isfinite(w) || !isfinite(x + y) || fabs(x + y - w) <= tolerance)
                 continue;
             check_out_element(job->op, whole, n, where, sizeof where);
-            check_fail(job, "not a sum", "sum(%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
+            check_fail(job, "not a sum",
+                "sum(%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
                 name_of(k->name), (long long)at, (long long)at, (long long)k->size, where, x, y, w);
         }
     }
@@ -502,7 +508,8 @@ static void check_threads(check_job *job, const check_case *c)
     job->result->own = 0;
     for (int i = 0; i < started; i++)
         if (threads[i].differs)
-            check_fail(job, "not thread-safe", "%d threads called it at once, each with its own data, and a result is not the one that the same call gives alone%s",
+            check_fail(job, "not thread-safe",
+                "%d threads called it at once, each with its own data, and a result is not the one that the same call gives alone%s",
                 started, written ? ": the kernel writes to static memory" : "");
 }
 

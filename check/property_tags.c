@@ -35,7 +35,8 @@ static double result_bytes(const check_op *op, const check_case *c)
     if (dv_infer(op->op, v.values, c->nargs, specs, op->nresults))
         return 0;
     for (size_t r = 0; r < op->nresults; r++) {
-        double n = specs[r].ndim < 0 || specs[r].flags || op->slots[op->nargs + r].alias >= 0 ? 0 : specs[r].dtype.bits * specs[r].dtype.lanes / 8.0;
+        const bool own = specs[r].ndim >= 0 && !specs[r].flags && op->slots[op->nargs + r].alias < 0;
+        double n = own ? specs[r].dtype.bits * specs[r].dtype.lanes / 8.0 : 0;
         for (int32_t d = 0; d < specs[r].ndim; d++)
             n *= (double)specs[r].shape[d];
         sum += n;
@@ -145,7 +146,8 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
         return;
     check_in_hand(job, &high);
     job->how = (check_how){ .show = CHECK_SHOW_FLOPS };
-    check_fail(job, less ? "too few flops" : "too many flops", "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared,
+    check_fail(job, less ? "too few flops" : "too many flops",
+        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared,
         name_of(job->op, at), (long long)size / 3, declared3, (long long)size, done, done3);
 }
 

@@ -56,6 +56,11 @@ static int64_t operations_of(const uint8_t *p)
     return p[0] == 0x0f ? arithmetic(p[1], pp, 128) : 0;
 }
 
+/* Below what a leaf function may keep under its stack pointer. */
+#define CHANGE_FLAGS(how, with)                                                                                                \
+    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" how " %0, (%%rsp)\n\tpopfq\n\tlea 128(%%rsp), %%rsp"                    \
+        : : "i"(with) : "memory", "cc")
+
 static void on_step(int number, siginfo_t *info, void *context)
 {
     ucontext_t *u = context;
@@ -71,8 +76,8 @@ static bool steps_begin(void)
     const struct sigaction action = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_ONSTACK };
     counted.operations = counted.steps = 0;
     counted.on = !sigaction(SIGTRAP, &action, &counted.before);
-    if (counted.on) /* below what a leaf function may keep under its stack pointer */
-        __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\tlea 128(%%rsp), %%rsp" : : "i"(TRAP_FLAG) : "memory", "cc");
+    if (counted.on)
+        CHANGE_FLAGS("orq", TRAP_FLAG);
     return counted.on;
 }
 
@@ -80,7 +85,7 @@ static int64_t steps_end(void)
 {
     if (!counted.on)
         return -1;
-    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\tandq %0, (%%rsp)\n\tpopfq\n\tlea 128(%%rsp), %%rsp" : : "i"(~TRAP_FLAG) : "memory", "cc");
+    CHANGE_FLAGS("andq", ~TRAP_FLAG);
     counted.on = false;
     sigaction(SIGTRAP, &counted.before, NULL);
     return counted.steps && counted.steps < MOST_STEPS ? counted.operations : -1;

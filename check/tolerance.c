@@ -81,3 +81,13 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
     const double u = ldexp(1, -mantissa(dtype)), v = ldexp(1, mantissa(dtype) == 53 ? -53 : -24);
     return (check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + 4 * sqrt(n)), v * (16 * largest * largest + n * largest) };
 }
+
+double check_rounding(dv_dtype dtype, double largest)
+{
+    if (check_is_integer(dtype))
+        return 0;
+    const int bits = dtype.code == 5 ? dtype.bits / 2 : dtype.bits;
+    const double order = 1024 * (bits >= 64 ? 0x1p-53 : 0x1p-24); /* of sums, in f32 at least */
+    const double last = dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : bits == 16 ? 0x1p-11 : bits < 16 ? 0x1p-2 : 0;
+    return (order + 4 * last) * largest + 1e-30;
+}

@@ -38,7 +38,8 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     fprintf(to, "\n%s\n", line);
     if (job->op->source)
         fprintf(to, "%s    dovetail build %s -o %s\n", line, job->op->source, file_of(job->op->path));
-    fprintf(to, "%s    %s%s\n%s\n%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line, run, file_of(job->op->path), line, line);
+    fprintf(to, "%s    %s%s\n%s\n", line, run, file_of(job->op->path), line);
+    fprintf(to, "%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line);
 }
 
 /* How many contents a program needs of each tensor. */
@@ -47,7 +48,8 @@ static int sets_of(const check_job *job)
     return job->result->how.show == CHECK_SHOW_SAME ? 2 : job->result->how.show == CHECK_SHOW_THREADS ? 4 : 1;
 }
 
-/* Contents of a tensor's memory, from the lowest element to the highest; NULL: there are none. The caller frees it. set: 0 are the case's own. */
+/* Contents of a tensor's memory, from the lowest element to the highest; NULL: there are none. The caller frees it. Set 0 is the
+ * case's own. */
 static unsigned char *contents(const check_case *c, size_t i, int set, int64_t *n, int64_t *first)
 {
     const check_tensor *t = &c->tensors[i];
@@ -218,7 +220,10 @@ static const char c_heap[] =
     "    buffers[nbuffers - 1].heap = 1;\n"
     "    return p;\n"
     "}\n"
-    "void *calloc(size_t count, size_t size) { return guarding ? memset(malloc(count * size), 0, count * size) : __libc_calloc(count, size); }\n"
+    "void *calloc(size_t count, size_t size)\n"
+    "{\n"
+    "    return guarding ? memset(malloc(count * size), 0, count * size) : __libc_calloc(count, size);\n"
+    "}\n"
     "void free(void *p)\n"
     "{\n"
     "    buffer *b = of_kernel(p);\n"
@@ -245,14 +250,16 @@ static const char c_heap[] =
 
 static const char c_call[] =
     "\n"
-    "static int (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: the host's */\n"
+    "/* NULL: the host's. */\n"
+    "static int (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg);\n"
     "static void (*change)(void); /* of the arguments, before a call */\n"
     "static uint32_t flags;\n"
     "\n"
     "static dv_host host_of(int row)\n"
     "{\n"
     "    return (dv_host){ .size = sizeof(dv_host), .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, .new_view = new_view,\n"
-    "        .alloc = lend, .free = keep, .before_kernel = before_kernel, .after_kernel = after_kernel, .parallel_for = loop, .flags = flags, .row = row };\n"
+    "        .alloc = lend, .free = keep, .before_kernel = before_kernel, .after_kernel = after_kernel, .parallel_for = loop,\n"
+    "        .flags = flags, .row = row };\n"
     "}\n"
     "\n"
     "static int call(dv_operator *op, int row, dv_value *results)\n"
@@ -680,8 +687,9 @@ static const char python_memory[] =
     "        libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(address + data.nbytes - start), 1)\n"
     "        flat.flags.writeable = False\n"
     "    size = flat.dtype.itemsize\n"
-    "    tensors.append((numpy.lib.stride_tricks.as_strided(flat[first:], shape, [s * size for s in strides], writeable=writable), memory))\n"
-    "    return tensors[-1][0]\n"
+    "    made = numpy.lib.stride_tricks.as_strided(flat[first:], shape, [s * size for s in strides], writeable=writable)\n"
+    "    tensors.append((made, memory))\n"
+    "    return made\n"
     "\n"
     "\n"
     "def result(dtype, shape):\n"
@@ -823,7 +831,7 @@ static const char *const python_questions[] = {
     [CHECK_SHOW_ENVIRONMENT] =
         "def environment():\n"
         "    \"\"\"The rounding mode, and whether denormals are flushed to zero.\"\"\"\n"
-        "    return libc.fegetround(), float(numpy.float32(1e-40) * numpy.float32(0.5)), float(numpy.ones(64, \"float32\").dot(numpy.full(64, 1e-40, \"float32\")))\n"
+        "    return libc.fegetround(), float(numpy.float32(1e-40) * numpy.float32(0.5))\n"
         "\n"
         "\n"
         "before = environment()\n"
@@ -883,7 +891,8 @@ static const char *const python_questions[] = {
         "\n"
         "\n"
         "class mallinfo2(ctypes.Structure):\n"
-        "    _fields_ = [(name, ctypes.c_size_t) for name in \"arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost\".split()]\n"
+        "    NAMES = \"arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost\"\n"
+        "    _fields_ = [(name, ctypes.c_size_t) for name in NAMES.split()]\n"
         "\n"
         "\n"
         "def look():\n"
@@ -1037,7 +1046,8 @@ void check_repro_arguments(const check_job *job, FILE *to)
 
 static const char *python_question(const check_job *job)
 {
-    const enum check_show show = job->result->how.show == CHECK_SHOW_HEADER ? CHECK_SHOW_POISON : job->result->how.show; /* the array stays unwritten */
+    enum check_show show = job->result->how.show;
+    show = show == CHECK_SHOW_HEADER ? CHECK_SHOW_POISON : show; /* the array stays unwritten */
     return (size_t)show < sizeof python_questions / sizeof *python_questions ? python_questions[show] : NULL;
 }
 

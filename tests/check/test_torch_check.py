@@ -89,6 +89,13 @@ OPERATORS = ["relu", "mm", "_softmax", "cumsum", "index_select", "gelu", "cat", 
 
 
 @pytest.mark.slow
+def test_no_false_alarms_on_shipped_operators(check):
+    results = check("dovetail", "--only", "torch")["results"]
+    assert [r for r in results if r["result"] == "fail"] == []
+    assert {"sharded", "functional", "vmapped", "gradgradcheck", "compiled"} <= {r["row"] for r in results if r["result"] == "pass"}
+
+
+@pytest.mark.slow
 def test_no_false_alarms_on_torch_itself(tmp_path):
     """As a package that others wrote: operators whose arguments are found by trial."""
     operators = [{"name": f"aten::{o}", "file": "", "foreign": True, "contract": False, "cases": []} for o in OPERATORS]

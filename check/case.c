@@ -28,13 +28,14 @@ int64_t check_numel(const check_tensor *t)
     return n;
 }
 
-/* The dim that a layout changes: the last of more than one element; -1: none. */
+/* The dim that a layout changes: the last of more than one element, or the first; -1: none. */
 static int32_t changed_dim(const check_tensor *t)
 {
-    for (int32_t i = t->ndim; i-- > 0;)
+    int32_t found = -1;
+    for (int32_t i = 0; i < t->ndim && !(t->outer && found >= 0); i++)
         if (t->shape[i] > 1)
-            return i;
-    return -1;
+            found = i;
+    return found;
 }
 
 void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high)

@@ -61,7 +61,8 @@ enum check_layout {
 enum check_fill { CHECK_RANDOM, CHECK_SIMPLE, CHECK_SPECIAL /* NaN, infinities, zeros, extremes among them */ };
 typedef struct check_tensor {
     bool present; /* false: None */
-    uint8_t layout, fill, reserved;
+    uint8_t layout, fill;
+    bool outer; /* the layout changes the first dim that it can, not the last */
     dv_dtype dtype;
     int32_t ndim;
     int64_t shape[CHECK_DIMS];

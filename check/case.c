@@ -62,8 +62,8 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
         *low = 0, *high = -1;
 }
 
-/* The value of one element. SPECIAL: a fifth of them; extremes in every second tensor only. */
-static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild)
+/* The value of one element. SPECIAL: the first and a fifth of the others are special ones, in turn; extremes in every second tensor only. */
+static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, uint64_t *special)
 {
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
     static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
@@ -74,21 +74,22 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild)
     const uint64_t bits = check_next(r);
     if (t->fill == CHECK_SIMPLE)
         return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
-    if (t->fill == CHECK_SPECIAL && bits % 5 == 0)
-        return (wild ? extreme : mild)[bits / 5 % (sizeof mild / sizeof *mild)];
+    if (t->fill == CHECK_SPECIAL && (!i || bits % 5 == 0))
+        return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
     return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
 }
 
 void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)
 {
     check_random r = { seed };
+    uint64_t special = check_next(&r);
     int64_t index[CHECK_DIMS] = { 0 };
     const int64_t n = check_numel(t);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = 0;
         for (int32_t d = 0; d < t->ndim; d++)
             at += index[d] * strides[d];
-        check_put(first, at, t->dtype, draw(t, &r, i, seed % 2));
+        check_put(first, at, t->dtype, draw(t, &r, i, seed % 2, &special));
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
     }

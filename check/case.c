@@ -38,16 +38,24 @@ static int32_t changed_dim(const check_tensor *t)
     return found;
 }
 
+int32_t check_far_dim(const check_tensor *t)
+{
+    for (int32_t i = 0; i < t->ndim; i++)
+        if (t->shape[i] == 2 || t->shape[i] == 3)
+            return i;
+    return -1;
+}
+
 void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high)
 {
-    const int32_t dim = changed_dim(t);
+    const int32_t dim = t->layout == CHECK_FAR ? check_far_dim(t) : changed_dim(t);
     const int64_t step = t->layout == CHECK_SLICED ? 2 : 1;
     int64_t n = 1;
     for (int32_t k = 0; k < t->ndim; k++) {
         const int32_t i = t->layout == CHECK_TRANSPOSED ? k : t->ndim - 1 - k;
-        const bool expanded = t->layout == CHECK_EXPANDED && i == dim;
-        strides[i] = expanded ? 0 : n * step;
-        n *= expanded ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * step;
+        const bool expanded = t->layout == CHECK_EXPANDED && i == dim, far = t->layout == CHECK_FAR && i == dim;
+        strides[i] = expanded ? 0 : far ? INT64_C(1) << 31 : n * step;
+        n *= expanded || far ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * step;
         n += t->layout == CHECK_PADDED && k == 0;
     }
     if (t->layout == CHECK_REVERSED && dim >= 0)

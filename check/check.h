@@ -49,7 +49,8 @@ enum { CHECK_DIMS = 8, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHEC
     X(SLICED, "sliced: every second element of each dim")    \
     X(EXPANDED, "expanded: one dim with stride 0")           \
     X(PADDED, "padded: a gap after each row")                \
-    X(REVERSED, "reversed: one dim with a negative stride")
+    X(REVERSED, "reversed: one dim with a negative stride")  \
+    X(FAR, "far: the elements of one dim lie 2^31 elements apart")
 enum check_layout {
 #define CHECK__LAYOUT(name, text) CHECK_##name,
     CHECK_LAYOUTS(CHECK__LAYOUT)
@@ -100,6 +101,8 @@ typedef struct check_case {
     check_tensor tensors[CHECK_TENSORS];
 } check_case;
 
+/* The dim of a tensor whose elements can lie far apart; -1: none. */
+int32_t check_far_dim(const check_tensor *t);
 /* Strides in elements for this layout, and the extent of the memory: elements in [*low, *high] around the first one (high < low:
  * none). */
 void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_t *high);
@@ -193,6 +196,10 @@ bool check_accepts(const check_op *op, const check_case *c);
 /* Tensors' shapes and dtypes anew from the case's names and arguments; false: they do not go together. */
 bool check_rebuild(const check_op *op, check_case *c);
 
+/* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k; *wide: so has what is written. Not
+ * for check_judge(). False: that cannot be done; *end: there are no more names. */
+bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bool *end);
+
 typedef struct check_random { uint64_t state; } check_random;
 uint64_t check_next(check_random *r);
 int64_t check_between(check_random *r, int64_t low, int64_t high); /* both included */
@@ -231,8 +238,14 @@ bool check_call_slack_changed(char *what, size_t size);
 typedef struct check_place {
     char what[96];     /* "argument 'x'", "result 0", "the workspace" */
     bool input, inside, heap, freed;
+    bool far;     /* it is where only sparse memory reaches */
+    bool between; /* inside, and no element: they lie far apart */
+    bool header; /* no elements: sizes, strides, what a list points to */
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
+bool check_in_kernel(void);
+/* In the call that runs the contract's workspace has 0 bytes, and no argument is None: a null pointer is the workspace's. */
+bool check_call_without_workspace(void);
 bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
 /* Results as they came, and the arguments: for check_outs_take(). */
 const dv_tensor *check_call_tensors(void);
@@ -266,6 +279,8 @@ typedef struct check_plain {
     int status;
     bool kernel_ran, incomplete; /* its memory was too small */
     size_t allocations, fail_at; /* how many there were; the number of the one that fails, from 1; 0: none */
+    size_t mallocs, malloc_fails_at; /* the same of malloc() while the kernel runs, if counts_mallocs */
+    bool counts_mallocs;
     check_written written[CHECK_TENSORS]; /* what calls write, and what it holds before each */
     char *memory, *lent;         /* of the arguments; of what a call gets, taken anew by each */
     size_t used, lent_used;
@@ -281,6 +296,9 @@ void check_plain_call(check_plain *p);
 void check_heap_begin(enum check_end end, uint8_t poison);
 void check_heap_end(void);
 void check_heap_zeroed(void); /* from now on malloc() outside of guarded calls gives zeroed memory */
+/* Count how often malloc() and its like are asked from now on, and refuse the refuse-th time (0: never); end it, and say how often. */
+void check_heap_count(size_t refuse);
+size_t check_heap_counted(void);
 bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
 bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */

@@ -3,6 +3,7 @@
  * First the contract's names are given values (sizes, runs, dtypes), and the arguments theirs; then constraints that can be met by
  * setting one name are met ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then shapes follow from the patterns. dv_infer() judges the
  * result: what it refuses is drawn again. So nothing here has to be complete, only often right. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,19 @@ static void draw_dtypes(maker *m)
 
 /* ---- Names ---- */
 
+/* Of sizes that are to be large, one is. */
+static void enlarge_one(maker *m)
+{
+    static const int64_t large[] = { 1025, 4099, 20011, 40000 };
+    const size_t dims = check_json_size(part(m, "dims")), runs = check_json_size(part(m, "runs"));
+    const size_t k = dims + runs ? check_next(&m->r) % (dims + runs) : 0;
+    const int64_t size = one_of(&m->r, large, sizeof large / sizeof *large);
+    if (k < dims && k < CHECK_NAMES)
+        m->c->names.dims[k] = size;
+    else if (k >= dims && k - dims < CHECK_RUNS)
+        m->c->names.runs[k - dims].d[0] = size;
+}
+
 static void draw_runs(maker *m)
 {
     const size_t n = check_json_size(part(m, "runs"));
@@ -120,6 +134,18 @@ static void draw_runs(maker *m)
     }
 }
 
+/* "n % 8 == 0" in what a row asks for: often met, else it would hardly ever be tried. */
+static void meet_row(maker *m)
+{
+    char name[32];
+    int of;
+    for (const char *p = m->row && m->row->when ? m->row->when : ""; *p; p += strcspn(p, " "), p += strspn(p, " (")) {
+        const int i = sscanf(p, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 ? check_name_index(part(m, "dims"), name) : -1;
+        if (i >= 0 && i < CHECK_NAMES && chance(&m->r, 75))
+            m->c->names.dims[i] = (m->c->names.dims[i] + of - 1) / of * of;
+    }
+}
+
 static void draw_names(maker *m)
 {
     const size_t n = check_json_size(part(m, "dims"));
@@ -133,6 +159,9 @@ static void draw_names(maker *m)
             m->c->names.elements[i][k] = draw_size(m);
     draw_runs(m);
     draw_dtypes(m);
+    if (m->regime == LARGE && chance(&m->r, 50))
+        enlarge_one(m);
+    meet_row(m);
 }
 
 /* ---- Arguments that are no tensors ---- */
@@ -169,11 +198,17 @@ static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32
     }
 }
 
+/* The last cases: a kernel that counts to 2^32 does not end, and others have been tried by then. */
+static bool is_late(const maker *m) { return m->i % 64 >= 48; }
+
 static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
 {
     switch (slot->type) {
-    case DV_FIELD_INT: v->type = DV_VALUE_INT, v->as.i = ONE_OF(&m->r, 0, 1, 2, 3, 4, 1, 2, 8, -1, 16); break;
-    case DV_FIELD_FLOAT: v->type = DV_VALUE_FLOAT, v->as.f = (double)ONE_OF(&m->r, 1, 2, 3, 0, -1, 1) / 2; break;
+    case DV_FIELD_INT: v->type = DV_VALUE_INT, v->as.i = ONE_OF(&m->r, 0, 1, 2, 3, 4, 1, 2, 8, -1, 16);
+        if (is_late(m) && chance(&m->r, 75)) /* what 32 bits cannot hold */
+            v->as.i = ONE_OF(&m->r, INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000);
+        break;
+    case DV_FIELD_FLOAT: v->type = DV_VALUE_FLOAT, v->as.f = (double)ONE_OF(&m->r, 1, 2, 3, 0, -1, 1, 32) / 2; break;
     case DV_FIELD_BOOL: v->type = DV_VALUE_BOOL, v->as.b = chance(&m->r, 50); break;
     case DV_FIELD_STRING: set_string(v, "a"); break;
     case DV_FIELD_SCALAR:
@@ -205,12 +240,13 @@ static void draw_argument(maker *m, size_t slot)
     check_value *v = &m->c->args[slot];
     memset(v, 0, sizeof *v);
     if (s->type == DV_FIELD_TENSOR || s->type == DV_FIELD_TENSORS) {
+        const bool optional = s->flags & (s->type == DV_FIELD_TENSOR ? DV_SLOT_OPTIONAL : DV_SLOT_ELEMENT_OPTIONAL);
         v->type = s->type == DV_FIELD_TENSOR ? DV_VALUE_TENSOR : DV_VALUE_TENSORS;
         v->count = s->type == DV_FIELD_TENSOR ? 1 : (uint32_t)check_between(&m->r, 1, 3);
         v->first = m->c->ntensors;
         m->c->ntensors += v->count;
         for (uint32_t k = 0; k < v->count; k++)
-            m->c->tensors[v->first + k].present = !(s->flags & DV_SLOT_OPTIONAL) || m->i % 4 == 1 || (m->i % 4 && chance(&m->r, 50));
+            m->c->tensors[v->first + k].present = !optional || m->i % 4 == 1 || (m->i % 4 && chance(&m->r, 50));
         return;
     }
     gather_literals(m->op->contract, s->name, literals, &n, 32);
@@ -220,7 +256,7 @@ static void draw_argument(maker *m, size_t slot)
             set_string(v, l->text);
         else
             v->type = DV_VALUE_INT, v->as.i = l->i;
-    } else if (s->default_value.type != DV_VALUE_DEFAULT && chance(&m->r, m->i % 8 ? 50 : 100)) {
+    } else if (s->default_value.type != DV_VALUE_DEFAULT && chance(&m->r, is_late(m) ? 25 : m->i % 8 ? 50 : 100)) {
         v->type = DV_VALUE_DEFAULT;
     } else if (s->flags & DV_SLOT_OPTIONAL && chance(&m->r, 50)) {
         v->type = DV_VALUE_NONE;
@@ -380,7 +416,7 @@ static bool shape_input(const check_env *e, const check_json *input)
     for (uint32_t k = 0; k < v->count; k++) {
         check_tensor *t = &e->c->tensors[v->first + k];
         here.element = k;
-        if (strcmp(presence, "optional"))
+        if (strcmp(presence, "optional") && !(e->op->slots[slot].flags & DV_SLOT_ELEMENT_OPTIONAL))
             t->present = strcmp(presence, "absent") != 0;
         if (t->present && !shape_one(&here, input, t))
             return false;
@@ -492,6 +528,28 @@ bool check_rebuild(const check_op *op, check_case *c)
     return true;
 }
 
+/* All that an integer can be, but for the smallest one, which has no opposite; of 64 bits a quarter, so that a sum of two is one. */
+static void whole_range(check_tensor *t)
+{
+    const int bits = t->dtype.bits == 64 ? 61 : t->dtype.bits - (t->dtype.code != 1);
+    t->high = (double)((INT64_C(1) << bits) - 1);
+    t->low = t->dtype.code == 1 ? 0 : -t->high;
+}
+
+/* A result or a written argument has this dtype: then such numbers are no mere indices. */
+static bool is_written(const maker *m, dv_dtype dtype)
+{
+    dv_dtype d;
+    const check_json *outputs = part(m, "outputs");
+    for (const check_json *o = outputs ? outputs->child : NULL; o; o = o->next)
+        if (check_eval_dtype(&m->env, check_json_get(o, "dtype"), &d) && dv_dtype_key(d) == dv_dtype_key(dtype))
+            return true;
+    for (size_t i = 0; i < m->c->ntensors; i++)
+        if (m->op->slots[check_tensor_argument(m->c, i)].flags & DV_SLOT_WRITES && dv_dtype_key(m->c->tensors[i].dtype) == dv_dtype_key(dtype))
+            return true;
+    return false;
+}
+
 static void draw_contents(maker *m)
 {
     for (size_t i = 0; i < m->c->ntensors; i++) {
@@ -504,7 +562,9 @@ static void draw_contents(maker *m)
             t->low = (double)(middle - 20), t->high = (double)(middle + 20);
         }
         if (check_is_integer(t->dtype) && m->i % 5 == 3 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
-            t->low = t->dtype.code == 1 ? 0 : -5, t->high = 100;
+            t->low = t->dtype.code == 1 ? 0 : m->i % 2 ? -5 : -2, t->high = m->i % 2 ? 100 : 3;
+        if (check_is_integer(t->dtype) && m->i % 5 == 4 && dv_dtype_key(t->dtype) != DV_DTYPE_bool && (t->dtype.bits <= 16 || is_written(m, t->dtype)))
+            whole_range(t);
     }
     narrow_all(m->op, &m->env);
 }
@@ -516,7 +576,7 @@ static void draw_layouts(maker *m)
     for (size_t i = 0; i < m->c->ntensors; i++) {
         check_tensor *t = &m->c->tensors[i];
         const bool written = m->op->slots[check_tensor_argument(m->c, i)].flags & DV_SLOT_WRITES;
-        t->layout = m->i % 4 < 2 || (i && chance(&m->r, 30)) ? CHECK_CONTIGUOUS : (uint8_t)((turn + i * (1 + round)) % CHECK_LAYOUT_COUNT);
+        t->layout = m->i % 4 < 2 || (i && chance(&m->r, 30)) ? CHECK_CONTIGUOUS : (uint8_t)((turn + i * (1 + round)) % CHECK_FAR);
         t->outer = t->layout && chance(&m->r, 50);
         if (written && t->layout == CHECK_EXPANDED)
             t->layout = CHECK_SLICED;
@@ -558,7 +618,10 @@ enum check_verdict check_judge(const check_op *op, const check_case *c)
 {
     static dv_result_spec specs[CHECK_RESULTS];
     static check_values v;
-    if (!small_enough(c))
+    bool any = !c->ntensors;
+    for (size_t i = 0; i < c->ntensors; i++)
+        any |= c->tensors[i].present;
+    if (!any || !small_enough(c)) /* without a tensor there is no device */
         return CHECK_UNFIT;
     check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
     if (dv_infer(op->op, v.values, c->nargs, specs, op->nresults))
@@ -631,6 +694,75 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
             return true;
     }
     return false;
+}
+
+/* ---- More than 2^31 elements ---- */
+
+/* The size that contract name k stands for; NULL: there are no more. */
+static int64_t *size_of_name(const check_op *op, check_case *c, uint32_t k)
+{
+    const uint32_t dims = (uint32_t)check_json_size(check_json_get(op->contract, "dims"));
+    const uint32_t runs = (uint32_t)check_json_size(check_json_get(op->contract, "runs"));
+    if (k < dims && k < CHECK_NAMES)
+        return &c->names.dims[k];
+    return k >= dims && k - dims < runs && k - dims < CHECK_RUNS ? &c->names.runs[k - dims].d[0] : NULL;
+}
+
+/* Elements of the largest tensor that is larger than in the other case. */
+static int64_t largest_grown(const check_case *from, const check_case *to)
+{
+    int64_t most = 0;
+    for (size_t i = 0; i < to->ntensors; i++)
+        if (to->tensors[i].present && check_numel(&to->tensors[i]) > check_numel(&from->tensors[i]) && check_numel(&from->tensors[i]) > most)
+            most = check_numel(&from->tensors[i]);
+    return most;
+}
+
+bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bool *end)
+{
+    static check_case one, two;
+    static dv_result_spec specs[CHECK_RESULTS];
+    static check_values v;
+    const int64_t beyond = INT64_C(3) << 30, most = INT64_C(1) << 33;
+    int64_t *size = size_of_name(op, c, k);
+    *end = !size;
+    *wide = false;
+    one = two = *c;
+    if (!size || !*size)
+        return false;
+    *size_of_name(op, &one, k) = 1;
+    *size_of_name(op, &two, k) = 2;
+    if (!check_rebuild(op, &one) || !check_rebuild(op, &two) || !largest_grown(&one, &two))
+        return false;
+    *size = (beyond / largest_grown(&one, &two) + 64) / 64 * 64; /* often a multiple of something is wanted */
+    for (size_t i = 0; i < c->ntensors; i++) {
+        check_tensor *t = &c->tensors[i];
+        t->layout = CHECK_CONTIGUOUS;
+        if (t->dtype.code == 0 && t->dtype.bits >= 32) { /* indices, maybe */
+            t->low = 0;
+            t->high = t->dtype.bits == 32 && *size > INT32_MAX ? INT32_MAX : (double)(*size - 1);
+        }
+    }
+    if (!check_rebuild(op, c))
+        return false;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const bool written = op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES;
+        if (c->tensors[i].present && check_numel(&c->tensors[i]) > most)
+            return false;
+        *wide |= written && c->tensors[i].present && check_numel(&c->tensors[i]) > INT32_MAX;
+    }
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    if (dv_infer(op->op, v.values, c->nargs, specs, op->nresults))
+        return false;
+    for (size_t r = 0; r < op->nresults; r++) {
+        double n = specs[r].ndim < 0 ? 0 : 1;
+        for (int32_t d = 0; d < specs[r].ndim; d++)
+            n *= (double)specs[r].shape[d];
+        if (n > (double)most)
+            return false;
+        *wide |= n > INT32_MAX;
+    }
+    return true;
 }
 
 /* ---- Just outside ---- */

@@ -30,6 +30,8 @@ static atomic_bool active, zeroed;
 static enum check_end side;
 static uint8_t poison;
 static bool wrong_free;
+static atomic_bool counting;
+static atomic_size_t asked, refused_one; /* how often memory was asked for; the number of the time that it is refused, from 1 */
 static struct { bool found; size_t bytes; int64_t offset; } overrun; /* beside a block, where no page could guard it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -49,6 +51,29 @@ void check_heap_begin(enum check_end end, uint8_t with)
 }
 
 void check_heap_end(void) { atomic_store(&active, false); }
+
+void check_heap_count(size_t refuse)
+{
+    atomic_store(&asked, 0);
+    atomic_store(&refused_one, refuse);
+    atomic_store(&counting, true);
+}
+
+size_t check_heap_counted(void)
+{
+    atomic_store(&counting, false);
+    return atomic_load(&asked);
+}
+
+/* This is the time. */
+static bool refuses(void)
+{
+    if (!atomic_load_explicit(&counting, memory_order_relaxed) || atomic_fetch_add(&asked, 1) + 1 != atomic_load(&refused_one))
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
 void check_heap_zeroed(void) { atomic_store(&zeroed, true); }
 
 static bool is_ours(const void *p) { return area && (uintptr_t)p >= area && (uintptr_t)p < area + AREA; }
@@ -119,6 +144,8 @@ static bool guards(void) { return atomic_load_explicit(&active, memory_order_rel
 
 DV_API void *malloc(size_t size)
 {
+    if (refuses())
+        return NULL;
     void *p = guards() ? new_block(size, 16) : NULL;
     return p ? p : atomic_load_explicit(&zeroed, memory_order_relaxed) ? __libc_calloc(1, size) : __libc_malloc(size);
 }
@@ -126,6 +153,8 @@ DV_API void *malloc(size_t size)
 DV_API void *calloc(size_t count, size_t size)
 {
     size_t bytes;
+    if (refuses())
+        return NULL;
     void *p = guards() && !__builtin_mul_overflow(count, size, &bytes) ? new_block(bytes, 16) : NULL;
     return p ? memset(p, 0, bytes) : __libc_calloc(count, size);
 }
@@ -147,7 +176,7 @@ static size_t size_of(const void *p)
 DV_API void *realloc(void *p, size_t size)
 {
     if (!is_ours(p) && (p || !guards()))
-        return __libc_realloc(p, size);
+        return refuses() ? NULL : __libc_realloc(p, size);
     void *q = malloc(size);
     if (q && p)
         memcpy(q, p, size_of(p) < size ? size_of(p) : size);
@@ -158,6 +187,8 @@ DV_API void *realloc(void *p, size_t size)
 
 DV_API void *memalign(size_t alignment, size_t size)
 {
+    if (refuses())
+        return NULL;
     void *p = guards() && alignment && !(alignment & (alignment - 1)) ? new_block(size, alignment) : NULL;
     return p ? p : __libc_memalign(alignment, size);
 }
@@ -208,6 +239,8 @@ bool check_heap_wrong_free(void) { return wrong_free; }
 void check_heap_begin(enum check_end end, uint8_t with) { (void)end, (void)with; }
 void check_heap_end(void) {}
 void check_heap_zeroed(void) {}
+void check_heap_count(size_t refuse) { (void)refuse; }
+size_t check_heap_counted(void) { return 0; }
 bool check_heap_find(const void *address, check_place *out) { (void)address, (void)out; return false; }
 bool check_heap_slack_changed(char *what, size_t size) { (void)what, (void)size; return false; }
 bool check_heap_wrong_free(void) { return false; }

@@ -1,30 +1,34 @@
 /* Memory that knows its bounds.
  *
  * One large range of addresses is reserved. Each tensor of a call gets pages of its own in it, with pages that nobody may touch on both
- * sides, and lies against one of the two: against the other in another run. Inputs are made read-only once they are filled. The
+ * sides, and lies against one of the two: against the other in another run. Inputs are made read-only once they are filled. So are their
+ * sizes, strides, lists and words: a kernel that takes a tensor for one of more dims, or a list for a longer one, is caught as well. The
  * workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks; malloc()'s memory is in heap.c. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "check.h"
 
-enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3 };
-static const size_t AREA = (size_t)1 << 34;
+enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3, FAR_BYTES = 1 << 28, CHUNK = 1 << 24 };
+/* Tensors lie in the middle: an index that wraps at 2^32 elements stays within. */
+static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
 
-enum use { ARGUMENT, RESULT, TEMPORARY, WORKSPACE, KERNEL, STAND_IN };
+/* SIZES and STRIDES: index is of the tensor, or OF_RESULT + that of the result. LISTED: what a list or a string argument points to. */
+enum use { ARGUMENT, RESULT, TEMPORARY, WORKSPACE, KERNEL, STAND_IN, SIZES, STRIDES, LISTED };
+enum { OF_RESULT = CHECK_TENSORS };
 typedef struct region {
     uintptr_t begin, end;   /* pages */
     uintptr_t data, first;  /* lowest byte; first element */
-    size_t bytes;
+    size_t bytes, margin;   /* margin: of far memory; so much before it is reserved as well */
     enum use use;
     size_t index;           /* of the tensor in the case, of the result, of the argument */
 } region;
 
 typedef struct made_tensor {
     dv_tensor t, as_made;
-    int64_t dims[2 * DV_MAX_NDIM];
     int index;
     bool view;
     struct made_tensor *next;
@@ -39,6 +43,7 @@ static struct machine {
     region regions[REGIONS];
     size_t nregions;
     made_tensor *made;
+    bool in_kernel;
     check_values values;
     pthread_mutex_t lock;
 } machine = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -50,7 +55,8 @@ static bool reserve(struct machine *m)
     void *p = mmap(NULL, AREA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return false;
-    m->area = m->used = (uintptr_t)p;
+    m->area = (uintptr_t)p;
+    m->used = m->area + BEGIN;
     return true;
 }
 
@@ -64,11 +70,93 @@ static void reset(struct machine *m)
         free(t);
     }
     m->made = NULL;
-    if (m->used > m->area)
-        mmap(as_pointer(m->area), m->used - m->area, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    m->used = m->area;
+    const uintptr_t begin = m->area + BEGIN;
+    for (size_t i = 0; i < m->nregions; i++)
+        if (m->regions[i].margin)
+            munmap(as_pointer(m->regions[i].begin - m->regions[i].margin), m->regions[i].end - m->regions[i].begin + 2 * m->regions[i].margin);
+    if (m->used > begin)
+        mmap(as_pointer(begin), m->used - begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    m->used = begin;
     m->nregions = 0;
 }
+
+/* ---- Far memory: more addresses than bytes ---- */
+
+enum access { NOWHERE, ZEROS, ONE_CHUNK }; /* ZEROS: to be read; ONE_CHUNK: the same pages again and again, but for the last bytes */
+
+/* All of [begin, end) is the same few pages. */
+static bool map_chunks(uintptr_t begin, uintptr_t end)
+{
+    void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    bool done = chunk != MAP_FAILED;
+    for (uintptr_t p = begin; p < end && done; p += CHUNK) /* of shared pages, an old size of 0 maps them once more */
+        done = mremap(chunk, 0, end - p < CHUNK ? end - p : CHUNK, MREMAP_MAYMOVE | MREMAP_FIXED, as_pointer(p)) != MAP_FAILED;
+    if (chunk != MAP_FAILED)
+        munmap(chunk, CHUNK);
+    return done;
+}
+
+/* Against the upper guard page, and before it as many addresses as an index of 32 bits can be wrong by. */
+static region *lend_far(struct machine *m, size_t bytes, size_t size, enum use use, size_t index, enum access access)
+{
+    const size_t pages = (bytes + PAGE - 1) / PAGE * PAGE, margin = (size << 31) + GUARD;
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_AS, &limit)) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_AS, &limit);
+    }
+    if (m->nregions == REGIONS)
+        return NULL;
+    void *p = mmap(NULL, pages + 2 * margin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    region *r = &m->regions[m->nregions++];
+    *r = (region){ .begin = (uintptr_t)p + margin, .end = (uintptr_t)p + margin + pages, .bytes = bytes, .margin = margin, .use = use, .index = index };
+    r->data = r->first = r->end - bytes;
+    if (access == ZEROS && mprotect(as_pointer(r->begin), pages, PROT_READ))
+        return NULL;
+    const void *last = as_pointer(r->end - GUARD);
+    if (access == ONE_CHUNK && (!map_chunks(r->begin, r->end) ||
+        mmap((void *)(uintptr_t)last, GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED))
+        return NULL;
+    return r;
+}
+
+/* Nobody may touch it but where there are elements. */
+static bool open_elements(const region *r, const check_tensor *t, const int64_t *strides, int protection)
+{
+    int64_t index[CHECK_DIMS] = { 0 };
+    const int64_t size = dv_dtype_bytes(t->dtype, 1);
+    for (int64_t n = check_numel(t); n-- > 0;) {
+        int64_t at = 0;
+        for (int32_t d = 0; d < t->ndim; d++)
+            at += index[d] * strides[d];
+        const uintptr_t page = (r->first + (uintptr_t)(at * size)) / PAGE * PAGE;
+        if (mprotect(as_pointer(page), PAGE, protection))
+            return false;
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
+    }
+    return true;
+}
+
+static bool make_far_argument(struct machine *m, size_t i, size_t bytes, bool written)
+{
+    const check_tensor *t = &m->c->tensors[i];
+    const bool apart = t->layout == CHECK_FAR;
+    region *r = lend_far(m, bytes, (size_t)dv_dtype_bytes(t->dtype, 1), ARGUMENT, i, apart ? NOWHERE : written ? ONE_CHUNK : ZEROS);
+    if (!r)
+        return false;
+    m->values.tensors[i].data = as_pointer(r->first);
+    if (!apart)
+        return true;
+    if (!open_elements(r, t, m->values.strides[i], PROT_READ | PROT_WRITE))
+        return false;
+    check_fill_tensor(t, m->c->seed + i, as_pointer(r->first), m->values.strides[i]);
+    return written || open_elements(r, t, m->values.strides[i], PROT_READ);
+}
+
+/* ---- Near memory ---- */
 
 /* The lowest byte of new memory. NULL: too much. */
 static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use use, size_t index)
@@ -94,17 +182,33 @@ static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use 
     return r;
 }
 
+/* A copy that nobody may write. NULL: too much. */
+static const void *lend_copy(struct machine *m, const void *data, size_t bytes, size_t alignment, enum use use, size_t index)
+{
+    const region *r = lend(m, bytes, alignment, use, index);
+    if (!r)
+        return NULL;
+    if (bytes) {
+        memcpy(as_pointer(r->data), data, bytes);
+        mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ);
+    }
+    return as_pointer(r->data);
+}
+
 /* ---- The host ---- */
 
 static made_tensor *new_header(struct machine *m, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides)
 {
     made_tensor *t = calloc(1, sizeof *t);
-    if (!t)
+    const size_t bytes = sizeof *shape * (size_t)ndim, of = OF_RESULT + (size_t)(index < 0 ? CHECK_RESULTS : index);
+    const int64_t *sizes = t ? lend_copy(m, shape, bytes, sizeof *shape, SIZES, of) : NULL;
+    const int64_t *steps = sizes ? lend_copy(m, strides, bytes, sizeof *strides, STRIDES, of) : NULL;
+    if (!steps) {
+        free(t);
         return NULL;
-    memcpy(t->dims, shape, sizeof *shape * (size_t)ndim);
-    memcpy(t->dims + DV_MAX_NDIM, strides, sizeof *strides * (size_t)ndim);
-    t->t = (dv_tensor){ .device = device, .ndim = ndim, .dtype = dtype, .shape = t->dims, .strides = t->dims + DV_MAX_NDIM };
+    }
+    t->t = (dv_tensor){ .device = device, .ndim = ndim, .dtype = dtype, .shape = sizes, .strides = steps };
     t->index = index;
     t->next = m->made;
     m->made = t;
@@ -124,10 +228,13 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     const int64_t bytes = n ? dv_dtype_bytes(dtype, last + 1) : 0;
     made_tensor *t = new_header(m, index, dtype, device, ndim, shape, strides);
     const size_t alignment = dtype.bits >= 8 ? dtype.bits / 8u : 1;
-    region *r = t ? lend(m, (size_t)bytes, alignment, index < 0 ? TEMPORARY : RESULT, (size_t)index) : NULL;
+    const enum use use = index < 0 ? TEMPORARY : RESULT;
+    region *r = !t ? NULL : bytes < FAR_BYTES ? lend(m, (size_t)bytes, alignment, use, (size_t)index) :
+        lend_far(m, (size_t)bytes, (size_t)dv_dtype_bytes(dtype, 1), use, (size_t)index, ONE_CHUNK);
     if (!r)
         return dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
-    memset(as_pointer(r->data), m->call->poison, r->bytes);
+    const size_t filled = r->margin ? GUARD : r->bytes;
+    memset(as_pointer(r->data + r->bytes - filled), m->call->poison, filled);
     t->t.data = as_pointer(r->data);
     t->as_made = t->t;
     *out = &t->t;
@@ -158,7 +265,7 @@ static void *lend_to_kernel(const dv_host *host, int use, int slot, size_t bytes
 {
     (void)host;
     const enum use as = use == DV_MEMORY_WORKSPACE ? WORKSPACE : use == DV_MEMORY_KERNEL ? KERNEL : STAND_IN;
-    region *r = lend(&machine, bytes, alignment < PAGE ? alignment : PAGE, as, (size_t)slot);
+    region *r = bytes < FAR_BYTES ? lend(&machine, bytes, alignment < PAGE ? alignment : PAGE, as, (size_t)slot) : NULL;
     if (!r)
         return NULL;
     memset(as_pointer(r->data), machine.call->poison, r->bytes);
@@ -174,13 +281,14 @@ static void take_back(const dv_host *host, void *p) /* with the next call */
 static void before_kernel(const dv_host *host)
 {
     (void)host;
-    machine.call->kernel_ran = true;
+    machine.call->kernel_ran = machine.in_kernel = true;
     check_heap_begin(machine.call->end, machine.call->poison);
 }
 
 static void after_kernel(const dv_host *host)
 {
     (void)host;
+    machine.in_kernel = false;
     check_heap_end();
 }
 
@@ -214,6 +322,8 @@ static bool make_argument(struct machine *m, size_t i)
     if (!t->present)
         return true;
     check_strides(t, strides, &low, &high);
+    if ((high - low + 1) * size >= FAR_BYTES)
+        return make_far_argument(m, i, (size_t)((high - low + 1) * size), written);
     region *r = lend(m, (size_t)((high - low + 1) * size), (size_t)(t->dtype.code == 5 ? size / 2 : size), ARGUMENT, i);
     if (!r)
         return false;
@@ -221,6 +331,45 @@ static bool make_argument(struct machine *m, size_t i)
     m->values.tensors[i].data = as_pointer(r->first);
     fill(m, i, r);
     return written || !r->bytes || !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ);
+}
+
+/* Its sizes and strides. True: done. */
+static bool make_header(struct machine *m, size_t i)
+{
+    dv_tensor *t = &m->values.tensors[i];
+    const size_t bytes = sizeof *t->shape * (size_t)t->ndim;
+    const int64_t *sizes = lend_copy(m, t->shape, bytes, sizeof *sizes, SIZES, i);
+    const int64_t *steps = sizes ? lend_copy(m, t->strides, bytes, sizeof *steps, STRIDES, i) : NULL;
+    t->shape = sizes;
+    t->strides = steps;
+    return steps != NULL;
+}
+
+/* What a list or a string argument points to. True: done. */
+static bool make_list(struct machine *m, size_t slot)
+{
+    dv_value *v = &m->values.values[slot];
+    switch (v->type) {
+    case DV_VALUE_TENSORS:
+        v->as.tensors.data = lend_copy(m, v->as.tensors.data, v->as.tensors.size * sizeof *v->as.tensors.data, sizeof(void *), LISTED, slot);
+        return v->as.tensors.data;
+    case DV_VALUE_INTS:
+        v->as.ints.data = lend_copy(m, v->as.ints.data, v->as.ints.size * sizeof *v->as.ints.data, sizeof(int64_t), LISTED, slot);
+        return v->as.ints.data;
+    case DV_VALUE_FLOATS:
+        v->as.floats.data = lend_copy(m, v->as.floats.data, v->as.floats.size * sizeof *v->as.floats.data, sizeof(double), LISTED, slot);
+        return v->as.floats.data;
+    case DV_VALUE_BOOLS:
+        v->as.bools.data = lend_copy(m, v->as.bools.data, v->as.bools.size, 1, LISTED, slot);
+        return v->as.bools.data;
+    case DV_VALUE_SCALARS:
+        v->as.scalars.data = lend_copy(m, v->as.scalars.data, v->as.scalars.size * sizeof *v->as.scalars.data, sizeof(double), LISTED, slot);
+        return v->as.scalars.data;
+    case DV_VALUE_STRING: /* with its end */
+        v->as.s.data = lend_copy(m, v->as.s.data, v->as.s.size + 1, 1, LISTED, slot);
+        return v->as.s.data;
+    default: return true;
+    }
 }
 
 void check_call_run(check_call *call, const check_case *c)
@@ -238,7 +387,10 @@ void check_call_run(check_call *call, const check_case *c)
     reset(m);
     check_values_make(&m->values, c, (dv_device){ DV_CPU, 0 });
     for (size_t i = 0; i < c->ntensors; i++)
-        if (!make_argument(m, i))
+        if (!make_argument(m, i) || !make_header(m, i))
+            return;
+    for (size_t i = 0; i < c->nargs; i++)
+        if (!make_list(m, i))
             return;
     m->host = (dv_host){ .size = sizeof m->host, .flags = call->flags, .name = "dovetail check", .new_tensor = new_tensor,
         .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .after_kernel = after_kernel,
@@ -309,32 +461,41 @@ bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset
 static void describe(const region *r, check_place *out)
 {
     const check_op *op = machine.call->op;
-    const size_t slot = r->use == ARGUMENT ? check_tensor_argument(machine.c, r->index) : r->use == RESULT ? op->nargs + r->index : r->index;
-    const bool list = slot < op->nargs && machine.c->args[slot].type == DV_VALUE_TENSORS && r->use == ARGUMENT;
+    const bool header = r->use == SIZES || r->use == STRIDES, of_result = r->use == RESULT || (header && r->index >= OF_RESULT);
+    const bool of_tensor = r->use == ARGUMENT || (header && !of_result);
+    const size_t slot = of_tensor ? check_tensor_argument(machine.c, r->index) :
+        of_result ? op->nargs + r->index - (header ? OF_RESULT : 0) : r->index;
+    const bool list = slot < op->nargs && machine.c->args[slot].type == DV_VALUE_TENSORS && of_tensor;
+    const char *part = r->use == SIZES ? "the sizes of " : r->use == STRIDES ? "the strides of " : r->use == STAND_IN ? "the contiguous copy of " :
+        r->use == LISTED ? "the list or string of " : "";
+    out->header = header || r->use == LISTED;
     switch (r->use) {
     case WORKSPACE: snprintf(out->what, sizeof out->what, "the workspace"); return;
     case KERNEL: snprintf(out->what, sizeof out->what, "memory of dv_alloc()"); return;
     case TEMPORARY: snprintf(out->what, sizeof out->what, "a temporary of the native form"); return;
     case STAND_IN:
     case ARGUMENT:
-    case RESULT: break;
+    case RESULT:
+    case SIZES:
+    case STRIDES:
+    case LISTED: break;
     }
     const char *name = slot < op->nargs + op->nresults ? op->slots[slot].name : "";
     const char *kind = slot < op->nargs ? "argument" : "result";
     if (list)
-        snprintf(out->what, sizeof out->what, "argument '%s[%zu]'", name, r->index - machine.c->args[slot].first);
+        snprintf(out->what, sizeof out->what, "%sargument '%s[%zu]'", part, name, r->index - machine.c->args[slot].first);
     else if (*name)
-        snprintf(out->what, sizeof out->what, "%s%s '%s'", r->use == STAND_IN ? "the contiguous copy of " : "", kind, name);
+        snprintf(out->what, sizeof out->what, "%s%s '%s'", part, kind, name);
     else
-        snprintf(out->what, sizeof out->what, "result %zu", slot - op->nargs);
-    out->input = r->use == ARGUMENT && !(op->slots[slot].flags & DV_SLOT_WRITES);
+        snprintf(out->what, sizeof out->what, "%sresult %zu", part, slot - op->nargs);
+    out->input = out->header || (r->use == ARGUMENT && !(op->slots[slot].flags & DV_SLOT_WRITES));
 }
 
 bool check_call_slack_changed(char *what, size_t size)
 {
     for (size_t i = 0; i < machine.nregions; i++) {
         const region *r = &machine.regions[i];
-        if (!r->bytes || r->use == ARGUMENT)
+        if (!r->bytes || r->margin || r->use == ARGUMENT || r->use >= SIZES)
             continue;
         for (uintptr_t p = r->begin; p < r->end; p++)
             if ((p < r->data || p >= r->data + r->bytes) && *(const uint8_t *)as_pointer(p) != GAP) {
@@ -347,6 +508,24 @@ bool check_call_slack_changed(char *what, size_t size)
     return check_heap_slack_changed(what, size);
 }
 
+static uintptr_t element_size(const region *argument) { return (uintptr_t)dv_dtype_bytes(machine.c->tensors[argument->index].dtype, 1); }
+
+bool check_in_kernel(void) { return machine.in_kernel; }
+
+bool check_call_without_workspace(void)
+{
+    const check_json *workspace = machine.call ? check_json_get(machine.call->op->contract, "workspace") : NULL;
+    if (!workspace || workspace->kind == CHECK_NULL || !machine.call->kernel_ran)
+        return false;
+    for (size_t i = 0; i < machine.c->ntensors; i++)
+        if (!machine.c->tensors[i].present)
+            return false;
+    for (size_t i = 0; i < machine.nregions; i++)
+        if (machine.regions[i].use == WORKSPACE)
+            return false;
+    return true;
+}
+
 bool check_memory_find(const void *address, check_place *out)
 {
     const uintptr_t p = (uintptr_t)address;
@@ -355,18 +534,29 @@ bool check_memory_find(const void *address, check_place *out)
     memset(out, 0, sizeof *out);
     if (check_heap_find(address, out))
         return true;
-    if (!machine.area || p < machine.area || p >= machine.area + AREA || !machine.call)
-        return false;
-    for (size_t i = 0; i < machine.nregions; i++) {
+    bool ours = machine.area && p >= machine.area && p < machine.area + AREA;
+    for (size_t i = 0; i < machine.nregions && !ours; i++) {
         const region *r = &machine.regions[i];
-        const uintptr_t distance = p < r->data ? r->data - p : p < r->data + r->bytes ? 0 : p - (r->data + r->bytes) + 1;
-        if (distance < nearest)
-            nearest = distance, best = r;
+        ours = r->margin && p >= r->begin - r->margin && p < r->end + r->margin;
     }
+    if (!ours || !machine.call)
+        return false;
+    for (size_t i = 0; i < machine.nregions; i++)
+        for (int wrapped = 0; wrapped < 3; wrapped++) { /* also by an index that lost 2^32 elements */
+            const region *r = &machine.regions[i];
+            const uintptr_t by = wrapped && r->use == ARGUMENT ? element_size(r) << 32 : 0;
+            const uintptr_t at = wrapped == 1 ? p - by : p + by;
+            const uintptr_t distance = at < r->data ? r->data - at : at < r->data + r->bytes ? 0 : at - (r->data + r->bytes) + 1;
+            if (distance < nearest)
+                nearest = distance, best = r;
+        }
+    const bool inside = best && p >= best->data && p < best->data + best->bytes;
     if (!best)
         return false;
     describe(best, out);
-    out->inside = nearest == 0;
+    out->inside = inside;
+    out->far = best->margin != 0;
+    out->between = inside && best->margin && best->use == ARGUMENT && machine.c->tensors[best->index].layout == CHECK_FAR;
     out->offset = (int64_t)p - (int64_t)best->first;
     out->low = (int64_t)best->data - (int64_t)best->first;
     out->high = out->low + (int64_t)best->bytes;

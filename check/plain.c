@@ -214,7 +214,20 @@ static void take_back(const dv_host *host, void *p)
     (void)p;
 }
 
-static void before_kernel(const dv_host *host) { plain_of(host)->kernel_ran = true; }
+static void before_kernel(const dv_host *host)
+{
+    check_plain *p = plain_of(host);
+    p->kernel_ran = true;
+    if (p->counts_mallocs)
+        check_heap_count(p->malloc_fails_at);
+}
+
+static void after_kernel(const dv_host *host)
+{
+    check_plain *p = plain_of(host);
+    if (p->counts_mallocs)
+        p->mallocs = check_heap_counted();
+}
 
 /* ---- Calls ---- */
 
@@ -227,9 +240,10 @@ static bool begin(check_plain *p, const check_op *op, const check_case *c, int32
     p->used = 0;
     memset(p->written, 0, sizeof p->written);
     check_heap_zeroed();
-    p->fail_at = 0;
+    p->fail_at = p->malloc_fails_at = 0;
+    p->counts_mallocs = false;
     p->host = (dv_host){ .size = sizeof p->host, .name = "dovetail check", .new_tensor = new_tensor, .free_tensor = free_tensor, .new_view = new_view,
-        .before_kernel = before_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };
+        .before_kernel = before_kernel, .after_kernel = after_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };
     check_values_make(&p->values, c, (dv_device){ DV_CPU, 0 });
     return p->memory && p->lent;
 }
@@ -305,7 +319,7 @@ bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes,
 void check_plain_call(check_plain *p)
 {
     p->kernel_ran = p->incomplete = false;
-    p->allocations = p->lent_used = 0;
+    p->allocations = p->lent_used = p->mallocs = 0;
     for (size_t r = 0; r < p->op->nresults; r++)
         p->results[r] = dv_default();
     for (size_t i = 0; i < p->c->ntensors; i++)

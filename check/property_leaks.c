@@ -1,6 +1,7 @@
 /* leaks: what calls take, they give back. The same call many times over, in plain memory: the memory of malloc(), descriptors, threads and
  * mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses count as well as those that
- * succeed. Then each allocation that the host makes for a call fails in turn: the call says so, and does not crash. */
+ * succeed. Then each allocation that the host makes for a call fails in turn, and each malloc() of the kernel's own: the call says so, does
+ * not crash, and loses nothing on that way. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 #include "check.h"
 
-enum { CALLS = 1000, FEWEST = 80, STRETCHES = 4, WARM = 20, SEEN = 10, COUNTED = 3, MOST_FAILING = 64, LARGEST = 4096 };
+enum { CALLS = 1000, FEWEST = 80, STRETCHES = 4, WARM = 20, SEEN = 10, FEW = 48, COUNTED = 3, MOST_FAILING = 64, LARGEST = 4096 };
 static const double SECONDS = 0.02; /* for the calls of a case */
 
 /* What glibc's mallinfo2() returns; older ones do not have it. */
@@ -75,14 +76,18 @@ static int stretch_of(check_plain *p)
     return (fit > CALLS ? CALLS : fit < FEWEST ? FEWEST : (int)fit) / STRETCHES;
 }
 
-static void check_growth(check_job *job, check_plain *p)
+/* In stretches of n calls; 0: of as many as the time allows. */
+static void check_growth(check_job *job, check_plain *p, int n)
 {
     heap_info_fn heap;
     void *symbol = dlsym(RTLD_DEFAULT, "mallinfo2");
     memcpy(&heap, &symbol, sizeof heap);
     held at[STRETCHES + 1];
-    job->how.show = CHECK_SHOW_LEAKS;
-    const int n = stretch_of(p);
+    job->how.show = n ? CHECK_SHOW_NOTHING : CHECK_SHOW_LEAKS; /* n: something fails as well */
+    if (n)
+        call_often(p, WARM);
+    else
+        n = stretch_of(p);
     for (int i = 0; i < SEEN; i++) /* looking takes memory of malloc(), which keeps some that was freed */
         at[0] = look(heap);
     for (int i = 0; i < STRETCHES; i++) {
@@ -100,34 +105,46 @@ static void check_growth(check_job *job, check_plain *p)
 
 /* ---- Failing allocations ---- */
 
+/* Allocation i of the host's, or of the kernel's own malloc(), fails; nothing is to be lost, however often. */
+static void check_one_failing(check_job *job, check_plain *p, size_t i, bool own, const check_outs *whole)
+{
+    static check_outs now;
+    char words[300];
+    const char *which = own ? "malloc()" : "an allocation";
+    p->fail_at = own ? 0 : i;
+    p->malloc_fails_at = own ? i : 0;
+    job->how.show = job->result->own_show = own ? CHECK_SHOW_NOTHING : CHECK_SHOW_FAILING; /* a program's malloc() is libc's */
+    snprintf(job->result->during, sizeof job->result->during, "when %s fails", own ? "its malloc()" : "one of its allocations");
+    check_plain_call(p);
+    if (!p->status) {
+        check_outs_take(&now, job->op, p->c, p->results, p->values.tensors);
+        if (check_outs_differ(job->op, whole, &now, words, sizeof words))
+            check_fail(job, "failed allocation", "%s fails, the call succeeds, and its result is another: %s", which, words);
+    } else if (!*dv_last_error() || (p->status != DV_ENOMEM && strstr(dv_last_error(), "and no message"))) {
+        check_fail(job, "failed allocation", "%s fails, and the error says nothing: %s", which, dv_last_error());
+    }
+    for (size_t r = 0; r < job->op->nresults; r++)
+        if (p->status && p->results[r].type != DV_VALUE_DEFAULT)
+            check_fail(job, "failed allocation", "%s fails, and a result is given all the same", which);
+    if (job->result->outcome == CHECK_PASS && p->status)
+        check_growth(job, p, FEW / STRETCHES);
+}
+
 static void check_failing(check_job *job, check_plain *p)
 {
-    static check_outs whole, now;
-    char words[300];
+    static check_outs whole;
+    p->counts_mallocs = true;
     check_plain_call(p);
     if (p->status || p->incomplete)
         return;
     check_outs_take(&whole, job->op, p->c, p->results, p->values.tensors);
-    const size_t n = p->allocations;
-    job->how.show = CHECK_SHOW_FAILING;
+    const size_t n = p->allocations, own = p->mallocs;
     job->result->own = CHECK_FAULT_CRASH;
-    job->result->own_show = CHECK_SHOW_FAILING;
-    for (size_t i = 1; i <= n && i <= MOST_FAILING && job->result->outcome == CHECK_PASS; i++) {
-        p->fail_at = i;
-        snprintf(job->result->during, sizeof job->result->during, "when one of its allocations fails");
-        check_plain_call(p);
-        if (!p->status) {
-            check_outs_take(&now, job->op, p->c, p->results, p->values.tensors);
-            if (check_outs_differ(job->op, &whole, &now, words, sizeof words))
-                check_fail(job, "failed allocation", "an allocation fails, the call succeeds, and its result is another: %s", words);
-        } else if (!*dv_last_error() || strstr(dv_last_error(), "and no message")) {
-            check_fail(job, "failed allocation", "an allocation fails, and the error says nothing: %s", dv_last_error());
-        }
-        for (size_t r = 0; r < job->op->nresults; r++)
-            if (p->status && p->results[r].type != DV_VALUE_DEFAULT)
-                check_fail(job, "failed allocation", "an allocation fails, and a result is given all the same");
-    }
-    p->fail_at = 0;
+    for (size_t i = 1; i <= n && i <= MOST_FAILING && job->result->outcome == CHECK_PASS; i++)
+        check_one_failing(job, p, i, false, &whole);
+    for (size_t i = 1; i <= own && i <= MOST_FAILING && job->result->outcome == CHECK_PASS; i++)
+        check_one_failing(job, p, i, true, &whole);
+    p->fail_at = p->malloc_fails_at = 0;
     job->result->own = 0;
 }
 
@@ -151,7 +168,7 @@ static void attempt(check_job *job, const check_case *c)
     if ((*counted >= COUNTED && !again) || !check_plain_make(&p, job->op, job->row, c))
         return;
     ++*counted;
-    check_growth(job, &p);
+    check_growth(job, &p, 0);
     if (job->result->outcome == CHECK_PASS && !job->op->random)
         check_failing(job, &p);
 }

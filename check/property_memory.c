@@ -3,7 +3,13 @@
  * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page. An
  * element of a result that holds the old contents in both of the first was not written. A result that differs between the first two,
  * though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without that as well. */
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -138,8 +144,101 @@ static void check_gaps(check_job *job, const check_case *c)
         check_fail(job, "writes past the end", "the kernel writes outside %s", what);
 }
 
+/* ---- Indices past 2^31 ---- */
+
+enum { FAR_CASES = 2, FAR_ELEMENTS = 256, FAR_MS = 20, TOO_SLOW = 78, MOST_DATA = 1 << 30 };
+
+static void too_slow(int number)
+{
+    (void)number;
+    _exit(TOO_SLOW);
+}
+
+/* The last elements of a result that is larger than any memory hold what they held before. */
+static bool end_is(const dv_tensor *t, unsigned char poison)
+{
+    const int64_t bytes = dv_dtype_bytes(t->dtype, 1), n = dv_numel(t);
+    return is_poison((const unsigned char *)t->data + (n - FAR_ELEMENTS) * bytes, (size_t)(FAR_ELEMENTS * bytes), poison);
+}
+
+static void call_beyond(check_job *job, const check_case *c)
+{
+    static check_call call;
+    char name[80];
+    bool left[CHECK_RESULTS] = { false };
+    for (int turn = 0; turn < 2; turn++) {
+        const int poison = turn ? OTHER_POISON : POISON;
+        if (!run(job, c, CHECK_AT_END, poison, &call))
+            return;
+        job->how.show = CHECK_SHOW_NOTHING;
+        for (size_t r = 0; r < job->op->nresults; r++) {
+            const dv_tensor *t = check_call_result(&call, r, NULL);
+            left[r] = t && dv_numel(t) > INT32_MAX && end_is(t, (unsigned char)poison) && (!turn || left[r]);
+            if (turn && left[r])
+                check_fail(job, "unwritten", "the kernel leaves the end of %s unwritten, which has %lld elements: more than 32 bits can count",
+                    check_result_name(job->op, r, name, sizeof name), (long long)dv_numel(t));
+        }
+    }
+}
+
+/* In a process of its own, and for a short time: what is found in it is found at once or not at all. False: it took too long. */
+static bool try_beyond(check_job *job, const check_case *c)
+{
+    check_result *r = job->result;
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid < 0)
+        return false;
+    if (!pid) {
+        const struct itimerval t = { .it_value = { 0, FAR_MS * 1000 } };
+        setrlimit(RLIMIT_DATA, &(struct rlimit){ MOST_DATA, MOST_DATA }); /* of what it asks for itself there is no more than usual */
+        signal(SIGPROF, too_slow);
+        setitimer(ITIMER_PROF, &t, NULL);
+        call_beyond(job, c);
+        _exit(0);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    r->how.show = CHECK_SHOW_NOTHING; /* a program has no such memory */
+    if (r->fault && r->fault != CHECK_FAULT_MEMORY) { /* of memory that there is not, maybe: not to be blamed */
+        r->fault = 0;
+        r->outcome = CHECK_PASS;
+    }
+    return !WIFEXITED(status) || WEXITSTATUS(status) != TOO_SLOW;
+}
+
+/* Elements that lie 2^31 apart; then a size so large that a tensor has more than 2^31 elements: first where only what is read has. False:
+ * it took too long. */
+static bool go_beyond(check_job *job, const check_case *c)
+{
+    static check_case far;
+    static check_call call;
+    bool wide, end = false, soon = true;
+    for (size_t i = 0; i < c->ntensors && job->result->outcome == CHECK_PASS; i++)
+        if (c->tensors[i].present && check_numel(&c->tensors[i]) && check_numel(&c->tensors[i]) <= FAR_ELEMENTS && check_far_dim(&c->tensors[i]) >= 0) {
+            far = *c;
+            far.tensors[i].layout = CHECK_FAR;
+            check_in_hand(job, &far);
+            run(job, &far, CHECK_AT_END, POISON, &call);
+        }
+    for (int turn = 0; turn < 2; turn++)
+        for (uint32_t k = 0; job->result->outcome == CHECK_PASS && soon; k++) {
+            far = *c;
+            const bool made = check_enlarge(job->op, &far, k, &wide, &end);
+            if (end)
+                break;
+            if (made && wide == turn) {
+                check_in_hand(job, &far);
+                soon = try_beyond(job, &far);
+            }
+        }
+    return soon;
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
+    static uint32_t attempts, beyond;
+    attempts++;
     static check_call call;
     const bool ran = run(job, c, CHECK_AT_END, POISON, &call);
     if (call.not_this_row) {
@@ -167,6 +266,12 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
+    if (attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran && beyond < FAR_CASES && check_case_largest(c) > 1 &&
+        check_case_largest(c) <= FAR_ELEMENTS) {
+        static check_case small;
+        small = *c;
+        beyond = go_beyond(job, &small) ? beyond + 1 : FAR_CASES;
+    }
 }
 
 static const char *applies(const check_op *op, const check_row *row)

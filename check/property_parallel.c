@@ -573,4 +573,5 @@ const check_property check_property_parallel = {
     .each_row = true,
     .applies = applies,
     .attempt = attempt,
+    .needs_sound_row = true,
 };

@@ -1,5 +1,5 @@
 /* shapes: what the contract accepts is computed, and what it does not accept is refused before anything is written, with an error that
- * says what is wrong. dv_infer() says what is accepted. */
+ * says what is wrong. So it is with what a kernel refuses for what is in its tensors. dv_infer() says what is accepted. */
 #include <string.h>
 
 #include "check.h"
@@ -24,26 +24,7 @@ static bool is_clear(const check_op *op, const char *message)
     return strstr(message, op->name) && !strstr(message, "and no message") && !strstr(message, "which is no status");
 }
 
-static void check_accepted(check_job *job, const check_case *c)
-{
-    static check_call call;
-    job->how.show = CHECK_SHOW_ACCEPT;
-    call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
-    check_call_run(&call, c);
-    if (!call.status)
-        return;
-    check_refused(job);
-    if (!is_clear(job->op, dv_last_error())) /* said by `runs` */
-        return;
-    if (!call.kernel_ran && call.status == DV_ENOKERNEL)
-        check_fail(job, "no kernel", "the contract accepts what no kernel takes: %s", dv_last_error());
-    else if (!call.kernel_ran && call.status != DV_ENOMEM)
-        check_fail(job, "refused", "the contract accepts what the call refuses: %s", dv_last_error());
-    else if (call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_ENOTSUP && contents_do_not_matter(job->op, c))
-        check_fail(job, "refused by the kernel", "the contract accepts what the kernel refuses: %s", dv_last_error());
-}
-
-/* A written argument has been left as it was. */
+/* A written argument that is not as it was; NULL: none. */
 static const char *written_anyway(const check_op *op, const check_case *c)
 {
     static check_values v;
@@ -65,6 +46,31 @@ static const char *written_anyway(const check_op *op, const check_case *c)
             return op->slots[slot].name;
     }
     return NULL;
+}
+
+static void check_accepted(check_job *job, const check_case *c)
+{
+    static check_call call;
+    job->how.show = CHECK_SHOW_ACCEPT;
+    call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
+    check_call_run(&call, c);
+    if (!call.status)
+        return;
+    check_refused(job);
+    if (!is_clear(job->op, dv_last_error())) /* said by `runs` */
+        return;
+    if (!call.kernel_ran && call.status == DV_ENOKERNEL)
+        check_fail(job, "no kernel", "the contract accepts what no kernel takes: %s", dv_last_error());
+    else if (!call.kernel_ran && call.status != DV_ENOMEM)
+        check_fail(job, "refused", "the contract accepts what the call refuses: %s", dv_last_error());
+    else if (call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_ENOTSUP && contents_do_not_matter(job->op, c))
+        check_fail(job, "refused by the kernel", "the contract accepts what the kernel refuses: %s", dv_last_error());
+    const char *written = call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_EKERNEL ? written_anyway(job->op, c) : NULL;
+    if (written) {
+        job->how.show = CHECK_SHOW_NOTHING;
+        check_fail(job, "written before it was refused", "the kernel refuses what it finds in the tensors after it has written argument '%s': %s", written,
+            dv_last_error());
+    }
 }
 
 static void check_refusal(check_job *job, const check_case *c, const char *what)

@@ -6,6 +6,8 @@
  * by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Without any opinion a row is compared with
  * itself on contiguous tensors, which says something of layouts only. */
 #include <fenv.h>
+#include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,9 +157,13 @@ static bool run(const check_job *job, const check_row *row, const check_case *c,
 enum class { FINITE, POSITIVE, NEGATIVE, NOTHING };
 static enum class class_of(double x) { return isnan(x) ? NOTHING : !isinf(x) ? FINITE : x > 0 ? POSITIVE : NEGATIVE; }
 
-static void put_number(double x, char *out, size_t size)
+static const unsigned char *bytes_of(const kept *k, size_t t) { return k->data + k->t[t].at; }
+
+static void put_number(double x, const void *data, int64_t i, dv_dtype dtype, char *out, size_t size)
 {
-    if (isnan(x))
+    if (dtype.bits == 64 && dtype.code < 2) /* more digits than a double has */
+        snprintf(out, size, dtype.code ? "%" PRIu64 : "%" PRId64, ((const int64_t *)data)[i]);
+    else if (isnan(x))
         snprintf(out, size, "NaN");
     else
         snprintf(out, size, "%.9g", x);
@@ -178,8 +184,8 @@ static void tell(const comparison *m, size_t k, int64_t i, int parts, double fou
     const kept_tensor *t = &m->found->t[k];
     char index[200], a[40], b[40], limit[60] = "";
     check_index_print(t->ndim, t->shape, i / parts, index, sizeof index);
-    put_number(found, a, sizeof a);
-    put_number(expected, b, sizeof b);
+    put_number(found, bytes_of(m->found, k), i, t->dtype, a, sizeof a);
+    put_number(expected, bytes_of(m->opinions[0], k), i, t->dtype, b, sizeof b);
     if (!strcmp(kind, "other value") && allowed > 0)
         snprintf(limit, sizeof limit, "; they may lie %.3g apart", allowed);
     const check_row *by = m->rows[0];
@@ -197,8 +203,6 @@ static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
 {
     return a->ndim == b->ndim && dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype) && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
-
-static const unsigned char *bytes_of(const kept *k, size_t t) { return k->data + k->t[t].at; }
 
 /* Numbers that are no real ones must be the same. */
 static bool compare_exactly(const comparison *m, size_t k, difference *out)
@@ -388,11 +392,13 @@ static void attempt(check_job *job, const check_case *c)
     difference d;
     bool expanded;
     fenv_t before;
+    char locale[256];
     if (check_case_largest(c) > MOST_ELEMENTS) {
         job->result->cases--;
         return;
     }
     fegetenv(&before);
+    snprintf(locale, sizeof locale, "%s", setlocale(LC_ALL, NULL));
     const unsigned control = environment();
     const bool ran = run(job, job->row, c, &found, &call);
     const unsigned after = environment();
@@ -405,6 +411,10 @@ static void attempt(check_job *job, const check_case *c)
         job->how.show = CHECK_SHOW_ENVIRONMENT;
         check_fail(job, "environment", "the kernel leaves the floating-point environment changed: %s", fegetround() != (int)(after & 0xffff) ?
             "another rounding mode" : "control bits, such as those that flush denormals to zero");
+        return;
+    }
+    if (strcmp(locale, setlocale(LC_ALL, NULL))) {
+        check_fail(job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", locale, setlocale(LC_ALL, NULL));
         return;
     }
     if (!ran) {

@@ -133,7 +133,7 @@ static void plainer_tensors(shrinker *s)
     for (size_t i = 0; i < s->best.ntensors; i++) {
         const size_t slot = check_tensor_argument(&s->best, i);
         s->next = s->best;
-        s->next.tensors[i].present = !(s->job->op->slots[slot].flags & DV_SLOT_OPTIONAL) && s->best.tensors[i].present;
+        s->next.tensors[i].present = !(s->job->op->slots[slot].flags & (DV_SLOT_OPTIONAL | DV_SLOT_ELEMENT_OPTIONAL)) && s->best.tensors[i].present;
         if (keep_if_fails(s))
             continue;
         s->next = s->best;
@@ -201,8 +201,10 @@ void check_shrink(check_job *job)
     if (!shared)
         shared = check_shared(1);
     s = (shrinker){ .job = job, .best = job->result->failing, .shared = shared, .end = seconds() + SECONDS };
-    if (!shared || !check_again(job, &s.best, shared)) /* it does not fail every time: then it stays as it was found */
+    if (!shared || !check_again(job, &s.best, shared)) { /* not alone, or not every time: it stays as it was found, and no program shows it */
+        job->result->how.show = CHECK_SHOW_NOTHING;
         return;
+    }
     s.best = shared->failing;
     do {
         s.moved = false;

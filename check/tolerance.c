@@ -1,6 +1,7 @@
 /* How far two right results can lie apart. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16;
- * v is u of the type that is computed in: f64 for f64, f32 for all others; M is the largest element or number that goes in, at least 1;
- * n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the result.
+ * v is u of the type that is computed in: f64 for f64, f32 for all others; M is the largest element or number that goes in, at least 1
+ * (integers beyond 32 bits are positions and do not count); n is how many elements may be added up: the largest dim that goes in, or the
+ * elements of an input for each of the result.
  *
  *     |a - b| <= r |b| + v (16 M^2 + n M),  r = 4u + v (16 M + 4 sqrt(n))
  *
@@ -52,8 +53,8 @@ double check_largest(dv_dtype d)
 static double largest_number(const check_value *v)
 {
     double most = 0;
-    if (v->type == DV_VALUE_INT)
-        return fabs((double)v->as.i);
+    if (v->type == DV_VALUE_INT) /* what 32 bits cannot hold is a position or a count */
+        return v->as.i > INT32_MAX || v->as.i < INT32_MIN ? 0 : fabs((double)v->as.i);
     if (v->type == DV_VALUE_FLOAT)
         return fabs(v->as.f);
     for (uint32_t k = 0; k < v->count && (v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS); k++)

@@ -101,8 +101,11 @@ static int scratch_any(dv_context *ctx, const struct one *a)
 {
     const size_t n = (size_t)dv_numel(a->x);
     float *all = dv_alloc(ctx, n * sizeof *all, 4), *more = calloc(n, sizeof *more), *large = realloc(NULL, 3 * n + 4);
-    if (!all || (n && !more) || !large)
+    if (!all || (n && !more) || !large) {
+        free(more);
+        free(large);
         return dv_error(ctx, DV_ENOMEM, "out of memory");
+    }
     large[0] = 0;
     memcpy(all, a->x->data, n * sizeof *all);
     for (size_t i = 0; i < n; i++)

@@ -1,0 +1,20 @@
+/* The fault: an index of 32 bits: past 2^31 elements it wraps */
+#include <dovetail_op.h>
+
+struct f { const dv_tensor *x; dv_tensor *out; };
+
+static int f(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    for (int i = 0; i < (int)n; i++)
+        out[i] = x[i];
+    return DV_OK;
+}
+
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .native = "x * 1",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(faulty, &dv_op_f);

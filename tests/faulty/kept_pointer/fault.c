@@ -1,0 +1,23 @@
+/* The fault: a pointer to the last call's tensor is kept and used in the next call */
+#include <dovetail_op.h>
+
+struct f { const dv_tensor *x; dv_tensor *out; };
+
+static int f(dv_context *ctx, const struct f *a)
+{
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    static const float *last;
+    static int64_t last_n;
+    for (int64_t i = 0; i < n; i++)
+        out[i] = x[i] + (last && i < last_n ? last[i] * 0 : 0);
+    last = x;
+    last_n = n;
+    return DV_OK;
+}
+
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(faulty, &dv_op_f);

@@ -562,7 +562,7 @@ static void draw_contents(maker *m)
             t->low = (double)(middle - 20), t->high = (double)(middle + 20);
         }
         if (check_is_integer(t->dtype) && m->i % 5 == 3 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
-            t->low = t->dtype.code == 1 ? 0 : m->i % 2 ? -5 : -2, t->high = m->i % 2 ? 100 : 3;
+            t->low = t->dtype.code == 1 ? 0 : m->i % 2 ? -5 : -9, t->high = m->i % 2 ? 100 : 3;
         if (check_is_integer(t->dtype) && m->i % 5 == 4 && dv_dtype_key(t->dtype) != DV_DTYPE_bool && (t->dtype.bits <= 16 || is_written(m, t->dtype)))
             whole_range(t);
     }

@@ -370,8 +370,11 @@ enum check_fault_kind {
 enum check_show {
     CHECK_SHOW_NOTHING,  /* there is no program for it */
     CHECK_SHOW_CRASH,    /* the call ends the process, or does not end */
+    CHECK_SHOW_LISTS,    /* CRASH, by sizes, strides, or what lists and strings point to */
+    CHECK_SHOW_FAR,      /* CRASH, by memory of more than 2^31 elements; or the end of such a result stays unwritten */
     CHECK_SHOW_ACCEPT,   /* the call must succeed */
     CHECK_SHOW_REFUSE,   /* dv_infer() refuses; the call must too, with a message */
+    CHECK_SHOW_HALF,     /* a call that is refused leaves what it writes as it was */
     CHECK_SHOW_POISON,   /* results are the same whatever undefined memory holds */
     CHECK_SHOW_HEADER,   /* results keep the addresses that they were made with */
     CHECK_SHOW_BOUNDS,   /* bytes beside a buffer stay as they were */

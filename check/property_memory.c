@@ -170,7 +170,7 @@ static void call_beyond(check_job *job, const check_case *c)
         const int poison = turn ? OTHER_POISON : POISON;
         if (!run(job, c, CHECK_AT_END, poison, &call))
             return;
-        job->how.show = CHECK_SHOW_NOTHING;
+        job->how.show = CHECK_SHOW_FAR;
         for (size_t r = 0; r < job->op->nresults; r++) {
             const dv_tensor *t = check_call_result(&call, r, NULL);
             left[r] = t && dv_numel(t) > INT32_MAX && end_is(t, (unsigned char)poison) && (!turn || left[r]);
@@ -199,7 +199,7 @@ static bool try_beyond(check_job *job, const check_case *c)
     }
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    r->how.show = CHECK_SHOW_NOTHING; /* a program has no such memory */
+    r->how.show = CHECK_SHOW_FAR;
     if (r->fault && r->fault != CHECK_FAULT_MEMORY) { /* of memory that there is not, maybe: not to be blamed */
         r->fault = 0;
         r->outcome = CHECK_PASS;

@@ -76,7 +76,7 @@ static void check_accepted(check_job *job, const check_case *c)
         check_fail(job, "refused by the kernel", "the contract accepts what the kernel refuses: %s", dv_last_error());
     const char *written = !is_split(job->op) && call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_EKERNEL ? written_anyway(job->op, c) : NULL;
     if (written) {
-        job->how.show = CHECK_SHOW_NOTHING;
+        job->how.show = CHECK_SHOW_HALF;
         check_fail(job, "written before it was refused", "the kernel refuses what it finds in the tensors after it has written argument '%s': %s", written,
             dv_last_error());
     }
@@ -95,6 +95,7 @@ static void check_refusal(check_job *job, const check_case *c, const char *what)
     else if (!is_clear(job->op, dv_last_error()))
         check_fail(job, "unclear error", "the error does not say what is wrong (%s): %s", what, dv_last_error());
     const char *written = call.status ? written_anyway(job->op, c) : NULL;
+    job->how.show = CHECK_SHOW_HALF;
     if (written)
         check_fail(job, "written", "argument '%s' was written, though the call was refused (%s)", written, what);
 }

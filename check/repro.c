@@ -16,6 +16,8 @@ bool check_repro_possible(const check_job *job)
 
 static int32_t row_of(const check_job *job) { return job->row ? job->row->index : 0; }
 
+enum { FAR_BYTES = 1 << 28 }; /* as in memory.c */
+
 static const char *file_of(const char *path)
 {
     const char *slash = path ? strrchr(path, '/') : NULL;
@@ -102,7 +104,7 @@ static const char c_memory[] =
     "static _Thread_local int again; /* the same memory as before, in the same order */\n"
     "static _Thread_local int which; /* of the contents that arguments can have */\n"
     "\n"
-    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; int heap, freed, locked; } buffer;\n"
+    "typedef struct buffer { unsigned char *pages, *data; size_t room, bytes; int heap, freed, locked, fixed; } buffer;\n"
     "static _Thread_local buffer buffers[4096];\n"
     "static _Thread_local size_t nbuffers;\n"
     "\n"
@@ -124,7 +126,7 @@ static const char c_memory[] =
     "    else if (b->locked)\n"
     "        mprotect(b->pages, b->room, PROT_READ | PROT_WRITE);\n"
     "    b->bytes = bytes;\n"
-    "    b->locked = 0;\n"
+    "    b->locked = b->fixed = 0;\n"
     "    b->data = b->pages;\n"
     "    if (at_end && bytes)\n"
     "        b->data += (room - bytes) / alignment * alignment;\n"
@@ -142,8 +144,29 @@ static const char c_memory[] =
     "        }\n"
     "}\n"
     "\n"
-    "typedef struct result { dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; size_t bytes; void *made; } result;\n"
+    "/* A copy that nobody may write: sizes, strides, lists. */\n"
+    "static const void *fixed(const void *data, size_t bytes, size_t alignment)\n"
+    "{\n"
+    "    void *p = guarded(bytes, alignment, 0);\n"
+    "    memcpy(p, data, bytes);\n"
+    "    protect(p, PROT_READ);\n"
+    "    buffers[(nbuffers - 1) % 4096].fixed = 1;\n"
+    "    return p;\n"
+    "}\n"
     "\n"
+    "typedef struct result { dv_tensor t; const int64_t *dims; size_t bytes; void *made; } result;\n"
+    "/* Of more bytes than there may be, of elements of a size; NULL: there is no such memory. */\n"
+    "static void *(*far_memory)(size_t bytes, size_t size, int protection, int fill);\n"
+    "enum { FAR_BYTES = 1 << 28 };\n"
+    "\n"
+    "static result *new_result(dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)\n"
+    "{\n"
+    "    result *r = guarded(sizeof *r, 16, 0);\n"
+    "    const size_t bytes = (size_t)ndim * sizeof *shape;\n"
+    "    r->dims = fixed(shape, bytes, sizeof *shape);\n"
+    "    r->t = (dv_tensor){ NULL, device, ndim, dtype, r->dims, fixed(strides, bytes, sizeof *strides), 0 };\n"
+    "    return r;\n"
+    "}\n"
     "static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,\n"
     "    const int64_t *strides, dv_tensor **out)\n"
     "{\n"
@@ -151,26 +174,24 @@ static const char c_memory[] =
     "    (void)host, (void)index;\n"
     "    if (++allocations == fail_at)\n"
     "        return dv_fail(DV_ENOMEM, \"out of memory\");\n"
-    "    result *r = guarded(sizeof *r, 16, 0);\n"
+    "    result *r = new_result(dtype, device, ndim, shape, strides);\n"
     "    for (int32_t i = 0; i < ndim; i++)\n"
     "        elements = !shape[i] || !elements ? 0 : elements + (shape[i] - 1) * strides[i];\n"
-    "    memcpy(r->dims, shape, (size_t)ndim * sizeof *shape);\n"
-    "    memcpy(r->dims + DV_MAX_NDIM, strides, (size_t)ndim * sizeof *strides);\n"
+    "    const size_t size = (size_t)(dtype.bits >= 8 ? dtype.bits / 8 : 1);\n"
     "    r->bytes = (size_t)dv_dtype_bytes(dtype, elements);\n"
-    "    r->made = guarded(r->bytes, (size_t)(dtype.bits >= 8 ? dtype.bits / 8 : 1), poison);\n"
-    "    r->t = (dv_tensor){ r->made, device, ndim, dtype, r->dims, r->dims + DV_MAX_NDIM, 0 };\n"
+    "    r->made = r->bytes < FAR_BYTES || !far_memory ? guarded(r->bytes, size, poison) :\n"
+    "        far_memory(r->bytes, size, PROT_READ | PROT_WRITE, poison);\n"
+    "    r->t.data = r->made;\n"
     "    *out = &r->t;\n"
     "    return DV_OK;\n"
     "}\n"
     "static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,\n"
     "    int64_t offset, dv_tensor **out)\n"
     "{\n"
-    "    result *r = guarded(sizeof *r, 16, 0);\n"
+    "    result *r = new_result(base->dtype, base->device, ndim, shape, strides);\n"
     "    (void)host, (void)index;\n"
-    "    memcpy(r->dims, shape, (size_t)ndim * sizeof *shape);\n"
-    "    memcpy(r->dims + DV_MAX_NDIM, strides, (size_t)ndim * sizeof *strides);\n"
     "    r->made = (char *)base->data + offset * dv_dtype_bytes(base->dtype, 1);\n"
-    "    r->t = (dv_tensor){ r->made, base->device, ndim, base->dtype, r->dims, r->dims + DV_MAX_NDIM, 0 };\n"
+    "    r->t.data = r->made;\n"
     "    *out = &r->t;\n"
     "    return DV_OK;\n"
     "}\n"
@@ -185,6 +206,65 @@ static const char c_memory[] =
     "static void after_kernel(const dv_host *host) { (void)host, guarding = 0; }\n"
     "\n"
     "static const dv_device cpu = { DV_CPU, 0 };\n";
+
+/* Tensors larger than memory, or with elements that far apart. */
+static const char c_far[] =
+    "\n"
+    "#include <signal.h>\n"
+    "#include <sys/time.h>\n"
+    "\n"
+    "enum { CHUNK = 1 << 24 };\n"
+    "\n"
+    "/* To be read: zeros. To be written: the same few pages again and again, but for the last ones. On both sides are as many addresses as\n"
+    " * an index of 32 bits can be wrong by. */\n"
+    "static void *map_far(size_t bytes, size_t size, int protection, int fill)\n"
+    "{\n"
+    "    const size_t room = (bytes + PAGE - 1) / PAGE * PAGE, margin = (size << 31) + GUARD;\n"
+    "    char *p = mmap(NULL, room + 2 * margin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *end = p + margin + room;\n"
+    "    void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);\n"
+    "    if (p == MAP_FAILED || chunk == MAP_FAILED || mprotect(p + margin, room, protection))\n"
+    "        exit(2);\n"
+    "    for (char *q = p + margin; protection & PROT_WRITE && q < end; q += CHUNK) /* of shared pages, an old size of 0 maps them once more */\n"
+    "        if (mremap(chunk, 0, end - q < CHUNK ? (size_t)(end - q) : CHUNK, MREMAP_MAYMOVE | MREMAP_FIXED, q) == MAP_FAILED)\n"
+    "            exit(2);\n"
+    "    munmap(chunk, CHUNK);\n"
+    "    if (protection & PROT_WRITE) {\n"
+    "        if (mmap(end - GUARD, GUARD, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)\n"
+    "            exit(2);\n"
+    "        memset(end - GUARD, fill, GUARD);\n"
+    "    }\n"
+    "    return end - bytes;\n"
+    "}\n"
+    "\n"
+    "/* Only where there are elements it may be touched. */\n"
+    "static inline void put_far(const dv_tensor *t, const void *elements, int protection)\n"
+    "{\n"
+    "    const int64_t n = dv_numel(t), size = dv_dtype_bytes(t->dtype, 1);\n"
+    "    for (int64_t i = 0; i < 2 * n; i++) { /* first all are written */\n"
+    "        int64_t at = 0, rest = i % n;\n"
+    "        for (int32_t d = t->ndim; d-- > 0; rest /= t->shape[d])\n"
+    "            at += rest % t->shape[d] * t->strides[d];\n"
+    "        char *p = (char *)t->data + at * size;\n"
+    "        if (mprotect(p - (uintptr_t)p % PAGE, PAGE, i < n ? PROT_READ | PROT_WRITE : protection))\n"
+    "            exit(2);\n"
+    "        if (i < n)\n"
+    "            memcpy(p, (const char *)elements + i * size, (size_t)size);\n"
+    "    }\n"
+    "}\n"
+    "\n"
+    "static void is_slow(int number)\n"
+    "{\n"
+    "    (void)number;\n"
+    "    _exit(0); /* what fails here fails at once */\n"
+    "}\n"
+    "\n"
+    "static inline int end_is_poison(const result *r)\n"
+    "{\n"
+    "    int n = 0;\n"
+    "    while (n < 256 && ((const unsigned char *)r->made)[r->bytes - 1 - (size_t)n] == poison)\n"
+    "        n++;\n"
+    "    return n == 256;\n"
+    "}\n";
 
 static const char c_beside[] =
     "\n"
@@ -300,7 +380,7 @@ static void put_scalar(const check_value *v, FILE *to)
     case DV_VALUE_INT: fprintf(to, v->as.i == INT64_MIN ? "dv_from_int(INT64_MIN)" : "dv_from_int(INT64_C(%lld))", (long long)v->as.i); break;
     case DV_VALUE_FLOAT: fprintf(to, "dv_from_float(%a)", v->as.f); break;
     case DV_VALUE_BOOL: fprintf(to, "dv_from_bool(%s)", v->as.b ? "true" : "false"); break;
-    case DV_VALUE_STRING: fprintf(to, "dv_from_string(\"%s\")", v->string); break;
+    case DV_VALUE_STRING: fprintf(to, "dv_from_string(fixed(\"%s\", sizeof \"%s\", 1))", v->string, v->string); break;
     case DV_VALUE_DTYPE:
         fprintf(to, "dv_from_dtype((dv_dtype){ %u, %u, %u })", v->as.dtype.code, v->as.dtype.bits, v->as.dtype.lanes);
         break;
@@ -312,16 +392,12 @@ static void put_scalar(const check_value *v, FILE *to)
     }
 }
 
-static void put_list(const check_value *v, FILE *to)
+/* The whole assignment of argument i. */
+static void put_list(size_t i, const check_value *v, FILE *to)
 {
     const bool ints = v->type == DV_VALUE_INTS, bools = v->type == DV_VALUE_BOOLS, scalars = v->type == DV_VALUE_SCALARS;
     const char *type = ints ? "int64_t" : bools ? "bool" : scalars ? "dv_scalar" : "double";
-    fprintf(to, "(dv_value){ .type = DV_VALUE_%s, .as.%s = { ", ints ? "INTS" : bools ? "BOOLS" : scalars ? "SCALARS" : "FLOATS",
-        ints ? "ints" : bools ? "bools" : scalars ? "scalars" : "floats");
-    if (!v->count)
-        fputs("NULL", to);
-    else
-        fprintf(to, "(static const %s[]){ ", type);
+    fprintf(to, "    static const %s list%zu[%u] = { ", type, i, v->count + 1);
     for (uint32_t k = 0; k < v->count; k++) {
         fputs(k ? ", " : "", to);
         if (ints || bools)
@@ -329,7 +405,9 @@ static void put_list(const check_value *v, FILE *to)
         else
             fprintf(to, scalars ? "{ .kind = DV_SCALAR_FLOAT, .as.f = %a }" : "%a", v->floats[k]);
     }
-    fprintf(to, "%s, %u } }", v->count ? " }" : "", v->count);
+    fprintf(to, " };\n    args[%zu] = (dv_value){ .type = DV_VALUE_%s, .as.%s = { fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), %u } }", i,
+        ints ? "INTS" : bools ? "BOOLS" : scalars ? "SCALARS" : "FLOATS", ints ? "ints" : bools ? "bools" : scalars ? "scalars" : "floats", i, v->count, i, i,
+        v->count);
 }
 
 /* Elements as the nearest C type has them; others as bytes. */
@@ -366,6 +444,58 @@ static const char *c_type(const check_tensor *t)
     return !check_is_integer(t->dtype) ? "uint8_t" : t->dtype.code == 0 ? signed_types[at] : unsigned_types[at];
 }
 
+static void put_c_dims(const check_tensor *t, const int64_t *strides, FILE *to)
+{
+    fputs("        static const int64_t dims[] = { ", to);
+    for (int32_t d = 0; d < t->ndim; d++)
+        fprintf(to, "%lld, ", (long long)t->shape[d]);
+    for (int32_t d = 0; d < t->ndim; d++)
+        fprintf(to, "%lld, ", (long long)strides[d]);
+    fputs("0 };\n", to);
+}
+
+/* from: what its first element is in. */
+static void put_c_header(const check_job *job, size_t i, const char *from, int64_t first, FILE *to)
+{
+    const check_tensor *t = &job->result->failing.tensors[i];
+    fputs("        ", to);
+    put_name(job, i, to);
+    fprintf(to, " = (dv_tensor){ (char *)%s + %lld, cpu, %d, { %u, %u, %u }, fixed(dims, %d * sizeof *dims, sizeof *dims),\n"
+        "            fixed(dims + %d, %d * sizeof *dims, sizeof *dims), 0 };\n", from, (long long)first, (int)t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes,
+        (int)t->ndim, (int)t->ndim, (int)t->ndim);
+}
+
+/* One that is larger than memory, of zeros, or whose elements lie far apart. */
+static void put_c_far(const check_job *job, size_t i, const int64_t *strides, int64_t bytes, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const check_tensor *t = &c->tensors[i];
+    const bool apart = t->layout == CHECK_FAR;
+    const char *protection = writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ";
+    char from[120];
+    fprintf(to, "    { /* %s */\n", dv_dtype_name(t->dtype));
+    put_c_dims(t, strides, to);
+    snprintf(from, sizeof from, "map_far((size_t)%lld, %d, %s, 0)", (long long)bytes, (int)dv_dtype_bytes(t->dtype, 1), apart ? "PROT_NONE" : protection);
+    put_c_header(job, i, from, 0, to);
+    if (apart) {
+        check_tensor plain = *t;
+        int64_t low, high, near[CHECK_DIMS];
+        plain.layout = CHECK_CONTIGUOUS;
+        check_strides(&plain, near, &low, &high);
+        unsigned char *elements = calloc((size_t)high + 1, (size_t)dv_dtype_bytes(t->dtype, 1));
+        if (elements)
+            check_fill_tensor(&plain, c->seed + i, elements, near);
+        fprintf(to, "        static const %s elements[] = { ", c_type(t));
+        if (elements)
+            put_elements(t, elements, high + 1, to);
+        fputs(" };\n        put_far(&", to);
+        put_name(job, i, to);
+        fprintf(to, ", elements, %s);\n", protection);
+        free(elements);
+    }
+    fputs("    }\n", to);
+}
+
 static void put_c_tensor(const check_job *job, size_t i, FILE *to)
 {
     const check_case *c = &job->result->failing;
@@ -373,6 +503,10 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     int64_t strides[CHECK_DIMS], low, high, n, first;
     const int64_t size = dv_dtype_bytes(t->dtype, 1);
     check_strides(t, strides, &low, &high);
+    if ((high - low + 1) * size >= FAR_BYTES) {
+        put_c_far(job, i, strides, (high - low + 1) * size, to);
+        return;
+    }
     fputs("    { /* ", to);
     put_name(job, i, to);
     const bool as_bytes = !strcmp(c_type(t), "uint8_t") && !check_is_integer(t->dtype);
@@ -388,18 +522,13 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
         fputs(" },", to);
         free(bytes);
     }
-    fputs(" };\n        static const int64_t dims[] = { ", to);
-    for (int32_t d = 0; d < t->ndim; d++)
-        fprintf(to, "%lld, ", (long long)t->shape[d]);
-    for (int32_t d = 0; d < t->ndim; d++)
-        fprintf(to, "%lld, ", (long long)strides[d]);
-    fprintf(to, "0 };\n        const size_t bytes = %lld;\n", (long long)(n * size));
+    fputs(" };\n", to);
+    put_c_dims(t, strides, to);
+    fprintf(to, "        const size_t bytes = %lld;\n", (long long)(n * size));
     fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements[which], bytes);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
     fprintf(to, "        protect(data, %s);\n", writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ");
-    fputs("        ", to);
-    put_name(job, i, to);
-    fprintf(to, " = (dv_tensor){ data + %lld, cpu, %d, { %u, %u, %u }, dims, dims + %d, 0 };\n    }\n", (long long)(first * size), (int)t->ndim,
-        t->dtype.code, t->dtype.bits, t->dtype.lanes, (int)t->ndim);
+    put_c_header(job, i, "data", first * size, to);
+    fputs("    }\n", to);
 }
 
 static void put_c_arguments(const check_job *job, FILE *to)
@@ -411,7 +540,8 @@ static void put_c_arguments(const check_job *job, FILE *to)
             put_name(job, i, to);
             fputs(";\n", to);
         }
-    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n", c->nargs, job->op->nresults);
+    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n%s", c->nargs, job->op->nresults,
+        job->result->how.show == CHECK_SHOW_FAR ? "    far_memory = map_far;\n" : "");
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present)
             put_c_tensor(job, i, to);
@@ -426,16 +556,18 @@ static void put_c_arguments(const check_job *job, FILE *to)
                 fputs(";\n", to);
             }
         }
-        fprintf(to, "    args[%zu] = ", i);
+        const bool list = v->type == DV_VALUE_INTS || v->type == DV_VALUE_BOOLS || v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS;
+        if (list)
+            put_list(i, v, to);
+        else
+            fprintf(to, "    args[%zu] = ", i);
         if (v->type == DV_VALUE_TENSORS) {
-            fprintf(to, "dv_from_tensors(list%zu, %u)", i, v->count);
+            fprintf(to, "dv_from_tensors(fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), %u)", i, v->count, i, i, v->count);
         } else if (v->type == DV_VALUE_TENSOR && c->tensors[v->first].present) {
             fputs("dv_from_tensor(&", to);
             put_name(job, v->first, to);
             fputs(")", to);
-        } else if (v->type == DV_VALUE_INTS || v->type == DV_VALUE_BOOLS || v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS) {
-            put_list(v, to);
-        } else {
+        } else if (!list) {
             put_scalar(v, to);
         }
         fprintf(to, "; /* %s */\n", job->op->slots[i].name);
@@ -545,10 +677,6 @@ static const char *const c_questions[CHECK_SHOW_COUNT] = {
                           "    for (size_t i = 0; i < nbuffers; i++)\n"
                           "        if (beside(&buffers[i]))\n"
                           "            return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
-    [CHECK_SHOW_HEAP] = "    call(op, ROW, results);\n"
-                          "    for (size_t i = 0; i < nbuffers; i++)\n"
-                          "        if (beside(&buffers[i]))\n"
-                          "            return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
     [CHECK_SHOW_GAPS] = "    call(op, ROW, results);\n"
                         "    for (int i = 0; i < NARGS; i++)\n"
                         "        if (args[i].type == DV_VALUE_TENSOR && gap_written(args[i].as.tensor))\n"
@@ -567,8 +695,9 @@ static const char *const c_questions[CHECK_SHOW_COUNT] = {
                         "    (void)call;\n"
                         "    (void)results;\n"
                         "    make_arguments();\n"
-                        "    for (size_t i = 0; i < nbuffers; i++) /* a fake tensor has no contents */\n"
-                        "        mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
+                        "    for (size_t i = 0; i < nbuffers; i++) /* a fake tensor has sizes and no contents */\n"
+                        "        if (!buffers[i].fixed)\n"
+                        "            mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
                         "    if (dv_infer(op, args, NARGS, specs, NRESULTS))\n"
                         "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
     [CHECK_SHOW_ENVIRONMENT] = "    fenv_t before, after;\n"
@@ -603,6 +732,12 @@ static const char c_gaps[] =
     "    return 0;\n"
     "}\n";
 
+static const char *c_question(enum check_show show)
+{
+    const char *more = check_repro_texts[show].question;
+    return more ? more : c_questions[show == CHECK_SHOW_LISTS ? CHECK_SHOW_CRASH : show == CHECK_SHOW_HEAP ? CHECK_SHOW_BOUNDS : show];
+}
+
 static bool cuts(enum check_show show) { return show == CHECK_SHOW_LAYOUT || show == CHECK_SHOW_PARTS || show == CHECK_SHOW_SUM; }
 static bool of_gradient(enum check_show show) { return show >= CHECK_SHOW_SLOPE && show <= CHECK_SHOW_LOW; }
 
@@ -617,7 +752,7 @@ bool check_repro_c(const check_job *job, FILE *to)
     put_comment(job, "/* ", " * ", run, to);
     fprintf(to, " */\n%s#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", c_head, file_of(job->op->path), job->op->name);
     fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row, r->how.end == CHECK_AT_END);
-    fprintf(to, "\n%s", c_memory);
+    fprintf(to, "\n%s%s", c_memory, show == CHECK_SHOW_FAR ? c_far : "");
     put_c_arguments(job, to);
     if (show == CHECK_SHOW_HEAP || show == CHECK_SHOW_BOUNDS)
         fputs(c_beside, to);
@@ -636,7 +771,7 @@ bool check_repro_c(const check_job *job, FILE *to)
         put_c_wants(job, to);
     for (size_t i = 0; text->needs[i]; i++)
         fputs(text->needs[i], to);
-    fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, text->question ? text->question : c_questions[show]);
+    fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, c_question(show));
     return true;
 }
 
@@ -820,6 +955,14 @@ static const char *const python_questions[] = {
         "    other = subprocess.run([sys.executable, *sys.argv], env=env, stdout=subprocess.PIPE).stdout\n"
         "    if other != found:\n"
         "        sys.exit(\"the result depends on what undefined memory held\")\n",
+    [CHECK_SHOW_HALF] =
+        "args = arguments()\n"
+        "before = [a.tobytes() for a, memory in tensors]\n"
+        "try:\n"
+        "    call(args)\n"
+        "except dovetail.DovetailError as error:\n"
+        "    if before != [a.tobytes() for a, memory in tensors]:\n"
+        "        sys.exit(f\"an argument was written, and then: {error}\")\n",
     [CHECK_SHOW_GAPS] =
         "args = arguments()\n"
         "call(args)\n"
@@ -840,14 +983,13 @@ static const char *const python_questions[] = {
         "if before != after:\n"
         "    sys.exit(f\"the floating-point environment was {before} and is {after}\")\n",
     [CHECK_SHOW_ROWS] =
-        "found = call()\n"
+        "found = call(None, ())  # results in the order of dims that the contract says\n"
         "dovetail.set_row(OTHER_ROW)\n"
-        "words = differ(found, call(), SLOT, RTOL, ATOL)\n"
+        "words = differ(found, call(None, ()), SLOT, RTOL, ATOL)\n"
         "if words:\n"
         "    sys.exit(f\"this row and the other one give {words}\")\n",
     [CHECK_SHOW_LAYOUT] =
-        "args = arguments()\n"
-        "found = call(args)\n"
+        "found = call(None, ())\n"
         "words = differ(found, call(part(arguments(), None, None), ()), SLOT, RTOL, ATOL)\n"
         "if words:\n"
         "    sys.exit(f\"as it is and contiguous it gives {words}\")\n",

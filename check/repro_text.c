@@ -560,6 +560,34 @@ const check_repro_text check_repro_texts[CHECK_SHOW_COUNT] = {
         "        pthread_join(threads[i], NULL);\n"
         "    if (differs)\n"
         "        return 1;\n" },
+    [CHECK_SHOW_HALF] = { { element, outs },
+        "    static outs before, after;\n"
+        "    make_arguments();\n"
+        "    take(&before, results);\n"
+        "    if (!call(op, ROW, results))\n"
+        "        return puts(\"it is not refused\"), 0;\n"
+        "    fprintf(stderr, \"%s\\n\", dv_last_error());\n"
+        "    for (int i = 0; i < NRESULTS; i++)\n"
+        "        results[i] = dv_default();\n"
+        "    take(&after, results);\n"
+        "    if (differ(&before, &after, -1, -1, 0))\n"
+        "        return 1;\n" },
+    [CHECK_SHOW_FAR] = { { NULL },
+        "    static int left[NRESULTS + 1];\n"
+        "    (void)is_written, (void)which;\n"
+        "    signal(SIGPROF, is_slow);\n"
+        "    setitimer(ITIMER_PROF, &(const struct itimerval){ .it_value = { 1, 0 } }, NULL);\n"
+        "    for (int turn = 0; turn < 2; turn++) {\n"
+        "        poison = turn ? 0x5a : 0xa5;\n"
+        "        if (call(op, ROW, results))\n"
+        "            return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+        "        for (int i = 0; i < NRESULTS; i++) {\n"
+        "            const result *r = results[i].type == DV_VALUE_TENSOR && !is_argument[i] ? (const void *)results[i].as.tensor : NULL;\n"
+        "            left[i] += r && r->bytes >= FAR_BYTES && end_is_poison(r);\n"
+        "            if (left[i] == 2)\n"
+        "                return fprintf(stderr, \"the end of result %d stays unwritten\\n\", i), 1;\n"
+        "        }\n"
+        "    }\n" },
     [CHECK_SHOW_LEAKS] = { { leaks },
         "    static const char *const kinds[] = { \"file descriptors\", \"threads\", \"bytes of malloc()\", \"pages of mappings\" };\n"
         "    long long held[5][KINDS];\n"

@@ -202,7 +202,8 @@ void check_shrink(check_job *job)
         shared = check_shared(1);
     s = (shrinker){ .job = job, .best = job->result->failing, .shared = shared, .end = seconds() + SECONDS };
     if (!shared || !check_again(job, &s.best, shared)) { /* not alone, or not every time: it stays as it was found, and no program shows it */
-        job->result->how.show = CHECK_SHOW_NOTHING;
+        if (job->result->how.show != CHECK_SHOW_FAR) /* whose size is beyond check_again() */
+            job->result->how.show = CHECK_SHOW_NOTHING;
         return;
     }
     s.best = shared->failing;

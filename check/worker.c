@@ -101,8 +101,8 @@ static void describe_place(check_result *r, const char *verb, const check_place 
     const char *where = p->offset < p->low ? "before the start" : "past the end";
     if (p->heap)
         r->how.show = CHECK_SHOW_HEAP;
-    else if (p->far || p->header) /* a program has these in static memory */
-        r->how.show = CHECK_SHOW_NOTHING;
+    else if (p->far || p->header)
+        r->how.show = p->far ? CHECK_SHOW_FAR : CHECK_SHOW_LISTS;
     snprintf(kind, sizeof kind, "%s %s", verb, where);
     if (p->freed)
         say(r, CHECK_FAULT_MEMORY, "use after free", "the kernel %s %s: byte %lld of %lld", verb, p->what, at, high);

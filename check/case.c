@@ -76,8 +76,10 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
     static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
     if (check_is_integer(t->dtype)) {
-        const int64_t low = (int64_t)t->low, high = (int64_t)t->high;
-        return (double)(t->fill == CHECK_SIMPLE ? (low <= 0 && high >= 0 ? 0 : low) : check_between(r, low, high));
+        const int64_t low = (int64_t)t->low, high = (int64_t)t->high, random = check_between(r, low, high);
+        if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
+            return t->high > -t->low ? t->high : t->low;
+        return (double)(t->fill == CHECK_RANDOM ? random : low <= 0 && high >= 0 ? 0 : low);
     }
     const uint64_t bits = check_next(r);
     if (t->fill == CHECK_SIMPLE)
@@ -164,6 +166,8 @@ static void print_tensor(const check_tensor *t, FILE *to)
         fprintf(to, " (%s)", layouts[t->layout]);
     if (check_is_integer(t->dtype) && check_numel(t) && t->low == t->high) /* exact: both are whole */
         fprintf(to, " of %lld", (long long)t->low);
+    else if (t->fill == CHECK_LAST && check_numel(t))
+        fprintf(to, " ending in %lld", (long long)(t->high > -t->low ? t->high : t->low));
 }
 
 static void print_value(const check_case *c, const check_value *v, FILE *to)

@@ -59,7 +59,12 @@ enum check_layout {
 };
 
 /* What the elements are. Integers are in [low, high], real numbers too, drawn from the case's seed; simple: 1, 2, 3, ... in range. */
-enum check_fill { CHECK_RANDOM, CHECK_SIMPLE, CHECK_SPECIAL /* NaN, infinities, zeros, extremes among them */ };
+enum check_fill {
+    CHECK_RANDOM,
+    CHECK_SIMPLE,
+    CHECK_SPECIAL, /* NaN, infinities, zeros, extremes among them */
+    CHECK_LAST,    /* integers: zero, and the last one is the end of the range that is farther from it */
+};
 typedef struct check_tensor {
     bool present; /* false: None */
     uint8_t layout, fill;

@@ -22,6 +22,7 @@ typedef struct maker {
     check_case *c;
     enum regime regime;
     uint32_t i; /* number of the case */
+    bool insists; /* on the numbers whose turn it is: the contract has not refused them */
 } maker;
 
 static const check_json *part(const maker *m, const char *name) { return check_json_get(m->op->contract, name); }
@@ -201,13 +202,28 @@ static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32
 /* The last cases: a kernel that counts to 2^32 does not end, and others have been tried by then. */
 static bool is_late(const maker *m) { return m->i % 64 >= 48; }
 
+/* What 32 bits cannot hold: in late cases each number in turn, for each argument in its turn; over the turns sizes are of every kind. */
+static bool is_huge_in_turn(const maker *m, size_t slot)
+{
+    size_t before = 0, n = 0;
+    for (size_t i = 0; i < m->op->nargs; i++) {
+        before += i < slot && m->op->slots[i].type == DV_FIELD_INT;
+        n += m->op->slots[i].type == DV_FIELD_INT;
+    }
+    return is_late(m) && m->insists && m->op->slots[slot].type == DV_FIELD_INT && m->i / 6 % n == before;
+}
+
+static void draw_huge(const maker *m, check_value *v)
+{
+    static const int64_t numbers[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000 };
+    v->type = DV_VALUE_INT;
+    v->as.i = numbers[m->i % (sizeof numbers / sizeof *numbers)];
+}
+
 static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
 {
     switch (slot->type) {
-    case DV_FIELD_INT: v->type = DV_VALUE_INT, v->as.i = ONE_OF(&m->r, 0, 1, 2, 3, 4, 1, 2, 8, -1, 16);
-        if (is_late(m) && chance(&m->r, 75)) /* what 32 bits cannot hold */
-            v->as.i = ONE_OF(&m->r, INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000);
-        break;
+    case DV_FIELD_INT: v->type = DV_VALUE_INT, v->as.i = ONE_OF(&m->r, 0, 1, 2, 3, 4, 1, 2, 8, -1, 16); break;
     case DV_FIELD_FLOAT: v->type = DV_VALUE_FLOAT, v->as.f = (double)ONE_OF(&m->r, 1, 2, 3, 0, -1, 1, 32) / 2; break;
     case DV_FIELD_BOOL: v->type = DV_VALUE_BOOL, v->as.b = chance(&m->r, 50); break;
     case DV_FIELD_STRING: set_string(v, "a"); break;
@@ -256,7 +272,9 @@ static void draw_argument(maker *m, size_t slot)
             set_string(v, l->text);
         else
             v->type = DV_VALUE_INT, v->as.i = l->i;
-    } else if (s->default_value.type != DV_VALUE_DEFAULT && chance(&m->r, is_late(m) ? 25 : m->i % 8 ? 50 : 100)) {
+    } else if (is_huge_in_turn(m, slot)) {
+        draw_huge(m, v);
+    } else if (s->default_value.type != DV_VALUE_DEFAULT && chance(&m->r, m->i % 8 ? 50 : 100)) {
         v->type = DV_VALUE_DEFAULT;
     } else if (s->flags & DV_SLOT_OPTIONAL && chance(&m->r, 50)) {
         v->type = DV_VALUE_NONE;
@@ -550,6 +568,43 @@ static bool is_written(const maker *m, dv_dtype dtype)
     return false;
 }
 
+/* A size of a tensor that is there. */
+static int64_t some_size(maker *m)
+{
+    int64_t sizes[64] = { 0 };
+    size_t n = 0;
+    for (size_t i = 0; i < m->c->ntensors; i++)
+        for (int32_t d = 0; d < m->c->tensors[i].ndim && m->c->tensors[i].present && n < 64; d++)
+            sizes[n++] = m->c->tensors[i].shape[d];
+    return one_of(&m->r, sizes, n ? n : 1);
+}
+
+/* If these are indices, all are right but the last: one of each kind that is wrong comes in turn, beside sizes of every kind. Where all
+ * sizes are 1, the first one past the end and the first one before the start are among them. */
+static void draw_last(maker *m, check_tensor *t)
+{
+    const int bits = t->dtype.bits - (t->dtype.code != 1);
+    const int64_t most = bits >= 63 ? INT64_MAX >> 1 : (INT64_C(1) << bits) - 1, size = some_size(m);
+    const int64_t kinds[] = { -size - 1, 1000, -1000, size, -1 };
+    const int64_t last = kinds[m->i / 5 % (sizeof kinds / sizeof *kinds)], low = t->dtype.code == 1 ? 0 : -most;
+    t->fill = CHECK_LAST;
+    t->low = last > 0 ? 0 : (double)(last < low ? low : last);
+    t->high = last < 0 ? 0 : (double)(last > most ? most : last);
+}
+
+static bool is_index(const check_tensor *t) { return check_is_integer(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool; }
+
+/* Each tensor of integers in its turn has a last one that may be wrong. */
+static bool is_turn_of(const maker *m, size_t tensor)
+{
+    size_t before = 0, n = 0;
+    for (size_t i = 0; i < m->c->ntensors; i++) {
+        before += i < tensor && is_index(&m->c->tensors[i]);
+        n += is_index(&m->c->tensors[i]);
+    }
+    return m->i % 5 == 2 && is_index(&m->c->tensors[tensor]) && m->i / 5 % n == before;
+}
+
 static void draw_contents(maker *m)
 {
     for (size_t i = 0; i < m->c->ntensors; i++) {
@@ -561,9 +616,11 @@ static void draw_contents(maker *m)
             const int64_t middle = ONE_OF(&m->r, 0, 0, -200, 200);
             t->low = (double)(middle - 20), t->high = (double)(middle + 20);
         }
-        if (check_is_integer(t->dtype) && m->i % 5 == 3 && dv_dtype_key(t->dtype) != DV_DTYPE_bool)
+        if (is_turn_of(m, i))
+            draw_last(m, t);
+        if (is_index(t) && m->i % 5 == 3)
             t->low = t->dtype.code == 1 ? 0 : m->i % 2 ? -5 : -9, t->high = m->i % 2 ? 100 : 3;
-        if (check_is_integer(t->dtype) && m->i % 5 == 4 && dv_dtype_key(t->dtype) != DV_DTYPE_bool && (t->dtype.bits <= 16 || is_written(m, t->dtype)))
+        if (is_index(t) && m->i % 5 == 4 && (t->dtype.bits <= 16 || is_written(m, t->dtype)))
             whole_range(t);
     }
     narrow_all(m->op, &m->env);
@@ -689,6 +746,7 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
         mixed = mixed * 31 + (unsigned char)*p;
     maker m = { .op = op, .row = row, .r = { mixed }, .env = { .op = op, .c = out }, .c = out, .i = i };
     for (int attempt = 0; attempt < TRIES; attempt++) {
+        m.insists = attempt < TRIES / 8;
         m.regime = attempt < TRIES / 2 ? (enum regime)(i % REGIMES) : attempt % 2 ? SMALL : TINY;
         if (draw(&m))
             return true;

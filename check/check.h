@@ -439,6 +439,7 @@ typedef struct check_result {
     check_how how;            /* of a failure */
     check_made made[CHECK_MADE]; /* the first results, as dv_infer() says; those that are views or arguments are not present */
     char note[512];           /* the last message of a kernel that refused a case */
+    char left_out[160];       /* of a pass: what was not looked at, and why */
     check_case failing;       /* the case in hand */
     bool has_case, done;
 } check_result;
@@ -460,6 +461,8 @@ typedef struct check_job {
 /* In a child. The first failure counts. kind: a few words that name the fault, such as "read past the end". */
 DV__PRINTF(3, 4) void check_fail(check_job *job, const char *kind, const char *format, ...);
 DV__PRINTF(2, 3) void check_not(check_job *job, const char *format, ...); /* not checked, because */
+/* If it passes: what was not looked at. Each time in place of what was said before; NULL: nothing was left out. */
+void check_left_out(check_job *job, const char *what);
 /* Count this case as refused by the kernel. */
 void check_refused(check_job *job);
 /* The case in hand is another than the one that was drawn: it is what a failure from here on is about. */

@@ -605,6 +605,15 @@ static bool is_turn_of(const maker *m, size_t tensor)
     return m->i % 5 == 2 && is_index(&m->c->tensors[tensor]) && m->i / 5 % n == before;
 }
 
+/* Spread, far from zero, where exp() overflows or gives zero, or a half's square does; or near zero, where an epsilon counts: in turn. */
+static void draw_scale(const maker *m, size_t tensor, check_tensor *t)
+{
+    static const struct { double middle, width; } scales[] = { { 0, 20 }, { 200, 20 }, { -200, 20 }, { 1000, 20 }, { 0, 0x1p-9 } };
+    const size_t turn = m->i / 5, n = sizeof scales / sizeof *scales, k = (turn + tensor * (1 + turn / n)) % n;
+    t->low = scales[k].middle - scales[k].width;
+    t->high = scales[k].middle + scales[k].width;
+}
+
 static void draw_contents(maker *m)
 {
     for (size_t i = 0; i < m->c->ntensors; i++) {
@@ -612,10 +621,8 @@ static void draw_contents(maker *m)
         t->fill = !check_is_integer(t->dtype) && m->i % 5 == 4 ? CHECK_SPECIAL : CHECK_RANDOM;
         t->low = check_is_integer(t->dtype) ? 0 : -2;
         t->high = check_is_integer(t->dtype) ? (double)ONE_OF(&m->r, 1, 1, 3) : 2;
-        if (!check_is_integer(t->dtype) && m->i % 5 == 2) { /* spread, or far from zero: exp() overflows, or gives zero */
-            const int64_t middle = ONE_OF(&m->r, 0, 0, -200, 200);
-            t->low = (double)(middle - 20), t->high = (double)(middle + 20);
-        }
+        if (!check_is_integer(t->dtype) && m->i % 5 == 2)
+            draw_scale(m, i, t);
         if (is_turn_of(m, i))
             draw_last(m, t);
         if (is_index(t) && m->i % 5 == 3)

@@ -146,7 +146,13 @@ static void check_gaps(check_job *job, const check_case *c)
 
 /* ---- Indices past 2^31 ---- */
 
-enum { FAR_CASES = 2, FAR_ELEMENTS = 256, FAR_MS = 20, TOO_SLOW = 78, MOST_DATA = 1 << 30 };
+enum { FAR_CASES = 2, FAR_ELEMENTS = 256, FAR_MS = 20, TOO_SLOW = 78, NO_MEMORY = 79, MOST_DATA = 1 << 30 };
+enum beyond { LOOKED, NOTHING_TO_TRY, REFUSED_MEMORY, SLOW }; /* the last that holds counts */
+static const char *const without[] = {
+    [NOTHING_TO_TRY] = "indices past 2^31: no small case could be made so large",
+    [REFUSED_MEMORY] = "indices past 2^31: neither the system nor a call had memory for them",
+    [SLOW] = "indices past 2^31 beyond what a call touches in its first 20 ms",
+};
 
 static void too_slow(int number)
 {
@@ -168,8 +174,11 @@ static void call_beyond(check_job *job, const check_case *c)
     bool left[CHECK_RESULTS] = { false };
     for (int turn = 0; turn < 2; turn++) {
         const int poison = turn ? OTHER_POISON : POISON;
-        if (!run(job, c, CHECK_AT_END, poison, &call))
+        if (!run(job, c, CHECK_AT_END, poison, &call)) {
+            if (call.status == DV_ENOMEM)
+                _exit(NO_MEMORY);
             return;
+        }
         job->how.show = CHECK_SHOW_FAR;
         for (size_t r = 0; r < job->op->nresults; r++) {
             const dv_tensor *t = check_call_result(&call, r, NULL);
@@ -181,14 +190,14 @@ static void call_beyond(check_job *job, const check_case *c)
     }
 }
 
-/* In a process of its own, and for a short time: what is found in it is found at once or not at all. False: it took too long. */
-static bool try_beyond(check_job *job, const check_case *c)
+/* In a process of its own, and for a short time: what is found in it is found at once or not at all. */
+static enum beyond try_beyond(check_job *job, const check_case *c)
 {
     check_result *r = job->result;
     int status = 0;
     const pid_t pid = fork();
     if (pid < 0)
-        return false;
+        return REFUSED_MEMORY;
     if (!pid) {
         const struct itimerval t = { .it_value = { 0, FAR_MS * 1000 } };
         setrlimit(RLIMIT_DATA, &(struct rlimit){ MOST_DATA, MOST_DATA }); /* of what it asks for itself there is no more than usual */
@@ -200,46 +209,77 @@ static bool try_beyond(check_job *job, const check_case *c)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     r->how.show = CHECK_SHOW_FAR;
-    if (r->fault && r->fault != CHECK_FAULT_MEMORY) { /* of memory that there is not, maybe: not to be blamed */
+    const bool other_fault = r->fault && r->fault != CHECK_FAULT_MEMORY;
+    if (other_fault) { /* of memory that there is not, maybe: not to be blamed */
         r->fault = 0;
         r->outcome = CHECK_PASS;
     }
-    return !WIFEXITED(status) || WEXITSTATUS(status) != TOO_SLOW;
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : NO_MEMORY;
+    return code == TOO_SLOW ? SLOW : code == NO_MEMORY || other_fault ? REFUSED_MEMORY : LOOKED;
 }
 
-/* Elements that lie 2^31 apart; then a size so large that a tensor has more than 2^31 elements: first where only what is read has. False:
- * it took too long. */
-static bool go_beyond(check_job *job, const check_case *c)
+/* Elements that lie 2^31 apart. */
+static enum beyond go_apart(check_job *job, const check_case *c)
 {
     static check_case far;
     static check_call call;
-    bool wide, end = false, soon = true;
+    enum beyond done = NOTHING_TO_TRY;
     for (size_t i = 0; i < c->ntensors && job->result->outcome == CHECK_PASS; i++)
         if (c->tensors[i].present && check_numel(&c->tensors[i]) && check_numel(&c->tensors[i]) <= FAR_ELEMENTS && check_far_dim(&c->tensors[i]) >= 0) {
             far = *c;
             far.tensors[i].layout = CHECK_FAR;
             check_in_hand(job, &far);
-            run(job, &far, CHECK_AT_END, POISON, &call);
+            done = !run(job, &far, CHECK_AT_END, POISON, &call) && call.status == DV_ENOMEM ? REFUSED_MEMORY : LOOKED;
         }
+    return done;
+}
+
+/* A size so large that a tensor has more than 2^31 elements: first where only what is read has. */
+static enum beyond go_beyond(check_job *job, const check_case *c)
+{
+    static check_case far;
+    bool wide, end = false;
+    enum beyond done = NOTHING_TO_TRY;
     for (int turn = 0; turn < 2; turn++)
-        for (uint32_t k = 0; job->result->outcome == CHECK_PASS && soon; k++) {
+        for (uint32_t k = 0; job->result->outcome == CHECK_PASS && done < REFUSED_MEMORY; k++) {
             far = *c;
             const bool made = check_enlarge(job->op, &far, k, &wide, &end);
             if (end)
                 break;
             if (made && wide == turn) {
                 check_in_hand(job, &far);
-                soon = try_beyond(job, &far);
+                done = try_beyond(job, &far);
             }
         }
-    return soon;
+    return done;
+}
+
+/* In the second half of the cases, with the first few small ones that can be made so large. */
+static void look_past_32_bits(check_job *job, const check_case *c)
+{
+    static enum beyond apart = NOTHING_TO_TRY, beyond = NOTHING_TO_TRY;
+    static uint32_t aparts, beyonds;
+    static check_case small;
+    enum beyond done;
+    small = *c;
+    if (aparts < FAR_CASES && (done = go_apart(job, &small)) != NOTHING_TO_TRY) {
+        apart = done;
+        aparts++;
+    }
+    if (beyonds < FAR_CASES && (done = go_beyond(job, &small)) != NOTHING_TO_TRY) {
+        beyond = done;
+        beyonds = done == LOOKED ? beyonds + 1 : FAR_CASES;
+    }
+    const enum beyond worst = apart == REFUSED_MEMORY || (beyond == NOTHING_TO_TRY && apart != NOTHING_TO_TRY) ? apart : beyond;
+    check_left_out(job, worst == LOOKED ? NULL : without[worst]);
 }
 
 static void attempt(check_job *job, const check_case *c)
 {
-    static uint32_t attempts, beyond;
-    attempts++;
+    static uint32_t attempts;
     static check_call call;
+    if (!attempts++)
+        check_left_out(job, without[NOTHING_TO_TRY]);
     const bool ran = run(job, c, CHECK_AT_END, POISON, &call);
     if (call.not_this_row) {
         job->result->cases--;
@@ -266,12 +306,9 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
-    if (attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran && beyond < FAR_CASES && check_case_largest(c) > 1 &&
-        check_case_largest(c) <= FAR_ELEMENTS) {
-        static check_case small;
-        small = *c;
-        beyond = go_beyond(job, &small) ? beyond + 1 : FAR_CASES;
-    }
+    if (attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran && check_case_largest(c) > 1 &&
+        check_case_largest(c) <= FAR_ELEMENTS)
+        look_past_32_bits(job, c);
 }
 
 static const char *applies(const check_op *op, const check_row *row)

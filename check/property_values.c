@@ -6,6 +6,7 @@
  * by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Without any opinion a row is compared with
  * itself on contiguous tensors, which says something of layouts only. */
 #include <fenv.h>
+#include <float.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
@@ -15,6 +16,7 @@
 #include "check.h"
 
 enum { MOST_ELEMENTS = 1 << 17 }; /* of one tensor: native forms are slow */
+enum { MOVEMENT = 16 }; /* that so many times as far is explained */
 enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
 
 /* What a call left in results and written arguments, elements in the order of their indices. */
@@ -25,6 +27,7 @@ typedef struct comparison {
     check_job *job;
     const check_case *c;
     const kept *found, *opinions[OPINIONS];
+    const kept *moved; /* the first opinion on arguments that are a little off; NULL: not asked yet */
     const check_row *rows[OPINIONS];
     size_t n;
     bool wild, extreme; /* some number that goes in may be so large that its square overflows; that is sure */
@@ -231,6 +234,16 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
     return (isinf(found) && fabs(expected) >= 0.9 * largest) || (isinf(expected) && fabs(found) >= 0.9 * largest);
 }
 
+/* How far an element moves when the arguments do by a few units in the last place: where it is far, as where something is divided by a
+ * sum that is nearly zero, no row can be near the truth. */
+static double movement(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double expected)
+{
+    if (!m->moved || k >= m->moved->n || !same_tensor(&m->moved->t[k], &m->opinions[0]->t[k]))
+        return 0;
+    const double by = fabs(check_get(bytes_of(m->moved, k), i, dtype) - expected);
+    return isfinite(by) ? MOVEMENT * by : INFINITY;
+}
+
 static bool compare_real(const comparison *m, size_t k, difference *out)
 {
     const kept_tensor *t = &m->found->t[k];
@@ -252,7 +265,7 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
             agree = class_of(check_get(bytes_of(m->opinions[o], k), i, dtype)) == class_of(expected);
         if (!agree)
             continue;
-        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread;
+        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread + movement(m, k, i, dtype, expected);
         if (class_of(found) != class_of(expected)) {
             if (may_overflow(m, found, expected, largest))
                 continue;
@@ -344,6 +357,25 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
     return m->n;
 }
 
+/* They differ, and not only because a little of what goes in is much of what comes out. */
+static bool differ(check_job *job, const check_case *c, comparison *m, difference *d)
+{
+    static check_call call;
+    static check_case off;
+    static kept moved;
+    if (!compare(m, d))
+        return false;
+    if (strcmp(d->kind, "other value"))
+        return true;
+    off = *c;
+    for (size_t i = 0; i < off.ntensors; i++)
+        if (!check_is_integer(off.tensors[i].dtype))
+            off.tensors[i].low += (off.tensors[i].high - off.tensors[i].low) * (check_largest(off.tensors[i].dtype) > FLT_MAX ? 0x1p-51 : 0x1p-22);
+    if (run(job, m->rows[0] == &itself ? job->row : m->rows[0], &off, &moved, &call))
+        m->moved = &moved;
+    return compare(m, d);
+}
+
 static void report(check_job *job, const comparison *m, const difference *d, bool layout)
 {
     job->how.show = !d->shows ? CHECK_SHOW_NOTHING : m->rows[0] == &itself ? CHECK_SHOW_LAYOUT : CHECK_SHOW_ROWS;
@@ -363,7 +395,7 @@ static bool is_right_when_contiguous(check_job *job, const check_case *c, kept *
     difference d;
     const check_case *plain = contiguous(c);
     comparison m = comparison_of(job, plain, found);
-    return run(job, job->row, plain, found, &call) && ask(job, plain, opinions, &m) && !compare(&m, &d);
+    return run(job, job->row, plain, found, &call) && ask(job, plain, opinions, &m) && !differ(job, plain, &m, &d);
 }
 
 /* Without opinions: the row itself on contiguous tensors. */
@@ -378,7 +410,7 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
     m.opinions[0] = other;
     m.rows[0] = &itself;
     m.n = 1;
-    if (!compare(&m, &d))
+    if (!differ(job, contiguous(c), &m, &d))
         return;
     difference again;
     if (run_at(job, job->row, c, CHECK_AT_BEGIN, other, &call) && !compare(&m, &again)) /* else it is no layout that it depends on */
@@ -426,7 +458,7 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (!ask(job, c, opinions, &m))
         compare_layouts(job, c, &found, &opinions[0]);
-    else if (compare(&m, &d))
+    else if (differ(job, c, &m, &d))
         report(job, &m, &d, !plain_layouts(c, &expanded) && is_right_when_contiguous(job, c, &found, opinions));
 }
 

@@ -90,31 +90,38 @@ static void print_failure(const printer *p, const check_job *job)
     }
 }
 
-static bool same_reason(const check_job *a, const check_job *b)
+/* Why it was not checked, or what a pass leaves out; NULL: it is neither. */
+static const char *reason_of(const check_job *job, enum check_outcome outcome)
 {
-    return a->result->outcome == CHECK_NOT && b->result->outcome == CHECK_NOT && a->property == b->property &&
-           !strcmp(a->result->message, b->result->message);
+    const check_result *r = job->result;
+    return r->outcome != outcome ? NULL : outcome == CHECK_NOT ? r->message : *r->left_out ? r->left_out : NULL;
+}
+
+static bool same_reason(const check_job *a, const check_job *b, enum check_outcome outcome)
+{
+    const char *one = reason_of(a, outcome), *other = reason_of(b, outcome);
+    return one && other && a->property == b->property && !strcmp(one, other);
 }
 
 /* One reason for many jobs is said once. */
-static void print_reasons(const printer *p)
+static void print_reasons(const printer *p, enum check_outcome outcome, const char *title)
 {
     bool any = false;
     for (size_t i = 0; i < p->njobs; i++) {
         const check_job *job = &p->jobs[i];
         size_t before = 0, more = 0;
         for (size_t k = 0; k < p->njobs; k++) {
-            before += k < i && same_reason(job, &p->jobs[k]);
-            more += k > i && same_reason(job, &p->jobs[k]);
+            before += k < i && same_reason(job, &p->jobs[k], outcome);
+            more += k > i && same_reason(job, &p->jobs[k], outcome);
         }
-        if (before || job->result->outcome != CHECK_NOT)
+        if (before || !reason_of(job, outcome))
             continue;
-        fprintf(p->to, "%s%s of %s%s%s", any ? "" : "\nnot checked, because\n", job->property->name, job->op->name,
+        fprintf(p->to, "%s%s%s of %s%s%s", any ? "" : "\n", any ? "" : title, job->property->name, job->op->name,
             job->row ? ", row " : "", job->row ? job->row->name : "");
         any = true;
         if (more)
             fprintf(p->to, " and %zu more", more);
-        fprintf(p->to, ": %s\n", job->result->message);
+        fprintf(p->to, ": %s\n", reason_of(job, outcome));
     }
 }
 
@@ -143,7 +150,8 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
     for (size_t i = 0; i < njobs; i++)
         if (jobs[i].result->outcome == CHECK_FAIL)
             print_failure(&p, &jobs[i]);
-    print_reasons(&p);
+    print_reasons(&p, CHECK_NOT, "not checked, because\n");
+    print_reasons(&p, CHECK_PASS, "passed, without\n");
     fprintf(to, "\n%zu passed, %zu failed, %zu not checked\n", counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
 }
 
@@ -200,6 +208,8 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, "kind", r->kind);
     if (r->outcome != CHECK_PASS)
         put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
+    else if (*r->left_out)
+        put_member(to, "without", r->left_out);
     if (r->outcome == CHECK_FAIL && (job->said_case || r->has_case)) {
         put_written(job, "case", print_case, to);
         fprintf(to, ", \"elements\": %lld", (long long)(job->said_case ? job->said_elements : check_case_largest(&r->failing)));

@@ -73,7 +73,8 @@ def test_a_shipped_operator(check):
 
 def test_a_contract_makes_the_inputs(check):
     report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::stride_ignored", "--contract", "x[m n]:f32 -> out[m n]:f32")
-    assert [r["row"] for r in report["results"] if r["result"] == "fail"] == ["bounds"], report["table"]
+    failed, = (r["row"] for r in report["results"] if r["result"] == "fail")
+    assert failed in ("bounds", "layouts"), report["table"]  # both are so; the first that an input shows stops the other
     assert report["operators"] == ["torch_faulty::stride_ignored"]
 
 

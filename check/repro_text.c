@@ -160,7 +160,7 @@ static const char stress[] =
     "#include <signal.h>\n"
     "#include <time.h>\n"
     "\n"
-    "enum { THREADS = 4, SECONDS = 3 };\n"
+    "enum { THREADS = 4, SECONDS = 10 };\n"
     "static dv_operator *stressed;\n"
     "static volatile int stop, differs;\n"
     "static outs alone[THREADS];\n"

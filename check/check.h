@@ -440,7 +440,9 @@ typedef struct check_result {
     check_made made[CHECK_MADE]; /* the first results, as dv_infer() says; those that are views or arguments are not present */
     char note[512];           /* the last message of a kernel that refused a case */
     char left_out[160];       /* of a pass: what was not looked at, and why */
+    bool has_before;          /* it fails after a call with another case */
     check_case failing;       /* the case in hand */
+    check_case before;        /* the other one */
     bool has_case, done;
 } check_result;
 
@@ -491,6 +493,7 @@ check_result *check_shared(size_t n); /* n zeroed results in memory that childre
 
 /* Can there be one? For failures with a case and a way to show them. */
 bool check_repro_possible(const check_job *job);
+void check_repro_case(const check_job *job, FILE *to); /* "x: f32[3], after a call with x: f32[5]" */
 /* A C program and a Python script: each ends with a signal or with status 1 while the fault is there, with 0 when it is not, and with 2
  * when the binary cannot be loaded. The binary is their first argument. */
 bool check_repro_c(const check_job *job, FILE *to);      /* false: what is wrong cannot be seen from C */

@@ -14,7 +14,7 @@ static bool print_case(const check_job *job, FILE *to)
     if (job->said_case)
         fputs(job->said_case, to);
     else
-        check_case_print(job->op, &job->result->failing, to);
+        check_repro_case(job, to);
     return true;
 }
 

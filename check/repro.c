@@ -12,7 +12,28 @@ bool check_repro_possible(const check_job *job)
     return r->outcome == CHECK_FAIL && (job->said_python || (r->has_case && r->how.show != CHECK_SHOW_NOTHING));
 }
 
+void check_repro_case(const check_job *job, FILE *to)
+{
+    check_case_print(job->op, &job->result->failing, to);
+    if (!job->result->has_before)
+        return;
+    fputs(", after a call with ", to);
+    check_case_print(job->op, &job->result->before, to);
+}
+
 /* ---- What both need ---- */
+
+/* The call before, as if it were the failing one: for its arguments. */
+static check_job *before_of(const check_job *job)
+{
+    static check_job before;
+    static check_result result;
+    before = *job;
+    before.result = &result;
+    result = *job->result;
+    result.failing = result.before;
+    return &before;
+}
 
 static int32_t row_of(const check_job *job) { return job->row ? job->row->index : 0; }
 
@@ -36,7 +57,7 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     fprintf(to, "%s%s of %s%s%s:\n%s", begin, job->property->name, job->op->name, job->row ? ", row " : "", job->row ? job->row->name : "", line);
     put_words(job->result->message, to);
     fprintf(to, "\n%s", line);
-    check_case_print(job->op, &job->result->failing, to);
+    check_repro_case(job, to);
     fprintf(to, "\n%s\n", line);
     if (job->op->source)
         fprintf(to, "%s    dovetail build %s -o %s\n", line, job->op->source, file_of(job->op->path));
@@ -126,7 +147,7 @@ static const char c_memory[] =
     "    else if (b->locked)\n"
     "        mprotect(b->pages, b->room, PROT_READ | PROT_WRITE);\n"
     "    b->bytes = bytes;\n"
-    "    b->locked = b->fixed = 0;\n"
+    "    b->locked = b->fixed = b->freed = 0;\n"
     "    b->data = b->pages;\n"
     "    if (at_end && bytes)\n"
     "        b->data += (room - bytes) / alignment * alignment;\n"
@@ -358,6 +379,23 @@ static const char c_call[] =
     "    return status;\n"
     "}\n";
 
+/* What failed did so after a call with other arguments. */
+static const char c_before[] =
+    "\n"
+    "static void call_before(dv_operator *op, dv_value *results)\n"
+    "{\n"
+    "    const dv_host host = host_of(ROW);\n"
+    "    for (int i = 0; i < NRESULTS; i++)\n"
+    "        results[i] = dv_default();\n"
+    "    make_other_arguments();\n"
+    "    dv_call(op, args, NARGS, results, NRESULTS, &host);\n"
+    "    for (size_t i = 0; i < nbuffers; i++)\n"
+    "        if (!buffers[i].heap) { /* all that was lent for the call is gone */\n"
+    "            mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
+    "            buffers[i].freed = buffers[i].locked = 1;\n"
+    "        }\n"
+    "}\n";
+
 static const char c_main[] =
     "\n"
     "int main(int argc, char **argv)\n"
@@ -531,17 +569,23 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     fputs("    }\n", to);
 }
 
-static void put_c_arguments(const check_job *job, FILE *to)
+static void put_c_variables(const check_job *job, const char *indent, FILE *to)
 {
     const check_case *c = &job->result->failing;
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present) {
-            fputs("static _Thread_local dv_tensor ", to);
+            fprintf(to, "%sstatic _Thread_local dv_tensor ", indent);
             put_name(job, i, to);
             fputs(";\n", to);
         }
-    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n%s", c->nargs, job->op->nresults,
-        job->result->how.show == CHECK_SHOW_FAR ? "    far_memory = map_far;\n" : "");
+}
+
+/* What a function that makes them does. */
+static void put_c_arguments(const check_job *job, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    if (job->result->how.show == CHECK_SHOW_FAR)
+        fputs("    far_memory = map_far;\n", to);
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present)
             put_c_tensor(job, i, to);
@@ -572,6 +616,20 @@ static void put_c_arguments(const check_job *job, FILE *to)
         }
         fprintf(to, "; /* %s */\n", job->op->slots[i].name);
     }
+}
+
+static void put_c_makers(const check_job *job, FILE *to)
+{
+    put_c_variables(job, "", to);
+    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n",
+        job->result->failing.nargs, job->op->nresults);
+    put_c_arguments(job, to);
+    fputs("}\n", to);
+    if (!job->result->has_before)
+        return;
+    fputs("\nstatic void make_other_arguments(void)\n{\n", to);
+    put_c_variables(before_of(job), "    ", to);
+    put_c_arguments(before_of(job), to);
     fputs("}\n", to);
 }
 
@@ -753,14 +811,14 @@ bool check_repro_c(const check_job *job, FILE *to)
     fprintf(to, " */\n%s#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", c_head, file_of(job->op->path), job->op->name);
     fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row, r->how.end == CHECK_AT_END);
     fprintf(to, "\n%s%s", c_memory, show == CHECK_SHOW_FAR ? c_far : "");
-    put_c_arguments(job, to);
+    put_c_makers(job, to);
     if (show == CHECK_SHOW_HEAP || show == CHECK_SHOW_BOUNDS)
         fputs(c_beside, to);
     if (show == CHECK_SHOW_HEAP)
         fputs(c_heap, to);
     if (show == CHECK_SHOW_GAPS)
         fputs(c_gaps, to);
-    fputs(c_call, to);
+    fprintf(to, "%s%s", c_call, r->has_before ? c_before : "");
     if (text->question && show != CHECK_SHOW_LEAKS)
         put_c_tables(job, to);
     if (cuts(show) || of_gradient(show))
@@ -771,7 +829,7 @@ bool check_repro_c(const check_job *job, FILE *to)
         put_c_wants(job, to);
     for (size_t i = 0; text->needs[i]; i++)
         fputs(text->needs[i], to);
-    fprintf(to, "%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, c_question(show));
+    fprintf(to, "%s%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, r->has_before ? "    call_before(op, results);\n" : "", c_question(show));
     return true;
 }
 
@@ -1134,11 +1192,10 @@ static void put_results(const check_job *job, FILE *to)
     fputs(")\n\n\n", to);
 }
 
-static void put_call(const check_job *job, FILE *to)
+static void put_python_arguments(const check_job *job, const char *function, FILE *to)
 {
     const check_case *c = &job->result->failing;
-    put_results(job, to);
-    fputs("def arguments():\n    return dict(", to);
+    fprintf(to, "def %s():\n    return dict(", function);
     for (size_t i = 0; i < c->nargs; i++) {
         if (c->args[i].type == DV_VALUE_DEFAULT)
             continue;
@@ -1147,7 +1204,23 @@ static void put_call(const check_job *job, FILE *to)
         fputs(",", to);
     }
     fputs(")\n\n\n", to);
+}
+
+static void put_call(const check_job *job, FILE *to)
+{
+    put_results(job, to);
+    put_python_arguments(job, "arguments", to);
     fputs(python_call, to);
+    if (!job->result->has_before)
+        return;
+    check_job *before = before_of(job);
+    for (size_t i = 0; i < before->result->failing.ntensors; i++) /* a copy that Python's host makes would be out of reach */
+        before->result->failing.tensors[i].layout = CHECK_CONTIGUOUS;
+    put_python_arguments(before, "other_arguments", to);
+    fputs("call(other_arguments(), ())\n"
+          "for pages in kept:  # all that was lent for the call is gone\n"
+          "    libc.mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages))), ctypes.c_size_t(len(pages)), 0)\n"
+          "tensors.clear()\n", to);
 }
 
 /* Names of written arguments by slot, and along which dim each tensor is cut. */

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-enum { SECONDS = 4, MOST_SPECIAL = 40, MOST_RANDOM = 3 };
+enum { SECONDS = 4, MOST_SPECIAL = 40, MOST_RANDOM = 3, SURE = 3 };
 
 typedef struct shrinker {
     check_job *job;
@@ -194,17 +194,76 @@ static void smaller_dims(shrinker *s)
             smaller_size(s, &s->next.tensors[i].shape[d], &s->best.tensors[i].shape[d], keep_with_contents);
 }
 
+/* ---- Failures that take a call before ---- */
+
+/* The case that comes before, as the number-th of those that the job tried. */
+static struct { const check_property *property; uint32_t number; enum check_end end; } pair;
+
+/* In a child. */
+static bool find_before(const check_job *job, check_case *out)
+{
+    uint32_t number = pair.number;
+    for (uint32_t i = 0; i < job->cases && number; i++)
+        number -= check_generate(job->op, job->row, job->seed, i, out);
+    return !number;
+}
+
+static void attempt_after_another(check_job *job, const check_case *c)
+{
+    static check_case own;
+    check_call call = { .op = job->op, .row = job->row, .end = pair.end, .poison = 0xa5 };
+    own = *c;
+    if (!find_before(job, &job->result->before))
+        return;
+    check_call_run(&call, &job->result->before);
+    job->result->has_before = true;
+    check_in_hand(job, &own);
+    pair.property->attempt(job, &own);
+}
+
+/* One of the last cases before it, or the first one, such that it fails after it, each time. *after is the job to try then. */
+static bool fails_after_another(const check_job *job, const check_case *c, check_result *shared, check_job *after)
+{
+    static check_property property;
+    const uint32_t last = job->result->cases, numbers[] = { last - 1, last - 2, last - 3, 1 };
+    if (!job->property->attempt || last < 2)
+        return false;
+    property = *job->property;
+    property.attempt = attempt_after_another;
+    *after = *job;
+    after->property = &property;
+    pair.property = job->property;
+    for (size_t k = 0; k < 2 * sizeof numbers / sizeof *numbers; k++) {
+        int times = 0;
+        pair.number = numbers[k / 2];
+        pair.end = k % 2 ? CHECK_AT_BEGIN : CHECK_AT_END;
+        while (pair.number && pair.number < last && times < SURE && check_again(after, c, shared) && shared->has_before)
+            times++;
+        if (times == SURE)
+            return true;
+    }
+    return false;
+}
+
 void check_shrink(check_job *job)
 {
     static shrinker s;
     static check_result *shared;
+    static check_job after;
     if (!shared)
         shared = check_shared(1);
     s = (shrinker){ .job = job, .best = job->result->failing, .shared = shared, .end = seconds() + SECONDS };
-    if (!shared || !check_again(job, &s.best, shared)) { /* not alone, or not every time: it stays as it was found, and no program shows it */
+    const bool alone = shared && check_again(job, &s.best, shared);
+    if (!alone && (!shared || !fails_after_another(job, &s.best, shared, &after))) { /* not every time: it stays as it was found, and no program shows it */
         if (job->result->how.show != CHECK_SHOW_FAR) /* whose size is beyond check_again() */
             job->result->how.show = CHECK_SHOW_NOTHING;
         return;
+    }
+    if (!alone) {
+        s.job = &after;
+        job->result->has_before = true;
+        job->result->before = shared->before;
+        job->result->how = shared->how;
     }
     s.best = shared->failing;
     do {

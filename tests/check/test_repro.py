@@ -15,11 +15,10 @@ WITHOUT_PROGRAM = {
     "gradient_names_nothing",  # its binary does not load: building it shows the fault
     "leak_when_second_fails", "unchecked_malloc",  # its malloc() is libc's
     "locale_changed",
-    "kept_pointer", "table_of_first_size",  # one call alone shows nothing
 }
 NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
-    "malloc_too_small", "used_after_free", "freed_twice",  # and malloc() is Python's too
+    "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation",  # nor can its allocations be made to fail
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
@@ -97,6 +96,8 @@ MENDED = {
     "zero_dims": ("a->x->shape[0]", "n"),
     "two_of_a_list": ("a->xs.data[1]", "a->xs.data[a->xs.size - 1]"),
     "two_of_ints": ("a->by.data[1]", "a->by.data[a->by.size - 1]"),
+    "kept_pointer": ("last = x", "last = NULL"),
+    "table_of_first_size": ("if (!table)", "free(table);\n    table = NULL;\n    if (n >= 0)"),
     "half_written": ("return dv_error", "while (i > 0)\n                x[ids[--i]] -= 1;\n            return dv_error"),
     "int_index": ("(int i = 0; i < (int)n; i++)", "(int64_t i = 0; i < n; i++)"),
     "result_order_ignored": ("[i * n + k]", "[i * a->out->strides[0] + k * a->out->strides[1]]"),

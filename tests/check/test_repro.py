@@ -23,7 +23,7 @@ NOT_IN_PYTHON = {
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list
-    "int_index",  # takes sparse memory
+    "int_index", "offset_in_int",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()

@@ -148,4 +148,262 @@ static int exponentials(dv_context *ctx, const struct one *a)
 DV_OPERATOR(exponentials, struct one, (x, out), .schema = "exponentials(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; flops = numel(x)",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", exponentials)));
 
-DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials);
+/* ---- Each beside a reference, so that values are compared as well ---- */
+
+#define TWO_ROWS(S, DTYPES, NAME) \
+    DV_KERNELS(DV_KERNEL(S, "cpu", DTYPES, NAME), DV_KERNEL(S, "cpu", DTYPES, NAME##_reference, .flags = DV_KERNEL_REFERENCE))
+
+/* A cache of keys: all slots are looked at before the first is written, less than zero is not kept, and of equal ones the last counts. */
+struct keep { dv_tensor *cache; const dv_tensor *keys, *slots; };
+static int keep_some(dv_context *ctx, const struct keep *a)
+{
+    const int64_t n = a->cache->shape[0], t = a->slots->shape[0], *slots = a->slots->data;
+    const size_t row = (size_t)a->cache->shape[1] * sizeof(float);
+    for (int64_t i = 0; i < t; i++)
+        if (slots[i] >= n)
+            return dv_error(ctx, DV_EINVAL, "slot %lld is past the last of %lld", (long long)slots[i], (long long)n);
+    for (int64_t i = 0; i < t; i++)
+        if (slots[i] >= 0)
+            memcpy((char *)a->cache->data + (size_t)slots[i] * row, (const char *)a->keys->data + (size_t)i * row, row);
+    return DV_OK;
+}
+static int keep_some_reference(dv_context *ctx, const struct keep *a)
+{
+    const int64_t n = a->cache->shape[0], d = a->cache->shape[1], *slots = a->slots->data;
+    for (int64_t i = 0; i < a->slots->shape[0]; i++)
+        if (slots[i] >= n)
+            return dv_error(ctx, DV_EINVAL, "slot %lld is past the last of %lld", (long long)slots[i], (long long)n);
+    for (int64_t k = 0; k < a->slots->shape[0] * d; k++)
+        if (slots[k / d] >= 0)
+            ((float *)a->cache->data)[slots[k / d] * d + k % d] = ((const float *)a->keys->data)[k];
+    return DV_OK;
+}
+DV_OPERATOR(keep, struct keep, (cache, keys, slots), .schema = "keep(Tensor(a!) cache, Tensor keys, Tensor slots) -> ()",
+    .contract = "cache[n d]:f32, keys[t d]:f32, slots[t]:i64", .kernels = TWO_ROWS(struct keep, "f32", keep_some));
+
+/* Indices less than zero count from the end; two types of them; everything else is refused. */
+struct rows { const dv_tensor *table, *ids; dv_tensor *out; };
+static int64_t id_at(const dv_tensor *ids, int64_t i) { return ids->dtype.bits == 64 ? ((const int64_t *)ids->data)[i] : ((const int32_t *)ids->data)[i]; }
+static int rows_any(dv_context *ctx, const struct rows *a)
+{
+    const int64_t m = a->table->shape[0], n = dv_numel(a->ids);
+    const size_t row = (size_t)(a->table->shape[1] * a->table->dtype.bits / 8);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t id = id_at(a->ids, i);
+        if (id < -m || id >= m)
+            return dv_error(ctx, DV_EINVAL, "id %lld is outside of %lld to %lld", (long long)id, (long long)-m, (long long)m - 1);
+        memcpy((char *)a->out->data + (size_t)i * row, (const char *)a->table->data + (size_t)(id < 0 ? id + m : id) * row, row);
+    }
+    return DV_OK;
+}
+static int rows_any_reference(dv_context *ctx, const struct rows *a)
+{
+    const int64_t m = a->table->shape[0], d = a->table->shape[1];
+    for (int64_t k = 0, n = dv_numel(a->out); k < n; k++) {
+        const int64_t id = id_at(a->ids, k / d);
+        if (id < -m || id >= m)
+            return dv_error(ctx, DV_EINVAL, "id %lld is out of range", (long long)id);
+        const uint32_t t = dv_dtype_key(a->table->dtype);
+        dv_put(a->out->data, k, t, dv_get(a->table->data, (id + m) % m * d + k % d, t));
+    }
+    for (int64_t i = 0, n = d ? 0 : dv_numel(a->ids); i < n; i++)
+        if (id_at(a->ids, i) < -m || id_at(a->ids, i) >= m)
+            return dv_error(ctx, DV_EINVAL, "id %lld is out of range", (long long)id_at(a->ids, i));
+    return DV_OK;
+}
+DV_OPERATOR(rows, struct rows, (table, ids, out), .schema = "rows(Tensor table, Tensor ids) -> Tensor out",
+    .contract = "table[m d]:T, ids[*k]:i32|i64 -> out[*k d]:T; T in f32 f16 bf16", .kernels = TWO_ROWS(struct rows, "f32 f16 bf16", rows_any));
+
+/* In place, with any strides, and NaN stays NaN. */
+struct rectify { dv_tensor *x; };
+static int rectify_any(dv_context *ctx, const struct rectify *a)
+{
+    const dv_tensor *x = a->x;
+    (void)ctx;
+    for (int64_t i = 0; i < x->shape[0]; i++)
+        for (int64_t k = 0; k < x->shape[1]; k++) {
+            float *at = (float *)x->data + i * x->strides[0] + k * x->strides[1];
+            *at = *at < 0 ? 0 : *at;
+        }
+    return DV_OK;
+}
+DV_OPERATOR(rectify, struct rectify, (x), .schema = "rectify(Tensor(a!) x) -> ()", .contract = "x[m n]:f32; strided(x); parallel(m)",
+    .native = "x: relu(x)", .kernels = DV_KERNELS(DV_KERNEL(struct rectify, "cpu", "f32", rectify_any)));
+
+/* Three results; of equal ones the first, and NaN counts as nothing. */
+struct extremes { const dv_tensor *x; dv_tensor *low, *high, *where; };
+static int extremes_of(const struct extremes *a, int64_t lanes)
+{
+    const int64_t n = a->x->shape[1];
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        const float *x = (const float *)a->x->data + i * n;
+        float low = x[0] == x[0] ? x[0] : 0, high = low;
+        int64_t where = 0;
+        for (int64_t lane = 0; lane < lanes; lane++)
+            for (int64_t k = lane; k < n; k += lanes) {
+                low = x[k] < low ? x[k] : low;
+                if (x[k] > high || (x[k] == high && k < where))
+                    high = x[k], where = k;
+            }
+        ((float *)a->low->data)[i] = low;
+        ((float *)a->high->data)[i] = high;
+        ((int64_t *)a->where->data)[i] = where;
+    }
+    return DV_OK;
+}
+static int extremes_lanes(dv_context *ctx, const struct extremes *a) { return (void)ctx, extremes_of(a, 4); }
+static int extremes_lanes_reference(dv_context *ctx, const struct extremes *a) { return (void)ctx, extremes_of(a, 1); }
+DV_OPERATOR(extremes, struct extremes, (x, low, high, where), .schema = "extremes(Tensor x) -> (Tensor low, Tensor high, Tensor where)",
+    .contract = "x[m n]:f32 -> low[m]:f32, high[m]:f32, where[m]:i64; n > 0; parallel(m)", .kernels = TWO_ROWS(struct extremes, "f32", extremes_lanes));
+
+/* What may be None. */
+struct affine { const dv_tensor *x, *weight, *bias; double scale; dv_tensor *out; };
+static int affine_any(dv_context *ctx, const struct affine *a)
+{
+    const float *x = a->x->data, *weight = a->weight ? a->weight->data : NULL, *bias = a->bias ? a->bias->data : NULL;
+    const int64_t n = dv_numel(a->x), d = a->x->shape[a->x->ndim - 1];
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) {
+        const float y = x[i] * (float)a->scale * (weight ? weight[i % d] : 1);
+        ((float *)a->out->data)[i] = bias ? y + bias[i % d] : y;
+    }
+    return DV_OK;
+}
+DV_OPERATOR(affine, struct affine, (x, weight, bias, scale, out),
+    .schema = "affine(Tensor x, Tensor? weight=None, Tensor? bias=None, float scale=1.0) -> Tensor out",
+    .contract = "x[*s d]:f32, weight[d]:f32, bias[d]:f32 -> out[*s d]:f32; parallel(*s)",
+    .native = "if(present(weight), x * weight, x) * scale + if(present(bias), bias, zeros_like(x))", .kernels = DV_KERNELS(DV_KERNEL(struct affine, "cpu", "f32", affine_any)));
+
+/* Sums of columns in a workspace that is larger than it need be; a loop in pieces. */
+struct columns { const dv_tensor *x; dv_tensor *out; };
+struct columns_part { const float *x; double *sums; float *out; int64_t m, n; };
+static int columns_piece(void *arg, int64_t begin, int64_t end)
+{
+    const struct columns_part *p = arg;
+    for (int64_t k = begin; k < end; k++)
+        p->sums[k] = 0;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t k = begin; k < end; k++)
+            p->sums[k] += (double)p->x[i * p->n + k];
+    for (int64_t k = begin; k < end; k++)
+        p->out[k] = (float)p->sums[k];
+    return DV_OK;
+}
+static int columns_any(dv_context *ctx, const struct columns *a)
+{
+    struct columns_part p = { a->x->data, ctx->workspace, a->out->data, a->x->shape[0], a->x->shape[1] };
+    return dv_parallel_for(ctx, 0, p.n, 3, columns_piece, &p);
+}
+DV_OPERATOR(columns, struct columns, (x, out), .schema = "columns(Tensor x) -> Tensor out",
+    .contract = "x[m n]:f32 -> out[n]:f32; workspace = 8*n + 64; parallel(n); sum(m)", .native = "sum(x, [0])",
+    .kernels = DV_KERNELS(DV_KERNEL(struct columns, "cpu", "f32", columns_any)));
+
+/* Bytes with a scale for each row; rows of zeros, NaN and infinities have a meaning, too. */
+struct quantise { const dv_tensor *x; dv_tensor *out, *scale; };
+static int quantise_rows(dv_context *ctx, const struct quantise *a)
+{
+    const int64_t n = a->x->shape[1];
+    (void)ctx;
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        const float *x = (const float *)a->x->data + i * n;
+        float most = 0;
+        for (int64_t k = 0; k < n; k++) {
+            const float size = x[k] < 0 ? -x[k] : x[k];
+            most = size > most && size < 1e30f ? size : most;
+        }
+        const float scale = most > 1e-30f ? most / 127 : 1;
+        for (int64_t k = 0; k < n; k++) {
+            const float v = x[k] / scale, clamped = v > 127 ? 127 : v >= -127 ? v : v < -127 ? -127 : 0;
+            ((int8_t *)a->out->data)[i * n + k] = (int8_t)(int32_t)(clamped + (clamped < 0 ? -0.5f : 0.5f));
+        }
+        ((float *)a->scale->data)[i] = scale;
+    }
+    return DV_OK;
+}
+static int quantise_rows_reference(dv_context *ctx, const struct quantise *a) { return quantise_rows(ctx, a); }
+DV_OPERATOR(quantise, struct quantise, (x, out, scale), .schema = "quantise(Tensor x) -> (Tensor out, Tensor scale)",
+    .contract = "x[m n]:f32 -> out[m n]:i8, scale[m]:f32; parallel(m)", .kernels = TWO_ROWS(struct quantise, "f32", quantise_rows));
+
+/* Halves, added up in f32 in eight lanes. */
+struct half_dot { const dv_tensor *x, *y; dv_tensor *out; };
+static int half_dot_lanes(dv_context *ctx, const struct half_dot *a)
+{
+    const int64_t n = a->x->shape[1];
+    const uint32_t t = dv_dtype_key(a->x->dtype);
+    (void)ctx;
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        float lanes[8] = { 0 }, sum = 0;
+        for (int64_t k = 0; k < n; k++)
+            lanes[k % 8] += dv_get(a->x->data, i * n + k, t) * dv_get(a->y->data, k, t);
+        for (int l = 0; l < 8; l++)
+            sum += lanes[l];
+        dv_put(a->out->data, i, t, sum);
+    }
+    return DV_OK;
+}
+static int half_dot_lanes_reference(dv_context *ctx, const struct half_dot *a)
+{
+    const int64_t n = a->x->shape[1];
+    const uint32_t t = dv_dtype_key(a->x->dtype);
+    (void)ctx;
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < n; k++)
+            sum += dv_get_f64(a->x->data, i * n + k, t) * dv_get_f64(a->y->data, k, t);
+        dv_put(a->out->data, i, t, (float)sum);
+    }
+    return DV_OK;
+}
+DV_OPERATOR(half_dot, struct half_dot, (x, y, out), .schema = "half_dot(Tensor x, Tensor y) -> Tensor out",
+    .contract = "x[m n]:T, y[n]:T -> out[m]:T; T in f16 bf16; parallel(m)", .kernels = TWO_ROWS(struct half_dot, "f16 bf16", half_dot_lanes));
+
+/* A word, a number and a bound: any shift is taken around the end, also the largest. */
+struct shift { const dv_tensor *x; int64_t by; dv_string mode; double fill; dv_tensor *out; };
+static int shift_any(dv_context *ctx, const struct shift *a)
+{
+    const int64_t n = dv_numel(a->x);
+    const bool around = a->mode.size == 6;
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t from = i - a->by % n; /* within -n to 2n */
+        const bool inside = around || (a->by > -n && a->by < n && from >= 0 && from < n);
+        ((float *)a->out->data)[i] = inside ? ((const float *)a->x->data)[(from + n) % n] : (float)a->fill;
+    }
+    return DV_OK;
+}
+static int shift_any_reference(dv_context *ctx, const struct shift *a)
+{
+    const int64_t n = dv_numel(a->x);
+    (void)ctx;
+    for (int64_t i = 0; i < n; i++)
+        ((float *)a->out->data)[i] = (float)a->fill;
+    for (int64_t i = 0; i < n; i++) {
+        if (!strcmp(a->mode.data, "around"))
+            ((float *)a->out->data)[((i + a->by % n) % n + n) % n] = ((const float *)a->x->data)[i];
+        else if (a->by > -n && a->by < n && i + a->by >= 0 && i + a->by < n)
+            ((float *)a->out->data)[i + a->by] = ((const float *)a->x->data)[i];
+    }
+    return DV_OK;
+}
+DV_OPERATOR(shift, struct shift, (x, by, mode, fill, out),
+    .schema = "shift(Tensor x, int by, str mode=\"around\", float fill=0.0) -> Tensor out",
+    .contract = "x[n]:f32 -> out[n]:f32; mode in \"around\" \"fill\"", .kernels = TWO_ROWS(struct shift, "f32", shift_any));
+
+/* A list of tensors of several sizes, which may be empty, one behind the other. */
+struct joined { dv_tensors xs; dv_tensor *out; };
+static int joined_any(dv_context *ctx, const struct joined *a)
+{
+    char *to = a->out->data;
+    (void)ctx;
+    for (size_t i = 0; i < a->xs.size; i++) {
+        const size_t bytes = (size_t)dv_numel(a->xs.data[i]) * sizeof(float);
+        memcpy(to, a->xs.data[i]->data, bytes);
+        to += bytes;
+    }
+    return DV_OK;
+}
+DV_OPERATOR(joined, struct joined, (xs, out), .schema = "joined(Tensor[] xs) -> Tensor out", .contract = "xs{i}[n{i}]:f32 -> out[total(n)]:f32; len(xs) >= 1",
+    .native = "cat(xs, 0)", .kernels = DV_KERNELS(DV_KERNEL(struct joined, "cpu", "f32", joined_any)));
+
+DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials,
+    &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined);

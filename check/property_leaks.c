@@ -178,4 +178,5 @@ const check_property check_property_leaks = {
     .promise = "what calls take, they give back, also those that fail; a failing allocation is an error and no crash",
     .each_row = true,
     .attempt = attempt,
+    .needs_sound_row = true,
 };

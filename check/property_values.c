@@ -368,9 +368,11 @@ static bool differ(check_job *job, const check_case *c, comparison *m, differenc
     if (strcmp(d->kind, "other value"))
         return true;
     off = *c;
-    for (size_t i = 0; i < off.ntensors; i++)
-        if (!check_is_integer(off.tensors[i].dtype))
-            off.tensors[i].low += (off.tensors[i].high - off.tensors[i].low) * (check_largest(off.tensors[i].dtype) > FLT_MAX ? 0x1p-51 : 0x1p-22);
+    for (size_t i = 0; i < off.ntensors; i++) {
+        check_tensor *t = &off.tensors[i];
+        if (!check_is_integer(t->dtype))
+            t->low += (t->high - t->low) * (check_largest(t->dtype) > FLT_MAX ? 0x1p-51 : 0x1p-22);
+    }
     if (run(job, m->rows[0] == &itself ? job->row : m->rows[0], &off, &moved, &call))
         m->moved = &moved;
     return compare(m, d);

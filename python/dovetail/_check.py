@@ -12,13 +12,13 @@ from ._library import Library, libraries
 class Result:
     """One property of one operator, or of one of its kernel rows.
 
-    result: "pass", "fail" or "not checked". message: what is wrong, or why it was not checked. case: the smallest failing case in words;
-    c, python: programs that show the failure when run alone, or None.
+    result: "pass", "fail" or "not checked". message: what is wrong, why it was not checked, or what a pass leaves out. case: the smallest
+    failing case in words; c, python: programs that show the failure when run alone, or None.
     """
 
     def __init__(self, found):
         self.property, self.operator, self.row, self.result = (found[k] for k in ("property", "operator", "row", "result"))
-        self.message = found.get("message", found.get("because", ""))
+        self.message = found.get("message") or found.get("because") or found.get("without", "")
         self.kind, self.case, self.c, self.python = (found.get(k) for k in ("kind", "case", "c", "python"))
         self.cases, self.refused, self.elements = found["cases"], found["refused"], found.get("elements")
 

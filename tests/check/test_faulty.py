@@ -19,3 +19,11 @@ def test_is_found(check, name):
     assert any(re.search(words, f["message"]) for f in failures), failures
     if row:
         assert {f["row"] for f in failures} == set(row), failures
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("name", ["half_written", "slot_negative", "diagonal_narrow", "index_wrapped_once", "offset_in_int", "squares_in_half"])
+def test_no_seed_leaves_it_out(check, name, seed):
+    """What few cases show: wrong indices, numbers past 32 bits, far elements and scales come in turn."""
+    report = check(FAULTY / name / "fault.c", "--seed", seed, "--only", "runs,memory,shapes,values")
+    assert {r["property"] for r in report["results"] if r["result"] == "fail"} == {(FAULTY / name / "expect").read_text().split()[0]}

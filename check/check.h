@@ -387,7 +387,7 @@ enum check_show {
     CHECK_SHOW_HEAP,     /* CRASH or BOUNDS, of memory of malloc() */
     CHECK_SHOW_FAKE,     /* results are as dv_infer() says */
     CHECK_SHOW_LOOK,     /* dv_infer() on tensors that nobody may touch */
-    CHECK_SHOW_ENVIRONMENT, /* rounding mode and control bits stay as they were */
+    CHECK_SHOW_ENVIRONMENT, /* rounding mode, control bits and locale stay as they were */
     CHECK_SHOW_ROWS,     /* this row and other_row give the same within tolerance */
     CHECK_SHOW_LAYOUT,   /* contiguous tensors give the same within tolerance */
     CHECK_SHOW_SAME,     /* the same call gives the same, whatever is called between, and elsewhere within tolerance */
@@ -396,7 +396,7 @@ enum check_show {
     CHECK_SHOW_PARTS,    /* slices give slices of the whole within tolerance */
     CHECK_SHOW_SUM,      /* results of two parts add up to the whole within tolerance */
     CHECK_SHOW_LEAKS,    /* nothing grows from call to call */
-    CHECK_SHOW_FAILING,  /* each allocation fails in turn: an error that says something, or the same results */
+    CHECK_SHOW_FAILING,  /* each allocation fails in turn: an error that says something and nothing is kept, or the same results */
     CHECK_SHOW_SLOPE,    /* the gradient of a tensor is that of finite differences */
     CHECK_SHOW_FORM,     /* the gradient can be computed and has the argument's shape, and element type if axis is not 0 */
     CHECK_SHOW_NEEDS,    /* the gradient of a tensor is the same when others are not wanted */

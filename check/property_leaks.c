@@ -83,7 +83,7 @@ static void check_growth(check_job *job, check_plain *p, int n)
     void *symbol = dlsym(RTLD_DEFAULT, "mallinfo2");
     memcpy(&heap, &symbol, sizeof heap);
     held at[STRETCHES + 1];
-    job->how.show = n ? CHECK_SHOW_NOTHING : CHECK_SHOW_LEAKS; /* n: something fails as well */
+    job->how.show = n ? CHECK_SHOW_FAILING : CHECK_SHOW_LEAKS; /* n: something fails as well */
     if (n)
         call_often(p, WARM);
     else
@@ -113,7 +113,7 @@ static void check_one_failing(check_job *job, check_plain *p, size_t i, bool own
     const char *which = own ? "malloc()" : "an allocation";
     p->fail_at = own ? 0 : i;
     p->malloc_fails_at = own ? i : 0;
-    job->how.show = job->result->own_show = own ? CHECK_SHOW_NOTHING : CHECK_SHOW_FAILING; /* a program's malloc() is libc's */
+    job->how.show = job->result->own_show = CHECK_SHOW_FAILING;
     snprintf(job->result->during, sizeof job->result->during, "when %s fails", own ? "its malloc()" : "one of its allocations");
     check_plain_call(p);
     if (!p->status) {

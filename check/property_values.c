@@ -448,6 +448,7 @@ static void attempt(check_job *job, const check_case *c)
         return;
     }
     if (strcmp(locale, setlocale(LC_ALL, NULL))) {
+        job->how.show = CHECK_SHOW_ENVIRONMENT;
         check_fail(job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", locale, setlocale(LC_ALL, NULL));
         return;
     }

@@ -109,6 +109,7 @@ static const char c_head[] =
     "#define _GNU_SOURCE\n"
     "#include <dovetail.h>\n"
     "#include <fenv.h>\n"
+    "#include <locale.h>\n"
     "#include <malloc.h>\n"
     "#include <math.h>\n"
     "#include <stdio.h>\n"
@@ -147,7 +148,7 @@ static const char c_memory[] =
     "    else if (b->locked)\n"
     "        mprotect(b->pages, b->room, PROT_READ | PROT_WRITE);\n"
     "    b->bytes = bytes;\n"
-    "    b->locked = b->fixed = b->freed = 0;\n"
+    "    b->locked = b->fixed = b->freed = b->heap = 0;\n"
     "    b->data = b->pages;\n"
     "    if (at_end && bytes)\n"
     "        b->data += (room - bytes) / alignment * alignment;\n"
@@ -317,13 +318,16 @@ static const char c_heap[] =
     "{\n"
     "    if (!guarding)\n"
     "        return __libc_malloc(size);\n"
+    "    if (++allocations == fail_at)\n"
+    "        return NULL;\n"
     "    void *p = guarded(size, 16, poison);\n"
     "    buffers[nbuffers - 1].heap = 1;\n"
     "    return p;\n"
     "}\n"
     "void *calloc(size_t count, size_t size)\n"
     "{\n"
-    "    return guarding ? memset(malloc(count * size), 0, count * size) : __libc_calloc(count, size);\n"
+    "    void *p = guarding ? malloc(count * size) : __libc_calloc(count, size);\n"
+    "    return guarding && p ? memset(p, 0, count * size) : p;\n"
     "}\n"
     "void free(void *p)\n"
     "{\n"
@@ -343,10 +347,19 @@ static const char c_heap[] =
     "    if (!b && (p || !guarding))\n"
     "        return __libc_realloc(p, size);\n"
     "    void *q = malloc(size);\n"
-    "    if (b)\n"
+    "    if (b && q)\n"
     "        memcpy(q, p, b->bytes < size ? b->bytes : size);\n"
-    "    free(p);\n"
+    "    if (q)\n"
+    "        free(p);\n"
     "    return q;\n"
+    "}\n"
+    "\n"
+    "static inline int kept_blocks(void)\n"
+    "{\n"
+    "    int n = 0;\n"
+    "    for (size_t i = 0; i < nbuffers; i++)\n"
+    "        n += buffers[i].heap && !buffers[i].freed;\n"
+    "    return n;\n"
     "}\n";
 
 static const char c_call[] =
@@ -759,11 +772,15 @@ static const char *const c_questions[CHECK_SHOW_COUNT] = {
                         "    if (dv_infer(op, args, NARGS, specs, NRESULTS))\n"
                         "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
     [CHECK_SHOW_ENVIRONMENT] = "    fenv_t before, after;\n"
+                               "    static char locale[1000];\n"
+                               "    snprintf(locale, sizeof locale, \"%s\", setlocale(LC_ALL, NULL));\n"
                                "    fegetenv(&before);\n"
                                "    (void)call(op, ROW, results);\n"
                                "    fegetenv(&after);\n"
                                "    if (before.__control_word != after.__control_word || (before.__mxcsr ^ after.__mxcsr) & 0xffc0)\n"
-                               "        return fputs(\"the floating-point environment is not as it was\\n\", stderr), 1;\n",
+                               "        return fputs(\"the floating-point environment is not as it was\\n\", stderr), 1;\n"
+                               "    if (strcmp(locale, setlocale(LC_ALL, NULL)))\n"
+                               "        return fputs(\"the locale is not as it was\\n\", stderr), 1;\n",
 };
 
 /* Only for sizes of which every second element is there. */
@@ -812,9 +829,10 @@ bool check_repro_c(const check_job *job, FILE *to)
     fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row, r->how.end == CHECK_AT_END);
     fprintf(to, "\n%s%s", c_memory, show == CHECK_SHOW_FAR ? c_far : "");
     put_c_makers(job, to);
-    if (show == CHECK_SHOW_HEAP || show == CHECK_SHOW_BOUNDS)
+    const bool heap = show == CHECK_SHOW_HEAP || show == CHECK_SHOW_FAILING;
+    if (heap || show == CHECK_SHOW_BOUNDS)
         fputs(c_beside, to);
-    if (show == CHECK_SHOW_HEAP)
+    if (heap)
         fputs(c_heap, to);
     if (show == CHECK_SHOW_GAPS)
         fputs(c_gaps, to);
@@ -1030,16 +1048,19 @@ static const char *const python_questions[] = {
         "        if memory.any():\n"
         "            sys.exit(f\"bytes between the elements of {name} were written\")\n",
     [CHECK_SHOW_ENVIRONMENT] =
+        "import locale\n"
+        "\n"
+        "\n"
         "def environment():\n"
-        "    \"\"\"The rounding mode, and whether denormals are flushed to zero.\"\"\"\n"
-        "    return libc.fegetround(), float(numpy.float32(1e-40) * numpy.float32(0.5))\n"
+        "    \"\"\"The rounding mode, whether denormals are flushed to zero, the locale.\"\"\"\n"
+        "    return libc.fegetround(), float(numpy.float32(1e-40) * numpy.float32(0.5)), locale.setlocale(locale.LC_ALL)\n"
         "\n"
         "\n"
         "before = environment()\n"
         "call()\n"
         "after = environment()\n"
         "if before != after:\n"
-        "    sys.exit(f\"the floating-point environment was {before} and is {after}\")\n",
+        "    sys.exit(f\"the environment was {before} and is {after}\")\n",
     [CHECK_SHOW_ROWS] =
         "found = call(None, ())  # results in the order of dims that the contract says\n"
         "dovetail.set_row(OTHER_ROW)\n"

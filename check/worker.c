@@ -143,7 +143,6 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
     } else {
         const bool null = (uintptr_t)info->si_addr < 65536;
         if (null && check_call_without_workspace()) {
-            r->how.show = CHECK_SHOW_NOTHING;
             say(r, CHECK_FAULT_MEMORY, "no workspace", "the kernel %s the workspace, of which the contract says here that it has 0 bytes", verb);
             return;
         }

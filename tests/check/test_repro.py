@@ -13,13 +13,11 @@ BUILD = pathlib.Path(os.environ["DOVETAIL_BUILD"])
 COMMAND = BUILD / "bin" / "dovetail"
 WITHOUT_PROGRAM = {
     "gradient_names_nothing",  # its binary does not load: building it shows the fault
-    "leak_when_second_fails", "unchecked_malloc",  # its malloc() is libc's
-    "locale_changed",
 }
 NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
-    "unchecked_allocation",  # nor can its allocations be made to fail
+    "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list
@@ -96,6 +94,10 @@ MENDED = {
     "zero_dims": ("a->x->shape[0]", "n"),
     "two_of_a_list": ("a->xs.data[1]", "a->xs.data[a->xs.size - 1]"),
     "two_of_ints": ("a->by.data[1]", "a->by.data[a->by.size - 1]"),
+    "unchecked_malloc": ("    for (", "    if (!copy)\n        return dv_error(ctx, DV_ENOMEM, \"out of memory\");\n    for ("),
+    "leak_when_second_fails": ("if (!sums)", "if (!sums)\n        free(copy);\n    if (!sums)"),
+    "locale_changed": ('setlocale(LC_ALL, "C.UTF-8")', "setlocale(LC_ALL, NULL)"),
+    "workspace_of_nothing": ("sums[0] = 0", "if (n)\n        sums[0] = 0"),
     "kept_pointer": ("last = x", "last = NULL"),
     "table_of_first_size": ("if (!table)", "free(table);\n    table = NULL;\n    if (n >= 0)"),
     "half_written": ("return dv_error", "while (i > 0)\n                x[ids[--i]] -= 1;\n            return dv_error"),

@@ -123,3 +123,12 @@ def test_out_in_graphs(mine, backend):
     a, b = torch.empty(4, 3), torch.empty(4, 3)
     torch.testing.assert_close(torch.compile(g, fullgraph=True, backend=backend)(x, a), g(x, b))
     torch.testing.assert_close(a, b)
+
+
+def test_what_is_unloaded_is_not_found_by_export(load):
+    """Export asks every operator in torch.ops for each of its overloads."""
+    library = load(SOURCE.replace("DV_LIBRARY(by_python", "DV_LIBRARY(by_python_gone"), "by_python_gone")
+    torch.ops.by_python_gone.loop(torch.ones(3), 2j)  # by its kernel, which asks for the twin
+    library.close()
+    program = torch.export.export(torch.nn.ReLU(), (torch.ones(3),)).run_decompositions()
+    assert torch.equal(program.module()(x[0]), x[0])

@@ -115,6 +115,8 @@ class Registration:
                 if op in waiting:
                     waiting.remove(op)
             op.retire()
+            if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
+                twin.retire(name)
         if self._library is not None:
             self._library._destroy()
             self._library = None

@@ -101,6 +101,14 @@ class _Kernel:
         return call(*values)
 
 
+def retire(name):
+    """The twin's objects out of torch.ops, as far as they were asked for: torch goes through it, and asks for each overload."""
+    space, local = (native.TWINS + name.partition(".")[0]).split("::")
+    space = getattr(torch.ops, space)
+    vars(space).pop(local, None)
+    space._dir[:] = [n for n in space._dir if n != local]
+
+
 def _overload(space, local):
     local, _, overload = local.partition(".")
     return getattr(getattr(getattr(torch.ops, space), local), overload or "default")

@@ -1,7 +1,7 @@
 /* How far two right results can lie apart. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16;
- * v is u of the type that is computed in: f64 for f64, f32 for all others; M is the largest element or number that goes in, at least 1
- * (integers beyond 32 bits are positions and do not count); n is how many elements may be added up: the largest dim that goes in, or the
- * elements of an input for each of the result.
+ * v is u of the type that is computed in, f32, and 2^-47 for f64, whose opinions do not lie apart where much is lost on the way; M is
+ * the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count); n is how many elements
+ * may be added up: the largest dim that goes in, or the elements of an input for each of the result.
  *
  *     |a - b| <= r |b| + v (16 M^2 + n M),  r = 4u + v (16 M + 4 sqrt(n))
  *

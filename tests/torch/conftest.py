@@ -105,3 +105,24 @@ DV_LIBRARY(%(name)s, &dv_op_f);
 def one(name, add=1, schema="f(Tensor x) -> Tensor out"):
     """Source of a library with one operator: f(x) = x + add."""
     return ONE % {"name": name, "add": add, "schema": schema}
+
+
+SQUARE = """
+#include <dovetail_op.h>
+struct square { const dv_tensor *x; dv_tensor *out; };
+static int square(dv_context *ctx, const struct square *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * ((const float *)a->x->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(square, struct square, (x, out), .schema = "square(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .gradient = "x: %(gradient)s", .kernels = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32", square)));
+DV_LIBRARY(%(name)s, &dv_op_square);
+"""
+
+
+def square_source(name, gradient):
+    """Source of a library with one operator: square(x), with this formula for x."""
+    return SQUARE % {"name": name, "gradient": gradient}

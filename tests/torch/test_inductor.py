@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 import torch._inductor.config
-from conftest import compile_ops
+from conftest import compile_ops, square_source
 from torch._inductor.utils import run_and_get_code
 
 import dovetail
@@ -235,26 +235,12 @@ x = torch.full((3,), 5.0, requires_grad=True)
 y = torch.compile(lambda a: f(a + 1), fullgraph=True)(x)
 print(json.dumps({"gradient": torch.autograd.grad(y.sum(), x)[0][0].item(), "hits": counters["aot_autograd"]["autograd_cache_hit"]}))
 """
-SQUARE = """
-#include <dovetail_op.h>
-struct square { const dv_tensor *x; dv_tensor *out; };
-static int square(dv_context *ctx, const struct square *a)
-{
-    (void)ctx;
-    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
-        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * ((const float *)a->x->data)[i];
-    return DV_OK;
-}
-DV_OPERATOR(square, struct square, (x, out), .schema = "square(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
-    .gradient = "x: FACTOR * grad * x", .kernels = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32", square)));
-DV_LIBRARY(cache_changed, &dv_op_square);
-"""
 
 
 def test_the_cache_knows_what_an_operator_declares(tmp_path):
     """A library that was compiled anew, with another gradient: programs on disk are of the old one."""
     def process(factor):
-        (tmp_path / "square.c").write_text(SQUARE.replace("FACTOR", factor))
+        (tmp_path / "square.c").write_text(square_source("cache_changed", f"{factor} * grad * x"))
         binary = compile_ops(tmp_path / "square.c", tmp_path / "square.so")
         env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
         out = subprocess.run([sys.executable, "-c", CHANGED, str(binary)], env=env, check=True, capture_output=True, text=True).stdout

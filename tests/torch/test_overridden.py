@@ -3,26 +3,12 @@ import gc
 
 import pytest
 import torch
-from conftest import one
+from conftest import one, square_source
 
 import dovetail
 from dovetail import _core
 
 PLAIN, GRADIENT, OTHER = range(3)
-SQUARE = """
-#include <dovetail_op.h>
-struct square { const dv_tensor *x; dv_tensor *out; };
-static int square(dv_context *ctx, const struct square *a)
-{
-    (void)ctx;
-    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
-        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * ((const float *)a->x->data)[i];
-    return DV_OK;
-}
-DV_OPERATOR(square, struct square, (x, out), .schema = "square(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
-    .gradient = "x: 2 * grad * x", .kernels = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32", square)));
-DV_LIBRARY(override_grad, &dv_op_square);
-"""
 
 
 def ways(f, x):
@@ -72,7 +58,7 @@ def test_restored_when_the_last_library_is_collected(load):
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_a_gradient_is_wanted(load):
-    square = load(SQUARE, "override_grad").square
+    square = load(square_source("override_grad", "2 * grad * x"), "override_grad").square
     op, x = torch.ops.override_grad.square, torch.full((2,), 3.0, requires_grad=True)
     assert ways(square, x) == GRADIENT
     library = torch.library.Library("override_grad", "IMPL")

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dovetail
-from conftest import ROOT, compile_ops, one
+from conftest import ROOT, compile_ops, one, square_source
 
 
 def python(code, *arguments, ok="ok\n"):
@@ -389,25 +389,9 @@ def test_two_versions_of_a_library(load):
     assert second.f(torch.zeros(1)).item() == torch.ops.robust_two.f(torch.zeros(1)).item() == 2
 
 
-SQUARE = """
-#include <dovetail_op.h>
-struct square { const dv_tensor *x; dv_tensor *out; };
-static int square(dv_context *ctx, const struct square *a)
-{
-    (void)ctx;
-    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
-        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * ((const float *)a->x->data)[i];
-    return DV_OK;
-}
-DV_OPERATOR(square, struct square, (x, out), .schema = "square(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
-    .gradient = "x: grad * 2 * square(x) / x", .kernels = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32", square)));
-DV_LIBRARY(robust_held, &dv_op_square);
-"""
-
-
 def test_what_holds_a_closed_library(load):
     """The function, the overload, a graph with gradients and a compiled function: an error each, and all work again after loading."""
-    library = load(SQUARE)
+    library = load(square_source("robust_held", "grad * 2 * square(x) / x"))
     x = torch.full((3,), 2.0, requires_grad=True)
     f, overload = library.square, torch.ops.robust_held.square.default
     y = f(x)
@@ -424,7 +408,7 @@ def test_what_holds_a_closed_library(load):
     for call in (lambda: compiled(torch.ones(3)), lambda: exported.module()(torch.ones(3))):
         with pytest.raises((RuntimeError, AttributeError), match="robust_held"):  # a graph's code says torch.ops.robust_held.square
             call()
-    again = load(SQUARE)
+    again = load(square_source("robust_held", "grad * 2 * square(x) / x"))
     assert again.square(torch.ones(3)).tolist() == overload(torch.ones(3)).tolist() == [1, 1, 1]
     z = again.square(x)
     z.sum().backward()

@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all setup build demo test test-c test-python test-asan test-tsan test-clang test-slow fuzz bench check clean
+.PHONY: all format setup build demo test test-c test-python test-asan test-tsan test-clang test-slow fuzz bench check clean
 
 all: build
 
@@ -24,8 +24,9 @@ demo: build
 
 test: build check test-c test-python
 
-check: # the layers of core/, and what a source file may say
+check: # the layers of core/, what a source file may say, and its form
 	@$(PY) tools/check_layers.py
+	@git ls-files '*.c' '*.h' | grep -v core/tensor/dlpack.h | xargs .venv/bin/clang-format --dry-run -Werror
 
 test-c: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
@@ -55,6 +56,9 @@ fuzz: # each fuzz target from the committed corpora: the same inputs every time,
 
 bench: build # every figure of docs/performance.md, side by side with its peer, in one run
 	@$(PY) bench/run.py
+
+format: # bring every C file to the form of .clang-format
+	@git ls-files '*.c' '*.h' | grep -v core/tensor/dlpack.h | xargs .venv/bin/clang-format -i
 
 clean:
 	rm -rf build build-* build*.log out

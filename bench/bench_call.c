@@ -2,8 +2,8 @@
  *
  *     bench_call [--quick]      one JSON object a line, for bench/run.py
  *
- * Beside it, when it is installed (pip install apache-tvm-ffi in .venv, or DOVETAIL_TVM_FFI=/path/of/libtvm_ffi.so), tvm-ffi's packed
- * call to the same loop, through its function object; it checks nothing but what the callee checks.
+ * Beside it, when it is installed (pip install apache-tvm-ffi in .venv, or DOVETAIL_TVM_FFI=/path/of/libtvm_ffi.so), tvm-ffi's
+ * packed call to the same loop, through its function object; it checks nothing but what the callee checks.
  *
  * Best of many repetitions of many calls: the machine is shared, and the best is what the code takes. Allocations are counted. */
 #define DV_STATIC 1
@@ -17,7 +17,10 @@
 #include "dovetail.h"
 
 /* The work is small on purpose: what is measured is the way to it. */
-struct add_mul { const dv_tensor *a, *b; dv_tensor *out; };
+struct add_mul {
+    const dv_tensor *a, *b;
+    dv_tensor *out;
+};
 static int add_mul_f32(dv_context *ctx, const struct add_mul *x)
 {
     const float *a = x->a->data, *b = x->b->data;
@@ -27,12 +30,16 @@ static int add_mul_f32(dv_context *ctx, const struct add_mul *x)
         out[i] = a[i] * b[i] + a[i];
     return DV_OK;
 }
-DV_OPERATOR(add_mul, struct add_mul, (a, b, out),
-    .schema = "add_mul(Tensor a, Tensor b) -> Tensor out",
+DV_OPERATOR(add_mul, struct add_mul, (a, b, out), .schema = "add_mul(Tensor a, Tensor b) -> Tensor out",
     .contract = "a[*s]:T, b[*s]:T -> out[*s]:T; parallel(*s)",
     .kernels = DV_KERNELS(DV_KERNEL(struct add_mul, "cpu", "f32", add_mul_f32, .split = 4096)));
 
-struct scaled { const dv_tensor *x, *weight; double eps; dv_opt_int group; dv_tensor *out; };
+struct scaled {
+    const dv_tensor *x, *weight;
+    double eps;
+    dv_opt_int group;
+    dv_tensor *out;
+};
 static int scaled_f32(dv_context *ctx, const struct scaled *a)
 {
     const float *x = a->x->data, *w = a->weight->data;
@@ -52,7 +59,14 @@ DV_LIBRARY(bench_call, &dv_op_add_mul, &dv_op_scaled);
 
 /* ---- tvm-ffi's C ABI, as far as a packed call needs it ---- */
 
-typedef struct tvm_any { int32_t type; uint32_t zero; union { int64_t i; void *p; } as; } tvm_any;
+typedef struct tvm_any {
+    int32_t type;
+    uint32_t zero;
+    union {
+        int64_t i;
+        void *p;
+    } as;
+} tvm_any;
 typedef int (*tvm_safe_call)(void *self, const tvm_any *args, int32_t nargs, tvm_any *result);
 enum { TVM_NONE = 0, TVM_DLTENSOR_POINTER = 7 };
 
@@ -87,9 +101,23 @@ static void *tvm_function(void)
 }
 
 static long allocations;
-static void *count_alloc(void *user, size_t size) { (void)user; allocations++; return malloc(size); }
-static void *count_realloc(void *user, void *p, size_t size) { (void)user; allocations++; return realloc(p, size); }
-static void count_free(void *user, void *p) { (void)user; free(p); }
+static void *count_alloc(void *user, size_t size)
+{
+    (void)user;
+    allocations++;
+    return malloc(size);
+}
+static void *count_realloc(void *user, void *p, size_t size)
+{
+    (void)user;
+    allocations++;
+    return realloc(p, size);
+}
+static void count_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
 
 static double now(void)
 {
@@ -131,7 +159,8 @@ int main(int argc, char **argv)
     dv_library *lib;
     dv_operator *add_mul, *scaled;
     dv_set_allocator(&counting);
-    if (dv_load_static(&dv_library_bench_call, &lib) || dv_find("bench_call::add_mul", &add_mul) || dv_find("bench_call::scaled", &scaled))
+    if (dv_load_static(&dv_library_bench_call, &lib) || dv_find("bench_call::add_mul", &add_mul) ||
+        dv_find("bench_call::scaled", &scaled))
         return die();
 
     float a[4] = { 1, 2, 3, 4 }, b[4] = { 5, 6, 7, 8 }, out[4];
@@ -176,7 +205,10 @@ int main(int argc, char **argv)
     tx.strides = ty.strides = tz.strides = odd_strides;
     const dv_value odd_args[2] = { dv_from_tensor(&tx), dv_from_tensor(&ty) };
     dv_value odd_result = dv_from_tensor(&tz);
-    BEST(changing, { odd[1]++; failed |= dv_call(add_mul, odd_args, 2, &odd_result, 1, NULL); });
+    BEST(changing, {
+        odd[1]++;
+        failed |= dv_call(add_mul, odd_args, 2, &odd_result, 1, NULL);
+    });
     BEST(by_frame, failed |= dv_call_frame(add_mul, &frame, sizeof frame, DV_FIELDS(struct add_mul, a, b, out), NULL));
     BEST(with_defaults, failed |= dv_call(scaled, args, 2, &result, 1, NULL));
     BEST(making, {
@@ -194,8 +226,10 @@ int main(int argc, char **argv)
     row("dv_call_frame(f), result given", "the function itself", by_frame, by_pointer, NULL);
     row("dv_call(f) with two defaults and three rows", "the function itself", with_defaults, by_pointer, NULL);
     row("dv_call(f), result allocated and freed", "the function itself", making, by_pointer, NULL);
-    printf("{\"what\": \"allocations in 1,000 dv_calls, result given\", \"peer\": \"\", \"ours\": %ld, \"theirs\": null, \"unit\": \"\", "
-           "\"goal\": \"<= 0\", \"higher\": false}\n", made);
+    printf("{\"what\": \"allocations in 1,000 dv_calls, result given\", \"peer\": \"\", \"ours\": %ld, \"theirs\": null, "
+           "\"unit\": \"\", "
+           "\"goal\": \"<= 0\", \"higher\": false}\n",
+        made);
     dv_operator_unref(add_mul);
     dv_operator_unref(scaled);
     dv_library_free(lib);

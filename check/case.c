@@ -70,7 +70,8 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
         *low = 0, *high = -1;
 }
 
-/* The value of one element. SPECIAL: the first and a fifth of the others are special ones, in turn; extremes in every second tensor only. */
+/* The value of one element. SPECIAL: the first and a fifth of the others are special ones, in turn; extremes in every second
+ * tensor only. */
 static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, uint64_t *special)
 {
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
@@ -227,7 +228,8 @@ bool check_is_untouchable(const void *address)
 
 static void *untouchable_memory(void)
 {
-    void *p = untouchable ? NULL : mmap(NULL, 2 * (size_t)UNTOUCHABLE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = untouchable ? NULL
+                          : mmap(NULL, 2 * (size_t)UNTOUCHABLE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p && p != MAP_FAILED)
         untouchable = (char *)p + UNTOUCHABLE;
     return untouchable;
@@ -238,8 +240,12 @@ static void set_tensor(check_values *v, const check_case *c, size_t i, dv_device
     int64_t low, high;
     const check_tensor *t = &c->tensors[i];
     check_strides(t, v->strides[i], &low, &high);
-    v->tensors[i] = (dv_tensor){ .data = device.type == DV_META ? NULL : untouchable_memory(), .device = device, .ndim = t->ndim,
-        .dtype = t->dtype, .shape = t->shape, .strides = v->strides[i] };
+    v->tensors[i] = (dv_tensor){ .data = device.type == DV_META ? NULL : untouchable_memory(),
+        .device = device,
+        .ndim = t->ndim,
+        .dtype = t->dtype,
+        .shape = t->shape,
+        .strides = v->strides[i] };
 }
 
 static void set_scalars(dv_value *to, const check_value *v, dv_scalar *scalars)

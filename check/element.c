@@ -1,15 +1,22 @@
-/* Elements of every dtype as doubles. The small floats are formats of (exponent bits, mantissa bits, bias), which differ in what they
- * have instead of infinities; a value is written as the nearest that the format has. */
+/* Elements of every dtype as doubles. The small floats are formats of (exponent bits, mantissa bits, bias), which differ in what
+ * they have instead of infinities; a value is written as the nearest that the format has. */
 #include <math.h>
 #include <string.h>
 
 #include "check.h"
 
 /* special: 0 IEEE (infinities and NaN at the top exponent); 1 "fn": only all ones is NaN; 2 "fnuz": only -0 is NaN. */
-typedef struct small_float { int32_t key; int exponent, mantissa, bias, special; } small_float;
+typedef struct small_float {
+    int32_t key;
+    int exponent, mantissa, bias, special;
+} small_float;
 static const small_float smalls[] = {
-    { DV_DTYPE_f8_e3m4, 3, 4, 3, 0 }, { DV_DTYPE_f8_e4m3, 4, 3, 7, 0 }, { DV_DTYPE_f8_e4m3fn, 4, 3, 7, 1 },
-    { DV_DTYPE_f8_e4m3fnuz, 4, 3, 8, 2 }, { DV_DTYPE_f8_e4m3b11fnuz, 4, 3, 11, 2 }, { DV_DTYPE_f8_e5m2, 5, 2, 15, 0 },
+    { DV_DTYPE_f8_e3m4, 3, 4, 3, 0 },
+    { DV_DTYPE_f8_e4m3, 4, 3, 7, 0 },
+    { DV_DTYPE_f8_e4m3fn, 4, 3, 7, 1 },
+    { DV_DTYPE_f8_e4m3fnuz, 4, 3, 8, 2 },
+    { DV_DTYPE_f8_e4m3b11fnuz, 4, 3, 11, 2 },
+    { DV_DTYPE_f8_e5m2, 5, 2, 15, 0 },
     { DV_DTYPE_f8_e5m2fnuz, 5, 2, 16, 2 },
 };
 
@@ -40,7 +47,11 @@ static uint8_t small_bits(const small_float *f, double x)
     unsigned best = 0;
     double error = INFINITY;
     for (unsigned bits = 0; bits < 256; bits++) {
-        const double v = small_value(f, bits), e = isnan(x) ? (isnan(v) ? 0 : INFINITY) : isnan(v) ? INFINITY : v == x ? 0 : fabs(v - x);
+        const double v = small_value(f, bits),
+                     e = isnan(x) ? (isnan(v) ? 0 : INFINITY)
+            : isnan(v)            ? INFINITY
+            : v == x              ? 0
+                                  : fabs(v - x);
         if (e < error)
             error = e, best = bits;
     }

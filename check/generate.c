@@ -1,8 +1,8 @@
 /* Cases from the contract.
  *
- * First the contract's names are given values (sizes, runs, dtypes), and the arguments theirs; then constraints that can be met by
- * setting one name are met ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then shapes follow from the patterns. dv_infer() judges the
- * result: what it refuses is drawn again. So nothing here has to be complete, only often right. */
+ * First the contract's names are given values (sizes, runs, dtypes), and the arguments theirs; then constraints that can be met
+ * by setting one name are met ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then shapes follow from the patterns. dv_infer()
+ * judges the result: what it refuses is drawn again. So nothing here has to be complete, only often right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ typedef struct maker {
     check_env env;
     check_case *c;
     enum regime regime;
-    uint32_t i; /* number of the case */
+    uint32_t i;   /* number of the case */
     bool insists; /* on the numbers whose turn it is: the contract has not refused them */
 } maker;
 
@@ -141,7 +141,8 @@ static void meet_row(maker *m)
     char name[32];
     int of;
     for (const char *p = m->row && m->row->when ? m->row->when : ""; *p; p += strcspn(p, " "), p += strspn(p, " (")) {
-        const int i = sscanf(p, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 ? check_name_index(part(m, "dims"), name) : -1;
+        const int i = sscanf(p, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 ? check_name_index(part(m, "dims"), name)
+                                                                                        : -1;
         if (i >= 0 && i < CHECK_NAMES && chance(&m->r, 75))
             m->c->names.dims[i] = (m->c->names.dims[i] + of - 1) / of * of;
     }
@@ -192,7 +193,8 @@ static void set_string(check_value *v, const char *s)
 static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32_t type)
 {
     v->type = type;
-    v->count = slot->fixed_size > 1 && slot->fixed_size <= CHECK_LIST ? (uint32_t)slot->fixed_size : (uint32_t)check_between(&m->r, 0, 3);
+    v->count = slot->fixed_size > 1 && slot->fixed_size <= CHECK_LIST ? (uint32_t)slot->fixed_size
+                                                                      : (uint32_t)check_between(&m->r, 0, 3);
     for (uint32_t i = 0; i < v->count; i++) {
         v->ints[i] = type == DV_VALUE_BOOLS ? check_between(&m->r, 0, 1) : ONE_OF(&m->r, 0, 1, 2, 3, -1, 4, 8, 5);
         v->floats[i] = (double)ONE_OF(&m->r, 0, 1, -2, 3) / 2;
@@ -202,7 +204,8 @@ static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32
 /* The last cases: a kernel that counts to 2^32 does not end, and others have been tried by then. */
 static bool is_late(const maker *m) { return m->i % 64 >= 48; }
 
-/* What 32 bits cannot hold: in late cases each number in turn, for each argument in its turn; over the turns sizes are of every kind. */
+/* What 32 bits cannot hold: in late cases each number in turn, for each argument in its turn; over the turns sizes are of every
+ * kind. */
 static bool is_huge_in_turn(const maker *m, size_t slot)
 {
     size_t before = 0, n = 0;
@@ -215,7 +218,8 @@ static bool is_huge_in_turn(const maker *m, size_t slot)
 
 static void draw_huge(const maker *m, check_value *v)
 {
-    static const int64_t numbers[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000 };
+    static const int64_t numbers[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3,
+        1000 };
     v->type = DV_VALUE_INT;
     v->as.i = numbers[m->i % (sizeof numbers / sizeof *numbers)];
 }
@@ -385,7 +389,8 @@ bool check_holds(const check_env *e, const check_json *which)
     int64_t holds;
     if (!which || which->kind != CHECK_ARRAY)
         return true;
-    const check_json *cases = check_json_get(check_json_at(check_json_get(e->op->contract, "groups"), (size_t)which->child->i), "cases");
+    const check_json *cases = check_json_get(
+        check_json_at(check_json_get(e->op->contract, "groups"), (size_t)which->child->i), "cases");
     const size_t wanted = (size_t)which->child->next->i;
     size_t i = 0;
     for (const check_json *k = cases ? cases->child : NULL; k; k = k->next, i++) {
@@ -446,7 +451,8 @@ static bool shape_input(const check_env *e, const check_json *input)
 static void define(const check_op *op, check_env *e)
 {
     const check_json *dims = check_json_get(op->contract, "dims"), *elements = check_json_get(op->contract, "elements");
-    const check_json *definitions = check_json_get(op->contract, "definitions"), *ranks = check_json_get(op->contract, "run_ranks");
+    const check_json *definitions = check_json_get(op->contract, "definitions"),
+                     *ranks = check_json_get(op->contract, "run_ranks");
     uint32_t list = 0;
     int64_t value;
     for (size_t i = 0; i < e->c->nargs; i++)
@@ -546,7 +552,8 @@ bool check_rebuild(const check_op *op, check_case *c)
     return true;
 }
 
-/* All that an integer can be, but for the smallest one, which has no opposite; of 64 bits a quarter, so that a sum of two is one. */
+/* All that an integer can be, but for the smallest one, which has no opposite; of 64 bits a quarter, so that a sum of two is one.
+ */
 static void whole_range(check_tensor *t)
 {
     const int bits = t->dtype.bits == 64 ? 61 : t->dtype.bits - (t->dtype.code != 1);
@@ -563,7 +570,8 @@ static bool is_written(const maker *m, dv_dtype dtype)
         if (check_eval_dtype(&m->env, check_json_get(o, "dtype"), &d) && dv_dtype_key(d) == dv_dtype_key(dtype))
             return true;
     for (size_t i = 0; i < m->c->ntensors; i++)
-        if (m->op->slots[check_tensor_argument(m->c, i)].flags & DV_SLOT_WRITES && dv_dtype_key(m->c->tensors[i].dtype) == dv_dtype_key(dtype))
+        if (m->op->slots[check_tensor_argument(m->c, i)].flags & DV_SLOT_WRITES &&
+            dv_dtype_key(m->c->tensors[i].dtype) == dv_dtype_key(dtype))
             return true;
     return false;
 }
@@ -579,8 +587,8 @@ static int64_t some_size(maker *m)
     return one_of(&m->r, sizes, n ? n : 1);
 }
 
-/* If these are indices, all are right but the last: one of each kind that is wrong comes in turn, beside sizes of every kind. Where all
- * sizes are 1, the first one past the end and the first one before the start are among them. */
+/* If these are indices, all are right but the last: one of each kind that is wrong comes in turn, beside sizes of every kind.
+ * Where all sizes are 1, the first one past the end and the first one before the start are among them. */
 static void draw_last(maker *m, check_tensor *t)
 {
     const int bits = t->dtype.bits - (t->dtype.code != 1);
@@ -605,8 +613,8 @@ static bool is_turn_of(const maker *m, size_t tensor)
     return m->i % 5 == 2 && is_index(&m->c->tensors[tensor]) && m->i / 5 % n == before;
 }
 
-/* Spread, or far from zero, where exp() overflows or gives zero, or a half's square does, in turn. Not all near zero: where one is divided by what
- * is small, the tolerance, which follows from what goes in, is too narrow. */
+/* Spread, or far from zero, where exp() overflows or gives zero, or a half's square does, in turn. Not all near zero: where one
+ * is divided by what is small, the tolerance, which follows from what goes in, is too narrow. */
 static void draw_scale(const maker *m, size_t tensor, check_tensor *t)
 {
     static const struct { double middle, width; } scales[] = { { 0, 20 }, { 200, 20 }, { -200, 20 }, { 1000, 20 } };
@@ -634,7 +642,8 @@ static void draw_contents(maker *m)
     narrow_all(m->op, &m->env);
 }
 
-/* In every second pair of cases each tensor goes through the layouts in turn, in other combinations at each round: no seed leaves one out. */
+/* In every second pair of cases each tensor goes through the layouts in turn, in other combinations at each round: no seed leaves
+ * one out. */
 static void draw_layouts(maker *m)
 {
     const size_t turn = m->i / 4 * 2 + m->i % 2, round = turn / CHECK_LAYOUT_COUNT;
@@ -663,7 +672,8 @@ static bool small_enough(const check_case *c)
     return true;
 }
 
-/* What the contract says of contents is judged by a call in check mode, for a row that there is not: it ends before any kernel. */
+/* What the contract says of contents is judged by a call in check mode, for a row that there is not: it ends before any kernel.
+ */
 static bool contents_hold(const check_op *op, const check_case *c)
 {
     static const check_row nowhere = { .name = "", .index = INT32_MAX };
@@ -779,7 +789,8 @@ static int64_t largest_grown(const check_case *from, const check_case *to)
 {
     int64_t most = 0;
     for (size_t i = 0; i < to->ntensors; i++)
-        if (to->tensors[i].present && check_numel(&to->tensors[i]) > check_numel(&from->tensors[i]) && check_numel(&from->tensors[i]) > most)
+        if (to->tensors[i].present && check_numel(&to->tensors[i]) > check_numel(&from->tensors[i]) &&
+            check_numel(&from->tensors[i]) > most)
             most = check_numel(&from->tensors[i]);
     return most;
 }
@@ -833,7 +844,12 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
 
 /* ---- Just outside ---- */
 
-typedef struct breaker { check_case *c; char *what; size_t size; uint32_t left; } breaker;
+typedef struct breaker {
+    check_case *c;
+    char *what;
+    size_t size;
+    uint32_t left;
+} breaker;
 
 /* True when this change is the one that is wanted. */
 static bool turn(breaker *b) { return b->left-- == 0; }

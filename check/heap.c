@@ -1,7 +1,8 @@
 /* malloc() while a kernel runs: every block lies between guard pages, holds the poison, and cannot be touched once it was freed.
  *
- * The command defines malloc() and its family; outside of kernels they are libc's own. A block that a kernel keeps (a table that it makes
- * once) stays as it is. Addresses are never used again; when they or the table of blocks are used up, libc's memory is given. */
+ * The command defines malloc() and its family; outside of kernels they are libc's own. A block that a kernel keeps (a table that
+ * it makes once) stays as it is. Addresses are never used again; when they or the table of blocks are used up, libc's memory is
+ * given. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,7 +23,11 @@ extern void *__libc_realloc(void *p, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 extern void __libc_free(void *p);
 
-typedef struct block { uintptr_t begin, end, data; size_t bytes; bool freed; } block;
+typedef struct block {
+    uintptr_t begin, end, data;
+    size_t bytes;
+    bool freed;
+} block;
 static block *blocks; /* in the order of their addresses */
 static size_t nblocks;
 static uintptr_t area, used;
@@ -32,7 +37,11 @@ static uint8_t poison;
 static bool wrong_free;
 static atomic_bool counting;
 static atomic_size_t asked, refused_one; /* how often memory was asked for; the number of the time that it is refused, from 1 */
-static struct { bool found; size_t bytes; int64_t offset; } overrun; /* beside a block, where no page could guard it */
+static struct {
+    bool found;
+    size_t bytes;
+    int64_t offset;
+} overrun; /* beside a block, where no page could guard it */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void check_heap_begin(enum check_end end, uint8_t with)
@@ -241,8 +250,16 @@ void check_heap_end(void) {}
 void check_heap_zeroed(void) {}
 void check_heap_count(size_t refuse) { (void)refuse; }
 size_t check_heap_counted(void) { return 0; }
-bool check_heap_find(const void *address, check_place *out) { (void)address, (void)out; return false; }
-bool check_heap_slack_changed(char *what, size_t size) { (void)what, (void)size; return false; }
+bool check_heap_find(const void *address, check_place *out)
+{
+    (void)address, (void)out;
+    return false;
+}
+bool check_heap_slack_changed(char *what, size_t size)
+{
+    (void)what, (void)size;
+    return false;
+}
 bool check_heap_wrong_free(void) { return false; }
 
 #endif

@@ -1,11 +1,16 @@
-/* A reader of our own writer's JSON: every document is well formed or refused as a whole. Nodes are allocated one by one and kept. */
+/* A reader of our own writer's JSON: every document is well formed or refused as a whole. Nodes are allocated one by one and
+ * kept. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-typedef struct reader { const char *p; int depth; bool failed; } reader;
+typedef struct reader {
+    const char *p;
+    int depth;
+    bool failed;
+} reader;
 
 static void *keep(reader *r, size_t size)
 {
@@ -178,5 +183,6 @@ bool check_json_true(const check_json *object, const char *key)
 
 bool check_json_is(const check_json *expr, const char *kind)
 {
-    return expr && expr->kind == CHECK_ARRAY && expr->child && expr->child->kind == CHECK_TEXT && !strcmp(expr->child->text, kind);
+    return expr && expr->kind == CHECK_ARRAY && expr->child && expr->child->kind == CHECK_TEXT &&
+        !strcmp(expr->child->text, kind);
 }

@@ -1,9 +1,10 @@
 /* Memory that knows its bounds.
  *
- * One large range of addresses is reserved. Each tensor of a call gets pages of its own in it, with pages that nobody may touch on both
- * sides, and lies against one of the two: against the other in another run. Inputs are made read-only once they are filled. So are their
- * sizes, strides, lists and words: a kernel that takes a tensor for one of more dims, or a list for a longer one, is caught as well. The
- * workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks; malloc()'s memory is in heap.c. */
+ * One large range of addresses is reserved. Each tensor of a call gets pages of its own in it, with pages that nobody may touch
+ * on both sides, and lies against one of the two: against the other in another run. Inputs are made read-only once they are
+ * filled. So are their sizes, strides, lists and words: a kernel that takes a tensor for one of more dims, or a list for a longer
+ * one, is caught as well. The workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks;
+ * malloc()'s memory is in heap.c. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +17,16 @@ enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3, FAR_BYTES = 1
 /* Tensors lie in the middle: an index that wraps at 2^32 elements stays within. */
 static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
 
-/* SIZES and STRIDES: index is of the tensor, or OF_RESULT + that of the result. LISTED: what a list or a string argument points to. */
+/* SIZES and STRIDES: index is of the tensor, or OF_RESULT + that of the result. LISTED: what a list or a string argument points
+ * to. */
 enum use { ARGUMENT, RESULT, TEMPORARY, WORKSPACE, KERNEL, STAND_IN, SIZES, STRIDES, LISTED };
 enum { OF_RESULT = CHECK_TENSORS };
 typedef struct region {
-    uintptr_t begin, end;   /* pages */
-    uintptr_t data, first;  /* lowest byte; first element */
-    size_t bytes, margin;   /* margin: of far memory; so much before it is reserved as well */
+    uintptr_t begin, end;  /* pages */
+    uintptr_t data, first; /* lowest byte; first element */
+    size_t bytes, margin;  /* margin: of far memory; so much before it is reserved as well */
     enum use use;
-    size_t index;           /* of the tensor in the case, of the result, of the argument */
+    size_t index; /* of the tensor in the case, of the result, of the argument */
 } region;
 
 typedef struct made_tensor {
@@ -73,7 +75,8 @@ static void reset(struct machine *m)
     const uintptr_t begin = m->area + BEGIN;
     for (size_t i = 0; i < m->nregions; i++)
         if (m->regions[i].margin)
-            munmap(as_pointer(m->regions[i].begin - m->regions[i].margin), m->regions[i].end - m->regions[i].begin + 2 * m->regions[i].margin);
+            munmap(as_pointer(m->regions[i].begin - m->regions[i].margin),
+                m->regions[i].end - m->regions[i].begin + 2 * m->regions[i].margin);
     if (m->used > begin)
         mmap(as_pointer(begin), m->used - begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     m->used = begin;
@@ -82,7 +85,11 @@ static void reset(struct machine *m)
 
 /* ---- Far memory: more addresses than bytes ---- */
 
-enum access { NOWHERE, ZEROS, ONE_CHUNK }; /* ZEROS: to be read; ONE_CHUNK: the same pages again and again, but for the last bytes */
+enum access {
+    NOWHERE,
+    ZEROS,
+    ONE_CHUNK
+}; /* ZEROS: to be read; ONE_CHUNK: the same pages again and again, but for the last bytes */
 
 /* All of [begin, end) is the same few pages. */
 static bool map_chunks(uintptr_t begin, uintptr_t end)
@@ -111,13 +118,20 @@ static region *lend_far(struct machine *m, size_t bytes, size_t size, enum use u
     if (p == MAP_FAILED)
         return NULL;
     region *r = &m->regions[m->nregions++];
-    *r = (region){ .begin = (uintptr_t)p + margin, .end = (uintptr_t)p + margin + pages, .bytes = bytes, .margin = margin, .use = use, .index = index };
+    *r = (region){ .begin = (uintptr_t)p + margin,
+        .end = (uintptr_t)p + margin + pages,
+        .bytes = bytes,
+        .margin = margin,
+        .use = use,
+        .index = index };
     r->data = r->first = r->end - bytes;
     if (access == ZEROS && mprotect(as_pointer(r->begin), pages, PROT_READ))
         return NULL;
     const void *last = as_pointer(r->end - GUARD);
-    if (access == ONE_CHUNK && (!map_chunks(r->begin, r->end) ||
-        mmap((void *)(uintptr_t)last, GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED))
+    if (access == ONE_CHUNK &&
+        (!map_chunks(r->begin, r->end) ||
+            mmap((void *)(uintptr_t)last, GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+                MAP_FAILED))
         return NULL;
     return r;
 }
@@ -144,7 +158,10 @@ static bool make_far_argument(struct machine *m, size_t i, size_t bytes, bool wr
 {
     const check_tensor *t = &m->c->tensors[i];
     const bool apart = t->layout == CHECK_FAR;
-    region *r = lend_far(m, bytes, (size_t)dv_dtype_bytes(t->dtype, 1), ARGUMENT, i, apart ? NOWHERE : written ? ONE_CHUNK : ZEROS);
+    region *r = lend_far(m, bytes, (size_t)dv_dtype_bytes(t->dtype, 1), ARGUMENT, i,
+        apart         ? NOWHERE
+            : written ? ONE_CHUNK
+                      : ZEROS);
     if (!r)
         return false;
     m->values.tensors[i].data = as_pointer(r->first);
@@ -166,7 +183,9 @@ static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use 
     region *r = NULL;
     if (m->nregions < REGIONS && bytes < AREA && m->used + 2 * GUARD + pages < m->area + AREA) {
         r = &m->regions[m->nregions++];
-        *r = (region){ .begin = m->used + GUARD, .end = m->used + GUARD + (bytes ? pages : 0), .bytes = bytes, .use = use, .index = index };
+        *r = (region){
+            .begin = m->used + GUARD, .end = m->used + GUARD + (bytes ? pages : 0), .bytes = bytes, .use = use, .index = index
+        };
         m->used = r->begin + pages + GUARD;
         if (bytes && mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ | PROT_WRITE)) {
             m->nregions--;
@@ -197,8 +216,8 @@ static const void *lend_copy(struct machine *m, const void *data, size_t bytes, 
 
 /* ---- The host ---- */
 
-static made_tensor *new_header(struct machine *m, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
-    const int64_t *strides)
+static made_tensor *new_header(
+    struct machine *m, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     made_tensor *t = calloc(1, sizeof *t);
     const size_t bytes = sizeof *shape * (size_t)ndim, of = OF_RESULT + (size_t)(index < 0 ? CHECK_RESULTS : index);
@@ -229,8 +248,9 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     made_tensor *t = new_header(m, index, dtype, device, ndim, shape, strides);
     const size_t alignment = dtype.bits >= 8 ? dtype.bits / 8u : 1;
     const enum use use = index < 0 ? TEMPORARY : RESULT;
-    region *r = !t ? NULL : bytes < FAR_BYTES ? lend(m, (size_t)bytes, alignment, use, (size_t)index) :
-        lend_far(m, (size_t)bytes, (size_t)dv_dtype_bytes(dtype, 1), use, (size_t)index, ONE_CHUNK);
+    region *r = !t          ? NULL
+        : bytes < FAR_BYTES ? lend(m, (size_t)bytes, alignment, use, (size_t)index)
+                            : lend_far(m, (size_t)bytes, (size_t)dv_dtype_bytes(dtype, 1), use, (size_t)index, ONE_CHUNK);
     if (!r)
         return dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
     const size_t filled = r->margin ? GUARD : r->bytes;
@@ -241,8 +261,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return DV_OK;
 }
 
-static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    int64_t offset, dv_tensor **out)
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     (void)host;
     made_tensor *t = new_header(&machine, index, base->dtype, base->device, ndim, shape, strides);
@@ -294,8 +314,14 @@ static void after_kernel(const dv_host *host)
 
 /* ---- Calls ---- */
 
-/* What was last written into the memory of tensor i: the same case is run several times, and drawing its elements takes the longest. */
-static struct contents { check_tensor of; uint64_t seed; unsigned char *bytes; size_t size; } contents[CHECK_TENSORS];
+/* What was last written into the memory of tensor i: the same case is run several times, and drawing its elements takes the
+ * longest. */
+static struct contents {
+    check_tensor of;
+    uint64_t seed;
+    unsigned char *bytes;
+    size_t size;
+} contents[CHECK_TENSORS];
 
 static void fill(struct machine *m, size_t i, const region *r)
 {
@@ -351,19 +377,22 @@ static bool make_list(struct machine *m, size_t slot)
     dv_value *v = &m->values.values[slot];
     switch (v->type) {
     case DV_VALUE_TENSORS:
-        v->as.tensors.data = lend_copy(m, v->as.tensors.data, v->as.tensors.size * sizeof *v->as.tensors.data, sizeof(void *), LISTED, slot);
+        v->as.tensors.data = lend_copy(
+            m, v->as.tensors.data, v->as.tensors.size * sizeof *v->as.tensors.data, sizeof(void *), LISTED, slot);
         return v->as.tensors.data;
     case DV_VALUE_INTS:
         v->as.ints.data = lend_copy(m, v->as.ints.data, v->as.ints.size * sizeof *v->as.ints.data, sizeof(int64_t), LISTED, slot);
         return v->as.ints.data;
     case DV_VALUE_FLOATS:
-        v->as.floats.data = lend_copy(m, v->as.floats.data, v->as.floats.size * sizeof *v->as.floats.data, sizeof(double), LISTED, slot);
+        v->as.floats.data = lend_copy(
+            m, v->as.floats.data, v->as.floats.size * sizeof *v->as.floats.data, sizeof(double), LISTED, slot);
         return v->as.floats.data;
     case DV_VALUE_BOOLS:
         v->as.bools.data = lend_copy(m, v->as.bools.data, v->as.bools.size, 1, LISTED, slot);
         return v->as.bools.data;
     case DV_VALUE_SCALARS:
-        v->as.scalars.data = lend_copy(m, v->as.scalars.data, v->as.scalars.size * sizeof *v->as.scalars.data, sizeof(double), LISTED, slot);
+        v->as.scalars.data = lend_copy(
+            m, v->as.scalars.data, v->as.scalars.size * sizeof *v->as.scalars.data, sizeof(double), LISTED, slot);
         return v->as.scalars.data;
     case DV_VALUE_STRING: /* with its end */
         v->as.s.data = lend_copy(m, v->as.s.data, v->as.s.size + 1, 1, LISTED, slot);
@@ -392,9 +421,18 @@ void check_call_run(check_call *call, const check_case *c)
     for (size_t i = 0; i < c->nargs; i++)
         if (!make_list(m, i))
             return;
-    m->host = (dv_host){ .size = sizeof m->host, .flags = call->flags, .name = "dovetail check", .new_tensor = new_tensor,
-        .free_tensor = free_tensor, .new_view = new_view, .before_kernel = before_kernel, .after_kernel = after_kernel,
-        .alloc = lend_to_kernel, .free = take_back, .parallel_for = call->parallel_for, .row = row };
+    m->host = (dv_host){ .size = sizeof m->host,
+        .flags = call->flags,
+        .name = "dovetail check",
+        .new_tensor = new_tensor,
+        .free_tensor = free_tensor,
+        .new_view = new_view,
+        .before_kernel = before_kernel,
+        .after_kernel = after_kernel,
+        .alloc = lend_to_kernel,
+        .free = take_back,
+        .parallel_for = call->parallel_for,
+        .row = row };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;
 }
@@ -463,11 +501,15 @@ static void describe(const region *r, check_place *out)
     const check_op *op = machine.call->op;
     const bool header = r->use == SIZES || r->use == STRIDES, of_result = r->use == RESULT || (header && r->index >= OF_RESULT);
     const bool of_tensor = r->use == ARGUMENT || (header && !of_result);
-    const size_t slot = of_tensor ? check_tensor_argument(machine.c, r->index) :
-        of_result ? op->nargs + r->index - (header ? OF_RESULT : 0) : r->index;
+    const size_t slot = of_tensor ? check_tensor_argument(machine.c, r->index)
+        : of_result               ? op->nargs + r->index - (header ? OF_RESULT : 0)
+                                  : r->index;
     const bool list = slot < op->nargs && machine.c->args[slot].type == DV_VALUE_TENSORS && of_tensor;
-    const char *part = r->use == SIZES ? "the sizes of " : r->use == STRIDES ? "the strides of " : r->use == STAND_IN ? "the contiguous copy of " :
-        r->use == LISTED ? "the list or string of " : "";
+    const char *part = r->use == SIZES ? "the sizes of "
+        : r->use == STRIDES            ? "the strides of "
+        : r->use == STAND_IN           ? "the contiguous copy of "
+        : r->use == LISTED             ? "the list or string of "
+                                       : "";
     out->header = header || r->use == LISTED;
     switch (r->use) {
     case WORKSPACE: snprintf(out->what, sizeof out->what, "the workspace"); return;
@@ -501,14 +543,18 @@ bool check_call_slack_changed(char *what, size_t size)
             if ((p < r->data || p >= r->data + r->bytes) && *(const uint8_t *)as_pointer(p) != GAP) {
                 check_place place = { .what = "" };
                 describe(r, &place);
-                snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes, (long long)((int64_t)p - (int64_t)r->data));
+                snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes,
+                    (long long)((int64_t)p - (int64_t)r->data));
                 return true;
             }
     }
     return check_heap_slack_changed(what, size);
 }
 
-static uintptr_t element_size(const region *argument) { return (uintptr_t)dv_dtype_bytes(machine.c->tensors[argument->index].dtype, 1); }
+static uintptr_t element_size(const region *argument)
+{
+    return (uintptr_t)dv_dtype_bytes(machine.c->tensors[argument->index].dtype, 1);
+}
 
 bool check_in_kernel(void) { return machine.in_kernel; }
 

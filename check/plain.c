@@ -1,6 +1,7 @@
-/* Calls in plain memory. A call's arguments lie in one reserved range of addresses, and what it gets (results, workspace, dv_alloc())
- * in another, which each call uses from its beginning: nothing is allocated, calls of several threads have nothing in common, and the
- * same call finds the same memory. Kernels that leave their bounds have been found out before, by guarded calls. */
+/* Calls in plain memory. A call's arguments lie in one reserved range of addresses, and what it gets (results, workspace,
+ * dv_alloc()) in another, which each call uses from its beginning: nothing is allocated, calls of several threads have nothing in
+ * common, and the same call finds the same memory. Kernels that leave their bounds have been found out before, by guarded calls.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,8 @@ static bool same_form(const check_outs *a, const check_outs *b)
 {
     bool same = a->n == b->n;
     for (size_t i = 0; i < a->n && same; i++)
-        same = a->of[i].slot == b->of[i].slot && a->of[i].t.ndim == b->of[i].t.ndim && dv_dtype_key(a->of[i].t.dtype) == dv_dtype_key(b->of[i].t.dtype) &&
+        same = a->of[i].slot == b->of[i].slot && a->of[i].t.ndim == b->of[i].t.ndim &&
+            dv_dtype_key(a->of[i].t.dtype) == dv_dtype_key(b->of[i].t.dtype) &&
             !memcmp(a->of[i].dims, b->of[i].dims, sizeof a->of[i].dims);
     return same;
 }
@@ -118,7 +120,8 @@ static bool differ(const check_op *op, const check_outs *a, const check_outs *b,
             if (memcmp((const char *)x->t.data + (size_t)i * bytes, (const char *)y->t.data + (size_t)i * bytes, bytes) &&
                 (!rounded || far(x, y, i, tolerance))) {
                 check_out_element(op, x, i, where, sizeof where);
-                snprintf(words, size, "%s is %.9g and then %.9g", where, check_get(x->t.data, i, x->t.dtype), check_get(y->t.data, i, y->t.dtype));
+                snprintf(words, size, "%s is %.9g and then %.9g", where, check_get(x->t.data, i, x->t.dtype),
+                    check_get(y->t.data, i, y->t.dtype));
                 return true;
             }
     }
@@ -155,9 +158,13 @@ static void *lend(check_plain *p, size_t bytes, size_t alignment)
     return memset(memory, 0, bytes);
 }
 
-typedef struct header { dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; } header;
+typedef struct header {
+    dv_tensor t;
+    int64_t dims[2 * DV_MAX_NDIM];
+} header;
 
-static header *new_header(check_plain *p, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
+static header *new_header(
+    check_plain *p, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     header *h = lend(p, sizeof *h, ALIGN);
     if (!h)
@@ -183,8 +190,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return DV_OK;
 }
 
-static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    int64_t offset, dv_tensor **out)
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     (void)index;
     header *h = new_header(plain_of(host), base->dtype, base->device, ndim, shape, strides);
@@ -242,8 +249,16 @@ static bool begin(check_plain *p, const check_op *op, const check_case *c, int32
     check_heap_zeroed();
     p->fail_at = p->malloc_fails_at = 0;
     p->counts_mallocs = false;
-    p->host = (dv_host){ .size = sizeof p->host, .name = "dovetail check", .new_tensor = new_tensor, .free_tensor = free_tensor, .new_view = new_view,
-        .before_kernel = before_kernel, .after_kernel = after_kernel, .alloc = lend_to_kernel, .free = take_back, .row = row };
+    p->host = (dv_host){ .size = sizeof p->host,
+        .name = "dovetail check",
+        .new_tensor = new_tensor,
+        .free_tensor = free_tensor,
+        .new_view = new_view,
+        .before_kernel = before_kernel,
+        .after_kernel = after_kernel,
+        .alloc = lend_to_kernel,
+        .free = take_back,
+        .row = row };
     check_values_make(&p->values, c, (dv_device){ DV_CPU, 0 });
     return p->memory && p->lent;
 }
@@ -310,7 +325,8 @@ bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes,
         for (int32_t k = from.ndim; k-- > 0; n *= shape[k] ? shape[k] : 1)
             strides[k] = n;
         to->shape = from.shape = shape;
-        if (!(to->data = argument(p, n * size)) || dv_tensor_copy(to, &from) || !keep_contents(p, i, to->data, (size_t)(n * size)))
+        if (!(to->data = argument(p, n * size)) || dv_tensor_copy(to, &from) ||
+            !keep_contents(p, i, to->data, (size_t)(n * size)))
             return false;
     }
     return true;

@@ -1,5 +1,5 @@
-/* fake: what dv_infer() says of the results, without running anything and without looking into a tensor, is what comes. Under a real
- * call, and on tensors without memory (Meta). */
+/* fake: what dv_infer() says of the results, without running anything and without looking into a tensor, is what comes. Under a
+ * real call, and on tensors without memory (Meta). */
 #include <string.h>
 
 #include "check.h"
@@ -53,8 +53,8 @@ static void compare(check_job *job, const dv_result_spec *fakes, const dv_value 
         if (job->op->slots[job->op->nargs + r].type != DV_FIELD_TENSOR)
             continue;
         if (tensor != (fakes[r].ndim >= 0)) {
-            check_fail(job, "presence", "result %zu: the fake says %s, and %s came%s", r, fakes[r].ndim >= 0 ? "a tensor" : "None",
-                tensor ? "a tensor" : "None", where);
+            check_fail(job, "presence", "result %zu: the fake says %s, and %s came%s", r,
+                fakes[r].ndim >= 0 ? "a tensor" : "None", tensor ? "a tensor" : "None", where);
             continue;
         }
         if (!tensor)

@@ -1,11 +1,11 @@
 /* gradient: the declared formulas against finite differences.
  *
- * The sum of all results, each element times a random weight, is one function of the arguments. Its slope in a random direction, by
- * differences, must be what the gradient says for that direction. In f64 where the contract allows it, else in f32; the same case
- * in its own element types must then give the same gradient, as near as rounding lets it.
+ * The sum of all results, each element times a random weight, is one function of the arguments. Its slope in a random direction,
+ * by differences, must be what the gradient says for that direction. In f64 where the contract allows it, else in f32; the same
+ * case in its own element types must then give the same gradient, as near as rounding lets it.
  *
- * Where differences do not agree among themselves (other steps, one side against the other) there is a kink, a jump or no precision:
- * nothing is said. What differs is only reported when it does so in other directions and at other points too. */
+ * Where differences do not agree among themselves (other steps, one side against the other) there is a kink, a jump or no
+ * precision: nothing is said. What differs is only reported when it does so in other directions and at other points too. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,20 @@ enum { LARGEST = 4096, LARGEST_F32 = 256, SPARSE = 8, POOL = 1 << 22, SLOTS = CH
 
 /* ---- Memory: of one evaluation, and of one case ---- */
 
-typedef struct made { struct made *next; dv_tensor t; int64_t dims[2 * DV_MAX_NDIM]; bool rounded; } made;
+typedef struct made {
+    struct made *next;
+    dv_tensor t;
+    int64_t dims[2 * DV_MAX_NDIM];
+    bool rounded;
+} made;
 
 /* What a call makes stays until the next one. noise > 0: what kernels give is changed by so much of itself, as rounding does. */
-static struct bench { dv_host host; made *made; double noise, largest; check_random r; } bench;
+static struct bench {
+    dv_host host;
+    made *made;
+    double noise, largest;
+    check_random r;
+} bench;
 
 static made *new_header(const dv_tensor *as, int64_t bytes)
 {
@@ -37,8 +47,8 @@ static made *new_header(const dv_tensor *as, int64_t bytes)
     return m;
 }
 
-static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    dv_tensor **out)
+static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
 {
     int64_t last = 0, n = 1;
     (void)host;
@@ -53,8 +63,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return m ? DV_OK : dv_fail(DV_ENOMEM, "out of memory");
 }
 
-static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    int64_t offset, dv_tensor **out)
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     const dv_tensor as = { .device = base->device, .ndim = ndim, .dtype = base->dtype, .shape = shape, .strides = strides };
     made *m = new_header(&as, 0);
@@ -96,12 +106,19 @@ static const dv_host *begin(void)
         free(m);
     }
     bench.made = NULL;
-    bench.host = (dv_host){ .size = sizeof bench.host, .name = "dovetail check", .new_tensor = new_tensor, .free_tensor = free_tensor,
-        .new_view = new_view, .after_kernel = after_kernel };
+    bench.host = (dv_host){ .size = sizeof bench.host,
+        .name = "dovetail check",
+        .new_tensor = new_tensor,
+        .free_tensor = free_tensor,
+        .new_view = new_view,
+        .after_kernel = after_kernel };
     return &bench.host;
 }
 
-static struct pool { double d[POOL]; size_t used; } pool; /* 32 MB of address space, touched as far as needed */
+static struct pool {
+    double d[POOL];
+    size_t used;
+} pool; /* 32 MB of address space, touched as far as needed */
 
 /* Of a case; NULL: it is too large. */
 static double *doubles(int64_t n)
@@ -131,14 +148,14 @@ static void get_all(const dv_tensor *t, double *to)
 typedef struct point {
     const check_op *op;
     check_case c;
-    double eps;                       /* of its coarsest element type */
+    double eps; /* of its coarsest element type */
     check_values v;
-    double *x[CHECK_TENSORS];         /* elements of floating tensors */
+    double *x[CHECK_TENSORS];                                  /* elements of floating tensors */
     unsigned char *bytes[CHECK_TENSORS], *live[CHECK_TENSORS]; /* contents; what a call gets */
-    dv_value slots[SLOTS];            /* after a call: arguments and results */
-    size_t nouts, out_slot[SLOTS];    /* floating outputs: results, and written arguments that are not returned */
-    int64_t out_at[SLOTS], nw;        /* where their elements are in w */
-    double *w;                        /* weights */
+    dv_value slots[SLOTS];                                     /* after a call: arguments and results */
+    size_t nouts, out_slot[SLOTS]; /* floating outputs: results, and written arguments that are not returned */
+    int64_t out_at[SLOTS], nw;     /* where their elements are in w */
+    double *w;                     /* weights */
 } point;
 
 static bool differentiable(dv_dtype d) { return d.code == 2 || d.code == 4; }
@@ -208,7 +225,8 @@ static int forward(point *p, size_t a, const double *v, double h)
         for (int64_t k = 0; i == a && v && k < check_numel(t); k++)
             check_put(p->live[i], k, t->dtype, p->x[i][k] + h * v[k]);
         for (int64_t k = 0; bench.noise > 0 && differentiable(t->dtype) && k < check_numel(t); k++)
-            check_put(p->live[i], k, t->dtype, p->x[i][k] * (1 + bench.noise * ((double)(check_next(&bench.r) >> 11) * 0x1p-52 - 1)));
+            check_put(
+                p->live[i], k, t->dtype, p->x[i][k] * (1 + bench.noise * ((double)(check_next(&bench.r) >> 11) * 0x1p-52 - 1)));
     }
     memcpy(p->slots, p->v.values, sizeof *p->slots * p->op->nargs);
     for (size_t r = 0; r < p->op->nresults; r++)
@@ -226,7 +244,8 @@ static bool is_returned(const check_op *op, size_t arg)
 
 static bool is_output(const check_op *op, size_t slot)
 {
-    return slot >= op->nargs ? op->slots[slot].type == DV_FIELD_TENSOR : (op->slots[slot].flags & DV_SLOT_WRITES) && !is_returned(op, slot);
+    return slot >= op->nargs ? op->slots[slot].type == DV_FIELD_TENSOR
+                             : (op->slots[slot].flags & DV_SLOT_WRITES) && !is_returned(op, slot);
 }
 
 static const dv_tensor *slot_tensor(const dv_value *v) { return v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL; }
@@ -339,8 +358,9 @@ static bool one_type(const point *p)
 {
     const dv_tensor *first = NULL;
     for (size_t s = 0; s < p->c.ntensors + p->nouts; s++) {
-        const dv_tensor *t = s >= p->c.ntensors ? slot_tensor(&p->slots[p->out_slot[s - p->c.ntensors]]) :
-            p->c.tensors[s].present ? &p->v.tensors[s] : NULL;
+        const dv_tensor *t = s >= p->c.ntensors ? slot_tensor(&p->slots[p->out_slot[s - p->c.ntensors]])
+            : p->c.tensors[s].present           ? &p->v.tensors[s]
+                                                : NULL;
         if (!t || !differentiable(t->dtype))
             continue;
         if (first && dv_dtype_key(first->dtype) != dv_dtype_key(t->dtype))
@@ -360,7 +380,8 @@ static bool looks_right(check_job *job, const point *p, const dv_value *out)
 {
     char found[300], expected[300];
     for (size_t i = 0; i < p->c.ntensors; i++) {
-        const dv_tensor *t = &p->v.tensors[i], *g = p->c.tensors[i].present && differentiable(t->dtype) ? gradient_tensor(p, out, i) : NULL;
+        const dv_tensor *t = &p->v.tensors[i],
+                        *g = p->c.tensors[i].present && differentiable(t->dtype) ? gradient_tensor(p, out, i) : NULL;
         if (!g)
             continue;
         bool same = g->ndim == t->ndim;
@@ -373,8 +394,9 @@ static bool looks_right(check_job *job, const point *p, const dv_value *out)
         job->how.axis = same;
         print_shape(g, found, sizeof found);
         print_shape(t, expected, sizeof expected);
-        check_fail(job, same ? "gradient's element type" : "gradient's shape", "the gradient of '%s' is %s, and the argument is %s",
-            p->op->slots[check_tensor_argument(&p->c, i)].name, found, expected);
+        check_fail(job, same ? "gradient's element type" : "gradient's shape",
+            "the gradient of '%s' is %s, and the argument is %s", p->op->slots[check_tensor_argument(&p->c, i)].name, found,
+            expected);
         return false;
     }
     return true;
@@ -403,8 +425,10 @@ static enum outcome backward(check_job *job, const point *p, const bool *wanted,
     }
     bool right = looks_right(job, p, out);
     for (size_t i = 0; i < p->c.ntensors && right; i++) {
-        const dv_tensor *t = wanted[check_tensor_argument(&p->c, i)] && p->c.tensors[i].present && differentiable(p->c.tensors[i].dtype) ?
-            gradient_tensor(p, out, i) : NULL;
+        const dv_tensor *t = wanted[check_tensor_argument(&p->c, i)] && p->c.tensors[i].present &&
+                differentiable(p->c.tensors[i].dtype)
+            ? gradient_tensor(p, out, i)
+            : NULL;
         g->of[i] = t ? doubles(dv_numel(t)) : NULL;
         if (g->of[i])
             get_all(t, g->of[i]);
@@ -417,7 +441,10 @@ static enum outcome backward(check_job *job, const point *p, const bool *wanted,
 
 /* ---- Finite differences ---- */
 
-typedef struct slope { double value, noise, scale; bool smooth, finite, flat; } slope;
+typedef struct slope {
+    double value, noise, scale;
+    bool smooth, finite, flat;
+} slope;
 
 static bool outputs(point *p, size_t a, const double *v, double h, double *to)
 {
@@ -432,8 +459,8 @@ static bool outputs(point *p, size_t a, const double *v, double h, double *to)
     return true;
 }
 
-/* No output moves with the steps, but it does with a long one: floor(), the flat side of relu(). What is declared as its gradient is often
- * meant to be another one (straight through), so this is no point to judge. */
+/* No output moves with the steps, but it does with a long one: floor(), the flat side of relu(). What is declared as its gradient
+ * is often meant to be another one (straight through), so this is no point to judge. */
 static bool flat_here_only(point *p, size_t a, const double *v, const double *here)
 {
     const size_t before = pool.used;
@@ -495,7 +522,10 @@ static bool find_slope(point *p, size_t a, const double *v, slope *s)
 
 /* ---- Comparing ---- */
 
-static struct tally { uint32_t cases, numeric, smooth, rough; const char *why; } tally; /* of this child's cases */
+static struct tally {
+    uint32_t cases, numeric, smooth, rough;
+    const char *why;
+} tally; /* of this child's cases */
 
 enum verdict { AGREES, DIFFERS, UNSURE };
 typedef struct difference { double formula, slope; } difference;
@@ -593,8 +623,8 @@ static void report_difference(check_job *job, const point *p, size_t a, enum cla
             "gradient missing for '%s': no clause speaks of it, and finite differences give %.6g (%s)", name, d->slope,
             type_text(p));
     else if (!isfinite(d->formula))
-        check_fail(job, "gradient not finite",
-            "the gradient of '%s' is %g where finite differences give %.6g (%s)", name, d->formula, d->slope, type_text(p));
+        check_fail(job, "gradient not finite", "the gradient of '%s' is %g where finite differences give %.6g (%s)", name,
+            d->formula, d->slope, type_text(p));
     else
         check_fail(job, "wrong gradient",
             "the gradient of '%s' is wrong: %.6g in a direction in which finite differences give %.6g (%s)", name, d->formula,
@@ -608,7 +638,8 @@ static void compare_all(check_job *job, point *p, const gradients *g, check_rand
     for (size_t a = 0; a < p->c.ntensors && job->result->outcome == CHECK_PASS; a++) {
         const enum clause clause = clause_of(p->op, "gradient", check_tensor_argument(&p->c, a), &any);
         difference d;
-        if (!p->c.tensors[a].present || !differentiable(p->c.tensors[a].dtype) || !check_numel(&p->c.tensors[a]) || clause == NOT_DIFFERENTIABLE || !any)
+        if (!p->c.tensors[a].present || !differentiable(p->c.tensors[a].dtype) || !check_numel(&p->c.tensors[a]) ||
+            clause == NOT_DIFFERENTIABLE || !any)
             continue;
         const enum verdict verdict = compare_once(p, a, g->of[a], r, &d);
         sure &= verdict != UNSURE;
@@ -661,8 +692,8 @@ static bool tangent_along(check_job *job, point *p, size_t a, const double *v, d
         const size_t before = pool.used;
         double *d = t ? doubles(dv_numel(t)) : NULL;
         if (t && (t->ndim != o->ndim || dv_numel(t) != dv_numel(o) || dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype))) {
-            check_fail(job, "tangent's shape",
-                "the tangent of result '%s' has another shape or element type than the result", p->op->slots[p->out_slot[k]].name);
+            check_fail(job, "tangent's shape", "the tangent of result '%s' has another shape or element type than the result",
+                p->op->slots[p->out_slot[k]].name);
             return false;
         }
         if (d)
@@ -740,7 +771,8 @@ static void compare_needs(check_job *job, point *p, const gradients *all)
             show(job, CHECK_SHOW_NEEDS, i);
             job->how.rtol = 1000 * p->eps;
             if (worst > 1000 * p->eps * scale || (wanted[check_tensor_argument(&p->c, i)] && !some.of[i] != !all->of[i]))
-                check_fail(job, "depends on needs", "the gradient of '%s' is another one when not all gradients are wanted", name);
+                check_fail(
+                    job, "depends on needs", "the gradient of '%s' is another one when not all gradients are wanted", name);
         }
         pool.used = before;
     }
@@ -815,8 +847,8 @@ static void compare_low(check_job *job, point *low, point *p, check_random *r)
         return;
     for (uint64_t k = 1; k <= 3; k++) { /* not by a comparison that rounding turned */
         const size_t before = pool.used;
-        const bool differs = elsewhere(&low_again, low, k, r) && make_twin(&again, &low_again, &p->c) && !forward(&again, 0, NULL, 0) &&
-            compare_rounded(job, &low_again, &again, r, &a, &d) == DIFFERS;
+        const bool differs = elsewhere(&low_again, low, k, r) && make_twin(&again, &low_again, &p->c) &&
+            !forward(&again, 0, NULL, 0) && compare_rounded(job, &low_again, &again, r, &a, &d) == DIFFERS;
         pool.used = before;
         if (!differs)
             return;
@@ -915,8 +947,8 @@ static void take_stock(check_job *job)
     if (tally.cases == MANY && !tally.numeric)
         check_not(job, "%s", tally.why ? tally.why : "no case has a result and an argument of real numbers");
     else if (tally.cases == MANY && tally.rough > tally.smooth)
-        check_not(job, "finite differences do not agree among themselves at %u of %u points: it is not smooth, or too imprecise", tally.rough,
-            tally.rough + tally.smooth);
+        check_not(job, "finite differences do not agree among themselves at %u of %u points: it is not smooth, or too imprecise",
+            tally.rough, tally.rough + tally.smooth);
 }
 
 static void attempt(check_job *job, const check_case *given)
@@ -971,7 +1003,8 @@ static const char *applies(const check_op *op, const check_row *row)
 
 const check_property check_property_gradient = {
     .name = "gradient",
-    .promise = "the declared gradients and tangents are those of finite differences, in every element type, shape and for every part that is wanted",
+    .promise = "the declared gradients and tangents are those of finite differences, in every element type, shape and for every "
+               "part that is wanted",
     .applies = applies,
     .attempt = attempt,
 };

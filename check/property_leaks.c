@@ -1,7 +1,7 @@
-/* leaks: what calls take, they give back. The same call many times over, in plain memory: the memory of malloc(), descriptors, threads and
- * mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses count as well as those that
- * succeed. Then each allocation that the host makes for a call fails in turn, and each malloc() of the kernel's own: the call says so, does
- * not crash, and loses nothing on that way. */
+/* leaks: what calls take, they give back. The same call many times over, in plain memory: the memory of malloc(), descriptors,
+ * threads and mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses count as well as
+ * those that succeed. Then each allocation that the host makes for a call fails in turn, and each malloc() of the kernel's own:
+ * the call says so, does not crash, and loses nothing on that way. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -15,7 +15,9 @@ enum { CALLS = 1000, FEWEST = 80, STRETCHES = 4, WARM = 20, SEEN = 10, FEW = 48,
 static const double SECONDS = 0.02; /* for the calls of a case */
 
 /* What glibc's mallinfo2() returns; older ones do not have it. */
-typedef struct heap_info { size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost; } heap_info;
+typedef struct heap_info {
+    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+} heap_info;
 typedef heap_info (*heap_info_fn)(void);
 
 enum { DESCRIPTORS, TASKS, HEAP, PAGES, KINDS };
@@ -46,7 +48,8 @@ static int64_t mapped_pages(void)
 
 static held look(heap_info_fn heap)
 {
-    held h = { .of = { [DESCRIPTORS] = entries("/proc/self/fd"), [TASKS] = entries("/proc/self/task"), [PAGES] = mapped_pages() } };
+    held h = { .of = {
+                   [DESCRIPTORS] = entries("/proc/self/fd"), [TASKS] = entries("/proc/self/task"), [PAGES] = mapped_pages() } };
     if (heap) {
         const heap_info i = heap();
         h.of[HEAP] = (int64_t)(i.uordblks + i.hblkhd);
@@ -99,7 +102,8 @@ static void check_growth(check_job *job, check_plain *p, int n)
         for (int i = 0; i < STRETCHES; i++)
             grows = grows && at[i + 1].of[k] - at[i].of[k] >= (k == HEAP ? n : n / 2);
         if (grows)
-            check_fail(job, kinds[k], "%s leak: ever more are held, call after call%s", kinds[k], p->status ? ", when it fails" : "");
+            check_fail(
+                job, kinds[k], "%s leak: ever more are held, call after call%s", kinds[k], p->status ? ", when it fails" : "");
     }
 }
 

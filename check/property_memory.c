@@ -1,8 +1,9 @@
 /* memory: a kernel touches its tensors and nothing else, writes what it says and all of it, and reads nothing that nobody wrote.
  *
- * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page. An
- * element of a result that holds the old contents in both of the first was not written. A result that differs between the first two,
- * though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without that as well. */
+ * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page.
+ * An element of a result that holds the old contents in both of the first was not written. A result that differs between the
+ * first two, though the inputs are the same and lie at the same place, depends on undefined memory, unless it differs without
+ * that as well. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -16,7 +17,11 @@
 enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23 };
 
 /* What a call left in results and written arguments, one behind the other. */
-typedef struct kept { size_t n, at[CHECK_RESULTS + CHECK_TENSORS]; unsigned char data[MOST_BYTES]; size_t size; } kept;
+typedef struct kept {
+    size_t n, at[CHECK_RESULTS + CHECK_TENSORS];
+    unsigned char data[MOST_BYTES];
+    size_t size;
+} kept;
 static kept first, second, again; /* 24 MB of address space, touched as far as needed */
 
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
@@ -69,9 +74,10 @@ static void check_headers(check_job *job, const check_call *call, const check_ca
             if (c->tensors[i].present && t->data == check_call_tensor(i)->data && t->data != made->data)
                 check_fail(job, "undeclared alias",
                     "%s shares the memory of argument '%s', and the schema declares no alias: the kernel changed the "
-                    "address in its header", name, job->op->slots[check_tensor_argument(c, i)].name);
-        check_fail(job, "changed header",
-            "the kernel changed the header of %s: its %s", name, t->data != made->data ? "address" : "shape or dtype");
+                    "address in its header",
+                    name, job->op->slots[check_tensor_argument(c, i)].name);
+        check_fail(job, "changed header", "the kernel changed the header of %s: its %s", name,
+            t->data != made->data ? "address" : "shape or dtype");
     }
 }
 
@@ -100,9 +106,8 @@ static bool all_written(check_job *job, const check_call *call)
         if (!missing)
             continue;
         check_index_print(t->ndim, t->shape, which, index, sizeof index);
-        check_fail(job, "unwritten",
-            "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]", (long long)missing, (long long)n,
-            check_result_name(job->op, r, name, sizeof name), index);
+        check_fail(job, "unwritten", "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]",
+            (long long)missing, (long long)n, check_result_name(job->op, r, name, sizeof name), index);
         return false;
     }
     return true;
@@ -121,7 +126,8 @@ static void check_undefined(check_job *job, const check_call *call)
                 check_index_print(t->ndim, t->shape, i / dv_dtype_bytes(t->dtype, 1), index, sizeof index);
                 check_fail(job, "uninitialised",
                     "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
-                    "element [%s] differs when only that differs", check_result_name(job->op, r, name, sizeof name), index);
+                    "element [%s] differs when only that differs",
+                    check_result_name(job->op, r, name, sizeof name), index);
                 return;
             }
     }
@@ -184,7 +190,8 @@ static void call_beyond(check_job *job, const check_case *c)
             const dv_tensor *t = check_call_result(&call, r, NULL);
             left[r] = t && dv_numel(t) > INT32_MAX && end_is(t, (unsigned char)poison) && (!turn || left[r]);
             if (turn && left[r])
-                check_fail(job, "unwritten", "the kernel leaves the end of %s unwritten, which has %lld elements: more than 32 bits can count",
+                check_fail(job, "unwritten",
+                    "the kernel leaves the end of %s unwritten, which has %lld elements: more than 32 bits can count",
                     check_result_name(job->op, r, name, sizeof name), (long long)dv_numel(t));
         }
     }
@@ -200,7 +207,8 @@ static enum beyond try_beyond(check_job *job, const check_case *c)
         return REFUSED_MEMORY;
     if (!pid) {
         const struct itimerval t = { .it_value = { 0, FAR_MS * 1000 } };
-        setrlimit(RLIMIT_DATA, &(struct rlimit){ MOST_DATA, MOST_DATA }); /* of what it asks for itself there is no more than usual */
+        setrlimit(
+            RLIMIT_DATA, &(struct rlimit){ MOST_DATA, MOST_DATA }); /* of what it asks for itself there is no more than usual */
         signal(SIGPROF, too_slow);
         setitimer(ITIMER_PROF, &t, NULL);
         call_beyond(job, c);
@@ -225,7 +233,8 @@ static enum beyond go_apart(check_job *job, const check_case *c)
     static check_call call;
     enum beyond done = NOTHING_TO_TRY;
     for (size_t i = 0; i < c->ntensors && job->result->outcome == CHECK_PASS; i++)
-        if (c->tensors[i].present && check_numel(&c->tensors[i]) && check_numel(&c->tensors[i]) <= FAR_ELEMENTS && check_far_dim(&c->tensors[i]) >= 0) {
+        if (c->tensors[i].present && check_numel(&c->tensors[i]) && check_numel(&c->tensors[i]) <= FAR_ELEMENTS &&
+            check_far_dim(&c->tensors[i]) >= 0) {
             far = *c;
             far.tensors[i].layout = CHECK_FAR;
             check_in_hand(job, &far);
@@ -306,8 +315,8 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
-    if (attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran && check_case_largest(c) > 1 &&
-        check_case_largest(c) <= FAR_ELEMENTS)
+    if (attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran &&
+        check_case_largest(c) > 1 && check_case_largest(c) <= FAR_ELEMENTS)
         look_past_32_bits(job, c);
 }
 
@@ -319,7 +328,8 @@ static const char *applies(const check_op *op, const check_row *row)
 
 const check_property check_property_memory = {
     .name = "memory",
-    .promise = "nothing is read or written outside the tensors, no input is written, every element of a result is, nothing undefined is read",
+    .promise = "nothing is read or written outside the tensors, no input is written, every element of a result is, nothing "
+               "undefined is read",
     .each_row = true,
     .faults = CHECK_FAULT_MEMORY,
     .applies = applies,

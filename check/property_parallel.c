@@ -1,10 +1,10 @@
 /* parallel: what an operator says about parts and threads holds, and a call's results depend on its arguments alone.
  *
- * Guarded calls first, in this order: other contents at the same addresses; the case; the case elsewhere; the case again. The second and
- * the last are the same call, so their bits are the same, unless the operator keeps something from call to call. Then the pieces of a
- * parallel loop in reverse order (so that a sum without a lock shows without a race), then 2 and 4 threads. Then parts in plain memory:
- * slices along `parallel` dims, and partitions of `sum` dims. At last four threads at once, each with its own data, while a fifth stops
- * them in the middle of what they do. */
+ * Guarded calls first, in this order: other contents at the same addresses; the case; the case elsewhere; the case again. The
+ * second and the last are the same call, so their bits are the same, unless the operator keeps something from call to call. Then
+ * the pieces of a parallel loop in reverse order (so that a sum without a lock shows without a race), then 2 and 4 threads. Then
+ * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last four threads at once, each with its
+ * own data, while a fifth stops them in the middle of what they do. */
 #include <link.h>
 #include <math.h>
 #include <pthread.h>
@@ -80,7 +80,8 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
         return;
     job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(first) };
     if (check_outs_differ(job->op, first, &last, words, sizeof words)) {
-        const bool settled = run(job, c, CHECK_AT_END, NULL, 0, &again) && !check_outs_differ(job->op, &last, &again, words, sizeof words);
+        const bool settled = run(job, c, CHECK_AT_END, NULL, 0, &again) &&
+            !check_outs_differ(job->op, &last, &again, words, sizeof words);
         check_outs_differ(job->op, first, &last, words, sizeof words);
         if (settled)
             check_fail(job, "keeps something",
@@ -217,7 +218,8 @@ static bool all_random(const check_case *c)
 }
 
 /* The part against [low, ...) of the whole; false: they differ by more than rounding. */
-static bool same_part(const check_op *op, const check_out *whole, const check_out *part, int axis, int64_t low, char *words, size_t room)
+static bool same_part(
+    const check_op *op, const check_out *whole, const check_out *part, int axis, int64_t low, char *words, size_t room)
 {
     const int64_t n = dv_numel(&part->t), size = whole->dims[axis], mine = part->dims[axis];
     const double tolerance = check_rounding(whole->t.dtype, check_out_largest(whole));
@@ -237,7 +239,10 @@ static bool same_part(const check_op *op, const check_out *whole, const check_ou
     return true;
 }
 
-typedef struct parts { check_plain whole, part[2]; check_outs outs[3]; } parts;
+typedef struct parts {
+    check_plain whole, part[2];
+    check_outs outs[3];
+} parts;
 static parts p;
 
 /* Results of the whole and of two parts that are cut at `at`; false: one was refused. */
@@ -259,7 +264,8 @@ static bool run_parts(const cutter *k, const check_job *job, const int *axes, in
 }
 
 /* How a part of the call is shown. */
-static void show_parts(check_job *job, enum check_show show, const cutter *k, const int *axes, int64_t at, const check_out *of, double tolerance)
+static void show_parts(
+    check_job *job, enum check_show show, const cutter *k, const int *axes, int64_t at, const check_out *of, double tolerance)
 {
     job->how = (check_how){ .show = show, .atol = tolerance, .slot = (int32_t)of->slot, .at = at, .size = k->size };
     for (size_t i = 0; i < k->e->c->ntensors; i++)
@@ -285,7 +291,8 @@ static void check_slices(check_job *job, const cutter *k, int64_t at)
             job->how.axis = axis;
             if (fits && !same_part(job->op, whole, mine, axis, low, words, sizeof words))
                 check_fail(job, "not parallel",
-                    "parallel(%s%s) does not hold: of the slice [%lld, %lld) alone the result is another than that slice of the whole: %s",
+                    "parallel(%s%s) does not hold: of the slice [%lld, %lld) alone the result is another than that slice of the "
+                    "whole: %s",
                     check_json_is(k->name, "run") ? "*" : "", name_of(k->name), (long long)low, (long long)high, words);
         }
 }
@@ -298,8 +305,8 @@ static bool all_real(const check_case *c)
     return true;
 }
 
-/* How far a sum of products may be from another order's: each real argument comes in once. A kernel that rounds every step to a small
- * type gives bad values, but its result is a sum: there the worst is allowed. */
+/* How far a sum of products may be from another order's: each real argument comes in once. A kernel that rounds every step to a
+ * small type gives bad values, but its result is a sum: there the worst is allowed. */
 static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
 {
     double product = 1, terms = 1;
@@ -310,7 +317,9 @@ static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
         product *= fmax(1, fmax(fabs(t->low), fabs(t->high)));
         terms = fmax(terms, (double)check_numel(t));
     }
-    const double order = dtype.bits >= 64 ? 8 * 0x1p-53 : dtype.bits >= 32 ? 8 * 0x1p-24 : terms * (dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : 0x1p-11);
+    const double order = dtype.bits >= 64 ? 8 * 0x1p-53
+        : dtype.bits >= 32                ? 8 * 0x1p-24
+                                          : terms * (dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : 0x1p-11);
     return check_rounding(dtype, fmax(largest, product)) + order * terms * product;
 }
 
@@ -323,14 +332,16 @@ static void check_sum(check_job *job, const cutter *k, int64_t at)
     for (size_t i = 0; i < p.outs[0].n && !failed(job); i++) {
         const check_out *whole = &p.outs[0].of[i], *a = &p.outs[1].of[i], *b = &p.outs[2].of[i];
         const check_json *pattern = pattern_of(k->e, whole->slot);
-        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype) || !pattern || mentions(check_json_get(pattern, "dims"), name_of(k->name)) ||
-            memcmp(whole->dims, a->dims, sizeof a->dims) || memcmp(whole->dims, b->dims, sizeof a->dims))
+        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype) || !pattern ||
+            mentions(check_json_get(pattern, "dims"), name_of(k->name)) || memcmp(whole->dims, a->dims, sizeof a->dims) ||
+            memcmp(whole->dims, b->dims, sizeof a->dims))
             continue;
         const double largest = fmax(check_out_largest(whole), fmax(check_out_largest(a), check_out_largest(b)));
         const double tolerance = sum_rounding(k->e->c, whole->t.dtype, largest);
         show_parts(job, CHECK_SHOW_SUM, k, axes, at, whole, tolerance);
         for (int64_t n = 0, all = dv_numel(&whole->t); n < all && !failed(job); n++) {
-            const double w = check_get(whole->t.data, n, whole->t.dtype), x = check_get(a->t.data, n, a->t.dtype), y = check_get(b->t.data, n, b->t.dtype);
+            const double w = check_get(whole->t.data, n, whole->t.dtype), x = check_get(a->t.data, n, a->t.dtype),
+                         y = check_get(b->t.data, n, b->t.dtype);
             if (!isfinite(w) || !isfinite(x + y) || fabs(x + y - w) <= tolerance)
                 continue;
             check_out_element(job->op, whole, n, where, sizeof where);
@@ -360,7 +371,8 @@ static void check_parts(check_job *job, const check_case *c)
         }
     }
     for (const check_json *f = sum ? sum->child : NULL; f && !failed(job); f = f->next) {
-        const check_json name = { .kind = CHECK_TEXT, .text = f->text }, kind = { .kind = CHECK_TEXT, .text = "dim", .next = &name };
+        const check_json name = { .kind = CHECK_TEXT, .text = f->text },
+                         kind = { .kind = CHECK_TEXT, .text = "dim", .next = &name };
         const check_json dim = { .kind = CHECK_ARRAY, .child = &kind };
         const int i = check_name_index(dims, f->text);
         const cutter k = { .e = &e, .name = &dim, .size = i >= 0 && i < CHECK_NAMES ? c->names.dims[i] : 0 };
@@ -509,7 +521,8 @@ static void check_threads(check_job *job, const check_case *c)
     for (int i = 0; i < started; i++)
         if (threads[i].differs)
             check_fail(job, "not thread-safe",
-                "%d threads called it at once, each with its own data, and a result is not the one that the same call gives alone%s",
+                "%d threads called it at once, each with its own data, and a result is not the one that the same call gives "
+                "alone%s",
                 started, written ? ": the kernel writes to static memory" : "");
 }
 
@@ -518,12 +531,14 @@ static void check_threads(check_job *job, const check_case *c)
 /* The case with so many steps that work is shared among threads; false: it cannot be made. */
 static bool grow(const check_job *job, const check_case *c, check_case *out)
 {
-    const check_json *contract = job->op->contract, *parallel = check_json_get(contract, "parallel"), *f = parallel ? parallel->child : NULL;
+    const check_json *contract = job->op->contract, *parallel = check_json_get(contract, "parallel"),
+                     *f = parallel ? parallel->child : NULL;
     const bool any = !f, run = any ? check_json_size(check_json_get(contract, "runs")) > 0 : check_json_is(f, "run");
     const int i = any ? 0 : check_name_index(check_json_get(contract, run ? "runs" : "dims"), name_of(f));
     const int64_t wanted = job->row->split ? 5 * job->row->split / 2 + 3 : SHARED;
     *out = *c;
-    if (i < 0 || i >= (run ? (int)CHECK_RUNS : (int)CHECK_NAMES) || (run && !c->names.runs[i].n) || (any && check_case_largest(c) > SHARED / 4))
+    if (i < 0 || i >= (run ? (int)CHECK_RUNS : (int)CHECK_NAMES) || (run && !c->names.runs[i].n) ||
+        (any && check_case_largest(c) > SHARED / 4))
         return false;
     int64_t steps = 1, *first = run ? &out->names.runs[i].d[0] : &out->names.dims[i];
     for (int32_t k = 1; run && k < c->names.runs[i].n; k++)

@@ -1,12 +1,13 @@
-/* shapes: what the contract accepts is computed, and what it does not accept is refused before anything is written, with an error that
- * says what is wrong. So it is with what a kernel refuses for what is in its tensors. dv_infer() says what is accepted. */
+/* shapes: what the contract accepts is computed, and what it does not accept is refused before anything is written, with an error
+ * that says what is wrong. So it is with what a kernel refuses for what is in its tensors. dv_infer() says what is accepted. */
 #include <string.h>
 
 #include "check.h"
 
 enum { BROKEN = 200, EVERY = 4 };
 
-/* The operator's contents are all real numbers: then sizes and numbers alone decide, and the contract can say all that must hold. */
+/* The operator's contents are all real numbers: then sizes and numbers alone decide, and the contract can say all that must hold.
+ */
 static bool contents_do_not_matter(const check_op *op, const check_case *c)
 {
     for (size_t i = 0; i < c->ntensors; i++)
@@ -74,11 +75,13 @@ static void check_accepted(check_job *job, const check_case *c)
         check_fail(job, "refused", "the contract accepts what the call refuses: %s", dv_last_error());
     else if (call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_ENOTSUP && contents_do_not_matter(job->op, c))
         check_fail(job, "refused by the kernel", "the contract accepts what the kernel refuses: %s", dv_last_error());
-    const char *written = !is_split(job->op) && call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_EKERNEL ? written_anyway(job->op, c) : NULL;
+    const char *written = !is_split(job->op) && call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_EKERNEL
+        ? written_anyway(job->op, c)
+        : NULL;
     if (written) {
         job->how.show = CHECK_SHOW_HALF;
-        check_fail(job, "written before it was refused", "the kernel refuses what it finds in the tensors after it has written argument '%s': %s", written,
-            dv_last_error());
+        check_fail(job, "written before it was refused",
+            "the kernel refuses what it finds in the tensors after it has written argument '%s': %s", written, dv_last_error());
     }
 }
 
@@ -114,7 +117,8 @@ static void attempt(check_job *job, const check_case *c)
         return;
     accepted = *c;
     for (uint32_t i = (uint32_t)(accepted.seed % EVERY);
-         i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, &accepted, i, &broken, what, sizeof what); i += EVERY) {
+        i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, &accepted, i, &broken, what, sizeof what);
+        i += EVERY) {
         check_in_hand(job, &broken);
         if (check_judge(job->op, &broken) == CHECK_REFUSED)
             check_refusal(job, &broken, what);
@@ -123,6 +127,7 @@ static void attempt(check_job *job, const check_case *c)
 
 const check_property check_property_shapes = {
     .name = "shapes",
-    .promise = "what the contract accepts is computed; what lies just outside is refused with a clear error, and nothing is written",
+    .promise =
+        "what the contract accepts is computed; what lies just outside is refused with a clear error, and nothing is written",
     .attempt = attempt,
 };

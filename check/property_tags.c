@@ -1,7 +1,7 @@
-/* tags: what a contract declares of costs. flops and bytes are numbers, not negative, for all that is accepted; bytes are at least what
- * the results hold, which memory finds to be written. flops are held against what is counted (steps.c), only where both of two things
- * are plain: three times as long a dim makes the one grow and the other not, and they are far apart. How much an exponential counts, or
- * what rounding up to vectors adds, is nobody's fault.
+/* tags: what a contract declares of costs. flops and bytes are numbers, not negative, for all that is accepted; bytes are at
+ * least what the results hold, which memory finds to be written. flops are held against what is counted (steps.c), only where
+ * both of two things are plain: three times as long a dim makes the one grow and the other not, and they are far apart. How much
+ * an exponential counts, or what rounding up to vectors adds, is nobody's fault.
  *
  * A result that differs between two equal calls without a tag is parallel's to report; a tag that is never used is no fault. */
 #include <math.h>
@@ -94,7 +94,8 @@ static double count(const check_job *job, const check_case *c)
 /* The sizes that the contract names: dims, and the first of each run. NULL past the end. */
 static int64_t *size_of(const check_op *op, check_case *c, size_t i)
 {
-    const size_t dims = check_json_size(check_json_get(op->contract, "dims")), runs = check_json_size(check_json_get(op->contract, "runs"));
+    const size_t dims = check_json_size(check_json_get(op->contract, "dims")),
+                 runs = check_json_size(check_json_get(op->contract, "runs"));
     if (i < dims)
         return i < CHECK_NAMES ? &c->names.dims[i] : NULL;
     return i - dims < runs && i - dims < CHECK_RUNS ? &c->names.runs[i - dims].d[0] : NULL;
@@ -147,8 +148,8 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
     check_in_hand(job, &high);
     job->how = (check_how){ .show = CHECK_SHOW_FLOPS };
     check_fail(job, less ? "too few flops" : "too many flops",
-        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared,
-        name_of(job->op, at), (long long)size / 3, declared3, (long long)size, done, done3);
+        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared, name_of(job->op, at),
+        (long long)size / 3, declared3, (long long)size, done, done3);
 }
 
 static double used(void)

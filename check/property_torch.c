@@ -1,5 +1,5 @@
-/* torch: what PyTorch and Dovetail promise together, asked by a Python with torch (bridges/torch/python/check.py). Here: the question, with cases
- * that the contract accepts, and its answer as jobs, a row for each of Python's checks.
+/* torch: what PyTorch and Dovetail promise together, asked by a Python with torch (bridges/torch/python/check.py). Here: the
+ * question, with cases that the contract accepts, and its answer as jobs, a row for each of Python's checks.
  *
  * Cases are made as for any property, in forked children; their text comes back through shared memory. */
 #include <errno.h>
@@ -19,15 +19,20 @@ const check_property check_property_torch = {
 /* ---- The question ---- */
 
 enum { ROOM = 1 << 20, MOST_ELEMENTS = 2048 };
-typedef struct cases { size_t size; char text[ROOM]; } cases;
-static cases *shared;          /* for each operator */
+typedef struct cases {
+    size_t size;
+    char text[ROOM];
+} cases;
+static cases *shared; /* for each operator */
 static const check_op *first_op;
 
 /* Torch's own checks take NaN for unequal to itself. */
 static bool fits(const check_case *c)
 {
     for (size_t i = 0; i < c->ntensors; i++)
-        if (c->tensors[i].present && (c->tensors[i].layout == CHECK_REVERSED || c->tensors[i].fill == CHECK_SPECIAL || check_numel(&c->tensors[i]) > MOST_ELEMENTS))
+        if (c->tensors[i].present &&
+            (c->tensors[i].layout == CHECK_REVERSED || c->tensors[i].fill == CHECK_SPECIAL ||
+                check_numel(&c->tensors[i]) > MOST_ELEMENTS))
             return false;
     return true;
 }
@@ -118,8 +123,8 @@ char *check_torch_question(const check_op *ops, size_t nops, const check_job *jo
         check_put_text(to, ops[i].name);
         fputs(", \"file\": ", to);
         check_put_text(to, ops[i].path);
-        fprintf(to, ", \"foreign\": %s, \"contract\": %s, \"cases\": [%.*s]}", ops[i].foreign ? "true" : "false", ops[i].op ? "true" : "false",
-            ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
+        fprintf(to, ", \"foreign\": %s, \"contract\": %s, \"cases\": [%.*s]}", ops[i].foreign ? "true" : "false",
+            ops[i].op ? "true" : "false", ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
     }
     fputs("]}\n", to);
     fclose(to);
@@ -137,7 +142,8 @@ static int add(check_job **jobs, size_t *njobs, const check_op *op, const check_
     if (!grown)
         return -1;
     *jobs = grown;
-    grown[*njobs] = (check_job){ .op = op, .row = row, .property = &check_property_torch, .result = calloc(1, sizeof(check_result)) };
+    grown[*njobs] =
+        (check_job){ .op = op, .row = row, .property = &check_property_torch, .result = calloc(1, sizeof(check_result)) };
     *out = &grown[*njobs];
     return grown[(*njobs)++].result ? 0 : -1;
 }
@@ -162,7 +168,8 @@ static int64_t number_of(const check_json *object, const char *key)
 
 static void fill(check_job *job, const check_json *j)
 {
-    const char *result = check_json_text(j, "result"), *kind = check_json_text(j, "check"), *message = check_json_text(j, "message");
+    const char *result = check_json_text(j, "result"), *kind = check_json_text(j, "check"),
+               *message = check_json_text(j, "message");
     check_result *r = job->result;
     r->outcome = result && !strcmp(result, "pass") ? CHECK_PASS : result && !strcmp(result, "fail") ? CHECK_FAIL : CHECK_NOT;
     r->cases = (uint32_t)number_of(j, "cases");
@@ -206,16 +213,20 @@ int check_torch_answer(const check_op *ops, size_t nops, const char *answer, con
 /* The C type of a field that holds what a slot takes. */
 static uint32_t field_type(const dv_slot_info *s, bool result)
 {
-    static const uint32_t optional[][2] = { { DV_FIELD_INT, DV_FIELD_OPT_INT }, { DV_FIELD_FLOAT, DV_FIELD_OPT_FLOAT }, { DV_FIELD_BOOL, DV_FIELD_OPT_BOOL },
-        { DV_FIELD_STRING, DV_FIELD_OPT_STRING }, { DV_FIELD_SCALAR, DV_FIELD_OPT_SCALAR }, { DV_FIELD_COMPLEX, DV_FIELD_OPT_COMPLEX },
-        { DV_FIELD_DTYPE, DV_FIELD_OPT_DTYPE }, { DV_FIELD_DEVICE, DV_FIELD_OPT_DEVICE }, { DV_FIELD_LAYOUT, DV_FIELD_OPT_LAYOUT },
-        { DV_FIELD_MEMORY_FORMAT, DV_FIELD_OPT_MEMORY_FORMAT }, { DV_FIELD_TENSORS, DV_FIELD_OPT_TENSORS }, { DV_FIELD_INTS, DV_FIELD_OPT_INTS },
-        { DV_FIELD_FLOATS, DV_FIELD_OPT_FLOATS }, { DV_FIELD_BOOLS, DV_FIELD_OPT_BOOLS }, { DV_FIELD_STRINGS, DV_FIELD_OPT_STRINGS },
-        { DV_FIELD_SCALARS, DV_FIELD_OPT_SCALARS } };
+    static const uint32_t optional[][2] = { { DV_FIELD_INT, DV_FIELD_OPT_INT }, { DV_FIELD_FLOAT, DV_FIELD_OPT_FLOAT },
+        { DV_FIELD_BOOL, DV_FIELD_OPT_BOOL }, { DV_FIELD_STRING, DV_FIELD_OPT_STRING }, { DV_FIELD_SCALAR, DV_FIELD_OPT_SCALAR },
+        { DV_FIELD_COMPLEX, DV_FIELD_OPT_COMPLEX }, { DV_FIELD_DTYPE, DV_FIELD_OPT_DTYPE },
+        { DV_FIELD_DEVICE, DV_FIELD_OPT_DEVICE }, { DV_FIELD_LAYOUT, DV_FIELD_OPT_LAYOUT },
+        { DV_FIELD_MEMORY_FORMAT, DV_FIELD_OPT_MEMORY_FORMAT }, { DV_FIELD_TENSORS, DV_FIELD_OPT_TENSORS },
+        { DV_FIELD_INTS, DV_FIELD_OPT_INTS }, { DV_FIELD_FLOATS, DV_FIELD_OPT_FLOATS }, { DV_FIELD_BOOLS, DV_FIELD_OPT_BOOLS },
+        { DV_FIELD_STRINGS, DV_FIELD_OPT_STRINGS }, { DV_FIELD_SCALARS, DV_FIELD_OPT_SCALARS } };
     static const uint32_t written[][2] = { { DV_FIELD_TENSOR, DV_FIELD_MUT_TENSOR }, { DV_FIELD_TENSORS, DV_FIELD_MUT_TENSORS },
-        { DV_FIELD_INT, DV_FIELD_INT_RESULT }, { DV_FIELD_FLOAT, DV_FIELD_FLOAT_RESULT }, { DV_FIELD_BOOL, DV_FIELD_BOOL_RESULT } };
+        { DV_FIELD_INT, DV_FIELD_INT_RESULT }, { DV_FIELD_FLOAT, DV_FIELD_FLOAT_RESULT },
+        { DV_FIELD_BOOL, DV_FIELD_BOOL_RESULT } };
     const bool writes = result || s->flags & DV_SLOT_WRITES;
-    const size_t n = writes ? sizeof written / sizeof *written : s->flags & DV_SLOT_OPTIONAL ? sizeof optional / sizeof *optional : 0;
+    const size_t n = writes           ? sizeof written / sizeof *written
+        : s->flags & DV_SLOT_OPTIONAL ? sizeof optional / sizeof *optional
+                                      : 0;
     for (size_t i = 0; i < n; i++)
         if ((writes ? written : optional)[i][0] == s->type)
             return (writes ? written : optional)[i][1];
@@ -240,7 +251,8 @@ static int read_slots(const char *space, const char *schema, dv_field_decl *fiel
         if (status || (i >= nargs && s.alias >= 0))
             continue;
         snprintf(names[*n], sizeof *names, "%s", s.name);
-        fields[*n] = (dv_field_decl){ .size = sizeof *fields, .type = field_type(&s, i >= nargs), .name = names[*n], .offset = *n * 64 };
+        fields[*n] =
+            (dv_field_decl){ .size = sizeof *fields, .type = field_type(&s, i >= nargs), .name = names[*n], .offset = *n * 64 };
         ++*n;
     }
     dv_library_free(lib);
@@ -269,9 +281,18 @@ int check_foreign(const char *schema, const char *contract, check_op *out)
         return -1;
     for (size_t i = 0; i < n; i++)
         pointers[i] = &fields[i];
-    decl = (dv_operator_decl){ .size = sizeof decl, .name = "operator", .schema = colons + 2, .contract = contract, .frame_size = (uint32_t)(n * 64 + 64),
-        .file = "--contract", .fields = pointers };
-    lib = (dv_library_decl){ .size = sizeof lib, .abi_minor = DV_ABI_MINOR, .kind = DV_LIBRARY_FRAGMENT, .name = space, .provider = "torch",
+    decl = (dv_operator_decl){ .size = sizeof decl,
+        .name = "operator",
+        .schema = colons + 2,
+        .contract = contract,
+        .frame_size = (uint32_t)(n * 64 + 64),
+        .file = "--contract",
+        .fields = pointers };
+    lib = (dv_library_decl){ .size = sizeof lib,
+        .abi_minor = DV_ABI_MINOR,
+        .kind = DV_LIBRARY_FRAGMENT,
+        .name = space,
+        .provider = "torch",
         .operators = operators };
     if (dv_load_static(&lib, &loaded) || check_op_init(out, dv_library_operator(loaded, 0)))
         return -1;

@@ -1,10 +1,10 @@
 /* values: what a row computes is what the reference row and the native form compute, whatever the layout, and the processor's
  * floating-point environment is afterwards as it was.
  *
- * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end. An element
- * is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule of tolerance.c widened
- * by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Without any opinion a row is compared with
- * itself on contiguous tensors, which says something of layouts only. */
+ * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end.
+ * An element is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule
+ * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Without any
+ * opinion a row is compared with itself on contiguous tensors, which says something of layouts only. */
 #include <fenv.h>
 #include <float.h>
 #include <inttypes.h>
@@ -16,12 +16,24 @@
 #include "check.h"
 
 enum { MOST_ELEMENTS = 1 << 17 }; /* of one tensor: native forms are slow */
-enum { MOVEMENT = 16 }; /* that so many times as far is explained */
+enum { MOVEMENT = 16 };           /* that so many times as far is explained */
 enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
 
 /* What a call left in results and written arguments, elements in the order of their indices. */
-typedef struct kept_tensor { char name[80]; size_t slot; dv_dtype dtype; int32_t ndim; int64_t shape[DV_MAX_NDIM], n; size_t at; } kept_tensor;
-typedef struct kept { size_t n; kept_tensor t[KEPT]; unsigned char *data; size_t size, room; } kept;
+typedef struct kept_tensor {
+    char name[80];
+    size_t slot;
+    dv_dtype dtype;
+    int32_t ndim;
+    int64_t shape[DV_MAX_NDIM], n;
+    size_t at;
+} kept_tensor;
+typedef struct kept {
+    size_t n;
+    kept_tensor t[KEPT];
+    unsigned char *data;
+    size_t size, room;
+} kept;
 
 typedef struct comparison {
     check_job *job;
@@ -34,10 +46,17 @@ typedef struct comparison {
 } comparison;
 
 /* A difference, in words. */
-typedef struct difference { const char *kind; char message[700]; double rtol, atol; size_t slot; bool shows; } difference;
+typedef struct difference {
+    const char *kind;
+    char message[700];
+    double rtol, atol;
+    size_t slot;
+    bool shows;
+} difference;
 
 static const check_row itself = { .name = "the same row on contiguous tensors", .index = 0 };
-static const check_row native = { .name = "the native form", .index = -1 }, wide = { .name = "the native form in f64", .index = -2 };
+static const check_row native = { .name = "the native form", .index = -1 },
+                       wide = { .name = "the native form in f64", .index = -2 };
 
 static const check_row *reference_of(const check_op *op)
 {
@@ -130,20 +149,24 @@ static bool keep_all(kept *k, const check_call *call, const check_case *c)
         const int32_t alias = call->op->slots[call->op->nargs + r].alias;
         const size_t slot = alias >= 0 ? (size_t)alias : call->op->nargs + r;
         check_result_name(call->op, r, name, sizeof name);
-        if (v->type == DV_VALUE_TENSOR && v->as.tensor ? !keep_tensor(k, v->as.tensor, slot, name) :
-            (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL) && !keep_scalar(k, v, slot, name))
+        if (v->type == DV_VALUE_TENSOR && v->as.tensor
+                ? !keep_tensor(k, v->as.tensor, slot, name)
+                : (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL) &&
+                    !keep_scalar(k, v, slot, name))
             return false;
     }
     for (size_t i = 0; i < c->ntensors; i++) {
         const size_t slot = check_tensor_argument(c, i);
         snprintf(name, sizeof name, "argument '%.60s'", call->op->slots[slot].name);
-        if (c->tensors[i].present && call->op->slots[slot].flags & DV_SLOT_WRITES && !keep_tensor(k, check_call_tensor(i), slot, name))
+        if (c->tensors[i].present && call->op->slots[slot].flags & DV_SLOT_WRITES &&
+            !keep_tensor(k, check_call_tensor(i), slot, name))
             return false;
     }
     return true;
 }
 
-static bool run_at(const check_job *job, const check_row *row, const check_case *c, enum check_end end, kept *to, check_call *call)
+static bool run_at(
+    const check_job *job, const check_row *row, const check_case *c, enum check_end end, kept *to, check_call *call)
 {
     *call = (check_call){ .op = job->op, .row = row, .end = end, .poison = 0xa5 };
     check_call_run(call, c);
@@ -181,8 +204,8 @@ static bool has_special(const check_case *c)
 }
 
 /* Element i (of complex numbers: a part of one) of tensor k. */
-static void tell(const comparison *m, size_t k, int64_t i, int parts, double found, double expected, const char *kind, const check_tolerance *tolerance,
-    double allowed, difference *out)
+static void tell(const comparison *m, size_t k, int64_t i, int parts, double found, double expected, const char *kind,
+    const check_tolerance *tolerance, double allowed, difference *out)
 {
     const kept_tensor *t = &m->found->t[k];
     char index[200], a[40], b[40], limit[60] = "";
@@ -192,8 +215,12 @@ static void tell(const comparison *m, size_t k, int64_t i, int parts, double fou
     if (!strcmp(kind, "other value") && allowed > 0)
         snprintf(limit, sizeof limit, "; they may lie %.3g apart", allowed);
     const check_row *by = m->rows[0];
-    snprintf(out->message, sizeof out->message, "element [%s] of %s (%s) is %s%s, and %s%s gives %s%s", index, t->name, dv_dtype_name(t->dtype), a,
-        parts == 1 ? "" : i % 2 ? " (imaginary)" : " (real)", by->index > 0 ? "row " : "", by->name, b, limit);
+    snprintf(out->message, sizeof out->message, "element [%s] of %s (%s) is %s%s, and %s%s gives %s%s", index, t->name,
+        dv_dtype_name(t->dtype), a,
+        parts == 1  ? ""
+            : i % 2 ? " (imaginary)"
+                    : " (real)",
+        by->index > 0 ? "row " : "", by->name, b, limit);
     out->kind = kind;
     out->rtol = check_is_integer(t->dtype) ? -1 : tolerance->rtol; /* -1: in a bit; doubles do not tell all integers apart */
     out->atol = isfinite(allowed) ? fmax(0, allowed - tolerance->rtol * fabs(expected)) : tolerance->atol;
@@ -204,7 +231,8 @@ static void tell(const comparison *m, size_t k, int64_t i, int parts, double fou
 
 static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
 {
-    return a->ndim == b->ndim && dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype) && !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
+    return a->ndim == b->ndim && dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype) &&
+        !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
 
 /* Numbers that are no real ones must be the same. */
@@ -219,7 +247,8 @@ static bool compare_exactly(const comparison *m, size_t k, difference *out)
         for (size_t o = 1; o < m->n && agree; o++)
             agree = !memcmp(first, bytes_of(m->opinions[o], k) + (size_t)i * size, size);
         if (agree) {
-            tell(m, k, i, 1, check_get(bytes_of(m->found, k), i, t->dtype), check_get(first, 0, t->dtype), "other value", &none, 0, out);
+            tell(m, k, i, 1, check_get(bytes_of(m->found, k), i, t->dtype), check_get(first, 0, t->dtype), "other value", &none,
+                0, out);
             return true;
         }
     }
@@ -234,8 +263,8 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
     return (isinf(found) && fabs(expected) >= 0.9 * largest) || (isinf(expected) && fabs(found) >= 0.9 * largest);
 }
 
-/* How far an element moves when the arguments do by a few units in the last place: where it is far, as where something is divided by a
- * sum that is nearly zero, no row can be near the truth. */
+/* How far an element moves when the arguments do by a few units in the last place: where it is far, as where something is divided
+ * by a sum that is nearly zero, no row can be near the truth. */
 static double movement(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double expected)
 {
     if (!m->moved || k >= m->moved->n || !same_tensor(&m->moved->t[k], &m->opinions[0]->t[k]))
@@ -255,11 +284,13 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
     double spread = 0;
     for (int64_t i = 0; i < t->n * parts && m->n > 1; i++)
         for (size_t o = 1; o < m->n; o++) {
-            const double apart = fabs(check_get(bytes_of(m->opinions[o], k), i, dtype) - check_get(bytes_of(m->opinions[0], k), i, dtype));
+            const double apart = fabs(
+                check_get(bytes_of(m->opinions[o], k), i, dtype) - check_get(bytes_of(m->opinions[0], k), i, dtype));
             spread = isfinite(apart) && apart > spread ? apart : spread;
         }
     for (int64_t i = 0; i < t->n * parts; i++) {
-        const double found = check_get(bytes_of(m->found, k), i, dtype), expected = check_get(bytes_of(m->opinions[0], k), i, dtype);
+        const double found = check_get(bytes_of(m->found, k), i, dtype),
+                     expected = check_get(bytes_of(m->opinions[0], k), i, dtype);
         bool agree = true;
         for (size_t o = 1; o < m->n && agree; o++)
             agree = class_of(check_get(bytes_of(m->opinions[o], k), i, dtype)) == class_of(expected);
@@ -269,7 +300,11 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
         if (class_of(found) != class_of(expected)) {
             if (may_overflow(m, found, expected, largest))
                 continue;
-            tell(m, k, i, parts, found, expected, isnan(found) ? "NaN" : isnan(expected) ? "no NaN" : "infinity", &tolerance, allowed, out);
+            tell(m, k, i, parts, found, expected,
+                isnan(found)          ? "NaN"
+                    : isnan(expected) ? "no NaN"
+                                      : "infinity",
+                &tolerance, allowed, out);
             return true;
         }
         if (isfinite(found) && !special && fabs(found - expected) > allowed) {
@@ -299,7 +334,8 @@ static bool compare(const comparison *m, difference *out)
             out->shows = true;
             return true;
         }
-        if (check_is_integer(a->dtype) ? compare_exactly(m, k, out) : (check_is_float(a->dtype) || a->dtype.code == 5) && compare_real(m, k, out))
+        if (check_is_integer(a->dtype) ? compare_exactly(m, k, out)
+                                       : (check_is_float(a->dtype) || a->dtype.code == 5) && compare_real(m, k, out))
             return true;
     }
     return false;
@@ -387,7 +423,8 @@ static void report(check_job *job, const comparison *m, const difference *d, boo
     job->how.other_row = m->rows[0]->index;
     job->how.rtol = d->rtol;
     job->how.atol = d->atol;
-    check_fail(job, layout ? "layout" : d->kind, "%s%s", d->message, layout ? "; with contiguous tensors the row is right: it depends on the layout" : "");
+    check_fail(job, layout ? "layout" : d->kind, "%s%s", d->message,
+        layout ? "; with contiguous tensors the row is right: it depends on the layout" : "");
 }
 
 /* The same with contiguous tensors is right. */
@@ -415,7 +452,8 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
     if (!differ(job, contiguous(c), &m, &d))
         return;
     difference again;
-    if (run_at(job, job->row, c, CHECK_AT_BEGIN, other, &call) && !compare(&m, &again)) /* else it is no layout that it depends on */
+    if (run_at(job, job->row, c, CHECK_AT_BEGIN, other, &call) &&
+        !compare(&m, &again)) /* else it is no layout that it depends on */
         report(job, &m, &d, true);
 }
 
@@ -443,13 +481,15 @@ static void attempt(check_job *job, const check_case *c)
     }
     if (after != control) {
         job->how.show = CHECK_SHOW_ENVIRONMENT;
-        check_fail(job, "environment", "the kernel leaves the floating-point environment changed: %s", fegetround() != (int)(after & 0xffff) ?
-            "another rounding mode" : "control bits, such as those that flush denormals to zero");
+        check_fail(job, "environment", "the kernel leaves the floating-point environment changed: %s",
+            fegetround() != (int)(after & 0xffff) ? "another rounding mode"
+                                                  : "control bits, such as those that flush denormals to zero");
         return;
     }
     if (strcmp(locale, setlocale(LC_ALL, NULL))) {
         job->how.show = CHECK_SHOW_ENVIRONMENT;
-        check_fail(job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", locale, setlocale(LC_ALL, NULL));
+        check_fail(job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", locale,
+            setlocale(LC_ALL, NULL));
         return;
     }
     if (!ran) {
@@ -470,7 +510,9 @@ static const char *incomplete(const check_op *op, const check_row *row)
     const check_row *rows[OPINIONS];
     if (op->random)
         return "it is nondeterministic";
-    return list_opinions(op, row, rows) ? NULL : "there is nothing to compare with: no reference row and no native form (only layouts were compared)";
+    return list_opinions(op, row, rows)
+        ? NULL
+        : "there is nothing to compare with: no reference row and no native form (only layouts were compared)";
 }
 
 static const char *applies(const check_op *op, const check_row *row)

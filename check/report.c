@@ -53,7 +53,9 @@ typedef struct cell { const char *word, *color; } cell;
 
 static cell cell_of(const check_job *job)
 {
-    static const cell cells[] = { [CHECK_PASS] = { "pass", "\033[32m" }, [CHECK_FAIL] = { "FAIL", "\033[1;31m" }, [CHECK_NOT] = { "-", "\033[2m" } };
+    static const cell cells[] = {
+        [CHECK_PASS] = { "pass", "\033[32m" }, [CHECK_FAIL] = { "FAIL", "\033[1;31m" }, [CHECK_NOT] = { "-", "\033[2m" }
+    };
     return job ? cells[job->result->outcome] : (cell){ "", "" };
 }
 
@@ -177,7 +179,6 @@ static void put_member(FILE *to, const char *key, const char *text)
     check_put_text(to, text);
 }
 
-
 /* A member whose text is written by a function; false: there is none. */
 static void put_written(const check_job *job, const char *key, bool (*print)(const check_job *, FILE *), FILE *to)
 {
@@ -295,15 +296,16 @@ static void put_table(const check_op *ops, size_t nops, const check_job *jobs, s
     free(text);
 }
 
-void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options,
-    double seconds, FILE *to)
+void check_report_json(
+    const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options, double seconds, FILE *to)
 {
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
         counts[jobs[i].result->outcome]++;
-    fprintf(to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f", counts[CHECK_FAIL] ? "false" : "true", (unsigned long long)options->seed, seconds);
-    fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_PASS], counts[CHECK_FAIL],
-        counts[CHECK_NOT]);
+    fprintf(to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f", counts[CHECK_FAIL] ? "false" : "true",
+        (unsigned long long)options->seed, seconds);
+    fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_PASS],
+        counts[CHECK_FAIL], counts[CHECK_NOT]);
     for (size_t i = 0; i < nops; i++) {
         fputs(i ? ", " : "", to);
         check_put_text(to, ops[i].name);

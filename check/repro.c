@@ -1,5 +1,5 @@
-/* Programs that show a failure: in C and in Python. They need nothing of the checker: memory between guard pages, the arguments with their
- * contents, the call, and the question whose answer is wrong. */
+/* Programs that show a failure: in C and in Python. They need nothing of the checker: memory between guard pages, the arguments
+ * with their contents, the call, and the question whose answer is wrong. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,8 @@ static void put_words(const char *s, FILE *to)
 
 static void put_comment(const check_job *job, const char *begin, const char *line, const char *run, FILE *to)
 {
-    fprintf(to, "%s%s of %s%s%s:\n%s", begin, job->property->name, job->op->name, job->row ? ", row " : "", job->row ? job->row->name : "", line);
+    fprintf(to, "%s%s of %s%s%s:\n%s", begin, job->property->name, job->op->name, job->row ? ", row " : "",
+        job->row ? job->row->name : "", line);
     put_words(job->result->message, to);
     fprintf(to, "\n%s", line);
     check_repro_case(job, to);
@@ -105,19 +106,18 @@ static void put_name(const check_job *job, size_t i, FILE *to)
 
 /* ---- C ---- */
 
-static const char c_head[] =
-    "#define _GNU_SOURCE\n"
-    "#include <dovetail.h>\n"
-    "#include <fenv.h>\n"
-    "#include <locale.h>\n"
-    "#include <malloc.h>\n"
-    "#include <math.h>\n"
-    "#include <stdio.h>\n"
-    "#include <stdlib.h>\n"
-    "#include <string.h>\n"
-    "#include <sys/mman.h>\n"
-    "#include <unistd.h>\n"
-    "\n";
+static const char c_head[] = "#define _GNU_SOURCE\n"
+                             "#include <dovetail.h>\n"
+                             "#include <fenv.h>\n"
+                             "#include <locale.h>\n"
+                             "#include <malloc.h>\n"
+                             "#include <math.h>\n"
+                             "#include <stdio.h>\n"
+                             "#include <stdlib.h>\n"
+                             "#include <string.h>\n"
+                             "#include <sys/mman.h>\n"
+                             "#include <unistd.h>\n"
+                             "\n";
 
 static const char c_memory[] =
     "enum { PAGE = 4096, GUARD = 16 * PAGE };\n"
@@ -189,7 +189,8 @@ static const char c_memory[] =
     "    r->t = (dv_tensor){ NULL, device, ndim, dtype, r->dims, fixed(strides, bytes, sizeof *strides), 0 };\n"
     "    return r;\n"
     "}\n"
-    "static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,\n"
+    "static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t "
+    "*shape,\n"
     "    const int64_t *strides, dv_tensor **out)\n"
     "{\n"
     "    int64_t elements = 1;\n"
@@ -207,7 +208,8 @@ static const char c_memory[] =
     "    *out = &r->t;\n"
     "    return DV_OK;\n"
     "}\n"
-    "static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,\n"
+    "static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const "
+    "int64_t *strides,\n"
     "    int64_t offset, dv_tensor **out)\n"
     "{\n"
     "    result *r = new_result(base->dtype, base->device, ndim, shape, strides);\n"
@@ -237,16 +239,19 @@ static const char c_far[] =
     "\n"
     "enum { CHUNK = 1 << 24 };\n"
     "\n"
-    "/* To be read: zeros. To be written: the same few pages again and again, but for the last ones. On both sides are as many addresses as\n"
+    "/* To be read: zeros. To be written: the same few pages again and again, but for the last ones. On both sides are as many "
+    "addresses as\n"
     " * an index of 32 bits can be wrong by. */\n"
     "static void *map_far(size_t bytes, size_t size, int protection, int fill)\n"
     "{\n"
     "    const size_t room = (bytes + PAGE - 1) / PAGE * PAGE, margin = (size << 31) + GUARD;\n"
-    "    char *p = mmap(NULL, room + 2 * margin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *end = p + margin + room;\n"
+    "    char *p = mmap(NULL, room + 2 * margin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *end = p + "
+    "margin + room;\n"
     "    void *chunk = mmap(NULL, CHUNK, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);\n"
     "    if (p == MAP_FAILED || chunk == MAP_FAILED || mprotect(p + margin, room, protection))\n"
     "        exit(2);\n"
-    "    for (char *q = p + margin; protection & PROT_WRITE && q < end; q += CHUNK) /* of shared pages, an old size of 0 maps them once more */\n"
+    "    for (char *q = p + margin; protection & PROT_WRITE && q < end; q += CHUNK) /* of shared pages, an old size of 0 maps "
+    "them once more */\n"
     "        if (mremap(chunk, 0, end - q < CHUNK ? (size_t)(end - q) : CHUNK, MREMAP_MAYMOVE | MREMAP_FIXED, q) == MAP_FAILED)\n"
     "            exit(2);\n"
     "    munmap(chunk, CHUNK);\n"
@@ -300,67 +305,66 @@ static const char c_beside[] =
     "}\n";
 
 /* The kernel's malloc(). */
-static const char c_heap[] =
-    "\n"
-    "extern void *__libc_malloc(size_t size);\n"
-    "extern void *__libc_calloc(size_t count, size_t size);\n"
-    "extern void *__libc_realloc(void *p, size_t size);\n"
-    "extern void __libc_free(void *p);\n"
-    "\n"
-    "static buffer *of_kernel(const void *p)\n"
-    "{\n"
-    "    for (size_t i = 0; i < nbuffers; i++)\n"
-    "        if (buffers[i].data == p && buffers[i].heap)\n"
-    "            return &buffers[i];\n"
-    "    return NULL;\n"
-    "}\n"
-    "void *malloc(size_t size)\n"
-    "{\n"
-    "    if (!guarding)\n"
-    "        return __libc_malloc(size);\n"
-    "    if (++allocations == fail_at)\n"
-    "        return NULL;\n"
-    "    void *p = guarded(size, 16, poison);\n"
-    "    buffers[nbuffers - 1].heap = 1;\n"
-    "    return p;\n"
-    "}\n"
-    "void *calloc(size_t count, size_t size)\n"
-    "{\n"
-    "    void *p = guarding ? malloc(count * size) : __libc_calloc(count, size);\n"
-    "    return guarding && p ? memset(p, 0, count * size) : p;\n"
-    "}\n"
-    "void free(void *p)\n"
-    "{\n"
-    "    buffer *b = of_kernel(p);\n"
-    "    if (!b) {\n"
-    "        __libc_free(p);\n"
-    "        return;\n"
-    "    }\n"
-    "    if (b->freed || beside(b))\n"
-    "        _exit(1); /* freed twice, or a byte beside it was written */\n"
-    "    b->freed = 1;\n"
-    "    mprotect(b->pages, b->room, PROT_NONE);\n"
-    "}\n"
-    "void *realloc(void *p, size_t size)\n"
-    "{\n"
-    "    const buffer *b = of_kernel(p);\n"
-    "    if (!b && (p || !guarding))\n"
-    "        return __libc_realloc(p, size);\n"
-    "    void *q = malloc(size);\n"
-    "    if (b && q)\n"
-    "        memcpy(q, p, b->bytes < size ? b->bytes : size);\n"
-    "    if (q)\n"
-    "        free(p);\n"
-    "    return q;\n"
-    "}\n"
-    "\n"
-    "static inline int kept_blocks(void)\n"
-    "{\n"
-    "    int n = 0;\n"
-    "    for (size_t i = 0; i < nbuffers; i++)\n"
-    "        n += buffers[i].heap && !buffers[i].freed;\n"
-    "    return n;\n"
-    "}\n";
+static const char c_heap[] = "\n"
+                             "extern void *__libc_malloc(size_t size);\n"
+                             "extern void *__libc_calloc(size_t count, size_t size);\n"
+                             "extern void *__libc_realloc(void *p, size_t size);\n"
+                             "extern void __libc_free(void *p);\n"
+                             "\n"
+                             "static buffer *of_kernel(const void *p)\n"
+                             "{\n"
+                             "    for (size_t i = 0; i < nbuffers; i++)\n"
+                             "        if (buffers[i].data == p && buffers[i].heap)\n"
+                             "            return &buffers[i];\n"
+                             "    return NULL;\n"
+                             "}\n"
+                             "void *malloc(size_t size)\n"
+                             "{\n"
+                             "    if (!guarding)\n"
+                             "        return __libc_malloc(size);\n"
+                             "    if (++allocations == fail_at)\n"
+                             "        return NULL;\n"
+                             "    void *p = guarded(size, 16, poison);\n"
+                             "    buffers[nbuffers - 1].heap = 1;\n"
+                             "    return p;\n"
+                             "}\n"
+                             "void *calloc(size_t count, size_t size)\n"
+                             "{\n"
+                             "    void *p = guarding ? malloc(count * size) : __libc_calloc(count, size);\n"
+                             "    return guarding && p ? memset(p, 0, count * size) : p;\n"
+                             "}\n"
+                             "void free(void *p)\n"
+                             "{\n"
+                             "    buffer *b = of_kernel(p);\n"
+                             "    if (!b) {\n"
+                             "        __libc_free(p);\n"
+                             "        return;\n"
+                             "    }\n"
+                             "    if (b->freed || beside(b))\n"
+                             "        _exit(1); /* freed twice, or a byte beside it was written */\n"
+                             "    b->freed = 1;\n"
+                             "    mprotect(b->pages, b->room, PROT_NONE);\n"
+                             "}\n"
+                             "void *realloc(void *p, size_t size)\n"
+                             "{\n"
+                             "    const buffer *b = of_kernel(p);\n"
+                             "    if (!b && (p || !guarding))\n"
+                             "        return __libc_realloc(p, size);\n"
+                             "    void *q = malloc(size);\n"
+                             "    if (b && q)\n"
+                             "        memcpy(q, p, b->bytes < size ? b->bytes : size);\n"
+                             "    if (q)\n"
+                             "        free(p);\n"
+                             "    return q;\n"
+                             "}\n"
+                             "\n"
+                             "static inline int kept_blocks(void)\n"
+                             "{\n"
+                             "    int n = 0;\n"
+                             "    for (size_t i = 0; i < nbuffers; i++)\n"
+                             "        n += buffers[i].heap && !buffers[i].freed;\n"
+                             "    return n;\n"
+                             "}\n";
 
 static const char c_call[] =
     "\n"
@@ -371,7 +375,8 @@ static const char c_call[] =
     "\n"
     "static dv_host host_of(int row)\n"
     "{\n"
-    "    return (dv_host){ .size = sizeof(dv_host), .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, .new_view = new_view,\n"
+    "    return (dv_host){ .size = sizeof(dv_host), .name = \"repro\", .new_tensor = new_tensor, .free_tensor = keep_tensor, "
+    ".new_view = new_view,\n"
     "        .alloc = lend, .free = keep, .before_kernel = before_kernel, .after_kernel = after_kernel, .parallel_for = loop,\n"
     "        .flags = flags, .row = row };\n"
     "}\n"
@@ -393,52 +398,56 @@ static const char c_call[] =
     "}\n";
 
 /* What failed did so after a call with other arguments. */
-static const char c_before[] =
-    "\n"
-    "static void call_before(dv_operator *op, dv_value *results)\n"
-    "{\n"
-    "    const dv_host host = host_of(ROW);\n"
-    "    for (int i = 0; i < NRESULTS; i++)\n"
-    "        results[i] = dv_default();\n"
-    "    make_other_arguments();\n"
-    "    dv_call(op, args, NARGS, results, NRESULTS, &host);\n"
-    "    for (size_t i = 0; i < nbuffers; i++)\n"
-    "        if (!buffers[i].heap) { /* all that was lent for the call is gone */\n"
-    "            mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
-    "            buffers[i].freed = buffers[i].locked = 1;\n"
-    "        }\n"
-    "}\n";
+static const char c_before[] = "\n"
+                               "static void call_before(dv_operator *op, dv_value *results)\n"
+                               "{\n"
+                               "    const dv_host host = host_of(ROW);\n"
+                               "    for (int i = 0; i < NRESULTS; i++)\n"
+                               "        results[i] = dv_default();\n"
+                               "    make_other_arguments();\n"
+                               "    dv_call(op, args, NARGS, results, NRESULTS, &host);\n"
+                               "    for (size_t i = 0; i < nbuffers; i++)\n"
+                               "        if (!buffers[i].heap) { /* all that was lent for the call is gone */\n"
+                               "            mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
+                               "            buffers[i].freed = buffers[i].locked = 1;\n"
+                               "        }\n"
+                               "}\n";
 
-static const char c_main[] =
-    "\n"
-    "int main(int argc, char **argv)\n"
-    "{\n"
-    "    static dv_value results[NRESULTS + 1];\n"
-    "    dv_library *lib;\n"
-    "    dv_operator *op;\n"
-    "    if (!getenv(\"GLIBC_TUNABLES\")) { /* so that malloc()'s memory holds the poison: no cache */\n"
-    "        setenv(\"GLIBC_TUNABLES\", \"glibc.malloc.tcache_count=0\", 1);\n"
-    "        execv(\"/proc/self/exe\", argv);\n"
-    "    }\n"
-    "    dv_set_threads(1);\n"
-    "    if (dv_load(argc > 1 ? argv[1] : BINARY, &lib) || dv_find(OPERATOR, &op))\n"
-    "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 2;\n";
+static const char c_main[] = "\n"
+                             "int main(int argc, char **argv)\n"
+                             "{\n"
+                             "    static dv_value results[NRESULTS + 1];\n"
+                             "    dv_library *lib;\n"
+                             "    dv_operator *op;\n"
+                             "    if (!getenv(\"GLIBC_TUNABLES\")) { /* so that malloc()'s memory holds the poison: no cache */\n"
+                             "        setenv(\"GLIBC_TUNABLES\", \"glibc.malloc.tcache_count=0\", 1);\n"
+                             "        execv(\"/proc/self/exe\", argv);\n"
+                             "    }\n"
+                             "    dv_set_threads(1);\n"
+                             "    if (dv_load(argc > 1 ? argv[1] : BINARY, &lib) || dv_find(OPERATOR, &op))\n"
+                             "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 2;\n";
 
 static void put_scalar(const check_value *v, FILE *to)
 {
     switch (v->type) {
     case DV_VALUE_DEFAULT: fputs("dv_default()", to); break;
-    case DV_VALUE_INT: fprintf(to, v->as.i == INT64_MIN ? "dv_from_int(INT64_MIN)" : "dv_from_int(INT64_C(%lld))", (long long)v->as.i); break;
+    case DV_VALUE_INT:
+        fprintf(to, v->as.i == INT64_MIN ? "dv_from_int(INT64_MIN)" : "dv_from_int(INT64_C(%lld))", (long long)v->as.i);
+        break;
     case DV_VALUE_FLOAT: fprintf(to, "dv_from_float(%a)", v->as.f); break;
     case DV_VALUE_BOOL: fprintf(to, "dv_from_bool(%s)", v->as.b ? "true" : "false"); break;
     case DV_VALUE_STRING: fprintf(to, "dv_from_string(fixed(\"%s\", sizeof \"%s\", 1))", v->string, v->string); break;
     case DV_VALUE_DTYPE:
         fprintf(to, "dv_from_dtype((dv_dtype){ %u, %u, %u })", v->as.dtype.code, v->as.dtype.bits, v->as.dtype.lanes);
         break;
-    case DV_VALUE_COMPLEX: fprintf(to, "(dv_value){ .type = DV_VALUE_COMPLEX, .as.c = { %a, %a } }", v->as.c.re, v->as.c.im); break;
+    case DV_VALUE_COMPLEX:
+        fprintf(to, "(dv_value){ .type = DV_VALUE_COMPLEX, .as.c = { %a, %a } }", v->as.c.re, v->as.c.im);
+        break;
     case DV_VALUE_DEVICE: fputs("(dv_value){ .type = DV_VALUE_DEVICE, .as.device = { DV_CPU, 0 } }", to); break;
     case DV_VALUE_LAYOUT: fprintf(to, "(dv_value){ .type = DV_VALUE_LAYOUT, .as.layout.value = %d }", (int)v->as.number); break;
-    case DV_VALUE_MEMORY_FORMAT: fprintf(to, "(dv_value){ .type = DV_VALUE_MEMORY_FORMAT, .as.memory_format.value = %d }", (int)v->as.number); break;
+    case DV_VALUE_MEMORY_FORMAT:
+        fprintf(to, "(dv_value){ .type = DV_VALUE_MEMORY_FORMAT, .as.memory_format.value = %d }", (int)v->as.number);
+        break;
     default: fputs("dv_none()", to); break;
     }
 }
@@ -456,9 +465,19 @@ static void put_list(size_t i, const check_value *v, FILE *to)
         else
             fprintf(to, scalars ? "{ .kind = DV_SCALAR_FLOAT, .as.f = %a }" : "%a", v->floats[k]);
     }
-    fprintf(to, " };\n    args[%zu] = (dv_value){ .type = DV_VALUE_%s, .as.%s = { fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), %u } }", i,
-        ints ? "INTS" : bools ? "BOOLS" : scalars ? "SCALARS" : "FLOATS", ints ? "ints" : bools ? "bools" : scalars ? "scalars" : "floats", i, v->count, i, i,
-        v->count);
+    fprintf(to,
+        " };\n    args[%zu] = (dv_value){ .type = DV_VALUE_%s, .as.%s = { fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), "
+        "%u } }",
+        i,
+        ints          ? "INTS"
+            : bools   ? "BOOLS"
+            : scalars ? "SCALARS"
+                      : "FLOATS",
+        ints          ? "ints"
+            : bools   ? "bools"
+            : scalars ? "scalars"
+                      : "floats",
+        i, v->count, i, i, v->count);
 }
 
 /* Elements as the nearest C type has them; others as bytes. */
@@ -511,9 +530,11 @@ static void put_c_header(const check_job *job, size_t i, const char *from, int64
     const check_tensor *t = &job->result->failing.tensors[i];
     fputs("        ", to);
     put_name(job, i, to);
-    fprintf(to, " = (dv_tensor){ (char *)%s + %lld, cpu, %d, { %u, %u, %u }, fixed(dims, %d * sizeof *dims, sizeof *dims),\n"
-        "            fixed(dims + %d, %d * sizeof *dims, sizeof *dims), 0 };\n", from, (long long)first, (int)t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes,
-        (int)t->ndim, (int)t->ndim, (int)t->ndim);
+    fprintf(to,
+        " = (dv_tensor){ (char *)%s + %lld, cpu, %d, { %u, %u, %u }, fixed(dims, %d * sizeof *dims, sizeof *dims),\n"
+        "            fixed(dims + %d, %d * sizeof *dims, sizeof *dims), 0 };\n",
+        from, (long long)first, (int)t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes, (int)t->ndim, (int)t->ndim,
+        (int)t->ndim);
 }
 
 /* One that is larger than memory, of zeros, or whose elements lie far apart. */
@@ -526,7 +547,8 @@ static void put_c_far(const check_job *job, size_t i, const int64_t *strides, in
     char from[120];
     fprintf(to, "    { /* %s */\n", dv_dtype_name(t->dtype));
     put_c_dims(t, strides, to);
-    snprintf(from, sizeof from, "map_far((size_t)%lld, %d, %s, 0)", (long long)bytes, (int)dv_dtype_bytes(t->dtype, 1), apart ? "PROT_NONE" : protection);
+    snprintf(from, sizeof from, "map_far((size_t)%lld, %d, %s, 0)", (long long)bytes, (int)dv_dtype_bytes(t->dtype, 1),
+        apart ? "PROT_NONE" : protection);
     put_c_header(job, i, from, 0, to);
     if (apart) {
         check_tensor plain = *t;
@@ -562,7 +584,8 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     put_name(job, i, to);
     const bool as_bytes = !strcmp(c_type(t), "uint8_t") && !check_is_integer(t->dtype);
     const int64_t count = as_bytes ? (high - low + 1) * size : high - low + 1;
-    fprintf(to, ": %s */\n        static const %s elements[][%lld] = {", dv_dtype_name(t->dtype), c_type(t), (long long)(count > 0 ? count : 1));
+    fprintf(to, ": %s */\n        static const %s elements[][%lld] = {", dv_dtype_name(t->dtype), c_type(t),
+        (long long)(count > 0 ? count : 1));
     for (int set = 0; set < sets_of(job); set++) {
         unsigned char *bytes = contents(c, i, set, &n, &first);
         fputs(" { ", to);
@@ -576,7 +599,8 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     fputs(" };\n", to);
     put_c_dims(t, strides, to);
     fprintf(to, "        const size_t bytes = %lld;\n", (long long)(n * size));
-    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements[which], bytes);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
+    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements[which], bytes);\n",
+        (long long)(t->dtype.code == 5 ? size / 2 : size));
     fprintf(to, "        protect(data, %s);\n", writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ");
     put_c_header(job, i, "data", first * size, to);
     fputs("    }\n", to);
@@ -613,13 +637,15 @@ static void put_c_arguments(const check_job *job, FILE *to)
                 fputs(";\n", to);
             }
         }
-        const bool list = v->type == DV_VALUE_INTS || v->type == DV_VALUE_BOOLS || v->type == DV_VALUE_FLOATS || v->type == DV_VALUE_SCALARS;
+        const bool list = v->type == DV_VALUE_INTS || v->type == DV_VALUE_BOOLS || v->type == DV_VALUE_FLOATS ||
+            v->type == DV_VALUE_SCALARS;
         if (list)
             put_list(i, v, to);
         else
             fprintf(to, "    args[%zu] = ", i);
         if (v->type == DV_VALUE_TENSORS) {
-            fprintf(to, "dv_from_tensors(fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), %u)", i, v->count, i, i, v->count);
+            fprintf(
+                to, "dv_from_tensors(fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), %u)", i, v->count, i, i, v->count);
         } else if (v->type == DV_VALUE_TENSOR && c->tensors[v->first].present) {
             fputs("dv_from_tensor(&", to);
             put_name(job, v->first, to);
@@ -634,7 +660,9 @@ static void put_c_arguments(const check_job *job, FILE *to)
 static void put_c_makers(const check_job *job, FILE *to)
 {
     put_c_variables(job, "", to);
-    fprintf(to, "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void make_arguments(void)\n{\n",
+    fprintf(to,
+        "enum { NARGS = %u, NRESULTS = %zu };\nstatic _Thread_local dv_value args[NARGS + 1];\n\nstatic void "
+        "make_arguments(void)\n{\n",
         job->result->failing.nargs, job->op->nresults);
     put_c_arguments(job, to);
     fputs("}\n", to);
@@ -652,8 +680,8 @@ static void put_c_tables(const check_job *job, FILE *to)
     const check_op *op = job->op;
     const check_case *c = &job->result->failing;
     const check_how *how = &job->result->how;
-    fprintf(to, "\nenum { SLOT = %d, AXIS = %d, AT = %lld, SIZE = %lld, NTENSORS = %u };\n", (int)how->slot, (int)how->axis, (long long)how->at,
-        (long long)how->size, c->ntensors);
+    fprintf(to, "\nenum { SLOT = %d, AXIS = %d, AT = %lld, SIZE = %lld, NTENSORS = %u };\n", (int)how->slot, (int)how->axis,
+        (long long)how->at, (long long)how->size, c->ntensors);
     fprintf(to, "#define RTOL %a\n#define ATOL %s", how->rtol, isinf(how->atol) ? "INFINITY\n" : "");
     if (!isinf(how->atol))
         fprintf(to, "%a\n", how->atol);
@@ -695,8 +723,8 @@ static void put_c_wants(const check_job *job, FILE *to)
     const size_t tensor = (size_t)job->result->how.tensor, slot = check_tensor_argument(c, tensor);
     const bool tangent = job->result->how.show == CHECK_SHOW_TANGENT;
     bool wants[CHECK_ARGS] = { false };
-    fprintf(to, "enum { TENSOR = %zu, TENSOR_SLOT = %zu };\n#define TENSOR_AT ((size_t)%zu)\nstatic const %s[] = { ", tensor, slot,
-        tensor - c->args[slot].first, tangent ? "int slot_of" : "bool wants");
+    fprintf(to, "enum { TENSOR = %zu, TENSOR_SLOT = %zu };\n#define TENSOR_AT ((size_t)%zu)\nstatic const %s[] = { ", tensor,
+        slot, tensor - c->args[slot].first, tangent ? "int slot_of" : "bool wants");
     for (size_t i = 0; i < c->ntensors; i++) {
         const size_t of = check_tensor_argument(c, i);
         wants[of] |= c->tensors[i].present && (c->tensors[i].dtype.code == 2 || c->tensors[i].dtype.code == 4);
@@ -724,41 +752,46 @@ static const char *const c_questions[CHECK_SHOW_COUNT] = {
                           "        return fprintf(stderr, \"dv_infer() refuses this, and it was run\\n\"), 1;\n"
                           "    if (!strstr(dv_last_error(), OPERATOR) || strstr(dv_last_error(), \"no message\"))\n"
                           "        return fprintf(stderr, \"an error that says nothing: %s\\n\", dv_last_error()), 1;\n",
-    [CHECK_SHOW_POISON] = "    static unsigned char *first[NRESULTS + 1];\n"
-                          "    for (int turn = 0; turn < 2; turn++) {\n"
-                          "        poison = turn ? 0x5a : 0xa5;\n"
-                          "        if (call(op, ROW, results))\n"
-                          "            return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
-                          "        for (int i = 0; i < NRESULTS; i++) {\n"
-                          "            const result *r = results[i].type == DV_VALUE_TENSOR ? (const void *)results[i].as.tensor : NULL;\n"
-                          "            if (r && !turn && (first[i] = malloc(r->bytes + 1)))\n"
-                          "                memcpy(first[i], r->t.data, r->bytes);\n"
-                          "            if (r && turn && memcmp(first[i], r->t.data, r->bytes))\n"
-                          "                return fprintf(stderr, \"result %d depends on what undefined memory held\\n\", i), 1;\n"
-                          "        }\n"
-                          "    }\n",
-    [CHECK_SHOW_HEADER] = "    if (call(op, ROW, results))\n"
-                          "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
-                          "    for (int i = 0; i < NRESULTS; i++) {\n"
-                          "        const result *r = results[i].type == DV_VALUE_TENSOR ? (const void *)results[i].as.tensor : NULL;\n"
-                          "        if (r && (r->t.data != r->made || r->t.shape != r->dims))\n"
-                          "            return fprintf(stderr, \"the kernel changed the header of result %d\\n\", i), 1;\n"
-                          "    }\n",
-    [CHECK_SHOW_BOUNDS] = "    call(op, ROW, results);\n"
-                          "    for (size_t i = 0; i < nbuffers; i++)\n"
-                          "        if (beside(&buffers[i]))\n"
-                          "            return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
-    [CHECK_SHOW_GAPS] = "    call(op, ROW, results);\n"
-                        "    for (int i = 0; i < NARGS; i++)\n"
-                        "        if (args[i].type == DV_VALUE_TENSOR && gap_written(args[i].as.tensor))\n"
-                        "            return fprintf(stderr, \"a byte between the elements of argument %d was written\\n\", i), 1;\n",
+    [CHECK_SHOW_POISON] =
+        "    static unsigned char *first[NRESULTS + 1];\n"
+        "    for (int turn = 0; turn < 2; turn++) {\n"
+        "        poison = turn ? 0x5a : 0xa5;\n"
+        "        if (call(op, ROW, results))\n"
+        "            return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+        "        for (int i = 0; i < NRESULTS; i++) {\n"
+        "            const result *r = results[i].type == DV_VALUE_TENSOR ? (const void *)results[i].as.tensor : NULL;\n"
+        "            if (r && !turn && (first[i] = malloc(r->bytes + 1)))\n"
+        "                memcpy(first[i], r->t.data, r->bytes);\n"
+        "            if (r && turn && memcmp(first[i], r->t.data, r->bytes))\n"
+        "                return fprintf(stderr, \"result %d depends on what undefined memory held\\n\", i), 1;\n"
+        "        }\n"
+        "    }\n",
+    [CHECK_SHOW_HEADER] =
+        "    if (call(op, ROW, results))\n"
+        "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
+        "    for (int i = 0; i < NRESULTS; i++) {\n"
+        "        const result *r = results[i].type == DV_VALUE_TENSOR ? (const void *)results[i].as.tensor : NULL;\n"
+        "        if (r && (r->t.data != r->made || r->t.shape != r->dims))\n"
+        "            return fprintf(stderr, \"the kernel changed the header of result %d\\n\", i), 1;\n"
+        "    }\n",
+    [CHECK_SHOW_BOUNDS] =
+        "    call(op, ROW, results);\n"
+        "    for (size_t i = 0; i < nbuffers; i++)\n"
+        "        if (beside(&buffers[i]))\n"
+        "            return fprintf(stderr, \"a byte beside a buffer of %zu bytes was written\\n\", buffers[i].bytes), 1;\n",
+    [CHECK_SHOW_GAPS] =
+        "    call(op, ROW, results);\n"
+        "    for (int i = 0; i < NARGS; i++)\n"
+        "        if (args[i].type == DV_VALUE_TENSOR && gap_written(args[i].as.tensor))\n"
+        "            return fprintf(stderr, \"a byte between the elements of argument %d was written\\n\", i), 1;\n",
     [CHECK_SHOW_FAKE] = "    static dv_result_spec specs[NRESULTS + 1];\n"
                         "    make_arguments();\n"
                         "    if (dv_infer(op, args, NARGS, specs, NRESULTS) || call(op, ROW, results))\n"
                         "        return fprintf(stderr, \"%s\\n\", dv_last_error()), 0;\n"
                         "    for (int i = 0; i < NRESULTS; i++) {\n"
                         "        const dv_tensor *t = results[i].type == DV_VALUE_TENSOR ? results[i].as.tensor : NULL;\n"
-                        "        if (!t != (specs[i].ndim < 0) || (t && (t->ndim != specs[i].ndim || dv_dtype_key(t->dtype) != dv_dtype_key(specs[i].dtype) ||\n"
+                        "        if (!t != (specs[i].ndim < 0) || (t && (t->ndim != specs[i].ndim || dv_dtype_key(t->dtype) != "
+                        "dv_dtype_key(specs[i].dtype) ||\n"
                         "            memcmp(t->shape, specs[i].shape, sizeof *t->shape * (size_t)t->ndim))))\n"
                         "            return fprintf(stderr, \"result %d is not as dv_infer() says\\n\", i), 1;\n"
                         "    }\n",
@@ -771,16 +804,17 @@ static const char *const c_questions[CHECK_SHOW_COUNT] = {
                         "            mprotect(buffers[i].pages, buffers[i].room, PROT_NONE);\n"
                         "    if (dv_infer(op, args, NARGS, specs, NRESULTS))\n"
                         "        fprintf(stderr, \"%s\\n\", dv_last_error());\n",
-    [CHECK_SHOW_ENVIRONMENT] = "    fenv_t before, after;\n"
-                               "    static char locale[1000];\n"
-                               "    snprintf(locale, sizeof locale, \"%s\", setlocale(LC_ALL, NULL));\n"
-                               "    fegetenv(&before);\n"
-                               "    (void)call(op, ROW, results);\n"
-                               "    fegetenv(&after);\n"
-                               "    if (before.__control_word != after.__control_word || (before.__mxcsr ^ after.__mxcsr) & 0xffc0)\n"
-                               "        return fputs(\"the floating-point environment is not as it was\\n\", stderr), 1;\n"
-                               "    if (strcmp(locale, setlocale(LC_ALL, NULL)))\n"
-                               "        return fputs(\"the locale is not as it was\\n\", stderr), 1;\n",
+    [CHECK_SHOW_ENVIRONMENT] =
+        "    fenv_t before, after;\n"
+        "    static char locale[1000];\n"
+        "    snprintf(locale, sizeof locale, \"%s\", setlocale(LC_ALL, NULL));\n"
+        "    fegetenv(&before);\n"
+        "    (void)call(op, ROW, results);\n"
+        "    fegetenv(&after);\n"
+        "    if (before.__control_word != after.__control_word || (before.__mxcsr ^ after.__mxcsr) & 0xffc0)\n"
+        "        return fputs(\"the floating-point environment is not as it was\\n\", stderr), 1;\n"
+        "    if (strcmp(locale, setlocale(LC_ALL, NULL)))\n"
+        "        return fputs(\"the locale is not as it was\\n\", stderr), 1;\n",
 };
 
 /* Only for sizes of which every second element is there. */
@@ -810,7 +844,10 @@ static const char c_gaps[] =
 static const char *c_question(enum check_show show)
 {
     const char *more = check_repro_texts[show].question;
-    return more ? more : c_questions[show == CHECK_SHOW_LISTS ? CHECK_SHOW_CRASH : show == CHECK_SHOW_HEAP ? CHECK_SHOW_BOUNDS : show];
+    return more ? more
+                : c_questions[show == CHECK_SHOW_LISTS ? CHECK_SHOW_CRASH
+                          : show == CHECK_SHOW_HEAP    ? CHECK_SHOW_BOUNDS
+                                                       : show];
 }
 
 static bool cuts(enum check_show show) { return show == CHECK_SHOW_LAYOUT || show == CHECK_SHOW_PARTS || show == CHECK_SHOW_SUM; }
@@ -826,7 +863,8 @@ bool check_repro_c(const check_job *job, FILE *to)
     const char *run = "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -pthread -o repro && ./repro ";
     put_comment(job, "/* ", " * ", run, to);
     fprintf(to, " */\n%s#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", c_head, file_of(job->op->path), job->op->name);
-    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row, r->how.end == CHECK_AT_END);
+    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row,
+        r->how.end == CHECK_AT_END);
     fprintf(to, "\n%s%s", c_memory, show == CHECK_SHOW_FAR ? c_far : "");
     put_c_makers(job, to);
     const bool heap = show == CHECK_SHOW_HEAP || show == CHECK_SHOW_FAILING;
@@ -847,7 +885,8 @@ bool check_repro_c(const check_job *job, FILE *to)
         put_c_wants(job, to);
     for (size_t i = 0; text->needs[i]; i++)
         fputs(text->needs[i], to);
-    fprintf(to, "%s%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main, r->has_before ? "    call_before(op, results);\n" : "", c_question(show));
+    fprintf(to, "%s%s%s    return puts(\"the fault does not show\"), 0;\n}\n", c_main,
+        r->has_before ? "    call_before(op, results);\n" : "", c_question(show));
     return true;
 }
 
@@ -1021,32 +1060,29 @@ static const char *const python_questions[] = {
                           "        sys.exit(f\"an error that says nothing: {error}\")\n"
                           "else:\n"
                           "    sys.exit(\"this is outside of what the contract accepts, and it was run\")\n",
-    [CHECK_SHOW_POISON] =
-        "found = b\"\".join(r.tobytes() for r in call().values())\n"
-        "if POISON != 165:\n"
-        "    sys.stdout.buffer.write(found)\n"
-        "else:  # the same in a process whose undefined memory holds something else\n"
-        "    import subprocess\n"
-        "    env = {**os.environ, \"MALLOC_PERTURB_\": \"90\"}\n"
-        "    other = subprocess.run([sys.executable, *sys.argv], env=env, stdout=subprocess.PIPE).stdout\n"
-        "    if other != found:\n"
-        "        sys.exit(\"the result depends on what undefined memory held\")\n",
-    [CHECK_SHOW_HALF] =
-        "args = arguments()\n"
-        "before = [a.tobytes() for a, memory in tensors]\n"
-        "try:\n"
-        "    call(args)\n"
-        "except dovetail.DovetailError as error:\n"
-        "    if before != [a.tobytes() for a, memory in tensors]:\n"
-        "        sys.exit(f\"an argument was written, and then: {error}\")\n",
-    [CHECK_SHOW_GAPS] =
-        "args = arguments()\n"
-        "call(args)\n"
-        "for name in WRITTEN.values():\n"
-        "    for a, memory in [(a, memory) for a, memory in tensors if a is args[name]]:\n"
-        "        a[...] = 0\n"
-        "        if memory.any():\n"
-        "            sys.exit(f\"bytes between the elements of {name} were written\")\n",
+    [CHECK_SHOW_POISON] = "found = b\"\".join(r.tobytes() for r in call().values())\n"
+                          "if POISON != 165:\n"
+                          "    sys.stdout.buffer.write(found)\n"
+                          "else:  # the same in a process whose undefined memory holds something else\n"
+                          "    import subprocess\n"
+                          "    env = {**os.environ, \"MALLOC_PERTURB_\": \"90\"}\n"
+                          "    other = subprocess.run([sys.executable, *sys.argv], env=env, stdout=subprocess.PIPE).stdout\n"
+                          "    if other != found:\n"
+                          "        sys.exit(\"the result depends on what undefined memory held\")\n",
+    [CHECK_SHOW_HALF] = "args = arguments()\n"
+                        "before = [a.tobytes() for a, memory in tensors]\n"
+                        "try:\n"
+                        "    call(args)\n"
+                        "except dovetail.DovetailError as error:\n"
+                        "    if before != [a.tobytes() for a, memory in tensors]:\n"
+                        "        sys.exit(f\"an argument was written, and then: {error}\")\n",
+    [CHECK_SHOW_GAPS] = "args = arguments()\n"
+                        "call(args)\n"
+                        "for name in WRITTEN.values():\n"
+                        "    for a, memory in [(a, memory) for a, memory in tensors if a is args[name]]:\n"
+                        "        a[...] = 0\n"
+                        "        if memory.any():\n"
+                        "            sys.exit(f\"bytes between the elements of {name} were written\")\n",
     [CHECK_SHOW_ENVIRONMENT] =
         "import locale\n"
         "\n"
@@ -1061,17 +1097,15 @@ static const char *const python_questions[] = {
         "after = environment()\n"
         "if before != after:\n"
         "    sys.exit(f\"the environment was {before} and is {after}\")\n",
-    [CHECK_SHOW_ROWS] =
-        "found = call(None, ())  # results in the order of dims that the contract says\n"
-        "dovetail.set_row(OTHER_ROW)\n"
-        "words = differ(found, call(None, ()), SLOT, RTOL, ATOL)\n"
-        "if words:\n"
-        "    sys.exit(f\"this row and the other one give {words}\")\n",
-    [CHECK_SHOW_LAYOUT] =
-        "found = call(None, ())\n"
-        "words = differ(found, call(part(arguments(), None, None), ()), SLOT, RTOL, ATOL)\n"
-        "if words:\n"
-        "    sys.exit(f\"as it is and contiguous it gives {words}\")\n",
+    [CHECK_SHOW_ROWS] = "found = call(None, ())  # results in the order of dims that the contract says\n"
+                        "dovetail.set_row(OTHER_ROW)\n"
+                        "words = differ(found, call(None, ()), SLOT, RTOL, ATOL)\n"
+                        "if words:\n"
+                        "    sys.exit(f\"this row and the other one give {words}\")\n",
+    [CHECK_SHOW_LAYOUT] = "found = call(None, ())\n"
+                          "words = differ(found, call(part(arguments(), None, None), ()), SLOT, RTOL, ATOL)\n"
+                          "if words:\n"
+                          "    sys.exit(f\"as it is and contiguous it gives {words}\")\n",
     [CHECK_SHOW_PARTS] =
         "whole = call()\n"
         "for low, high in ((0, AT), (AT, SIZE)):\n"
@@ -1085,28 +1119,27 @@ static const char *const python_questions[] = {
         "words = differ({k: a[k].astype(\"float64\") + b[k].astype(\"float64\") for k in a}, whole, SLOT, 0, ATOL)\n"
         "if words:\n"
         "    sys.exit(f\"the sum of two parts and the whole: {words}\")\n",
-    [CHECK_SHOW_SAME] =
-        "args, out = arguments(), results()\n"
-        "own = [(a, a.copy()) for a, memory in tensors]\n"
-        "\n"
-        "\n"
-        "def again(other=False):\n"
-        "    \"\"\"The same call in the same memory, or with other contents.\"\"\"\n"
-        "    for a, contents in own:\n"
-        "        a[...] = contents * -0.5 + 0.125 if other and a.dtype.kind not in \"iub\" else contents\n"
-        "    return call(args, out)\n"
-        "\n"
-        "\n"
-        "again(True)\n"
-        "first = again()\n"
-        "words = None\n"
-        "for turn in range(8):  # elsewhere, at either end of its pages\n"
-        "    AT_END = not AT_END\n"
-        "    words = words or differ(first, call(arguments()), None, 0, ATOL)\n"
-        "again(True)\n"
-        "words = words or differ(first, again())\n"
-        "if words:\n"
-        "    sys.exit(f\"the same call gives {words}\")\n",
+    [CHECK_SHOW_SAME] = "args, out = arguments(), results()\n"
+                        "own = [(a, a.copy()) for a, memory in tensors]\n"
+                        "\n"
+                        "\n"
+                        "def again(other=False):\n"
+                        "    \"\"\"The same call in the same memory, or with other contents.\"\"\"\n"
+                        "    for a, contents in own:\n"
+                        "        a[...] = contents * -0.5 + 0.125 if other and a.dtype.kind not in \"iub\" else contents\n"
+                        "    return call(args, out)\n"
+                        "\n"
+                        "\n"
+                        "again(True)\n"
+                        "first = again()\n"
+                        "words = None\n"
+                        "for turn in range(8):  # elsewhere, at either end of its pages\n"
+                        "    AT_END = not AT_END\n"
+                        "    words = words or differ(first, call(arguments()), None, 0, ATOL)\n"
+                        "again(True)\n"
+                        "words = words or differ(first, again())\n"
+                        "if words:\n"
+                        "    sys.exit(f\"the same call gives {words}\")\n",
     [CHECK_SHOW_LEAKS] =
         "import gc\n"
         "\n"
@@ -1187,7 +1220,8 @@ static const char python_call[] =
     "def part(args, low, high):\n"
     "    \"\"\"[low, high) of each tensor along its axis, contiguous.\"\"\"\n"
     "    def cut(a, axis):\n"
-    "        return None if a is None else numpy.array(a if axis < 0 else a[(slice(None),) * axis + (slice(low, high),)], order=\"C\")\n"
+    "        return None if a is None else numpy.array(a if axis < 0 else a[(slice(None),) * axis + (slice(low, high),)], "
+    "order=\"C\")\n"
     "\n"
     "    def one(v, axes):\n"
     "        return [cut(a, axis) for a, axis in zip(v, axes)] if isinstance(v, list) else cut(v, axes[0])\n"
@@ -1238,10 +1272,12 @@ static void put_call(const check_job *job, FILE *to)
     for (size_t i = 0; i < before->result->failing.ntensors; i++) /* a copy that Python's host makes would be out of reach */
         before->result->failing.tensors[i].layout = CHECK_CONTIGUOUS;
     put_python_arguments(before, "other_arguments", to);
-    fputs("call(other_arguments(), ())\n"
-          "for pages in kept:  # all that was lent for the call is gone\n"
-          "    libc.mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages))), ctypes.c_size_t(len(pages)), 0)\n"
-          "tensors.clear()\n", to);
+    fputs(
+        "call(other_arguments(), ())\n"
+        "for pages in kept:  # all that was lent for the call is gone\n"
+        "    libc.mprotect(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages))), ctypes.c_size_t(len(pages)), 0)\n"
+        "tensors.clear()\n",
+        to);
 }
 
 /* Names of written arguments by slot, and along which dim each tensor is cut. */
@@ -1249,8 +1285,8 @@ static void put_python_tables(const check_job *job, FILE *to)
 {
     const check_case *c = &job->result->failing;
     const check_how *how = &job->result->how;
-    fprintf(to, "NARGS, SLOT, AXIS, AT, SIZE = %u, %d, %d, %lld, %lld\nWRITTEN = {", c->nargs, (int)how->slot, (int)how->axis, (long long)how->at,
-        (long long)how->size);
+    fprintf(to, "NARGS, SLOT, AXIS, AT, SIZE = %u, %d, %d, %lld, %lld\nWRITTEN = {", c->nargs, (int)how->slot, (int)how->axis,
+        (long long)how->at, (long long)how->size);
     for (size_t i = 0; i < c->nargs; i++)
         if (job->op->slots[i].flags & DV_SLOT_WRITES && c->args[i].type != DV_VALUE_DEFAULT)
             fprintf(to, "%zu: \"%s\", ", i, job->op->slots[i].name);
@@ -1295,12 +1331,16 @@ bool check_repro_python(const check_job *job, FILE *to)
     if (!python_question(job))
         return false;
     put_comment(job, "# ", "# ", "python repro.py ", to);
-    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %.17g, float(\"%.17g\")\n", python_memory, any_ml_dtypes(r) ? "\nimport ml_dtypes\n" : "",
-        r->how.end == CHECK_AT_END ? "True" : "False", (int)row_of(job), (int)r->how.other_row, r->how.rtol, r->how.atol);
+    fprintf(to, "\n%s%s\n\nAT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %.17g, float(\"%.17g\")\n", python_memory,
+        any_ml_dtypes(r) ? "\nimport ml_dtypes\n" : "", r->how.end == CHECK_AT_END ? "True" : "False", (int)row_of(job),
+        (int)r->how.other_row, r->how.rtol, r->how.atol);
     put_python_tables(job, to);
-    fprintf(to, "try:\n    library = dovetail.load(sys.argv[1] if len(sys.argv) > 1 else \"%s\")\n    op = dovetail.find(\"%s\")\n", file_of(job->op->path),
-        job->op->name);
-    fputs("except Exception as error:\n    print(error, file=sys.stderr)\n    sys.exit(2)\ndovetail.set_threads(1)\ndovetail.set_row(ROW)\n\n\n", to);
+    fprintf(to,
+        "try:\n    library = dovetail.load(sys.argv[1] if len(sys.argv) > 1 else \"%s\")\n    op = dovetail.find(\"%s\")\n",
+        file_of(job->op->path), job->op->name);
+    fputs("except Exception as error:\n    print(error, file=sys.stderr)\n    "
+          "sys.exit(2)\ndovetail.set_threads(1)\ndovetail.set_row(ROW)\n\n\n",
+        to);
     put_call(job, to);
     fputs(python_question(job), to);
     return true;

@@ -4,7 +4,8 @@
 
 #include "check.h"
 
-/* The parts of a C program for one enum check_show: what its question needs, in this order (NULL at the end), and the question. */
+/* The parts of a C program for one enum check_show: what its question needs, in this order (NULL at the end), and the question.
+ */
 typedef struct check_repro_text { const char *needs[8], *question; } check_repro_text;
 extern const check_repro_text check_repro_texts[CHECK_SHOW_COUNT];
 extern const char check_steps_text[]; /* of steps.h */

@@ -1,5 +1,5 @@
-/* The smallest failing case. Each step makes one thing smaller and asks a child whether it still fails in the same way; steps are tried
- * until none helps or the time is up. With a contract the steps are on its names, so that shapes keep fitting together. */
+/* The smallest failing case. Each step makes one thing smaller and asks a child whether it still fails in the same way; steps are
+ * tried until none helps or the time is up. With a contract the steps are on its names, so that shapes keep fitting together. */
 #include <string.h>
 #include <time.h>
 
@@ -36,7 +36,8 @@ static bool keep_if_fails(shrinker *s)
     return true;
 }
 
-/* A smaller tensor holds other contents. Where they matter, others are tried: NaN may stand at its only element in one of them. */
+/* A smaller tensor holds other contents. Where they matter, others are tried: NaN may stand at its only element in one of them.
+ */
 static bool keep_with_contents(shrinker *s)
 {
     bool random = false, special = false;
@@ -75,7 +76,8 @@ static void smaller_size(shrinker *s, int64_t *at, const int64_t *in_best, bool 
 static void smaller_names(shrinker *s)
 {
     const check_json *contract = s->job->op->contract;
-    const size_t dims = check_json_size(check_json_get(contract, "dims")), runs = check_json_size(check_json_get(contract, "runs"));
+    const size_t dims = check_json_size(check_json_get(contract, "dims")),
+                 runs = check_json_size(check_json_get(contract, "runs"));
     for (size_t k = 0; k < runs && k < CHECK_RUNS; k++) {
         for (int32_t n = 0; n < s->best.names.runs[k].n; n++) { /* fewer dims */
             s->next = s->best;
@@ -133,7 +135,8 @@ static void plainer_tensors(shrinker *s)
     for (size_t i = 0; i < s->best.ntensors; i++) {
         const size_t slot = check_tensor_argument(&s->best, i);
         s->next = s->best;
-        s->next.tensors[i].present = !(s->job->op->slots[slot].flags & (DV_SLOT_OPTIONAL | DV_SLOT_ELEMENT_OPTIONAL)) && s->best.tensors[i].present;
+        s->next.tensors[i].present = !(s->job->op->slots[slot].flags & (DV_SLOT_OPTIONAL | DV_SLOT_ELEMENT_OPTIONAL)) &&
+            s->best.tensors[i].present;
         if (keep_if_fails(s))
             continue;
         s->next = s->best;
@@ -197,7 +200,11 @@ static void smaller_dims(shrinker *s)
 /* ---- Failures that take a call before ---- */
 
 /* The case that comes before, as the number-th of those that the job tried. */
-static struct { const check_property *property; uint32_t number; enum check_end end; } pair;
+static struct {
+    const check_property *property;
+    uint32_t number;
+    enum check_end end;
+} pair;
 
 /* In a child. */
 static bool find_before(const check_job *job, check_case *out)
@@ -254,7 +261,10 @@ void check_shrink(check_job *job)
         shared = check_shared(1);
     s = (shrinker){ .job = job, .best = job->result->failing, .shared = shared, .end = seconds() + SECONDS };
     const bool alone = shared && check_again(job, &s.best, shared);
-    if (!alone && (!shared || !fails_after_another(job, &s.best, shared, &after))) { /* not every time: it stays as it was found, and no program shows it */
+    if (!alone &&
+        (!shared ||
+            !fails_after_another(
+                job, &s.best, shared, &after))) {    /* not every time: it stays as it was found, and no program shows it */
         if (job->result->how.show != CHECK_SHOW_FAR) /* whose size is beyond check_again() */
             job->result->how.show = CHECK_SHOW_NOTHING;
         return;

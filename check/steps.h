@@ -1,7 +1,7 @@
-/* Floating-point operations counted without hardware counters: the processor traps after each instruction (the flag TF of x86-64), and
- * the handler looks at the next one. Vector operations count their lanes, also those that a mask leaves out; fused ones count twice.
- * (A header without others of the checker: a program that shows a failure has its text, see CMakeLists.txt.) -1: it cannot be said.
- * Sources: Intel SDM volume 2, chapters 2 (prefixes, VEX, EVEX) and appendix A (opcode maps). */
+/* Floating-point operations counted without hardware counters: the processor traps after each instruction (the flag TF of
+ * x86-64), and the handler looks at the next one. Vector operations count their lanes, also those that a mask leaves out; fused
+ * ones count twice. (A header without others of the checker: a program that shows a failure has its text, see CMakeLists.txt.)
+ * -1: it cannot be said. Sources: Intel SDM volume 2, chapters 2 (prefixes, VEX, EVEX) and appendix A (opcode maps). */
 #ifndef DV_CHECK_STEPS_H
 #define DV_CHECK_STEPS_H
 
@@ -15,12 +15,17 @@
 
 enum { MOST_STEPS = 20000, TRAP_FLAG = 0x100 };
 
-static struct { int64_t operations, steps; bool on; struct sigaction before; } counted;
+static struct {
+    int64_t operations, steps;
+    bool on;
+    struct sigaction before;
+} counted;
 
 /* Of the map 0F: sqrt, add, mul, sub, min, div, max; comparisons and horizontal sums. */
 static bool is_arithmetic(unsigned op)
 {
-    return op == 0x51 || op == 0x58 || op == 0x59 || (op >= 0x5c && op <= 0x5f) || op == 0xc2 || op == 0x7c || op == 0x7d || op == 0xd0;
+    return op == 0x51 || op == 0x58 || op == 0x59 || (op >= 0x5c && op <= 0x5f) || op == 0xc2 || op == 0x7c || op == 0x7d ||
+        op == 0xd0;
 }
 
 static bool is_fused(unsigned op) { return op >= 0x96 && op <= 0xbf && (op & 15) >= 6; }
@@ -57,9 +62,11 @@ static int64_t operations_of(const uint8_t *p)
 }
 
 /* Below what a leaf function may keep under its stack pointer. */
-#define CHANGE_FLAGS(how, with)                                                                                                \
-    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" how " %0, (%%rsp)\n\tpopfq\n\tlea 128(%%rsp), %%rsp"                    \
-        : : "i"(with) : "memory", "cc")
+#define CHANGE_FLAGS(how, with)                                                                                  \
+    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" how " %0, (%%rsp)\n\tpopfq\n\tlea 128(%%rsp), %%rsp" \
+        :                                                                                                        \
+        : "i"(with)                                                                                              \
+        : "memory", "cc")
 
 static void on_step(int number, siginfo_t *info, void *context)
 {

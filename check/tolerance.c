@@ -1,13 +1,13 @@
-/* How far two right results can lie apart. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8 for bf16;
- * v is u of the type that is computed in, f32, and 2^-47 for f64, whose opinions do not lie apart where much is lost on the way; M is
- * the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count); n is how many elements
- * may be added up: the largest dim that goes in, or the elements of an input for each of the result.
+/* How far two right results can lie apart. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8
+ * for bf16; v is u of the type that is computed in, f32, and 2^-47 for f64, whose opinions do not lie apart where much is lost on
+ * the way; M is the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count);
+ * n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the result.
  *
  *     |a - b| <= r |b| + v (16 M^2 + n M),  r = 4u + v (16 M + 4 sqrt(n))
  *
- * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step to a
- * small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or like n where
- * the terms cancel. Integers and booleans: exact. */
+ * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
+ * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
+ * like n where the terms cancel. Integers and booleans: exact. */
 #include <math.h>
 #include <string.h>
 
@@ -79,9 +79,11 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
         if (elements)
             n = fmax(n, (double)check_numel(t) / (double)elements);
     }
-    /* In f64 opinions do not lie apart, however much is lost on the way: 64 units more; what is computed in f32 is still far off. */
+    /* In f64 opinions do not lie apart, however much is lost on the way: 64 units more; what is computed in f32 is still far off.
+     */
     const double u = ldexp(1, -mantissa(dtype)), v = ldexp(1, mantissa(dtype) == 53 ? -47 : -24);
-    return (check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + 4 * sqrt(n)), v * (16 * largest * largest + n * largest) };
+    return (
+        check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + 4 * sqrt(n)), v * (16 * largest * largest + n * largest) };
 }
 
 double check_rounding(dv_dtype dtype, double largest)

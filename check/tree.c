@@ -1,4 +1,5 @@
-/* What was declared of an operator, read from its JSON; and what its contract's expressions are worth for a case that is being made. */
+/* What was declared of an operator, read from its JSON; and what its contract's expressions are worth for a case that is being
+ * made. */
 #include <string.h>
 #include <stdlib.h>
 
@@ -18,10 +19,16 @@ static int read_rows(check_op *op)
         if (!key || strcmp(key, "CPU"))
             continue;
         const check_json *split = check_json_get(k, "split");
-        op->rows[op->nrows++] = (check_row){ .name = check_json_text(k, "name"), .provider = check_json_text(k, "provider"),
-            .dtypes = check_json_text(k, "dtypes"), .isa = check_json_text(k, "isa"), .when = check_json_text(k, "when"),
-            .takes = check_json_text(k, "takes"), .index = ++index, .available = check_json_true(k, "isa_available"),
-            .reference = check_json_true(k, "reference"), .split = split ? split->i : 0 };
+        op->rows[op->nrows++] = (check_row){ .name = check_json_text(k, "name"),
+            .provider = check_json_text(k, "provider"),
+            .dtypes = check_json_text(k, "dtypes"),
+            .isa = check_json_text(k, "isa"),
+            .when = check_json_text(k, "when"),
+            .takes = check_json_text(k, "takes"),
+            .index = ++index,
+            .available = check_json_true(k, "isa_available"),
+            .reference = check_json_true(k, "reference"),
+            .split = split ? split->i : 0 };
     }
     const check_json *native = check_json_get(op->json, "native");
     if (!op->nrows && native && native->kind == CHECK_OBJECT)
@@ -195,8 +202,10 @@ static value call(const check_env *e, const check_json *x)
     if (!strcmp(f, "present") || !strcmp(f, "absent")) {
         const size_t slot = check_op_slot(e->op, name_of(a));
         const check_value *v = slot < e->c->nargs ? &e->c->args[slot] : NULL;
-        const bool there = v && (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS ? tensor_of(e, a) != NULL
-            : v->type == DV_VALUE_DEFAULT ? e->op->slots[slot].default_value.type != DV_VALUE_NONE : v->type != DV_VALUE_NONE);
+        const bool there = v &&
+            (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS ? tensor_of(e, a) != NULL
+                    : v->type == DV_VALUE_DEFAULT                      ? e->op->slots[slot].default_value.type != DV_VALUE_NONE
+                                                                       : v->type != DV_VALUE_NONE);
         return number(there == !strcmp(f, "present"));
     }
     if (!strcmp(f, "dtype")) {

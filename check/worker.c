@@ -1,6 +1,6 @@
-/* Jobs in forked children. Nothing that a kernel does can end the checker: a fault's handler writes what it knows into shared memory
- * and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A case may use two seconds
- * of processor time, and eight when it is tried again to be sure; a child that sleeps for two seconds is killed. */
+/* Jobs in forked children. Nothing that a kernel does can end the checker: a fault's handler writes what it knows into shared
+ * memory and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A case may use
+ * two seconds of processor time, and eight when it is tried again to be sure; a child that sleeps for two seconds is killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -112,12 +112,15 @@ static void describe_place(check_result *r, const char *verb, const check_place 
     if (p->freed)
         say(r, CHECK_FAULT_MEMORY, "use after free", "the kernel %s %s: byte %lld of %lld", verb, p->what, at, high);
     else if (p->between)
-        say(r, CHECK_FAULT_MEMORY, "between elements", "the kernel %s between the elements of %s, which lie 2^31 elements apart: byte %lld", verb, p->what, at);
+        say(r, CHECK_FAULT_MEMORY, "between elements",
+            "the kernel %s between the elements of %s, which lie 2^31 elements apart: byte %lld", verb, p->what, at);
     else if (p->inside && p->input)
-        say(r, CHECK_FAULT_MEMORY, "undeclared write", "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)",
-            verb, p->what, at, low, high);
+        say(r, CHECK_FAULT_MEMORY, "undeclared write",
+            "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb, p->what, at,
+            low, high);
     else
-        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)", verb, where, p->what, at, low, high);
+        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)", verb, where,
+            p->what, at, low, high);
 }
 
 static void describe_access(check_result *r, const siginfo_t *info, void *context)
@@ -134,16 +137,19 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
 #endif
     if (check_is_untouchable(info->si_addr) && !check_in_kernel()) {
         r->how.show = CHECK_SHOW_LOOK;
-        say(r, CHECK_FAULT_LOOK, "looks at contents", "the shape function %s the contents of a tensor: a fake tensor has none", verb);
+        say(r, CHECK_FAULT_LOOK, "looks at contents", "the shape function %s the contents of a tensor: a fake tensor has none",
+            verb);
     } else if (check_memory_find(info->si_addr, &place)) {
         describe_place(r, verb, &place);
     } else if (info->si_code == SI_KERNEL) {
-        say(r, CHECK_FAULT_CRASH, kind, "SIGSEGV: an instruction of the kernel that needs an aligned address got another one "
+        say(r, CHECK_FAULT_CRASH, kind,
+            "SIGSEGV: an instruction of the kernel that needs an aligned address got another one "
             "(without align(...) a tensor begins at any element), or an address that cannot be");
     } else {
         const bool null = (uintptr_t)info->si_addr < 65536;
         if (null && check_call_without_workspace()) {
-            say(r, CHECK_FAULT_MEMORY, "no workspace", "the kernel %s the workspace, of which the contract says here that it has 0 bytes", verb);
+            say(r, CHECK_FAULT_MEMORY, "no workspace",
+                "the kernel %s the workspace, of which the contract says here that it has 0 bytes", verb);
             return;
         }
         say(r, CHECK_FAULT_CRASH, kind, "SIGSEGV: the kernel %s memory at address %p, %s", verb, info->si_addr,
@@ -155,7 +161,10 @@ static uintptr_t stack_low, stack_high; /* of this thread, with what lies below 
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
-    static const struct { int number; const char *kind, *says; } names[] = {
+    static const struct {
+        int number;
+        const char *kind, *says;
+    } names[] = {
         { SIGFPE, "arithmetic fault", "SIGFPE: the kernel divides an integer by zero" },
         { SIGABRT, "abort", "SIGABRT: the kernel calls abort()" },
         { SIGILL, "illegal instruction", "SIGILL: the kernel runs an instruction that this processor does not have" },
@@ -204,7 +213,8 @@ static void prepare_child(void)
     setrlimit(RLIMIT_FSIZE, &limit);
     if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 72 GB are for guarded memory */
         const rlim_t most = (rlim_t)96 << 30;
-        limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most : limit.rlim_max; /* far memory raises it */
+        limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most
+                                                                                  : limit.rlim_max; /* far memory raises it */
         setrlimit(RLIMIT_AS, &limit);
     }
     getrlimit(RLIMIT_STACK, &limit);
@@ -255,7 +265,7 @@ static void go_through_cases(check_job *job)
     uint32_t missed = 0;
     for (uint32_t i = 0; i < job->cases && r->outcome == CHECK_PASS && used() < end; i++) {
         r->step++;
-        arm(4 * cpu_ms); /* a shape function may loop */
+        arm(4 * cpu_ms);    /* a shape function may loop */
         r->has_case = true; /* also while it is made: a shape function may fail */
         if (!check_generate(job->op, job->row, job->seed, i, &r->failing)) {
             if (++missed == 8 && !r->cases)
@@ -267,8 +277,9 @@ static void go_through_cases(check_job *job)
     }
     arm(0);
     if (r->outcome == CHECK_PASS && !r->cases)
-        check_not(job, job->op->contract ? "no arguments were found that the contract accepts" :
-            "there is no contract, and no arguments were found that its shape function accepts");
+        check_not(job,
+            job->op->contract ? "no arguments were found that the contract accepts"
+                              : "there is no contract, and no arguments were found that its shape function accepts");
     else if (r->outcome == CHECK_PASS && r->refused == r->cases)
         check_not(job, "the kernel refused all %u cases: %s", r->cases, r->note);
     else if (r->outcome == CHECK_PASS && job->property->incomplete && job->property->incomplete(job->op, job->row))
@@ -299,7 +310,14 @@ check_result *check_shared(size_t n)
     return p == MAP_FAILED ? NULL : p;
 }
 
-typedef struct child { pid_t pid; int fd; check_job *job; uint64_t step; unsigned long long ticks; double since; } child;
+typedef struct child {
+    pid_t pid;
+    int fd;
+    check_job *job;
+    uint64_t step;
+    unsigned long long ticks;
+    double since;
+} child;
 
 /* Processor time that a child has used, with its threads; *sleeps: it is not running now, nor waiting to. */
 static unsigned long long ticks_of(pid_t pid, bool *sleeps)
@@ -494,7 +512,8 @@ bool check_wanted(const check_options *options, const char *name)
     return !options->only;
 }
 
-static void add_job(check_job *jobs, size_t *n, const check_op *op, const check_row *row, const check_property *p, const check_options *o)
+static void add_job(
+    check_job *jobs, size_t *n, const check_op *op, const check_row *row, const check_property *p, const check_options *o)
 {
     if (jobs)
         jobs[*n] = (check_job){ .op = op, .row = row, .property = p, .seed = o->seed, .cases = o->cases, .seconds = 2 };
@@ -544,7 +563,8 @@ static bool is_unsound(const check_job *job)
 /* What it computes of a part is as wrong as what it computes of the whole. */
 static bool is_wrong_in_parts(const check_job *values, const check_job *job)
 {
-    return values->property == &check_property_values && values->result->outcome == CHECK_FAIL && job->property == &check_property_parallel &&
+    return values->property == &check_property_values && values->result->outcome == CHECK_FAIL &&
+        job->property == &check_property_parallel &&
         (!strcmp(job->result->kind, "not parallel") || !strcmp(job->result->kind, "not a sum"));
 }
 
@@ -552,7 +572,8 @@ static bool is_wrong_in_parts(const check_job *values, const check_job *job)
 static bool is_late_refusal(const check_job *memory, const check_job *job)
 {
     return memory->op == job->op && memory->property == &check_property_memory && memory->result->outcome == CHECK_FAIL &&
-        job->property == &check_property_shapes && job->result->outcome == CHECK_FAIL && !strcmp(job->result->kind, "written before it was refused");
+        job->property == &check_property_shapes && job->result->outcome == CHECK_FAIL &&
+        !strcmp(job->result->kind, "written before it was refused");
 }
 
 /* Then its values are not judged: the failure is theirs to report. */
@@ -566,7 +587,8 @@ static void leave_unsound_rows(check_job *jobs, size_t n)
             }
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n && jobs[i].property->needs_sound_row && jobs[i].result->outcome == CHECK_FAIL; k++)
-            if (k != i && jobs[k].row == jobs[i].row && jobs[k].row && (is_unsound(&jobs[k]) || is_wrong_in_parts(&jobs[k], &jobs[i]))) {
+            if (k != i && jobs[k].row == jobs[i].row && jobs[k].row &&
+                (is_unsound(&jobs[k]) || is_wrong_in_parts(&jobs[k], &jobs[i]))) {
                 jobs[i].result->outcome = CHECK_NOT;
                 snprintf(jobs[i].result->message, sizeof jobs[i].result->message, "this row fails %s", jobs[k].property->name);
             }

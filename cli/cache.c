@@ -1,10 +1,10 @@
 /* Builds that are kept: `dovetail build --cached`.
  *
- * One folder per user holds, for each key, KEY.so and its record KEY.made: the hash of the binary, then every file that it was made from
- * with the hash of its content. The key is a hash of all that is known before compiling (sources, options, compiler, environment, this
- * command); the record has the headers, which only the compiler knows. An entry is good when all hashes agree, so files that were cut
- * short, changed or mixed up are built again, and nothing needs fsync. Readers take no lock. Builders of one key take turns by a lock on
- * KEY.lock: the kernel drops it when its holder dies. */
+ * One folder per user holds, for each key, KEY.so and its record KEY.made: the hash of the binary, then every file that it was
+ * made from with the hash of its content. The key is a hash of all that is known before compiling (sources, options, compiler,
+ * environment, this command); the record has the headers, which only the compiler knows. An entry is good when all hashes agree,
+ * so files that were cut short, changed or mixed up are built again, and nothing needs fsync. Readers take no lock. Builders of
+ * one key take turns by a lock on KEY.lock: the kernel drops it when its holder dies. */
 #include "cli.h"
 
 #include <dirent.h>
@@ -17,7 +17,9 @@
 #include <unistd.h>
 
 enum { DAY = 24 * 3600, KEEP_SECONDS = 30 * DAY };
-#define CHANGED "changed" /* in place of a hash: the file was written while it was compiled, so what was compiled is not known */
+#define CHANGED                                                                                                    \
+    "changed" /* in place of a hash: the file was written while it was compiled, so what was compiled is not known \
+               */
 
 /* FNV-1a, 128 bits: against accidents; the folder is its user's own. */
 static void hash(const cli_text *t, char out[CLI_HASH])
@@ -31,7 +33,7 @@ static void hash(const cli_text *t, char out[CLI_HASH])
 
 int cli_hash_file(const char *path, char out[CLI_HASH])
 {
-    cli_text text = {0};
+    cli_text text = { 0 };
     const int error = cli_read_file(path, &text);
     if (!error)
         hash(&text, out);
@@ -39,7 +41,7 @@ int cli_hash_file(const char *path, char out[CLI_HASH])
     return error;
 }
 
-/* ---- The folder --------------------------------------------------------------------------------------------------------------------- */
+/* ---- The folder ---------------------------------------------------------------------------------------------------------- */
 
 static char *choose_folder(void)
 {
@@ -74,16 +76,19 @@ static int make_folders(const char *path)
 /* What is loaded from the folder runs as us: nobody else may write there, or put another folder in its place. */
 static int check_folder(const char *path)
 {
-    static const char why[] = "so what is loaded from there could be another user's; name a folder of your own with DOVETAIL_CACHE";
+    static const char why[] =
+        "so what is loaded from there could be another user's; name a folder of your own with DOVETAIL_CACHE";
     struct stat s, link;
     if (lstat(path, &link) || stat(path, &s))
         return cli_fail("cannot use the folder '%s' for builds that are kept: %s", path, strerror(errno));
     if (!S_ISDIR(s.st_mode))
         return cli_fail("cannot keep builds in '%s': it is not a folder", path);
     if (link.st_uid != geteuid() || s.st_uid != geteuid())
-        return cli_fail("the folder '%s' belongs to user %lu, %s", path, (unsigned long)(s.st_uid != geteuid() ? s.st_uid : link.st_uid), why);
+        return cli_fail("the folder '%s' belongs to user %lu, %s", path,
+            (unsigned long)(s.st_uid != geteuid() ? s.st_uid : link.st_uid), why);
     if (s.st_mode & (S_IWGRP | S_IWOTH))
-        return cli_fail("others than its user may write to the folder '%s' (mode %03o), %s, or chmod go-w", path, (unsigned)(s.st_mode & 0777), why);
+        return cli_fail("others than its user may write to the folder '%s' (mode %03o), %s, or chmod go-w", path,
+            (unsigned)(s.st_mode & 0777), why);
     char *real = realpath(path, NULL);
     int status = CLI_OK;
     for (char *slash = real; !status && real && (slash = strrchr(real, '/')) && slash != real;) {
@@ -98,7 +103,7 @@ static int check_folder(const char *path)
 int cli_cache_open(const cli_text *key, cli_cache *out)
 {
     char id[CLI_HASH];
-    *out = (cli_cache){.folder = choose_folder(), .lock = -1};
+    *out = (cli_cache){ .folder = choose_folder(), .lock = -1 };
     if (!out->folder || make_folders(out->folder) || check_folder(out->folder))
         return CLI_FAILED;
     hash(key, id);
@@ -114,10 +119,10 @@ void cli_cache_close(cli_cache *c)
     free(c->folder);
     free(c->binary);
     free(c->record);
-    *c = (cli_cache){.lock = -1};
+    *c = (cli_cache){ .lock = -1 };
 }
 
-/* ---- Entries ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Entries ------------------------------------------------------------------------------------------------------------- */
 
 /* The time of a record says when it was used last; once a day is enough. */
 static void mark_used(const char *record)
@@ -139,7 +144,7 @@ static bool agrees(char *line, const char *binary)
 
 bool cli_cache_find(const cli_cache *c)
 {
-    cli_text record = {0};
+    cli_text record = { 0 };
     bool good = !cli_read_file(c->record, &record) && record.size && record.data[record.size - 1] == '\n';
     char *rest = record.data, *line;
     for (size_t i = 0; good && (line = strsep(&rest, "\n")) && *line; i++)
@@ -188,7 +193,8 @@ int cli_cache_lock(cli_cache *c)
 static bool written_since(const char *path, const struct timespec *t)
 {
     struct stat s;
-    return !stat(path, &s) && (s.st_mtim.tv_sec > t->tv_sec || (s.st_mtim.tv_sec == t->tv_sec && s.st_mtim.tv_nsec >= t->tv_nsec));
+    return !stat(path, &s) &&
+        (s.st_mtim.tv_sec > t->tv_sec || (s.st_mtim.tv_sec == t->tv_sec && s.st_mtim.tv_nsec >= t->tv_nsec));
 }
 
 static void add_dependency(cli_text *record, const char *path, const struct timespec *started)
@@ -197,10 +203,11 @@ static void add_dependency(cli_text *record, const char *path, const struct time
     cli_addf(record, "%s %s\n", cli_hash_file(path, found) || written_since(path, started) ? CHANGED : found, path);
 }
 
-/* The words after the colon of what -MMD wrote: a backslash before a space, '#' or the end of a line is not part of a name, '$' is doubled. */
+/* The words after the colon of what -MMD wrote: a backslash before a space, '#' or the end of a line is not part of a name, '$'
+ * is doubled. */
 static void add_dependencies(cli_text *record, const char *rules, const struct timespec *started)
 {
-    cli_text word = {0};
+    cli_text word = { 0 };
     bool target = true; /* what comes next is left of the colon */
     for (const char *p = rules;; p++) {
         const bool goes_on = p[0] == '\\' && p[1] == '\n';
@@ -241,7 +248,7 @@ static int replace_file(const char *temporary, const char *path, const cli_text 
 
 int cli_cache_keep(const cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore)
 {
-    cli_text record = {0};
+    cli_text record = { 0 };
     char found[CLI_HASH], *temporary = cli_format("%s.made", made);
     const int error = cli_hash_file(made, found);
     int status = error ? cli_fail("cannot read '%s': %s", made, strerror(error)) : CLI_OK;
@@ -258,12 +265,12 @@ int cli_cache_keep(const cli_cache *c, const char *made, const cli_text *rules, 
     return status;
 }
 
-/* ---- What nobody uses goes ------------------------------------------------------------------------------------------------------------- */
+/* ---- What nobody uses goes ----------------------------------------------------------------------------------------------- */
 
 /* An entry goes with its lock held, unless somebody builds it just now. */
 static void remove_entry(const char *lock)
 {
-    static const char *const suffixes[] = {".made", ".so", ".lock"};
+    static const char *const suffixes[] = { ".made", ".so", ".lock" };
     const int fd = lock_name(lock, LOCK_EX | LOCK_NB);
     for (size_t i = 0; fd >= 0 && i < sizeof suffixes / sizeof *suffixes; i++) {
         char *path = with_suffix(lock, suffixes[i]);

@@ -1,5 +1,5 @@
-/* The command `dovetail`: what its files share. A verb is one file, cmd_<verb>.c, which defines `const cli_verb verb_<verb>`, and one
- * row in CLI_VERBS. It uses the library through dovetail.h only, and never a shell. */
+/* The command `dovetail`: what its files share. A verb is one file, cmd_<verb>.c, which defines `const cli_verb verb_<verb>`, and
+ * one row in CLI_VERBS. It uses the library through dovetail.h only, and never a shell. */
 #ifndef DV_CLI_H
 #define DV_CLI_H
 
@@ -25,7 +25,7 @@
 /* What the process returns. */
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
-/* ---- Verbs and their options (options.c) ---------------------------------------------------------------------------------- */
+/* ---- Verbs and their options (options.c) --------------------------------------------------------------------------------- */
 
 typedef struct cli_option {
     char letter;       /* 0: none */
@@ -40,7 +40,8 @@ typedef struct cli_verb {
     const char *usage;          /* after "dovetail <name> " */
     const char *about;          /* paragraphs, lines of at most 100 columns */
     const cli_option *options;  /* --help and --color are added */
-    const char *const *examples; /* pairs: a command that works in a project made by `dovetail new my_ops`, and what it does; NULL */
+    const char *const
+        *examples; /* pairs: a command that works in a project made by `dovetail new my_ops`, and what it does; NULL */
     int (*run)(const cli_args *args);
 } cli_verb;
 
@@ -49,12 +50,15 @@ struct cli_args {
     const cli_verb *verb;
     const char **words; /* what is not an option */
     size_t nwords;
-    struct cli_given { const cli_option *option; const char *value; } *given;
+    struct cli_given {
+        const cli_option *option;
+        const char *value;
+    } *given;
     size_t ngiven;
 };
 
-/* Parse what follows the verb. Options and words may be mixed; "--" ends options; "-1" and "-.5" are words. CLI_OK, or CLI_USAGE with
- * the message printed. Frees nothing on failure: the process ends. */
+/* Parse what follows the verb. Options and words may be mixed; "--" ends options; "-1" and "-.5" are words. CLI_OK, or CLI_USAGE
+ * with the message printed. Frees nothing on failure: the process ends. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, cli_args *out);
 bool cli_has(const cli_args *args, const char *option);
 const char *cli_get(const cli_args *args, const char *option); /* the last one's value; NULL: not given */
@@ -64,15 +68,18 @@ void cli_print_help(const cli_verb *verb); /* to stdout */
 /* The one of n names that is nearest to a mistyped word; NULL when none is near. */
 const char *cli_nearest(const char *word, const char *const *names, size_t n);
 
-/* ---- Text and printing (output.c) ------------------------------------------------------------------------------------------ */
+/* ---- Text and printing (output.c) ---------------------------------------------------------------------------------------- */
 
 /* A growing text; zero-initialise. data is always terminated once anything was added. Out of memory ends the process. */
-typedef struct cli_text { char *data; size_t size, capacity; } cli_text;
+typedef struct cli_text {
+    char *data;
+    size_t size, capacity;
+} cli_text;
 void cli_add(cli_text *t, const char *data, size_t size);
 void cli_adds(cli_text *t, const char *s);
 DV__PRINTF(2, 3) void cli_addf(cli_text *t, const char *format, ...);
 void cli_text_free(cli_text *t);
-void cli_add_json(cli_text *t, const char *s); /* as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD */
+void cli_add_json(cli_text *t, const char *s);  /* as a JSON string, quotes included; bytes that are not UTF-8 become U+FFFD */
 void cli_add_shell(cli_text *t, const char *s); /* quoted so that a POSIX shell reads one word */
 char *cli_join(const char *folder, const char *name); /* "folder/name", or name alone when folder is "" or "." */
 DV__PRINTF(1, 2) char *cli_format(const char *format, ...);
@@ -92,13 +99,13 @@ DV__PRINTF(1, 2) void cli_note(const char *format, ...); /* "dovetail: ..." to s
 void cli_bytes(char out[16], double n);                  /* "14.0 KB" */
 double cli_now(void);                                    /* seconds, monotonic */
 
-/* ---- Where things are (home.c) ------------------------------------------------------------------------------------------------ */
+/* ---- Where things are (home.c) ------------------------------------------------------------------------------------------- */
 
 /* The folder that holds include/, lib/ and ops/: DOVETAIL_HOME, else found from the command's own place. NULL with the message
  * printed. Owned by the process. */
 const char *cli_home(void);
 
-/* ---- Operators by name, and arguments from words (load.c, values.c) ------------------------------------------------------------------ */
+/* ---- Operators by name, and arguments from words (load.c, values.c) ------------------------------------------------------ */
 
 bool cli_is_binary(const char *word); /* names a file to load rather than an operator: has a '/' or ends in .so */
 /* Load a binary; messages are printed. Libraries live as long as the process. */
@@ -106,9 +113,9 @@ int cli_load(const char *path);
 void cli_load_shipped(void); /* what lies in <home>/ops; once */
 /* Every binary that was loaded, in order. */
 size_t cli_libraries(dv_library *const **out);
-/* Operators that a word means, in order of name: "ns::op" (all its overloads), "ns::op.overload", "ns" (all of a namespace), "op". Looks
- * among what is loaded, then also among the shipped ones. At least one, or CLI_FAILED with the message printed. The list is the
- * caller's to free(); its operators live as long as the process. */
+/* Operators that a word means, in order of name: "ns::op" (all its overloads), "ns::op.overload", "ns" (all of a namespace),
+ * "op". Looks among what is loaded, then also among the shipped ones. At least one, or CLI_FAILED with the message printed. The
+ * list is the caller's to free(); its operators live as long as the process. */
 int cli_find_all(const char *word, dv_operator ***out, size_t *n);
 int cli_find_one(const char *word, dv_operator **out); /* exactly one */
 
@@ -116,22 +123,25 @@ enum cli_memory { CLI_NO_MEMORY, CLI_MEMORY }; /* tensors with made-up addresses
 typedef struct cli_values {
     dv_value *data; /* in the schema's order: as many as the operator has arguments */
     size_t n;
-    void **owned;      /* everything that the values point to */
+    void **owned; /* everything that the values point to */
     size_t nowned;
     dv_tensor **tensors; /* made by dv_tensor_new or _view */
     size_t ntensors;
     uintptr_t next_address;
 } cli_values;
-/* Arguments from words: in order, or name=value. docs/command.md has the syntax. CLI_OK, or CLI_USAGE with the message printed. */
-int cli_values_parse(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, enum cli_memory memory, cli_values *out);
+/* Arguments from words: in order, or name=value. docs/command.md has the syntax. CLI_OK, or CLI_USAGE with the message printed.
+ */
+int cli_values_parse(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, enum cli_memory memory,
+    cli_values *out);
 void cli_values_free(cli_values *v);
 void cli_add_value(cli_text *t, const dv_value *v); /* "f32[4, 1024]", "1e-05", "[1, 2]" */
-void cli_add_shape(cli_text *t, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides); /* strides only when not contiguous */
+void cli_add_shape(cli_text *t, dv_dtype dtype, int32_t ndim, const int64_t *shape,
+    const int64_t *strides); /* strides only when not contiguous */
 
-/* ---- Running programs, temporary folders, interruption (process.c) -------------------------------------------------------------- */
+/* ---- Running programs, temporary folders, interruption (process.c) ------------------------------------------------------- */
 
-/* Between begin and end SIGINT, SIGTERM and SIGHUP do not kill the process: they stop the program that runs, and are noted, so that
- * temporary files can be removed; end then lets the signal have its effect. */
+/* Between begin and end SIGINT, SIGTERM and SIGHUP do not kill the process: they stop the program that runs, and are noted, so
+ * that temporary files can be removed; end then lets the signal have its effect. */
 void cli_signals_begin(void);
 void cli_signals_end(void);
 bool cli_interrupted(void);
@@ -144,15 +154,18 @@ int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output
 char *cli_program_path(const char *name); /* of such a program on PATH (or at this path); NULL. The caller's */
 bool cli_find_program(const char *name);  /* is there one? */
 
-/* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there are
- * removed. On failure NULL with errno set. cli_temp_remove() removes it with what is in it. */
-typedef struct cli_temp { char *path; int lock; } cli_temp;
+/* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there
+ * are removed. On failure NULL with errno set. cli_temp_remove() removes it with what is in it. */
+typedef struct cli_temp {
+    char *path;
+    int lock;
+} cli_temp;
 int cli_temp_make(const char *folder, cli_temp *out);
 void cli_temp_remove(cli_temp *t);
 
-/* ---- Builds that are kept (cache.c) ----------------------------------------------------------------------------------------------- */
+/* ---- Builds that are kept (cache.c) -------------------------------------------------------------------------------------- */
 
-enum { CLI_HASH = 33 };                                    /* 128 bits in hex */
+enum { CLI_HASH = 33 };                                  /* 128 bits in hex */
 int cli_hash_file(const char *path, char out[CLI_HASH]); /* 0 or errno */
 
 /* One entry of the user's folder of builds: $DOVETAIL_CACHE, else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail. */
@@ -161,28 +174,35 @@ typedef struct cli_cache {
     int lock;
     struct timespec started; /* since when it is locked */
 } cli_cache;
-/* The entry of a key: everything that is known before compiling and decides what comes out. Makes and checks the folder. Messages are
- * printed; close in every case. */
+/* The entry of a key: everything that is known before compiling and decides what comes out. Makes and checks the folder. Messages
+ * are printed; close in every case. */
 int cli_cache_open(const cli_text *key, cli_cache *out);
 void cli_cache_close(cli_cache *c);
 bool cli_cache_find(const cli_cache *c); /* is the binary there, whole and up to date? No lock needed */
 int cli_cache_lock(cli_cache *c);        /* waits while another process builds it; then look again */
-/* Move what was made with the lock held (in a folder inside the cache's) into place. rules: what the compiler's -MMD wrote; more: other
- * files that went into it. */
+/* Move what was made with the lock held (in a folder inside the cache's) into place. rules: what the compiler's -MMD wrote; more:
+ * other files that went into it. */
 int cli_cache_keep(const cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
 void cli_cache_sweep(const cli_cache *c); /* remove what nobody used for 30 days; looks once a day */
 
-/* ---- What a compiled binary has (elf.c) ------------------------------------------------------------------------------------------ */
+/* ---- What a compiled binary has (elf.c) ---------------------------------------------------------------------------------- */
 
-/* Read a shared object that the linker just made: names of defined dynamic symbols and of needed libraries. CLI_OK or CLI_FAILED. */
-typedef struct cli_elf { char **symbols, **needed; size_t nsymbols, nneeded; } cli_elf;
+/* Read a shared object that the linker just made: names of defined dynamic symbols and of needed libraries. CLI_OK or CLI_FAILED.
+ */
+typedef struct cli_elf {
+    char **symbols, **needed;
+    size_t nsymbols, nneeded;
+} cli_elf;
 int cli_elf_read(const char *path, cli_elf *out);
 void cli_elf_free(cli_elf *e);
 
-/* ---- What the author did wrong (hints.c) ---------------------------------------------------------------------------------------- */
+/* ---- What the author did wrong (hints.c) --------------------------------------------------------------------------------- */
 
 /* Read a compiler's or linker's messages and add, for errors inside Dovetail's macros, "file:line: what is wrong" lines. */
-typedef struct cli_hints { cli_text text; size_t count; } cli_hints;
+typedef struct cli_hints {
+    cli_text text;
+    size_t count;
+} cli_hints;
 void cli_explain_errors(const char *messages, cli_hints *out);
 
 #endif

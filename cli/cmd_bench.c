@@ -6,7 +6,11 @@
 
 #include <stdlib.h>
 
-typedef struct timing { double best, median; size_t samples; int64_t calls; } timing;
+typedef struct timing {
+    double best, median;
+    size_t samples;
+    int64_t calls;
+} timing;
 
 typedef struct bench {
     const cli_args *args;
@@ -53,7 +57,8 @@ static int measure(bench *b, timing *out)
     int64_t calls = 1;
     if (call(b))
         return cli_fail("%s", dv_last_error());
-    for (const double start = cli_now(); cli_now() - start < b->seconds / 10;) /* warm up, and find how many calls make a sample */
+    for (const double start = cli_now();
+        cli_now() - start < b->seconds / 10;) /* warm up, and find how many calls make a sample */
         for (;;) {
             const double t = cli_now();
             for (int64_t i = 0; i < calls; i++)
@@ -71,7 +76,7 @@ static int measure(bench *b, timing *out)
         samples[n] = (cli_now() - t) / (double)calls;
     }
     qsort(samples, n, sizeof *samples, compare);
-    *out = (timing){samples[0], n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2, n, calls};
+    *out = (timing){ samples[0], n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2, n, calls };
     free(samples);
     return CLI_OK;
 }
@@ -96,8 +101,10 @@ static void report(bench *b, const char *kernel, const char *isa, int threads, c
     if (cli_json) {
         cli_addf(&b->json, "%s{\"kernel\": ", b->nruns ? ", " : "");
         cli_add_json(&b->json, kernel);
-        cli_addf(&b->json, ", \"isa\": \"%s\", \"threads\": %d, \"best_us\": %.4f, \"median_us\": %.4f, \"samples\": %zu, \"calls_per_sample\": %lld", isa,
-            threads, t->best * 1e6, t->median * 1e6, t->samples, (long long)t->calls);
+        cli_addf(&b->json,
+            ", \"isa\": \"%s\", \"threads\": %d, \"best_us\": %.4f, \"median_us\": %.4f, \"samples\": %zu, \"calls_per_sample\": "
+            "%lld",
+            isa, threads, t->best * 1e6, t->median * 1e6, t->samples, (long long)t->calls);
         if (b->bytes > 0)
             cli_addf(&b->json, ", \"bytes\": %.0f, \"gb_per_s\": %.3f", b->bytes, b->bytes / t->best * 1e-9);
         if (b->flops > 0)
@@ -108,9 +115,10 @@ static void report(bench *b, const char *kernel, const char *isa, int threads, c
         rate(bandwidth, b->bytes, t->best);
         rate(speed, b->flops, t->best);
         if (!b->nruns)
-            printf("  %s%-28s  %-7s  %7s  %11s  %11s  %8s  %8s%s\n", cli_style(stdout, CLI_DIM), "kernel", "isa", "threads", "best us", "median us", "GB/s",
-                "GFLOP/s", cli_style(stdout, CLI_PLAIN));
-        printf("  %-28s  %-7s  %7d  %11.3f  %11.3f  %8s  %8s\n", kernel, isa, threads, t->best * 1e6, t->median * 1e6, bandwidth, speed);
+            printf("  %s%-28s  %-7s  %7s  %11s  %11s  %8s  %8s%s\n", cli_style(stdout, CLI_DIM), "kernel", "isa", "threads",
+                "best us", "median us", "GB/s", "GFLOP/s", cli_style(stdout, CLI_PLAIN));
+        printf("  %-28s  %-7s  %7d  %11.3f  %11.3f  %8s  %8s\n", kernel, isa, threads, t->best * 1e6, t->median * 1e6, bandwidth,
+            speed);
         fflush(stdout);
     }
     b->nruns++;
@@ -118,7 +126,7 @@ static void report(bench *b, const char *kernel, const char *isa, int threads, c
 
 static int run_one(bench *b, const char *isa, int threads)
 {
-    timing t = {0};
+    timing t = { 0 };
     char *kernel = NULL;
     if (dv_set_isa(isa))
         return cli_usage(b->args->verb, "option '--isa': %s", dv_last_error());
@@ -178,12 +186,13 @@ static int run_all(bench *b)
 
 static void print_head(const bench *b)
 {
-    cli_text t = {0};
+    cli_text t = { 0 };
     for (size_t i = 0; i < b->values.n; i++) {
         cli_adds(&t, i ? ", " : "");
         cli_add_value(&t, &b->values.data[i]);
     }
-    printf("%s%s%s(%s)\n", cli_style(stdout, CLI_BOLD), dv_operator_name(b->op), cli_style(stdout, CLI_PLAIN), t.data ? t.data : "");
+    printf(
+        "%s%s%s(%s)\n", cli_style(stdout, CLI_BOLD), dv_operator_name(b->op), cli_style(stdout, CLI_PLAIN), t.data ? t.data : "");
     cli_text_free(&t);
 }
 
@@ -191,7 +200,7 @@ static int run(const cli_args *args)
 {
     int64_t milliseconds;
     size_t first = 0;
-    bench b = {.args = args, .alloc = cli_has(args, "alloc"), .flops = -1, .bytes = -1};
+    bench b = { .args = args, .alloc = cli_has(args, "alloc"), .flops = -1, .bytes = -1 };
     if (cli_get_int(args, "time", 1, 1000000, 300, &milliseconds))
         return CLI_USAGE;
     b.seconds = (double)milliseconds * 1e-3;
@@ -215,7 +224,7 @@ static int run(const cli_args *args)
         status = run_all(&b);
     }
     if (!status && cli_json) {
-        cli_text name = {0};
+        cli_text name = { 0 };
         cli_add_json(&name, dv_operator_name(b.op));
         printf("{\"ok\": true, \"operator\": %s, \"runs\": [%s]}\n", name.data, b.json.data ? b.json.data : "");
         cli_text_free(&name);
@@ -228,25 +237,27 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    {0, "isa", "LIST", "one run for each: base, avx2, avx512, neon, sve (default: the best that there is)"},
-    {0, "threads", "LIST", "one run for each number of threads, such as 1,4 (default: as many as the process may use)"},
-    {0, "time", "MS", "milliseconds to measure in each run (default: 300)"},
-    {0, "alloc", NULL, "also measure the allocation of results (otherwise they are given)"},
-    {0, "json", NULL, "as JSON: a list of runs"},
-    {0},
+    { 0, "isa", "LIST", "one run for each: base, avx2, avx512, neon, sve (default: the best that there is)" },
+    { 0, "threads", "LIST", "one run for each number of threads, such as 1,4 (default: as many as the process may use)" },
+    { 0, "time", "MS", "milliseconds to measure in each run (default: 300)" },
+    { 0, "alloc", NULL, "also measure the allocation of results (otherwise they are given)" },
+    { 0, "json", NULL, "as JSON: a list of runs" },
+    { 0 },
 };
 
-static const char *const examples[] = {
-    "dovetail bench my_ops.so my_ops::swiglu 'f32[64,4096]' 'f32[64,4096]'", "time of one call, and the bandwidth that it reaches",
-    "dovetail bench --isa base,avx2 --threads 1,2 my_ops.so swiglu 'f32[1000000]' 'f32[1000000]'", "instruction sets and threads side by side",
-    NULL};
+static const char *const examples[] = { "dovetail bench my_ops.so my_ops::swiglu 'f32[64,4096]' 'f32[64,4096]'",
+    "time of one call, and the bandwidth that it reaches",
+    "dovetail bench --isa base,avx2 --threads 1,2 my_ops.so swiglu 'f32[1000000]' 'f32[1000000]'",
+    "instruction sets and threads side by side", NULL };
 
 const cli_verb verb_bench = {
     .name = "bench",
     .purpose = "time an operator: microseconds, GB/s, GFLOP/s",
     .usage = "[options] [FILE.so ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
-    .about = "Calls the operator through the registry, checks included, on tensors with random contents (integers: zeros, unless a range\n"
-             "is given, as in i64[8]=0..100). 'dovetail explain --help' has the syntax of arguments. GB/s and GFLOP/s are computed from\n"
+    .about = "Calls the operator through the registry, checks included, on tensors with random contents (integers: zeros, unless "
+             "a range\n"
+             "is given, as in i64[8]=0..100). 'dovetail explain --help' has the syntax of arguments. GB/s and GFLOP/s are "
+             "computed from\n"
              "what the contract says of bytes and flops, and the best time.",
     .options = options,
     .examples = examples,

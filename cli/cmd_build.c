@@ -1,7 +1,8 @@
 /* dovetail build: C (and CUDA) files in, one operator binary out.
  *
  * Everything is made in a private folder beside the output, checked there, and put in place by one rename: whoever looks sees the
- * old binary or the new one. With --cached the output is an entry of the user's folder of builds (cache.c), made only if need be. */
+ * old binary or the new one. With --cached the output is an entry of the user's folder of builds (cache.c), made only if need be.
+ */
 #include "cli.h"
 
 #include <dirent.h>
@@ -13,20 +14,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct words { const char **data; size_t n; } words;
+typedef struct words {
+    const char **data;
+    size_t n;
+} words;
 
 typedef struct build {
     const cli_args *args;
     const char *home;
     words sources, objects;
     char *out, *folder, *made; /* the binary; its folder ("" here); the same in the temporary folder */
-    words cc; /* the compiler and its first arguments */
+    words cc;                  /* the compiler and its first arguments */
     const char *nvcc;
     bool cuda, cached;
     cli_temp temp;
-    cli_cache cache; /* where the result is kept, if it is */
-    cli_text rules;  /* -MMD's: what was included */
-    cli_text messages; /* of compilers */
+    cli_cache cache;       /* where the result is kept, if it is */
+    cli_text rules;        /* -MMD's: what was included */
+    cli_text messages;     /* of compilers */
     cli_text report, json; /* of the check: operators and rows */
     double seconds;
     off_t size;
@@ -47,11 +51,11 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
-/* ---- What to compile, and where to --------------------------------------------------------------------------------------------- */
+/* ---- What to compile, and where to --------------------------------------------------------------------------------------- */
 
 static bool includes_operator_header(const char *path)
 {
-    cli_text text = {0};
+    cli_text text = { 0 };
     bool found = false;
     if (!cli_read_file(path, &text))
         for (const char *p = text.data; (p = strstr(p, "dovetail_op.h")) && !found; p++) {
@@ -81,7 +85,8 @@ static int find_sources(build *b)
         }
     closedir(dir);
     if (!b->sources.n)
-        return cli_fail("no file to build: none of the .c and .cu files here includes <dovetail_op.h>; 'dovetail new my_ops' makes a project");
+        return cli_fail("no file to build: none of the .c and .cu files here includes <dovetail_op.h>; 'dovetail new my_ops' "
+                        "makes a project");
     qsort(b->sources.data, b->sources.n, sizeof *b->sources.data, by_name);
     return CLI_OK;
 }
@@ -126,7 +131,7 @@ static int choose_output(build *b)
     return CLI_OK;
 }
 
-/* ---- With what ------------------------------------------------------------------------------------------------------------------- */
+/* ---- With what ----------------------------------------------------------------------------------------------------------- */
 
 /* $CC may hold arguments ("ccache gcc"): split at spaces, no shell. */
 static void split_words(words *to, const char *text)
@@ -148,7 +153,7 @@ static int choose_compiler(build *b)
         if (!cli_find_program(b->cc.data[0]))
             return cli_fail("no compiler '%s' (from %s): no such program on PATH", b->cc.data[0], given ? "--cc" : "$CC");
     } else {
-        static const char *const known[] = {"cc", "gcc", "clang"};
+        static const char *const known[] = { "cc", "gcc", "clang" };
         for (size_t i = 0; i < 3 && !b->cc.n; i++)
             if (cli_find_program(known[i]))
                 push(&b->cc, known[i]);
@@ -159,7 +164,8 @@ static int choose_compiler(build *b)
         const char *nvcc = cli_get(b->args, "nvcc");
         b->nvcc = nvcc ? nvcc : "nvcc";
         if (!cli_find_program(b->nvcc))
-            return cli_fail("no CUDA compiler '%s': it is needed for .cu files; install the CUDA toolkit, or name one with --nvcc", b->nvcc);
+            return cli_fail(
+                "no CUDA compiler '%s': it is needed for .cu files; install the CUDA toolkit, or name one with --nvcc", b->nvcc);
     }
     return CLI_OK;
 }
@@ -167,7 +173,8 @@ static int choose_compiler(build *b)
 /* A name that no program takes for an option, a response file or (gcc's driver) a pipe. */
 static const char *as_file(const char *path)
 {
-    const bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') || (*path >= '0' && *path <= '9') || strchr("/._", *path);
+    const bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') || (*path >= '0' && *path <= '9') ||
+        strchr("/._", *path);
     return plain ? path : keep(cli_format("./%s", path));
 }
 
@@ -200,14 +207,16 @@ static void push_all(words *w, const char *const *flags, size_t n)
     for (size_t i = 0; i < n; i++)
         push(w, flags[i]);
 }
-#define PUSH(w, ...) push_all(w, (const char *const[]){__VA_ARGS__}, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *))
+#define PUSH(w, ...) \
+    push_all(w, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
 
 /* The C compiler and its flags; to compile only, or to link as well. */
 static void c_command(build *b, words *w, bool link)
 {
     const bool debug = cli_has(b->args, "debug");
     push_all(w, b->cc.data, b->cc.n);
-    PUSH(w, "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-unused-parameter");
+    PUSH(w, "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall",
+        "-Wextra", "-Wno-unused-parameter");
     push(w, debug ? "-O1" : "-O3");
     if (debug)
         push(w, "-g");
@@ -256,18 +265,19 @@ static void cuda_link_command(build *b, words *w)
 {
     PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->made);
     push_all(w, b->objects.data, b->objects.n);
-    PUSH(w, "-Xlinker", cli_has(b->args, "debug") ? "--as-needed,-z,defs,--exclude-libs,ALL" : "--as-needed,-z,defs,--exclude-libs,ALL,-s");
+    PUSH(w, "-Xlinker",
+        cli_has(b->args, "debug") ? "--as-needed,-z,defs,--exclude-libs,ALL" : "--as-needed,-z,defs,--exclude-libs,ALL,-s");
     for (size_t i = 0; i < b->args->ngiven; i++)
         if (!strcmp(b->args->given[i].option->name, "library-dir"))
             push(w, keep(cli_format("-L%s", b->args->given[i].value)));
     push_libraries(b, w);
 }
 
-/* ---- Running ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Running ------------------------------------------------------------------------------------------------------------- */
 
 static void show_command(const words *w)
 {
-    cli_text t = {0};
+    cli_text t = { 0 };
     for (size_t i = 0; w->data[i]; i++) {
         cli_adds(&t, i ? " " : "");
         cli_add_shell(&t, w->data[i]);
@@ -295,7 +305,7 @@ static int run_compiler(build *b, words *w)
         return cli_fail("'%s' was killed by signal %d (%s)", w->data[0], status - 128, strsignal(status - 128));
     if (!status)
         return CLI_OK;
-    cli_hints hints = {0};
+    cli_hints hints = { 0 };
     if (b->messages.data)
         cli_explain_errors(b->messages.data, &hints);
     if (hints.count)
@@ -309,17 +319,20 @@ static int check_for_nvcc(const words *w)
 {
     for (size_t i = 0; i < w->n && w->data[i]; i++)
         if (w->data[i][strspn(w->data[i], "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%")])
-            return cli_fail("'%s': nvcc passes its arguments to a shell, so only letters, digits and _ - + = . / , : @ %% are safe in them", w->data[i]);
+            return cli_fail(
+                "'%s': nvcc passes its arguments to a shell, so only letters, digits and _ - + = . / , : @ %% are safe in them",
+                w->data[i]);
     return CLI_OK;
 }
 
 static int compile_object(build *b, size_t i)
 {
     const char *path = b->sources.data[i], *object = keep(cli_format("%s/%zu.o", b->temp.path, i));
-    words w = {0};
+    words w = { 0 };
     const bool cuda = ends_with(path, ".cu");
     if (cuda) {
-        PUSH(&w, b->nvcc, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-I", keep(cli_join(b->home, "include")));
+        PUSH(&w, b->nvcc, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-I",
+            keep(cli_join(b->home, "include")));
         push_options(b, &w, false);
     } else {
         c_command(b, &w, false);
@@ -336,10 +349,11 @@ static int compile_object(build *b, size_t i)
     return status;
 }
 
-/* One C file, or several, by one command. Files of two compilers, or several that each tell what they include: to objects first. */
+/* One C file, or several, by one command. Files of two compilers, or several that each tell what they include: to objects first.
+ */
 static int compile(build *b)
 {
-    words w = {0};
+    words w = { 0 };
     const bool objects = b->cuda || (b->cached && b->sources.n > 1);
     int status = CLI_OK;
     for (size_t i = 0; objects && i < b->sources.n && !status; i++)
@@ -359,10 +373,12 @@ static int compile(build *b)
     return status;
 }
 
-/* ---- Checking what came out ----------------------------------------------------------------------------------------------------------- */
+/* ---- Checking what came out ---------------------------------------------------------------------------------------------- */
 
 #define STRING_(x) #x
+/* clang-format off */
 #define STRING(x) STRING_(x)
+/* clang-format on */
 static const char symbol[] = "dovetail_library_" STRING(DV_ABI_MAJOR);
 
 static int check_symbols(build *b)
@@ -372,7 +388,7 @@ static int check_symbols(build *b)
     bool found = false;
     if (cli_elf_read(b->made, &elf))
         return cli_fail("the linker did not make a 64-bit ELF binary");
-    cli_text others = {0};
+    cli_text others = { 0 };
     for (size_t i = 0; i < elf.nsymbols; i++) {
         if (!strcmp(elf.symbols[i], symbol))
             found = true;
@@ -382,7 +398,8 @@ static int check_symbols(build *b)
     if (!found)
         status = cli_fail("the binary exports no '%s': end one of the files with DV_LIBRARY(name, &dv_op_...)", symbol);
     else if (others.size)
-        status = cli_fail("the binary exports %s besides '%s': make it static, or drop its visibility attribute", others.data, symbol);
+        status = cli_fail(
+            "the binary exports %s besides '%s': make it static, or drop its visibility attribute", others.data, symbol);
     cli_adds(&b->json, "\"needs\": [");
     for (size_t i = 0; i < elf.nneeded; i++) {
         cli_adds(&b->json, i ? ", " : "");
@@ -435,8 +452,8 @@ static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
     size_t n = 0;
     cli_adds(to, "[");
     for (size_t i = 0; rows && rows[i]; i++) {
-        const char *const values[] = {rows[i]->name, rows[i]->device, rows[i]->dtypes, rows[i]->isa};
-        static const char *const names[] = {"name", "device", "dtypes", "isa"};
+        const char *const values[] = { rows[i]->name, rows[i]->device, rows[i]->dtypes, rows[i]->isa };
+        static const char *const names[] = { "name", "device", "dtypes", "isa" };
         if (!rows[i]->run)
             continue;
         cli_adds(to, n++ ? ", {" : "{");
@@ -468,7 +485,7 @@ static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
                 about = lib->operators[i], longest = n;
         free(name);
     }
-    cli_text text = {0};
+    cli_text text = { 0 };
     if (about)
         cli_addf(&text, "%s:%u: ", about->file, about->line);
     char *real = realpath(b->made, NULL);
@@ -496,7 +513,7 @@ static int inspect(void *user, int fd)
         put_refusal(b, lib, fd);
         return INSPECT_REFUSED;
     }
-    cli_text text = {0}, json = {0};
+    cli_text text = { 0 }, json = { 0 };
     int width = 0;
     for (size_t i = 0; lib->operators[i]; i++) {
         const int n = (int)(strlen(lib->name) + 2 + strlen(lib->operators[i]->name));
@@ -508,7 +525,7 @@ static int inspect(void *user, int fd)
     for (size_t i = 0; lib->operators[i]; i++) {
         const dv_operator_decl *op = lib->operators[i];
         char *name = cli_format("%s::%s", lib->name, op->name);
-        cli_text rows = {0};
+        cli_text rows = { 0 };
         describe_rows(op->kernels, &rows);
         cli_addf(&text, "  %-*s  %s\n", width, name, rows.data);
         cli_adds(&json, i ? ", {\"name\": " : "{\"name\": ");
@@ -531,7 +548,7 @@ static int inspect(void *user, int fd)
 
 static int check_binary(build *b)
 {
-    cli_text out = {0};
+    cli_text out = { 0 };
     int status = check_symbols(b);
     if (status)
         return status;
@@ -552,7 +569,7 @@ static int check_binary(build *b)
     return status;
 }
 
-/* ---- Keeping it: the entry of the user's folder ---------------------------------------------------------------------------------------- */
+/* ---- Keeping it: the entry of the user's folder -------------------------------------------------------------------------- */
 
 /* A compiler by its file, as make looks at files: running it to ask its version takes as long as all the rest. */
 static void add_program(cli_text *key, const char *name)
@@ -567,8 +584,8 @@ static void add_program(cli_text *key, const char *name)
 
 static void add_environment(cli_text *key)
 {
-    static const char *const names[] = {"CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX",
-        "SOURCE_DATE_EPOCH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CUDA_HOME"};
+    static const char *const names[] = { "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH",
+        "GCC_EXEC_PREFIX", "SOURCE_DATE_EPOCH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CUDA_HOME" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const char *value = getenv(names[i]);
         cli_addf(key, "%s=%s\n", names[i], value ? value : "");
@@ -594,7 +611,7 @@ static void add_key(build *b, cli_text *key)
         cli_addf(key, "--%s=%s\n", name, value ? value : "");
     }
     if (strstr(key->data, "=native")) { /* -march, -mtune */
-        cli_text cpus = {0};
+        cli_text cpus = { 0 };
         const char *flags = cli_read_file("/proc/cpuinfo", &cpus) ? NULL : strstr(cpus.data, "flags");
         cli_addf(key, "this machine: %.*s\n", flags ? (int)strcspn(flags, "\n") : 0, flags ? flags : "");
         cli_text_free(&cpus);
@@ -622,7 +639,7 @@ static void find_linked(const build *b, words *to)
 
 static int keep_binary(build *b)
 {
-    words linked = {0};
+    words linked = { 0 };
     struct stat s;
     b->size = stat(b->made, &s) ? 0 : s.st_size;
     find_linked(b, &linked);
@@ -631,7 +648,7 @@ static int keep_binary(build *b)
     return status;
 }
 
-/* ---- Putting it in place -------------------------------------------------------------------------------------------------------------- */
+/* ---- Putting it in place ------------------------------------------------------------------------------------------------- */
 
 static int publish(build *b)
 {
@@ -656,11 +673,12 @@ static void print_result(const build *b)
 {
     const char *out = b->cached ? b->cache.binary : b->out;
     if (cli_json) {
-        cli_text t = {0};
+        cli_text t = { 0 };
         cli_adds(&t, "{\"ok\": true, \"out\": ");
         cli_add_json(&t, out);
         if (b->json.data) { /* it was built, not found */
-            cli_addf(&t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
+            cli_addf(
+                &t, ", \"bytes\": %lld, \"seconds\": %.4f, %s, \"messages\": ", (long long)b->size, b->seconds, b->json.data);
             cli_add_json(&t, b->messages.data ? b->messages.data : "");
         }
         cli_adds(&t, "}");
@@ -703,7 +721,7 @@ done:
 /* Nothing is made where the entry is good, before or after waiting for another process that makes it. */
 static int make_cached(build *b)
 {
-    cli_text key = {0};
+    cli_text key = { 0 };
     add_key(b, &key);
     int status = cli_cache_open(&key, &b->cache);
     cli_text_free(&key);
@@ -716,7 +734,7 @@ static int make_cached(build *b)
 
 static int run(const cli_args *args)
 {
-    build b = {.args = args, .temp = {NULL, -1}, .cached = cli_has(args, "cached"), .cache = {.lock = -1}};
+    build b = { .args = args, .temp = { NULL, -1 }, .cached = cli_has(args, "cached"), .cache = { .lock = -1 } };
     const char *out = cli_get(args, "out");
     if (out && !*out)
         return cli_usage(args->verb, "option '--out': the name is empty");
@@ -750,37 +768,37 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    {'o', "out", "FILE", "the binary to write (default: the first file's name with .so, in this folder)"},
-    {'I', "include", "FOLDER", "also look for headers there"},
-    {'D', "define", "NAME[=VALUE]", "define a macro"},
-    {'L', "library-dir", "FOLDER", "also look for libraries there"},
-    {'l', "library", "NAME", "link this library"},
-    {'X', "flag", "ARGUMENT", "give the compiler one more argument, as it is (-X -march=native)"},
-    {0, "cc", "PROGRAM", "the C compiler (default: $CC, else the first of cc, gcc, clang)"},
-    {0, "nvcc", "PROGRAM", "the CUDA compiler for .cu files (default: nvcc)"},
-    {0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed"},
-    {'W', "werror", NULL, "warnings are errors"},
-    {'g', "debug", NULL, "for a debugger: -O1 -g, not stripped"},
-    {'v', "verbose", NULL, "show the commands that are run"},
-    {0, "json", NULL, "print the result as JSON"},
-    {0},
+    { 'o', "out", "FILE", "the binary to write (default: the first file's name with .so, in this folder)" },
+    { 'I', "include", "FOLDER", "also look for headers there" },
+    { 'D', "define", "NAME[=VALUE]", "define a macro" },
+    { 'L', "library-dir", "FOLDER", "also look for libraries there" },
+    { 'l', "library", "NAME", "link this library" },
+    { 'X', "flag", "ARGUMENT", "give the compiler one more argument, as it is (-X -march=native)" },
+    { 0, "cc", "PROGRAM", "the C compiler (default: $CC, else the first of cc, gcc, clang)" },
+    { 0, "nvcc", "PROGRAM", "the CUDA compiler for .cu files (default: nvcc)" },
+    { 0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed" },
+    { 'W', "werror", NULL, "warnings are errors" },
+    { 'g', "debug", NULL, "for a debugger: -O1 -g, not stripped" },
+    { 'v', "verbose", NULL, "show the commands that are run" },
+    { 0, "json", NULL, "print the result as JSON" },
+    { 0 },
 };
 
-static const char *const examples[] = {
-    "dovetail build", "builds the operator files of this folder: those that include <dovetail_op.h>",
-    "dovetail build my_ops.c -o my_ops.so", "names the file and the binary",
-    "dovetail build --json my_ops.c", "the same, with the result as JSON: operators, kernel rows, size, time",
-    "dovetail build --cached my_ops.c", "prints the path of a binary that is kept: in $DOVETAIL_CACHE, else ~/.cache/dovetail",
-    NULL};
+static const char *const examples[] = { "dovetail build",
+    "builds the operator files of this folder: those that include <dovetail_op.h>", "dovetail build my_ops.c -o my_ops.so",
+    "names the file and the binary", "dovetail build --json my_ops.c",
+    "the same, with the result as JSON: operators, kernel rows, size, time", "dovetail build --cached my_ops.c",
+    "prints the path of a binary that is kept: in $DOVETAIL_CACHE, else ~/.cache/dovetail", NULL };
 
 const cli_verb verb_build = {
     .name = "build",
     .purpose = "compile operators into one binary that every host can load",
     .usage = "[options] [FILE.c | FILE.cu ...]",
-    .about = "Compiles and links the files, checks that the binary exports exactly one symbol, loads it as a host would, so that a\n"
-             "mistake in a declaration shows here, and only then replaces the old binary, in one step. An interrupted or a\n"
-             "concurrent build never leaves a broken binary. No shell is involved: any file name is safe.\n"
-             "Instruction sets need no flags: DV_VARIANTS makes rows for AVX2 and AVX-512, and the best is chosen at run time.",
+    .about =
+        "Compiles and links the files, checks that the binary exports exactly one symbol, loads it as a host would, so that a\n"
+        "mistake in a declaration shows here, and only then replaces the old binary, in one step. An interrupted or a\n"
+        "concurrent build never leaves a broken binary. No shell is involved: any file name is safe.\n"
+        "Instruction sets need no flags: DV_VARIANTS makes rows for AVX2 and AVX-512, and the best is chosen at run time.",
     .options = options,
     .examples = examples,
     .run = run,

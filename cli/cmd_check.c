@@ -23,13 +23,13 @@ static bool is_folder(const char *path)
     return !stat(path, &s) && S_ISDIR(s.st_mode);
 }
 
-/* ---- What to check ------------------------------------------------------------------------------------------------------------ */
+/* ---- What to check ------------------------------------------------------------------------------------------------------- */
 
 typedef struct targets {
     check_op *ops;
     size_t n;
     cli_temp temp; /* binaries that were built for this */
-    size_t built; /* those of a name that was there already */
+    size_t built;  /* those of a name that was there already */
 } targets;
 
 /* What cannot be loaded is a result as well. */
@@ -38,7 +38,7 @@ static int add_refused(targets *t, const char *path, const char *why)
     t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
     const size_t size = strlen(why);
     char *text = cli_format("%.*s", (int)(size && why[size - 1] == '\n' ? size - 1 : size), why);
-    t->ops[t->n++] = (check_op){.name = cli_format("%s", path), .refused = text};
+    t->ops[t->n++] = (check_op){ .name = cli_format("%s", path), .refused = text };
     return CLI_OK;
 }
 
@@ -80,7 +80,7 @@ static int make_temp(targets *t)
 /* Build a source file into a temporary folder, as `dovetail build` does. */
 static int add_source(targets *t, const char *path)
 {
-    cli_text output = {0};
+    cli_text output = { 0 };
     if (make_temp(t))
         return CLI_FAILED;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
@@ -89,9 +89,10 @@ static int add_source(targets *t, const char *path)
         free(binary);
         binary = cli_format("%s/%zu-%.*s.so", t->temp.path, ++t->built, (int)(strlen(name) - 2), name);
     }
-    const char *const argv[] = {"/proc/self/exe", "build", "-o", binary, path, NULL};
+    const char *const argv[] = { "/proc/self/exe", "build", "-o", binary, path, NULL };
     const int failed = cli_run(argv, NULL, &output);
-    const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built") : add_binary(t, binary, path);
+    const int status = failed ? add_refused(t, path, output.data ? output.data : "it cannot be built")
+                              : add_binary(t, binary, path);
     cli_text_free(&output);
     free(binary);
     return status;
@@ -125,8 +126,8 @@ static char *find_package(const char *name)
                                   "except Exception: s = None\n"
                                   "print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')\n";
     const char *python = cli_find_program("python3") ? "python3" : "python";
-    const char *const argv[] = {python, "-c", program, name, NULL};
-    cli_text output = {0};
+    const char *const argv[] = { python, "-c", program, name, NULL };
+    cli_text output = { 0 };
     const int status = cli_run(argv, NULL, &output);
     const size_t size = output.data ? strcspn(output.data, "\n") : 0;
     char *path = !status && size ? cli_format("%.*s", (int)size, output.data) : NULL;
@@ -192,7 +193,7 @@ static int keep_named(targets *t, const char *name)
     return kept ? CLI_OK : cli_fail("no operator '%s' among those", name);
 }
 
-/* ---- Running ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Running ------------------------------------------------------------------------------------------------------------- */
 
 static void progress(void *user, size_t done, size_t all, const check_job *job)
 {
@@ -212,7 +213,7 @@ static int check_only(const cli_args *args, const char *only)
             known |= strlen((*c)->name) == n && !strncmp((*c)->name, p, n);
         if (known)
             continue;
-        cli_text names = {0};
+        cli_text names = { 0 };
         for (const check_property *const *c = check_properties; *c; c++)
             cli_addf(&names, "%s%s", names.size ? ", " : "", (*c)->name);
         return cli_usage(args->verb, "option '--only': there is no property '%.*s'; there are %s", (int)n, p, names.data);
@@ -230,8 +231,8 @@ static int write_repros(const char *folder, const check_job *jobs, size_t n)
             continue;
         const char *space = strstr(jobs[i].op->name, "::"), *name = space ? space + 2 : jobs[i].op->name;
         for (int python = 0; python < 2; python++) {
-            char *path = cli_format("%s/%s.%s%s%s.%s", folder, name, jobs[i].property->name, jobs[i].row ? "." : "", jobs[i].row ? jobs[i].row->name : "",
-                python ? "py" : "c");
+            char *path = cli_format("%s/%s.%s%s%s.%s", folder, name, jobs[i].property->name, jobs[i].row ? "." : "",
+                jobs[i].row ? jobs[i].row->name : "", python ? "py" : "c");
             FILE *to = fopen(path, "w");
             if (!to)
                 return cli_fail("cannot write '%s': %s", path, strerror(errno));
@@ -254,7 +255,7 @@ static int write_junit(const char *path, const targets *t, const check_job *jobs
     return fclose(to) ? cli_fail("cannot write '%s': %s", path, strerror(errno)) : CLI_OK;
 }
 
-/* ---- PyTorch ------------------------------------------------------------------------------------------------------------------- */
+/* ---- PyTorch ------------------------------------------------------------------------------------------------------------- */
 
 /* PROGRAM in a folder; NULL: there is none. */
 static char *program_in(const char *folder, const char *program)
@@ -266,8 +267,8 @@ static char *program_in(const char *folder, const char *program)
     return NULL;
 }
 
-/* A Python that may have torch: $DOVETAIL_PYTHON (empty: none); that of the environment that this command is installed in; that of the active
- * environment; the first one on PATH. NULL: none. */
+/* A Python that may have torch: $DOVETAIL_PYTHON (empty: none); that of the environment that this command is installed in; that
+ * of the active environment; the first one on PATH. NULL: none. */
 static char *find_python(void)
 {
     const char *given = getenv("DOVETAIL_PYTHON"), *active = getenv("VIRTUAL_ENV");
@@ -284,7 +285,7 @@ static char *find_python(void)
     }
     if (!python && active && *active)
         python = program_in(active, "bin/python3");
-    for (const char *const *name = (const char *const[]){"python3", "python", NULL}; !python && *name; name++)
+    for (const char *const *name = (const char *const[]){ "python3", "python", NULL }; !python && *name; name++)
         python = cli_find_program(*name) ? cli_format("%s", *name) : NULL;
     return python;
 }
@@ -294,7 +295,8 @@ static char *own_package(void)
 {
     char *folder = cli_join(cli_home(), "python"), *file = cli_join(folder, "dovetail/__init__.py");
     const char *const path = getenv("PYTHONPATH");
-    char *setting = access(file, R_OK) ? NULL : cli_format("PYTHONPATH=%s%s%s", folder, path && *path ? ":" : "", path ? path : "");
+    char *setting = access(file, R_OK) ? NULL
+                                       : cli_format("PYTHONPATH=%s%s%s", folder, path && *path ? ":" : "", path ? path : "");
     free(file);
     free(folder);
     return setting;
@@ -303,9 +305,9 @@ static char *own_package(void)
 /* Run `python -m dovetail.torch.check`; its answer is the content of a file. NULL: *why says why there is none. */
 static char *ask_python(const char *python, const char *const *words, const char *answer, char **why)
 {
-    cli_text output = {0}, content = {0};
+    cli_text output = { 0 }, content = { 0 };
     char *path = own_package();
-    const char *argv[12] = {python, "-m", "dovetail.torch.check"};
+    const char *argv[12] = { python, "-m", "dovetail.torch.check" };
     for (size_t i = 0; words[i]; i++)
         argv[i + 3] = words[i];
     const int status = cli_run(argv, path, &output);
@@ -325,20 +327,22 @@ static const char no_python[] = "there is no torch: no Python is installed besid
 /* Operators that torch knows after a module was imported. */
 static int add_foreign(targets *t, const cli_args *args)
 {
-    const char *const module = cli_get(args, "torch"), *const name = cli_get(args, "op"), *const contract = cli_get(args, "contract");
+    const char *const module = cli_get(args, "torch"), *const name = cli_get(args, "op"),
+                      *const contract = cli_get(args, "contract");
     char *why = NULL;
     if (make_temp(t))
         return CLI_FAILED;
     char *schemas = cli_join(t->temp.path, "schemas"), *python = find_python();
     if (!python)
         return cli_fail(no_python);
-    const char *const words[] = {"--schemas", schemas, module, name, NULL};
+    const char *const words[] = { "--schemas", schemas, module, name, NULL };
     char *text = ask_python(python, words, schemas, &why);
     for (char *line = text, *end; line && (end = strchr(line, '\n')); line = end + 1) {
         *end = 0;
         t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
         if (contract && t->n)
-            return cli_fail("option '--contract' is for one operator; '%s' are several: name an overload, such as %s.default", name ? name : module, name ? name : "ns::f");
+            return cli_fail("option '--contract' is for one operator; '%s' are several: name an overload, such as %s.default",
+                name ? name : module, name ? name : "ns::f");
         if (check_foreign(cli_format("%s", line), contract, &t->ops[t->n++]))
             return cli_fail("%s", dv_last_error());
     }
@@ -349,7 +353,8 @@ static int add_foreign(targets *t, const cli_args *args)
 }
 
 /* What torch says of the operators, after the jobs that there are. show: it tells how far it is. */
-static int check_in_torch(const cli_args *args, targets *t, const check_options *options, bool show, check_job **jobs, size_t *njobs)
+static int check_in_torch(
+    const cli_args *args, targets *t, const check_options *options, bool show, check_job **jobs, size_t *njobs)
 {
     char *answer = NULL, *why = NULL;
     if (!check_wanted(options, "torch"))
@@ -365,7 +370,7 @@ static int check_in_torch(const cli_args *args, targets *t, const check_options 
         FILE *to = fopen(asked, "w");
         if (!to || fputs(question, to) < 0 || fclose(to))
             return cli_fail("cannot write '%s': %s", asked, strerror(errno));
-        const char *const words[] = {asked, answered, shown, cli_get(args, "torch"), NULL};
+        const char *const words[] = { asked, answered, shown, cli_get(args, "torch"), NULL };
         answer = ask_python(python, words, answered, &why);
         if (show)
             close(atoi(shown));
@@ -373,7 +378,9 @@ static int check_in_torch(const cli_args *args, targets *t, const check_options 
         free(asked);
         free(answered);
     }
-    const int status = check_torch_answer(t->ops, t->n, answer, why, jobs, njobs) ? cli_fail("the answer of %s cannot be read", python) : CLI_OK;
+    const int status = check_torch_answer(t->ops, t->n, answer, why, jobs, njobs)
+        ? cli_fail("the answer of %s cannot be read", python)
+        : CLI_OK;
     free(question);
     free(answer);
     free(python);
@@ -425,14 +432,15 @@ static int check(const cli_args *args, targets *t, check_options *options)
 
 static int run(const cli_args *args)
 {
-    targets t = {0};
-    check_options options = {.cases = CASES, .workers = WORKERS, .only = cli_get(args, "only")};
+    targets t = { 0 };
+    check_options options = { .cases = CASES, .workers = WORKERS, .only = cli_get(args, "only") };
     int64_t seed, seconds;
     if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
         return cli_usage(args->verb, "option '--torch' names what is checked, '--contract' belongs to it");
     if (!args->nwords && !cli_has(args, "torch"))
         return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
-    if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) || check_only(args, options.only))
+    if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) ||
+        check_only(args, options.only))
         return CLI_USAGE;
     options.seed = (uint64_t)seed;
     options.seconds = (double)seconds;
@@ -445,36 +453,35 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    {0, "op", "NAME", "only this operator"},
-    {0, "only", "PROPERTY,...", "only these properties"},
-    {0, "torch", "MODULE", "check torch operators that this Python module or library (.so) brings, whoever wrote them"},
-    {0, "contract", "TEXT", "with --torch and --op: the contract that inputs are made from"},
-    {0, "seed", "N", "draw other cases (default 1)"},
-    {0, "time", "SECONDS", "begin nothing new after this time"},
-    {0, "repro", "FOLDER", "write a C program and a Python script for each failure there"},
-    {0, "junit", "FILE", "also write the results as JUnit's XML"},
-    {0, "json", NULL, "the results as one JSON document, with those programs"},
-    {0},
+    { 0, "op", "NAME", "only this operator" },
+    { 0, "only", "PROPERTY,...", "only these properties" },
+    { 0, "torch", "MODULE", "check torch operators that this Python module or library (.so) brings, whoever wrote them" },
+    { 0, "contract", "TEXT", "with --torch and --op: the contract that inputs are made from" },
+    { 0, "seed", "N", "draw other cases (default 1)" },
+    { 0, "time", "SECONDS", "begin nothing new after this time" },
+    { 0, "repro", "FOLDER", "write a C program and a Python script for each failure there" },
+    { 0, "junit", "FILE", "also write the results as JUnit's XML" },
+    { 0, "json", NULL, "the results as one JSON document, with those programs" },
+    { 0 },
 };
 
-static const char *const examples[] = {
-    "dovetail check my_ops.so", "every operator of a binary",
-    "dovetail check my_ops.c --only memory", "one property; the file is built first",
-    "dovetail check my_ops.so --repro broken", "a C program and a Python script for each failure, in the folder broken",
+static const char *const examples[] = { "dovetail check my_ops.so", "every operator of a binary",
+    "dovetail check my_ops.c --only memory", "one property; the file is built first", "dovetail check my_ops.so --repro broken",
+    "a C program and a Python script for each failure, in the folder broken",
     "dovetail check --torch my_extension --op my_ops::gelu", "an operator of torch's that was not written with Dovetail",
-    "dovetail check --json my_ops.so", "for programs",
-    NULL};
+    "dovetail check --json my_ops.so", "for programs", NULL };
 
 const cli_verb verb_check = {
     .name = "check",
     .purpose = "find what is wrong with operators before their users do",
     .usage = "[options] FILE.so | FILE.c | FOLDER | PACKAGE | NAMESPACE::OPERATOR ... | --torch MODULE",
-    .about = "Makes inputs from what each operator declares, and runs it on them until it proves or breaks each word of its\n"
-             "declaration: it may not crash, touch memory that is not its own, leave results unwritten, write what it does not\n"
-             "declare, or give other shapes than its contract says. Each kernel row is checked by itself, in processes that may\n"
-             "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md). With a Python that has\n"
-             "torch ($DOVETAIL_PYTHON, the one it is installed in, the active environment's, or the first on PATH), torch is asked\n"
-             "as well.",
+    .about =
+        "Makes inputs from what each operator declares, and runs it on them until it proves or breaks each word of its\n"
+        "declaration: it may not crash, touch memory that is not its own, leave results unwritten, write what it does not\n"
+        "declare, or give other shapes than its contract says. Each kernel row is checked by itself, in processes that may\n"
+        "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md). With a Python that has\n"
+        "torch ($DOVETAIL_PYTHON, the one it is installed in, the active environment's, or the first on PATH), torch is asked\n"
+        "as well.",
     .options = options,
     .examples = examples,
     .run = run,

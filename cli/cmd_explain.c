@@ -15,39 +15,41 @@ static void add_row(void *user, const dv_row_report *r)
 {
     rows *all = user;
     all->data = cli_alloc(all->data, all->n + 1, sizeof *all->data);
-    all->data[all->n++] = (dv_row_report){copy(r->name), copy(r->provider), copy(r->device), copy(r->dtypes), copy(r->isa), copy(r->when), r->taken,
-        copy(r->reason)};
+    all->data[all->n++] = (dv_row_report){ copy(r->name), copy(r->provider), copy(r->device), copy(r->dtypes), copy(r->isa),
+        copy(r->when), r->taken, copy(r->reason) };
     all->taken = all->taken || r->taken;
 }
 
 static void print_table(const rows *all)
 {
-    static const char *const heads[] = {"kernel", "device", "dtypes", "isa", "when"};
+    static const char *const heads[] = { "kernel", "device", "dtypes", "isa", "when" };
     int widths[5];
     for (size_t k = 0; k < 5; k++)
         widths[k] = (int)strlen(heads[k]);
     for (size_t i = 0; i < all->n; i++) {
-        const char *const cells[] = {all->data[i].name, all->data[i].device, all->data[i].dtypes, all->data[i].isa, all->data[i].when};
+        const char *const cells[] = { all->data[i].name, all->data[i].device, all->data[i].dtypes, all->data[i].isa,
+            all->data[i].when };
         for (size_t k = 0; k < 5; k++)
             if (cells[k] && (int)strlen(cells[k]) > widths[k])
                 widths[k] = (int)strlen(cells[k]);
     }
-    printf("\n  %s%-*s  %-*s  %-*s  %-*s  %-*s  verdict%s\n", cli_style(stdout, CLI_DIM), widths[0], heads[0], widths[1], heads[1], widths[2], heads[2],
-        widths[3], heads[3], widths[4], heads[4], cli_style(stdout, CLI_PLAIN));
+    printf("\n  %s%-*s  %-*s  %-*s  %-*s  %-*s  verdict%s\n", cli_style(stdout, CLI_DIM), widths[0], heads[0], widths[1],
+        heads[1], widths[2], heads[2], widths[3], heads[3], widths[4], heads[4], cli_style(stdout, CLI_PLAIN));
     for (size_t i = 0; i < all->n; i++) {
         const dv_row_report *r = &all->data[i];
-        printf("%s%s %-*s  %-*s  %-*s  %-*s  %-*s  %s%s\n", r->taken ? cli_style(stdout, CLI_GREEN) : "", r->taken ? "*" : " ", widths[0],
-            r->name ? r->name : "-", widths[1], r->device ? r->device : "-", widths[2], r->dtypes ? r->dtypes : "any", widths[3],
-            r->isa ? r->isa : "-", widths[4], r->when ? r->when : "-", r->reason ? r->reason : "", r->taken ? cli_style(stdout, CLI_PLAIN) : "");
+        printf("%s%s %-*s  %-*s  %-*s  %-*s  %-*s  %s%s\n", r->taken ? cli_style(stdout, CLI_GREEN) : "", r->taken ? "*" : " ",
+            widths[0], r->name ? r->name : "-", widths[1], r->device ? r->device : "-", widths[2], r->dtypes ? r->dtypes : "any",
+            widths[3], r->isa ? r->isa : "-", widths[4], r->when ? r->when : "-", r->reason ? r->reason : "",
+            r->taken ? cli_style(stdout, CLI_PLAIN) : "");
     }
 }
 
 static void add_json_rows(cli_text *t, const rows *all)
 {
-    static const char *const names[] = {"kernel", "provider", "device", "dtypes", "isa", "when", "reason"};
+    static const char *const names[] = { "kernel", "provider", "device", "dtypes", "isa", "when", "reason" };
     for (size_t i = 0; i < all->n; i++) {
         const dv_row_report *r = &all->data[i];
-        const char *const values[] = {r->name, r->provider, r->device, r->dtypes, r->isa, r->when, r->reason};
+        const char *const values[] = { r->name, r->provider, r->device, r->dtypes, r->isa, r->when, r->reason };
         cli_addf(t, "%s{\"taken\": %s", i ? ", " : "", r->taken ? "true" : "false");
         for (size_t k = 0; k < 7; k++) {
             cli_addf(t, ", \"%s\": ", names[k]);
@@ -81,8 +83,9 @@ static void add_json_specs(cli_text *t, const dv_operator *op, const dv_result_s
         cli_adds(t, i ? ", {\"name\": " : "{\"name\": ");
         cli_add_json(t, info.name);
         if (specs[i].ndim >= 0) {
-            cli_addf(t, ", \"dtype\": \"%s\", \"device\": \"%s\"", dv_dtype_name(specs[i].dtype), dv_device_name(specs[i].device.type));
-            const int64_t *const lists[] = {specs[i].shape, specs[i].strides};
+            cli_addf(t, ", \"dtype\": \"%s\", \"device\": \"%s\"", dv_dtype_name(specs[i].dtype),
+                dv_device_name(specs[i].device.type));
+            const int64_t *const lists[] = { specs[i].shape, specs[i].strides };
             for (size_t k = 0; k < 2; k++) {
                 cli_adds(t, k ? ", \"strides\": [" : ", \"shape\": [");
                 for (int32_t d = 0; d < specs[i].ndim; d++)
@@ -101,7 +104,7 @@ static void print_call(const dv_operator *op, const cli_values *values)
     printf("%s%s%s\n", cli_style(stdout, CLI_BOLD), dv_operator_schema(op), cli_style(stdout, CLI_PLAIN));
     for (size_t i = 0; i < values->n; i++) {
         dv_slot_info info;
-        cli_text t = {0};
+        cli_text t = { 0 };
         dv_operator_slot(op, i, &info);
         if (values->data[i].type == DV_VALUE_DEFAULT)
             cli_addf(&t, "%s (the default)", info.default_text ? info.default_text : "");
@@ -117,7 +120,7 @@ static void print_results(const dv_operator *op, const dv_result_spec *specs, si
     puts("");
     for (size_t i = 0; i < n; i++) {
         dv_slot_info info;
-        cli_text t = {0};
+        cli_text t = { 0 };
         dv_operator_slot(op, dv_operator_nargs(op) + i, &info);
         describe_spec(&specs[i], &t);
         printf("  %s%s-> %s\n", info.name, *info.name ? " " : "", t.data);
@@ -129,8 +132,8 @@ static int explain(dv_operator *op, const cli_values *values)
 {
     const size_t n = dv_operator_nresults(op);
     dv_result_spec *specs = cli_alloc(NULL, n, sizeof *specs);
-    rows all = {0};
-    cli_text refused = {0};
+    rows all = { 0 };
+    cli_text refused = { 0 };
     memset(specs, 0, n * sizeof *specs);
     if (dv_infer(op, values->data, values->n, specs, n))
         cli_adds(&refused, dv_last_error());
@@ -139,10 +142,11 @@ static int explain(dv_operator *op, const cli_values *values)
     if (!refused.size && all.n && !all.taken) {
         cli_addf(&refused, "%s: no kernel fits", dv_operator_name(op));
         for (size_t i = 0; i < all.n; i++)
-            cli_addf(&refused, "%s %s: %s", i ? ";" : ":", all.data[i].name ? all.data[i].name : "?", all.data[i].reason ? all.data[i].reason : "?");
+            cli_addf(&refused, "%s %s: %s", i ? ";" : ":", all.data[i].name ? all.data[i].name : "?",
+                all.data[i].reason ? all.data[i].reason : "?");
     }
     if (cli_json && !refused.size) {
-        cli_text t = {0};
+        cli_text t = { 0 };
         cli_adds(&t, "{\"ok\": true, \"operator\": ");
         cli_add_json(&t, dv_operator_name(op));
         cli_adds(&t, ", \"kernels\": [");
@@ -168,7 +172,7 @@ static int explain(dv_operator *op, const cli_values *values)
 static int run(const cli_args *args)
 {
     dv_operator *op;
-    cli_values values = {0};
+    cli_values values = { 0 };
     size_t first = 0;
     const char *isa = cli_get(args, "isa");
     while (first < args->nwords && cli_is_binary(args->words[first]))
@@ -188,21 +192,22 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    {0, "isa", "NAME", "pretend that the processor has no more than this: base, avx2, avx512, neon, sve"},
-    {0, "json", NULL, "as JSON: kernel rows with verdicts, results with shapes"},
-    {0},
+    { 0, "isa", "NAME", "pretend that the processor has no more than this: base, avx2, avx512, neon, sve" },
+    { 0, "json", NULL, "as JSON: kernel rows with verdicts, results with shapes" },
+    { 0 },
 };
 
-static const char *const examples[] = {
-    "dovetail explain my_ops.so my_ops::swiglu 'f32[4,1024]' 'f32[4,1024]'", "which kernel runs, and the shape of the result",
+static const char *const examples[] = { "dovetail explain my_ops.so my_ops::swiglu 'f32[4,1024]' 'f32[4,1024]'",
+    "which kernel runs, and the shape of the result",
     "dovetail explain my_ops.so my_ops::swiglu gate='f32[4,6]@[1,4]' up='f32[4,6]'", "arguments by name, the first with strides",
-    NULL};
+    NULL };
 
 const cli_verb verb_explain = {
     .name = "explain",
     .purpose = "show which kernel a call takes and why, and what comes out",
     .usage = "[options] [FILE.so ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
-    .about = "Checks the arguments as a call would, prints each kernel row with its verdict, and the inferred results. Runs nothing and\n"
+    .about = "Checks the arguments as a call would, prints each kernel row with its verdict, and the inferred results. Runs "
+             "nothing and\n"
              "needs no memory for the tensors. A call that would be refused is explained, and the exit code is 1.\n\n"
              "Arguments:\n"
              "  f32[4,1024]          a tensor: element type and sizes; f32[] has no dims\n"

@@ -43,7 +43,7 @@ static int gather(const cli_args *args, dv_operator ***all, size_t *n)
 
 static int print_json(dv_operator *const *all, size_t n)
 {
-    cli_text out = {0};
+    cli_text out = { 0 };
     cli_adds(&out, "{\"ok\": true, \"operators\": [");
     for (size_t i = 0; i < n; i++) {
         char *json;
@@ -66,7 +66,8 @@ static int print_text(dv_operator *const *all, size_t n)
         if (dv_operator_describe(all[i], &text))
             return cli_fail("%s", dv_last_error());
         const size_t first = strcspn(text, "\n");
-        printf("%s%s%.*s%s%s", i ? "\n" : "", cli_style(stdout, CLI_BOLD), (int)first, text, cli_style(stdout, CLI_PLAIN), text + first);
+        printf("%s%s%.*s%s%s", i ? "\n" : "", cli_style(stdout, CLI_BOLD), (int)first, text, cli_style(stdout, CLI_PLAIN),
+            text + first);
         if (!*text || text[strlen(text) - 1] != '\n')
             puts("");
         dv_free(text);
@@ -88,23 +89,22 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    {0, "json", NULL, "everything as one JSON document (docs/json.md)"},
-    {0},
+    { 0, "json", NULL, "everything as one JSON document (docs/json.md)" },
+    { 0 },
 };
 
-static const char *const examples[] = {
-    "dovetail info my_ops.so", "every operator of a binary",
-    "dovetail info my_ops.so my_ops::swiglu", "one of them",
-    "dovetail info --json my_ops.so", "for programs: schema, contract and formulas as trees, kernel rows",
-    NULL};
+static const char *const examples[] = { "dovetail info my_ops.so", "every operator of a binary",
+    "dovetail info my_ops.so my_ops::swiglu", "one of them", "dovetail info --json my_ops.so",
+    "for programs: schema, contract and formulas as trees, kernel rows", NULL };
 
 const cli_verb verb_info = {
     .name = "info",
     .purpose = "show what operators declare: schema, contract, kernels, gradient",
     .usage = "[options] FILE.so | NAMESPACE | NAMESPACE::OPERATOR ...",
-    .about = "Prints an operator's schema, what it is, its contract in words with the order in which sizes are solved, its gradient\n"
-             "and native form, and its kernel rows in the order in which they are tried. Binaries are loaded first; the shipped\n"
-             "operators are known by name.",
+    .about =
+        "Prints an operator's schema, what it is, its contract in words with the order in which sizes are solved, its gradient\n"
+        "and native form, and its kernel rows in the order in which they are tried. Binaries are loaded first; the shipped\n"
+        "operators are known by name.",
     .options = options,
     .examples = examples,
     .run = run,

@@ -3,7 +3,11 @@
 
 #include <stdlib.h>
 
-typedef struct listing { cli_text json; size_t n; int width; } listing;
+typedef struct listing {
+    cli_text json;
+    size_t n;
+    int width;
+} listing;
 
 /* The first sentence of the doc, or the schema after the name. */
 static char *summary(const dv_operator *op)
@@ -25,8 +29,8 @@ static char *summary(const dv_operator *op)
 static void show(listing *to, const dv_operator *op, const char *path)
 {
     if (cli_json) {
-        const char *const names[] = {"name", "schema", "doc", "file"};
-        const char *const values[] = {dv_operator_name(op), dv_operator_schema(op), dv_operator_doc(op), path};
+        const char *const names[] = { "name", "schema", "doc", "file" };
+        const char *const values[] = { dv_operator_name(op), dv_operator_schema(op), dv_operator_doc(op), path };
         cli_adds(&to->json, to->n++ ? ", {" : "{");
         for (size_t i = 0; i < 4; i++) {
             cli_addf(&to->json, "%s\"%s\": ", i ? ", " : "", names[i]);
@@ -60,7 +64,8 @@ static void show_library(listing *to, const dv_library *lib)
     }
     qsort(ops, n, sizeof *ops, by_name);
     if (!cli_json)
-        printf("%s%s%s%s\n", to->n ? "\n" : "", cli_style(stdout, CLI_DIM), path ? path : dv_library_name(lib), cli_style(stdout, CLI_PLAIN));
+        printf("%s%s%s%s\n", to->n ? "\n" : "", cli_style(stdout, CLI_DIM), path ? path : dv_library_name(lib),
+            cli_style(stdout, CLI_PLAIN));
     for (size_t i = 0; i < n; i++)
         show(to, ops[i], path);
     free(ops);
@@ -76,7 +81,10 @@ static void load_base(void)
     free(path);
 }
 
-typedef struct others { dv_operator **found; size_t n; } others;
+typedef struct others {
+    dv_operator **found;
+    size_t n;
+} others;
 
 static int collect_other(void *user, dv_operator *op)
 {
@@ -94,7 +102,7 @@ static int collect_other(void *user, dv_operator *op)
 
 static int run(const cli_args *args)
 {
-    listing to = {0};
+    listing to = { 0 };
     dv_library *const *libraries;
     for (size_t i = 0; i < args->nwords; i++)
         if (cli_load(args->words[i]))
@@ -105,11 +113,12 @@ static int run(const cli_args *args)
     for (size_t i = 0; i < n; i++) /* what was asked for comes last, near the prompt */
         show_library(&to, libraries[(i + given) % n]);
     if (cli_has(args, "all")) {
-        others o = {0};
+        others o = { 0 };
         load_base();
         dv_each_operator(collect_other, &o);
         if (!cli_json && o.n)
-            printf("\n%sbuilt in: the base set that native forms use%s\n", cli_style(stdout, CLI_DIM), cli_style(stdout, CLI_PLAIN));
+            printf(
+                "\n%sbuilt in: the base set that native forms use%s\n", cli_style(stdout, CLI_DIM), cli_style(stdout, CLI_PLAIN));
         for (size_t i = 0; i < o.n; i++) {
             show(&to, o.found[i], NULL);
             dv_operator_unref(o.found[i]);
@@ -123,15 +132,13 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    {'a', "all", NULL, "also the base set that native forms are written in"},
-    {0, "json", NULL, "as JSON: name, schema, doc and file of each"},
-    {0},
+    { 'a', "all", NULL, "also the base set that native forms are written in" },
+    { 0, "json", NULL, "as JSON: name, schema, doc and file of each" },
+    { 0 },
 };
 
-static const char *const examples[] = {
-    "dovetail list", "the shipped operators",
-    "dovetail list my_ops.so", "and those of a binary",
-    NULL};
+static const char *const examples[] = { "dovetail list", "the shipped operators", "dovetail list my_ops.so",
+    "and those of a binary", NULL };
 
 const cli_verb verb_list = {
     .name = "list",

@@ -14,16 +14,20 @@ enum { NTEMPLATES = sizeof templates / sizeof *templates };
 
 /* The name becomes a C identifier, a namespace of operators, a Python module and a file name. */
 static const char *const keywords[] = { /* C11's and Python's */
-    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
-    "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
-    "unsigned", "void", "volatile", "while", "False", "None", "True", "and", "as", "assert", "async", "await", "class", "def", "del", "elif",
-    "except", "finally", "from", "global", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "try", "with", "yield",
-    "bool", "complex", "asm", "typeof"};
-static const char *const taken[] = { /* modules and namespaces that exist: the project would hide them, or could not be imported */
-    "aten", "prim", "prims", "torch", "numpy", "jax", "mindspore", "vllm", "onnx", "dovetail", "main", "test", "tests", "math", "cmath",
-    "random", "string", "types", "typing", "array", "ast", "code", "copy", "csv", "ctypes", "dis", "email", "gc", "glob", "html", "http", "io",
-    "json", "logging", "numbers", "operator", "os", "pickle", "platform", "queue", "re", "secrets", "select", "signal", "site", "socket",
-    "statistics", "struct_", "sys", "threading", "time", "token", "uuid", "warnings", "xml", "zlib", "pip", "setuptools", "pytest"};
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for",
+    "goto", "if", "inline", "int", "long", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct",
+    "switch", "typedef", "union", "unsigned", "void", "volatile", "while", "False", "None", "True", "and", "as", "assert",
+    "async", "await", "class", "def", "del", "elif", "except", "finally", "from", "global", "import", "in", "is", "lambda",
+    "nonlocal", "not", "or", "pass", "raise", "try", "with", "yield", "bool", "complex", "asm", "typeof"
+};
+static const char *const taken[] = {
+    /* modules and namespaces that exist: the project would hide them, or could not be imported */
+    "aten", "prim", "prims", "torch", "numpy", "jax", "mindspore", "vllm", "onnx", "dovetail", "main", "test", "tests", "math",
+    "cmath", "random", "string", "types", "typing", "array", "ast", "code", "copy", "csv", "ctypes", "dis", "email", "gc", "glob",
+    "html", "http", "io", "json", "logging", "numbers", "operator", "os", "pickle", "platform", "queue", "re", "secrets",
+    "select", "signal", "site", "socket", "statistics", "struct_", "sys", "threading", "time", "token", "uuid", "warnings", "xml",
+    "zlib", "pip", "setuptools", "pytest"
+};
 
 static bool in(const char *name, const char *const *list, size_t n)
 {
@@ -51,14 +55,16 @@ static int check_name(const cli_verb *verb, const char *name)
         char *form = valid_form(name);
         const int status = isalpha((unsigned char)*form) && strlen(form) <= 60
             ? cli_usage(verb, "'%s' is not a name: expected a C identifier that begins with a letter, such as '%s'", name, form)
-            : cli_usage(verb, "'%s' is not a name: expected a C identifier of at most 60 characters that begins with a letter", name);
+            : cli_usage(
+                  verb, "'%s' is not a name: expected a C identifier of at most 60 characters that begins with a letter", name);
         free(form);
         return status;
     }
     if (in(name, keywords, sizeof keywords / sizeof *keywords))
         return cli_usage(verb, "'%s' is a keyword of C or Python: choose another name, such as '%s_ops'", name, name);
     if (in(name, taken, sizeof taken / sizeof *taken))
-        return cli_usage(verb, "'%s' is the name of a Python module or of a namespace that exists: choose another, such as '%s_ops'", name, name);
+        return cli_usage(verb,
+            "'%s' is the name of a Python module or of a namespace that exists: choose another, such as '%s_ops'", name, name);
     return CLI_OK;
 }
 
@@ -106,7 +112,7 @@ static int write_templates(const char *folder, const char *name, cli_text *list)
 {
     int status = CLI_OK;
     for (size_t i = 0; i < NTEMPLATES && !status; i++) {
-        cli_text file = {0}, content = {0};
+        cli_text file = { 0 }, content = { 0 };
         put_named(&file, templates[i].path, strlen(templates[i].path), name);
         put_named(&content, templates[i].data, templates[i].size, name);
         char *path = cli_join(folder, file.data);
@@ -126,7 +132,7 @@ static int write_templates(const char *folder, const char *name, cli_text *list)
 static void remove_templates(const char *folder, const char *name)
 {
     for (size_t i = 0; i < NTEMPLATES; i++) {
-        cli_text file = {0};
+        cli_text file = { 0 };
         put_named(&file, templates[i].path, strlen(templates[i].path), name);
         for (;;) {
             char *path = cli_join(folder, file.data), *slash = strrchr(file.data, '/');
@@ -144,12 +150,13 @@ static void remove_templates(const char *folder, const char *name)
 static int run(const cli_args *args)
 {
     if (args->nwords != 1)
-        return cli_usage(args->verb, args->nwords ? "expected one name, found %zu words" : "expected a name for the project", args->nwords);
+        return cli_usage(
+            args->verb, args->nwords ? "expected one name, found %zu words" : "expected a name for the project", args->nwords);
     char *folder = cli_format("%s", args->words[0]);
     for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--)
         folder[n - 1] = 0;
     const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
-    cli_text list = {0};
+    cli_text list = { 0 };
     int status = check_name(args->verb, name);
     if (status)
         goto done;
@@ -166,9 +173,10 @@ static int run(const cli_args *args)
     printf("%s%s%s: a new operator project\n", cli_style(stdout, CLI_BOLD), folder, cli_style(stdout, CLI_PLAIN));
     for (const char *p = list.data; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
         printf("  %.*s\n", (int)strcspn(p, "\n"), p);
-    cli_text quoted = {0};
+    cli_text quoted = { 0 };
     cli_add_shell(&quoted, folder);
-    printf("\nNext: %scd %s && dovetail build%s, then see its README.md\n", cli_style(stdout, CLI_GREEN), quoted.data, cli_style(stdout, CLI_PLAIN));
+    printf("\nNext: %scd %s && dovetail build%s, then see its README.md\n", cli_style(stdout, CLI_GREEN), quoted.data,
+        cli_style(stdout, CLI_PLAIN));
     cli_text_free(&quoted);
 done:
     cli_text_free(&list);
@@ -176,8 +184,7 @@ done:
     return status;
 }
 
-static const char *const examples[] = {
-    "dovetail new vision_ops", "makes the folder vision_ops with vision_ops.c in it", NULL};
+static const char *const examples[] = { "dovetail new vision_ops", "makes the folder vision_ops with vision_ops.c in it", NULL };
 
 const cli_verb verb_new = {
     .name = "new",

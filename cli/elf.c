@@ -27,8 +27,8 @@ static void read_symbols(const cli_text *file, const Elf64_Shdr *table, const El
     for (uint64_t i = 0; s && i < table->sh_size / sizeof *s; i++) {
         const char *name = string_at(file, strings, s[i].st_name);
         const unsigned char visibility = ELF64_ST_VISIBILITY(s[i].st_other);
-        if (s[i].st_shndx != SHN_UNDEF && ELF64_ST_BIND(s[i].st_info) != STB_LOCAL && name && *name
-            && (visibility == STV_DEFAULT || visibility == STV_PROTECTED))
+        if (s[i].st_shndx != SHN_UNDEF && ELF64_ST_BIND(s[i].st_info) != STB_LOCAL && name && *name &&
+            (visibility == STV_DEFAULT || visibility == STV_PROTECTED))
             push(&out->symbols, &out->nsymbols, name);
     }
 }
@@ -45,14 +45,15 @@ static void read_needed(const cli_text *file, const Elf64_Shdr *table, const Elf
 
 int cli_elf_read(const char *path, cli_elf *out)
 {
-    cli_text file = {0};
+    cli_text file = { 0 };
     memset(out, 0, sizeof *out);
     int status = CLI_FAILED;
     if (cli_read_file(path, &file))
         goto done;
     const Elf64_Ehdr *h = at(&file, 0, sizeof *h);
     const Elf64_Shdr *sections = h && !memcmp(h->e_ident, ELFMAG, SELFMAG) && h->e_ident[EI_CLASS] == ELFCLASS64
-        ? at(&file, h->e_shoff, (uint64_t)h->e_shnum * sizeof *sections) : NULL;
+        ? at(&file, h->e_shoff, (uint64_t)h->e_shnum * sizeof *sections)
+        : NULL;
     if (!sections)
         goto done;
     for (uint16_t i = 0; i < h->e_shnum; i++) {

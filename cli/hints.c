@@ -1,12 +1,17 @@
-/* From the compiler's words to the author's: the macros of dovetail_op.h turn some mistakes into errors that name nothing the author
- * wrote. Each diagnostic ("...: error: ..." and the notes that follow) is matched with a table; the place is the first line of the
- * author's own file that it mentions, or, for kernels, the line of DV_KERNEL. Works on the English of gcc and clang. */
+/* From the compiler's words to the author's: the macros of dovetail_op.h turn some mistakes into errors that name nothing the
+ * author wrote. Each diagnostic ("...: error: ..." and the notes that follow) is matched with a table; the place is the first
+ * line of the author's own file that it mentions, or, for kernels, the line of DV_KERNEL. Works on the English of gcc and clang.
+ */
 #include "cli.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 
-typedef struct place { const char *file; size_t size; long line; } place;
+typedef struct place {
+    const char *file;
+    size_t size;
+    long line;
+} place;
 
 /* Without terminal escapes, and with plain quotes for typographic ones. */
 static char *plain_text(const char *s)
@@ -36,7 +41,7 @@ static bool read_place(const char *line, size_t size, place *out)
         char *end;
         const long number = strtol(line + i + 1, &end, 10);
         if (*end == ':') {
-            *out = (place){line, i, number};
+            *out = (place){ line, i, number };
             return true;
         }
     }
@@ -45,7 +50,7 @@ static bool read_place(const char *line, size_t size, place *out)
 
 static bool own_header(const place *p)
 {
-    static const char *const names[] = {"dovetail_op.h", "dovetail_op_map.h"};
+    static const char *const names[] = { "dovetail_op.h", "dovetail_op_map.h" };
     for (size_t i = 0; i < 2; i++) {
         const size_t n = strlen(names[i]);
         if (p->size >= n && !memcmp(p->file + p->size - n, names[i], n))
@@ -87,13 +92,15 @@ static char *quoted(const char *after)
 /* What a C type should have been. */
 static const char *better_type(const char *type)
 {
-    static const struct { const char *part, *advice; } rows[] = {
-        {"char", "a string is a dv_string"}, {"float *", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written)"},
-        {"double *", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written)"},
-        {"void *", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written)"},
-        {"dv_tensor", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written); a list of them is a dv_tensors"},
-        {"float", "a number is a double"}, {"long", "an integer is an int64_t"}, {"int", "an integer is an int64_t"},
-        {"short", "an integer is an int64_t"}, {"size_t", "an integer is an int64_t"}};
+    static const struct {
+        const char *part, *advice;
+    } rows[] = { { "char", "a string is a dv_string" },
+        { "float *", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written)" },
+        { "double *", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written)" },
+        { "void *", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written)" },
+        { "dv_tensor", "a tensor is a const dv_tensor * (read) or a dv_tensor * (written); a list of them is a dv_tensors" },
+        { "float", "a number is a double" }, { "long", "an integer is an int64_t" }, { "int", "an integer is an int64_t" },
+        { "short", "an integer is an int64_t" }, { "size_t", "an integer is an int64_t" } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (strstr(type, rows[i].part))
             return rows[i].advice;
@@ -102,7 +109,7 @@ static const char *better_type(const char *type)
 
 static void say(cli_hints *to, const place *p, const char *message)
 {
-    cli_text line = {0};
+    cli_text line = { 0 };
     if (p->file)
         cli_addf(&line, "  %.*s:%ld: %s\n", (int)p->size, p->file, p->line, message);
     else
@@ -148,7 +155,7 @@ static bool declares(const char *member, const char *type)
 /* The line on which the struct of the declaration at p has a member of this type. */
 static bool member_place(const place *p, const char *type, place *out)
 {
-    cli_text source = {0};
+    cli_text source = { 0 };
     char *path = cli_format("%.*s", (int)p->size, p->file), *frame = NULL;
     bool found = false;
     if (!cli_read_file(path, &source) && (frame = frame_at(source.data, p->line))) {
@@ -162,7 +169,7 @@ static bool member_place(const place *p, const char *type, place *out)
                     long line = 1;
                     for (const char *c = source.data; c < m + strspn(m, " \t\n{;"); c++)
                         line += *c == '\n';
-                    *out = (place){p->file, p->size, line};
+                    *out = (place){ p->file, p->size, line };
                     found = true;
                 }
         }
@@ -175,7 +182,7 @@ static bool member_place(const place *p, const char *type, place *out)
 
 static void explain_generic(const char *block, size_t size, const char *message, cli_hints *out)
 {
-    place p = {0};
+    place p = { 0 };
     char *type = quoted(message), *text;
     const char *frame = strstr(type, "dv_context *, const struct "), *loose = strstr(type, "dv_context *, struct ");
     if (!strstr(type, "(*)(")) {
@@ -188,12 +195,16 @@ static void explain_generic(const char *block, size_t size, const char *message,
     } else {
         author_place(block, size, "DV_KERNEL", &p);
         if (frame && !strncmp(type, "int (*)(", 8))
-            text = cli_format("this row's kernel takes 'const %.*s *', which is not the struct that the row names: a kernel serves the operator "
-                              "whose struct it takes", (int)strcspn(frame + 20, ")*") - 1, frame + 20);
+            text = cli_format("this row's kernel takes 'const %.*s *', which is not the struct that the row names: a kernel "
+                              "serves the operator "
+                              "whose struct it takes",
+                (int)strcspn(frame + 20, ")*") - 1, frame + 20);
         else if (loose && !strncmp(type, "int (*)(", 8))
-            text = cli_format("the kernel must take its struct as const: 'const %.*s *'", (int)strcspn(loose + 14, ")*") - 1, loose + 14);
+            text = cli_format(
+                "the kernel must take its struct as const: 'const %.*s *'", (int)strcspn(loose + 14, ")*") - 1, loose + 14);
         else
-            text = cli_format("the kernel has the type '%s': expected 'static int kernel(dv_context *ctx, const struct ... *a)'", type);
+            text = cli_format(
+                "the kernel has the type '%s': expected 'static int kernel(dv_context *ctx, const struct ... *a)'", type);
         say(out, &p, text);
     }
     free(text);
@@ -202,24 +213,32 @@ static void explain_generic(const char *block, size_t size, const char *message,
 
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)
 {
-    static const struct { const char *pattern, *also, *macro, *advice; } rows[] = {
-        {"has no member named", "dv_operator_decl", NULL,
-            "an operator has no such part: it has .schema .contract .native .gradient .tangent .kernels .mutates .tags .doc .shape"},
-        {"does not refer to any field", "dv_operator_decl", NULL,
-            "an operator has no such part: it has .schema .contract .native .gradient .tangent .kernels .mutates .tags .doc .shape"},
-        {"has no member named", "dv_kernel_decl", NULL,
-            "a kernel row has no such part: after the function it may have .isa .when .takes .provider .split .priority .flags"},
-        {"does not refer to any field", "dv_kernel_decl", NULL,
-            "a kernel row has no such part: after the function it may have .isa .when .takes .provider .split .priority .flags"},
-        {"no member named", "DV__FIELD", "DV_OPERATOR", "the list of fields names one that the struct does not have"},
-        {"incomplete", "DV_OPERATOR", "DV_OPERATOR", "the struct that the declaration names does not exist (or is defined further down)"},
-        {"'dv_op_", "undeclared", NULL, "the library lists an operator that has no DV_OPERATOR above it"},
-        {"implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?"},
-        {"target specific option mismatch", "", NULL, "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it"},
-        {"requires target feature", "", NULL, "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it"},
-        {"dovetail_op.h: No such file", "", NULL, "the header was not found: DOVETAIL_HOME names the folder that holds include/"},
+    static const struct {
+        const char *pattern, *also, *macro, *advice;
+    } rows[] = {
+        { "has no member named", "dv_operator_decl", NULL,
+            "an operator has no such part: it has .schema .contract .native .gradient .tangent .kernels .mutates .tags .doc "
+            ".shape" },
+        { "does not refer to any field", "dv_operator_decl", NULL,
+            "an operator has no such part: it has .schema .contract .native .gradient .tangent .kernels .mutates .tags .doc "
+            ".shape" },
+        { "has no member named", "dv_kernel_decl", NULL,
+            "a kernel row has no such part: after the function it may have .isa .when .takes .provider .split .priority .flags" },
+        { "does not refer to any field", "dv_kernel_decl", NULL,
+            "a kernel row has no such part: after the function it may have .isa .when .takes .provider .split .priority .flags" },
+        { "no member named", "DV__FIELD", "DV_OPERATOR", "the list of fields names one that the struct does not have" },
+        { "incomplete", "DV_OPERATOR", "DV_OPERATOR",
+            "the struct that the declaration names does not exist (or is defined further down)" },
+        { "'dv_op_", "undeclared", NULL, "the library lists an operator that has no DV_OPERATOR above it" },
+        { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
+        { "target specific option mismatch", "", NULL,
+            "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },
+        { "requires target feature", "", NULL,
+            "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },
+        { "dovetail_op.h: No such file", "", NULL,
+            "the header was not found: DOVETAIL_HOME names the folder that holds include/" },
     };
-    place p = {0};
+    place p = { 0 };
     const char *end = block + size;
     const char *generic = strstr(message, "_Generic' selector of type");
     generic = generic && generic < end ? generic + 9 : strstr(message, "controlling expression type");
@@ -239,11 +258,12 @@ static void explain_block(const char *block, size_t size, const char *message, c
 
 static void explain_linker(const char *text, cli_hints *out)
 {
-    const place nowhere = {0};
+    const place nowhere = { 0 };
     const char *undefined = strstr(text, "undefined reference to ");
     if (strstr(text, "multiple definition of") && strstr(text, "dovetail_library_"))
-        say(out, &nowhere, "two of the files have a DV_LIBRARY: a binary holds one library; name the files that belong together, or list all "
-                           "operators in one DV_LIBRARY");
+        say(out, &nowhere,
+            "two of the files have a DV_LIBRARY: a binary holds one library; name the files that belong together, or list all "
+            "operators in one DV_LIBRARY");
     if (undefined) {
         undefined += strlen("undefined reference to ") + 1;
         char *name = cli_format("%.*s", (int)strcspn(undefined, "'\n"), undefined);

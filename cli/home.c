@@ -39,7 +39,7 @@ const char *cli_home(void)
     }
     char *bin = own_folder();
     if (bin) {
-        static const char *const up[] = {"..", "."};
+        static const char *const up[] = { "..", "." };
         for (size_t i = 0; i < 2 && !home; i++) {
             char *candidate = cli_join(bin, up[i]), *real = realpath(candidate, NULL);
             if (real && has_header(real))
@@ -50,7 +50,8 @@ const char *cli_home(void)
         }
     }
     if (!home)
-        cli_fail("no include/dovetail_op.h beside this command ('%s'): set DOVETAIL_HOME to the folder that holds include/, lib/ and ops/",
+        cli_fail("no include/dovetail_op.h beside this command ('%s'): set DOVETAIL_HOME to the folder that holds include/, lib/ "
+                 "and ops/",
             bin ? bin : "unknown place");
     free(bin);
     return home;

@@ -48,7 +48,8 @@ void cli_load_shipped(void)
     size_t n = 0;
     DIR *dir = opendir(folder);
     for (struct dirent *e; dir && (e = readdir(dir));)
-        if (*e->d_name != '.' && cli_is_binary(e->d_name) && strcmp(e->d_name, "base.so")) { /* the runtime loads the base set itself */
+        if (*e->d_name != '.' && cli_is_binary(e->d_name) &&
+            strcmp(e->d_name, "base.so")) { /* the runtime loads the base set itself */
             names = cli_alloc(names, n + 1, sizeof *names);
             names[n++] = cli_join(folder, e->d_name);
         }
@@ -64,7 +65,11 @@ void cli_load_shipped(void)
     free(folder);
 }
 
-typedef struct search { const char *word; dv_operator **found; size_t n; } search;
+typedef struct search {
+    const char *word;
+    dv_operator **found;
+    size_t n;
+} search;
 
 static bool means(const char *word, const char *name)
 {
@@ -87,7 +92,7 @@ static int collect(void *user, dv_operator *op)
 
 int cli_find_all(const char *word, dv_operator ***out, size_t *n)
 {
-    search s = {.word = word};
+    search s = { .word = word };
     *out = NULL;
     *n = 0;
     dv_each_operator(collect, &s);
@@ -115,7 +120,7 @@ int cli_find_one(const char *word, dv_operator **out)
     for (size_t i = 0; i < n; i++) /* an exact name wins over its overloads */
         if (n == 1 || !strcmp(dv_operator_name(found[i]), word))
             *out = found[i];
-    cli_text names = {0};
+    cli_text names = { 0 };
     for (size_t i = 0; i < n; i++)
         cli_addf(&names, "%s%s", i ? ", " : "", dv_operator_name(found[i]));
     free(found);

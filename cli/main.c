@@ -6,14 +6,15 @@
 #define DECLARE(verb) extern const cli_verb verb_##verb;
 CLI_VERBS(DECLARE)
 #define ROW(verb) &verb_##verb,
-static const cli_verb *const verbs[] = {CLI_VERBS(ROW)};
+static const cli_verb *const verbs[] = { CLI_VERBS(ROW) };
 enum { NVERBS = sizeof verbs / sizeof *verbs };
 
 static void print_overview(void)
 {
     const char *bold = cli_style(stdout, CLI_BOLD), *plain = cli_style(stdout, CLI_PLAIN), *dim = cli_style(stdout, CLI_DIM);
-    printf("dovetail %s: write an operator once, in C; use it everywhere\n\n%sUsage:%s dovetail <command> [options] [arguments]\n\n"
-           "%sCommands:%s\n",
+    printf(
+        "dovetail %s: write an operator once, in C; use it everywhere\n\n%sUsage:%s dovetail <command> [options] [arguments]\n\n"
+        "%sCommands:%s\n",
         dv_version(), bold, plain, bold, plain);
     for (size_t i = 0; i < NVERBS; i++)
         printf("  %s%-8s%s %s\n", bold, verbs[i]->name, plain, verbs[i]->purpose);
@@ -24,7 +25,8 @@ static void print_overview(void)
            "  %s    --cflags%s     what a C program needs to compile against dovetail.h\n"
            "  %s    --libs%s       what it needs to link\n",
         bold, plain, bold, plain, bold, plain, bold, plain, bold, plain, bold, plain);
-    printf("\n%sStart here:%s\n  $ dovetail new my_ops\n      %smakes an operator project from nothing; its README has the next steps%s\n"
+    printf("\n%sStart here:%s\n  $ dovetail new my_ops\n      %smakes an operator project from nothing; its README has the next "
+           "steps%s\n"
            "\nExit codes: 0 done, 1 it failed, 2 wrong usage. Colour only on a terminal (NO_COLOR, --color WHEN).\n",
         bold, plain, dim, plain);
 }
@@ -51,9 +53,11 @@ static int unknown_verb(const char *name)
 /* --cflags, --libs or both: one line for $(...). A word is quoted only if it must be (then the line is for eval). */
 static int print_flags(int argc, char **argv)
 {
-    static const struct { const char *option, *before, *after; } words[] = {
-        {"--cflags", "-I", "/include"}, {"--libs", "-L", "/lib"}, {"--libs", "-Wl,-rpath,", "/lib"}, {"--libs", "-ldovetail", NULL}, {"--libs", "-lm", NULL}};
-    cli_text line = {0};
+    static const struct {
+        const char *option, *before, *after;
+    } words[] = { { "--cflags", "-I", "/include" }, { "--libs", "-L", "/lib" }, { "--libs", "-Wl,-rpath,", "/lib" },
+        { "--libs", "-ldovetail", NULL }, { "--libs", "-lm", NULL } };
+    cli_text line = { 0 };
     const char *home = cli_home();
     if (!home)
         return CLI_FAILED;

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 
 static const cli_option common[] = {
-    {'h', "help", NULL, "show this help"},
-    {0, "color", "WHEN", "colours: auto (only on a terminal, the default), always, never; NO_COLOR turns auto off"},
-    {0},
+    { 'h', "help", NULL, "show this help" },
+    { 0, "color", "WHEN", "colours: auto (only on a terminal, the default), always, never; NO_COLOR turns auto off" },
+    { 0 },
 };
 
 static const cli_option *find_long(const cli_verb *verb, const char *name, size_t size)
 {
-    const cli_option *const tables[] = {verb->options, common};
+    const cli_option *const tables[] = { verb->options, common };
     for (size_t t = 0; t < 2; t++)
         for (const cli_option *o = tables[t]; o && o->name; o++)
             if (strlen(o->name) == size && !memcmp(o->name, name, size))
@@ -22,7 +22,7 @@ static const cli_option *find_long(const cli_verb *verb, const char *name, size_
 
 static const cli_option *find_letter(const cli_verb *verb, char letter)
 {
-    const cli_option *const tables[] = {verb->options, common};
+    const cli_option *const tables[] = { verb->options, common };
     for (size_t t = 0; t < 2; t++)
         for (const cli_option *o = tables[t]; o && o->name; o++)
             if (o->letter == letter)
@@ -81,7 +81,7 @@ static int unknown(const cli_verb *verb, const char *word, size_t size)
 static int give(cli_args *args, const cli_option *option, const char *value)
 {
     args->given = cli_alloc(args->given, args->ngiven + 1, sizeof *args->given);
-    args->given[args->ngiven++] = (struct cli_given){option, value};
+    args->given[args->ngiven++] = (struct cli_given){ option, value };
     if (!strcmp(option->name, "json"))
         cli_json = true;
     if (!strcmp(option->name, "color") && cli_set_color(value))
@@ -178,8 +178,8 @@ int cli_get_int(const cli_args *args, const char *option, int64_t low, int64_t h
 static void print_options(const cli_option *o)
 {
     for (; o && o->name; o++) {
-        char *left = cli_format(o->letter ? "-%c, --%s%s%s" : "%c   --%s%s%s", o->letter ? o->letter : ' ', o->name, o->value ? " " : "",
-            o->value ? o->value : "");
+        char *left = cli_format(o->letter ? "-%c, --%s%s%s" : "%c   --%s%s%s", o->letter ? o->letter : ' ', o->name,
+            o->value ? " " : "", o->value ? o->value : "");
         printf("  %s%-22s%s %s\n", cli_style(stdout, CLI_BOLD), left, cli_style(stdout, CLI_PLAIN), o->help);
         free(left);
     }
@@ -188,8 +188,8 @@ static void print_options(const cli_option *o)
 void cli_print_help(const cli_verb *verb)
 {
     const char *bold = cli_style(stdout, CLI_BOLD), *plain = cli_style(stdout, CLI_PLAIN), *dim = cli_style(stdout, CLI_DIM);
-    printf("dovetail %s: %s\n\n%sUsage:%s dovetail %s %s\n\n%s\n\n%sOptions:%s\n", verb->name, verb->purpose, bold, plain, verb->name,
-        verb->usage, verb->about, bold, plain);
+    printf("dovetail %s: %s\n\n%sUsage:%s dovetail %s %s\n\n%s\n\n%sOptions:%s\n", verb->name, verb->purpose, bold, plain,
+        verb->name, verb->usage, verb->about, bold, plain);
     print_options(verb->options);
     print_options(common);
     printf("\n%sExamples:%s\n", bold, plain);

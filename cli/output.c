@@ -55,7 +55,7 @@ void cli_addf(cli_text *t, const char *format, ...)
 
 char *cli_format(const char *format, ...)
 {
-    cli_text t = {0};
+    cli_text t = { 0 };
     va_list args;
     va_start(args, format);
     add_va(&t, format, args);
@@ -78,7 +78,8 @@ static size_t utf8(const unsigned char *s)
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
+        (s[0] == 0xf4 && s[1] > 0x8f))
         return 0; /* overlong, surrogates, past the last plane */
     return n;
 }
@@ -157,19 +158,19 @@ bool cli_colors(FILE *to)
 
 const char *cli_style(FILE *to, enum cli_style style)
 {
-    static const char *const escapes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[1;31m", "\033[32m", "\033[33m", "\033[34m"};
+    static const char *const escapes[] = { "\033[0m", "\033[1m", "\033[2m", "\033[1;31m", "\033[32m", "\033[33m", "\033[34m" };
     return cli_colors(to) ? escapes[style] : "";
 }
 
 static void print_error(const char *format, va_list args)
 {
-    cli_text t = {0};
+    cli_text t = { 0 };
     add_va(&t, format, args);
     fflush(stdout);
-    fprintf(stderr, "%sdovetail:%s %serror:%s %s\n", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN), cli_style(stderr, CLI_RED),
-        cli_style(stderr, CLI_PLAIN), t.data);
+    fprintf(stderr, "%sdovetail:%s %serror:%s %s\n", cli_style(stderr, CLI_BOLD), cli_style(stderr, CLI_PLAIN),
+        cli_style(stderr, CLI_RED), cli_style(stderr, CLI_PLAIN), t.data);
     if (cli_json) {
-        cli_text json = {0};
+        cli_text json = { 0 };
         cli_add_json(&json, t.data);
         printf("{\"ok\": false, \"error\": %s}\n", json.data);
         cli_text_free(&json);
@@ -200,7 +201,7 @@ int cli_usage(const cli_verb *verb, const char *format, ...)
 
 void cli_note(const char *format, ...)
 {
-    cli_text t = {0};
+    cli_text t = { 0 };
     va_list args;
     va_start(args, format);
     add_va(&t, format, args);
@@ -212,7 +213,7 @@ void cli_note(const char *format, ...)
 
 void cli_bytes(char out[16], double n)
 {
-    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    static const char *const units[] = { "B", "KB", "MB", "GB", "TB" };
     size_t u = 0;
     for (; n >= 1024 && u < 4; u++)
         n /= 1024;

@@ -1,7 +1,8 @@
 /* Programs without a shell, temporary folders that always go away, signals that wait for us to clean up.
  *
- * The three signals are blocked except inside ppoll(), so a handler runs only while we wait for a child: it notes the signal and we
- * pass it on. A temporary folder is owned by a lock on it: kill -9 drops the lock, and the next build there removes the folder. */
+ * The three signals are blocked except inside ppoll(), so a handler runs only while we wait for a child: it notes the signal and
+ * we pass it on. A temporary folder is owned by a lock on it: kill -9 drops the lock, and the next build there removes the
+ * folder. */
 #include "cli.h"
 
 #include <dirent.h>
@@ -18,7 +19,7 @@
 
 extern char **environ;
 
-static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
 enum { NSIGNALS = sizeof signals / sizeof *signals };
 static struct sigaction old_actions[NSIGNALS];
 static sigset_t old_mask;
@@ -28,7 +29,7 @@ static void on_signal(int number) { caught = number; }
 
 void cli_signals_begin(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = { .sa_handler = on_signal };
     sigset_t block;
     sigemptyset(&action.sa_mask);
     sigemptyset(&block);
@@ -69,7 +70,7 @@ static int wait_for(pid_t child, int fd, cli_text *output)
 {
     int status = 0, sent = 0;
     while (fd >= 0) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct pollfd p = { .fd = fd, .events = POLLIN };
         const int n = ppoll(&p, 1, NULL, &old_mask);
         if (caught && !sent)
             kill(child, sent = caught);
@@ -97,7 +98,7 @@ static bool names_same(const char *a, const char *b)
 
 int cli_run(const char *const *argv, const char *extra_env, cli_text *output)
 {
-    int fds[2] = {-1, -1}, error;
+    int fds[2] = { -1, -1 }, error;
     size_t nenv = 0, n = 0;
     pid_t child;
     posix_spawn_file_actions_t actions;
@@ -190,7 +191,7 @@ bool cli_find_program(const char *name)
     return path != NULL;
 }
 
-/* ---- Temporary folders ------------------------------------------------------------------------------------------------------- */
+/* ---- Temporary folders --------------------------------------------------------------------------------------------------- */
 
 #define TEMP_PREFIX ".dovetail-build-"
 
@@ -243,7 +244,7 @@ static void remove_stale(const char *folder)
 
 int cli_temp_make(const char *folder, cli_temp *out)
 {
-    *out = (cli_temp){NULL, -1};
+    *out = (cli_temp){ NULL, -1 };
     remove_stale(folder);
     for (int attempt = 0; attempt < 100; attempt++) { /* another build may take a folder for stale before we lock it */
         char *path = cli_format("%s/" TEMP_PREFIX "XXXXXX", *folder ? folder : ".");
@@ -254,7 +255,7 @@ int cli_temp_make(const char *folder, cli_temp *out)
         }
         const int fd = lock_folder(path);
         if (fd >= 0 && !fstat(fd, &a) && !stat(path, &b) && a.st_ino == b.st_ino && a.st_dev == b.st_dev) {
-            *out = (cli_temp){path, fd};
+            *out = (cli_temp){ path, fd };
             return CLI_OK;
         }
         if (fd >= 0)
@@ -272,5 +273,5 @@ void cli_temp_remove(cli_temp *t)
     if (t->lock >= 0)
         close(t->lock);
     free(t->path);
-    *t = (cli_temp){NULL, -1};
+    *t = (cli_temp){ NULL, -1 };
 }

@@ -101,7 +101,7 @@ static int read_tensor(reader *r, node *out)
 {
     int32_t n;
     out->kind = NODE_TENSOR;
-    out->device = (dv_device){DV_CPU, 0};
+    out->device = (dv_device){ DV_CPU, 0 };
     if (read_sizes(r, out->shape, &out->ndim))
         return CLI_USAGE;
     if (take(r, '@')) {
@@ -161,10 +161,10 @@ static size_t number_at(const char *p, node *out)
     if (end == p)
         return 0;
     out->kind = NODE_FLOAT;
-    out->c = (dv_complex){re, 0};
+    out->c = (dv_complex){ re, 0 };
     if (*end == 'j') {
         out->kind = NODE_COMPLEX;
-        out->c = (dv_complex){0, re};
+        out->c = (dv_complex){ 0, re };
         end++;
     } else if (*end == '+' || *end == '-') {
         char *last;
@@ -211,9 +211,10 @@ static int read_word(reader *r, node *out)
     }
     r->p += size;
     out->text = word;
-    out->kind = !strcmp(word, "none") || !strcmp(word, "None") ? NODE_NONE
-        : !strcmp(word, "default")                             ? NODE_DEFAULT
-        : !strcmp(word, "true") || !strcmp(word, "True") || !strcmp(word, "false") || !strcmp(word, "False") ? NODE_BOOL : NODE_STRING;
+    out->kind = !strcmp(word, "none") || !strcmp(word, "None")                                               ? NODE_NONE
+        : !strcmp(word, "default")                                                                           ? NODE_DEFAULT
+        : !strcmp(word, "true") || !strcmp(word, "True") || !strcmp(word, "false") || !strcmp(word, "False") ? NODE_BOOL
+                                                                                                             : NODE_STRING;
     out->i = *word == 't' || *word == 'T';
     return CLI_OK;
 }
@@ -230,7 +231,7 @@ static int read_node(reader *r, node *out, int depth)
     return size ? CLI_OK : read_word(r, out);
 }
 
-/* ---- Values ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Values -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct target {
     cli_values *to;
@@ -273,7 +274,9 @@ static void fill(void *data, dv_dtype dtype, int64_t n, const node *spec)
         const double unit = (double)(next_random(&state) >> 11) * 0x1p-53;
         const double x = integer || dtype.code == 6 ? floor(low + unit * (high - low)) : low + unit * (high - low);
         switch (dv_dtype_key(dtype)) {
-        case DV_DTYPE_f32: case DV_DTYPE_bf16: case DV_DTYPE_f16: dv_put(data, i, dv_dtype_key(dtype), (float)x); break;
+        case DV_DTYPE_f32:
+        case DV_DTYPE_bf16:
+        case DV_DTYPE_f16: dv_put(data, i, dv_dtype_key(dtype), (float)x); break;
         case DV_DTYPE_f64: ((double *)data)[i] = x; break;
         case DV_DTYPE_c64: ((float *)data)[2 * i] = (float)x, ((float *)data)[2 * i + 1] = 0; break;
         case DV_DTYPE_c128: ((double *)data)[2 * i] = x, ((double *)data)[2 * i + 1] = 0; break;
@@ -299,7 +302,8 @@ static int64_t extent(const node *n)
         int64_t step;
         if (n->shape[i] == 0)
             return 0;
-        if (n->strides[i] < 0 || n->shape[i] < 0 || __builtin_mul_overflow(n->shape[i] - 1, n->strides[i], &step) || __builtin_add_overflow(last, step, &last))
+        if (n->strides[i] < 0 || n->shape[i] < 0 || __builtin_mul_overflow(n->shape[i] - 1, n->strides[i], &step) ||
+            __builtin_add_overflow(last, step, &last))
             return -1;
     }
     return last + 1;
@@ -370,7 +374,7 @@ static int to_bool(target *t, const node *n, bool *out)
 
 static int to_complex(target *t, const node *n, dv_complex *out)
 {
-    *out = n->kind == NODE_INT ? (dv_complex){(double)n->i, 0} : n->c;
+    *out = n->kind == NODE_INT ? (dv_complex){ (double)n->i, 0 } : n->c;
     return n->kind == NODE_INT || n->kind == NODE_FLOAT || n->kind == NODE_COMPLEX ? CLI_OK : refuse(t, "a number such as 1+2j");
 }
 
@@ -380,7 +384,7 @@ static int to_string(target *t, const node *n, dv_string *out)
         return refuse(t, "a string (in quotes where it looks like something else)");
     char *copy = own(t->to, strlen(n->text) + 1, 1);
     memcpy(copy, n->text, strlen(n->text));
-    *out = (dv_string){copy, strlen(copy)};
+    *out = (dv_string){ copy, strlen(copy) };
     return CLI_OK;
 }
 
@@ -428,48 +432,50 @@ static int to_number(target *t, const node *n, int32_t *out, const char *const *
 }
 
 /* X(field type, value type, member, element's C type, converter): alone, and as a list. */
-#define PLAIN(X)                                    \
-    X(TENSOR, TENSOR, tensor, to_tensor)            \
-    X(INT, INT, i, to_int)                          \
-    X(FLOAT, FLOAT, f, to_float)                    \
-    X(BOOL, BOOL, b, to_bool)                       \
-    X(STRING, STRING, s, to_string)                 \
-    X(COMPLEX, COMPLEX, c, to_complex)              \
-    X(DTYPE, DTYPE, dtype, to_dtype)                \
+#define PLAIN(X)                         \
+    X(TENSOR, TENSOR, tensor, to_tensor) \
+    X(INT, INT, i, to_int)               \
+    X(FLOAT, FLOAT, f, to_float)         \
+    X(BOOL, BOOL, b, to_bool)            \
+    X(STRING, STRING, s, to_string)      \
+    X(COMPLEX, COMPLEX, c, to_complex)   \
+    X(DTYPE, DTYPE, dtype, to_dtype)     \
     X(DEVICE, DEVICE, device, to_device)
-#define LISTS(X)                                               \
-    X(TENSORS, tensors, const dv_tensor *, to_tensor)          \
-    X(INTS, ints, int64_t, to_int)                             \
-    X(FLOATS, floats, double, to_float)                        \
-    X(BOOLS, bools, bool, to_bool)                             \
-    X(STRINGS, strings, dv_string, to_string)                  \
-    X(SCALARS, scalars, dv_scalar, to_scalar)                  \
-    X(COMPLEXES, complexes, dv_complex, to_complex)            \
-    X(DTYPES, dtypes, dv_dtype, to_dtype)                      \
+#define LISTS(X)                                      \
+    X(TENSORS, tensors, const dv_tensor *, to_tensor) \
+    X(INTS, ints, int64_t, to_int)                    \
+    X(FLOATS, floats, double, to_float)               \
+    X(BOOLS, bools, bool, to_bool)                    \
+    X(STRINGS, strings, dv_string, to_string)         \
+    X(SCALARS, scalars, dv_scalar, to_scalar)         \
+    X(COMPLEXES, complexes, dv_complex, to_complex)   \
+    X(DTYPES, dtypes, dv_dtype, to_dtype)             \
     X(DEVICES, devices, dv_device, to_device)
 
 static int convert(target *t, const node *n, dv_value *out)
 {
-    static const char *const layouts[] = {"strided"}, *const formats[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+    static const char *const layouts[] = { "strided" },
+                             *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
     *out = n->kind == NODE_DEFAULT ? dv_default() : dv_none();
     if (n->kind == NODE_DEFAULT || n->kind == NODE_NONE)
         return CLI_OK;
     switch (t->slot->type) {
-#define CASE(field, value, member, converter) case DV_FIELD_##field: out->type = DV_VALUE_##value; return converter(t, n, &out->as.member);
+#define CASE(field, value, member, converter) \
+    case DV_FIELD_##field: out->type = DV_VALUE_##value; return converter(t, n, &out->as.member);
         PLAIN(CASE)
 #undef CASE
-#define CASE(field, member, T, converter)                           \
-    case DV_FIELD_##field: {                                        \
-        if (n->kind != NODE_LIST)                                   \
-            return refuse(t, "a list such as [1,2]");               \
-        T *data = own(t->to, n->nitems, sizeof *data);              \
-        for (size_t i = 0; i < n->nitems; i++)                      \
-            if (converter(t, &n->items[i], &data[i]))               \
-                return CLI_USAGE;                                   \
-        out->type = DV_VALUE_##field;                               \
-        out->as.member.data = data;                                 \
-        out->as.member.size = n->nitems;                            \
-        return CLI_OK;                                              \
+#define CASE(field, member, T, converter)              \
+    case DV_FIELD_##field: {                           \
+        if (n->kind != NODE_LIST)                      \
+            return refuse(t, "a list such as [1,2]");  \
+        T *data = own(t->to, n->nitems, sizeof *data); \
+        for (size_t i = 0; i < n->nitems; i++)         \
+            if (converter(t, &n->items[i], &data[i]))  \
+                return CLI_USAGE;                      \
+        out->type = DV_VALUE_##field;                  \
+        out->as.member.data = data;                    \
+        out->as.member.size = n->nitems;               \
+        return CLI_OK;                                 \
     }
         LISTS(CASE)
 #undef CASE
@@ -477,7 +483,8 @@ static int convert(target *t, const node *n, dv_value *out)
     case DV_FIELD_LAYOUT: out->type = DV_VALUE_LAYOUT; return to_number(t, n, &out->as.layout.value, layouts, 1, "'strided'");
     case DV_FIELD_MEMORY_FORMAT:
         out->type = DV_VALUE_MEMORY_FORMAT;
-        return to_number(t, n, &out->as.memory_format.value, formats, 4, "contiguous_format, preserve_format, channels_last or channels_last_3d");
+        return to_number(t, n, &out->as.memory_format.value, formats, 4,
+            "contiguous_format, preserve_format, channels_last or channels_last_3d");
     default: return refuse(t, "none: this type cannot be written on a command line");
     }
 }
@@ -502,14 +509,14 @@ static size_t name_size(const char *word)
     return word[n] == '=' ? n : 0;
 }
 
-static int parse_word(const cli_verb *verb, const dv_operator *op, const char *word, const char *text, size_t slot, enum cli_memory memory,
-    cli_values *out)
+static int parse_word(const cli_verb *verb, const dv_operator *op, const char *word, const char *text, size_t slot,
+    enum cli_memory memory, cli_values *out)
 {
-    node n = {0};
-    reader r = {.p = text, .begin = word};
+    node n = { 0 };
+    reader r = { .p = text, .begin = word };
     dv_slot_info info;
     dv_operator_slot(op, slot, &info);
-    target t = {.to = out, .memory = memory, .slot = &info};
+    target t = { .to = out, .memory = memory, .slot = &info };
     int status = read_node(&r, &n, 2);
     skip(&r);
     if (!status && *r.p)
@@ -522,9 +529,10 @@ static int parse_word(const cli_verb *verb, const dv_operator *op, const char *w
     return status;
 }
 
-int cli_values_parse(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, enum cli_memory memory, cli_values *out)
+int cli_values_parse(
+    const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, enum cli_memory memory, cli_values *out)
 {
-    *out = (cli_values){.n = dv_operator_nargs(op), .next_address = 1u << 30};
+    *out = (cli_values){ .n = dv_operator_nargs(op), .next_address = 1u << 30 };
     out->data = cli_alloc(NULL, out->n, sizeof *out->data);
     for (size_t i = 0; i < out->n; i++)
         out->data[i] = dv_default();
@@ -533,8 +541,10 @@ int cli_values_parse(const cli_verb *verb, const dv_operator *op, const char *co
         const size_t size = name_size(words[i]);
         const int slot = size ? slot_named(op, words[i], size) : next < out->n ? (int)next++ : -1;
         if (slot < 0)
-            return size ? cli_usage(verb, "%s has no argument '%.*s': %s", dv_operator_name(op), (int)size, words[i], dv_operator_schema(op))
-                        : cli_usage(verb, "%s takes %zu arguments, '%s' is one too many: %s", dv_operator_name(op), out->n, words[i], dv_operator_schema(op));
+            return size ? cli_usage(verb, "%s has no argument '%.*s': %s", dv_operator_name(op), (int)size, words[i],
+                              dv_operator_schema(op))
+                        : cli_usage(verb, "%s takes %zu arguments, '%s' is one too many: %s", dv_operator_name(op), out->n,
+                              words[i], dv_operator_schema(op));
         if (given[slot])
             return cli_usage(verb, "%s: argument '%s' is given twice", dv_operator_name(op), words[i]);
         given[slot] = true;
@@ -561,7 +571,7 @@ void cli_values_free(cli_values *v)
     memset(v, 0, sizeof *v);
 }
 
-/* ---- As text ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- As text ------------------------------------------------------------------------------------------------------------- */
 
 static void add_numbers(cli_text *t, const int64_t *data, size_t n)
 {
@@ -599,13 +609,13 @@ static void add_tensor(cli_text *t, const dv_tensor *x)
 
 static void add_string(cli_text *t, dv_string s) { cli_addf(t, "\"%.*s\"", (int)s.size, s.data); }
 
-#define ADD_LIST(MEMBER, STATEMENT)                      \
-    cli_adds(t, "[");                                    \
-    for (size_t i = 0; i < v->as.MEMBER.size; i++) {     \
-        cli_adds(t, i ? ", " : "");                      \
-        STATEMENT;                                       \
-    }                                                    \
-    cli_adds(t, "]");                                    \
+#define ADD_LIST(MEMBER, STATEMENT)                  \
+    cli_adds(t, "[");                                \
+    for (size_t i = 0; i < v->as.MEMBER.size; i++) { \
+        cli_adds(t, i ? ", " : "");                  \
+        STATEMENT;                                   \
+    }                                                \
+    cli_adds(t, "]");                                \
     break
 
 void cli_add_value(cli_text *t, const dv_value *v)

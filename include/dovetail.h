@@ -35,9 +35,9 @@ extern "C" {
 
 /* ---- Status, memory ---------------------------------------------------------------------------------------------------- */
 
-DV_API const char *dv_version(void);                 /* "0.1.0" of the library that is running */
-DV_API const char *dv_status_name(int status);       /* "EINVAL"; "unknown status" for others */
-DV_API const char *dv_last_error(void);              /* of this thread; "" when there is none; valid until its next failure */
+DV_API const char *dv_version(void);           /* "0.1.0" of the library that is running */
+DV_API const char *dv_status_name(int status); /* "EINVAL"; "unknown status" for others */
+DV_API const char *dv_last_error(void);        /* of this thread; "" when there is none; valid until its next failure */
 DV_API void dv_clear_error(void);
 
 /* Everything the library allocates goes through these three; user is passed along. To be set before anything else is called,
@@ -55,8 +55,8 @@ DV_API void dv_free(void *p); /* for strings that the library returns; NULL is f
 
 /* The contract language's name ("f32", "bf16", "f8_e4m3fn"); lanes > 1 is not named: "f32x4" style text in a thread's buffer. */
 DV_API const char *dv_dtype_name(dv_dtype dtype);
-DV_API int dv_dtype_parse(const char *name, dv_dtype *out); /* also accepts "float32", "torch.float32", "int64"...; DV_EDTYPE */
-DV_API const char *dv_device_name(int32_t device_type);     /* "cpu", "cuda", "npu"; "device 77" for unknown ones */
+DV_API int dv_dtype_parse(const char *name, dv_dtype *out);   /* also accepts "float32", "torch.float32", "int64"...; DV_EDTYPE */
+DV_API const char *dv_device_name(int32_t device_type);       /* "cpu", "cuda", "npu"; "device 77" for unknown ones */
 DV_API int dv_device_parse(const char *name, dv_device *out); /* "cpu", "cuda:1"; DV_EDEVICE */
 
 /* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
@@ -76,7 +76,8 @@ DV_API int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device de
 DV_API int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_tensor **out);
 /* A new header that shares the memory of base, which must come from this library (its count grows by one) or outlive it (owner
  * NULL). offset and strides are in elements; may point anywhere inside base's extent, else DV_ESHAPE. */
-DV_API int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out);
+DV_API int dv_tensor_view(
+    dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out);
 /* Only for tensors that this library made. unref(NULL) is fine; both are atomic. */
 DV_API dv_tensor *dv_tensor_ref(dv_tensor *t);
 DV_API void dv_tensor_unref(dv_tensor *t);
@@ -89,12 +90,13 @@ DV_API int dv_tensor_from_dlpack(struct DLManagedTensorVersioned *take_managed, 
 DV_API int dv_tensor_to_dlpack(dv_tensor *t, struct DLManagedTensorVersioned **out);
 
 DV_API bool dv_tensor_is_contiguous(const dv_tensor *t);
-DV_API bool dv_tensor_overlaps_itself(const dv_tensor *t); /* two indices may name one element; exact for expanded dims, else conservative */
+DV_API bool dv_tensor_overlaps_itself(
+    const dv_tensor *t); /* two indices may name one element; exact for expanded dims, else conservative */
 DV_API bool dv_tensor_overlaps(const dv_tensor *a, const dv_tensor *b); /* may share a byte; exact for contiguous tensors */
 /* Copy elements of equal shape and dtype, any strides, CPU. DV_ESHAPE, DV_EDTYPE, DV_EDEVICE. */
 DV_API int dv_tensor_copy(const dv_tensor *dst, const dv_tensor *src);
 
-/* ---- Values: the arguments and results of a call, in the schema's order --------------------------------------------------------- */
+/* ---- Values: the arguments and results of a call, in the schema's order -------------------------------------------------- */
 
 enum dv_value_type {
     DV_VALUE_DEFAULT = 0, /* as argument: the schema's default; as result: the host allocates it */
@@ -149,8 +151,19 @@ typedef struct dv_value {
     } as;
 } dv_value;
 
-static inline dv_value dv_none(void) { dv_value v; memset(&v, 0, sizeof v); v.type = DV_VALUE_NONE; return v; }
-static inline dv_value dv_default(void) { dv_value v; memset(&v, 0, sizeof v); return v; }
+static inline dv_value dv_none(void)
+{
+    dv_value v;
+    memset(&v, 0, sizeof v);
+    v.type = DV_VALUE_NONE;
+    return v;
+}
+static inline dv_value dv_default(void)
+{
+    dv_value v;
+    memset(&v, 0, sizeof v);
+    return v;
+}
 static inline dv_value dv_from_tensor(const dv_tensor *t)
 {
     dv_value v = dv_none();
@@ -158,16 +171,40 @@ static inline dv_value dv_from_tensor(const dv_tensor *t)
         v.type = DV_VALUE_TENSOR, v.as.tensor = t;
     return v;
 }
-static inline dv_value dv_from_int(int64_t i) { dv_value v = dv_none(); v.type = DV_VALUE_INT; v.as.i = i; return v; }
-static inline dv_value dv_from_float(double f) { dv_value v = dv_none(); v.type = DV_VALUE_FLOAT; v.as.f = f; return v; }
-static inline dv_value dv_from_bool(bool b) { dv_value v = dv_none(); v.type = DV_VALUE_BOOL; v.as.b = b; return v; }
+static inline dv_value dv_from_int(int64_t i)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_INT;
+    v.as.i = i;
+    return v;
+}
+static inline dv_value dv_from_float(double f)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_FLOAT;
+    v.as.f = f;
+    return v;
+}
+static inline dv_value dv_from_bool(bool b)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_BOOL;
+    v.as.b = b;
+    return v;
+}
 static inline dv_value dv_from_string(const char *s)
 {
     dv_value v = dv_none();
     v.type = DV_VALUE_STRING, v.as.s.data = s, v.as.s.size = strlen(s);
     return v;
 }
-static inline dv_value dv_from_dtype(dv_dtype d) { dv_value v = dv_none(); v.type = DV_VALUE_DTYPE; v.as.dtype = d; return v; }
+static inline dv_value dv_from_dtype(dv_dtype d)
+{
+    dv_value v = dv_none();
+    v.type = DV_VALUE_DTYPE;
+    v.as.dtype = d;
+    return v;
+}
 static inline dv_value dv_from_ints(const int64_t *data, size_t n)
 {
     dv_value v = dv_none();
@@ -221,15 +258,17 @@ DV_API int dv_library_define(dv_library *lib, const char *schema, const char *ta
 struct dv_host;
 typedef int (*dv_boxed_fn)(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
     const struct dv_host *host);
-DV_API int dv_library_impl(dv_library *lib, const char *name, int key, dv_boxed_fn fn, void *user); /* DV_KEY_NONE: the library's */
+DV_API int dv_library_impl(
+    dv_library *lib, const char *name, int key, dv_boxed_fn fn, void *user); /* DV_KEY_NONE: the library's */
 DV_API int dv_library_impl_fallthrough(dv_library *lib, const char *name, int key);
-DV_API int dv_library_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user); /* for every operator; fn NULL: fallthrough */
+DV_API int dv_library_fallback(
+    dv_library *lib, int key, dv_boxed_fn fn, void *user); /* for every operator; fn NULL: fallthrough */
 /* Deregisters everything; the code of a loaded binary stays mapped. Handles to its operators stay valid and calls fail with
  * DV_EUNLOADED. NULL is fine. */
 DV_API void dv_library_free(dv_library *lib);
 DV_API const char *dv_library_name(const dv_library *lib);
-DV_API const char *dv_library_path(const dv_library *lib); /* NULL unless it was loaded from a file */
-DV_API size_t dv_library_size(const dv_library *lib);      /* operators that it defines */
+DV_API const char *dv_library_path(const dv_library *lib);                /* NULL unless it was loaded from a file */
+DV_API size_t dv_library_size(const dv_library *lib);                     /* operators that it defines */
 DV_API dv_operator *dv_library_operator(const dv_library *lib, size_t i); /* borrowed; NULL past the end */
 
 /* Find "ns::name" or "ns::name.overload" (the newest library that defines it) and give the caller a reference. DV_ENOENT names
@@ -249,14 +288,14 @@ DV_API const char *dv_operator_tags(const dv_operator *op);   /* as declared; ""
 DV_API bool dv_operator_has_rows(const dv_operator *op, int32_t device_type);
 DV_API size_t dv_operator_nargs(const dv_operator *op);
 DV_API size_t dv_operator_nresults(const dv_operator *op);
-/* What one argument takes (slot < nargs), or one result gives (slot >= nargs): for hosts that convert values. Everything it points
- * to is borrowed from op. */
+/* What one argument takes (slot < nargs), or one result gives (slot >= nargs): for hosts that convert values. Everything it
+ * points to is borrowed from op. */
 typedef struct dv_slot_info {
-    const char *name;       /* "" for an unnamed result */
-    uint32_t type;          /* enum dv_field_type of the plain input (TENSOR, INT ... DEVICES; never OPT_, MUT_ or _RESULT); 0: others */
-    uint32_t flags;         /* enum dv_slot_flags */
-    int64_t fixed_size;     /* of int[N]; else -1 */
-    int32_t alias;          /* of a result Tensor(a!) or Tensor(a): the argument with the same alias set; else -1 */
+    const char *name; /* "" for an unnamed result */
+    uint32_t type;  /* enum dv_field_type of the plain input (TENSOR, INT ... DEVICES; never OPT_, MUT_ or _RESULT); 0: others */
+    uint32_t flags; /* enum dv_slot_flags */
+    int64_t fixed_size; /* of int[N]; else -1 */
+    int32_t alias;      /* of a result Tensor(a!) or Tensor(a): the argument with the same alias set; else -1 */
     uint32_t reserved;
     const char *default_text; /* as torch prints it; NULL: no default */
     dv_value default_value;   /* DV_VALUE_DEFAULT: no default */
@@ -265,7 +304,7 @@ enum dv_slot_flags {
     DV_SLOT_OPTIONAL = 1,         /* None is accepted */
     DV_SLOT_ELEMENT_OPTIONAL = 2, /* Tensor?[] */
     DV_SLOT_KWARG_ONLY = 4,
-    DV_SLOT_WRITES = 8            /* (a!) */
+    DV_SLOT_WRITES = 8 /* (a!) */
 };
 DV_API int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out); /* DV_EINVAL past the end */
 
@@ -284,7 +323,7 @@ DV_API int dv_schema_compatible(const char *new_schema, const char *old_schema);
 DV_API int dv_schema_normalize(const char *schema, char **out);
 DV_API int dv_schema_json(const char *schema, char **out);
 
-/* ---- Calling --------------------------------------------------------------------------------------------------------------- */
+/* ---- Calling ------------------------------------------------------------------------------------------------------------- */
 
 /* What a host framework lends to a call. Zero-initialise, set size; a NULL entry takes the default. All entries get the struct
  * itself: embed it in a larger one to find your own data. Every entry returns a status (0: done) and may set dv_fail(). */
@@ -306,18 +345,18 @@ typedef struct dv_host {
     /* Just before the kernel of a call runs and just after it ended, when everything else is done: release and retake a lock. */
     void (*before_kernel)(const struct dv_host *host);
     void (*after_kernel)(const struct dv_host *host);
-    /* Make a tensor for result `index` that shares base's memory (offset and strides in elements). Default: dv_tensor_view; a host
-     * with new_tensor and without this one cannot call operators that return views. Given back to free_tensor on failure. */
+    /* Make a tensor for result `index` that shares base's memory (offset and strides in elements). Default: dv_tensor_view; a
+     * host with new_tensor and without this one cannot call operators that return views. Given back to free_tensor on failure. */
     int (*new_view)(const struct dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
         const int64_t *strides, int64_t offset, dv_tensor **out);
     /* For tests of kernels. Memory on the CPU that a kernel sees and that is neither an argument nor a result; use is an enum
-     * dv_memory_use, slot the argument's (nargs + r: result r's) of a stand-in, else -1. Both entries or none; called from any thread.
-     * NULL: out of memory. */
+     * dv_memory_use, slot the argument's (nargs + r: result r's) of a stand-in, else -1. Both entries or none; called from any
+     * thread. NULL: out of memory. */
     void *(*alloc)(const struct dv_host *host, int use, int slot, size_t bytes, size_t alignment);
     void (*free)(const struct dv_host *host, void *p);
-    /* For tests of kernels: 0: the best row that fits, or what the policy says; n: the nth of the rows for this device, in the order
-     * of "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native form;
-     * -2: the native form with its real tensors in f64, rounded at the end. */
+    /* For tests of kernels: 0: the best row that fits, or what the policy says; n: the nth of the rows for this device, in the
+     * order of "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native
+     * form; -2: the native form with its real tensors in f64, rounded at the end. */
     int32_t row;
     uint32_t reserved;
 } dv_host;
@@ -343,13 +382,14 @@ enum dv_host_flags {
 DV_API int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
 /* The same from the author's struct: every field is filled by the caller, results included (tensors given). fields describe it:
  * DV_FIELDS(struct swiglu, gate, up, out). */
-DV_API int dv_call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host);
+DV_API int dv_call_frame(
+    dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host);
 /* Shapes only: fills results' specs without running anything. Also checks the inputs. */
 typedef struct dv_result_spec {
     dv_dtype dtype;
     dv_device device;
-    int32_t ndim;         /* -1: not a tensor, or absent */
-    uint32_t flags;       /* enum dv_spec_flags */
+    int32_t ndim;   /* -1: not a tensor, or absent */
+    uint32_t flags; /* enum dv_spec_flags */
     int64_t shape[DV_MAX_NDIM], strides[DV_MAX_NDIM];
 } dv_result_spec;
 enum dv_spec_flags { DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */, DV_SPEC_VIEW = 2 };
@@ -359,17 +399,19 @@ DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_resu
  * Checks the inputs, runs nothing. DV_ENOTSUP: the operator has no contract. */
 DV_API int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, double *bytes);
 
-/* What a declared gradient or tangent (docs/formula.md) gives, by calling the operators that it names. All arrays have an entry for each
- * slot: the arguments, then the results. values: of a call that went well, arguments as they are after it. grads: of each result, and
- * in its argument's slot that of an argument that is written and not returned; never absent where the formula names it. tangents:
- * of each argument that the formula names. wanted: for which arguments; NULL: all. out: tensors and lists of tensors in the slots of
- * the clauses' targets (a list's array is freed with dv_free()), each a new one of the host, the caller's; else NONE: nothing flows
- * there. DV_ENOTSUP: none is declared. */
-DV_API int dv_gradient(dv_operator *op, const dv_value *values, const dv_value *grads, const bool *wanted, dv_value *out, const dv_host *host);
+/* What a declared gradient or tangent (docs/formula.md) gives, by calling the operators that it names. All arrays have an entry
+ * for each slot: the arguments, then the results. values: of a call that went well, arguments as they are after it. grads: of
+ * each result, and in its argument's slot that of an argument that is written and not returned; never absent where the formula
+ * names it. tangents: of each argument that the formula names. wanted: for which arguments; NULL: all. out: tensors and lists of
+ * tensors in the slots of the clauses' targets (a list's array is freed with dv_free()), each a new one of the host, the
+ * caller's; else NONE: nothing flows there. DV_ENOTSUP: none is declared. */
+DV_API int dv_gradient(
+    dv_operator *op, const dv_value *values, const dv_value *grads, const bool *wanted, dv_value *out, const dv_host *host);
 DV_API int dv_tangent(dv_operator *op, const dv_value *values, const dv_value *tangents, dv_value *out, const dv_host *host);
 
 /* From inside a boxed kernel: go on with the next key below `key`. */
-DV_API int dv_redispatch(dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
+DV_API int dv_redispatch(
+    dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
 /* Thread-local guards: keys added to or taken from the keys of every call of this thread. Give back what was returned. */
 typedef struct dv_guard { uint32_t included, excluded; } dv_guard;
 DV_API dv_guard dv_guard_push(uint32_t include_keys, uint32_t exclude_keys); /* bits 1u << enum dv_key */
@@ -384,7 +426,8 @@ typedef struct dv_row_report {
     bool taken;
     const char *reason; /* "taken", or why not: "this processor has no avx512" */
 } dv_row_report;
-DV_API int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user);
+DV_API int dv_explain(
+    dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user);
 
 /* The embedded default's random numbers (dv_random) begin again, from this seed. */
 DV_API int dv_set_seed(uint64_t seed);
@@ -395,16 +438,17 @@ DV_API int dv_get_threads(void);
 DV_API int dv_set_isa(const char *isa);
 DV_API const char *dv_get_isa(void);
 
-/* ---- Policy: which operators run their own kernels and which their native form ------------------------------------------------- */
+/* ---- Policy: which operators run their own kernels and which their native form ------------------------------------------- */
 
 /* Text like "all,-ns::rms_norm" or "none,+swiglu": exactly one of all and none at most (absent: the default: all on, unless the
  * host fuses), then +name and -name, where a name is "ns::name" or "name". Unknown names are accepted (they may be loaded later).
- * DV_EINVAL says which word is wrong. Precedence: thread, process (API), DOVETAIL_OPS, the file named by DOVETAIL_POLICY.  NULL unsets. */
+ * DV_EINVAL says which word is wrong. Precedence: thread, process (API), DOVETAIL_OPS, the file named by DOVETAIL_POLICY.  NULL
+ * unsets. */
 DV_API int dv_policy_set(const char *text);
 DV_API int dv_policy_set_thread(const char *text);
 DV_API int dv_policy_load(const char *path); /* a file of such words, # comments; sets the process policy */
 DV_API bool dv_policy_enabled(const dv_operator *op, bool host_fuses);
-DV_API uint64_t dv_policy_generation(void);  /* changes whenever a decision may: for guards and cache keys */
+DV_API uint64_t dv_policy_generation(void); /* changes whenever a decision may: for guards and cache keys */
 /* How often each operator was asked for and enabled or disabled since the start, in order of name. */
 DV_API int dv_policy_counts(int (*fn)(void *user, const char *name, uint64_t enabled, uint64_t disabled), void *user);
 

@@ -1,13 +1,13 @@
 /* dovetail_math.h: elementary functions for kernels, in forms that gcc and clang turn into vector code.
  *
- * A call to expf() in a loop is a call to libm for each element. These are straight-line C: no branch, no table, no call, so a loop
- * over them vectorises at -O3 -fno-math-errno -fno-trapping-math for whatever instruction set the function around it has. They want
- * -ffp-contract=fast (so that a*b + c is one instruction where there is FMA); `dovetail build` passes all of these. They do not want
- * -ffast-math, and are wrong under it.
+ * A call to expf() in a loop is a call to libm for each element. These are straight-line C: no branch, no table, no call, so a
+ * loop over them vectorises at -O3 -fno-math-errno -fno-trapping-math for whatever instruction set the function around it has.
+ * They want -ffp-contract=fast (so that a*b + c is one instruction where there is FMA); `dovetail build` passes all of these.
+ * They do not want -ffast-math, and are wrong under it.
  *
- * Every function takes and gives NaN, infinities and denormals as the C library does. The error written beside each is the largest
- * one measured by tests/core/test_math.c, against the correctly rounded result, over all floats (f32) or many millions of points
- * (f64), with and without FMA; in units in the last place.
+ * Every function takes and gives NaN, infinities and denormals as the C library does. The error written beside each is the
+ * largest one measured by tests/core/test_math.c, against the correctly rounded result, over all floats (f32) or many millions of
+ * points (f64), with and without FMA; in units in the last place.
  */
 #ifndef DOVETAIL_MATH_H
 #define DOVETAIL_MATH_H
@@ -30,11 +30,11 @@ DV_INLINE uint64_t dv__bits_of_f64(double x)
 DV_INLINE float dv_fabsf(float x) { return dv__f32_from_bits(dv__bits_of_f32(x) & 0x7fffffffu); }
 DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x) & 0x7fffffffffffffffu); }
 
-/* ---- Loops over elements --------------------------------------------------------------------------------------------------- */
+/* ---- Loops over elements ------------------------------------------------------------------------------------------------- */
 
-/* For rows that go through elements one after the other. Written once for float, and once for double where f64 is wanted; bf16 and
- * f16 come and go through float. A step does exactly DV_BLOCK elements, so it compiles to vectors with no scalar rest (what is left
- * at the end is done in a copy), and one function serves all dtypes: small code.
+/* For rows that go through elements one after the other. Written once for float, and once for double where f64 is wanted; bf16
+ * and f16 come and go through float. A step does exactly DV_BLOCK elements, so it compiles to vectors with no scalar rest (what
+ * is left at the end is done in a copy), and one function serves all dtypes: small code.
  *
  *     DV_INLINE void step_f32(float *const *out, const float *const *in, void *with)
  *     {
@@ -47,10 +47,12 @@ DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x)
  *         return DV_OK;
  *     }
  *
- * At most four inputs and four outputs; `with` is passed on: what a step wants to know or to add up. An output may be one of the inputs, but not overlap one otherwise. */
+ * At most four inputs and four outputs; `with` is passed on: what a step wants to know or to add up. An output may be one of the
+ * inputs, but not overlap one otherwise. */
 enum { DV_BLOCK = 64, DV__MOST = 4 };
 #define DV_OUT(...) (dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
-#define DV_IN(...) (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
+#define DV_IN(...) \
+    (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation nothing is vectorised, and that is fine */
 #define DV_BLOCK_LOOP _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int i = 0; i < DV_BLOCK; i++)
@@ -67,23 +69,19 @@ DV_INLINE void dv_block_load(float *to, const uint16_t *from, uint32_t dtype)
 {
     if (dtype == DV_DTYPE_bf16)
         DV_BLOCK_LOOP
-            to[i] = dv_bf16_to_f32(from[i]);
-    else
-        DV_BLOCK_LOOP
-            to[i] = dv_f16_to_f32(from[i]);
+    to[i] = dv_bf16_to_f32(from[i]);
+    else DV_BLOCK_LOOP to[i] = dv_f16_to_f32(from[i]);
 }
 DV_INLINE void dv_block_store(uint16_t *to, const float *from, uint32_t dtype)
 {
     if (dtype == DV_DTYPE_bf16)
         DV_BLOCK_LOOP
-            to[i] = dv_f32_to_bf16(from[i]);
-    else
-        DV_BLOCK_LOOP
-            to[i] = dv_f32_to_f16(from[i]);
+    to[i] = dv_f32_to_bf16(from[i]);
+    else DV_BLOCK_LOOP to[i] = dv_f32_to_f16(from[i]);
 }
 
-DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin, void *with,
-    dv_step_f32 f32, dv_step_f64 f64)
+DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
+    void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
     _Alignas(64) float in_f32[DV__MOST][DV_BLOCK], out_f32[DV__MOST][DV_BLOCK];
     _Alignas(64) double in_rest[DV__MOST][DV_BLOCK], out_rest[DV__MOST][DV_BLOCK];
@@ -120,7 +118,7 @@ DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int no
     }
 }
 
-/* ---- exp and its family ---------------------------------------------------------------------------------------------------- */
+/* ---- exp and its family -------------------------------------------------------------------------------------------------- */
 
 /* e^y is e * scale, where scale is a power of two that is multiplied with last: e has its full precision also where e^y is a
  * denormal or nearly infinite. -150 <= y <= 150. The idea: e^y = 2^n e^r with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to an
@@ -144,9 +142,26 @@ DV_INLINE dv__exp_f64 dv__exp_parts(double y)
     const double r = (y - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
     const uint64_t k = dv__bits_of_f64(shifted) - 0x4338000000000000u;
     const uint64_t half = ((k + 2048) >> 1) - 1024; /* k >> 1, without a 64-bit arithmetic shift; of NaN anything */
-    const double q = 0x1.0p-1 + r * (0x1.555555555555bp-3 + r * (0x1.5555555555503p-5 + r * (0x1.111111110ec3fp-7 +
-        r * (0x1.6c16c16c305ddp-10 + r * (0x1.a01a01b38a170p-13 + r * (0x1.a01a01364e066p-16 + r * (0x1.71ddf002824dfp-19 +
-        r * (0x1.27e5b49341957p-22 + r * (0x1.af6c1db8179ebp-26 + r * 0x1.1e3d06feb704ap-29)))))))));
+    const double q = 0x1.0p-1 +
+        r *
+            (0x1.555555555555bp-3 +
+                r *
+                    (0x1.5555555555503p-5 +
+                        r *
+                            (0x1.111111110ec3fp-7 +
+                                r *
+                                    (0x1.6c16c16c305ddp-10 +
+                                        r *
+                                            (0x1.a01a01b38a170p-13 +
+                                                r *
+                                                    (0x1.a01a01364e066p-16 +
+                                                        r *
+                                                            (0x1.71ddf002824dfp-19 +
+                                                                r *
+                                                                    (0x1.27e5b49341957p-22 +
+                                                                        r *
+                                                                            (0x1.af6c1db8179ebp-26 +
+                                                                                r * 0x1.1e3d06feb704ap-29)))))))));
     const dv__exp_f64 parts = { (1.0 + (r + r * r * q)) * dv__f64_from_bits((half + 1023) << 52),
         dv__f64_from_bits((k - half + 1023) << 52) };
     return parts;
@@ -181,8 +196,8 @@ DV_INLINE double dv_sigmoid(double x) /* 2.4 ulp */
     return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* x sigmoid(x), with x multiplied in before the last factor: right also where the sigmoid alone is a denormal. For -inf it is NaN,
- * as x / (1 + e^-x) is. */
+/* x sigmoid(x), with x multiplied in before the last factor: right also where the sigmoid alone is a denormal. For -inf it is
+ * NaN, as x / (1 + e^-x) is. */
 DV_INLINE float dv_siluf(float x) /* 3.2 ulp */
 {
     const float a = -dv_fabsf(x);
@@ -208,17 +223,18 @@ DV_INLINE float dv_tanhf(float x) /* 1.4 ulp */
     return a < 0.625f ? (x == 0 ? x : x + x * t * q) : x != x ? x : signed_far;
 }
 
-/* ---- sine and cosine -------------------------------------------------------------------------------------------------------- */
+/* ---- sine and cosine ----------------------------------------------------------------------------------------------------- */
 
 /* sin(r) for |r| <= pi/2 */
 DV_INLINE float dv__sinf_reduced(float r)
 {
     const float t = r * r;
-    return r + r * t * (-0.1666666663f + t * (0.008333331311f + t * (-0.0001984089228f + t * (2.752651812e-6f + t * -2.390735907e-8f))));
+    return r +
+        r * t * (-0.1666666663f + t * (0.008333331311f + t * (-0.0001984089228f + t * (2.752651812e-6f + t * -2.390735907e-8f))));
 }
 
-/* For |x| <= DV_SINF_SMALL: x less the nearest multiple of pi, which is taken off in parts of 12 bits, so that every product with a
- * multiple of that size is exact. */
+/* For |x| <= DV_SINF_SMALL: x less the nearest multiple of pi, which is taken off in parts of 12 bits, so that every product with
+ * a multiple of that size is exact. */
 #define DV_SINF_SMALL 6400.0f
 DV_INLINE float dv_sinf_small(float x) /* 2.4 ulp */
 {
@@ -227,7 +243,8 @@ DV_INLINE float dv_sinf_small(float x) /* 2.4 ulp */
     const float s = dv__sinf_reduced(r);
     return x == 0 ? x : dv__f32_from_bits(dv__bits_of_f32(s) ^ dv__bits_of_f32(shifted) << 31);
 }
-/* For |x| <= DV_SINF_NEAR, where most angles are, in fewer steps: the multiples have 6 bits, so parts of 18, 18 and 24 bits are enough. */
+/* For |x| <= DV_SINF_NEAR, where most angles are, in fewer steps: the multiples have 6 bits, so parts of 18, 18 and 24 bits are
+ * enough. */
 #define DV_SINF_NEAR 200.0f
 DV_INLINE float dv_sinf_near(float x) /* 2.1 ulp */
 {
@@ -246,18 +263,20 @@ DV_INLINE float dv_cosf_small(float x) /* 2.4 ulp */
     return dv__f32_from_bits(dv__bits_of_f32(s) ^ ~dv__bits_of_f32(shifted) << 31);
 }
 
-/* sin(|x| + quarter pi/2) for 1 <= |x| < infinity, exactly reduced (Payne and Hanek): |x| is m 2^e with a whole m, and of 2/pi only
- * the 96 bits matter that neither give a multiple of 4 times pi/2 nor too little to count. */
+/* sin(|x| + quarter pi/2) for 1 <= |x| < infinity, exactly reduced (Payne and Hanek): |x| is m 2^e with a whole m, and of 2/pi
+ * only the 96 bits matter that neither give a multiple of 4 times pi/2 nor too little to count. */
 DV_INLINE float dv__sinf_large(float x, uint32_t quarter)
 {
-    static const uint32_t two_over_pi[8] = { 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab };
+    static const uint32_t two_over_pi[8] = { 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041,
+        0xfe5163ab };
     const uint32_t bits = dv__bits_of_f32(x), exponent = bits >> 23 & 255;
     const uint32_t at = (exponent < 120 ? 120 : exponent > 254 ? 254 : exponent) - 120, word = at >> 5, shift = at & 31;
     const uint64_t m = (bits & 0x7fffffu) | 0x800000u;
     const uint64_t a = ((uint64_t)two_over_pi[word] << 32 | two_over_pi[word + 1]) << shift >> 32;
     const uint64_t b = ((uint64_t)two_over_pi[word + 1] << 32 | two_over_pi[word + 2]) << shift >> 32;
     const uint64_t c = ((uint64_t)two_over_pi[word + 2] << 32 | two_over_pi[word + 3]) << shift >> 32;
-    const uint64_t turns = ((m * (a & 0xffffffffu)) << 32) + m * (b & 0xffffffffu) + (m * (c & 0xffffffffu) >> 32); /* quarters * 2^62 */
+    const uint64_t turns = ((m * (a & 0xffffffffu)) << 32) + m * (b & 0xffffffffu) +
+        (m * (c & 0xffffffffu) >> 32); /* quarters * 2^62 */
     const uint64_t q = (turns + 0x2000000000000000u) >> 62;
     const double r = (double)(int64_t)(turns - (q << 62)) * 0x1.921fb54442d18p-62;
     const uint32_t quadrant = (uint32_t)q + quarter;
@@ -279,15 +298,29 @@ DV_INLINE float dv_cosf(float x) /* 2.4 ulp */
 
 /* f64, for |x| <= DV_SIN_SMALL; beyond it use the C library. */
 #define DV_SIN_SMALL 1e6
+/* clang-format off */
 typedef struct dv__sincos_f64 { double sin, cos; uint64_t quadrant; } dv__sincos_f64;
+/* clang-format on */
 DV_INLINE dv__sincos_f64 dv__sincos(double x)
 {
     const double shifted = x * 0x1.45f306dc9c883p-1 + 0x1.8p52, n = shifted - 0x1.8p52;
     const double r = ((x - n * 0x1.921fb544p+0) - n * 0x1.0b4611a6p-34) - n * 0x1.3198a2e037073p-69, t = r * r;
-    const double s = -0x1.5555555555555p-3 + t * (0x1.111111111110bp-7 + t * (-0x1.a01a01a018ab3p-13 + t * (0x1.71de3a5335625p-19 +
-        t * (-0x1.ae645292e039ep-26 + t * (0x1.61208f337ff69p-33 + t * -0x1.aaa381268c7f1p-41)))));
-    const double c = 0x1.5555555555555p-5 + t * (-0x1.6c16c16c16c10p-10 + t * (0x1.a01a01a018dbfp-16 + t * (-0x1.27e4fb75fa937p-22 +
-        t * (0x1.1eed8ca05ffd2p-29 + t * (-0x1.9393347b470a5p-37 + t * 0x1.aac3f4420cf13p-45)))));
+    const double s = -0x1.5555555555555p-3 +
+        t *
+            (0x1.111111111110bp-7 +
+                t *
+                    (-0x1.a01a01a018ab3p-13 +
+                        t *
+                            (0x1.71de3a5335625p-19 +
+                                t * (-0x1.ae645292e039ep-26 + t * (0x1.61208f337ff69p-33 + t * -0x1.aaa381268c7f1p-41)))));
+    const double c = 0x1.5555555555555p-5 +
+        t *
+            (-0x1.6c16c16c16c10p-10 +
+                t *
+                    (0x1.a01a01a018dbfp-16 +
+                        t *
+                            (-0x1.27e4fb75fa937p-22 +
+                                t * (0x1.1eed8ca05ffd2p-29 + t * (-0x1.9393347b470a5p-37 + t * 0x1.aac3f4420cf13p-45)))));
     const double half = 0.5 * t, one = 1.0 - half; /* 1 - t/2 loses the low bits of t/2: put them back */
     const dv__sincos_f64 both = { r + r * t * s, one + (((1.0 - one) - half) + t * t * c), dv__bits_of_f64(shifted) };
     return both;

@@ -13,7 +13,8 @@
  * This header is compiled into shipped binaries: it is the operator ABI, version 1. What is here never moves. Every struct that
  * crosses the border begins with its size and may only grow at its end; a missing tail reads as zero, and a runtime refuses a
  * tail that it does not know unless it is zero. Tables are NULL-terminated arrays of pointers. docs/abi.md has the rules and
- * tests/abi/ freezes the layout. Needs only libc; compiles as C11 and, for launchers (CUDA), the types and inline functions as C++17.
+ * tests/abi/ freezes the layout. Needs only libc; compiles as C11 and, for launchers (CUDA), the types and inline functions as
+ * C++17.
  */
 #ifndef DOVETAIL_OP_H
 #define DOVETAIL_OP_H
@@ -34,28 +35,28 @@ extern "C" {
 /* ---- Status ------------------------------------------------------------------------------------------------------------ */
 
 /* X(name, number, text). 0 is success; a kernel returns one of these, with a message by dv_error(). */
-#define DV_STATUSES(X)                                              \
-    X(OK, 0, "success")                                             \
-    X(EINVAL, -1, "invalid argument")                               \
-    X(ENOMEM, -2, "out of memory")                                  \
-    X(ESYNTAX, -3, "syntax error")                                  \
-    X(ESCHEMA, -4, "schema error")                                  \
-    X(ECONTRACT, -5, "contract error")                              \
-    X(ETYPE, -6, "wrong type")                                      \
-    X(ESHAPE, -7, "wrong shape")                                    \
-    X(EDTYPE, -8, "wrong dtype")                                    \
-    X(EDEVICE, -9, "wrong device")                                  \
-    X(EALIAS, -10, "overlapping memory")                            \
-    X(ENOENT, -11, "not found")                                     \
-    X(EEXIST, -12, "already exists")                                \
-    X(ENOKERNEL, -13, "no kernel")                                  \
-    X(EBINARY, -14, "not a usable operator binary")                 \
-    X(EABI, -15, "incompatible ABI")                                \
-    X(EUNLOADED, -16, "the operator's library was unloaded")        \
-    X(EKERNEL, -17, "the kernel failed")                            \
-    X(ENOTSUP, -18, "not supported")                                \
-    X(EIO, -19, "input/output error")                               \
-    X(ELIMIT, -20, "a limit was exceeded")                          \
+#define DV_STATUSES(X)                                       \
+    X(OK, 0, "success")                                      \
+    X(EINVAL, -1, "invalid argument")                        \
+    X(ENOMEM, -2, "out of memory")                           \
+    X(ESYNTAX, -3, "syntax error")                           \
+    X(ESCHEMA, -4, "schema error")                           \
+    X(ECONTRACT, -5, "contract error")                       \
+    X(ETYPE, -6, "wrong type")                               \
+    X(ESHAPE, -7, "wrong shape")                             \
+    X(EDTYPE, -8, "wrong dtype")                             \
+    X(EDEVICE, -9, "wrong device")                           \
+    X(EALIAS, -10, "overlapping memory")                     \
+    X(ENOENT, -11, "not found")                              \
+    X(EEXIST, -12, "already exists")                         \
+    X(ENOKERNEL, -13, "no kernel")                           \
+    X(EBINARY, -14, "not a usable operator binary")          \
+    X(EABI, -15, "incompatible ABI")                         \
+    X(EUNLOADED, -16, "the operator's library was unloaded") \
+    X(EKERNEL, -17, "the kernel failed")                     \
+    X(ENOTSUP, -18, "not supported")                         \
+    X(EIO, -19, "input/output error")                        \
+    X(ELIMIT, -20, "a limit was exceeded")                   \
     X(EHOST, -21, "the host framework failed")
 
 enum dv_status {
@@ -67,9 +68,12 @@ enum dv_status {
 /* ---- Values a frame can hold ------------------------------------------------------------------------------------------- */
 
 /* Element type: DLPack's DLDataType. dv_dtype_key() packs it into a number that a switch or a template can use. */
+/* clang-format off */
 typedef struct dv_dtype { uint8_t code, bits; uint16_t lanes; } dv_dtype;
+/* clang-format on */
 
 /* X(name, code, bits): every element type of DLPack with one lane. f4_e2m1 and f6 are sub-byte: strides count elements. */
+/* clang-format off */
 #define DV_DTYPES(X)                                                                                                            \
     X(f16, 2, 16) X(f32, 2, 32) X(f64, 2, 64) X(bf16, 4, 16)                                                                    \
     X(i1, 0, 1) X(i2, 0, 2) X(i4, 0, 4) X(i8, 0, 8) X(i16, 0, 16) X(i32, 0, 32) X(i64, 0, 64)                                   \
@@ -78,6 +82,7 @@ typedef struct dv_dtype { uint8_t code, bits; uint16_t lanes; } dv_dtype;
     X(f8_e3m4, 7, 8) X(f8_e4m3, 8, 8) X(f8_e4m3b11fnuz, 9, 8) X(f8_e4m3fn, 10, 8) X(f8_e4m3fnuz, 11, 8)                         \
     X(f8_e5m2, 12, 8) X(f8_e5m2fnuz, 13, 8) X(f8_e8m0fnu, 14, 8) X(f6_e2m3fn, 15, 6) X(f6_e3m2fn, 16, 6) X(f4_e2m1fn, 17, 4)    \
     X(handle, 3, 64)
+/* clang-format on */
 
 enum dv_dtype_key { /* DV_DTYPE_f32 and so on: code | bits << 8 | lanes << 16 */
 #define DV__DTYPE(name, code, bits) DV_DTYPE_##name = (code) | (bits) << 8 | 1 << 16,
@@ -96,11 +101,19 @@ static inline dv_dtype dv_dtype_from_key(uint32_t key)
 }
 
 /* DLPack's device numbers. "npu" is kDLExtDev (PrivateUse1 in PyTorch). */
-enum dv_device_type { DV_CPU = 1, DV_CUDA = 2, DV_CUDA_HOST = 3, DV_ROCM = 10, DV_NPU = 12, DV_CUDA_MANAGED = 13, DV_META = 1000 };
+enum dv_device_type {
+    DV_CPU = 1,
+    DV_CUDA = 2,
+    DV_CUDA_HOST = 3,
+    DV_ROCM = 10,
+    DV_NPU = 12,
+    DV_CUDA_MANAGED = 13,
+    DV_META = 1000
+};
 typedef struct dv_device { int32_t type, id; } dv_device;
 
-/* A view of elements in memory. Begins, and ends, as DLPack's DLTensor; byte_offset is always 0 (folded into data), strides are in
- * elements and never NULL. Frozen: it does not grow. Borrowed for the call. */
+/* A view of elements in memory. Begins, and ends, as DLPack's DLTensor; byte_offset is always 0 (folded into data), strides are
+ * in elements and never NULL. Frozen: it does not grow. Borrowed for the call. */
 typedef struct dv_tensor {
     void *data;
     dv_device device;
@@ -112,18 +125,25 @@ typedef struct dv_tensor {
 } dv_tensor;
 
 typedef struct dv_complex { double re, im; } dv_complex;
+/* clang-format off */
 typedef struct dv_string { const char *data; size_t size; } dv_string; /* data[size] is 0 */
-typedef struct dv_layout { int32_t value; } dv_layout;               /* PyTorch's Layout number: 0 is strided */
-typedef struct dv_memory_format { int32_t value; } dv_memory_format; /* 0 contiguous, 1 preserve, 2 channels_last, 3 channels_last_3d */
-typedef struct dv_generator dv_generator;                            /* opaque: see dv_random() */
+/* clang-format on */
+typedef struct dv_layout { int32_t value; } dv_layout; /* PyTorch's Layout number: 0 is strided */
+typedef struct dv_memory_format {
+    int32_t value;
+} dv_memory_format;                       /* 0 contiguous, 1 preserve, 2 channels_last, 3 channels_last_3d */
+typedef struct dv_generator dv_generator; /* opaque: see dv_random() */
 
 enum dv_scalar_kind { DV_SCALAR_INT = 1, DV_SCALAR_FLOAT, DV_SCALAR_BOOL, DV_SCALAR_COMPLEX };
 typedef struct dv_scalar {
     uint32_t kind; /* enum dv_scalar_kind */
+    /* clang-format off */
     union { int64_t i; double f; bool b; dv_complex c; } as;
+    /* clang-format on */
 } dv_scalar;
 
 /* Lists. An element of dv_tensors is NULL where a Tensor?[] holds None. */
+/* clang-format off */
 typedef struct dv_tensors { const dv_tensor *const *data; size_t size; } dv_tensors;
 typedef struct dv_mut_tensors { dv_tensor *const *data; size_t size; } dv_mut_tensors;
 typedef struct dv_ints { const int64_t *data; size_t size; } dv_ints;
@@ -134,8 +154,10 @@ typedef struct dv_scalars { const dv_scalar *data; size_t size; } dv_scalars;
 typedef struct dv_complexes { const dv_complex *data; size_t size; } dv_complexes;
 typedef struct dv_dtypes { const dv_dtype *data; size_t size; } dv_dtypes;
 typedef struct dv_devices { const dv_device *data; size_t size; } dv_devices;
+/* clang-format on */
 
 /* Optionals: value is meaningful only when has is true. An absent tensor or generator is a NULL pointer. */
+/* clang-format off */
 typedef struct dv_opt_int { bool has; int64_t value; } dv_opt_int;
 typedef struct dv_opt_float { bool has; double value; } dv_opt_float;
 typedef struct dv_opt_bool { bool has; bool value; } dv_opt_bool;
@@ -152,6 +174,7 @@ typedef struct dv_opt_floats { bool has; dv_floats value; } dv_opt_floats;
 typedef struct dv_opt_bools { bool has; dv_bools value; } dv_opt_bools;
 typedef struct dv_opt_strings { bool has; dv_strings value; } dv_opt_strings;
 typedef struct dv_opt_scalars { bool has; dv_scalars value; } dv_opt_scalars;
+/* clang-format on */
 
 /* The one table of C types and the schema types they carry: X(name, number, C type, schema types). A struct field of any other
  * type does not compile; a field whose schema type differs is refused when the library is loaded. */
@@ -229,8 +252,8 @@ typedef struct dv_kernel_decl {
     const char *takes;    /* "strided(x), last_contiguous(y), align(z, 64)": overrides the contract's facts for this row */
     const char *provider; /* who made it; NULL: the library */
     dv_kernel_fn run;
-    int64_t split;        /* >0: may be split over threads along leading parallel dims, at multiples of this many steps */
-    uint32_t flags;       /* enum dv_kernel_flags */
+    int64_t split;  /* >0: may be split over threads along leading parallel dims, at multiples of this many steps */
+    uint32_t flags; /* enum dv_kernel_flags */
     uint32_t reserved;
 } dv_kernel_decl;
 
@@ -254,7 +277,7 @@ typedef struct dv_operator_decl {
     const char *tags;     /* "needs_fixed_stride_order pt2_compliant_tag" */
     const char *doc;      /* one paragraph: becomes help() in Python and the text of `dovetail info` */
     uint32_t frame_size;
-    uint32_t line;        /* where it was declared */
+    uint32_t line; /* where it was declared */
     const char *file;
     const dv_field_decl *const *fields;   /* NULL-terminated */
     const dv_kernel_decl *const *kernels; /* NULL-terminated, best first; NULL: the native form is the kernel */
@@ -266,11 +289,11 @@ enum dv_library_kind { DV_LIBRARY_DEF = 0, DV_LIBRARY_FRAGMENT = 1, DV_LIBRARY_I
 typedef struct dv_library_decl {
     uint32_t size;
     uint32_t abi_minor;
-    uint32_t kind;        /* enum dv_library_kind */
+    uint32_t kind; /* enum dv_library_kind */
     uint32_t reserved;
-    const char *name;     /* the namespace: torch.ops.<name> */
-    const char *version;  /* "1.2.3"; NULL: none */
-    const char *provider; /* for DV_LIBRARY_IMPL: who adds these kernels */
+    const char *name;                         /* the namespace: torch.ops.<name> */
+    const char *version;                      /* "1.2.3"; NULL: none */
+    const char *provider;                     /* for DV_LIBRARY_IMPL: who adds these kernels */
     const dv_operator_decl *const *operators; /* NULL-terminated */
 } dv_library_decl;
 
@@ -332,7 +355,10 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
 
 /* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
  * return DV_ENOMEM). May be called from the kernel's own thread only. */
-static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment) { return ctx->services->alloc(ctx, bytes, alignment); }
+static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment)
+{
+    return ctx->services->alloc(ctx, bytes, alignment);
+}
 
 /* Run fn over [begin, end) in pieces of at least grain on the host's threads, and wait. The pieces depend on the range and the
  * grain, never on the number of threads. The first non-zero return stops what has not begun and is returned. */
@@ -370,7 +396,8 @@ static inline int64_t dv_numel(const dv_tensor *t)
     return n;
 }
 
-/* Number of elements of the leading n dims: with the last dim d, dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1]. */
+/* Number of elements of the leading n dims: with the last dim d, dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1].
+ */
 static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
 {
     int64_t m = 1;
@@ -379,7 +406,7 @@ static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
     return m;
 }
 
-/* ---- Elements of half precision, in forms that compilers vectorise --------------------------------------------------------- */
+/* ---- Elements of half precision, in forms that compilers vectorise ------------------------------------------------------- */
 
 DV_INLINE float dv__f32_from_bits(uint32_t bits)
 {
@@ -446,7 +473,7 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
         dv_put(data, i, dtype, (float)x);
 }
 
-/* ---- Declaring ------------------------------------------------------------------------------------------------------------- */
+/* ---- Declaring ----------------------------------------------------------------------------------------------------------- */
 
 #if defined(__GNUC__) || defined(__clang__)
 #define DV__EXPORT __attribute__((visibility("default"), used))
@@ -464,7 +491,9 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV_LIBRARY_IMPL(...) static_assert(false, "declare the library in a C file; only kernel launchers may be C++ or CUDA")
 #else
 
+/* clang-format off */
 #define DV__GENERIC(name, number, ctype, schema) ctype: number,
+/* clang-format on */
 #define DV__TYPE_OF(x) _Generic((x), DV_FIELD_TYPES(DV__GENERIC) struct dv__no_such_type *: 0)
 
 #include "dovetail_op_map.h" /* DV__MAP(m, x, a, b, ...) = m(x, a) m(x, b) ..., up to 64 */
@@ -474,16 +503,27 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV_FIELDS(F, ...) ((const dv_field_decl *const[]){ DV__MAP(DV__FIELD, F, __VA_ARGS__) NULL })
 
 /* DV_OPERATOR(name, struct frame, (field, ...), .schema = ..., ...): declares the object dv_op_<name>. Up to 64 fields. */
-#define DV_OPERATOR(NAME, FRAME, FIELDS, ...)                                                                                   \
-    DV__HIDDEN extern const dv_operator_decl dv_op_##NAME;                                                                      \
-    const dv_operator_decl dv_op_##NAME = { .size = sizeof(dv_operator_decl), .name = #NAME, .file = __FILE__,                  \
-        .line = __LINE__, .frame_size = sizeof(FRAME), .fields = DV__FIELDS_OF(FRAME, DV__UNPAREN FIELDS), __VA_ARGS__ }
+#define DV_OPERATOR(NAME, FRAME, FIELDS, ...)                                 \
+    DV__HIDDEN extern const dv_operator_decl dv_op_##NAME;                    \
+    const dv_operator_decl dv_op_##NAME = { .size = sizeof(dv_operator_decl), \
+        .name = #NAME,                                                        \
+        .file = __FILE__,                                                     \
+        .line = __LINE__,                                                     \
+        .frame_size = sizeof(FRAME),                                          \
+        .fields = DV__FIELDS_OF(FRAME, DV__UNPAREN FIELDS),                   \
+        __VA_ARGS__ }
+/* clang-format off */
 #define DV__FIELDS_OF(...) DV_FIELDS(__VA_ARGS__)
+/* clang-format on */
 
 /* DV_KERNEL(struct frame, device, dtypes, function, .isa = ..., ...): one row. A function for another frame does not compile. */
-#define DV_KERNEL(FRAME, DEVICE, DTYPES, FN, ...)                                                                               \
-    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl), .name = #FN, .device = DEVICE, .dtypes = DTYPES,                   \
-        .run = (dv_kernel_fn)(void (*)(void))_Generic(&(FN), int (*)(dv_context *, const FRAME *): (FN)), __VA_ARGS__ }
+#define DV_KERNEL(FRAME, DEVICE, DTYPES, FN, ...)                                                          \
+    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl),                                               \
+        .name = #FN,                                                                                       \
+        .device = DEVICE,                                                                                  \
+        .dtypes = DTYPES,                                                                                  \
+        .run = (dv_kernel_fn)(void (*)(void)) _Generic(&(FN), int (*)(dv_context *, const FRAME *): (FN)), \
+        __VA_ARGS__ }
 #define DV_KERNELS(...) ((const dv_kernel_decl *const[]){ __VA_ARGS__, NULL })
 
 /* Rows for several dtypes and instruction sets from one body:
@@ -500,36 +540,47 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV_TARGET_AVX512 \
     __attribute__((target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe")))
 #else
-#define DV_TARGET_AVX512                                                                                                        \
-    __attribute__((                                                                                                             \
-        target("avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe,prefer-vector-width=512")))
+#define DV_TARGET_AVX512   \
+    __attribute__((target( \
+        "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe,prefer-vector-width=512")))
 #endif
+/* clang-format off */
 #define DV__VARIANT(FB, T) DV__VARIANT_(DV__UNPAREN FB, T)
 #define DV__VARIANT_(...) DV__VARIANT__(__VA_ARGS__)
-#define DV__VARIANT__(F, BODY, T)                                                                                               \
-    DV_TARGET_AVX512 static int BODY##_##T##_avx512(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }         \
-    DV_TARGET_AVX2 static int BODY##_##T##_avx2(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }             \
+/* clang-format on */
+#define DV__VARIANT__(F, BODY, T)                                                                                       \
+    DV_TARGET_AVX512 static int BODY##_##T##_avx512(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); } \
+    DV_TARGET_AVX2 static int BODY##_##T##_avx2(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }     \
     static int BODY##_##T##_base(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }
+/* clang-format off */
 #define DV__ROW(FBX, T) DV__ROW_(DV__UNPAREN FBX, T)
 #define DV__ROW_(...) DV__ROW__(__VA_ARGS__)
-#define DV__ROW__(F, BODY, X, T)                                                                                                \
-    DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx512, .isa = "avx512", DV__UNPAREN X),                                               \
-        DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx2, .isa = "avx2", DV__UNPAREN X),                                               \
+/* clang-format on */
+#define DV__ROW__(F, BODY, X, T)                                                  \
+    DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx512, .isa = "avx512", DV__UNPAREN X), \
+        DV_KERNEL(F, "cpu", #T, BODY##_##T##_avx2, .isa = "avx2", DV__UNPAREN X), \
         DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
 #else
+/* clang-format off */
 #define DV__VARIANT(FB, T) DV__VARIANT_(DV__UNPAREN FB, T)
 #define DV__VARIANT_(...) DV__VARIANT__(__VA_ARGS__)
+/* clang-format on */
 #define DV__VARIANT__(F, BODY, T) \
     static int BODY##_##T##_base(dv_context *ctx, const F *a) { return BODY(ctx, a, DV_DTYPE_##T); }
+/* clang-format off */
 #define DV__ROW(FBX, T) DV__ROW_(DV__UNPAREN FBX, T)
 #define DV__ROW_(...) DV__ROW__(__VA_ARGS__)
 #define DV__ROW__(F, BODY, X, T) DV_KERNEL(F, "cpu", #T, BODY##_##T##_base, DV__UNPAREN X),
+/* clang-format on */
 #endif
+/* clang-format off */
 #define DV_VARIANTS(FRAME, BODY, ...) DV__MAP(DV__VARIANT, (FRAME, BODY), __VA_ARGS__)
-#define DV_VARIANT_ROWS(FRAME, BODY, TYPES, ...) \
-    DV__ROWS_OF(DV__ROW, (FRAME, BODY, (__VA_ARGS__)), DV__UNPAREN TYPES) DV__NO_ROW
+/* clang-format on */
+#define DV_VARIANT_ROWS(FRAME, BODY, TYPES, ...) DV__ROWS_OF(DV__ROW, (FRAME, BODY, (__VA_ARGS__)), DV__UNPAREN TYPES) DV__NO_ROW
 #define DV__NO_ROW &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a row that does not run is passed over */
+/* clang-format off */
 #define DV__ROWS_OF(...) DV__MAP(__VA_ARGS__)
+/* clang-format on */
 
 /* The same for a body that handles all of its dtypes itself (with dv_blocks() of dovetail_math.h, say): one function and one row
  * for each instruction set.
@@ -538,18 +589,20 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
  *     DV_ISAS(struct swiglu, swiglu_row)
  *     ... .kernels = DV_KERNELS(DV_ISA_ROWS(struct swiglu, swiglu_row, "f32 bf16 f16", .split = 4096)) */
 #ifdef DV_TARGET_AVX2
-#define DV_ISAS(FRAME, BODY)                                                                                                    \
-    DV_TARGET_AVX512 static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }                         \
-    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }                             \
+#define DV_ISAS(FRAME, BODY)                                                                            \
+    DV_TARGET_AVX512 static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); } \
+    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }     \
     static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }
-#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...)                                                                                   \
-    DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx512, .isa = "avx512", __VA_ARGS__),                                               \
-        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx2, .isa = "avx2", __VA_ARGS__),                                               \
+#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...)                                     \
+    DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx512, .isa = "avx512", __VA_ARGS__), \
+        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx2, .isa = "avx2", __VA_ARGS__), \
         DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
 #else
 #define DV_ISAS(FRAME, BODY) \
     static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }
+/* clang-format off */
 #define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...) DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
+/* clang-format on */
 #endif
 
 /* DV_LIBRARY(name, &dv_op_a, &dv_op_b): the binary's one exported symbol. name is the namespace of the operators, and
@@ -566,21 +619,27 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV__LIBRARY_SYMBOL(SYMBOL) \
     DV__EXPORT extern const dv_library_decl dovetail_library_1 __attribute__((alias("dv_library_" #SYMBOL)));
 #endif
-#define DV__LIBRARY(KIND, SPACE, SYMBOL, PROVIDER, ...)                                                                         \
-    DV__HIDDEN extern const dv_library_decl dv_library_##SYMBOL;                                                                \
-    DV__LIBRARY_SYMBOL(SYMBOL)                                                                                                  \
-    const dv_library_decl dv_library_##SYMBOL = { .size = sizeof(dv_library_decl), .abi_minor = DV_ABI_MINOR, .kind = KIND,     \
-        .name = #SPACE, .version = DV_LIBRARY_VERSION, .provider = PROVIDER,                                                    \
+#define DV__LIBRARY(KIND, SPACE, SYMBOL, PROVIDER, ...)                            \
+    DV__HIDDEN extern const dv_library_decl dv_library_##SYMBOL;                   \
+    DV__LIBRARY_SYMBOL(SYMBOL)                                                     \
+    const dv_library_decl dv_library_##SYMBOL = { .size = sizeof(dv_library_decl), \
+        .abi_minor = DV_ABI_MINOR,                                                 \
+        .kind = KIND,                                                              \
+        .name = #SPACE,                                                            \
+        .version = DV_LIBRARY_VERSION,                                             \
+        .provider = PROVIDER,                                                      \
         .operators = (const dv_operator_decl *const[]){ __VA_ARGS__, NULL } }
+/* clang-format off */
 #define DV_LIBRARY(NAME, ...) DV__LIBRARY(DV_LIBRARY_DEF, NAME, NAME, #NAME, __VA_ARGS__)
 #define DV_LIBRARY_FRAGMENT(SPACE, NAME, ...) DV__LIBRARY(DV_LIBRARY_FRAGMENT, SPACE, NAME, #NAME, __VA_ARGS__)
 #define DV_LIBRARY_IMPL(SPACE, NAME, ...) DV__LIBRARY(DV_LIBRARY_IMPL, SPACE, NAME, #NAME, __VA_ARGS__)
+/* clang-format on */
 
 /* Call another operator from a kernel, through the registry and with all its checks:
  *     struct mul m = { a->x, a->y, &tmp };
  *     int status = DV_CALL(ctx, "my_ops::mul", struct mul, (self, other, out), &m);
  * Tensors that the callee returns must be given (its result fields point to tensors that the caller owns). */
-#define DV_CALL(CTX, NAME, FRAME, FIELDS, POINTER)                                                                              \
+#define DV_CALL(CTX, NAME, FRAME, FIELDS, POINTER) \
     ((CTX)->services->call((CTX), NAME, (1 ? (POINTER) : (FRAME *)NULL), sizeof(FRAME), DV__FIELDS_OF(FRAME, DV__UNPAREN FIELDS)))
 
 #endif /* C */

@@ -2,6 +2,7 @@
 #ifndef DOVETAIL_OP_MAP_H
 #define DOVETAIL_OP_MAP_H
 #define DV__M1(m, x, a) m(x, a)
+/* clang-format off */
 #define DV__M2(m, x, a, ...) m(x, a) DV__M1(m, x, __VA_ARGS__)
 #define DV__M3(m, x, a, ...) m(x, a) DV__M2(m, x, __VA_ARGS__)
 #define DV__M4(m, x, a, ...) m(x, a) DV__M3(m, x, __VA_ARGS__)
@@ -65,13 +66,17 @@
 #define DV__M62(m, x, a, ...) m(x, a) DV__M61(m, x, __VA_ARGS__)
 #define DV__M63(m, x, a, ...) m(x, a) DV__M62(m, x, __VA_ARGS__)
 #define DV__M64(m, x, a, ...) m(x, a) DV__M63(m, x, __VA_ARGS__)
-#define DV__PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, _21, _22, \
-    _23, _24, _25, _26, _27, _28, _29, _30, _31, _32, _33, _34, _35, _36, _37, _38, _39, _40, _41, _42, _43, _44, _45, \
-    _46, _47, _48, _49, _50, _51, _52, _53, _54, _55, _56, _57, _58, _59, _60, _61, _62, _63, _64, N, ...) N
+/* clang-format on */
+#define DV__PICK(_1, _2, _3, _4, _5, _6, _7, _8, _9, _10, _11, _12, _13, _14, _15, _16, _17, _18, _19, _20, _21, _22, _23, _24,  \
+    _25, _26, _27, _28, _29, _30, _31, _32, _33, _34, _35, _36, _37, _38, _39, _40, _41, _42, _43, _44, _45, _46, _47, _48, _49, \
+    _50, _51, _52, _53, _54, _55, _56, _57, _58, _59, _60, _61, _62, _63, _64, N, ...)                                           \
+    N
+/* clang-format off */
 #define DV__MAP(m, x, ...) DV__PICK(__VA_ARGS__, DV__M64, DV__M63, DV__M62, DV__M61, DV__M60, DV__M59, DV__M58, \
     DV__M57, DV__M56, DV__M55, DV__M54, DV__M53, DV__M52, DV__M51, DV__M50, DV__M49, DV__M48, DV__M47, DV__M46, DV__M45, \
     DV__M44, DV__M43, DV__M42, DV__M41, DV__M40, DV__M39, DV__M38, DV__M37, DV__M36, DV__M35, DV__M34, DV__M33, DV__M32, \
     DV__M31, DV__M30, DV__M29, DV__M28, DV__M27, DV__M26, DV__M25, DV__M24, DV__M23, DV__M22, DV__M21, DV__M20, DV__M19, \
     DV__M18, DV__M17, DV__M16, DV__M15, DV__M14, DV__M13, DV__M12, DV__M11, DV__M10, DV__M9, DV__M8, DV__M7, DV__M6, \
     DV__M5, DV__M4, DV__M3, DV__M2, DV__M1, 0)(m, x, __VA_ARGS__)
+/* clang-format on */
 #endif

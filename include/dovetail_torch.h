@@ -1,7 +1,7 @@
 /* dovetail_torch.h: Dovetail's operators as PyTorch operators, from C.
  *
- * No torch headers, no C++, one binary for every torch from 2.10 on: libtorch's C shims are looked up in the libtorch_cpu.so that the
- * process has loaded already. Works in a C++ program without Python. What needs Python (fake functions, gradients) is in
+ * No torch headers, no C++, one binary for every torch from 2.10 on: libtorch's C shims are looked up in the libtorch_cpu.so that
+ * the process has loaded already. Works in a C++ program without Python. What needs Python (fake functions, gradients) is in
  * dovetail.torch, which stands on this.
  */
 #ifndef DOVETAIL_TORCH_H
@@ -15,8 +15,8 @@ extern "C" {
 
 typedef struct dv_torch_library dv_torch_library; /* one library's operators in torch.ops */
 
-/* Is there a libtorch in this process that we can use? DV_ENOENT: none is loaded; DV_EABI: it lacks a symbol (the message names it and
- * the first torch that has it). Looked up once. */
+/* Is there a libtorch in this process that we can use? DV_ENOENT: none is loaded; DV_EABI: it lacks a symbol (the message names
+ * it and the first torch that has it). Looked up once. */
 DV_API int dv_torch_available(void);
 
 enum dv_torch_flags {
@@ -25,19 +25,19 @@ enum dv_torch_flags {
     DV_TORCH_NO_AUTOGRAD = 4,      /* no kernels on the Autograd keys: the caller registers its own */
 };
 
-/* A twin is "_dovetail_ns::name.overload": the operator with a list of numbers in place of each argument that the shims do not carry.
- * dovetail.torch registers the operator itself, with a Python kernel that packs its arguments and calls the twin. */
+/* A twin is "_dovetail_ns::name.overload": the operator with a list of numbers in place of each argument that the shims do not
+ * carry. dovetail.torch registers the operator itself, with a Python kernel that packs its arguments and calls the twin. */
 #define DV_TORCH_TWINS "_dovetail_"
 
-/* Define every operator of lib as torch.ops.<namespace>.<name>, with kernels for the devices that it has rows for. lib is borrowed:
- * call dv_torch_unregister before dv_library_free (in the other order calls fail with a message in between).
+/* Define every operator of lib as torch.ops.<namespace>.<name>, with kernels for the devices that it has rows for. lib is
+ * borrowed: call dv_torch_unregister before dv_library_free (in the other order calls fail with a message in between).
  * DV_ENOTSUP: an argument's type cannot go through the shims (Scalar, complex, Generator...): names operator and argument.
- * DV_EEXIST, DV_EHOST: libtorch refused; its message follows. DV_ELIMIT: the pool of trampolines is used up. On failure nothing is
- * registered. */
+ * DV_EEXIST, DV_EHOST: libtorch refused; its message follows. DV_ELIMIT: the pool of trampolines is used up. On failure nothing
+ * is registered. */
 DV_API int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out);
 
-/* Take the operators out of torch again. Calls that are running go on to their end; what still holds an operator gets an error. NULL is
- * fine. */
+/* Take the operators out of torch again. Calls that are running go on to their end; what still holds an operator gets an error.
+ * NULL is fine. */
 DV_API void dv_torch_unregister(dv_torch_library *reg);
 
 /* Is this operator ("ns::name.overload") among those that were registered? False for those that were left out. */

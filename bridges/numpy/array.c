@@ -1,5 +1,5 @@
-/* The fields of NumPy's structs, proved at setup. Element types are found by type_num: the built-in ones by a table over C's types,
- * those that a package registers (ml_dtypes: numbers that differ from process to process) by name, once. */
+/* The fields of NumPy's structs, proved at setup. Element types are found by type_num: the built-in ones by a table over C's
+ * types, those that a package registers (ml_dtypes: numbers that differ from process to process) by name, once. */
 #include "array.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ typedef struct descr_fields { /* PyArray_Descr: 1.x and 2.x are equal as far as 
     int type_num;
 } descr_fields;
 
-enum { FLAG_ALIGNED = 0x100, FLAG_WRITEABLE = 0x400 };                  /* NPY_ARRAY_* */
-enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 };             /* places in the C-API table */
+enum { FLAG_ALIGNED = 0x100, FLAG_WRITEABLE = 0x400 };      /* NPY_ARRAY_* */
+enum { API_VERSION = 0, API_NEW = 93, API_SET_BASE = 282 }; /* places in the C-API table */
 enum { BUILTIN_TYPES = 24, USER_TYPES = 32, FIRST_USER_TYPE = 256 };
 
 typedef PyObject *(*array_new_fn)(PyTypeObject *, int, const int64_t *, int, const int64_t *, void *, int, int, PyObject *);
@@ -39,13 +39,16 @@ static char reason[256];
 /* NumPy's number of a built-in type -> the element type's key; 0: none. */
 static const uint32_t builtin_types[BUILTIN_TYPES] = {
     DV_DTYPE_bool, DV_DTYPE_i8, DV_DTYPE_u8, DV_DTYPE_i16, DV_DTYPE_u16, DV_DTYPE_i32, DV_DTYPE_u32, /* bool, byte ... uint */
-    DV_DTYPE_i64, DV_DTYPE_u64, DV_DTYPE_i64, DV_DTYPE_u64,                                          /* long, ulong, longlong, ulonglong */
-    DV_DTYPE_f32, DV_DTYPE_f64, 0, DV_DTYPE_c64, DV_DTYPE_c128, 0,                                   /* ..., longdouble; clongdouble */
-    0, 0, 0, 0, 0, 0, DV_DTYPE_f16                                                                   /* object ... timedelta, half */
+    DV_DTYPE_i64, DV_DTYPE_u64, DV_DTYPE_i64, DV_DTYPE_u64,        /* long, ulong, longlong, ulonglong */
+    DV_DTYPE_f32, DV_DTYPE_f64, 0, DV_DTYPE_c64, DV_DTYPE_c128, 0, /* ..., longdouble; clongdouble */
+    0, 0, 0, 0, 0, 0, DV_DTYPE_f16                                 /* object ... timedelta, half */
 };
 
 /* Types of ml_dtypes that have one element per byte or more, as DLPack has them; its int4, float4 and float6 are not packed. */
-static const struct { const char *name; uint32_t key; } ml_types[] = {
+static const struct {
+    const char *name;
+    uint32_t key;
+} ml_types[] = {
     { "bfloat16", DV_DTYPE_bf16 },
     { "float8_e3m4", DV_DTYPE_f8_e3m4 },
     { "float8_e4m3", DV_DTYPE_f8_e4m3 },
@@ -56,7 +59,10 @@ static const struct { const char *name; uint32_t key; } ml_types[] = {
     { "float8_e5m2fnuz", DV_DTYPE_f8_e5m2fnuz },
     { "float8_e8m0fnu", DV_DTYPE_f8_e8m0fnu },
 };
-static struct { int type_num; uint32_t key; } user_types[USER_TYPES]; /* those seen; key 0: cannot be taken */
+static struct {
+    int type_num;
+    uint32_t key;
+} user_types[USER_TYPES]; /* those seen; key 0: cannot be taken */
 static size_t n_user_types;
 
 static PyObject *attribute(const char *module, const char *name) /* module.name, or NULL with an exception */
@@ -168,7 +174,7 @@ fail:
     return -1;
 }
 
-/* ---- Element types --------------------------------------------------------------------------------------------------------- */
+/* ---- Element types ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t find_user_type(const descr_fields *descr)
 {
@@ -256,7 +262,7 @@ PyObject *dvnp_dtype_object(dv_dtype dtype)
     return descr;
 }
 
-/* ---- Views ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Views --------------------------------------------------------------------------------------------------------------- */
 
 bool dvnp_is_array(PyObject *o)
 {
@@ -274,7 +280,8 @@ static const char *explain_dtype(const array_fields *a)
     PyObject *descr = (PyObject *)a->descr, *text = PyObject_Str(descr);
     const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     if (a->descr->byteorder == '>')
-        snprintf(reason, sizeof reason, "an array of byte-swapped dtype %s (use .astype(dtype.newbyteorder('=')))", name ? name : "?");
+        snprintf(
+            reason, sizeof reason, "an array of byte-swapped dtype %s (use .astype(dtype.newbyteorder('=')))", name ? name : "?");
     else
         snprintf(reason, sizeof reason, "an array of dtype %s, which no tensor can have", name ? name : "?");
     PyErr_Clear();
@@ -311,8 +318,9 @@ const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *
     for (int i = 0; i < a->nd; i++) {
         const int64_t bytes = a->strides[i];
         if ((bytes & (size - 1)) && a->dimensions[i] > 1) {
-            snprintf(reason, sizeof reason, "an array whose stride of dim %d, %lld bytes, is not a multiple of its element's %lld bytes (use .copy())",
-                i, (long long)bytes, (long long)size);
+            snprintf(reason, sizeof reason,
+                "an array whose stride of dim %d, %lld bytes, is not a multiple of its element's %lld bytes (use .copy())", i,
+                (long long)bytes, (long long)size);
             return reason;
         }
         strides[i] = bytes >> shift;
@@ -328,7 +336,7 @@ const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *
     return NULL;
 }
 
-/* ---- New arrays ---------------------------------------------------------------------------------------------------------------- */
+/* ---- New arrays ---------------------------------------------------------------------------------------------------------- */
 
 static bool is_c_order(int ndim, const int64_t *shape, const int64_t *strides)
 {

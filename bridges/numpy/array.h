@@ -1,8 +1,9 @@
 /* NumPy arrays as tensors, without NumPy's headers and without calls into it on the way of a call.
  *
- * An ndarray's fields are read at their place in memory: data, nd, dimensions, strides, descr and flags have kept their places from
- * NumPy 1.0 to 2.x. dvnp_setup() proves that for the NumPy that is running, on a known array, before anything is read. New arrays
- * come from NumPy's C-API table, at indices that never change. Everything needs the GIL. Compiled into python/'s extension: abi3.
+ * An ndarray's fields are read at their place in memory: data, nd, dimensions, strides, descr and flags have kept their places
+ * from NumPy 1.0 to 2.x. dvnp_setup() proves that for the NumPy that is running, on a known array, before anything is read. New
+ * arrays come from NumPy's C-API table, at indices that never change. Everything needs the GIL. Compiled into python/'s
+ * extension: abi3.
  */
 #ifndef DOVETAIL_NUMPY_ARRAY_H
 #define DOVETAIL_NUMPY_ARRAY_H
@@ -24,8 +25,8 @@ extern PyTypeObject *dvnp_ndarray; /* NULL before setup */
 /* What an array's view needs besides the tensor: strides in elements. */
 enum { DVNP_MAX_NDIM = 64 };
 
-/* Fill *t from an ndarray (checked by dvnp_is_array), which must outlive it. strides: room for nd numbers, at least one. write: it
- * will be written. NULL when done, else why not, as the end of "expected Tensor, found ...": "a read-only array". The text is
+/* Fill *t from an ndarray (checked by dvnp_is_array), which must outlive it. strides: room for nd numbers, at least one. write:
+ * it will be written. NULL when done, else why not, as the end of "expected Tensor, found ...": "a read-only array". The text is
  * valid until the next call. */
 const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t);
 int dvnp_ndim(PyObject *array);

@@ -1,6 +1,6 @@
-/* Most calls want no gradient and have nothing but plain tensors: then the operator runs at once, without the dispatcher's second round.
- * Whatever is not known to be plain goes into Python (dovetail.torch.autograd). In a process without Python it goes to the operator
- * below the Autograd keys, and a gradient that is wanted is an error: it is never dropped.
+/* Most calls want no gradient and have nothing but plain tensors: then the operator runs at once, without the dispatcher's second
+ * round. Whatever is not known to be plain goes into Python (dovetail.torch.autograd). In a process without Python it goes to the
+ * operator below the Autograd keys, and a gradient that is wanted is an error: it is never dropped.
  */
 #include "autograd.h"
 
@@ -12,13 +12,14 @@ static void set_python(dv__torch_python to) { atomic_store(&python, to); }
 
 const struct dv__torch_exchange *dv_torch_exchange(void)
 {
-    static const struct dv__torch_exchange exchange = { set_python, dv__torch_release, dv__torch_release_arguments, dv__torch_box };
+    static const struct dv__torch_exchange exchange = { set_python, dv__torch_release, dv__torch_release_arguments,
+        dv__torch_box };
     return &exchange;
 }
 
 /* Calls each() for every tensor among the arguments, until it says true. */
-static bool any_tensor(const struct dv__torch_op *op, const uint64_t *stack, bool (*each)(const struct dv__torch_op *op,
-    const struct dv__torch_slot *s, const void *handle, void *with), void *with)
+static bool any_tensor(const struct dv__torch_op *op, const uint64_t *stack,
+    bool (*each)(const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *with), void *with)
 {
     for (size_t i = 0; i < op->nargs; i++) {
         const struct dv__torch_slot *s = &op->slots[i];
@@ -72,12 +73,14 @@ static void without_python(const struct dv__torch_op *op, uint64_t *stack)
     char name[256];
     if (t->aoti_torch_grad_mode_is_enabled() && any_tensor(op, stack, requires_grad, NULL)) {
         dv__torch_release_arguments(op, stack);
-        snprintf(name, sizeof name, "%s: a gradient is wanted, which needs Python: call it in a no-grad or inference mode", op->name);
+        snprintf(
+            name, sizeof name, "%s: a gradient is wanted, which needs Python: call it in a no-grad or inference mode", op->name);
         t->aoti_torch_check(false, op->name, "dovetail", 0, name);
     }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(op->name, "."), op->name);
     t->exclude_key(t->autograd_key, true);
-    const int32_t failed = t->torch_call_dispatcher(name, op->overload, stack, DV_TORCH_ABI); /* takes the arguments in every case */
+    const int32_t failed = t->torch_call_dispatcher(
+        name, op->overload, stack, DV_TORCH_ABI); /* takes the arguments in every case */
     t->exclude_key(t->autograd_key, false);
     if (failed)
         t->aoti_torch_check(false, op->name, "dovetail", 0, dv__torch_what(t));

@@ -1,8 +1,8 @@
 /* One call from torch: stack -> dv_value -> dv_call -> stack.
  *
- * Invariant: every handle on the stack is ours until release_arguments() has walked over it, and that walk needs only the schema, so it
- * is right after a failure at any point. Nothing of ours is live when we throw. bump_version() may throw through us: the cleanup
- * attribute releases then.
+ * Invariant: every handle on the stack is ours until release_arguments() has walked over it, and that walk needs only the schema,
+ * so it is right after a failure at any point. Nothing of ours is live when we throw. bump_version() may throw through us: the
+ * cleanup attribute releases then.
  */
 #include "guard.h"
 
@@ -27,16 +27,16 @@ static void *take(struct dv__torch_call *c, size_t size)
     return p;
 }
 
-/* ---- which types there are ------------------------------------------------------------------------------------------------ */
+/* ---- which types there are ----------------------------------------------------------------------------------------------- */
 
 /* X(list, its member of dv_value, C type, element, the element's member) */
-#define LISTS(X)                                             \
-    X(TENSORS, tensors, const dv_tensor *, TENSOR, tensor)   \
-    X(INTS, ints, int64_t, INT, i)                           \
-    X(FLOATS, floats, double, FLOAT, f)                      \
-    X(BOOLS, bools, bool, BOOL, b)                           \
-    X(STRINGS, strings, dv_string, STRING, s)                \
-    X(DTYPES, dtypes, dv_dtype, DTYPE, dtype)                \
+#define LISTS(X)                                           \
+    X(TENSORS, tensors, const dv_tensor *, TENSOR, tensor) \
+    X(INTS, ints, int64_t, INT, i)                         \
+    X(FLOATS, floats, double, FLOAT, f)                    \
+    X(BOOLS, bools, bool, BOOL, b)                         \
+    X(STRINGS, strings, dv_string, STRING, s)              \
+    X(DTYPES, dtypes, dv_dtype, DTYPE, dtype)              \
     X(DEVICES, devices, dv_device, DEVICE, device)
 
 const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slot_info *info, bool result)
@@ -70,8 +70,8 @@ const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slo
 uint8_t dv__torch_packs_as(uint8_t field)
 {
     switch (field) {
-    case DV_FIELD_SCALAR: /* its kind, and the bits of one or two numbers */
-    case DV_FIELD_SCALARS: return DV_FIELD_INTS; /* three for each */
+    case DV_FIELD_SCALAR:                         /* its kind, and the bits of one or two numbers */
+    case DV_FIELD_SCALARS: return DV_FIELD_INTS;  /* three for each */
     case DV_FIELD_GENERATOR: return DV_FIELD_INT; /* a seed */
     case DV_FIELD_COMPLEX:
     case DV_FIELD_COMPLEXES: return DV_FIELD_FLOATS;
@@ -82,7 +82,8 @@ uint8_t dv__torch_packs_as(uint8_t field)
 static uint8_t element_of(uint8_t field)
 {
     switch (field) {
-#define ELEMENT(list, member, T, element, emember) case DV_FIELD_##list: return DV_FIELD_##element;
+#define ELEMENT(list, member, T, element, emember) \
+    case DV_FIELD_##list: return DV_FIELD_##element;
         LISTS(ELEMENT)
 #undef ELEMENT
     default: return 0;
@@ -92,7 +93,7 @@ static uint8_t element_of(uint8_t field)
 static void *handle_of(uint64_t cell) { return (void *)(uintptr_t)cell; }
 static uint64_t cell_of(const void *handle) { return (uint64_t)(uintptr_t)handle; }
 
-/* ---- giving back ------------------------------------------------------------------------------------------------------------ */
+/* ---- giving back --------------------------------------------------------------------------------------------------------- */
 
 static void release(const struct dv__torch_shims *t, uint8_t field, bool optional, bool element_optional, uint64_t cell)
 {
@@ -178,7 +179,7 @@ static void release_call(struct dv__torch_call *c)
     dv__torch_call_end(c);
 }
 
-/* ---- arguments ---------------------------------------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------------------------------------- */
 
 static int bad_tensor(const struct dv__torch_call *c, const struct dv__torch_slot *s)
 {
@@ -201,11 +202,13 @@ int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool wr
     x->t.strides = strides;
     x->t.byte_offset = 0;
     if (!dv__torch_dtype_from(t, dtype, &x->t.dtype))
-        return dv_fail(DV_EDTYPE, "%s: argument '%s': torch's dtype number %d has no counterpart here", c->op->name, s->name, (int)dtype);
+        return dv_fail(
+            DV_EDTYPE, "%s: argument '%s': torch's dtype number %d has no counterpart here", c->op->name, s->name, (int)dtype);
     x->t.device.type = dv__torch_device_type_from(t, device);
     x->t.device.id = 0;
     if (!x->t.device.type)
-        return dv_fail(DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name, s->name, (int)device);
+        return dv_fail(
+            DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name, s->name, (int)device);
     if (x->t.device.type != DV_CPU) {
         if (t->aoti_torch_get_device_index(x->handle, &index))
             return bad_tensor(c, s);
@@ -219,7 +222,8 @@ int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool wr
         return DV_OK; /* no memory: the contract's check says that devices are mixed */
     /* Reading must not break up a lazy copy, writing must. */
     const void *data = NULL;
-    const int32_t failed = writes ? t->torch_get_mutable_data_ptr(x->handle, &x->t.data) : t->torch_get_const_data_ptr(x->handle, &data);
+    const int32_t failed = writes ? t->torch_get_mutable_data_ptr(x->handle, &x->t.data)
+                                  : t->torch_get_const_data_ptr(x->handle, &data);
     if (failed)
         return bad_tensor(c, s);
     if (!writes)
@@ -247,7 +251,8 @@ static int decode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *
     return dv__torch_view(c, x, s->writes, s);
 }
 
-static int decode(struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v);
+static int decode(
+    struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v);
 
 static int decode_list(struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, uint64_t cell, dv_value *v)
 {
@@ -255,25 +260,25 @@ static int decode_list(struct dv__torch_call *c, const struct dv__torch_slot *s,
     if (c->t->torch_list_size(handle_of(cell), &n))
         return bad_tensor(c, s);
     switch (field) {
-#define DECODE_LIST(list, member, T, element, emember)                                         \
-    case DV_FIELD_##list: {                                                                    \
-        T *data = take(c, n * sizeof(T));                                                      \
-        if (!data)                                                                             \
-            return DV_ENOMEM;                                                                  \
-        v->type = DV_VALUE_##list;                                                             \
-        v->as.member.data = data;                                                              \
-        v->as.member.size = n;                                                                 \
-        for (size_t i = 0; i < n; i++) {                                                       \
-            dv_value e = dv_none();                                                            \
-            uint64_t item;                                                                     \
-            if (c->t->torch_list_get_item(handle_of(cell), i, &item))                          \
-                return bad_tensor(c, s);                                                       \
+#define DECODE_LIST(list, member, T, element, emember)                                          \
+    case DV_FIELD_##list: {                                                                     \
+        T *data = take(c, n * sizeof(T));                                                       \
+        if (!data)                                                                              \
+            return DV_ENOMEM;                                                                   \
+        v->type = DV_VALUE_##list;                                                              \
+        v->as.member.data = data;                                                               \
+        v->as.member.size = n;                                                                  \
+        for (size_t i = 0; i < n; i++) {                                                        \
+            dv_value e = dv_none();                                                             \
+            uint64_t item;                                                                      \
+            if (c->t->torch_list_get_item(handle_of(cell), i, &item))                           \
+                return bad_tensor(c, s);                                                        \
             const int status = decode(c, s, DV_FIELD_##element, s->element_optional, item, &e); \
-            if (status)                                                                        \
-                return status;                                                                 \
-            data[i] = e.as.emember;                                                            \
-        }                                                                                      \
-        return DV_OK;                                                                          \
+            if (status)                                                                         \
+                return status;                                                                  \
+            data[i] = e.as.emember;                                                             \
+        }                                                                                       \
+        return DV_OK;                                                                           \
     }
         LISTS(DECODE_LIST)
 #undef DECODE_LIST
@@ -290,7 +295,8 @@ static int decode_memory_format(struct dv__torch_call *c, const struct dv__torch
             v->as.memory_format.value = i;
             return DV_OK;
         }
-    return dv_fail(DV_ETYPE, "%s: argument '%s': torch's memory format number %d has no counterpart here", c->op->name, s->name, (int)n);
+    return dv_fail(
+        DV_ETYPE, "%s: argument '%s': torch's memory format number %d has no counterpart here", c->op->name, s->name, (int)n);
 }
 
 /* What a kernel's dv_generator is in this host. */
@@ -371,7 +377,8 @@ static int unpack(struct dv__torch_call *c, const struct dv__torch_slot *s, dv_v
 }
 
 /* v comes zeroed. Optionals are a pointer to a cell, NULL for None. */
-static int decode(struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
+static int decode(
+    struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
 {
     if (optional) {
         v->type = DV_VALUE_NONE;
@@ -401,15 +408,16 @@ static int decode(struct dv__torch_call *c, const struct dv__torch_slot *s, uint
     case DV_FIELD_DTYPE:
         v->type = DV_VALUE_DTYPE;
         if (!dv__torch_dtype_from(c->t, (int32_t)cell, &v->as.dtype))
-            return dv_fail(DV_EDTYPE, "%s: argument '%s': torch's dtype number %d has no counterpart here", c->op->name, s->name, (int)cell);
+            return dv_fail(
+                DV_EDTYPE, "%s: argument '%s': torch's dtype number %d has no counterpart here", c->op->name, s->name, (int)cell);
         return DV_OK;
     case DV_FIELD_DEVICE: /* index in the low half (-1: the current one), type in the high half */
         v->type = DV_VALUE_DEVICE;
         v->as.device.type = dv__torch_device_type_from(c->t, (int32_t)(cell >> 32));
         v->as.device.id = (int32_t)(uint32_t)cell < 0 ? 0 : (int32_t)(uint32_t)cell;
         if (!v->as.device.type)
-            return dv_fail(DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name, s->name,
-                (int)(cell >> 32));
+            return dv_fail(DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name,
+                s->name, (int)(cell >> 32));
         return DV_OK;
     case DV_FIELD_LAYOUT: /* the numbers are torch's, in the schema's defaults too */
         v->type = DV_VALUE_LAYOUT;
@@ -427,7 +435,7 @@ static int decode_argument(struct dv__torch_call *c, const struct dv__torch_slot
     return status || !s->packed ? status : unpack(c, s, v);
 }
 
-/* ---- what dv_call asks of us ---------------------------------------------------------------------------------------------------- */
+/* ---- what dv_call asks of us --------------------------------------------------------------------------------------------- */
 
 static struct dv__torch_call *call_of(const dv_host *host)
 {
@@ -471,13 +479,14 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
 }
 
 /* base is a tensor of ours: an argument, or one that we made. */
-static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    int64_t offset, dv_tensor **out)
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     struct dv__torch_call *c = call_of(host);
     void *handle;
     *out = NULL;
-    if (c->t->aoti_torch__reinterpret_tensor(((const struct dv__torch_tensor *)(const void *)base)->handle, ndim, shape, strides, offset, &handle))
+    if (c->t->aoti_torch__reinterpret_tensor(
+            ((const struct dv__torch_tensor *)(const void *)base)->handle, ndim, shape, strides, offset, &handle))
         return dv_fail(DV_EHOST, "%s: libtorch could not make a view: %s", c->op->name, dv__torch_what(c->t));
     return adopt(c, handle, index, out);
 }
@@ -510,7 +519,12 @@ static int copy_tensor(const dv_host *host, const dv_tensor *to, const dv_tensor
 }
 
 /* The pieces are cut here, by the grain alone, and torch's threads share them out: results do not depend on their number. */
-struct pieces { int64_t begin, end, grain; dv_range_fn fn; void *arg; atomic_int status; };
+struct pieces {
+    int64_t begin, end, grain;
+    dv_range_fn fn;
+    void *arg;
+    atomic_int status;
+};
 
 static void run_pieces(int64_t first, int64_t last, void *arg)
 {
@@ -580,8 +594,8 @@ static int draw_seed(const struct dv__torch_call *c, const struct generator *g, 
     return failed ? dv_fail(DV_EHOST, "%s: no random number from torch: %s", c->op->name, dv__torch_what(t)) : DV_OK;
 }
 
-/* Does the call go into a CUDA graph? A seed is a number on the host: every replay of the graph would have the same. guard is there when
- * a tensor of the call is on an accelerator; what runs on the CPU is never in a graph. */
+/* Does the call go into a CUDA graph? A seed is a number on the host: every replay of the graph would have the same. guard is
+ * there when a tensor of the call is on an accelerator; what runs on the CPU is never in a graph. */
 static bool is_captured(const struct dv__torch_call *c)
 {
     void *current;
@@ -596,8 +610,10 @@ static int random_numbers(const dv_host *host, const dv_generator *generator, ui
     struct generator *g = (struct generator *)(uintptr_t)(const void *)generator;
     *offset = 0;
     if (is_captured(call_of(host)))
-        return dv_fail(DV_ENOTSUP, "%s: dv_random: a CUDA graph is being captured, and every replay would have the same random numbers: "
-            "call the operator outside of the graph, or give it the numbers as a tensor", call_of(host)->op->name);
+        return dv_fail(DV_ENOTSUP,
+            "%s: dv_random: a CUDA graph is being captured, and every replay would have the same random numbers: "
+            "call the operator outside of the graph, or give it the numbers as a tensor",
+            call_of(host)->op->name);
     if (!g || g->handle)
         return draw_seed(call_of(host), g, seed);
     *seed = g->seed;
@@ -605,16 +621,20 @@ static int random_numbers(const dv_host *host, const dv_generator *generator, ui
     return DV_OK;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------------------------- */
 
 /* Is this result a tensor that was made for it, not an argument? */
 static bool was_made(const struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
 {
-    const size_t slot = (size_t)(s - c->op->slots), argument = c->nargs > c->op->nargs ? slot : s->alias < 0 ? SIZE_MAX : (size_t)s->alias;
+    const size_t slot = (size_t)(s - c->op->slots),
+                 argument = c->nargs > c->op->nargs ? slot
+        : s->alias < 0                              ? SIZE_MAX
+                                                    : (size_t)s->alias;
     return v->type == DV_VALUE_TENSOR && (argument == SIZE_MAX || v->as.tensor != args[argument].as.tensor);
 }
 
-static int encode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
+static int encode_tensor(
+    struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     void *handle = NULL;
     if (v->type != DV_VALUE_TENSOR) { /* absent with these arguments: in Python, None */
@@ -638,7 +658,8 @@ int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell)
     return DV_OK;
 }
 
-static int encode(struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
+static int encode(
+    struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v, uint64_t *cell)
 {
     int status = DV_OK;
     *cell = 0;
@@ -673,7 +694,7 @@ static int encode_results(struct dv__torch_call *c, const dv_value *args, const 
     return status;
 }
 
-/* ---- the call ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- the call ------------------------------------------------------------------------------------------------------------ */
 
 static size_t tensors_of(const dv_value *v, const dv_tensor *const **all)
 {
@@ -690,14 +711,16 @@ static int refuse_gradient(const struct dv__torch_call *c, const dv_value *args)
     for (size_t i = 0; i < c->nargs; i++)
         for (size_t k = 0, n = tensors_of(&args[i], &all); k < n; k++)
             if (all[k] && c->t->requires_grad(*(void **)handle_of_tensor(all[k])))
-                return dv_fail(DV_EINVAL, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                    "arguments requires grad.", c->op->name);
+                return dv_fail(DV_EINVAL,
+                    "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                    "arguments requires grad.",
+                    c->op->name);
     return DV_OK;
 }
 
-/* Version counters of what is written go up, so that a backward that saved it fails loudly: here, as torch's own operators do it under
- * the key ADInplaceOrView, which whoever has counted already excludes. Before the kernel: for an inference tensor bump_version throws, and
- * the data must be as they were. */
+/* Version counters of what is written go up, so that a backward that saved it fails loudly: here, as torch's own operators do it
+ * under the key ADInplaceOrView, which whoever has counted already excludes. Before the kernel: for an inference tensor
+ * bump_version throws, and the data must be as they were. */
 static void announce_writes(struct dv__torch_call *c, const dv_value *args)
 {
     const struct dv__torch_op *op = c->op;
@@ -716,8 +739,8 @@ static void announce_writes(struct dv__torch_call *c, const dv_value *args)
 static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
 {
     if (dv_dtype_key(out->dtype) != dv_dtype_key(made->dtype))
-        return dv_fail(DV_EDTYPE, "%s: argument '%s': expected dtype %s, found %s", c->op->name, s->name, dv_dtype_name(made->dtype),
-            dv_dtype_name(out->dtype));
+        return dv_fail(DV_EDTYPE, "%s: argument '%s': expected dtype %s, found %s", c->op->name, s->name,
+            dv_dtype_name(made->dtype), dv_dtype_name(out->dtype));
     if (out->device.type != made->device.type || out->device.id != made->device.id)
         return dv_fail(DV_EDEVICE, "%s: argument '%s': expected a tensor on %s, found one on %s", c->op->name, s->name,
             dv_device_name(made->device.type), dv_device_name(out->device.type));
@@ -757,8 +780,15 @@ static uint32_t host_flags(const struct dv__torch_shims *t)
 
 void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size)
 {
-    c->host = (dv_host){ .size = sizeof(dv_host), .flags = DV_HOST_NO_DISPATCH | host_flags(op->t), .name = "torch", .new_tensor = new_tensor,
-        .free_tensor = free_tensor, .copy_tensor = copy_tensor, .parallel_for = parallel_for, .stream = stream, .random = random_numbers,
+    c->host = (dv_host){ .size = sizeof(dv_host),
+        .flags = DV_HOST_NO_DISPATCH | host_flags(op->t),
+        .name = "torch",
+        .new_tensor = new_tensor,
+        .free_tensor = free_tensor,
+        .copy_tensor = copy_tensor,
+        .parallel_for = parallel_for,
+        .stream = stream,
+        .random = random_numbers,
         .new_view = new_view };
     c->t = op->t;
     c->op = op;

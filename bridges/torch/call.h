@@ -8,12 +8,12 @@
 
 /* One argument or result, as the stack carries it. */
 struct dv__torch_slot {
-    const char *name;       /* borrowed from the operator */
-    uint8_t field;          /* enum dv_field_type of the plain input, as the stack carries it */
-    uint8_t packed;         /* of a twin: what it stands for (a Scalar that comes as numbers); 0: what it is */
+    const char *name; /* borrowed from the operator */
+    uint8_t field;    /* enum dv_field_type of the plain input, as the stack carries it */
+    uint8_t packed;   /* of a twin: what it stands for (a Scalar that comes as numbers); 0: what it is */
     bool optional, element_optional;
-    bool writes;            /* a result is written where it is given: out= */
-    int32_t alias;          /* of a result: the argument that it aliases, or -1 */
+    bool writes;   /* a result is written where it is given: out= */
+    int32_t alias; /* of a result: the argument that it aliases, or -1 */
 };
 
 /* Immutable once published to a trampoline, and never freed: a call may be on its way when the library is unregistered. */
@@ -23,8 +23,8 @@ struct dv__torch_op {
     const char *name;
     const char *overload; /* of the name; "" where there is none */
     bool mutates, views;  /* writes to arguments; gives a view of one */
-    /* Python objects that the Autograd kernel calls (python.c): for every call; for one that is plain but for a gradient that is wanted.
-     * NULL: there is none. Read and set under the GIL. */
+    /* Python objects that the Autograd kernel calls (python.c): for every call; for one that is plain but for a gradient that is
+     * wanted. NULL: there is none. Read and set under the GIL. */
     _Atomic(void *) python, gradient;
     atomic_bool overridden; /* a program has given it kernels of its own, which only the dispatcher knows */
     size_t nargs, nresults;
@@ -68,8 +68,8 @@ struct dv__torch_call {
     size_t nargs;    /* how many are on it: also those of out= */
     dv_value *spare; /* results to be copied to what out= gave; nspare of them are ours */
     size_t nspare;
-    void *guard;     /* sets the device of the first tensor that is not on the CPU */
-    char *at, *end;  /* room for small things */
+    void *guard;    /* sets the device of the first tensor that is not on the CPU */
+    char *at, *end; /* room for small things */
     struct dv__torch_block *blocks;
 };
 
@@ -77,10 +77,12 @@ struct dv__torch_call {
 void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size);
 void dv__torch_call_end(struct dv__torch_call *c);
 
-/* Describe the tensor that x->handle holds. The device of the first one that is not on the CPU becomes the current one until the end. */
+/* Describe the tensor that x->handle holds. The device of the first one that is not on the CPU becomes the current one until the
+ * end. */
 int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s);
 
-/* The schema of the out= overload of an operator that has a twin, as Python is to define it; the twin has one too. NULL: there is none. */
+/* The schema of the out= overload of an operator that has a twin, as Python is to define it; the twin has one too. NULL: there is
+ * none. */
 DV_API const char *dv_torch_out_schema(const dv_torch_library *reg, const char *name);
 
 /* An operator that was registered, for calls that do not come by torch; NULL: there is none of this name. Never freed. */

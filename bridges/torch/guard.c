@@ -34,10 +34,13 @@ bool dv__torch_thread_is_plain(void)
     return keys[0] == layout.inference_mode[0] && keys[1] == layout.inference_mode[1];
 }
 
-bool dv__torch_python_is_plain(void) { return dv__torch_thread_is_plain() && !shims->function_modes() && !shims->has_callbacks(); }
+bool dv__torch_python_is_plain(void)
+{
+    return dv__torch_thread_is_plain() && !shims->function_modes() && !shims->has_callbacks();
+}
 
-/* Autograd knows something of it: a parameter, a view, a result. Below autograd that is nothing to us. Only level 0 of forward-mode
- * derivatives is in use. */
+/* Autograd knows something of it: a parameter, a view, a result. Below autograd that is nothing to us. Only level 0 of
+ * forward-mode derivatives is in use. */
 static enum dv__torch_way way_with_autograd(const void *handle, bool written)
 {
     const void *impl = *(const void *const *)handle;
@@ -72,7 +75,10 @@ int dv__torch_device_of(const void *handle)
     return keys == layout.ordinary[0] || keys == layout.inference[0] ? 0 : 1;
 }
 
-const void *dv__torch_storage_of(const void *handle) { return (const void *)(uintptr_t)dv__torch_word(*(const void *const *)handle, layout.storage); }
+const void *dv__torch_storage_of(const void *handle)
+{
+    return (const void *)(uintptr_t)dv__torch_word(*(const void *const *)handle, layout.storage);
+}
 
 bool dv__torch_read(const void *handle, dv_tensor *t) { return shims && dv__torch_read_at(&layout, handle, t); }
 
@@ -86,8 +92,8 @@ void dv__torch_count_write(void *handle)
 
 const struct dv__torch_inside *dv_torch_inside(void)
 {
-    static const struct dv__torch_inside inside = { dv__torch_shims, dv__torch_thread_keys, dv__torch_python_is_plain, dv__torch_way_of,
-        dv__torch_device_of, dv__torch_storage_of, dv__torch_count_write, dv__torch_guard_set,
+    static const struct dv__torch_inside inside = { dv__torch_shims, dv__torch_thread_keys, dv__torch_python_is_plain,
+        dv__torch_way_of, dv__torch_device_of, dv__torch_storage_of, dv__torch_count_write, dv__torch_guard_set,
         dv__torch_call_begin, dv__torch_view, dv__torch_call_end };
     return &inside;
 }

@@ -1,9 +1,10 @@
 /* The guard: is a call so plain that nothing but its kernel would run, whichever way it took?
  *
- * It is positive: what is not known to be plain is not. Three fields of c10::TensorImpl are read at their place in memory: its key set
- * (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...), its pointer to
- * what autograd knows of it, and its storage. Their offsets are found and proved on samples by tensor.c, which needs Python; until then
- * nothing is plain. With them come those of sizes, dtype and memory: six shims for each tensor cost more than most of a call.
+ * It is positive: what is not known to be plain is not. Three fields of c10::TensorImpl are read at their place in memory: its
+ * key set (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...), its
+ * pointer to what autograd knows of it, and its storage. Their offsets are found and proved on samples by tensor.c, which needs
+ * Python; until then nothing is plain. With them come those of sizes, dtype and memory: six shims for each tensor cost more than
+ * most of a call.
  */
 #ifndef DV_TORCH_GUARD_H
 #define DV_TORCH_GUARD_H
@@ -15,14 +16,14 @@
 enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
 
 struct dv__torch_layout {
-    size_t key_set, autograd_meta, storage;  /* offsets in TensorImpl, in bytes */
-    size_t ndim, offset, dtype;              /* there too: what dv__torch_read() reads. ndim 0: not known */
-    size_t data, checked;                    /* in StorageImpl: its memory; the flag that torch must be asked for it */
-    dv_dtype dtypes[DV_TORCH_MAX_DTYPE];     /* by torch's number; bits 0: none of ours */
-    uint64_t ordinary[DV__TORCH_DEVICES];    /* key sets; 0: not known yet */
-    uint64_t inference[DV__TORCH_DEVICES];   /* of tensors made in inference mode */
-    uint64_t inference_mode[2];              /* the thread's two words in inference mode */
-    uint64_t below[2];                       /* its second word in kernels: below Autograd, below ADInplaceOrView; the first is 0 */
+    size_t key_set, autograd_meta, storage; /* offsets in TensorImpl, in bytes */
+    size_t ndim, offset, dtype;             /* there too: what dv__torch_read() reads. ndim 0: not known */
+    size_t data, checked;                   /* in StorageImpl: its memory; the flag that torch must be asked for it */
+    dv_dtype dtypes[DV_TORCH_MAX_DTYPE];    /* by torch's number; bits 0: none of ours */
+    uint64_t ordinary[DV__TORCH_DEVICES];   /* key sets; 0: not known yet */
+    uint64_t inference[DV__TORCH_DEVICES];  /* of tensors made in inference mode */
+    uint64_t inference_mode[2];             /* the thread's two words in inference mode */
+    uint64_t below[2]; /* its second word in kernels: below Autograd, below ADInplaceOrView; the first is 0 */
 };
 
 enum dv__torch_way {
@@ -31,12 +32,12 @@ enum dv__torch_way {
     DV__TORCH_OTHER     /* by PyTorch's dispatcher */
 };
 
-/* The thread's own dispatch keys, included and excluded, as c10::impl::raw_local_dispatch_key_set has them: 0, 0 when nothing is on.
- * NULL: this libc10 does not have them. */
+/* The thread's own dispatch keys, included and excluded, as c10::impl::raw_local_dispatch_key_set has them: 0, 0 when nothing is
+ * on. NULL: this libc10 does not have them. */
 uint64_t *dv__torch_thread_keys(void);
 
-/* No dispatch mode, transform, autocast or tracing on this thread: the keys are those of every day, of inference mode, or of a kernel
- * below autograd. */
+/* No dispatch mode, transform, autocast or tracing on this thread: the keys are those of every day, of inference mode, or of a
+ * kernel below autograd. */
 bool dv__torch_thread_is_plain(void);
 
 /* Besides, nothing that works above the dispatcher: no function mode, no profiler. For calls that come from Python. */
@@ -51,8 +52,8 @@ int dv__torch_device_of(const void *handle);
 /* The storage (c10::StorageImpl *) of such a tensor: those that share memory have the same one. */
 const void *dv__torch_storage_of(const void *handle);
 
-/* Describe a plain tensor on the CPU without asking libtorch; its memory may be read and written. False: its shims must be asked, as for
- * a lazy copy, or while the layout is not known. */
+/* Describe a plain tensor on the CPU without asking libtorch; its memory may be read and written. False: its shims must be asked,
+ * as for a lazy copy, or while the layout is not known. */
 bool dv__torch_read(const void *handle, dv_tensor *t);
 
 static inline uint64_t dv__torch_word(const void *base, size_t at)
@@ -62,8 +63,8 @@ static inline uint64_t dv__torch_word(const void *base, size_t at)
     return w;
 }
 
-/* The same, by a layout that is known. c10::impl::SizesAndStrides: the number of dims, then sizes and strides, of five dims each, or a
- * pointer to both. */
+/* The same, by a layout that is known. c10::impl::SizesAndStrides: the number of dims, then sizes and strides, of five dims each,
+ * or a pointer to both. */
 static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const void *handle, dv_tensor *t)
 {
     enum { INLINE_DIMS = 5 };
@@ -87,7 +88,8 @@ static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const voi
     t->dtype = l->dtypes[number];
     t->device.type = DV_CPU;
     t->device.id = 0;
-    t->data = (char *)(uintptr_t)dv__torch_word(storage, l->data) + dv__torch_word(impl, l->offset) * (uint64_t)(t->dtype.bits / 8);
+    t->data = (char *)(uintptr_t)dv__torch_word(storage, l->data) +
+        dv__torch_word(impl, l->offset) * (uint64_t)(t->dtype.bits / 8);
     for (size_t i = 0; i < ndim; i++)
         if (!sizes[i])
             t->data = NULL; /* as torch says it of empty ones */
@@ -97,8 +99,8 @@ static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const voi
 /* Count a write, as autograd wants it; for a tensor that is plain to be written. Never throws. */
 void dv__torch_count_write(void *handle);
 
-/* What was found out, on samples, where libtorch has all that the guard calls: it is on from here. May be given again with more that is
- * known. NULL: off. */
+/* What was found out, on samples, where libtorch has all that the guard calls: it is on from here. May be given again with more
+ * that is known. NULL: off. */
 void dv__torch_guard_set(const struct dv__torch_layout *found);
 
 /* What dovetail._core uses of this library. It links neither this nor torch: dovetail.torch hands the pointer over. */

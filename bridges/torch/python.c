@@ -1,6 +1,6 @@
-/* From the dispatcher into Python and back: the stack's arguments as Python objects, a call, and the results on the stack. Compiled into
- * python/'s extension, with -fexceptions: what Python raises goes on as torch's own python_error, through frames that release what they
- * hold by cleanup attributes.
+/* From the dispatcher into Python and back: the stack's arguments as Python objects, a call, and the results on the stack.
+ * Compiled into python/'s extension, with -fexceptions: what Python raises goes on as torch's own python_error, through frames
+ * that release what they hold by cleanup attributes.
  */
 #include "autograd.h"
 #include "tensor.h"
@@ -8,7 +8,10 @@
 static const struct dv__torch_exchange *exchange;
 static PyObject *from_number; /* (kind, number) -> a dtype, a device, a layout or a memory format */
 
-struct visit { PyGILState_STATE gil; PyObject *f, *args, *out; };
+struct visit {
+    PyGILState_STATE gil;
+    PyObject *f, *args, *out;
+};
 
 static void leave(struct visit *v)
 {
@@ -20,9 +23,10 @@ static void leave(struct visit *v)
 
 static void *handle_of(uint64_t cell) { return (void *)(uintptr_t)cell; }
 
-/* ---- the stack's values as Python objects -------------------------------------------------------------------------------------------- */
+/* ---- the stack's values as Python objects -------------------------------------------------------------------------------- */
 
-static PyObject *object_of(const struct dv__torch_op *op, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell);
+static PyObject *object_of(
+    const struct dv__torch_op *op, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell);
 
 static uint8_t element_of(uint8_t field)
 {
@@ -46,7 +50,8 @@ static PyObject *list_of(const struct dv__torch_op *op, const struct dv__torch_s
     PyObject *list = PyList_New((Py_ssize_t)n);
     for (size_t i = 0; list && i < n; i++) {
         uint64_t item;
-        PyObject *o = op->t->torch_list_get_item(handle_of(cell), i, &item) ? NULL : object_of(op, s, field, s->element_optional, item);
+        PyObject *o = op->t->torch_list_get_item(handle_of(cell), i, &item) ? NULL
+                                                                            : object_of(op, s, field, s->element_optional, item);
         if (!o) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_RuntimeError, "%s: argument '%s': libtorch could not read a list", op->name, s->name);
@@ -67,7 +72,8 @@ static PyObject *string_of(const struct dv__torch_op *op, const struct dv__torch
     return PyUnicode_FromStringAndSize(data, (Py_ssize_t)size);
 }
 
-static PyObject *object_of(const struct dv__torch_op *op, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell)
+static PyObject *object_of(
+    const struct dv__torch_op *op, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell)
 {
     double f;
     if (optional) {
@@ -104,11 +110,12 @@ static PyObject *arguments_of(const struct dv__torch_op *op, const uint64_t *sta
     return args;
 }
 
-/* ---- results ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------------------------------------------- */
 
 static int wrong_result(const struct dv__torch_op *op, const struct dv__torch_slot *s, const char *expected, PyObject *found)
 {
-    PyErr_Format(PyExc_TypeError, "%s: result '%s': expected %s, found %R", op->name, s->name, expected, (PyObject *)Py_TYPE(found));
+    PyErr_Format(
+        PyExc_TypeError, "%s: result '%s': expected %s, found %R", op->name, s->name, expected, (PyObject *)Py_TYPE(found));
     return -1;
 }
 
@@ -192,7 +199,7 @@ static int results_to(const struct dv__torch_op *op, PyObject *out, uint64_t *st
     return 0;
 }
 
-/* ---- the visit ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- the visit ----------------------------------------------------------------------------------------------------------- */
 
 static int visit(struct visit *v, const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack)
 {

@@ -1,8 +1,8 @@
 /* Registering a library, and the pool of trampolines.
  *
  * A boxed kernel gets no pointer of ours, so each operator takes a C function of its own from a pool that the preprocessor made;
- * the function's number leads to the operator. A number goes back to the end of the queue when its library is unregistered, so that
- * it is used again as late as possible.
+ * the function's number leads to the operator. A number goes back to the end of the queue when its library is unregistered, so
+ * that it is used again as late as possible.
  */
 #include "autograd.h"
 
@@ -15,18 +15,20 @@ enum { CAPACITY = 4096 };
 
 static _Atomic(const struct dv__torch_op *) operators[CAPACITY]; /* what was here stays until the number is used again */
 
-#define TRAMPOLINE(n)                                                                             \
-    static void trampoline_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                \
-    {                                                                                             \
-        (void)nresults;                                                                           \
+#define TRAMPOLINE(n)                                                                                \
+    static void trampoline_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                   \
+    {                                                                                                \
+        (void)nresults;                                                                              \
         dv__torch_call(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack, nargs); \
     }
 #define NAME(n) trampoline_##n,
+/* clang-format off */
 #define HEX(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9) X(n##a) X(n##b) X(n##c) X(n##d) X(n##e) X(n##f)
 #define HEX2(X, n) HEX(X, n##0) HEX(X, n##1) HEX(X, n##2) HEX(X, n##3) HEX(X, n##4) HEX(X, n##5) HEX(X, n##6) HEX(X, n##7) \
     HEX(X, n##8) HEX(X, n##9) HEX(X, n##a) HEX(X, n##b) HEX(X, n##c) HEX(X, n##d) HEX(X, n##e) HEX(X, n##f)
 #define HEX3(X) HEX2(X, 0) HEX2(X, 1) HEX2(X, 2) HEX2(X, 3) HEX2(X, 4) HEX2(X, 5) HEX2(X, 6) HEX2(X, 7) \
     HEX2(X, 8) HEX2(X, 9) HEX2(X, a) HEX2(X, b) HEX2(X, c) HEX2(X, d) HEX2(X, e) HEX2(X, f)
+/* clang-format on */
 HEX3(TRAMPOLINE)
 static const dv_torch_boxed trampolines[CAPACITY] = { HEX3(NAME) };
 
@@ -62,22 +64,28 @@ static void give_number(size_t n)
 size_t dv_torch_capacity(void) { return CAPACITY; }
 
 /* The same numbers again, for the kernels on the Autograd keys. */
-#define AUTOGRAD(n)                                                                                \
-    static void autograd_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                   \
-    {                                                                                              \
-        (void)nargs, (void)nresults;                                                               \
-        dv__torch_autograd(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack);  \
+#define AUTOGRAD(n)                                                                               \
+    static void autograd_##n(uint64_t *stack, uint64_t nargs, uint64_t nresults)                  \
+    {                                                                                             \
+        (void)nargs, (void)nresults;                                                              \
+        dv__torch_autograd(atomic_load_explicit(&operators[0x##n], memory_order_acquire), stack); \
     }
 #define AUTOGRAD_NAME(n) autograd_##n,
 HEX3(AUTOGRAD)
 static const dv_torch_boxed autograd[CAPACITY] = { HEX3(AUTOGRAD_NAME) };
 
-/* ---- one library ---------------------------------------------------------------------------------------------------------- */
+/* ---- one library --------------------------------------------------------------------------------------------------------- */
 
-/* The dispatch keys that we give kernels for: X(key, device). The CPU's is always there: its message says which rows there are. */
+/* The dispatch keys that we give kernels for: X(key, device). The CPU's is always there: its message says which rows there are.
+ */
+/* clang-format off */
 #define KEYS(X) X(CPU, DV_CPU) X(CUDA, DV_CUDA) X(PrivateUse1, DV_NPU)
+/* clang-format on */
 enum { KEY_COUNT = 3, MAX_TAGS = 32 };
-static const struct { const char *key; int32_t device; } keys[KEY_COUNT] = {
+static const struct {
+    const char *key;
+    int32_t device;
+} keys[KEY_COUNT] = {
 #define KEY(key, device) { #key, device },
     KEYS(KEY)
 #undef KEY
@@ -92,7 +100,10 @@ struct entry {
 };
 
 /* torch's library objects for one namespace. */
-struct space { char *ns; void *definitions, *kernels[KEY_COUNT]; };
+struct space {
+    char *ns;
+    void *definitions, *kernels[KEY_COUNT];
+};
 
 struct dv_torch_library {
     const struct dv__torch_shims *t;
@@ -136,9 +147,13 @@ static int describe(const struct dv__torch_shims *t, dv_operator *op, bool twin,
         const uint8_t packed = twin && why && !result ? dv__torch_packs_as((uint8_t)info.type) : 0;
         if (why && !packed)
             return dv_fail(DV_ENOTSUP, "%s: %s '%s': %s", to->name, result ? "result" : "argument", info.name, why);
-        to->slots[i] = (struct dv__torch_slot){ .name = info.name, .field = packed ? packed : (uint8_t)info.type,
-            .packed = packed ? (uint8_t)info.type : 0, .optional = info.flags & DV_SLOT_OPTIONAL,
-            .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL, .writes = result || info.flags & DV_SLOT_WRITES, .alias = result ? info.alias : -1 };
+        to->slots[i] = (struct dv__torch_slot){ .name = info.name,
+            .field = packed ? packed : (uint8_t)info.type,
+            .packed = packed ? (uint8_t)info.type : 0,
+            .optional = info.flags & DV_SLOT_OPTIONAL,
+            .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL,
+            .writes = result || info.flags & DV_SLOT_WRITES,
+            .alias = result ? info.alias : -1 };
         to->views |= result && info.alias >= 0 && !to->slots[info.alias].writes;
         to->mutates |= !result && info.flags & DV_SLOT_WRITES;
     }
@@ -158,7 +173,8 @@ static void add_tag(const char *name, size_t size, int32_t *tags, int32_t *n)
         tags[(*n)++] = tag;
 }
 
-/* torch prints the default of a Device without quotes, and a schema is as torch prints it; but torch reads it only with quotes. */
+/* torch prints the default of a Device without quotes, and a schema is as torch prints it; but torch reads it only with quotes.
+ */
 static char *quote_devices(const char *schema)
 {
     char *quoted = malloc(2 * strlen(schema) + 1), *to = quoted;
@@ -201,10 +217,14 @@ static int define(const struct dv__torch_shims *t, void *definitions, dv_operato
     return failed ? host_failed(t, dv_operator_name(op), "the schema") : DV_OK;
 }
 
-/* torch frees what it knows of an operator with its last registration, and whoever still holds the operator reads freed memory. So each
- * name gets one kernel that stays for ever, under a dispatch key that no tensor of ours has: later calls fail with torch's message. */
+/* torch frees what it knows of an operator with its last registration, and whoever still holds the operator reads freed memory.
+ * So each name gets one kernel that stays for ever, under a dispatch key that no tensor of ours has: later calls fail with
+ * torch's message. */
 static const struct dv__torch_shims *keeper;
-static struct kept { struct kept *next; char name[]; } *kept_names;
+static struct kept {
+    struct kept *next;
+    char name[];
+} *kept_names;
 
 static void refuse(uint64_t *stack, uint64_t nargs, uint64_t nresults)
 {
@@ -257,15 +277,16 @@ static int keep(const struct dv__torch_shims *t, const char *ns, const char *nam
     return status;
 }
 
-/* ---- out= ------------------------------------------------------------------------------------------------------------------- */
+/* ---- out= ---------------------------------------------------------------------------------------------------------------- */
 
-/* An operator that writes nothing and returns fresh tensors gets an overload that writes to given ones, with ATen's names and rules:
- * `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`. It has no trampoline of its own: its calls have more arguments. */
+/* An operator that writes nothing and returns fresh tensors gets an overload that writes to given ones, with ATen's names and
+ * rules: `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`. It has no trampoline of its own: its calls have more arguments. */
 static bool is_functional(const struct dv__torch_op *o)
 {
     const char *schema = dv_operator_schema(o->op);
     const size_t name = strcspn(schema, "(.");
-    if (o->mutates || !o->nresults || o->nresults > 'z' - 'a' || schema[name - 1] == '_' || strstr(schema, "Tensor(") || strstr(schema, "..."))
+    if (o->mutates || !o->nresults || o->nresults > 'z' - 'a' || schema[name - 1] == '_' || strstr(schema, "Tensor(") ||
+        strstr(schema, "..."))
         return false;
     for (size_t i = o->nargs; i < o->nargs + o->nresults; i++)
         if (o->slots[i].field != DV_FIELD_TENSOR || o->slots[i].optional)
@@ -336,7 +357,8 @@ static char *out_schema(const struct dv__torch_op *o, const char *overload)
 static const char *local_name(const char *name) { return strstr(name, "::") ? strstr(name, "::") + 2 : name; }
 
 /* name: "ns::f.overload", of the operator, of its out= overload, or of its twin */
-static int implement(const struct dv__torch_shims *t, const struct space *space, const struct dv__torch_op *o, const char *name, size_t number)
+static int implement(
+    const struct dv__torch_shims *t, const struct space *space, const struct dv__torch_op *o, const char *name, size_t number)
 {
     const char *local = local_name(name);
     int status = keep(t, space->ns, name, local);
@@ -460,7 +482,8 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     if (!status)
         status = implement(reg->t, &reg->own, o, o->name, e->number);
     e->autograd = reg->autograd && !has_generator(o); /* python.c cannot make one from its handle */
-    if (!status && e->autograd && reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
+    if (!status && e->autograd &&
+        reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
         status = host_failed(reg->t, o->name, "the kernel");
     return status ? status : add_out(reg, lib, o, e->number);
 }

@@ -18,7 +18,8 @@ static int find(void *lib, const char *name, const char *since, int need, void *
     memcpy(out, &symbol, sizeof symbol);
     if (symbol || need == OPTIONAL)
         return DV_OK;
-    return dv_fail(DV_EABI, "this torch is too old: Dovetail needs 2.10 or later (libtorch has no %s, which came with torch %s)", name, since);
+    return dv_fail(DV_EABI, "this torch is too old: Dovetail needs 2.10 or later (libtorch has no %s, which came with torch %s)",
+        name, since);
 }
 
 /* A number that libtorch gives by a function: a dtype, a device, a layout. */
@@ -34,7 +35,7 @@ static int find_dtypes(void *lib, struct dv__torch_shims *t)
 {
     int status = DV_OK;
     int32_t n;
-#define DTYPE(name, getter, need)                                                           \
+#define DTYPE(name, getter, need)                                                                  \
     if (!status && !(status = number(lib, #getter, need, &n)) && n >= 0 && n < DV_TORCH_MAX_DTYPE) \
         t->dtype_key[n] = DV_DTYPE_##name;
 #include "dtypes.def"
@@ -44,7 +45,10 @@ static int find_dtypes(void *lib, struct dv__torch_shims *t)
 
 static int find_numbers(void *lib, struct dv__torch_shims *t)
 {
-    const struct { const char *name; int32_t *to; } numbers[] = {
+    const struct {
+        const char *name;
+        int32_t *to;
+    } numbers[] = {
         { "aoti_torch_device_type_cpu", &t->cpu },
         { "aoti_torch_device_type_cuda", &t->cuda },
         { "aoti_torch_device_type_privateuse1", &t->privateuse1 },
@@ -85,7 +89,11 @@ static void find_mangled(void *lib, struct dv__torch_shims *t)
 {
     void *c10 = dlopen("libc10.so", RTLD_LAZY | RTLD_NOLOAD), *cuda = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
     const void *(*context)(void) = NULL;
-    const struct { void *lib; const char *name; void *to; } symbols[] = {
+    const struct {
+        void *lib;
+        const char *name;
+        void *to;
+    } symbols[] = {
         { lib, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", &t->bump_version },
         { lib, "_ZNK2at10TensorBase7is_leafEv", &t->is_leaf },
         { lib, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv", &t->function_modes },
@@ -129,7 +137,8 @@ static int load(struct dv__torch_shims *t)
         status = find_dtypes(lib, t);
     find_mangled(lib, t);
     if (!status && !t->torch_delete_stable_ivalue && !(t->operator_new && t->operator_delete))
-        status = dv_fail(DV_EABI, "libtorch has no torch_delete_stable_ivalue (needs torch 2.13), and C++'s new and delete were not found");
+        status = dv_fail(
+            DV_EABI, "libtorch has no torch_delete_stable_ivalue (needs torch 2.13), and C++'s new and delete were not found");
     return status;
 }
 

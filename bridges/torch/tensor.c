@@ -10,15 +10,15 @@ const struct dv__torch_inside *dvt;
 const struct dv__torch_shims *dvt_shims;
 
 static PyTypeObject *tensor_type, *parameter_type;
-static PyObject *(*variable_wrap)(const void *tensor);                       /* THPVariable_Wrap(const at::TensorBase &) */
-static PyObject *(*variable_take)(void *tensor);                             /* THPVariable_Wrap(at::TensorBase &&) */
+static PyObject *(*variable_wrap)(const void *tensor);                        /* THPVariable_Wrap(const at::TensorBase &) */
+static PyObject *(*variable_take)(void *tensor);                              /* THPVariable_Wrap(at::TensorBase &&) */
 static void (*scalar_slow)(void *result, const void *self, PyObject *object); /* torch::PythonArgs::scalar_slow */
 static size_t handle_offset;
 static struct dv__torch_layout layout;
 static enum { UNTRIED, ON, OFF } state;
 static char why[160];
 
-/* ---- Setup ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Setup --------------------------------------------------------------------------------------------------------------- */
 
 static PyTypeObject *type_named(const char *module, const char *name)
 {
@@ -57,8 +57,8 @@ int dvt_attach(const struct dv__torch_inside *inside)
     return 0;
 }
 
-/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, address of its StorageImpl or 0, kind); and what libtorch's
- * shims say of it. */
+/* One of what probe.run() gives: (tensor, address of its TensorImpl, key set, address of its StorageImpl or 0, kind); and what
+ * libtorch's shims say of it. */
 typedef struct sample {
     PyObject *tensor;
     unsigned long long impl, keys, storage;
@@ -66,13 +66,21 @@ typedef struct sample {
     int64_t ndim, offset, *sizes, *strides;
     const char *memory; /* of the storage */
 } sample;
-enum kind { OTHER, ORDINARY, INFERENCE, GRADIENT, CHECKED /* ordinary, but torch must be asked for its memory */, EMPTY /* ordinary, no memory */ };
+enum kind {
+    OTHER,
+    ORDINARY,
+    INFERENCE,
+    GRADIENT,
+    CHECKED /* ordinary, but torch must be asked for its memory */,
+    EMPTY /* ordinary, no memory */
+};
 
 static const char *impl_of(const sample *s) { return (const char *)(uintptr_t)s->impl; }
 static const char *storage_of(const sample *s) { return (const char *)(uintptr_t)s->storage; }
 
 /* The only place, in bytes, where every sample has what it must; 0: there is none, or several. */
-static size_t only_place(const sample *s, size_t n, size_t begin, size_t end, size_t step, bool (*fits)(const sample *s, size_t place))
+static size_t only_place(
+    const sample *s, size_t n, size_t begin, size_t end, size_t step, bool (*fits)(const sample *s, size_t place))
 {
     size_t found = 0, count = 0;
     for (size_t place = begin; place < end; place += step) {
@@ -108,7 +116,10 @@ static bool is_ndim(const sample *s, size_t place)
         return false;
     return !memcmp(sizes, s->sizes, n) && !memcmp(strides, s->strides, n);
 }
-static bool is_offset(const sample *s, size_t place) { return s->kind == OTHER || dv__torch_word(impl_of(s), place) == (uint64_t)s->offset; }
+static bool is_offset(const sample *s, size_t place)
+{
+    return s->kind == OTHER || dv__torch_word(impl_of(s), place) == (uint64_t)s->offset;
+}
 static bool is_dtype(const sample *s, size_t place)
 {
     uint16_t number;
@@ -140,12 +151,13 @@ static bool ask(sample *s)
 /* Every sample must get the answer that its kind calls for. Gradients are on while samples are looked at. */
 static bool guard_is_right(const sample *s, size_t n)
 {
-    static const enum dv__torch_way expected[] = { DV__TORCH_OTHER, DV__TORCH_PLAIN, DV__TORCH_PLAIN, DV__TORCH_GRADIENT, DV__TORCH_PLAIN,
-        DV__TORCH_PLAIN };
+    static const enum dv__torch_way expected[] = { DV__TORCH_OTHER, DV__TORCH_PLAIN, DV__TORCH_PLAIN, DV__TORCH_GRADIENT,
+        DV__TORCH_PLAIN, DV__TORCH_PLAIN };
     for (size_t i = 0; i < n; i++) {
         const void *handle = (const char *)(const void *)s[i].tensor + handle_offset;
         const bool ordinary = s[i].kind == ORDINARY || s[i].kind == CHECKED || s[i].kind == EMPTY;
-        if (dvt->way_of(handle, false) != expected[s[i].kind] || dvt->way_of(handle, true) != (ordinary ? DV__TORCH_PLAIN : DV__TORCH_OTHER))
+        if (dvt->way_of(handle, false) != expected[s[i].kind] ||
+            dvt->way_of(handle, true) != (ordinary ? DV__TORCH_PLAIN : DV__TORCH_OTHER))
             return false;
     }
     return dvt->python_is_plain();
@@ -161,7 +173,8 @@ static void find_memory(sample *s, size_t n)
     layout.offset = only_place(s, n, HEAD, IMPL_SIZE, 8, is_offset);
     layout.dtype = only_place(s, n, HEAD, IMPL_SIZE, 2, is_dtype);
     layout.data = only_place(s, n, HEAD, STORAGE_SIZE, 8, is_memory);
-    layout.checked = layout.data ? only_place(s, n, layout.data + 24, STORAGE_SIZE, 1, is_check) : 0; /* behind memory, owner and deleter */
+    layout.checked = layout.data ? only_place(s, n, layout.data + 24, STORAGE_SIZE, 1, is_check)
+                                 : 0; /* behind memory, owner and deleter */
     for (int32_t i = 0; i < DV_TORCH_MAX_DTYPE; i++)
         if (dvt_shims->dtype_key[i])
             layout.dtypes[i] = dv_dtype_from_key(dvt_shims->dtype_key[i]);
@@ -199,7 +212,8 @@ int dvt_learn(PyObject *probed)
     unsigned long long inference[2], below[2];
     PyObject *list;
     Py_ssize_t words;
-    if (!dvt || !PyArg_ParseTuple(probed, "O!n(KK)KK", &PyList_Type, &list, &words, &inference[0], &inference[1], &below[0], &below[1]))
+    if (!dvt ||
+        !PyArg_ParseTuple(probed, "O!n(KK)KK", &PyList_Type, &list, &words, &inference[0], &inference[1], &below[0], &below[1]))
         return -1;
     const Py_ssize_t n = PyList_Size(list);
     for (Py_ssize_t i = 0; i < n && i < MAX_SAMPLES; i++) {
@@ -209,7 +223,8 @@ int dvt_learn(PyObject *probed)
             return -1;
     }
     const struct dv__torch_layout known = { .inference_mode = { inference[0], inference[1] }, .below = { below[0], below[1] } };
-    const char *reason = n > MAX_SAMPLES || words < 0 ? "too many samples" : find_layout(samples, (size_t)n, (size_t)words, &known);
+    const char *reason = n > MAX_SAMPLES || words < 0 ? "too many samples"
+                                                      : find_layout(samples, (size_t)n, (size_t)words, &known);
     if (reason)
         PyErr_SetString(PyExc_RuntimeError, reason);
     return reason ? -1 : 0;
@@ -233,7 +248,8 @@ static bool set_up(void)
 {
     const uint64_t *keys = dvt->thread_keys();
     state = OFF; /* for calls of operators while samples are made, too */
-    if (!variable_wrap || !keys || !dvt_shims->requires_grad || !dvt_shims->bump_version || !dvt_shims->function_modes || !dvt_shims->has_callbacks) {
+    if (!variable_wrap || !keys || !dvt_shims->requires_grad || !dvt_shims->bump_version || !dvt_shims->function_modes ||
+        !dvt_shims->has_callbacks) {
         snprintf(why, sizeof why, "this torch lacks a symbol that the fast path needs");
         return false;
     }
@@ -256,7 +272,7 @@ bool dvt_setup(void) { return state == ON || (state == UNTRIED && dvt && set_up(
 
 const char *dvt_why(void) { return why; }
 
-/* ---- Tensors ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
 
 bool dvt_is_exact(PyObject *o) { return tensor_type && (Py_IS_TYPE(o, tensor_type) || Py_IS_TYPE(o, parameter_type)); }
 
@@ -286,18 +302,23 @@ enum dv__torch_way dvt_way_of(PyObject *o, bool written)
     if (!dvt_is_exact(o))
         return DV__TORCH_OTHER;
     const void *impl = *(void **)dvt_handle(o);
-    if (dv__torch_word(impl, layout.key_set) == layout.ordinary[0] && !dv__torch_word(impl, layout.autograd_meta)) /* nearly always */
+    if (dv__torch_word(impl, layout.key_set) == layout.ordinary[0] &&
+        !dv__torch_word(impl, layout.autograd_meta)) /* nearly always */
         return DV__TORCH_PLAIN;
     return dvt->way_of(dvt_handle(o), written);
 }
 
 bool dvt_read(const void *handle, dv_tensor *t) { return dv__torch_read_at(&layout, handle, t); }
 
-/* ---- Exceptions ------------------------------------------------------------------------------------------------------------------
- * scalar_slow() takes what is no tensor and no int or complex for a float, and throws python_error when PyFloat_AsDouble() fails. So it
- * gets an object whose __float__ raises the exception that is to be thrown. */
+/* ---- Exceptions ------------------------------------------------------------
+ *
+ * scalar_slow() takes what is no tensor and no int or complex for a float, and throws python_error when PyFloat_AsDouble() fails.
+ * So it gets an object whose __float__ raises the exception that is to be thrown. */
 
-typedef struct thrower { PyObject ob_base; PyObject *type, *value, *trace; } thrower;
+typedef struct thrower {
+    PyObject ob_base;
+    PyObject *type, *value, *trace;
+} thrower;
 
 static PyObject *raise_it(PyObject *self)
 {

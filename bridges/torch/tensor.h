@@ -1,7 +1,7 @@
 /* torch's tensors as Python objects, without torch's headers. Compiled into python/'s extension (abi3); everything needs the GIL.
  *
- * A tensor object holds an at::Tensor; its address inside the object is the handle that libtorch's C shims take. Where it lies is found
- * and proved by dvt_setup(), on samples that dovetail.torch.probe makes, together with what the guard reads (guard.h).
+ * A tensor object holds an at::Tensor; its address inside the object is the handle that libtorch's C shims take. Where it lies is
+ * found and proved by dvt_setup(), on samples that dovetail.torch.probe makes, together with what the guard reads (guard.h).
  */
 #ifndef DOVETAIL_TORCH_TENSOR_H
 #define DOVETAIL_TORCH_TENSOR_H
@@ -20,9 +20,9 @@ extern const struct dv__torch_shims *dvt_shims;
 /* dovetail.torch gives the address of dv_torch_inside(). torch is imported by then. 0, or -1 with an exception. */
 int dvt_attach(const struct dv__torch_inside *inside);
 
-/* Can tensor objects be read, and is the guard on? Cheap. The first time, samples are made: then false with an exception is possible,
- * only for what must not be swallowed (KeyboardInterrupt); whatever else goes wrong turns the fast path off for good, and dvt_why()
- * tells why. While a mode is on, nothing is tried. */
+/* Can tensor objects be read, and is the guard on? Cheap. The first time, samples are made: then false with an exception is
+ * possible, only for what must not be swallowed (KeyboardInterrupt); whatever else goes wrong turns the fast path off for good,
+ * and dvt_why() tells why. While a mode is on, nothing is tried. */
 bool dvt_setup(void);
 const char *dvt_why(void); /* "" while nothing went wrong */
 
@@ -35,27 +35,30 @@ bool dvt_is_exact(PyObject *o);  /* torch.Tensor or torch.nn.Parameter themselve
 /* The handle inside a tensor object: borrowed, good while the object lives. Only after dvt_setup(). */
 void *dvt_handle(PyObject *tensor);
 
-/* A tensor object for a handle, which stays the caller's: the object that there is, or a new one. A new reference; NULL with an exception. */
+/* A tensor object for a handle, which stays the caller's: the object that there is, or a new one. A new reference; NULL with an
+ * exception. */
 PyObject *dvt_wrap(const void *handle);
 
 PyObject *dvt_wrap_taken(void *take); /* the same for a handle of ours, which is gone then */
 
-/* Which way may a call with this tensor go? OTHER for what is no tensor of an exact type. The thread is for dvt->python_is_plain(). */
+/* Which way may a call with this tensor go? OTHER for what is no tensor of an exact type. The thread is for
+ * dvt->python_is_plain(). */
 enum dv__torch_way dvt_way_of(PyObject *o, bool written);
 
 bool dvt_read(const void *handle, dv_tensor *t); /* dv__torch_read() */
 
-/* Let the thread be in a kernel: below Autograd (0), or below ADInplaceOrView too (1). keys: dvt->thread_keys(), of a thread that is plain.
- * The caller puts back keys[1], which it gives. */
+/* Let the thread be in a kernel: below Autograd (0), or below ADInplaceOrView too (1). keys: dvt->thread_keys(), of a thread that
+ * is plain. The caller puts back keys[1], which it gives. */
 uint64_t dvt_below(uint64_t *keys, int which);
 
-/* Throw the Python exception that is set, as torch's own python_error: it arrives in Python with its type, value, traceback and cause.
- * Only in frames that torch's dispatcher called (thrown out of a function that Python calls, it ends the process), compiled with
- * -fexceptions. Needs the GIL, which the caller's frame gives back by a cleanup attribute, like all that it holds. Does not return. */
+/* Throw the Python exception that is set, as torch's own python_error: it arrives in Python with its type, value, traceback and
+ * cause. Only in frames that torch's dispatcher called (thrown out of a function that Python calls, it ends the process),
+ * compiled with -fexceptions. Needs the GIL, which the caller's frame gives back by a cleanup attribute, like all that it holds.
+ * Does not return. */
 void dvt_rethrow(void);
 
-/* python.c: where the Autograd kernel (autograd.h) goes into Python. numbers: (kind, number of libtorch's, ...) -> a dtype, a device, a
- * layout or a memory format. */
+/* python.c: where the Autograd kernel (autograd.h) goes into Python. numbers: (kind, number of libtorch's, ...) -> a dtype, a
+ * device, a layout or a memory format. */
 struct dv__torch_exchange;
 void dvt_set_exchange(const struct dv__torch_exchange *to, PyObject *numbers);
 

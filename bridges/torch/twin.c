@@ -8,13 +8,20 @@
 static const char *type_name(uint8_t field)
 {
     switch (field) {
-    case DV_FIELD_TENSOR: case DV_FIELD_TENSORS: return "Tensor";
-    case DV_FIELD_INT: case DV_FIELD_INTS: return "int";
-    case DV_FIELD_FLOAT: case DV_FIELD_FLOATS: return "float";
-    case DV_FIELD_BOOL: case DV_FIELD_BOOLS: return "bool";
-    case DV_FIELD_STRING: case DV_FIELD_STRINGS: return "str";
-    case DV_FIELD_DTYPE: case DV_FIELD_DTYPES: return "ScalarType";
-    case DV_FIELD_DEVICE: case DV_FIELD_DEVICES: return "Device";
+    case DV_FIELD_TENSOR:
+    case DV_FIELD_TENSORS: return "Tensor";
+    case DV_FIELD_INT:
+    case DV_FIELD_INTS: return "int";
+    case DV_FIELD_FLOAT:
+    case DV_FIELD_FLOATS: return "float";
+    case DV_FIELD_BOOL:
+    case DV_FIELD_BOOLS: return "bool";
+    case DV_FIELD_STRING:
+    case DV_FIELD_STRINGS: return "str";
+    case DV_FIELD_DTYPE:
+    case DV_FIELD_DTYPES: return "ScalarType";
+    case DV_FIELD_DEVICE:
+    case DV_FIELD_DEVICES: return "Device";
     case DV_FIELD_LAYOUT: return "Layout";
     case DV_FIELD_MEMORY_FORMAT: return "MemoryFormat";
     default: return "Generator";

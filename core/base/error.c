@@ -1,5 +1,5 @@
-/* The message lives in a buffer of the thread, so failing never allocates. It is cut, never lost, when too long; and it is UTF-8, whatever
- * was put into it, because hosts refuse to read anything else. */
+/* The message lives in a buffer of the thread, so failing never allocates. It is cut, never lost, when too long; and it is UTF-8,
+ * whatever was put into it, because hosts refuse to read anything else. */
 #include "base/error.h"
 #include "base/text.h"
 
@@ -22,7 +22,9 @@ const char *dv_status_name(int status)
 }
 
 #define TEXT_(x) #x
+/* clang-format off */
 #define TEXT(x) TEXT_(x)
+/* clang-format on */
 const char *dv_version(void) { return TEXT(DV_VERSION_MAJOR) "." TEXT(DV_VERSION_MINOR) "." TEXT(DV_VERSION_PATCH); }
 
 /* Bytes that are no UTF-8 become '?', and so does what is left of a character that was cut. */
@@ -81,5 +83,6 @@ int dv__fail_at(int status, const char *text, const char *at, const char *format
     const char *from = column > 100 ? at - 100 : line; /* a window of a long line */
     if (end - from > 200)
         end = from + 200;
-    return dv_fail(status, "column %ld: %s\n    %.*s\n    %*s^", (long)(at - text) + 1, what, (int)(end - from), from, (int)(at - from), "");
+    return dv_fail(
+        status, "column %ld: %s\n    %.*s\n    %*s^", (long)(at - text) + 1, what, (int)(end - from), from, (int)(at - from), "");
 }

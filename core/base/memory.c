@@ -3,9 +3,21 @@
 
 #include <stdlib.h>
 
-static void *default_alloc(void *user, size_t size) { (void)user; return malloc(size); }
-static void *default_realloc(void *user, void *p, size_t size) { (void)user; return realloc(p, size); }
-static void default_free(void *user, void *p) { (void)user; free(p); }
+static void *default_alloc(void *user, size_t size)
+{
+    (void)user;
+    return malloc(size);
+}
+static void *default_realloc(void *user, void *p, size_t size)
+{
+    (void)user;
+    return realloc(p, size);
+}
+static void default_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
+}
 
 static dv_allocator allocator = { default_alloc, default_realloc, default_free, NULL };
 

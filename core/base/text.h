@@ -4,12 +4,17 @@
 
 #include "dovetail.h"
 
-typedef struct dv__text { char *data; size_t size, room; bool failed; } dv__text; /* zero-initialise */
+typedef struct dv__text {
+    char *data;
+    size_t size, room;
+    bool failed;
+} dv__text; /* zero-initialise */
 
 DV__PRINTF(2, 3) void dv__text_add(dv__text *t, const char *format, ...);
 void dv__text_put(dv__text *t, const char *s, size_t n);
 void dv__text_puts(dv__text *t, const char *s);
-void dv__text_json(dv__text *t, const char *s, size_t n); /* as a JSON string, with its quotes; bytes that are not UTF-8 as \udcXX, as Python's surrogateescape */
+void dv__text_json(dv__text *t, const char *s,
+    size_t n); /* as a JSON string, with its quotes; bytes that are not UTF-8 as \udcXX, as Python's surrogateescape */
 void dv__text_deinit(dv__text *t);
 /* The caller's string (to be freed with dv__free), never NULL on DV_OK; DV_ENOMEM if any addition failed. Leaves t empty. */
 int dv__text_take(dv__text *t, char **out);

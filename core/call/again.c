@@ -1,9 +1,10 @@
 /* A call like one before.
  *
- * What a contract says of a call depends on the tensors' dtypes, shapes, strides and devices and on the other values, not on where the
- * tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, the thread remembers all that
- * was asked, with the row; and a call with exactly the same answers needs none of it again. What does depend on addresses is checked
- * each time: overlaps, missing memory, read-only results. Registration, policy and instruction sets are compared by generation.
+ * What a contract says of a call depends on the tensors' dtypes, shapes, strides and devices and on the other values, not on
+ * where the tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, the thread
+ * remembers all that was asked, with the row; and a call with exactly the same answers needs none of it again. What does depend
+ * on addresses is checked each time: overlaps, missing memory, read-only results. Registration, policy and instruction sets are
+ * compared by generation.
  *
  * The entries are the thread's own: no lock, nothing shared. */
 #include "call/call.h"
@@ -11,21 +12,25 @@
 enum { ENTRIES = 16, SLOTS = 8, DIMS = 5 };
 
 /* One tensor: device, ndim and dtype as two words, as they lie in dv_tensor; its shape and strides. */
-typedef struct seen_tensor { uint64_t device, kind; int64_t shape[DIMS], strides[DIMS]; uint64_t bytes; } seen_tensor;
+typedef struct seen_tensor {
+    uint64_t device, kind;
+    int64_t shape[DIMS], strides[DIMS];
+    uint64_t bytes;
+} seen_tensor;
 
 typedef struct entry {
     uint64_t serial; /* of the operator's plan; 0: empty */
     const dv__table *table;
     const dv__row *row;
-    int isa;         /* dv__isa_limit() */
+    int isa; /* dv__isa_limit() */
     uint32_t host_flags;
     dv_device device;
     int64_t workspace;
-    uint32_t nargs;          /* that were passed: the rest had their defaults */
-    uint8_t types[SLOTS];    /* enum dv_value_type of what was passed, and of results */
-    dv_value passed[SLOTS];  /* what is no tensor */
-    dv_value values[SLOTS];  /* the same, completed and converted */
-    bool alias[SLOTS];       /* of results: it is an argument */
+    uint32_t nargs;         /* that were passed: the rest had their defaults */
+    uint8_t types[SLOTS];   /* enum dv_value_type of what was passed, and of results */
+    dv_value passed[SLOTS]; /* what is no tensor */
+    dv_value values[SLOTS]; /* the same, completed and converted */
+    bool alias[SLOTS];      /* of results: it is an argument */
     seen_tensor tensors[SLOTS];
 } entry;
 
@@ -95,7 +100,8 @@ static bool apart(const dv__plan *plan, const entry *e, const dv_tensor *const *
     return true;
 }
 
-static bool matches(const entry *e, const dv__plan *plan, const dv_value *args, const dv_value *results, const dv_tensor **tensors)
+static bool matches(
+    const entry *e, const dv__plan *plan, const dv_value *args, const dv_value *results, const dv_tensor **tensors)
 {
     const size_t n = plan->nargs + plan->nreturns;
     for (size_t i = 0; i < n; i++) {
@@ -163,18 +169,20 @@ static int run(dv__call *c, const entry *e)
     return status;
 }
 
-bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host,
-    int *status)
+bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
+    const dv_host *host, int *status)
 {
     const dv__plan *plan = op->plan;
     c->decision = -1;
     if ((nargs && !args) || DV__HOST(host, row))
         return false;
     const entry *e = entry_of(op, args, nargs);
-    if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) || (nresults && !results))
+    if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) ||
+        (nresults && !results))
         return false;
-    if (e->table != atomic_load_explicit(&op->table, memory_order_acquire) || !atomic_load_explicit(&op->alive, memory_order_acquire) ||
-        e->isa != dv__isa_limit() || dv__guards()->included | dv__guards()->excluded)
+    if (e->table != atomic_load_explicit(&op->table, memory_order_acquire) ||
+        !atomic_load_explicit(&op->alive, memory_order_acquire) || e->isa != dv__isa_limit() ||
+        dv__guards()->included | dv__guards()->excluded)
         return false;
     if (!matches(e, plan, args, results, c->tensors) || !apart(plan, e, c->tensors))
         return false;
@@ -215,7 +223,8 @@ static bool remember_tensor(seen_tensor *s, const dv_tensor *t)
 
 static bool is_simple(uint32_t type)
 {
-    return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_NONE || type == DV_VALUE_DTYPE;
+    return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_NONE ||
+        type == DV_VALUE_DTYPE;
 }
 
 static bool remember_argument(entry *e, const dv__call *c, const dv_value *args, size_t nargs, size_t i)
@@ -226,7 +235,8 @@ static bool remember_argument(entry *e, const dv__call *c, const dv_value *args,
         return remember_tensor(&e->tensors[i], v->as.tensor);
     e->passed[i] = *v;
     e->values[i] = c->args[i];
-    return (is_simple(v->type) || v->type == DV_VALUE_DEFAULT) && is_simple(c->args[i].type) && !(c->plan->slots[i].flags & DV__SLOT_LIST);
+    return (is_simple(v->type) || v->type == DV_VALUE_DEFAULT) && is_simple(c->args[i].type) &&
+        !(c->plan->slots[i].flags & DV__SLOT_LIST);
 }
 
 static bool remember_result(entry *e, const dv__call *c, size_t r)
@@ -238,7 +248,8 @@ static bool remember_result(entry *e, const dv__call *c, size_t r)
     e->alias[r] = out->origin == DV__RESULT_ALIAS;
     if (e->alias[r])
         return c->results[r].type == DV_VALUE_DEFAULT;
-    if (out->view || (out->origin != DV__RESULT_GIVEN && (out->origin != DV__RESULT_MADE || c->results[r].type != DV_VALUE_DEFAULT)))
+    if (out->view ||
+        (out->origin != DV__RESULT_GIVEN && (out->origin != DV__RESULT_MADE || c->results[r].type != DV_VALUE_DEFAULT)))
         return false;
     return remember_tensor(&e->tensors[slot], out->tensor);
 }
@@ -247,9 +258,10 @@ void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__ent
 {
     const dv__plan *plan = c->plan;
     const size_t nslots = plan->nargs + plan->nreturns;
-    if (mine()->reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous || !dv__host_memory(c->device.type) ||
-        row->binding->frame_size > DV__STACK_FRAME || dv__guards()->included | dv__guards()->excluded || dv__host_flags(c->host) & DV_HOST_CHECK ||
-        !c->op->contract || dv__uses_shape(c->op))
+    if (mine()->reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous ||
+        !dv__host_memory(c->device.type) || row->binding->frame_size > DV__STACK_FRAME ||
+        dv__guards()->included | dv__guards()->excluded || dv__host_flags(c->host) & DV_HOST_CHECK || !c->op->contract ||
+        dv__uses_shape(c->op))
         return;
     const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
     if (from < table->entries || from >= table->entries + DV_KEY_RUNTIME_COUNT)

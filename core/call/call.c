@@ -86,8 +86,8 @@ int dv__too_many(const dv__call *c)
 {
     if (c->plan->nargs + c->plan->nreturns <= DV__MAX_SLOTS && c->plan->nreturns <= DV__MAX_RETURNS)
         return DV_OK;
-    return dv_fail(DV_ELIMIT, "%s: an operator with kernels has at most %d arguments and results, and %d results", c->op->name, DV__MAX_SLOTS,
-        DV__MAX_RETURNS);
+    return dv_fail(DV_ELIMIT, "%s: an operator with kernels has at most %d arguments and results, and %d results", c->op->name,
+        DV__MAX_SLOTS, DV__MAX_RETURNS);
 }
 
 static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys)
@@ -113,8 +113,8 @@ static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys)
     return no_entry(c, keys);
 }
 
-static int call_below(dv_operator *op, int below, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host,
-    uint32_t inner)
+static int call_below(dv_operator *op, int below, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
+    const dv_host *host, uint32_t inner)
 {
     dv__call c;
     uint32_t keys;
@@ -136,7 +136,8 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
     return status;
 }
 
-int dv__call_values(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner)
+int dv__call_values(
+    dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner)
 {
     return call_below(op, DV_KEY_RUNTIME_COUNT, args, nargs, results, nresults, host, inner);
 }
@@ -148,9 +149,11 @@ int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value *resul
     return call_below(op, DV_KEY_RUNTIME_COUNT, args, nargs, results, nresults, host, 0);
 }
 
-int dv_redispatch(dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
+int dv_redispatch(
+    dv_operator *op, int key, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
 {
     if (!op || key < 0 || key >= DV_KEY_RUNTIME_COUNT)
-        return dv_fail(DV_EINVAL, "dv_redispatch: expected an operator and a key that calls have, found %s", op ? dv_key_name(key) : "no operator");
+        return dv_fail(DV_EINVAL, "dv_redispatch: expected an operator and a key that calls have, found %s",
+            op ? dv_key_name(key) : "no operator");
     return call_below(op, key, args, nargs, results, nresults, host, 0);
 }

@@ -41,13 +41,13 @@ enum dv__origin {
 
 typedef struct dv__result {
     enum dv__origin origin;
-    dv_tensor *tensor; /* GIVEN, MADE, ALIAS; PENDING: &header */
-    dv_tensor header;  /* PENDING, and for shape functions: what dv_set_output() fills */
-    dv_value value;    /* SCALAR, LIST */
-    bool set;          /* dv_set_output() was called */
+    dv_tensor *tensor;     /* GIVEN, MADE, ALIAS; PENDING: &header */
+    dv_tensor header;      /* PENDING, and for shape functions: what dv_set_output() fills */
+    dv_value value;        /* SCALAR, LIST */
+    bool set;              /* dv_set_output() was called */
     const int64_t *bounds; /* PENDING: the largest sizes; NULL: not known */
-    dv_tensor *given;  /* PENDING: the caller's tensor for it, or NULL */
-    bool view;         /* MADE: shares an argument's memory, and nothing needs to fill it */
+    dv_tensor *given;      /* PENDING: the caller's tensor for it, or NULL */
+    bool view;             /* MADE: shares an argument's memory, and nothing needs to fill it */
 } dv__result;
 
 /* A contiguous stand-in for a tensor, with its own memory. */
@@ -62,12 +62,15 @@ typedef struct dv__temp {
 } dv__temp;
 
 /* Bytes that a tensor can touch. empty: begin == end. */
-typedef struct dv__span { uintptr_t begin, end; bool contiguous; } dv__span;
+typedef struct dv__span {
+    uintptr_t begin, end;
+    bool contiguous;
+} dv__span;
 
 /* How a call came about. */
 enum dv__inner {
-    DV__INNER_KERNEL = 1,    /* from inside a kernel: its thread may have given the host's lock back, so the host's hooks are not called,
-                                and memory on the cpu is our own */
+    DV__INNER_KERNEL = 1,    /* from inside a kernel: its thread may have given the host's lock back, so the host's hooks are not
+                                called, and memory on the cpu is our own */
     DV__INNER_TEMPORARY = 2, /* its results are temporaries of a native form */
 };
 
@@ -79,22 +82,22 @@ typedef struct dv__call {
     const dv_value *args; /* plan->nargs of them, all there */
     dv_value *results;    /* the caller's: written at the end, on success */
     const dv_host *host;
-    uint32_t inner;       /* enum dv__inner */
+    uint32_t inner; /* enum dv__inner */
     dv_device device;
-    dv__arena arena;      /* converted values */
+    dv__arena arena; /* converted values */
     dv__temp *temps;
 
     /* The first error wins, whichever thread sets it: failing goes 0 -> 1 once, and then message and status are its. */
     atomic_int failing;
     atomic_int status;
 
-    int decision;                /* the policy's: 1 its kernels, 0 the native form, -1 not asked yet */
-    const dv_value *passed;      /* what the caller passed, to be remembered */
+    int decision;           /* the policy's: 1 its kernels, 0 the native form, -1 not asked yet */
+    const dv_value *passed; /* what the caller passed, to be remembered */
     size_t npassed;
 
     enum dv__stage stage;
-    bool in_kernel;              /* between before_kernel and after_kernel */
-    bool whole;                  /* it was not split */
+    bool in_kernel; /* between before_kernel and after_kernel */
+    bool whole;     /* it was not split */
     int64_t workspace;
     int64_t most;                /* elements of the largest tensor */
     atomic_uint_fast64_t random; /* 0, or 1 + where the random numbers of a split call begin */
@@ -132,7 +135,8 @@ const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t s
 
 /* ---- call.c ---- */
 
-int dv__call_values(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
+int dv__call_values(
+    dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
 int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
 /* The entry for these keys, of those below a key (DV_KEY_RUNTIME_COUNT: of all); never a fallthrough. DV_ENOKERNEL. */
 int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry **out);
@@ -140,10 +144,10 @@ int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry 
 /* ---- run.c ---- */
 
 int dv__run_rows(dv__call *c, const dv__entry *entry);
-int dv__run_native(dv__call *c);   /* native.c: args are bound and solved */
+int dv__run_native(dv__call *c);                 /* native.c: args are bound and solved */
 int dv__run_views(dv__call *c, bool *all_views); /* an operator whose results are all views needs no kernel */
-int dv__run_contract(dv__call *c); /* outputs only: on Meta */
-int dv__solve(dv__call *c);        /* contract, or without one that all tensors are on one device */
+int dv__run_contract(dv__call *c);               /* outputs only: on Meta */
+int dv__solve(dv__call *c);                      /* contract, or without one that all tensors are on one device */
 /* The first row that fits, or NULL. *status: a predicate could not be evaluated. */
 const dv__row *dv__choose_row(dv__call *c, const dv__entry *entry, int *status);
 /* Why a row does not fit, in words; NULL: it fits. */
@@ -159,7 +163,7 @@ void dv__call_deinit(dv__call *c);
 /* The call's error becomes the thread's message. */
 int dv__report(dv__call *c, int status, const char *who);
 
-int dv__run_shape(dv__call *c); /* results by shape function into c->outs[].header */
+int dv__run_shape(dv__call *c);      /* results by shape function into c->outs[].header */
 int dv__too_many(const dv__call *c); /* more slots than a call has room for: DV_ELIMIT */
 
 /* ---- memory.c ---- */
@@ -189,8 +193,8 @@ int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t wo
 /* ---- again.c ---- */
 
 /* If this call is like one that this thread remembers: make it, set *status, and return true. Else only c->decision is set. */
-bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host,
-    int *status);
+bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
+    const dv_host *host, int *status);
 /* Remember a call that has just gone well, before its results are published. from: the table's entry that gave the row. */
 void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__entry *from, const dv__row *row, int64_t workspace);
 
@@ -205,13 +209,14 @@ extern const dv_services dv__services;
 
 /* ---- pool.c ---- */
 
-/* Run fn(arg, i) for i in [0, n), each once, on the host's threads or the pool's, and wait. The first non-zero return stops what has
- * not begun and is returned. Inside another dv__parallel() it runs here. */
+/* Run fn(arg, i) for i in [0, n), each once, on the host's threads or the pool's, and wait. The first non-zero return stops what
+ * has not begun and is returned. Inside another dv__parallel() it runs here. */
 typedef int (*dv__piece_fn)(void *arg, int64_t i);
 int dv__parallel(const dv_host *host, int64_t n, dv__piece_fn fn, void *arg);
 
 /* ---- frame.c ---- */
 
-int dv__call_named(const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner);
+int dv__call_named(
+    const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner);
 
 #endif

@@ -31,12 +31,14 @@ static bool is_own(const dv_operator *op, const dv_field_decl *const *fields, si
 }
 
 #define GET_AT(T, p) (*(T const *)(const void *)(p))
+/* clang-format off */
 #define GET(T) GET_AT(T, p)
-#define OPTIONAL(T, TYPE, member)                        \
-    if (GET(T).has) {                                    \
-        v.type = TYPE;                                   \
-        v.as.member = GET(T).value;                      \
-    }                                                    \
+/* clang-format on */
+#define OPTIONAL(T, TYPE, member)   \
+    if (GET(T).has) {               \
+        v.type = TYPE;              \
+        v.as.member = GET(T).value; \
+    }                               \
     break
 #define PLAIN(T, TYPE, member) \
     v.type = TYPE;             \
@@ -166,7 +168,8 @@ static int check_results(const dv_operator *op, const dv__binding *b)
     return DV_OK;
 }
 
-static int call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner)
+static int call_frame(
+    dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner)
 {
     if (!frame || !fields)
         return dv_fail(DV_EINVAL, "%s: a call from a struct needs the struct and its fields: found NULL", op->name);
@@ -190,7 +193,8 @@ int dv_call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_fiel
     return call_frame(op, frame, frame_size, fields, host, 0);
 }
 
-int dv__call_named(const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner)
+int dv__call_named(
+    const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner)
 {
     dv_operator *op;
     int status = dv_find(name, &op);

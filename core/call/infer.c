@@ -18,7 +18,8 @@ static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t narg
 
 /* ---- Shapes ---- */
 
-static void set_spec(dv_result_spec *s, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
+static void set_spec(
+    dv_result_spec *s, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     s->dtype = dtype;
     s->device = device;
@@ -40,7 +41,8 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
     if (slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES)) {
         const dv_value *v = &c->args[slot->alias];
         if (v->type == DV_VALUE_TENSOR) {
-            set_spec(spec, v->as.tensor->dtype, v->as.tensor->device, v->as.tensor->ndim, v->as.tensor->shape, v->as.tensor->strides);
+            set_spec(
+                spec, v->as.tensor->dtype, v->as.tensor->device, v->as.tensor->ndim, v->as.tensor->shape, v->as.tensor->strides);
             spec->flags = DV_SPEC_VIEW;
         }
         return DV_OK;
@@ -67,7 +69,8 @@ static int infer(dv__call *c, dv_result_spec *specs, size_t nspecs)
     if (dv__uses_shape(c->op) && !(status = dv__gather_args(c)))
         status = dv__run_shape(c);
     for (size_t r = 0; r < nspecs && !status && !c->op->contract && !c->op->shape; r++)
-        if (c->plan->slots[c->plan->nargs + r].value == DV_VALUE_TENSOR && !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_WRITES))
+        if (c->plan->slots[c->plan->nargs + r].value == DV_VALUE_TENSOR &&
+            !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_WRITES))
             status = dv_fail(DV_ENOTSUP, "%s: neither a contract nor a shape function says what its results are", c->op->name);
     for (size_t r = 0; r < nspecs && !status; r++)
         status = infer_one(c, r, &specs[r]);
@@ -117,7 +120,8 @@ typedef struct explainer {
 
 static void tell(explainer *x, const dv__row *row, const char *reason)
 {
-    const dv_row_report r = { row->name, row->provider, row->device, row->dtypes_text, row->isa_text, row->when_text, !reason, reason ? reason : "taken" };
+    const dv_row_report r = { row->name, row->provider, row->device, row->dtypes_text, row->isa_text, row->when_text, !reason,
+        reason ? reason : "taken" };
     x->taken |= !reason;
     x->fn(x->user, &r);
 }
@@ -172,7 +176,11 @@ static int explain(explainer *x, uint32_t keys)
         if (&table->entries[key] != entry && table->entries[key].kind == DV__ENTRY_ROWS)
             explain_rows(x, &table->entries[key], false, false);
     if (rows && op->native)
-        tell_other(x, "native form", off ? "taken: the policy turns the kernels off" : x->taken ? "a kernel was taken" : "taken: no kernel fits", off || !x->taken);
+        tell_other(x, "native form",
+            off ? "taken: the policy turns the kernels off"
+                : x->taken ? "a kernel was taken"
+                           : "taken: no kernel fits",
+            off || !x->taken);
     return DV_OK;
 }
 

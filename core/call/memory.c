@@ -33,7 +33,8 @@ static int gather_one(dv__call *c, size_t slot, const dv_tensor *t, dv__span *sp
     *span = span_of(t, &c->most);
     c->all_contiguous &= span->contiguous;
     if (!t->data && span->begin != span->end && t->device.type != DV_META)
-        return dv__fail_argument(c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
+        return dv__fail_argument(
+            c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
     return DV_OK;
 }
 
@@ -99,11 +100,17 @@ int dv__gather_results(dv__call *c)
 
 /* ---- Overlaps ---- */
 
-typedef struct item { const dv_tensor *t; dv__span span; size_t slot, element; bool written; } item;
+typedef struct item {
+    const dv_tensor *t;
+    dv__span span;
+    size_t slot, element;
+    bool written;
+} item;
 
 static bool share_set(const dv__call *c, const item *a, const item *b)
 {
-    return a->slot != b->slot && a->slot < c->plan->nargs && b->slot < c->plan->nargs && (c->plan->slots[a->slot].sets & c->plan->slots[b->slot].sets);
+    return a->slot != b->slot && a->slot < c->plan->nargs && b->slot < c->plan->nargs &&
+        (c->plan->slots[a->slot].sets & c->plan->slots[b->slot].sets);
 }
 
 static bool overlap(const item *a, const item *b)
@@ -150,13 +157,15 @@ static int check_written(const dv__call *c, const item *items, size_t n, const i
     if (dv__tensor_is_read_only(w->t))
         return dv__fail_argument(c, DV_EINVAL, w->slot, "would be written, but is read-only");
     if (!w->span.contiguous && dv_tensor_overlaps_itself(w->t))
-        return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements lie in one place");
+        return dv__fail_argument(
+            c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements lie in one place");
     for (size_t i = 0; i < n; i++) {
         const item *o = &items[i];
         if (o == w || !overlap(w, o) || share_set(c, w, o))
             continue;
         if (o->slot == w->slot)
-            return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but its elements %zu and %zu overlap", w->element, o->element);
+            return dv__fail_argument(
+                c, DV_EALIAS, w->slot, "would be written, but its elements %zu and %zu overlap", w->element, o->element);
         return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but overlaps %s, and the schema declares no alias: %s",
             dv__slot_name(c, o->slot, name, sizeof name), c->op->schema->text);
     }
@@ -226,7 +235,8 @@ static int temp_memory(dv__call *c, size_t slot, const dv_tensor *t, size_t alig
     return DV_OK;
 }
 
-static int stand_in(dv__call *c, size_t slot, const dv_tensor *t, dv__takes takes, bool copy_in, bool copy_back, const dv_tensor **out)
+static int stand_in(
+    dv__call *c, size_t slot, const dv_tensor *t, dv__takes takes, bool copy_in, bool copy_back, const dv_tensor **out)
 {
     int64_t strides[DV_MAX_NDIM];
     int status = dv__shape_check(t->dtype, t->ndim, t->shape, strides);
@@ -335,16 +345,18 @@ int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device devic
 {
     *out = NULL;
     if (hosts_memory(c, device.type)) {
-        const int status = c->host->new_tensor(c->host, c->inner & DV__INNER_TEMPORARY ? -1 : index, dtype, device, ndim, shape, strides, out);
+        const int status = c->host->new_tensor(
+            c->host, c->inner & DV__INNER_TEMPORARY ? -1 : index, dtype, device, ndim, shape, strides, out);
         if (!status && !*out)
-            return dv_fail(DV_EHOST, "%s: the host %s made no tensor and reported no error", c->op->name, c->host->name ? c->host->name : "");
+            return dv_fail(DV_EHOST, "%s: the host %s made no tensor and reported no error", c->op->name,
+                c->host->name ? c->host->name : "");
         return status;
     }
     if (device.type == DV_META)
         return dv__tensor_new_meta(dtype, device, ndim, shape, strides, out);
     if (!dv__host_memory(device.type))
-        return dv_fail(DV_EHOST, "%s: a tensor on %s needs a host that allocates there; the embedded default has only the cpu", c->op->name,
-            dv_device_name(device.type));
+        return dv_fail(DV_EHOST, "%s: a tensor on %s needs a host that allocates there; the embedded default has only the cpu",
+            c->op->name, dv_device_name(device.type));
     return dv__tensor_new_strided(dtype, ndim, shape, strides, false, out);
 }
 

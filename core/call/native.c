@@ -1,9 +1,9 @@
-/* Formulas, run by calling the operators they name. A native form: what runs when the policy turns an operator off, when no kernel
- * fits, and for operators that have only a native form. Gradients and tangents, for those who ask.
+/* Formulas, run by calling the operators they name. A native form: what runs when the policy turns an operator off, when no
+ * kernel fits, and for operators that have only a native form. Gradients and tangents, for those who ask.
  *
- * Each node that is a call is evaluated once. What the calls make are temporaries of the host; they live until the form is done. The
- * outermost calls write straight into the results where they can; arguments that are written get their new value last, when nothing
- * can fail but the copy. */
+ * Each node that is a call is evaluated once. What the calls make are temporaries of the host; they live until the form is done.
+ * The outermost calls write straight into the results where they can; arguments that are written get their new value last, when
+ * nothing can fail but the copy. */
 #include <math.h>
 #include <stdio.h>
 
@@ -14,13 +14,21 @@ enum { MAX_DEPTH = 48 }; /* of native forms that call operators that run their n
 enum { WIDE = -2 };      /* dv_host.row: in f64 */
 static _Thread_local int depth;
 
-typedef struct memo { struct memo *next; const dv__expr *e; dv_value *results; size_t n; } memo;
-typedef struct owned { struct owned *next; dv_tensor *t; } owned;
+typedef struct memo {
+    struct memo *next;
+    const dv__expr *e;
+    dv_value *results;
+    size_t n;
+} memo;
+typedef struct owned {
+    struct owned *next;
+    dv_tensor *t;
+} owned;
 typedef struct eval {
     dv__call *c;
-    const char *what;       /* "native form": for messages */
-    const dv_value *given;  /* of gradients and tangents: for each slot what flows; NULL: a native form */
-    const bool *wanted;     /* of gradients: for each argument; NULL: all */
+    const char *what;      /* "native form": for messages */
+    const dv_value *given; /* of gradients and tangents: for each slot what flows; NULL: a native form */
+    const bool *wanted;    /* of gradients: for each argument; NULL: all */
     memo *memos;
     owned *temporaries; /* newest first: a view before its base */
     dv_value *wide;     /* the arguments, real tensors as f64; NULL: as they are */
@@ -39,8 +47,14 @@ static int fail_expr(const eval *ev, int status, const dv__expr *e, const char *
 
 /* ---- Numbers, as in Python ---- */
 
-static bool is_real(const dv_value *v) { return v->type == DV_VALUE_INT || v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_BOOL; }
-static double real(const dv_value *v) { return v->type == DV_VALUE_FLOAT ? v->as.f : v->type == DV_VALUE_BOOL ? v->as.b : (double)v->as.i; }
+static bool is_real(const dv_value *v)
+{
+    return v->type == DV_VALUE_INT || v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_BOOL;
+}
+static double real(const dv_value *v)
+{
+    return v->type == DV_VALUE_FLOAT ? v->as.f : v->type == DV_VALUE_BOOL ? v->as.b : (double)v->as.i;
+}
 static int64_t integer(const dv_value *v) { return v->type == DV_VALUE_BOOL ? v->as.b : v->as.i; }
 
 static bool truth(const dv_value *v, bool *out)
@@ -117,9 +131,14 @@ static int compare(const eval *ev, const dv__expr *e, const dv_value *a, const d
         return fail_expr(ev, DV_ETYPE, e, "expected numbers");
     } else {
         const bool floats = a->type == DV_VALUE_FLOAT || b->type == DV_VALUE_FLOAT;
-        const int order = floats ? (real(a) > real(b)) - (real(a) < real(b)) : (integer(a) > integer(b)) - (integer(a) < integer(b));
+        const int order = floats ? (real(a) > real(b)) - (real(a) < real(b))
+                                 : (integer(a) > integer(b)) - (integer(a) < integer(b));
         const bool ordered = !floats || (!isnan(real(a)) && !isnan(real(b)));
-        holds = ordered && (e->kind == DV__EXPR_LT ? order < 0 : e->kind == DV__EXPR_LE ? order <= 0 : e->kind == DV__EXPR_GT ? order > 0 : order >= 0);
+        holds = ordered &&
+            (e->kind == DV__EXPR_LT          ? order < 0
+                    : e->kind == DV__EXPR_LE ? order <= 0
+                    : e->kind == DV__EXPR_GT ? order > 0
+                                             : order >= 0);
     }
     *out = dv_from_bool(holds);
     return DV_OK;
@@ -188,7 +207,11 @@ static int list(eval *ev, const dv__expr *e, dv_value *out)
     if (!data)
         return DV_ENOMEM;
     out->as.ints.data = data;
-    out->type = ints ? DV_VALUE_INTS : tensors ? DV_VALUE_TENSORS : bools ? DV_VALUE_BOOLS : strings ? DV_VALUE_STRINGS : DV_VALUE_FLOATS;
+    out->type = ints ? DV_VALUE_INTS
+        : tensors    ? DV_VALUE_TENSORS
+        : bools      ? DV_VALUE_BOOLS
+        : strings    ? DV_VALUE_STRINGS
+                     : DV_VALUE_FLOATS;
     if (!ints && !tensors && !bools && !strings && !numbers)
         return fail_expr(ev, DV_ETYPE, e, "elements of different types");
     for (uint32_t i = 0; i < e->n; i++) {
@@ -352,9 +375,7 @@ static int builtin(eval *ev, const dv__expr *e, dv_value *out)
     bool yes;
     int status;
     switch (e->ref) {
-    case DV__FORMULA_PRESENT:
-        *out = dv_from_bool(ev->c->args[e->args[0]->ref].type != DV_VALUE_NONE);
-        return DV_OK;
+    case DV__FORMULA_PRESENT: *out = dv_from_bool(ev->c->args[e->args[0]->ref].type != DV_VALUE_NONE); return DV_OK;
     case DV__FORMULA_IF:
         if ((status = evaluate(ev, e->args[0], out)))
             return status;
@@ -368,9 +389,7 @@ static int builtin(eval *ev, const dv__expr *e, dv_value *out)
             return fail_expr(ev, DV_ETYPE, e, "expected a list");
         *out = dv_from_int((int64_t)out->as.ints.size);
         return DV_OK;
-    case DV__FORMULA_NEEDS:
-        *out = dv_from_bool(!ev->wanted || ev->wanted[e->args[0]->ref]);
-        return DV_OK;
+    case DV__FORMULA_NEEDS: *out = dv_from_bool(!ev->wanted || ev->wanted[e->args[0]->ref]); return DV_OK;
     default: return fail_expr(ev, DV_ENOTSUP, e, "not known here");
     }
 }
@@ -474,7 +493,8 @@ static int convert(eval *ev, const dv_tensor *from, dv_dtype dtype, const dv_ten
         return status;
     const dv_value args[] = { dv_from_tensor(from), dv_from_dtype(dtype), dv_default(), dv_from_bool(true) };
     dv_value result = into ? dv_from_tensor(into) : dv_default();
-    status = dv__call_values(op, args, sizeof args / sizeof *args, &result, 1, ev->c->host, (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
+    status = dv__call_values(
+        op, args, sizeof args / sizeof *args, &result, 1, ev->c->host, (ev->c->inner & DV__INNER_KERNEL) | DV__INNER_TEMPORARY);
     dv_operator_unref(op);
     if (!status && !into && !(status = keep(ev, (dv_tensor *)(uintptr_t)result.as.tensor)))
         *out = result.as.tensor;
@@ -514,7 +534,10 @@ static int widen_arguments(eval *ev)
 static int wrong_result(const eval *ev, size_t r, const dv_tensor *found, const dv_tensor *expected)
 {
     dv__text have = { 0 }, want = { 0 };
-    const struct { const dv_tensor *t; dv__text *to; } texts[] = { { found, &have }, { expected, &want } };
+    const struct {
+        const dv_tensor *t;
+        dv__text *to;
+    } texts[] = { { found, &have }, { expected, &want } };
     for (int k = 0; k < 2; k++) {
         dv__text_add(texts[k].to, "%s[", dv_dtype_name(texts[k].t->dtype));
         for (int32_t i = 0; i < texts[k].t->ndim; i++)
@@ -676,10 +699,12 @@ static int run(eval *ev)
         c->outs[r].origin = DV__RESULT_ABSENT;
     if (status || (status = expect_results(c)))
         return status;
-    if ((status = dv__gather_results(c)) || (status = dv__check_overlaps(c)) || (dv__asked_row(c) == WIDE && (status = widen_arguments(ev))))
+    if ((status = dv__gather_results(c)) || (status = dv__check_overlaps(c)) ||
+        (dv__asked_row(c) == WIDE && (status = widen_arguments(ev))))
         return status;
     for (size_t r = 0; r < c->plan->nreturns && r < n->n; r++)
-        if ((status = c->outs[r].origin == DV__RESULT_SCALAR ? value_result(ev, r, n->results[r]) : tensor_result(ev, r, n->results[r])))
+        if ((status = c->outs[r].origin == DV__RESULT_SCALAR ? value_result(ev, r, n->results[r])
+                                                             : tensor_result(ev, r, n->results[r])))
             return status;
     return write_arguments(ev);
 }
@@ -688,7 +713,8 @@ int dv__run_native(dv__call *c)
 {
     eval ev = { .c = c, .what = "native form" };
     if (depth >= MAX_DEPTH)
-        return dv_fail(DV_ELIMIT, "%s: native forms call each other more than %d deep: is there a circle?", c->op->name, MAX_DEPTH);
+        return dv_fail(
+            DV_ELIMIT, "%s: native forms call each other more than %d deep: is there a circle?", c->op->name, MAX_DEPTH);
     depth++;
     const int status = run(&ev);
     depth--;
@@ -755,7 +781,8 @@ static int publish(eval *ev, const dv__expr *e, const dv_value *from, dv_value *
             to->type = DV_VALUE_TENSOR;
         return status;
     }
-    if (from->type != DV_VALUE_TENSORS && !(from->type == DV_VALUE_INTS && !from->as.ints.size)) /* an empty list is of any type */
+    if (from->type != DV_VALUE_TENSORS &&
+        !(from->type == DV_VALUE_INTS && !from->as.ints.size)) /* an empty list is of any type */
         return fail_expr(ev, DV_ETYPE, e, "expected a tensor, a list of tensors or None");
     const size_t n = from->as.tensors.size;
     const dv_tensor **all = dv__calloc(n + 1, sizeof *all);
@@ -805,8 +832,8 @@ static int run_clauses(eval *ev, const dv__formula *f, dv_value *out)
     return status;
 }
 
-static int differentiate(dv_operator *op, const char *what, const dv_value *values, const dv_value *given, const bool *wanted, dv_value *out,
-    const dv_host *host)
+static int differentiate(dv_operator *op, const char *what, const dv_value *values, const dv_value *given, const bool *wanted,
+    dv_value *out, const dv_host *host)
 {
     dv__call c;
     uint32_t keys;
@@ -832,7 +859,8 @@ static int differentiate(dv_operator *op, const char *what, const dv_value *valu
     return status;
 }
 
-int dv_gradient(dv_operator *op, const dv_value *values, const dv_value *grads, const bool *wanted, dv_value *out, const dv_host *host)
+int dv_gradient(
+    dv_operator *op, const dv_value *values, const dv_value *grads, const bool *wanted, dv_value *out, const dv_host *host)
 {
     return differentiate(op, "gradient", values, grads, wanted, out, host);
 }

@@ -1,8 +1,8 @@
 /* Threads. Work comes in pieces that are numbered; who runs a piece never changes what it is.
  *
- * Jobs lie on the stacks of their callers and in one list. A worker takes pieces of the first job that has some left; a caller takes
- * pieces of its own job and then waits until no worker is inside it. A job leaves the list before its caller returns, under the lock.
- * Workers are started when a job first needs them, are detached and never end. A forked child begins with none. */
+ * Jobs lie on the stacks of their callers and in one list. A worker takes pieces of the first job that has some left; a caller
+ * takes pieces of its own job and then waits until no worker is inside it. A job leaves the list before its caller returns, under
+ * the lock. Workers are started when a job first needs them, are detached and never end. A forked child begins with none. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>

@@ -3,7 +3,10 @@
  * Nothing of the caller's is touched before the kernel has succeeded; what the host made until then is given back. */
 #include "call/call.h"
 
-static int refuse_given(const dv__call *c, size_t r, const char *why) { return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r, "%s", why); }
+static int refuse_given(const dv__call *c, size_t r, const char *why)
+{
+    return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r, "%s", why);
+}
 
 static bool same_view(const dv_tensor *a, const dv_tensor *b)
 {
@@ -25,8 +28,8 @@ static int alias_result(dv__call *c, size_t r, const dv_value *given)
         out->origin = DV__RESULT_ALIAS;
         out->tensor = (dv_tensor *)(uintptr_t)v->as.tensor;
         if (given->type == DV_VALUE_TENSOR && !same_view(given->as.tensor, v->as.tensor))
-            return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r, "is argument '%s' itself: another tensor cannot be given for it",
-                c->op->schema->args[from].name);
+            return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r,
+                "is argument '%s' itself: another tensor cannot be given for it", c->op->schema->args[from].name);
     } else if (v->type == DV_VALUE_TENSORS) {
         out->origin = DV__RESULT_SCALAR; /* passed through */
         out->value = *v;
@@ -51,7 +54,8 @@ static int make_view(dv__call *c, size_t r, const dv__output *o)
     const dv_tensor *base = c->args[o->view_of].as.tensor;
     int status;
     if (DV__HOST(c->host, new_view))
-        status = c->host->new_view(c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
+        status = c->host->new_view(
+            c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
     else if (DV__HOST(c->host, new_tensor))
         return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "is a view of '%s', and the host %s cannot make views",
             c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
@@ -66,7 +70,8 @@ static int make_view(dv__call *c, size_t r, const dv__output *o)
 
 static bool matches(const dv_tensor *t, const dv__output *o)
 {
-    if (dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype) || t->ndim != o->ndim || t->device.type != o->device.type || t->device.id != o->device.id)
+    if (dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype) || t->ndim != o->ndim || t->device.type != o->device.type ||
+        t->device.id != o->device.id)
         return false;
     for (int32_t i = 0; i < o->ndim; i++)
         if (t->shape[i] != o->shape[i])
@@ -94,14 +99,14 @@ static int check_given(const dv__call *c, size_t r, const dv_tensor *t, const dv
     if (dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype))
         return dv__fail_argument(c, DV_EDTYPE, slot, "expected %s, found %s", dv_dtype_name(o->dtype), dv_dtype_name(t->dtype));
     if (t->device.type != o->device.type || t->device.id != o->device.id)
-        return dv__fail_argument(c, DV_EDEVICE, slot, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(o->device.type),
-            (int)o->device.id, dv_device_name(t->device.type), (int)t->device.id);
+        return dv__fail_argument(c, DV_EDEVICE, slot, "expected a tensor on %s:%d, found one on %s:%d",
+            dv_device_name(o->device.type), (int)o->device.id, dv_device_name(t->device.type), (int)t->device.id);
     if (t->ndim != o->ndim)
         return dv__fail_argument(c, DV_ESHAPE, slot, "expected %d dims, found %d", (int)o->ndim, (int)t->ndim);
     for (int32_t i = 0; i < o->ndim; i++)
         if (t->shape[i] != o->shape[i])
-            return dv__fail_argument(c, DV_ESHAPE, slot, "expected size %lld in dim %d, found %lld", (long long)o->shape[i], (int)i,
-                (long long)t->shape[i]);
+            return dv__fail_argument(c, DV_ESHAPE, slot, "expected size %lld in dim %d, found %lld", (long long)o->shape[i],
+                (int)i, (long long)t->shape[i]);
     return DV_OK;
 }
 
@@ -116,14 +121,19 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
         if ((status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o)))
             return status;
     } else if (c->op->shape) {
-        o = (dv__output){ .dtype = out->header.dtype, .device = c->device, .ndim = out->header.ndim, .view_of = -1, .shape = out->header.shape,
+        o = (dv__output){ .dtype = out->header.dtype,
+            .device = c->device,
+            .ndim = out->header.ndim,
+            .view_of = -1,
+            .shape = out->header.shape,
             .strides = out->header.strides };
     } else if (t) { /* nothing is known of it: the kernel must check */
         out->origin = DV__RESULT_GIVEN;
         out->tensor = (dv_tensor *)(uintptr_t)t;
         return DV_OK;
     } else {
-        return dv__fail_argument(c, DV_EINVAL, slot, "must be given: the operator has neither a contract nor a shape function that says what it is");
+        return dv__fail_argument(
+            c, DV_EINVAL, slot, "must be given: the operator has neither a contract nor a shape function that says what it is");
     }
     if (o.ndim < 0) {
         out->origin = DV__RESULT_ABSENT;
@@ -137,8 +147,9 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
         pending(out, &o, t);
         if (t && dv_dtype_key(t->dtype) != dv_dtype_key(o.dtype))
             return check_given(c, r, t, &o);
-        return t && !dv_tensor_is_contiguous(t) ? dv__fail_argument(c, DV_EINVAL, slot, "its size depends on data: a given tensor must be contiguous")
-                                                : DV_OK;
+        return t && !dv_tensor_is_contiguous(t)
+            ? dv__fail_argument(c, DV_EINVAL, slot, "its size depends on data: a given tensor must be contiguous")
+            : DV_OK;
     }
     if (!t)
         return make(c, r, &o);
@@ -146,7 +157,8 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
     out->tensor = (dv_tensor *)(uintptr_t)t;
     if (matches(t, &o))
         return DV_OK;
-    status = c->op->contract && !dv__uses_shape(c->op) ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, t) : DV_OK;
+    status = c->op->contract && !dv__uses_shape(c->op) ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, t)
+                                                       : DV_OK;
     return status ? status : check_given(c, r, t, &o);
 }
 
@@ -184,7 +196,8 @@ static int make_result(dv__call *c, size_t r)
         return dv__fail_argument(c, DV_ENOTSUP, slot, "a result of this type cannot be made by a kernel");
     }
     dv__print_value_type(given, found, sizeof found);
-    return dv__fail_argument(c, DV_ETYPE, slot, "expected %s, found %s", s->flags & DV__SLOT_TENSORS ? "Tensor[]" : "Tensor", found);
+    return dv__fail_argument(
+        c, DV_ETYPE, slot, "expected %s, found %s", s->flags & DV__SLOT_TENSORS ? "Tensor[]" : "Tensor", found);
 }
 
 bool dv__uses_shape(const dv_operator *op) { return op->shape && (!op->contract || dv__contract_needs_shape(op->contract)); }

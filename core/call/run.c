@@ -22,8 +22,9 @@ static int one_device(dv__call *c)
             if (!t)
                 continue;
             if (first && (t->device.type != first->device.type || t->device.id != first->device.id))
-                return dv__fail_argument(c, DV_EDEVICE, i, "is on %s:%d, but argument '%s' is on %s:%d", dv_device_name(t->device.type),
-                    (int)t->device.id, c->op->schema->args[first_slot].name, dv_device_name(first->device.type), (int)first->device.id);
+                return dv__fail_argument(c, DV_EDEVICE, i, "is on %s:%d, but argument '%s' is on %s:%d",
+                    dv_device_name(t->device.type), (int)t->device.id, c->op->schema->args[first_slot].name,
+                    dv_device_name(first->device.type), (int)first->device.id);
             if (!first) {
                 first = t;
                 first_slot = i;
@@ -48,7 +49,7 @@ int dv__solve(dv__call *c)
 static bool runs_on(const dv__row *row, int32_t device_type)
 {
     return row->device_type == device_type || (row->device_type == DV_CPU && dv__host_memory(device_type)) ||
-           (row->device_type == DV_CUDA && device_type == DV_CUDA_MANAGED);
+        (row->device_type == DV_CUDA && device_type == DV_CUDA_MANAGED);
 }
 
 /* The host asks for one row. */
@@ -118,7 +119,8 @@ int dv__no_row(dv__call *c, const dv__entry *entry)
         const char *why = dv__row_reason(c, row, reason, sizeof reason);
         dv__text_add(&all, "\n    %s: %s", row->name, why ? why : "it fits");
     }
-    const int status = dv_fail(DV_ENOKERNEL, "%s: no kernel fits this call; there are:%s", c->op->name, all.data ? all.data : " none");
+    const int status = dv_fail(
+        DV_ENOKERNEL, "%s: no kernel fits this call; there are:%s", c->op->name, all.data ? all.data : " none");
     dv__text_deinit(&all);
     return status;
 }
@@ -126,12 +128,12 @@ int dv__no_row(dv__call *c, const dv__entry *entry)
 /* ---- Frames ---- */
 
 #define PUT(T, x) (*(T *)(void *)(frame + b->fields[i].offset) = (x))
-#define PUT_OPTIONAL(T, member)                                \
-    if (v->type != DV_VALUE_NONE) {                            \
-        T *o = (T *)(void *)(frame + b->fields[i].offset);     \
-        o->has = true;                                         \
-        o->value = v->as.member;                               \
-    }                                                          \
+#define PUT_OPTIONAL(T, member)                            \
+    if (v->type != DV_VALUE_NONE) {                        \
+        T *o = (T *)(void *)(frame + b->fields[i].offset); \
+        o->has = true;                                     \
+        o->value = v->as.member;                           \
+    }                                                      \
     break
 
 static dv_scalar scalar_of(const dv_value *v)
@@ -239,7 +241,8 @@ static int check_pending(const dv__call *c)
 {
     for (size_t r = 0; r < c->plan->nreturns; r++)
         if (c->outs[r].origin == DV__RESULT_PENDING && !c->outs[r].set)
-            return dv__fail_argument(c, DV_EKERNEL, c->plan->nargs + r, "the kernel did not make it: its size depends on data, so it must call dv_set_output()");
+            return dv__fail_argument(c, DV_EKERNEL, c->plan->nargs + r,
+                "the kernel did not make it: its size depends on data, so it must call dv_set_output()");
     return DV_OK;
 }
 
@@ -304,8 +307,8 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     if (!row)
         return status ? status : c->op->native ? dv__run_native(c) : dv__no_row(c, entry);
     if (!dv__host_memory(c->device.type) && !c->host)
-        return dv_fail(DV_EHOST, "%s: the tensors are on %s, which needs a host framework; the embedded default has only the cpu", c->op->name,
-            dv_device_name(c->device.type));
+        return dv_fail(DV_EHOST, "%s: the tensors are on %s, which needs a host framework; the embedded default has only the cpu",
+            c->op->name, dv_device_name(c->device.type));
     if ((status = dv__gather_args(c)))
         return status;
     status = prepare_and_run(c, row);
@@ -325,8 +328,8 @@ int dv__run_contract(dv__call *c)
     if (!status) /* sizes that depend on data are not known without it */
         for (size_t r = 0; r < c->plan->nreturns && !status; r++)
             if (c->outs[r].origin == DV__RESULT_PENDING)
-                status = dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "its size depends on data, and the arguments have none (%s)",
-                    dv_device_name(c->device.type));
+                status = dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r,
+                    "its size depends on data, and the arguments have none (%s)", dv_device_name(c->device.type));
     dv__finish_results(c, !status);
     return status;
 }

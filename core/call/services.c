@@ -31,11 +31,17 @@ int dv__call_error(dv__call *c, int status, const char *format, ...)
     return status;
 }
 
-static int error(dv_context *ctx, int status, const char *format, va_list args) { return vcall_error(slice_of(ctx)->call, status, format, args); }
+static int error(dv_context *ctx, int status, const char *format, va_list args)
+{
+    return vcall_error(slice_of(ctx)->call, status, format, args);
+}
 
 /* ---- Memory ---- */
 
-struct dv__block { struct dv__block *next; void *lent; /* by the host, and given back to it; NULL: the memory follows */ };
+struct dv__block {
+    struct dv__block *next;
+    void *lent; /* by the host, and given back to it; NULL: the memory follows */
+};
 
 void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment)
 {
@@ -67,7 +73,11 @@ static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
 
 /* ---- Threads ---- */
 
-typedef struct pieces { dv_range_fn fn; void *arg; int64_t begin, size, n; } pieces;
+typedef struct pieces {
+    dv_range_fn fn;
+    void *arg;
+    int64_t begin, size, n;
+} pieces;
 
 /* [begin, begin + size) in n parts whose sizes differ by one at most. */
 static int run_piece(void *arg, int64_t i)
@@ -105,7 +115,8 @@ static dv__result *find_result(dv__call *c, const dv_tensor *out, size_t *index)
 static int check_bounds(dv__call *c, size_t r, const dv__result *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     if (dv_dtype_key(dtype) != dv_dtype_key(out->header.dtype))
-        return dv__call_error(c, DV_EDTYPE, "dv_set_output: result %zu is %s, not %s", r, dv_dtype_name(out->header.dtype), dv_dtype_name(dtype));
+        return dv__call_error(
+            c, DV_EDTYPE, "dv_set_output: result %zu is %s, not %s", r, dv_dtype_name(out->header.dtype), dv_dtype_name(dtype));
     if (ndim != out->header.ndim)
         return dv__call_error(c, DV_ESHAPE, "dv_set_output: result %zu has %d dims, not %d", r, (int)out->header.ndim, (int)ndim);
     for (int32_t i = 0; i < ndim; i++)
@@ -121,7 +132,8 @@ static int use_given(dv__call *c, size_t r, dv__result *out, int32_t ndim, const
     for (int32_t i = 0; i < ndim && same; i++)
         same = out->given->shape[i] == shape[i];
     if (!same)
-        return dv__call_error(c, DV_ESHAPE, "dv_set_output: the given tensor for result %zu has another shape than the result turned out to have", r);
+        return dv__call_error(c, DV_ESHAPE,
+            "dv_set_output: the given tensor for result %zu has another shape than the result turned out to have", r);
     out->header = *out->given;
     return DV_OK;
 }
@@ -169,7 +181,7 @@ static int set_output(dv_context *ctx, dv_tensor *t, dv_dtype dtype, int32_t ndi
         out->header.shape = dims;
         out->header.strides = dims + ndim;
     } else if ((status = check_bounds(c, r, out, dtype, ndim, shape)) ||
-               (status = out->given ? use_given(c, r, out, ndim, shape) : make_pending(c, r, out, dtype, ndim, shape))) {
+        (status = out->given ? use_given(c, r, out, ndim, shape) : make_pending(c, r, out, dtype, ndim, shape))) {
         return status;
     }
     out->set = true;
@@ -204,7 +216,8 @@ static int reserve(dv__call *c, const dv_generator *generator, uint64_t count, u
         return status ? dv__call_error(c, status, "%s", dv_last_error()) : DV_OK;
     }
     if (generator)
-        return dv__call_error(c, DV_ENOTSUP, "dv_random: the embedded default has one random state; a generator needs a host that knows it");
+        return dv__call_error(
+            c, DV_ENOTSUP, "dv_random: the embedded default has one random state; a generator needs a host that knows it");
     count = (count + 3) & ~UINT64_C(3); /* Philox makes four at a time */
     *seed = atomic_load(&seed_of_process);
     *offset = atomic_fetch_add(&given_out, count);
@@ -256,7 +269,8 @@ static const void *object(dv_context *ctx, const char *name)
     }
     const int status = c->host->object(c->host, name, &found);
     if (status || !found) {
-        dv__call_error(c, status ? status : DV_ENOENT, "dv_object: the host %s has no '%s'", c->host->name ? c->host->name : "", name);
+        dv__call_error(
+            c, status ? status : DV_ENOENT, "dv_object: the host %s has no '%s'", c->host->name ? c->host->name : "", name);
         return NULL;
     }
     return found;
@@ -268,7 +282,8 @@ static const void *query(dv_context *ctx, const char *name)
     return strcmp(name, "dovetail.version") ? NULL : dv_version();
 }
 
-const dv_services dv__services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers, object, query };
+const dv_services dv__services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers, object,
+    query };
 
 /* ---- Slices ---- */
 

@@ -1,25 +1,30 @@
 /* A kernel over the whole, or over slices.
  *
- * A row with split = grain lets the runtime cut along the leading parallel dims. One step is one index of those dims. The steps are cut
- * into boxes of at least grain steps: the dims that fit into a box stay whole, one dim is cut at multiples of what fills a box, and those
- * before it are taken one index at a time. When no kernel can know how many dims there are (they come from one run *s) and every tensor
- * that is cut has them contiguous, they are first made one dim. All this depends on the shape and the grain alone. */
+ * A row with split = grain lets the runtime cut along the leading parallel dims. One step is one index of those dims. The steps
+ * are cut into boxes of at least grain steps: the dims that fit into a box stay whole, one dim is cut at multiples of what fills
+ * a box, and those before it are taken one index at a time. When no kernel can know how many dims there are (they come from one
+ * run *s) and every tensor that is cut has them contiguous, they are first made one dim. All this depends on the shape and the
+ * grain alone. */
 #include "base/memory.h"
 #include "call/call.h"
 
-typedef struct cut_slot { size_t slot; size_t field; const dv_tensor *t; } cut_slot; /* field: its place in the binding */
+typedef struct cut_slot {
+    size_t slot;
+    size_t field;
+    const dv_tensor *t;
+} cut_slot; /* field: its place in the binding */
 
 typedef struct splitter {
     dv__call *call;
     const dv__row *row;
     const char *frame;
-    int32_t ndim;                 /* leading dims */
-    int64_t sizes[DV_MAX_NDIM];   /* of them; flat: [0] is all */
+    int32_t ndim;               /* leading dims */
+    int64_t sizes[DV_MAX_NDIM]; /* of them; flat: [0] is all */
     bool flat;
-    int32_t at;                   /* the dim that is cut */
-    int64_t step, parts, pieces;  /* how much of it goes into a box; how many such; boxes in all */
+    int32_t at;                  /* the dim that is cut */
+    int64_t step, parts, pieces; /* how much of it goes into a box; how many such; boxes in all */
     cut_slot *cuts;
-    size_t ncuts, scratch;        /* bytes for the slice's tensors */
+    size_t ncuts, scratch; /* bytes for the slice's tensors */
     int64_t workspace;
     void *stream;
 } splitter;

@@ -1,5 +1,5 @@
-/* The caller's values against the schema, by the rules of PyTorch's argument parser: an int or a bool is taken for a float, a bool
- * never for an int, an int never for a bool; one int fills an int[3]; a list of length one too.
+/* The caller's values against the schema, by the rules of PyTorch's argument parser: an int or a bool is taken for a float, a
+ * bool never for an int, an int never for a bool; one int fills an int[3]; a list of length one too.
  *
  * The usual case, every value of the schema's own type and all there, is one pass that copies nothing. */
 #include "call/call.h"
@@ -7,8 +7,28 @@
 #include <stdio.h>
 
 static const char *const value_names[] = {
-    "nothing", "None", "Tensor", "int", "float", "bool", "complex", "str", "ScalarType", "Device", "Layout", "MemoryFormat", "Generator",
-    "Tensor[]", "int[]", "float[]", "bool[]", "str[]", "Scalar[]", "complex[]", "ScalarType[]", "Device[]",
+    "nothing",
+    "None",
+    "Tensor",
+    "int",
+    "float",
+    "bool",
+    "complex",
+    "str",
+    "ScalarType",
+    "Device",
+    "Layout",
+    "MemoryFormat",
+    "Generator",
+    "Tensor[]",
+    "int[]",
+    "float[]",
+    "bool[]",
+    "str[]",
+    "Scalar[]",
+    "complex[]",
+    "ScalarType[]",
+    "Device[]",
 };
 enum { NVALUES = sizeof value_names / sizeof *value_names };
 
@@ -54,7 +74,8 @@ static int mismatch(const dv__call *c, size_t slot, const dv_value *v)
     dv__text type = { 0 };
     dv__print_value_type(v, found, sizeof found);
     dv__type_print(c->op->schema->args[slot].type, &type);
-    const int status = dv__fail_argument(c, DV_ETYPE, slot, "expected %s, found %s", type.data ? type.data : "another type", found);
+    const int status = dv__fail_argument(
+        c, DV_ETYPE, slot, "expected %s, found %s", type.data ? type.data : "another type", found);
     dv__text_deinit(&type);
     return status;
 }
@@ -71,9 +92,15 @@ static bool to_float(const dv_value *v, double *out)
     }
 }
 
-static bool is_number(uint32_t type) { return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_COMPLEX; }
+static bool is_number(uint32_t type)
+{
+    return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_COMPLEX;
+}
 
-static void *list_room(dv__call *c, size_t n, size_t size) { return n > SIZE_MAX / 64 ? dv__calloc(n, size) : dv__arena_alloc(&c->arena, n * size); }
+static void *list_room(dv__call *c, size_t n, size_t size)
+{
+    return n > SIZE_MAX / 64 ? dv__calloc(n, size) : dv__arena_alloc(&c->arena, n * size);
+}
 
 /* One number for a list of fixed size. */
 static int broadcast(dv__call *c, const dv__slot *slot, const dv_value *v, dv_value *to, bool *done)
@@ -175,7 +202,8 @@ static int check_list(dv__call *c, size_t i, dv_value *v)
         if (status)
             return status;
     }
-    if (slot->fixed_size < 0 || slot->fixed_size == 1 || n == (size_t)slot->fixed_size) /* int[1] takes any length, as in PyTorch: one int will do as well */
+    if (slot->fixed_size < 0 || slot->fixed_size == 1 ||
+        n == (size_t)slot->fixed_size) /* int[1] takes any length, as in PyTorch: one int will do as well */
         return DV_OK;
     if (n == 1 && (v->type == DV_VALUE_INTS || v->type == DV_VALUE_FLOATS)) { /* [2] for int[3], as in PyTorch's convolutions */
         dv_value one = *v;
@@ -267,7 +295,8 @@ static int bind_slowly(dv__call *c, const dv_value *args, size_t nargs)
     const dv_value missing = { .type = DV_VALUE_DEFAULT };
     dv_value *values = c->values;
     if (nargs > n)
-        return dv_fail(DV_EINVAL, "%s: expected at most %zu arguments, found %zu; the schema is %s", c->op->name, n, nargs, c->op->schema->text);
+        return dv_fail(DV_EINVAL, "%s: expected at most %zu arguments, found %zu; the schema is %s", c->op->name, n, nargs,
+            c->op->schema->text);
     if (nargs && !args)
         return dv_fail(DV_EINVAL, "%s: %zu arguments, but the array is NULL", c->op->name, nargs);
     if (n > DV__STACK_VALUES && !(values = DV__ARENA_ARRAY(&c->arena, dv_value, n)))
@@ -299,7 +328,7 @@ static uint32_t keys_of_all(const dv__call *c)
         any |= c->args[i].type == DV_VALUE_TENSOR || (c->args[i].type == DV_VALUE_TENSORS && c->args[i].as.tensors.size);
     }
     if (any)
-        return keys; /* none: a device that nothing can run on */
+        return keys;                                                            /* none: a device that nothing can run on */
     for (size_t i = 0; !keys && c->plan->has_device && i < c->plan->nargs; i++) /* a factory */
         if (c->args[i].type == DV_VALUE_DEVICE)
             keys = dv__keys_of_device(c->args[i].as.device.type);

@@ -1,7 +1,7 @@
 /* Contracts: what an operator takes and gives (docs/contract.md has the language).
  *
- * Parsed, resolved against the schema and proved once, when a library is loaded; then evaluated in every call, without allocating.
- * A slot is an argument's index in the schema, or nargs + a return's index. */
+ * Parsed, resolved against the schema and proved once, when a library is loaded; then evaluated in every call, without
+ * allocating. A slot is an argument's index in the schema, or nargs + a return's index. */
 #ifndef DV_LANG_CONTRACT_H
 #define DV_LANG_CONTRACT_H
 
@@ -16,7 +16,10 @@ enum { DV__MAX_DIM_VARS = 64, DV__MAX_RUNS = 16, DV__MAX_DTYPE_VARS = 16, DV__MA
 /* What one call's arguments bind. On the caller's stack, not initialised by it; valid as long as the arguments are. */
 typedef struct dv__solution {
     int64_t dims[DV__MAX_DIM_VARS];
-    struct { const int64_t *sizes; int32_t ndim; } runs[DV__MAX_RUNS];
+    struct {
+        const int64_t *sizes;
+        int32_t ndim;
+    } runs[DV__MAX_RUNS];
     dv_dtype dtypes[DV__MAX_DTYPE_VARS];
     int32_t cases[DV__MAX_CASE_GROUPS]; /* the case taken in each group */
     dv_device device;                   /* of the tensors that are not @cpu; {DV_CPU, 0} when there is none */
@@ -42,28 +45,34 @@ int dv__contract_parse(const char *text, const char *name, const dv__schema *sch
 void dv__contract_free(dv__contract *c);
 
 bool dv__contract_needs_shape(const dv__contract *c); /* some output is written [...]: a C shape function must stand in */
-/* Check the arguments (all nargs of them, defaults filled in) and bind everything. Messages begin with the operator's name and name
- * the argument, what was expected and what came: DV_ESHAPE, DV_EDTYPE, DV_EDEVICE, DV_EINVAL. check_values: also test values
+/* Check the arguments (all nargs of them, defaults filled in) and bind everything. Messages begin with the operator's name and
+ * name the argument, what was expected and what came: DV_ESHAPE, DV_EDTYPE, DV_EDEVICE, DV_EINVAL. check_values: also test values
  * inside CPU tensors (`ids.values < e`). */
 int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values);
 /* What return i must be. DV_ENOTSUP when the contract leaves it to a C shape function ([...]). */
 int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, dv__output *out);
 /* A given tensor for return i must match (shape, dtype, device); reports like solve. */
 int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, const dv_tensor *given);
-int dv__contract_workspace(const dv__contract *c, const dv_value *args, dv__solution *s, int64_t *bytes); /* 0 when none is declared */
-int dv__contract_flops(const dv__contract *c, const dv_value *args, dv__solution *s, double *flops);      /* -1 when not declared */
-int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution *s, double *bytes);      /* default: all tensors once */
+int dv__contract_workspace(
+    const dv__contract *c, const dv_value *args, dv__solution *s, int64_t *bytes);                   /* 0 when none is declared */
+int dv__contract_flops(const dv__contract *c, const dv_value *args, dv__solution *s, double *flops); /* -1 when not declared */
+int dv__contract_bytes(
+    const dv__contract *c, const dv_value *args, dv__solution *s, double *bytes); /* default: all tensors once */
 
 /* How many leading dims of the tensor in this slot are the parallel ones that a row may be split along; 0: the tensor is passed
  * whole to every slice. All slots that are cut have the same leading sizes. False: this operator cannot be split. */
 bool dv__contract_split(const dv__contract *c, const dv__solution *s, size_t slot, int32_t *leading);
 bool dv__contract_may_split(const dv__contract *c); /* in some case */
-/* True when the leading dims come from one run (*s): they may be flattened into one dim, since no kernel can know their number. */
+/* True when the leading dims come from one run (*s): they may be flattened into one dim, since no kernel can know their number.
+ */
 bool dv__contract_split_flattens(const dv__contract *c, const dv__solution *s);
 
 /* How a row takes the tensor in a slot. */
 enum dv__takes_kind { DV__TAKES_CONTIGUOUS, DV__TAKES_LAST_CONTIGUOUS, DV__TAKES_STRIDED };
-typedef struct dv__takes { uint8_t kind; uint8_t align_log2; } dv__takes;
+typedef struct dv__takes {
+    uint8_t kind;
+    uint8_t align_log2;
+} dv__takes;
 /* One entry for each slot (nargs + nreturns) from "strided(x), align(y, 64)"; text NULL: the contract's own facts. */
 int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out);
 /* For operators with no contract: only the schema is known. */

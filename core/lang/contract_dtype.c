@@ -1,7 +1,8 @@
 /* Dtypes: promote() with the rules of torch.result_type, accumulate(), and dtype expressions in general.
  *
- * result_type sorts its operands: tensors with dims, then 0-d tensors, then numbers. A lower sort changes the dtype of a higher one only
- * when it is of a higher kind (bool < integer < real < complex). A dtype variable is of the highest sort of the tensors that carry it. */
+ * result_type sorts its operands: tensors with dims, then 0-d tensors, then numbers. A lower sort changes the dtype of a higher
+ * one only when it is of a higher kind (bool < integer < real < complex). A dtype variable is of the highest sort of the tensors
+ * that carry it. */
 #include "lang/contract_internal.h"
 
 enum kind { KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_COMPLEX, KIND_UINT /* u16 and wider: promotes with reals only */, KIND_OTHER };
@@ -32,7 +33,10 @@ static enum kind kind_of(uint32_t t)
 static uint32_t bits_of(uint32_t t) { return t >> 8 & 255; }
 static uint32_t wider(uint32_t a, uint32_t b) { return bits_of(a) >= bits_of(b) ? a : b; }
 
-static uint32_t complex_of(uint32_t real) { return real == DV_DTYPE_f64 ? DV_DTYPE_c128 : real == DV_DTYPE_f16 ? DV_DTYPE_c32 : DV_DTYPE_c64; }
+static uint32_t complex_of(uint32_t real)
+{
+    return real == DV_DTYPE_f64 ? DV_DTYPE_c128 : real == DV_DTYPE_f16 ? DV_DTYPE_c32 : DV_DTYPE_c64;
+}
 
 /* torch.promote_types; 0 when it refuses. */
 static uint32_t promote_types(uint32_t a, uint32_t b)
@@ -167,8 +171,9 @@ int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out)
     if (e->role == DV__ROLE_ARG) {
         const dv_value *value = &v->args[e->ref];
         *out = value->as.dtype;
-        return value->type == DV_VALUE_DTYPE ? DV_OK : dv_fail(DV_EINVAL, "%s: argument '%s': expected a dtype, found %s", v->c->name, e->name,
-            dv__is_present(value) ? "another type" : "None");
+        return value->type == DV_VALUE_DTYPE ? DV_OK
+                                             : dv_fail(DV_EINVAL, "%s: argument '%s': expected a dtype, found %s", v->c->name,
+                                                   e->name, dv__is_present(value) ? "another type" : "None");
     }
     if (e->ref == DV__FN_PROMOTE)
         return eval_promote(v, e, out);
@@ -186,7 +191,8 @@ int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out)
     }
     const dv_tensor *t = dv__tensor_of(v, e->args[0]->ref); /* dtype(x) */
     if (!t)
-        return dv_fail(DV_EINVAL, "%s: argument '%s': expected a tensor for %s, found None", v->c->name, e->args[0]->name, v->where);
+        return dv_fail(
+            DV_EINVAL, "%s: argument '%s': expected a tensor for %s, found None", v->c->name, e->args[0]->name, v->where);
     *out = t->dtype;
     return DV_OK;
 }

@@ -50,8 +50,8 @@ const dv_tensor *dv__tensor_of(const dv__env *v, int32_t slot)
 
 static int no_value(const dv__env *v, const dv__expr *e, const char *wanted)
 {
-    return dv_fail(DV_EINVAL, "%s: argument '%s': expected %s for %s, found %s", v->c->name, v->c->schema->args[e->ref].name, wanted, v->where,
-        dv__is_present(&v->args[e->ref]) ? "another type" : "None");
+    return dv_fail(DV_EINVAL, "%s: argument '%s': expected %s for %s, found %s", v->c->name, v->c->schema->args[e->ref].name,
+        wanted, v->where, dv__is_present(&v->args[e->ref]) ? "another type" : "None");
 }
 
 static int overflow(const dv__env *v) { return dv__wrong(v, DV_ESHAPE, "the result does not fit 64 bits"); }
@@ -91,8 +91,8 @@ static int eval_index(const dv__env *v, const dv__expr *e, int64_t *out)
         return status;
     const int64_t n = (int64_t)list.size;
     if (i < -n || i >= n)
-        return dv_fail(DV_EINVAL, "%s: argument '%s': expected at least %lld elements for %s, found %lld", v->c->name, e->args[0]->name,
-            (long long)(i < 0 ? -i : i + 1), v->where, (long long)n);
+        return dv_fail(DV_EINVAL, "%s: argument '%s': expected at least %lld elements for %s, found %lld", v->c->name,
+            e->args[0]->name, (long long)(i < 0 ? -i : i + 1), v->where, (long long)n);
     *out = list.data[i < 0 ? i + n : i];
     return DV_OK;
 }
@@ -120,8 +120,8 @@ static int wrap(const dv__env *v, const dv__expr *e, int64_t dim, int32_t rank, 
             dv__say(&who, "argument '%s'", e->name);
         else
             dv__say(&who, "%s", v->where);
-        return dv_fail(DV_EINVAL, "%s: %s: expected a dim from %lld to %lld, found %lld", v->c->name, who.data, (long long)-n, (long long)(n - 1),
-            (long long)dim);
+        return dv_fail(DV_EINVAL, "%s: %s: expected a dim from %lld to %lld, found %lld", v->c->name, who.data, (long long)-n,
+            (long long)(n - 1), (long long)dim);
     }
     *out = dim < 0 ? dim + n : dim;
     return DV_OK;
@@ -263,9 +263,7 @@ int dv__eval_int(const dv__env *v, const dv__expr *e, int64_t *out)
     case DV__EXPR_NAME: return eval_name(v, e, out);
     case DV__EXPR_INDEX: return eval_index(v, e, out);
     case DV__EXPR_CALL: return eval_call(v, e, out);
-    case DV__EXPR_NEG:
-        status = dv__eval_int(v, e->args[0], &a);
-        return status ? status : arithmetic(v, DV__EXPR_SUB, 0, a, out);
+    case DV__EXPR_NEG: status = dv__eval_int(v, e->args[0], &a); return status ? status : arithmetic(v, DV__EXPR_SUB, 0, a, out);
     default:
         status = dv__eval_int(v, e->args[0], &a);
         if (!status)
@@ -342,8 +340,11 @@ int dv__eval_real(const dv__env *v, const dv__expr *e, double *out)
         if (!status && b == 0 && (e->kind == DV__EXPR_DIV || e->kind == DV__EXPR_FLOORDIV))
             status = dv__wrong(v, DV_ESHAPE, "division by zero");
         if (!status)
-            *out = e->kind == DV__EXPR_ADD ? a + b : e->kind == DV__EXPR_SUB ? a - b : e->kind == DV__EXPR_MUL ? a * b
-                : e->kind == DV__EXPR_DIV ? a / b : floor(a / b);
+            *out = e->kind == DV__EXPR_ADD ? a + b
+                : e->kind == DV__EXPR_SUB  ? a - b
+                : e->kind == DV__EXPR_MUL  ? a * b
+                : e->kind == DV__EXPR_DIV  ? a / b
+                                           : floor(a / b);
         return status;
     case DV__EXPR_CALL:
         if (e->ref == DV__FN_IF) {
@@ -359,7 +360,7 @@ int dv__eval_real(const dv__env *v, const dv__expr *e, double *out)
     return status;
 }
 
-/* ---- Booleans ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Booleans ------------------------------------------------------------------------------------------------------------ */
 
 /* Exact between an integer and a real: -1, 0, 1; 2 when unordered. */
 static int compare_scalars(dv__scalar a, dv__scalar b)
@@ -413,7 +414,8 @@ static int equal(const dv__env *v, const dv__expr *a, const dv__expr *b, bool *o
     int status = DV_OK;
     if (a->type == DV__CTYPE_STRING) {
         dv_string x, y;
-        *out = get_string(v, a, &x) && get_string(v, b, &y) && x.size == y.size && !memcmp(x.data, y.data, x.size); /* None equals nothing */
+        *out = get_string(v, a, &x) && get_string(v, b, &y) && x.size == y.size &&
+            !memcmp(x.data, y.data, x.size); /* None equals nothing */
     } else if (a->type == DV__CTYPE_DTYPE) {
         dv_dtype x = { 0, 0, 0 }, y = { 0, 0, 0 };
         status = dv__eval_dtype(v, a, &x);
@@ -485,7 +487,7 @@ int dv__eval_bool(const dv__env *v, const dv__expr *e, bool *out)
     }
 }
 
-/* ---- Runs of dims --------------------------------------------------------------------------------------------------------------- */
+/* ---- Runs of dims -------------------------------------------------------------------------------------------------------- */
 
 static int no_broadcast(const dv__env *v, const dv__expr *e, int64_t a, int64_t b, int32_t dim)
 {
@@ -500,7 +502,8 @@ static int no_broadcast(const dv__env *v, const dv__expr *e, int64_t a, int64_t 
         if (who)
             dv__say(&w, " ('*%s' is bound by '%s')", e->args[i]->name, who);
     }
-    return dv__wrong(v, DV_ESHAPE, "shapes %s do not broadcast: %lld and %lld at dim -%d", w.data, (long long)a, (long long)b, (int)dim);
+    return dv__wrong(
+        v, DV_ESHAPE, "shapes %s do not broadcast: %lld and %lld at dim -%d", w.data, (long long)a, (long long)b, (int)dim);
 }
 
 static int eval_broadcast(const dv__env *v, const dv__expr *e, dv__sizes *out)
@@ -562,7 +565,8 @@ static int eval_reduced(const dv__env *v, const dv__expr *e, dv__sizes *out)
         if (status)
             return status;
         if (gone >> dim & 1)
-            return dv_fail(DV_EINVAL, "%s: argument '%s': dim %lld appears more than once", v->c->name, which->name ? which->name : v->where, (long long)dim);
+            return dv_fail(DV_EINVAL, "%s: argument '%s': dim %lld appears more than once", v->c->name,
+                which->name ? which->name : v->where, (long long)dim);
         gone |= 1ull << dim;
     }
     out->n = 0;
@@ -601,12 +605,14 @@ static int eval_permuted(const dv__env *v, const dv__expr *e, dv__sizes *out)
     uint64_t seen = 0;
     status = get_ints(v, e->args[1], &order);
     if (!status && order.size != (size_t)from.n)
-        status = dv_fail(DV_EINVAL, "%s: argument '%s': expected %d dims, found %zu", v->c->name, e->args[1]->name, (int)from.n, order.size);
+        status = dv_fail(
+            DV_EINVAL, "%s: argument '%s': expected %d dims, found %zu", v->c->name, e->args[1]->name, (int)from.n, order.size);
     for (int32_t i = 0; i < from.n && !status; i++) {
         int64_t dim = 0;
         status = wrap(v, e->args[1], order.data[i], from.n, &dim);
         if (!status && seen >> dim & 1)
-            status = dv_fail(DV_EINVAL, "%s: argument '%s': dim %lld appears more than once", v->c->name, e->args[1]->name, (long long)dim);
+            status = dv_fail(
+                DV_EINVAL, "%s: argument '%s': dim %lld appears more than once", v->c->name, e->args[1]->name, (long long)dim);
         seen |= 1ull << dim;
         out->room[i] = from.data[dim];
     }
@@ -628,7 +634,8 @@ int dv__eval_sizes(const dv__env *v, const dv__expr *e, dv__sizes *out)
         if (status)
             return status;
         if (list.size > DV_MAX_NDIM)
-            return dv_fail(DV_ESHAPE, "%s: argument '%s': expected at most %d dims, found %zu", v->c->name, e->name, DV_MAX_NDIM, list.size);
+            return dv_fail(
+                DV_ESHAPE, "%s: argument '%s': expected at most %d dims, found %zu", v->c->name, e->name, DV_MAX_NDIM, list.size);
         out->data = list.data;
         out->n = (int32_t)list.size;
         return DV_OK;

@@ -1,8 +1,9 @@
 /* How a contract is stored: shared by the contract_*.c files only.
  *
- * parse (text to patterns and trees) -> resolve and type (names get meanings, trees get types) -> prove (every combination of cases binds
- * what it uses). A call goes through solve (patterns), settle (what had to wait), output; eval and dtype walk trees, message says what
- * failed. row: what kernel rows say. print: words and JSON. All of it lives in the contract's arena and never changes after parsing. */
+ * parse (text to patterns and trees) -> resolve and type (names get meanings, trees get types) -> prove (every combination of
+ * cases binds what it uses). A call goes through solve (patterns), settle (what had to wait), output; eval and dtype walk trees,
+ * message says what failed. row: what kernel rows say. print: words and JSON. All of it lives in the contract's arena and never
+ * changes after parsing. */
 #ifndef DV_LANG_CONTRACT_INTERNAL_H
 #define DV_LANG_CONTRACT_INTERNAL_H
 
@@ -17,16 +18,17 @@ enum dv__ctype {
     DV__CTYPE_BOOL,
     DV__CTYPE_STRING,
     DV__CTYPE_DTYPE,
-    DV__CTYPE_RUN,     /* several dims */
-    DV__CTYPE_INTS,    /* an int[] argument */
+    DV__CTYPE_RUN,  /* several dims */
+    DV__CTYPE_INTS, /* an int[] argument */
     DV__CTYPE_TENSOR,
     DV__CTYPE_TENSORS,
-    DV__CTYPE_OTHER,   /* an argument that only present() can ask about */
+    DV__CTYPE_OTHER, /* an argument that only present() can ask about */
 };
 
 /* X(id, name, result, operands). Operands, a letter each: i int, n number, b bool, d dtype, D dtype or number argument, r run,
  * t tensor, R tensor, list of tensors or run, L anything with a length, I int[] argument, x int or int[], e element variable,
  * o optional argument, * any. '+' after the last one: one or more of it. `if` has rules of its own. */
+/* clang-format off */
 #define DV__FUNCTIONS(X)                                                                                                      \
     X(MIN, "min", INT, "ii+") X(MAX, "max", INT, "ii+") X(ABS, "abs", INT, "i") X(CEILDIV, "ceildiv", INT, "ii")               \
     X(IF, "if", NONE, "b**") X(LEN, "len", INT, "L") X(RANK, "rank", INT, "R") X(NUMEL, "numel", INT, "R")                     \
@@ -35,18 +37,22 @@ enum dv__ctype {
     X(ITEMSIZE, "itemsize", INT, "d") X(SHAPE, "shape", RUN, "t") X(BROADCAST, "broadcast", RUN, "r+")                         \
     X(REDUCED, "reduced", RUN, "rxb") X(SWAP, "swap", RUN, "rii") X(PERMUTE, "permute", RUN, "rI")                             \
     X(PROMOTE, "promote", DTYPE, "D+") X(ACCUMULATE, "accumulate", DTYPE, "d")
+/* clang-format on */
 
 enum dv__function {
 #define DV__FUNCTION(id, name, result, operands) DV__FN_##id,
     DV__FUNCTIONS(DV__FUNCTION)
 #undef DV__FUNCTION
-    DV__FN_COUNT
+        DV__FN_COUNT
 };
 
 enum { DV__MAX_ASIDES = 64, DV__MAX_CASES = 16 };
 
 /* The variables that something speaks of: bits by variable. */
-typedef struct dv__needs { uint64_t dims; uint32_t runs, dtypes; } dv__needs;
+typedef struct dv__needs {
+    uint64_t dims;
+    uint32_t runs, dtypes;
+} dv__needs;
 
 /* When something holds: always (group -1), or when case `index` of `group` was taken. */
 typedef struct dv__when { int8_t group, index; } dv__when;
@@ -62,8 +68,8 @@ enum dv__item_kind {
 
 typedef struct dv__item {
     uint8_t kind;
-    int8_t aside; /* EXPR of an input: its bit among those that may be put aside; else -1 */
-    int16_t ref;  /* variable or run */
+    int8_t aside;  /* EXPR of an input: its bit among those that may be put aside; else -1 */
+    int16_t ref;   /* variable or run */
     int64_t value; /* INT */
     dv__expr *e;
     const char *text;
@@ -96,8 +102,8 @@ typedef struct dv__pattern {
     dv__when when;
     uint8_t kind, presence, on;
     bool may_be_empty; /* a Tensor?[]: it may hold nothing but None */
-    bool plain; /* a tensor on the common device: names, literals and at most one run, a dtype that needs no computing */
-    int16_t on_slot; /* ON_ARGUMENT: the Device argument */
+    bool plain;        /* a tensor on the common device: names, literals and at most one run, a dtype that needs no computing */
+    int16_t on_slot;   /* ON_ARGUMENT: the Device argument */
     dv__dims dims;
     dv__dtype_spec dtype;
     const char *name, *at, *text; /* argument's name; place; "x[m k]:T" */
@@ -126,21 +132,43 @@ typedef struct dv__definition {
     const char *name, *text, *at;
 } dv__definition;
 
-typedef struct dv__unbacked { int16_t var; dv__expr *min, *max; const char *name, *at; } dv__unbacked;
+typedef struct dv__unbacked {
+    int16_t var;
+    dv__expr *min, *max;
+    const char *name, *at;
+} dv__unbacked;
 
-typedef struct dv__case { dv__expr *e; const char *text, *at; } dv__case; /* e NULL: else */
+typedef struct dv__case {
+    dv__expr *e;
+    const char *text, *at;
+} dv__case; /* e NULL: else */
 typedef struct dv__group {
     dv__case cases[DV__MAX_CASES];
     uint32_t n;
     dv__expr *subject; /* of `when subject == A: ... / B: ...`: values that no case names are refused; NULL: conditions */
 } dv__group;
 
-typedef struct dv__run_rank { dv__expr *e; const char *text; dv__needs needs; } dv__run_rank; /* of run i; e NULL: not said */
-typedef struct dv__dtype_var { const char *name, *at; const uint32_t *allowed; uint32_t nallowed; } dv__dtype_var;
-typedef struct dv__dim_var { const char *name, *at; bool element, unbacked, defined; } dv__dim_var;
+typedef struct dv__run_rank {
+    dv__expr *e;
+    const char *text;
+    dv__needs needs;
+} dv__run_rank; /* of run i; e NULL: not said */
+typedef struct dv__dtype_var {
+    const char *name, *at;
+    const uint32_t *allowed;
+    uint32_t nallowed;
+} dv__dtype_var;
+typedef struct dv__dim_var {
+    const char *name, *at;
+    bool element, unbacked, defined;
+} dv__dim_var;
 /* What a bit among those put aside means: item `item` of pattern `pattern`, or definition `item` when pattern is -1. */
 typedef struct dv__aside { int16_t pattern, item; } dv__aside;
-typedef struct dv__named { const char *name, *at; bool run; int16_t ref; } dv__named;
+typedef struct dv__named {
+    const char *name, *at;
+    bool run;
+    int16_t ref;
+} dv__named;
 
 struct dv__contract {
     dv__arena arena;
@@ -161,15 +189,15 @@ struct dv__contract {
     dv__named *parallel, *sums;
     uint32_t nparallel, nsums;
     dv__expr *workspace, *flops, *bytes;
-    dv__takes *takes;     /* nargs + nreturns */
-    int16_t *output_of;   /* of return i: the only pattern, -1: none, -2: depends on the case */
-    int16_t *case_only;   /* optional tensors with patterns only in some cases: they must be None in the others */
+    dv__takes *takes;   /* nargs + nreturns */
+    int16_t *output_of; /* of return i: the only pattern, -1: none, -2: depends on the case */
+    int16_t *case_only; /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
-    dv__needs always;     /* bound in every combination of cases, all optional arguments absent */
-    uint32_t nplain;      /* how many patterns at the beginning are plain; 0 when there are cases */
-    bool matching_only;   /* nothing is computed, defined or constrained: solving is matching */
+    dv__needs always;   /* bound in every combination of cases, all optional arguments absent */
+    uint32_t nplain;    /* how many patterns at the beginning are plain; 0 when there are cases */
+    bool matching_only; /* nothing is computed, defined or constrained: solving is matching */
     /* Splitting, when it does not depend on cases. */
-    int8_t split_items;   /* leading items that are cut; 0: cannot be split; -1: depends on the case */
+    int8_t split_items;         /* leading items that are cut; 0: cannot be split; -1: depends on the case */
     const dv__item *split_lead; /* the items */
     uint8_t *split_slots;       /* per slot: is it cut */
 };
@@ -177,7 +205,7 @@ struct dv__contract {
 /* contract_parse.c */
 int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size); /* *(void **)array gets room for one more */
 /* contract_row.c */
-bool dv__at_takes(const dv__lexer *lx); /* strided, align... */
+bool dv__at_takes(const dv__lexer *lx);                                         /* strided, align... */
 int dv__takes_parse(dv__lexer *lx, const dv__schema *schema, dv__takes *takes); /* "align(x, 64)": from that word on */
 /* contract_resolve.c */
 int dv__contract_resolve(dv__contract *c);
@@ -186,7 +214,7 @@ int dv__find_dim(const dv__contract *c, const char *name); /* -1: there is none 
 int dv__find_run(const dv__contract *c, const char *name);
 int dv__find_dtype_var(const dv__contract *c, const char *name);
 enum dv__ctype dv__type_of_argument(const dv__type *t); /* of optional ones, the type without None */
-const char *dv__ctype_text(unsigned type); /* "an integer" */
+const char *dv__ctype_text(unsigned type);              /* "an integer" */
 const char *dv__function_name(enum dv__function fn);
 int dv__resolve(const dv__contract *c, dv__expr *e);
 int dv__resolve_constraint(const dv__contract *c, dv__expr *e);
@@ -214,11 +242,22 @@ typedef struct dv__env {
     double element_f;
 } dv__env;
 
-typedef struct dv__scalar { bool real; int64_t i; double f; } dv__scalar; /* i or f */
-typedef struct dv__sizes { const int64_t *data; int32_t n; int64_t room[DV_MAX_NDIM]; } dv__sizes;
+typedef struct dv__scalar {
+    bool real;
+    int64_t i;
+    double f;
+} dv__scalar; /* i or f */
+typedef struct dv__sizes {
+    const int64_t *data;
+    int32_t n;
+    int64_t room[DV_MAX_NDIM];
+} dv__sizes;
 
 /* Text for a message, in place: failing never allocates. */
-typedef struct dv__words { size_t n; char data[1600]; } dv__words;
+typedef struct dv__words {
+    size_t n;
+    char data[1600];
+} dv__words;
 DV__PRINTF(2, 3) void dv__say(dv__words *w, const char *format, ...);
 void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n); /* "[3, 4]" */
 /* "my::f: argument 'w': 2*n: what", with v's where and who; returns status. */
@@ -230,8 +269,8 @@ int dv__eval_int(const dv__env *v, const dv__expr *e, int64_t *out);
 int dv__eval_scalar(const dv__env *v, const dv__expr *e, dv__scalar *out); /* INT or NUMBER */
 int dv__eval_real(const dv__env *v, const dv__expr *e, double *out);       /* in real arithmetic: cannot overflow */
 int dv__eval_bool(const dv__env *v, const dv__expr *e, bool *out);
-int dv__eval_sizes(const dv__env *v, const dv__expr *e, dv__sizes *out);   /* a run */
-const dv_tensor *dv__tensor_of(const dv__env *v, int32_t slot); /* NULL: None; of a list: its first tensor */
+int dv__eval_sizes(const dv__env *v, const dv__expr *e, dv__sizes *out); /* a run */
+const dv_tensor *dv__tensor_of(const dv__env *v, int32_t slot);          /* NULL: None; of a list: its first tensor */
 bool dv__is_present(const dv_value *value);
 /* contract_dtype.c */
 int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out);

@@ -1,5 +1,5 @@
-/* What a failed check says: the operator, the argument, what was expected and what came. Only failures come here, so it looks again at
- * the patterns for who bound what, and nothing has to be recorded while solving. */
+/* What a failed check says: the operator, the argument, what was expected and what came. Only failures come here, so it looks
+ * again at the patterns for who bound what, and nothing has to be recorded while solving. */
 #include "lang/contract_internal.h"
 
 #include <stdio.h>
@@ -136,7 +136,8 @@ static void say_dtypes(dv__words *w, const uint32_t *keys, uint32_t n)
 static const char *dtype_binder(const dv__env *v, int ref)
 {
     for (uint32_t i = 0; i < v->c->npatterns; i++)
-        if (v->c->patterns[i].dtype.kind == DV__DTYPE_VAR && v->c->patterns[i].dtype.ref == ref && pattern_took_part(v, &v->c->patterns[i]))
+        if (v->c->patterns[i].dtype.kind == DV__DTYPE_VAR && v->c->patterns[i].dtype.ref == ref &&
+            pattern_took_part(v, &v->c->patterns[i]))
             return v->c->patterns[i].name;
     return "?";
 }
@@ -151,7 +152,8 @@ int dv__wrong_dtype(const dv__env *v, const dv__pattern *t, int element, const d
     case DV__DTYPE_VAR: {
         const dv__dtype_var *var = &v->c->dtypes[t->dtype.ref];
         if (v->s->bound_dtypes >> t->dtype.ref & 1) {
-            dv__say(&w, "%s ('%s' is bound by '%s')", dv_dtype_name(v->s->dtypes[t->dtype.ref]), var->name, dtype_binder(v, t->dtype.ref));
+            dv__say(&w, "%s ('%s' is bound by '%s')", dv_dtype_name(v->s->dtypes[t->dtype.ref]), var->name,
+                dtype_binder(v, t->dtype.ref));
         } else {
             say_dtypes(&w, var->allowed, var->nallowed);
             dv__say(&w, " (%s)", var->name);
@@ -184,7 +186,8 @@ int dv__wrong_device(const dv__env *v, const dv__pattern *t, int element, dv_dev
     dv__words w = { 0 };
     const char *first = NULL;
     for (uint32_t i = 0; i < v->c->npatterns && !first && t->on == DV__ON_SAME; i++)
-        if (v->c->patterns[i].on == DV__ON_SAME && v->c->patterns[i].kind != DV__PATTERN_INTS && pattern_took_part(v, &v->c->patterns[i]))
+        if (v->c->patterns[i].on == DV__ON_SAME && v->c->patterns[i].kind != DV__PATTERN_INTS &&
+            pattern_took_part(v, &v->c->patterns[i]))
             first = v->c->patterns[i].name;
     say_argument(&w, v, t, element);
     dv__say(&w, "expected a tensor on ");
@@ -196,12 +199,16 @@ int dv__wrong_device(const dv__env *v, const dv__pattern *t, int element, dv_dev
     return dv_fail(DV_EDEVICE, "%s", w.data);
 }
 
-static const char *case_text(const dv__env *v, dv__when when) { return when.group < 0 ? NULL : v->c->groups[when.group].cases[when.index].text; }
+static const char *case_text(const dv__env *v, dv__when when)
+{
+    return when.group < 0 ? NULL : v->c->groups[when.group].cases[when.index].text;
+}
 
 int dv__wrong_presence(const dv__env *v, const dv__pattern *t, const char *expected, const char *found)
 {
     const char *text = case_text(v, t->when);
-    return dv_fail(DV_EINVAL, "%s: argument '%s': expected %s%s%s, found %s", v->c->name, t->name, expected, text ? " when " : "", text ? text : "", found);
+    return dv_fail(DV_EINVAL, "%s: argument '%s': expected %s%s%s, found %s", v->c->name, t->name, expected, text ? " when " : "",
+        text ? text : "", found);
 }
 
 /* The argument is described in other cases only, of which this is one. */
@@ -224,7 +231,8 @@ static void say_arguments(dv__words *w, const dv__env *v, const dv__expr *e)
         else if (value->type == DV_VALUE_BOOL)
             snprintf(one, sizeof one, "%s = %s", e->name, value->as.b ? "True" : "False");
         else if (value->type == DV_VALUE_STRING)
-            snprintf(one, sizeof one, "%s = \"%.*s\"", e->name, (int)(value->as.s.size > 40 ? 40 : value->as.s.size), value->as.s.data);
+            snprintf(one, sizeof one, "%s = \"%.*s\"", e->name, (int)(value->as.s.size > 40 ? 40 : value->as.s.size),
+                value->as.s.data);
         else if (value->type == DV_VALUE_TENSOR)
             snprintf(one, sizeof one, "%s of rank %d", e->name, (int)value->as.tensor->ndim);
         else
@@ -259,7 +267,8 @@ int dv__wrong_constraint(const dv__env *v, const dv__constraint *k)
     if (argument >= 0)
         snprintf(who, sizeof who, "argument '%s': ", v->c->schema->args[argument].name);
     const char *text = case_text(v, k->when);
-    return dv_fail(DV_EINVAL, "%s: %sexpected %s%s%s, found %s", v->c->name, who, k->text, text ? " when " : "", text ? text : "", w.n ? w.data : "otherwise");
+    return dv_fail(DV_EINVAL, "%s: %sexpected %s%s%s, found %s", v->c->name, who, k->text, text ? " when " : "", text ? text : "",
+        w.n ? w.data : "otherwise");
 }
 
 int dv__no_case(const dv__env *v, const dv__group *g)
@@ -280,7 +289,9 @@ int dv__no_case(const dv__env *v, const dv__group *g)
             else
                 dv__say(&w, "%s", e->name ? e->name : e->i ? "True" : "False");
         }
-    int argument = subject->role == DV__ROLE_ARG ? subject->ref : subject->n && subject->args[0]->role == DV__ROLE_ARG ? subject->args[0]->ref : -1;
+    int argument = subject->role == DV__ROLE_ARG               ? subject->ref
+        : subject->n && subject->args[0]->role == DV__ROLE_ARG ? subject->args[0]->ref
+                                                               : -1;
     int64_t rank;
     dv_dtype type;
     const dv_string string = subject->role == DV__ROLE_ARG ? v->args[subject->ref].as.s : (dv_string){ "", 0 };
@@ -292,6 +303,7 @@ int dv__no_case(const dv__env *v, const dv__group *g)
         dv__say(&found, "%s", dv_dtype_name(type));
     else
         dv__say(&found, "None");
-    return dv_fail(DV_EINVAL, "%s: argument '%s': expected %s%s, found %s", v->c->name, argument >= 0 ? v->c->schema->args[argument].name : "?",
-        subject->type == DV__CTYPE_INT ? "rank " : "", w.data, found.data);
+    return dv_fail(DV_EINVAL, "%s: argument '%s': expected %s%s, found %s", v->c->name,
+        argument >= 0 ? v->c->schema->args[argument].name : "?", subject->type == DV__CTYPE_INT ? "rank " : "", w.data,
+        found.data);
 }

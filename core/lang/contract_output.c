@@ -4,7 +4,8 @@
 #include <stdio.h>
 
 /* "result 'out'", "result 0" */
-static int wrong(const dv__env *v, int status, const dv__pattern *t, const char *format, ...) __attribute__((format(printf, 4, 5)));
+static int wrong(const dv__env *v, int status, const dv__pattern *t, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 static int wrong(const dv__env *v, int status, const dv__pattern *t, const char *format, ...)
 {
     char what[1800];
@@ -47,7 +48,8 @@ static int negative(const dv__env *v, const dv__pattern *t, const dv__item *item
 {
     dv__words w = { 0 };
     dv__say_variables(&w, v, item->needs);
-    return wrong(v, DV_ESHAPE, t, "expected a size, found %s = %lld%s%s", item->text, (long long)size, w.n ? " with " : "", w.n ? w.data : "");
+    return wrong(v, DV_ESHAPE, t, "expected a size, found %s = %lld%s%s", item->text, (long long)size, w.n ? " with " : "",
+        w.n ? w.data : "");
 }
 
 static int add_size(const dv__env *v, const dv__pattern *t, const dv__item *item, int64_t size, int64_t *shape, int32_t *n)
@@ -121,7 +123,8 @@ static int too_big(const dv__env *v, const dv__pattern *t, const dv__output *out
 {
     dv__words w = { 0 };
     dv__say_sizes(&w, out->shape, out->ndim);
-    return wrong(v, DV_ESHAPE, t, "expected a size in bytes that fits 64 bits, found shape %s of %s", w.data, dv_dtype_name(out->dtype));
+    return wrong(
+        v, DV_ESHAPE, t, "expected a size in bytes that fits 64 bits, found shape %s of %s", w.data, dv_dtype_name(out->dtype));
 }
 
 /* Dense strides in the order of dims `order`, slowest first (NULL: as they stand). Sizes of 0 count as 1, as in PyTorch. */
@@ -166,15 +169,16 @@ static int slower(const dv_tensor *x, int32_t a, int32_t b)
     return x->shape[a] > x->shape[b] ? 1 : 0;
 }
 
-/* As torch.empty_like: the same strides when they are dense, else dense ones with dims in the order of the argument's strides. PyTorch
- * moves each dim past those that it must be slower than, through dims that do not tell, until one stops it. */
+/* As torch.empty_like: the same strides when they are dense, else dense ones with dims in the order of the argument's strides.
+ * PyTorch moves each dim past those that it must be slower than, through dims that do not tell, until one stops it. */
 static int like_strides(const dv__env *v, const dv__pattern *t, dv__output *out)
 {
     const dv_tensor *x = dv__tensor_of(v, t->like);
     if (!x)
         return wrong(v, DV_EINVAL, t, "expected a tensor in '%s' for like(), found None", v->c->schema->args[t->like].name);
     if (x->ndim != out->ndim)
-        return wrong(v, DV_ESHAPE, t, "expected as many dims as '%s' has, %d, for like(), found %d", v->c->schema->args[t->like].name, (int)x->ndim, (int)out->ndim);
+        return wrong(v, DV_ESHAPE, t, "expected as many dims as '%s' has, %d, for like(), found %d",
+            v->c->schema->args[t->like].name, (int)x->ndim, (int)out->ndim);
     int32_t order[DV_MAX_NDIM] = { 0 }; /* slowest first */
     const int32_t n = x->ndim;
     for (int32_t i = 0; i < n; i++)
@@ -206,7 +210,7 @@ static int like_strides(const dv__env *v, const dv__pattern *t, dv__output *out)
     return DV_OK;
 }
 
-/* ---- Views ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Views --------------------------------------------------------------------------------------------------------------- */
 
 static int eval_axis(const dv__env *v, const dv__pattern *t, const dv__expr *e, int64_t n, int64_t *out)
 {
@@ -215,7 +219,8 @@ static int eval_axis(const dv__env *v, const dv__pattern *t, const dv__expr *e, 
     if (status)
         return status;
     if (dim < -n || dim >= n)
-        return wrong(v, DV_EINVAL, t, "expected a dim from %lld to %lld, found %lld", (long long)-n, (long long)(n - 1), (long long)dim);
+        return wrong(
+            v, DV_EINVAL, t, "expected a dim from %lld to %lld, found %lld", (long long)-n, (long long)(n - 1), (long long)dim);
     *out = dim < 0 ? dim + n : dim;
     return DV_OK;
 }
@@ -229,7 +234,8 @@ static int permute(dv__env *v, const dv__pattern *t, const dv_tensor *x, int64_t
     for (int32_t i = 0; i < x->ndim; i++) {
         const int64_t given = order->as.ints.data[i], d = given < 0 ? given + x->ndim : given;
         if (d < 0 || d >= x->ndim || seen >> d & 1)
-            return wrong(v, DV_EINVAL, t, "'%s' is no permutation: found %lld at %d", t->transform->args[0]->name, (long long)given, (int)i);
+            return wrong(v, DV_EINVAL, t, "'%s' is no permutation: found %lld at %d", t->transform->args[0]->name,
+                (long long)given, (int)i);
         seen |= 1ull << d;
         shape[i] = x->shape[d];
         strides[i] = x->strides[d];
@@ -259,8 +265,9 @@ static int transform(dv__env *v, const dv__pattern *t, const dv_tensor *x, dv__o
         return wrong(v, DV_ESHAPE, t, "expected at least one dim in '%s'", v->c->schema->args[t->view_of].name);
     int status = eval_axis(v, t, e->args[0], x->ndim ? x->ndim : 1, &a);
     if (!status)
-        status = e->ref == SWAP ? eval_axis(v, t, e->args[1], x->ndim ? x->ndim : 1, &b) : e->ref == SELECT ? eval_axis(v, t, e->args[1], x->shape[a], &b)
-            : dv__eval_int(v, e->args[1], &b);
+        status = e->ref == SWAP ? eval_axis(v, t, e->args[1], x->ndim ? x->ndim : 1, &b)
+            : e->ref == SELECT  ? eval_axis(v, t, e->args[1], x->shape[a], &b)
+                                : dv__eval_int(v, e->args[1], &b);
     if (!status && e->ref == NARROW)
         status = dv__eval_int(v, e->args[2], &length);
     if (status || !x->ndim)
@@ -271,7 +278,8 @@ static int transform(dv__env *v, const dv__pattern *t, const dv_tensor *x, dv__o
         return DV_OK;
     }
     if (e->ref == NARROW && (b < 0 || length < 0 || b > x->shape[a] || length > x->shape[a] - b))
-        return wrong(v, DV_ESHAPE, t, "expected start and length inside %lld, found %lld and %lld", (long long)x->shape[a], (long long)b, (long long)length);
+        return wrong(v, DV_ESHAPE, t, "expected start and length inside %lld, found %lld and %lld", (long long)x->shape[a],
+            (long long)b, (long long)length);
     if (__builtin_mul_overflow(b, strides[a], &out->offset))
         return too_big(v, t, out);
     if (e->ref == NARROW) {
@@ -314,7 +322,8 @@ static int make_view(dv__env *v, const dv__pattern *t, dv__output *out)
         if (!status && t->has_strides)
             status = explicit_strides(v, t, out);
         else if (!status && out->ndim != x->ndim)
-            status = wrong(v, DV_ESHAPE, t, "a view with other dims than '%s' needs strides[...]", v->c->schema->args[t->view_of].name);
+            status = wrong(
+                v, DV_ESHAPE, t, "a view with other dims than '%s' needs strides[...]", v->c->schema->args[t->view_of].name);
         else
             out->strides = x->strides;
     }
@@ -325,7 +334,7 @@ static int make_view(dv__env *v, const dv__pattern *t, dv__output *out)
     return status;
 }
 
-/* ---- Outputs -------------------------------------------------------------------------------------------------------------- */
+/* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
 
 static int output_device(const dv__env *v, const dv__pattern *t, dv__output *out)
 {
@@ -466,8 +475,8 @@ int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__so
     if (dv_dtype_key(out.dtype) != dv_dtype_key(given->dtype))
         return wrong(&v, DV_EDTYPE, t, "expected dtype %s, found %s", dv_dtype_name(out.dtype), dv_dtype_name(given->dtype));
     if (out.device.type != given->device.type || (out.device.id != given->device.id && out.device.type != DV_CPU))
-        return wrong(&v, DV_EDEVICE, t, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(out.device.type), (int)out.device.id,
-            dv_device_name(given->device.type), (int)given->device.id);
+        return wrong(&v, DV_EDEVICE, t, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(out.device.type),
+            (int)out.device.id, dv_device_name(given->device.type), (int)given->device.id);
     bool same = out.ndim == given->ndim;
     for (int32_t d = 0; same && d < out.ndim && !out.unbacked; d++)
         same = out.shape[d] == given->shape[d];
@@ -479,7 +488,7 @@ int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__so
     return wrong(&v, DV_ESHAPE, t, "expected shape %s, found %s", expected.data, found.data);
 }
 
-/* ---- Costs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Costs --------------------------------------------------------------------------------------------------------------- */
 
 int dv__contract_workspace(const dv__contract *c, const dv_value *args, dv__solution *s, int64_t *bytes)
 {
@@ -521,7 +530,9 @@ int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution
             *bytes += times * tensor_bytes(value->as.tensor->dtype, value->as.tensor->shape, value->as.tensor->ndim);
         for (size_t k = 0; value->type == DV_VALUE_TENSORS && k < value->as.tensors.size; k++)
             if (value->as.tensors.data[k])
-                *bytes += times * tensor_bytes(value->as.tensors.data[k]->dtype, value->as.tensors.data[k]->shape, value->as.tensors.data[k]->ndim);
+                *bytes += times *
+                    tensor_bytes(
+                        value->as.tensors.data[k]->dtype, value->as.tensors.data[k]->shape, value->as.tensors.data[k]->ndim);
     }
     for (size_t i = 0; i < c->schema->nreturns; i++) {
         const dv__pattern *t = find_output(c, s, i);
@@ -539,7 +550,7 @@ int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution
     return DV_OK;
 }
 
-/* ---- Splitting ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Splitting ----------------------------------------------------------------------------------------------------------- */
 
 static bool is_parallel(const dv__contract *c, const dv__item *item)
 {
@@ -568,8 +579,8 @@ static bool knows_any(const dv__dims *dims, const dv__item *lead, uint32_t n)
     return false;
 }
 
-/* Which of the leading dims of the outputs can be cut: the most such that every tensor either begins with all of them or, if it is only
- * read, knows none. s NULL: for contracts without cases. Returns how many items; *lead points at them. */
+/* Which of the leading dims of the outputs can be cut: the most such that every tensor either begins with all of them or, if it
+ * is only read, knows none. s NULL: for contracts without cases. Returns how many items; *lead points at them. */
 static uint32_t split_items(const dv__contract *c, const dv__solution *s, const dv__item **lead)
 {
     uint32_t most = 0;

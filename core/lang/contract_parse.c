@@ -1,5 +1,5 @@
-/* From text to patterns and unresolved trees. What each name means is contract_resolve.c's business; here only the schema's arguments
- * and returns are looked up, because what can follow depends on them. */
+/* From text to patterns and unresolved trees. What each name means is contract_resolve.c's business; here only the schema's
+ * arguments and returns are looked up, because what can follow depends on them. */
 #include "lang/contract_internal.h"
 
 #include <stdio.h>
@@ -99,8 +99,8 @@ static int parse_element(struct parser *p, dv__dims *dims)
 
 static bool begins_dim(const dv__lexer *lx)
 {
-    return lx->token.kind == DV__TOKEN_IDENT || lx->token.kind == DV__TOKEN_INT || dv__lexer_is(lx, "*") || dv__lexer_is(lx, "(")
-        || dv__lexer_is(lx, "-");
+    return lx->token.kind == DV__TOKEN_IDENT || lx->token.kind == DV__TOKEN_INT || dv__lexer_is(lx, "*") ||
+        dv__lexer_is(lx, "(") || dv__lexer_is(lx, "-");
 }
 
 static int parse_dims(struct parser *p, dv__dims *dims)
@@ -251,7 +251,9 @@ static int parse_pattern(struct parser *p)
     t->name = schema->args[t->slot].name;
     const dv__type *type = schema->args[t->slot].type, *plain = plain_type(type);
     const dv__type *element = plain->kind == DV__TYPE_LIST ? plain_type(plain->elems[0]) : plain;
-    t->kind = plain->kind != DV__TYPE_LIST ? DV__PATTERN_TENSOR : element->kind == DV__TYPE_TENSOR ? DV__PATTERN_LIST : DV__PATTERN_INTS;
+    t->kind = plain->kind != DV__TYPE_LIST ? DV__PATTERN_TENSOR
+        : element->kind == DV__TYPE_TENSOR ? DV__PATTERN_LIST
+                                           : DV__PATTERN_INTS;
     t->presence = type->kind == DV__TYPE_OPTIONAL ? DV__OPTIONAL : DV__REQUIRED;
     t->may_be_empty = t->kind == DV__PATTERN_LIST && plain->elems[0]->kind == DV__TYPE_OPTIONAL;
     if (t->kind != DV__PATTERN_INTS && element->kind != DV__TYPE_TENSOR)
@@ -265,8 +267,10 @@ static int parse_pattern(struct parser *p)
         dv__lexer_next(&p->lx);
     } else {
         if (dv__lexer_is(&p->lx, "{") != (t->kind == DV__PATTERN_LIST))
-            return fail(p, p->lx.token.start, t->kind == DV__PATTERN_LIST ? "'%s' is a list of tensors: expected %s{i}[...]"
-                : "'%s' is no list of tensors: expected %s[...]", t->name, t->name);
+            return fail(p, p->lx.token.start,
+                t->kind == DV__PATTERN_LIST ? "'%s' is a list of tensors: expected %s{i}[...]"
+                                            : "'%s' is no list of tensors: expected %s[...]",
+                t->name, t->name);
         if (dv__lexer_accept(&p->lx, "{")) {
             if (p->lx.token.kind != DV__TOKEN_IDENT)
                 return dv__lexer_unexpected(&p->lx, "an index name such as i");
@@ -310,7 +314,8 @@ static int find_output(struct parser *p, dv__pattern *t, dv__token name)
         while (i < s->nreturns && s->returns[i].type->kind != DV__TYPE_TENSOR)
             i++;
         if (i == s->nreturns)
-            return fail(p, t->at, "the schema has no return for this output: it returns %zu value%s", s->nreturns, s->nreturns == 1 ? "" : "s");
+            return fail(p, t->at, "the schema has no return for this output: it returns %zu value%s", s->nreturns,
+                s->nreturns == 1 ? "" : "s");
     }
     p->next_output = i + 1;
     t->slot = (int32_t)(s->nargs + i);
@@ -569,9 +574,13 @@ static int parse_fact(struct parser *p)
 
 /* ---- Sections ------------------------------------------------------------------------------------------------------------ */
 
-static bool at_end_of_part(const dv__lexer *lx) { return lx->token.kind == DV__TOKEN_END || dv__lexer_is(lx, ";") || dv__lexer_is(lx, "/"); }
+static bool at_end_of_part(const dv__lexer *lx)
+{
+    return lx->token.kind == DV__TOKEN_END || dv__lexer_is(lx, ";") || dv__lexer_is(lx, "/");
+}
 
-/* A name with brackets is a pattern if nothing follows that would make it an expression: "box[4]" is one, "box[4] > 0" is none. */
+/* A name with brackets is a pattern if nothing follows that would make it an expression: "box[4]" is one, "box[4] > 0" is none.
+ */
 static bool at_pattern(const struct parser *p)
 {
     dv__lexer ahead = p->lx;
@@ -624,8 +633,8 @@ static int parse_signature(struct parser *p)
 static bool is_literal(const dv__expr *e)
 {
     uint32_t key;
-    return e->kind == DV__EXPR_STRING || e->kind == DV__EXPR_INT || e->kind == DV__EXPR_BOOL
-        || (e->kind == DV__EXPR_NAME && dv__dtype_lookup(e->name, &key));
+    return e->kind == DV__EXPR_STRING || e->kind == DV__EXPR_INT || e->kind == DV__EXPR_BOOL ||
+        (e->kind == DV__EXPR_NAME && dv__dtype_lookup(e->name, &key));
 }
 
 /* subject == A, or subject in A B: the subject; else NULL. */
@@ -675,8 +684,8 @@ static bool at_literal(const struct parser *p)
     char word[32];
     uint32_t key;
     snprintf(word, sizeof word, "%.*s", (int)p->lx.token.size, p->lx.token.start);
-    return p->lx.token.kind == DV__TOKEN_STRING || p->lx.token.kind == DV__TOKEN_INT || dv__lexer_is(&p->lx, "True")
-        || dv__lexer_is(&p->lx, "False") || (p->lx.token.kind == DV__TOKEN_IDENT && dv__dtype_lookup(word, &key));
+    return p->lx.token.kind == DV__TOKEN_STRING || p->lx.token.kind == DV__TOKEN_INT || dv__lexer_is(&p->lx, "True") ||
+        dv__lexer_is(&p->lx, "False") || (p->lx.token.kind == DV__TOKEN_IDENT && dv__dtype_lookup(word, &key));
 }
 
 /* when condition: patterns / condition: patterns / else: patterns */

@@ -6,14 +6,18 @@
 /* "binds m, k" and "checks T", collected while a pattern is walked. */
 struct walk { dv__text binds, checks, waits; };
 
-static void add_name(dv__text *t, const char *star, const char *name) { dv__text_add(t, "%s%s%s", t->size ? ", " : "", star, name); }
+static void add_name(dv__text *t, const char *star, const char *name)
+{
+    dv__text_add(t, "%s%s%s", t->size ? ", " : "", star, name);
+}
 
 static void walk_pattern(const dv__contract *c, const dv__pattern *t, dv__needs *bound, struct walk *w)
 {
     for (uint32_t i = 0; i < t->dims.n; i++) {
         const dv__item *item = &t->dims.items[i];
         if (item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT) {
-            add_name(bound->dims >> item->ref & 1 ? &w->checks : &w->binds, "", item->kind == DV__ITEM_ELEMENT ? item->text : c->dims[item->ref].name);
+            add_name(bound->dims >> item->ref & 1 ? &w->checks : &w->binds, "",
+                item->kind == DV__ITEM_ELEMENT ? item->text : c->dims[item->ref].name);
             bound->dims |= 1ull << item->ref;
         } else if (item->kind == DV__ITEM_RUN) {
             add_name(bound->runs >> item->ref & 1 ? &w->checks : &w->binds, "*", c->runs[item->ref]);
@@ -34,7 +38,10 @@ static void walk_pattern(const dv__contract *c, const dv__pattern *t, dv__needs 
 
 static void say_walk(struct walk *w, dv__text *to)
 {
-    const struct { const char *verb; dv__text *names; } parts[] = { { "binds", &w->binds }, { "checks", &w->checks }, { "puts aside", &w->waits } };
+    const struct {
+        const char *verb;
+        dv__text *names;
+    } parts[] = { { "binds", &w->binds }, { "checks", &w->checks }, { "puts aside", &w->waits } };
     const char *separator = " ";
     for (int i = 0; i < 3; i++) {
         to->failed |= parts[i].names->failed;
@@ -45,7 +52,10 @@ static void say_walk(struct walk *w, dv__text *to)
     dv__text_puts(to, *separator == ' ' ? " checks nothing" : "");
 }
 
-static const char *group_text(const dv__contract *c, dv__when w) { return w.group < 0 ? NULL : c->groups[w.group].cases[w.index].text; }
+static const char *group_text(const dv__contract *c, dv__when w)
+{
+    return w.group < 0 ? NULL : c->groups[w.group].cases[w.index].text;
+}
 
 static void say_when(const dv__contract *c, dv__when w, dv__text *to)
 {
@@ -63,8 +73,8 @@ static dv__needs pattern_needs(const dv__pattern *t)
     return n;
 }
 
-/* Calls line() for each step of solving, when every optional argument is there. A pattern of one case knows what patterns that always
- * hold and earlier ones of its own case have bound. */
+/* Calls line() for each step of solving, when every optional argument is there. A pattern of one case knows what patterns that
+ * always hold and earlier ones of its own case have bound. */
 static void each_step(const dv__contract *c, dv__text *to, void (*line)(dv__text *to, const char *step))
 {
     dv__needs always = { 0, 0, 0 };
@@ -113,7 +123,8 @@ static void each_step(const dv__contract *c, dv__text *to, void (*line)(dv__text
     for (uint32_t i = 0; i < c->nconstraints; i++) {
         dv__text step = { 0 };
         say_when(c, c->constraints[i].when, &step);
-        dv__text_add(&step, "%s is checked%s", c->constraints[i].text, c->constraints[i].values >= 0 ? " for every element in check mode" : "");
+        dv__text_add(&step, "%s is checked%s", c->constraints[i].text,
+            c->constraints[i].values >= 0 ? " for every element in check mode" : "");
         to->failed |= step.failed;
         line(to, step.data ? step.data : "");
         dv__text_deinit(&step);
@@ -389,8 +400,8 @@ static void json_takes(dv__text *to, const dv__contract *c)
     dv__text_puts(to, ", \"takes\": [");
     for (size_t slot = 0; slot < c->schema->nargs + c->schema->nreturns; slot++)
         if (c->takes[slot].kind || c->takes[slot].align_log2) {
-            dv__text_add(to, "%s{\"slot\": %zu, \"kind\": \"%s\", \"align\": %d}", first ? "" : ", ", slot, takes_names[c->takes[slot].kind],
-                1 << c->takes[slot].align_log2);
+            dv__text_add(to, "%s{\"slot\": %zu, \"kind\": \"%s\", \"align\": %d}", first ? "" : ", ", slot,
+                takes_names[c->takes[slot].kind], 1 << c->takes[slot].align_log2);
             first = false;
         }
     dv__text_puts(to, "]");

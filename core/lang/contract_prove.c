@@ -1,14 +1,14 @@
 /* What is proved when a library is loaded, so that no call can find the contract itself wrong:
  *
  * - cases ask only about strings, booleans, presence, dtypes and ranks; exactly one case of each group holds;
- * - in every combination of cases each tensor argument and each tensor return has one pattern, and every size, run and dtype that an
- *   output or a cost needs is bound by arguments that must be there.
+ * - in every combination of cases each tensor argument and each tensor return has one pattern, and every size, run and dtype that
+ * an output or a cost needs is bound by arguments that must be there.
  *
- * Cases: the conditions ask about finitely many things (atoms), each with finitely many values that make a difference (for a string: the
- * literals it is compared with, and "any other"), so all assignments are tried. Binding: presence of one more optional argument binds
- * more, never less, so it is enough to try each combination with no optional argument, and with each one alone. */
+ * Cases: the conditions ask about finitely many things (atoms), each with finitely many values that make a difference (for a
+ * string: the literals it is compared with, and "any other"), so all assignments are tried. Binding: presence of one more
+ * optional argument binds more, never less, so it is enough to try each combination with no optional argument, and with each one
+ * alone. */
 #include "lang/contract_internal.h"
-
 
 enum { MAX_ATOMS = 24, MAX_VALUES = 70, MAX_ASSIGNMENTS = 20000, ANY_OTHER = -1 };
 
@@ -19,7 +19,7 @@ struct atom {
     int32_t n;
     int64_t values[MAX_VALUES]; /* bool, rank, dtype key; strings: index in names; ANY_OTHER last for strings and dtypes */
     const char *names[MAX_VALUES];
-    int64_t value;              /* in the current assignment */
+    int64_t value; /* in the current assignment */
 };
 
 struct prover {
@@ -52,7 +52,8 @@ static int atom_of(const struct prover *p, const dv__expr *e, enum atom_kind *ki
     } else if (e->kind == DV__EXPR_CALL && (e->ref == DV__FN_PRESENT || e->ref == DV__FN_ABSENT)) {
         *kind = ATOM_PRESENT;
         *slot = e->args[0]->ref;
-    } else if (e->kind == DV__EXPR_CALL && (e->ref == DV__FN_RANK || e->ref == DV__FN_DTYPE) && e->args[0]->type == DV__CTYPE_TENSOR) {
+    } else if (e->kind == DV__EXPR_CALL && (e->ref == DV__FN_RANK || e->ref == DV__FN_DTYPE) &&
+        e->args[0]->type == DV__CTYPE_TENSOR) {
         *kind = e->ref == DV__FN_RANK ? ATOM_RANK : ATOM_DTYPE;
         *slot = e->args[0]->ref;
     } else {
@@ -100,8 +101,8 @@ static int collect(struct prover *p, const dv__expr *e)
         p->natoms++;
         return DV_OK;
     }
-    const bool fine = is_literal(e) || e->kind == DV__EXPR_AND || e->kind == DV__EXPR_OR || e->kind == DV__EXPR_NOT
-        || (e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE) || e->kind == DV__EXPR_IN;
+    const bool fine = is_literal(e) || e->kind == DV__EXPR_AND || e->kind == DV__EXPR_OR || e->kind == DV__EXPR_NOT ||
+        (e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE) || e->kind == DV__EXPR_IN;
     if (!fine)
         return wrong(p, e->at, "'when' tests strings, booleans, presence, dtypes and ranks, never a size");
     int status = DV_OK;
@@ -202,9 +203,7 @@ static int holds(const struct prover *p, const dv__expr *e)
     const char *name;
     int a, b;
     switch (e->kind) {
-    case DV__EXPR_NOT:
-        a = holds(p, e->args[0]);
-        return a < 0 ? a : !a;
+    case DV__EXPR_NOT: a = holds(p, e->args[0]); return a < 0 ? a : !a;
     case DV__EXPR_AND:
     case DV__EXPR_OR: {
         const int decides = e->kind == DV__EXPR_OR;
@@ -251,7 +250,7 @@ static void say_assignment(const struct prover *p, dv__words *w)
     }
 }
 
-/* ---- Binding --------------------------------------------------------------------------------------------------------------- */
+/* ---- Binding ------------------------------------------------------------------------------------------------------------- */
 
 static bool took(const struct prover *p, dv__when w) { return w.group < 0 || p->cases[w.group] == w.index; }
 
@@ -269,8 +268,10 @@ static bool takes_part(const struct prover *p, const dv__pattern *t, int32_t ext
 static const char *first_missing(const dv__contract *c, dv__needs needs, dv__needs bound)
 {
     needs.dims &= ~bound.dims, needs.runs &= ~bound.runs, needs.dtypes &= ~bound.dtypes;
-    return needs.dims ? c->dims[__builtin_ctzll(needs.dims)].name : needs.runs ? c->runs[__builtin_ctz(needs.runs)]
-        : needs.dtypes ? c->dtypes[__builtin_ctz(needs.dtypes)].name : NULL;
+    return needs.dims  ? c->dims[__builtin_ctzll(needs.dims)].name
+        : needs.runs   ? c->runs[__builtin_ctz(needs.runs)]
+        : needs.dtypes ? c->dtypes[__builtin_ctz(needs.dtypes)].name
+                       : NULL;
 }
 
 /* " (when ...)", or nothing when there are no cases. */
@@ -287,7 +288,8 @@ static int unbound(const struct prover *p, const char *at, const char *text, dv_
 {
     dv__words w = { 0 };
     say_case(p, &w);
-    return wrong(p, at, "%s: '%s' is not bound by any argument that must be present%s", text, first_missing(p->c, needs, bound), w.data);
+    return wrong(
+        p, at, "%s: '%s' is not bound by any argument that must be present%s", text, first_missing(p->c, needs, bound), w.data);
 }
 
 static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs *bound, uint64_t *aside)
@@ -297,15 +299,16 @@ static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs 
     for (uint32_t i = 0; i < t->dims.n; i++) { /* the number of dims comes first */
         const dv__item *item = &t->dims.items[i];
         if (item->kind == DV__ITEM_RUNS && !dv__needs_within(item->needs, *bound))
-            return wrong(p, item->e->at, "%s stands for several dims: '%s' must be bound before it", item->text, first_missing(c, item->needs, *bound));
+            return wrong(p, item->e->at, "%s stands for several dims: '%s' must be bound before it", item->text,
+                first_missing(c, item->needs, *bound));
         if (item->kind != DV__ITEM_RUN || bound->runs >> item->ref & 1)
             continue;
         const dv__run_rank *fact = &c->run_ranks[item->ref];
         if (fact->e && dv__needs_within(fact->needs, *bound))
             continue;
         if (unknown)
-            return wrong(p, item->e->at, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell", unknown,
-                c->runs[item->ref], unknown);
+            return wrong(p, item->e->at, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell",
+                unknown, c->runs[item->ref], unknown);
         unknown = c->runs[item->ref];
     }
     for (uint32_t i = 0; i < t->dtype.n; i++) {
@@ -341,7 +344,8 @@ static int settle(const struct prover *p, dv__needs *bound, uint64_t aside)
         for (uint64_t left = aside; left; left &= left - 1) {
             const int bit = __builtin_ctzll(left);
             const dv__aside *a = &c->asides[bit];
-            const dv__needs needs = a->pattern < 0 ? c->definitions[a->item].needs : c->patterns[a->pattern].dims.items[a->item].needs;
+            const dv__needs needs = a->pattern < 0 ? c->definitions[a->item].needs
+                                                   : c->patterns[a->pattern].dims.items[a->item].needs;
             if (!dv__needs_within(needs, *bound))
                 continue;
             if (a->pattern < 0)
@@ -361,7 +365,8 @@ static int settle(const struct prover *p, dv__needs *bound, uint64_t aside)
         if (a->pattern < 0)
             continue;
         const dv__item *item = &c->patterns[a->pattern].dims.items[a->item];
-        return wrong(p, item->e->at, "%s cannot be solved for '%s', and nothing else binds it", item->text, first_missing(c, item->needs, *bound));
+        return wrong(p, item->e->at, "%s cannot be solved for '%s', and nothing else binds it", item->text,
+            first_missing(c, item->needs, *bound));
     }
     return DV_OK;
 }
@@ -381,7 +386,7 @@ static int bind_all(const struct prover *p, int32_t extra, dv__needs *bound)
     return status;
 }
 
-/* ---- One combination of cases ------------------------------------------------------------------------------------------------- */
+/* ---- One combination of cases -------------------------------------------------------------------------------------------- */
 
 static int check_coverage(const struct prover *p)
 {
@@ -397,16 +402,18 @@ static int check_coverage(const struct prover *p)
             if (list[i].slot != (int32_t)slot || !took(p, list[i].when))
                 continue;
             if (first)
-                return wrong(p, list[i].at, "%s '%s' has another pattern already: '%s'", output ? "return" : "argument", a->name, first->text);
+                return wrong(p, list[i].at, "%s '%s' has another pattern already: '%s'", output ? "return" : "argument", a->name,
+                    first->text);
             first = &list[i];
         }
         if (first)
             continue;
-        if (!output && (a->type->kind == DV__TYPE_TENSOR || (a->type->kind == DV__TYPE_LIST && a->type->elems[0]->kind == DV__TYPE_TENSOR)))
+        if (!output &&
+            (a->type->kind == DV__TYPE_TENSOR || (a->type->kind == DV__TYPE_LIST && a->type->elems[0]->kind == DV__TYPE_TENSOR)))
             return wrong(p, c->text, "argument '%s' has no pattern%s: %s[...] takes any tensor", a->name, w.data, a->name);
         if (output && a->type->kind == DV__TYPE_TENSOR)
-            return wrong(p, c->text + strlen(c->text), "return %zu%s%s%s has no pattern%s: [...] leaves it to a C shape function", slot - s->nargs,
-                *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
+            return wrong(p, c->text + strlen(c->text), "return %zu%s%s%s has no pattern%s: [...] leaves it to a C shape function",
+                slot - s->nargs, *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
     }
     return DV_OK;
 }
@@ -432,14 +439,18 @@ static int check_uses(const struct prover *p, dv__needs bound)
         if (!dv__needs_within(needs, bound))
             return unbound(p, t->at, t->text, needs, bound);
     }
-    const struct { const dv__expr *e; const char *name; } costs[] = { { c->workspace, "workspace" }, { c->flops, "flops" }, { c->bytes, "bytes" } };
+    const struct {
+        const dv__expr *e;
+        const char *name;
+    } costs[] = { { c->workspace, "workspace" }, { c->flops, "flops" }, { c->bytes, "bytes" } };
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         const dv__needs needs = costs[i].e ? dv__contract_needs(c, costs[i].e) : (dv__needs){ 0, 0, 0 };
         if (!dv__needs_within(needs, bound))
             return unbound(p, costs[i].e->at, costs[i].name, needs, bound);
     }
     for (uint32_t i = 0; i < c->nunbacked; i++) {
-        const dv__needs needs = dv__needs_or(dv__contract_needs(c, c->unbacked[i].min), dv__contract_needs(c, c->unbacked[i].max));
+        const dv__needs needs = dv__needs_or(
+            dv__contract_needs(c, c->unbacked[i].min), dv__contract_needs(c, c->unbacked[i].max));
         if (!dv__needs_within(needs, bound))
             return unbound(p, c->unbacked[i].at, c->unbacked[i].name, needs, bound);
     }
@@ -469,16 +480,18 @@ static int prove_combination(struct prover *p)
     return status;
 }
 
-/* ---- All combinations ------------------------------------------------------------------------------------------------------------ */
+/* ---- All combinations ---------------------------------------------------------------------------------------------------- */
 
-/* May a value for which there is no case simply be refused in the call? Yes, when the group lists values of one thing and the thing is
- * a string, a dtype or a rank that nobody else mentions. */
+/* May a value for which there is no case simply be refused in the call? Yes, when the group lists values of one thing and the
+ * thing is a string, a dtype or a rank that nobody else mentions. */
 static bool refused_in_call(const struct prover *p, const dv__group *g)
 {
     enum atom_kind kind;
     int32_t slot;
     const int i = g->subject ? atom_of(p, g->subject, &kind, &slot) : -1;
-    return i >= 0 && (p->atoms[i].kind == ATOM_RANK || ((p->atoms[i].kind == ATOM_STRING || p->atoms[i].kind == ATOM_DTYPE) && p->atoms[i].value == ANY_OTHER));
+    return i >= 0 &&
+        (p->atoms[i].kind == ATOM_RANK ||
+            ((p->atoms[i].kind == ATOM_STRING || p->atoms[i].kind == ATOM_DTYPE) && p->atoms[i].value == ANY_OTHER));
 }
 
 static int try_assignment(struct prover *p)
@@ -497,7 +510,8 @@ static int try_assignment(struct prover *p)
             if (yes < 0)
                 return wrong(p, group->cases[i].at, "cases can compare with literals only");
             if (yes && found >= 0)
-                return wrong(p, group->cases[i].at, "cases overlap: this one and '%s' both hold when %s", group->cases[found].text, w.data);
+                return wrong(p, group->cases[i].at, "cases overlap: this one and '%s' both hold when %s",
+                    group->cases[found].text, w.data);
             found = yes ? (int)i : found;
         }
         if (found < 0 && refused_in_call(p, group))
@@ -531,7 +545,8 @@ static int prove_cases(struct prover *p)
         total = total > MAX_ASSIGNMENTS ? total : total * p->atoms[i].n;
     }
     if (total > MAX_ASSIGNMENTS)
-        return dv__fail_at(DV_ELIMIT, c->text, c->groups[0].cases[0].at, "too many combinations of cases to prove: more than %d", MAX_ASSIGNMENTS);
+        return dv__fail_at(DV_ELIMIT, c->text, c->groups[0].cases[0].at, "too many combinations of cases to prove: more than %d",
+            MAX_ASSIGNMENTS);
     for (int k = 0; k < total && !status; k++) {
         int rest = k;
         for (int i = 0; i < p->natoms; i++) {
@@ -545,7 +560,7 @@ static int prove_cases(struct prover *p)
     return status;
 }
 
-/* ---- What needs no cases --------------------------------------------------------------------------------------------------------- */
+/* ---- What needs no cases ------------------------------------------------------------------------------------------------- */
 
 static bool has_tensors(const dv__type *t)
 {
@@ -568,7 +583,8 @@ static int check_schema(const struct prover *p)
     }
     for (size_t i = 0; i < s->nreturns; i++)
         if (has_tensors(s->returns[i].type) && s->returns[i].type->kind != DV__TYPE_TENSOR)
-            return wrong(p, c->text, "return %zu is a list of tensors or optional: only a C shape function can say its size, without a contract", i);
+            return wrong(p, c->text,
+                "return %zu is a list of tensors or optional: only a C shape function can say its size, without a contract", i);
     for (uint32_t i = 0; i < c->ndtypes; i++) {
         bool carried = false;
         for (uint32_t k = 0; k < c->npatterns; k++)
@@ -606,7 +622,8 @@ static int check_parallel(const struct prover *p)
         int status = DV_OK;
         for (uint32_t i = 0; i < c->npatterns && !status; i++)
             if (c->patterns[i].presence != DV__ABSENT)
-                status = check_parallel_in(p, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
+                status = check_parallel_in(
+                    p, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
         for (uint32_t i = 0; i < c->noutputs && !status; i++)
             if (c->outputs[i].presence != DV__ABSENT && c->outputs[i].is_argument < 0)
                 status = check_parallel_in(p, &c->parallel[n], &c->outputs[i], true);
@@ -621,14 +638,16 @@ static int check_ever(const struct prover *p)
     const dv__contract *c = p->c;
     for (uint32_t i = 0; i < c->nconstraints; i++)
         if (!dv__needs_within(c->constraints[i].needs, p->ever))
-            return wrong(p, c->constraints[i].at, "'%s': nothing ever binds '%s'", c->constraints[i].text, first_missing(c, c->constraints[i].needs, p->ever));
+            return wrong(p, c->constraints[i].at, "'%s': nothing ever binds '%s'", c->constraints[i].text,
+                first_missing(c, c->constraints[i].needs, p->ever));
     for (uint32_t i = 0; i < c->ndefinitions; i++)
         if (!dv__needs_within(c->definitions[i].needs, p->ever))
-            return wrong(p, c->definitions[i].at, "'%s': nothing ever binds '%s'", c->definitions[i].text, first_missing(c, c->definitions[i].needs, p->ever));
+            return wrong(p, c->definitions[i].at, "'%s': nothing ever binds '%s'", c->definitions[i].text,
+                first_missing(c, c->definitions[i].needs, p->ever));
     return DV_OK;
 }
 
-/* ---- What calls look up ------------------------------------------------------------------------------------------------------------- */
+/* ---- What calls look up -------------------------------------------------------------------------------------------------- */
 
 static bool is_plain(const dv__contract *c, const dv__pattern *t, bool output)
 {
@@ -643,8 +662,8 @@ static bool is_plain(const dv__contract *c, const dv__pattern *t, bool output)
     }
     if (output && (t->like >= 0 || t->view_of >= 0 || t->is_argument >= 0 || t->unbacked || t->dtype.kind == DV__DTYPE_ANY))
         return false;
-    return t->kind == DV__PATTERN_TENSOR && t->presence != DV__ABSENT && t->on == DV__ON_SAME && !t->dims.any
-        && (t->dtype.kind == DV__DTYPE_ANY || t->dtype.kind == DV__DTYPE_ONE || t->dtype.kind == DV__DTYPE_VAR);
+    return t->kind == DV__PATTERN_TENSOR && t->presence != DV__ABSENT && t->on == DV__ON_SAME && !t->dims.any &&
+        (t->dtype.kind == DV__DTYPE_ANY || t->dtype.kind == DV__DTYPE_ONE || t->dtype.kind == DV__DTYPE_VAR);
 }
 
 static int prepare(dv__contract *c)

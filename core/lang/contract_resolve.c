@@ -1,18 +1,22 @@
-/* Patterns create variables: a name in the dims or the dtype of an input that is not an argument of the schema is a size, a run or a
- * dtype variable; everywhere else a name must exist (contract_type.c). Then each part of the contract is resolved and completed. */
+/* Patterns create variables: a name in the dims or the dtype of an input that is not an argument of the schema is a size, a run
+ * or a dtype variable; everywhere else a name must exist (contract_type.c). Then each part of the contract is resolved and
+ * completed. */
 #include "lang/contract_internal.h"
-
 
 #define wrong(c, e, ...) dv__fail_at(DV_ECONTRACT, (c)->text, (e)->at, __VA_ARGS__)
 
-/* ---- Variables ------------------------------------------------------------------------------------------------------------- */
+/* ---- Variables ----------------------------------------------------------------------------------------------------------- */
 
 /* One name, one meaning. */
 static int check_free(const dv__contract *c, const dv__expr *e, const char *as)
 {
     uint32_t key;
-    const char *already = dv__schema_arg(c->schema, e->name) >= 0 ? "an argument" : dv__dtype_lookup(e->name, &key) ? "a dtype"
-        : dv__find_dim(c, e->name) >= 0 ? "a size" : dv__find_run(c, e->name) >= 0 ? "a run of dims" : dv__find_dtype_var(c, e->name) >= 0 ? "a dtype variable" : NULL;
+    const char *already = dv__schema_arg(c->schema, e->name) >= 0 ? "an argument"
+        : dv__dtype_lookup(e->name, &key)                         ? "a dtype"
+        : dv__find_dim(c, e->name) >= 0                           ? "a size"
+        : dv__find_run(c, e->name) >= 0                           ? "a run of dims"
+        : dv__find_dtype_var(c, e->name) >= 0                     ? "a dtype variable"
+                                                                  : NULL;
     return already ? wrong(c, e, "'%s' is %s: it cannot be %s too", e->name, already, as) : DV_OK;
 }
 
@@ -43,7 +47,8 @@ static int add_run(dv__contract *c, const dv__expr *e)
 static int create_in(dv__contract *c, const dv__expr *e)
 {
     int status = DV_OK, dim;
-    if (e->kind == DV__EXPR_NAME && e->role == DV__ROLE_NONE && dv__schema_arg(c->schema, e->name) < 0 && dv__find_dim(c, e->name) < 0)
+    if (e->kind == DV__EXPR_NAME && e->role == DV__ROLE_NONE && dv__schema_arg(c->schema, e->name) < 0 &&
+        dv__find_dim(c, e->name) < 0)
         return add_dim(c, e, false, "a size", &dim);
     if (e->kind == DV__EXPR_STAR && dv__schema_arg(c->schema, e->name) < 0 && dv__find_run(c, e->name) < 0)
         return add_run(c, e);
@@ -85,7 +90,7 @@ static int create_dtype_var(dv__contract *c, dv__expr *e)
     return DV_OK;
 }
 
-/* ---- Patterns --------------------------------------------------------------------------------------------------------------- */
+/* ---- Patterns ------------------------------------------------------------------------------------------------------------ */
 
 static int add_aside(dv__contract *c, int pattern, int item, const char *at, int8_t *bit)
 {
@@ -107,17 +112,23 @@ static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index)
         if (status)
             return status;
         if (e->type != DV__CTYPE_INT && e->type != DV__CTYPE_RUN)
-            return wrong(c, e, e->type == DV__CTYPE_INTS ? "expected a dim, found %s: a run of its elements is written *%s"
-                : "expected a dim, found %s", dv__ctype_text(e->type), e->name ? e->name : "");
+            return wrong(c, e,
+                e->type == DV__CTYPE_INTS ? "expected a dim, found %s: a run of its elements is written *%s"
+                                          : "expected a dim, found %s",
+                dv__ctype_text(e->type), e->name ? e->name : "");
     }
-    item->text = e->role == DV__ROLE_ELEMENT ? dv__arena_strndup(&c->arena, e->at, strcspn(e->at, "}") + 1) : dv__contract_text_of(c, e);
+    item->text = e->role == DV__ROLE_ELEMENT ? dv__arena_strndup(&c->arena, e->at, strcspn(e->at, "}") + 1)
+                                             : dv__contract_text_of(c, e);
     item->needs = dv__contract_needs(c, e);
     if (!item->text)
         return DV_ENOMEM;
     item->ref = (int16_t)e->ref;
-    item->kind = e->role == DV__ROLE_ELEMENT ? DV__ITEM_ELEMENT : e->role == DV__ROLE_DIM ? DV__ITEM_VAR
-        : e->kind == DV__EXPR_INT ? DV__ITEM_INT : e->role == DV__ROLE_RUN ? DV__ITEM_RUN
-        : e->type == DV__CTYPE_RUN ? DV__ITEM_RUNS : DV__ITEM_EXPR;
+    item->kind = e->role == DV__ROLE_ELEMENT ? DV__ITEM_ELEMENT
+        : e->role == DV__ROLE_DIM            ? DV__ITEM_VAR
+        : e->kind == DV__EXPR_INT            ? DV__ITEM_INT
+        : e->role == DV__ROLE_RUN            ? DV__ITEM_RUN
+        : e->type == DV__CTYPE_RUN           ? DV__ITEM_RUNS
+                                             : DV__ITEM_EXPR;
     item->value = e->i;
     if (e->kind == DV__EXPR_NEG && e->args[0]->kind == DV__EXPR_INT && e->args[0]->i)
         return wrong(c, e, "expected a size, found the negative %s", item->text);
@@ -203,7 +214,8 @@ static int resolve_inputs(dv__contract *c)
         if (status)
             return status;
         if (t->kind == DV__PATTERN_INTS && !t->dims.any && (t->dims.n != 1 || t->dims.singles != 1))
-            return dv__fail_at(DV_ECONTRACT, c->text, t->at, "'%s' is a list of integers: its pattern has one dim, its length", t->name);
+            return dv__fail_at(
+                DV_ECONTRACT, c->text, t->at, "'%s' is a list of integers: its pattern has one dim, its length", t->name);
     }
     for (uint32_t i = 0; i < c->ndefinitions; i++) {
         dv__definition *d = &c->definitions[i];
@@ -217,7 +229,7 @@ static int resolve_inputs(dv__contract *c)
     return DV_OK;
 }
 
-/* ---- Outputs ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
 
 /* A call of a function on an argument, for what like(x) and view(x) leave unsaid. */
 static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const char *at)
@@ -269,7 +281,10 @@ static int complete_output(dv__contract *c, dv__pattern *t)
 /* swap(d0, d1), permute(dims), narrow(dim, start, length), select(dim, index) */
 static int resolve_transform(dv__contract *c, dv__expr *e)
 {
-    static const struct { const char *name; uint32_t n; } transforms[] = { { "swap", 2 }, { "permute", 1 }, { "narrow", 3 }, { "select", 2 } };
+    static const struct {
+        const char *name;
+        uint32_t n;
+    } transforms[] = { { "swap", 2 }, { "permute", 1 }, { "narrow", 3 }, { "select", 2 } };
     for (int i = 0; i < 4; i++) {
         if (e->kind != DV__EXPR_CALL || strcmp(e->name, transforms[i].name) != 0)
             continue;
@@ -321,7 +336,8 @@ static int aliased_argument(const dv__schema *s, const dv__argument *ret)
         return -1;
     for (size_t i = 0; i < s->nargs; i++) {
         const dv__alias *a = s->args[i].alias;
-        if (a && a->write && a->nbefore && !strcmp(a->before[0], ret->alias->before[0]) && s->args[i].type->kind == DV__TYPE_TENSOR)
+        if (a && a->write && a->nbefore && !strcmp(a->before[0], ret->alias->before[0]) &&
+            s->args[i].type->kind == DV__TYPE_TENSOR)
             return (int)i;
     }
     return -1;
@@ -358,7 +374,7 @@ static int add_aliased_outputs(dv__contract *c)
     return DV_OK;
 }
 
-/* ---- Facts -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Facts --------------------------------------------------------------------------------------------------------------- */
 
 static int find_values(const dv__contract *c, const dv__expr *e, int32_t *slot)
 {
@@ -414,7 +430,8 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         const int ref = list[i].run ? dv__find_run(c, list[i].name) : dv__find_dim(c, list[i].name);
         if (ref < 0)
-            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "expected a size or a run of an input, found '%s%s'", list[i].run ? "*" : "", list[i].name);
+            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "expected a size or a run of an input, found '%s%s'",
+                list[i].run ? "*" : "", list[i].name);
         list[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)
             if (list[k].run == list[i].run && list[k].ref == ref)
@@ -425,8 +442,14 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
 
 static int resolve_facts(dv__contract *c)
 {
-    const struct { dv__expr *e; enum dv__ctype type; const char *what; } costs[] = {
-        { c->workspace, DV__CTYPE_INT, "workspace" }, { c->flops, DV__CTYPE_NUMBER, "flops" }, { c->bytes, DV__CTYPE_NUMBER, "bytes" },
+    const struct {
+        dv__expr *e;
+        enum dv__ctype type;
+        const char *what;
+    } costs[] = {
+        { c->workspace, DV__CTYPE_INT, "workspace" },
+        { c->flops, DV__CTYPE_NUMBER, "flops" },
+        { c->bytes, DV__CTYPE_NUMBER, "bytes" },
     };
     int status = resolve_named(c, c->parallel, c->nparallel);
     if (!status)

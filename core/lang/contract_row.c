@@ -5,7 +5,11 @@
 
 /* ---- How tensors are taken ----------------------------------------------------------------------------------------------- */
 
-static const struct { const char *word; uint8_t kind; bool align; } takes_words[] = {
+static const struct {
+    const char *word;
+    uint8_t kind;
+    bool align;
+} takes_words[] = {
     { "contiguous", DV__TAKES_CONTIGUOUS, false },
     { "last_contiguous", DV__TAKES_LAST_CONTIGUOUS, false },
     { "strided", DV__TAKES_STRIDED, false },
@@ -57,7 +61,8 @@ int dv__takes_parse(dv__lexer *lx, const dv__schema *schema, dv__takes *takes)
         if (status)
             return status;
         if (bytes <= 0 || bytes > 4096 || (bytes & (bytes - 1)))
-            return dv__fail_at(DV_ECONTRACT, lx->text, at, "expected an alignment that is a power of two up to 4096, found %lld", (long long)bytes);
+            return dv__fail_at(DV_ECONTRACT, lx->text, at, "expected an alignment that is a power of two up to 4096, found %lld",
+                (long long)bytes);
         takes[slot].align_log2 = (uint8_t)__builtin_ctzll((unsigned long long)bytes);
     } else {
         takes[slot].kind = takes_words[word].kind;
@@ -91,7 +96,7 @@ int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out)
     return text ? takes_of(text, c->schema, out) : DV_OK;
 }
 
-/* ---- Predicates ------------------------------------------------------------------------------------------------------------ */
+/* ---- Predicates ---------------------------------------------------------------------------------------------------------- */
 
 int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__expr **out)
 {
@@ -122,17 +127,22 @@ int dv__predicate_eval(const dv__contract *c, const dv__expr *e, const dv_value 
     return dv__eval_bool(&v, e, out);
 }
 
-/* ---- Dtypes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Dtypes -------------------------------------------------------------------------------------------------------------- */
 
 /* For each named variable the dtypes that a row takes. */
 struct dv__dtype_sets {
-    struct one_set { int16_t var; uint32_t n; uint32_t *keys; } sets[DV__MAX_DTYPE_VARS];
+    struct one_set {
+        int16_t var;
+        uint32_t n;
+        uint32_t *keys;
+    } sets[DV__MAX_DTYPE_VARS];
     uint32_t n;
 };
 
 static int wrong(const dv__contract *c, const dv__lexer *lx, const char *what)
 {
-    const int status = dv__fail_at(DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%.*s'", what, (int)lx->token.size, lx->token.start);
+    const int status = dv__fail_at(
+        DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%.*s'", what, (int)lx->token.size, lx->token.start);
     return dv__fail_in(status, "operator %s: dtypes of a row", c->name);
 }
 

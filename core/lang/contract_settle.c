@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-/* ---- What was put aside ----------------------------------------------------------------------------------------------------------- */
+/* ---- What was put aside -------------------------------------------------------------------------------------------------- */
 
 /* The size that was found where this item stands; element: of a list. */
 static int64_t size_found(const dv__env *v, const dv__pattern *t, uint32_t item, const dv_tensor *x)
@@ -34,7 +34,9 @@ static int check_aside(dv__env *v, const dv__pattern *t, uint32_t index)
     v->who = t->name;
     const int status = dv__eval_int(v, item->e, &expected);
     for (size_t i = 0; i < n && !status; i++) {
-        const dv_tensor *x = value->type == DV_VALUE_TENSORS ? value->as.tensors.data[i] : value->type == DV_VALUE_TENSOR ? value->as.tensor : NULL;
+        const dv_tensor *x = value->type == DV_VALUE_TENSORS ? value->as.tensors.data[i]
+            : value->type == DV_VALUE_TENSOR                 ? value->as.tensor
+                                                             : NULL;
         if (!x && t->kind != DV__PATTERN_INTS)
             continue;
         const int64_t found = size_found(v, t, index, x);
@@ -91,7 +93,9 @@ static int solve_for(dv__env *v, const dv__expr *e, int ref, int64_t value, int6
         bool ok;
         switch (e->kind) {
         case DV__EXPR_ADD: ok = !__builtin_sub_overflow(value, other, &value); break;
-        case DV__EXPR_SUB: ok = side ? !__builtin_sub_overflow(other, value, &value) : !__builtin_add_overflow(value, other, &value); break;
+        case DV__EXPR_SUB:
+            ok = side ? !__builtin_sub_overflow(other, value, &value) : !__builtin_add_overflow(value, other, &value);
+            break;
         case DV__EXPR_MUL: ok = exact(value, other, &value); break;
         default: /* x / other == value, or other / x == value */
             ok = side ? exact(other, value, &value) : other && !__builtin_mul_overflow(value, other, &value);
@@ -152,10 +156,12 @@ int dv__settle(dv__env *v, uint64_t aside)
         for (uint64_t left = aside; left; left &= left - 1) {
             const int bit = __builtin_ctzll(left);
             const dv__aside *a = &c->asides[bit];
-            const dv__needs needs = a->pattern < 0 ? c->definitions[a->item].needs : c->patterns[a->pattern].dims.items[a->item].needs;
+            const dv__needs needs = a->pattern < 0 ? c->definitions[a->item].needs
+                                                   : c->patterns[a->pattern].dims.items[a->item].needs;
             if (!dv__needs_within(needs, dv__solution_bound(v->s)))
                 continue;
-            const int status = a->pattern < 0 ? run_definition(v, &c->definitions[a->item]) : check_aside(v, &c->patterns[a->pattern], (uint32_t)a->item);
+            const int status = a->pattern < 0 ? run_definition(v, &c->definitions[a->item])
+                                              : check_aside(v, &c->patterns[a->pattern], (uint32_t)a->item);
             if (status)
                 return status;
             aside &= ~(1ull << bit);
@@ -197,12 +203,13 @@ int dv__solvable_for(const dv__item *item, dv__needs bound)
     if (count_mentions(item->e, ref) != 1)
         return -1;
     for (const dv__expr *e = item->e; e->role != DV__ROLE_DIM; e = mentions(e->args[0], ref) ? e->args[0] : e->args[1])
-        if (e->kind != DV__EXPR_ADD && e->kind != DV__EXPR_SUB && e->kind != DV__EXPR_MUL && e->kind != DV__EXPR_DIV && e->kind != DV__EXPR_NEG)
+        if (e->kind != DV__EXPR_ADD && e->kind != DV__EXPR_SUB && e->kind != DV__EXPR_MUL && e->kind != DV__EXPR_DIV &&
+            e->kind != DV__EXPR_NEG)
             return -1;
     return ref;
 }
 
-/* ---- Constraints ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Constraints --------------------------------------------------------------------------------------------------------- */
 
 static bool read_element(dv__env *v, const dv_tensor *x, int64_t i)
 {
@@ -211,10 +218,12 @@ static bool read_element(dv__env *v, const dv_tensor *x, int64_t i)
     switch (key) {
 #define INTEGER(name, T) \
     case DV_DTYPE_##name: v->element_i = (int64_t)((const T *)x->data)[i]; return true;
+        /* clang-format off */
     INTEGER(i8, int8_t) INTEGER(i16, int16_t) INTEGER(i32, int32_t) INTEGER(i64, int64_t)
     INTEGER(u8, uint8_t) INTEGER(u16, uint16_t) INTEGER(u32, uint32_t) INTEGER(bool, uint8_t)
+/* clang-format on */
 #undef INTEGER
-    case DV_DTYPE_u64: {
+            case DV_DTYPE_u64: {
         const uint64_t u = ((const uint64_t *)x->data)[i];
         v->element_real = u > INT64_MAX;
         v->element_i = (int64_t)u;
@@ -293,4 +302,3 @@ int dv__check_constraints(dv__env *v, bool values)
     }
     return DV_OK;
 }
-

@@ -1,11 +1,11 @@
 /* One call's arguments against the patterns: bind what is new, compare the rest.
  *
- * The common path (tensors with names, literals and one run, no cases) is two nested loops without a call. What cannot be compared yet,
- * because it speaks of a size that a later pattern binds, is put aside and settled at the end. Messages are made from the state at the
- * moment of failure, by looking again at the patterns: nothing is recorded for them on the way. */
+ * The common path (tensors with names, literals and one run, no cases) is two nested loops without a call. What cannot be
+ * compared yet, because it speaks of a size that a later pattern binds, is put aside and settled at the end. Messages are made
+ * from the state at the moment of failure, by looking again at the patterns: nothing is recorded for them on the way. */
 #include "lang/contract_internal.h"
 
-/* ---- Dtypes ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Dtypes -------------------------------------------------------------------------------------------------------------- */
 
 static bool is_allowed(const dv__dtype_var *var, uint32_t key)
 {
@@ -55,7 +55,7 @@ static inline int match_dtype(dv__env *v, const dv__pattern *t, int element, con
     return DV_OK;
 }
 
-/* ---- Devices ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Devices ------------------------------------------------------------------------------------------------------------- */
 
 /* s->device.type is 0 until a tensor has said where everything is. CPUs are all one. */
 static inline int match_device(dv__env *v, const dv__pattern *t, int element, const dv_tensor *x)
@@ -73,9 +73,10 @@ static inline int match_device(dv__env *v, const dv__pattern *t, int element, co
     return t->on == DV__ON_ANY || x->device.type == DV_CPU ? DV_OK : dv__wrong_device(v, t, element, cpu, x);
 }
 
-/* ---- Shapes -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Shapes -------------------------------------------------------------------------------------------------------------- */
 
-/* How many dims the run in *unknown takes; *unknown is NULL when every run's rank is known. False: the number of dims is wrong. */
+/* How many dims the run in *unknown takes; *unknown is NULL when every run's rank is known. False: the number of dims is wrong.
+ */
 static int run_ranks(dv__env *v, const dv__pattern *t, int32_t ndim, const dv__item **unknown, int32_t *rest, bool *ok)
 {
     int64_t known = t->dims.singles;
@@ -229,7 +230,7 @@ static inline int match_tensor(dv__env *v, const dv__pattern *t, int element, co
     return status;
 }
 
-/* ---- Patterns that are no single tensor ---------------------------------------------------------------------------------------- */
+/* ---- Patterns that are no single tensor ---------------------------------------------------------------------------------- */
 
 static int match_list(dv__env *v, const dv__pattern *t, const dv_value *value, uint64_t *aside)
 {
@@ -284,7 +285,7 @@ static int match_value(dv__env *v, const dv__pattern *t, const dv_value *value, 
     return t->kind == DV__PATTERN_LIST ? match_list(v, t, value, aside) : match_length(v, t, value, aside);
 }
 
-/* ---- The common path ------------------------------------------------------------------------------------------------------------ */
+/* ---- The common path ----------------------------------------------------------------------------------------------------- */
 
 DV_INLINE bool plain_dims_fit(dv__solution *s, dv__needs *bound, const dv__dims *dims, const dv_tensor *x)
 {
@@ -319,8 +320,8 @@ DV_INLINE bool plain_dims_fit(dv__solution *s, dv__needs *bound, const dv__dims 
     return true;
 }
 
-/* A plain pattern and a tensor, without a call. False: it does not fit, or it takes more to say; match_tensor() tells, and finds what was
- * bound here as it would have bound it itself. What is bound is kept in *bound, so that it can live in registers. */
+/* A plain pattern and a tensor, without a call. False: it does not fit, or it takes more to say; match_tensor() tells, and finds
+ * what was bound here as it would have bound it itself. What is bound is kept in *bound, so that it can live in registers. */
 DV_INLINE bool match_plain(const dv__contract *c, dv__solution *s, dv__needs *bound, const dv__pattern *t, const dv_tensor *x)
 {
     const uint32_t key = dv_dtype_key(x->dtype);
@@ -346,7 +347,7 @@ DV_INLINE bool match_plain(const dv__contract *c, dv__solution *s, dv__needs *bo
     return plain_dims_fit(s, bound, &t->dims, x);
 }
 
-/* ---- The whole ----------------------------------------------------------------------------------------------------------------- */
+/* ---- The whole ----------------------------------------------------------------------------------------------------------- */
 
 static int choose_cases(dv__env *v)
 {
@@ -405,7 +406,8 @@ static int bind_unbacked(dv__env *v)
 }
 
 /* From pattern `first` on: the ones before it were plain and fit. */
-static __attribute__((noinline)) int solve_rest(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values, uint32_t first)
+static __attribute__((noinline)) int solve_rest(
+    const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values, uint32_t first)
 {
     dv__env v = { .c = c, .args = args, .s = s };
     uint64_t aside = 0;

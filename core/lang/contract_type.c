@@ -1,7 +1,6 @@
 /* Trees: what a name in them means, and which type each node has. A name must exist; contract_resolve.c makes the variables. */
 #include "lang/contract_internal.h"
 
-
 /* What a tree is resolved against. Predicates of rows have a text of their own. */
 struct resolver {
     const dv__contract *c;
@@ -11,9 +10,12 @@ struct resolver {
 
 static int resolve(const struct resolver *r, dv__expr *e);
 
-/* ---- Element types by name ------------------------------------------------------------------------------------------------ */
+/* ---- Element types by name ----------------------------------------------------------------------------------------------- */
 
-static const struct { const char *name; uint32_t key; } dtype_names[] = {
+static const struct {
+    const char *name;
+    uint32_t key;
+} dtype_names[] = {
 #define ROW(name, code, bits) { #name, DV_DTYPE_##name },
     DV_DTYPES(ROW)
 #undef ROW
@@ -86,7 +88,7 @@ const char *dv__ctype_text(unsigned type)
     return texts[type];
 }
 
-/* ---- Trees ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Trees --------------------------------------------------------------------------------------------------------------- */
 
 #define wrong(r, e, ...) dv__fail_at(DV_ECONTRACT, (r)->text, (e)->at, __VA_ARGS__)
 
@@ -145,14 +147,18 @@ static int resolve_star(const struct resolver *r, dv__expr *e)
         e->role = DV__ROLE_LIST;
         e->ref = slot;
         const enum dv__ctype type = dv__type_of_argument(r->c->schema->args[slot].type);
-        return type == DV__CTYPE_INTS ? DV_OK : wrong(r, e, "'*%s' needs a list of integers, found %s", e->name, dv__ctype_text(type));
+        return type == DV__CTYPE_INTS ? DV_OK
+                                      : wrong(r, e, "'*%s' needs a list of integers, found %s", e->name, dv__ctype_text(type));
     }
     e->role = DV__ROLE_RUN;
     e->ref = run;
     return run >= 0 ? DV_OK : wrong(r, e, "unknown run '*%s': no input has it", e->name);
 }
 
-static const struct function { const char *name, *operands; enum dv__ctype result; } functions[] = {
+static const struct function {
+    const char *name, *operands;
+    enum dv__ctype result;
+} functions[] = {
 #define ROW(id, name, result, operands) { name, operands, DV__CTYPE_##result },
     DV__FUNCTIONS(ROW)
 #undef ROW
@@ -185,8 +191,9 @@ static bool operand_fits(const struct resolver *r, char letter, const dv__expr *
     case 'n': return e->type == DV__CTYPE_INT || e->type == DV__CTYPE_NUMBER;
     case 'b': return e->type == DV__CTYPE_BOOL;
     case 'd': return e->type == DV__CTYPE_DTYPE;
-    case 'D': return e->type == DV__CTYPE_DTYPE || e->type == DV__CTYPE_TENSOR
-        || (argument && (e->type == DV__CTYPE_NUMBER || e->type == DV__CTYPE_INT || e->type == DV__CTYPE_BOOL));
+    case 'D':
+        return e->type == DV__CTYPE_DTYPE || e->type == DV__CTYPE_TENSOR ||
+            (argument && (e->type == DV__CTYPE_NUMBER || e->type == DV__CTYPE_INT || e->type == DV__CTYPE_BOOL));
     case 'r': return e->type == DV__CTYPE_RUN;
     case 't': return e->type == DV__CTYPE_TENSOR;
     case 'R': return e->type == DV__CTYPE_TENSOR || e->type == DV__CTYPE_TENSORS || e->type == DV__CTYPE_RUN;
@@ -221,7 +228,8 @@ static int resolve_if(const struct resolver *r, dv__expr *e)
     if (status)
         return status;
     const unsigned a = e->args[1]->type, b = e->args[2]->type;
-    if ((a != b && (a != DV__CTYPE_INT || b != DV__CTYPE_NUMBER) && (a != DV__CTYPE_NUMBER || b != DV__CTYPE_INT)) || a >= DV__CTYPE_RUN)
+    if ((a != b && (a != DV__CTYPE_INT || b != DV__CTYPE_NUMBER) && (a != DV__CTYPE_NUMBER || b != DV__CTYPE_INT)) ||
+        a >= DV__CTYPE_RUN)
         return wrong(r, e->args[2], "expected values of one type in if(), found %s and %s", dv__ctype_text(a), dv__ctype_text(b));
     e->type = (uint8_t)(a == b ? a : DV__CTYPE_NUMBER);
     return DV_OK;
@@ -233,14 +241,17 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
     while (fn < DV__FN_COUNT && strcmp(functions[fn].name, e->name) != 0)
         fn++;
     if (fn == DV__FN_COUNT)
-        return wrong(r, e, "unknown function '%s': expected one of min, max, abs, ceildiv, if, len, rank, numel, size, stride, total, axis, "
-            "present, absent, dtype, itemsize, shape, broadcast, reduced, swap, permute, promote, accumulate", e->name);
+        return wrong(r, e,
+            "unknown function '%s': expected one of min, max, abs, ceildiv, if, len, rank, numel, size, stride, total, axis, "
+            "present, absent, dtype, itemsize, shape, broadcast, reduced, swap, permute, promote, accumulate",
+            e->name);
     const char *operands = functions[fn].operands;
     const size_t letters = strlen(operands);
     const bool many = operands[letters - 1] == '+';
     const uint32_t least = (uint32_t)(many ? letters - 1 : letters);
     if (e->n < least || (e->n > least && !many))
-        return wrong(r, e, "expected %s%u operand%s of %s(), found %u", many ? "at least " : "", least, least == 1 ? "" : "s", e->name, e->n);
+        return wrong(r, e, "expected %s%u operand%s of %s(), found %u", many ? "at least " : "", least, least == 1 ? "" : "s",
+            e->name, e->n);
     e->ref = fn;
     e->type = (uint8_t)functions[fn].result;
     if (fn == DV__FN_TOTAL)
@@ -253,7 +264,8 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
         if (status)
             return status;
         if (!operand_fits(r, letter, e->args[i]))
-            return wrong(r, e->args[i], "expected %s in %s(), found %s", operand_text(letter), e->name, dv__ctype_text(e->args[i]->type));
+            return wrong(
+                r, e->args[i], "expected %s in %s(), found %s", operand_text(letter), e->name, dv__ctype_text(e->args[i]->type));
     }
     return DV_OK;
 }
@@ -290,10 +302,13 @@ static int resolve_comparison(const struct resolver *r, dv__expr *e)
         if (is_number(a) && is_number(b))
             continue;
         if (ordered)
-            return wrong(r, is_number(a) ? b : a, "expected a number, found %s", dv__ctype_text(is_number(a) ? b->type : a->type));
+            return wrong(
+                r, is_number(a) ? b : a, "expected a number, found %s", dv__ctype_text(is_number(a) ? b->type : a->type));
         if (a->type != b->type)
-            return wrong(r, b, "expected %s, found %s: they can never be equal", dv__ctype_text(a->type), dv__ctype_text(b->type));
-        if (a->type == DV__CTYPE_TENSOR || a->type == DV__CTYPE_TENSORS || a->type == DV__CTYPE_INTS || a->type == DV__CTYPE_OTHER)
+            return wrong(
+                r, b, "expected %s, found %s: they can never be equal", dv__ctype_text(a->type), dv__ctype_text(b->type));
+        if (a->type == DV__CTYPE_TENSOR || a->type == DV__CTYPE_TENSORS || a->type == DV__CTYPE_INTS ||
+            a->type == DV__CTYPE_OTHER)
             return wrong(r, b, "%s cannot be compared", dv__ctype_text(a->type));
     }
     return DV_OK;
@@ -336,11 +351,9 @@ static int resolve(const struct resolver *r, dv__expr *e)
         for (uint32_t i = 0; i < e->n && !status; i++)
             status = resolve_as(r, e->args[i], DV__CTYPE_BOOL);
         return status;
-    case DV__EXPR_NONE:
-        return wrong(r, e, "None has no place here: ask with present() or absent()");
+    case DV__EXPR_NONE: return wrong(r, e, "None has no place here: ask with present() or absent()");
     case DV__EXPR_LIST:
-    case DV__EXPR_KEYWORD:
-        return wrong(r, e, "contracts have no lists and no keyword operands");
+    case DV__EXPR_KEYWORD: return wrong(r, e, "contracts have no lists and no keyword operands");
     default: return resolve_comparison(r, e);
     }
 }

@@ -12,14 +12,25 @@
 /* How tight a construct binds; parsing a level accepts everything at least as tight. */
 enum level { LEVEL_OR = 1, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_UNARY, LEVEL_POSTFIX };
 
-static const struct binary { const char *text; enum dv__expr_kind kind; enum level level; } binaries[] = {
-    { "or", DV__EXPR_OR, LEVEL_OR },           { "and", DV__EXPR_AND, LEVEL_AND },
-    { "==", DV__EXPR_EQ, LEVEL_COMPARE },      { "!=", DV__EXPR_NE, LEVEL_COMPARE },
-    { "<", DV__EXPR_LT, LEVEL_COMPARE },       { "<=", DV__EXPR_LE, LEVEL_COMPARE },
-    { ">", DV__EXPR_GT, LEVEL_COMPARE },       { ">=", DV__EXPR_GE, LEVEL_COMPARE },
-    { "+", DV__EXPR_ADD, LEVEL_SUM },          { "-", DV__EXPR_SUB, LEVEL_SUM },
-    { "*", DV__EXPR_MUL, LEVEL_PRODUCT },      { "/", DV__EXPR_DIV, LEVEL_PRODUCT },
-    { "//", DV__EXPR_FLOORDIV, LEVEL_PRODUCT }, { "%", DV__EXPR_MOD, LEVEL_PRODUCT },
+static const struct binary {
+    const char *text;
+    enum dv__expr_kind kind;
+    enum level level;
+} binaries[] = {
+    { "or", DV__EXPR_OR, LEVEL_OR },
+    { "and", DV__EXPR_AND, LEVEL_AND },
+    { "==", DV__EXPR_EQ, LEVEL_COMPARE },
+    { "!=", DV__EXPR_NE, LEVEL_COMPARE },
+    { "<", DV__EXPR_LT, LEVEL_COMPARE },
+    { "<=", DV__EXPR_LE, LEVEL_COMPARE },
+    { ">", DV__EXPR_GT, LEVEL_COMPARE },
+    { ">=", DV__EXPR_GE, LEVEL_COMPARE },
+    { "+", DV__EXPR_ADD, LEVEL_SUM },
+    { "-", DV__EXPR_SUB, LEVEL_SUM },
+    { "*", DV__EXPR_MUL, LEVEL_PRODUCT },
+    { "/", DV__EXPR_DIV, LEVEL_PRODUCT },
+    { "//", DV__EXPR_FLOORDIV, LEVEL_PRODUCT },
+    { "%", DV__EXPR_MOD, LEVEL_PRODUCT },
 };
 enum { NBINARIES = sizeof binaries / sizeof *binaries };
 
@@ -82,7 +93,10 @@ static int make_named(struct parser *p, enum dv__expr_kind kind, const char *at,
 }
 
 /* A growing list of operands. The arena keeps the smaller copies; lists are short. */
-struct operands { dv__expr **data; uint32_t n, room; };
+struct operands {
+    dv__expr **data;
+    uint32_t n, room;
+};
 
 static int push(struct parser *p, struct operands *list, dv__expr *e)
 {
@@ -202,7 +216,8 @@ static int parse_name(struct parser *p, dv__expr **out)
         dv__lexer_next(&ahead);
         const dv__token overload = ahead.token;
         dv__lexer_next(&ahead);
-        if (overload.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, "(") && ahead.token.start == overload.start + overload.size) {
+        if (overload.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, "(") &&
+            ahead.token.start == overload.start + overload.size) {
             *p->lx = ahead;
             end = overload.start + overload.size;
         }
@@ -212,7 +227,9 @@ static int parse_name(struct parser *p, dv__expr **out)
         struct operands args = { 0 };
         dv__lexer_next(p->lx);
         const int status = parse_elements(p, ")", true, &args, NULL);
-        return status ? status : make_named(p, DV__EXPR_CALL, first.start, first.start, (size_t)(end - first.start), args.n, args.data, out);
+        return status
+            ? status
+            : make_named(p, DV__EXPR_CALL, first.start, first.start, (size_t)(end - first.start), args.n, args.data, out);
     }
     if (must_call)
         return dv__lexer_unexpected(p->lx, "'(' after '%.*s'", (int)(end - first.start), first.start);
@@ -347,8 +364,8 @@ static bool begins_value(const dv__lexer *lx)
                 return false;
         return true;
     }
-    return lx->token.kind == DV__TOKEN_INT || lx->token.kind == DV__TOKEN_FLOAT || lx->token.kind == DV__TOKEN_STRING
-        || dv__lexer_is(lx, "-");
+    return lx->token.kind == DV__TOKEN_INT || lx->token.kind == DV__TOKEN_FLOAT || lx->token.kind == DV__TOKEN_STRING ||
+        dv__lexer_is(lx, "-");
 }
 
 /* `x in A B C`, `x not in A B`: values separated by spaces, each without operators. */
@@ -458,7 +475,10 @@ static int parse(dv__lexer *lx, dv__arena *arena, unsigned flags, enum level lev
 int dv__expr_parse(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, 0, LEVEL_OR, out); }
 int dv__expr_parse_sum(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, IN_LIST, LEVEL_SUM, out); }
 int dv__expr_parse_no_div(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, NO_DIV, LEVEL_OR, out); }
-int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, IN_LIST, LEVEL_UNARY, out); }
+int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out)
+{
+    return parse(lx, arena, IN_LIST, LEVEL_UNARY, out);
+}
 
 static const struct binary *binary_of(enum dv__expr_kind kind)
 {
@@ -473,7 +493,10 @@ static enum level level_of(const dv__expr *e)
     const struct binary *b = binary_of(e->kind);
     if (b)
         return b->level;
-    return e->kind == DV__EXPR_IN ? LEVEL_COMPARE : e->kind == DV__EXPR_NOT ? LEVEL_NOT : e->kind == DV__EXPR_NEG ? LEVEL_UNARY : LEVEL_POSTFIX;
+    return e->kind == DV__EXPR_IN ? LEVEL_COMPARE
+        : e->kind == DV__EXPR_NOT ? LEVEL_NOT
+        : e->kind == DV__EXPR_NEG ? LEVEL_UNARY
+                                  : LEVEL_POSTFIX;
 }
 
 static void print_at(const dv__expr *e, enum level level, dv__text *to)

@@ -7,6 +7,7 @@
 #include "lang/lexer.h"
 
 /* X(kind, JSON name). Binary and unary kinds have their operands in args. */
+/* clang-format off */
 #define DV__EXPR_KINDS(X)                                                                                                     \
     X(INT, "int")         /* i */                                                                                             \
     X(FLOAT, "float")     /* f */                                                                                             \
@@ -23,6 +24,7 @@
     X(IN, "in")           /* args[0] in args[1..] */                                                                          \
     X(NEG, "neg") X(NOT, "not") X(ADD, "add") X(SUB, "sub") X(MUL, "mul") X(DIV, "div") X(FLOORDIV, "floordiv") X(MOD, "mod") \
     X(EQ, "eq") X(NE, "ne") X(LT, "lt") X(LE, "le") X(GT, "gt") X(GE, "ge") X(AND, "and") X(OR, "or")
+/* clang-format on */
 
 enum dv__expr_kind {
 #define DV__EXPR_KIND(name, json) DV__EXPR_##name,
@@ -31,9 +33,11 @@ enum dv__expr_kind {
 };
 
 /* What a resolved NAME or STAR means: X(role, JSON name). A parser leaves DV__ROLE_NONE; contracts resolve, formulas need not. */
+/* clang-format off */
 #define DV__EXPR_ROLES(X)                                                                                                     \
     X(NONE, "name") X(ARG, "arg") X(DIM, "dim") X(ELEMENT, "element") X(RUN, "run") X(LIST, "list") X(DTYPE, "dtype")          \
     X(DTYPE_VAR, "dtype_var")
+/* clang-format on */
 
 enum dv__expr_role {
 #define DV__EXPR_ROLE(name, json) DV__ROLE_##name,
@@ -43,11 +47,11 @@ enum dv__expr_role {
 
 typedef struct dv__expr {
     enum dv__expr_kind kind;
-    int32_t ref;  /* for whoever resolves names: a slot, a variable, a function; 0 after parsing */
-    uint8_t role; /* enum dv__expr_role */
-    uint8_t type; /* for whoever resolves names; 0 after parsing */
+    int32_t ref;    /* for whoever resolves names: a slot, a variable, a function; 0 after parsing */
+    uint8_t role;   /* enum dv__expr_role */
+    uint8_t type;   /* for whoever resolves names; 0 after parsing */
     uint16_t depth; /* levels of operands below; at most DV__EXPR_MAX_DEPTH, so walking a tree by recursion is safe */
-    uint32_t n;   /* operands */
+    uint32_t n;     /* operands */
     struct dv__expr **args;
     const char *name; /* NUL-terminated, in the arena */
     int64_t i;
@@ -68,7 +72,7 @@ int dv__expr_parse_no_div(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 /* One operand without operators: a literal, a name, a call. */
 int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 void dv__expr_print(const dv__expr *e, dv__text *to); /* with as few parentheses as needed; parses to an equal tree */
-void dv__expr_json(const dv__expr *e, dv__text *to);  /* ["add", ["name", "n"], ["int", 2]]; a resolved name has its role's name */
+void dv__expr_json(const dv__expr *e, dv__text *to); /* ["add", ["name", "n"], ["int", 2]]; a resolved name has its role's name */
 bool dv__expr_equal(const dv__expr *a, const dv__expr *b); /* structure, not places */
 /* Floor division and modulo with Python's signs; false on division by zero or overflow. */
 bool dv__floordiv(int64_t a, int64_t b, int64_t *out);

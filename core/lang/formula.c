@@ -62,7 +62,8 @@ static int32_t find_output(const dv__schema *s, const char *name, size_t size)
         if (strlen(s->returns[i].name) == size && size && !memcmp(s->returns[i].name, name, size))
             return (int32_t)(s->nargs + i);
         snprintf(plain, sizeof plain, "result%zu", i);
-        if ((strlen(plain) == size && !memcmp(plain, name, size)) || (s->nreturns == 1 && size == 6 && !memcmp("result", name, size)))
+        if ((strlen(plain) == size && !memcmp(plain, name, size)) ||
+            (s->nreturns == 1 && size == 6 && !memcmp("result", name, size)))
             return (int32_t)(s->nargs + i);
     }
     return -1;
@@ -91,8 +92,8 @@ static int fail_target(parse *p, const dv__token *t)
         else
             dv__text_add(&names, "%sresult%zu", names.size ? ", " : "", i);
     }
-    const int status = dv__fail_at(DV_ESCHEMA, p->lx.text, t->start, "'%.*s' is not %s of the operator; there are: %s", (int)t->size, t->start,
-        p->check.mode == MODE_GRADIENT ? "an argument" : "a result", names.size ? names.data : "none");
+    const int status = dv__fail_at(DV_ESCHEMA, p->lx.text, t->start, "'%.*s' is not %s of the operator; there are: %s",
+        (int)t->size, t->start, p->check.mode == MODE_GRADIENT ? "an argument" : "a result", names.size ? names.data : "none");
     dv__text_deinit(&names);
     return status;
 }
@@ -130,8 +131,8 @@ static int parse_target(parse *p, int32_t *slot)
     if (p->check.mode != MODE_NATIVE && !is_tensors(at_slot(s, *slot)->type)) {
         dv__text type = { 0 };
         dv__type_print(at_slot(s, *slot)->type, &type);
-        const int status = dv__fail_at(DV_ESCHEMA, p->lx.text, t.start, "'%.*s' is %s: only tensors have %s", (int)t.size, t.start,
-            type.data ? type.data : "?", p->check.mode == MODE_GRADIENT ? "gradients" : "tangents");
+        const int status = dv__fail_at(DV_ESCHEMA, p->lx.text, t.start, "'%.*s' is %s: only tensors have %s", (int)t.size,
+            t.start, type.data ? type.data : "?", p->check.mode == MODE_GRADIENT ? "gradients" : "tangents");
         dv__text_deinit(&type);
         return status;
     }
@@ -192,12 +193,17 @@ static int check_value(parse *p, const int32_t *targets, size_t n, const dv__exp
         return DV_OK;
     if (n == 1 && v->kind != VALUE_TUPLE)
         return check_one(p, targets[0], e, v);
-    const size_t results = v->kind == VALUE_TUPLE ? v->callee->nreturns : v->kind == VALUE_LIST ? v->n : v->kind == VALUE_NOTHING ? 0 : 1;
+    const size_t results = v->kind == VALUE_TUPLE ? v->callee->nreturns
+        : v->kind == VALUE_LIST                   ? v->n
+        : v->kind == VALUE_NOTHING                ? 0
+                                                  : 1;
     if (results != n)
-        return dv__fail_at(DV_ESCHEMA, p->lx.text, e->at, "expected %zu result%s, one for each target, found %zu", n, n == 1 ? "" : "s", results);
+        return dv__fail_at(DV_ESCHEMA, p->lx.text, e->at, "expected %zu result%s, one for each target, found %zu", n,
+            n == 1 ? "" : "s", results);
     for (size_t i = 0; i < n; i++) {
         const value of_call = { .kind = VALUE_KNOWN, .type = v->kind == VALUE_TUPLE ? v->callee->returns[i].type : NULL };
-        const int status = check_one(p, targets[i], v->kind == VALUE_LIST ? e->args[i] : e, v->kind == VALUE_LIST ? v->elems[i] : &of_call);
+        const int status = check_one(
+            p, targets[i], v->kind == VALUE_LIST ? e->args[i] : e, v->kind == VALUE_LIST ? v->elems[i] : &of_call);
         if (status)
             return status;
     }
@@ -288,8 +294,8 @@ static int end(parse *p, int status, const char *what)
     return status ? dv__fail_in(status, "operator %s: %s", p->op_name, what) : DV_OK;
 }
 
-static int parse_formula(enum formula_mode mode, const char *what, const char *text, const char *op_name, const dv__schema *schema,
-    dv__formula_lookup lookup, void *user, dv__arena *arena, dv__formula **out)
+static int parse_formula(enum formula_mode mode, const char *what, const char *text, const char *op_name,
+    const dv__schema *schema, dv__formula_lookup lookup, void *user, dv__arena *arena, dv__formula **out)
 {
     *out = NULL;
     parse p;
@@ -347,8 +353,9 @@ static int parse_results(parse *p, const dv__expr **outputs)
     if (s->nreturns)
         n = s->nreturns; /* what is written beside has its own clause */
     else if (n != 1)
-        return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.text, n ? "expected 'name: ...' for each argument that is written"
-                                                              : "an operator that neither returns nor writes anything has no native form");
+        return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.text,
+            n ? "expected 'name: ...' for each argument that is written"
+              : "an operator that neither returns nor writes anything has no native form");
     dv__expr *e;
     const value *v;
     int status = parse_value(p, &e, &v);
@@ -405,8 +412,8 @@ static int complete(parse *p, const dv__expr **outputs)
         if (outputs[slot] || !is_output(s, (int32_t)slot))
             continue;
         const char *name = name_of(s, (int32_t)slot, number, sizeof number);
-        return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.token.start, "nothing is said about '%s', which is %s; expected '%s: ...'", name,
-            slot < s->nargs ? "written" : "returned", name);
+        return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.token.start,
+            "nothing is said about '%s', which is %s; expected '%s: ...'", name, slot < s->nargs ? "written" : "returned", name);
     }
     return DV_OK;
 }

@@ -13,15 +13,13 @@
 typedef int (*dv__formula_lookup)(void *user, const char *name, size_t i, const dv__schema **out);
 
 /* The trees, after parsing. What names mean is in role and ref:
- *   NAME  ARG (ref: slot), RESULT (ref: slot, nargs + i), GRAD (ref: slot of the output whose gradient it is), TANGENT (ref: slot of
- *         the argument), DTYPE (name)
- *   CALL  of an operator: name is its full name ("base::mul", "ns::f.out") when it was known, else as written; its operands are
- *         positional arguments, then KEYWORD nodes with ref: the callee's argument. Missing ones take their defaults.
- *         ref is DV__FORMULA_OPERATOR then. Others are built in (enum dv__formula_builtin): if(c, a, b) evaluates one branch only,
- *         present(x), needs(x), len(x).
- *   ATTR  of a tensor: shape, ndim, dtype, device, numel
- *   INDEX of a list, of a shape, or of a call with several results. One node may be the operand of several: evaluate it once.
- * Arithmetic on tensors has become calls (add, sub, mul, div, neg, rsub, reciprocal); what is left is on numbers, as in Python. */
+ *   NAME  ARG (ref: slot), RESULT (ref: slot, nargs + i), GRAD (ref: slot of the output whose gradient it is), TANGENT (ref: slot
+ * of the argument), DTYPE (name) CALL  of an operator: name is its full name ("base::mul", "ns::f.out") when it was known, else
+ * as written; its operands are positional arguments, then KEYWORD nodes with ref: the callee's argument. Missing ones take their
+ * defaults. ref is DV__FORMULA_OPERATOR then. Others are built in (enum dv__formula_builtin): if(c, a, b) evaluates one branch
+ * only, present(x), needs(x), len(x). ATTR  of a tensor: shape, ndim, dtype, device, numel INDEX of a list, of a shape, or of a
+ * call with several results. One node may be the operand of several: evaluate it once. Arithmetic on tensors has become calls
+ * (add, sub, mul, div, neg, rsub, reciprocal); what is left is on numbers, as in Python. */
 enum dv__formula_role { DV__ROLE_RESULT = 64, DV__ROLE_GRAD, DV__ROLE_TANGENT }; /* beside enum dv__expr_role's ARG and DTYPE */
 enum dv__formula_builtin { DV__FORMULA_OPERATOR, DV__FORMULA_IF, DV__FORMULA_PRESENT, DV__FORMULA_NEEDS, DV__FORMULA_LEN };
 

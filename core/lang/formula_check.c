@@ -1,6 +1,6 @@
-/* Names and types of formulas. One walk from the leaves up: each node gets its meaning (role, ref) and a type; a call is matched with
- * its callee's overloads in order; arithmetic that touches a tensor is replaced by the call that means it. Types are only as exact as
- * mistakes need: an operator that is not known yet gives a value that fits everything. */
+/* Names and types of formulas. One walk from the leaves up: each node gets its meaning (role, ref) and a type; a call is matched
+ * with its callee's overloads in order; arithmetic that touches a tensor is replaced by the call that means it. Types are only as
+ * exact as mistakes need: an operator that is not known yet gives a value that fits everything. */
 #include <stdio.h>
 
 #include "lang/formula_internal.h"
@@ -68,7 +68,8 @@ int dv__formula_mismatch(checker *c, const dv__expr *e, const char *what, const 
     dv__text want = { 0 }, have = { 0 };
     dv__type_print(wanted, &want);
     dv__formula_value_print(found, &have);
-    const int status = dv__fail_at(DV_ESCHEMA, c->text, e->at, "%s %s, found %s", what, want.data ? want.data : "?", have.data ? have.data : "?");
+    const int status = dv__fail_at(
+        DV_ESCHEMA, c->text, e->at, "%s %s, found %s", what, want.data ? want.data : "?", have.data ? have.data : "?");
     dv__text_deinit(&want);
     dv__text_deinit(&have);
     return status;
@@ -163,7 +164,8 @@ static int32_t result_named(const checker *c, const char *name)
     for (size_t i = 0; i < c->schema->nreturns; i++) {
         char plain[32];
         snprintf(plain, sizeof plain, "result%zu", i);
-        if (!strcmp(name, plain) || (*name && !strcmp(name, c->schema->returns[i].name)) || (c->schema->nreturns == 1 && !strcmp(name, "result")))
+        if (!strcmp(name, plain) || (*name && !strcmp(name, c->schema->returns[i].name)) ||
+            (c->schema->nreturns == 1 && !strcmp(name, "result")))
             return (int32_t)(c->schema->nargs + i);
     }
     return -1;
@@ -185,9 +187,11 @@ static int check_grad(checker *c, dv__expr *e, int64_t i, bool indexed, const va
     if (c->mode != MODE_GRADIENT)
         return dv__fail_at(DV_ESCHEMA, c->text, e->at, "'grad' is known in gradients only");
     if (!indexed && argument_named(c, "grad") >= 0)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "'grad' is ambiguous: an argument has that name too; rename the argument, or write grads[0] for the gradient");
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at,
+            "'grad' is ambiguous: an argument has that name too; rename the argument, or write grads[0] for the gradient");
     if (!indexed && n != 1)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "there are %zu results: expected grads[0]%s, found 'grad'", n, n > 1 ? ", grads[1] ..." : "");
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "there are %zu results: expected grads[0]%s, found 'grad'", n,
+            n > 1 ? ", grads[1] ..." : "");
     if (i < 0 || (size_t)i >= n)
         return dv__fail_at(DV_ESCHEMA, c->text, e->at, "grads[%lld]: there are %zu results", (long long)i, n);
     const dv__type *type = type_at(c, slots[i]);
@@ -227,7 +231,8 @@ static int fail_name(checker *c, const dv__expr *e)
         dv__text_puts(&names, ", grad");
     for (size_t i = 0; i < c->schema->nargs && c->mode == MODE_TANGENT; i++)
         dv__text_add(&names, ", %s_t", c->schema->args[i].name);
-    const int status = dv__fail_at(DV_ESCHEMA, c->text, e->at, "unknown name '%s'; there are: %s", e->name, names.data ? names.data : "none");
+    const int status = dv__fail_at(
+        DV_ESCHEMA, c->text, e->at, "unknown name '%s'; there are: %s", e->name, names.data ? names.data : "none");
     dv__text_deinit(&names);
     return status;
 }
@@ -243,7 +248,8 @@ static int check_name(checker *c, dv__expr *e, bool only_described, const value 
     if (slot >= 0) {
         const dv__type *type = type_at(c, slot);
         save(c, slot, how);
-        return set_name(c, e, DV__ROLE_ARG, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
+        return set_name(
+            c, e, DV__ROLE_ARG, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
     }
     if (c->mode != MODE_NATIVE && (slot = result_named(c, e->name)) >= 0) {
         save(c, slot, how);
@@ -251,7 +257,8 @@ static int check_name(checker *c, dv__expr *e, bool only_described, const value 
     }
     if (c->mode == MODE_TANGENT && (slot = tangent_named(c, e->name)) >= 0) {
         const dv__type *type = type_at(c, slot);
-        return set_name(c, e, DV__ROLE_TANGENT, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
+        return set_name(
+            c, e, DV__ROLE_TANGENT, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
     }
     if (is_dtype_name(e->name))
         return set_name(c, e, DV__ROLE_DTYPE, 0, TYPE(DTYPE), out);
@@ -405,7 +412,11 @@ static int check_if(checker *c, dv__expr *e, const value **out)
 
 /* ---- Calls ---- */
 
-typedef struct call { dv__expr *e; const value **values; size_t npositional; } call;
+typedef struct call {
+    dv__expr *e;
+    const value **values;
+    size_t npositional;
+} call;
 
 static int32_t parameter(const dv__schema *callee, const call *k, size_t i)
 {
@@ -429,7 +440,8 @@ static int fail_parameter(checker *c, const dv__schema *callee, const call *k, s
     const dv__expr *e = k->e->args[i];
     if (i < k->npositional)
         return dv__fail_at(DV_ESCHEMA, c->text, e->at, "too many arguments: %s", callee->text);
-    return dv__fail_at(DV_ESCHEMA, c->text, e->at, "%s has no argument '%s': %s", full_name(callee, name, sizeof name), e->name, callee->text);
+    return dv__fail_at(
+        DV_ESCHEMA, c->text, e->at, "%s has no argument '%s': %s", full_name(callee, name, sizeof name), e->name, callee->text);
 }
 
 /* Whether the call fits this callee; with the reason in the error message. */
@@ -442,8 +454,8 @@ static int match(checker *c, const dv__schema *callee, const call *k)
         return DV_ENOMEM;
     for (size_t p = 0; p < callee->nargs; p++)
         if (dv__argument_writes(&callee->args[p]))
-            return dv__fail_at(DV_ESCHEMA, c->text, k->e->at, "%s writes its argument '%s'; a formula may only call operators that write nothing",
-                name, callee->args[p].name);
+            return dv__fail_at(DV_ESCHEMA, c->text, k->e->at,
+                "%s writes its argument '%s'; a formula may only call operators that write nothing", name, callee->args[p].name);
     for (size_t i = 0; i < k->e->n; i++) {
         const int32_t p = parameter(callee, k, i);
         if (p < 0)
@@ -524,8 +536,14 @@ static int check_operator(checker *c, const call *k, const value **out)
 
 static int check_call(checker *c, dv__expr *e, const value **out)
 {
-    static const struct { const char *name; int (*check)(checker *, dv__expr *, const value **); } builtins[] = {
-        { "if", check_if }, { "present", check_present }, { "needs", check_needs }, { "len", check_len },
+    static const struct {
+        const char *name;
+        int (*check)(checker *, dv__expr *, const value **);
+    } builtins[] = {
+        { "if", check_if },
+        { "present", check_present },
+        { "needs", check_needs },
+        { "len", check_len },
     };
     for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
         if (!strcmp(e->name, builtins[i].name))
@@ -548,7 +566,8 @@ static int check_call(checker *c, dv__expr *e, const value **out)
 /* ---- Arithmetic ---- */
 
 /* Replace *e by name(a, b); b NULL: name(a). */
-static int become_call(checker *c, dv__expr **e, const char *name, dv__expr *a, const value *va, dv__expr *b, const value *vb, const value **out)
+static int become_call(
+    checker *c, dv__expr **e, const char *name, dv__expr *a, const value *va, dv__expr *b, const value *vb, const value **out)
 {
     dv__expr *made = dv__formula_node(c, DV__EXPR_CALL, (*e)->at, b ? 2 : 1);
     const value **values = DV__ARENA_ARRAY(&c->scratch, const value *, 2);
@@ -576,9 +595,12 @@ static int tensor_arithmetic(checker *c, dv__expr **e, const value *a, const val
     if (number_first && !known(a, is_number))
         return dv__formula_mismatch(c, x, "arithmetic needs numbers and tensors: expected", TYPE(TENSOR), a);
     switch (kind) {
-    case DV__EXPR_ADD: return number_first ? become_call(c, e, "add", y, b, x, a, out) : become_call(c, e, "add", x, a, y, b, out);
-    case DV__EXPR_MUL: return number_first ? become_call(c, e, "mul", y, b, x, a, out) : become_call(c, e, "mul", x, a, y, b, out);
-    case DV__EXPR_SUB: return number_first ? become_call(c, e, "rsub", y, b, x, a, out) : become_call(c, e, "sub", x, a, y, b, out);
+    case DV__EXPR_ADD:
+        return number_first ? become_call(c, e, "add", y, b, x, a, out) : become_call(c, e, "add", x, a, y, b, out);
+    case DV__EXPR_MUL:
+        return number_first ? become_call(c, e, "mul", y, b, x, a, out) : become_call(c, e, "mul", x, a, y, b, out);
+    case DV__EXPR_SUB:
+        return number_first ? become_call(c, e, "rsub", y, b, x, a, out) : become_call(c, e, "sub", x, a, y, b, out);
     case DV__EXPR_DIV:
         if (!number_first)
             return become_call(c, e, "div", x, a, y, b, out);
@@ -600,7 +622,8 @@ static int check_arithmetic(checker *c, dv__expr **e, const value **out)
         return status;
     const enum dv__expr_kind kind = (*e)->kind;
     if (maybe_tensor(a) || (b && maybe_tensor(b)))
-        return kind == DV__EXPR_NEG ? become_call(c, e, "neg", (*e)->args[0], a, NULL, NULL, out) : tensor_arithmetic(c, e, a, b, out);
+        return kind == DV__EXPR_NEG ? become_call(c, e, "neg", (*e)->args[0], a, NULL, NULL, out)
+                                    : tensor_arithmetic(c, e, a, b, out);
     if (!known(a, is_number))
         return dv__formula_mismatch(c, (*e)->args[0], "arithmetic needs numbers and tensors: expected", TYPE(SCALAR), a);
     if (b && !known(b, is_number))
@@ -621,7 +644,8 @@ static int check_comparison(checker *c, dv__expr *e, const value **out)
         if (status)
             return status;
         if (known(v, is_tensor_type))
-            return dv__fail_at(DV_ESCHEMA, c->text, e->args[i]->at, "a condition is about numbers, not about what is in a tensor");
+            return dv__fail_at(
+                DV_ESCHEMA, c->text, e->args[i]->at, "a condition is about numbers, not about what is in a tensor");
     }
     return give(c, VALUE_KNOWN, TYPE(BOOL), out);
 }
@@ -643,11 +667,19 @@ static int check_logic(checker *c, dv__expr *e, const value **out)
 
 static int check_attribute(checker *c, dv__expr *e, const value **out)
 {
-    static const struct { const char *name; int type; } attributes[] = {
-        { "shape", T_INTS }, { "ndim", T_INT }, { "dtype", T_DTYPE }, { "device", T_DEVICE }, { "numel", T_INT },
+    static const struct {
+        const char *name;
+        int type;
+    } attributes[] = {
+        { "shape", T_INTS },
+        { "ndim", T_INT },
+        { "dtype", T_DTYPE },
+        { "device", T_DEVICE },
+        { "numel", T_INT },
     };
     const value *of;
-    const int status = e->args[0]->kind == DV__EXPR_NAME ? check_name(c, e->args[0], true, &of) : dv__formula_check(c, &e->args[0], &of);
+    const int status = e->args[0]->kind == DV__EXPR_NAME ? check_name(c, e->args[0], true, &of)
+                                                         : dv__formula_check(c, &e->args[0], &of);
     if (status)
         return status;
     if (!maybe_tensor(of))
@@ -655,7 +687,8 @@ static int check_attribute(checker *c, dv__expr *e, const value **out)
     for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++)
         if (!strcmp(e->name, attributes[i].name))
             return give(c, VALUE_KNOWN, &dv__formula_types[attributes[i].type], out);
-    return dv__fail_at(DV_ESCHEMA, c->text, e->at, "a tensor has no '.%s'; there are .shape, .ndim, .dtype, .device, .numel", e->name);
+    return dv__fail_at(
+        DV_ESCHEMA, c->text, e->at, "a tensor has no '.%s'; there are .shape, .ndim, .dtype, .device, .numel", e->name);
 }
 
 /* A literal integer, also negative. */

@@ -48,7 +48,7 @@ value *dv__formula_value(checker *c, enum value_kind kind, const dv__type *type)
 int dv__formula_mismatch(checker *c, const dv__expr *e, const char *what, const dv__type *wanted, const value *found);
 /* Slots whose gradients and tangents there are: returns that are not an argument, then arguments that are written. */
 size_t dv__formula_outputs(const dv__schema *s, int32_t *slots); /* slots has room for nargs + nreturns */
-int32_t dv__formula_aliased(const dv__schema *s, size_t ret);     /* the written argument that a return is, or -1 */
+int32_t dv__formula_aliased(const dv__schema *s, size_t ret);    /* the written argument that a return is, or -1 */
 dv__expr *dv__formula_node(checker *c, enum dv__expr_kind kind, const char *at, uint32_t n);
 
 #endif

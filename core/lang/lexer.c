@@ -159,8 +159,8 @@ int dv__lexer_unexpected(dv__lexer *lx, const char *what, ...)
         return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end", wanted);
     if (t.kind == DV__TOKEN_NEWLINE)
         return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found the end of the line", wanted);
-    return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found %s%.*s%s", wanted, t.kind == DV__TOKEN_STRING ? "" : "'",
-        (int)(t.size > 60 ? 60 : t.size), t.start, t.kind == DV__TOKEN_STRING ? "" : "'");
+    return dv__fail_at(DV_ESYNTAX, lx->text, t.start, "expected %s, found %s%.*s%s", wanted,
+        t.kind == DV__TOKEN_STRING ? "" : "'", (int)(t.size > 60 ? 60 : t.size), t.start, t.kind == DV__TOKEN_STRING ? "" : "'");
 }
 
 int dv__lexer_expect(dv__lexer *lx, const char *s)

@@ -6,17 +6,22 @@
 
 enum dv__token_kind {
     DV__TOKEN_END,
-    DV__TOKEN_IDENT,  /* letters, digits, '_' */
-    DV__TOKEN_INT,    /* decimal digits */
-    DV__TOKEN_FLOAT,  /* digits with '.', exponent or both */
-    DV__TOKEN_STRING, /* '...' or "...": start and size are with the quotes */
-    DV__TOKEN_PUNCT,  /* one of the operators below, longest match */
-    DV__TOKEN_BAD,    /* a character that begins nothing, or an unclosed string */
+    DV__TOKEN_IDENT,   /* letters, digits, '_' */
+    DV__TOKEN_INT,     /* decimal digits */
+    DV__TOKEN_FLOAT,   /* digits with '.', exponent or both */
+    DV__TOKEN_STRING,  /* '...' or "...": start and size are with the quotes */
+    DV__TOKEN_PUNCT,   /* one of the operators below, longest match */
+    DV__TOKEN_BAD,     /* a character that begins nothing, or an unclosed string */
     DV__TOKEN_NEWLINE, /* Python mode only: a line break outside brackets, with something after it */
 };
 
-/* Punctuation: -> // == != <= >= << .. ... :: && || and the single characters ( ) [ ] { } < > , ; : = + - * / % ! ? | . @ & ^ ~ */
-typedef struct dv__token { enum dv__token_kind kind; const char *start; size_t size; } dv__token;
+/* Punctuation: -> // == != <= >= << .. ... :: && || and the single characters ( ) [ ] { } < > , ; : = + - * / % ! ? | . @ & ^ ~
+ */
+typedef struct dv__token {
+    enum dv__token_kind kind;
+    const char *start;
+    size_t size;
+} dv__token;
 
 typedef struct dv__lexer {
     const char *text, *at;

@@ -8,13 +8,26 @@
 #include "base/text.h"
 
 enum dv__type_kind {
-    DV__TYPE_TENSOR, DV__TYPE_INT, DV__TYPE_SYMINT, DV__TYPE_FLOAT, DV__TYPE_SYMFLOAT, DV__TYPE_BOOL, DV__TYPE_SYMBOOL, DV__TYPE_STR,
-    DV__TYPE_SCALAR,  /* Scalar */
-    DV__TYPE_COMPLEX, DV__TYPE_SCALAR_TYPE, DV__TYPE_DEVICE, DV__TYPE_LAYOUT, DV__TYPE_MEMORY_FORMAT, DV__TYPE_GENERATOR,
+    DV__TYPE_TENSOR,
+    DV__TYPE_INT,
+    DV__TYPE_SYMINT,
+    DV__TYPE_FLOAT,
+    DV__TYPE_SYMFLOAT,
+    DV__TYPE_BOOL,
+    DV__TYPE_SYMBOOL,
+    DV__TYPE_STR,
+    DV__TYPE_SCALAR, /* Scalar */
+    DV__TYPE_COMPLEX,
+    DV__TYPE_SCALAR_TYPE,
+    DV__TYPE_DEVICE,
+    DV__TYPE_LAYOUT,
+    DV__TYPE_MEMORY_FORMAT,
+    DV__TYPE_GENERATOR,
     DV__TYPE_LIST,     /* elems[0], fixed_size */
     DV__TYPE_OPTIONAL, /* elems[0] */
     DV__TYPE_TUPLE,    /* elems */
-    DV__TYPE_OTHER,    /* everything that a frame cannot hold (Storage, Stream, Dict, Union, Future, t, __torch__.X...): name is its text */
+    DV__TYPE_OTHER, /* everything that a frame cannot hold (Storage, Stream, Dict, Union, Future, t, __torch__.X...): name is its
+                       text */
 };
 
 typedef struct dv__type {
@@ -77,6 +90,9 @@ int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const
 /* Index of the argument, or -1. A return's index is nargs + i in what this project calls slots. */
 int dv__schema_arg(const dv__schema *s, const char *name);
 /* Written through this argument: (a!). For lists too. */
-static inline bool dv__argument_writes(const dv__argument *a) { return a->alias && (a->alias->write || (a->alias->element && a->alias->element->write)); }
+static inline bool dv__argument_writes(const dv__argument *a)
+{
+    return a->alias && (a->alias->write || (a->alias->element && a->alias->element->write));
+}
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "lang/schema_types.h"
 
-/* ---- Validation ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Validation ---------------------------------------------------------------------------------------------------------- */
 
 static const dv__type *bare(const dv__type *t) /* without ? and [] */
 {
@@ -21,8 +21,8 @@ static int fail(const dv__schema *s, const dv__argument *a, const char *is, cons
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return dv_fail(DV_ESCHEMA, "schema of %s%s%s%s%s: %s '%s': %s", s->ns, *s->ns ? "::" : "", s->name, *s->overload ? "." : "", s->overload,
-        is, *a->name ? a->name : "(unnamed)", what);
+    return dv_fail(DV_ESCHEMA, "schema of %s%s%s%s%s: %s '%s': %s", s->ns, *s->ns ? "::" : "", s->name, *s->overload ? "." : "",
+        s->overload, is, *a->name ? a->name : "(unnamed)", what);
 }
 
 static bool writes(const dv__alias *a) { return a && (a->write || writes(a->element)); }
@@ -103,7 +103,8 @@ static int check_argument(const dv__schema *s, const dv__argument *a, bool is_re
     }
     const int64_t wanted = fixed_size(a->type), given = a->def.has ? list_size(&a->def.value) : -1;
     if (wanted > 0 && given > 0 && given != wanted)
-        return fail(s, a, is, "the default %s has %lld elements, the type says %lld", a->def.text, (long long)given, (long long)wanted);
+        return fail(
+            s, a, is, "the default %s has %lld elements, the type says %lld", a->def.text, (long long)given, (long long)wanted);
     return check_alias(s, a, is_return);
 }
 
@@ -137,19 +138,21 @@ int dv__schema_validate(const dv__schema *s)
     return DV_OK;
 }
 
-/* ---- Compatibility --------------------------------------------------------------------------------------------------------------- */
+/* ---- Compatibility ------------------------------------------------------------------------------------------------------- */
 
-/* PyTorch's interpreter sees int in SymInt, ScalarType, Layout and MemoryFormat alike and lets one replace the other. Only int and
- * SymInt are alike for those who call an operator of ours. */
+/* PyTorch's interpreter sees int in SymInt, ScalarType, Layout and MemoryFormat alike and lets one replace the other. Only int
+ * and SymInt are alike for those who call an operator of ours. */
 static bool may_replace(const dv__type *wide, const dv__type *narrow)
 {
-    const bool ints = (wide->kind == DV__TYPE_INT || wide->kind == DV__TYPE_SYMINT) && (narrow->kind == DV__TYPE_INT || narrow->kind == DV__TYPE_SYMINT);
+    const bool ints = (wide->kind == DV__TYPE_INT || wide->kind == DV__TYPE_SYMINT) &&
+        (narrow->kind == DV__TYPE_INT || narrow->kind == DV__TYPE_SYMINT);
     if (ints)
         return true;
     if (wide->kind == DV__TYPE_OPTIONAL)
         return may_replace(wide->elems[0], narrow->kind == DV__TYPE_OPTIONAL ? narrow->elems[0] : narrow);
     if (wide->kind == DV__TYPE_LIST && narrow->kind == DV__TYPE_LIST) /* lists are not covariant */
-        return wide->fixed_size == narrow->fixed_size && may_replace(wide->elems[0], narrow->elems[0]) && may_replace(narrow->elems[0], wide->elems[0]);
+        return wide->fixed_size == narrow->fixed_size && may_replace(wide->elems[0], narrow->elems[0]) &&
+            may_replace(narrow->elems[0], wide->elems[0]);
     if (wide->kind == DV__TYPE_SCALAR)
         return narrow->kind == DV__TYPE_SCALAR || narrow->kind == DV__TYPE_INT || narrow->kind == DV__TYPE_SYMINT ||
             narrow->kind == DV__TYPE_FLOAT || narrow->kind == DV__TYPE_COMPLEX;
@@ -160,8 +163,8 @@ static bool may_replace(const dv__type *wide, const dv__type *narrow)
 
 static int incompatible(const dv__schema *s, const char *is, const char *name, const char *why)
 {
-    return dv_fail(DV_ESCHEMA, "schema of %s%s%s is not compatible with its older version: %s '%s' %s", s->ns, *s->ns ? "::" : "", s->name,
-        is, name, why);
+    return dv_fail(DV_ESCHEMA, "schema of %s%s%s is not compatible with its older version: %s '%s' %s", s->ns, *s->ns ? "::" : "",
+        s->name, is, name, why);
 }
 
 static int check_same_argument(const dv__schema *s, const dv__argument *newer, const dv__argument *older)
@@ -193,8 +196,8 @@ static size_t first_out(const dv__schema *s)
 static int check_returns(const dv__schema *newer, const dv__schema *older)
 {
     if (newer->nreturns != older->nreturns)
-        return dv_fail(DV_ESCHEMA, "schema of %s is not compatible with its older version: %zu returns instead of %zu", newer->name,
-            newer->nreturns, older->nreturns);
+        return dv_fail(DV_ESCHEMA, "schema of %s is not compatible with its older version: %zu returns instead of %zu",
+            newer->name, newer->nreturns, older->nreturns);
     for (size_t i = 0; i < newer->nreturns; i++) {
         const dv__argument *a = &newer->returns[i], *b = &older->returns[i];
         if (strcmp(a->name, b->name))
@@ -212,7 +215,8 @@ int dv__schema_check_compatible(const dv__schema *newer, const dv__schema *older
     if (strcmp(newer->ns, older->ns) || strcmp(newer->name, older->name) || strcmp(newer->overload, older->overload))
         return dv_fail(DV_ESCHEMA, "'%s' and '%s' are different operators or overloads", newer->text, older->text);
     if (newer->vararg != older->vararg || newer->varret != older->varret)
-        return dv_fail(DV_ESCHEMA, "schema of %s is not compatible with its older version: '...' was added or removed", newer->name);
+        return dv_fail(
+            DV_ESCHEMA, "schema of %s is not compatible with its older version: '...' was added or removed", newer->name);
     int status = check_returns(newer, older);
     if (status)
         return status;

@@ -1,8 +1,8 @@
 /* Defaults of arguments.
  *
- * PyTorch's parser takes almost any constant for almost any scalar type (int a=1.5, bool b="x"): what it reads is kept as it reads
- * it, for printing; beside it is the value converted to the argument's type, where it converts. dv__schema_validate() refuses
- * those that do not. */
+ * PyTorch's parser takes almost any constant for almost any scalar type (int a=1.5, bool b="x"): what it reads is kept as it
+ * reads it, for printing; beside it is the value converted to the argument's type, where it converts. dv__schema_validate()
+ * refuses those that do not. */
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
@@ -14,9 +14,13 @@
 
 enum { MAX_REPEAT = 1 << 20 };
 
-typedef struct constants { dv__lexer *lx; dv__arena *arena; const char *at; /* where the default begins */ } constants;
+typedef struct constants {
+    dv__lexer *lx;
+    dv__arena *arena;
+    const char *at; /* where the default begins */
+} constants;
 
-/* ---- Numbers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
 
 /* strtod of the first n characters, with '.' whatever the process's locale says. false: out of range, as C++'s std::stod. */
 static bool to_double(const char *s, size_t n, double *out)
@@ -115,7 +119,7 @@ void dv__float_json(double d, dv__text *to)
     }
 }
 
-/* ---- Strings and words -------------------------------------------------------------------------------------------------------- */
+/* ---- Strings and words --------------------------------------------------------------------------------------------------- */
 
 static int octal(const char *p) /* three octal digits below 256, or -1 */
 {
@@ -151,8 +155,10 @@ static int parse_string(constants *c, dv_string *out)
             *to++ = (char)octal(p + 1);
             p += 4;
         } else {
-            return dv__fail_at(DV_ESYNTAX, c->lx->text, p, "expected an escape (one of \\\\ \\' \\\" \\a \\b \\f \\n \\t \\v or three octal "
-                "digits), found \\%.1s", p + 1);
+            return dv__fail_at(DV_ESYNTAX, c->lx->text, p,
+                "expected an escape (one of \\\\ \\' \\\" \\a \\b \\f \\n \\t \\v or three octal "
+                "digits), found \\%.1s",
+                p + 1);
         }
     }
     out->size = (size_t)(to - out->data);
@@ -163,7 +169,10 @@ static int parse_string(constants *c, dv_string *out)
 /* "cuda:1" as PyTorch takes and prints it: an index is one signed byte there. */
 static int parse_device(constants *c, dv_value *out, const char **text)
 {
-    static const struct { const char *name; int32_t type; } devices[] = {
+    static const struct {
+        const char *name;
+        int32_t type;
+    } devices[] = {
 #define DEVICE(name, type) { name, type },
         DV__DEVICES(DEVICE)
 #undef DEVICE
@@ -217,13 +226,18 @@ static bool has_word(const char *words, dv__token t)
 /* The words that stand for numbers. */
 static int parse_word(constants *c, const dv__type *type, dv_value *out)
 {
-    static const struct { const char *words; int number; } dtypes[] = {
+    static const struct {
+        const char *words;
+        int number;
+    } dtypes[] = {
 #define SCALAR_TYPE(number, code, bits, lanes, words) { words, number },
         DV__SCALAR_TYPES(SCALAR_TYPE)
 #undef SCALAR_TYPE
     };
-    static const struct { const char *word; int number; } words[] = { { "float", 6 }, { "complex", 9 }, { "long", 4 },
-        { "strided", 0 }, { "Mean", 1 }, { "contiguous_format", 0 } };
+    static const struct {
+        const char *word;
+        int number;
+    } words[] = { { "float", 6 }, { "complex", 9 }, { "long", 4 }, { "strided", 0 }, { "Mean", 1 }, { "contiguous_format", 0 } };
     int number = -1;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (dv__token_is(c->lx->token, words[i].word))
@@ -263,7 +277,7 @@ static int parse_constant(constants *c, const dv__type *type, dv_value *out)
     return parse_number(c, type->kind, out);
 }
 
-/* ---- Printing --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Printing ------------------------------------------------------------------------------------------------------------ */
 
 static void print_quoted(dv_string s, dv__text *to)
 {
@@ -311,7 +325,7 @@ static int take_text(constants *c, dv__text *text, dv__default *out)
     return out->text ? DV_OK : dv_fail(DV_ENOMEM, "out of memory");
 }
 
-/* ---- Conversion ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Conversion ---------------------------------------------------------------------------------------------------------- */
 
 static bool to_dtype(int64_t number, dv_dtype *out)
 {
@@ -359,15 +373,15 @@ static void convert(const dv__type *type, dv_value *v)
 static int to_list(constants *c, const dv__type *elem, const dv_value *v, size_t n, dv_value *out)
 {
     memset(out, 0, sizeof *out);
-#define LIST(KIND, field, T, member)                                       \
-    do {                                                                   \
-        T *data = DV__ARENA_ARRAY(c->arena, T, n ? n : 1);                 \
-        if (!data)                                                         \
-            return DV_ENOMEM;                                              \
-        for (size_t i = 0; i < n; i++)                                     \
-            data[i] = v[i].as.member;                                      \
+#define LIST(KIND, field, T, member)                                         \
+    do {                                                                     \
+        T *data = DV__ARENA_ARRAY(c->arena, T, n ? n : 1);                   \
+        if (!data)                                                           \
+            return DV_ENOMEM;                                                \
+        for (size_t i = 0; i < n; i++)                                       \
+            data[i] = v[i].as.member;                                        \
         out->type = KIND, out->as.field.data = data, out->as.field.size = n; \
-        return DV_OK;                                                      \
+        return DV_OK;                                                        \
     } while (0)
     switch (elem->kind) {
     case DV__TYPE_FLOAT: LIST(DV_VALUE_FLOATS, floats, double, f);
@@ -382,7 +396,7 @@ static int to_list(constants *c, const dv__type *elem, const dv_value *v, size_t
 #undef LIST
 }
 
-/* ---- Lists ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Lists --------------------------------------------------------------------------------------------------------------- */
 
 /* Which constant a list of this element type takes; 0: PyTorch has no defaults for such lists. */
 static uint32_t element_value(const dv__type *elem)
@@ -424,8 +438,11 @@ static int finish_list(constants *c, const dv__type *elem, dv_value *v, size_t n
         return dv__fail_at(DV_ESYNTAX, c->lx->text, c->at, "only lists of int, float, bool and complex can have a default");
     for (size_t i = 0; i < n; i++)
         if (v[i].type != wanted)
-            return dv__fail_at(DV_ESYNTAX, c->lx->text, c->at, "expected a list of %s", wanted == DV_VALUE_INT ? "integers"
-                : wanted == DV_VALUE_FLOAT ? "floats" : wanted == DV_VALUE_BOOL ? "booleans" : "imaginary numbers");
+            return dv__fail_at(DV_ESYNTAX, c->lx->text, c->at, "expected a list of %s",
+                wanted == DV_VALUE_INT         ? "integers"
+                    : wanted == DV_VALUE_FLOAT ? "floats"
+                    : wanted == DV_VALUE_BOOL  ? "booleans"
+                                               : "imaginary numbers");
     dv__text text = { 0 };
     print_list(elem, v, n, &text);
     int status = take_text(c, &text, out);
@@ -455,7 +472,8 @@ static int parse_list(constants *c, const dv__type *list, dv__default *out)
     int status;
     /* A bare word is refused here, though [long] is fine: PyTorch wants None there and takes no None either. */
     if (list->fixed_size >= 0 && !dv__lexer_is(c->lx, "[") &&
-        (c->lx->token.kind != DV__TOKEN_IDENT || dv__lexer_is(c->lx, "True") || dv__lexer_is(c->lx, "False") || dv__lexer_is(c->lx, "None"))) {
+        (c->lx->token.kind != DV__TOKEN_IDENT || dv__lexer_is(c->lx, "True") || dv__lexer_is(c->lx, "False") ||
+            dv__lexer_is(c->lx, "None"))) {
         if ((status = parse_constant(c, elem, &one)))
             return status;
         return repeat(c, elem, &one, list->fixed_size, out);
@@ -476,7 +494,7 @@ static int parse_list(constants *c, const dv__type *list, dv__default *out)
     return finish_list(c, elem, v.data, v.n, out);
 }
 
-/* ---- Entry ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Entry --------------------------------------------------------------------------------------------------------------- */
 
 static int parse_none(constants *c, dv__default *out)
 {
@@ -548,7 +566,8 @@ bool dv__default_fits(const dv__default *def, const dv__type *type)
     case DV__TYPE_LAYOUT: return v == DV_VALUE_LAYOUT;
     case DV__TYPE_MEMORY_FORMAT: return v == DV_VALUE_MEMORY_FORMAT;
     case DV__TYPE_LIST:
-        return v == DV_VALUE_INTS || v == DV_VALUE_FLOATS || v == DV_VALUE_BOOLS || v == DV_VALUE_COMPLEXES || v == DV_VALUE_DTYPES;
+        return v == DV_VALUE_INTS || v == DV_VALUE_FLOATS || v == DV_VALUE_BOOLS || v == DV_VALUE_COMPLEXES ||
+            v == DV_VALUE_DTYPES;
     default: return false;
     }
 }

@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "lang/schema_types.h"
 
-/* What to write for a field: as an argument; as a mutated argument (the letter goes where %c is); as a result. NULL: cannot be. */
+/* What to write for a field: as an argument; as a mutated argument (the letter goes where %c is); as a result. NULL: cannot be.
+ */
 typedef struct spelling { const char *argument, *mutated, *result; } spelling;
 
 static const spelling *spelling_of(uint32_t type)
@@ -57,12 +58,13 @@ static const spelling *spelling_of(uint32_t type)
     return type > 0 && type < sizeof spellings / sizeof *spellings ? &spellings[type] : NULL;
 }
 
-/* The field's name in the schema: default_ is default. (for_ stays: for is a word of TorchScript too, and no name in a schema.) */
+/* The field's name in the schema: default_ is default. (for_ stays: for is a word of TorchScript too, and no name in a schema.)
+ */
 static size_t name_size(const char *field)
 {
-    static const char *const keywords[] = { "auto", "case", "char", "const", "default", "do", "double", "enum", "extern", "float", "goto",
-        "inline", "int", "long", "register", "restrict", "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union",
-        "unsigned", "void", "volatile" };
+    static const char *const keywords[] = { "auto", "case", "char", "const", "default", "do", "double", "enum", "extern", "float",
+        "goto", "inline", "int", "long", "register", "restrict", "short", "signed", "sizeof", "static", "struct", "switch",
+        "typedef", "union", "unsigned", "void", "volatile" };
     const size_t n = strlen(field);
     for (size_t i = 0; n && field[n - 1] == '_' && i < sizeof keywords / sizeof *keywords; i++)
         if (strlen(keywords[i]) == n - 1 && !memcmp(keywords[i], field, n - 1))
@@ -95,8 +97,10 @@ static int check_mutates(const char *op, const dv_field_decl *const *fields, con
         if (n && !found)
             return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which is no field of its struct", op, (int)n, p);
         if (n && (!spelling_of(found->type) || !spelling_of(found->type)->mutated))
-            return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which the struct does not let the kernel write "
-                "(expected dv_tensor * or dv_mut_tensors)", op, (int)n, p);
+            return dv_fail(DV_ESCHEMA,
+                "operator %s: .mutates names '%.*s', which the struct does not let the kernel write "
+                "(expected dv_tensor * or dv_mut_tensors)",
+                op, (int)n, p);
         p += n;
     }
     return DV_OK;
@@ -117,7 +121,8 @@ int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const
         const spelling *s = spelling_of(f->type);
         const bool mutated = listed(mutates, f->name, strlen(f->name));
         if (!s) {
-            status = dv_fail(DV_ESCHEMA, "operator %s: field '%s' has a type (number %u) that this runtime does not know", name, f->name, f->type);
+            status = dv_fail(DV_ESCHEMA, "operator %s: field '%s' has a type (number %u) that this runtime does not know", name,
+                f->name, f->type);
             goto fail;
         }
         const bool result = !mutated && s->result;

@@ -5,7 +5,11 @@
 #include "base/error.h"
 #include "lang/schema_types.h"
 
-typedef struct parser { dv__lexer lx; dv__arena *arena; unsigned fresh; } parser;
+typedef struct parser {
+    dv__lexer lx;
+    dv__arena *arena;
+    unsigned fresh;
+} parser;
 
 /* ns::name.overload */
 static int parse_name(parser *p, dv__schema *s)
@@ -46,7 +50,8 @@ static int parse_size(parser *p, int64_t *out)
     for (; i < t.size && t.start[i] >= '0' && t.start[i] <= '9' && n <= INT_MAX; i++)
         n = n * 10 + (t.start[i] - '0');
     if (!i || n > INT_MAX)
-        return dv__fail_at(DV_ESYNTAX, p->lx.text, t.start, "expected the size of a list, found %.*s", (int)(t.size > 60 ? 60 : t.size), t.start);
+        return dv__fail_at(DV_ESYNTAX, p->lx.text, t.start, "expected the size of a list, found %.*s",
+            (int)(t.size > 60 ? 60 : t.size), t.start);
     *out = n;
     dv__lexer_next(&p->lx);
     return DV_OK;
@@ -85,7 +90,8 @@ static int parse_argument(parser *p, bool is_return, dv__argument *a)
         return DV_OK;
     if (!is_return && p->lx.token.kind != DV__TOKEN_IDENT)
         return dv__lexer_unexpected(&p->lx, "the name of the argument");
-    if ((status = dv__schema_name(&p->lx, p->arena, is_return ? "a name that is no keyword" : "the name of the argument (no keyword)", &a->name)))
+    if ((status = dv__schema_name(
+             &p->lx, p->arena, is_return ? "a name that is no keyword" : "the name of the argument (no keyword)", &a->name)))
         return status;
     if (!is_return && dv__lexer_accept(&p->lx, "="))
         return dv__default_parse(&p->lx, p->arena, a->type, &a->def);
@@ -167,7 +173,8 @@ static int check(const char *text, const dv__schema *s)
         if (a->def.has)
             seen = a->name;
         else if (seen && !a->kwarg_only && a->type->kind != DV__TYPE_LIST)
-            return dv_fail(DV_ESYNTAX, "argument '%s' has no default but follows '%s', which has one\n    %s", a->name, seen, text);
+            return dv_fail(
+                DV_ESYNTAX, "argument '%s' has no default but follows '%s', which has one\n    %s", a->name, seen, text);
     }
     return DV_OK;
 }

@@ -133,7 +133,7 @@ void dv__schema_print(const dv__schema *s, dv__text *to)
     print_returns(s, to);
 }
 
-/* ---- Equality ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Equality ------------------------------------------------------------------------------------------------------------ */
 
 bool dv__alias_equal(const dv__alias *a, const dv__alias *b)
 {
@@ -163,7 +163,7 @@ bool dv__schema_equal(const dv__schema *a, const dv__schema *b)
     return true;
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
 static void json_string(const char *s, dv__text *to) { dv__text_json(to, s, strlen(s)); }
 
@@ -236,14 +236,14 @@ static void json_complex(dv_complex c, dv__text *to)
 
 static void json_value(const dv_value *v, dv__text *to)
 {
-#define LIST(field, PRINT)                                 \
-    do {                                                   \
-        dv__text_puts(to, "[");                            \
-        for (size_t i = 0; i < v->as.field.size; i++) {    \
-            dv__text_puts(to, i ? ", " : "");              \
-            PRINT;                                         \
-        }                                                  \
-        dv__text_puts(to, "]");                            \
+#define LIST(field, PRINT)                              \
+    do {                                                \
+        dv__text_puts(to, "[");                         \
+        for (size_t i = 0; i < v->as.field.size; i++) { \
+            dv__text_puts(to, i ? ", " : "");           \
+            PRINT;                                      \
+        }                                               \
+        dv__text_puts(to, "]");                         \
     } while (0)
     switch (v->type) {
     case DV_VALUE_BOOL: dv__text_puts(to, v->as.b ? "true" : "false"); break;
@@ -302,7 +302,7 @@ void dv__schema_json(const dv__schema *s, dv__text *to)
     dv__text_add(to, ", \"vararg\": %s, \"varret\": %s}", s->vararg ? "true" : "false", s->varret ? "true" : "false");
 }
 
-/* ---- Public ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Public -------------------------------------------------------------------------------------------------------------- */
 
 int dv_schema_normalize(const char *schema, char **out)
 {

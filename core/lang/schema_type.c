@@ -50,7 +50,7 @@ int dv__schema_name(dv__lexer *lx, dv__arena *arena, const char *what, const cha
     return DV_OK;
 }
 
-/* ---- Making types ------------------------------------------------------------------------------------------------------------ */
+/* ---- Making types -------------------------------------------------------------------------------------------------------- */
 
 static dv__type *type_new(dv__arena *arena, enum dv__type_kind kind, const char *name)
 {
@@ -111,7 +111,8 @@ bool dv__type_equal(const dv__type *a, const dv__type *b)
 static enum dv__type_kind fake_kind(enum dv__type_kind kind)
 {
     return kind == DV__TYPE_SYMINT || kind == DV__TYPE_SCALAR_TYPE || kind == DV__TYPE_LAYOUT || kind == DV__TYPE_MEMORY_FORMAT
-        ? DV__TYPE_INT : kind;
+        ? DV__TYPE_INT
+        : kind;
 }
 
 static bool same(const dv__type *a, const dv__type *b) /* as fakes; sizes of lists do not matter */
@@ -147,7 +148,7 @@ bool dv__type_is_subtype(const dv__type *sub, const dv__type *super)
     return false;
 }
 
-/* ---- Alias annotations --------------------------------------------------------------------------------------------------------- */
+/* ---- Alias annotations --------------------------------------------------------------------------------------------------- */
 
 /* a|b|*: after a wildcard PyTorch wants nothing more between the bars. The set is kept in the order in which PyTorch prints it:
  * the last comes first, as its hash set gives it for up to two names. */
@@ -222,7 +223,10 @@ int dv__alias_parse(dv__lexer *lx, dv__arena *arena, unsigned *fresh, dv__alias 
     if (status)
         return status;
     if (!dv__lexer_is(lx, ")"))
-        return dv__lexer_unexpected(lx, a->nafter && a->after != a->before ? "'|' or ')'" : a->write ? "'->' or ')'" : "'|', '!', '->' or ')'");
+        return dv__lexer_unexpected(lx,
+            a->nafter && a->after != a->before ? "'|' or ')'"
+                : a->write                     ? "'->' or ')'"
+                                               : "'|', '!', '->' or ')'");
     dv__lexer_next(lx);
     return DV_OK;
 }
@@ -241,9 +245,14 @@ int dv__alias_contain(dv__arena *arena, const dv__alias *element, dv__alias **co
     return DV_OK;
 }
 
-/* ---- Parsing ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Parsing ------------------------------------------------------------------------------------------------------------- */
 
-typedef struct parser { dv__lexer *lx; dv__arena *arena; unsigned *fresh; int depth; } parser;
+typedef struct parser {
+    dv__lexer *lx;
+    dv__arena *arena;
+    unsigned *fresh;
+    int depth;
+} parser;
 
 static int parse_type(parser *p, const dv__type **type, const dv__alias **alias);
 
@@ -321,9 +330,11 @@ static int union_rank(const dv__type *t)
     case DV__TYPE_DEVICE: return 23;
     default: break;
     }
-    static const struct { const char *prefix; int rank; } others[] = { { "Any", 0 }, { "AnyEnumType", 2 }, { "Storage", 4 },
-        { "Dict(", 7 }, { "Future(", 11 }, { "Await(", 12 }, { "RRef(", 13 }, { "NoneType", 15 }, { "Quantizer", 18 },
-        { "Capsule", 22 }, { "Stream", 24 }, { "QScheme", 27 } };
+    static const struct {
+        const char *prefix;
+        int rank;
+    } others[] = { { "Any", 0 }, { "AnyEnumType", 2 }, { "Storage", 4 }, { "Dict(", 7 }, { "Future(", 11 }, { "Await(", 12 },
+        { "RRef(", 13 }, { "NoneType", 15 }, { "Quantizer", 18 }, { "Capsule", 22 }, { "Stream", 24 }, { "QScheme", 27 } };
     for (size_t i = sizeof others / sizeof *others; t->kind == DV__TYPE_OTHER && i-- > 0;)
         if (!strncmp(t->name, others[i].prefix, strlen(others[i].prefix)))
             return others[i].rank;
@@ -449,7 +460,11 @@ static int join(dv__arena *arena, const char **name, const char *part)
 
 static int parse_base(parser *p, const dv__type **out)
 {
-    static const struct { const char *word; enum dv__type_kind kind; const char *name; } base[] = {
+    static const struct {
+        const char *word;
+        enum dv__type_kind kind;
+        const char *name;
+    } base[] = {
 #define BASE(word, kind, name) { word, DV__TYPE_##kind, name },
         DV__BASE_TYPES(BASE)
 #undef BASE
@@ -470,8 +485,10 @@ static int parse_base(parser *p, const dv__type **out)
     if (status)
         return status;
     if (*name < 'a' || *name > 'z') /* lower case: a type variable */
-        return dv__fail_at(DV_ESYNTAX, p->lx->text, t.start, "expected a type (Tensor, SymInt, int, float, bool, str, Scalar...), "
-            "found '%.60s'", name);
+        return dv__fail_at(DV_ESYNTAX, p->lx->text, t.start,
+            "expected a type (Tensor, SymInt, int, float, bool, str, Scalar...), "
+            "found '%.60s'",
+            name);
     while (at_dotted_name(p->lx)) {
         const char *part;
         dv__lexer_next(p->lx);
@@ -516,9 +533,11 @@ static int parse_head(parser *p, const dv__type **type, dv__alias **alias)
         if ((status = parse_elems(p, &elems, false)))
             return status;
         if (elems.n != 2)
-            return dv__fail_at(DV_ESYNTAX, lx->text, at, "expected the types of key and value in Dict(...), found %zu types", elems.n);
+            return dv__fail_at(
+                DV_ESYNTAX, lx->text, at, "expected the types of key and value in Dict(...), found %zu types", elems.n);
         if (!may_be_key(*(const dv__type **)elems.data))
-            return dv__fail_at(DV_ESYNTAX, lx->text, at, "expected a key of type int, float, complex, bool, str, Tensor or Device");
+            return dv__fail_at(
+                DV_ESYNTAX, lx->text, at, "expected a key of type int, float, complex, bool, str, Tensor or Device");
         status = composite(p, "Dict", &elems, type);
     } else if (dv__lexer_accept(lx, "Union")) {
         status = parse_union(p, at, type);

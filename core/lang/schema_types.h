@@ -6,43 +6,46 @@
 #include "lang/schema.h"
 
 /* X(word in a schema, enum dv__type_kind, as PyTorch prints it). OTHER: a frame cannot hold it. */
-#define DV__BASE_TYPES(X)                              \
-    X("Tensor", TENSOR, "Tensor")                      \
-    X("int", INT, "int")                               \
-    X("DeviceIndex", INT, "int")                       \
-    X("ConstQuantizerPtr", INT, "int")                 \
-    X("SymInt", SYMINT, "SymInt")                      \
-    X("float", FLOAT, "float")                         \
-    X("bool", BOOL, "bool")                            \
-    X("SymBool", SYMBOOL, "SymBool")                   \
-    X("str", STR, "str")                               \
-    X("Scalar", SCALAR, "Scalar")                      \
-    X("complex", COMPLEX, "complex")                   \
-    X("ScalarType", SCALAR_TYPE, "ScalarType")         \
-    X("Device", DEVICE, "Device")                      \
-    X("Layout", LAYOUT, "Layout")                      \
-    X("MemoryFormat", MEMORY_FORMAT, "MemoryFormat")   \
-    X("Generator", GENERATOR, "Generator")             \
-    X("Storage", OTHER, "Storage")                     \
-    X("QScheme", OTHER, "QScheme")                     \
-    X("Quantizer", OTHER, "Quantizer")                 \
-    X("Stream", OTHER, "Stream")                       \
-    X("None", OTHER, "NoneType")                       \
-    X("NoneType", OTHER, "NoneType")                   \
-    X("Capsule", OTHER, "Capsule")                     \
-    X("Any", OTHER, "Any")                             \
-    X("AnyClassType", OTHER, "AnyClassType")           \
+#define DV__BASE_TYPES(X)                            \
+    X("Tensor", TENSOR, "Tensor")                    \
+    X("int", INT, "int")                             \
+    X("DeviceIndex", INT, "int")                     \
+    X("ConstQuantizerPtr", INT, "int")               \
+    X("SymInt", SYMINT, "SymInt")                    \
+    X("float", FLOAT, "float")                       \
+    X("bool", BOOL, "bool")                          \
+    X("SymBool", SYMBOOL, "SymBool")                 \
+    X("str", STR, "str")                             \
+    X("Scalar", SCALAR, "Scalar")                    \
+    X("complex", COMPLEX, "complex")                 \
+    X("ScalarType", SCALAR_TYPE, "ScalarType")       \
+    X("Device", DEVICE, "Device")                    \
+    X("Layout", LAYOUT, "Layout")                    \
+    X("MemoryFormat", MEMORY_FORMAT, "MemoryFormat") \
+    X("Generator", GENERATOR, "Generator")           \
+    X("Storage", OTHER, "Storage")                   \
+    X("QScheme", OTHER, "QScheme")                   \
+    X("Quantizer", OTHER, "Quantizer")               \
+    X("Stream", OTHER, "Stream")                     \
+    X("None", OTHER, "NoneType")                     \
+    X("NoneType", OTHER, "NoneType")                 \
+    X("Capsule", OTHER, "Capsule")                   \
+    X("Any", OTHER, "Any")                           \
+    X("AnyClassType", OTHER, "AnyClassType")         \
     X("AnyEnumType", OTHER, "AnyEnumType")
 
 /* X(enum dv__type_kind, JSON name) */
+/* clang-format off */
 #define DV__TYPE_KINDS(X)                                                                                                     \
     X(TENSOR, "tensor") X(INT, "int") X(SYMINT, "symint") X(FLOAT, "float") X(SYMFLOAT, "symfloat") X(BOOL, "bool")           \
     X(SYMBOOL, "symbool") X(STR, "str") X(SCALAR, "scalar") X(COMPLEX, "complex") X(SCALAR_TYPE, "dtype")                     \
     X(DEVICE, "device") X(LAYOUT, "layout") X(MEMORY_FORMAT, "memory_format") X(GENERATOR, "generator") X(LIST, "list")       \
     X(OPTIONAL, "optional") X(TUPLE, "tuple") X(OTHER, "other")
+/* clang-format on */
 
 /* X(PyTorch's number, code, bits, lanes of DLPack, names in a schema): element types, PyTorch's ScalarType. Code 255: DLPack
  * has no such type (quantised and raw bits). */
+/* clang-format off */
 #define DV__SCALAR_TYPES(X)                                                                                                   \
     X(0, 1, 8, 1, "uint8") X(1, 0, 8, 1, "int8") X(2, 0, 16, 1, "int16 short") X(3, 0, 32, 1, "int32 int")                    \
     X(4, 0, 64, 1, "int64 long") X(5, 2, 16, 1, "float16 half") X(6, 2, 32, 1, "float32 float")                               \
@@ -56,18 +59,23 @@
     X(33, 1, 4, 1, "uint4") X(34, 255, 0, 0, "uint5") X(35, 255, 0, 0, "uint6") X(36, 255, 0, 0, "uint7") X(37, 0, 1, 1, "int1") \
     X(38, 0, 2, 1, "int2") X(39, 255, 0, 0, "int3") X(40, 0, 4, 1, "int4") X(41, 255, 0, 0, "int5") X(42, 255, 0, 0, "int6")  \
     X(43, 255, 0, 0, "int7") X(44, 14, 8, 1, "float8_e8m0fnu") X(45, 17, 4, 2, "float4_e2m1fn_x2")
+/* clang-format on */
 
 /* X(PyTorch's name, DLPack's number or 0 when it has none) */
+/* clang-format off */
 #define DV__DEVICES(X)                                                                                                        \
     X("cpu", 1) X("cuda", 2) X("ipu", 0) X("xpu", 14) X("mkldnn", 0) X("opengl", 0) X("opencl", 4) X("ideep", 0) X("hip", 10) \
     X("ve", 0) X("fpga", 0) X("maia", 17) X("xla", 0) X("lazy", 0) X("vulkan", 7) X("mps", 8) X("meta", DV_META) X("hpu", 0)  \
     X("mtia", 0) X("privateuseone", DV_NPU)
+/* clang-format on */
 
 /* Words that TorchScript's lexer keeps for itself: no name in a schema can be one of them. */
+/* clang-format off */
 #define DV__SCHEMA_KEYWORDS(X)                                                                                                \
     X("def") X("if") X("else") X("elif") X("while") X("return") X("is") X("True") X("False") X("None") X("and") X("or")       \
     X("not") X("global") X("for") X("in") X("raise") X("assert") X("break") X("continue") X("del") X("pass") X("class")       \
     X("import") X("with") X("as") X("Ellipsis") X("NoneType")
+/* clang-format on */
 
 /* ---- schema_default.c ---- */
 
@@ -89,12 +97,16 @@ dv__type *dv__type_wrap(dv__arena *arena, enum dv__type_kind kind, const dv__typ
 int dv__alias_contain(dv__arena *arena, const dv__alias *element, dv__alias **container);
 bool dv__alias_equal(const dv__alias *a, const dv__alias *b); /* NULL is fine */
 bool dv__type_equal(const dv__type *a, const dv__type *b);
-bool dv__type_is_subtype(const dv__type *sub, const dv__type *super); /* PyTorch's isSubtypeOf, on what arguments look like to it */
+bool dv__type_is_subtype(
+    const dv__type *sub, const dv__type *super); /* PyTorch's isSubtypeOf, on what arguments look like to it */
 /* A name: an identifier that is no keyword. *out is in the arena. what: for the message. */
 int dv__schema_name(dv__lexer *lx, dv__arena *arena, const char *what, const char **out);
 
 /* A growing array in an arena. */
-typedef struct dv__vec { void *data; size_t n, room; } dv__vec;
+typedef struct dv__vec {
+    void *data;
+    size_t n, room;
+} dv__vec;
 void *dv__vec_add(dv__vec *v, dv__arena *arena, size_t size); /* a zeroed new element; NULL: out of memory */
 
 #endif

@@ -1,5 +1,5 @@
-/* Names in formulas: the own library, the base set, then "ns::name". The base set is a library like others, in the namespace "base";
- * the first formula that needs it loads it from beside this library. */
+/* Names in formulas: the own library, the base set, then "ns::name". The base set is a library like others, in the namespace
+ * "base"; the first formula that needs it loads it from beside this library. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -114,7 +114,7 @@ static bool overload_of(const char *full, const char *ns, size_t ns_size, const 
 {
     const size_t n = strlen(name);
     return !strncmp(full, ns, ns_size) && !strncmp(full + ns_size, "::", 2) && !strncmp(full + ns_size + 2, name, n) &&
-           (!full[ns_size + 2 + n] || (full[ns_size + 2 + n] == '.' && !strchr(name, '.')));
+        (!full[ns_size + 2 + n] || (full[ns_size + 2 + n] == '.' && !strchr(name, '.')));
 }
 
 static dv_operator *own(const lookup *l, const char *name, size_t i)

@@ -1,13 +1,13 @@
 /* Loading an operator binary.
  *
- * The file is read once; everything else works on that copy, so a file that changes meanwhile does no harm. Content that passed the
- * checks is written to a private file named by a hash of it and loaded from there: the loader knows files by name and inode and would
- * give the old code for a new file under an old name. Content that was loaded before is not loaded again. Nothing good is ever
- * unmapped: kernels may still run, and threads may hold pointers.
+ * The file is read once; everything else works on that copy, so a file that changes meanwhile does no harm. Content that passed
+ * the checks is written to a private file named by a hash of it and loaded from there: the loader knows files by name and inode
+ * and would give the old code for a new file under an old name. Content that was loaded before is not loaded again. Nothing good
+ * is ever unmapped: kernels may still run, and threads may hold pointers.
  *
  * The private files stay, for debuggers, which read symbols from them; those that nobody used for a week are removed. Where no
- * directory can hold code (mounted noexec, read-only), the content lives in a memory file, whose descriptor stays open because its
- * number is its name to the loader. */
+ * directory can hold code (mounted noexec, read-only), the content lives in a memory file, whose descriptor stays open because
+ * its number is its name to the loader. */
 #include "registry/binary.h"
 
 #include <dirent.h>
@@ -45,9 +45,13 @@ static void before_fork(void) { pthread_mutex_lock(&lock); } /* so that a child 
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 static void at_start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
 
-typedef struct content { unsigned char *data; size_t size; char id[33]; } content;
+typedef struct content {
+    unsigned char *data;
+    size_t size;
+    char id[33];
+} content;
 
-/* ---- Content --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Content ------------------------------------------------------------------------------------------------------------- */
 
 /* FNV-1a, 128 bits. */
 static void hash(content *c)
@@ -59,7 +63,10 @@ static void hash(content *c)
     snprintf(c->id, sizeof c->id, "%016llx%016llx", (unsigned long long)(h >> 64), (unsigned long long)h);
 }
 
-static int io_error(const char *what, const char *path) { return dv_fail(DV_EIO, "%s: cannot %s: %s", path, what, strerror(errno)); }
+static int io_error(const char *what, const char *path)
+{
+    return dv_fail(DV_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
 
 /* All of an open file. dv__free(c->data) in every case. */
 static int read_all(int fd, const char *path, content *c)
@@ -99,7 +106,7 @@ static int write_all(int fd, const unsigned char *data, size_t size)
     return 0;
 }
 
-/* ---- The private directory --------------------------------------------------------------------------------------------------------- */
+/* ---- The private directory ----------------------------------------------------------------------------------------------- */
 
 /* A directory that is ours alone, made if need be; -1: none here. */
 static int open_private(const char *base, char *path, size_t room)
@@ -130,7 +137,8 @@ static void remove_old(int dir)
     }
     rewinddir(list);
     for (struct dirent *e; (e = readdir(list));)
-        if (e->d_name[0] != '.' && !fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) && now - st.st_mtime > KEEP_SECONDS)
+        if (e->d_name[0] != '.' && !fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+            now - st.st_mtime > KEEP_SECONDS)
             unlinkat(dir, e->d_name, 0);
     closedir(list);
 }
@@ -200,7 +208,7 @@ static void *load_memory(const content *c)
     return handle;
 }
 
-/* ---- Loading ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ------------------------------------------------------------------------------------------------------------- */
 
 static void *load(const content *c, const char *where)
 {
@@ -241,7 +249,8 @@ static int load_new(const content *c, const char *where, const dv_library_decl *
     if (!entry->decl || dlinfo(handle, RTLD_DI_LINKMAP, &map))
         status = dv_fail(DV_EBINARY, "%s: not a usable operator binary: the loader finds no dovetail_library_1", where);
     else
-        status = dv__decl_check(entry->decl, where, spans, dv__elf_spans(c->data, (const char *)map->l_addr, spans, sizeof spans / sizeof *spans));
+        status = dv__decl_check(
+            entry->decl, where, spans, dv__elf_spans(c->data, (const char *)map->l_addr, spans, sizeof spans / sizeof *spans));
     if (status) {
         dlclose(handle);
         dv__free(entry);

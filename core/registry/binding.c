@@ -1,8 +1,11 @@
-/* A struct's fields matched with a schema. By name first; what is left of the result types then takes the unnamed returns in order.
- * A return that aliases an argument needs no field of its own: the result is that argument. */
+/* A struct's fields matched with a schema. By name first; what is left of the result types then takes the unnamed returns in
+ * order. A return that aliases an argument needs no field of its own: the result is that argument. */
 #include "registry/internal.h"
 
-static const struct { const char *ctype; size_t size; } field_types[] = {
+static const struct {
+    const char *ctype;
+    size_t size;
+} field_types[] = {
 #define FIELD_TYPE(name, number, ctype, schema) [number] = { #ctype, sizeof(ctype) },
     DV_FIELD_TYPES(FIELD_TYPE)
 #undef FIELD_TYPE
@@ -15,6 +18,7 @@ const char *dv__field_ctype(uint32_t type)
 }
 
 /* X(input type, as an optional; as a written argument or a return): 0: there is none. */
+/* clang-format off */
 #define VARIANTS(X)                                                                                                           \
     X(TENSOR, DV_FIELD_TENSOR, DV_FIELD_MUT_TENSOR) X(TENSORS, DV_FIELD_OPT_TENSORS, DV_FIELD_MUT_TENSORS)                    \
     X(GENERATOR, DV_FIELD_GENERATOR, 0) X(INT, DV_FIELD_OPT_INT, DV_FIELD_INT_RESULT)                                         \
@@ -24,11 +28,13 @@ const char *dv__field_ctype(uint32_t type)
     X(MEMORY_FORMAT, DV_FIELD_OPT_MEMORY_FORMAT, 0) X(INTS, DV_FIELD_OPT_INTS, 0) X(FLOATS, DV_FIELD_OPT_FLOATS, 0)           \
     X(BOOLS, DV_FIELD_OPT_BOOLS, 0) X(STRINGS, DV_FIELD_OPT_STRINGS, 0) X(SCALARS, DV_FIELD_OPT_SCALARS, 0)                   \
     X(COMPLEXES, 0, 0) X(DTYPES, 0, 0) X(DEVICES, 0, 0)
+/* clang-format on */
 
 static uint32_t as_optional(uint32_t type)
 {
     switch (type) {
-#define VARIANT(name, optional, written) case DV_FIELD_##name: return optional;
+#define VARIANT(name, optional, written) \
+    case DV_FIELD_##name: return optional;
         VARIANTS(VARIANT)
 #undef VARIANT
     default: return 0;
@@ -38,7 +44,8 @@ static uint32_t as_optional(uint32_t type)
 static uint32_t as_written(uint32_t type)
 {
     switch (type) {
-#define VARIANT(name, optional, written) case DV_FIELD_##name: return written;
+#define VARIANT(name, optional, written) \
+    case DV_FIELD_##name: return written;
         VARIANTS(VARIANT)
 #undef VARIANT
     default: return 0;
@@ -63,8 +70,8 @@ static uint32_t wanted_type(const dv__schema *schema, size_t slot)
 
 static bool is_result_type(uint32_t type)
 {
-    return type == DV_FIELD_MUT_TENSOR || type == DV_FIELD_MUT_TENSORS || type == DV_FIELD_INT_RESULT || type == DV_FIELD_FLOAT_RESULT ||
-           type == DV_FIELD_BOOL_RESULT;
+    return type == DV_FIELD_MUT_TENSOR || type == DV_FIELD_MUT_TENSORS || type == DV_FIELD_INT_RESULT ||
+        type == DV_FIELD_FLOAT_RESULT || type == DV_FIELD_BOOL_RESULT;
 }
 
 typedef struct binder {
@@ -120,8 +127,8 @@ static int fail_type(const binder *b, size_t slot, const dv_field_decl *f)
     if (describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
-        dv_fail(DV_ESCHEMA, "operator %s: field '%s' is '%s' but %s needs '%s'", b->op_name, f->name, dv__field_ctype(f->type), what,
-            dv__field_ctype(wanted));
+        dv_fail(DV_ESCHEMA, "operator %s: field '%s' is '%s' but %s needs '%s'", b->op_name, f->name, dv__field_ctype(f->type),
+            what, dv__field_ctype(wanted));
     else
         dv_fail(DV_ESCHEMA, "operator %s: %s cannot be held by a struct (field '%s' is '%s')", b->op_name, what, f->name,
             dv__field_ctype(f->type));
@@ -136,7 +143,8 @@ static int fail_missing(const binder *b, size_t slot)
     if (describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
-        dv_fail(DV_ESCHEMA, "operator %s: %s has no field in the struct; expected '%s'", b->op_name, what, dv__field_ctype(wanted));
+        dv_fail(
+            DV_ESCHEMA, "operator %s: %s has no field in the struct; expected '%s'", b->op_name, what, dv__field_ctype(wanted));
     else
         dv_fail(DV_ESCHEMA, "operator %s: %s cannot be held by a struct", b->op_name, what);
     dv__free(what);
@@ -171,12 +179,12 @@ static int check_field(const binder *b, const dv_field_decl *f)
     if (!f->name || !*f->name)
         return dv_fail(DV_ESCHEMA, "operator %s: a field has no name", b->op_name);
     if (!f->type || f->type >= NFIELD_TYPES)
-        return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is of type number %u, which this runtime does not know", b->op_name, f->name,
-            f->type);
+        return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is of type number %u, which this runtime does not know", b->op_name,
+            f->name, f->type);
     const size_t size = field_types[f->type].size;
     if (f->offset > b->frame_size || size > b->frame_size - f->offset)
-        return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is at byte %zu of a struct of %zu bytes", b->op_name, f->name, f->offset,
-            b->frame_size);
+        return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is at byte %zu of a struct of %zu bytes", b->op_name, f->name,
+            f->offset, b->frame_size);
     return DV_OK;
 }
 
@@ -240,8 +248,8 @@ static int check_complete(const binder *b, bool partial)
     return DV_OK;
 }
 
-int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_field_decl *const *fields, size_t frame_size, bool partial,
-    dv__arena *arena, dv__binding **out)
+int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_field_decl *const *fields, size_t frame_size,
+    bool partial, dv__arena *arena, dv__binding **out)
 {
     *out = NULL;
     binder b = { .op_name = op_name, .schema = schema, .fields = fields, .frame_size = frame_size };

@@ -1,7 +1,7 @@
 /* The descriptor that a binary exports, checked against the ABI that this runtime knows.
  *
- * Each struct begins with its size. What version 1.0 had must be there; what this runtime knows beyond that may be missing and reads
- * as zero; what is larger than this runtime knows must be zero. Nothing is read before it is known to be there. */
+ * Each struct begins with its size. What version 1.0 had must be there; what this runtime knows beyond that may be missing and
+ * reads as zero; what is larger than this runtime knows must be zero. Nothing is read before it is known to be there. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -15,13 +15,18 @@ enum {
     FIRST_OPERATOR = END_OF(dv_operator_decl, shape),
     FIRST_FIELD = END_OF(dv_field_decl, offset),
     FIRST_KERNEL = END_OF(dv_kernel_decl, reserved),
-    LARGEST = 4096,        /* no struct of any minor will be larger */
+    LARGEST = 4096, /* no struct of any minor will be larger */
     MOST_OPERATORS = 65536,
     MOST_ROWS = 4096,
     LONGEST_STRING = 1 << 20,
 };
 
-typedef struct checker { const char *where; const dv__span *spans; size_t nspans; char context[512]; } checker;
+typedef struct checker {
+    const char *where;
+    const dv__span *spans;
+    size_t nspans;
+    char context[512];
+} checker;
 
 static int fail(const checker *c, int status, const char *format, ...) DV__PRINTF(3, 4);
 static int fail(const checker *c, int status, const char *format, ...)
@@ -87,8 +92,8 @@ static int check_tail(const checker *c, const char *type, const void *p, size_t 
     memcpy(&size, p, sizeof size);
     for (size_t i = known; i < size; i++)
         if (((const unsigned char *)p)[i])
-            return fail(c, DV_EABI, "%s uses byte %zu, this runtime (ABI %d.%d) knows %zu: a newer dovetail is needed", type, i, DV_ABI_MAJOR,
-                DV_ABI_MINOR, known);
+            return fail(c, DV_EABI, "%s uses byte %zu, this runtime (ABI %d.%d) knows %zu: a newer dovetail is needed", type, i,
+                DV_ABI_MAJOR, DV_ABI_MINOR, known);
     return DV_OK;
 }
 
@@ -115,7 +120,7 @@ static int check_table(const checker *c, const char *what, const void *const *ta
     return *n < room ? DV_OK : fail(c, DV_EBINARY, "corrupt: %s does not end", what);
 }
 
-/* ---- Fields, kernels, operators ---------------------------------------------------------------------------------------------------- */
+/* ---- Fields, kernels, operators ------------------------------------------------------------------------------------------ */
 
 static size_t c_type(uint32_t type, size_t *alignment)
 {
@@ -140,10 +145,11 @@ static int check_field(const checker *c, const dv_operator_decl *op, size_t i, c
         return status;
     const size_t size = c_type(f->type, &alignment);
     if (!size)
-        return fail(c, DV_EABI, "field '%s' has type number %u, which this runtime (ABI %d.%d) does not know", f->name, f->type, DV_ABI_MAJOR,
-            DV_ABI_MINOR);
+        return fail(c, DV_EABI, "field '%s' has type number %u, which this runtime (ABI %d.%d) does not know", f->name, f->type,
+            DV_ABI_MAJOR, DV_ABI_MINOR);
     if (f->offset % alignment || f->offset > op->frame_size || op->frame_size - f->offset < size)
-        return fail(c, DV_EBINARY, "field '%s' (%zu bytes at %zu) is not inside its struct of %u bytes", f->name, size, f->offset, op->frame_size);
+        return fail(c, DV_EBINARY, "field '%s' (%zu bytes at %zu) is not inside its struct of %u bytes", f->name, size, f->offset,
+            op->frame_size);
     return DV_OK;
 }
 
@@ -152,7 +158,9 @@ static int check_kernel(const checker *c, size_t i, const dv_kernel_decl *k)
     int status = check_struct(c, "dv_kernel_decl", k, FIRST_KERNEL, sizeof *k);
     if (status)
         return status;
-    const struct { const char *what, *s; } strings[] = { { "the name of a kernel row", k->name }, { "the device of a kernel row", k->device },
+    const struct {
+        const char *what, *s;
+    } strings[] = { { "the name of a kernel row", k->name }, { "the device of a kernel row", k->device },
         { "the dtypes of a kernel row", k->dtypes }, { "the isa of a kernel row", k->isa }, { "when of a kernel row", k->when },
         { "takes of a kernel row", k->takes }, { "the provider of a kernel row", k->provider } };
     for (size_t s = 0; s < sizeof strings / sizeof *strings; s++)
@@ -162,7 +170,8 @@ static int check_kernel(const checker *c, size_t i, const dv_kernel_decl *k)
     if (!k->run)
         return DV_OK; /* passed over */
     if (k->flags & ~(uint32_t)DV_KERNEL_REFERENCE || k->reserved)
-        return fail(c, DV_EABI, "kernel row %zu, '%s': flags %#x are not known to this runtime (ABI %d.%d)", i, name, k->flags, DV_ABI_MAJOR, DV_ABI_MINOR);
+        return fail(c, DV_EABI, "kernel row %zu, '%s': flags %#x are not known to this runtime (ABI %d.%d)", i, name, k->flags,
+            DV_ABI_MAJOR, DV_ABI_MINOR);
     if (k->split < 0)
         return fail(c, DV_EBINARY, "kernel row %zu, '%s': .split is %lld, expected 0 or more", i, name, (long long)k->split);
     return DV_OK;
@@ -182,9 +191,11 @@ static int check_operator(checker *c, size_t i, const dv_operator_decl *op)
     snprintf(c->context, sizeof c->context, "operator %.200s: ", op->name);
     if ((status = check_tail(c, "dv_operator_decl", op, sizeof *op)))
         return status;
-    const struct { const char *what, *s; } strings[] = { { ".schema", op->schema }, { ".mutates", op->mutates }, { ".contract", op->contract },
-        { ".native", op->native }, { ".gradient", op->gradient }, { ".tangent", op->tangent }, { ".tags", op->tags }, { ".doc", op->doc },
-        { ".file", op->file } };
+    const struct {
+        const char *what, *s;
+    } strings[] = { { ".schema", op->schema }, { ".mutates", op->mutates }, { ".contract", op->contract },
+        { ".native", op->native }, { ".gradient", op->gradient }, { ".tangent", op->tangent }, { ".tags", op->tags },
+        { ".doc", op->doc }, { ".file", op->file } };
     for (size_t s = 0; s < sizeof strings / sizeof *strings; s++)
         if ((status = check_string(c, strings[s].what, strings[s].s)))
             return status;
@@ -221,7 +232,8 @@ int dv__decl_check(const dv_library_decl *decl, const char *where, const dv__spa
     if (status)
         return status;
     if (decl->kind > DV_LIBRARY_IMPL || decl->reserved)
-        return fail(&c, DV_EABI, "library kind %u is not known to this runtime (ABI %d.%d)", decl->kind, DV_ABI_MAJOR, DV_ABI_MINOR);
+        return fail(
+            &c, DV_EABI, "library kind %u is not known to this runtime (ABI %d.%d)", decl->kind, DV_ABI_MAJOR, DV_ABI_MINOR);
     if ((status = check_table(&c, "the table of operators", (const void *const *)decl->operators, MOST_OPERATORS, &n)))
         return status;
     for (size_t i = 0; i < n; i++)

@@ -31,14 +31,20 @@ int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out)
 
 int dv__vendor_check(const char *name, const dv_operator_decl *decl)
 {
-    const struct { const char *field, *text; } texts[] = {
-        { "contract", DV__GET(decl, dv_operator_decl, contract, NULL) }, { "native", DV__GET(decl, dv_operator_decl, native, NULL) },
-        { "gradient", DV__GET(decl, dv_operator_decl, gradient, NULL) }, { "tangent", DV__GET(decl, dv_operator_decl, tangent, NULL) },
-        { "mutates", DV__GET(decl, dv_operator_decl, mutates, NULL) }, { "tags", DV__GET(decl, dv_operator_decl, tags, NULL) },
+    const struct {
+        const char *field, *text;
+    } texts[] = {
+        { "contract", DV__GET(decl, dv_operator_decl, contract, NULL) },
+        { "native", DV__GET(decl, dv_operator_decl, native, NULL) },
+        { "gradient", DV__GET(decl, dv_operator_decl, gradient, NULL) },
+        { "tangent", DV__GET(decl, dv_operator_decl, tangent, NULL) },
+        { "mutates", DV__GET(decl, dv_operator_decl, mutates, NULL) },
+        { "tags", DV__GET(decl, dv_operator_decl, tags, NULL) },
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         if (texts[i].text)
-            return dv_fail(DV_ESCHEMA, "operator %s: a library of kernels cannot say '%s': the library that declares the operator does", name,
+            return dv_fail(DV_ESCHEMA,
+                "operator %s: a library of kernels cannot say '%s': the library that declares the operator does", name,
                 texts[i].field);
     const dv_kernel_decl *const *kernels = DV__GET(decl, dv_operator_decl, kernels, NULL);
     if (!kernels || !kernels[0])
@@ -73,7 +79,8 @@ static int parse_schema(const char *ns, const char *text, dv__schema **out)
     }
     dv__text full = { 0 };
     char *full_text = NULL;
-    dv__text_add(&full, "%s::%s", ns, text + strspn(text, " \t\r\n")); /* as written: torch's printed form of some defaults does not parse */
+    dv__text_add(&full, "%s::%s", ns,
+        text + strspn(text, " \t\r\n")); /* as written: torch's printed form of some defaults does not parse */
     dv__schema_free(*out);
     *out = NULL;
     status = dv__text_take(&full, &full_text);
@@ -167,7 +174,8 @@ static int declared_schema(dv_operator *op, const char *ns, const dv_operator_de
 {
     const char *mutates = DV__GET(decl, dv_operator_decl, mutates, NULL);
     if (decl->schema && mutates)
-        return dv_fail(DV_ESCHEMA, "'mutates' is for operators without a schema; here the schema says what is written: %s", decl->schema);
+        return dv_fail(
+            DV_ESCHEMA, "'mutates' is for operators without a schema; here the schema says what is written: %s", decl->schema);
     if (decl->schema)
         return set_schema(op, ns, decl->schema);
     if (!decl->name || !decl->fields)
@@ -247,9 +255,15 @@ int dv__operator_declare(const dv_library *lib, const dv_operator_decl *decl, dv
 
 static int row_texts(dv__row *row, const dv_kernel_decl *k, const char *provider, dv__arena *arena)
 {
-    const struct { const char *from; const char **to; } texts[] = {
+    const struct {
+        const char *from;
+        const char **to;
+    } texts[] = {
         { k->name ? k->name : "a kernel", &row->name },
-        { k->provider ? k->provider : provider ? provider : "", &row->provider },
+        { k->provider      ? k->provider
+                : provider ? provider
+                           : "",
+            &row->provider },
         { k->device, &row->device },
         { k->dtypes ? k->dtypes : "", &row->dtypes_text },
         { k->isa ? k->isa : "", &row->isa_text },
@@ -269,7 +283,8 @@ static int row_device(dv__row *row)
     if (status)
         return dv__fail_in(status, "device");
     if (strchr(row->device, ':'))
-        return dv_fail(DV_EDEVICE, "device: a row is for all devices of a type, expected 'cpu', 'cuda' or 'npu', found '%s'", row->device);
+        return dv_fail(
+            DV_EDEVICE, "device: a row is for all devices of a type, expected 'cpu', 'cuda' or 'npu', found '%s'", row->device);
     row->device_type = device.type;
     if (device.type == DV_META || dv__backend_of(device.type) == DV_KEY_NONE)
         return dv_fail(DV_EDEVICE, "device: expected one that runs kernels ('cpu', 'cuda', 'npu'), found '%s'", row->device);
@@ -282,7 +297,8 @@ static int row_takes(const dv_operator *op, dv__row *row, const dv_kernel_decl *
     dv__takes *takes = DV__ARENA_ARRAY(arena, dv__takes, n);
     if (!takes)
         return DV_ENOMEM;
-    const int status = op->contract ? dv__contract_takes(op->contract, k->takes, takes) : dv__schema_takes(k->takes, op->schema, takes);
+    const int status = op->contract ? dv__contract_takes(op->contract, k->takes, takes)
+                                    : dv__schema_takes(k->takes, op->schema, takes);
     if (status)
         return status;
     row->takes_all_contiguous = true;
@@ -330,7 +346,8 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
     if (!k->device)
         return dv_fail(DV_EDEVICE, "device: expected 'cpu', 'cuda' or 'npu', found none");
     int status = row_texts(row, k, provider, arena);
-    if (status || (status = row_device(row)) || (status = row_takes(op, row, k, arena)) || (status = row_conditions(op, row, k, arena)))
+    if (status || (status = row_device(row)) || (status = row_takes(op, row, k, arena)) ||
+        (status = row_conditions(op, row, k, arena)))
         return status;
     if ((status = row_split(op, row, k)))
         return dv__fail_in(status, "split");
@@ -352,8 +369,8 @@ static int fail_row(int status, const dv_operator *op, const dv_kernel_decl *k)
     return dv_fail(status, "operator %s: kernel %s: %s", op->name, k->name ? k->name : "without a name", message);
 }
 
-int dv__rows_make(const dv_operator *op, const dv_operator_decl *decl, const char *provider, bool vendor, dv__arena *arena,
-    dv__row_set *out)
+int dv__rows_make(
+    const dv_operator *op, const dv_operator_decl *decl, const char *provider, bool vendor, dv__arena *arena, dv__row_set *out)
 {
     *out = (dv__row_set){ NULL, 0 };
     const dv_kernel_decl *const *kernels = DV__GET(decl, dv_operator_decl, kernels, NULL);
@@ -363,7 +380,8 @@ int dv__rows_make(const dv_operator *op, const dv_operator_decl *decl, const cha
     if (!n)
         return DV_OK;
     dv__binding *binding;
-    int status = dv__binding_make(op->name, op->schema, decl->fields, DV__GET(decl, dv_operator_decl, frame_size, 0), false, arena, &binding);
+    int status = dv__binding_make(
+        op->name, op->schema, decl->fields, DV__GET(decl, dv_operator_decl, frame_size, 0), false, arena, &binding);
     if (status)
         return status;
     dv__row *rows = DV__ARENA_ARRAY(arena, dv__row, n);

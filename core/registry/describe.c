@@ -136,7 +136,10 @@ static void put_string(const char *key, const char *text, dv__text *to)
         dv__text_puts(to, "null");
 }
 
-static void put_bool(const char *key, bool value, dv__text *to) { dv__text_add(to, ", \"%s\": %s", key, value ? "true" : "false"); }
+static void put_bool(const char *key, bool value, dv__text *to)
+{
+    dv__text_add(to, ", \"%s\": %s", key, value ? "true" : "false");
+}
 
 /* Tags are separated by spaces or commas. */
 static void put_tags(const char *tags, dv__text *to)

@@ -1,10 +1,11 @@
 /* Dispatch tables and keys. The order in which an entry is looked for is PyTorch's (OperatorEntry's computation of its table):
- * a kernel for the key itself; CompositeExplicitAutograd for backends; CompositeImplicitAutograd, but on an autograd key only when
- * nothing is registered for its backend; Autograd; the backend's fallback, which is a fallthrough for autograd keys; missing.
+ * a kernel for the key itself; CompositeExplicitAutograd for backends; CompositeImplicitAutograd, but on an autograd key only
+ * when nothing is registered for its backend; Autograd; the backend's fallback, which is a fallthrough for autograd keys;
+ * missing.
  *
  * Of several registrations for one key the newest wins. What a declaration brings counts as registered when the operator was
- * defined: rows, a kernel for their device's backend; a contract, one for Meta; a native form, CompositeImplicitAutograd, or, when
- * there is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
+ * defined: rows, a kernel for their device's backend; a contract, one for Meta; a native form, CompositeImplicitAutograd, or,
+ * when there is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
 #include "registry/internal.h"
 
 static _Thread_local dv_guard guards_of_thread;
@@ -21,9 +22,14 @@ dv_guard dv_guard_push(uint32_t include_keys, uint32_t exclude_keys)
 void dv_guard_pop(dv_guard previous) { *dv__guards() = previous; }
 
 static const char *const key_names[DV_KEY_COUNT] = {
-    [DV_KEY_CPU] = "CPU", [DV_KEY_CUDA] = "CUDA", [DV_KEY_PRIVATEUSE1] = "PrivateUse1", [DV_KEY_META] = "Meta",
-    [DV_KEY_AUTOGRAD_CPU] = "AutogradCPU", [DV_KEY_AUTOGRAD_CUDA] = "AutogradCUDA",
-    [DV_KEY_AUTOGRAD_PRIVATEUSE1] = "AutogradPrivateUse1", [DV_KEY_AUTOGRAD] = "Autograd",
+    [DV_KEY_CPU] = "CPU",
+    [DV_KEY_CUDA] = "CUDA",
+    [DV_KEY_PRIVATEUSE1] = "PrivateUse1",
+    [DV_KEY_META] = "Meta",
+    [DV_KEY_AUTOGRAD_CPU] = "AutogradCPU",
+    [DV_KEY_AUTOGRAD_CUDA] = "AutogradCUDA",
+    [DV_KEY_AUTOGRAD_PRIVATEUSE1] = "AutogradPrivateUse1",
+    [DV_KEY_AUTOGRAD] = "Autograd",
     [DV_KEY_COMPOSITE_IMPLICIT_AUTOGRAD] = "CompositeImplicitAutograd",
     [DV_KEY_COMPOSITE_EXPLICIT_AUTOGRAD] = "CompositeExplicitAutograd",
 };
@@ -153,7 +159,11 @@ static size_t collect_rows(const dv_operator *op, int key, const dv__row **rows)
     return n;
 }
 
-typedef struct filler { dv__spare_table *table; const dv_operator *op; size_t used; } filler;
+typedef struct filler {
+    dv__spare_table *table;
+    const dv_operator *op;
+    size_t used;
+} filler;
 
 /* The entry of what is registered for exactly this key, runtime or alias, for the runtime key `to`. */
 static void fill_registered(filler *f, int key, int to, const char *from)

@@ -25,14 +25,13 @@ enum { BYTE_ORDER_HERE = ELFDATA2LSB };
 enum { BYTE_ORDER_HERE = ELFDATA2MSB };
 #endif
 
-
 typedef struct image {
     const unsigned char *data;
     uint64_t size;
     const char *where;
     Elf64_Ehdr head;
-    uint64_t dynamic_at, dynamic_size;   /* in the file */
-    uint64_t symbols_at, nsymbols;       /* in the file */
+    uint64_t dynamic_at, dynamic_size; /* in the file */
+    uint64_t symbols_at, nsymbols;     /* in the file */
     uint64_t strings_at, strings_size;
 } image;
 
@@ -59,8 +58,8 @@ static int fail(const image *im, const char *format, ...)
 
 static int truncated(const image *im, const char *what, uint64_t at, uint64_t n)
 {
-    return fail(im, "truncated or corrupt: %s (%llu bytes at %llu) is not inside the file's %llu bytes", what, (unsigned long long)n,
-        (unsigned long long)at, (unsigned long long)im->size);
+    return fail(im, "truncated or corrupt: %s (%llu bytes at %llu) is not inside the file's %llu bytes", what,
+        (unsigned long long)n, (unsigned long long)at, (unsigned long long)im->size);
 }
 
 static const char *machine_name(unsigned machine)
@@ -78,13 +77,14 @@ static const char *machine_name(unsigned machine)
     }
 }
 
-/* ---- Headers -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Headers ------------------------------------------------------------------------------------------------------------- */
 
 static int check_head(image *im)
 {
     const Elf64_Ehdr *h = &im->head;
     if (im->size < EI_NIDENT || memcmp(im->data, ELFMAG, SELFMAG))
-        return fail(im, im->size < EI_NIDENT ? "truncated: %llu bytes" : "not an ELF file (%llu bytes)", (unsigned long long)im->size);
+        return fail(
+            im, im->size < EI_NIDENT ? "truncated: %llu bytes" : "not an ELF file (%llu bytes)", (unsigned long long)im->size);
     if (im->data[EI_CLASS] != ELFCLASS64)
         return fail(im, "a %s-bit ELF file, expected 64-bit", im->data[EI_CLASS] == ELFCLASS32 ? "32" : "strange");
     if (im->data[EI_DATA] != BYTE_ORDER_HERE)
@@ -96,7 +96,10 @@ static int check_head(image *im)
     if (h->e_machine != MACHINE)
         return fail(im, "made for %s (machine %u), this is %s", machine_name(h->e_machine), h->e_machine, machine_name(MACHINE));
     if (h->e_type != ET_DYN)
-        return fail(im, "not a shared object (ELF type %u%s)", h->e_type, h->e_type == ET_EXEC ? ", a program" : h->e_type == ET_REL ? ", an object file" : "");
+        return fail(im, "not a shared object (ELF type %u%s)", h->e_type,
+            h->e_type == ET_EXEC      ? ", a program"
+                : h->e_type == ET_REL ? ", an object file"
+                                      : "");
     if (h->e_ehsize != sizeof(Elf64_Ehdr) || h->e_phentsize != sizeof(Elf64_Phdr) || h->e_phnum == 0 || h->e_phnum == PN_XNUM)
         return fail(im, "corrupt ELF header");
     if (!inside(h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr), im->size))
@@ -129,8 +132,8 @@ static int check_segments(image *im)
             return truncated(im, what, p.p_offset, p.p_filesz);
         if (p.p_type == PT_LOAD) {
             const bool power = p.p_align && !(p.p_align & (p.p_align - 1));
-            if (p.p_filesz > p.p_memsz || !inside(p.p_vaddr, p.p_memsz, UINT64_MAX / 2) || (p.p_align > 1 && (!power || (p.p_vaddr - p.p_offset) % p.p_align)) ||
-                p.p_vaddr < end)
+            if (p.p_filesz > p.p_memsz || !inside(p.p_vaddr, p.p_memsz, UINT64_MAX / 2) ||
+                (p.p_align > 1 && (!power || (p.p_vaddr - p.p_offset) % p.p_align)) || p.p_vaddr < end)
                 return fail(im, "corrupt: %s", what);
             end = p.p_vaddr + p.p_memsz;
             loads++;
@@ -163,7 +166,8 @@ static bool in_memory(const image *im, uint64_t address, uint64_t n, unsigned fl
 {
     for (unsigned i = 0; i < im->head.e_phnum; i++) {
         const Elf64_Phdr p = segment(im, i);
-        if (p.p_type == PT_LOAD && (p.p_flags & flags) == flags && address >= p.p_vaddr && inside(address - p.p_vaddr, n, p.p_memsz))
+        if (p.p_type == PT_LOAD && (p.p_flags & flags) == flags && address >= p.p_vaddr &&
+            inside(address - p.p_vaddr, n, p.p_memsz))
             return true;
     }
     return false;
@@ -183,12 +187,14 @@ static int check_placement(const image *im)
         if (p.p_type == PT_LOAD || p.p_type == PT_NULL || p.p_type == PT_GNU_STACK)
             continue;
         const bool power = !(p.p_align & (p.p_align - 1));
-        bool good = power && p.p_filesz <= p.p_memsz && (p.p_type == PT_GNU_RELRO || consistent(im, p.p_vaddr, p.p_offset, p.p_filesz));
+        bool good = power && p.p_filesz <= p.p_memsz &&
+            (p.p_type == PT_GNU_RELRO || consistent(im, p.p_vaddr, p.p_offset, p.p_filesz));
         if (p.p_type == PT_DYNAMIC) /* the loader writes there */
             good = good && in_memory(im, p.p_vaddr, p.p_memsz, PF_W);
         if (p.p_type == PT_GNU_RELRO) /* and makes this read-only afterwards; lld rounds its end up to a page */
-            good = good && (in_memory(im, p.p_vaddr, p.p_memsz, PF_W) ||
-                               in_memory(im, p.p_vaddr, p.p_memsz > PAGE ? p.p_memsz - PAGE + 1 : 1, PF_W));
+            good = good &&
+                (in_memory(im, p.p_vaddr, p.p_memsz, PF_W) ||
+                    in_memory(im, p.p_vaddr, p.p_memsz > PAGE ? p.p_memsz - PAGE + 1 : 1, PF_W));
         if (!good)
             return fail(im, "corrupt: segment %u (type %#x)", i, (unsigned)p.p_type);
     }
@@ -204,15 +210,17 @@ static int check_sections(const image *im)
         snprintf(what, sizeof what, "section %u", i);
         if (s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS && !inside(s.sh_offset, s.sh_size, im->size))
             return truncated(im, what, s.sh_offset, s.sh_size);
-        if (s.sh_flags & SHF_ALLOC && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS && !consistent(im, s.sh_addr, s.sh_offset, s.sh_size))
+        if (s.sh_flags & SHF_ALLOC && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS &&
+            !consistent(im, s.sh_addr, s.sh_offset, s.sh_size))
             return fail(im, "corrupt: %s is not where its segment is", what);
     }
     return DV_OK;
 }
 
-/* ---- The dynamic section ---------------------------------------------------------------------------------------------------------- */
+/* ---- The dynamic section ------------------------------------------------------------------------------------------------- */
 
-/* The last value of a tag, as the loader takes it; false when there is none. check_dynamic() has made sure that DT_NULL is there. */
+/* The last value of a tag, as the loader takes it; false when there is none. check_dynamic() has made sure that DT_NULL is there.
+ */
 static bool dynamic(const image *im, int64_t tag, uint64_t *value)
 {
     bool found = false;
@@ -246,14 +254,16 @@ static int check_dynamic(const image *im)
 }
 
 /* A table named by an address tag and a size tag is inside the file. */
-static int check_table(const image *im, const char *what, int64_t tag, int64_t size_tag, uint64_t entry, uint64_t *at, uint64_t *size)
+static int check_table(
+    const image *im, const char *what, int64_t tag, int64_t size_tag, uint64_t entry, uint64_t *at, uint64_t *size)
 {
     uint64_t address = 0, bytes = 0;
     *at = *size = 0;
     if (!dynamic(im, tag, &address))
         return DV_OK;
     if (!dynamic(im, size_tag, &bytes) || bytes % entry || !in_file(im, address, bytes, at))
-        return fail(im, "corrupt: %s (%llu bytes at address %#llx)", what, (unsigned long long)bytes, (unsigned long long)address);
+        return fail(
+            im, "corrupt: %s (%llu bytes at address %#llx)", what, (unsigned long long)bytes, (unsigned long long)address);
     *size = bytes;
     return DV_OK;
 }
@@ -265,7 +275,8 @@ static int count_symbols(image *im)
     uint32_t head[4], bucket, word;
     im->nsymbols = 0;
     if (dynamic(im, DT_HASH, &address)) {
-        if (!in_file(im, address, 8, &at) || !get(im, at, head, 8) || !in_file(im, address, 8 + ((uint64_t)head[0] + head[1]) * 4, &at))
+        if (!in_file(im, address, 8, &at) || !get(im, at, head, 8) ||
+            !in_file(im, address, 8 + ((uint64_t)head[0] + head[1]) * 4, &at))
             return fail(im, "corrupt: the hash table of its symbols");
         im->nsymbols = head[1];
     }
@@ -283,7 +294,8 @@ static int count_symbols(image *im)
             return fail(im, "corrupt: the hash table of its symbols");
         for (uint64_t s = bucket; s; s++) { /* a chain ends at an odd hash; no two chains share a word */
             uint64_t here;
-            if (words++ > im->size / 4 || !in_file(im, address + chains + (s - head[1]) * 4, 4, &here) || !get(im, here, &word, 4))
+            if (words++ > im->size / 4 || !in_file(im, address + chains + (s - head[1]) * 4, 4, &here) ||
+                !get(im, here, &word, 4))
                 return fail(im, "corrupt: the hash table of its symbols");
             last = s >= last ? s + 1 : last;
             if (word & 1)
@@ -331,7 +343,8 @@ static int check_needed(const image *im)
         memcpy(&d, im->data + at, sizeof d);
         if (d.d_tag == DT_NULL)
             return DV_OK;
-        if ((d.d_tag == DT_NEEDED || d.d_tag == DT_SONAME || d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH) && d.d_un.d_val >= im->strings_size)
+        if ((d.d_tag == DT_NEEDED || d.d_tag == DT_SONAME || d.d_tag == DT_RPATH || d.d_tag == DT_RUNPATH) &&
+            d.d_un.d_val >= im->strings_size)
             return fail(im, "corrupt: a name in the dynamic section");
     }
 }
@@ -350,7 +363,8 @@ static int check_relocations(const image *im)
             Elf64_Rela r;
             memcpy(&r, im->data + at + i, sizeof r);
             if (ELF64_R_SYM(r.r_info) >= im->nsymbols || (r.r_info && !in_memory(im, r.r_offset, 8, PF_W)))
-                return fail(im, "corrupt: relocation %llu is not in memory that can be written (was it compiled without -fPIC?)", (unsigned long long)(i / sizeof r));
+                return fail(im, "corrupt: relocation %llu is not in memory that can be written (was it compiled without -fPIC?)",
+                    (unsigned long long)(i / sizeof r));
         }
     }
     if ((status = check_table(im, "its relocations", DT_REL, DT_RELSZ, sizeof(Elf64_Rel), &at, &size)))
@@ -360,10 +374,14 @@ static int check_relocations(const image *im)
 
 static int check_functions(const image *im) /* initialisers, finalisers, version tables */
 {
-    static const struct { const char *what; int64_t tag, size_tag; } tables[] = { { "its initialisers", DT_INIT_ARRAY, DT_INIT_ARRAYSZ },
-        { "its finalisers", DT_FINI_ARRAY, DT_FINI_ARRAYSZ } };
-    static const struct { int64_t tag; unsigned flags; } addresses[] = { { DT_INIT, PF_X }, { DT_FINI, PF_X }, { DT_VERNEED, PF_R },
-        { DT_VERDEF, PF_R }, { DT_PLTGOT, PF_W } };
+    static const struct {
+        const char *what;
+        int64_t tag, size_tag;
+    } tables[] = { { "its initialisers", DT_INIT_ARRAY, DT_INIT_ARRAYSZ }, { "its finalisers", DT_FINI_ARRAY, DT_FINI_ARRAYSZ } };
+    static const struct {
+        int64_t tag;
+        unsigned flags;
+    } addresses[] = { { DT_INIT, PF_X }, { DT_FINI, PF_X }, { DT_VERNEED, PF_R }, { DT_VERDEF, PF_R }, { DT_PLTGOT, PF_W } };
     uint64_t at, size, address = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         const int status = check_table(im, tables[t].what, tables[t].tag, tables[t].size_tag, 8, &at, &size);
@@ -376,7 +394,7 @@ static int check_functions(const image *im) /* initialisers, finalisers, version
     return DV_OK;
 }
 
-/* ---- What it exports -------------------------------------------------------------------------------------------------------------- */
+/* ---- What it exports ----------------------------------------------------------------------------------------------------- */
 
 static int check_exports(const image *im)
 {
@@ -399,8 +417,8 @@ static int check_exports(const image *im)
             snprintf(others + used, sizeof others - used, "%s%.8s", used ? ", " : "", name);
     }
     if (*others)
-        return dv_fail(DV_EABI, "%s: made for operator ABI %s, this runtime has ABI %d (it exports dovetail_library_%s)", im->where, others,
-            DV_ABI_MAJOR, others);
+        return dv_fail(DV_EABI, "%s: made for operator ABI %s, this runtime has ABI %d (it exports dovetail_library_%s)",
+            im->where, others, DV_ABI_MAJOR, others);
     return fail(im, "it exports no dovetail_library_%d (is DV_LIBRARY missing?)", DV_ABI_MAJOR);
 }
 
@@ -408,8 +426,9 @@ int dv__elf_check(const unsigned char *data, size_t size, const char *where)
 {
     image im = { .data = data, .size = size, .where = where };
     int status;
-    if ((status = check_head(&im)) || (status = check_segments(&im)) || (status = check_placement(&im)) || (status = check_sections(&im)) || (status = check_dynamic(&im)) ||
-        (status = check_symbols(&im)) || (status = check_exports(&im)) || (status = check_needed(&im)) || (status = check_relocations(&im)))
+    if ((status = check_head(&im)) || (status = check_segments(&im)) || (status = check_placement(&im)) ||
+        (status = check_sections(&im)) || (status = check_dynamic(&im)) || (status = check_symbols(&im)) ||
+        (status = check_exports(&im)) || (status = check_needed(&im)) || (status = check_relocations(&im)))
         return status;
     return check_functions(&im);
 }

@@ -1,13 +1,14 @@
 /* What the files of the registry share among themselves.
  *
- * One lock guards everything that is not atomic here. Under it, and only there: the index of operators, the list of libraries, every
- * library's wishes and fallbacks, every operator's attachments. What a call reads (an operator's table, its rows, its schema) is
- * immutable once published and lives as long as the operator.
+ * One lock guards everything that is not atomic here. Under it, and only there: the index of operators, the list of libraries,
+ * every library's wishes and fallbacks, every operator's attachments. What a call reads (an operator's table, its rows, its
+ * schema) is immutable once published and lives as long as the operator.
  *
- * A library wishes (an IMPL for "ns::f" on CPU); where an operator of that name exists, the wish becomes an attachment of it, now or
- * when the operator is defined. An operator's table is computed from its attachments and the fallbacks of all libraries.
+ * A library wishes (an IMPL for "ns::f" on CPU); where an operator of that name exists, the wish becomes an attachment of it, now
+ * or when the operator is defined. An operator's table is computed from its attachments and the fallbacks of all libraries.
  *
- * Taking away must not fail, so it must not allocate: each operator holds as many spare tables as things could be taken from it. */
+ * Taking away must not fail, so it must not allocate: each operator holds as many spare tables as things could be taken from it.
+ */
 #ifndef DV_REGISTRY_INTERNAL_H
 #define DV_REGISTRY_INTERNAL_H
 
@@ -27,7 +28,10 @@ const char *dv__field_ctype(uint32_t type);                                  /* 
 enum { DV__NEAR_MAX = 5 };
 typedef struct dv__near {
     const char *wanted;
-    struct { const char *name; size_t distance; } best[DV__NEAR_MAX];
+    struct {
+        const char *name;
+        size_t distance;
+    } best[DV__NEAR_MAX];
     size_t n, seen;
 } dv__near;
 void dv__near_add(dv__near *near, const char *name);
@@ -39,7 +43,10 @@ const char *dv__near_print(const dv__near *near, char *buffer, size_t size);
 enum dv__attachment_kind { DV__ATTACH_ROWS, DV__ATTACH_BOXED, DV__ATTACH_FALLTHROUGH };
 
 /* The rows of one declaration, bound to one operator. */
-typedef struct dv__row_set { const dv__row *const *rows; size_t n; } dv__row_set;
+typedef struct dv__row_set {
+    const dv__row *const *rows;
+    size_t n;
+} dv__row_set;
 
 typedef struct dv__attachment {
     struct dv__attachment *next; /* newest first */
@@ -49,9 +56,9 @@ typedef struct dv__attachment {
     int key;                     /* BOXED, FALLTHROUGH */
     dv_boxed_fn fn;
     void *user;
-    dv__row_set rows;            /* ROWS: as written, any device */
-    const char *problem;         /* ROWS: why it has none: a vendor's kernels that do not fit this declaration */
-    dv__arena arena;             /* the rows */
+    dv__row_set rows;    /* ROWS: as written, any device */
+    const char *problem; /* ROWS: why it has none: a vendor's kernels that do not fit this declaration */
+    dv__arena arena;     /* the rows */
 } dv__attachment;
 
 /* A library's registration for an operator by name, whether or not it exists. */
@@ -93,18 +100,23 @@ struct dv_library {
     dv_operator **operators;
     size_t noperators, room;
     dv__wish *wishes;
-    struct { bool set; dv_boxed_fn fn; void *user; } fallbacks[DV_KEY_RUNTIME_COUNT];
+    struct {
+        bool set;
+        dv_boxed_fn fn;
+        void *user;
+    } fallbacks[DV_KEY_RUNTIME_COUNT];
 };
 
 /* ---- registry.c: the one registry ---- */
 
 void dv__registry_lock(void);
 void dv__registry_unlock(void);
-uint64_t dv__registry_next_seq(void);                       /* under the lock */
-const dv_library *dv__registry_libraries(void);             /* under the lock */
+uint64_t dv__registry_next_seq(void);           /* under the lock */
+const dv_library *dv__registry_libraries(void); /* under the lock */
 /* Under the lock. The newest operator of this full name that is registered, or NULL. */
 dv_operator *dv__registry_get(const char *name);
-/* Under the lock. The i-th operator of these names, "f" being every overload of f and "f.out" only that one; newest versions only. */
+/* Under the lock. The i-th operator of these names, "f" being every overload of f and "f.out" only that one; newest versions
+ * only. */
 dv_operator *dv__registry_overload(const char *ns, size_t ns_size, const char *name, size_t i);
 bool dv__registry_has_namespace(const char *ns, size_t ns_size); /* under the lock */
 void dv__registry_near(dv__near *near, const char *ns);          /* under the lock: names without their namespace */
@@ -112,12 +124,12 @@ void dv__registry_near(dv__near *near, const char *ns);          /* under the lo
 int dv__registry_add(dv_library *lib);
 /* Take it out. Cannot fail. Takes the lock. */
 void dv__registry_remove(dv_library *lib);
-/* One more operator, wish or fallback of a library that is registered. Take the lock; on failure nothing has changed and the caller
- * still owns what it gave. */
+/* One more operator, wish or fallback of a library that is registered. Take the lock; on failure nothing has changed and the
+ * caller still owns what it gave. */
 int dv__registry_add_operator(dv_library *lib, dv_operator *op);
 int dv__registry_add_wish(dv_library *lib, dv__wish *wish);
 int dv__registry_add_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user);
-int dv__operator_not_found(const char *name); /* DV_ENOENT, listing what is near */
+int dv__operator_not_found(const char *name);                              /* DV_ENOENT, listing what is near */
 void dv__registration_free(dv__registration *r, const dv__table *current); /* with all tables and attachments */
 
 /* ---- dispatch.c ---- */
@@ -139,8 +151,8 @@ int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out);
 /* A declaration in a library of kernels has kernels, and nothing that is the operator's own. */
 int dv__vendor_check(const char *name, const dv_operator_decl *decl);
 /* Bind a declaration's rows to an operator. */
-int dv__rows_make(const dv_operator *op, const dv_operator_decl *decl, const char *provider, bool vendor, dv__arena *arena,
-    dv__row_set *out);
+int dv__rows_make(
+    const dv_operator *op, const dv_operator_decl *decl, const char *provider, bool vendor, dv__arena *arena, dv__row_set *out);
 void dv__attachment_free(dv__attachment *a);
 
 /* ---- policy.c, base.c ---- */

@@ -11,14 +11,23 @@
 
 /* X(level, name, on this architecture) in the order of enum dv__isa. */
 #if defined(__x86_64__)
+/* clang-format off */
 #define ISAS(X) X(BASE, "base", true) X(AVX2, "avx2", true) X(AVX512, "avx512", true) X(NEON, "neon", false) X(SVE, "sve", false)
+/* clang-format on */
 #elif defined(__aarch64__)
+/* clang-format off */
 #define ISAS(X) X(BASE, "base", true) X(AVX2, "avx2", false) X(AVX512, "avx512", false) X(NEON, "neon", true) X(SVE, "sve", true)
+/* clang-format on */
 #else
+/* clang-format off */
 #define ISAS(X) X(BASE, "base", true) X(AVX2, "avx2", false) X(AVX512, "avx512", false) X(NEON, "neon", false) X(SVE, "sve", false)
+/* clang-format on */
 #endif
 
-static const struct { const char *name; bool here; } isas[] = {
+static const struct {
+    const char *name;
+    bool here;
+} isas[] = {
 #define ISA(level, name, here) [DV__ISA_##level] = { name, here },
     ISAS(ISA)
 #undef ISA
@@ -35,8 +44,16 @@ static uint64_t saved_registers(void)
 
 static int detect(void)
 {
-    enum { FMA = 1 << 12, MOVBE = 1 << 22, POPCNT = 1 << 23, OSXSAVE = 1 << 27, F16C = 1 << 29 };    /* 1, ecx */
-    enum { BMI1 = 1 << 3, AVX2 = 1 << 5, BMI2 = 1 << 8, AVX512F = 1 << 16, AVX512DQ = 1 << 17, AVX512CD = 1 << 28, AVX512BW = 1 << 30 };
+    enum { FMA = 1 << 12, MOVBE = 1 << 22, POPCNT = 1 << 23, OSXSAVE = 1 << 27, F16C = 1 << 29 }; /* 1, ecx */
+    enum {
+        BMI1 = 1 << 3,
+        AVX2 = 1 << 5,
+        BMI2 = 1 << 8,
+        AVX512F = 1 << 16,
+        AVX512DQ = 1 << 17,
+        AVX512CD = 1 << 28,
+        AVX512BW = 1 << 30
+    };
     const uint32_t avx512vl = 1u << 31, lzcnt = 1u << 5; /* 7, ebx; 80000001, ecx */
     const uint32_t need1 = FMA | MOVBE | POPCNT | OSXSAVE | F16C, need7 = BMI1 | AVX2 | BMI2;
     const uint32_t need512 = AVX512F | AVX512DQ | AVX512CD | AVX512BW | avx512vl;

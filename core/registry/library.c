@@ -42,7 +42,8 @@ static int copy(const char *text, char **out)
     return text && !*out ? DV_ENOMEM : DV_OK;
 }
 
-static int library_alloc(int kind, const char *ns, int key, const char *version, const char *provider, const char *path, dv_library **out)
+static int library_alloc(
+    int kind, const char *ns, int key, const char *version, const char *provider, const char *path, dv_library **out)
 {
     *out = NULL;
     int status = check_namespace(ns);
@@ -63,7 +64,8 @@ static int library_alloc(int kind, const char *ns, int key, const char *version,
         dv__text_add(&label, " %s", version);
     if (path)
         dv__text_add(&label, " from %s", path);
-    if (dv__text_take(&label, &lib->label) || copy(ns, &lib->ns) || copy(version, &lib->version) || copy(provider, &lib->provider)) {
+    if (dv__text_take(&label, &lib->label) || copy(ns, &lib->ns) || copy(version, &lib->version) ||
+        copy(provider, &lib->provider)) {
         library_deinit(lib);
         return DV_ENOMEM;
     }
@@ -128,7 +130,8 @@ static int load(const dv_library_decl *decl, dv__binary *take_binary, dv_library
     const char *path = take_binary ? take_binary->path : NULL;
     const char *provider = DV__GET(decl, dv_library_decl, provider, NULL);
     dv_library *lib;
-    int status = library_alloc((int)decl->kind, decl->name, DV_KEY_NONE, DV__GET(decl, dv_library_decl, version, NULL), provider, path, &lib);
+    int status = library_alloc(
+        (int)decl->kind, decl->name, DV_KEY_NONE, DV__GET(decl, dv_library_decl, version, NULL), provider, path, &lib);
     if (status) {
         if (take_binary)
             dv__binary_deinit(take_binary);
@@ -197,7 +200,8 @@ int dv_library_define(dv_library *lib, const char *schema, const char *tags, dv_
     if (borrowed_out)
         *borrowed_out = NULL;
     if (lib->kind == DV_LIBRARY_IMPL)
-        return dv_fail(DV_EINVAL, "library %s: operators are defined by a DEF or FRAGMENT library, not by an IMPL one", lib->label);
+        return dv_fail(
+            DV_EINVAL, "library %s: operators are defined by a DEF or FRAGMENT library, not by an IMPL one", lib->label);
     if (!schema)
         return dv_fail(DV_EINVAL, "library %s: the schema is NULL", lib->label);
     dv_operator *op;
@@ -232,7 +236,8 @@ static int add_impl(dv_library *lib, const char *name, int key, bool fallthrough
     if (key == DV_KEY_NONE)
         key = lib->key;
     if (key == DV_KEY_NONE)
-        return dv_fail(DV_EINVAL, "operator %s: a kernel needs a dispatch key: library %s has none of its own", name ? name : "(null)", lib->label);
+        return dv_fail(DV_EINVAL, "operator %s: a kernel needs a dispatch key: library %s has none of its own",
+            name ? name : "(null)", lib->label);
     if (key < 0 || key >= DV_KEY_COUNT)
         return dv_fail(DV_EINVAL, "operator %s: %d is not a dispatch key", name ? name : "(null)", key);
     if (lib->key != DV_KEY_NONE && key != lib->key)
@@ -316,8 +321,8 @@ int dv_library_find(const dv_library *lib, const char *name, dv_operator **out)
             dv__near_add(&near, lib->operators[i]->name);
     }
     if (!*out)
-        status = dv_fail(DV_ENOENT, "operator %s is not defined by library %s (%zu operators)%s", full, lib->label, lib->noperators,
-            dv__near_print(&near, hint, sizeof hint));
+        status = dv_fail(DV_ENOENT, "operator %s is not defined by library %s (%zu operators)%s", full, lib->label,
+            lib->noperators, dv__near_print(&near, hint, sizeof hint));
     dv__registry_unlock();
     dv__free(full);
     return status;

@@ -9,17 +9,23 @@ static uint8_t value_of(uint32_t field)
     switch (field) {
 #define SAME(name) \
     case DV_FIELD_##name: return DV_VALUE_##name;
+        /* clang-format off */
         SAME(TENSOR) SAME(INT) SAME(FLOAT) SAME(BOOL) SAME(STRING) SAME(COMPLEX) SAME(DTYPE) SAME(DEVICE) SAME(LAYOUT)
         SAME(MEMORY_FORMAT) SAME(GENERATOR) SAME(TENSORS) SAME(INTS) SAME(FLOATS) SAME(BOOLS) SAME(STRINGS) SAME(SCALARS)
         SAME(COMPLEXES) SAME(DTYPES) SAME(DEVICES)
+/* clang-format on */
 #undef SAME
-    case DV_FIELD_SCALAR: return DV_VALUE_FLOAT;
-    default: return DV_VALUE_DEFAULT;
+            case DV_FIELD_SCALAR:
+        return DV_VALUE_FLOAT;
+        default : return DV_VALUE_DEFAULT;
     }
 }
 
 /* Number of an alias set: its place among the names seen so far. Beyond 64 they count as none, which only refuses more. */
-typedef struct sets { const char *names[64]; size_t n; } sets;
+typedef struct sets {
+    const char *names[64];
+    size_t n;
+} sets;
 
 static uint64_t bit_of(sets *s, const char *name)
 {

@@ -1,4 +1,5 @@
-/* What a call asks of a schema, found once when the operator is made: for each slot what it takes, what it may share memory with. */
+/* What a call asks of a schema, found once when the operator is made: for each slot what it takes, what it may share memory with.
+ */
 #ifndef DV_REGISTRY_PLAN_H
 #define DV_REGISTRY_PLAN_H
 
@@ -15,21 +16,21 @@ enum dv__plan_flags {
 };
 
 typedef struct dv__slot {
-    uint8_t value; /* enum dv_value_type that it is given as; DV_VALUE_DEFAULT: nothing can hold it */
-    uint8_t flags; /* enum dv__plan_flags */
-    int16_t alias; /* of a return: the argument that it is or views; else -1 */
+    uint8_t value;      /* enum dv_value_type that it is given as; DV_VALUE_DEFAULT: nothing can hold it */
+    uint8_t flags;      /* enum dv__plan_flags */
+    int16_t alias;      /* of a return: the argument that it is or views; else -1 */
     int32_t fixed_size; /* of int[N]; else -1 */
-    uint64_t sets; /* alias sets by number: slots that share one may share memory */
+    uint64_t sets;      /* alias sets by number: slots that share one may share memory */
 } dv__slot;
 
 enum { DV__MAX_SLOTS = 128 }; /* of operators with kernel rows, native forms or contracts */
 
 typedef struct dv__plan {
-    uint64_t serial;   /* of this plan among all that the process ever made; never 0 */
+    uint64_t serial; /* of this plan among all that the process ever made; never 0 */
     uint32_t nargs, nreturns;
-    bool writes;       /* through any argument */
-    bool has_device;   /* an argument says on which device to work */
-    dv__slot slots[];  /* arguments, then returns */
+    bool writes;      /* through any argument */
+    bool has_device;  /* an argument says on which device to work */
+    dv__slot slots[]; /* arguments, then returns */
 } dv__plan;
 
 int dv__plan_make(const dv__schema *schema, dv__arena *arena, const dv__plan **out);

@@ -6,15 +6,23 @@
  *
  * An operator caches its two decisions (host fuses or not) with the generation they belong to, which changes whenever any layer
  * does; so a call costs one comparison and one count. While any thread has a policy of its own, decisions are not cached. A count
- * is read and written apart: exact from one thread, and calls that race on one operator may lose some, which costs a call nothing. */
+ * is read and written apart: exact from one thread, and calls that race on one operator may lose some, which costs a call
+ * nothing. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "registry/internal.h"
 
-typedef struct word { bool on; char *name; } word;
-typedef struct policy { bool all, none; word *words; size_t n; } policy;
+typedef struct word {
+    bool on;
+    char *name;
+} word;
+typedef struct policy {
+    bool all, none;
+    word *words;
+    size_t n;
+} policy;
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of the three shared layers */
 static policy *process, *environment, *file;
@@ -303,7 +311,10 @@ bool dv__policy_decide(dv_operator *op, bool host_fuses)
 
 /* ---- Counts ---- */
 
-typedef struct counts { int (*fn)(void *, const char *, uint64_t, uint64_t); void *user; } counts;
+typedef struct counts {
+    int (*fn)(void *, const char *, uint64_t, uint64_t);
+    void *user;
+} counts;
 
 static int count_one(void *user, dv_operator *op)
 {

@@ -273,7 +273,8 @@ static bool same_text(const char *a, const char *b) { return !strcmp(a ? a : "",
 /* Another version of the same library may stand beside it. */
 static bool other_version(const dv_library *a, const dv_library *b)
 {
-    const bool same = a->kind == b->kind && !strcmp(a->ns, b->ns) && (a->kind == DV_LIBRARY_DEF || same_text(a->provider, b->provider));
+    const bool same = a->kind == b->kind && !strcmp(a->ns, b->ns) &&
+        (a->kind == DV_LIBRARY_DEF || same_text(a->provider, b->provider));
     return same && !same_text(a->version, b->version);
 }
 
@@ -284,9 +285,12 @@ static int check_library(const dv_library *lib)
             return dv_fail(DV_EEXIST, "the same binary is already loaded as %s", other->label);
         if (lib->decl && lib->decl == other->decl)
             return dv_fail(DV_EEXIST, "it is already loaded");
-        if (lib->kind == DV_LIBRARY_DEF && other->kind == DV_LIBRARY_DEF && !strcmp(lib->ns, other->ns) && !other_version(lib, other))
-            return dv_fail(DV_EEXIST, "namespace %s is already defined by library %s; free that one first, give this one another version "
-                "(DV_LIBRARY_VERSION), or make it a fragment", lib->ns, other->label);
+        if (lib->kind == DV_LIBRARY_DEF && other->kind == DV_LIBRARY_DEF && !strcmp(lib->ns, other->ns) &&
+            !other_version(lib, other))
+            return dv_fail(DV_EEXIST,
+                "namespace %s is already defined by library %s; free that one first, give this one another version "
+                "(DV_LIBRARY_VERSION), or make it a fragment",
+                lib->ns, other->label);
     }
     return DV_OK;
 }
@@ -347,7 +351,11 @@ static void commit_operator(dv_operator *op)
 }
 
 /* What a wish becomes, before it is linked. */
-typedef struct grant { struct grant *next; dv_operator *op; dv__attachment *a; } grant;
+typedef struct grant {
+    struct grant *next;
+    dv_operator *op;
+    dv__attachment *a;
+} grant;
 
 static void free_grants(grant *g, bool with_attachments)
 {
@@ -477,7 +485,8 @@ int dv__registry_add_wish(dv_library *lib, dv__wish *wish)
     int status = DV_OK;
     for (const dv__wish *other = lib->wishes; other && !status; other = other->next)
         if (other->key == wish->key && !strcmp(other->name, wish->name))
-            status = dv_fail(DV_EEXIST, "operator %s already has a kernel for %s from this library", wish->name, dv_key_name(wish->key));
+            status = dv_fail(
+                DV_EEXIST, "operator %s already has a kernel for %s from this library", wish->name, dv_key_name(wish->key));
     wish->seq = dv__registry_next_seq();
     if (!status)
         status = prepare_wish(wish, &grants);
@@ -549,7 +558,8 @@ static int list_overloads(const char *name, size_t size, const char *overload)
     dv__text t = { 0 };
     for (size_t i = 0; i < noperators; i++) {
         const char *other = operators[i]->name;
-        if (strncmp(other, name, size) != 0 || (other[size] && other[size] != '.') || (i && !strcmp(other, operators[i - 1]->name)))
+        if (strncmp(other, name, size) != 0 || (other[size] && other[size] != '.') ||
+            (i && !strcmp(other, operators[i - 1]->name)))
             continue;
         dv__text_add(&t, "%s%s", t.size ? ", " : "", other[size] ? other + size + 1 : "the default one");
     }

@@ -14,7 +14,11 @@
 #include "registry/plan.h"
 
 /* How a frame of one struct layout is filled from a call's values. */
-typedef struct dv__bound_field { uint16_t slot; uint16_t type; /* enum dv_field_type */ uint32_t offset; } dv__bound_field;
+typedef struct dv__bound_field {
+    uint16_t slot;
+    uint16_t type; /* enum dv_field_type */
+    uint32_t offset;
+} dv__bound_field;
 typedef struct dv__binding {
     uint32_t frame_size, n;
     const dv__bound_field *fields;
@@ -29,41 +33,47 @@ int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_fie
 typedef struct dv__row {
     const char *name, *provider, *device, *dtypes_text, *isa_text, *when_text, *takes_text; /* "" or NULL when not given */
     int32_t device_type, priority;
-    int isa;                         /* enum dv__isa that it needs */
-    const dv__dtype_sets *dtypes;    /* NULL: any */
-    const dv__expr *when;            /* NULL: always */
-    const dv__takes *takes;          /* for each slot */
-    bool takes_all_contiguous;       /* no slot of takes is anything else, and no alignment */
-    bool vendor;                     /* from another library than the operator's own */
+    int isa;                      /* enum dv__isa that it needs */
+    const dv__dtype_sets *dtypes; /* NULL: any */
+    const dv__expr *when;         /* NULL: always */
+    const dv__takes *takes;       /* for each slot */
+    bool takes_all_contiguous;    /* no slot of takes is anything else, and no alignment */
+    bool vendor;                  /* from another library than the operator's own */
     const dv__binding *binding;
     dv_kernel_fn run;
     int64_t split;
     uint32_t flags;
 } dv__row;
 
-enum dv__entry_kind { DV__ENTRY_MISSING, DV__ENTRY_FALLTHROUGH, DV__ENTRY_ROWS, DV__ENTRY_BOXED, DV__ENTRY_NATIVE,
-    DV__ENTRY_CONTRACT /* on Meta, of an operator with a contract or a shape function: outputs are made, nothing runs */ };
+enum dv__entry_kind {
+    DV__ENTRY_MISSING,
+    DV__ENTRY_FALLTHROUGH,
+    DV__ENTRY_ROWS,
+    DV__ENTRY_BOXED,
+    DV__ENTRY_NATIVE,
+    DV__ENTRY_CONTRACT /* on Meta, of an operator with a contract or a shape function: outputs are made, nothing runs */
+};
 typedef struct dv__entry {
     enum dv__entry_kind kind;
-    const char *from;            /* for the dump: "kernel", "default backend kernel", "math kernel", "backend fallback" ... */
-    dv_boxed_fn fn;              /* BOXED */
+    const char *from; /* for the dump: "kernel", "default backend kernel", "math kernel", "backend fallback" ... */
+    dv_boxed_fn fn;   /* BOXED */
     void *user;
-    const dv__row *const *rows;  /* ROWS: in the order in which they are tried */
+    const dv__row *const *rows; /* ROWS: in the order in which they are tried */
     size_t nrows;
 } dv__entry;
 
 typedef struct dv__table {
     dv__entry entries[DV_KEY_RUNTIME_COUNT];
-    uint32_t handled; /* bits of the keys whose entry is not a fallthrough */
+    uint32_t handled;          /* bits of the keys whose entry is not a fallthrough */
     struct dv__table *retired; /* the one that this replaced */
 } dv__table;
 
 struct dv_operator {
     atomic_uint refs;
-    atomic_bool alive;               /* false: its library was unloaded */
+    atomic_bool alive; /* false: its library was unloaded */
     _Atomic(const dv__table *) table;
-    char *name;                      /* "ns::name.overload" */
-    dv__arena arena;                 /* everything below */
+    char *name;      /* "ns::name.overload" */
+    dv__arena arena; /* everything below */
     dv__schema *schema;
     const dv__plan *plan;            /* what calls need of the schema */
     dv__contract *contract;          /* NULL: none */
@@ -74,22 +84,23 @@ struct dv_operator {
     const char *doc, *tags, *file, *contract_text, *native_text, *gradient_text, *tangent_text;
     uint32_t line;
     atomic_uint_fast64_t enabled, disabled; /* how often the policy said so */
-    atomic_uint_fast64_t policy;            /* cached decision: policy generation << 2 | fuses-decision << 1 | decision (registry/policy.c) */
-    struct dv__registration *registration;  /* registry's own */
+    atomic_uint_fast64_t
+        policy; /* cached decision: policy generation << 2 | fuses-decision << 1 | decision (registry/policy.c) */
+    struct dv__registration *registration; /* registry's own */
 };
 
 /* Which instruction sets this processor has (and dv_set_isa allows). Levels are cumulative within an architecture. */
 enum dv__isa { DV__ISA_BASE, DV__ISA_AVX2, DV__ISA_AVX512, DV__ISA_NEON, DV__ISA_SVE, DV__ISA_UNKNOWN };
-int dv__isa_parse(const char *name);  /* NULL or "": base; DV__ISA_UNKNOWN for a name that this runtime does not know */
+int dv__isa_parse(const char *name); /* NULL or "": base; DV__ISA_UNKNOWN for a name that this runtime does not know */
 bool dv__isa_available(int isa);
 int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of rows may */
 
 /* The thread's guards and the keys that a call on this device has: highest first. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */
 DV__OF_THREAD dv_guard *dv__guards(void);
-/* The keys that a call has, of those of its tensors and under these guards: at most one backend and its autograd key. As in PyTorch
- * the highest backend is taken first (of a CUDA tensor with a CPU scalar CUDA, and AutogradCUDA, never AutogradCPU); a guard adds or
- * takes away what a key does (autograd, or computing), and adds its backend. */
+/* The keys that a call has, of those of its tensors and under these guards: at most one backend and its autograd key. As in
+ * PyTorch the highest backend is taken first (of a CUDA tensor with a CPU scalar CUDA, and AutogradCUDA, never AutogradCPU); a
+ * guard adds or takes away what a key does (autograd, or computing), and adds its backend. */
 uint32_t dv__keys_of_call(uint32_t keys, dv_guard guards);
 
 /* The policy's decision for one call: true: the operator's own kernels; false: its native form. Counts it. No lock. */

@@ -4,27 +4,28 @@
 #include "registry/internal.h"
 
 /* X(schema type, field type alone, field type of a list of it; 0: no frame can hold it) */
-#define SLOT_TYPES(X)                                       \
-    X(TENSOR, DV_FIELD_TENSOR, DV_FIELD_TENSORS)            \
-    X(INT, DV_FIELD_INT, DV_FIELD_INTS)                     \
-    X(SYMINT, DV_FIELD_INT, DV_FIELD_INTS)                  \
-    X(FLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)               \
-    X(SYMFLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)            \
-    X(BOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)                  \
-    X(SYMBOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)               \
-    X(STR, DV_FIELD_STRING, DV_FIELD_STRINGS)               \
-    X(SCALAR, DV_FIELD_SCALAR, DV_FIELD_SCALARS)            \
-    X(COMPLEX, DV_FIELD_COMPLEX, DV_FIELD_COMPLEXES)        \
-    X(SCALAR_TYPE, DV_FIELD_DTYPE, DV_FIELD_DTYPES)         \
-    X(DEVICE, DV_FIELD_DEVICE, DV_FIELD_DEVICES)            \
-    X(LAYOUT, DV_FIELD_LAYOUT, 0)                           \
-    X(MEMORY_FORMAT, DV_FIELD_MEMORY_FORMAT, 0)             \
+#define SLOT_TYPES(X)                                \
+    X(TENSOR, DV_FIELD_TENSOR, DV_FIELD_TENSORS)     \
+    X(INT, DV_FIELD_INT, DV_FIELD_INTS)              \
+    X(SYMINT, DV_FIELD_INT, DV_FIELD_INTS)           \
+    X(FLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)        \
+    X(SYMFLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)     \
+    X(BOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)           \
+    X(SYMBOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)        \
+    X(STR, DV_FIELD_STRING, DV_FIELD_STRINGS)        \
+    X(SCALAR, DV_FIELD_SCALAR, DV_FIELD_SCALARS)     \
+    X(COMPLEX, DV_FIELD_COMPLEX, DV_FIELD_COMPLEXES) \
+    X(SCALAR_TYPE, DV_FIELD_DTYPE, DV_FIELD_DTYPES)  \
+    X(DEVICE, DV_FIELD_DEVICE, DV_FIELD_DEVICES)     \
+    X(LAYOUT, DV_FIELD_LAYOUT, 0)                    \
+    X(MEMORY_FORMAT, DV_FIELD_MEMORY_FORMAT, 0)      \
     X(GENERATOR, DV_FIELD_GENERATOR, 0)
 
 static uint32_t field_type(const dv__type *type, bool list)
 {
     switch (type->kind) {
-#define SLOT_TYPE(kind, alone, of_list) case DV__TYPE_##kind: return list ? of_list : alone;
+#define SLOT_TYPE(kind, alone, of_list) \
+    case DV__TYPE_##kind: return list ? of_list : alone;
         SLOT_TYPES(SLOT_TYPE)
 #undef SLOT_TYPE
     case DV__TYPE_LIST:

@@ -12,8 +12,7 @@ bool dv__dtype_known(dv_dtype t)
         DV_DTYPES(KNOWN)
 #undef KNOWN
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -28,8 +27,7 @@ const char *dv_dtype_name(dv_dtype t)
     case DV_DTYPE_##name: base = #name; break;
         DV_DTYPES(NAME)
 #undef NAME
-    default:
-        break;
+    default: break;
     }
     if (base && t.lanes == 1)
         return base;
@@ -41,20 +39,52 @@ const char *dv_dtype_name(dv_dtype t)
     return out;
 }
 
-static const struct { const char *name; uint32_t key; } aliases[] = {
-    { "float16", DV_DTYPE_f16 }, { "half", DV_DTYPE_f16 }, { "float32", DV_DTYPE_f32 }, { "float", DV_DTYPE_f32 },
-    { "float64", DV_DTYPE_f64 }, { "double", DV_DTYPE_f64 }, { "bfloat16", DV_DTYPE_bf16 },
-    { "int1", DV_DTYPE_i1 }, { "int2", DV_DTYPE_i2 }, { "int4", DV_DTYPE_i4 }, { "int8", DV_DTYPE_i8 },
-    { "int16", DV_DTYPE_i16 }, { "short", DV_DTYPE_i16 }, { "int32", DV_DTYPE_i32 }, { "int", DV_DTYPE_i32 },
-    { "int64", DV_DTYPE_i64 }, { "long", DV_DTYPE_i64 },
-    { "uint1", DV_DTYPE_u1 }, { "uint2", DV_DTYPE_u2 }, { "uint4", DV_DTYPE_u4 }, { "uint8", DV_DTYPE_u8 },
-    { "uint16", DV_DTYPE_u16 }, { "uint32", DV_DTYPE_u32 }, { "uint64", DV_DTYPE_u64 }, { "bool_", DV_DTYPE_bool },
-    { "complex32", DV_DTYPE_c32 }, { "chalf", DV_DTYPE_c32 }, { "complex64", DV_DTYPE_c64 }, { "cfloat", DV_DTYPE_c64 },
-    { "complex128", DV_DTYPE_c128 }, { "cdouble", DV_DTYPE_c128 },
-    { "float8_e3m4", DV_DTYPE_f8_e3m4 }, { "float8_e4m3", DV_DTYPE_f8_e4m3 }, { "float8_e4m3b11fnuz", DV_DTYPE_f8_e4m3b11fnuz },
-    { "float8_e4m3fn", DV_DTYPE_f8_e4m3fn }, { "float8_e4m3fnuz", DV_DTYPE_f8_e4m3fnuz }, { "float8_e5m2", DV_DTYPE_f8_e5m2 },
-    { "float8_e5m2fnuz", DV_DTYPE_f8_e5m2fnuz }, { "float8_e8m0fnu", DV_DTYPE_f8_e8m0fnu },
-    { "float6_e2m3fn", DV_DTYPE_f6_e2m3fn }, { "float6_e3m2fn", DV_DTYPE_f6_e3m2fn }, { "float4_e2m1fn", DV_DTYPE_f4_e2m1fn },
+static const struct {
+    const char *name;
+    uint32_t key;
+} aliases[] = {
+    { "float16", DV_DTYPE_f16 },
+    { "half", DV_DTYPE_f16 },
+    { "float32", DV_DTYPE_f32 },
+    { "float", DV_DTYPE_f32 },
+    { "float64", DV_DTYPE_f64 },
+    { "double", DV_DTYPE_f64 },
+    { "bfloat16", DV_DTYPE_bf16 },
+    { "int1", DV_DTYPE_i1 },
+    { "int2", DV_DTYPE_i2 },
+    { "int4", DV_DTYPE_i4 },
+    { "int8", DV_DTYPE_i8 },
+    { "int16", DV_DTYPE_i16 },
+    { "short", DV_DTYPE_i16 },
+    { "int32", DV_DTYPE_i32 },
+    { "int", DV_DTYPE_i32 },
+    { "int64", DV_DTYPE_i64 },
+    { "long", DV_DTYPE_i64 },
+    { "uint1", DV_DTYPE_u1 },
+    { "uint2", DV_DTYPE_u2 },
+    { "uint4", DV_DTYPE_u4 },
+    { "uint8", DV_DTYPE_u8 },
+    { "uint16", DV_DTYPE_u16 },
+    { "uint32", DV_DTYPE_u32 },
+    { "uint64", DV_DTYPE_u64 },
+    { "bool_", DV_DTYPE_bool },
+    { "complex32", DV_DTYPE_c32 },
+    { "chalf", DV_DTYPE_c32 },
+    { "complex64", DV_DTYPE_c64 },
+    { "cfloat", DV_DTYPE_c64 },
+    { "complex128", DV_DTYPE_c128 },
+    { "cdouble", DV_DTYPE_c128 },
+    { "float8_e3m4", DV_DTYPE_f8_e3m4 },
+    { "float8_e4m3", DV_DTYPE_f8_e4m3 },
+    { "float8_e4m3b11fnuz", DV_DTYPE_f8_e4m3b11fnuz },
+    { "float8_e4m3fn", DV_DTYPE_f8_e4m3fn },
+    { "float8_e4m3fnuz", DV_DTYPE_f8_e4m3fnuz },
+    { "float8_e5m2", DV_DTYPE_f8_e5m2 },
+    { "float8_e5m2fnuz", DV_DTYPE_f8_e5m2fnuz },
+    { "float8_e8m0fnu", DV_DTYPE_f8_e8m0fnu },
+    { "float6_e2m3fn", DV_DTYPE_f6_e2m3fn },
+    { "float6_e3m2fn", DV_DTYPE_f6_e3m2fn },
+    { "float4_e2m1fn", DV_DTYPE_f4_e2m1fn },
     { "float4_e2m1fn_x2", DV_DTYPE_f4_e2m1fn + (1 << 16) }, /* PyTorch's name: two to a byte */
 };
 
@@ -62,8 +92,8 @@ static bool is(const char *name, size_t size, const char *word) { return strlen(
 
 static bool parse_base(const char *name, size_t size, dv_dtype *out)
 {
-#define PARSE(word, code_, bits_)                                        \
-    if (is(name, size, #word))                                           \
+#define PARSE(word, code_, bits_) \
+    if (is(name, size, #word))    \
         return *out = dv_dtype_from_key((uint32_t)DV_DTYPE_##word), true;
     DV_DTYPES(PARSE)
 #undef PARSE
@@ -106,10 +136,12 @@ int64_t dv_dtype_bytes(dv_dtype t, int64_t n)
 }
 
 /* DLPack's numbers with PyTorch's names where it has one. */
+/* clang-format off */
 #define DEVICES(X)                                                                                                             \
     X("cpu", 1) X("cuda", 2) X("cuda_host", 3) X("opencl", 4) X("vulkan", 7) X("mps", 8) X("vpi", 9) X("rocm", 10)             \
     X("rocm_host", 11) X("npu", 12) X("cuda_managed", 13) X("xpu", 14) X("webgpu", 15) X("hexagon", 16) X("maia", 17)          \
     X("trn", 18) X("meta", 1000)
+/* clang-format on */
 
 const char *dv_device_name(int32_t type)
 {
@@ -120,8 +152,7 @@ const char *dv_device_name(int32_t type)
     case number: return name;
         DEVICES(NAME)
 #undef NAME
-    default:
-        break;
+    default: break;
     }
     char *out = text[next++ % 4];
     snprintf(out, sizeof text[0], "device %d", (int)type);
@@ -130,11 +161,15 @@ const char *dv_device_name(int32_t type)
 
 int dv_device_parse(const char *name, dv_device *out)
 {
-    static const struct { const char *name; int32_t type; } table[] = {
+    static const struct {
+        const char *name;
+        int32_t type;
+    } table[] = {
 #define ROW(name, number) { name, number },
         DEVICES(ROW)
 #undef ROW
-        { "privateuseone", DV_NPU }, { "hip", DV_ROCM },
+            { "privateuseone", DV_NPU },
+        { "hip", DV_ROCM },
     };
     memset(out, 0, sizeof *out);
     if (!name)

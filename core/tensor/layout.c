@@ -7,7 +7,7 @@
 
 bool dv_tensor_is_contiguous(const dv_tensor *t) { return dv__contiguous(t->ndim, t->shape, t->strides); }
 
-/* ---- Overlap --------------------------------------------------------------------------------------------------------------- */
+/* ---- Overlap ------------------------------------------------------------------------------------------------------------- */
 
 typedef struct dim { int64_t size, stride; } dim; /* stride >= 0 */
 
@@ -65,9 +65,10 @@ static bool range(const dv_tensor *t, uintptr_t *begin, uintptr_t *end)
     return true;
 }
 
-/* Two tensors that interleave, such as the two halves of each row of a matrix: dims with strides of at least step bytes move both by
- * multiples of some g, so that each tensor keeps to a window of the bytes modulo g. Apart if the windows are. */
-static bool windows_apart(const dim *a, int na, int64_t size_a, const dim *b, int nb, int64_t size_b, int64_t step, uintptr_t distance)
+/* Two tensors that interleave, such as the two halves of each row of a matrix: dims with strides of at least step bytes move both
+ * by multiples of some g, so that each tensor keeps to a window of the bytes modulo g. Apart if the windows are. */
+static bool windows_apart(
+    const dim *a, int na, int64_t size_a, const dim *b, int nb, int64_t size_b, int64_t step, uintptr_t distance)
 {
     int64_t g = 0, window_a = size_a, window_b = size_b;
     for (int i = 0; i < na; i++)
@@ -119,7 +120,7 @@ bool dv_tensor_overlaps(const dv_tensor *a, const dv_tensor *b)
     return true;
 }
 
-/* ---- Copy ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Copy ---------------------------------------------------------------------------------------------------------------- */
 
 typedef struct pair { int64_t size, dst, src; } pair; /* one dim: strides in elements, later in bytes */
 
@@ -150,11 +151,11 @@ static int joint_dims(const dv_tensor *dst, const dv_tensor *src, pair *p)
     return n ? m + 1 : 0;
 }
 
-#define LINE(T)                                                                                                                \
-    for (int64_t i = 0; i < n; i++) {                                                                                          \
-        T x;                                                                                                                   \
-        memcpy(&x, src + i * src_step, sizeof x);                                                                              \
-        memcpy(dst + i * dst_step, &x, sizeof x);                                                                              \
+#define LINE(T)                                   \
+    for (int64_t i = 0; i < n; i++) {             \
+        T x;                                      \
+        memcpy(&x, src + i * src_step, sizeof x); \
+        memcpy(dst + i * dst_step, &x, sizeof x); \
     }
 
 /* n elements of size bytes, at steps in bytes. */
@@ -182,9 +183,11 @@ static void copy_plane(char *dst, const char *src, const pair *outer, const pair
     enum { TILE = 32 };
     for (int64_t i = 0; i < outer->size; i += TILE)
         for (int64_t j = 0; j < inner->size; j += TILE) {
-            const int64_t rows = outer->size - i < TILE ? outer->size - i : TILE, n = inner->size - j < TILE ? inner->size - j : TILE;
+            const int64_t rows = outer->size - i < TILE ? outer->size - i : TILE,
+                          n = inner->size - j < TILE ? inner->size - j : TILE;
             for (int64_t k = i; k < i + rows; k++)
-                copy_line(dst + k * outer->dst + j * inner->dst, inner->dst, src + k * outer->src + j * inner->src, inner->src, n, size);
+                copy_line(dst + k * outer->dst + j * inner->dst, inner->dst, src + k * outer->src + j * inner->src, inner->src, n,
+                    size);
         }
 }
 
@@ -272,12 +275,13 @@ int dv_tensor_copy(const dv_tensor *dst, const dv_tensor *src)
         return dv_fail(DV_ESHAPE, "copy: a tensor of %d dims to one of %d", (int)src->ndim, (int)dst->ndim);
     for (int32_t i = 0; i < dst->ndim; i++)
         if (dst->shape[i] != src->shape[i])
-            return dv_fail(DV_ESHAPE, "copy: dim %d has size %lld in the source and %lld in the target", (int)i, (long long)src->shape[i],
-                (long long)dst->shape[i]);
+            return dv_fail(DV_ESHAPE, "copy: dim %d has size %lld in the source and %lld in the target", (int)i,
+                (long long)src->shape[i], (long long)dst->shape[i]);
     if (dv_dtype_key(dst->dtype) != dv_dtype_key(src->dtype))
         return dv_fail(DV_EDTYPE, "copy: from %s to %s", dv_dtype_name(src->dtype), dv_dtype_name(dst->dtype));
     if (!dv__host_memory(dst->device.type) || !dv__host_memory(src->device.type))
-        return dv_fail(DV_EDEVICE, "copy: from %s to %s: only memory of the cpu", dv_device_name(src->device.type), dv_device_name(dst->device.type));
+        return dv_fail(DV_EDEVICE, "copy: from %s to %s: only memory of the cpu", dv_device_name(src->device.type),
+            dv_device_name(dst->device.type));
     if (!dv_numel(dst) || same_view(dst, src))
         return DV_OK;
     if (dv__tensor_is_read_only(dst))

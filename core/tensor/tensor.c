@@ -1,8 +1,8 @@
 /* Tensor headers that the library owns.
  *
- * A counted header keeps its shape and strides right behind itself, and its memory, when it owns any, behind those: one allocation.
- * That place is also how a counted header is told from a caller's own dv_tensor, without a flag that DLPack's struct has no room
- * for: the shape pointer must point exactly there, and then the mark must be right too. */
+ * A counted header keeps its shape and strides right behind itself, and its memory, when it owns any, behind those: one
+ * allocation. That place is also how a counted header is told from a caller's own dv_tensor, without a flag that DLPack's struct
+ * has no room for: the shape pointer must point exactly there, and then the mark must be right too. */
 #include "tensor/tensor.h"
 
 #include <stdatomic.h>
@@ -67,7 +67,8 @@ bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int6
             return *low = 0, *high = -1, true;
     for (int32_t i = 0; i < ndim; i++) {
         int64_t reach;
-        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) || __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
+        if (__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) ||
+            __builtin_add_overflow(reach < 0 ? lo : hi, reach, reach < 0 ? &lo : &hi))
             return false;
     }
     *low = lo;
@@ -79,16 +80,16 @@ bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int6
 static int check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t low, high;
-    if (!dv__extent(ndim, shape, strides, &low, &high) || low == INT64_MIN || high == INT64_MAX || dv_dtype_bytes(dtype, high + 1) < 0 ||
-        dv_dtype_bytes(dtype, -low) < 0)
+    if (!dv__extent(ndim, shape, strides, &low, &high) || low == INT64_MIN || high == INT64_MAX ||
+        dv_dtype_bytes(dtype, high + 1) < 0 || dv_dtype_bytes(dtype, -low) < 0)
         return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
     return DV_OK;
 }
 
 static const int64_t no_dims[1]; /* what a 0-d tensor's shape and strides point to */
 
-int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    int64_t *contiguous_strides)
+int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t *contiguous_strides)
 {
     memset(t, 0, sizeof *t);
     if (ndim > 0 && !strides && !contiguous_strides)
@@ -148,7 +149,8 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     if (!dv__extent(ndim, shape, strides, &low, &high))
         return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
     if (low && dtype.bits * dtype.lanes % 8)
-        return dv_fail(DV_ENOTSUP, "a new tensor of %s cannot have negative strides: its elements are no whole bytes", dv_dtype_name(dtype));
+        return dv_fail(
+            DV_ENOTSUP, "a new tensor of %s cannot have negative strides: its elements are no whole bytes", dv_dtype_name(dtype));
     const int64_t bytes = dv_dtype_bytes(dtype, high - low + 1);
     if (bytes < 0)
         return dv_fail(DV_ESHAPE, "the size in bytes overflows");
@@ -166,7 +168,8 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     return DV_OK;
 }
 
-int dv__tensor_new_meta(dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
+int dv__tensor_new_meta(
+    dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
 {
     int64_t contiguous[DV_MAX_NDIM];
     *out = NULL;
@@ -201,7 +204,8 @@ int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const in
         return status;
     if (!strides)
         strides = contiguous;
-    if (!dv__extent(base->ndim, base->shape, base->strides, &base_low, &base_high) || !dv__extent(ndim, shape, strides, &low, &high))
+    if (!dv__extent(base->ndim, base->shape, base->strides, &base_low, &base_high) ||
+        !dv__extent(ndim, shape, strides, &low, &high))
         return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
     int64_t first, last;
     if (__builtin_add_overflow(offset, low, &first) || __builtin_add_overflow(offset, high, &last))
@@ -211,12 +215,14 @@ int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const in
             (long long)last, (long long)base_low, (long long)base_high);
     const int64_t bits = (int64_t)base->dtype.bits * base->dtype.lanes;
     if (offset % 8 * (bits % 8) % 8)
-        return dv_fail(DV_ENOTSUP, "a view of %s must begin on a whole byte: offset %lld does not", dv_dtype_name(base->dtype), (long long)offset);
+        return dv_fail(DV_ENOTSUP, "a view of %s must begin on a whole byte: offset %lld does not", dv_dtype_name(base->dtype),
+            (long long)offset);
     struct owned *o = new_header(ndim, 0, NULL);
     if (!o)
         return DV_ENOMEM;
     set_dims(o, shape, strides);
-    o->t.data = base->data ? (char *)base->data + (bits % 8 ? offset / 8 * bits + offset % 8 * bits / 8 : offset * (bits / 8)) : NULL;
+    o->t.data = base->data ? (char *)base->data + (bits % 8 ? offset / 8 * bits + offset % 8 * bits / 8 : offset * (bits / 8))
+                           : NULL;
     o->t.device = base->device;
     o->t.dtype = base->dtype;
     if (dv__tensor_is_ours(base)) {
@@ -249,7 +255,7 @@ void dv_tensor_unref(dv_tensor *t)
     }
 }
 
-/* ---- DLPack ---------------------------------------------------------------------------------------------------------------- */
+/* ---- DLPack -------------------------------------------------------------------------------------------------------------- */
 
 static int import(const DLManagedTensorVersioned *m, struct owned **out)
 {
@@ -257,14 +263,16 @@ static int import(const DLManagedTensorVersioned *m, struct owned **out)
     const dv_dtype dtype = { d->dtype.code, d->dtype.bits, d->dtype.lanes };
     int64_t contiguous[DV_MAX_NDIM];
     if (m->version.major != DLPACK_MAJOR_VERSION)
-        return dv_fail(DV_EABI, "a tensor of DLPack %u.%u: this library reads %d.x", m->version.major, m->version.minor, DLPACK_MAJOR_VERSION);
+        return dv_fail(DV_EABI, "a tensor of DLPack %u.%u: this library reads %d.x", m->version.major, m->version.minor,
+            DLPACK_MAJOR_VERSION);
     int status = dv__shape_check(dtype, d->ndim, d->shape, contiguous);
     if (!status && d->strides)
         status = check_strides(dtype, d->ndim, d->shape, d->strides);
     if (status)
         return status;
     if ((m->flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) && dtype.bits % 8)
-        return dv_fail(DV_ENOTSUP, "a DLPack tensor with padded elements of %s: only packed ones are supported", dv_dtype_name(dtype));
+        return dv_fail(
+            DV_ENOTSUP, "a DLPack tensor with padded elements of %s: only packed ones are supported", dv_dtype_name(dtype));
     const int32_t device = (int32_t)d->device.device_type;
     if (d->byte_offset && (device == kDLOpenCL || device == kDLVulkan || device == kDLMetal || device == kDLWebGPU))
         return dv_fail(DV_ENOTSUP, "a DLPack tensor on %s with a byte offset: its data is a handle", dv_device_name(device));
@@ -309,7 +317,8 @@ int dv_tensor_to_dlpack(dv_tensor *t, DLManagedTensorVersioned **out)
     *out = NULL;
     const struct owned *o = as_ours(t);
     if (!o)
-        return dv_fail(DV_EINVAL, "only a tensor that this library made can be handed out by DLPack: nothing owns this one's memory");
+        return dv_fail(
+            DV_EINVAL, "only a tensor that this library made can be handed out by DLPack: nothing owns this one's memory");
     DLManagedTensorVersioned *m = dv__calloc(1, sizeof *m);
     if (!m)
         return DV_ENOMEM;

@@ -7,11 +7,14 @@
 /* A code of DLPack with the bits that it can have, any number of lanes. */
 bool dv__dtype_known(dv_dtype t);
 
-/* dv_tensor_new() with strides (NULL: contiguous; negative ones are fine, data points to element 0) and the choice not to clear. */
-int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, bool zero, dv_tensor **out);
+/* dv_tensor_new() with strides (NULL: contiguous; negative ones are fine, data points to element 0) and the choice not to clear.
+ */
+int dv__tensor_new_strided(
+    dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, bool zero, dv_tensor **out);
 
 /* The same without memory, on DV_META. */
-int dv__tensor_new_meta(dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
+int dv__tensor_new_meta(
+    dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
 
 /* Made by this library: counted, and it may be read-only (imported so). False for a caller's own struct. */
 bool dv__tensor_is_ours(const dv_tensor *t);

@@ -11,10 +11,10 @@ extern const struct dv_library_decl dv_library_squares;
 
 int main(void)
 {
-    static float x_data[4] = {1, 2, 3, 4}, out_data[4];
-    const int64_t shape[1] = {4};
+    static float x_data[4] = { 1, 2, 3, 4 }, out_data[4];
+    const int64_t shape[1] = { 4 };
     int64_t strides[1];
-    const dv_device cpu = {DV_CPU, 0};
+    const dv_device cpu = { DV_CPU, 0 };
     dv_library *lib = NULL;
     dv_operator *op = NULL;
     dv_tensor x, out;
@@ -32,7 +32,7 @@ int main(void)
         status = dv_tensor_init(&out, out_data, f32, cpu, 1, shape, NULL, strides);
     /* The author's struct is the call's: all checks are made, nothing is allocated. */
     if (!status) {
-        struct square frame = {&x, &out};
+        struct square frame = { &x, &out };
         status = dv_call_frame(op, &frame, sizeof frame, DV_FIELDS(struct square, x, out), NULL);
     }
     if (status)

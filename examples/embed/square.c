@@ -11,9 +11,8 @@ static int square_f32(dv_context *ctx, const struct square *a)
     return DV_OK;
 }
 
-DV_OPERATOR(square, struct square, (x, out),
-    .schema   = "square(Tensor x) -> Tensor out",
+DV_OPERATOR(square, struct square, (x, out), .schema = "square(Tensor x) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T; parallel(*s)",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32", square_f32, .split = 4096)));
+    .kernels = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32", square_f32, .split = 4096)));
 
 DV_LIBRARY(squares, &dv_op_square);

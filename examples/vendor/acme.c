@@ -7,7 +7,10 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct swiglu { const dv_tensor *gate, *up; dv_tensor *out; };
+struct swiglu {
+    const dv_tensor *gate, *up;
+    dv_tensor *out;
+};
 
 static int acme_swiglu_f32(dv_context *ctx, const struct swiglu *a)
 {

@@ -1,10 +1,13 @@
 /* add_custom.c: self + other, with broadcasting and promotion, and its gradient.
  *
- * Two tensors of one shape and type are added in blocks. Everything else goes through a walk over the result: per input a stride for
- * each of its dims, 0 where it is repeated, and elements by way of double (int64_t for integers, which then wrap). */
+ * Two tensors of one shape and type are added in blocks. Everything else goes through a walk over the result: per input a stride
+ * for each of its dims, 0 where it is repeated, and elements by way of double (int64_t for integers, which then wrap). */
 #include <dovetail_math.h>
 
-struct add_custom { const dv_tensor *self, *other; dv_tensor *out; };
+struct add_custom {
+    const dv_tensor *self, *other;
+    dv_tensor *out;
+};
 
 static bool is_float(dv_dtype t) { return t.code == 2 || t.code == 4; }
 
@@ -74,13 +77,13 @@ DV_INLINE void add_f32(float *const *out, const float *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
-        out[0][i] = in[0][i] + in[1][i];
+    out[0][i] = in[0][i] + in[1][i];
 }
 DV_INLINE void add_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
-        out[0][i] = in[0][i] + in[1][i];
+    out[0][i] = in[0][i] + in[1][i];
 }
 
 static bool like(const dv_tensor *t, const dv_tensor *out)
@@ -124,18 +127,20 @@ DV_INLINE int add_custom_row(dv_context *ctx, const struct add_custom *a)
 }
 DV_ISAS(struct add_custom, add_custom_row)
 
-DV_OPERATOR(add_custom, struct add_custom, (self, other, out),
-    .schema   = "add_custom(Tensor self, Tensor other) -> Tensor out",
+DV_OPERATOR(add_custom, struct add_custom, (self, other, out), .schema = "add_custom(Tensor self, Tensor other) -> Tensor out",
     .contract = "self[*a]:T, other[*b]:U -> out[broadcast(*a, *b)]:promote(T, U); "
                 "T in f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool; U in f32 f64 bf16 f16 i64 i32 i16 i8 u8 bool",
-    .native   = "self + other",
-    .gradient = "self, other: add_custom_backward(grad, self.shape, other.shape)",
-    .doc      = "self + other, with broadcasting and PyTorch's promotion of element types.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct add_custom, add_custom_row, NULL),
+    .native = "self + other", .gradient = "self, other: add_custom_backward(grad, self.shape, other.shape)",
+    .doc = "self + other, with broadcasting and PyTorch's promotion of element types.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct add_custom, add_custom_row, NULL),
         DV_KERNEL(struct add_custom, "cpu", NULL, add_custom_reference, .flags = DV_KERNEL_REFERENCE)));
 
 /* The gradient goes to both; where an input was repeated, the sum of what its repetitions got. */
-struct add_custom_backward { const dv_tensor *grad_output; dv_ints self_size, other_size; dv_tensor *grad_self, *grad_other; };
+struct add_custom_backward {
+    const dv_tensor *grad_output;
+    dv_ints self_size, other_size;
+    dv_tensor *grad_self, *grad_other;
+};
 
 static int sum_to(dv_context *ctx, const dv_tensor *grad, dv_tensor *out)
 {
@@ -168,11 +173,13 @@ static int add_custom_backward_any(dv_context *ctx, const struct add_custom_back
 }
 
 DV_OPERATOR(add_custom_backward, struct add_custom_backward, (grad_output, self_size, other_size, grad_self, grad_other),
-    .schema   = "add_custom_backward(Tensor grad_output, SymInt[] self_size, SymInt[] other_size) -> (Tensor grad_self, Tensor grad_other)",
-    .contract = "grad_output[broadcast(*self_size, *other_size)]:T -> grad_self[*self_size]:T, grad_other[*other_size]:T; T in f32 f64 bf16 f16",
-    .native   = "(sum_to_size(grad_output, self_size), sum_to_size(grad_output, other_size))",
+    .schema = "add_custom_backward(Tensor grad_output, SymInt[] self_size, SymInt[] other_size) -> (Tensor grad_self, Tensor "
+              "grad_other)",
+    .contract = "grad_output[broadcast(*self_size, *other_size)]:T -> grad_self[*self_size]:T, grad_other[*other_size]:T; T in "
+                "f32 f64 bf16 f16",
+    .native = "(sum_to_size(grad_output, self_size), sum_to_size(grad_output, other_size))",
     .gradient = "grad_output: grads[0] + grads[1]",
-    .doc      = "The gradients of add_custom: grad_output, summed over what broadcasting repeated.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct add_custom_backward, "cpu", "f32 f64 bf16 f16", add_custom_backward_any)));
+    .doc = "The gradients of add_custom: grad_output, summed over what broadcasting repeated.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct add_custom_backward, "cpu", "f32 f64 bf16 f16", add_custom_backward_any)));
 
 DV_LIBRARY_FRAGMENT(dovetail, add_custom, &dv_op_add_custom, &dv_op_add_custom_backward);

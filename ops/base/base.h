@@ -1,8 +1,8 @@
 /* base.h: the base set, shared by its files: how elements are walked over, and the list of operators.
  *
  * The base set is what native forms and gradients are written in: a few dozen operators with ATen's names, arguments and meaning,
- * closed under differentiation. Every result is a new tensor: what is a view in ATen is a copy here. Right first, and fast enough:
- * elements go through buffers of one of three compute types, so a dtype costs a conversion and not a kernel. */
+ * closed under differentiation. Every result is a new tensor: what is a view in ATen is a copy here. Right first, and fast
+ * enough: elements go through buffers of one of three compute types, so a dtype costs a conversion and not a kernel. */
 #ifndef BASE_H
 #define BASE_H
 
@@ -14,12 +14,16 @@
 #define BASE_OTHER "; U in " BASE_DTYPES
 #define BASE_PAIRS BASE_NUMBERS BASE_OTHER
 
-/* ---- compute types: f32 for f32, bf16 and f16; f64; i64 for integers and bool -------------------------------------------------- */
+/* ---- compute types: f32 for f32, bf16 and f16; f64; i64 for integers and bool -------------------------------------------- */
 
 enum base_compute { BASE_F32, BASE_F64, BASE_I64 };
 enum { BASE_CHUNK = 512, BASE_MAX_INPUTS = 3 };
 
-typedef union base_buffer { float f32[BASE_CHUNK]; double f64[BASE_CHUNK]; int64_t i64[BASE_CHUNK]; } base_buffer;
+typedef union base_buffer {
+    float f32[BASE_CHUNK];
+    double f64[BASE_CHUNK];
+    int64_t i64[BASE_CHUNK];
+} base_buffer;
 
 /* out[i] = f(in[0][i], in[1][i], ...) for i < n, all of one compute type. */
 typedef void (*base_chunk_fn)(void *out, const void *const *in, int64_t n);
@@ -35,14 +39,18 @@ void base_load(void *to, enum base_compute c, const void *data, dv_dtype t, int6
 void base_store(void *data, dv_dtype t, int64_t start, enum base_compute c, const void *from, int64_t n);
 
 /* An input of an element-wise operator: a tensor that broadcasts, or a number. */
-typedef struct base_input { const dv_tensor *tensor; dv_scalar scalar; } base_input;
+typedef struct base_input {
+    const dv_tensor *tensor;
+    dv_scalar scalar;
+} base_input;
 static inline base_input base_tensor(const dv_tensor *t) { return (base_input){ t, { 0, { 0 } } }; }
 static inline base_input base_number(dv_scalar s) { return (base_input){ NULL, s }; }
 
 /* out = f(inputs), which are taken as elements of type `compute` (those of 16 bits as float, unrounded). */
-int base_elementwise(dv_context *ctx, const dv_tensor *out, const base_function *f, dv_dtype compute, const base_input *in, int32_t n);
+int base_elementwise(
+    dv_context *ctx, const dv_tensor *out, const base_function *f, dv_dtype compute, const base_input *in, int32_t n);
 
-/* ---- moving elements ----------------------------------------------------------------------------------------------------------- */
+/* ---- moving elements ----------------------------------------------------------------------------------------------------- */
 
 /* Copy a box of elements: strides in bytes, any sign. */
 void base_copy(size_t item, int32_t ndim, const int64_t *shape, char *dst, const int64_t *dst_strides, const char *src,
@@ -51,13 +59,15 @@ void base_copy(size_t item, int32_t ndim, const int64_t *shape, char *dst, const
 int32_t base_axis(int64_t dim, int32_t rank);
 void base_byte_strides(const dv_tensor *t, int64_t *strides);
 
-/* ---- the operators, by the file that declares them ------------------------------------------------------------------------------- */
+/* ---- the operators, by the file that declares them ----------------------------------------------------------------------- */
 
+/* clang-format off */
 #define BASE_REDUCE(X) X(sum) X(sum_dim_IntList) X(mean) X(mean_dim) X(amax) X(sum_to_size)
 #define BASE_SHAPE(X)                                                                                                           \
     X(transpose_int) X(reshape) X(expand) X(unsqueeze) X(squeeze_dim) X(slice_Tensor) X(slice_scatter) X(narrow)     \
     X(flip) X(constant_pad_nd) X(cat) X(index_select) X(index_add)
 #define BASE_MAKE(X) X(zeros_like) X(ones_like) X(full_like) X(to_dtype) X(type_as) X(clone)
 #define BASE_MATMUL(X) X(matmul)
+/* clang-format on */
 
 #endif

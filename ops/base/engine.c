@@ -14,7 +14,7 @@ enum base_compute base_compute_of(dv_dtype t)
 
 size_t base_item(dv_dtype t) { return (size_t)t.bits * t.lanes / 8; }
 
-/* ---- promotion ----------------------------------------------------------------------------------------------------------------- */
+/* ---- promotion ----------------------------------------------------------------------------------------------------------- */
 
 enum category { BOOLEAN, INTEGER, FLOATING };
 
@@ -36,7 +36,9 @@ static dv_dtype promote(dv_dtype a, dv_dtype b)
         return a.bits == b.bits ? dv_dtype_from_key(DV_DTYPE_f32) : a.bits > b.bits ? a : b; /* f16 with bf16 is f32 */
     if (a.code == b.code)
         return a.bits > b.bits ? a : b;
-    return a.bits == b.bits ? dv_dtype_from_key(DV_DTYPE_i16) : a.bits > b.bits ? a : b; /* u8 with i8 is i16; u8 is the only unsigned */
+    return a.bits == b.bits ? dv_dtype_from_key(DV_DTYPE_i16)
+        : a.bits > b.bits   ? a
+                            : b; /* u8 with i8 is i16; u8 is the only unsigned */
 }
 
 dv_dtype base_promote(const dv_tensor *a, const dv_tensor *b)
@@ -58,29 +60,29 @@ dv_dtype base_promote_scalar(const dv_tensor *a, dv_scalar b)
     return dv_dtype_from_key(cb == FLOATING ? DV_DTYPE_f32 : DV_DTYPE_i64);
 }
 
-/* ---- conversion ---------------------------------------------------------------------------------------------------------------- */
+/* ---- conversion ---------------------------------------------------------------------------------------------------------- */
 
-#define EACH(TYPE, VALUE)                                                \
-    for (int64_t i = 0; i < n; i++) {                                    \
-        const TYPE x = ((const TYPE *)data)[start + i];                  \
-        out[i] = VALUE;                                                  \
-    }                                                                    \
+#define EACH(TYPE, VALUE)                               \
+    for (int64_t i = 0; i < n; i++) {                   \
+        const TYPE x = ((const TYPE *)data)[start + i]; \
+        out[i] = VALUE;                                 \
+    }                                                   \
     break
-#define LOAD(NAME, C)                                                                                                           \
-    static void load_##NAME(C *restrict out, const void *restrict data, dv_dtype t, int64_t start, int64_t n)                   \
-    {                                                                                                                           \
-        switch (dv_dtype_key(t)) {                                                                                              \
-        case DV_DTYPE_f32: EACH(float, (C)x);                                                                                   \
-        case DV_DTYPE_f64: EACH(double, (C)x);                                                                                  \
-        case DV_DTYPE_bf16: EACH(uint16_t, (C)dv_bf16_to_f32(x));                                                               \
-        case DV_DTYPE_f16: EACH(uint16_t, (C)dv_f16_to_f32(x));                                                                 \
-        case DV_DTYPE_i64: EACH(int64_t, (C)x);                                                                                 \
-        case DV_DTYPE_i32: EACH(int32_t, (C)x);                                                                                 \
-        case DV_DTYPE_i16: EACH(int16_t, (C)x);                                                                                 \
-        case DV_DTYPE_i8: EACH(int8_t, (C)x);                                                                                   \
-        case DV_DTYPE_u8: EACH(uint8_t, (C)x);                                                                                  \
-        case DV_DTYPE_bool: EACH(uint8_t, (C)(x != 0));                                                                         \
-        }                                                                                                                       \
+#define LOAD(NAME, C)                                                                                         \
+    static void load_##NAME(C *restrict out, const void *restrict data, dv_dtype t, int64_t start, int64_t n) \
+    {                                                                                                         \
+        switch (dv_dtype_key(t)) {                                                                            \
+        case DV_DTYPE_f32: EACH(float, (C)x);                                                                 \
+        case DV_DTYPE_f64: EACH(double, (C)x);                                                                \
+        case DV_DTYPE_bf16: EACH(uint16_t, (C)dv_bf16_to_f32(x));                                             \
+        case DV_DTYPE_f16: EACH(uint16_t, (C)dv_f16_to_f32(x));                                               \
+        case DV_DTYPE_i64: EACH(int64_t, (C)x);                                                               \
+        case DV_DTYPE_i32: EACH(int32_t, (C)x);                                                               \
+        case DV_DTYPE_i16: EACH(int16_t, (C)x);                                                               \
+        case DV_DTYPE_i8: EACH(int8_t, (C)x);                                                                 \
+        case DV_DTYPE_u8: EACH(uint8_t, (C)x);                                                                \
+        case DV_DTYPE_bool: EACH(uint8_t, (C)(x != 0));                                                       \
+        }                                                                                                     \
     }
 LOAD(f32, float)
 LOAD(f64, double)
@@ -93,12 +95,12 @@ static int64_t to_i64(double x) { return x >= -0x1p63 && x < 0x1p63 ? (int64_t)x
 static void load_i64(int64_t *restrict out, const void *restrict data, dv_dtype t, int64_t start, int64_t n)
 {
     switch (dv_dtype_key(t)) {
-#define EACH(KEY, TYPE, VALUE)                                           \
-    case DV_DTYPE_##KEY:                                                 \
-        for (int64_t i = 0; i < n; i++) {                                \
-            const TYPE x = ((const TYPE *)data)[start + i];              \
-            out[i] = VALUE;                                              \
-        }                                                                \
+#define EACH(KEY, TYPE, VALUE)                              \
+    case DV_DTYPE_##KEY:                                    \
+        for (int64_t i = 0; i < n; i++) {                   \
+            const TYPE x = ((const TYPE *)data)[start + i]; \
+            out[i] = VALUE;                                 \
+        }                                                   \
         break;
         EACH(i64, int64_t, x)
         EACH(i32, int32_t, x)
@@ -130,16 +132,19 @@ void base_store(void *data, dv_dtype t, int64_t start, enum base_compute c, cons
     const double *const f64 = from;
     const int64_t *const i64 = from;
     switch (dv_dtype_key(t)) {
-#define EACH(KEY, TYPE, OF_F32, OF_F64, OF_I64)                          \
-    case DV_DTYPE_##KEY: {                                               \
-        TYPE *restrict out = (TYPE *)data + start;                       \
-        if (c == BASE_F32)                                               \
-            for (int64_t i = 0; i < n; i++) out[i] = OF_F32;             \
-        else if (c == BASE_F64)                                          \
-            for (int64_t i = 0; i < n; i++) out[i] = OF_F64;             \
-        else                                                             \
-            for (int64_t i = 0; i < n; i++) out[i] = OF_I64;             \
-        break;                                                           \
+#define EACH(KEY, TYPE, OF_F32, OF_F64, OF_I64)    \
+    case DV_DTYPE_##KEY: {                         \
+        TYPE *restrict out = (TYPE *)data + start; \
+        if (c == BASE_F32)                         \
+            for (int64_t i = 0; i < n; i++)        \
+                out[i] = OF_F32;                   \
+        else if (c == BASE_F64)                    \
+            for (int64_t i = 0; i < n; i++)        \
+                out[i] = OF_F64;                   \
+        else                                       \
+            for (int64_t i = 0; i < n; i++)        \
+                out[i] = OF_I64;                   \
+        break;                                     \
     }
         EACH(f32, float, f32[i], (float)f64[i], (float)i64[i])
         EACH(f64, double, (double)f32[i], f64[i], (double)i64[i])
@@ -155,10 +160,11 @@ void base_store(void *data, dv_dtype t, int64_t start, enum base_compute c, cons
     }
 }
 
-/* ---- broadcasting ---------------------------------------------------------------------------------------------------------------- */
+/* ---- broadcasting -------------------------------------------------------------------------------------------------------- */
 
 /* The dims of the result that are left after dropping those of size 1 and merging neighbours that every input walks through as
- * one. stride[k] is 0 where input k broadcasts. Invariant: in the last dim every stride is 0 or 1, since inputs are contiguous. */
+ * one. stride[k] is 0 where input k broadcasts. Invariant: in the last dim every stride is 0 or 1, since inputs are contiguous.
+ */
 struct walk {
     int32_t ndim;
     int64_t shape[64], stride[BASE_MAX_INPUTS][64];
@@ -238,7 +244,8 @@ static void take(base_buffer *b, enum base_compute c, dv_dtype as, base_input in
         narrow(b, as, n);
 }
 
-int base_elementwise(dv_context *ctx, const dv_tensor *out, const base_function *f, dv_dtype compute, const base_input *in, int32_t n)
+int base_elementwise(
+    dv_context *ctx, const dv_tensor *out, const base_function *f, dv_dtype compute, const base_input *in, int32_t n)
 {
     const enum base_compute c = base_compute_of(compute);
     base_buffer buffer[BASE_MAX_INPUTS], result;
@@ -284,24 +291,26 @@ int base_elementwise(dv_context *ctx, const dv_tensor *out, const base_function 
     return DV_OK;
 }
 
-/* ---- moving elements --------------------------------------------------------------------------------------------------------------- */
+/* ---- moving elements ----------------------------------------------------------------------------------------------------- */
 
-static void copy_line(size_t item, int64_t n, char *restrict dst, int64_t dst_stride, const char *restrict src, int64_t src_stride)
+static void copy_line(
+    size_t item, int64_t n, char *restrict dst, int64_t dst_stride, const char *restrict src, int64_t src_stride)
 {
     if (dst_stride == (int64_t)item && src_stride == (int64_t)item) {
         memcpy(dst, src, (size_t)n * item);
         return;
     }
     switch (item) {
-#define LINE(SIZE)                                                                                                              \
-    case SIZE:                                                                                                                  \
-        for (int64_t i = 0; i < n; i++) memcpy(dst + i * dst_stride, src + i * src_stride, SIZE);                               \
+#define LINE(SIZE)                                                    \
+    case SIZE:                                                        \
+        for (int64_t i = 0; i < n; i++)                               \
+            memcpy(dst + i * dst_stride, src + i * src_stride, SIZE); \
         break;
+        /* clang-format off */
         LINE(1) LINE(2) LINE(4) LINE(8)
+/* clang-format on */
 #undef LINE
-    default:
-        for (int64_t i = 0; i < n; i++)
-            memcpy(dst + i * dst_stride, src + i * src_stride, item);
+            default : for (int64_t i = 0; i < n; i++) memcpy(dst + i * dst_stride, src + i * src_stride, item);
     }
 }
 

@@ -1,7 +1,10 @@
 /* matmul.c: products of matrices, and of stacks of matrices that broadcast. Row by row, in float (double for f64). */
 #include "base.h"
 
-struct matmul { const dv_tensor *self, *other; dv_tensor *out; };
+struct matmul {
+    const dv_tensor *self, *other;
+    dv_tensor *out;
+};
 
 /* c[n] += sum over k of a[k] b[k][n] */
 static void row_f32(float *restrict c, const float *restrict a, const float *restrict b, int64_t k, int64_t n)
@@ -62,10 +65,10 @@ static int matmul_any(dv_context *ctx, const struct matmul *a)
     return DV_OK;
 }
 
-DV_OPERATOR(matmul, struct matmul, (self, other, out),
-    .schema   = "matmul(Tensor self, Tensor other) -> Tensor out",
-    .contract = "self[*p m k]:T, other[*q k n]:T -> out[broadcast(*p, *q) m n]:T; " BASE_FLOATS "; sum(k); flops = 2*max(numel(*p), numel(*q))*m*n*k",
+DV_OPERATOR(matmul, struct matmul, (self, other, out), .schema = "matmul(Tensor self, Tensor other) -> Tensor out",
+    .contract = "self[*p m k]:T, other[*q k n]:T -> out[broadcast(*p, *q) m n]:T; " BASE_FLOATS
+                "; sum(k); flops = 2*max(numel(*p), numel(*q))*m*n*k",
     .gradient = "self: sum_to_size(matmul(grad, transpose(other, -1, -2)), self.shape); "
                 "other: sum_to_size(matmul(transpose(self, -1, -2), grad), other.shape)",
-    .doc      = "Products of matrices; of stacks of them with broadcasting. Vectors are written as matrices of one row or column.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct matmul, "cpu", NULL, matmul_any)));
+    .doc = "Products of matrices; of stacks of them with broadcasting. Vectors are written as matrices of one row or column.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct matmul, "cpu", NULL, matmul_any)));

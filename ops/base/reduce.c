@@ -121,7 +121,7 @@ static int reduce(dv_context *ctx, enum reduction what, const dv_tensor *x, cons
     return DV_OK;
 }
 
-/* ---- operators ------------------------------------------------------------------------------------------------------------------- */
+/* ---- operators ----------------------------------------------------------------------------------------------------------- */
 
 /* Of no dims: all of them. The contract's reduced() has looked at range and repetition. */
 static int reduce_dims(dv_context *ctx, enum reduction what, const dv_tensor *x, const dv_tensor *out, dv_ints dims)
@@ -138,58 +138,76 @@ static int reduce_dims(dv_context *ctx, enum reduction what, const dv_tensor *x,
     return reduce(ctx, what, x, out, reduced);
 }
 
-struct full_reduction { const dv_tensor *self; dv_opt_dtype dtype; dv_tensor *out; };
-struct dim_reduction { const dv_tensor *self; dv_opt_ints dim; bool keepdim; dv_opt_dtype dtype; dv_tensor *out; };
+struct full_reduction {
+    const dv_tensor *self;
+    dv_opt_dtype dtype;
+    dv_tensor *out;
+};
+struct dim_reduction {
+    const dv_tensor *self;
+    dv_opt_ints dim;
+    bool keepdim;
+    dv_opt_dtype dtype;
+    dv_tensor *out;
+};
 
-#define FULL(NAME, WHAT)                                                                                                        \
-    static int NAME##_any(dv_context *ctx, const struct full_reduction *a)                                                      \
-    {                                                                                                                           \
-        return reduce_dims(ctx, WHAT, a->self, a->out, (dv_ints){ NULL, 0 });                                                   \
+#define FULL(NAME, WHAT)                                                      \
+    static int NAME##_any(dv_context *ctx, const struct full_reduction *a)    \
+    {                                                                         \
+        return reduce_dims(ctx, WHAT, a->self, a->out, (dv_ints){ NULL, 0 }); \
     }
-#define DIMS(NAME, WHAT)                                                                                                        \
-    static int NAME##_any(dv_context *ctx, const struct dim_reduction *a)                                                       \
-    {                                                                                                                           \
-        return reduce_dims(ctx, WHAT, a->self, a->out, a->dim.has ? a->dim.value : (dv_ints){ NULL, 0 });                       \
+#define DIMS(NAME, WHAT)                                                                                  \
+    static int NAME##_any(dv_context *ctx, const struct dim_reduction *a)                                 \
+    {                                                                                                     \
+        return reduce_dims(ctx, WHAT, a->self, a->out, a->dim.has ? a->dim.value : (dv_ints){ NULL, 0 }); \
     }
 FULL(sum, SUM)
 DIMS(sum_dim, SUM)
 FULL(mean, MEAN)
 DIMS(mean_dim, MEAN)
 
-DV_OPERATOR(sum, struct full_reduction, (self, dtype, out),
-    .schema   = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
+DV_OPERATOR(sum, struct full_reduction, (self, dtype, out), .schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS,
-    .gradient = "self: expand(grad, self.shape)",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, sum_any)));
+    .gradient = "self: expand(grad, self.shape)", .kernels = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, sum_any)));
 DV_OPERATOR(sum_dim_IntList, struct dim_reduction, (self, dim, keepdim, dtype, out),
-    .schema   = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
+    .schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS,
     .gradient = "self: expand(reshape(grad, sum(self, dim, True).shape), self.shape)",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, sum_dim_any)));
+    .kernels = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, sum_dim_any)));
 DV_OPERATOR(mean, struct full_reduction, (self, dtype, out),
-    .schema   = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
+    .schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, T); " BASE_FLOATS,
     .gradient = "self: div(expand(grad, self.shape), self.numel)",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, mean_any)));
+    .kernels = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, mean_any)));
 DV_OPERATOR(mean_dim, struct dim_reduction, (self, dim, keepdim, dtype, out),
-    .schema   = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
+    .schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
     .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, T); " BASE_FLOATS,
-    .gradient = "self: div(expand(reshape(grad, sum(self, dim, True).shape), self.shape), if(result.numel == 0, 1, self.numel // result.numel))",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, mean_dim_any)));
+    .gradient = "self: div(expand(reshape(grad, sum(self, dim, True).shape), self.shape), if(result.numel == 0, 1, self.numel // "
+                "result.numel))",
+    .kernels = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, mean_dim_any)));
 
-struct amax { const dv_tensor *self; dv_ints dim; bool keepdim; dv_tensor *out; };
+struct amax {
+    const dv_tensor *self;
+    dv_ints dim;
+    bool keepdim;
+    dv_tensor *out;
+};
 
 static int amax_any(dv_context *ctx, const struct amax *a) { return reduce_dims(ctx, MAX, a->self, a->out, a->dim); }
 
 /* Where several elements are the largest, they share the gradient evenly. */
 DV_OPERATOR(amax, struct amax, (self, dim, keepdim, out),
-    .schema   = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor out",
+    .schema = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor out",
     .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:T; " BASE_NUMBERS,
     .gradient = "self: mul(eq(self, amax(self, dim, True)), "
                 "div(reshape(grad, amax(self, dim, True).shape), sum(eq(self, amax(self, dim, True)), dim, True)))",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct amax, "cpu", NULL, amax_any)));
+    .kernels = DV_KERNELS(DV_KERNEL(struct amax, "cpu", NULL, amax_any)));
 
-struct sum_to_size { const dv_tensor *self; dv_ints size; dv_tensor *out; };
+struct sum_to_size {
+    const dv_tensor *self;
+    dv_ints size;
+    dv_tensor *out;
+};
 
 static int sum_to_size_any(dv_context *ctx, const struct sum_to_size *a)
 {
@@ -198,15 +216,14 @@ static int sum_to_size_any(dv_context *ctx, const struct sum_to_size *a)
     for (int32_t d = 0; d < rank; d++) {
         const int64_t want = d < extra ? 1 : a->size.data[d - extra];
         if (extra < 0 || (want != 1 && want != a->self->shape[d]))
-            return dv_error(ctx, DV_ESHAPE, "size %lld cannot come from dim %d, of size %lld", (long long)want, d, (long long)a->self->shape[d]);
+            return dv_error(ctx, DV_ESHAPE, "size %lld cannot come from dim %d, of size %lld", (long long)want, d,
+                (long long)a->self->shape[d]);
         reduced[d] = d < extra || (want == 1 && a->self->shape[d] != 1);
     }
     return reduce(ctx, SUM, a->self, a->out, reduced);
 }
 
-DV_OPERATOR(sum_to_size, struct sum_to_size, (self, size, out),
-    .schema   = "sum_to_size(Tensor self, SymInt[] size) -> Tensor out",
+DV_OPERATOR(sum_to_size, struct sum_to_size, (self, size, out), .schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor out",
     .contract = "self[*s]:T -> out[*size]:T; " BASE_NUMBERS "; len(size) <= rank(self)",
-    .gradient = "self: expand(grad, self.shape)",
-    .doc      = "The sum over the dims that broadcasting from this size would repeat.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct sum_to_size, "cpu", NULL, sum_to_size_any)));
+    .gradient = "self: expand(grad, self.shape)", .doc = "The sum over the dims that broadcasting from this size would repeat.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct sum_to_size, "cpu", NULL, sum_to_size_any)));

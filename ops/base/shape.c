@@ -2,7 +2,9 @@
  * where the box begins and how it is walked through. */
 #include "base.h"
 
+/* clang-format off */
 #define ROW(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN))
+/* clang-format on */
 
 static int bad_axis(dv_context *ctx, int64_t dim, const dv_tensor *t)
 {
@@ -16,7 +18,7 @@ static void copy_all(const dv_tensor *dst, const dv_tensor *src)
         memcpy(dst->data, src->data, bytes);
 }
 
-/* ---- the same elements in another order or shape ---------------------------------------------------------------------------------- */
+/* ---- the same elements in another order or shape ------------------------------------------------------------------------- */
 
 /* out's dim d walks through self with stride[d]. */
 static void gather(const dv_tensor *out, const dv_tensor *self, const int64_t *stride, int64_t offset)
@@ -26,7 +28,11 @@ static void gather(const dv_tensor *out, const dv_tensor *self, const int64_t *s
     base_copy(base_item(out->dtype), out->ndim, out->shape, out->data, out_strides, (const char *)self->data + offset, stride);
 }
 
-struct transpose { const dv_tensor *self; int64_t dim0, dim1; dv_tensor *out; };
+struct transpose {
+    const dv_tensor *self;
+    int64_t dim0, dim1;
+    dv_tensor *out;
+};
 
 static int transpose_any(dv_context *ctx, const struct transpose *a)
 {
@@ -45,12 +51,15 @@ static int transpose_any(dv_context *ctx, const struct transpose *a)
 }
 
 DV_OPERATOR(transpose_int, struct transpose, (self, dim0, dim1, out),
-    .schema   = "transpose.int(Tensor self, int dim0, int dim1) -> Tensor out",
-    .contract = "self[*s]:T -> out[swap(*s, dim0, dim1)]:T",
-    .gradient = "self: transpose(grad, dim0, dim1)",
-    .kernels  = ROW(struct transpose, transpose_any));
+    .schema = "transpose.int(Tensor self, int dim0, int dim1) -> Tensor out",
+    .contract = "self[*s]:T -> out[swap(*s, dim0, dim1)]:T", .gradient = "self: transpose(grad, dim0, dim1)",
+    .kernels = ROW(struct transpose, transpose_any));
 
-struct reshape { const dv_tensor *self; dv_ints shape; dv_tensor *out; };
+struct reshape {
+    const dv_tensor *self;
+    dv_ints shape;
+    dv_tensor *out;
+};
 
 static int reshape_shape(dv_context *ctx, const void *frame)
 {
@@ -82,14 +91,16 @@ static int reshape_any(dv_context *ctx, const struct reshape *a)
     return DV_OK;
 }
 
-DV_OPERATOR(reshape, struct reshape, (self, shape, out),
-    .schema   = "reshape(Tensor self, SymInt[] shape) -> Tensor out",
-    .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: reshape(grad, self.shape)",
-    .shape    = reshape_shape,
-    .kernels  = ROW(struct reshape, reshape_any));
+DV_OPERATOR(reshape, struct reshape, (self, shape, out), .schema = "reshape(Tensor self, SymInt[] shape) -> Tensor out",
+    .contract = "self[*s]:T -> out[...]:T", .gradient = "self: reshape(grad, self.shape)", .shape = reshape_shape,
+    .kernels = ROW(struct reshape, reshape_any));
 
-struct expand { const dv_tensor *self; dv_ints size; bool implicit; dv_tensor *out; };
+struct expand {
+    const dv_tensor *self;
+    dv_ints size;
+    bool implicit;
+    dv_tensor *out;
+};
 
 static int expand_shape(dv_context *ctx, const void *frame)
 {
@@ -102,7 +113,8 @@ static int expand_shape(dv_context *ctx, const void *frame)
         const int64_t have = d < extra ? -1 : a->self->shape[d - extra], want = a->size.data[d];
         shape[d] = want == -1 ? have : want;
         if (shape[d] < 0 || (d >= extra && have != 1 && have != shape[d]))
-            return dv_error(ctx, DV_ESHAPE, "argument 'size': dim %lld cannot be expanded to %lld", (long long)d, (long long)want);
+            return dv_error(
+                ctx, DV_ESHAPE, "argument 'size': dim %lld cannot be expanded to %lld", (long long)d, (long long)want);
     }
     return dv_set_output(ctx, a->out, a->self->dtype, (int32_t)a->size.size, shape);
 }
@@ -120,13 +132,14 @@ static int expand_any(dv_context *ctx, const struct expand *a)
 }
 
 DV_OPERATOR(expand, struct expand, (self, size, implicit, out),
-    .schema   = "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor out",
-    .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: sum_to_size(grad, self.shape)",
-    .shape    = expand_shape,
-    .kernels  = ROW(struct expand, expand_any));
+    .schema = "expand(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor out", .contract = "self[*s]:T -> out[...]:T",
+    .gradient = "self: sum_to_size(grad, self.shape)", .shape = expand_shape, .kernels = ROW(struct expand, expand_any));
 
-struct unsqueeze { const dv_tensor *self; int64_t dim; dv_tensor *out; };
+struct unsqueeze {
+    const dv_tensor *self;
+    int64_t dim;
+    dv_tensor *out;
+};
 
 static int unsqueeze_shape(dv_context *ctx, const void *frame)
 {
@@ -147,12 +160,9 @@ static int unsqueeze_any(dv_context *ctx, const struct unsqueeze *a)
     return DV_OK;
 }
 
-DV_OPERATOR(unsqueeze, struct unsqueeze, (self, dim, out),
-    .schema   = "unsqueeze(Tensor self, int dim) -> Tensor out",
-    .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: reshape(grad, self.shape)",
-    .shape    = unsqueeze_shape,
-    .kernels  = ROW(struct unsqueeze, unsqueeze_any));
+DV_OPERATOR(unsqueeze, struct unsqueeze, (self, dim, out), .schema = "unsqueeze(Tensor self, int dim) -> Tensor out",
+    .contract = "self[*s]:T -> out[...]:T", .gradient = "self: reshape(grad, self.shape)", .shape = unsqueeze_shape,
+    .kernels = ROW(struct unsqueeze, unsqueeze_any));
 
 static int squeeze_shape(dv_context *ctx, const void *frame)
 {
@@ -168,14 +178,15 @@ static int squeeze_shape(dv_context *ctx, const void *frame)
     return dv_set_output(ctx, a->out, a->self->dtype, n, shape);
 }
 
-DV_OPERATOR(squeeze_dim, struct unsqueeze, (self, dim, out),
-    .schema   = "squeeze.dim(Tensor self, int dim) -> Tensor out",
-    .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: reshape(grad, self.shape)",
-    .shape    = squeeze_shape,
-    .kernels  = ROW(struct unsqueeze, unsqueeze_any));
+DV_OPERATOR(squeeze_dim, struct unsqueeze, (self, dim, out), .schema = "squeeze.dim(Tensor self, int dim) -> Tensor out",
+    .contract = "self[*s]:T -> out[...]:T", .gradient = "self: reshape(grad, self.shape)", .shape = squeeze_shape,
+    .kernels = ROW(struct unsqueeze, unsqueeze_any));
 
-struct flip { const dv_tensor *self; dv_ints dims; dv_tensor *out; };
+struct flip {
+    const dv_tensor *self;
+    dv_ints dims;
+    dv_tensor *out;
+};
 
 static int flip_any(dv_context *ctx, const struct flip *a)
 {
@@ -198,13 +209,10 @@ static int flip_any(dv_context *ctx, const struct flip *a)
     return DV_OK;
 }
 
-DV_OPERATOR(flip, struct flip, (self, dims, out),
-    .schema   = "flip(Tensor self, int[] dims) -> Tensor out",
-    .contract = "self[*s]:T -> out[*s]:T",
-    .gradient = "self: flip(grad, dims)",
-    .kernels  = ROW(struct flip, flip_any));
+DV_OPERATOR(flip, struct flip, (self, dims, out), .schema = "flip(Tensor self, int[] dims) -> Tensor out",
+    .contract = "self[*s]:T -> out[*s]:T", .gradient = "self: flip(grad, dims)", .kernels = ROW(struct flip, flip_any));
 
-/* ---- a part of a tensor -------------------------------------------------------------------------------------------------------------- */
+/* ---- a part of a tensor -------------------------------------------------------------------------------------------------- */
 
 struct range { int64_t start, step, n; };
 
@@ -235,7 +243,13 @@ static void move_part(const dv_tensor *whole, const dv_tensor *part, int32_t dim
         base_copy(base_item(part->dtype), part->ndim, part->shape, part->data, part_strides, at, whole_strides);
 }
 
-struct slice { const dv_tensor *self; int64_t dim; dv_opt_int start, end; int64_t step; dv_tensor *out; };
+struct slice {
+    const dv_tensor *self;
+    int64_t dim;
+    dv_opt_int start, end;
+    int64_t step;
+    dv_tensor *out;
+};
 
 static int slice_shape(dv_context *ctx, const void *frame)
 {
@@ -261,13 +275,17 @@ static int slice_any(dv_context *ctx, const struct slice *a)
 }
 
 DV_OPERATOR(slice_Tensor, struct slice, (self, dim, start, end, step, out),
-    .schema   = "slice.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor out",
-    .contract = "self[*s]:T -> out[...]:T",
-    .gradient = "self: slice_scatter(zeros_like(self), grad, dim, start, end, step)",
-    .shape    = slice_shape,
-    .kernels  = ROW(struct slice, slice_any));
+    .schema = "slice.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor out",
+    .contract = "self[*s]:T -> out[...]:T", .gradient = "self: slice_scatter(zeros_like(self), grad, dim, start, end, step)",
+    .shape = slice_shape, .kernels = ROW(struct slice, slice_any));
 
-struct slice_scatter { const dv_tensor *self, *src; int64_t dim; dv_opt_int start, end; int64_t step; dv_tensor *out; };
+struct slice_scatter {
+    const dv_tensor *self, *src;
+    int64_t dim;
+    dv_opt_int start, end;
+    int64_t step;
+    dv_tensor *out;
+};
 
 static int slice_scatter_any(dv_context *ctx, const struct slice_scatter *a)
 {
@@ -287,12 +305,17 @@ static int slice_scatter_any(dv_context *ctx, const struct slice_scatter *a)
 }
 
 DV_OPERATOR(slice_scatter, struct slice_scatter, (self, src, dim, start, end, step, out),
-    .schema   = "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor out",
+    .schema =
+        "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor out",
     .contract = "self[*s]:T, src[*r]:T -> out[*s]:T; rank(*r) == rank(*s)",
     .gradient = "self: slice_scatter(grad, zeros_like(src), dim, start, end, step); src: slice(grad, dim, start, end, step)",
-    .kernels  = ROW(struct slice_scatter, slice_scatter_any));
+    .kernels = ROW(struct slice_scatter, slice_scatter_any));
 
-struct narrow { const dv_tensor *self; int64_t dim, start, length; dv_tensor *out; };
+struct narrow {
+    const dv_tensor *self;
+    int64_t dim, start, length;
+    dv_tensor *out;
+};
 
 static int narrow_shape(dv_context *ctx, const void *frame)
 {
@@ -319,15 +342,18 @@ static int narrow_any(dv_context *ctx, const struct narrow *a)
 }
 
 DV_OPERATOR(narrow, struct narrow, (self, dim, start, length, out),
-    .schema   = "narrow(Tensor self, int dim, SymInt start, SymInt length) -> Tensor out",
-    .contract = "self[*s]:T -> out[...]:T",
+    .schema = "narrow(Tensor self, int dim, SymInt start, SymInt length) -> Tensor out", .contract = "self[*s]:T -> out[...]:T",
     .gradient = "self: slice_scatter(zeros_like(self), grad, dim, start % self.shape[dim], start % self.shape[dim] + length)",
-    .shape    = narrow_shape,
-    .kernels  = ROW(struct narrow, narrow_any));
+    .shape = narrow_shape, .kernels = ROW(struct narrow, narrow_any));
 
-/* ---- frames and rows ------------------------------------------------------------------------------------------------------------------ */
+/* ---- frames and rows ----------------------------------------------------------------------------------------------------- */
 
-struct pad { const dv_tensor *self; dv_ints pad; dv_scalar value; dv_tensor *out; };
+struct pad {
+    const dv_tensor *self;
+    dv_ints pad;
+    dv_scalar value;
+    dv_tensor *out;
+};
 
 /* pad: before and after the last dim, then the one before it, ...; a negative one cuts off. */
 static int64_t before(const struct pad *a, int32_t dim)
@@ -341,14 +367,17 @@ static int pad_shape(dv_context *ctx, const void *frame)
     const struct pad *a = frame;
     int64_t shape[64];
     if (a->pad.size % 2 || a->pad.size / 2 > (size_t)a->self->ndim)
-        return dv_error(ctx, DV_EINVAL, "argument 'pad': expected two numbers a dim for at most %d dims, found %zu", a->self->ndim, a->pad.size);
+        return dv_error(ctx, DV_EINVAL, "argument 'pad': expected two numbers a dim for at most %d dims, found %zu",
+            a->self->ndim, a->pad.size);
     for (int32_t d = 0; d < a->self->ndim; d++) {
         const size_t i = (size_t)(a->self->ndim - 1 - d) * 2;
         int64_t size = a->self->shape[d];
-        if (i < a->pad.size && (__builtin_add_overflow(size, a->pad.data[i], &size) || __builtin_add_overflow(size, a->pad.data[i + 1], &size)))
+        if (i < a->pad.size &&
+            (__builtin_add_overflow(size, a->pad.data[i], &size) || __builtin_add_overflow(size, a->pad.data[i + 1], &size)))
             size = -1;
         if (size < 0)
-            return dv_error(ctx, DV_ESHAPE, "argument 'pad': dim %d, of size %lld, gets no valid size", d, (long long)a->self->shape[d]);
+            return dv_error(
+                ctx, DV_ESHAPE, "argument 'pad': dim %d, of size %lld, gets no valid size", d, (long long)a->self->shape[d]);
         shape[d] = size;
     }
     return dv_set_output(ctx, a->out, a->self->dtype, a->self->ndim, shape);
@@ -373,20 +402,25 @@ static int pad_any(dv_context *ctx, const struct pad *a)
         src += skip * from[d];
         dst += lead * to[d];
     }
-    base_copy(base_item(a->out->dtype), a->out->ndim, shape, (char *)a->out->data + dst, to, (const char *)a->self->data + src, from);
+    base_copy(
+        base_item(a->out->dtype), a->out->ndim, shape, (char *)a->out->data + dst, to, (const char *)a->self->data + src, from);
     return DV_OK;
 }
 
 DV_OPERATOR(constant_pad_nd, struct pad, (self, pad, value, out),
-    .schema   = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor out",
+    .schema = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor out",
     .contract = "self[*s]:T -> out[...]:T; " BASE_NUMBERS,
-    .gradient = "self: if(len(pad) == 0, grad, constant_pad_nd(grad, if(len(pad) == 2, [-pad[0], -pad[1]], "
-                "if(len(pad) == 4, [-pad[0], -pad[1], -pad[2], -pad[3]], [-pad[0], -pad[1], -pad[2], -pad[3], -pad[4], -pad[5]]))))",
-    .doc      = "Adds elements around the last dims, or takes them away (negative numbers). The gradient knows up to three dims.",
-    .shape    = pad_shape,
-    .kernels  = ROW(struct pad, pad_any));
+    .gradient =
+        "self: if(len(pad) == 0, grad, constant_pad_nd(grad, if(len(pad) == 2, [-pad[0], -pad[1]], "
+        "if(len(pad) == 4, [-pad[0], -pad[1], -pad[2], -pad[3]], [-pad[0], -pad[1], -pad[2], -pad[3], -pad[4], -pad[5]]))))",
+    .doc = "Adds elements around the last dims, or takes them away (negative numbers). The gradient knows up to three dims.",
+    .shape = pad_shape, .kernels = ROW(struct pad, pad_any));
 
-struct cat { dv_tensors tensors; int64_t dim; dv_tensor *out; };
+struct cat {
+    dv_tensors tensors;
+    int64_t dim;
+    dv_tensor *out;
+};
 
 static int cat_any(dv_context *ctx, const struct cat *a)
 {
@@ -402,17 +436,21 @@ static int cat_any(dv_context *ctx, const struct cat *a)
     return DV_OK;
 }
 
-DV_OPERATOR(cat, struct cat, (tensors, dim, out),
-    .schema   = "cat(Tensor[] tensors, int dim=0) -> Tensor out",
+DV_OPERATOR(cat, struct cat, (tensors, dim, out), .schema = "cat(Tensor[] tensors, int dim=0) -> Tensor out",
     .contract = "tensors{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == axis(dim, tensors)",
     .gradient = "tensors: if(len(tensors) == 1, [grad], if(len(tensors) == 2, [narrow(grad, dim, 0, tensors[0].shape[dim]), "
                 "narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim])], "
                 "[narrow(grad, dim, 0, tensors[0].shape[dim]), narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim]), "
                 "narrow(grad, dim, tensors[0].shape[dim] + tensors[1].shape[dim], tensors[2].shape[dim])]))",
-    .doc      = "Tensors one after the other along a dim. The gradient knows up to three of them.",
-    .kernels  = ROW(struct cat, cat_any));
+    .doc = "Tensors one after the other along a dim. The gradient knows up to three of them.",
+    .kernels = ROW(struct cat, cat_any));
 
-struct index_select { const dv_tensor *self; int64_t dim; const dv_tensor *index; dv_tensor *out; };
+struct index_select {
+    const dv_tensor *self;
+    int64_t dim;
+    const dv_tensor *index;
+    dv_tensor *out;
+};
 
 static int64_t index_at(const dv_tensor *index, int64_t i)
 {
@@ -457,12 +495,18 @@ static int index_select_any(dv_context *ctx, const struct index_select *a)
 }
 
 DV_OPERATOR(index_select, struct index_select, (self, dim, index, out),
-    .schema   = "index_select(Tensor self, int dim, Tensor index) -> Tensor out",
+    .schema = "index_select(Tensor self, int dim, Tensor index) -> Tensor out",
     .contract = "self[*a n *b]:T, index[k]:i64|i32 -> out[*a k *b]:T; rank(*a) == axis(dim, self)",
     .gradient = "self: index_add(zeros_like(self), dim, index, grad); index: non_differentiable",
-    .kernels  = ROW(struct index_select, index_select_any));
+    .kernels = ROW(struct index_select, index_select_any));
 
-struct index_add { const dv_tensor *self; int64_t dim; const dv_tensor *index, *source; dv_scalar alpha; dv_tensor *out; };
+struct index_add {
+    const dv_tensor *self;
+    int64_t dim;
+    const dv_tensor *index, *source;
+    dv_scalar alpha;
+    dv_tensor *out;
+};
 
 /* A row at a time, as out + alpha * source in the compute type. */
 static int index_add_any(dv_context *ctx, const struct index_add *a)
@@ -474,7 +518,9 @@ static int index_add_any(dv_context *ctx, const struct index_add *a)
     if (status)
         return status;
     const int64_t n = dv_numel(a->index);
-    const double alpha = a->alpha.kind == DV_SCALAR_FLOAT ? a->alpha.as.f : a->alpha.kind == DV_SCALAR_INT ? (double)a->alpha.as.i : 1;
+    const double alpha = a->alpha.kind == DV_SCALAR_FLOAT ? a->alpha.as.f
+        : a->alpha.kind == DV_SCALAR_INT                  ? (double)a->alpha.as.i
+                                                          : 1;
     const int64_t whole_alpha = a->alpha.kind == DV_SCALAR_INT ? a->alpha.as.i : (int64_t)alpha;
     copy_all(a->out, a->self);
     for (int64_t b = 0; b < w.before; b++)
@@ -488,7 +534,9 @@ static int index_add_any(dv_context *ctx, const struct index_add *a)
                     switch (c) {
                     case BASE_F32: sum.f32[k] += (float)alpha * term.f32[k]; break;
                     case BASE_F64: sum.f64[k] += alpha * term.f64[k]; break;
-                    case BASE_I64: sum.i64[k] = (int64_t)((uint64_t)sum.i64[k] + (uint64_t)whole_alpha * (uint64_t)term.i64[k]); break;
+                    case BASE_I64:
+                        sum.i64[k] = (int64_t)((uint64_t)sum.i64[k] + (uint64_t)whole_alpha * (uint64_t)term.i64[k]);
+                        break;
                     }
                 base_store(a->out->data, a->out->dtype, at, c, &sum, m);
             }
@@ -496,12 +544,13 @@ static int index_add_any(dv_context *ctx, const struct index_add *a)
 }
 
 DV_OPERATOR(index_add, struct index_add, (self, dim, index, source, alpha, out),
-    .schema   = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor out",
-    .contract = "self[*a n *b]:T, index[k]:i64|i32, source[*a k *b]:T -> out[*a n *b]:T; rank(*a) == axis(dim, self); " BASE_NUMBERS,
+    .schema = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor out",
+    .contract =
+        "self[*a n *b]:T, index[k]:i64|i32, source[*a k *b]:T -> out[*a n *b]:T; rank(*a) == axis(dim, self); " BASE_NUMBERS,
     .gradient = "self: grad; index: non_differentiable; source: mul(index_select(grad, dim, index), alpha)",
-    .kernels  = ROW(struct index_add, index_add_any));
+    .kernels = ROW(struct index_add, index_add_any));
 
-/* ---- new tensors, other types ------------------------------------------------------------------------------------------------------------- */
+/* ---- new tensors, other types -------------------------------------------------------------------------------------------- */
 
 static void pass(void *out, size_t item, const void *x, int64_t n) { memcpy(out, x, (size_t)n * item); }
 static void pass_f32(void *out, const void *const *in, int64_t n) { pass(out, sizeof(float), in[0], n); }
@@ -515,11 +564,27 @@ static int fill_with(dv_context *ctx, const dv_tensor *out, dv_scalar value)
     return base_elementwise(ctx, out, &same, out->dtype, in, 1);
 }
 
-struct like { const dv_tensor *self; dv_opt_dtype dtype; dv_opt_layout layout; dv_opt_device device; dv_opt_bool pin_memory;
-    dv_opt_memory_format memory_format; dv_tensor *out; };
-struct full_like { const dv_tensor *self; dv_scalar fill_value; dv_opt_dtype dtype; dv_opt_layout layout; dv_opt_device device;
-    dv_opt_bool pin_memory; dv_opt_memory_format memory_format; dv_tensor *out; };
-#define OPTIONS "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None"
+struct like {
+    const dv_tensor *self;
+    dv_opt_dtype dtype;
+    dv_opt_layout layout;
+    dv_opt_device device;
+    dv_opt_bool pin_memory;
+    dv_opt_memory_format memory_format;
+    dv_tensor *out;
+};
+struct full_like {
+    const dv_tensor *self;
+    dv_scalar fill_value;
+    dv_opt_dtype dtype;
+    dv_opt_layout layout;
+    dv_opt_device device;
+    dv_opt_bool pin_memory;
+    dv_opt_memory_format memory_format;
+    dv_tensor *out;
+};
+#define OPTIONS \
+    "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None"
 #define LIKE "self[*s]:T -> out[*s]:if(present(dtype), dtype, T); " BASE_NUMBERS "; parallel(*s)"
 
 static int zeros_like_any(dv_context *ctx, const struct like *a)
@@ -546,9 +611,22 @@ DV_OPERATOR(full_like, struct full_like, (self, fill_value, dtype, layout, devic
     .schema = "full_like(Tensor self, Scalar fill_value, *, " OPTIONS ") -> Tensor out", .contract = LIKE,
     .gradient = "self: non_differentiable", .kernels = ROW(struct full_like, full_like_any));
 
-struct to { const dv_tensor *self; dv_dtype dtype; bool non_blocking, copy; dv_opt_memory_format memory_format; dv_tensor *out; };
-struct type_as { const dv_tensor *self, *other; dv_tensor *out; };
-struct clone { const dv_tensor *self; dv_opt_memory_format memory_format; dv_tensor *out; };
+struct to {
+    const dv_tensor *self;
+    dv_dtype dtype;
+    bool non_blocking, copy;
+    dv_opt_memory_format memory_format;
+    dv_tensor *out;
+};
+struct type_as {
+    const dv_tensor *self, *other;
+    dv_tensor *out;
+};
+struct clone {
+    const dv_tensor *self;
+    dv_opt_memory_format memory_format;
+    dv_tensor *out;
+};
 
 /* By way of whichever of the two types loses nothing: an integer is read as an integer, a float as a float of its width. */
 static int convert(dv_context *ctx, const dv_tensor *self, const dv_tensor *out)
@@ -566,18 +644,13 @@ static int clone_any(dv_context *ctx, const struct clone *a)
 }
 
 DV_OPERATOR(to_dtype, struct to, (self, dtype, non_blocking, copy, memory_format, out),
-    .schema   = "to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
-                "MemoryFormat? memory_format=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[*s]:dtype; " BASE_NUMBERS "; parallel(*s)",
-    .gradient = "self: type_as(grad, self)",
-    .kernels  = ROW(struct to, to_any));
-DV_OPERATOR(type_as, struct type_as, (self, other, out),
-    .schema   = "type_as(Tensor self, Tensor other) -> Tensor out",
+    .schema = "to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
+              "MemoryFormat? memory_format=None) -> Tensor out",
+    .contract = "self[*s]:T -> out[*s]:dtype; " BASE_NUMBERS "; parallel(*s)", .gradient = "self: type_as(grad, self)",
+    .kernels = ROW(struct to, to_any));
+DV_OPERATOR(type_as, struct type_as, (self, other, out), .schema = "type_as(Tensor self, Tensor other) -> Tensor out",
     .contract = "self[*s]:T, other[...]:U -> out[*s]:U; " BASE_PAIRS,
-    .gradient = "self: type_as(grad, self); other: non_differentiable",
-    .kernels  = ROW(struct type_as, type_as_any));
+    .gradient = "self: type_as(grad, self); other: non_differentiable", .kernels = ROW(struct type_as, type_as_any));
 DV_OPERATOR(clone, struct clone, (self, memory_format, out),
-    .schema   = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[*s]:T",
-    .gradient = "self: grad",
-    .kernels  = ROW(struct clone, clone_any));
+    .schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor out", .contract = "self[*s]:T -> out[*s]:T",
+    .gradient = "self: grad", .kernels = ROW(struct clone, clone_any));

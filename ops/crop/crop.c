@@ -1,5 +1,5 @@
-/* crop.c: cut a box out of a picture, and paste one picture into another: exactly, for elements of any type, or bit for bit as the
- * way through a PIL image of bytes gives it.
+/* crop.c: cut a box out of a picture, and paste one picture into another: exactly, for elements of any type, or bit for bit as
+ * the way through a PIL image of bytes gives it.
  *
  * A picture is [..., height, width]. All are one job: copy the rows of the overlap. crop fills the outside with zeros first. */
 #include <dovetail_op.h>
@@ -49,7 +49,11 @@ static void overlay(const dv_tensor *dst, const dv_tensor *src, int64_t x, int64
         copy_rows(to, dst_w, from, src_w, y1 - y0, (size_t)((x1 - x0) * item), pil);
 }
 
-struct crop { const dv_tensor *pic; dv_ints box; dv_tensor *out; };
+struct crop {
+    const dv_tensor *pic;
+    dv_ints box;
+    dv_tensor *out;
+};
 
 static int cut(const struct crop *a, bool pil)
 {
@@ -94,17 +98,21 @@ static int crop_reference(dv_context *ctx, const struct crop *a)
 
 #define PICTURE_TYPES "T in f32 f64 bf16 f16 u8 i8 i16 i32 i64 bool"
 
-DV_OPERATOR(crop, struct crop, (pic, box, out),
-    .schema   = "crop(Tensor pic, SymInt[] box) -> Tensor out",
-    .contract = "pic[*s h w]:T, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:T; box[2] >= box[0]; box[3] >= box[1]; "
-                PICTURE_TYPES "; parallel(*s)",
-    .native   = "constant_pad_nd(pic, [-box[0], box[2] - pic.shape[-1], -box[1], box[3] - pic.shape[-2]])",
+DV_OPERATOR(crop, struct crop, (pic, box, out), .schema = "crop(Tensor pic, SymInt[] box) -> Tensor out",
+    .contract =
+        "pic[*s h w]:T, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:T; box[2] >= box[0]; box[3] >= box[1]; " PICTURE_TYPES
+        "; parallel(*s)",
+    .native = "constant_pad_nd(pic, [-box[0], box[2] - pic.shape[-1], -box[1], box[3] - pic.shape[-2]])",
     .gradient = "pic: paste(zeros_like(pic), grad, [box[0], box[1]])",
-    .doc      = "The part of each picture [height, width] inside box = (left, top, right, bottom); zero where the box leaves it.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct crop, "cpu", NULL, crop_any, .split = 1),
+    .doc = "The part of each picture [height, width] inside box = (left, top, right, bottom); zero where the box leaves it.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct crop, "cpu", NULL, crop_any, .split = 1),
         DV_KERNEL(struct crop, "cpu", NULL, crop_reference, .flags = DV_KERNEL_REFERENCE)));
 
-struct paste { const dv_tensor *im1, *im2; dv_ints coord; dv_tensor *out; };
+struct paste {
+    const dv_tensor *im1, *im2;
+    dv_ints coord;
+    dv_tensor *out;
+};
 
 static int paste_any(dv_context *ctx, const struct paste *a)
 {
@@ -134,22 +142,22 @@ static int paste_reference(dv_context *ctx, const struct paste *a)
     for (int64_t p = 0; p < planes; p++)
         for (int64_t y = 0; y < h; y++)
             for (int64_t x = 0; x < w; x++, out += item, im1 += item) {
-                const bool inside = y >= top && (uint64_t)y - (uint64_t)top < (uint64_t)h2 && x >= left && (uint64_t)x - (uint64_t)left < (uint64_t)w2;
+                const bool inside = y >= top && (uint64_t)y - (uint64_t)top < (uint64_t)h2 && x >= left &&
+                    (uint64_t)x - (uint64_t)left < (uint64_t)w2;
                 memcpy(out, inside ? im2 + (size_t)((p * h2 + y - top) * w2 + x - left) * item : im1, item);
             }
     return DV_OK;
 }
 
-DV_OPERATOR(paste, struct paste, (im1, im2, coord, out),
-    .schema   = "paste(Tensor im1, Tensor im2, SymInt[] coord) -> Tensor out",
+DV_OPERATOR(paste, struct paste, (im1, im2, coord, out), .schema = "paste(Tensor im1, Tensor im2, SymInt[] coord) -> Tensor out",
     .contract = "im1[*s h w]:T, im2[*s h2 w2]:T, coord[2] -> out[*s h w]:T; " PICTURE_TYPES "; parallel(*s)",
     .gradient = "im1: paste(grad, zeros_like(im2), coord); "
                 "im2: crop(grad, [coord[0], coord[1], coord[0] + im2.shape[-1], coord[1] + im2.shape[-2]])",
-    .doc      = "A copy of im1 with im2 laid over it, its corner at coord = (left, top); what falls outside im1 is dropped.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct paste, "cpu", NULL, paste_any, .split = 1),
+    .doc = "A copy of im1 with im2 laid over it, its corner at coord = (left, top); what falls outside im1 is dropped.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct paste, "cpu", NULL, paste_any, .split = 1),
         DV_KERNEL(struct paste, "cpu", NULL, paste_reference, .flags = DV_KERNEL_REFERENCE)));
 
-/* ---- by way of bytes -------------------------------------------------------------------------------------------------------------- */
+/* ---- by way of bytes ----------------------------------------------------------------------------------------------------- */
 
 static void all_through_bytes(const dv_tensor *t)
 {
@@ -170,21 +178,21 @@ static int paste_pil_reference(dv_context *ctx, const struct paste *a)
 }
 
 /* The gradients are those of the exact operators, as if the bytes had not been: rounding has none. */
-DV_OPERATOR(crop_pil, struct crop, (pic, box, out),
-    .schema   = "crop_pil(Tensor pic, SymInt[] box) -> Tensor out",
-    .contract = "pic[*s h w]:f32, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:f32; box[2] >= box[0]; box[3] >= box[1]; parallel(*s)",
+DV_OPERATOR(crop_pil, struct crop, (pic, box, out), .schema = "crop_pil(Tensor pic, SymInt[] box) -> Tensor out",
+    .contract =
+        "pic[*s h w]:f32, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:f32; box[2] >= box[0]; box[3] >= box[1]; parallel(*s)",
     .gradient = "pic: paste(zeros_like(pic), grad, [box[0], box[1]])",
-    .doc      = "crop by way of an 8-bit image, bit for bit as to_tensor(to_pil_image(pic).crop(box)): values are cut to multiples of "
-                "1/255 and wrap around outside 0 to 1. The gradient is that of crop.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct crop, "cpu", "f32", crop_pil_f32, .split = 1),
+    .doc = "crop by way of an 8-bit image, bit for bit as to_tensor(to_pil_image(pic).crop(box)): values are cut to multiples of "
+           "1/255 and wrap around outside 0 to 1. The gradient is that of crop.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct crop, "cpu", "f32", crop_pil_f32, .split = 1),
         DV_KERNEL(struct crop, "cpu", "f32", crop_pil_reference, .flags = DV_KERNEL_REFERENCE)));
 DV_OPERATOR(paste_pil, struct paste, (im1, im2, coord, out),
-    .schema   = "paste_pil(Tensor im1, Tensor im2, SymInt[] coord) -> Tensor out",
+    .schema = "paste_pil(Tensor im1, Tensor im2, SymInt[] coord) -> Tensor out",
     .contract = "im1[*s h w]:f32, im2[*s h2 w2]:f32, coord[2] -> out[*s h w]:f32; parallel(*s)",
     .gradient = "im1: paste(grad, zeros_like(im2), coord); "
                 "im2: crop(grad, [coord[0], coord[1], coord[0] + im2.shape[-1], coord[1] + im2.shape[-2]])",
-    .doc      = "paste by way of 8-bit images, bit for bit as PIL's: see crop_pil. The gradient is that of paste.",
-    .kernels  = DV_KERNELS(DV_KERNEL(struct paste, "cpu", "f32", paste_pil_f32, .split = 1),
+    .doc = "paste by way of 8-bit images, bit for bit as PIL's: see crop_pil. The gradient is that of paste.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct paste, "cpu", "f32", paste_pil_f32, .split = 1),
         DV_KERNEL(struct paste, "cpu", "f32", paste_pil_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, crop, &dv_op_crop, &dv_op_paste, &dv_op_crop_pil, &dv_op_paste_pil);

@@ -1,7 +1,10 @@
 /* numpy_sin.c: sin(input), written into an output that the caller gives */
 #include <dovetail_math.h>
 
-struct numpy_sin { const dv_tensor *input; dv_tensor *output; };
+struct numpy_sin {
+    const dv_tensor *input;
+    dv_tensor *output;
+};
 
 static int numpy_sin_reference(dv_context *ctx, const struct numpy_sin *a)
 {
@@ -17,33 +20,30 @@ DV_INLINE void sin_f32(float *const *out, const float *const *in, void *with)
 {
     int32_t largest = 0; /* |x| as bits: they are in the order of the numbers, and NaN comes last */
     (void)with;
-    DV_BLOCK_LOOP {
+    DV_BLOCK_LOOP
+    {
         const int32_t bits = (int32_t)(dv__bits_of_f32(in[0][i]) & 0x7fffffffu);
         largest = bits > largest ? bits : largest;
     }
     const float most = dv__f32_from_bits((uint32_t)largest);
     if (most <= DV_SINF_NEAR)
         DV_BLOCK_LOOP
-            out[0][i] = dv_sinf_near(in[0][i]);
-    else if (most <= DV_SINF_SMALL)
-        DV_BLOCK_LOOP
-            out[0][i] = dv_sinf_small(in[0][i]);
-    else
-        for (int i = 0; i < DV_BLOCK; i++)
-            out[0][i] = sinf(in[0][i]);
+    out[0][i] = dv_sinf_near(in[0][i]);
+    else if (most <= DV_SINF_SMALL) DV_BLOCK_LOOP out[0][i] = dv_sinf_small(in[0][i]);
+    else for (int i = 0; i < DV_BLOCK; i++) out[0][i] = sinf(in[0][i]);
 }
 DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
 {
     int64_t large = 0;
     (void)with;
     DV_BLOCK_LOOP
-        large |= !(dv_fabs(in[0][i]) <= DV_SIN_SMALL);
+    large |= !(dv_fabs(in[0][i]) <= DV_SIN_SMALL);
     if (large)
         for (int i = 0; i < DV_BLOCK; i++)
             out[0][i] = sin(in[0][i]);
     else
         DV_BLOCK_LOOP
-            out[0][i] = dv_sin_small(in[0][i]);
+    out[0][i] = dv_sin_small(in[0][i]);
 }
 
 DV_INLINE int numpy_sin_row(dv_context *ctx, const struct numpy_sin *a)
@@ -54,13 +54,11 @@ DV_INLINE int numpy_sin_row(dv_context *ctx, const struct numpy_sin *a)
 }
 DV_ISAS(struct numpy_sin, numpy_sin_row)
 
-DV_OPERATOR(numpy_sin, struct numpy_sin, (input, output),
-    .schema   = "numpy_sin(Tensor input, Tensor(a!) output) -> ()",
-    .contract = "input[*s]:T, output[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
-    .native   = "output: sin(input)",
+DV_OPERATOR(numpy_sin, struct numpy_sin, (input, output), .schema = "numpy_sin(Tensor input, Tensor(a!) output) -> ()",
+    .contract = "input[*s]:T, output[*s]:T; T in f32 f64 bf16 f16; parallel(*s)", .native = "output: sin(input)",
     .gradient = "input: grads[0] * cos(input); output: zeros_like(grads[0])",
-    .doc      = "output = sin(input), in place: nothing is returned. For angles of any size.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct numpy_sin, numpy_sin_row, "f32 f64 bf16 f16", .split = 16384),
+    .doc = "output = sin(input), in place: nothing is returned. For angles of any size.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct numpy_sin, numpy_sin_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct numpy_sin, "cpu", "f32 f64 bf16 f16", numpy_sin_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, numpy_sin, &dv_op_numpy_sin);

@@ -1,11 +1,15 @@
-/* rms_norm.c: x / sqrt(mean(x^2) + eps) * weight over the last dim, with and without a residual that is added first, and the gradient.
+/* rms_norm.c: x / sqrt(mean(x^2) + eps) * weight over the last dim, with and without a residual that is added first, and the
+ * gradient.
  *
  * A row is gone through twice: its squares are added up in DV_BLOCK lanes, then it is scaled. Both are steps of dv_blocks(). */
 #include <dovetail_math.h>
 
 struct lanes_f32 { float squares[DV_BLOCK], products[DV_BLOCK], scale, back, *weight_sum; };
 struct lanes_f64 { double squares[DV_BLOCK], products[DV_BLOCK], scale, back, *weight_sum; };
-union lanes { struct lanes_f32 f32; struct lanes_f64 f64; };
+union lanes {
+    struct lanes_f32 f32;
+    struct lanes_f64 f64;
+};
 
 static dv_tensor row_of(const dv_tensor *t, int64_t row, int64_t d)
 {
@@ -29,10 +33,20 @@ static double total_f64(const double *x)
     return sum;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- forward ------------------------------------------------------------------------------------------------------------- */
 
-struct rms_norm { const dv_tensor *x, *weight; double eps; dv_tensor *out; };
-struct add_rms_norm { const dv_tensor *x; dv_tensor *residual; const dv_tensor *weight; double eps; dv_tensor *out; };
+struct rms_norm {
+    const dv_tensor *x, *weight;
+    double eps;
+    dv_tensor *out;
+};
+struct add_rms_norm {
+    const dv_tensor *x;
+    dv_tensor *residual;
+    const dv_tensor *weight;
+    double eps;
+    dv_tensor *out;
+};
 
 /* The plain truth, in double. z: the normalised input. */
 static void reference(const dv_tensor *z, const dv_tensor *weight, double eps, const dv_tensor *out)
@@ -64,25 +78,25 @@ static int add_rms_norm_reference(dv_context *ctx, const struct add_rms_norm *a)
     return DV_OK;
 }
 
-#define FORWARD(F, T)                                                                                                           \
-    DV_INLINE void squares_##F(T *const *out, const T *const *in, void *with)                                                   \
-    {                                                                                                                           \
-        T *const sum = ((struct lanes_##F *)with)->squares;                                                                     \
-        (void)out;                                                                                                              \
-        DV_BLOCK_LOOP                                                                                                           \
-            sum[i] += in[0][i] * in[0][i];                                                                                      \
-    }                                                                                                                           \
-    DV_INLINE void scale_##F(T *const *out, const T *const *in, void *with)                                                     \
-    {                                                                                                                           \
-        const T scale = ((struct lanes_##F *)with)->scale;                                                                      \
-        DV_BLOCK_LOOP                                                                                                           \
-            out[0][i] = in[0][i] * scale * in[1][i];                                                                            \
-    }                                                                                                                           \
-    DV_INLINE void add_##F(T *const *out, const T *const *in, void *with)                                                       \
-    {                                                                                                                           \
-        (void)with;                                                                                                             \
-        DV_BLOCK_LOOP                                                                                                           \
-            out[0][i] = in[0][i] + in[1][i];                                                                                    \
+#define FORWARD(F, T)                                                         \
+    DV_INLINE void squares_##F(T *const *out, const T *const *in, void *with) \
+    {                                                                         \
+        T *const sum = ((struct lanes_##F *)with)->squares;                   \
+        (void)out;                                                            \
+        DV_BLOCK_LOOP                                                         \
+        sum[i] += in[0][i] * in[0][i];                                        \
+    }                                                                         \
+    DV_INLINE void scale_##F(T *const *out, const T *const *in, void *with)   \
+    {                                                                         \
+        const T scale = ((struct lanes_##F *)with)->scale;                    \
+        DV_BLOCK_LOOP                                                         \
+        out[0][i] = in[0][i] * scale * in[1][i];                              \
+    }                                                                         \
+    DV_INLINE void add_##F(T *const *out, const T *const *in, void *with)     \
+    {                                                                         \
+        (void)with;                                                           \
+        DV_BLOCK_LOOP                                                         \
+        out[0][i] = in[0][i] + in[1][i];                                      \
     }
 FORWARD(f32, float)
 FORWARD(f64, double)
@@ -123,10 +137,10 @@ DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a)
 DV_ISAS(struct add_rms_norm, add_rms_norm_row)
 
 /* rms_norm is the same without a residual: its rows call the code that is there already. */
-#define WITHOUT_RESIDUAL(ISA)                                                                                                   \
-    static int rms_norm_row_##ISA(dv_context *ctx, const struct rms_norm *a)                                                    \
-    {                                                                                                                           \
-        return add_rms_norm_row_##ISA(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });                    \
+#define WITHOUT_RESIDUAL(ISA)                                                                                \
+    static int rms_norm_row_##ISA(dv_context *ctx, const struct rms_norm *a)                                 \
+    {                                                                                                        \
+        return add_rms_norm_row_##ISA(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out }); \
     }
 #ifdef DV_TARGET_AVX2
 WITHOUT_RESIDUAL(avx512)
@@ -137,28 +151,34 @@ WITHOUT_RESIDUAL(base)
 #define FLOATS "f32 f64 bf16 f16"
 
 DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
-    .schema   = "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor out",
+    .schema = "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor out",
     .contract = "x[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; parallel(*s)",
-    .native   = "x * rsqrt(mean(x * x, [-1], True) + eps) * weight",
+    .native = "x * rsqrt(mean(x * x, [-1], True) + eps) * weight",
     .gradient = "x, weight: rms_norm_backward(grad, x, weight, eps)",
-    .doc      = "x / sqrt(mean(x * x) + eps) * weight over the last dim. bf16 and f16 are computed in float and rounded once.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct rms_norm, rms_norm_row, FLOATS, .split = 8),
+    .doc = "x / sqrt(mean(x * x) + eps) * weight over the last dim. bf16 and f16 are computed in float and rounded once.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct rms_norm, rms_norm_row, FLOATS, .split = 8),
         DV_KERNEL(struct rms_norm, "cpu", FLOATS, rms_norm_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
-    .schema   = "add_rms_norm(Tensor x, Tensor(a!)? residual, Tensor weight, float eps=1e-06) -> Tensor out",
+    .schema = "add_rms_norm(Tensor x, Tensor(a!)? residual, Tensor weight, float eps=1e-06) -> Tensor out",
     .contract = "x[*s d]:T, residual[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; parallel(*s)",
-    .native   = "out: if(present(residual), (x + residual) * rsqrt(mean((x + residual) * (x + residual), [-1], True) + eps) * weight, "
-                "x * rsqrt(mean(x * x, [-1], True) + eps) * weight); residual: if(present(residual), x + residual, None)",
-    .doc      = "residual += x, in place, then rms_norm of that; without a residual rms_norm of x. The step between the layers of a "
-                "transformer.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct add_rms_norm, add_rms_norm_row, FLOATS, .split = 8),
+    .native =
+        "out: if(present(residual), (x + residual) * rsqrt(mean((x + residual) * (x + residual), [-1], True) + eps) * weight, "
+        "x * rsqrt(mean(x * x, [-1], True) + eps) * weight); residual: if(present(residual), x + residual, None)",
+    .doc = "residual += x, in place, then rms_norm of that; without a residual rms_norm of x. The step between the layers of a "
+           "transformer.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct add_rms_norm, add_rms_norm_row, FLOATS, .split = 8),
         DV_KERNEL(struct add_rms_norm, "cpu", FLOATS, add_rms_norm_reference, .flags = DV_KERNEL_REFERENCE)));
 
-/* ---- backward -----------------------------------------------------------------------------------------------------------------------
- * With r = 1 / sqrt(mean(x^2) + eps) and g = grad * weight: grad_x = r g - x r^3 mean(g x); grad_weight = sum of grad x r. */
+/* ---- backward ------------------------------------------------------------
+ * With r
+ * = 1 / sqrt(mean(x^2) + eps) and g = grad * weight: grad_x = r g - x r^3 mean(g x); grad_weight = sum of grad x r. */
 
-struct rms_norm_backward { const dv_tensor *grad_output, *x, *weight; double eps; dv_tensor *grad_x, *grad_weight; };
+struct rms_norm_backward {
+    const dv_tensor *grad_output, *x, *weight;
+    double eps;
+    dv_tensor *grad_x, *grad_weight;
+};
 
 static int rms_norm_backward_reference(dv_context *ctx, const struct rms_norm_backward *a)
 {
@@ -187,36 +207,38 @@ static int rms_norm_backward_reference(dv_context *ctx, const struct rms_norm_ba
     return DV_OK;
 }
 
-#define BACKWARD(F, T)                                                                                                          \
-    DV_INLINE void sums_##F(T *const *out, const T *const *in, void *with)                                                      \
-    {                                                                                                                           \
-        T *const squares = ((struct lanes_##F *)with)->squares, *const products = ((struct lanes_##F *)with)->products;         \
-        (void)out;                                                                                                              \
-        DV_BLOCK_LOOP {                                                                                                         \
-            squares[i] += in[1][i] * in[1][i];                                                                                  \
-            products[i] += in[0][i] * in[1][i] * in[2][i];                                                                      \
-        }                                                                                                                       \
-    }                                                                                                                           \
-    DV_INLINE void back_##F(T *const *out, const T *const *in, void *with)                                                      \
-    {                                                                                                                           \
-        struct lanes_##F *const l = with;                                                                                       \
-        const T scale = l->scale, back = l->back;                                                                               \
-        T *const sum = l->weight_sum;                                                                                           \
-        DV_BLOCK_LOOP {                                                                                                         \
-            const T g = in[0][i], x = in[1][i];                                                                                 \
-            out[0][i] = scale * g * in[2][i] - x * back;                                                                        \
-            sum[i] += g * x * scale;                                                                                            \
-        }                                                                                                                       \
-        l->weight_sum += DV_BLOCK;                                                                                              \
-    }                                                                                                                           \
-    DV_INLINE void copy_##F(T *const *out, const T *const *in, void *with)                                                      \
-    {                                                                                                                           \
-        struct lanes_##F *const l = with;                                                                                       \
-        const T *const sum = l->weight_sum;                                                                                     \
-        (void)in;                                                                                                               \
-        DV_BLOCK_LOOP                                                                                                           \
-            out[0][i] = sum[i];                                                                                                 \
-        l->weight_sum += DV_BLOCK;                                                                                              \
+#define BACKWARD(F, T)                                                                                                  \
+    DV_INLINE void sums_##F(T *const *out, const T *const *in, void *with)                                              \
+    {                                                                                                                   \
+        T *const squares = ((struct lanes_##F *)with)->squares, *const products = ((struct lanes_##F *)with)->products; \
+        (void)out;                                                                                                      \
+        DV_BLOCK_LOOP                                                                                                   \
+        {                                                                                                               \
+            squares[i] += in[1][i] * in[1][i];                                                                          \
+            products[i] += in[0][i] * in[1][i] * in[2][i];                                                              \
+        }                                                                                                               \
+    }                                                                                                                   \
+    DV_INLINE void back_##F(T *const *out, const T *const *in, void *with)                                              \
+    {                                                                                                                   \
+        struct lanes_##F *const l = with;                                                                               \
+        const T scale = l->scale, back = l->back;                                                                       \
+        T *const sum = l->weight_sum;                                                                                   \
+        DV_BLOCK_LOOP                                                                                                   \
+        {                                                                                                               \
+            const T g = in[0][i], x = in[1][i];                                                                         \
+            out[0][i] = scale * g * in[2][i] - x * back;                                                                \
+            sum[i] += g * x * scale;                                                                                    \
+        }                                                                                                               \
+        l->weight_sum += DV_BLOCK;                                                                                      \
+    }                                                                                                                   \
+    DV_INLINE void copy_##F(T *const *out, const T *const *in, void *with)                                              \
+    {                                                                                                                   \
+        struct lanes_##F *const l = with;                                                                               \
+        const T *const sum = l->weight_sum;                                                                             \
+        (void)in;                                                                                                       \
+        DV_BLOCK_LOOP                                                                                                   \
+        out[0][i] = sum[i];                                                                                             \
+        l->weight_sum += DV_BLOCK;                                                                                      \
     }
 BACKWARD(f32, float)
 BACKWARD(f64, double)
@@ -237,9 +259,11 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
         dv_blocks(x.dtype, d, NULL, 0, DV_IN(&grad, &x, a->weight), &l, sums_f32, sums_f64);
         settle(&l, f64, d, a->eps);
         if (f64)
-            l.f64.back = l.f64.scale * l.f64.scale * l.f64.scale * total_f64(l.f64.products) / (double)d, l.f64.weight_sum = weight_sum;
+            l.f64.back = l.f64.scale * l.f64.scale * l.f64.scale * total_f64(l.f64.products) / (double)d,
+            l.f64.weight_sum = weight_sum;
         else
-            l.f32.back = (float)((double)l.f32.scale * (double)l.f32.scale * (double)l.f32.scale * total_f32(l.f32.products) / (double)d),
+            l.f32.back = (float)((double)l.f32.scale * (double)l.f32.scale * (double)l.f32.scale * total_f32(l.f32.products) /
+                (double)d),
             l.f32.weight_sum = weight_sum;
         dv_blocks(x.dtype, d, DV_OUT(&out), DV_IN(&grad, &x, a->weight), &l, back_f32, back_f64);
     }
@@ -253,12 +277,14 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
 DV_ISAS(struct rms_norm_backward, rms_norm_backward_row)
 
 DV_OPERATOR(rms_norm_backward, struct rms_norm_backward, (grad_output, x, weight, eps, grad_x, grad_weight),
-    .schema   = "rms_norm_backward(Tensor grad_output, Tensor x, Tensor weight, float eps=1e-06) -> (Tensor grad_x, Tensor grad_weight)",
+    .schema =
+        "rms_norm_backward(Tensor grad_output, Tensor x, Tensor weight, float eps=1e-06) -> (Tensor grad_x, Tensor grad_weight)",
     .contract = "grad_output[*s d]:T, x[*s d]:T, weight[d]:T -> grad_x[*s d]:T, grad_weight[d]:T; T in " FLOATS,
-    .native   = "(rsqrt(mean(x * x, [-1], True) + eps) * (grad_output * weight - x * mean(grad_output * weight * x, [-1], True) / "
-                "(mean(x * x, [-1], True) + eps)), sum_to_size(grad_output * x * rsqrt(mean(x * x, [-1], True) + eps), weight.shape))",
-    .doc      = "The gradients of rms_norm with respect to x and weight.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct rms_norm_backward, rms_norm_backward_row, FLOATS, .flags = 0),
+    .native =
+        "(rsqrt(mean(x * x, [-1], True) + eps) * (grad_output * weight - x * mean(grad_output * weight * x, [-1], True) / "
+        "(mean(x * x, [-1], True) + eps)), sum_to_size(grad_output * x * rsqrt(mean(x * x, [-1], True) + eps), weight.shape))",
+    .doc = "The gradients of rms_norm with respect to x and weight.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct rms_norm_backward, rms_norm_backward_row, FLOATS, .flags = 0),
         DV_KERNEL(struct rms_norm_backward, "cpu", FLOATS, rms_norm_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, rms_norm, &dv_op_rms_norm, &dv_op_add_rms_norm, &dv_op_rms_norm_backward);

@@ -2,7 +2,10 @@
 #include <dovetail_math.h>
 #include <math.h>
 
-struct sigmoid { const dv_tensor *x; dv_tensor *out; };
+struct sigmoid {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int sigmoid_reference(dv_context *ctx, const struct sigmoid *a)
 {
@@ -17,13 +20,13 @@ DV_INLINE void sigmoid_f32(float *const *out, const float *const *in, void *with
 {
     (void)with;
     DV_BLOCK_LOOP
-        out[0][i] = dv_sigmoidf(in[0][i]);
+    out[0][i] = dv_sigmoidf(in[0][i]);
 }
 DV_INLINE void sigmoid_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
-        out[0][i] = dv_sigmoid(in[0][i]);
+    out[0][i] = dv_sigmoid(in[0][i]);
 }
 
 DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a)
@@ -34,16 +37,16 @@ DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a)
 }
 DV_ISAS(struct sigmoid, sigmoid_row)
 
-DV_OPERATOR(sigmoid, struct sigmoid, (x, out),
-    .schema   = "sigmoid(Tensor x) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
-    .native   = "base::sigmoid(x)",
-    .gradient = "x: sigmoid_backward(grad, result)",
-    .doc      = "1 / (1 + exp(-x)), element by element.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct sigmoid, sigmoid_row, "f32 f64 bf16 f16", .split = 16384),
+DV_OPERATOR(sigmoid, struct sigmoid, (x, out), .schema = "sigmoid(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32 f64 bf16 f16; parallel(*s)", .native = "base::sigmoid(x)",
+    .gradient = "x: sigmoid_backward(grad, result)", .doc = "1 / (1 + exp(-x)), element by element.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct sigmoid, sigmoid_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct sigmoid, "cpu", "f32 f64 bf16 f16", sigmoid_reference, .flags = DV_KERNEL_REFERENCE)));
 
-struct sigmoid_backward { const dv_tensor *grad_output, *output; dv_tensor *grad_input; };
+struct sigmoid_backward {
+    const dv_tensor *grad_output, *output;
+    dv_tensor *grad_input;
+};
 
 static int sigmoid_backward_reference(dv_context *ctx, const struct sigmoid_backward *a)
 {
@@ -60,13 +63,13 @@ DV_INLINE void sigmoid_backward_f32(float *const *out, const float *const *in, v
 {
     (void)with;
     DV_BLOCK_LOOP
-        out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
+    out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
 }
 DV_INLINE void sigmoid_backward_f64(double *const *out, const double *const *in, void *with)
 {
     (void)with;
     DV_BLOCK_LOOP
-        out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
+    out[0][i] = in[0][i] * (1 - in[1][i]) * in[1][i];
 }
 
 DV_INLINE int sigmoid_backward_row(dv_context *ctx, const struct sigmoid_backward *a)
@@ -79,12 +82,12 @@ DV_INLINE int sigmoid_backward_row(dv_context *ctx, const struct sigmoid_backwar
 DV_ISAS(struct sigmoid_backward, sigmoid_backward_row)
 
 DV_OPERATOR(sigmoid_backward, struct sigmoid_backward, (grad_output, output, grad_input),
-    .schema   = "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor grad_input",
+    .schema = "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor grad_input",
     .contract = "grad_output[*s]:T, output[*s]:T -> grad_input[*s]:T; T in f32 f64 bf16 f16; parallel(*s)",
-    .native   = "grad_output * (1 - output) * output",
+    .native = "grad_output * (1 - output) * output",
     .gradient = "grad_output: sigmoid_backward(grad, output); output: grad * grad_output * (1 - 2 * output)",
-    .doc      = "grad_output * output * (1 - output): the gradient of sigmoid, from its result.",
-    .kernels  = DV_KERNELS(DV_ISA_ROWS(struct sigmoid_backward, sigmoid_backward_row, "f32 f64 bf16 f16", .split = 16384),
+    .doc = "grad_output * output * (1 - output): the gradient of sigmoid, from its result.",
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct sigmoid_backward, sigmoid_backward_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct sigmoid_backward, "cpu", "f32 f64 bf16 f16", sigmoid_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, sigmoid, &dv_op_sigmoid, &dv_op_sigmoid_backward);

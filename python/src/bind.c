@@ -21,8 +21,10 @@ static int too_many(const ext_operator *f, Py_ssize_t nargs)
         required += !f->slots[i].has_default;
     for (size_t i = 0; i < f->nresults; i++)
         results += f->slots[f->nargs + i].type == DV_FIELD_TENSOR && f->slots[f->nargs + i].alias < 0;
-    PyObject *range = required == f->npositional ? PyUnicode_FromFormat("%zu", required) : PyUnicode_FromFormat("from %zu to %zu", required, f->npositional);
-    PyObject *more = results ? PyUnicode_FromFormat(" (and %zu result%s to write to)", results, results == 1 ? "" : "s") : PyUnicode_FromString("");
+    PyObject *range = required == f->npositional ? PyUnicode_FromFormat("%zu", required)
+                                                 : PyUnicode_FromFormat("from %zu to %zu", required, f->npositional);
+    PyObject *more = results ? PyUnicode_FromFormat(" (and %zu result%s to write to)", results, results == 1 ? "" : "s")
+                             : PyUnicode_FromString("");
     if (range && more)
         wrong(f, "takes %U positional argument%s%U but %zd were given", range, f->npositional == 1 ? "" : "s", more, nargs);
     Py_XDECREF(range);
@@ -42,12 +44,17 @@ static int missing(ext_call *c)
         for (size_t i = 0; i < f->nargs && names; i++)
             if (!c->given[i] && !f->slots[i].has_default && (i >= f->npositional) == kwarg) {
                 left--;
-                PyObject *longer = PyUnicode_FromFormat("%U'%U'%s", names, f->slots[i].name, !left ? "" : left > 1 ? ", " : n > 2 ? ", and " : " and ");
+                PyObject *longer = PyUnicode_FromFormat("%U'%U'%s", names, f->slots[i].name,
+                    !left          ? ""
+                        : left > 1 ? ", "
+                        : n > 2    ? ", and "
+                                   : " and ");
                 Py_DECREF(names);
                 names = longer;
             }
         if (n && names)
-            wrong(f, "missing %zu required %s argument%s: %U", n, kwarg ? "keyword-only" : "positional", n == 1 ? "" : "s", names);
+            wrong(
+                f, "missing %zu required %s argument%s: %U", n, kwarg ? "keyword-only" : "positional", n == 1 ? "" : "s", names);
         Py_XDECREF(names);
         if (n)
             return -1;
@@ -62,7 +69,8 @@ static int bind_out(ext_call *c, PyObject *o)
     const ext_operator *f = c->f;
     const Py_ssize_t n = PyTuple_Check(o) ? PyTuple_Size(o) : 1;
     if (n != (Py_ssize_t)f->nresults)
-        return wrong(f, "got out= with %zd array%s for %zu result%s", n, n == 1 ? "" : "s", f->nresults, f->nresults == 1 ? "" : "s");
+        return wrong(
+            f, "got out= with %zd array%s for %zu result%s", n, n == 1 ? "" : "s", f->nresults, f->nresults == 1 ? "" : "s");
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *one = PyTuple_Check(o) ? PyTuple_GetItem(o, i) : o;
         if (Py_IsNone(one))

@@ -1,8 +1,9 @@
 /* dv_call for Python: a host that makes arrays, and the decision about the GIL.
  *
  * The GIL is let go around the kernel unless the operator's last call was short (SHORT_TICKS of the processor's clock, a few
- * microseconds) and this one has at most twice as many elements. So the first call of an operator and every long one let it go, and a
- * kernel that was short and is long now holds it once. Letting go and taking it back costs about 50 ns; looking at the clock 10.
+ * microseconds) and this one has at most twice as many elements. So the first call of an operator and every long one let it go,
+ * and a kernel that was short and is long now holds it once. Letting go and taking it back costs about 50 ns; looking at the
+ * clock 10.
  */
 #include "extension.h"
 
@@ -23,7 +24,7 @@ static uint64_t ticks(void)
 }
 #endif
 
-/* ---- Memory of a call --------------------------------------------------------------------------------------------------------------- */
+/* ---- Memory of a call ---------------------------------------------------------------------------------------------------- */
 
 void *ext_alloc(ext_call *c, size_t size)
 {
@@ -56,7 +57,7 @@ int ext_keep_object(ext_call *c, PyObject *take)
     return 0;
 }
 
-/* ---- The host ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- The host ------------------------------------------------------------------------------------------------------------ */
 
 static ext_call *call_of(const dv_host *host) { return (ext_call *)(uintptr_t)(const void *)host; }
 
@@ -91,7 +92,11 @@ void ext_after_kernel(const dv_host *host)
 }
 
 /* Entries that need Python may be called by a kernel, without the GIL, from its own thread or another. */
-typedef struct gil { PyThreadState *own; PyGILState_STATE other; bool has_other; } gil;
+typedef struct gil {
+    PyThreadState *own;
+    PyGILState_STATE other;
+    bool has_other;
+} gil;
 static gil take_gil(ext_call *c)
 {
     gil g = { NULL, PyGILState_LOCKED, false };
@@ -112,7 +117,8 @@ static void give_gil(gil g)
         PyGILState_Release(g.other);
 }
 
-static int new_array(ext_call *c, int index, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
+static int new_array(
+    ext_call *c, int index, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
 {
     if (dvnp_setup(true) < 0)
         return DV_EHOST;
@@ -169,8 +175,8 @@ static int view_array(ext_call *c, int index, const dv_tensor *base, dv_tensor *
     return DV_OK;
 }
 
-static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    int64_t offset, dv_tensor **out)
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
 {
     ext_call *c = call_of(host);
     *out = NULL;
@@ -206,7 +212,7 @@ static void free_tensor(const dv_host *host, dv_tensor *t)
     dv_tensor_unref(t);
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Results ------------------------------------------------------------------------------------------------------------- */
 
 static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
 
@@ -223,7 +229,10 @@ static PyObject *from_owned_tensor(dv_tensor *take)
     return array;
 }
 
-static PyObject *from_made(const ext_call *c, dv_tensor *take) { return c->by_torch ? ext_torch_wrap(take) : from_owned_tensor(take); }
+static PyObject *from_made(const ext_call *c, dv_tensor *take)
+{
+    return c->by_torch ? ext_torch_wrap(take) : from_owned_tensor(take);
+}
 
 static PyObject *from_tensors(const ext_call *c, const dv_tensors *list)
 {
@@ -263,7 +272,8 @@ static PyObject *to_python(ext_call *c, size_t i)
     const dv_value *v = &c->results[i];
     switch (v->type) {
     case DV_VALUE_TENSOR: return from_tensor(c, i, slot, v);
-    case DV_VALUE_TENSORS: return slot->alias >= 0 && c->given[slot->alias] ? Py_NewRef(c->given[slot->alias]) : from_tensors(c, &v->as.tensors);
+    case DV_VALUE_TENSORS:
+        return slot->alias >= 0 && c->given[slot->alias] ? Py_NewRef(c->given[slot->alias]) : from_tensors(c, &v->as.tensors);
     case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
     case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
     case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);
@@ -299,7 +309,7 @@ PyObject *ext_results(ext_call *c)
     return tuple;
 }
 
-/* ---- The call --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- The call ------------------------------------------------------------------------------------------------------------ */
 
 enum ext_outcome ext_convert_all(ext_call *c)
 {
@@ -317,8 +327,14 @@ enum ext_outcome ext_convert_all(ext_call *c)
     return EXT_OK;
 }
 
-static const dv_host arrays = { .size = sizeof(dv_host), .name = "numpy", .new_tensor = new_tensor, .new_view = new_view,
-    .free_tensor = free_tensor, .random = ext_random, .before_kernel = ext_before_kernel, .after_kernel = ext_after_kernel };
+static const dv_host arrays = { .size = sizeof(dv_host),
+    .name = "numpy",
+    .new_tensor = new_tensor,
+    .new_view = new_view,
+    .free_tensor = free_tensor,
+    .random = ext_random,
+    .before_kernel = ext_before_kernel,
+    .after_kernel = ext_after_kernel };
 
 enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {

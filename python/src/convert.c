@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-/* ---- Messages ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Messages ------------------------------------------------------------------------------------------------------------ */
 
 /* "list", "numpy.float32" */
 static PyObject *type_title(PyTypeObject *type)
@@ -47,18 +47,23 @@ static PyObject *describe(PyObject *o)
     return text;
 }
 
-static const char *kind_of(const ext_operator *f, const ext_slot *slot) { return slot < f->slots + f->nargs ? "argument" : "result"; }
+static const char *kind_of(const ext_operator *f, const ext_slot *slot)
+{
+    return slot < f->slots + f->nargs ? "argument" : "result";
+}
 
-static enum ext_outcome wrong_text(const ext_operator *f, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found)
+static enum ext_outcome wrong_text(
+    const ext_operator *f, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found)
 {
     if (!found)
         return EXT_FAILED;
     PyObject *where = element < 0 ? PyUnicode_FromString("") : PyUnicode_FromFormat("[%zd]", element);
-    PyObject *name = *slot->text ? PyUnicode_FromFormat("'%s'", slot->text) : PyUnicode_FromFormat("%zd", slot - f->slots - (Py_ssize_t)f->nargs);
+    PyObject *name = *slot->text ? PyUnicode_FromFormat("'%s'", slot->text)
+                                 : PyUnicode_FromFormat("%zd", slot - f->slots - (Py_ssize_t)f->nargs);
     if (where && name)
         PyErr_Format(PyExc_TypeError, "%s: %s %U%U: expected %s%s%s%s, found %U", f->name, kind_of(f, slot), name, where,
-            element < 0 ? slot->type_text : expected, element < 0 && expected ? " (" : "", element < 0 && expected ? expected : "",
-            element < 0 && expected ? ")" : "", found);
+            element < 0 ? slot->type_text : expected, element < 0 && expected ? " (" : "",
+            element < 0 && expected ? expected : "", element < 0 && expected ? ")" : "", found);
     Py_XDECREF(where);
     Py_XDECREF(name);
     return EXT_FAILED;
@@ -80,7 +85,7 @@ static enum ext_outcome out_of_range(ext_call *c, const ext_slot *slot, Py_ssize
     return wrong(c, slot, element, "a number of 64 bits", o);
 }
 
-/* ---- Tensors --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
 
 /* torch.Tensor, if torch has been imported. Looked up until it is there. */
 static PyTypeObject *torch_tensor(void)
@@ -106,7 +111,8 @@ bool ext_is_foreign(PyObject *o)
     return type && (Py_IS_TYPE(o, type) || PyType_IsSubtype(Py_TYPE(o), type));
 }
 
-static enum ext_outcome view(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *array, bool write, const dv_tensor **out)
+static enum ext_outcome view(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *array, bool write, const dv_tensor **out)
 {
     const int ndim = dvnp_ndim(array);
     dv_tensor *t = ext_alloc(c, sizeof *t + (size_t)(ndim ? ndim : 1) * sizeof(int64_t));
@@ -116,7 +122,8 @@ static enum ext_outcome view(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
     const char *why = dvnp_view(array, write, strides, t);
     if (__builtin_expect(why != NULL, 0)) {
         PyObject *found = PyUnicode_FromString(why);
-        enum ext_outcome outcome = wrong_text(c->f, slot, element, element < 0 ? write ? "an array to write to" : NULL : "Tensor", found);
+        enum ext_outcome outcome = wrong_text(
+            c->f, slot, element, element < 0 ? write ? "an array to write to" : NULL : "Tensor", found);
         Py_XDECREF(found);
         return outcome;
     }
@@ -126,7 +133,8 @@ static enum ext_outcome view(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
 }
 
 /* Not an array: perhaps something that can be seen as one. */
-static enum ext_outcome other_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
+static enum ext_outcome other_tensor(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
     if (ext_is_foreign(o))
         return EXT_BRIDGE;
@@ -140,7 +148,11 @@ static enum ext_outcome other_tensor(ext_call *c, const ext_slot *slot, Py_ssize
             array = dvnp_setup(true) < 0 ? NULL : dvnp_from_dlpack(o);
         } else {
             PyErr_Clear();
-            return wrong(c, slot, element, element < 0 ? "an array: use numpy.asarray()" : slot->flags & DV_SLOT_ELEMENT_OPTIONAL ? "Tensor or None" : "Tensor", o);
+            return wrong(c, slot, element,
+                element < 0                                  ? "an array: use numpy.asarray()"
+                    : slot->flags & DV_SLOT_ELEMENT_OPTIONAL ? "Tensor or None"
+                                                             : "Tensor",
+                o);
         }
     } else {
         return wrong(c, slot, element, element < 0 ? "an array" : "Tensor", o);
@@ -154,7 +166,8 @@ static enum ext_outcome other_tensor(ext_call *c, const ext_slot *slot, Py_ssize
     return view(c, slot, element, array, write, out);
 }
 
-static enum ext_outcome tensor(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
+static enum ext_outcome tensor(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
     if (c->by_torch)
         return ext_torch_view(c, slot, o, write, out);
@@ -163,7 +176,7 @@ static enum ext_outcome tensor(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     return other_tensor(c, slot, element, o, write, out);
 }
 
-/* ---- Numbers ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
 
 /* A 0-d array stands for its element. */
 static bool is_array_of_dims(PyObject *o) { return dvnp_is_array(o) && dvnp_ndim(o) > 0; }
@@ -266,7 +279,7 @@ static enum ext_outcome scalar(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     return integer(c, slot, element, o, &out->as.i);
 }
 
-/* ---- Names of things ------------------------------------------------------------------------------------------------------------ */
+/* ---- Names of things ----------------------------------------------------------------------------------------------------- */
 
 static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_string *out)
 {
@@ -322,19 +335,23 @@ static bool one_of(const char *text, const char *const *words, int32_t *out)
 
 static enum ext_outcome layout(ext_call *c, const ext_slot *slot, PyObject *o, dv_layout *out)
 {
-    static const char *const words[] = { "strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", NULL };
+    static const char *const words[] = { "strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr",
+        "sparse_bsc", "jagged", NULL };
     return one_of(word(c, o, "torch"), words, &out->value) ? EXT_OK : wrong(c, slot, -1, "a layout, such as \"strided\"", o);
 }
 
 static enum ext_outcome memory_format(ext_call *c, const ext_slot *slot, PyObject *o, dv_memory_format *out)
 {
     static const char *const words[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d", NULL };
-    return one_of(word(c, o, "torch"), words, &out->value) ? EXT_OK : wrong(c, slot, -1, "a memory format, such as \"contiguous_format\"", o);
+    return one_of(word(c, o, "torch"), words, &out->value)
+        ? EXT_OK
+        : wrong(c, slot, -1, "a memory format, such as \"contiguous_format\"", o);
 }
 
-/* ---- Lists ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Lists --------------------------------------------------------------------------------------------------------------- */
 
-/* The elements of a list, tuple, range or 1-d array as a list or tuple that lives as long as the call; NULL: not one, or an error. */
+/* The elements of a list, tuple, range or 1-d array as a list or tuple that lives as long as the call; NULL: not one, or an
+ * error. */
 static PyObject *sequence(ext_call *c, PyObject *o)
 {
     if (PyTuple_Check(o))
@@ -362,45 +379,46 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
 }
 
 /* X(list type, element's C type, conversion, field of dv_value, "what the elements are") */
-#define LISTS(X)                                                                                      \
-    X(TENSORS, const dv_tensor *, one_tensor, tensors, "a list of arrays")                            \
-    X(INTS, int64_t, integer, ints, "a list of int")                                                  \
-    X(FLOATS, double, real, floats, "a list of float")                                                \
-    X(BOOLS, bool, boolean, bools, "a list of bool")                                                  \
-    X(STRINGS, dv_string, string, strings, "a list of str")                                           \
-    X(SCALARS, dv_scalar, scalar, scalars, "a list of numbers")                                       \
-    X(COMPLEXES, dv_complex, complex_number, complexes, "a list of complex")                          \
-    X(DTYPES, dv_dtype, dtype, dtypes, "a list of dtypes")                                            \
+#define LISTS(X)                                                             \
+    X(TENSORS, const dv_tensor *, one_tensor, tensors, "a list of arrays")   \
+    X(INTS, int64_t, integer, ints, "a list of int")                         \
+    X(FLOATS, double, real, floats, "a list of float")                       \
+    X(BOOLS, bool, boolean, bools, "a list of bool")                         \
+    X(STRINGS, dv_string, string, strings, "a list of str")                  \
+    X(SCALARS, dv_scalar, scalar, scalars, "a list of numbers")              \
+    X(COMPLEXES, dv_complex, complex_number, complexes, "a list of complex") \
+    X(DTYPES, dv_dtype, dtype, dtypes, "a list of dtypes")                   \
     X(DEVICES, dv_device, device, devices, "a list of devices")
 
-#define LIST(TYPE, CTYPE, CONVERT, FIELD, WHAT)                                                       \
-    static enum ext_outcome list_of_##FIELD(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)                     \
-    {                                                                                                 \
-        PyObject *items = sequence(c, o);                                                             \
-        if (!items && PyErr_Occurred())                                                               \
-            return EXT_FAILED;                                                                        \
-        if (!items && slot->fixed_size <= 0)                                                          \
-            return wrong(c, slot, -1, WHAT, o);                                                       \
-        const Py_ssize_t n = items ? PyTuple_Size(items) : (Py_ssize_t)slot->fixed_size;              \
-        CTYPE *data = ext_alloc(c, (size_t)(n ? n : 1) * sizeof *data);                               \
-        if (!data)                                                                                    \
-            return EXT_FAILED;                                                                        \
-        for (Py_ssize_t i = 0; i < n; i++) { /* int[2] takes one number for both */                   \
-            enum ext_outcome outcome = CONVERT(c, slot, items ? i : -1, items ? PyTuple_GetItem(items, i) : o, &data[i]);      \
-            if (outcome)                                                                              \
-                return outcome;                                                                       \
-        }                                                                                             \
-        out->type = DV_VALUE_##TYPE;                                                                  \
-        out->as.FIELD.data = data;                                                                    \
-        out->as.FIELD.size = (size_t)n;                                                               \
-        return EXT_OK;                                                                                \
+#define LIST(TYPE, CTYPE, CONVERT, FIELD, WHAT)                                                                           \
+    static enum ext_outcome list_of_##FIELD(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)                \
+    {                                                                                                                     \
+        PyObject *items = sequence(c, o);                                                                                 \
+        if (!items && PyErr_Occurred())                                                                                   \
+            return EXT_FAILED;                                                                                            \
+        if (!items && slot->fixed_size <= 0)                                                                              \
+            return wrong(c, slot, -1, WHAT, o);                                                                           \
+        const Py_ssize_t n = items ? PyTuple_Size(items) : (Py_ssize_t)slot->fixed_size;                                  \
+        CTYPE *data = ext_alloc(c, (size_t)(n ? n : 1) * sizeof *data);                                                   \
+        if (!data)                                                                                                        \
+            return EXT_FAILED;                                                                                            \
+        for (Py_ssize_t i = 0; i < n; i++) { /* int[2] takes one number for both */                                       \
+            enum ext_outcome outcome = CONVERT(c, slot, items ? i : -1, items ? PyTuple_GetItem(items, i) : o, &data[i]); \
+            if (outcome)                                                                                                  \
+                return outcome;                                                                                           \
+        }                                                                                                                 \
+        out->type = DV_VALUE_##TYPE;                                                                                      \
+        out->as.FIELD.data = data;                                                                                        \
+        out->as.FIELD.size = (size_t)n;                                                                                   \
+        return EXT_OK;                                                                                                    \
     }
 LISTS(LIST)
 
 static enum ext_outcome no_type(ext_call *c, const ext_slot *slot, PyObject *o)
 {
     (void)o;
-    PyErr_Format(PyExc_TypeError, "%s: argument '%s': type %s cannot be given from Python", c->f->name, slot->text, slot->type_text);
+    PyErr_Format(
+        PyExc_TypeError, "%s: argument '%s': type %s cannot be given from Python", c->f->name, slot->text, slot->type_text);
     return EXT_FAILED;
 }
 
@@ -437,7 +455,9 @@ enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_
         return EXT_OK;
     }
     switch (slot->type) {
-    case DV_FIELD_TENSOR: out->type = DV_VALUE_TENSOR; return tensor(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
+    case DV_FIELD_TENSOR:
+        out->type = DV_VALUE_TENSOR;
+        return tensor(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
     case DV_FIELD_INT: out->type = DV_VALUE_INT; return integer(c, slot, -1, o, &out->as.i);
     case DV_FIELD_FLOAT: out->type = DV_VALUE_FLOAT; return real(c, slot, -1, o, &out->as.f);
     case DV_FIELD_BOOL: out->type = DV_VALUE_BOOL; return boolean(c, slot, -1, o, &out->as.b);
@@ -449,7 +469,8 @@ enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_
     case DV_FIELD_MEMORY_FORMAT: out->type = DV_VALUE_MEMORY_FORMAT; return memory_format(c, slot, o, &out->as.memory_format);
     case DV_FIELD_GENERATOR: out->type = DV_VALUE_GENERATOR; return ext_generator(c, slot, o, &out->as.generator);
     case DV_FIELD_SCALAR: return scalar_value(c, slot, o, out);
-#define LIST_CASE(TYPE, CTYPE, CONVERT, FIELD, WHAT) case DV_FIELD_##TYPE: return list_of_##FIELD(c, slot, o, out);
+#define LIST_CASE(TYPE, CTYPE, CONVERT, FIELD, WHAT) \
+    case DV_FIELD_##TYPE: return list_of_##FIELD(c, slot, o, out);
         LISTS(LIST_CASE)
 #undef LIST_CASE
     default: return no_type(c, slot, o);

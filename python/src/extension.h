@@ -14,14 +14,14 @@
 #define EXT_NARGS(n) ((Py_ssize_t)((n) & ~((size_t)1 << (8 * sizeof(size_t) - 1))))
 typedef PyObject *(*ext_vectorcall)(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
-/* ---- What a call needs to know of an operator, made once ------------------------------------------------------------------ */
+/* ---- What a call needs to know of an operator, made once ----------------------------------------------------------------- */
 
 typedef struct ext_slot {
-    PyObject *name;      /* interned; NULL for an unnamed result */
-    const char *text;    /* the same, "" when unnamed */
-    char type_text[48];  /* "Tensor?", for messages */
-    uint32_t type;       /* enum dv_field_type, as dv_operator_slot() gives it */
-    uint32_t flags;      /* enum dv_slot_flags */
+    PyObject *name;     /* interned; NULL for an unnamed result */
+    const char *text;   /* the same, "" when unnamed */
+    char type_text[48]; /* "Tensor?", for messages */
+    uint32_t type;      /* enum dv_field_type, as dv_operator_slot() gives it */
+    uint32_t flags;     /* enum dv_slot_flags */
     int32_t alias;
     bool has_default;
     int64_t fixed_size;
@@ -35,23 +35,23 @@ typedef struct ext_torch {
     const struct dv__torch_op *torch; /* NULL: not registered there, and the rest is not set */
     PyObject *overload;               /* what torch.ops has */
     PyObject *defaults;               /* a tuple of the arguments' defaults, in order */
-    PyObject *gradient;               /* called with all arguments, by position, when nothing but a gradient is wanted besides; or NULL */
-    uint64_t taken[3];                /* calls that went each way, by enum dv__torch_way */
+    PyObject *gradient; /* called with all arguments, by position, when nothing but a gradient is wanted besides; or NULL */
+    uint64_t taken[3];  /* calls that went each way, by enum dv__torch_way */
 } ext_torch;
 
 typedef struct ext_operator {
     PyObject ob_base;
     ext_vectorcall vectorcall;
     PyObject *weakrefs;
-    dv_operator *op;         /* NULL for a packet */
-    const char *name;        /* "ns::name.overload", of op; for a packet "ns::name", of packet_name */
-    PyObject *full_name;     /* the same as a str */
+    dv_operator *op;     /* NULL for a packet */
+    const char *name;    /* "ns::name.overload", of op; for a packet "ns::name", of packet_name */
+    PyObject *full_name; /* the same as a str */
     size_t nargs, npositional, nresults;
-    ext_slot *slots;         /* arguments, then results */
-    PyObject *overloads;     /* a packet's: a tuple of operators, tried in order */
-    ext_torch *torch;        /* NULL for a packet */
+    ext_slot *slots;     /* arguments, then results */
+    PyObject *overloads; /* a packet's: a tuple of operators, tried in order */
+    ext_torch *torch;    /* NULL for a packet */
     bool torch_possible, mutates;
-    PyObject *cache;         /* a dict for what Python code computes once (signature, doc); may be NULL */
+    PyObject *cache; /* a dict for what Python code computes once (signature, doc); may be NULL */
     /* How the last call went, for the decision about the GIL (call.c). Written with the GIL held. */
     uint64_t last_ticks;
     int64_t last_elements;
@@ -62,12 +62,15 @@ int ext_operator_setup(PyObject *module);
 PyObject *ext_operator_new(dv_operator *op); /* takes its own reference */
 PyObject *ext_packet_new(PyObject *name, PyObject *overloads);
 
-/* ---- One call ------------------------------------------------------------------------------------------------------------------ */
+/* ---- One call ------------------------------------------------------------------------------------------------------------ */
 
 enum { EXT_MEMORY = 3072 };
 enum ext_outcome { EXT_OK = 0, EXT_FAILED = -1 /* an exception is set */, EXT_BRIDGE = 1 /* tensors of another framework */ };
 
-typedef struct ext_keep { PyObject *object; struct ext_keep *next; } ext_keep;
+typedef struct ext_keep {
+    PyObject *object;
+    struct ext_keep *next;
+} ext_keep;
 typedef struct ext_block { struct ext_block *next; } ext_block;
 
 typedef struct ext_call {
@@ -75,20 +78,20 @@ typedef struct ext_call {
         dv_host host; /* first: entries get a pointer to it */
         struct dv__torch_call torch;
     };
-    bool by_torch;            /* tensors are torch's, and so is the host */
-    bool writes;              /* of them, some are written: to be counted when the kernel begins */
+    bool by_torch; /* tensors are torch's, and so is the host */
+    bool writes;   /* of them, some are written: to be counted when the kernel begins */
     ext_operator *f;
-    PyObject **given;         /* for each slot: what the caller passed (borrowed), or NULL */
+    PyObject **given; /* for each slot: what the caller passed (borrowed), or NULL */
     dv_value *args, *results;
-    PyObject **made;          /* for each result: the array that new_tensor made, or NULL (owned) */
+    PyObject **made; /* for each result: the array that new_tensor made, or NULL (owned) */
     dv_tensor *made_tensors;
-    ext_keep *keep;           /* references that live as long as the call */
-    int64_t elements;         /* of all tensors that were given */
+    ext_keep *keep;   /* references that live as long as the call */
+    int64_t elements; /* of all tensors that were given */
     uint64_t started;
-    PyThreadState *released;  /* not NULL while the GIL is let go */
-    unsigned long thread;     /* that let it go */
-    int depth;                /* of before_kernel calls */
-    ext_block *blocks;        /* memory beyond what follows */
+    PyThreadState *released; /* not NULL while the GIL is let go */
+    unsigned long thread;    /* that let it go */
+    int depth;               /* of before_kernel calls */
+    ext_block *blocks;       /* memory beyond what follows */
     size_t used;
     _Alignas(16) char memory[EXT_MEMORY];
 } ext_call;
@@ -126,7 +129,7 @@ PyObject *ext_call_bridge(const char *name, PyObject *const *args, Py_ssize_t na
 /* Raise what a status of dv_... says, with dv_last_error(); an exception that is set already stays. NULL. */
 PyObject *ext_raise(int status);
 
-/* ---- Calls with torch's tensors: torch.c --------------------------------------------------------------------------------------------- */
+/* ---- Calls with torch's tensors: torch.c --------------------------------------------------------------------------------- */
 
 ext_torch *ext_torch_of(const dv_operator *op); /* to be released; NULL with an exception */
 void ext_torch_release(ext_torch *t);           /* NULL is fine */
@@ -140,23 +143,23 @@ enum ext_outcome ext_torch_view(ext_call *c, const ext_slot *slot, PyObject *o, 
 PyObject *ext_torch_wrap(dv_tensor *take);
 void ext_torch_count_writes(ext_call *c);
 
-/* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up, and where it is not exported, this is slower. */
+/* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up, and where it is not exported, this is slower.
+ */
 PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 /* Call by vectorcall what was called with a tuple and a dict. */
 PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
 
-/* ---- Python kernels of torch operators: kernel.c says what it takes ---------------------------------------------------------------- */
+/* ---- Python kernels of torch operators: kernel.c says what it takes ------------------------------------------------------ */
 
 int ext_torch_kernel_setup(void);
 PyObject *ext_torch_kernel(PyObject *args);
 
-/* ---- Randomness: dovetail.Generator ---------------------------------------------------------------------------------------------- */
+/* ---- Randomness: dovetail.Generator -------------------------------------------------------------------------------------- */
 
 int ext_random_setup(PyObject *module);
 /* A state for the call from a dovetail.Generator or a numpy.random.Generator. */
 enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out);
 extern int32_t ext_row; /* dv_host.row of every call on arrays: set_row() */
 int ext_random(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
-
 
 #endif

@@ -4,17 +4,17 @@
  *     torch_kernel(fallback, arguments, returns, below_autograd, fresh, again) -> callable
  *
  * fallback: what is called when anything but the kernel would run: the operator's own call in torch.
- * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types alone.
- * below_autograd: the kernel runs as below an Autograd kernel: what it makes has no history. Otherwise on the thread as it is.
- * fresh: results must share no memory with arguments or with each other.
- * again: a function (fallback, args, result), called with a result that is not at once what torch would hand on: it shares memory, or has
- *   another type than it should. It gives what the call gives, or raises what torch raises.
- * The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for those that there are not; at first there are none.
+ * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types
+ * alone. below_autograd: the kernel runs as below an Autograd kernel: what it makes has no history. Otherwise on the thread as it
+ * is. fresh: results must share no memory with arguments or with each other. again: a function (fallback, args, result), called
+ * with a result that is not at once what torch would hand on: it shares memory, or has another type than it should. It gives what
+ * the call gives, or raises what torch raises. The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for
+ * those that there are not; at first there are none.
  *
- * The kernel is called directly, with the caller's positional arguments (copies of lists), when all of this holds: the thread and its modes are plain
- * and every tensor is, on one device, with no gradient wanted (guard.h); the numbers and strings are of exactly the type of their
- * argument, and lists are lists or tuples; nothing is given by name. Then what is written is counted. The object hashes and compares as its
- * fallback, and has its attributes.
+ * The kernel is called directly, with the caller's positional arguments (copies of lists), when all of this holds: the thread and
+ * its modes are plain and every tensor is, on one device, with no gradient wanted (guard.h); the numbers and strings are of
+ * exactly the type of their argument, and lists are lists or tuples; nothing is given by name. Then what is written is counted.
+ * The object hashes and compares as its fallback, and has its attributes.
  */
 #include "extension.h"
 
@@ -34,10 +34,10 @@ typedef struct python_kernel {
     ext_vectorcall vectorcall;
     PyObject *fallback, *again;
     PyObject *kernels[DV__TORCH_DEVICES];
-    bool below, fresh, lists;   /* lists: there are arguments of these */
-    bool usable;                /* all results are of types that we check */
+    bool below, fresh, lists; /* lists: there are arguments of these */
+    bool usable;              /* all results are of types that we check */
     Py_ssize_t nargs, nresults;
-    slot *slots;                /* arguments, then results */
+    slot *slots; /* arguments, then results */
 } python_kernel;
 
 /* What the arguments of one call say together. */
@@ -47,7 +47,7 @@ static PyTypeObject *kernel_type;
 
 static python_kernel *kernel_of(PyObject *self) { return (python_kernel *)(void *)self; }
 
-/* ---- May it be called directly? ------------------------------------------------------------------------------------------------- */
+/* ---- May it be called directly? ------------------------------------------------------------------------------------------ */
 
 static bool tensor_fits(PyObject *o, bool writes, seen *s)
 {
@@ -106,7 +106,7 @@ static PyObject *kernel_for(const python_kernel *k, PyObject *const *args, Py_ss
     return s.device < 0 ? NULL : k->kernels[s.device];
 }
 
-/* ---- Arguments and results -------------------------------------------------------------------------------------------------------- */
+/* ---- Arguments and results ----------------------------------------------------------------------------------------------- */
 
 static void count_writes(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -139,7 +139,11 @@ static bool each_tensor(PyObject *const *items, Py_ssize_t n, bool (*fn)(PyObjec
     return false;
 }
 
-typedef struct compared { PyObject *result; const void *storage; bool itself; } compared;
+typedef struct compared {
+    PyObject *result;
+    const void *storage;
+    bool itself;
+} compared;
 
 /* A result may come across itself once, among the results. */
 static bool shares(PyObject *o, void *user)
@@ -150,7 +154,10 @@ static bool shares(PyObject *o, void *user)
     return o == c->result || dvt->storage_of(dvt_handle(o)) == c->storage;
 }
 
-typedef struct everything { PyObject *const *args, *const *results; Py_ssize_t nargs, nresults; } everything;
+typedef struct everything {
+    PyObject *const *args, *const *results;
+    Py_ssize_t nargs, nresults;
+} everything;
 
 /* Does this result look as if it shared memory? What cannot be looked at does. */
 static bool is_suspect(PyObject *result, void *user)
@@ -215,7 +222,7 @@ static PyObject *let_torch_say(const python_kernel *k, PyObject *const *args, Py
     return answer;
 }
 
-/* ---- The call ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- The call ------------------------------------------------------------------------------------------------------------ */
 
 static PyObject *run(const python_kernel *k, PyObject *kernel, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -230,8 +237,8 @@ static PyObject *run(const python_kernel *k, PyObject *kernel, PyObject *const *
     return !result || is_right(k, args, nargs, result) ? result : let_torch_say(k, args, nargs, result);
 }
 
-/* Lists and tuples of the arguments become lists of the kernel's own, as below torch's dispatcher. How many arguments were taken care of;
- * less than nargs with an exception. */
+/* Lists and tuples of the arguments become lists of the kernel's own, as below torch's dispatcher. How many arguments were taken
+ * care of; less than nargs with an exception. */
 static Py_ssize_t copy_lists(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject **out)
 {
     Py_ssize_t i = 0;
@@ -248,7 +255,8 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
     const python_kernel *k = kernel_of(self);
     const Py_ssize_t nargs = EXT_NARGS(nargsf);
     PyObject *own[MOST], *const *given = args, *answer = NULL;
-    const bool possible = k->usable && nargs <= k->nargs && !(kwnames && PyTuple_Size(kwnames)) && dvt_setup() && dvt->python_is_plain();
+    const bool possible = k->usable && nargs <= k->nargs && !(kwnames && PyTuple_Size(kwnames)) && dvt_setup() &&
+        dvt->python_is_plain();
     Py_ssize_t copied = 0;
     if (possible && k->lists) {
         copied = copy_lists(k, args, nargs, own);
@@ -267,13 +275,16 @@ done:
     return answer;
 }
 
-/* ---- Making --------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Making -------------------------------------------------------------------------------------------------------------- */
 
 /* "Tensor", "Tensor?", "List[int]", "List[Optional[Tensor]]", "Optional[float]" */
 static slot parse_type(const char *text)
 {
-    static const struct { const char *name; enum type type; } names[] = { { "Tensor", TENSOR }, { "int", INT }, { "SymInt", INT }, { "float", FLOAT },
-        { "bool", BOOL }, { "str", STRING }, { "number", NUMBER } };
+    static const struct {
+        const char *name;
+        enum type type;
+    } names[] = { { "Tensor", TENSOR }, { "int", INT }, { "SymInt", INT }, { "float", FLOAT }, { "bool", BOOL },
+        { "str", STRING }, { "number", NUMBER } };
     slot t = { .type = UNKNOWN };
     const size_t size = strlen(text);
     t.optional = size && text[size - 1] == '?';
@@ -321,7 +332,8 @@ PyObject *ext_torch_kernel(PyObject *args)
 {
     PyObject *fallback, *arguments, *returns, *again;
     int below, fresh;
-    if (!PyArg_ParseTuple(args, "OO!O!ppO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh, &again))
+    if (!PyArg_ParseTuple(
+            args, "OO!O!ppO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh, &again))
         return NULL;
     python_kernel *k = (python_kernel *)(void *)PyType_GenericAlloc(kernel_type, 0);
     if (!k)
@@ -393,7 +405,10 @@ static int set_kernels(PyObject *self, PyObject *value, void *unused)
     return 0;
 }
 
-static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs) { return ext_vectorcall_of(call, self, args, kwargs); }
+static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return ext_vectorcall_of(call, self, args, kwargs);
+}
 
 static PyObject *getattro(PyObject *self, PyObject *name)
 {
@@ -418,9 +433,10 @@ static PyObject *repr(PyObject *self) { return PyObject_Repr(kernel_of(self)->fa
 static PyGetSetDef getset[] = { { "kernels", get_kernels, set_kernels, NULL, NULL }, { NULL, NULL, NULL, NULL, NULL } };
 static PyMemberDef members[] = { { "fallback", T_OBJECT_EX, offsetof(python_kernel, fallback), READONLY, NULL },
     { "__vectorcalloffset__", T_PYSSIZET, offsetof(python_kernel, vectorcall), READONLY, NULL }, { NULL, 0, 0, 0, NULL } };
-static PyType_Slot type_slots[] = { { Py_tp_dealloc, (void *)dealloc }, { Py_tp_call, (void *)slow_call }, { Py_tp_traverse, (void *)traverse },
-    { Py_tp_clear, (void *)clear }, { Py_tp_getattro, (void *)getattro }, { Py_tp_hash, (void *)hash }, { Py_tp_richcompare, (void *)compare },
-    { Py_tp_repr, (void *)repr }, { Py_tp_getset, getset }, { Py_tp_members, members }, { 0, NULL } };
+static PyType_Slot type_slots[] = { { Py_tp_dealloc, (void *)dealloc }, { Py_tp_call, (void *)slow_call },
+    { Py_tp_traverse, (void *)traverse }, { Py_tp_clear, (void *)clear }, { Py_tp_getattro, (void *)getattro },
+    { Py_tp_hash, (void *)hash }, { Py_tp_richcompare, (void *)compare }, { Py_tp_repr, (void *)repr }, { Py_tp_getset, getset },
+    { Py_tp_members, members }, { 0, NULL } };
 static PyType_Spec type_spec = { "dovetail._core.PythonKernel", sizeof(python_kernel), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | EXT_HAVE_VECTORCALL, type_slots };
 

@@ -19,12 +19,15 @@ static int text_or_none(PyObject *o, const char **out)
     return Py_IsNone(o) || (*out = PyUnicode_AsUTF8AndSize(o, NULL)) ? 0 : -1;
 }
 
-/* ---- Libraries ------------------------------------------------------------------------------------------------------------------- */
+/* ---- Libraries ----------------------------------------------------------------------------------------------------------- */
 
-/* Libraries live in the process, Python's modules in an interpreter: one that is imported again, or a second interpreter, shares the
- * libraries that are there. The table is used with the GIL. */
+/* Libraries live in the process, Python's modules in an interpreter: one that is imported again, or a second interpreter, shares
+ * the libraries that are there. The table is used with the GIL. */
 enum { MAX_LIBRARIES = 1024 };
-static struct { dv_library *lib; unsigned refs; } loaded[MAX_LIBRARIES];
+static struct {
+    dv_library *lib;
+    unsigned refs;
+} loaded[MAX_LIBRARIES];
 
 static PyObject *capsule_of(size_t i)
 {
@@ -166,7 +169,8 @@ static PyObject *packet(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "UO!", &name, &PyTuple_Type, &overloads))
         return NULL;
     for (Py_ssize_t i = 0; i < PyTuple_Size(overloads); i++)
-        if (!Py_IS_TYPE(PyTuple_GetItem(overloads, i), ext_operator_type) || !((ext_operator *)(void *)PyTuple_GetItem(overloads, i))->op) {
+        if (!Py_IS_TYPE(PyTuple_GetItem(overloads, i), ext_operator_type) ||
+            !((ext_operator *)(void *)PyTuple_GetItem(overloads, i))->op) {
             PyErr_SetString(PyExc_TypeError, "a packet is made of overloads");
             return NULL;
         }
@@ -177,17 +181,33 @@ static PyObject *packet(PyObject *m, PyObject *args)
     return ext_packet_new(name, overloads);
 }
 
-/* ---- Settings ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- Settings ------------------------------------------------------------------------------------------------------------ */
 
 static PyObject *set_text(PyObject *o, int (*set)(const char *))
 {
     const char *text;
     return text_or_none(o, &text) ? NULL : done(set(text));
 }
-static PyObject *policy_set(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_set); }
-static PyObject *policy_set_thread(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_set_thread); }
-static PyObject *policy_load(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_policy_load); }
-static PyObject *set_isa(PyObject *m, PyObject *o) { (void)m; return set_text(o, dv_set_isa); }
+static PyObject *policy_set(PyObject *m, PyObject *o)
+{
+    (void)m;
+    return set_text(o, dv_policy_set);
+}
+static PyObject *policy_set_thread(PyObject *m, PyObject *o)
+{
+    (void)m;
+    return set_text(o, dv_policy_set_thread);
+}
+static PyObject *policy_load(PyObject *m, PyObject *o)
+{
+    (void)m;
+    return set_text(o, dv_policy_load);
+}
+static PyObject *set_isa(PyObject *m, PyObject *o)
+{
+    (void)m;
+    return set_text(o, dv_set_isa);
+}
 /* Only tests of kernels ask for a row: a plain variable, read by every call. */
 int32_t ext_row;
 
@@ -205,7 +225,11 @@ static PyObject *set_row(PyObject *m, PyObject *o)
     Py_RETURN_NONE;
 }
 
-static PyObject *get_isa(PyObject *m, PyObject *o) { (void)m, (void)o; return PyUnicode_FromString(dv_get_isa()); }
+static PyObject *get_isa(PyObject *m, PyObject *o)
+{
+    (void)m, (void)o;
+    return PyUnicode_FromString(dv_get_isa());
+}
 
 static PyObject *policy_generation(PyObject *m, PyObject *o)
 {
@@ -250,10 +274,18 @@ static PyObject *set_threads(PyObject *m, PyObject *o)
         return NULL;
     return done(n < INT32_MIN || n > INT32_MAX ? dv_fail(DV_EINVAL, "%ld threads", n) : dv_set_threads((int)n));
 }
-static PyObject *get_threads(PyObject *m, PyObject *o) { (void)m, (void)o; return PyLong_FromLong(dv_get_threads()); }
-static PyObject *version(PyObject *m, PyObject *o) { (void)m, (void)o; return PyUnicode_FromString(dv_version()); }
+static PyObject *get_threads(PyObject *m, PyObject *o)
+{
+    (void)m, (void)o;
+    return PyLong_FromLong(dv_get_threads());
+}
+static PyObject *version(PyObject *m, PyObject *o)
+{
+    (void)m, (void)o;
+    return PyUnicode_FromString(dv_version());
+}
 
-/* ---- Schemas ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Schemas ------------------------------------------------------------------------------------------------------------- */
 
 static PyObject *of_schema(PyObject *o, int (*make)(const char *, char **))
 {
@@ -266,8 +298,16 @@ static PyObject *of_schema(PyObject *o, int (*make)(const char *, char **))
     dv_free(made);
     return s;
 }
-static PyObject *schema_normalize(PyObject *m, PyObject *o) { (void)m; return of_schema(o, dv_schema_normalize); }
-static PyObject *schema_json(PyObject *m, PyObject *o) { (void)m; return of_schema(o, dv_schema_json); }
+static PyObject *schema_normalize(PyObject *m, PyObject *o)
+{
+    (void)m;
+    return of_schema(o, dv_schema_normalize);
+}
+static PyObject *schema_json(PyObject *m, PyObject *o)
+{
+    (void)m;
+    return of_schema(o, dv_schema_json);
+}
 static PyObject *schema_compatible(PyObject *m, PyObject *args)
 {
     (void)m;
@@ -275,7 +315,7 @@ static PyObject *schema_compatible(PyObject *m, PyObject *args)
     return PyArg_ParseTuple(args, "ss", &newer, &older) ? done(dv_schema_compatible(newer, older)) : NULL;
 }
 
-/* ---- torch ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- torch --------------------------------------------------------------------------------------------------------------- */
 
 /* torch_attach(address of dv_torch_inside()): torch is there. */
 static PyObject *torch_attach(PyObject *m, PyObject *address)
@@ -299,20 +339,34 @@ static PyObject *torch_exchange(PyObject *m, PyObject *args)
     return Py_NewRef(Py_None);
 }
 
-static PyObject *torch_learn(PyObject *m, PyObject *args) { (void)m; return dvt_learn(args) ? NULL : Py_NewRef(Py_None); }
+static PyObject *torch_learn(PyObject *m, PyObject *args)
+{
+    (void)m;
+    return dvt_learn(args) ? NULL : Py_NewRef(Py_None);
+}
 
 static PyObject *torch_thread_keys(PyObject *m, PyObject *unused)
 {
     (void)m, (void)unused;
     const uint64_t *keys = dvt ? dvt->thread_keys() : NULL;
-    return keys ? Py_BuildValue("(KK)", (unsigned long long)keys[0], (unsigned long long)keys[1]) : Py_BuildValue("(KK)", 0ULL, 0ULL);
+    return keys ? Py_BuildValue("(KK)", (unsigned long long)keys[0], (unsigned long long)keys[1])
+                : Py_BuildValue("(KK)", 0ULL, 0ULL);
 }
 
-static PyObject *torch_kernel(PyObject *m, PyObject *args) { (void)m; return ext_torch_kernel(args); }
+static PyObject *torch_kernel(PyObject *m, PyObject *args)
+{
+    (void)m;
+    return ext_torch_kernel(args);
+}
 
-static PyObject *torch_operator(PyObject *m, PyObject *args) { (void)m; return ext_torch_set(args); }
+static PyObject *torch_operator(PyObject *m, PyObject *args)
+{
+    (void)m;
+    return ext_torch_set(args);
+}
 
-/* torch_taken(operator): how many calls with tensors went straight to the kernel, to the autograd function, to torch's dispatcher. */
+/* torch_taken(operator): how many calls with tensors went straight to the kernel, to the autograd function, to torch's
+ * dispatcher. */
 static PyObject *torch_taken(PyObject *m, PyObject *o)
 {
     (void)m;
@@ -349,10 +403,15 @@ static PyMethodDef methods[] = {
     { "policy_generation", policy_generation, METH_NOARGS, NULL },
     { "policy_enabled", policy_enabled, METH_O, NULL },
     { "policy_counts", policy_counts, METH_NOARGS, NULL },
-    { "set_threads", set_threads, METH_O, "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },
+    { "set_threads", set_threads, METH_O,
+        "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },
     { "get_threads", get_threads, METH_NOARGS, "get_threads()\n--\n\nHow many threads kernels may use." },
-    { "set_isa", set_isa, METH_O, "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it has." },
-    { "set_row", set_row, METH_O, "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, -2 the same in f64, 0 the one that fits best." },
+    { "set_isa", set_isa, METH_O,
+        "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it "
+        "has." },
+    { "set_row", set_row, METH_O,
+        "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, -2 the same in "
+        "f64, 0 the one that fits best." },
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
     { "torch_attach", torch_attach, METH_O, NULL },
     { "torch_kernel", torch_kernel, METH_VARARGS, NULL },
@@ -369,7 +428,10 @@ static PyMethodDef methods[] = {
     { NULL, NULL, 0, NULL },
 };
 
-static int exec(PyObject *module) { return ext_operator_setup(module) || ext_random_setup(module) || ext_torch_kernel_setup() ? -1 : 0; }
+static int exec(PyObject *module)
+{
+    return ext_operator_setup(module) || ext_random_setup(module) || ext_torch_kernel_setup() ? -1 : 0;
+}
 
 static PyModuleDef_Slot slots[] = { { Py_mod_exec, (void *)exec }, { 0, NULL } };
 static struct PyModuleDef definition = { PyModuleDef_HEAD_INIT, "dovetail._core", NULL, 0, methods, slots, NULL, NULL, NULL };

@@ -1,5 +1,5 @@
-/* dovetail.Operator: one overload, or a packet of several. Calls go by vectorcall; all that describes it is lazy, and what needs more
- * than a line is made by dovetail._describe. */
+/* dovetail.Operator: one overload, or a packet of several. Calls go by vectorcall; all that describes it is lazy, and what needs
+ * more than a line is made by dovetail._describe. */
 #include "extension.h"
 
 #include <dlfcn.h>
@@ -10,17 +10,35 @@ PyTypeObject *ext_operator_type;
 
 static ext_operator *op_of(PyObject *self) { return (ext_operator *)(void *)self; }
 
-/* ---- Making ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Making -------------------------------------------------------------------------------------------------------------- */
 
 static const char *type_name(uint32_t type)
 {
-    static const struct { uint32_t type; const char *name; } names[] = {
-        { DV_FIELD_TENSOR, "Tensor" }, { DV_FIELD_INT, "int" }, { DV_FIELD_FLOAT, "float" }, { DV_FIELD_BOOL, "bool" },
-        { DV_FIELD_STRING, "str" }, { DV_FIELD_SCALAR, "Scalar" }, { DV_FIELD_COMPLEX, "complex" }, { DV_FIELD_DTYPE, "ScalarType" },
-        { DV_FIELD_DEVICE, "Device" }, { DV_FIELD_LAYOUT, "Layout" }, { DV_FIELD_MEMORY_FORMAT, "MemoryFormat" },
-        { DV_FIELD_GENERATOR, "Generator" }, { DV_FIELD_TENSORS, "Tensor" }, { DV_FIELD_INTS, "int" }, { DV_FIELD_FLOATS, "float" },
-        { DV_FIELD_BOOLS, "bool" }, { DV_FIELD_STRINGS, "str" }, { DV_FIELD_SCALARS, "Scalar" }, { DV_FIELD_COMPLEXES, "complex" },
-        { DV_FIELD_DTYPES, "ScalarType" }, { DV_FIELD_DEVICES, "Device" },
+    static const struct {
+        uint32_t type;
+        const char *name;
+    } names[] = {
+        { DV_FIELD_TENSOR, "Tensor" },
+        { DV_FIELD_INT, "int" },
+        { DV_FIELD_FLOAT, "float" },
+        { DV_FIELD_BOOL, "bool" },
+        { DV_FIELD_STRING, "str" },
+        { DV_FIELD_SCALAR, "Scalar" },
+        { DV_FIELD_COMPLEX, "complex" },
+        { DV_FIELD_DTYPE, "ScalarType" },
+        { DV_FIELD_DEVICE, "Device" },
+        { DV_FIELD_LAYOUT, "Layout" },
+        { DV_FIELD_MEMORY_FORMAT, "MemoryFormat" },
+        { DV_FIELD_GENERATOR, "Generator" },
+        { DV_FIELD_TENSORS, "Tensor" },
+        { DV_FIELD_INTS, "int" },
+        { DV_FIELD_FLOATS, "float" },
+        { DV_FIELD_BOOLS, "bool" },
+        { DV_FIELD_STRINGS, "str" },
+        { DV_FIELD_SCALARS, "Scalar" },
+        { DV_FIELD_COMPLEXES, "complex" },
+        { DV_FIELD_DTYPES, "ScalarType" },
+        { DV_FIELD_DEVICES, "Device" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].type == type)
@@ -36,8 +54,8 @@ static void print_type(ext_slot *s)
         snprintf(brackets, sizeof brackets, "[%lld]", (long long)s->fixed_size);
     else if (list)
         strcpy(brackets, "[]");
-    snprintf(s->type_text, sizeof s->type_text, "%s%s%s%s", type_name(s->type), s->flags & DV_SLOT_ELEMENT_OPTIONAL ? "?" : "", brackets,
-        s->flags & DV_SLOT_OPTIONAL ? "?" : "");
+    snprintf(s->type_text, sizeof s->type_text, "%s%s%s%s", type_name(s->type), s->flags & DV_SLOT_ELEMENT_OPTIONAL ? "?" : "",
+        brackets, s->flags & DV_SLOT_OPTIONAL ? "?" : "");
 }
 
 static int fill_slot(ext_slot *s, dv_operator *op, size_t i)
@@ -132,7 +150,7 @@ static void dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* ---- Calls that do not come by vectorcall ------------------------------------------------------------------------------------------- */
+/* ---- Calls that do not come by vectorcall -------------------------------------------------------------------------------- */
 
 static PyObject *call_with_tuple(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -165,7 +183,8 @@ PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t narg
 PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs)
 {
     const Py_ssize_t nargs = PyTuple_Size(args), nkw = kwargs ? PyDict_Size(kwargs) : 0;
-    PyObject **all = PyMem_Malloc((size_t)(nargs + nkw + 1) * sizeof *all), *names = PyTuple_New(nkw), *key, *value, *result = NULL;
+    PyObject **all = PyMem_Malloc((size_t)(nargs + nkw + 1) * sizeof *all), *names = PyTuple_New(nkw), *key, *value,
+             *result = NULL;
     if (!all)
         PyErr_NoMemory();
     if (all && names) {
@@ -195,7 +214,7 @@ static PyObject *get(PyObject *self, PyObject *instance, PyObject *owner)
     return Py_NewRef(self);
 }
 
-/* ---- Attributes ----------------------------------------------------------------------------------------------------------------------- */
+/* ---- Attributes ---------------------------------------------------------------------------------------------------------- */
 
 /* dovetail._describe.<name>(self), kept. */
 static PyObject *described(PyObject *self, void *name)
@@ -212,13 +231,17 @@ static PyObject *described(PyObject *self, void *name)
     return made;
 }
 
-static PyObject *get_name(PyObject *self, void *unused) { (void)unused; return Py_NewRef(op_of(self)->full_name); }
+static PyObject *get_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(op_of(self)->full_name);
+}
 
 static PyObject *get_schema(PyObject *self, void *unused)
 {
     (void)unused;
     ext_operator *f = op_of(self);
-    return f->op ? PyUnicode_FromString(dv_operator_schema(f->op)) : described(self, (void *)(uintptr_t) "schemas");
+    return f->op ? PyUnicode_FromString(dv_operator_schema(f->op)) : described(self, (void *)(uintptr_t)"schemas");
 }
 
 static PyObject *get_doc(PyObject *self, void *unused)
@@ -235,7 +258,11 @@ static PyObject *get_overloads(PyObject *self, void *unused)
     return f->op ? PyTuple_Pack(1, self) : Py_NewRef(f->overloads);
 }
 
-static PyObject *get_pointer(PyObject *self, void *unused) { (void)unused; return PyLong_FromVoidPtr(op_of(self)->op); }
+static PyObject *get_pointer(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(op_of(self)->op);
+}
 
 /* What the policy says now: for guards of compiled programs. */
 static PyObject *get_enabled(PyObject *self, void *unused)
@@ -251,12 +278,12 @@ static PyGetSetDef getset[] = {
     { "overloads", get_overloads, NULL, "a tuple of the overloads, in the order in which they are tried", NULL },
     { "_pointer", get_pointer, NULL, NULL, NULL },
     { "_enabled", get_enabled, NULL, NULL, NULL },
-    { "__name__", described, NULL, NULL, (void *)(uintptr_t) "short_name" },
-    { "__qualname__", described, NULL, NULL, (void *)(uintptr_t) "short_name" },
-    { "__module__", described, NULL, NULL, (void *)(uintptr_t) "module_name" },
-    { "__doc__", described, NULL, NULL, (void *)(uintptr_t) "help_text" },
-    { "__signature__", described, NULL, NULL, (void *)(uintptr_t) "signature" },
-    { "__text_signature__", described, NULL, NULL, (void *)(uintptr_t) "text_signature" },
+    { "__name__", described, NULL, NULL, (void *)(uintptr_t)"short_name" },
+    { "__qualname__", described, NULL, NULL, (void *)(uintptr_t)"short_name" },
+    { "__module__", described, NULL, NULL, (void *)(uintptr_t)"module_name" },
+    { "__doc__", described, NULL, NULL, (void *)(uintptr_t)"help_text" },
+    { "__signature__", described, NULL, NULL, (void *)(uintptr_t)"signature" },
+    { "__text_signature__", described, NULL, NULL, (void *)(uintptr_t)"text_signature" },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -294,7 +321,7 @@ static PyObject *repr(PyObject *self)
     return PyUnicode_FromFormat("<operator %s>", dv_operator_schema(f->op));
 }
 
-/* ---- Methods ---------------------------------------------------------------------------------------------------------------------------- */
+/* ---- Methods ------------------------------------------------------------------------------------------------------------- */
 
 static PyObject *text_of(PyObject *self, int (*make)(const dv_operator *, char **))
 {
@@ -312,9 +339,21 @@ static PyObject *text_of(PyObject *self, int (*make)(const dv_operator *, char *
     return s;
 }
 
-static PyObject *json(PyObject *self, PyObject *unused) { (void)unused; return text_of(self, dv_operator_json); }
-static PyObject *describe(PyObject *self, PyObject *unused) { (void)unused; return text_of(self, dv_operator_describe); }
-static PyObject *dump_table(PyObject *self, PyObject *unused) { (void)unused; return text_of(self, dv_operator_dump_table); }
+static PyObject *json(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return text_of(self, dv_operator_json);
+}
+static PyObject *describe(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return text_of(self, dv_operator_describe);
+}
+static PyObject *dump_table(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return text_of(self, dv_operator_dump_table);
+}
 
 static void add_row(void *list, const dv_row_report *row)
 {
@@ -359,7 +398,8 @@ static PyObject *slots(PyObject *self, PyObject *unused)
         dv_slot_info info;
         if (dv_operator_slot(f->op, i, &info))
             break;
-        PyObject *one = Py_BuildValue("(sszIi)", f->slots[i].text, f->slots[i].type_text, info.default_text, f->slots[i].flags, (int)f->slots[i].alias);
+        PyObject *one = Py_BuildValue(
+            "(sszIi)", f->slots[i].text, f->slots[i].type_text, info.default_text, f->slots[i].flags, (int)f->slots[i].alias);
         if (!one || PyList_Append(lists[i >= f->nargs], one)) {
             Py_XDECREF(one);
             break;
@@ -386,7 +426,8 @@ static PyMethodDef methods[] = {
     { "describe", describe, METH_NOARGS, "describe($self, /)\n--\n\nThe operator in words, as `dovetail info` prints it." },
     { "dispatch_table", dump_table, METH_NOARGS, "dispatch_table($self, /)\n--\n\nThe dispatch table, a line for each key." },
     { "explain", (PyCFunction)(void (*)(void))explain, METH_FASTCALL | METH_KEYWORDS,
-        "explain($self, /, *args, **kwargs)\n--\n\nWhich kernel these arguments would run, and why not the others. Runs nothing." },
+        "explain($self, /, *args, **kwargs)\n--\n\nWhich kernel these arguments would run, and why not the others. Runs "
+        "nothing." },
     { "_slots", slots, METH_NOARGS, NULL },
     { "__reduce__", reduce, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -1,11 +1,17 @@
-/* Counter-based random states for kernels that ask for one (dv_random). A dovetail.Generator is a seed and how many numbers of it are
- * used; a numpy.random.Generator gives a fresh seed for each call. Kernels reserve numbers without the GIL: hence atomics. */
+/* Counter-based random states for kernels that ask for one (dv_random). A dovetail.Generator is a seed and how many numbers of it
+ * are used; a numpy.random.Generator gives a fresh seed for each call. Kernels reserve numbers without the GIL: hence atomics. */
 #include "extension.h"
 
 #include <stdatomic.h>
 
-typedef struct state { uint64_t seed; _Atomic uint64_t used; } state; /* what a dv_generator is in this host */
-typedef struct generator { PyObject ob_base; state state; } generator;
+typedef struct state {
+    uint64_t seed;
+    _Atomic uint64_t used;
+} state; /* what a dv_generator is in this host */
+typedef struct generator {
+    PyObject ob_base;
+    state state;
+} generator;
 
 static PyTypeObject *generator_type;
 static state default_state = { 0x853c49e6748fea9b, 0 };
@@ -35,7 +41,8 @@ static int generator_init(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *generator_repr(PyObject *self)
 {
     state *s = &((generator *)(void *)self)->state;
-    return PyUnicode_FromFormat("<dovetail.Generator seed=%llu used=%llu>", (unsigned long long)s->seed, (unsigned long long)atomic_load(&s->used));
+    return PyUnicode_FromFormat(
+        "<dovetail.Generator seed=%llu used=%llu>", (unsigned long long)s->seed, (unsigned long long)atomic_load(&s->used));
 }
 
 static void generator_dealloc(PyObject *self)
@@ -46,7 +53,9 @@ static void generator_dealloc(PyObject *self)
 }
 
 static PyType_Slot generator_slots[] = {
-    { Py_tp_doc, (void *)(uintptr_t)"Generator(seed)\n--\n\nA random state for operators that take a Generator: a seed, and a count of the numbers used." },
+    { Py_tp_doc,
+        (void *)(uintptr_t)"Generator(seed)\n--\n\nA random state for operators that take a Generator: a seed, and a count of "
+                           "the numbers used." },
     { Py_tp_init, (void *)generator_init },
     { Py_tp_repr, (void *)generator_repr },
     { Py_tp_dealloc, (void *)generator_dealloc },
@@ -74,7 +83,8 @@ int ext_random_setup(PyObject *module)
 {
     if (!generator_type && !(generator_type = (PyTypeObject *)PyType_FromSpec(&generator_spec)))
         return -1;
-    return PyModule_AddFunctions(module, methods) || PyModule_AddObjectRef(module, "Generator", (PyObject *)generator_type) ? -1 : 0;
+    return PyModule_AddFunctions(module, methods) || PyModule_AddObjectRef(module, "Generator", (PyObject *)generator_type) ? -1
+                                                                                                                            : 0;
 }
 
 /* A call's own state, seeded by a draw from NumPy's generator. */
@@ -107,8 +117,8 @@ enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, c
     if (numpy)
         outcome = from_numpy(c, o, out) ? EXT_FAILED : EXT_OK;
     else if (name)
-        PyErr_Format(PyExc_TypeError, "%s: argument '%s': expected %s (a dovetail.Generator or numpy.random.Generator), found %U", c->f->name,
-            slot->text, slot->type_text, name);
+        PyErr_Format(PyExc_TypeError, "%s: argument '%s': expected %s (a dovetail.Generator or numpy.random.Generator), found %U",
+            c->f->name, slot->text, slot->type_text, name);
     Py_XDECREF(name);
     return outcome;
 }

@@ -1,14 +1,14 @@
 /* Calls with torch's tensors, three ways:
  *
- * - When nothing but the kernel would run (bridges/torch/guard.h), straight to it: the same steps as with arrays, with the host that
- *   calls by torch's dispatcher have too.
+ * - When nothing but the kernel would run (bridges/torch/guard.h), straight to it: the same steps as with arrays, with the host
+ * that calls by torch's dispatcher have too.
  * - When only a gradient that is wanted stands in between, to the operator's autograd function.
  * - Else by torch's dispatcher, which also says what is wrong with arguments that we do not convert: only objects of exactly the
  *   types that a program has in its hands every day take the first two ways.
  */
 #include "extension.h"
 
-/* ---- What torch knows of an operator ----------------------------------------------------------------------------------------------- */
+/* ---- What torch knows of an operator ------------------------------------------------------------------------------------- */
 
 enum { BUCKETS = 512 };
 static ext_torch *buckets[BUCKETS];
@@ -75,13 +75,14 @@ bool ext_torch_possible(const ext_operator *f)
         const ext_slot *s = &f->slots[i];
         if (s->alias >= 0 && !(f->slots[s->alias].flags & DV_SLOT_WRITES)) /* a view */
             return false;
-        if (s->type != DV_FIELD_TENSOR && s->type != DV_FIELD_TENSORS && s->type != DV_FIELD_INT && s->type != DV_FIELD_FLOAT && s->type != DV_FIELD_BOOL)
+        if (s->type != DV_FIELD_TENSOR && s->type != DV_FIELD_TENSORS && s->type != DV_FIELD_INT && s->type != DV_FIELD_FLOAT &&
+            s->type != DV_FIELD_BOOL)
             return false;
     }
     return true;
 }
 
-/* ---- Which way ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- Which way ----------------------------------------------------------------------------------------------------------- */
 
 static bool is_number(PyObject *o)
 {
@@ -102,7 +103,9 @@ static bool is_everyday(const ext_slot *slot, PyObject *o)
         return is_number(o);
     for (Py_ssize_t i = 0, n = PyList_Check(o) ? PyList_Size(o) : PyTuple_Size(o); i < n; i++) {
         PyObject *item = PyList_Check(o) ? PyList_GetItem(o, i) : PyTuple_GetItem(o, i);
-        if (slot->type == DV_FIELD_STRINGS ? !PyUnicode_CheckExact(item) : slot->type == DV_FIELD_DTYPES ? PyUnicode_Check(item) : !is_number(item))
+        if (slot->type == DV_FIELD_STRINGS      ? !PyUnicode_CheckExact(item)
+                : slot->type == DV_FIELD_DTYPES ? PyUnicode_Check(item)
+                                                : !is_number(item))
             return false;
     }
     return true;
@@ -145,7 +148,8 @@ static enum dv__torch_way way_of_call(const ext_call *c)
     for (size_t i = 0; i < f->nargs + f->nresults; i++) {
         if (!c->given[i])
             continue;
-        const enum dv__torch_way one = way_of_argument(&f->slots[i], c->given[i], i >= f->nargs || f->slots[i].flags & DV_SLOT_WRITES);
+        const enum dv__torch_way one = way_of_argument(
+            &f->slots[i], c->given[i], i >= f->nargs || f->slots[i].flags & DV_SLOT_WRITES);
         if (one == DV__TORCH_OTHER)
             return one;
         if (one == DV__TORCH_GRADIENT)
@@ -154,7 +158,7 @@ static enum dv__torch_way way_of_call(const ext_call *c)
     return way;
 }
 
-/* ---- The short way ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- The short way ------------------------------------------------------------------------------------------------------- */
 
 enum ext_outcome ext_torch_view(ext_call *c, const ext_slot *slot, PyObject *o, bool write, const dv_tensor **out)
 {
@@ -165,7 +169,8 @@ enum ext_outcome ext_torch_view(ext_call *c, const ext_slot *slot, PyObject *o, 
         return EXT_FAILED;
     }
     x->handle = dvt_handle(o);
-    const int status = dvt_read(x->handle, &x->t) ? DV_OK : dvt->view(&c->torch, x, write, &c->torch.op->slots[slot - c->f->slots]);
+    const int status = dvt_read(x->handle, &x->t) ? DV_OK
+                                                  : dvt->view(&c->torch, x, write, &c->torch.op->slots[slot - c->f->slots]);
     if (status)
         return ext_raise(status), EXT_FAILED;
     c->elements += dv_numel(&x->t);
@@ -236,7 +241,7 @@ static int run(ext_call *c, PyObject **result)
     return status == DV_ESHAPE && given && !PyErr_Occurred() ? AGAIN : 0;
 }
 
-/* ---- The other ways ---------------------------------------------------------------------------------------------------------------------- */
+/* ---- The other ways ------------------------------------------------------------------------------------------------------ */
 
 static PyObject *call_gradient(ext_call *c)
 {
@@ -283,7 +288,8 @@ PyObject *ext_torch_pick(PyObject *overloads, PyObject *const *args, Py_ssize_t 
     for (Py_ssize_t i = 0, n = PyTuple_Size(overloads); i < n; i++) {
         ext_operator *f = (ext_operator *)(void *)PyTuple_GetItem(overloads, i);
         ext_call c;
-        const bool fits = ext_call_begin(&c, f, args, nargs, kwnames) == EXT_BRIDGE && way_of_call(&c) == DV__TORCH_PLAIN && convert(&c);
+        const bool fits = ext_call_begin(&c, f, args, nargs, kwnames) == EXT_BRIDGE && way_of_call(&c) == DV__TORCH_PLAIN &&
+            convert(&c);
         if (fits)
             dvt->call_end(&c.torch);
         ext_call_end(&c);

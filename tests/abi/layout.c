@@ -1,7 +1,7 @@
 /* The layout of dovetail_op.h, frozen at ABI 1.0. Compiled as C11 and as C++17; there is nothing to run.
  *
- * FROZEN: the plain values of frames never change. GROWS: a struct that begins with its size may become longer, and what was there in
- * 1.0 stays where it was. A new minor adds lines at the end of a struct's list and touches no other. */
+ * FROZEN: the plain values of frames never change. GROWS: a struct that begins with its size may become longer, and what was
+ * there in 1.0 stays where it was. A new minor adds lines at the end of a struct's list and touches no other. */
 #include "dovetail_op.h"
 
 #ifdef __cplusplus
@@ -13,10 +13,12 @@
 #endif
 #define SIZE_OF_FIELD(T, field) sizeof(((T *)0)->field)
 
+/* clang-format off */
 #define FROZEN(T, bytes, alignment) CHECK(sizeof(T) == (bytes) && ALIGNMENT(T) == (alignment), #T " is frozen")
 #define GROWS(T, bytes, alignment) CHECK(sizeof(T) >= (bytes) && ALIGNMENT(T) == (alignment) && offsetof(T, size) == 0, #T " only grows")
 #define FIELD(T, field, offset, bytes) CHECK(offsetof(T, field) == (offset) && SIZE_OF_FIELD(T, field) == (bytes), #T "." #field " moved")
 #define IS(constant, value) CHECK((constant) == (value), #constant " changed")
+/* clang-format on */
 
 CHECK(sizeof(void *) == 8 && sizeof(size_t) == 8 && sizeof(bool) == 1, "a 64-bit platform");
 IS(DV_ABI_MAJOR, 1);

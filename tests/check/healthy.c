@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 /* A table that is made once and kept. */
-struct one { const dv_tensor *x; dv_tensor *out; };
+struct one {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int table_kept(dv_context *ctx, const struct one *a)
 {
     static float *table;
@@ -23,7 +26,10 @@ DV_OPERATOR(table, struct one, (x, out), .schema = "table(Tensor x) -> Tensor ou
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", table_kept)));
 
 /* Indices are looked at, and refused. */
-struct pick { const dv_tensor *table, *ids; dv_tensor *out; };
+struct pick {
+    const dv_tensor *table, *ids;
+    dv_tensor *out;
+};
 static int pick_any(dv_context *ctx, const struct pick *a)
 {
     const float *table = a->table->data;
@@ -37,7 +43,8 @@ static int pick_any(dv_context *ctx, const struct pick *a)
     return DV_OK;
 }
 DV_OPERATOR(pick, struct pick, (table, ids, out), .schema = "pick(Tensor table, Tensor ids) -> Tensor out",
-    .contract = "table[m]:T, ids[n]:i64 -> out[n]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_any)));
+    .contract = "table[m]:T, ids[n]:i64 -> out[n]:T; T in f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_any)));
 
 /* Or they are declared: then the kernel need not look. */
 static int pick_declared_any(dv_context *ctx, const struct pick *a)
@@ -70,10 +77,14 @@ static int positive_any(dv_context *ctx, const struct one *a)
     return DV_OK;
 }
 DV_OPERATOR(positive, struct one, (x, out), .schema = "positive(Tensor x) -> Tensor out",
-    .contract = "x[n]:T -> out[u]:T; T in f32; u unbacked in 0..n", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", positive_any)));
+    .contract = "x[n]:T -> out[u]:T; T in f32; u unbacked in 0..n",
+    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", positive_any)));
 
 /* Writes some elements of what it may write, with strides. */
-struct set { dv_tensor *x; int64_t at; };
+struct set {
+    dv_tensor *x;
+    int64_t at;
+};
 static int set_any(dv_context *ctx, const struct set *a)
 {
     (void)ctx;
@@ -81,8 +92,8 @@ static int set_any(dv_context *ctx, const struct set *a)
         ((float *)a->x->data)[a->at * a->x->strides[0]] = 7;
     return DV_OK;
 }
-DV_OPERATOR(set, struct set, (x, at), .schema = "set(Tensor(a!) x, int at) -> ()", .contract = "x[n]:T; T in f32; at >= 0; strided(x)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct set, "cpu", "f32", set_any)));
+DV_OPERATOR(set, struct set, (x, at), .schema = "set(Tensor(a!) x, int at) -> ()",
+    .contract = "x[n]:T; T in f32; at >= 0; strided(x)", .kernels = DV_KERNELS(DV_KERNEL(struct set, "cpu", "f32", set_any)));
 
 /* Another number in each call, and says so. */
 static int noise_any(dv_context *ctx, const struct one *a)
@@ -114,11 +125,14 @@ static int scratch_any(dv_context *ctx, const struct one *a)
     free(large);
     return DV_OK;
 }
-DV_OPERATOR(scratch, struct one, (x, out), .schema = "scratch(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", scratch_any)));
+DV_OPERATOR(scratch, struct one, (x, out), .schema = "scratch(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", scratch_any)));
 
 /* Costs: sums of products are two operations each; an exponential is many or one, as one likes. */
-struct costs { const dv_tensor *a, *b; dv_tensor *out; };
+struct costs {
+    const dv_tensor *a, *b;
+    dv_tensor *out;
+};
 static int dot(dv_context *ctx, const struct costs *s)
 {
     const float *a = s->a->data, *b = s->b->data;
@@ -130,7 +144,8 @@ static int dot(dv_context *ctx, const struct costs *s)
     return DV_OK;
 }
 DV_OPERATOR(dot, struct costs, (a, b, out), .schema = "dot(Tensor a, Tensor b) -> Tensor out",
-    .contract = "a[n]:f32, b[n]:f32 -> out[]:f32; sum(n); flops = 2*n; bytes = 8*n + 4", .kernels = DV_KERNELS(DV_KERNEL(struct costs, "cpu", "f32", dot)));
+    .contract = "a[n]:f32, b[n]:f32 -> out[]:f32; sum(n); flops = 2*n; bytes = 8*n + 4",
+    .kernels = DV_KERNELS(DV_KERNEL(struct costs, "cpu", "f32", dot)));
 
 static int exponentials(dv_context *ctx, const struct one *a)
 {
@@ -145,7 +160,8 @@ static int exponentials(dv_context *ctx, const struct one *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(exponentials, struct one, (x, out), .schema = "exponentials(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; flops = numel(x)",
+DV_OPERATOR(exponentials, struct one, (x, out), .schema = "exponentials(Tensor x) -> Tensor out",
+    .contract = "x[*s]:f32 -> out[*s]:f32; flops = numel(x)",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", exponentials)));
 
 /* ---- Each beside a reference, so that values are compared as well ---- */
@@ -153,8 +169,12 @@ DV_OPERATOR(exponentials, struct one, (x, out), .schema = "exponentials(Tensor x
 #define TWO_ROWS(S, DTYPES, NAME) \
     DV_KERNELS(DV_KERNEL(S, "cpu", DTYPES, NAME), DV_KERNEL(S, "cpu", DTYPES, NAME##_reference, .flags = DV_KERNEL_REFERENCE))
 
-/* A cache of keys: all slots are looked at before the first is written, less than zero is not kept, and of equal ones the last counts. */
-struct keep { dv_tensor *cache; const dv_tensor *keys, *slots; };
+/* A cache of keys: all slots are looked at before the first is written, less than zero is not kept, and of equal ones the last
+ * counts. */
+struct keep {
+    dv_tensor *cache;
+    const dv_tensor *keys, *slots;
+};
 static int keep_some(dv_context *ctx, const struct keep *a)
 {
     const int64_t n = a->cache->shape[0], t = a->slots->shape[0], *slots = a->slots->data;
@@ -182,8 +202,14 @@ DV_OPERATOR(keep, struct keep, (cache, keys, slots), .schema = "keep(Tensor(a!) 
     .contract = "cache[n d]:f32, keys[t d]:f32, slots[t]:i64", .kernels = TWO_ROWS(struct keep, "f32", keep_some));
 
 /* Indices less than zero count from the end; two types of them; everything else is refused. */
-struct rows { const dv_tensor *table, *ids; dv_tensor *out; };
-static int64_t id_at(const dv_tensor *ids, int64_t i) { return ids->dtype.bits == 64 ? ((const int64_t *)ids->data)[i] : ((const int32_t *)ids->data)[i]; }
+struct rows {
+    const dv_tensor *table, *ids;
+    dv_tensor *out;
+};
+static int64_t id_at(const dv_tensor *ids, int64_t i)
+{
+    return ids->dtype.bits == 64 ? ((const int64_t *)ids->data)[i] : ((const int32_t *)ids->data)[i];
+}
 static int rows_any(dv_context *ctx, const struct rows *a)
 {
     const int64_t m = a->table->shape[0], n = dv_numel(a->ids);
@@ -212,7 +238,8 @@ static int rows_any_reference(dv_context *ctx, const struct rows *a)
     return DV_OK;
 }
 DV_OPERATOR(rows, struct rows, (table, ids, out), .schema = "rows(Tensor table, Tensor ids) -> Tensor out",
-    .contract = "table[m d]:T, ids[*k]:i32|i64 -> out[*k d]:T; T in f32 f16 bf16", .kernels = TWO_ROWS(struct rows, "f32 f16 bf16", rows_any));
+    .contract = "table[m d]:T, ids[*k]:i32|i64 -> out[*k d]:T; T in f32 f16 bf16",
+    .kernels = TWO_ROWS(struct rows, "f32 f16 bf16", rows_any));
 
 /* In place, with any strides, and NaN stays NaN. */
 struct rectify { dv_tensor *x; };
@@ -227,11 +254,15 @@ static int rectify_any(dv_context *ctx, const struct rectify *a)
         }
     return DV_OK;
 }
-DV_OPERATOR(rectify, struct rectify, (x), .schema = "rectify(Tensor(a!) x) -> ()", .contract = "x[m n]:f32; strided(x); parallel(m)",
-    .native = "x: relu(x)", .kernels = DV_KERNELS(DV_KERNEL(struct rectify, "cpu", "f32", rectify_any)));
+DV_OPERATOR(rectify, struct rectify, (x), .schema = "rectify(Tensor(a!) x) -> ()",
+    .contract = "x[m n]:f32; strided(x); parallel(m)", .native = "x: relu(x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct rectify, "cpu", "f32", rectify_any)));
 
 /* Three results; of equal ones the first, and NaN counts as nothing. */
-struct extremes { const dv_tensor *x; dv_tensor *low, *high, *where; };
+struct extremes {
+    const dv_tensor *x;
+    dv_tensor *low, *high, *where;
+};
 static int extremes_of(const struct extremes *a, int64_t lanes)
 {
     const int64_t n = a->x->shape[1];
@@ -253,11 +284,17 @@ static int extremes_of(const struct extremes *a, int64_t lanes)
 }
 static int extremes_lanes(dv_context *ctx, const struct extremes *a) { return (void)ctx, extremes_of(a, 4); }
 static int extremes_lanes_reference(dv_context *ctx, const struct extremes *a) { return (void)ctx, extremes_of(a, 1); }
-DV_OPERATOR(extremes, struct extremes, (x, low, high, where), .schema = "extremes(Tensor x) -> (Tensor low, Tensor high, Tensor where)",
-    .contract = "x[m n]:f32 -> low[m]:f32, high[m]:f32, where[m]:i64; n > 0; parallel(m)", .kernels = TWO_ROWS(struct extremes, "f32", extremes_lanes));
+DV_OPERATOR(extremes, struct extremes, (x, low, high, where),
+    .schema = "extremes(Tensor x) -> (Tensor low, Tensor high, Tensor where)",
+    .contract = "x[m n]:f32 -> low[m]:f32, high[m]:f32, where[m]:i64; n > 0; parallel(m)",
+    .kernels = TWO_ROWS(struct extremes, "f32", extremes_lanes));
 
 /* What may be None. */
-struct affine { const dv_tensor *x, *weight, *bias; double scale; dv_tensor *out; };
+struct affine {
+    const dv_tensor *x, *weight, *bias;
+    double scale;
+    dv_tensor *out;
+};
 static int affine_any(dv_context *ctx, const struct affine *a)
 {
     const float *x = a->x->data, *weight = a->weight ? a->weight->data : NULL, *bias = a->bias ? a->bias->data : NULL;
@@ -272,11 +309,20 @@ static int affine_any(dv_context *ctx, const struct affine *a)
 DV_OPERATOR(affine, struct affine, (x, weight, bias, scale, out),
     .schema = "affine(Tensor x, Tensor? weight=None, Tensor? bias=None, float scale=1.0) -> Tensor out",
     .contract = "x[*s d]:f32, weight[d]:f32, bias[d]:f32 -> out[*s d]:f32; parallel(*s)",
-    .native = "if(present(weight), x * weight, x) * scale + if(present(bias), bias, zeros_like(x))", .kernels = DV_KERNELS(DV_KERNEL(struct affine, "cpu", "f32", affine_any)));
+    .native = "if(present(weight), x * weight, x) * scale + if(present(bias), bias, zeros_like(x))",
+    .kernels = DV_KERNELS(DV_KERNEL(struct affine, "cpu", "f32", affine_any)));
 
 /* Sums of columns in a workspace that is larger than it need be; a loop in pieces. */
-struct columns { const dv_tensor *x; dv_tensor *out; };
-struct columns_part { const float *x; double *sums; float *out; int64_t m, n; };
+struct columns {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+struct columns_part {
+    const float *x;
+    double *sums;
+    float *out;
+    int64_t m, n;
+};
 static int columns_piece(void *arg, int64_t begin, int64_t end)
 {
     const struct columns_part *p = arg;
@@ -299,7 +345,10 @@ DV_OPERATOR(columns, struct columns, (x, out), .schema = "columns(Tensor x) -> T
     .kernels = DV_KERNELS(DV_KERNEL(struct columns, "cpu", "f32", columns_any)));
 
 /* Bytes with a scale for each row; rows of zeros, NaN and infinities have a meaning, too. */
-struct quantise { const dv_tensor *x; dv_tensor *out, *scale; };
+struct quantise {
+    const dv_tensor *x;
+    dv_tensor *out, *scale;
+};
 static int quantise_rows(dv_context *ctx, const struct quantise *a)
 {
     const int64_t n = a->x->shape[1];
@@ -322,10 +371,14 @@ static int quantise_rows(dv_context *ctx, const struct quantise *a)
 }
 static int quantise_rows_reference(dv_context *ctx, const struct quantise *a) { return quantise_rows(ctx, a); }
 DV_OPERATOR(quantise, struct quantise, (x, out, scale), .schema = "quantise(Tensor x) -> (Tensor out, Tensor scale)",
-    .contract = "x[m n]:f32 -> out[m n]:i8, scale[m]:f32; parallel(m)", .kernels = TWO_ROWS(struct quantise, "f32", quantise_rows));
+    .contract = "x[m n]:f32 -> out[m n]:i8, scale[m]:f32; parallel(m)",
+    .kernels = TWO_ROWS(struct quantise, "f32", quantise_rows));
 
 /* Halves, added up in f32 in eight lanes. */
-struct half_dot { const dv_tensor *x, *y; dv_tensor *out; };
+struct half_dot {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 static int half_dot_lanes(dv_context *ctx, const struct half_dot *a)
 {
     const int64_t n = a->x->shape[1];
@@ -355,10 +408,17 @@ static int half_dot_lanes_reference(dv_context *ctx, const struct half_dot *a)
     return DV_OK;
 }
 DV_OPERATOR(half_dot, struct half_dot, (x, y, out), .schema = "half_dot(Tensor x, Tensor y) -> Tensor out",
-    .contract = "x[m n]:T, y[n]:T -> out[m]:T; T in f16 bf16; parallel(m)", .kernels = TWO_ROWS(struct half_dot, "f16 bf16", half_dot_lanes));
+    .contract = "x[m n]:T, y[n]:T -> out[m]:T; T in f16 bf16; parallel(m)",
+    .kernels = TWO_ROWS(struct half_dot, "f16 bf16", half_dot_lanes));
 
 /* A word, a number and a bound: any shift is taken around the end, also the largest. */
-struct shift { const dv_tensor *x; int64_t by; dv_string mode; double fill; dv_tensor *out; };
+struct shift {
+    const dv_tensor *x;
+    int64_t by;
+    dv_string mode;
+    double fill;
+    dv_tensor *out;
+};
 static int shift_any(dv_context *ctx, const struct shift *a)
 {
     const int64_t n = dv_numel(a->x);
@@ -390,7 +450,10 @@ DV_OPERATOR(shift, struct shift, (x, by, mode, fill, out),
     .contract = "x[n]:f32 -> out[n]:f32; mode in \"around\" \"fill\"", .kernels = TWO_ROWS(struct shift, "f32", shift_any));
 
 /* A list of tensors of several sizes, which may be empty, one behind the other. */
-struct joined { dv_tensors xs; dv_tensor *out; };
+struct joined {
+    dv_tensors xs;
+    dv_tensor *out;
+};
 static int joined_any(dv_context *ctx, const struct joined *a)
 {
     char *to = a->out->data;
@@ -402,8 +465,10 @@ static int joined_any(dv_context *ctx, const struct joined *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(joined, struct joined, (xs, out), .schema = "joined(Tensor[] xs) -> Tensor out", .contract = "xs{i}[n{i}]:f32 -> out[total(n)]:f32; len(xs) >= 1",
-    .native = "cat(xs, 0)", .kernels = DV_KERNELS(DV_KERNEL(struct joined, "cpu", "f32", joined_any)));
+DV_OPERATOR(joined, struct joined, (xs, out), .schema = "joined(Tensor[] xs) -> Tensor out",
+    .contract = "xs{i}[n{i}]:f32 -> out[total(n)]:f32; len(xs) >= 1", .native = "cat(xs, 0)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct joined, "cpu", "f32", joined_any)));
 
-DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials,
-    &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined);
+DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch,
+    &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
+    &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined);

@@ -1,35 +1,43 @@
-/* Gradients that are right, of functions that are hard to judge by differences: kinks, jumps, steep and saturated parts, large offsets, poles,
- * roundings on the way, one element type only. */
+/* Gradients that are right, of functions that are hard to judge by differences: kinks, jumps, steep and saturated parts, large
+ * offsets, poles, roundings on the way, one element type only. */
 #include <dovetail_math.h>
 #include <math.h>
 
-struct unary { const dv_tensor *x; dv_tensor *out; };
-struct backward { const dv_tensor *grad, *x; dv_tensor *out; };
+struct unary {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+struct backward {
+    const dv_tensor *grad, *x;
+    dv_tensor *out;
+};
 
 #define ALL "f32 f64 bf16 f16"
 #define GET(t, i) dv_get_f64((t)->data, i, dv_dtype_key((t)->dtype))
 #define PUT(t, i, v) dv_put_f64((t)->data, i, dv_dtype_key((t)->dtype), v)
 
 /* out[i] = E, over x and g */
-#define EACH(NAME, F, G, E)                                             \
-    static int NAME##_row(dv_context *ctx, const struct F *a)           \
-    {                                                                   \
-        (void)ctx;                                                      \
-        for (int64_t i = 0, n = dv_numel(a->x); i < n; i++) {           \
-            const double x = GET(a->x, i), g = G;                       \
-            (void)g;                                                    \
-            PUT(a->out, i, E);                                          \
-        }                                                               \
-        return DV_OK;                                                   \
+#define EACH(NAME, F, G, E)                                   \
+    static int NAME##_row(dv_context *ctx, const struct F *a) \
+    {                                                         \
+        (void)ctx;                                            \
+        for (int64_t i = 0, n = dv_numel(a->x); i < n; i++) { \
+            const double x = GET(a->x, i), g = G;             \
+            (void)g;                                          \
+            PUT(a->out, i, E);                                \
+        }                                                     \
+        return DV_OK;                                         \
     }
-#define FUNCTION(NAME, TYPES, E, GRADIENT)                                                                                              \
-    EACH(NAME, unary, 0, E)                                                                                                             \
-    DV_OPERATOR(NAME, struct unary, (x, out), .schema = #NAME "(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; T in " TYPES, \
-        .gradient = "x: " GRADIENT, .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", TYPES, NAME##_row)));
-#define BACKWARD(NAME, E)                                                                                                               \
-    EACH(NAME, backward, GET(a->grad, i), E)                                                                                            \
-    DV_OPERATOR(NAME, struct backward, (grad, x, out), .schema = #NAME "(Tensor grad, Tensor x) -> Tensor out",                         \
-        .contract = "grad[*s]:T, x[*s]:T -> out[*s]:T; T in " ALL, .kernels = DV_KERNELS(DV_KERNEL(struct backward, "cpu", ALL, NAME##_row)));
+#define FUNCTION(NAME, TYPES, E, GRADIENT)                                                \
+    EACH(NAME, unary, 0, E)                                                               \
+    DV_OPERATOR(NAME, struct unary, (x, out), .schema = #NAME "(Tensor x) -> Tensor out", \
+        .contract = "x[*s]:T -> out[*s]:T; T in " TYPES, .gradient = "x: " GRADIENT,      \
+        .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", TYPES, NAME##_row)));
+#define BACKWARD(NAME, E)                                                                                       \
+    EACH(NAME, backward, GET(a->grad, i), E)                                                                    \
+    DV_OPERATOR(NAME, struct backward, (grad, x, out), .schema = #NAME "(Tensor grad, Tensor x) -> Tensor out", \
+        .contract = "grad[*s]:T, x[*s]:T -> out[*s]:T; T in " ALL,                                              \
+        .kernels = DV_KERNELS(DV_KERNEL(struct backward, "cpu", ALL, NAME##_row)));
 
 BACKWARD(clamp_backward, x > 0.5 || x < -0.5 ? 0 : g)
 BACKWARD(steep_backward, g * 50 * (1 - tanh(50 * x) * tanh(50 * x)))
@@ -81,14 +89,17 @@ static int norm_row(dv_context *ctx, const struct unary *a)
     }
     return DV_OK;
 }
-#define LAST_DIM(NAME, GRADIENT)                                                                                                        \
-    DV_OPERATOR(NAME, struct unary, (x, out), .schema = #NAME "(Tensor x) -> Tensor out", .contract = "x[*s d]:T -> out[*s d]:T; T in " ALL, \
-        .gradient = "x: " GRADIENT, .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", ALL, NAME##_row)));
+#define LAST_DIM(NAME, GRADIENT)                                                          \
+    DV_OPERATOR(NAME, struct unary, (x, out), .schema = #NAME "(Tensor x) -> Tensor out", \
+        .contract = "x[*s d]:T -> out[*s d]:T; T in " ALL, .gradient = "x: " GRADIENT,    \
+        .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", ALL, NAME##_row)));
 #define CENTERED "(x - mean(x, [-1], True))"
 LAST_DIM(softmax, "result * (grad - sum(grad * result, [-1], True))")
-LAST_DIM(norm, "rsqrt(mean(" CENTERED " * " CENTERED ", [-1], True) + 1e-5) * (grad - mean(grad, [-1], True) - "
+LAST_DIM(norm,
+    "rsqrt(mean(" CENTERED " * " CENTERED ", [-1], True) + 1e-5) * (grad - mean(grad, [-1], True) - "
     "result * mean(grad * result, [-1], True))")
 
-DV_LIBRARY(right, &dv_op_clamp_backward, &dv_op_steep_backward, &dv_op_root_backward, &dv_op_wave_backward, &dv_op_clamp, &dv_op_clamp_f32,
-    &dv_op_whole, &dv_op_straight_through, &dv_op_step, &dv_op_offset, &dv_op_offset_f32, &dv_op_steep, &dv_op_steep_f32, &dv_op_inverse,
-    &dv_op_inverse_f32, &dv_op_root, &dv_op_logarithm, &dv_op_wave, &dv_op_wave_f32, &dv_op_rounded, &dv_op_softmax, &dv_op_norm);
+DV_LIBRARY(right, &dv_op_clamp_backward, &dv_op_steep_backward, &dv_op_root_backward, &dv_op_wave_backward, &dv_op_clamp,
+    &dv_op_clamp_f32, &dv_op_whole, &dv_op_straight_through, &dv_op_step, &dv_op_offset, &dv_op_offset_f32, &dv_op_steep,
+    &dv_op_steep_f32, &dv_op_inverse, &dv_op_inverse_f32, &dv_op_root, &dv_op_logarithm, &dv_op_wave, &dv_op_wave_f32,
+    &dv_op_rounded, &dv_op_softmax, &dv_op_norm);

@@ -12,7 +12,10 @@
 
 /* ---- elementwise, split over threads ---- */
 
-struct swiglu { const dv_tensor *gate, *up; dv_tensor *out; };
+struct swiglu {
+    const dv_tensor *gate, *up;
+    dv_tensor *out;
+};
 static atomic_int swiglu_slices;
 static int swiglu_f32(dv_context *ctx, const struct swiglu *a)
 {
@@ -24,14 +27,16 @@ static int swiglu_f32(dv_context *ctx, const struct swiglu *a)
         out[i] = gate[i] / (1 + expf(-gate[i])) * up[i];
     return DV_OK;
 }
-DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
-    .schema = "swiglu(Tensor gate, Tensor up) -> Tensor out",
+DV_OPERATOR(swiglu, struct swiglu, (gate, up, out), .schema = "swiglu(Tensor gate, Tensor up) -> Tensor out",
     .contract = "gate[*s]:T, up[*s]:T -> out[*s]:T; parallel(*s); T in f32 f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct swiglu, "cpu", "f32", swiglu_f32, .split = 4096)));
 
 /* ---- a mutated argument, returned ---- */
 
-struct scale_ { dv_tensor *x; double by; };
+struct scale_ {
+    dv_tensor *x;
+    double by;
+};
 static int scale_f32(dv_context *ctx, const struct scale_ *a)
 {
     float *x = a->x->data;
@@ -40,10 +45,8 @@ static int scale_f32(dv_context *ctx, const struct scale_ *a)
         x[i] *= (float)a->by;
     return isnan(a->by) ? dv_error(ctx, DV_EINVAL, "by is not a number") : DV_OK;
 }
-DV_OPERATOR(scale_, struct scale_, (x, by),
-    .schema = "scale_(Tensor(a!) x, float by=2) -> Tensor(a!)",
-    .contract = "x[*s]:T; T in f32; parallel(*s)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct scale_, "cpu", "f32", scale_f32)));
+DV_OPERATOR(scale_, struct scale_, (x, by), .schema = "scale_(Tensor(a!) x, float by=2) -> Tensor(a!)",
+    .contract = "x[*s]:T; T in f32; parallel(*s)", .kernels = DV_KERNELS(DV_KERNEL(struct scale_, "cpu", "f32", scale_f32)));
 
 /* two mutated arguments: with no common alias set, and with one */
 struct swap { dv_tensor *x, *y; };
@@ -58,14 +61,10 @@ static int swap_f32(dv_context *ctx, const struct swap *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(swap_, struct swap, (x, y),
-    .schema = "swap_(Tensor(a!) x, Tensor(b!) y) -> ()",
-    .contract = "x[*s]:T, y[*s]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct swap, "cpu", NULL, swap_f32)));
-DV_OPERATOR(swap_aliased, struct swap, (x, y),
-    .schema = "swap_aliased(Tensor(a!) x, Tensor(a!) y) -> ()",
-    .contract = "x[*s]:T, y[*s]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct swap, "cpu", NULL, swap_f32)));
+DV_OPERATOR(swap_, struct swap, (x, y), .schema = "swap_(Tensor(a!) x, Tensor(b!) y) -> ()",
+    .contract = "x[*s]:T, y[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct swap, "cpu", NULL, swap_f32)));
+DV_OPERATOR(swap_aliased, struct swap, (x, y), .schema = "swap_aliased(Tensor(a!) x, Tensor(a!) y) -> ()",
+    .contract = "x[*s]:T, y[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct swap, "cpu", NULL, swap_f32)));
 
 /* ---- every kind of value ---- */
 
@@ -112,9 +111,11 @@ static int every_run(dv_context *ctx, const struct every *a)
     memcpy(a->out->data, a->x->data, (size_t)dv_numel(a->x) * sizeof(float));
     return DV_OK;
 }
-DV_OPERATOR(every, struct every, (x, bias, n, f, b, s, scalar, z, dtype, device, sizes, weights, mask, opt_int, opt_float, opt_bool, opt_string,
-    opt_scalar, opt_dtype, opt_ints, list, opt_list, generator, layout, format, scalars, strings, out, count, mean, any),
-    .schema = "every(Tensor x, Tensor?[] list, Scalar[] scalars, str[] strings, Tensor? bias=None, int n=1, float f=2, bool b=True, str s=\"mode\", Scalar scalar=3, complex z=1j, "
+DV_OPERATOR(every, struct every,
+    (x, bias, n, f, b, s, scalar, z, dtype, device, sizes, weights, mask, opt_int, opt_float, opt_bool, opt_string, opt_scalar,
+        opt_dtype, opt_ints, list, opt_list, generator, layout, format, scalars, strings, out, count, mean, any),
+    .schema = "every(Tensor x, Tensor?[] list, Scalar[] scalars, str[] strings, Tensor? bias=None, int n=1, float f=2, bool "
+              "b=True, str s=\"mode\", Scalar scalar=3, complex z=1j, "
               "ScalarType dtype=float, Device device=\"cpu\", int[3] sizes=4, float[] weights=[], bool[2] mask=[True, False], "
               "int? opt_int=None, float? opt_float=None, bool? opt_bool=None, str? opt_string=None, Scalar? opt_scalar=None, "
               "ScalarType? opt_dtype=None, int[2]? opt_ints=None, Tensor[]? opt_list=None, Generator? generator=None, "
@@ -125,7 +126,11 @@ DV_OPERATOR(every, struct every, (x, bias, n, f, b, s, scalar, z, dtype, device,
 
 /* ---- lists ---- */
 
-struct cat { dv_tensors xs; int64_t dim; dv_tensor *out; };
+struct cat {
+    dv_tensors xs;
+    int64_t dim;
+    dv_tensor *out;
+};
 static int cat_f32(dv_context *ctx, const struct cat *a) /* along dim 0 only */
 {
     float *out = a->out->data;
@@ -137,12 +142,14 @@ static int cat_f32(dv_context *ctx, const struct cat *a) /* along dim 0 only */
     }
     return DV_OK;
 }
-DV_OPERATOR(cat, struct cat, (xs, dim, out),
-    .schema = "cat(Tensor[] xs, int dim=0) -> Tensor out",
+DV_OPERATOR(cat, struct cat, (xs, dim, out), .schema = "cat(Tensor[] xs, int dim=0) -> Tensor out",
     .contract = "xs{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == dim",
     .kernels = DV_KERNELS(DV_KERNEL(struct cat, "cpu", "f32", cat_f32, .when = "dim == 0")));
 
-struct fill_all { dv_mut_tensors xs; double value; };
+struct fill_all {
+    dv_mut_tensors xs;
+    double value;
+};
 static int fill_all_run(dv_context *ctx, const struct fill_all *a)
 {
     (void)ctx;
@@ -151,11 +158,13 @@ static int fill_all_run(dv_context *ctx, const struct fill_all *a)
             ((float *)a->xs.data[k]->data)[i] = (float)a->value;
     return DV_OK;
 }
-DV_OPERATOR(fill_all, struct fill_all, (xs, value),
-    .schema = "fill_all(Tensor(a!)[] xs, float value) -> ()",
+DV_OPERATOR(fill_all, struct fill_all, (xs, value), .schema = "fill_all(Tensor(a!)[] xs, float value) -> ()",
     .kernels = DV_KERNELS(DV_KERNEL(struct fill_all, "cpu", NULL, fill_all_run)));
 
-struct copy_all { dv_tensors xs; dv_mut_tensors out; };
+struct copy_all {
+    dv_tensors xs;
+    dv_mut_tensors out;
+};
 static int copy_all_run(dv_context *ctx, const struct copy_all *a)
 {
     if (a->xs.size != a->out.size)
@@ -164,13 +173,15 @@ static int copy_all_run(dv_context *ctx, const struct copy_all *a)
         memcpy(a->out.data[k]->data, a->xs.data[k]->data, (size_t)dv_numel(a->xs.data[k]) * sizeof(float));
     return DV_OK;
 }
-DV_OPERATOR(copy_all, struct copy_all, (xs, out),
-    .schema = "copy_all(Tensor[] xs) -> Tensor[] out",
+DV_OPERATOR(copy_all, struct copy_all, (xs, out), .schema = "copy_all(Tensor[] xs) -> Tensor[] out",
     .kernels = DV_KERNELS(DV_KERNEL(struct copy_all, "cpu", NULL, copy_all_run)));
 
 /* ---- results: of a size that depends on data, absent, views, by shape function, of unknown shape ---- */
 
-struct nonzero { const dv_tensor *x; dv_tensor *out; };
+struct nonzero {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int nonzero_f32(dv_context *ctx, const struct nonzero *a)
 {
     const float *x = a->x->data;
@@ -192,12 +203,15 @@ static int nonzero_f32(dv_context *ctx, const struct nonzero *a)
             *out++ = i;
     return DV_OK;
 }
-DV_OPERATOR(nonzero, struct nonzero, (x, out),
-    .schema = "nonzero(Tensor x) -> Tensor out",
+DV_OPERATOR(nonzero, struct nonzero, (x, out), .schema = "nonzero(Tensor x) -> Tensor out",
     .contract = "x[n]:f32 -> out[u 1]:i64; u unbacked in 0..n",
     .kernels = DV_KERNELS(DV_KERNEL(struct nonzero, "cpu", NULL, nonzero_f32)));
 
-struct maybe { const dv_tensor *x; bool second; dv_tensor *first, *other; };
+struct maybe {
+    const dv_tensor *x;
+    bool second;
+    dv_tensor *first, *other;
+};
 static int maybe_run(dv_context *ctx, const struct maybe *a)
 {
     (void)ctx;
@@ -211,12 +225,19 @@ DV_OPERATOR(maybe, struct maybe, (x, second, first, other),
     .contract = "when second: x[n]:T -> first[n]:T, other[2*n]:T / else: x[n]:T -> first[n]:T, other[0]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct maybe, "cpu", NULL, maybe_run)));
 
-struct transposed { const dv_tensor *self; int64_t dim0, dim1; };
+struct transposed {
+    const dv_tensor *self;
+    int64_t dim0, dim1;
+};
 DV_OPERATOR(transposed, struct transposed, (self, dim0, dim1),
     .schema = "transposed(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
     .contract = "self[*s]:T -> view(self, swap(dim0, dim1))");
 
-struct repeat { const dv_tensor *x; int64_t times; dv_tensor *out; };
+struct repeat {
+    const dv_tensor *x;
+    int64_t times;
+    dv_tensor *out;
+};
 static int repeat_shape(dv_context *ctx, const struct repeat *a)
 {
     if (a->times < 0)
@@ -234,12 +255,13 @@ static int repeat_f32(dv_context *ctx, const struct repeat *a)
         ((float *)a->out->data)[i] = ((const float *)a->x->data)[i % n];
     return DV_OK;
 }
-DV_OPERATOR(repeat, struct repeat, (x, times, out),
-    .schema = "repeat(Tensor x, int times) -> Tensor out",
-    .shape = (dv_shape_fn)(void (*)(void))repeat_shape,
-    .kernels = DV_KERNELS(DV_KERNEL(struct repeat, "cpu", NULL, repeat_f32)));
+DV_OPERATOR(repeat, struct repeat, (x, times, out), .schema = "repeat(Tensor x, int times) -> Tensor out",
+    .shape = (dv_shape_fn)(void (*)(void))repeat_shape, .kernels = DV_KERNELS(DV_KERNEL(struct repeat, "cpu", NULL, repeat_f32)));
 
-struct bare { const dv_tensor *x; dv_tensor *out; };
+struct bare {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int bare_run(dv_context *ctx, const struct bare *a)
 {
     if (dv_numel(a->out) != dv_numel(a->x))
@@ -252,7 +274,10 @@ DV_OPERATOR(bare, struct bare, (x, out), .schema = "bare(Tensor x) -> Tensor out
 
 /* ---- layouts ---- */
 
-struct sum_rows { const dv_tensor *x; dv_tensor *out; };
+struct sum_rows {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static dv_tensor sum_rows_saw;
 static int sum_rows_f32(dv_context *ctx, const struct sum_rows *a)
 {
@@ -266,9 +291,9 @@ static int sum_rows_f32(dv_context *ctx, const struct sum_rows *a)
     }
     return DV_OK;
 }
-#define SUM_ROWS(NAME, FACTS)                                                                       \
-    DV_OPERATOR(NAME, struct sum_rows, (x, out), .schema = #NAME "(Tensor x) -> Tensor out",        \
-        .contract = "x[m n]:T -> out[m]:T; T in f32" FACTS,                                         \
+#define SUM_ROWS(NAME, FACTS)                                                                \
+    DV_OPERATOR(NAME, struct sum_rows, (x, out), .schema = #NAME "(Tensor x) -> Tensor out", \
+        .contract = "x[m n]:T -> out[m]:T; T in f32" FACTS,                                  \
         .kernels = DV_KERNELS(DV_KERNEL(struct sum_rows, "cpu", NULL, sum_rows_f32)))
 SUM_ROWS(sum_rows, "");
 SUM_ROWS(sum_rows_strided, "; strided(x); strided(out)");
@@ -277,7 +302,11 @@ SUM_ROWS(sum_rows_aligned, "; align(x, 256)");
 
 /* ---- errors, memory, threads ---- */
 
-struct fail_with { const dv_tensor *x; int64_t how; dv_tensor *out; };
+struct fail_with {
+    const dv_tensor *x;
+    int64_t how;
+    dv_tensor *out;
+};
 static int fail_piece(void *arg, int64_t begin, int64_t end)
 {
     (void)end;
@@ -289,9 +318,7 @@ static int fail_run(dv_context *ctx, const struct fail_with *a)
     case 1: return dv_error(ctx, DV_EINVAL, "how is %d", 1);
     case 2: return DV_EKERNEL; /* no message */
     case 3: return 7;          /* no status */
-    case 4:
-        dv_error(ctx, DV_EINVAL, "the first");
-        return dv_error(ctx, DV_EKERNEL, "the second");
+    case 4: dv_error(ctx, DV_EINVAL, "the first"); return dv_error(ctx, DV_EKERNEL, "the second");
     case 5: dv_error(ctx, DV_EINVAL, "an error that is not returned"); return DV_OK;
     case 6: return dv_parallel_for(ctx, 0, 1000, 10, fail_piece, ctx);
     case 7: return dv_alloc(ctx, SIZE_MAX - 8, 64) ? DV_OK : DV_ENOMEM;
@@ -307,13 +334,16 @@ static int fail_run(dv_context *ctx, const struct fail_with *a)
     memset(a->out->data, 0, (size_t)dv_numel(a->out) * sizeof(float));
     return DV_OK;
 }
-DV_OPERATOR(fail_with, struct fail_with, (x, how, out),
-    .schema = "fail_with(Tensor x, int how) -> Tensor out",
+DV_OPERATOR(fail_with, struct fail_with, (x, how, out), .schema = "fail_with(Tensor x, int how) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T; T in f32; how < 100",
     .kernels = DV_KERNELS(DV_KERNEL(struct fail_with, "cpu", NULL, fail_run)));
 
 /* Each slice fails when it begins at `at`, and checks its workspace and origin. */
-struct slices { const dv_tensor *x; int64_t at; dv_tensor *out; };
+struct slices {
+    const dv_tensor *x;
+    int64_t at;
+    dv_tensor *out;
+};
 static atomic_int slices_run, slices_wrong;
 static int slices_f32(dv_context *ctx, const struct slices *a)
 {
@@ -321,7 +351,8 @@ static int slices_f32(dv_context *ctx, const struct slices *a)
     const float *x = a->x->data;
     float *out = a->out->data, *w = ctx->workspace;
     atomic_fetch_add(&slices_run, 1);
-    if (ctx->workspace_size != 4 * 1024 || (uintptr_t)w % 64 || !ctx->origin || (int)x[0] != (int)origin || origin % 512 || a->x->ndim != 1)
+    if (ctx->workspace_size != 4 * 1024 || (uintptr_t)w % 64 || !ctx->origin || (int)x[0] != (int)origin || origin % 512 ||
+        a->x->ndim != 1)
         atomic_fetch_add(&slices_wrong, 1);
     if (a->at >= 0 && origin == a->at)
         return dv_error(ctx, DV_EINVAL, "slice %lld failed", (long long)origin);
@@ -335,13 +366,15 @@ static int slices_f32(dv_context *ctx, const struct slices *a)
     memcpy(out, mine, (size_t)dv_numel(a->x) * sizeof *out);
     return DV_OK;
 }
-DV_OPERATOR(slices, struct slices, (x, at, out),
-    .schema = "slices(Tensor x, int at=-1) -> Tensor out",
+DV_OPERATOR(slices, struct slices, (x, at, out), .schema = "slices(Tensor x, int at=-1) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T; parallel(*s); workspace = 4*1024; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct slices, "cpu", NULL, slices_f32, .split = 512)));
 
 /* Rows of a matrix that are named apart, and a weight that every slice has whole. */
-struct rows { const dv_tensor *x, *weight; dv_tensor *out; };
+struct rows {
+    const dv_tensor *x, *weight;
+    dv_tensor *out;
+};
 static atomic_int rows_run, rows_wrong;
 static int rows_f32(dv_context *ctx, const struct rows *a)
 {
@@ -350,18 +383,22 @@ static int rows_f32(dv_context *ctx, const struct rows *a)
     if (a->weight->shape[0] != d || (ctx->origin && ctx->origin_ndim != 2))
         atomic_fetch_add(&rows_wrong, 1);
     for (int64_t i = 0; i < b * h * d; i++) {
-        const int64_t row = i / d, b0 = (ctx->origin ? ctx->origin[0] : 0) + row / h, h0 = (ctx->origin ? ctx->origin[1] : 0) + row % h;
-        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * ((const float *)a->weight->data)[i % d] + (float)(b0 * 1000 + h0);
+        const int64_t row = i / d, b0 = (ctx->origin ? ctx->origin[0] : 0) + row / h,
+                      h0 = (ctx->origin ? ctx->origin[1] : 0) + row % h;
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] * ((const float *)a->weight->data)[i % d] +
+            (float)(b0 * 1000 + h0);
     }
     return DV_OK;
 }
-DV_OPERATOR(rows, struct rows, (x, weight, out),
-    .schema = "rows(Tensor x, Tensor weight) -> Tensor out",
+DV_OPERATOR(rows, struct rows, (x, weight, out), .schema = "rows(Tensor x, Tensor weight) -> Tensor out",
     .contract = "x[b h d]:T, weight[d]:T -> out[b h d]:T; parallel(b, h); T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct rows, "cpu", NULL, rows_f32, .split = 3)));
 
 /* Calls swiglu, from the outside and from the inside of a loop. */
-struct outer { const dv_tensor *x, *y; dv_tensor *out; };
+struct outer {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 static int outer_run(dv_context *ctx, const struct outer *a)
 {
     struct swiglu inner = { a->x, a->y, a->out };
@@ -369,10 +406,13 @@ static int outer_run(dv_context *ctx, const struct outer *a)
 }
 DV_OPERATOR(outer, struct outer, (x, y, out),
     .schema = "outer(Tensor x, Tensor y) -> Tensor out", /* its own contract sees nothing wrong: swiglu's does */
-    .contract = "x[*s]:T, y[*r]:U -> out[*s]:T",
-    .kernels = DV_KERNELS(DV_KERNEL(struct outer, "cpu", NULL, outer_run)));
+    .contract = "x[*s]:T, y[*r]:U -> out[*s]:T", .kernels = DV_KERNELS(DV_KERNEL(struct outer, "cpu", NULL, outer_run)));
 
-struct noise { const dv_tensor *like; const dv_generator *generator; dv_tensor *out; };
+struct noise {
+    const dv_tensor *like;
+    const dv_generator *generator;
+    dv_tensor *out;
+};
 static int noise_run(dv_context *ctx, const struct noise *a)
 {
     uint64_t seed, offset;
@@ -395,16 +435,20 @@ DV_OPERATOR(noise_split, struct noise, (like, generator, out),
 
 /* ---- rows to choose from ---- */
 
-struct pick { const dv_tensor *x; int64_t k; dv_tensor *out; };
+struct pick {
+    const dv_tensor *x;
+    int64_t k;
+    dv_tensor *out;
+};
 static const char *picked;
 static void *picked_stream;
-#define PICK(NAME)                                                  \
-    static int NAME(dv_context *ctx, const struct pick *a)          \
-    {                                                               \
-        picked = #NAME;                                             \
-        picked_stream = ctx->stream;                                \
-        memset(a->out->data, 0, (size_t)dv_numel(a->out));          \
-        return DV_OK;                                               \
+#define PICK(NAME)                                         \
+    static int NAME(dv_context *ctx, const struct pick *a) \
+    {                                                      \
+        picked = #NAME;                                    \
+        picked_stream = ctx->stream;                       \
+        memset(a->out->data, 0, (size_t)dv_numel(a->out)); \
+        return DV_OK;                                      \
     }
 PICK(pick_unknown)
 PICK(pick_neon)
@@ -413,17 +457,20 @@ PICK(pick_avx2)
 PICK(pick_f32)
 PICK(pick_i64)
 PICK(pick_cuda)
-DV_OPERATOR(pick, struct pick, (x, k, out),
-    .schema = "pick(Tensor x, int k=1) -> Tensor out",
+DV_OPERATOR(pick, struct pick, (x, k, out), .schema = "pick(Tensor x, int k=1) -> Tensor out",
     .contract = "x[n]:T -> out[n]:u8; T in f32 f64 i64 i32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_unknown, .isa = "quantum"), DV_KERNEL(struct pick, "cpu", "f32", pick_neon, .isa = "neon"),
-        DV_KERNEL(struct pick, "cpu", "f32", pick_f32_big, .when = "n % 8 == 0 and k > 3"), DV_KERNEL(struct pick, "cpu", "f32", pick_avx2, .isa = "avx2"),
-        DV_KERNEL(struct pick, "cpu", "f32 f64", pick_f32), DV_KERNEL(struct pick, "cpu", "i64", pick_i64),
-        DV_KERNEL(struct pick, "cuda", "f32", pick_cuda)));
+    .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_unknown, .isa = "quantum"),
+        DV_KERNEL(struct pick, "cpu", "f32", pick_neon, .isa = "neon"),
+        DV_KERNEL(struct pick, "cpu", "f32", pick_f32_big, .when = "n % 8 == 0 and k > 3"),
+        DV_KERNEL(struct pick, "cpu", "f32", pick_avx2, .isa = "avx2"), DV_KERNEL(struct pick, "cpu", "f32 f64", pick_f32),
+        DV_KERNEL(struct pick, "cpu", "i64", pick_i64), DV_KERNEL(struct pick, "cuda", "f32", pick_cuda)));
 
 /* ---- native forms ---- */
 
-struct unary { const dv_tensor *x; dv_tensor *out; };
+struct unary {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int twice_f32(dv_context *ctx, const struct unary *a)
 {
     (void)ctx;
@@ -445,8 +492,7 @@ DV_OPERATOR(plus_one, struct unary, (x, out), .schema = "plus_one(Tensor x) -> T
     .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", "f32", plus_one_f32)));
 DV_OPERATOR(pairs, struct maybe, (x, second, first, other),
     .schema = "pairs(Tensor x, bool second=False) -> (Tensor first, Tensor other)",
-    .contract = "x[n]:T -> first[n]:T, other[n]:T; T in f32",
-    .native = "(twice(x), if(second, plus_one(twice(x)), x))");
+    .contract = "x[n]:T -> first[n]:T, other[n]:T; T in f32", .native = "(twice(x), if(second, plus_one(twice(x)), x))");
 static int composed_f32(dv_context *ctx, const struct unary *a)
 {
     (void)ctx;
@@ -459,25 +505,30 @@ DV_OPERATOR(composed, struct unary, (x, out), .schema = "composed(Tensor x) -> T
 DV_OPERATOR(wrong_native, struct repeat, (x, times, out), .schema = "wrong_native(Tensor x, int times=2) -> Tensor out",
     .contract = "x[n]:T -> out[n*times]:T; T in f32", .native = "twice(x)");
 struct double_ { dv_tensor *x; };
-DV_OPERATOR(double_, struct double_, (x), .schema = "double_(Tensor(a!) x) -> Tensor(a!)", .contract = "x[*s]:T; T in f32", .native = "twice(x)");
+DV_OPERATOR(double_, struct double_, (x), .schema = "double_(Tensor(a!) x) -> Tensor(a!)", .contract = "x[*s]:T; T in f32",
+    .native = "twice(x)");
 
 /* int[1] says only that one int will do */
-struct count { const dv_tensor *x; dv_ints dim; dv_tensor *out; };
+struct count {
+    const dv_tensor *x;
+    dv_ints dim;
+    dv_tensor *out;
+};
 static int count_f32(dv_context *ctx, const struct count *a)
 {
     (void)ctx;
     *(float *)a->out->data = (float)a->dim.size;
     return DV_OK;
 }
-DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1] dim=[]) -> Tensor out", .contract = "x[...]:T -> out[]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct count, "cpu", "f32", count_f32)));
+DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1] dim=[]) -> Tensor out",
+    .contract = "x[...]:T -> out[]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct count, "cpu", "f32", count_f32)));
 
-#define CALL_OPS                                                                                                                           \
-    &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all, &dv_op_copy_all,           \
-        &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided,             \
-        &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise,           \
-        &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_, \
-        &dv_op_count
+#define CALL_OPS                                                                                                                 \
+    &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all, &dv_op_copy_all, \
+        &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided,   \
+        &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, \
+        &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native,      \
+        &dv_op_double_, &dv_op_count
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */
@@ -518,17 +569,18 @@ static inline dv_tensor *floats(int32_t ndim, const int64_t *shape, float first,
 }
 static inline dv_tensor *tensor_of(const dv_value *v) { return (dv_tensor *)(uintptr_t)v->as.tensor; }
 static inline float at(const dv_tensor *t, int64_t i) { return ((const float *)t->data)[i]; }
-#define CALL_OK(...)                       \
-    do {                                   \
-        if (__VA_ARGS__)                   \
+#define CALL_OK(...)                         \
+    do {                                     \
+        if (__VA_ARGS__)                     \
             fail_msg("%s", dv_last_error()); \
     } while (0)
-#define CALL_FAILS(status, fragment, ...)                                          \
-    do {                                                                           \
-        dv_clear_error();                                                          \
-        const int got = __VA_ARGS__;                                               \
-        if (got != (status) || !strstr(dv_last_error(), fragment))                 \
-            fail_msg("expected %s and '%s', found %s: %s", dv_status_name(status), fragment, dv_status_name(got), dv_last_error()); \
+#define CALL_FAILS(status, fragment, ...)                                                                                      \
+    do {                                                                                                                       \
+        dv_clear_error();                                                                                                      \
+        const int got = __VA_ARGS__;                                                                                           \
+        if (got != (status) || !strstr(dv_last_error(), fragment))                                                             \
+            fail_msg(                                                                                                          \
+                "expected %s and '%s', found %s: %s", dv_status_name(status), fragment, dv_status_name(got), dv_last_error()); \
     } while (0)
 
 #endif

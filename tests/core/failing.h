@@ -19,7 +19,10 @@
 
 #include "dovetail.h"
 
-typedef struct failing { long n, fail_at, live; bool sticky, failed; } failing;
+typedef struct failing {
+    long n, fail_at, live;
+    bool sticky, failed;
+} failing;
 
 static inline bool failing_now(failing *f)
 {
@@ -80,7 +83,8 @@ static inline long failing_each(int (*fn)(void *arg), const void *arg)
             if (f.live)
                 fail_msg("allocation %ld failing%s: %ld blocks leak", n, sticky ? " and all later ones" : "", f.live);
             if (status && (!f.failed || status != DV_ENOMEM))
-                fail_msg("allocation %ld failing%s: %s: %s", n, sticky ? " and all later ones" : "", dv_status_name(status), dv_last_error());
+                fail_msg("allocation %ld failing%s: %s: %s", n, sticky ? " and all later ones" : "", dv_status_name(status),
+                    dv_last_error());
             if (status && !*dv_last_error())
                 fail_msg("allocation %ld failing: no message", n);
             if (!f.failed)

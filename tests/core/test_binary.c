@@ -60,7 +60,8 @@ static void compile(const char *name, const char *source, const char *flags)
     snprintf(c, sizeof c, "%s.c", name);
     snprintf(so, sizeof so, "%s.so", name);
     put(c, source, strlen(source));
-    snprintf(command, sizeof command, "cc -std=c11 -O1 -shared -fPIC -fvisibility=hidden -I%s/include %s -o %s %s", SOURCE_DIR, flags, in_dir(so), in_dir(c));
+    snprintf(command, sizeof command, "cc -std=c11 -O1 -shared -fPIC -fvisibility=hidden -I%s/include %s -o %s %s", SOURCE_DIR,
+        flags, in_dir(so), in_dir(c));
     assert_int_equal(system(command), 0);
 }
 
@@ -68,7 +69,8 @@ static const char good_source[] =
     "#include <dovetail_op.h>\n"
     "struct scale { const dv_tensor *x; double by; dv_tensor *out; };\n"
     "static int scale_f32(dv_context *ctx, const struct scale *a)\n"
-    "{ (void)ctx; for (int64_t i = 0; i < dv_numel(a->x); i++) ((float *)a->out->data)[i] = (float)a->by * ((float *)a->x->data)[i]; return DV_OK; }\n"
+    "{ (void)ctx; for (int64_t i = 0; i < dv_numel(a->x); i++) ((float *)a->out->data)[i] = (float)a->by * ((float "
+    "*)a->x->data)[i]; return DV_OK; }\n"
     "DV_OPERATOR(scale, struct scale, (x, by, out), .schema = \"scale(Tensor x, float by) -> Tensor out\",\n"
     "    .kernels = DV_KERNELS(DV_KERNEL(struct scale, \"cpu\", \"f32\", scale_f32)));\n"
     "#ifndef NAME\n#define NAME my_ops\n#endif\n"
@@ -91,7 +93,7 @@ static int teardown(void **state)
     return system(command);
 }
 
-/* ---- Loading --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Loading ------------------------------------------------------------------------------------------------------------- */
 
 static void test_good(void **state)
 {
@@ -166,14 +168,15 @@ static void test_foreign_directory(void **state) /* a directory that others can 
     setenv("TMPDIR", dir, 1);
 }
 
-/* ---- Refusals -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Refusals ------------------------------------------------------------------------------------------------------------ */
 
 static void expect(const char *name, int status, const char *message)
 {
     dv__binary b;
     const int got = dv__binary_open(in_dir(name), &b);
     if (got != status || !strstr(dv_last_error(), message))
-        fail_msg("%s: %s \"%s\", expected %s with \"%s\"", name, dv_status_name(got), dv_last_error(), dv_status_name(status), message);
+        fail_msg("%s: %s \"%s\", expected %s with \"%s\"", name, dv_status_name(got), dv_last_error(), dv_status_name(status),
+            message);
     assert_non_null(strstr(dv_last_error(), name));
     assert_null(b.path);
     assert_null(b.decl);
@@ -203,15 +206,15 @@ static void test_refused(void **state)
     expect("empty.so", DV_EBINARY, "truncated");
     put("text.so", "int main(void) { return 0; }\n", 29);
     expect("text.so", DV_EBINARY, "not an ELF file");
-#define WITH(name, at, T, value, message)                        \
-    do {                                                         \
-        unsigned char *copy = malloc(size);                      \
-        const T v = (T)(value);                                  \
-        memcpy(copy, good, size);                                \
-        memcpy(copy + (at), &v, sizeof v);                       \
-        put(name, copy, size);                                   \
-        expect(name, DV_EBINARY, message);                       \
-        free(copy);                                              \
+#define WITH(name, at, T, value, message)   \
+    do {                                    \
+        unsigned char *copy = malloc(size); \
+        const T v = (T)(value);             \
+        memcpy(copy, good, size);           \
+        memcpy(copy + (at), &v, sizeof v);  \
+        put(name, copy, size);              \
+        expect(name, DV_EBINARY, message);  \
+        free(copy);                         \
     } while (0)
     WITH("class.so", EI_CLASS, uint8_t, ELFCLASS32, "a 32-bit ELF file");
     WITH("order.so", EI_DATA, uint8_t, 3 - good[EI_DATA], "other byte order");
@@ -227,13 +230,17 @@ static void test_refused(void **state)
     free(good);
     compile("none", "int nothing;\n", "");
     expect("none.so", DV_EBINARY, "it exports no dovetail_library_1 (is DV_LIBRARY missing?)");
-    compile("future", "__attribute__((visibility(\"default\"))) int dovetail_library_2 = 1, dovetail_library_3 = 1, dovetail_library_x;\n", "");
+    compile("future",
+        "__attribute__((visibility(\"default\"))) int dovetail_library_2 = 1, dovetail_library_3 = 1, dovetail_library_x;\n", "");
     expect("future.so", DV_EABI, "this runtime has ABI 1");
     compile("function", "__attribute__((visibility(\"default\"))) int dovetail_library_1(void) { return 1; }\n", "");
     expect("function.so", DV_EBINARY, "not a descriptor");
-    compile("missing", "extern int no_such_function(void);\n#include <dovetail_op.h>\nstruct s { int64_t n; };\n"
+    compile("missing",
+        "extern int no_such_function(void);\n#include <dovetail_op.h>\nstruct s { int64_t n; };\n"
         "static int k(dv_context *c, const struct s *s) { (void)c; (void)s; return no_such_function(); }\n"
-        "DV_OPERATOR(f, struct s, (n), .kernels = DV_KERNELS(DV_KERNEL(struct s, \"cpu\", NULL, k)));\nDV_LIBRARY(m, &dv_op_f);\n", "");
+        "DV_OPERATOR(f, struct s, (n), .kernels = DV_KERNELS(DV_KERNEL(struct s, \"cpu\", NULL, k)));\nDV_LIBRARY(m, "
+        "&dv_op_f);\n",
+        "");
     unsigned files = private_files();
     expect("missing.so", DV_EBINARY, "undefined symbol: no_such_function");
     assert_int_equal(private_files(), files); /* nothing is left behind */
@@ -312,7 +319,8 @@ static void test_flipped(void **state)
         }
         free(copy);
     }
-    print_message("of %d with flipped bits %u were refused; of %u given to the loader %u crashed in it\n", runs, refused, loaded, crashed);
+    print_message(
+        "of %d with flipped bits %u were refused; of %u given to the loader %u crashed in it\n", runs, refused, loaded, crashed);
     assert_int_equal(crashed, 0);
     free(good);
 }

@@ -1,4 +1,5 @@
-/* Calls that go well: values, defaults, results of every kind, layouts, native forms, calls from structs, questions about calls. */
+/* Calls that go well: values, defaults, results of every kind, layouts, native forms, calls from structs, questions about calls.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -80,7 +81,8 @@ static void defaults_and_conversions(void **state)
     assert_int_equal(s->weights.size, 0);
     assert_int_equal(s->mask.size, 2);
     assert_true(s->mask.data[0] && !s->mask.data[1]);
-    assert_false(s->opt_int.has || s->opt_float.has || s->opt_bool.has || s->opt_string.has || s->opt_scalar.has || s->opt_dtype.has || s->opt_ints.has || s->opt_list.has);
+    assert_false(s->opt_int.has || s->opt_float.has || s->opt_bool.has || s->opt_string.has || s->opt_scalar.has ||
+        s->opt_dtype.has || s->opt_ints.has || s->opt_list.has);
     assert_int_equal(s->list.size, 0);
     assert_null(s->generator);
     assert_int_equal(results[1].as.i, 4);
@@ -96,18 +98,18 @@ static void defaults_and_conversions(void **state)
     args[3] = dv_from_ints(NULL, 0);
     args[0] = args[4] = dv_from_tensor(x);
     args[5] = dv_from_int(-5);
-    args[6] = dv_from_int(3);        /* int for float */
+    args[6] = dv_from_int(3); /* int for float */
     args[7] = dv_from_bool(false);
     args[8] = dv_from_string("other");
-    args[9] = dv_from_bool(true);    /* bool for Scalar */
-    args[10] = dv_from_float(1.5);    /* float for complex */
+    args[9] = dv_from_bool(true);  /* bool for Scalar */
+    args[10] = dv_from_float(1.5); /* float for complex */
     args[11] = dv_from_dtype(dv_dtype_from_key(DV_DTYPE_bf16));
     args[13] = dv_from_ints(ints, 3);
     args[14] = dv_from_ints(ints, 3); /* ints for float[] */
     args[15] = dv_none();
     args[15].type = DV_VALUE_BOOLS, args[15].as.bools = (dv_bools){ bools, 2 };
     args[16] = dv_from_int(1);
-    args[17] = dv_from_bool(true);   /* bool for float, as PyTorch */
+    args[17] = dv_from_bool(true); /* bool for float, as PyTorch */
     args[18] = dv_from_bool(true);
     args[19] = dv_from_string("s");
     args[20] = dv_from_float(0.25);
@@ -181,8 +183,14 @@ static void layouts(void **state)
     out = floats(2, n42, -1, 0);
     CALL_OK(dv_tensor_view(out, 1, n4, two, 1, &column)); /* a given result that is not contiguous */
     dv_value args[1] = { dv_from_tensor(t) };
-    const struct { const char *name; bool copied, transposed; } rows[] = {
-        { "sum_rows", true, true }, { "sum_rows_strided", false, true }, { "sum_rows_last", true, true }, { "sum_rows_aligned", true, true },
+    const struct {
+        const char *name;
+        bool copied, transposed;
+    } rows[] = {
+        { "sum_rows", true, true },
+        { "sum_rows_strided", false, true },
+        { "sum_rows_last", true, true },
+        { "sum_rows_aligned", true, true },
         { "sum_rows_last", false, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -276,7 +284,8 @@ static void results(void **state)
     ((float *)x->data)[2] = 1;
     CALL_FAILS(DV_ESHAPE, "at most 6, not 1000", dv_call(find("nonzero"), args, 1, &result, 1, NULL));
     ((float *)x->data)[3] = 1;
-    CALL_FAILS(DV_EKERNEL, "five is too many", dv_call(find("nonzero"), args, 1, &result, 1, NULL)); /* what was made is freed: ASan */
+    CALL_FAILS(
+        DV_EKERNEL, "five is too many", dv_call(find("nonzero"), args, 1, &result, 1, NULL)); /* what was made is freed: ASan */
     assert_int_equal(result.type, DV_VALUE_DEFAULT);
 
     dv_value two[2] = { dv_default(), dv_default() };
@@ -328,7 +337,10 @@ static void from_structs(void **state)
     struct swiglu own = { x, x, out };
     CALL_OK(dv_call_frame(find("swiglu"), &own, sizeof own, DV_FIELDS(struct swiglu, gate, up, out), NULL));
     assert_float_equal(at(out, 0), 0.731058f, 1e-5);
-    struct other { double by; dv_tensor *x; } other = { 3, x }; /* another layout: bound anew */
+    struct other {
+        double by;
+        dv_tensor *x;
+    } other = { 3, x }; /* another layout: bound anew */
     CALL_OK(dv_call_frame(find("scale_"), &other, sizeof other, DV_FIELDS(struct other, by, x), NULL));
     assert_true(at(x, 3) == 12);
     struct only { dv_tensor *x; } only = { x }; /* by has its default */
@@ -337,22 +349,39 @@ static void from_structs(void **state)
     int64_t count = 0;
     double mean = 0;
     bool any = false;
-    struct part { const dv_tensor *x; dv_tensors list; dv_scalars scalars; dv_strings strings; dv_tensor *out; int64_t *count; double *mean; bool *any; };
+    struct part {
+        const dv_tensor *x;
+        dv_tensors list;
+        dv_scalars scalars;
+        dv_strings strings;
+        dv_tensor *out;
+        int64_t *count;
+        double *mean;
+        bool *any;
+    };
     struct part part = { .x = x, .out = out, .count = &count, .mean = &mean, .any = &any };
-    CALL_OK(dv_call_frame(find("every"), &part, sizeof part, DV_FIELDS(struct part, x, list, scalars, strings, out, count, mean, any), NULL));
+    CALL_OK(dv_call_frame(
+        find("every"), &part, sizeof part, DV_FIELDS(struct part, x, list, scalars, strings, out, count, mean, any), NULL));
     assert_true(count == 4 && mean == 0.5 && any);
     struct every all = every_seen; /* and with every field, as it came */
     all.opt_int = (dv_opt_int){ true, 11 };
     all.opt_string = (dv_opt_string){ true, { "z", 1 } };
     all.count = &count, all.mean = &mean, all.any = &any;
     CALL_OK(dv_call_frame(find("every"), &all, sizeof all, dv_op_every.fields, NULL));
-    assert_true(every_seen.opt_int.has && every_seen.opt_int.value == 11 && every_seen.sizes.size == 3 && every_seen.layout.value == 0);
+    assert_true(
+        every_seen.opt_int.has && every_seen.opt_int.value == 11 && every_seen.sizes.size == 3 && every_seen.layout.value == 0);
     struct swiglu missing = { x, x, NULL };
-    CALL_FAILS(DV_EINVAL, "found None", dv_call_frame(find("swiglu"), &missing, sizeof missing, DV_FIELDS(struct swiglu, gate, up, out), NULL));
+    CALL_FAILS(DV_EINVAL, "found None",
+        dv_call_frame(find("swiglu"), &missing, sizeof missing, DV_FIELDS(struct swiglu, gate, up, out), NULL));
     struct few { const dv_tensor *gate, *up; } few = { x, x };
     CALL_FAILS(DV_EINVAL, "has no field", dv_call_frame(find("swiglu"), &few, sizeof few, DV_FIELDS(struct few, gate, up), NULL));
-    struct wrong { const dv_tensor *gate; int64_t up; dv_tensor *out; } wrong = { x, 1, out };
-    CALL_FAILS(DV_ESCHEMA, "up", dv_call_frame(find("swiglu"), &wrong, sizeof wrong, DV_FIELDS(struct wrong, gate, up, out), NULL));
+    struct wrong {
+        const dv_tensor *gate;
+        int64_t up;
+        dv_tensor *out;
+    } wrong = { x, 1, out };
+    CALL_FAILS(
+        DV_ESCHEMA, "up", dv_call_frame(find("swiglu"), &wrong, sizeof wrong, DV_FIELDS(struct wrong, gate, up, out), NULL));
 
     const dv_value args[2] = { dv_from_tensor(x), dv_from_tensor(x) };
     dv_value result = dv_from_tensor(out);
@@ -432,9 +461,11 @@ static void rows(void **state)
     CALL_OK(dv_call(find("pick"), args, 2, &result, 1, NULL));
     assert_string_equal(picked, "pick_f32");
     CALL_OK(dv_explain(find("pick"), args, 2, tell, &t));
-    const char *said[] = { "\npick_neon: this processor has no neon", "pick_unknown: this runtime does not know the instruction set quantum",
-        "pick_f32_big: its condition n % 8 == 0 and k > 3 does not hold", "pick_avx2: this processor has no avx2", "*pick_f32: taken",
-        "pick_i64: it takes i64, and the tensors have other dtypes", "pick_cuda: it is for cuda, and the tensors are on cpu" };
+    const char *said[] = { "\npick_neon: this processor has no neon",
+        "pick_unknown: this runtime does not know the instruction set quantum",
+        "pick_f32_big: its condition n % 8 == 0 and k > 3 does not hold", "pick_avx2: this processor has no avx2",
+        "*pick_f32: taken", "pick_i64: it takes i64, and the tensors have other dtypes",
+        "pick_cuda: it is for cuda, and the tensors are on cpu" };
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         if (!strstr(t.text, said[i]))
             fail_msg("'%s' is missing in\n%s", said[i], t.text);
@@ -498,9 +529,13 @@ static void questions(void **state)
 
 /* ---- Hosts ---- */
 
-typedef struct my_host { dv_host host; int made, freed, before, after, views, streams, copies; bool refuse, in_kernel; } my_host;
-static int host_new(const dv_host *h, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides,
-    dv_tensor **out)
+typedef struct my_host {
+    dv_host host;
+    int made, freed, before, after, views, streams, copies;
+    bool refuse, in_kernel;
+} my_host;
+static int host_new(const dv_host *h, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
 {
     my_host *m = (my_host *)(uintptr_t)h;
     (void)strides;
@@ -544,7 +579,10 @@ static int host_stream(const dv_host *h, dv_device device, void **out)
 }
 
 /* A host that asks for one row, and lends the memory that kernels see. */
-typedef struct test_host { dv_host host; int lent[3], back, slot, left; } test_host;
+typedef struct test_host {
+    dv_host host;
+    int lent[3], back, slot, left;
+} test_host;
 static void *host_lends(const dv_host *h, int use, int slot, size_t bytes, size_t alignment)
 {
     test_host *m = (test_host *)(uintptr_t)h;
@@ -605,8 +643,14 @@ static void hosts_for_tests(void **state)
 static void hosts(void **state)
 {
     (void)state;
-    my_host m = { .host = { .size = sizeof(dv_host), .name = "mine", .new_tensor = host_new, .free_tensor = host_free, .before_kernel = host_before,
-        .after_kernel = host_after, .copy_tensor = host_copy, .stream = host_stream } };
+    my_host m = { .host = { .size = sizeof(dv_host),
+                      .name = "mine",
+                      .new_tensor = host_new,
+                      .free_tensor = host_free,
+                      .before_kernel = host_before,
+                      .after_kernel = host_after,
+                      .copy_tensor = host_copy,
+                      .stream = host_stream } };
     dv_tensor *x = floats(1, n6, 0, 1);
     dv_value args[3] = { dv_from_tensor(x), dv_from_tensor(x) }, result = dv_default(), two[2] = { dv_default(), dv_default() };
     CALL_OK(dv_call(find("swiglu"), args, 2, &result, 1, &m.host));
@@ -623,7 +667,8 @@ static void hosts(void **state)
     assert_true(m.made == 1 && m.freed == 1 && two[0].type == DV_VALUE_DEFAULT && two[1].type == DV_VALUE_DEFAULT);
     m.refuse = false;
     m.made = m.freed = 0;
-    CALL_FAILS(DV_EKERNEL, "five", dv_call(find("nonzero"), args, 1, &result, 1, &m.host)); /* made inside the kernel, with the lock */
+    CALL_FAILS(
+        DV_EKERNEL, "five", dv_call(find("nonzero"), args, 1, &result, 1, &m.host)); /* made inside the kernel, with the lock */
     assert_true(m.made == 1 && m.freed == 1);
     CALL_OK(dv_call(find("composed"), args, 1, &result, 1, &m.host));
     m.made = m.freed = 0;
@@ -679,7 +724,8 @@ static void hosts(void **state)
 /* ---- Dispatch ---- */
 
 static int seen_key;
-static int on_autograd(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *r, size_t nr, const dv_host *host)
+static int on_autograd(
+    void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *r, size_t nr, const dv_host *host)
 {
     seen_key++;
     (void)user;
@@ -722,9 +768,21 @@ static void dispatch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain), cmocka_unit_test(empty_and_0d), cmocka_unit_test(defaults_and_conversions), cmocka_unit_test(mutation),
-        cmocka_unit_test(layouts), cmocka_unit_test(lists), cmocka_unit_test(lists_of_any_length), cmocka_unit_test(results), cmocka_unit_test(from_structs),
-        cmocka_unit_test(native_forms), cmocka_unit_test(rows), cmocka_unit_test(questions), cmocka_unit_test(hosts), cmocka_unit_test(hosts_for_tests), cmocka_unit_test(dispatch),
+        cmocka_unit_test(plain),
+        cmocka_unit_test(empty_and_0d),
+        cmocka_unit_test(defaults_and_conversions),
+        cmocka_unit_test(mutation),
+        cmocka_unit_test(layouts),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(lists_of_any_length),
+        cmocka_unit_test(results),
+        cmocka_unit_test(from_structs),
+        cmocka_unit_test(native_forms),
+        cmocka_unit_test(rows),
+        cmocka_unit_test(questions),
+        cmocka_unit_test(hosts),
+        cmocka_unit_test(hosts_for_tests),
+        cmocka_unit_test(dispatch),
     };
     return cmocka_run_group_tests(tests, load_tc, unload_tc);
 }

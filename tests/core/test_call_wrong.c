@@ -13,7 +13,11 @@
 #include "contract_call.h"
 
 /* Arguments and results as contract_call.h writes them; results "": to be made. */
-static const struct { const char *op, *args, *results; int status; const char *fragments[3]; } rows[] = {
+static const struct {
+    const char *op, *args, *results;
+    int status;
+    const char *fragments[3];
+} rows[] = {
     /* how many */
     { "swiglu", "f32[4]", "", DV_EINVAL, { "tc::swiglu", "argument 'up'", "missing" } },
     { "swiglu", "", "", DV_EINVAL, { "argument 'gate'", "missing" } },
@@ -47,7 +51,8 @@ static const struct { const char *op, *args, *results; int status; const char *f
     { "every", "f32[4] {} () () - 1 2.0 True 's' 's'", "", DV_ETYPE, { "argument 'scalar'", "expected Scalar, found str" } },
     { "every", "f32[4] {} () () - 1 2.0 True 's' 1 True", "", DV_ETYPE, { "argument 'z'", "expected complex, found bool" } },
     { "every", "f32[4] {} () () - 1 2.0 True 's' 1 1 3", "", DV_ETYPE, { "argument 'dtype'", "expected ScalarType, found int" } },
-    { "every", "f32[4] {} () () - 1 2.0 True 's' 1 1 :f32 0", "", DV_ETYPE, { "argument 'device'", "expected Device, found int" } },
+    { "every", "f32[4] {} () () - 1 2.0 True 's' 1 1 :f32 0", "", DV_ETYPE,
+        { "argument 'device'", "expected Device, found int" } },
     { "every", "f32[4] () () () 3", "", DV_ETYPE, { "argument 'bias'", "expected Tensor?, found int" } },
     { "every", "f32[4] {} (1) (1)", "", DV_ETYPE, { "argument 'strings'", "expected str[], found int[]" } },
     { "every", "f32[4] {} {f32[1]} ()", "", DV_ETYPE, { "argument 'scalars'", "expected Scalar[], found Tensor[]" } },
@@ -112,14 +117,20 @@ static const struct { const char *op, *args, *results; int status; const char *f
 };
 
 /* A shape with a list of fixed size and an optional one. */
-struct fixed { const dv_tensor *x; dv_ints sizes; dv_opt_ints pair; dv_tensor *out; };
+struct fixed {
+    const dv_tensor *x;
+    dv_ints sizes;
+    dv_opt_ints pair;
+    dv_tensor *out;
+};
 static int fixed_run(dv_context *ctx, const struct fixed *a)
 {
     (void)ctx;
     return a->sizes.size == 3 ? DV_OK : DV_EKERNEL;
 }
-DV_OPERATOR(fixed, struct fixed, (x, sizes, pair, out), .schema = "fixed(Tensor x, int[3] sizes=1, int[2]? pair=None) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_KERNEL(struct fixed, "cpu", NULL, fixed_run)));
+DV_OPERATOR(fixed, struct fixed, (x, sizes, pair, out),
+    .schema = "fixed(Tensor x, int[3] sizes=1, int[2]? pair=None) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct fixed, "cpu", NULL, fixed_run)));
 DV_LIBRARY_FRAGMENT(tc, tc_fixed, &dv_op_fixed);
 
 /* Memory for the tensors of a call, each its own. */
@@ -162,8 +173,8 @@ static void wrong(void **state)
         for (int k = 0; k < 3 && rows[i].fragments[k]; k++)
             said = said && strstr(dv_last_error(), rows[i].fragments[k]);
         if (!said) {
-            print_error("row %zu, %s(%s): expected %s and '%s', found %s: %s\n", i, rows[i].op, rows[i].args, dv_status_name(rows[i].status),
-                rows[i].fragments[0], dv_status_name(status), dv_last_error());
+            print_error("row %zu, %s(%s): expected %s and '%s', found %s: %s\n", i, rows[i].op, rows[i].args,
+                dv_status_name(rows[i].status), rows[i].fragments[0], dv_status_name(status), dv_last_error());
             failed++;
         }
         if (!strstr(dv_last_error(), "tc::"))
@@ -181,7 +192,12 @@ static void overlaps(void **state)
     const dv_device cpu = { DV_CPU, 0 };
     const dv_dtype f32 = dv_dtype_from_key(DV_DTYPE_f32);
     const int64_t n8[] = { 8 }, one[] = { 1 }, two[] = { 2 };
-    static const struct { int64_t a, b, c; const int stride_b; bool swap, swap_aliased, swiglu; const char *fragment; } places[] = {
+    static const struct {
+        int64_t a, b, c;
+        const int stride_b;
+        bool swap, swap_aliased, swiglu;
+        const char *fragment;
+    } places[] = {
         /* where x, y (and out) begin; are they refused? */
         { 0, 8, 16, 1, false, false, false, NULL },
         { 0, 7, 16, 1, true, false, false, "argument 'x': would be written, but overlaps argument 'y'" },
@@ -347,7 +363,10 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong), cmocka_unit_test(overlaps), cmocka_unit_test(remembered), cmocka_unit_test(registrations_are_noticed),
+        cmocka_unit_test(wrong),
+        cmocka_unit_test(overlaps),
+        cmocka_unit_test(remembered),
+        cmocka_unit_test(registrations_are_noticed),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -11,7 +11,10 @@
 #include "contract_call.h"
 
 struct row { const char *args, *result; };
-struct operator { const char *schema, *contract; struct row rows[24]; };
+struct operator {
+    const char *schema, *contract;
+    struct row rows[24];
+};
 
 static const struct operator operators[] = {
 #include "contract_operators.h"
@@ -53,7 +56,8 @@ static void test_operators(void **state)
     assert_int_equal(bad, 0);
 }
 
-/* For tests/lang/test_contract_oracle.py: lines "schema|contract" and then "  arguments" on stdin, a line of result for each call. */
+/* For tests/lang/test_contract_oracle.py: lines "schema|contract" and then "  arguments" on stdin, a line of result for each
+ * call. */
 static int answer_calls(void)
 {
     static char line[20000];

@@ -20,7 +20,12 @@ static const char *schema_of(char which)
     }
 }
 
-static const struct { char schema; const char *contract; int column; const char *message; } rows[] = {
+static const struct {
+    char schema;
+    const char *contract;
+    int column;
+    const char *message;
+} rows[] = {
 #include "contract_bad.h"
 };
 
@@ -61,7 +66,8 @@ static void test_caret(void **state)
     assert_int_equal(dv__schema_parse(schema_of('A'), &schema), DV_OK);
     assert_int_equal(dv__contract_parse("x[n]:T,\n  y[m q]:U -> [z]:T", "my::f", schema, &c), DV_ECONTRACT);
     assert_string_equal(dv_last_error(),
-        "operator my::f: contract: column 24: unknown name 'z': no input has such a size or dtype, and the schema no such argument\n"
+        "operator my::f: contract: column 24: unknown name 'z': no input has such a size or dtype, and the schema no such "
+        "argument\n"
         "      y[m q]:U -> [z]:T\n"
         "                   ^");
     dv__schema_free(schema);
@@ -71,7 +77,11 @@ static void test_caret(void **state)
 static void test_limits(void **state)
 {
     (void)state;
-    static const struct { const char *before, *repeat, *after; int n; const char *message; } limits[] = {
+    static const struct {
+        const char *before, *repeat, *after;
+        int n;
+        const char *message;
+    } limits[] = {
         { "x[", "(", "", 5000, "nested deeper than 200" },
         { "x[n]:T, y[n]:T -> [", "-", "n]:T", 5000, "nested deeper than 200" },
         { "x[n]:T, y[n]:T -> [n", "+n", "]:T", 5000, "nested deeper than 200" },
@@ -118,7 +128,9 @@ static void parse_good(dv__schema **schema, dv__contract **c)
 static void test_rows(void **state)
 {
     (void)state;
-    static const struct { const char *text, *message; } predicates[] = {
+    static const struct {
+        const char *text, *message;
+    } predicates[] = {
         { "n >", "operator my::f: predicate: column 4: expected a value, found the end" },
         { "n", "predicate: column 1: expected a boolean for a predicate, found an integer" },
         { "x.values > 1", "predicate: column 1: the values of tensors can be spoken of in constraints only" },
@@ -167,7 +179,7 @@ static void test_rows(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_contracts), cmocka_unit_test(test_caret), cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_rows) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_contracts), cmocka_unit_test(test_caret),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_rows) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* What else a contract answers: given outputs, costs, splitting, how tensors are taken, predicates and dtypes of rows, words and JSON;
- * and every allocation failed in turn. */
+/* What else a contract answers: given outputs, costs, splitting, how tensors are taken, predicates and dtypes of rows, words and
+ * JSON; and every allocation failed in turn. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,8 +33,12 @@ static void test_given(void **state)
 {
     (void)state;
     dv__schema *schema;
-    dv__contract *c = parse("f(Tensor x, Tensor y) -> (Tensor out, Tensor)", "x[n]:T, y[m]:U -> out[n m]:T, [u]:i64; u unbacked in 0..n", &schema);
-    static const struct { size_t i; const char *given, *message; } rows[] = {
+    dv__contract *c = parse(
+        "f(Tensor x, Tensor y) -> (Tensor out, Tensor)", "x[n]:T, y[m]:U -> out[n m]:T, [u]:i64; u unbacked in 0..n", &schema);
+    static const struct {
+        size_t i;
+        const char *given, *message;
+    } rows[] = {
         { 0, "f32[2,3]", NULL },
         { 0, "f32[2,3]/(1,2)", NULL },
         { 0, "f32[3,2]", "my::f: result 'out': expected shape [2, 3], found [3, 2]" },
@@ -99,22 +103,33 @@ static void test_costs(void **state)
 static void test_split(void **state)
 {
     (void)state;
-    static const struct { const char *schema, *contract, *args, *leading; bool flattens; } rows[] = {
+    static const struct {
+        const char *schema, *contract, *args, *leading;
+        bool flattens;
+    } rows[] = {
         { "f(Tensor x, Tensor y) -> Tensor", "x[*s]:T, y[*s]:T -> [*s]:T; parallel(*s)", "f32[4,6] f32[4,6]", "2 2 2", true },
         { "f(Tensor x, Tensor y) -> Tensor", "x[*s]:T, y[*s]:T -> [*s]:T", "f32[4,6] f32[4,6]", "no", false },
-        { "f(Tensor x, Tensor? r, Tensor w) -> Tensor", "x[*s d]:T, r[*s d]:T, w[d]:T -> [*s d]:T; parallel(*s)", "f32[4,6,8] - f32[8]", "2 2 0 2", true },
-        { "f(Tensor x, Tensor w, float k) -> Tensor", "x[m k_]:T, w[e k_]:T -> [m e]:T; parallel(m)", "f32[4,6] f32[8,6] 1.5", "1 0 0 1", false },
+        { "f(Tensor x, Tensor? r, Tensor w) -> Tensor", "x[*s d]:T, r[*s d]:T, w[d]:T -> [*s d]:T; parallel(*s)",
+            "f32[4,6,8] - f32[8]", "2 2 0 2", true },
+        { "f(Tensor x, Tensor w, float k) -> Tensor", "x[m k_]:T, w[e k_]:T -> [m e]:T; parallel(m)", "f32[4,6] f32[8,6] 1.5",
+            "1 0 0 1", false },
         /* y knows b but does not begin with it */
         { "f(Tensor x, Tensor y) -> Tensor", "x[b n]:T, y[n b]:T -> [b n]:T; parallel(b)", "f32[4,6] f32[6,4]", "no", false },
         /* mask knows b only, so s cannot be cut with it */
-        { "f(Tensor x, Tensor mask) -> Tensor", "x[b s d]:T, mask[b]:T -> [b s d]:T; parallel(b, s)", "f32[4,6,2] f32[4]", "1 1 1", false },
-        { "f(Tensor x, Tensor mask) -> Tensor", "x[b s d]:T, mask[d]:T -> [b s d]:T; parallel(b, s)", "f32[4,6,2] f32[2]", "2 0 2", false },
-        { "f(Tensor x, Tensor y) -> Tensor", "x[b *s]:T, y[*s]:T -> [b *s]:T; parallel(b, *s)", "f32[4,6,2] f32[6,2]", "1 0 1", false },
+        { "f(Tensor x, Tensor mask) -> Tensor", "x[b s d]:T, mask[b]:T -> [b s d]:T; parallel(b, s)", "f32[4,6,2] f32[4]",
+            "1 1 1", false },
+        { "f(Tensor x, Tensor mask) -> Tensor", "x[b s d]:T, mask[d]:T -> [b s d]:T; parallel(b, s)", "f32[4,6,2] f32[2]",
+            "2 0 2", false },
+        { "f(Tensor x, Tensor y) -> Tensor", "x[b *s]:T, y[*s]:T -> [b *s]:T; parallel(b, *s)", "f32[4,6,2] f32[6,2]", "1 0 1",
+            false },
         { "f(Tensor(a!) x, Tensor y) -> ()", "x[n]:T, y[n]:T; parallel(n)", "f32[4] f32[4]", "1 1", false },
         { "f(Tensor(a!) x, Tensor y) -> Tensor(a!)", "x[n]:T, y[n]:T; parallel(n)", "f32[4] f32[4]", "1 1 1", false },
-        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T -> [b n]:T / else: x[n b]:T -> [n b]:T; parallel(b)", "f32[4,6] True", "1 0 1", false },
-        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T -> [b n]:T / else: x[n b]:T -> [n b]:T; parallel(b)", "f32[4,6] False", "no", false },
-        { "f(Tensor[] xs, Tensor y) -> Tensor", "xs{i}[d]:T, y[b d]:T -> [b d]:T; parallel(b)", "{f32[3]} f32[4,3]", "0 1 1", false },
+        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T -> [b n]:T / else: x[n b]:T -> [n b]:T; parallel(b)",
+            "f32[4,6] True", "1 0 1", false },
+        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T -> [b n]:T / else: x[n b]:T -> [n b]:T; parallel(b)",
+            "f32[4,6] False", "no", false },
+        { "f(Tensor[] xs, Tensor y) -> Tensor", "xs{i}[d]:T, y[b d]:T -> [b d]:T; parallel(b)", "{f32[3]} f32[4,3]", "0 1 1",
+            false },
         { "f(Tensor(a) x) -> Tensor(a)", "x[b n]:T -> [b n]:T view(x); parallel(b)", "f32[4,6]", "no", false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -142,7 +157,8 @@ static void test_takes(void **state)
 {
     (void)state;
     dv__schema *schema;
-    dv__contract *c = parse("f(Tensor x, Tensor y) -> Tensor out", "x[n], y[n] -> out[n]:f32; strided(x), align(x, 32); last_contiguous(out)", &schema);
+    dv__contract *c = parse("f(Tensor x, Tensor y) -> Tensor out",
+        "x[n], y[n] -> out[n]:f32; strided(x), align(x, 32); last_contiguous(out)", &schema);
     dv__takes takes[3];
     assert_int_equal(dv__contract_takes(c, NULL, takes), DV_OK);
     assert_int_equal(takes[0].kind, DV__TAKES_STRIDED);
@@ -165,12 +181,27 @@ static void test_rows(void **state)
     (void)state;
     dv__schema *schema;
     dv__contract *c = parse("f(Tensor x, Tensor? z, int k, str mode) -> Tensor", "x[*s n]:T, z[m]:U -> [*s n]:T", &schema);
-    static const struct { const char *text; bool without, with; } predicates[] = {
-        { "n % 4 == 0", true, true }, { "n > 8 or rank(*s) == 1", true, true }, { "m == 3", false, true }, { "present(z)", false, true },
-        { "T == bf16 and mode == \"fast\" and k in 1 2", true, true }, { "mode in \"slow\"", false, false }, { "U in f16 i8", false, true },
+    static const struct {
+        const char *text;
+        bool without, with;
+    } predicates[] = {
+        { "n % 4 == 0", true, true },
+        { "n > 8 or rank(*s) == 1", true, true },
+        { "m == 3", false, true },
+        { "present(z)", false, true },
+        { "T == bf16 and mode == \"fast\" and k in 1 2", true, true },
+        { "mode in \"slow\"", false, false },
+        { "U in f16 i8", false, true },
     };
-    static const struct { const char *text; bool without, with; } dtypes[] = {
-        { "bf16", true, true }, { "f32 f64", false, false }, { "f32 bf16", true, true }, { "T=bf16, U=i8", true, true }, { "U=i32", true, false },
+    static const struct {
+        const char *text;
+        bool without, with;
+    } dtypes[] = {
+        { "bf16", true, true },
+        { "f32 f64", false, false },
+        { "f32 bf16", true, true },
+        { "T=bf16, U=i8", true, true },
+        { "U=i32", true, false },
     };
     dv__arena arena = { 0 };
     for (int with = 0; with < 2; with++) {
@@ -205,7 +236,8 @@ static void test_words(void **state)
     (void)state;
     dv__schema *schema;
     dv__contract *c = parse("f(Tensor x, Tensor w1, Tensor w2, bool up) -> Tensor out",
-        "x[m k]:T, w1[e 2*n k]:T, w2[e k n]:T -> out[m k]:T; T in f32 bf16; k % 2 == 0; when up: m > 3 / else: m < 9; parallel(m); sum(k);\n"
+        "x[m k]:T, w1[e 2*n k]:T, w2[e k n]:T -> out[m k]:T; T in f32 bf16; k % 2 == 0; when up: m > 3 / else: m < 9; "
+        "parallel(m); sum(k);\n"
         "strided(x); workspace = 4*m*n; j = m + 1",
         &schema);
     dv__text words = { 0 }, json = { 0 };
@@ -228,7 +260,8 @@ static void test_words(void **state)
         "  takes 'x' strided\n"
         "  workspace = 4*m*n\n");
     dv__contract_json(c, &json);
-    assert_non_null(strstr(json.data, "\"dims\": [[\"dim\", \"e\"], [\"mul\", [\"int\", 2], [\"dim\", \"n\"]], [\"dim\", \"k\"]]"));
+    assert_non_null(
+        strstr(json.data, "\"dims\": [[\"dim\", \"e\"], [\"mul\", [\"int\", 2], [\"dim\", \"n\"]], [\"dim\", \"k\"]]"));
     assert_non_null(strstr(json.data, "\"takes\": [{\"slot\": 0, \"kind\": \"strided\", \"align\": 1}]"));
     dv__text_deinit(&words);
     dv__text_deinit(&json);
@@ -269,7 +302,8 @@ static void test_memory(void **state)
     (void)state;
     failing_each(everything,
         "x[*s 2*n]:T, z[n q]:U, xs{i}[*a n_{i} *b]:T, ks[3]; T in f32 f64; rank(*a) == 1; n > 2; h = n//2;\n"
-        "when mode == \"a\": -> [*s h]:promote(T, f64), like(x) / \"b\" \"c\": -> [*a total(n_) *b]:T, [u]:i64; u unbacked in 0..n;\n"
+        "when mode == \"a\": -> [*s h]:promote(T, f64), like(x) / \"b\" \"c\": -> [*a total(n_) *b]:T, [u]:i64; u unbacked in "
+        "0..n;\n"
         "flops = 2*n; workspace = 4*n; align(x, 64)");
 }
 
@@ -279,7 +313,9 @@ static void test_no_allocation(void **state)
     (void)state;
     dv__schema *schema;
     dv__contract *c = parse("f(Tensor x, Tensor? z, Tensor[] xs) -> (Tensor, Tensor)",
-        "x[*s 2*n]:T, z[n q]:U, xs{i}[*a k{i} *b]:T -> [broadcast(*s, *a)]:promote(T, f64), [*a total(k) *b]:T; rank(*a) == 1; n > 0", &schema);
+        "x[*s 2*n]:T, z[n q]:U, xs{i}[*a k{i} *b]:T -> [broadcast(*s, *a)]:promote(T, f64), [*a total(k) *b]:T; rank(*a) == 1; n "
+        "> 0",
+        &schema);
     call_parse(&arguments, "f32[3,8] i8[4,2] {f32[3,4] f32[3,5]}");
     failing f;
     memset(&f, 0, sizeof f);

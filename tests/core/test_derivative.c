@@ -1,4 +1,5 @@
-/* dv_gradient() and dv_tangent(): every kind of clause, what is handed over and what is copied, masks, errors, memory that runs out. */
+/* dv_gradient() and dv_tangent(): every kind of clause, what is handed over and what is copied, masks, errors, memory that runs
+ * out. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,10 +16,23 @@
 #include "dovetail.h"
 #include "failing.h"
 
-struct binary { const dv_tensor *x, *y; dv_tensor *out; };
-struct masked { const dv_tensor *x, *y; dv_bools mask; dv_tensor *a, *b; };
-struct written { const dv_tensor *x; dv_tensor *y; };
-struct list { dv_tensors xs; dv_tensor *out; };
+struct binary {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
+struct masked {
+    const dv_tensor *x, *y;
+    dv_bools mask;
+    dv_tensor *a, *b;
+};
+struct written {
+    const dv_tensor *x;
+    dv_tensor *y;
+};
+struct list {
+    dv_tensors xs;
+    dv_tensor *out;
+};
 
 static int times(dv_context *ctx, const struct binary *a)
 {
@@ -54,7 +68,8 @@ static int first(dv_context *ctx, const struct list *a)
 #define TIMES DV_KERNELS(DV_KERNEL(struct binary, "cpu", "f64", times))
 DV_OPERATOR(times, struct binary, (x, y, out), .schema = "times" TWO, .contract = ALIKE, .kernels = TIMES,
     .gradient = "x: times(grad, y); y: times(grad, x)", .tangent = "out: times(times(x_t, y), times(x, y_t))");
-DV_OPERATOR(shared, struct binary, (x, y, out), .schema = "shared" TWO, .contract = ALIKE, .kernels = TIMES, .gradient = "x, y: [times(grad, out), times(grad, out)]");
+DV_OPERATOR(shared, struct binary, (x, y, out), .schema = "shared" TWO, .contract = ALIKE, .kernels = TIMES,
+    .gradient = "x, y: [times(grad, out), times(grad, out)]");
 DV_OPERATOR(passed, struct binary, (x, y, out), .schema = "passed" TWO, .contract = ALIKE, .kernels = TIMES,
     .gradient = "x: grad; y: if(x.ndim > 1, None, times(grad, y))");
 DV_OPERATOR(masked, struct binary, (x, y, out), .schema = "masked" TWO, .contract = ALIKE, .kernels = TIMES,
@@ -63,12 +78,15 @@ DV_OPERATOR(late, struct binary, (x, y, out), .schema = "late" TWO, .contract = 
     .gradient = "x: times(grad, y); y: if(x.shape[3] > 0, grad, x)");
 DV_OPERATOR(plain, struct binary, (x, y, out), .schema = "plain" TWO, .contract = ALIKE, .kernels = TIMES);
 DV_OPERATOR(both, struct masked, (x, y, mask, a, b), .schema = "both(Tensor x, Tensor y, bool[2] mask) -> (Tensor a, Tensor b)",
-    .contract = "x[*s]:f64, y[*s]:f64 -> a[*s]:f64, b[*s]:f64", .kernels = DV_KERNELS(DV_KERNEL(struct masked, "cpu", "f64", both)));
+    .contract = "x[*s]:f64, y[*s]:f64 -> a[*s]:f64, b[*s]:f64",
+    .kernels = DV_KERNELS(DV_KERNEL(struct masked, "cpu", "f64", both)));
 DV_OPERATOR(put, struct written, (x, y), .schema = "put(Tensor x, Tensor(a!) y) -> ()", .contract = "x[*s]:f64, y[*s]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct written, "cpu", "f64", put)), .gradient = "x: times(grad, y); y: non_differentiable");
 DV_OPERATOR(first, struct list, (xs, out), .schema = "first(Tensor[] xs) -> Tensor out", .contract = "xs{i}[n]:f64 -> out[n]:f64",
-    .kernels = DV_KERNELS(DV_KERNEL(struct list, "cpu", "f64", first)), .gradient = "xs: if(len(xs) == 2, [grad, times(grad, grad)], [grad])");
-DV_LIBRARY(td, &dv_op_times, &dv_op_shared, &dv_op_passed, &dv_op_masked, &dv_op_late, &dv_op_plain, &dv_op_both, &dv_op_put, &dv_op_first);
+    .kernels = DV_KERNELS(DV_KERNEL(struct list, "cpu", "f64", first)),
+    .gradient = "xs: if(len(xs) == 2, [grad, times(grad, grad)], [grad])");
+DV_LIBRARY(td, &dv_op_times, &dv_op_shared, &dv_op_passed, &dv_op_masked, &dv_op_late, &dv_op_plain, &dv_op_both, &dv_op_put,
+    &dv_op_first);
 
 static dv_library *library;
 static int load(void **state)
@@ -131,10 +149,14 @@ static void release(dv_value *out, size_t n)
     } while (0)
 
 /* Slots of a call with x = 2, y = 5, out = 10, and what flows: grad = 3. */
-typedef struct slots { dv_tensor *x, *y, *out, *grad; dv_value values[3], flows[3]; } slots;
+typedef struct slots {
+    dv_tensor *x, *y, *out, *grad;
+    dv_value values[3], flows[3];
+} slots;
 static slots make(int32_t ndim, const int64_t *shape)
 {
-    slots s = { filled(ndim, shape, 2), filled(ndim, shape, 5), filled(ndim, shape, 10), filled(ndim, shape, 3), { { 0, 0, { 0 } } }, { { 0, 0, { 0 } } } };
+    slots s = { filled(ndim, shape, 2), filled(ndim, shape, 5), filled(ndim, shape, 10), filled(ndim, shape, 3),
+        { { 0, 0, { 0 } } }, { { 0, 0, { 0 } } } };
     s.values[0] = dv_from_tensor(s.x);
     s.values[1] = dv_from_tensor(s.y);
     s.values[2] = dv_from_tensor(s.out);
@@ -254,7 +276,8 @@ static void errors(void **state)
     dv_value out[3];
     fails(DV_ENOTSUP, "td::plain: it declares no gradient", dv_gradient(find("plain"), s.values, s.flows, NULL, out, NULL));
     fails(DV_ENOTSUP, "td::plain: it declares no tangent", dv_tangent(find("plain"), s.values, s.flows, out, NULL));
-    fails(DV_EINVAL, "td::late: gradient: x.shape[3]: the index is out of range", dv_gradient(find("late"), s.values, s.flows, NULL, out, NULL));
+    fails(DV_EINVAL, "td::late: gradient: x.shape[3]: the index is out of range",
+        dv_gradient(find("late"), s.values, s.flows, NULL, out, NULL));
     assert_true(out[0].type == DV_VALUE_NONE && out[1].type == DV_VALUE_NONE); /* that of x was given back */
     fails(DV_EINVAL, "found NULL", dv_gradient(NULL, s.values, s.flows, NULL, out, NULL));
     fails(DV_EINVAL, "found NULL", dv_tangent(find("times"), s.values, NULL, out, NULL));
@@ -293,8 +316,14 @@ static void memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients), cmocka_unit_test(handed_over), cmocka_unit_test(conditions), cmocka_unit_test(written_arguments),
-        cmocka_unit_test(lists), cmocka_unit_test(tangents), cmocka_unit_test(errors), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(gradients),
+        cmocka_unit_test(handed_over),
+        cmocka_unit_test(conditions),
+        cmocka_unit_test(written_arguments),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(tangents),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }

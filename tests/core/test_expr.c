@@ -11,7 +11,9 @@
 #include "failing.h"
 #include "lang/expr.h"
 
-static const struct { const char *text, *printed, *json; } rows[] = {
+static const struct {
+    const char *text, *printed, *json;
+} rows[] = {
     { "1", "1", "[\"int\", 1]" },
     { "1+2*3", "1 + 2*3", "[\"add\", [\"int\", 1], [\"mul\", [\"int\", 2], [\"int\", 3]]]" },
     { "(1+2)*3", "(1 + 2)*3", NULL },
@@ -23,16 +25,19 @@ static const struct { const char *text, *printed, *json; } rows[] = {
     { "-(a*b)", "-(a*b)", NULL },
     { "- -a", "--a", NULL },
     { "-x[1].y", "-x[1].y", "[\"neg\", [\"attr\", [\"index\", [\"name\", \"x\"], [\"int\", 1]], \"y\"]]" },
-    { "not a and b or c", "not a and b or c", "[\"or\", [\"and\", [\"not\", [\"name\", \"a\"]], [\"name\", \"b\"]], [\"name\", \"c\"]]" },
+    { "not a and b or c", "not a and b or c",
+        "[\"or\", [\"and\", [\"not\", [\"name\", \"a\"]], [\"name\", \"b\"]], [\"name\", \"c\"]]" },
     { "not (a and b)", "not (a and b)", NULL },
     { "a and (b or c)", "a and (b or c)", NULL },
-    { "0 <= a < b", "0 <= a and a < b", "[\"and\", [\"le\", [\"int\", 0], [\"name\", \"a\"]], [\"lt\", [\"name\", \"a\"], [\"name\", \"b\"]]]" },
+    { "0 <= a < b", "0 <= a and a < b",
+        "[\"and\", [\"le\", [\"int\", 0], [\"name\", \"a\"]], [\"lt\", [\"name\", \"a\"], [\"name\", \"b\"]]]" },
     { "(a < b) == c", "(a < b) == c", NULL },
     { "a in 1 2 -3", "a in 1 2 -3", "[\"in\", [\"name\", \"a\"], [\"int\", 1], [\"int\", 2], [\"neg\", [\"int\", 3]]]" },
     { "a not in \"x\" 'y'", "not a in \"x\" \"y\"", NULL },
     { "T in f32 f64 and n > 0", "T in f32 f64 and n > 0", NULL },
     { "f()", "f()", "[\"call\", \"f\"]" },
-    { "ns::f.out(a, b=2,)", "ns::f.out(a, b=2)", "[\"call\", \"ns::f.out\", [\"name\", \"a\"], [\"keyword\", \"b\", [\"int\", 2]]]" },
+    { "ns::f.out(a, b=2,)", "ns::f.out(a, b=2)",
+        "[\"call\", \"ns::f.out\", [\"name\", \"a\"], [\"keyword\", \"b\", [\"int\", 2]]]" },
     { "x.f", "x.f", NULL },
     { "[1, 2, [3]]", "[1, 2, [3]]", "[\"list\", [\"int\", 1], [\"int\", 2], [\"list\", [\"int\", 3]]]" },
     { "(1, 2)", "[1, 2]", NULL },
@@ -81,7 +86,9 @@ static void test_rows(void **state)
 static void test_sums(void **state)
 {
     (void)state;
-    static const struct { const char *text, *printed; } lists[] = {
+    static const struct {
+        const char *text, *printed;
+    } lists[] = {
         { "n co (h + 1)//2 *s x [3", "n|co|(h + 1)//2|*s|x|" }, /* "[3" is a list that never ends */
         { "2*n n * 2 n*m *m", "2*n|n*2|n*m|*m|" },
         { "f(a) f (a)", "f(a)|f|a|" },
@@ -107,7 +114,9 @@ static void test_sums(void **state)
 static void test_errors(void **state)
 {
     (void)state;
-    static const struct { const char *text, *message; } wrong[] = {
+    static const struct {
+        const char *text, *message;
+    } wrong[] = {
         { "", "column 1: expected a value, found the end" },
         { "a +", "column 4: expected a value, found the end" },
         { "a + or", "column 5: expected a value, found 'or'" },
@@ -142,9 +151,20 @@ static void test_errors(void **state)
 static void test_floor(void **state)
 {
     (void)state;
-    static const struct { int64_t a, b, div, mod; } good[] = {
-        { 7, 2, 3, 1 }, { -7, 2, -4, 1 }, { 7, -2, -4, -1 }, { -7, -2, 3, -1 }, { 6, 3, 2, 0 }, { -6, 3, -2, 0 }, { 0, -5, 0, 0 },
-        { INT64_MIN, 1, INT64_MIN, 0 }, { INT64_MIN, 2, INT64_MIN / 2, 0 }, { INT64_MAX, INT64_MIN, -1, -1 }, { INT64_MIN, INT64_MAX, -2, INT64_MAX - 1 },
+    static const struct {
+        int64_t a, b, div, mod;
+    } good[] = {
+        { 7, 2, 3, 1 },
+        { -7, 2, -4, 1 },
+        { 7, -2, -4, -1 },
+        { -7, -2, 3, -1 },
+        { 6, 3, 2, 0 },
+        { -6, 3, -2, 0 },
+        { 0, -5, 0, 0 },
+        { INT64_MIN, 1, INT64_MIN, 0 },
+        { INT64_MIN, 2, INT64_MIN / 2, 0 },
+        { INT64_MAX, INT64_MIN, -1, -1 },
+        { INT64_MIN, INT64_MAX, -2, INT64_MAX - 1 },
     };
     int64_t out;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

@@ -110,8 +110,13 @@ static int run(enum which which, const char *schema_text, const char *text, char
 
 /* ---- Accepted: the JSON without the text ---- */
 
-static const struct good { enum which which; const char *schema, *text, *json; } good[] = {
-    { NATIVE, XY, "mul(silu(x), y)", "\"results\": [[\"call\", \"base::mul.Tensor\", [\"call\", \"base::silu\", [\"arg\", \"x\"]], [\"arg\", \"y\"]]], \"writes\": {}" },
+static const struct good {
+    enum which which;
+    const char *schema, *text, *json;
+} good[] = {
+    { NATIVE, XY, "mul(silu(x), y)",
+        "\"results\": [[\"call\", \"base::mul.Tensor\", [\"call\", \"base::silu\", [\"arg\", \"x\"]], [\"arg\", \"y\"]]], "
+        "\"writes\": {}" },
     { NATIVE, XY, "x * y", "[[\"call\", \"base::mul.Tensor\", [\"arg\", \"x\"], [\"arg\", \"y\"]]]" },
     { NATIVE, XY, "x * 2", "[\"call\", \"base::mul.Scalar\", [\"arg\", \"x\"], [\"int\", 2]]" },
     { NATIVE, XY, "2.5 * x", "[\"call\", \"base::mul.Scalar\", [\"arg\", \"x\"], [\"float\", 2.5]]" },
@@ -119,19 +124,30 @@ static const struct good { enum which which; const char *schema, *text, *json; }
     { NATIVE, XY, "x - y", "[\"call\", \"base::sub\", [\"arg\", \"x\"], [\"arg\", \"y\"]]" },
     { NATIVE, XY, "-x", "[\"call\", \"base::neg\", [\"arg\", \"x\"]]" },
     { NATIVE, XY, "1 / x", "[\"call\", \"base::mul.Scalar\", [\"call\", \"base::reciprocal\", [\"arg\", \"x\"]], [\"int\", 1]]" },
-    { NATIVE, XY, "x / y + 1", "[\"call\", \"base::add.Scalar\", [\"call\", \"base::div\", [\"arg\", \"x\"], [\"arg\", \"y\"]], [\"int\", 1]]" },
-    { NATIVE, XY, "add(x, y, alpha=-2)", "[\"call\", \"base::add.Tensor\", [\"arg\", \"x\"], [\"arg\", \"y\"], [\"keyword\", \"alpha\", [\"neg\", [\"int\", 2]]]]" },
-    { NATIVE, XY, "sum(x, [0, 1], keepdim=True, dtype=f32)", "[\"list\", [\"int\", 0], [\"int\", 1]], [\"keyword\", \"keepdim\", [\"bool\", true]], [\"keyword\", \"dtype\", [\"dtype\", \"f32\"]]]" },
+    { NATIVE, XY, "x / y + 1",
+        "[\"call\", \"base::add.Scalar\", [\"call\", \"base::div\", [\"arg\", \"x\"], [\"arg\", \"y\"]], [\"int\", 1]]" },
+    { NATIVE, XY, "add(x, y, alpha=-2)",
+        "[\"call\", \"base::add.Tensor\", [\"arg\", \"x\"], [\"arg\", \"y\"], [\"keyword\", \"alpha\", [\"neg\", [\"int\", "
+        "2]]]]" },
+    { NATIVE, XY, "sum(x, [0, 1], keepdim=True, dtype=f32)",
+        "[\"list\", [\"int\", 0], [\"int\", 1]], [\"keyword\", \"keepdim\", [\"bool\", true]], [\"keyword\", \"dtype\", "
+        "[\"dtype\", \"f32\"]]]" },
     { NATIVE, XY, "sum(x, 0, dtype=None)", "[\"int\", 0], [\"keyword\", \"dtype\", [\"none\"]]]" },
     { NATIVE, XY, "to(x, y.dtype)", "[\"attr\", [\"arg\", \"y\"], \"dtype\"]" },
-    { NATIVE, XY, "expand(x, [y.shape[0], y.ndim, -1, len(y.shape) // 2])", "[\"index\", [\"attr\", [\"arg\", \"y\"], \"shape\"], [\"int\", 0]]" },
+    { NATIVE, XY, "expand(x, [y.shape[0], y.ndim, -1, len(y.shape) // 2])",
+        "[\"index\", [\"attr\", [\"arg\", \"y\"], \"shape\"], [\"int\", 0]]" },
     { NATIVE, XY, "three(x)[1]", "[\"index\", [\"call\", \"my::three\", [\"arg\", \"x\"]], [\"int\", 1]]" },
-    { NATIVE, XY, "unknown(x, 3, k=y)", "[\"call\", \"unknown\", [\"arg\", \"x\"], [\"int\", 3], [\"keyword\", \"k\", [\"arg\", \"y\"]]]" },
-    { NATIVE, XY, "elsewhere::op.out(x) * y", "[\"call\", \"base::mul.Tensor\", [\"call\", \"elsewhere::op.out\", [\"arg\", \"x\"]], [\"arg\", \"y\"]]" },
+    { NATIVE, XY, "unknown(x, 3, k=y)",
+        "[\"call\", \"unknown\", [\"arg\", \"x\"], [\"int\", 3], [\"keyword\", \"k\", [\"arg\", \"y\"]]]" },
+    { NATIVE, XY, "elsewhere::op.out(x) * y",
+        "[\"call\", \"base::mul.Tensor\", [\"call\", \"elsewhere::op.out\", [\"arg\", \"x\"]], [\"arg\", \"y\"]]" },
     { NATIVE, XY, "cat([x, y], dim=x.ndim - 1)", "[\"sub\", [\"attr\", [\"arg\", \"x\"], \"ndim\"], [\"int\", 1]]" },
     { NATIVE, XY, "split(x, 2)[0]", "[\"index\", [\"call\", \"base::split\"" },
-    { NATIVE, XW, "if(present(w), x * w, x)", "[\"if\", [\"present\", [\"arg\", \"w\"]], [\"call\", \"base::mul.Tensor\", [\"arg\", \"x\"], [\"arg\", \"w\"]], [\"arg\", \"x\"]]" },
-    { NATIVE, XW, "if(present(w) and n > 0, mul(x, w), x * (n + e))", "[\"and\", [\"present\", [\"arg\", \"w\"]], [\"gt\", [\"arg\", \"n\"], [\"int\", 0]]]" },
+    { NATIVE, XW, "if(present(w), x * w, x)",
+        "[\"if\", [\"present\", [\"arg\", \"w\"]], [\"call\", \"base::mul.Tensor\", [\"arg\", \"x\"], [\"arg\", \"w\"]], "
+        "[\"arg\", \"x\"]]" },
+    { NATIVE, XW, "if(present(w) and n > 0, mul(x, w), x * (n + e))",
+        "[\"and\", [\"present\", [\"arg\", \"w\"]], [\"gt\", [\"arg\", \"n\"], [\"int\", 0]]]" },
     { NATIVE, XW, "expand(x, sizes)", "[\"arg\", \"sizes\"]" },
     { NATIVE, XW, "x * e", "[\"call\", \"base::mul.Scalar\", [\"arg\", \"x\"], [\"arg\", \"e\"]]" },
     { NATIVE, XW, "pool(x, n)", "[\"call\", \"base::pool\", [\"arg\", \"x\"], [\"arg\", \"n\"]]" },
@@ -143,10 +159,16 @@ static const struct good { enum which which; const char *schema, *text, *json; }
     { NATIVE, TWO, "a, b: f_grad(x, x, None, [True, False])", "[\"int\", 0]], [\"index\", [\"call\", \"my::f_grad\"" },
     { NATIVE, INPLACE, "cos(x)", "\"results\": [], \"writes\": {\"out\": [\"call\", \"base::cos\", [\"arg\", \"x\"]]}" },
     { NATIVE, INPLACE, "out: cos(x)", "\"results\": [], \"writes\": {\"out\": [\"call\", \"base::cos\", [\"arg\", \"x\"]]}" },
-    { NATIVE, RETURNED, "x + y", "\"results\": [[\"call\", \"base::add.Tensor\", [\"arg\", \"x\"], [\"arg\", \"y\"]]], \"writes\": {\"x\": [\"call\", \"base::add.Tensor\"" },
+    { NATIVE, RETURNED, "x + y",
+        "\"results\": [[\"call\", \"base::add.Tensor\", [\"arg\", \"x\"], [\"arg\", \"y\"]]], \"writes\": {\"x\": [\"call\", "
+        "\"base::add.Tensor\"" },
 
-    { GRADIENT, XY, "x: grad * y; y: grad * x", "\"clauses\": [{\"targets\": [0], \"value\": [\"call\", \"base::mul.Tensor\", [\"grad\", 0], [\"arg\", \"y\"]]}, {\"targets\": [1], \"value\": [\"call\", \"base::mul.Tensor\", [\"grad\", 0], [\"arg\", \"x\"]]}], \"saves\": [1, 1, 0]" },
-    { GRADIENT, XY, "x, y: f_grad(grad, x, y, [needs(x), needs(y)]);", "[\"list\", [\"needs\", [\"arg\", \"x\"]], [\"needs\", [\"arg\", \"y\"]]]" },
+    { GRADIENT, XY, "x: grad * y; y: grad * x",
+        "\"clauses\": [{\"targets\": [0], \"value\": [\"call\", \"base::mul.Tensor\", [\"grad\", 0], [\"arg\", \"y\"]]}, "
+        "{\"targets\": [1], \"value\": [\"call\", \"base::mul.Tensor\", [\"grad\", 0], [\"arg\", \"x\"]]}], \"saves\": [1, 1, "
+        "0]" },
+    { GRADIENT, XY, "x, y: f_grad(grad, x, y, [needs(x), needs(y)]);",
+        "[\"list\", [\"needs\", [\"arg\", \"x\"]], [\"needs\", [\"arg\", \"y\"]]]" },
     { GRADIENT, XY, "x, y: [grad, grad]", "{\"targets\": [0, 1], \"value\": [\"list\", [\"grad\", 0], [\"grad\", 0]]}" },
     { GRADIENT, XY, "x: mul(grad, result); y: non_differentiable", "{\"targets\": [1], \"value\": null}], \"saves\": [0, 0, 1]" },
     { GRADIENT, XY, "x: expand(grad, x.shape)", "\"saves\": [2, 0, 0]" },
@@ -154,14 +176,20 @@ static const struct good { enum which which; const char *schema, *text, *json; }
     { GRADIENT, XY, "x: zeros_like(x)", "\"saves\": [1, 0, 0]" },
     { GRADIENT, XW, "w: if(present(w), grad * x, None)", "\"saves\": [1, 2, 0, 0, 0, 0]" },
     { GRADIENT, XW, "x: grad * n", "\"saves\": [0, 0, 1, 0, 0, 0]" },
-    { GRADIENT, TWO, "x: grads[0] * b + grads[1] * result0", "[\"call\", \"base::mul.Tensor\", [\"grad\", 0], [\"result\", 1]], [\"call\", \"base::mul.Tensor\", [\"grad\", 1], [\"result\", 0]]" },
+    { GRADIENT, TWO, "x: grads[0] * b + grads[1] * result0",
+        "[\"call\", \"base::mul.Tensor\", [\"grad\", 0], [\"result\", 1]], [\"call\", \"base::mul.Tensor\", [\"grad\", 1], "
+        "[\"result\", 0]]" },
     { GRADIENT, INPLACE, "x: grad * cos(x); out: zeros_like(out)", "[\"grad_of\", \"out\"]" },
-    { GRADIENT, RETURNED, "x: grad; y: grad", "[{\"targets\": [0], \"value\": [\"grad\", 0]}, {\"targets\": [1], \"value\": [\"grad\", 0]}]" },
+    { GRADIENT, RETURNED, "x: grad; y: grad",
+        "[{\"targets\": [0], \"value\": [\"grad\", 0]}, {\"targets\": [1], \"value\": [\"grad\", 0]}]" },
     { GRADIENT, "f(Tensor[] xs) -> Tensor", "xs: split(grad, len(xs))", "[\"len\", [\"arg\", \"xs\"]]" },
-    { GRADIENT, "f(Tensor x, int[4] box) -> Tensor", "x: pool(grad, [box[0], box[1]])", "[\"index\", [\"arg\", \"box\"], [\"int\", 0]]" },
+    { GRADIENT, "f(Tensor x, int[4] box) -> Tensor", "x: pool(grad, [box[0], box[1]])",
+        "[\"index\", [\"arg\", \"box\"], [\"int\", 0]]" },
     { GRADIENT, "f(Tensor grad) -> Tensor", "grad: grads[0]", "{\"targets\": [0], \"value\": [\"grad\", 0]}" },
 
-    { TANGENT, XY, "result: mul(x_t, y) + mul(x, y_t)", "\"clauses\": [{\"targets\": [2], \"value\": [\"call\", \"base::add.Tensor\", [\"call\", \"base::mul.Tensor\", [\"tangent\", \"x\"], [\"arg\", \"y\"]]" },
+    { TANGENT, XY, "result: mul(x_t, y) + mul(x, y_t)",
+        "\"clauses\": [{\"targets\": [2], \"value\": [\"call\", \"base::add.Tensor\", [\"call\", \"base::mul.Tensor\", "
+        "[\"tangent\", \"x\"], [\"arg\", \"y\"]]" },
     { TANGENT, TWO, "a: x_t; result1: mul(x_t, a)", "[\"result\", 0]" },
     { TANGENT, INPLACE, "out: x_t * cos(x)", "{\"targets\": [1]" },
 };
@@ -182,7 +210,10 @@ static void test_good(void **state)
 
 /* ---- Refused: a part of the message ---- */
 
-static const struct bad { enum which which; const char *schema, *text, *message; } bad[] = {
+static const struct bad {
+    enum which which;
+    const char *schema, *text, *message;
+} bad[] = {
     { NATIVE, XY, "", "operator my::f: native: column 1: expected a value, found the end" },
     { NATIVE, XY, "mul(x", "expected ',' or ')', found the end" },
     { NATIVE, XY, "x y", "column 3: expected the end, found 'y'" },
@@ -359,7 +390,11 @@ static void test_failing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good), cmocka_unit_test(test_bad), cmocka_unit_test(test_docs), cmocka_unit_test(test_deep), cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_good),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_docs),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_failing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* dovetail_math.h against the C library in higher precision: every float (in strides by default; all of them with DOVETAIL_ALL_FLOATS
- * set) for f32, a pseudo-random walk for f64. The limits are what the header states. */
+/* dovetail_math.h against the C library in higher precision: every float (in strides by default; all of them with
+ * DOVETAIL_ALL_FLOATS set) for f32, a pseudo-random walk for f64. The limits are what the header states. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,17 +36,17 @@ static double ulps_f64(double found, long double exact)
 /* X(name, dovetail's, the oracle in double, limit in ulp, largest |x|) */
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double silu(double x) { return x / (1 + exp(-x)); }
-#define F32(X)                                                                                                                  \
-    X(exp, dv_expf(x), exp((double)x), 0.97, HUGE_VAL)                                                                           \
-    X(sigmoid, dv_sigmoidf(x), sigmoid((double)x), 2.4, HUGE_VAL)                                                               \
-    X(silu, dv_siluf(x), silu((double)x), 3.2, HUGE_VAL)                                                                        \
-    X(tanh, dv_tanhf(x), tanh((double)x), 1.4, HUGE_VAL)                                                                        \
-    X(sin, dv_sinf(x), sin((double)x), 2.4, HUGE_VAL)                                                                           \
-    X(cos, dv_cosf(x), cos((double)x), 2.4, HUGE_VAL)                                                                           \
-    X(sin_small, dv_sinf_small(x), sin((double)x), 2.4, 6400)                                                                   \
-    X(sin_near, dv_sinf_near(x), sin((double)x), 2.1, 200)                                                                      \
-    X(cos_small, dv_cosf_small(x), cos((double)x), 2.4, 6400)                                                                   \
-    X(bf16, dv_bf16_to_f32(dv_f32_to_bf16(x)), bf16_exact(x), 0, HUGE_VAL)                                                      \
+#define F32(X)                                                             \
+    X(exp, dv_expf(x), exp((double)x), 0.97, HUGE_VAL)                     \
+    X(sigmoid, dv_sigmoidf(x), sigmoid((double)x), 2.4, HUGE_VAL)          \
+    X(silu, dv_siluf(x), silu((double)x), 3.2, HUGE_VAL)                   \
+    X(tanh, dv_tanhf(x), tanh((double)x), 1.4, HUGE_VAL)                   \
+    X(sin, dv_sinf(x), sin((double)x), 2.4, HUGE_VAL)                      \
+    X(cos, dv_cosf(x), cos((double)x), 2.4, HUGE_VAL)                      \
+    X(sin_small, dv_sinf_small(x), sin((double)x), 2.4, 6400)              \
+    X(sin_near, dv_sinf_near(x), sin((double)x), 2.1, 200)                 \
+    X(cos_small, dv_cosf_small(x), cos((double)x), 2.4, 6400)              \
+    X(bf16, dv_bf16_to_f32(dv_f32_to_bf16(x)), bf16_exact(x), 0, HUGE_VAL) \
     X(f16, dv_f16_to_f32(dv_f32_to_f16(x)), f16_exact(x), 0, HUGE_VAL)
 
 /* Rounding to a narrower type by arithmetic: to `bits` of mantissa, with exponents from `low`. */
@@ -65,14 +65,18 @@ static double f16_exact(float x) { return rounded(x, 11, -13, 65504); }
 
 enum { BATCH = 1024 };
 #if defined(__x86_64__)
-#define WIDE(NAME, EXPRESSION)                                                                                                  \
-    __attribute__((noinline)) DV_TARGET_AVX2 static void NAME##_wide(float *restrict out, const float *restrict in)             \
-    {                                                                                                                           \
-        for (int i = 0; i < BATCH; i++) { const float x = in[i]; out[i] = EXPRESSION; }                                         \
+#define WIDE(NAME, EXPRESSION)                                                                                      \
+    __attribute__((noinline)) DV_TARGET_AVX2 static void NAME##_wide(float *restrict out, const float *restrict in) \
+    {                                                                                                               \
+        for (int i = 0; i < BATCH; i++) {                                                                           \
+            const float x = in[i];                                                                                  \
+            out[i] = EXPRESSION;                                                                                    \
+        }                                                                                                           \
     }
 #define HAVE_WIDE __builtin_cpu_supports("avx2")
 #else
-#define WIDE(NAME, EXPRESSION) static void NAME##_wide(float *out, const float *in) { NAME##_base(out, in); }
+#define WIDE(NAME, EXPRESSION) \
+    static void NAME##_wide(float *out, const float *in) { NAME##_base(out, in); }
 #define HAVE_WIDE 0
 #endif
 
@@ -102,28 +106,31 @@ static void check_f32(const char *name, void (*batch)(float *, const float *), d
 }
 
 /* In batches, so that what is tested is the vector code. */
-#define F32_TEST(NAME, EXPRESSION, EXACT, LIMIT, MOST)                                                                          \
-    __attribute__((noinline)) static void NAME##_base(float *restrict out, const float *restrict in)                            \
-    {                                                                                                                           \
-        for (int i = 0; i < BATCH; i++) { const float x = in[i]; out[i] = EXPRESSION; }                                         \
-    }                                                                                                                           \
-    WIDE(NAME, EXPRESSION)                                                                                                      \
-    static double NAME##_oracle(float x) { return EXACT; }                                                                      \
-    static void NAME##_f32(void **state)                                                                                        \
-    {                                                                                                                           \
-        (void)state;                                                                                                            \
-        check_f32(#NAME, NAME##_base, NAME##_oracle, LIMIT, MOST);                                                              \
-        if (HAVE_WIDE)                                                                                                          \
-            check_f32(#NAME " with FMA", NAME##_wide, NAME##_oracle, LIMIT, MOST);                                              \
+#define F32_TEST(NAME, EXPRESSION, EXACT, LIMIT, MOST)                                               \
+    __attribute__((noinline)) static void NAME##_base(float *restrict out, const float *restrict in) \
+    {                                                                                                \
+        for (int i = 0; i < BATCH; i++) {                                                            \
+            const float x = in[i];                                                                   \
+            out[i] = EXPRESSION;                                                                     \
+        }                                                                                            \
+    }                                                                                                \
+    WIDE(NAME, EXPRESSION)                                                                           \
+    static double NAME##_oracle(float x) { return EXACT; }                                           \
+    static void NAME##_f32(void **state)                                                             \
+    {                                                                                                \
+        (void)state;                                                                                 \
+        check_f32(#NAME, NAME##_base, NAME##_oracle, LIMIT, MOST);                                   \
+        if (HAVE_WIDE)                                                                               \
+            check_f32(#NAME " with FMA", NAME##_wide, NAME##_oracle, LIMIT, MOST);                   \
     }
 F32(F32_TEST)
 
 /* X(name, dovetail's, the oracle, limit, largest |x|) */
-#define F64(X)                                                                                                                  \
-    X(exp, dv_exp(x), expl((long double)x), 0.97, 760)                                                                           \
-    X(sigmoid, dv_sigmoid(x), 1 / (1 + expl(-(long double)x)), 2.4, 760)                                                        \
-    X(silu, dv_silu(x), x / (1 + expl(-(long double)x)), 3.2, 760)                                                              \
-    X(sin_small, dv_sin_small(x), sinl((long double)x), 2.3, 1e6)                                                               \
+#define F64(X)                                                           \
+    X(exp, dv_exp(x), expl((long double)x), 0.97, 760)                   \
+    X(sigmoid, dv_sigmoid(x), 1 / (1 + expl(-(long double)x)), 2.4, 760) \
+    X(silu, dv_silu(x), x / (1 + expl(-(long double)x)), 3.2, 760)       \
+    X(sin_small, dv_sin_small(x), sinl((long double)x), 2.3, 1e6)        \
     X(cos_small, dv_cos_small(x), cosl((long double)x), 2.3, 1e6)
 
 /* Of all magnitudes up to most, in even numbers by exponent. */
@@ -153,13 +160,13 @@ static void check_f64(const char *name, double (*f)(double), long double (*exact
     assert_true(isnan(f((double)NAN)));
 }
 
-#define F64_TEST(NAME, EXPRESSION, EXACT, LIMIT, MOST)                                                                          \
-    static double NAME##_ours(double x) { return EXPRESSION; }                                                                  \
-    static long double NAME##_longer(double x) { return EXACT; }                                                                \
-    static void NAME##_f64(void **state)                                                                                        \
-    {                                                                                                                           \
-        (void)state;                                                                                                            \
-        check_f64(#NAME, NAME##_ours, NAME##_longer, LIMIT, MOST);                                                              \
+#define F64_TEST(NAME, EXPRESSION, EXACT, LIMIT, MOST)             \
+    static double NAME##_ours(double x) { return EXPRESSION; }     \
+    static long double NAME##_longer(double x) { return EXACT; }   \
+    static void NAME##_f64(void **state)                           \
+    {                                                              \
+        (void)state;                                               \
+        check_f64(#NAME, NAME##_ours, NAME##_longer, LIMIT, MOST); \
     }
 F64(F64_TEST)
 
@@ -167,9 +174,12 @@ static void edges(void **state)
 {
     (void)state;
     assert_true(dv_exp(HUGE_VAL) == HUGE_VAL && dv_exp(-HUGE_VAL) == 0 && dv_exp(1e300) == HUGE_VAL && dv_exp(-1e300) == 0);
-    assert_true(dv_sigmoid(HUGE_VAL) == 1 && dv_sigmoid(-HUGE_VAL) == 0 && isnan(dv_silu(-HUGE_VAL)) && dv_silu(HUGE_VAL) == HUGE_VAL);
-    assert_true(signbit(dv_tanhf(-0.0f)) && signbit(dv_sin_small(-0.0)) && signbit(dv_sinf_small(-0.0f)) && signbit(dv_sinf_near(-0.0f)) && signbit(dv_siluf(-0.0f)));
-    assert_true(isnan(dv_siluf(-HUGE_VALF)) && signbit(dv_sinf(-0.0f)) && isnan(dv_sinf(HUGE_VALF)) && isnan(dv_cosf(-HUGE_VALF)));
+    assert_true(
+        dv_sigmoid(HUGE_VAL) == 1 && dv_sigmoid(-HUGE_VAL) == 0 && isnan(dv_silu(-HUGE_VAL)) && dv_silu(HUGE_VAL) == HUGE_VAL);
+    assert_true(signbit(dv_tanhf(-0.0f)) && signbit(dv_sin_small(-0.0)) && signbit(dv_sinf_small(-0.0f)) &&
+        signbit(dv_sinf_near(-0.0f)) && signbit(dv_siluf(-0.0f)));
+    assert_true(
+        isnan(dv_siluf(-HUGE_VALF)) && signbit(dv_sinf(-0.0f)) && isnan(dv_sinf(HUGE_VALF)) && isnan(dv_cosf(-HUGE_VALF)));
 }
 
 int main(void)

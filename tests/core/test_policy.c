@@ -16,8 +16,15 @@
 #include "registry/internal.h"
 #include "failing.h"
 
-struct f { const dv_tensor *x; dv_tensor *out; };
-static int f_any(dv_context *ctx, const struct f *a) { (void)ctx, (void)a; return DV_OK; }
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
 DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .native = "there::g(x)",
     .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f_any)));
 DV_OPERATOR(f_out, struct f, (x, out), .schema = "f.other(Tensor x) -> Tensor out", .native = "there::g(x)",
@@ -66,11 +73,26 @@ static void decisions(char out[9])
 }
 
 /* f, f.other, g, plain; then the same when the host fuses. plain has no native form: always on. */
-static const struct { const char *text, *expected; } rows[] = {
-    { NULL, "11110001" }, { "", "11110001" }, { "all", "11111111" }, { "none", "00010001" }, { "all,-f", "00110011" },
-    { "none,+f", "11011101" }, { "none +pol::f", "11011101" }, { "-g", "11010001" }, { "+g", "11110011" },
-    { "all,-f,+pol::f", "11111111" }, { "+pol::f;all\n-f", "11111111" }, { "none,+other::f", "00010001" }, { "all,-fo", "11111111" },
-    { "none,-plain", "00010001" }, { "none # ,+f\n,+g", "00110011" }, { "all,-g,-g", "11011101" }, { "-unknown", "11110001" },
+static const struct {
+    const char *text, *expected;
+} rows[] = {
+    { NULL, "11110001" },
+    { "", "11110001" },
+    { "all", "11111111" },
+    { "none", "00010001" },
+    { "all,-f", "00110011" },
+    { "none,+f", "11011101" },
+    { "none +pol::f", "11011101" },
+    { "-g", "11010001" },
+    { "+g", "11110011" },
+    { "all,-f,+pol::f", "11111111" },
+    { "+pol::f;all\n-f", "11111111" },
+    { "none,+other::f", "00010001" },
+    { "all,-fo", "11111111" },
+    { "none,-plain", "00010001" },
+    { "none # ,+f\n,+g", "00110011" },
+    { "all,-g,-g", "11011101" },
+    { "-unknown", "11110001" },
 };
 
 static void test_words(void **state)
@@ -92,7 +114,9 @@ static void test_words(void **state)
 static void test_bad_words(void **state)
 {
     (void)state;
-    static const struct { const char *text, *message; } bad[] = {
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
         { "all,none", "policy: 'none' after 'all': exactly one of all and none" },
         { "all all", "policy: 'all' after 'all'" },
         { "f", "expected all, none, +name or -name, found 'f'" },
@@ -188,7 +212,8 @@ static int in_child(const char *expected)
     char found[9];
     if (dv_load_static(&dv_library_pol, &lib))
         return strstr(dv_last_error(), expected) ? 0 : 1;
-    f = dv_library_operator(lib, 0), f_other = dv_library_operator(lib, 1), g = dv_library_operator(lib, 2), plain = dv_library_operator(lib, 3);
+    f = dv_library_operator(lib, 0), f_other = dv_library_operator(lib, 1), g = dv_library_operator(lib, 2),
+    plain = dv_library_operator(lib, 3);
     decisions(found);
     int status = strcmp(found, expected) != 0;
     dv_policy_set("all");
@@ -263,8 +288,13 @@ int main(int argc, char **argv)
     if (argc > 1)
         return in_child(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words), cmocka_unit_test(test_bad_words), cmocka_unit_test(test_threads), cmocka_unit_test(test_file),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_counts), cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_bad_words),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_failing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* Registration racing with use: to be run under ThreadSanitizer (-DDOVETAIL_SANITIZE=thread). Some threads load and unload kernels,
- * libraries, fallbacks and policies; others look operators up, walk their tables, decide and call. */
+/* Registration racing with use: to be run under ThreadSanitizer (-DDOVETAIL_SANITIZE=thread). Some threads load and unload
+ * kernels, libraries, fallbacks and policies; others look operators up, walk their tables, decide and call. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,25 +12,44 @@
 #define DV_STATIC
 #include "registry/internal.h"
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int copy(const struct f *a, float by)
 {
     for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
         ((float *)a->out->data)[i] = by * ((const float *)a->x->data)[i];
     return DV_OK;
 }
-static int f_any(dv_context *ctx, const struct f *a) { (void)ctx; return copy(a, 2); }
-static int f_fast(dv_context *ctx, const struct f *a) { (void)ctx; return copy(a, 3); }
-static int g_any(dv_context *ctx, const struct f *a) { (void)ctx; return copy(a, 4); }
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .native = "h(x)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f_any)));
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    return copy(a, 2);
+}
+static int f_fast(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    return copy(a, 3);
+}
+static int g_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    return copy(a, 4);
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .native = "h(x)", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f_any)));
 DV_OPERATOR(h, struct f, (x, out), .schema = "h(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f_any)));
 DV_LIBRARY(race, &dv_op_f, &dv_op_h);
-static const dv_operator_decl vendor_f = { .size = sizeof vendor_f, .name = "f", .frame_size = sizeof(struct f),
-    .fields = DV_FIELDS(struct f, x, out), .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f_fast), DV_KERNEL(struct f, "npu", NULL, f_fast)) };
+static const dv_operator_decl vendor_f = { .size = sizeof vendor_f,
+    .name = "f",
+    .frame_size = sizeof(struct f),
+    .fields = DV_FIELDS(struct f, x, out),
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f_fast), DV_KERNEL(struct f, "npu", NULL, f_fast)) };
 DV_LIBRARY_IMPL(race, fast, &vendor_f);
-DV_OPERATOR(g, struct f, (x, out), .contract = "x[*s]:f32 -> out[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, g_any)));
+DV_OPERATOR(g, struct f, (x, out), .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, g_any)));
 DV_LIBRARY(comes_and_goes, &dv_op_g);
 
 enum { ROUNDS = 300 };
@@ -43,7 +62,8 @@ static void expect(bool good)
         atomic_fetch_add(&failures, 1);
 }
 
-static int boxed(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
+static int boxed(
+    void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
 {
     (void)user;
     return dv_redispatch(op, DV_KEY_AUTOGRAD_CPU, args, nargs, results, nresults, host);

@@ -28,16 +28,34 @@ static void assert_message(const char *part)
 
 /* ---- A library and a vendor's ---- */
 
-struct scale { const dv_tensor *x; double by; dv_tensor *out; };
-static int scale_any(dv_context *ctx, const struct scale *a) { (void)ctx, (void)a; return DV_OK; }
-static int scale_fast(dv_context *ctx, const struct scale *a) { (void)ctx, (void)a; return DV_OK; }
-static int scale_slow(dv_context *ctx, const struct scale *a) { (void)ctx, (void)a; return DV_OK; }
-static int scale_npu(dv_context *ctx, const struct scale *a) { (void)ctx, (void)a; return DV_OK; }
+struct scale {
+    const dv_tensor *x;
+    double by;
+    dv_tensor *out;
+};
+static int scale_any(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
+static int scale_fast(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
+static int scale_slow(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
+static int scale_npu(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
 
-DV_OPERATOR(scale, struct scale, (x, by, out),
-    .schema = "scale(Tensor x, float by) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T",
-    .doc = "x times a number",
+DV_OPERATOR(scale, struct scale, (x, by, out), .schema = "scale(Tensor x, float by) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T", .doc = "x times a number",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_slow, .flags = DV_KERNEL_REFERENCE, .priority = 9),
         DV_KERNEL(struct scale, "cpu", "f32", scale_fast, .isa = "avx2", .when = "rank(x) < 3"),
         DV_KERNEL(struct scale, "cpu", NULL, scale_any), DV_KERNEL(struct scale, "npu", NULL, scale_npu)));
@@ -45,10 +63,24 @@ DV_OPERATOR(twice, struct scale, (x, by, out), .kernels = DV_KERNELS(DV_KERNEL(s
 DV_LIBRARY(lib_a, &dv_op_scale, &dv_op_twice);
 
 /* Another layout of the same arguments, and a kernel for a processor of the future. */
-struct vendor_scale { double by; dv_tensor *out; const dv_tensor *x; };
-static int vendor_cpu(dv_context *ctx, const struct vendor_scale *a) { (void)ctx, (void)a; return DV_OK; }
-static int vendor_npu(dv_context *ctx, const struct vendor_scale *a) { (void)ctx, (void)a; return DV_OK; }
-static const dv_operator_decl vendor_op = { .size = sizeof vendor_op, .name = "scale", .frame_size = sizeof(struct vendor_scale),
+struct vendor_scale {
+    double by;
+    dv_tensor *out;
+    const dv_tensor *x;
+};
+static int vendor_cpu(dv_context *ctx, const struct vendor_scale *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
+static int vendor_npu(dv_context *ctx, const struct vendor_scale *a)
+{
+    (void)ctx, (void)a;
+    return DV_OK;
+}
+static const dv_operator_decl vendor_op = { .size = sizeof vendor_op,
+    .name = "scale",
+    .frame_size = sizeof(struct vendor_scale),
     .fields = DV_FIELDS(struct vendor_scale, by, out, x),
     .kernels = DV_KERNELS(DV_KERNEL(struct vendor_scale, "cpu", NULL, vendor_cpu),
         DV_KERNEL(struct vendor_scale, "npu", NULL, vendor_npu, .priority = -1),
@@ -56,7 +88,9 @@ static const dv_operator_decl vendor_op = { .size = sizeof vendor_op, .name = "s
 DV_LIBRARY_IMPL(lib_a, acme, &vendor_op);
 #define dv_library_acme_decl dv_library_acme
 
-static const dv_library_decl version_2 = { .size = sizeof version_2, .name = "lib_a", .version = "2.0",
+static const dv_library_decl version_2 = { .size = sizeof version_2,
+    .name = "lib_a",
+    .version = "2.0",
     .operators = (const dv_operator_decl *const[]){ &dv_op_scale, NULL } };
 
 static void row_names(const dv_operator *op, int key, char *out, size_t size)
@@ -148,10 +182,20 @@ static void test_vendor(void **state)
 static void test_vendor_misfit(void **state)
 {
     (void)state;
-    struct wrong { const dv_tensor *x; int64_t by; dv_tensor *out; };
-    const dv_operator_decl wrong_op = { .size = sizeof wrong_op, .name = "scale", .frame_size = sizeof(struct wrong),
-        .fields = DV_FIELDS(struct wrong, x, by, out), .kernels = vendor_op.kernels };
-    const dv_library_decl wrong_lib = { .size = sizeof wrong_lib, .kind = DV_LIBRARY_IMPL, .name = "lib_a", .provider = "wrong",
+    struct wrong {
+        const dv_tensor *x;
+        int64_t by;
+        dv_tensor *out;
+    };
+    const dv_operator_decl wrong_op = { .size = sizeof wrong_op,
+        .name = "scale",
+        .frame_size = sizeof(struct wrong),
+        .fields = DV_FIELDS(struct wrong, x, by, out),
+        .kernels = vendor_op.kernels };
+    const dv_library_decl wrong_lib = { .size = sizeof wrong_lib,
+        .kind = DV_LIBRARY_IMPL,
+        .name = "lib_a",
+        .provider = "wrong",
         .operators = (const dv_operator_decl *const[]){ &wrong_op, NULL } };
     dv_library *lib, *vendor;
     dv_operator *op;
@@ -209,7 +253,8 @@ static void test_versions(void **state)
 
 /* ---- By hand ---- */
 
-static int boxed(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
+static int boxed(
+    void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host)
 {
     (void)user, (void)op, (void)args, (void)nargs, (void)results, (void)nresults, (void)host;
     return DV_OK;
@@ -306,7 +351,9 @@ static void test_fallback(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    static const struct { const char *name, *message; } rows[] = {
+    static const struct {
+        const char *name, *message;
+    } rows[] = {
         { "scale", "operator scale not found: expected 'ns::name'; did you mean lib_a::scale?" },
         { "lib_b::scale", "no library of namespace lib_b is loaded; namespaces: lib_a" },
         { "lib_a::scal", "operator lib_a::scal not found; did you mean lib_a::scale?" },
@@ -401,7 +448,8 @@ static void test_isa(void **state)
     assert_string_equal(dv_get_isa(), has);
 #if defined(__x86_64__)
     assert_int_equal(dv__isa_available(DV__ISA_AVX2), __builtin_cpu_supports("avx2") != 0);
-    assert_int_equal(dv__isa_available(DV__ISA_AVX512), __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bw") != 0);
+    assert_int_equal(
+        dv__isa_available(DV__ISA_AVX512), __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bw") != 0);
     assert_int_equal(dv_set_isa("neon"), DV_EINVAL);
     assert_false(dv__isa_available(DV__ISA_NEON));
 #endif
@@ -514,10 +562,18 @@ static void test_failing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_load), cmocka_unit_test(test_vendor), cmocka_unit_test(test_vendor_misfit),
-        cmocka_unit_test(test_versions), cmocka_unit_test(test_by_hand), cmocka_unit_test(test_fallback),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_each), cmocka_unit_test(test_keys), cmocka_unit_test(test_isa),
-        cmocka_unit_test(test_failing), cmocka_unit_test(test_failing_file),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_vendor),
+        cmocka_unit_test(test_vendor_misfit),
+        cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_fallback),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_each),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_failing_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,8 @@ static dv__schema *parsed(const char *text)
 static void test_structure(void **state)
 {
     (void)state;
-    dv__schema *s = parsed("my::f.out(Tensor x, int[2]? k=3, *, SymInt n=1, float? e=2, ScalarType? t=half, Tensor(a!)[] out) -> Tensor(a!)[]");
+    dv__schema *s = parsed(
+        "my::f.out(Tensor x, int[2]? k=3, *, SymInt n=1, float? e=2, ScalarType? t=half, Tensor(a!)[] out) -> Tensor(a!)[]");
     assert_string_equal(s->ns, "my");
     assert_string_equal(s->name, "f");
     assert_string_equal(s->overload, "out");
@@ -49,11 +50,15 @@ static void test_structure(void **state)
     dv__schema_free(s);
 }
 
-/* ---- Messages -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Messages ------------------------------------------------------------------------------------------------------------ */
 
 static void test_refused(void **state)
 {
-    static const struct { const char *text; int column; const char *expected; } rows[] = {
+    static const struct {
+        const char *text;
+        int column;
+        const char *expected;
+    } rows[] = {
         { "", 1, "expected the name of an operator, found the end" },
         { "f", 2, "expected '(', found the end" },
         { "f(Tensor x)", 12, "expected '->', found the end" },
@@ -175,13 +180,17 @@ static void test_many(void **state) /* thousands of arguments are fine */
     dv__schema_free(s);
 }
 
-/* ---- Validation ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Validation ---------------------------------------------------------------------------------------------------------- */
 
 static void test_validate(void **state)
 {
-    static const struct { const char *text, *expected; /* NULL: fine */ } rows[] = {
+    static const struct {
+        const char *text, *expected; /* NULL: fine */
+    } rows[] = {
         { "f(Tensor x) -> Tensor", NULL },
-        { "my::f.o(Tensor(a!) x, Tensor? y=None, int[2] k=1, *, SymInt? n=None, Device? d=None, ScalarType t=float) -> Tensor(a!)", NULL },
+        { "my::f.o(Tensor(a!) x, Tensor? y=None, int[2] k=1, *, SymInt? n=None, Device? d=None, ScalarType t=float) -> "
+          "Tensor(a!)",
+            NULL },
         { "f(Tensor(a) x) -> Tensor(a)", NULL },
         { "f(Tensor(a) x, Tensor(a) y) -> Tensor(a)", NULL },
         { "f(Tensor(a!) x) -> Tensor(a!) x", NULL },
@@ -230,12 +239,13 @@ static void test_validate(void **state)
         dv__schema *s = parsed(rows[i].text);
         const int status = dv__schema_validate(s);
         if (status != (rows[i].expected ? DV_ESCHEMA : DV_OK) || (rows[i].expected && !strstr(dv_last_error(), rows[i].expected)))
-            fail_msg("%s\n%s: %s\nexpected %s", rows[i].text, dv_status_name(status), dv_last_error(), rows[i].expected ? rows[i].expected : "nothing");
+            fail_msg("%s\n%s: %s\nexpected %s", rows[i].text, dv_status_name(status), dv_last_error(),
+                rows[i].expected ? rows[i].expected : "nothing");
         dv__schema_free(s);
     }
 }
 
-/* ---- Inference --------------------------------------------------------------------------------------------------------------------- */
+/* ---- Inference ----------------------------------------------------------------------------------------------------------- */
 
 struct all {
     const dv_tensor *x;
@@ -281,7 +291,11 @@ struct all {
     double *rd;
     bool *rb;
 };
-struct words { const dv_tensor *default_, *in_x; dv_tensor *short_; int64_t keep_, for_; };
+struct words {
+    const dv_tensor *default_, *in_x;
+    dv_tensor *short_;
+    int64_t keep_, for_;
+};
 
 static void infer_is(const dv_field_decl *const *fields, const char *mutates, const char *expected)
 {
@@ -304,10 +318,13 @@ static void infer_fails(const dv_field_decl *const *fields, const char *mutates,
 static void test_infer(void **state)
 {
     (void)state;
-    infer_is(DV_FIELDS(struct all, x, m, out, i, d, b, s, c, z, t, v, l, f, g, xs, ms, outs, ns, ds, bs, ss, cs, zs, ts, vs, oi, od, ob, os, oc, oz,
-                 ot, ov, ol, of, oxs, ois, ods, obs, oss, ocs, ri, rd, rb), "m, ms",
-        "f(Tensor x, Tensor(a!) m, SymInt i, float d, bool b, str s, Scalar c, complex z, ScalarType t, Device v, Layout l, MemoryFormat f, "
-        "Generator? g, Tensor[] xs, Tensor(b!)[] ms, SymInt[] ns, float[] ds, bool[] bs, str[] ss, Scalar[] cs, complex[] zs, ScalarType[] ts, "
+    infer_is(DV_FIELDS(struct all, x, m, out, i, d, b, s, c, z, t, v, l, f, g, xs, ms, outs, ns, ds, bs, ss, cs, zs, ts, vs, oi,
+                 od, ob, os, oc, oz, ot, ov, ol, of, oxs, ois, ods, obs, oss, ocs, ri, rd, rb),
+        "m, ms",
+        "f(Tensor x, Tensor(a!) m, SymInt i, float d, bool b, str s, Scalar c, complex z, ScalarType t, Device v, Layout l, "
+        "MemoryFormat f, "
+        "Generator? g, Tensor[] xs, Tensor(b!)[] ms, SymInt[] ns, float[] ds, bool[] bs, str[] ss, Scalar[] cs, complex[] zs, "
+        "ScalarType[] ts, "
         "Device[] vs, SymInt? oi, float? od, bool? ob, str? os, Scalar? oc, complex? oz, ScalarType? ot, Device? ov, Layout? ol, "
         "MemoryFormat? of, Tensor[]? oxs, SymInt[]? ois, float[]? ods, bool[]? obs, str[]? oss, Scalar[]? ocs) -> "
         "(Tensor out, Tensor[] outs, SymInt ri, float rd, bool rb)");
@@ -325,12 +342,14 @@ static void test_infer(void **state)
     infer_fails((const dv_field_decl *const[]){ &keyword, NULL }, NULL, "the schema inferred from its struct: column");
 }
 
-/* ---- Every allocation failed in turn ------------------------------------------------------------------------------------------- */
+/* ---- Every allocation failed in turn ------------------------------------------------------------------------------------- */
 
 static const char *const everything =
-    "my::f.o(Tensor(a! -> b|a) x, Tensor(c)[]? y, (Tensor, SymInt?)[] z, Dict(str, int[]) d, Future(t) e, Union(int, str, None) u, "
+    "my::f.o(Tensor(a! -> b|a) x, Tensor(c)[]? y, (Tensor, SymInt?)[] z, Dict(str, int[]) d, Future(t) e, Union(int, str, None) "
+    "u, "
     "__torch__.torch.classes.ns.Cls k, int[3] s=1, float[] g=[1, 2.5], str h='a\\001b', Device i='cuda:1', complex[] j=[2j], "
-    "bool[2] l=[True, False], ScalarType[] m=[half, long], Scalar n=1.5, *, int[2]? w=2, Tensor! out) -> ((Tensor, int)[] p, ...)";
+    "bool[2] l=[True, False], ScalarType[] m=[half, long], Scalar n=1.5, *, int[2]? w=2, Tensor! out) -> ((Tensor, int)[] p, "
+    "...)";
 
 static int parse_and_print(void *text)
 {
@@ -367,7 +386,13 @@ static int use_public(void *text)
     return status;
 }
 
-struct frame { const dv_tensor *x; dv_tensor *default_, *out; int64_t n; dv_ints sizes; double *sum; };
+struct frame {
+    const dv_tensor *x;
+    dv_tensor *default_, *out;
+    int64_t n;
+    dv_ints sizes;
+    double *sum;
+};
 
 static int infer(void *unused)
 {
@@ -390,7 +415,7 @@ static void test_allocations(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { 
+    const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_structure),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_as_a_whole),

@@ -24,11 +24,11 @@ static int64_t below(int64_t n) /* splitmix64 */
     return (int64_t)((z ^ z >> 31) % (uint64_t)n);
 }
 
-#define assert_fails(status, call, fragment)                                                                                   \
-    do {                                                                                                                       \
-        assert_int_equal(call, status);                                                                                        \
-        if (!strstr(dv_last_error(), fragment))                                                                                \
-            fail_msg("expected '%s' in: %s", fragment, dv_last_error());                                                       \
+#define assert_fails(status, call, fragment)                             \
+    do {                                                                 \
+        assert_int_equal(call, status);                                  \
+        if (!strstr(dv_last_error(), fragment))                          \
+            fail_msg("expected '%s' in: %s", fragment, dv_last_error()); \
     } while (0)
 
 /* ---- Element types ---- */
@@ -38,26 +38,42 @@ static void names_of_dtypes(void **state)
     (void)state;
     int n = 0;
     dv_dtype t;
-#define CHECK(name, code, bits)                                                                                                \
-    assert_string_equal(dv_dtype_name(type(DV_DTYPE_##name)), #name);                                                          \
-    assert_int_equal(dv_dtype_parse(#name, &t), 0);                                                                            \
-    assert_int_equal(dv_dtype_key(t), DV_DTYPE_##name);                                                                        \
-    assert_true(dv__dtype_known(t));                                                                                           \
+#define CHECK(name, code, bits)                                       \
+    assert_string_equal(dv_dtype_name(type(DV_DTYPE_##name)), #name); \
+    assert_int_equal(dv_dtype_parse(#name, &t), 0);                   \
+    assert_int_equal(dv_dtype_key(t), DV_DTYPE_##name);               \
+    assert_true(dv__dtype_known(t));                                  \
     n++;
     DV_DTYPES(CHECK)
 #undef CHECK
     assert_int_equal(n, 34);
-    static const struct { const char *spelling, *name; } rows[] = {
-        { "float32", "f32" }, { "torch.float32", "f32" }, { "torch.bfloat16", "bf16" }, { "double", "f64" }, { "half", "f16" },
-        { "int64", "i64" }, { "torch.long", "i64" }, { "uint8", "u8" }, { "torch.bool", "bool" }, { "bool_", "bool" },
-        { "complex64", "c64" }, { "float8_e4m3fn", "f8_e4m3fn" }, { "torch.float4_e2m1fn_x2", "f4_e2m1fnx2" }, { "f32x4", "f32x4" },
-        { "float32x8", "f32x8" }, { "u1x65535", "u1x65535" }, { "torch.f16", "f16" },
+    static const struct {
+        const char *spelling, *name;
+    } rows[] = {
+        { "float32", "f32" },
+        { "torch.float32", "f32" },
+        { "torch.bfloat16", "bf16" },
+        { "double", "f64" },
+        { "half", "f16" },
+        { "int64", "i64" },
+        { "torch.long", "i64" },
+        { "uint8", "u8" },
+        { "torch.bool", "bool" },
+        { "bool_", "bool" },
+        { "complex64", "c64" },
+        { "float8_e4m3fn", "f8_e4m3fn" },
+        { "torch.float4_e2m1fn_x2", "f4_e2m1fnx2" },
+        { "f32x4", "f32x4" },
+        { "float32x8", "f32x8" },
+        { "u1x65535", "u1x65535" },
+        { "torch.f16", "f16" },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(dv_dtype_parse(rows[i].spelling, &t), 0);
         assert_string_equal(dv_dtype_name(t), rows[i].name);
     }
-    static const char *const bad[] = { "", "f", "f33", "float33", "f32x", "f32x0", "f32x65536", "f32x4x2", "x4", "f32 ", "torch.", "F32", "f4_e2m1fn_x2x2" };
+    static const char *const bad[] = { "", "f", "f33", "float33", "f32x", "f32x0", "f32x65536", "f32x4x2", "x4", "f32 ", "torch.",
+        "F32", "f4_e2m1fn_x2x2" };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(DV_EDTYPE, dv_dtype_parse(bad[i], &t), "unknown dtype");
     assert_fails(DV_EDTYPE, dv_dtype_parse(NULL, &t), "no dtype");
@@ -69,12 +85,29 @@ static void names_of_dtypes(void **state)
 static void bytes_of_dtypes(void **state)
 {
     (void)state;
-    static const struct { uint32_t key; int64_t n, bytes; } rows[] = {
-        { DV_DTYPE_f32, 0, 0 }, { DV_DTYPE_f32, 3, 12 }, { DV_DTYPE_c128, 2, 32 }, { DV_DTYPE_i4, 0, 0 }, { DV_DTYPE_i4, 1, 1 },
-        { DV_DTYPE_i4, 2, 1 }, { DV_DTYPE_i4, 3, 2 }, { DV_DTYPE_u1, 8, 1 }, { DV_DTYPE_u1, 9, 2 }, { DV_DTYPE_f6_e2m3fn, 4, 3 },
-        { DV_DTYPE_f6_e2m3fn, 5, 4 }, { DV_DTYPE_f4_e2m1fn + (1 << 16), 3, 3 }, { DV_DTYPE_f32 + (3 << 16), 2, 32 },
-        { DV_DTYPE_i8, INT64_MAX, INT64_MAX }, { DV_DTYPE_i16, INT64_MAX, -1 }, { DV_DTYPE_i16, INT64_MAX / 2, INT64_MAX - 1 },
-        { DV_DTYPE_u1, INT64_MAX, INT64_MAX / 8 + 1 }, { DV_DTYPE_i4, INT64_MAX, INT64_MAX / 2 + 1 }, { DV_DTYPE_f32, -1, -1 },
+    static const struct {
+        uint32_t key;
+        int64_t n, bytes;
+    } rows[] = {
+        { DV_DTYPE_f32, 0, 0 },
+        { DV_DTYPE_f32, 3, 12 },
+        { DV_DTYPE_c128, 2, 32 },
+        { DV_DTYPE_i4, 0, 0 },
+        { DV_DTYPE_i4, 1, 1 },
+        { DV_DTYPE_i4, 2, 1 },
+        { DV_DTYPE_i4, 3, 2 },
+        { DV_DTYPE_u1, 8, 1 },
+        { DV_DTYPE_u1, 9, 2 },
+        { DV_DTYPE_f6_e2m3fn, 4, 3 },
+        { DV_DTYPE_f6_e2m3fn, 5, 4 },
+        { DV_DTYPE_f4_e2m1fn + (1 << 16), 3, 3 },
+        { DV_DTYPE_f32 + (3 << 16), 2, 32 },
+        { DV_DTYPE_i8, INT64_MAX, INT64_MAX },
+        { DV_DTYPE_i16, INT64_MAX, -1 },
+        { DV_DTYPE_i16, INT64_MAX / 2, INT64_MAX - 1 },
+        { DV_DTYPE_u1, INT64_MAX, INT64_MAX / 8 + 1 },
+        { DV_DTYPE_i4, INT64_MAX, INT64_MAX / 2 + 1 },
+        { DV_DTYPE_f32, -1, -1 },
         { DV_DTYPE_f6_e2m3fn + (65534u << 16), INT64_MAX, -1 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -86,8 +119,16 @@ static void names_of_devices(void **state)
 {
     (void)state;
     dv_device d;
-    static const struct { const char *name; int32_t type, id; } rows[] = {
-        { "cpu", 1, 0 }, { "cuda", 2, 0 }, { "cuda:1", 2, 1 }, { "npu:15", 12, 15 }, { "meta", 1000, 0 }, { "privateuseone:2", 12, 2 },
+    static const struct {
+        const char *name;
+        int32_t type, id;
+    } rows[] = {
+        { "cpu", 1, 0 },
+        { "cuda", 2, 0 },
+        { "cuda:1", 2, 1 },
+        { "npu:15", 12, 15 },
+        { "meta", 1000, 0 },
+        { "privateuseone:2", 12, 2 },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(dv_device_parse(rows[i].name, &d), 0);
@@ -144,7 +185,8 @@ static void new_and_view(void **state)
 {
     (void)state;
     dv_tensor *t, *v, *w;
-    const int64_t shape[] = { 3, 4 }, column[] = { 3 }, step[] = { 4 }, reversed[] = { -1 }, zero[] = { 0 }, zeros[] = { 0, 0 }, four[] = { 4 }, none[] = { 0 };
+    const int64_t shape[] = { 3, 4 }, column[] = { 3 }, step[] = { 4 }, reversed[] = { -1 }, zero[] = { 0 }, zeros[] = { 0, 0 },
+                  four[] = { 4 }, none[] = { 0 };
     assert_int_equal(dv_tensor_new(type(DV_DTYPE_f32), 2, shape, &t), 0);
     assert_int_equal((uintptr_t)t->data % 64, 0);
     float *x = t->data;
@@ -200,7 +242,11 @@ static void new_and_view(void **state)
 /* ---- DLPack ---- */
 
 static int deleted;
-static void count_deleted(DLManagedTensorVersioned *m) { (void)m; deleted++; }
+static void count_deleted(DLManagedTensorVersioned *m)
+{
+    (void)m;
+    deleted++;
+}
 
 static void dlpack_import(void **state)
 {
@@ -242,9 +288,19 @@ static void dlpack_import(void **state)
     out->deleter(out);
     dv_tensor_unref(t);
 
-    struct { const char *fragment; int status; DLManagedTensorVersioned m; } rows[] = {
-        { "DLPack 2.0", DV_EABI, good }, { "negative", DV_ESHAPE, good }, { "not 65", DV_ESHAPE, good }, { "element type", DV_EDTYPE, good },
-        { "padded", DV_ENOTSUP, good }, { "byte offset", DV_ENOTSUP, good }, { "not -2", DV_ESHAPE, good }, { "found NULL", DV_EINVAL, good },
+    struct {
+        const char *fragment;
+        int status;
+        DLManagedTensorVersioned m;
+    } rows[] = {
+        { "DLPack 2.0", DV_EABI, good },
+        { "negative", DV_ESHAPE, good },
+        { "not 65", DV_ESHAPE, good },
+        { "element type", DV_EDTYPE, good },
+        { "padded", DV_ENOTSUP, good },
+        { "byte offset", DV_ENOTSUP, good },
+        { "not -2", DV_ESHAPE, good },
+        { "found NULL", DV_EINVAL, good },
     };
     rows[0].m.version.major = 2;
     rows[1].m.dl_tensor.shape = bad_shape;
@@ -300,7 +356,10 @@ static void dlpack_export(void **state)
 
 enum { BUFFER = 512, REACH = 160, GUARD = 16 }; /* elements stay within REACH of the start that random_view() chooses */
 
-typedef struct view { dv_tensor t; int64_t shape[4], strides[4]; } view;
+typedef struct view {
+    dv_tensor t;
+    int64_t shape[4], strides[4];
+} view;
 
 static void random_view(view *v, unsigned char *buffer, dv_dtype dtype, const view *like)
 {
@@ -419,8 +478,8 @@ static void copies(void **state)
 {
     (void)state;
     static unsigned char from[BUFFER * 16], to[BUFFER * 16], expected[BUFFER * 16];
-    static const uint32_t keys[] = { DV_DTYPE_u8, DV_DTYPE_i16, DV_DTYPE_f32, DV_DTYPE_f64, DV_DTYPE_c128, DV_DTYPE_f32 + (2 << 16), DV_DTYPE_i4,
-        DV_DTYPE_u1, DV_DTYPE_f6_e3m2fn, DV_DTYPE_i2 };
+    static const uint32_t keys[] = { DV_DTYPE_u8, DV_DTYPE_i16, DV_DTYPE_f32, DV_DTYPE_f64, DV_DTYPE_c128,
+        DV_DTYPE_f32 + (2 << 16), DV_DTYPE_i4, DV_DTYPE_u1, DV_DTYPE_f6_e3m2fn, DV_DTYPE_i2 };
     for (int round = 0; round < 20000; round++) {
         const dv_dtype dtype = type(keys[below((int64_t)(sizeof keys / sizeof *keys))]);
         const int64_t bits = (int64_t)dtype.bits * dtype.lanes;
@@ -493,10 +552,18 @@ static void refused_copies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_of_dtypes), cmocka_unit_test(bytes_of_dtypes), cmocka_unit_test(names_of_devices),
-        cmocka_unit_test(init), cmocka_unit_test(new_and_view), cmocka_unit_test(dlpack_import), cmocka_unit_test(dlpack_export),
-        cmocka_unit_test(overlap_is_never_missed), cmocka_unit_test(interleaved_slices_are_apart), cmocka_unit_test(copies),
-        cmocka_unit_test(big_transposed_copy), cmocka_unit_test(refused_copies),
+        cmocka_unit_test(names_of_dtypes),
+        cmocka_unit_test(bytes_of_dtypes),
+        cmocka_unit_test(names_of_devices),
+        cmocka_unit_test(init),
+        cmocka_unit_test(new_and_view),
+        cmocka_unit_test(dlpack_import),
+        cmocka_unit_test(dlpack_export),
+        cmocka_unit_test(overlap_is_never_missed),
+        cmocka_unit_test(interleaved_slices_are_apart),
+        cmocka_unit_test(copies),
+        cmocka_unit_test(big_transposed_copy),
+        cmocka_unit_test(refused_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,10 @@ static void boxes_of_several_dims(void **state)
 {
     (void)state;
     CALL_OK(dv_set_threads(3));
-    static const struct { int64_t b, h; int boxes; } rows[] = { { 4, 5, 8 }, { 7, 2, 4 }, { 1, 7, 3 }, { 7, 1, 3 }, { 3, 3, 3 }, { 1, 3, 1 }, { 0, 9, 1 } };
+    static const struct {
+        int64_t b, h;
+        int boxes;
+    } rows[] = { { 4, 5, 8 }, { 7, 2, 4 }, { 1, 7, 3 }, { 7, 1, 3 }, { 3, 3, 3 }, { 1, 3, 1 }, { 0, 9, 1 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const int64_t shape[] = { rows[i].b, rows[i].h, 3 }, d3[] = { 3 };
         dv_tensor *x = floats(3, shape, 0, 1), *w = floats(1, d3, 2, 0);
@@ -212,7 +215,13 @@ static void random_numbers_are_reproducible(void **state)
 
 /* ---- Every allocation failed in turn ---- */
 
-typedef struct planned { const char *op; dv_value args[8]; size_t nargs, nresults; int expected; bool native; } planned;
+typedef struct planned {
+    const char *op;
+    dv_value args[8];
+    size_t nargs, nresults;
+    int expected;
+    bool native;
+} planned;
 
 static int run_planned(void *arg)
 {
@@ -304,9 +313,14 @@ static void failing_tensors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slices_are_cut_by_shape), cmocka_unit_test(boxes_of_several_dims), cmocka_unit_test(first_error_wins),
-        cmocka_unit_test(calls_from_many_threads), cmocka_unit_test(fork_then_call), cmocka_unit_test(random_numbers_are_reproducible),
-        cmocka_unit_test(failing_allocations), cmocka_unit_test(failing_tensors),
+        cmocka_unit_test(slices_are_cut_by_shape),
+        cmocka_unit_test(boxes_of_several_dims),
+        cmocka_unit_test(first_error_wins),
+        cmocka_unit_test(calls_from_many_threads),
+        cmocka_unit_test(fork_then_call),
+        cmocka_unit_test(random_numbers_are_reproducible),
+        cmocka_unit_test(failing_allocations),
+        cmocka_unit_test(failing_tensors),
     };
     return cmocka_run_group_tests(tests, load_tc, unload_tc);
 }

@@ -1,5 +1,5 @@
-/* A line of schema, then a contract, then after a zero byte what the arguments are made of. A contract that parses can be printed and
- * solved with any arguments of the schema's types without undefined behaviour, and every failure has a message. */
+/* A line of schema, then a contract, then after a zero byte what the arguments are made of. A contract that parses can be printed
+ * and solved with any arguments of the schema's types without undefined behaviour, and every failure has a message. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,7 +20,8 @@ static unsigned byte(struct source *s) { return s->at < s->end ? *s->at++ : 0; }
 
 static int64_t number(struct source *s)
 {
-    static const int64_t palette[] = { 0, 1, 2, 3, 4, 5, 7, 8, 16, -1, -2, 1000, (int64_t)1 << 32, INT64_MAX, INT64_MIN, INT64_MAX / 2 };
+    static const int64_t palette[] = { 0, 1, 2, 3, 4, 5, 7, 8, 16, -1, -2, 1000, (int64_t)1 << 32, INT64_MAX, INT64_MIN,
+        INT64_MAX / 2 };
     return palette[byte(s) % 16];
 }
 
@@ -31,10 +32,15 @@ static int64_t size(struct source *s)
 }
 
 static const char *const strings[] = { "BSND", "TND", "PA_BSND", "silu", "a", "b", "", "x" };
-static const uint32_t dtypes[] = { DV_DTYPE_f32, DV_DTYPE_f32, DV_DTYPE_bf16, DV_DTYPE_f16, DV_DTYPE_i64, DV_DTYPE_i32, DV_DTYPE_u8, DV_DTYPE_f64,
-    DV_DTYPE_bool, DV_DTYPE_c64, DV_DTYPE_u16, DV_DTYPE_f8_e4m3fn, DV_DTYPE_f4_e2m1fn, DV_DTYPE_i8 };
+static const uint32_t dtypes[] = { DV_DTYPE_f32, DV_DTYPE_f32, DV_DTYPE_bf16, DV_DTYPE_f16, DV_DTYPE_i64, DV_DTYPE_i32,
+    DV_DTYPE_u8, DV_DTYPE_f64, DV_DTYPE_bool, DV_DTYPE_c64, DV_DTYPE_u16, DV_DTYPE_f8_e4m3fn, DV_DTYPE_f4_e2m1fn, DV_DTYPE_i8 };
 
-struct room { dv_tensor tensors[64]; int64_t sizes[64][16], ints[64][8]; const dv_tensor *lists[16][4]; unsigned ntensors, nints, nlists; };
+struct room {
+    dv_tensor tensors[64];
+    int64_t sizes[64][16], ints[64][8];
+    const dv_tensor *lists[16][4];
+    unsigned ntensors, nints, nlists;
+};
 static uint64_t elements[64];
 
 static const dv_tensor *tensor(struct source *s, struct room *room)

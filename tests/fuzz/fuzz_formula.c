@@ -1,5 +1,5 @@
-/* A formula: the first byte chooses its kind and the operator's schema. Whatever it is, parsing is safe; what is accepted prints as
- * JSON, the same each time; nothing is left half done on failure. */
+/* A formula: the first byte chooses its kind and the operator's schema. Whatever it is, parsing is safe; what is accepted prints
+ * as JSON, the same each time; nothing is left half done on failure. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -62,9 +62,9 @@ static char *run(unsigned kind, const dv__schema *schema, const char *text)
     dv__native *native = NULL;
     dv__formula *formula = NULL;
     char *json = NULL;
-    const int status = kind == 0   ? dv__native_parse(text, "my::f", schema, lookup, NULL, &arena, &native)
-                       : kind == 1 ? dv__gradient_parse(text, "my::f", schema, lookup, NULL, &arena, &formula)
-                                   : dv__tangent_parse(text, "my::f", schema, lookup, NULL, &arena, &formula);
+    const int status = kind == 0 ? dv__native_parse(text, "my::f", schema, lookup, NULL, &arena, &native)
+        : kind == 1              ? dv__gradient_parse(text, "my::f", schema, lookup, NULL, &arena, &formula)
+                                 : dv__tangent_parse(text, "my::f", schema, lookup, NULL, &arena, &formula);
     if (!status) {
         dv__text to = { 0 };
         if (kind == 0)

@@ -1,4 +1,5 @@
-/* A schema that parses prints as one that parses to the same structure, and everything else that is done with a schema is safe. */
+/* A schema that parses prints as one that parses to the same structure, and everything else that is done with a schema is safe.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,20 +13,22 @@ static void require(bool condition, const char *what, const char *text)
     abort();
 }
 
-/* PyTorch prints some schemas that it cannot read again, and here they print the same: a device, an imaginary number or a misplaced
- * string as default, Tensor!, `b|*` (printed `*|b`), an annotation inside a list of lists or of optionals, a union that is Scalar
- * (docs/schema.md). */
+/* PyTorch prints some schemas that it cannot read again, and here they print the same: a device, an imaginary number or a
+ * misplaced string as default, Tensor!, `b|*` (printed `*|b`), an annotation inside a list of lists or of optionals, a union that
+ * is Scalar (docs/schema.md). */
 static bool readable(const dv__argument *a)
 {
     const dv_value *v = &a->def.value;
     const dv__type *t = a->type->kind == DV__TYPE_OPTIONAL ? a->type->elems[0] : a->type;
-    if (a->def.has && (v->type == DV_VALUE_DEVICE || v->type == DV_VALUE_COMPLEX || v->type == DV_VALUE_COMPLEXES ||
-                          (v->type == DV_VALUE_STRING && t->kind != DV__TYPE_STR)))
+    if (a->def.has &&
+        (v->type == DV_VALUE_DEVICE || v->type == DV_VALUE_COMPLEX || v->type == DV_VALUE_COMPLEXES ||
+            (v->type == DV_VALUE_STRING && t->kind != DV__TYPE_STR)))
         return false;
     for (const dv__alias *x = a->alias; x; x = x->element)
         if ((x->nbefore && x->before[0][0] == '$') || (x->nafter > 1 && !strcmp(x->after[0], "*")))
             return false;
-    return !(a->alias && a->alias->element && t->kind == DV__TYPE_LIST && t->elems[0]->nelems && t->elems[0]->kind != DV__TYPE_OTHER);
+    return !(
+        a->alias && a->alias->element && t->kind == DV__TYPE_LIST && t->elems[0]->nelems && t->elems[0]->kind != DV__TYPE_OTHER);
 }
 
 static bool all_readable(const dv__schema *s)

@@ -1,26 +1,54 @@
-/* py_ops.c: operators for the tests of the Python host: one for every type that a schema can have, and for every way a call can go. */
+/* py_ops.c: operators for the tests of the Python host: one for every type that a schema can have, and for every way a call can
+ * go. */
 #define _POSIX_C_SOURCE 200809L
 #include <dovetail_op.h>
 #include <time.h>
 
 /* ---- Echoes: what arrived, as numbers ---- */
 
-struct echo_int { int64_t x; int64_t *y; };
-static int echo_int_run(dv_context *c, const struct echo_int *a) { (void)c; *a->y = a->x; return DV_OK; }
+struct echo_int {
+    int64_t x;
+    int64_t *y;
+};
+static int echo_int_run(dv_context *c, const struct echo_int *a)
+{
+    (void)c;
+    *a->y = a->x;
+    return DV_OK;
+}
 DV_OPERATOR(echo_int, struct echo_int, (x, y), .schema = "echo_int(int x) -> int y",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_int, "cpu", NULL, echo_int_run)));
 
-struct echo_float { double x; double *y; };
-static int echo_float_run(dv_context *c, const struct echo_float *a) { (void)c; *a->y = a->x; return DV_OK; }
+struct echo_float {
+    double x;
+    double *y;
+};
+static int echo_float_run(dv_context *c, const struct echo_float *a)
+{
+    (void)c;
+    *a->y = a->x;
+    return DV_OK;
+}
 DV_OPERATOR(echo_float, struct echo_float, (x, y), .schema = "echo_float(float x) -> float y",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_float, "cpu", NULL, echo_float_run)));
 
-struct echo_bool { bool x; bool *y; };
-static int echo_bool_run(dv_context *c, const struct echo_bool *a) { (void)c; *a->y = a->x; return DV_OK; }
+struct echo_bool {
+    bool x;
+    bool *y;
+};
+static int echo_bool_run(dv_context *c, const struct echo_bool *a)
+{
+    (void)c;
+    *a->y = a->x;
+    return DV_OK;
+}
 DV_OPERATOR(echo_bool, struct echo_bool, (x, y), .schema = "echo_bool(bool x) -> bool y",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_bool, "cpu", NULL, echo_bool_run)));
 
-struct echo_str { dv_string x; int64_t *size, *sum; };
+struct echo_str {
+    dv_string x;
+    int64_t *size, *sum;
+};
 static int echo_str_run(dv_context *c, const struct echo_str *a)
 {
     (void)c;
@@ -33,7 +61,11 @@ static int echo_str_run(dv_context *c, const struct echo_str *a)
 DV_OPERATOR(echo_str, struct echo_str, (x, size, sum), .schema = "echo_str(str x) -> (int size, int sum)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_str, "cpu", NULL, echo_str_run)));
 
-struct echo_scalar { dv_scalar x; int64_t *kind; double *re, *im; };
+struct echo_scalar {
+    dv_scalar x;
+    int64_t *kind;
+    double *re, *im;
+};
 static int echo_scalar_run(dv_context *c, const struct echo_scalar *a)
 {
     (void)c;
@@ -47,20 +79,43 @@ static int echo_scalar_run(dv_context *c, const struct echo_scalar *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(echo_scalar, struct echo_scalar, (x, kind, re, im), .schema = "echo_scalar(Scalar x) -> (int kind, float re, float im)",
+DV_OPERATOR(echo_scalar, struct echo_scalar, (x, kind, re, im),
+    .schema = "echo_scalar(Scalar x) -> (int kind, float re, float im)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_scalar, "cpu", NULL, echo_scalar_run)));
 
-struct echo_complex { dv_complex x; double *re, *im; };
-static int echo_complex_run(dv_context *c, const struct echo_complex *a) { (void)c; *a->re = a->x.re; *a->im = a->x.im; return DV_OK; }
+struct echo_complex {
+    dv_complex x;
+    double *re, *im;
+};
+static int echo_complex_run(dv_context *c, const struct echo_complex *a)
+{
+    (void)c;
+    *a->re = a->x.re;
+    *a->im = a->x.im;
+    return DV_OK;
+}
 DV_OPERATOR(echo_complex, struct echo_complex, (x, re, im), .schema = "echo_complex(complex x) -> (float re, float im)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_complex, "cpu", NULL, echo_complex_run)));
 
-struct echo_dtype { dv_dtype x; int64_t *key; };
-static int echo_dtype_run(dv_context *c, const struct echo_dtype *a) { (void)c; *a->key = dv_dtype_key(a->x); return DV_OK; }
+struct echo_dtype {
+    dv_dtype x;
+    int64_t *key;
+};
+static int echo_dtype_run(dv_context *c, const struct echo_dtype *a)
+{
+    (void)c;
+    *a->key = dv_dtype_key(a->x);
+    return DV_OK;
+}
 DV_OPERATOR(echo_dtype, struct echo_dtype, (x, key), .schema = "echo_dtype(ScalarType x) -> int key",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_dtype, "cpu", NULL, echo_dtype_run)));
 
-struct echo_places { dv_device device; dv_layout layout; dv_memory_format format; int64_t *type, *id, *l, *m; };
+struct echo_places {
+    dv_device device;
+    dv_layout layout;
+    dv_memory_format format;
+    int64_t *type, *id, *l, *m;
+};
 static int echo_places_run(dv_context *c, const struct echo_places *a)
 {
     (void)c;
@@ -71,19 +126,35 @@ DV_OPERATOR(echo_places, struct echo_places, (device, layout, format, type, id, 
     .schema = "echo_places(Device device, Layout layout, MemoryFormat format) -> (int type, int id, int l, int m)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_places, "cpu", NULL, echo_places_run)));
 
-struct echo_opt { dv_opt_int i; dv_opt_float f; dv_opt_bool b; dv_opt_string s; int64_t *bits; double *sum; };
+struct echo_opt {
+    dv_opt_int i;
+    dv_opt_float f;
+    dv_opt_bool b;
+    dv_opt_string s;
+    int64_t *bits;
+    double *sum;
+};
 static int echo_opt_run(dv_context *c, const struct echo_opt *a)
 {
     (void)c;
     *a->bits = a->i.has | a->f.has << 1 | a->b.has << 2 | a->s.has << 3;
-    *a->sum = (a->i.has ? (double)a->i.value : 0) + (a->f.has ? a->f.value : 0) + (a->b.has && a->b.value) + (a->s.has ? (double)a->s.value.size : 0);
+    *a->sum = (a->i.has ? (double)a->i.value : 0) + (a->f.has ? a->f.value : 0) + (a->b.has && a->b.value) +
+        (a->s.has ? (double)a->s.value.size : 0);
     return DV_OK;
 }
 DV_OPERATOR(echo_opt, struct echo_opt, (i, f, b, s, bits, sum),
     .schema = "echo_opt(int? i=None, float? f=None, bool? b=None, str? s=None) -> (int bits, float sum)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_opt, "cpu", NULL, echo_opt_run)));
 
-struct echo_lists { dv_ints i; dv_floats f; dv_bools b; dv_strings s; dv_scalars z; int64_t *sizes; double *sum; };
+struct echo_lists {
+    dv_ints i;
+    dv_floats f;
+    dv_bools b;
+    dv_strings s;
+    dv_scalars z;
+    int64_t *sizes;
+    double *sum;
+};
 static int echo_lists_run(dv_context *c, const struct echo_lists *a)
 {
     (void)c;
@@ -98,7 +169,9 @@ static int echo_lists_run(dv_context *c, const struct echo_lists *a)
     for (size_t k = 0; k < a->s.size; k++)
         sum += (double)a->s.data[k].size;
     for (size_t k = 0; k < a->z.size; k++)
-        sum += a->z.data[k].kind == DV_SCALAR_INT ? (double)a->z.data[k].as.i : a->z.data[k].kind == DV_SCALAR_FLOAT ? a->z.data[k].as.f : 0;
+        sum += a->z.data[k].kind == DV_SCALAR_INT  ? (double)a->z.data[k].as.i
+            : a->z.data[k].kind == DV_SCALAR_FLOAT ? a->z.data[k].as.f
+                                                   : 0;
     *a->sum = sum;
     return DV_OK;
 }
@@ -106,12 +179,24 @@ DV_OPERATOR(echo_lists, struct echo_lists, (i, f, b, s, z, sizes, sum),
     .schema = "echo_lists(int[] i, float[] f, bool[] b, str[] s, Scalar[] z) -> (int sizes, float sum)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_lists, "cpu", NULL, echo_lists_run)));
 
-struct echo_pair { dv_ints x; int64_t *a, *b; };
-static int echo_pair_run(dv_context *c, const struct echo_pair *p) { (void)c; *p->a = p->x.data[0]; *p->b = p->x.data[1]; return DV_OK; }
+struct echo_pair {
+    dv_ints x;
+    int64_t *a, *b;
+};
+static int echo_pair_run(dv_context *c, const struct echo_pair *p)
+{
+    (void)c;
+    *p->a = p->x.data[0];
+    *p->b = p->x.data[1];
+    return DV_OK;
+}
 DV_OPERATOR(echo_pair, struct echo_pair, (x, a, b), .schema = "echo_pair(int[2] x) -> (int a, int b)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_pair, "cpu", NULL, echo_pair_run)));
 
-struct echo_tensors { dv_tensors xs; int64_t *n, *nones, *elements; };
+struct echo_tensors {
+    dv_tensors xs;
+    int64_t *n, *nones, *elements;
+};
 static int echo_tensors_run(dv_context *c, const struct echo_tensors *a)
 {
     (void)c;
@@ -127,7 +212,11 @@ DV_OPERATOR(echo_tensors, struct echo_tensors, (xs, n, nones, elements),
     .schema = "echo_tensors(Tensor?[] xs) -> (int n, int nones, int elements)",
     .kernels = DV_KERNELS(DV_KERNEL(struct echo_tensors, "cpu", NULL, echo_tensors_run)));
 
-struct echo_random { const dv_generator *generator; int64_t n; int64_t *seed, *offset; };
+struct echo_random {
+    const dv_generator *generator;
+    int64_t n;
+    int64_t *seed, *offset;
+};
 static int echo_random_run(dv_context *c, const struct echo_random *a)
 {
     uint64_t seed, offset;
@@ -141,7 +230,11 @@ DV_OPERATOR(echo_random, struct echo_random, (generator, n, seed, offset),
 
 /* ---- Arrays ---- */
 
-struct scale { const dv_tensor *x; double factor; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    double factor;
+    dv_tensor *out;
+};
 static int scale_run(dv_context *c, const struct scale *a)
 {
     (void)c;
@@ -160,7 +253,10 @@ DV_OPERATOR(scale, struct scale, (x, factor, out), .schema = "scale(Tensor x, fl
     .contract = "x[*s]:T -> out[*s]:T; T in f32 f64", .doc = "x times factor.",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_run), DV_KERNEL(struct scale, "cpu", "f64", scale_f64)));
 
-struct copy_of { const dv_tensor *x; dv_tensor *out; };
+struct copy_of {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int copy_of_run(dv_context *c, const struct copy_of *a)
 {
     (void)c;
@@ -170,7 +266,10 @@ static int copy_of_run(dv_context *c, const struct copy_of *a)
 DV_OPERATOR(copy_of, struct copy_of, (x, out), .schema = "copy_of(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
     .kernels = DV_KERNELS(DV_KERNEL(struct copy_of, "cpu", NULL, copy_of_run)));
 
-struct minmax { const dv_tensor *x; dv_tensor *lo, *hi; };
+struct minmax {
+    const dv_tensor *x;
+    dv_tensor *lo, *hi;
+};
 static int minmax_run(dv_context *c, const struct minmax *a)
 {
     (void)c;
@@ -182,9 +281,13 @@ static int minmax_run(dv_context *c, const struct minmax *a)
     return DV_OK;
 }
 DV_OPERATOR(minmax, struct minmax, (x, lo, hi), .schema = "minmax(Tensor x) -> (Tensor lo, Tensor hi)",
-    .contract = "x[n]:f32 -> lo[]:f32, hi[]:f32; n > 0", .kernels = DV_KERNELS(DV_KERNEL(struct minmax, "cpu", "f32", minmax_run)));
+    .contract = "x[n]:f32 -> lo[]:f32, hi[]:f32; n > 0",
+    .kernels = DV_KERNELS(DV_KERNEL(struct minmax, "cpu", "f32", minmax_run)));
 
-struct add_ { dv_tensor *self; const dv_tensor *other; };
+struct add_ {
+    dv_tensor *self;
+    const dv_tensor *other;
+};
 static int add_run(dv_context *c, const struct add_ *a)
 {
     (void)c;
@@ -195,7 +298,10 @@ static int add_run(dv_context *c, const struct add_ *a)
 DV_OPERATOR(add_, struct add_, (self, other), .schema = "add_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
     .contract = "self[*s]:f32, other[*s]:f32 -> [*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct add_, "cpu", "f32", add_run)));
 
-struct fill { dv_tensor *out; double value; };
+struct fill {
+    dv_tensor *out;
+    double value;
+};
 static int fill_run(dv_context *c, const struct fill *a)
 {
     (void)c;
@@ -206,12 +312,25 @@ static int fill_run(dv_context *c, const struct fill *a)
 DV_OPERATOR(fill, struct fill, (out, value), .schema = "fill(Tensor(a!) out, float value) -> ()", .contract = "out[*s]:f32 -> ()",
     .kernels = DV_KERNELS(DV_KERNEL(struct fill, "cpu", "f32", fill_run)));
 
-struct keyed { const dv_tensor *x; int64_t k; double from; int64_t *y; };
-static int keyed_run(dv_context *c, const struct keyed *a) { (void)c; *a->y = a->k * dv_numel(a->x) + (int64_t)a->from; return DV_OK; }
+struct keyed {
+    const dv_tensor *x;
+    int64_t k;
+    double from;
+    int64_t *y;
+};
+static int keyed_run(dv_context *c, const struct keyed *a)
+{
+    (void)c;
+    *a->y = a->k * dv_numel(a->x) + (int64_t)a->from;
+    return DV_OK;
+}
 DV_OPERATOR(keyed, struct keyed, (x, k, from, y), .schema = "keyed(Tensor x, *, int k, float from=1.0) -> int y",
     .kernels = DV_KERNELS(DV_KERNEL(struct keyed, "cpu", NULL, keyed_run)));
 
-struct optional_sum { const dv_tensor *x, *y; double *sum; };
+struct optional_sum {
+    const dv_tensor *x, *y;
+    double *sum;
+};
 static int optional_sum_run(dv_context *c, const struct optional_sum *a)
 {
     (void)c;
@@ -223,22 +342,51 @@ DV_OPERATOR(optional_sum, struct optional_sum, (x, y, sum), .schema = "optional_
 
 /* ---- Overloads ---- */
 
-struct pick_int { int64_t x; int64_t *y; };
-static int pick_int_run(dv_context *c, const struct pick_int *a) { (void)c; *a->y = 1; return DV_OK; }
+struct pick_int {
+    int64_t x;
+    int64_t *y;
+};
+static int pick_int_run(dv_context *c, const struct pick_int *a)
+{
+    (void)c;
+    *a->y = 1;
+    return DV_OK;
+}
 DV_OPERATOR(pick_int, struct pick_int, (x, y), .schema = "pick.int(int x) -> int y", .doc = "Which overload it was.",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick_int, "cpu", NULL, pick_int_run)));
-struct pick_tensor { const dv_tensor *x; int64_t *y; };
-static int pick_tensor_run(dv_context *c, const struct pick_tensor *a) { (void)c; *a->y = 2; return DV_OK; }
+struct pick_tensor {
+    const dv_tensor *x;
+    int64_t *y;
+};
+static int pick_tensor_run(dv_context *c, const struct pick_tensor *a)
+{
+    (void)c;
+    *a->y = 2;
+    return DV_OK;
+}
 DV_OPERATOR(pick_tensor, struct pick_tensor, (x, y), .schema = "pick.tensor(Tensor x) -> int y",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick_tensor, "cpu", NULL, pick_tensor_run)));
-struct pick_two { const dv_tensor *x; int64_t k; int64_t *y; };
-static int pick_two_run(dv_context *c, const struct pick_two *a) { (void)c; *a->y = 3; return DV_OK; }
+struct pick_two {
+    const dv_tensor *x;
+    int64_t k;
+    int64_t *y;
+};
+static int pick_two_run(dv_context *c, const struct pick_two *a)
+{
+    (void)c;
+    *a->y = 3;
+    return DV_OK;
+}
 DV_OPERATOR(pick_two, struct pick_two, (x, k, y), .schema = "pick.two(Tensor x, int k) -> int y",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick_two, "cpu", NULL, pick_two_run)));
 
 /* ---- Ways to go ---- */
 
-struct wait_ms { const dv_tensor *x; int64_t ms; dv_tensor *out; };
+struct wait_ms {
+    const dv_tensor *x;
+    int64_t ms;
+    dv_tensor *out;
+};
 static int wait_ms_run(dv_context *c, const struct wait_ms *a)
 {
     (void)c;
@@ -248,15 +396,25 @@ static int wait_ms_run(dv_context *c, const struct wait_ms *a)
     memset(a->out->data, 0, (size_t)dv_numel(a->out) * 4);
     return DV_OK;
 }
-DV_OPERATOR(wait_ms, struct wait_ms, (x, ms, out), .schema = "wait_ms(Tensor x, int ms) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct wait_ms, "cpu", "f32", wait_ms_run)));
+DV_OPERATOR(wait_ms, struct wait_ms, (x, ms, out), .schema = "wait_ms(Tensor x, int ms) -> Tensor out",
+    .contract = "x[*s]:f32 -> out[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct wait_ms, "cpu", "f32", wait_ms_run)));
 
-struct fails { const dv_tensor *x; int64_t status; dv_tensor *out; };
-static int fails_run(dv_context *c, const struct fails *a) { return a->status ? dv_error(c, (int)a->status, "asked to fail with %d", (int)a->status) : DV_OK; }
-DV_OPERATOR(fails, struct fails, (x, status, out), .schema = "fails(Tensor x, int status=-17) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct fails, "cpu", "f32", fails_run)));
+struct fails {
+    const dv_tensor *x;
+    int64_t status;
+    dv_tensor *out;
+};
+static int fails_run(dv_context *c, const struct fails *a)
+{
+    return a->status ? dv_error(c, (int)a->status, "asked to fail with %d", (int)a->status) : DV_OK;
+}
+DV_OPERATOR(fails, struct fails, (x, status, out), .schema = "fails(Tensor x, int status=-17) -> Tensor out",
+    .contract = "x[*s]:f32 -> out[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct fails, "cpu", "f32", fails_run)));
 
-struct nonzero { const dv_tensor *x; dv_tensor *out; };
+struct nonzero {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int nonzero_run(dv_context *c, const struct nonzero *a)
 {
     const float *x = a->x->data;
@@ -273,9 +431,10 @@ static int nonzero_run(dv_context *c, const struct nonzero *a)
     return DV_OK;
 }
 DV_OPERATOR(nonzero, struct nonzero, (x, out), .schema = "nonzero(Tensor x) -> Tensor out",
-    .contract = "x[n]:f32 -> out[u]:i64; u unbacked in 0..n", .kernels = DV_KERNELS(DV_KERNEL(struct nonzero, "cpu", "f32", nonzero_run)));
+    .contract = "x[n]:f32 -> out[u]:i64; u unbacked in 0..n",
+    .kernels = DV_KERNELS(DV_KERNEL(struct nonzero, "cpu", "f32", nonzero_run)));
 
 DV_LIBRARY(py_ops, &dv_op_echo_int, &dv_op_echo_float, &dv_op_echo_bool, &dv_op_echo_str, &dv_op_echo_scalar, &dv_op_echo_complex,
-    &dv_op_echo_dtype, &dv_op_echo_places, &dv_op_echo_opt, &dv_op_echo_lists, &dv_op_echo_pair, &dv_op_echo_tensors, &dv_op_echo_random,
-    &dv_op_scale, &dv_op_copy_of, &dv_op_minmax, &dv_op_add_, &dv_op_fill, &dv_op_keyed, &dv_op_optional_sum, &dv_op_pick_int,
-    &dv_op_pick_tensor, &dv_op_pick_two, &dv_op_wait_ms, &dv_op_fails, &dv_op_nonzero);
+    &dv_op_echo_dtype, &dv_op_echo_places, &dv_op_echo_opt, &dv_op_echo_lists, &dv_op_echo_pair, &dv_op_echo_tensors,
+    &dv_op_echo_random, &dv_op_scale, &dv_op_copy_of, &dv_op_minmax, &dv_op_add_, &dv_op_fill, &dv_op_keyed, &dv_op_optional_sum,
+    &dv_op_pick_int, &dv_op_pick_tensor, &dv_op_pick_two, &dv_op_wait_ms, &dv_op_fails, &dv_op_nonzero);

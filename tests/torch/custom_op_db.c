@@ -1,20 +1,24 @@
-/* The operators of torch.testing._internal.custom_op_db, declared once in C: what they compute, their gradients and refusals carry over.
+/* The operators of torch.testing._internal.custom_op_db, declared once in C: what they compute, their gradients and refusals
+ * carry over.
  *
- * Two of them are not here: numpy_split_copy and numpy_split_copy_with_int return a list of tensors, and a contract cannot say how many
- * there are. The gradient of numpy_cat, which was made of them, cuts with narrow instead, for two or three tensors.
+ * Two of them are not here: numpy_split_copy and numpy_split_copy_with_int return a list of tensors, and a contract cannot say
+ * how many there are. The gradient of numpy_cat, which was made of them, cuts with narrow instead, for two or three tensors.
  * Elements go through double, which is exact for all that the samples hold.
  */
 #include <dovetail_op.h>
 #include <stdlib.h>
 
+/* clang-format off */
 #define EACH_TYPE(X) X(u8, uint8_t) X(i8, int8_t) X(i16, int16_t) X(i32, int32_t) X(i64, int64_t) X(f32, float) X(f64, double)
+/* clang-format on */
 #define TYPES "; T in f16 f32 f64 u8 i8 i16 i32 i64 bool"
 
 static double get(const dv_tensor *t, int64_t i)
 {
     switch (dv_dtype_key(t->dtype)) {
-#define GET(dtype, T) case DV_DTYPE_##dtype: return (double)((const T *)t->data)[i];
-    EACH_TYPE(GET)
+#define GET(dtype, T) \
+    case DV_DTYPE_##dtype: return (double)((const T *)t->data)[i];
+        EACH_TYPE(GET)
 #undef GET
     case DV_DTYPE_bool: return ((const bool *)t->data)[i];
     default: return (double)dv_f16_to_f32(((const uint16_t *)t->data)[i]);
@@ -39,7 +43,10 @@ static void put(dv_tensor *t, int64_t i, double x)
 
 /* ---- elementwise ---- */
 
-struct numpy_cube { const dv_tensor *x; dv_tensor *cube, *dx; };
+struct numpy_cube {
+    const dv_tensor *x;
+    dv_tensor *cube, *dx;
+};
 static int numpy_cube(dv_context *ctx, const struct numpy_cube *a)
 {
     (void)ctx;
@@ -71,7 +78,10 @@ static int64_t broadcast_index(const dv_tensor *t, const dv_tensor *out, int64_t
     return index;
 }
 
-struct numpy_mul { const dv_tensor *x, *y; dv_tensor *out; };
+struct numpy_mul {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 static int numpy_mul(dv_context *ctx, const struct numpy_mul *a)
 {
     (void)ctx;
@@ -85,7 +95,11 @@ DV_OPERATOR(numpy_mul, struct numpy_mul, (x, y, out), .schema = "numpy_mul(Tenso
     .tangent = "out: numpy_mul(x_t, y) + numpy_mul(x, y_t)",
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_mul, "cpu", NULL, numpy_mul)));
 
-struct numpy_mul_scalar { const dv_tensor *x; double scalar; dv_tensor *out; };
+struct numpy_mul_scalar {
+    const dv_tensor *x;
+    double scalar;
+    dv_tensor *out;
+};
 static int numpy_mul_scalar(dv_context *ctx, const struct numpy_mul_scalar *a)
 {
     (void)ctx;
@@ -95,8 +109,8 @@ static int numpy_mul_scalar(dv_context *ctx, const struct numpy_mul_scalar *a)
 }
 DV_OPERATOR(numpy_mul_scalar, struct numpy_mul_scalar, (x, scalar, out),
     .schema = "numpy_mul_scalar(Tensor x, *, float scalar) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:promote(T, scalar); parallel(*s)" TYPES, .gradient = "x: numpy_mul_scalar(grad, scalar=scalar)",
-    .tangent = "out: numpy_mul_scalar(x_t, scalar=scalar)",
+    .contract = "x[*s]:T -> out[*s]:promote(T, scalar); parallel(*s)" TYPES,
+    .gradient = "x: numpy_mul_scalar(grad, scalar=scalar)", .tangent = "out: numpy_mul_scalar(x_t, scalar=scalar)",
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_mul_scalar, "cpu", NULL, numpy_mul_scalar)));
 
 /* ---- along a dim: a tensor is [before, size, after] around it ---- */
@@ -110,14 +124,21 @@ static struct around around(const dv_tensor *t, int64_t dim)
     return r;
 }
 
-struct item { double value; int64_t at; };
+struct item {
+    double value;
+    int64_t at;
+};
 static int by_value(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
     return x->value < y->value ? -1 : x->value > y->value ? 1 : (x->at > y->at) - (x->at < y->at);
 }
 
-struct numpy_sort { const dv_tensor *x; int64_t dim; dv_tensor *out, *ind, *ind_inv; };
+struct numpy_sort {
+    const dv_tensor *x;
+    int64_t dim;
+    dv_tensor *out, *ind, *ind_inv;
+};
 static int numpy_sort(dv_context *ctx, const struct numpy_sort *a)
 {
     const struct around r = around(a->x, a->dim < 0 ? a->dim + a->x->ndim : a->dim);
@@ -139,29 +160,40 @@ static int numpy_sort(dv_context *ctx, const struct numpy_sort *a)
 }
 DV_OPERATOR(numpy_sort, struct numpy_sort, (x, dim, out, ind, ind_inv),
     .schema = "numpy_sort(Tensor x, int dim) -> (Tensor out, Tensor ind, Tensor ind_inv)",
-    .contract = "x[*a n *b]:T -> out[*a n *b]:T, ind[*a n *b]:i64, ind_inv[*a n *b]:i64; rank(*a) == axis(dim, x); parallel(*a, *b)" TYPES,
+    .contract = "x[*a n *b]:T -> out[*a n *b]:T, ind[*a n *b]:i64, ind_inv[*a n *b]:i64; rank(*a) == axis(dim, x); parallel(*a, "
+                "*b)" TYPES,
     .gradient = "x: numpy_take(grads[0], ind_inv, ind, dim)",
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_sort, "cpu", NULL, numpy_sort)));
 
-struct numpy_take { const dv_tensor *x, *ind, *ind_inv; int64_t dim; dv_tensor *out; };
+struct numpy_take {
+    const dv_tensor *x, *ind, *ind_inv;
+    int64_t dim;
+    dv_tensor *out;
+};
 static int numpy_take(dv_context *ctx, const struct numpy_take *a)
 {
     const struct around r = around(a->x, a->dim < 0 ? a->dim + a->x->ndim : a->dim);
     for (int64_t i = 0, n = dv_numel(a->x); i < n; i++) {
         const int64_t at = ((const int64_t *)a->ind->data)[i], after = i % r.after, before = i / r.after / r.size;
         if (at < 0 || at >= r.size)
-            return dv_error(ctx, DV_EINVAL, "argument 'ind': %lld is out of range for size %lld", (long long)at, (long long)r.size);
+            return dv_error(
+                ctx, DV_EINVAL, "argument 'ind': %lld is out of range for size %lld", (long long)at, (long long)r.size);
         put(a->out, i, get(a->x, (before * r.size + at) * r.after + after));
     }
     return DV_OK;
 }
 DV_OPERATOR(numpy_take, struct numpy_take, (x, ind, ind_inv, dim, out),
     .schema = "numpy_take(Tensor x, Tensor ind, Tensor ind_inv, int dim) -> Tensor out",
-    .contract = "x[*a n *b]:T, ind[*a n *b]:i64, ind_inv[*a n *b]:i64 -> out[*a n *b]:T; rank(*a) == axis(dim, x); parallel(*a, *b)" TYPES,
+    .contract = "x[*a n *b]:T, ind[*a n *b]:i64, ind_inv[*a n *b]:i64 -> out[*a n *b]:T; rank(*a) == axis(dim, x); parallel(*a, "
+                "*b)" TYPES,
     .gradient = "x: numpy_take(grad, ind_inv, ind, dim)", .tangent = "out: numpy_take(x_t, ind, ind_inv, dim)",
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_take, "cpu", NULL, numpy_take)));
 
-struct numpy_cat { dv_tensors xs; int64_t dim; dv_tensor *out; };
+struct numpy_cat {
+    dv_tensors xs;
+    int64_t dim;
+    dv_tensor *out;
+};
 static int numpy_cat(dv_context *ctx, const struct numpy_cat *a)
 {
     const int64_t dim = a->dim < 0 ? a->dim + a->out->ndim : a->dim;
@@ -180,28 +212,36 @@ static int numpy_cat(dv_context *ctx, const struct numpy_cat *a)
 }
 DV_OPERATOR(numpy_cat, struct numpy_cat, (xs, dim, out), .schema = "numpy_cat(Tensor[] xs, int dim) -> Tensor out",
     .contract = "xs{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == axis(dim, xs)" TYPES,
-    .gradient = "xs: if(len(xs) == 2, [narrow(grad, dim, 0, xs[0].shape[dim]), narrow(grad, dim, xs[0].shape[dim], xs[1].shape[dim])], "
-                "[narrow(grad, dim, 0, xs[0].shape[dim]), narrow(grad, dim, xs[0].shape[dim], xs[1].shape[dim]), "
-                "narrow(grad, dim, xs[0].shape[dim] + xs[1].shape[dim], xs[2].shape[dim])])",
+    .gradient =
+        "xs: if(len(xs) == 2, [narrow(grad, dim, 0, xs[0].shape[dim]), narrow(grad, dim, xs[0].shape[dim], xs[1].shape[dim])], "
+        "[narrow(grad, dim, 0, xs[0].shape[dim]), narrow(grad, dim, xs[0].shape[dim], xs[1].shape[dim]), "
+        "narrow(grad, dim, xs[0].shape[dim] + xs[1].shape[dim], xs[2].shape[dim])])",
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_cat, "cpu", NULL, numpy_cat)));
 
-struct numpy_view_copy { const dv_tensor *x; dv_ints shape; dv_tensor *out; };
+struct numpy_view_copy {
+    const dv_tensor *x;
+    dv_ints shape;
+    dv_tensor *out;
+};
 static int numpy_view_copy(dv_context *ctx, const struct numpy_view_copy *a)
 {
     if (dv_numel(a->x) != dv_numel(a->out))
-        return dv_error(ctx, DV_ESHAPE, "argument 'shape': expected %lld elements, found %lld", (long long)dv_numel(a->x), (long long)dv_numel(a->out));
+        return dv_error(ctx, DV_ESHAPE, "argument 'shape': expected %lld elements, found %lld", (long long)dv_numel(a->x),
+            (long long)dv_numel(a->out));
     memcpy(a->out->data, a->x->data, (size_t)dv_numel(a->x) * a->x->dtype.bits / 8);
     return DV_OK;
 }
 DV_OPERATOR(numpy_view_copy, struct numpy_view_copy, (x, shape, out),
-    .schema = "numpy_view_copy(Tensor x, SymInt[] shape) -> Tensor out",
-    .contract = "x[*s]:T -> out[*shape]:T" TYPES,
+    .schema = "numpy_view_copy(Tensor x, SymInt[] shape) -> Tensor out", .contract = "x[*s]:T -> out[*shape]:T" TYPES,
     .gradient = "x: numpy_view_copy(grad, x.shape)", .tangent = "out: numpy_view_copy(x_t, shape)",
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_view_copy, "cpu", NULL, numpy_view_copy)));
 
 /* ---- results whose size depends on data ---- */
 
-struct numpy_nonzero { const dv_tensor *x; dv_tensor *out; };
+struct numpy_nonzero {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int numpy_nonzero(dv_context *ctx, const struct numpy_nonzero *a)
 {
     const int64_t all = dv_numel(a->x);
@@ -227,7 +267,11 @@ DV_OPERATOR(numpy_nonzero, struct numpy_nonzero, (x, out), .schema = "numpy_nonz
     .contract = "x[*s]:T -> out[u rank(x)]:i64; u unbacked in 0..numel(x)" TYPES,
     .kernels = DV_KERNELS(DV_KERNEL(struct numpy_nonzero, "cpu", NULL, numpy_nonzero)));
 
-struct numpy_nms { const dv_tensor *boxes, *scores; double iou_threshold; dv_tensor *out; };
+struct numpy_nms {
+    const dv_tensor *boxes, *scores;
+    double iou_threshold;
+    dv_tensor *out;
+};
 
 static double overlap(const dv_tensor *boxes, int64_t a, int64_t b)
 {
@@ -238,8 +282,10 @@ static double overlap(const dv_tensor *boxes, int64_t a, int64_t b)
     }
     for (int k = 0; k < 2; k++)
         area[k] = (edge[k][2] - edge[k][0] + 1) * (edge[k][3] - edge[k][1] + 1);
-    const double left = edge[0][0] > edge[1][0] ? edge[0][0] : edge[1][0], right = edge[0][2] < edge[1][2] ? edge[0][2] : edge[1][2];
-    const double top = edge[0][1] > edge[1][1] ? edge[0][1] : edge[1][1], bottom = edge[0][3] < edge[1][3] ? edge[0][3] : edge[1][3];
+    const double left = edge[0][0] > edge[1][0] ? edge[0][0] : edge[1][0],
+                 right = edge[0][2] < edge[1][2] ? edge[0][2] : edge[1][2];
+    const double top = edge[0][1] > edge[1][1] ? edge[0][1] : edge[1][1],
+                 bottom = edge[0][3] < edge[1][3] ? edge[0][3] : edge[1][3];
     const double both = (right - left + 1 > 0 ? right - left + 1 : 0) * (bottom - top + 1 > 0 ? bottom - top + 1 : 0);
     return both / (area[0] + area[1] - both);
 }

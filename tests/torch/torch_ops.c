@@ -63,8 +63,10 @@ static int everything(dv_context *ctx, const struct everything *a)
     return n == 25 ? DV_OK : dv_error(ctx, DV_EKERNEL, "wrong count");
 }
 DV_OPERATOR(everything, struct everything,
-    (x, maybe, list, holes, i, oi, f, of, b, ob, s, os, ints, oints, floats, bools, strings, dtype, odtype, device, layout, format, out),
-    .schema = "everything(Tensor x, Tensor? maybe, Tensor[] list, Tensor?[] holes, int i, int? oi, float f, float? of, bool b, bool? ob, "
+    (x, maybe, list, holes, i, oi, f, of, b, ob, s, os, ints, oints, floats, bools, strings, dtype, odtype, device, layout,
+        format, out),
+    .schema = "everything(Tensor x, Tensor? maybe, Tensor[] list, Tensor?[] holes, int i, int? oi, float f, float? of, bool b, "
+              "bool? ob, "
               "str s, str? os, int[] ints, int[]? oints, float[] floats, bool[] bools, str[] strings, ScalarType dtype, "
               "ScalarType? odtype, Device device, Layout? layout=None, MemoryFormat? format=None) -> Tensor out",
     .contract = "x[*shape]:f32, maybe[...]:f32, list{i}[...]:f32, holes{i}[...]:f32 -> out[25]:f64",
@@ -85,10 +87,7 @@ DV_OPERATOR(inc, struct inc, (x), .schema = "inc(Tensor(a!) x) -> ()", .contract
     .kernels = DV_KERNELS(DV_KERNEL(struct inc, "cpu", "f32", inc)));
 
 struct inc_ { dv_tensor *x, *out; };
-static int inc_(dv_context *ctx, const struct inc_ *a)
-{
-    return inc(ctx, &(struct inc){ a->x });
-}
+static int inc_(dv_context *ctx, const struct inc_ *a) { return inc(ctx, &(struct inc){ a->x }); }
 DV_OPERATOR(inc_, struct inc_, (x, out), .schema = "inc_(Tensor(a!) x) -> Tensor(a!) out", .contract = "x[*s]:f32 -> out[*s]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct inc_, "cpu", "f32", inc_)));
 
@@ -104,7 +103,13 @@ DV_OPERATOR(inc_all, struct inc_all, (xs), .schema = "inc_all(Tensor(a!)[] xs) -
 
 /* ---- errors ---- */
 
-struct fail_if { const dv_tensor *x; int64_t when; dv_string message; dv_opt_strings more; dv_tensor *out; };
+struct fail_if {
+    const dv_tensor *x;
+    int64_t when;
+    dv_string message;
+    dv_opt_strings more;
+    dv_tensor *out;
+};
 static int fail_if(dv_context *ctx, const struct fail_if *a)
 {
     if (a->when)
@@ -113,12 +118,16 @@ static int fail_if(dv_context *ctx, const struct fail_if *a)
     return DV_OK;
 }
 DV_OPERATOR(fail_if, struct fail_if, (x, when, message, more, out),
-    .schema = "fail_if(Tensor x, int when, str message='no', str[]? more=None) -> Tensor out", .contract = "x[n m]:f32 -> out[n m]:f32; m % 2 == 0",
+    .schema = "fail_if(Tensor x, int when, str message='no', str[]? more=None) -> Tensor out",
+    .contract = "x[n m]:f32 -> out[n m]:f32; m % 2 == 0",
     .kernels = DV_KERNELS(DV_KERNEL(struct fail_if, "cpu", "f32", fail_if)));
 
 /* ---- broadcasting and promotion: the contract is the test, the kernel fills zeros ---- */
 
-struct badd { const dv_tensor *self, *other; dv_tensor *out; };
+struct badd {
+    const dv_tensor *self, *other;
+    dv_tensor *out;
+};
 static int badd(dv_context *ctx, const struct badd *a)
 {
     (void)ctx;
@@ -131,7 +140,11 @@ DV_OPERATOR(badd, struct badd, (self, other, out), .schema = "badd(Tensor self, 
 
 /* ---- lists, sizes that are computed, other strides ---- */
 
-struct cat { dv_tensors xs; int64_t dim; dv_tensor *out; };
+struct cat {
+    dv_tensors xs;
+    int64_t dim;
+    dv_tensor *out;
+};
 static int cat(dv_context *ctx, const struct cat *a)
 {
     int64_t before = 1, at = 0, row = 0;
@@ -153,7 +166,10 @@ DV_OPERATOR(cat, struct cat, (xs, dim, out), .schema = "cat(Tensor[] xs, int dim
     .kernels = DV_KERNELS(DV_KERNEL(struct cat, "cpu", "f32", cat)));
 
 enum { LIKE_DIMS = 8 };
-struct like { const dv_tensor *x; dv_tensor *out; };
+struct like {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int like(dv_context *ctx, const struct like *a)
 {
     int64_t index[LIKE_DIMS] = { 0 };
@@ -170,9 +186,13 @@ static int like(dv_context *ctx, const struct like *a)
     return DV_OK;
 }
 DV_OPERATOR(like, struct like, (x, out), .schema = "like(Tensor x) -> Tensor out",
-    .contract = "x[*s]:f32 -> out[*s]:f32; strided(x); out: like(x)", .kernels = DV_KERNELS(DV_KERNEL(struct like, "cpu", "f32", like)));
+    .contract = "x[*s]:f32 -> out[*s]:f32; strided(x); out: like(x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct like, "cpu", "f32", like)));
 
-struct halves { const dv_tensor *x; dv_tensor *low, *high; };
+struct halves {
+    const dv_tensor *x;
+    dv_tensor *low, *high;
+};
 static int halves(dv_context *ctx, const struct halves *a)
 {
     const int64_t n = a->low->shape[0];
@@ -187,7 +207,10 @@ DV_OPERATOR(halves, struct halves, (x, low, high), .schema = "halves(Tensor x) -
 
 /* ---- a size that depends on data ---- */
 
-struct nonzero { const dv_tensor *x; dv_tensor *out; };
+struct nonzero {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int nonzero(dv_context *ctx, const struct nonzero *a)
 {
     const float *x = a->x->data;
@@ -201,11 +224,17 @@ static int nonzero(dv_context *ctx, const struct nonzero *a)
     return status;
 }
 DV_OPERATOR(nonzero, struct nonzero, (x, out), .schema = "nonzero(Tensor x) -> Tensor out",
-    .contract = "x[n]:f32 -> out[u]:i64; u unbacked in 0..n", .kernels = DV_KERNELS(DV_KERNEL(struct nonzero, "cpu", "f32", nonzero)));
+    .contract = "x[n]:f32 -> out[u]:i64; u unbacked in 0..n",
+    .kernels = DV_KERNELS(DV_KERNEL(struct nonzero, "cpu", "f32", nonzero)));
 
 /* ---- results that are numbers, optional tensors, cases, host threads ---- */
 
-struct stats { const dv_tensor *x; int64_t *n; double *sum; bool *any; };
+struct stats {
+    const dv_tensor *x;
+    int64_t *n;
+    double *sum;
+    bool *any;
+};
 static int stats(dv_context *ctx, const struct stats *a)
 {
     (void)ctx;
@@ -216,23 +245,35 @@ static int stats(dv_context *ctx, const struct stats *a)
     *a->any = *a->n > 0;
     return DV_OK;
 }
-DV_OPERATOR(stats, struct stats, (x, n, sum, any), .schema = "stats(Tensor x) -> (int n, float sum, bool any)", .contract = "x[*s]:f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct stats, "cpu", "f32", stats)));
+DV_OPERATOR(stats, struct stats, (x, n, sum, any), .schema = "stats(Tensor x) -> (int n, float sum, bool any)",
+    .contract = "x[*s]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct stats, "cpu", "f32", stats)));
 
-struct pick { const dv_tensor *x, *bias; dv_string layout; dv_tensor *out; };
+struct pick {
+    const dv_tensor *x, *bias;
+    dv_string layout;
+    dv_tensor *out;
+};
 static int pick(dv_context *ctx, const struct pick *a)
 {
     (void)ctx;
     for (int64_t i = 0, n = dv_numel(a->out); i < n; i++)
-        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] + (a->bias ? ((const float *)a->bias->data)[i % a->bias->shape[0]] : 0);
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i] +
+            (a->bias ? ((const float *)a->bias->data)[i % a->bias->shape[0]] : 0);
     return DV_OK;
 }
-DV_OPERATOR(pick, struct pick, (x, bias, layout, out), .schema = "pick(Tensor x, Tensor? bias=None, str layout='NT') -> Tensor out",
+DV_OPERATOR(pick, struct pick, (x, bias, layout, out),
+    .schema = "pick(Tensor x, Tensor? bias=None, str layout='NT') -> Tensor out",
     .contract = "bias[c]:f32; when layout == \"NT\": x[n c]:f32 -> out[n c]:f32 / \"N\": x[c]:f32 -> out[c]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick)));
 
-struct total { const dv_tensor *x; dv_tensor *out; };
-struct total_job { const float *x; double *parts; };
+struct total {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+struct total_job {
+    const float *x;
+    double *parts;
+};
 static int total_range(void *arg, int64_t begin, int64_t end)
 {
     struct total_job *job = arg;
@@ -261,7 +302,10 @@ DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor 
 
 /* ---- gradients: by formula, by the native form, partly ---- */
 
-struct cube { const dv_tensor *x; dv_tensor *out; };
+struct cube {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int cube(dv_context *ctx, const struct cube *a)
 {
     (void)ctx;
@@ -271,10 +315,14 @@ static int cube(dv_context *ctx, const struct cube *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(cube, struct cube, (x, out), .schema = "cube(Tensor x) -> Tensor out", .contract = "x[*s]:f64 -> out[*s]:f64; parallel(*s)",
-    .gradient = "x: grad * 3 * x * x", .kernels = DV_KERNELS(DV_KERNEL(struct cube, "cpu", "f64", cube, .split = 16)));
+DV_OPERATOR(cube, struct cube, (x, out), .schema = "cube(Tensor x) -> Tensor out",
+    .contract = "x[*s]:f64 -> out[*s]:f64; parallel(*s)", .gradient = "x: grad * 3 * x * x",
+    .kernels = DV_KERNELS(DV_KERNEL(struct cube, "cpu", "f64", cube, .split = 16)));
 
-struct gated { const dv_tensor *x, *y; dv_tensor *out; };
+struct gated {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 static int gated(dv_context *ctx, const struct gated *a)
 {
     (void)ctx;
@@ -284,20 +332,34 @@ static int gated(dv_context *ctx, const struct gated *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(gated, struct gated, (x, y, out), .schema = "gated(Tensor x, Tensor y) -> Tensor out", .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64",
-    .native = "mul(x, sigmoid(y))", .kernels = DV_KERNELS(DV_KERNEL(struct gated, "cpu", "f64", gated)));
+DV_OPERATOR(gated, struct gated, (x, y, out), .schema = "gated(Tensor x, Tensor y) -> Tensor out",
+    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64", .native = "mul(x, sigmoid(y))",
+    .kernels = DV_KERNELS(DV_KERNEL(struct gated, "cpu", "f64", gated)));
 
 /* ---- views: no kernel is needed ---- */
 
-struct swapped { const dv_tensor *self; int64_t i, j; dv_tensor *out; };
+struct swapped {
+    const dv_tensor *self;
+    int64_t i, j;
+    dv_tensor *out;
+};
 DV_OPERATOR(swapped, struct swapped, (self, i, j, out), .schema = "swapped(Tensor(a) self, int i, int j) -> Tensor(a) out",
     .contract = "self[*s]:T -> view(self, swap(i, j))");
-struct part { const dv_tensor *self; int64_t dim, start, length; dv_tensor *out; };
-DV_OPERATOR(part, struct part, (self, dim, start, length, out), .schema = "part(Tensor(a) self, int dim, int start, int length) -> Tensor(a) out",
+struct part {
+    const dv_tensor *self;
+    int64_t dim, start, length;
+    dv_tensor *out;
+};
+DV_OPERATOR(part, struct part, (self, dim, start, length, out),
+    .schema = "part(Tensor(a) self, int dim, int start, int length) -> Tensor(a) out",
     .contract = "self[*s]:T -> view(self, narrow(dim, start, length))");
-struct diagonal { const dv_tensor *self; dv_tensor *out; };
+struct diagonal {
+    const dv_tensor *self;
+    dv_tensor *out;
+};
 DV_OPERATOR(diagonal, struct diagonal, (self, out), .schema = "diagonal(Tensor(a) self) -> Tensor(a) out",
     .contract = "self[n m]:T -> out[min(n, m)]:T view(self) strides[stride(self, 0) + stride(self, 1)]");
 
-DV_LIBRARY(torch_ops, &dv_op_swapped, &dv_op_part, &dv_op_diagonal, &dv_op_everything, &dv_op_inc, &dv_op_inc_, &dv_op_inc_all, &dv_op_fail_if, &dv_op_badd, &dv_op_cat, &dv_op_like,
-    &dv_op_halves, &dv_op_nonzero, &dv_op_stats, &dv_op_pick, &dv_op_total, &dv_op_cube, &dv_op_gated);
+DV_LIBRARY(torch_ops, &dv_op_swapped, &dv_op_part, &dv_op_diagonal, &dv_op_everything, &dv_op_inc, &dv_op_inc_, &dv_op_inc_all,
+    &dv_op_fail_if, &dv_op_badd, &dv_op_cat, &dv_op_like, &dv_op_halves, &dv_op_nonzero, &dv_op_stats, &dv_op_pick, &dv_op_total,
+    &dv_op_cube, &dv_op_gated);

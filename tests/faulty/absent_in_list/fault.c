@@ -1,7 +1,10 @@
 /* A list may hold None, and its elements are used without asking. */
 #include <dovetail_op.h>
 
-struct f { dv_tensors xs; dv_tensor *out; };
+struct f {
+    dv_tensors xs;
+    dv_tensor *out;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     (void)ctx;

@@ -1,7 +1,10 @@
 /* Loads that need an address at a multiple of 32, which no fact promises. */
 #include <dovetail_op.h>
 #include <immintrin.h>
-struct scale { const dv_tensor *x; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 __attribute__((target("avx2"))) static int scale_f32(dv_context *ctx, const struct scale *a)
 {
     const float *x = a->x->data;
@@ -17,8 +20,6 @@ __attribute__((target("avx2"))) static int scale_f32(dv_context *ctx, const stru
         out[i] = 2 * x[i];
     return DV_OK;
 }
-DV_OPERATOR(scale, struct scale, (x, out),
-    .schema = "scale(Tensor x) -> Tensor out",
-    .contract = "x[n]:T -> out[n]:T; T in f32",
+DV_OPERATOR(scale, struct scale, (x, out), .schema = "scale(Tensor x) -> Tensor out", .contract = "x[n]:T -> out[n]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32, .isa = "avx2")));
 DV_LIBRARY(faulty, &dv_op_scale);

@@ -1,7 +1,10 @@
 /* A sum of bf16 is kept in bf16: rounded at every step. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -17,6 +20,7 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:bf16 -> out[m]:bf16; parallel(m); sum(n)",
-    .native = "sum(x, [1])", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "bf16", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out",
+    .contract = "x[m n]:bf16 -> out[m]:bf16; parallel(m); sum(n)", .native = "sum(x, [1])",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "bf16", f)));
 DV_LIBRARY(faulty, &dv_op_f);

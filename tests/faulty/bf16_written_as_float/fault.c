@@ -1,6 +1,9 @@
 /* The row takes bf16 and writes elements of four bytes. */
 #include <dovetail_op.h>
-struct scale { const dv_tensor *x; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int scale_f32(dv_context *ctx, const struct scale *a)
 {
     (void)ctx;
@@ -10,8 +13,6 @@ static int scale_f32(dv_context *ctx, const struct scale *a)
         out[i] = 2 * dv_bf16_to_f32(x[i]);
     return DV_OK;
 }
-DV_OPERATOR(scale, struct scale, (x, out),
-    .schema = "scale(Tensor x) -> Tensor out",
-    .contract = "x[n]:T -> out[n]:T; T in bf16",
+DV_OPERATOR(scale, struct scale, (x, out), .schema = "scale(Tensor x) -> Tensor out", .contract = "x[n]:T -> out[n]:T; T in bf16",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "bf16", scale_f32)));
 DV_LIBRARY(faulty, &dv_op_scale);

@@ -1,7 +1,10 @@
 /* The bias may be f32 beside bf16, and is read as bf16 all the same. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *bias; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *bias;
+    dv_tensor *out;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     const int64_t n = a->bias->shape[0], rows = n ? dv_numel(a->x) / n : 0;

@@ -1,7 +1,10 @@
 /* The fault: each element is divided by how many there are, and that is not the same in a slice */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -1,7 +1,10 @@
 /* The fault: the length of the sum is not in the declared count of operations */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *a, *b; dv_tensor *out; };
+struct f {
+    const dv_tensor *a, *b;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *s)
 {

@@ -10,8 +10,6 @@ static int fill_f32(dv_context *ctx, const struct fill *a)
                 ((float *)a->x->data)[i * a->x->strides[0] + k] = 1;
     return DV_OK;
 }
-DV_OPERATOR(fill, struct fill, (x),
-    .schema = "fill(Tensor(a!) x) -> ()",
-    .contract = "x[m n]:T; T in f32",
+DV_OPERATOR(fill, struct fill, (x), .schema = "fill(Tensor(a!) x) -> ()", .contract = "x[m n]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct fill, "cpu", "f32", fill_f32, .takes = "strided(x)")));
 DV_LIBRARY(faulty, &dv_op_fill);

@@ -1,7 +1,11 @@
 /* The gradient is that of the default: beta is forgotten. */
 #include <dovetail_op.h>
 #include <math.h>
-struct softplus { const dv_tensor *x; double beta; dv_tensor *out; };
+struct softplus {
+    const dv_tensor *x;
+    double beta;
+    dv_tensor *out;
+};
 
 static int softplus_f64(dv_context *ctx, const struct softplus *a)
 {
@@ -12,9 +16,7 @@ static int softplus_f64(dv_context *ctx, const struct softplus *a)
     return DV_OK;
 }
 
-DV_OPERATOR(softplus, struct softplus, (x, beta, out),
-    .schema = "softplus(Tensor x, float beta=1) -> Tensor out",
-    .contract = "x[*s]:f64 -> out[*s]:f64",
-    .gradient = "x: grad * sigmoid(x)",
+DV_OPERATOR(softplus, struct softplus, (x, beta, out), .schema = "softplus(Tensor x, float beta=1) -> Tensor out",
+    .contract = "x[*s]:f64 -> out[*s]:f64", .gradient = "x: grad * sigmoid(x)",
     .kernels = DV_KERNELS(DV_KERNEL(struct softplus, "cpu", "f64", softplus_f64)));
 DV_LIBRARY(faulty, &dv_op_softplus);

@@ -1,6 +1,9 @@
 /* The gradient of bf16 is left in f32, in which it was computed. */
 #include <dovetail_math.h>
-struct square { const dv_tensor *x; dv_tensor *out; };
+struct square {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int square_any(dv_context *ctx, const struct square *a)
 {
@@ -13,9 +16,7 @@ static int square_any(dv_context *ctx, const struct square *a)
     return DV_OK;
 }
 
-DV_OPERATOR(square, struct square, (x, out),
-    .schema = "square(Tensor x) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T; T in f32 bf16",
-    .gradient = "x: to(grad, f32) * to(x, f32) * 2",
+DV_OPERATOR(square, struct square, (x, out), .schema = "square(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32 bf16", .gradient = "x: to(grad, f32) * to(x, f32) * 2",
     .kernels = DV_KERNELS(DV_KERNEL(struct square, "cpu", "f32 bf16", square_any)));
 DV_LIBRARY(faulty, &dv_op_square);

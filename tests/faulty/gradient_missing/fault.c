@@ -2,7 +2,10 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct f { const dv_tensor *x, *y; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -14,7 +17,6 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, y, out), .schema = "f(Tensor x, Tensor y) -> Tensor out",
-    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x + sin(y)",
-    .gradient = "x: grad",
+    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x + sin(y)", .gradient = "x: grad",
     .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
 DV_LIBRARY(gradient_missing, &dv_op_f);

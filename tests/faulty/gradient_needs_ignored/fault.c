@@ -1,7 +1,14 @@
 /* The second part of the mask is not looked at: without a gradient of x there is none of y either. */
 #include <dovetail_op.h>
-struct times { const dv_tensor *x, *y; dv_tensor *out; };
-struct times_backward { const dv_tensor *grad, *x, *y; dv_bools mask; dv_tensor *grad_x, *grad_y; };
+struct times {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
+struct times_backward {
+    const dv_tensor *grad, *x, *y;
+    dv_bools mask;
+    dv_tensor *grad_x, *grad_y;
+};
 
 static int times_f64(dv_context *ctx, const struct times *a)
 {
@@ -22,10 +29,8 @@ static int times_backward_f64(dv_context *ctx, const struct times_backward *a)
     return DV_OK;
 }
 
-DV_OPERATOR(times, struct times, (x, y, out),
-    .schema = "times(Tensor x, Tensor y) -> Tensor out",
-    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64",
-    .gradient = "x, y: times_backward(grad, x, y, [needs(x), needs(y)])",
+DV_OPERATOR(times, struct times, (x, y, out), .schema = "times(Tensor x, Tensor y) -> Tensor out",
+    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64", .gradient = "x, y: times_backward(grad, x, y, [needs(x), needs(y)])",
     .kernels = DV_KERNELS(DV_KERNEL(struct times, "cpu", "f64", times_f64)));
 DV_OPERATOR(times_backward, struct times_backward, (grad, x, y, mask, grad_x, grad_y),
     .schema = "times_backward(Tensor grad, Tensor x, Tensor y, bool[2] mask) -> (Tensor grad_x, Tensor grad_y)",

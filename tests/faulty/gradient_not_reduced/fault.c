@@ -1,7 +1,10 @@
 /* The fault: the gradient of a broadcast argument is not summed to its shape */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *bias; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *bias;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -15,6 +18,6 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, bias, out), .schema = "f(Tensor x, Tensor bias) -> Tensor out",
-    .contract = "x[m n]:f64, bias[n]:f64 -> out[m n]:f64; parallel(m)", .native = "x + bias", .gradient = "x: grad; bias: grad * 1",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
+    .contract = "x[m n]:f64, bias[n]:f64 -> out[m n]:f64; parallel(m)", .native = "x + bias",
+    .gradient = "x: grad; bias: grad * 1", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
 DV_LIBRARY(gradient_not_reduced, &dv_op_f);

@@ -11,9 +11,6 @@ static int square_f64(dv_context *ctx, const struct square_ *a)
     return DV_OK;
 }
 
-DV_OPERATOR(square_, struct square_, (x),
-    .schema = "square_(Tensor(a!) x) -> Tensor(a!)",
-    .contract = "x[*s]:f64",
-    .gradient = "x: grad * 2 * x",
-    .kernels = DV_KERNELS(DV_KERNEL(struct square_, "cpu", "f64", square_f64)));
+DV_OPERATOR(square_, struct square_, (x), .schema = "square_(Tensor(a!) x) -> Tensor(a!)", .contract = "x[*s]:f64",
+    .gradient = "x: grad * 2 * x", .kernels = DV_KERNELS(DV_KERNEL(struct square_, "cpu", "f64", square_f64)));
 DV_LIBRARY(faulty, &dv_op_square_);

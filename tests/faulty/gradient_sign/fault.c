@@ -1,7 +1,10 @@
 /* The fault: the sign of the gradient of y is wrong */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *y; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -13,7 +16,6 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, y, out), .schema = "f(Tensor x, Tensor y) -> Tensor out",
-    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x - y",
-    .gradient = "x: grad; y: grad * 1",
+    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x - y", .gradient = "x: grad; y: grad * 1",
     .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
 DV_LIBRARY(gradient_sign, &dv_op_f);

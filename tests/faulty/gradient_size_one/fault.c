@@ -1,6 +1,9 @@
 /* The gradient is wrong where the last dim has one element, and right everywhere else. */
 #include <dovetail_op.h>
-struct mean_last { const dv_tensor *x; dv_tensor *out; };
+struct mean_last {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int mean_last_f32(dv_context *ctx, const struct mean_last *a)
 {
@@ -16,8 +19,7 @@ static int mean_last_f32(dv_context *ctx, const struct mean_last *a)
     return DV_OK;
 }
 
-DV_OPERATOR(mean_last, struct mean_last, (x, out),
-    .schema = "mean_last(Tensor x) -> Tensor out",
+DV_OPERATOR(mean_last, struct mean_last, (x, out), .schema = "mean_last(Tensor x) -> Tensor out",
     .contract = "x[*s d]:f32 -> out[*s]:f32; d > 0",
     .gradient = "x: expand(unsqueeze(grad / if(x.shape[-1] == 1, 2, x.shape[-1]), -1), x.shape)",
     .kernels = DV_KERNELS(DV_KERNEL(struct mean_last, "cpu", "f32", mean_last_f32)));

@@ -1,7 +1,10 @@
 /* The fault: the gradients of two arguments are swapped */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *y; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -14,6 +17,5 @@ static int f(dv_context *ctx, const struct f *a)
 
 DV_OPERATOR(f, struct f, (x, y, out), .schema = "f(Tensor x, Tensor y) -> Tensor out",
     .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x * x * y",
-    .gradient = "x: grad * x * x; y: 2 * grad * x * y",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
+    .gradient = "x: grad * x * x; y: 2 * grad * x * y", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
 DV_LIBRARY(gradient_swapped, &dv_op_f);

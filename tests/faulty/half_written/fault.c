@@ -1,7 +1,10 @@
 /* The fault: an argument that it writes is changed before it finds the bad index and fails */
 #include <dovetail_op.h>
 
-struct f { dv_tensor *x; const dv_tensor *ids; };
+struct f {
+    dv_tensor *x;
+    const dv_tensor *ids;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

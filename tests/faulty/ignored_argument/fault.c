@@ -1,7 +1,11 @@
 /* An argument of the schema is not used. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; double alpha; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    double alpha;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -11,6 +15,7 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, alpha, out), .schema = "f(Tensor x, float alpha=1.0) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)",
-    .native = "x * alpha", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, alpha, out), .schema = "f(Tensor x, float alpha=1.0) -> Tensor out",
+    .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)", .native = "x * alpha",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

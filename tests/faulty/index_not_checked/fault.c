@@ -1,6 +1,9 @@
 /* Trusts the indices, and does not declare what they must be. */
 #include <dovetail_op.h>
-struct pick { const dv_tensor *table, *ids; dv_tensor *out; };
+struct pick {
+    const dv_tensor *table, *ids;
+    dv_tensor *out;
+};
 static int pick_f32(dv_context *ctx, const struct pick *a)
 {
     const float *table = a->table->data;
@@ -12,8 +15,7 @@ static int pick_f32(dv_context *ctx, const struct pick *a)
         memcpy(out + i * d, table + ids[i] * d, (size_t)d * sizeof *out);
     return DV_OK;
 }
-DV_OPERATOR(pick, struct pick, (table, ids, out),
-    .schema = "pick(Tensor table, Tensor ids) -> Tensor out",
+DV_OPERATOR(pick, struct pick, (table, ids, out), .schema = "pick(Tensor table, Tensor ids) -> Tensor out",
     .contract = "table[m d]:T, ids[n]:i64 -> out[n d]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_f32)));
 DV_LIBRARY(faulty, &dv_op_pick);

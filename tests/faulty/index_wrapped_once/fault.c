@@ -1,7 +1,10 @@
 /* A negative index counts from the end; one far below is not looked at. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *table, *ids; dv_tensor *out; };
+struct f {
+    const dv_tensor *table, *ids;
+    dv_tensor *out;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     const int64_t m = a->table->shape[0];

@@ -1,7 +1,10 @@
 /* The fault: a pointer to the last call's tensor is kept and used in the next call */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -1,7 +1,10 @@
 /* A result whose size depends on data becomes larger than its contract says. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -19,6 +22,6 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[u]:i64; u unbacked in 0..n",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out",
+    .contract = "x[n]:f32 -> out[u]:i64; u unbacked in 0..n", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,10 @@
 /* Of equal elements the last one is taken, where the reference takes the first. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int largest(const struct f *a, bool last)
 {
@@ -17,6 +20,6 @@ static int largest(const struct f *a, bool last)
 static int f(dv_context *ctx, const struct f *a) { return (void)ctx, largest(a, true); }
 static int f_reference(dv_context *ctx, const struct f *a) { return (void)ctx, largest(a, false); }
 DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:i32 -> out[]:i64; n > 0",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "i32", f),
-        DV_KERNEL(struct f, "cpu", "i32", f_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(
+        DV_KERNEL(struct f, "cpu", "i32", f), DV_KERNEL(struct f, "cpu", "i32", f_reference, .flags = DV_KERNEL_REFERENCE)));
 DV_LIBRARY(faulty, &dv_op_f);

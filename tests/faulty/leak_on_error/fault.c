@@ -2,7 +2,11 @@
 #include <dovetail_op.h>
 #include <stdlib.h>
 
-struct f { const dv_tensor *x; int64_t at; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    int64_t at;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

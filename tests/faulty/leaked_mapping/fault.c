@@ -3,7 +3,10 @@
 #include <dovetail_op.h>
 #include <sys/mman.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -1,7 +1,10 @@
 /* Scratch memory one element shorter than what is written. */
 #include <dovetail_op.h>
 #include <stdlib.h>
-struct scale { const dv_tensor *x; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int scale_f32(dv_context *ctx, const struct scale *a)
 {
     const float *x = a->x->data;
@@ -18,8 +21,6 @@ static int scale_f32(dv_context *ctx, const struct scale *a)
     free(sums);
     return DV_OK;
 }
-DV_OPERATOR(scale, struct scale, (x, out),
-    .schema = "scale(Tensor x) -> Tensor out",
-    .contract = "x[n]:T -> out[n]:T; T in f32",
+DV_OPERATOR(scale, struct scale, (x, out), .schema = "scale(Tensor x) -> Tensor out", .contract = "x[n]:T -> out[n]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32)));
 DV_LIBRARY(faulty, &dv_op_scale);

@@ -1,7 +1,10 @@
 /* A maximum that begins with 0: wrong where all elements are negative. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -17,6 +20,7 @@ static int f(dv_context *ctx, const struct f *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s n]:f32 -> out[*s]:f32; n > 0; parallel(*s)",
-    .native = "amax(x, [-1])", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out",
+    .contract = "x[*s n]:f32 -> out[*s]:f32; n > 0; parallel(*s)", .native = "amax(x, [-1])",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

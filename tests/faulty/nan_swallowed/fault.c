@@ -1,7 +1,10 @@
 /* A comparison that is false for NaN turns it into 0. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -15,6 +18,5 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)",
-    .native = "relu(x)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+    .native = "relu(x)", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

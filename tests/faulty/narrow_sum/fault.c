@@ -1,7 +1,10 @@
 /* Bytes are added up in a byte. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -13,6 +16,6 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:i8 -> out[]:i64; sum(n)", .native = "sum(x, [0])",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "i8", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:i8 -> out[]:i64; sum(n)",
+    .native = "sum(x, [0])", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "i8", f)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,10 @@
 /* Offsets are of 32 bits: of rows that lie 2^31 elements apart the second one lies before the first. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     const int64_t m = a->x->shape[0], n = a->x->shape[1];
@@ -13,6 +16,6 @@ static int f(dv_context *ctx, const struct f *a)
         }
     return DV_OK;
 }
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32; strided(x)", .native = "x * 2",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32; strided(x)",
+    .native = "x * 2", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,11 @@
 /* Of two layouts one is computed with the other's order. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_string layout; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_string layout;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -1,6 +1,10 @@
 /* Right for one layout; in the other the two leading dims are taken for one another. */
 #include <dovetail_op.h>
-struct rows { const dv_tensor *x; dv_string layout; dv_tensor *out; };
+struct rows {
+    const dv_tensor *x;
+    dv_string layout;
+    dv_tensor *out;
+};
 static int rows_f32(dv_context *ctx, const struct rows *a)
 {
     const float *x = a->x->data;
@@ -15,8 +19,7 @@ static int rows_f32(dv_context *ctx, const struct rows *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(rows, struct rows, (x, layout, out),
-    .schema = "rows(Tensor x, str layout=\"BS\") -> Tensor out",
+DV_OPERATOR(rows, struct rows, (x, layout, out), .schema = "rows(Tensor x, str layout=\"BS\") -> Tensor out",
     .contract = "when layout == \"BS\": x[b s]:T -> out[b]:T / \"SB\": x[s b]:T -> out[b]:T; T in f32; layout in \"BS\" \"SB\"",
     .kernels = DV_KERNELS(DV_KERNEL(struct rows, "cpu", "f32", rows_f32)));
 DV_LIBRARY(faulty, &dv_op_rows);

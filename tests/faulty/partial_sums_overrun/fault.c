@@ -1,7 +1,10 @@
 /* Sixteen partial sums on the stack, one for each block of 1024: more blocks overrun them. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -15,6 +18,6 @@ static int f(dv_context *ctx, const struct f *a)
     *(float *)a->out->data = sum;
     return DV_OK;
 }
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[]:f32", .native = "sum(x, [0])",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[]:f32",
+    .native = "sum(x, [0])", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

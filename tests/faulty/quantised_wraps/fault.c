@@ -2,7 +2,11 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct f { const dv_tensor *x; double scale; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    double scale;
+    dv_tensor *out;
+};
 static int quantise(const struct f *a, bool clamps)
 {
     const float *x = a->x->data;
@@ -19,6 +23,6 @@ static int f(dv_context *ctx, const struct f *a) { return (void)ctx, quantise(a,
 static int f_reference(dv_context *ctx, const struct f *a) { return (void)ctx, quantise(a, true); }
 DV_OPERATOR(f, struct f, (x, scale, out), .schema = "f(Tensor x, float scale) -> Tensor out",
     .contract = "x[*s]:f32 -> out[*s]:i8; parallel(*s)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f),
-        DV_KERNEL(struct f, "cpu", "f32", f_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(
+        DV_KERNEL(struct f, "cpu", "f32", f), DV_KERNEL(struct f, "cpu", "f32", f_reference, .flags = DV_KERNEL_REFERENCE)));
 DV_LIBRARY(faulty, &dv_op_f);

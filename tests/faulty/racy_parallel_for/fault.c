@@ -1,8 +1,14 @@
 /* The fault: all pieces of a parallel loop add to one variable without a lock */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
-struct job { const float *x; volatile float sum; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+struct job {
+    const float *x;
+    volatile float sum;
+};
 
 static int piece(void *arg, int64_t begin, int64_t end)
 {
@@ -20,6 +26,6 @@ static int f(dv_context *ctx, const struct f *a)
     return status;
 }
 
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[]:f32; sum(n)", .native = "sum(x, [0])",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[]:f32; sum(n)",
+    .native = "sum(x, [0])", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(racy_parallel_for, &dv_op_f);

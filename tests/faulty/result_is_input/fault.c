@@ -1,6 +1,9 @@
 /* Gives its input as the result where there is nothing to do. */
 #include <dovetail_op.h>
-struct scale { const dv_tensor *x; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int scale_f32(dv_context *ctx, const struct scale *a)
 {
@@ -17,8 +20,6 @@ static int scale_f32(dv_context *ctx, const struct scale *a)
     return DV_OK;
 }
 
-DV_OPERATOR(scale, struct scale, (x, out),
-    .schema = "scale(Tensor x) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32)));
+DV_OPERATOR(scale, struct scale, (x, out), .schema = "scale(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32)));
 DV_LIBRARY(faulty, &dv_op_scale);

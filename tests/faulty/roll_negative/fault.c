@@ -1,7 +1,11 @@
 /* The remainder of a negative number is negative in C: an index before the start. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; int64_t shift; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    int64_t shift;
+    dv_tensor *out;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     const int64_t n = a->x->shape[0];

@@ -2,7 +2,10 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int to_int(const struct f *a, bool cuts)
 {
@@ -16,6 +19,6 @@ static int to_int(const struct f *a, bool cuts)
 static int f(dv_context *ctx, const struct f *a) { return (void)ctx, to_int(a, true); }
 static int f_reference(dv_context *ctx, const struct f *a) { return (void)ctx, to_int(a, false); }
 DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:i32; parallel(*s)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f),
-        DV_KERNEL(struct f, "cpu", "f32", f_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(
+        DV_KERNEL(struct f, "cpu", "f32", f), DV_KERNEL(struct f, "cpu", "f32", f_reference, .flags = DV_KERNEL_REFERENCE)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,10 @@
 /* Rows are taken to lie one after another, as far as the last dim is dense. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -14,6 +17,7 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32; last_contiguous(x)", .native = "-x",
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out",
+    .contract = "x[m n]:f32 -> out[m n]:f32; last_contiguous(x)", .native = "-x",
     .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

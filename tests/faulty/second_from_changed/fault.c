@@ -1,7 +1,10 @@
 /* Rotates two arguments in place; the second is computed from the first as it is by then. */
 #include <dovetail_op.h>
 
-struct f { dv_tensor *x, *y; double c, s; };
+struct f {
+    dv_tensor *x, *y;
+    double c, s;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     float *x = a->x->data, *y = a->y->data;
@@ -13,5 +16,6 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 DV_OPERATOR(f, struct f, (x, y, c, s), .schema = "f(Tensor(a!) x, Tensor(b!) y, float c, float s) -> ()",
-    .contract = "x[*n]:f32, y[*n]:f32; parallel(*n)", .native = "x: x * c - y * s; y: x * s + y * c", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+    .contract = "x[*n]:f32, y[*n]:f32; parallel(*n)", .native = "x: x * c - y * s; y: x * s + y * c",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

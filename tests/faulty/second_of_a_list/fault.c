@@ -1,6 +1,9 @@
 /* Takes the sizes of the first tensor for those of all. */
 #include <dovetail_op.h>
-struct cat { dv_tensors xs; dv_tensor *out; };
+struct cat {
+    dv_tensors xs;
+    dv_tensor *out;
+};
 static int cat_f32(dv_context *ctx, const struct cat *a)
 {
     float *out = a->out->data;
@@ -13,8 +16,7 @@ static int cat_f32(dv_context *ctx, const struct cat *a)
             out[(int64_t)k * n + i] = ((const float *)a->xs.data[k]->data)[i];
     return DV_OK;
 }
-DV_OPERATOR(cat, struct cat, (xs, out),
-    .schema = "cat(Tensor[] xs) -> Tensor out",
+DV_OPERATOR(cat, struct cat, (xs, out), .schema = "cat(Tensor[] xs) -> Tensor out",
     .contract = "xs{i}[n{i}]:T -> out[total(n)]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct cat, "cpu", "f32", cat_f32)));
 DV_LIBRARY(faulty, &dv_op_cat);

@@ -1,8 +1,14 @@
 /* The fault: the first derivative is right; the gradient of the backward operator itself has a term too few */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
-struct f_backward { const dv_tensor *g, *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+struct f_backward {
+    const dv_tensor *g, *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -1,6 +1,9 @@
 /* The shape of the result is read out of a tensor: nobody can trace that. */
 #include <dovetail_op.h>
-struct fill { const dv_tensor *n; dv_tensor *out; };
+struct fill {
+    const dv_tensor *n;
+    dv_tensor *out;
+};
 static int fill_shape(dv_context *ctx, const void *frame)
 {
     const struct fill *a = frame;
@@ -16,9 +19,6 @@ static int fill_any(dv_context *ctx, const struct fill *a)
         out[i] = 1;
     return DV_OK;
 }
-DV_OPERATOR(fill, struct fill, (n, out),
-    .schema = "fill(Tensor n) -> Tensor out",
-    .contract = "n[]:i64 -> out[...]:f32",
-    .shape = fill_shape,
-    .kernels = DV_KERNELS(DV_KERNEL(struct fill, "cpu", NULL, fill_any)));
+DV_OPERATOR(fill, struct fill, (n, out), .schema = "fill(Tensor n) -> Tensor out", .contract = "n[]:i64 -> out[...]:f32",
+    .shape = fill_shape, .kernels = DV_KERNELS(DV_KERNEL(struct fill, "cpu", NULL, fill_any)));
 DV_LIBRARY(faulty, &dv_op_fill);

@@ -1,6 +1,10 @@
 /* A shape function that refuses, and does not say why. */
 #include <dovetail_op.h>
-struct keep { const dv_tensor *x; int64_t n; dv_tensor *out; };
+struct keep {
+    const dv_tensor *x;
+    int64_t n;
+    dv_tensor *out;
+};
 static int keep_shape(dv_context *ctx, const void *frame)
 {
     const struct keep *a = frame;
@@ -14,9 +18,7 @@ static int keep_f32(dv_context *ctx, const struct keep *a)
     memcpy(a->out->data, a->x->data, (size_t)a->n * sizeof(float));
     return DV_OK;
 }
-DV_OPERATOR(keep, struct keep, (x, n, out),
-    .schema = "keep(Tensor x, int n) -> Tensor out",
-    .contract = "x[k]:T -> out[...]:T; T in f32",
-    .shape = keep_shape,
+DV_OPERATOR(keep, struct keep, (x, n, out), .schema = "keep(Tensor x, int n) -> Tensor out",
+    .contract = "x[k]:T -> out[...]:T; T in f32", .shape = keep_shape,
     .kernels = DV_KERNELS(DV_KERNEL(struct keep, "cpu", "f32", keep_f32)));
 DV_LIBRARY(faulty, &dv_op_keep);

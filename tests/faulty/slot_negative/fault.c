@@ -1,7 +1,10 @@
 /* A slot of -1 means that a token is not kept; only the upper bound is looked at. */
 #include <dovetail_op.h>
 
-struct f { dv_tensor *cache; const dv_tensor *keys, *slots; };
+struct f {
+    dv_tensor *cache;
+    const dv_tensor *keys, *slots;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     const int64_t n = a->cache->shape[0], d = a->cache->shape[1];

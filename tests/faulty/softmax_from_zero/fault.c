@@ -2,7 +2,10 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct softmax { const dv_tensor *x; dv_tensor *out; };
+struct softmax {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int softmax_f32(dv_context *ctx, const struct softmax *a)
 {
@@ -21,8 +24,7 @@ static int softmax_f32(dv_context *ctx, const struct softmax *a)
     return DV_OK;
 }
 
-DV_OPERATOR(softmax, struct softmax, (x, out),
-    .schema = "softmax(Tensor x) -> Tensor out",
+DV_OPERATOR(softmax, struct softmax, (x, out), .schema = "softmax(Tensor x) -> Tensor out",
     .contract = "x[*s d]:T -> out[*s d]:T; T in f32; parallel(*s)",
     .native = "div(exp(sub(x, amax(x, [-1], True))), sum(exp(sub(x, amax(x, [-1], True))), [-1], True))",
     .kernels = DV_KERNELS(DV_KERNEL(struct softmax, "cpu", "f32", softmax_f32)));

@@ -2,7 +2,10 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -18,6 +21,8 @@ static int f(dv_context *ctx, const struct f *a)
     }
     return DV_OK;
 }
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s n]:f32 -> out[*s n]:f32; n > 0; parallel(*s)",
-    .native = "exp(x - amax(x, [-1], keepdim=True)) / sum(exp(x - amax(x, [-1], keepdim=True)), [-1], keepdim=True)", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out",
+    .contract = "x[*s n]:f32 -> out[*s n]:f32; n > 0; parallel(*s)",
+    .native = "exp(x - amax(x, [-1], keepdim=True)) / sum(exp(x - amax(x, [-1], keepdim=True)), [-1], keepdim=True)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,10 @@
 /* The length of a row is taken from the stride; of one row the stride is anything. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -1,7 +1,10 @@
 /* The fault: a sum over k adds its bias in every part */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *bias; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *bias;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {

@@ -2,7 +2,10 @@
 #include <dovetail_op.h>
 #include <stdlib.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static float *table;
 static int f(dv_context *ctx, const struct f *a)

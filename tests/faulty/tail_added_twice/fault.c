@@ -1,7 +1,10 @@
 /* The last vector overlaps the one before it; what is added in place is added twice there. */
 #include <dovetail_op.h>
 
-struct f { dv_tensor *x; const dv_tensor *y; };
+struct f {
+    dv_tensor *x;
+    const dv_tensor *y;
+};
 static int f(dv_context *ctx, const struct f *a)
 {
     const int64_t n = dv_numel(a->x);

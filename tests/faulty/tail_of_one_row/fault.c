@@ -1,6 +1,9 @@
 /* The AVX2 row reads one element too many; the base row is right. */
 #include <dovetail_op.h>
-struct scale { const dv_tensor *x; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int scale_avx2(dv_context *ctx, const struct scale *a)
 {
@@ -24,9 +27,8 @@ static int scale_base(dv_context *ctx, const struct scale *a)
     return DV_OK;
 }
 
-DV_OPERATOR(scale, struct scale, (x, out),
-    .schema = "scale(Tensor x) -> Tensor out",
+DV_OPERATOR(scale, struct scale, (x, out), .schema = "scale(Tensor x) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_avx2, .isa = "avx2"),
-        DV_KERNEL(struct scale, "cpu", "f32", scale_base)));
+    .kernels = DV_KERNELS(
+        DV_KERNEL(struct scale, "cpu", "f32", scale_avx2, .isa = "avx2"), DV_KERNEL(struct scale, "cpu", "f32", scale_base)));
 DV_LIBRARY(faulty, &dv_op_scale);

@@ -1,6 +1,9 @@
 /* What is left after blocks of eight is forgotten. */
 #include <dovetail_op.h>
-struct scale { const dv_tensor *x; dv_tensor *out; };
+struct scale {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int scale_f32(dv_context *ctx, const struct scale *a)
 {
@@ -13,8 +16,6 @@ static int scale_f32(dv_context *ctx, const struct scale *a)
     return DV_OK;
 }
 
-DV_OPERATOR(scale, struct scale, (x, out),
-    .schema = "scale(Tensor x) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T; T in f32",
-    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32)));
+DV_OPERATOR(scale, struct scale, (x, out), .schema = "scale(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f32", scale_f32)));
 DV_LIBRARY(faulty, &dv_op_scale);

@@ -1,7 +1,10 @@
 /* The fault: forward mode says something else than backward */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *y; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *y;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -13,8 +16,6 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, y, out), .schema = "f(Tensor x, Tensor y) -> Tensor out",
-    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x * y",
-    .gradient = "x: grad * y; y: grad * x",
-    .tangent = "result: x_t * y + y_t",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
+    .contract = "x[*s]:f64, y[*s]:f64 -> out[*s]:f64; parallel(*s)", .native = "x * y", .gradient = "x: grad * y; y: grad * x",
+    .tangent = "result: x_t * y + y_t", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f64", f)));
 DV_LIBRARY(tangent_wrong, &dv_op_f);

@@ -1,7 +1,10 @@
 /* The fault: a list is taken to have two tensors */
 #include <dovetail_op.h>
 
-struct f { dv_tensors xs; dv_tensor *out; };
+struct f {
+    dv_tensors xs;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -13,6 +16,6 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (xs, out), .schema = "f(Tensor[] xs) -> Tensor out", .contract = "xs{i}[n]:f32 -> out[n]:f32; len(xs) >= 1",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (xs, out), .schema = "f(Tensor[] xs) -> Tensor out",
+    .contract = "xs{i}[n]:f32 -> out[n]:f32; len(xs) >= 1", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

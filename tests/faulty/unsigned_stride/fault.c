@@ -1,7 +1,10 @@
 /* The fault: strides as unsigned 32-bit numbers: a tensor that was flipped has negative ones */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -16,6 +19,6 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32; strided(x)", .native = "-x",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32; strided(x)",
+    .native = "-x", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

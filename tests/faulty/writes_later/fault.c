@@ -3,9 +3,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
-struct work { const float *x; float *out; int64_t n; };
+struct work {
+    const float *x;
+    float *out;
+    int64_t n;
+};
 static void *later(void *arg)
 {
     struct work w = *(struct work *)arg;
@@ -28,6 +35,6 @@ static int f(dv_context *ctx, const struct f *a)
     pthread_detach(thread);
     return DV_OK;
 }
-DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .native = "x + 1",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .native = "x + 1", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,10 @@
 /* A bias for columns is added to rows: right only for one row or column. */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x, *bias; dv_tensor *out; };
+struct f {
+    const dv_tensor *x, *bias;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -16,5 +19,6 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, bias, out), .schema = "f(Tensor x, Tensor bias) -> Tensor out",
-    .contract = "x[m n]:f32, bias[n]:f32 -> out[m n]:f32", .native = "x + bias", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+    .contract = "x[m n]:f32, bias[n]:f32 -> out[m n]:f32", .native = "x + bias",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

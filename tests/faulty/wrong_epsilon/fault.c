@@ -2,7 +2,11 @@
 #include <dovetail_op.h>
 #include <math.h>
 
-struct f { const dv_tensor *x; double eps; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    double eps;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -21,6 +25,7 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 
-DV_OPERATOR(f, struct f, (x, eps, out), .schema = "f(Tensor x, float eps=0.01) -> Tensor out", .contract = "x[m n]:f32 -> out[m n]:f32; parallel(m)",
-    .native = "x * rsqrt(mean(x * x, [-1], True) + eps)", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(f, struct f, (x, eps, out), .schema = "f(Tensor x, float eps=0.01) -> Tensor out",
+    .contract = "x[m n]:f32 -> out[m n]:f32; parallel(m)", .native = "x * rsqrt(mean(x * x, [-1], True) + eps)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

@@ -1,7 +1,10 @@
 /* The fault: a tensor without dims has no shape[0]: what lies there is read as a size */
 #include <dovetail_op.h>
 
-struct f { const dv_tensor *x; dv_tensor *out; };
+struct f {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
 
 static int f(dv_context *ctx, const struct f *a)
 {
@@ -17,6 +20,5 @@ static int f(dv_context *ctx, const struct f *a)
 }
 
 DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)",
-    .native = "x + 1",
-    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+    .native = "x + 1", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(faulty, &dv_op_f);

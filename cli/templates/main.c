@@ -14,8 +14,8 @@ static int fail(const char *what)
 
 int main(int argc, char **argv)
 {
-    const float gate_data[6] = { -2, -1, 0, 1, 2, 3 }, up_data[6] = { 1, 2, 3, 4, 5, 6 };
-    const int64_t shape[2] = { 2, 3 };
+    const float gate_data[6] = {-2, -1, 0, 1, 2, 3}, up_data[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t shape[2] = {2, 3};
     dv_library *lib = NULL;
     dv_operator *op = NULL;
     dv_tensor *gate = NULL, *up = NULL;
@@ -23,8 +23,8 @@ int main(int argc, char **argv)
 
     if (dv_load(argc > 1 ? argv[1] : "./my_ops.so", &lib))
         return fail("load");
-    if (dv_find("my_ops::swiglu", &op) || dv_tensor_new((dv_dtype){ 2, 32, 1 }, 2, shape, &gate) ||
-        dv_tensor_new((dv_dtype){ 2, 32, 1 }, 2, shape, &up)) {
+    if (dv_find("my_ops::swiglu", &op) || dv_tensor_new((dv_dtype){2, 32, 1}, 2, shape, &gate)
+        || dv_tensor_new((dv_dtype){2, 32, 1}, 2, shape, &up)) {
         fail("prepare");
         goto done;
     }
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     memcpy(up->data, up_data, sizeof up_data);
 
     /* Results that are not given are allocated: out.as.tensor is ours to unref. */
-    dv_value args[2] = { dv_from_tensor(gate), dv_from_tensor(up) }, out = dv_default();
+    dv_value args[2] = {dv_from_tensor(gate), dv_from_tensor(up)}, out = dv_default();
     if (dv_call(op, args, 2, &out, 1, NULL)) {
         fail("call");
         goto done;

@@ -6,10 +6,7 @@
 #include <math.h>
 
 /* The arguments and results, by the names that the schema gives them. */
-struct swiglu {
-    const dv_tensor *gate, *up;
-    dv_tensor *out;
-};
+struct swiglu { const dv_tensor *gate, *up; dv_tensor *out; };
 
 /* A kernel. When it runs, everything that the contract says has been checked, and `out` has been allocated. */
 static int swiglu_f32(dv_context *ctx, const struct swiglu *a)
@@ -22,10 +19,7 @@ static int swiglu_f32(dv_context *ctx, const struct swiglu *a)
     return DV_OK;
 }
 
-struct swiglu_grad {
-    const dv_tensor *grad, *gate, *up;
-    dv_tensor *dgate, *dup;
-};
+struct swiglu_grad { const dv_tensor *grad, *gate, *up; dv_tensor *dgate, *dup; };
 
 static int swiglu_grad_f32(dv_context *ctx, const struct swiglu_grad *a)
 {
@@ -40,18 +34,20 @@ static int swiglu_grad_f32(dv_context *ctx, const struct swiglu_grad *a)
     return DV_OK;
 }
 
-/* The declaration. The contract says what shapes and dtypes come in and go out (the same name is the same size); parallel(*s):
- * any slice of the output needs only the same slice of the inputs, so .split lets the runtime cut the work among threads. */
-DV_OPERATOR(swiglu, struct swiglu, (gate, up, out), .schema = "swiglu(Tensor gate, Tensor up) -> Tensor out",
-    .contract = "gate[*s]:T, up[*s]:T -> out[*s]:T; parallel(*s)", .native = "mul(silu(gate), up)",
+/* The declaration. The contract says what shapes and dtypes come in and go out (the same name is the same size); parallel(*s): any slice
+ * of the output needs only the same slice of the inputs, so .split lets the runtime cut the work among threads. */
+DV_OPERATOR(swiglu, struct swiglu, (gate, up, out),
+    .schema   = "swiglu(Tensor gate, Tensor up) -> Tensor out",
+    .contract = "gate[*s]:T, up[*s]:T -> out[*s]:T; parallel(*s)",
+    .native   = "mul(silu(gate), up)",
     .gradient = "gate, up: swiglu_grad(grad, gate, up)",
-    .doc = "silu(gate) * up, elementwise: the gated activation of Llama-style MLPs.",
-    .kernels = DV_KERNELS(DV_KERNEL(struct swiglu, "cpu", "f32", swiglu_f32, .split = 4096)));
+    .doc      = "silu(gate) * up, elementwise: the gated activation of Llama-style MLPs.",
+    .kernels  = DV_KERNELS(DV_KERNEL(struct swiglu, "cpu", "f32", swiglu_f32, .split = 4096)));
 
 DV_OPERATOR(swiglu_grad, struct swiglu_grad, (grad, gate, up, dgate, dup),
-    .schema = "swiglu_grad(Tensor grad, Tensor gate, Tensor up) -> (Tensor dgate, Tensor dup)",
+    .schema   = "swiglu_grad(Tensor grad, Tensor gate, Tensor up) -> (Tensor dgate, Tensor dup)",
     .contract = "grad[*s]:T, gate[*s]:T, up[*s]:T -> dgate[*s]:T, dup[*s]:T; parallel(*s)",
-    .native = "silu_backward(grad * up, gate), grad * silu(gate)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct swiglu_grad, "cpu", "f32", swiglu_grad_f32, .split = 4096)));
+    .native   = "silu_backward(grad * up, gate), grad * silu(gate)",
+    .kernels  = DV_KERNELS(DV_KERNEL(struct swiglu_grad, "cpu", "f32", swiglu_grad_f32, .split = 4096)));
 
 DV_LIBRARY(my_ops, &dv_op_swiglu, &dv_op_swiglu_grad);

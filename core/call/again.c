@@ -131,13 +131,14 @@ static int run(dv__call *c, const entry *e)
     const int64_t workspace = e->workspace;
     int *reading = &mine()->reading, status = DV_OK;
     ++*reading;
-    for (size_t r = 0; r < c->plan->nreturns; r++)
-        c->outs[r].origin = DV__RESULT_GIVEN;
-    for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
+    dv__begin_results(c);
+    for (size_t r = 0; r < c->nouts && !status; r++) {
         const size_t slot = c->plan->nargs + r;
         const seen_tensor *s = &e->tensors[slot];
-        if (c->tensors[slot])
+        if (c->tensors[slot]) {
+            c->outs[r].origin = DV__RESULT_GIVEN;
             continue;
+        }
         if (e->alias[r]) {
             c->outs[r].origin = DV__RESULT_ALIAS;
             c->tensors[slot] = c->tensors[c->plan->slots[slot].alias];
@@ -148,9 +149,9 @@ static int run(dv__call *c, const entry *e)
         int32_t ndim;
         memcpy(&ndim, &s->kind, sizeof ndim);
         memcpy(&dtype, (const char *)&s->kind + sizeof ndim, sizeof dtype);
-        if (!(status = dv__new_tensor(c, (int)r, dtype, c->device, ndim, s->shape, s->strides, &c->outs[r].tensor))) {
+        if (!(status = dv__new_tensor(c, (int)r, dtype, c->device, ndim, s->shape, s->strides, &c->outs[r].made))) {
             c->outs[r].origin = DV__RESULT_MADE;
-            c->tensors[slot] = c->outs[r].tensor;
+            c->tensors[slot] = c->outs[r].made;
         }
     }
     if (!status)
@@ -165,7 +166,6 @@ static int run(dv__call *c, const entry *e)
         if (DV__HOST(c->host, after_kernel))
             c->host->after_kernel(c->host);
     }
-    dv__finish_results(c, !status);
     return status;
 }
 
@@ -198,6 +198,8 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
     c->device = e->device;
     c->arena.blocks = NULL;
     c->temps = NULL;
+    c->nouts = 0;
+    c->in_kernel = false;
     c->stage = DV__STAGE_KERNEL;
     atomic_init(&c->failing, 0);
     atomic_init(&c->status, 0);

@@ -12,6 +12,7 @@ int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresul
     c->inner = inner;
     c->arena.blocks = NULL;
     c->temps = NULL;
+    c->nouts = 0;
     c->in_kernel = false;
     c->stage = DV__STAGE_KERNEL;
     atomic_init(&c->failing, 0);
@@ -64,6 +65,7 @@ int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry 
     if (table)
         now &= table->handled;
     *out = now && table ? &table->entries[highest(now)] : NULL;
+    assert(!*out || (*out)->kind != DV__ENTRY_FALLTHROUGH);
     return *out ? DV_OK : no_entry(c, keys);
 }
 
@@ -121,19 +123,15 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
     const dv__entry *entry;
     int status;
     c.decision = -1;
-    if (below == DV_KEY_RUNTIME_COUNT && !inner && dv__call_again(&c, op, args, nargs, results, nresults, host, &status)) {
-        if (c.arena.blocks)
-            dv__arena_deinit(&c.arena);
-        return status;
-    }
+    if (below == DV_KEY_RUNTIME_COUNT && !inner && dv__call_again(&c, op, args, nargs, results, nresults, host, &status))
+        return dv__call_end(&c, status);
     if ((status = dv__call_init(&c, op, results, nresults, host, inner)))
         return status;
     c.passed = args;
     c.npassed = nargs;
     if (!(status = dv__bind_values(&c, args, nargs, &keys)) && !(status = dv__call_entry(&c, keys, below, &entry)))
         status = run_entry(&c, entry, keys);
-    dv__call_deinit(&c);
-    return status;
+    return dv__call_end(&c, status);
 }
 
 int dv__call_values(

@@ -16,6 +16,7 @@
 #ifndef DV_CALL_CALL_H
 #define DV_CALL_CALL_H
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include "base/error.h"
@@ -32,7 +33,7 @@ static inline uint32_t dv__host_flags(const dv_host *h) { return h ? h->flags : 
 enum dv__origin {
     DV__RESULT_ABSENT,  /* in this case of the contract: None */
     DV__RESULT_GIVEN,   /* the caller's tensor */
-    DV__RESULT_MADE,    /* the host's: given back on failure */
+    DV__RESULT_MADE,    /* the host's */
     DV__RESULT_ALIAS,   /* an argument */
     DV__RESULT_PENDING, /* the kernel makes it with dv_set_output() */
     DV__RESULT_SCALAR,  /* int, float, bool: in value */
@@ -41,7 +42,8 @@ enum dv__origin {
 
 typedef struct dv__result {
     enum dv__origin origin;
-    dv_tensor *tensor;     /* GIVEN, MADE, ALIAS; PENDING: &header */
+    dv_tensor *tensor;     /* GIVEN, MADE, ALIAS */
+    dv_tensor *made;       /* by the host for this result: the caller's on success, given back on failure; NULL: nothing */
     dv_tensor header;      /* PENDING, and for shape functions: what dv_set_output() fills */
     dv_value value;        /* SCALAR, LIST */
     bool set;              /* dv_set_output() was called */
@@ -104,6 +106,7 @@ typedef struct dv__call {
     uint64_t random_seed;
 
     dv__solution solution;
+    size_t nouts; /* 0 until dv__begin_results(): nothing of outs may be read before */
     dv__result outs[DV__MAX_RETURNS];
     const dv_tensor *tensors[DV__MAX_SLOTS]; /* what the kernel sees in each slot that is one tensor; NULL: None */
     dv__span spans[DV__MAX_SLOTS];           /* of the same slots */
@@ -138,6 +141,9 @@ const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t s
 int dv__call_values(
     dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
 int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
+/* The end of every call that was begun, whatever became of it: on success the results become the caller's, on failure what the
+ * host made for them is given back; stand-ins and converted values are freed. Gives the status. */
+int dv__call_end(dv__call *c, int status);
 /* The entry for these keys, of those below a key (DV_KEY_RUNTIME_COUNT: of all); never a fallthrough. DV_ENOKERNEL. */
 int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry **out);
 
@@ -155,15 +161,13 @@ const char *dv__row_reason(dv__call *c, const dv__row *row, char *buffer, size_t
 int dv__no_row(dv__call *c, const dv__entry *entry); /* DV_ENOKERNEL with all reasons */
 /* A C shape function says what the results are: there is no contract, or it leaves them to one ([...]). */
 bool dv__uses_shape(const dv_operator *op);
+void dv__begin_results(dv__call *c); /* every result is absent, and nothing is made */
 int dv__make_results(dv__call *c);
-void dv__finish_results(dv__call *c, bool publish); /* set the caller's results, or give back what was made */
 void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame);
-/* Free temporaries and converted values. */
-void dv__call_deinit(dv__call *c);
 /* The call's error becomes the thread's message. */
 int dv__report(dv__call *c, int status, const char *who);
 
-int dv__run_shape(dv__call *c);      /* results by shape function into c->outs[].header */
+int dv__run_shape(dv__call *c);      /* what the shape function says of each result, into c->outs[].header */
 int dv__too_many(const dv__call *c); /* more slots than a call has room for: DV_ELIMIT */
 
 /* ---- memory.c ---- */
@@ -179,6 +183,8 @@ int dv__copy_back(dv__call *c);
 void dv__free_temps(dv__call *c);
 int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out);
+/* What the host's function said of the tensor in *out: it is there, or the status is not DV_OK. */
+int dv__made_by_host(const dv__call *c, int status, dv_tensor **out);
 void dv__free_tensor(const dv__call *c, dv_tensor *t);
 int dv__host_copy(const dv_host *host, const dv_tensor *dst, const dv_tensor *src);
 

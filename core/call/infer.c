@@ -3,6 +3,7 @@
 
 #include "call/call.h"
 
+/* On success the caller ends the call. */
 static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, uint32_t *keys)
 {
     static dv_value no_results[DV__MAX_RETURNS]; /* only asked whether they are given: they are not, and nothing writes to them */
@@ -13,7 +14,7 @@ static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t narg
         return status;
     if (!(status = dv__too_many(c)) && !(status = dv__bind_values(c, args, nargs, keys)))
         status = dv__solve(c);
-    return status;
+    return status ? dv__call_end(c, status) : DV_OK;
 }
 
 /* ---- Shapes ---- */
@@ -81,13 +82,8 @@ int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec
 {
     dv__call c;
     uint32_t keys;
-    c.arena.blocks = NULL;
-    c.temps = NULL;
-    int status = begin(&c, op, args, nargs, &keys);
-    if (!status)
-        status = infer(&c, specs, nspecs);
-    dv__call_deinit(&c);
-    return status;
+    const int status = begin(&c, op, args, nargs, &keys);
+    return status ? status : dv__call_end(&c, infer(&c, specs, nspecs));
 }
 
 /* ---- Cost ---- */
@@ -96,17 +92,15 @@ int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, 
 {
     dv__call c;
     uint32_t keys;
-    c.arena.blocks = NULL;
-    c.temps = NULL;
-    int status = op && !op->contract ? dv_fail(DV_ENOTSUP, "%s: no contract says what a call costs", op->name) : DV_OK;
-    if (!status)
-        status = begin(&c, op, args, nargs, &keys);
-    if (!status)
-        status = dv__contract_flops(op->contract, c.args, &c.solution, flops);
+    if (op && !op->contract)
+        return dv_fail(DV_ENOTSUP, "%s: no contract says what a call costs", op->name);
+    int status = begin(&c, op, args, nargs, &keys);
+    if (status)
+        return status;
+    status = dv__contract_flops(op->contract, c.args, &c.solution, flops);
     if (!status)
         status = dv__contract_bytes(op->contract, c.args, &c.solution, bytes);
-    dv__call_deinit(&c);
-    return status;
+    return dv__call_end(&c, status);
 }
 
 /* ---- Explaining ---- */
@@ -188,12 +182,7 @@ int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(v
 {
     dv__call c;
     uint32_t keys = 0;
-    c.arena.blocks = NULL;
-    c.temps = NULL;
-    int status = begin(&c, op, args, nargs, &keys);
+    const int status = begin(&c, op, args, nargs, &keys);
     explainer x = { &c, fn, user, false };
-    if (!status)
-        status = explain(&x, keys);
-    dv__call_deinit(&c);
-    return status;
+    return status ? status : dv__call_end(&c, explain(&x, keys));
 }

@@ -246,6 +246,7 @@ static int stand_in(
     const size_t align = takes.align_log2 > 6 ? (size_t)1 << takes.align_log2 : 64;
     if ((status = temp_memory(c, slot, t, align, strides, &temp)))
         return status;
+    assert(slot < c->plan->nargs + c->plan->nreturns && (copy_in || copy_back));
     temp->original = t;
     temp->copy_in = copy_in;
     temp->copy_back = copy_back;
@@ -283,14 +284,15 @@ int dv__make_temps(dv__call *c, const dv__row *row)
     const size_t nargs = c->plan->nargs, nslots = nargs + c->plan->nreturns;
     for (size_t i = 0; i < nslots; i++) {
         const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
-        const bool written = out || (c->plan->slots[i].flags & DV__SLOT_WRITES);
+        const bool made = out && !out->view; /* a view shows what is there: the kernel reads it, and writes nothing */
+        const bool written = made || (c->plan->slots[i].flags & DV__SLOT_WRITES);
         int status = DV_OK;
         if (out && (out->origin == DV__RESULT_PENDING || out->origin == DV__RESULT_ALIAS))
             continue;
         if ((c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST))
-            status = stand_in_list(c, i, row->takes[i], !out, written);
+            status = stand_in_list(c, i, row->takes[i], !made, written);
         else if (c->tensors[i] && !fits(c->tensors[i], row->takes[i]))
-            status = stand_in(c, i, c->tensors[i], row->takes[i], !out, written, &c->tensors[i]);
+            status = stand_in(c, i, c->tensors[i], row->takes[i], !made, written, &c->tensors[i]);
         if (status)
             return status;
     }
@@ -340,6 +342,16 @@ static bool hosts_memory(const dv__call *c, int32_t device_type)
     return DV__HOST(c->host, new_tensor) && !((c->inner & DV__INNER_KERNEL) && dv__host_memory(device_type));
 }
 
+int dv__made_by_host(const dv__call *c, int status, dv_tensor **out)
+{
+    if (status)
+        *out = NULL; /* whatever the host left there */
+    else if (!*out)
+        return dv_fail(
+            DV_EHOST, "%s: the host %s made no tensor and reported no error", c->op->name, c->host->name ? c->host->name : "");
+    return status;
+}
+
 int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
@@ -347,10 +359,7 @@ int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device devic
     if (hosts_memory(c, device.type)) {
         const int status = c->host->new_tensor(
             c->host, c->inner & DV__INNER_TEMPORARY ? -1 : index, dtype, device, ndim, shape, strides, out);
-        if (!status && !*out)
-            return dv_fail(DV_EHOST, "%s: the host %s made no tensor and reported no error", c->op->name,
-                c->host->name ? c->host->name : "");
-        return status;
+        return dv__made_by_host(c, status, out);
     }
     if (device.type == DV_META)
         return dv__tensor_new_meta(dtype, device, ndim, shape, strides, out);

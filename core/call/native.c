@@ -590,10 +590,11 @@ static int make_like(eval *ev, size_t r, const dv_tensor *from)
     int64_t strides[DV_MAX_NDIM];
     int status = dv__shape_check(from->dtype, from->ndim, from->shape, strides);
     if (!status)
-        status = dv__new_tensor(c, (int)r, from->dtype, from->device, from->ndim, from->shape, strides, &out->tensor);
+        status = dv__new_tensor(c, (int)r, from->dtype, from->device, from->ndim, from->shape, strides, &out->made);
     if (status)
         return status;
     out->origin = DV__RESULT_MADE;
+    out->tensor = out->made;
     return copy_into(ev, r, out->tensor, from);
 }
 
@@ -669,11 +670,13 @@ static int expect_results(dv__call *c)
 {
     if (c->op->contract || c->op->shape)
         return dv__make_results(c);
-    for (size_t r = 0; r < c->plan->nreturns; r++) {
+    dv__begin_results(c);
+    for (size_t r = 0; r < c->nouts; r++) {
         const dv__slot *slot = &c->plan->slots[c->plan->nargs + r];
         dv__result *out = &c->outs[r];
         const dv_value *given = &c->results[r];
-        memset(out, 0, sizeof *out);
+        memset(&out->value, 0, sizeof out->value);
+        memset(&out->header, 0, sizeof out->header);
         out->value.type = slot->value;
         if (slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES) && c->args[slot->alias].type == DV_VALUE_TENSOR) {
             out->origin = DV__RESULT_ALIAS;
@@ -695,8 +698,6 @@ static int run(eval *ev)
     dv__call *c = ev->c;
     const dv__native *n = c->op->native;
     int status = dv__gather_args(c);
-    for (size_t r = 0; r < c->plan->nreturns; r++) /* nothing to give back until it is made */
-        c->outs[r].origin = DV__RESULT_ABSENT;
     if (status || (status = expect_results(c)))
         return status;
     if ((status = dv__gather_results(c)) || (status = dv__check_overlaps(c)) ||
@@ -718,7 +719,6 @@ int dv__run_native(dv__call *c)
     depth++;
     const int status = run(&ev);
     depth--;
-    dv__finish_results(c, !status);
     for (const owned *o = ev.temporaries; o; o = o->next)
         dv__free_tensor(c, o->t);
     return status;
@@ -855,8 +855,7 @@ static int differentiate(dv_operator *op, const char *what, const dv_value *valu
         take_back(&c, &out[i]);
     for (const owned *o = ev.temporaries; o; o = o->next)
         dv__free_tensor(&c, o->t);
-    dv__call_deinit(&c);
-    return status;
+    return dv__call_end(&c, status);
 }
 
 int dv_gradient(

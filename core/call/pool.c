@@ -162,6 +162,7 @@ static int run_on_pool(int64_t n, dv__piece_fn fn, void *arg, int threads)
             *at = j.link;
             break;
         }
+    assert(!j.inside && atomic_load(&j.next) >= j.n);
     pthread_mutex_unlock(&lock);
     return atomic_load(&j.status);
 }

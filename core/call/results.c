@@ -42,9 +42,9 @@ static int alias_result(dv__call *c, size_t r, const dv_value *given)
 static int make(dv__call *c, size_t r, const dv__output *o)
 {
     dv__result *out = &c->outs[r];
-    const int status = dv__new_tensor(c, (int)r, o->dtype, o->device, o->ndim, o->shape, o->strides, &out->tensor);
-    if (!status)
-        out->origin = DV__RESULT_MADE;
+    const int status = dv__new_tensor(c, (int)r, o->dtype, o->device, o->ndim, o->shape, o->strides, &out->made);
+    out->origin = DV__RESULT_MADE;
+    out->tensor = out->made;
     return status;
 }
 
@@ -54,17 +54,18 @@ static int make_view(dv__call *c, size_t r, const dv__output *o)
     const dv_tensor *base = c->args[o->view_of].as.tensor;
     int status;
     if (DV__HOST(c->host, new_view))
-        status = c->host->new_view(
-            c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
+        status = dv__made_by_host(c,
+            c->host->new_view(c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides,
+                o->offset, &out->made),
+            &out->made);
     else if (DV__HOST(c->host, new_tensor))
         return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "is a view of '%s', and the host %s cannot make views",
             c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
     else
-        status = dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, &out->tensor);
-    if (!status) {
-        out->origin = DV__RESULT_MADE;
-        out->view = true;
-    }
+        status = dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, &out->made);
+    out->origin = DV__RESULT_MADE;
+    out->tensor = out->made;
+    out->view = true;
     return status;
 }
 
@@ -202,27 +203,24 @@ static int make_result(dv__call *c, size_t r)
 
 bool dv__uses_shape(const dv_operator *op) { return op->shape && (!op->contract || dv__contract_needs_shape(op->contract)); }
 
+void dv__begin_results(dv__call *c)
+{
+    c->nouts = c->plan->nreturns;
+    for (size_t r = 0; r < c->nouts; r++) {
+        dv__result *out = &c->outs[r];
+        out->origin = DV__RESULT_ABSENT;
+        out->tensor = out->made = out->given = NULL;
+        out->set = out->view = false;
+    }
+}
+
 int dv__make_results(dv__call *c)
 {
-    for (size_t r = 0; r < c->plan->nreturns; r++) {
-        c->outs[r].set = c->outs[r].view = false;
-        c->outs[r].origin = DV__RESULT_ABSENT; /* until it is made: nothing to give back */
-    }
-    if (dv__uses_shape(c->op)) {
-        const int status = dv__run_shape(c);
-        if (status)
-            return status;
-        for (size_t r = 0; r < c->plan->nreturns; r++) {
-            c->outs[r].set = false;
-            c->outs[r].origin = DV__RESULT_ABSENT;
-        }
-    }
-    for (size_t r = 0; r < c->plan->nreturns; r++) {
-        const int status = make_result(c, r);
-        if (status)
-            return status;
-    }
-    return DV_OK;
+    int status = dv__uses_shape(c->op) ? dv__run_shape(c) : DV_OK;
+    dv__begin_results(c);
+    for (size_t r = 0; r < c->nouts && !status; r++)
+        status = make_result(c, r);
+    return status;
 }
 
 int dv__run_shape(dv__call *c)
@@ -237,9 +235,7 @@ int dv__run_shape(dv__call *c)
         dv__result *out = &c->outs[r];
         memset(&out->header, 0, sizeof out->header);
         out->header.device = c->device;
-        out->origin = DV__RESULT_PENDING;
-        out->set = out->view = false;
-        out->given = NULL;
+        out->set = false;
         c->tensors[c->plan->nargs + r] = &out->header;
         c->lists[c->plan->nargs + r] = (dv_tensors){ NULL, 0 };
     }
@@ -259,31 +255,38 @@ int dv__run_shape(dv__call *c)
     return status;
 }
 
+/* ---- The end ---- */
+
 static void publish(dv__call *c, size_t r)
 {
-    dv__result *out = &c->outs[r];
+    const dv__result *out = &c->outs[r];
     dv_value *to = &c->results[r];
     switch (out->origin) {
     case DV__RESULT_GIVEN:
     case DV__RESULT_LIST: return; /* it is the caller's already */
     case DV__RESULT_ABSENT: *to = dv_none(); return;
     case DV__RESULT_SCALAR: *to = out->value; return;
-    case DV__RESULT_ALIAS:
-    case DV__RESULT_MADE: *to = dv_from_tensor(out->tensor); return;
+    case DV__RESULT_ALIAS: *to = dv_from_tensor(out->tensor); return;
+    case DV__RESULT_MADE:
     case DV__RESULT_PENDING:
-        if (!out->given)
-            *to = dv_from_tensor(out->tensor);
+        assert(out->made || out->given);
+        if (out->made)
+            *to = dv_from_tensor(out->made);
         return;
     }
 }
 
-void dv__finish_results(dv__call *c, bool success)
+int dv__call_end(dv__call *c, int status)
 {
-    for (size_t r = 0; r < c->plan->nreturns; r++) {
-        dv__result *out = &c->outs[r];
-        if (success)
+    assert(!c->in_kernel);
+    for (size_t r = 0; r < c->nouts; r++)
+        if (!status)
             publish(c, r);
-        else if (out->origin == DV__RESULT_MADE || (out->origin == DV__RESULT_PENDING && out->set && !out->given))
-            dv__free_tensor(c, out->tensor);
-    }
+        else if (c->outs[r].made)
+            dv__free_tensor(c, c->outs[r].made);
+    if (c->temps)
+        dv__free_temps(c);
+    if (c->arena.blocks)
+        dv__arena_deinit(&c->arena);
+    return status;
 }

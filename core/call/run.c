@@ -205,7 +205,7 @@ static void fill_field(dv__call *c, const dv__binding *b, size_t i, char *frame)
     case DV_FIELD_INT_RESULT: PUT(int64_t *, result ? &result->as.i : NULL); break;
     case DV_FIELD_FLOAT_RESULT: PUT(double *, result ? &result->as.f : NULL); break;
     case DV_FIELD_BOOL_RESULT: PUT(bool *, result ? &result->as.b : NULL); break;
-    default: break; /* the binding has refused others */
+    default: assert(!"a field type that no binding has");
     }
 }
 
@@ -214,6 +214,7 @@ void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
     if (b->n * sizeof(void *) != b->frame_size) /* else every byte is written below: as many pointers as fit */
         memset(frame, 0, b->frame_size);
     for (uint32_t i = 0; i < b->n; i++) {
+        assert(b->fields[i].slot < c->plan->nargs + c->plan->nreturns && b->fields[i].offset < b->frame_size);
         if (b->fields[i].type == DV_FIELD_TENSOR || b->fields[i].type == DV_FIELD_MUT_TENSOR)
             PUT(const dv_tensor *, c->tensors[b->fields[i].slot]);
         else
@@ -248,7 +249,8 @@ static int check_pending(const dv__call *c)
 
 static void set_aliases(dv__call *c)
 {
-    for (size_t r = 0; r < c->plan->nreturns; r++)
+    assert(c->nouts == c->plan->nreturns);
+    for (size_t r = 0; r < c->nouts; r++)
         if (c->outs[r].origin == DV__RESULT_ALIAS)
             c->tensors[c->plan->nargs + r] = c->tensors[c->plan->slots[c->plan->nargs + r].alias];
 }
@@ -314,7 +316,6 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     status = prepare_and_run(c, row);
     if (!status && c->whole && !dv__asked_row(c))
         dv__remember(c, c->passed, c->npassed, entry, row, c->workspace);
-    dv__finish_results(c, !status);
     return status;
 }
 
@@ -330,7 +331,6 @@ int dv__run_contract(dv__call *c)
             if (c->outs[r].origin == DV__RESULT_PENDING)
                 status = dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r,
                     "its size depends on data, and the arguments have none (%s)", dv_device_name(c->device.type));
-    dv__finish_results(c, !status);
     return status;
 }
 
@@ -352,15 +352,5 @@ int dv__run_views(dv__call *c, bool *all_views)
     if (status)
         return status;
     *all_views = true;
-    status = dv__make_results(c);
-    dv__finish_results(c, !status);
-    return status;
-}
-
-void dv__call_deinit(dv__call *c)
-{
-    if (c->temps)
-        dv__free_temps(c);
-    if (c->arena.blocks)
-        dv__arena_deinit(&c->arena);
+    return dv__make_results(c);
 }

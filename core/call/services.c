@@ -105,7 +105,7 @@ static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t gra
 static dv__result *find_result(dv__call *c, const dv_tensor *out, size_t *index)
 {
     for (size_t r = 0; r < c->plan->nreturns; r++)
-        if (out == &c->outs[r].header && c->outs[r].origin == DV__RESULT_PENDING) {
+        if (out == &c->outs[r].header && (c->stage == DV__STAGE_SHAPE || c->outs[r].origin == DV__RESULT_PENDING)) {
             *index = r;
             return &c->outs[r];
         }
@@ -146,13 +146,13 @@ static int make_pending(dv__call *c, size_t r, dv__result *out, dv_dtype dtype, 
     if (!status) {
         if (c->in_kernel && !(c->inner & DV__INNER_KERNEL) && DV__HOST(c->host, after_kernel))
             c->host->after_kernel(c->host);
-        status = dv__new_tensor(c, (int)r, dtype, c->device, ndim, shape, strides, &out->tensor);
+        status = dv__new_tensor(c, (int)r, dtype, c->device, ndim, shape, strides, &out->made);
         if (c->in_kernel && !(c->inner & DV__INNER_KERNEL) && DV__HOST(c->host, before_kernel))
             c->host->before_kernel(c->host);
     }
     if (status)
         return dv__call_error(c, status, "%s", dv_last_error());
-    out->header = *out->tensor;
+    out->header = *out->made;
     return DV_OK;
 }
 

@@ -98,6 +98,7 @@ static bool plan_cuts(splitter *sp)
         for (sp->at = 0; inner > grain; sp->at++) /* the first dim of which one index is no more than a box */
             inner /= sp->sizes[sp->at];
         sp->at--;
+        assert(sp->at >= 0);
     }
     const int64_t size = sp->sizes[sp->at];
     sp->step = ceildiv(grain, inner);
@@ -159,6 +160,7 @@ static int run_slice(dv__slice *s, const splitter *sp, char *frame, char *scratc
     memcpy(frame, sp->frame, b->frame_size);
     for (size_t i = 0; i < sp->ncuts; i++)
         *(dv_tensor **)(void *)(frame + b->fields[sp->cuts[i].field].offset) = cut(sp, sp->cuts[i].t, origin, count, &scratch);
+    assert(rest == 0 && count > 0);
     s->index = index;
     s->ctx.stream = sp->stream;
     s->ctx.origin = origin;

@@ -314,6 +314,7 @@ static int bind_slowly(dv__call *c, const dv_value *args, size_t nargs)
             status = check_tensor(c, i, v->as.tensor);
         if (status)
             return status;
+        assert(values[i].type != DV_VALUE_DEFAULT);
     }
     c->args = values;
     return DV_OK;

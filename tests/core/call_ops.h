@@ -258,6 +258,48 @@ static int repeat_f32(dv_context *ctx, const struct repeat *a)
 DV_OPERATOR(repeat, struct repeat, (x, times, out), .schema = "repeat(Tensor x, int times) -> Tensor out",
     .shape = (dv_shape_fn)(void (*)(void))repeat_shape, .kernels = DV_KERNELS(DV_KERNEL(struct repeat, "cpu", NULL, repeat_f32)));
 
+/* A shape function of two results that sets the first and then fails, or sets neither or both. */
+struct halves {
+    const dv_tensor *x;
+    int64_t how;
+    dv_tensor *low, *high;
+};
+static int halves_shape(dv_context *ctx, const struct halves *a)
+{
+    const int64_t n = dv_numel(a->x) / 2;
+    int status = a->how == 1 ? DV_OK : dv_set_output(ctx, a->low, a->x->dtype, 1, &n);
+    if (!status && a->how < 1)
+        status = dv_set_output(ctx, a->high, a->x->dtype, 1, &n);
+    return !status && a->how == 3 ? dv_error(ctx, DV_EINVAL, "three is too many") : status;
+}
+static int halves_f32(dv_context *ctx, const struct halves *a)
+{
+    const size_t n = (size_t)dv_numel(a->low);
+    memcpy(a->low->data, a->x->data, n * sizeof(float));
+    memcpy(a->high->data, (const float *)a->x->data + n, n * sizeof(float));
+    return a->how ? dv_error(ctx, DV_EINVAL, "the kernel fails with both made") : DV_OK;
+}
+DV_OPERATOR(halves, struct halves, (x, how, low, high), .schema = "halves(Tensor x, int how=0) -> (Tensor low, Tensor high)",
+    .shape = (dv_shape_fn)(void (*)(void))halves_shape, .kernels = DV_KERNELS(DV_KERNEL(struct halves, "cpu", NULL, halves_f32)));
+
+/* A view beside a new result, and a row that takes neither strided: the view is read, never written. */
+struct column {
+    const dv_tensor *self;
+    dv_tensor *out, *sum;
+};
+static int column_f32(dv_context *ctx, const struct column *a)
+{
+    float sum = 0;
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->out); i++)
+        sum += ((const float *)a->out->data)[i];
+    *(float *)a->sum->data = sum;
+    return DV_OK;
+}
+DV_OPERATOR(column, struct column, (self, out, sum), .schema = "column(Tensor(a) self) -> (Tensor(a) out, Tensor sum)",
+    .contract = "self[m n]:f32 -> out[m]:f32 view(self) strides[n], sum[]:f32; n >= 1",
+    .kernels = DV_KERNELS(DV_KERNEL(struct column, "cpu", NULL, column_f32)));
+
 struct bare {
     const dv_tensor *x;
     dv_tensor *out;
@@ -525,10 +567,10 @@ DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1
 
 #define CALL_OPS                                                                                                                 \
     &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all, &dv_op_copy_all, \
-        &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided,   \
-        &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, \
-        &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native,      \
-        &dv_op_double_, &dv_op_count
+        &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves, &dv_op_column, &dv_op_bare,               \
+        &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, &dv_op_fail_with,               \
+        &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one,  \
+        &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_, &dv_op_count
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */

@@ -330,6 +330,60 @@ static void results(void **state)
     dv_tensor_unref(x);
 }
 
+/* What a call leaves on the stack must not be read by the next. */
+static void dirty_stack(void)
+{
+    volatile char dirt[200000];
+    for (size_t i = 0; i < sizeof dirt; i++)
+        dirt[i] = (char)0xa5;
+}
+
+static void shape_functions_that_fail(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t how;
+        int status;
+        const char *message;
+    } ways[] = { { 0, DV_OK, NULL }, { 1, DV_EKERNEL, "result 'low': the shape function did not set it" },
+        { 2, DV_EKERNEL, "result 'high': the shape function did not set it" }, { 3, DV_EINVAL, "three is too many" },
+        { -1, DV_EINVAL, "the kernel fails with both made" } };
+    dv_tensor *x = floats(1, n6, 0, 1);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const dv_value args[2] = { dv_from_tensor(x), dv_from_int(ways[i].how) };
+        dv_value two[2] = { dv_default(), dv_default() };
+        dirty_stack();
+        const int status = dv_call(find("halves"), args, 2, two, 2, NULL);
+        assert_int_equal(status, ways[i].status);
+        if (status) {
+            assert_non_null(strstr(dv_last_error(), ways[i].message));
+            assert_true(two[0].type == DV_VALUE_DEFAULT && two[1].type == DV_VALUE_DEFAULT);
+            continue;
+        }
+        assert_true(at(two[0].as.tensor, 2) == 2 && at(two[1].as.tensor, 0) == 3);
+        dv_tensor_unref(tensor_of(&two[0]));
+        dv_tensor_unref(tensor_of(&two[1]));
+    }
+    dv_tensor_unref(x);
+}
+
+/* A row that takes no strided tensor gets a copy of what the view shows, and nothing is copied back: here it could not be. */
+static void views_are_read(void **state)
+{
+    (void)state;
+    static const float fixed[6] = { 1, 2, 3, 4, 5, 6 };
+    const int64_t n23[] = { 2, 3 }, strides[] = { 3, 1 };
+    dv_tensor x;
+    CALL_OK(dv_tensor_init(&x, (void *)(uintptr_t)fixed, dv_dtype_from_key(DV_DTYPE_f32), cpu, 2, n23, strides, NULL));
+    const dv_value args[1] = { dv_from_tensor(&x) };
+    dv_value two[2] = { dv_default(), dv_default() };
+    CALL_OK(dv_call(find("column"), args, 1, two, 2, NULL));
+    assert_true(at(two[1].as.tensor, 0) == 5);
+    assert_ptr_equal(two[0].as.tensor->data, fixed);
+    dv_tensor_unref(tensor_of(&two[0]));
+    dv_tensor_unref(tensor_of(&two[1]));
+}
+
 static void from_structs(void **state)
 {
     (void)state;
@@ -776,6 +830,8 @@ int main(void)
         cmocka_unit_test(lists),
         cmocka_unit_test(lists_of_any_length),
         cmocka_unit_test(results),
+        cmocka_unit_test(shape_functions_that_fail),
+        cmocka_unit_test(views_are_read),
         cmocka_unit_test(from_structs),
         cmocka_unit_test(native_forms),
         cmocka_unit_test(rows),

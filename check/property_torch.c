@@ -1,4 +1,4 @@
-/* torch: what PyTorch and Dovetail promise together, asked by a Python with torch (bridges/torch/python/check.py). Here: the
+/* torch: what PyTorch and Dovetail promise together, asked by a Python with torch (bridges/torch/python/check/). Here: the
  * question, with cases that the contract accepts, and its answer as jobs, a row for each of Python's checks.
  *
  * Cases are made as for any property, in forked children; their text comes back through shared memory. */

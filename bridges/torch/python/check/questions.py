@@ -1,7 +1,7 @@
 """What `dovetail check` asks of an operator in PyTorch. Each question is a function of an operator and its arguments in the schema's order;
 it raises Broken where the answer is wrong, and Unsure where there is none.
 
-The functions need nothing but torch: with their sources, programs that show a failure alone are made (check.py).
+The functions need nothing but torch: with their sources, programs that show a failure alone are made (__main__.py).
 """
 import ctypes
 import mmap

@@ -22,7 +22,7 @@ import torch
 
 from . import questions, trial
 from .questions import Broken, Contents, Stricter, Unsure, copy, each, with_tensors
-from .types import DTYPES
+from ..types import DTYPES
 
 # Of Dovetail's own operators the command has checked the rest without torch.
 OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled")
@@ -296,7 +296,7 @@ class Asker:
         if self.entry["foreign"]:
             return None
         import dovetail
-        from . import registered
+        from .. import registered
         for library in dovetail.libraries():
             operator = registered(library) and registered(library).operators.get(self.name)
             if operator and operator.native:

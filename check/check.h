@@ -139,6 +139,7 @@ void check_index_print(int32_t ndim, const int64_t *shape, int64_t element, char
 /* Real numbers as every float dtype has them: the kernel's bits from a double, and back. Integers and bool are exact to 2^53. */
 void check_put(void *data, int64_t i, dv_dtype dtype, double x);
 double check_get(const void *data, int64_t i, dv_dtype dtype);
+double check_unit(dv_dtype dtype); /* half a unit in the last place: 2^-24 for f32; 1 for what is not a float */
 bool check_is_float(dv_dtype dtype);
 bool check_is_integer(dv_dtype dtype); /* bool too */
 

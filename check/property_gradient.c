@@ -160,17 +160,6 @@ typedef struct point {
 
 static bool differentiable(dv_dtype d) { return d.code == 2 || d.code == 4; }
 
-static double eps_of(dv_dtype d)
-{
-    switch (dv_dtype_key(d)) {
-    case DV_DTYPE_f64: return 0x1p-53;
-    case DV_DTYPE_f32: return 0x1p-24;
-    case DV_DTYPE_f16: return 0x1p-11;
-    case DV_DTYPE_bf16: return 0x1p-8;
-    default: return 1;
-    }
-}
-
 /* The memory of the point's tensors is the pool's as well. */
 static bool make_point(point *p, const check_op *op, const check_case *c)
 {
@@ -194,8 +183,8 @@ static bool make_point(point *p, const check_op *op, const check_case *c)
         for (int64_t k = 0; k < n; k++)
             p->x[i][k] = check_get(p->bytes[i], k, t->dtype);
         p->v.tensors[i].data = p->live[i];
-        if (differentiable(t->dtype) && eps_of(t->dtype) > p->eps)
-            p->eps = eps_of(t->dtype);
+        if (differentiable(t->dtype) && check_unit(t->dtype) > p->eps)
+            p->eps = check_unit(t->dtype);
     }
     return true;
 }
@@ -262,7 +251,7 @@ static bool draw_weights(point *p, check_random *r)
         p->out_slot[p->nouts] = s;
         p->out_at[p->nouts++] = p->nw;
         p->nw += dv_numel(t);
-        p->eps = eps_of(t->dtype) > p->eps ? eps_of(t->dtype) : p->eps;
+        p->eps = check_unit(t->dtype) > p->eps ? check_unit(t->dtype) : p->eps;
     }
     p->w = doubles(p->nw);
     for (int64_t i = 0; p->w && i < p->nw; i++)

@@ -317,9 +317,7 @@ static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
         product *= fmax(1, fmax(fabs(t->low), fabs(t->high)));
         terms = fmax(terms, (double)check_numel(t));
     }
-    const double order = dtype.bits >= 64 ? 8 * 0x1p-53
-        : dtype.bits >= 32                ? 8 * 0x1p-24
-                                          : terms * (dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : 0x1p-11);
+    const double order = dtype.bits >= 64 ? 8 * 0x1p-53 : dtype.bits >= 32 ? 8 * 0x1p-24 : terms * check_unit(dtype);
     return check_rounding(dtype, fmax(largest, product)) + order * terms * product;
 }
 

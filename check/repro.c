@@ -950,19 +950,7 @@ static bool needs_ml_dtypes(dv_dtype d) { return d.code == 4 || d.code >= 7; }
 
 static const char *numpy_dtype(dv_dtype d, char *out, size_t size)
 {
-    switch (dv_dtype_key(d)) {
-    case DV_DTYPE_bool: return "\"bool\"";
-    case DV_DTYPE_bf16: return "ml_dtypes.bfloat16";
-    case DV_DTYPE_f8_e3m4: return "ml_dtypes.float8_e3m4";
-    case DV_DTYPE_f8_e4m3: return "ml_dtypes.float8_e4m3";
-    case DV_DTYPE_f8_e4m3fn: return "ml_dtypes.float8_e4m3fn";
-    case DV_DTYPE_f8_e5m2: return "ml_dtypes.float8_e5m2";
-    case DV_DTYPE_f8_e4m3fnuz: return "ml_dtypes.float8_e4m3fnuz";
-    case DV_DTYPE_f8_e5m2fnuz: return "ml_dtypes.float8_e5m2fnuz";
-    case DV_DTYPE_f8_e4m3b11fnuz: return "ml_dtypes.float8_e4m3b11fnuz";
-    default: break;
-    }
-    snprintf(out, size, "\"%s%d\"", d.code == 0 ? "int" : d.code == 1 ? "uint" : d.code == 5 ? "complex" : "float", (int)d.bits);
+    snprintf(out, size, needs_ml_dtypes(d) ? "ml_dtypes.%s" : "\"%s\"", dv_dtype_long_name(d));
     return out;
 }
 

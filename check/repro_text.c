@@ -2,22 +2,8 @@
 #include "repro.h"
 
 static const char element[] = "\n"
-                              "static double element(const dv_tensor *t, int64_t i) /* of complex numbers: parts */\n"
-                              "{\n"
-                              "    switch (dv_dtype_key(t->dtype)) {\n"
-                              "    case DV_DTYPE_f64:\n"
-                              "    case DV_DTYPE_f32:\n"
-                              "    case DV_DTYPE_f16:\n"
-                              "    case DV_DTYPE_bf16: return dv_get_f64(t->data, i, dv_dtype_key(t->dtype));\n"
-                              "    case DV_DTYPE_c64: return ((const float *)t->data)[i];\n"
-                              "    case DV_DTYPE_c128: return ((const double *)t->data)[i];\n"
-                              "    case DV_DTYPE_i8: return ((const int8_t *)t->data)[i];\n"
-                              "    case DV_DTYPE_i16: return ((const int16_t *)t->data)[i];\n"
-                              "    case DV_DTYPE_i32: return ((const int32_t *)t->data)[i];\n"
-                              "    case DV_DTYPE_i64: return (double)((const int64_t *)t->data)[i];\n"
-                              "    default: return ((const uint8_t *)t->data)[i];\n"
-                              "    }\n"
-                              "}\n";
+                              "static double element(const dv_tensor *t, int64_t i) { return dv_element_get(t->data, i, "
+                              "t->dtype); } /* of complex numbers: parts */\n";
 
 static const char outs[] =
     "\n"

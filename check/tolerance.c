@@ -15,33 +15,11 @@
 
 static bool is_complex(dv_dtype d) { return d.code == 5; }
 
-static int mantissa(dv_dtype d)
-{
-    switch (dv_dtype_key(d)) {
-    case DV_DTYPE_f64:
-    case DV_DTYPE_c128: return 53;
-    case DV_DTYPE_f32:
-    case DV_DTYPE_c64: return 24;
-    case DV_DTYPE_f16: return 11;
-    case DV_DTYPE_bf16: return 8;
-    case DV_DTYPE_f8_e3m4: return 5;
-    case DV_DTYPE_f8_e5m2:
-    case DV_DTYPE_f8_e5m2fnuz: return 3;
-    default: return 4;
-    }
-}
-
 double check_largest(dv_dtype d)
 {
-    switch (dv_dtype_key(d)) {
-    case DV_DTYPE_f64:
-    case DV_DTYPE_c128: return 0x1.fffffffffffffp1023;
-    case DV_DTYPE_f32:
-    case DV_DTYPE_c64: return 0x1.fffffep127;
-    case DV_DTYPE_bf16: return 0x1.fep127;
-    case DV_DTYPE_f16: return 65504;
-    default: break;
-    }
+    const dv_dtype_row *row = dv_dtype_find(d);
+    if (row && d.bits > 8 && row->form)
+        return ldexp(2 - ldexp(1, -row->mantissa), row->bias);
     double most = 0; /* of one byte */
     for (unsigned bits = 0; bits < 256; bits++) {
         const double x = check_get(&(uint8_t){ (uint8_t)bits }, 0, d);
@@ -81,7 +59,7 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
     }
     /* In f64 opinions do not lie apart, however much is lost on the way: 64 units more; what is computed in f32 is still far off.
      */
-    const double u = ldexp(1, -mantissa(dtype)), v = ldexp(1, mantissa(dtype) == 53 ? -47 : -24);
+    const double u = check_unit(dtype), v = u == 0x1p-53 ? 0x1p-47 : 0x1p-24;
     return (
         check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + 4 * sqrt(n)), v * (16 * largest * largest + n * largest) };
 }
@@ -92,6 +70,6 @@ double check_rounding(dv_dtype dtype, double largest)
         return 0;
     const int bits = dtype.code == 5 ? dtype.bits / 2 : dtype.bits;
     const double order = 1024 * (bits >= 64 ? 0x1p-53 : 0x1p-24); /* of sums, in f32 at least */
-    const double last = dv_dtype_key(dtype) == DV_DTYPE_bf16 ? 0x1p-8 : bits == 16 ? 0x1p-11 : bits < 16 ? 0x1p-2 : 0;
+    const double last = bits > 16 ? 0 : bits == 16 ? check_unit(dtype) : 0x1p-2;
     return (order + 4 * last) * largest + 1e-30;
 }

@@ -273,24 +273,7 @@ static void fill(void *data, dv_dtype dtype, int64_t n, const node *spec)
     for (int64_t i = 0; i < n; i++) {
         const double unit = (double)(next_random(&state) >> 11) * 0x1p-53;
         const double x = integer || dtype.code == 6 ? floor(low + unit * (high - low)) : low + unit * (high - low);
-        switch (dv_dtype_key(dtype)) {
-        case DV_DTYPE_f32:
-        case DV_DTYPE_bf16:
-        case DV_DTYPE_f16: dv_put(data, i, dv_dtype_key(dtype), (float)x); break;
-        case DV_DTYPE_f64: ((double *)data)[i] = x; break;
-        case DV_DTYPE_c64: ((float *)data)[2 * i] = (float)x, ((float *)data)[2 * i + 1] = 0; break;
-        case DV_DTYPE_c128: ((double *)data)[2 * i] = x, ((double *)data)[2 * i + 1] = 0; break;
-        case DV_DTYPE_i8: ((int8_t *)data)[i] = (int8_t)x; break;
-        case DV_DTYPE_u8: ((uint8_t *)data)[i] = (uint8_t)x; break;
-        case DV_DTYPE_bool: ((uint8_t *)data)[i] = x != 0; break;
-        case DV_DTYPE_i16: ((int16_t *)data)[i] = (int16_t)x; break;
-        case DV_DTYPE_u16: ((uint16_t *)data)[i] = (uint16_t)x; break;
-        case DV_DTYPE_i32: ((int32_t *)data)[i] = (int32_t)x; break;
-        case DV_DTYPE_u32: ((uint32_t *)data)[i] = (uint32_t)x; break;
-        case DV_DTYPE_i64: ((int64_t *)data)[i] = (int64_t)x; break;
-        case DV_DTYPE_u64: ((uint64_t *)data)[i] = (uint64_t)x; break;
-        default: return; /* others stay zero */
-        }
+        dv_element_put(data, i, dtype, x);
     }
 }
 

@@ -55,7 +55,28 @@ DV_API void dv_free(void *p); /* for strings that the library returns; NULL is f
 
 /* The contract language's name ("f32", "bf16", "f8_e4m3fn"); lanes > 1 is not named: "f32x4" style text in a thread's buffer. */
 DV_API const char *dv_dtype_name(dv_dtype dtype);
-DV_API int dv_dtype_parse(const char *name, dv_dtype *out);   /* also accepts "float32", "torch.float32", "int64"...; DV_EDTYPE */
+DV_API int dv_dtype_parse(const char *name, dv_dtype *out); /* also accepts "float32", "torch.float32", "int64"...; DV_EDTYPE */
+
+/* A row of DV_DTYPES, which explains the columns. names: words, separated by spaces. */
+typedef struct dv_dtype_row {
+    dv_dtype dtype;
+    const char *name, *names;
+    int exponent, mantissa, bias;
+    enum dv_float_form form;
+    int torch;
+} dv_dtype_row;
+DV_API const dv_dtype_row *dv_dtype_at(size_t i);            /* NULL after the last */
+DV_API const dv_dtype_row *dv_dtype_named(const char *name); /* "f32": by the row's own name alone; NULL: none */
+DV_API const dv_dtype_row *dv_dtype_find(dv_dtype dtype);    /* lanes do not count; NULL: not in the table */
+/* The first of the other names, in a thread's buffer: "float32", what NumPy, ml_dtypes and PyTorch call it. "": it has none. */
+DV_API const char *dv_dtype_long_name(dv_dtype dtype);
+
+/* Element i of memory on the CPU as a number. A complex element counts by its real part, and is written without an imaginary one.
+ * A small float becomes the nearest that its format has. What is not in the table, and handles, read as 0 and stay as they are.
+ */
+DV_API double dv_element_get(const void *data, int64_t i, dv_dtype dtype);
+DV_API void dv_element_put(void *data, int64_t i, dv_dtype dtype, double x);
+
 DV_API const char *dv_device_name(int32_t device_type);       /* "cpu", "cuda", "npu"; "device 77" for unknown ones */
 DV_API int dv_device_parse(const char *name, dv_device *out); /* "cpu", "cuda:1"; DV_EDEVICE */
 

@@ -72,20 +72,53 @@ enum dv_status {
 typedef struct dv_dtype { uint8_t code, bits; uint16_t lanes; } dv_dtype;
 /* clang-format on */
 
-/* X(name, code, bits): every element type of DLPack with one lane. f4_e2m1 and f6 are sub-byte: strides count elements. */
+/* The one table of element types, every one of DLPack with one lane:
+ * X(name, DLPack's code, bits, exponent bits, mantissa bits, bias, form, PyTorch's number, other names).
+ * Of a complex type the parts are meant. PyTorch's number is its ScalarType, -1 where it has none. The first of the other names
+ * is NumPy's, ml_dtypes' and PyTorch's. f4_e2m1fn and f6 take less than a byte: strides count elements.
+ * A float's form is what its highest bit patterns mean. IEEE: infinities and NaN. FN: all ones is NaN, no infinities. FNUZ: minus
+ * zero is NaN, no infinities. FINITE: neither. FNU: powers of two without sign or zero, all ones is NaN. NONE: not a float. */
+enum dv_float_form { DV_FLOAT_NONE, DV_FLOAT_IEEE, DV_FLOAT_FN, DV_FLOAT_FNUZ, DV_FLOAT_FINITE, DV_FLOAT_FNU };
 /* clang-format off */
-#define DV_DTYPES(X)                                                                                                            \
-    X(f16, 2, 16) X(f32, 2, 32) X(f64, 2, 64) X(bf16, 4, 16)                                                                    \
-    X(i1, 0, 1) X(i2, 0, 2) X(i4, 0, 4) X(i8, 0, 8) X(i16, 0, 16) X(i32, 0, 32) X(i64, 0, 64)                                   \
-    X(u1, 1, 1) X(u2, 1, 2) X(u4, 1, 4) X(u8, 1, 8) X(u16, 1, 16) X(u32, 1, 32) X(u64, 1, 64)                                   \
-    X(bool, 6, 8) X(c32, 5, 32) X(c64, 5, 64) X(c128, 5, 128)                                                                   \
-    X(f8_e3m4, 7, 8) X(f8_e4m3, 8, 8) X(f8_e4m3b11fnuz, 9, 8) X(f8_e4m3fn, 10, 8) X(f8_e4m3fnuz, 11, 8)                         \
-    X(f8_e5m2, 12, 8) X(f8_e5m2fnuz, 13, 8) X(f8_e8m0fnu, 14, 8) X(f6_e2m3fn, 15, 6) X(f6_e3m2fn, 16, 6) X(f4_e2m1fn, 17, 4)    \
-    X(handle, 3, 64)
+#define DV_DTYPES(X)                                                  \
+    X(f16, 2, 16, 5, 10, 15, IEEE, 5, "float16 half")                 \
+    X(f32, 2, 32, 8, 23, 127, IEEE, 6, "float32 float")               \
+    X(f64, 2, 64, 11, 52, 1023, IEEE, 7, "float64 double")            \
+    X(bf16, 4, 16, 8, 7, 127, IEEE, 15, "bfloat16")                   \
+    X(i1, 0, 1, 0, 0, 0, NONE, 37, "int1")                            \
+    X(i2, 0, 2, 0, 0, 0, NONE, 38, "int2")                            \
+    X(i4, 0, 4, 0, 0, 0, NONE, 40, "int4")                            \
+    X(i8, 0, 8, 0, 0, 0, NONE, 1, "int8")                             \
+    X(i16, 0, 16, 0, 0, 0, NONE, 2, "int16 short")                    \
+    X(i32, 0, 32, 0, 0, 0, NONE, 3, "int32 int")                      \
+    X(i64, 0, 64, 0, 0, 0, NONE, 4, "int64 long")                     \
+    X(u1, 1, 1, 0, 0, 0, NONE, 30, "uint1 bit")                       \
+    X(u2, 1, 2, 0, 0, 0, NONE, 31, "uint2")                           \
+    X(u4, 1, 4, 0, 0, 0, NONE, 33, "uint4")                           \
+    X(u8, 1, 8, 0, 0, 0, NONE, 0, "uint8")                            \
+    X(u16, 1, 16, 0, 0, 0, NONE, 27, "uint16")                        \
+    X(u32, 1, 32, 0, 0, 0, NONE, 28, "uint32")                        \
+    X(u64, 1, 64, 0, 0, 0, NONE, 29, "uint64")                        \
+    X(bool, 6, 8, 0, 0, 0, NONE, 11, "bool bool_")                    \
+    X(c32, 5, 32, 5, 10, 15, IEEE, 8, "complex32 chalf")              \
+    X(c64, 5, 64, 8, 23, 127, IEEE, 9, "complex64 cfloat")            \
+    X(c128, 5, 128, 11, 52, 1023, IEEE, 10, "complex128 cdouble")     \
+    X(f8_e3m4, 7, 8, 3, 4, 3, IEEE, -1, "float8_e3m4")                \
+    X(f8_e4m3, 8, 8, 4, 3, 7, IEEE, -1, "float8_e4m3")                \
+    X(f8_e4m3b11fnuz, 9, 8, 4, 3, 11, FNUZ, -1, "float8_e4m3b11fnuz") \
+    X(f8_e4m3fn, 10, 8, 4, 3, 7, FN, 24, "float8_e4m3fn")             \
+    X(f8_e4m3fnuz, 11, 8, 4, 3, 8, FNUZ, 26, "float8_e4m3fnuz")       \
+    X(f8_e5m2, 12, 8, 5, 2, 15, IEEE, 23, "float8_e5m2")              \
+    X(f8_e5m2fnuz, 13, 8, 5, 2, 16, FNUZ, 25, "float8_e5m2fnuz")      \
+    X(f8_e8m0fnu, 14, 8, 8, 0, 127, FNU, 44, "float8_e8m0fnu")        \
+    X(f6_e2m3fn, 15, 6, 2, 3, 1, FINITE, -1, "float6_e2m3fn")         \
+    X(f6_e3m2fn, 16, 6, 3, 2, 3, FINITE, -1, "float6_e3m2fn")         \
+    X(f4_e2m1fn, 17, 4, 2, 1, 1, FINITE, -1, "float4_e2m1fn")         \
+    X(handle, 3, 64, 0, 0, 0, NONE, -1, "")
 /* clang-format on */
 
 enum dv_dtype_key { /* DV_DTYPE_f32 and so on: code | bits << 8 | lanes << 16 */
-#define DV__DTYPE(name, code, bits) DV_DTYPE_##name = (code) | (bits) << 8 | 1 << 16,
+#define DV__DTYPE(name, code, bits, ...) DV_DTYPE_##name = (code) | (bits) << 8 | 1 << 16,
     DV_DTYPES(DV__DTYPE)
 #undef DV__DTYPE
 };

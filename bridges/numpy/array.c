@@ -44,21 +44,9 @@ static const uint32_t builtin_types[BUILTIN_TYPES] = {
     0, 0, 0, 0, 0, 0, DV_DTYPE_f16                                 /* object ... timedelta, half */
 };
 
-/* Types of ml_dtypes that have one element per byte or more, as DLPack has them; its int4, float4 and float6 are not packed. */
-static const struct {
-    const char *name;
-    uint32_t key;
-} ml_types[] = {
-    { "bfloat16", DV_DTYPE_bf16 },
-    { "float8_e3m4", DV_DTYPE_f8_e3m4 },
-    { "float8_e4m3", DV_DTYPE_f8_e4m3 },
-    { "float8_e4m3b11fnuz", DV_DTYPE_f8_e4m3b11fnuz },
-    { "float8_e4m3fn", DV_DTYPE_f8_e4m3fn },
-    { "float8_e4m3fnuz", DV_DTYPE_f8_e4m3fnuz },
-    { "float8_e5m2", DV_DTYPE_f8_e5m2 },
-    { "float8_e5m2fnuz", DV_DTYPE_f8_e5m2fnuz },
-    { "float8_e8m0fnu", DV_DTYPE_f8_e8m0fnu },
-};
+/* Types of ml_dtypes have one element per byte or more, as DLPack has them; its int4, float4 and float6 are not packed. */
+static bool is_ml_type(dv_dtype t) { return (t.code == 4 || t.code >= 7) && t.bits % 8 == 0; }
+
 static struct {
     int type_num;
     uint32_t key;
@@ -182,14 +170,15 @@ static uint32_t find_user_type(const descr_fields *descr)
         if (user_types[i].type_num == descr->type_num)
             return user_types[i].key;
     uint32_t key = 0;
+    size_t i = 0;
     PyObject *name = PyObject_GetAttrString((PyObject *)descr->typeobj, "__name__");
     PyObject *module = PyObject_GetAttrString((PyObject *)descr->typeobj, "__module__");
     const char *text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
     const char *from = module ? PyUnicode_AsUTF8AndSize(module, NULL) : NULL;
     if (text && from && !strncmp(from, "ml_dtypes", 9))
-        for (size_t i = 0; i < sizeof ml_types / sizeof *ml_types; i++)
-            if (!strcmp(ml_types[i].name, text))
-                key = ml_types[i].key;
+        for (const dv_dtype_row *row; !key && (row = dv_dtype_at(i)); i++)
+            if (is_ml_type(row->dtype) && !strcmp(dv_dtype_long_name(row->dtype), text))
+                key = dv_dtype_key(row->dtype);
     PyErr_Clear();
     Py_XDECREF(name);
     Py_XDECREF(module);
@@ -219,15 +208,12 @@ static int type_num_of(dv_dtype dtype)
     for (size_t i = 0; i < n_user_types; i++)
         if (user_types[i].key == key)
             return user_types[i].type_num;
-    const char *name = NULL;
-    for (size_t i = 0; i < sizeof ml_types / sizeof *ml_types; i++)
-        if (ml_types[i].key == key)
-            name = ml_types[i].name;
-    if (!name) {
+    if (!is_ml_type(dtype)) {
         PyErr_Format(PyExc_TypeError, "NumPy has no element type like %s", dv_dtype_name(dtype));
         return -1;
     }
-    PyObject *type = attribute("ml_dtypes", name), *descr = type ? PyObject_CallMethod(numpy, "dtype", "O", type) : NULL;
+    PyObject *type = attribute("ml_dtypes", dv_dtype_long_name(dtype)),
+             *descr = type ? PyObject_CallMethod(numpy, "dtype", "O", type) : NULL;
     Py_XDECREF(type);
     if (!descr) {
         PyErr_Format(PyExc_TypeError, "an array of %s needs the package ml_dtypes", dv_dtype_name(dtype));

@@ -31,16 +31,19 @@ static int number(void *lib, const char *name, int need, int32_t *out)
     return status;
 }
 
-static int find_dtypes(void *lib, struct dv__torch_shims *t)
+/* torch's numbers are asked for, never assumed: what libtorch does not name, it does not have. */
+static void find_dtypes(void *lib, struct dv__torch_shims *t)
 {
-    int status = DV_OK;
-    int32_t n;
-#define DTYPE(name, getter, need)                                                                  \
-    if (!status && !(status = number(lib, #getter, need, &n)) && n >= 0 && n < DV_TORCH_MAX_DTYPE) \
-        t->dtype_key[n] = DV_DTYPE_##name;
-#include "dtypes.def"
-#undef DTYPE
-    return status;
+    static const char *const getters[] = { "aoti_torch_dtype_%s", "torch_dtype_%s" };
+    const dv_dtype_row *row;
+    char name[80];
+    for (size_t i = 0; (row = dv_dtype_at(i)); i++)
+        for (size_t k = 0; k < 2; k++) {
+            int32_t n;
+            snprintf(name, sizeof name, getters[k], dv_dtype_long_name(row->dtype));
+            if (!number(lib, name, OPTIONAL, &n) && n >= 0 && n < DV_TORCH_MAX_DTYPE)
+                t->dtype_key[n] = dv_dtype_key(row->dtype);
+        }
 }
 
 static int find_numbers(void *lib, struct dv__torch_shims *t)
@@ -134,7 +137,7 @@ static int load(struct dv__torch_shims *t)
     if (!status)
         status = find_numbers(lib, t);
     if (!status)
-        status = find_dtypes(lib, t);
+        find_dtypes(lib, t);
     find_mangled(lib, t);
     if (!status && !t->torch_delete_stable_ivalue && !(t->operator_new && t->operator_delete))
         status = dv_fail(

@@ -1,4 +1,4 @@
-/* libtorch's C functions, looked up once in the process (shims.def, dtypes.def, tags.def). */
+/* libtorch's C functions, looked up once in the process (shims.def, tags.def). */
 #ifndef DV_TORCH_SHIMS_H
 #define DV_TORCH_SHIMS_H
 

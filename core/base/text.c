@@ -48,6 +48,14 @@ void dv__text_add(dv__text *t, const char *format, ...)
     va_end(args);
 }
 
+bool dv__has_word(const char *words, const char *name, size_t size)
+{
+    for (size_t n; *words; words += n, words += *words == ' ')
+        if ((n = strcspn(words, " ")) == size && !memcmp(words, name, size))
+            return true;
+    return false;
+}
+
 size_t dv__utf8_size(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;

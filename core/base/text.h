@@ -19,6 +19,9 @@ void dv__text_deinit(dv__text *t);
 /* The caller's string (to be freed with dv__free), never NULL on DV_OK; DV_ENOMEM if any addition failed. Leaves t empty. */
 int dv__text_take(dv__text *t, char **out);
 
+/* Is the word among these, which spaces separate? */
+bool dv__has_word(const char *words, const char *name, size_t size);
+
 /* Bytes of the UTF-8 character that text begins with (of n > 0 bytes); 0: it is none. */
 size_t dv__utf8_size(const char *text, size_t n);
 

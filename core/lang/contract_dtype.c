@@ -9,23 +9,14 @@ enum kind { KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_COMPLEX, KIND_UINT /* u16 and 
 
 static enum kind kind_of(uint32_t t)
 {
-    switch (t) {
-    case DV_DTYPE_bool: return KIND_BOOL;
-    case DV_DTYPE_u8:
-    case DV_DTYPE_i8:
-    case DV_DTYPE_i16:
-    case DV_DTYPE_i32:
-    case DV_DTYPE_i64: return KIND_INT;
-    case DV_DTYPE_u16:
-    case DV_DTYPE_u32:
-    case DV_DTYPE_u64: return KIND_UINT;
-    case DV_DTYPE_f16:
-    case DV_DTYPE_bf16:
-    case DV_DTYPE_f32:
-    case DV_DTYPE_f64: return KIND_FLOAT;
-    case DV_DTYPE_c32:
-    case DV_DTYPE_c64:
-    case DV_DTYPE_c128: return KIND_COMPLEX;
+    const dv_dtype d = dv_dtype_from_key(t);
+    switch (d.lanes == 1 && d.bits >= 8 ? d.code : UINT8_MAX) {
+    case 0: return KIND_INT;
+    case 1: return d.bits == 8 ? KIND_INT : KIND_UINT;
+    case 2:
+    case 4: return KIND_FLOAT;
+    case 5: return KIND_COMPLEX;
+    case 6: return KIND_BOOL;
     default: return KIND_OTHER;
     }
 }

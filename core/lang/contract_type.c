@@ -12,24 +12,11 @@ static int resolve(const struct resolver *r, dv__expr *e);
 
 /* ---- Element types by name ----------------------------------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    uint32_t key;
-} dtype_names[] = {
-#define ROW(name, code, bits) { #name, DV_DTYPE_##name },
-    DV_DTYPES(ROW)
-#undef ROW
-};
-enum { NDTYPES = sizeof dtype_names / sizeof *dtype_names };
-
 bool dv__dtype_lookup(const char *name, uint32_t *key)
 {
-    for (int i = 0; i < NDTYPES; i++)
-        if (!strcmp(dtype_names[i].name, name)) {
-            *key = dtype_names[i].key;
-            return true;
-        }
-    return false;
+    const dv_dtype_row *row = dv_dtype_named(name);
+    *key = row ? dv_dtype_key(row->dtype) : 0;
+    return row;
 }
 
 /* ---- Finding ------------------------------------------------------------------------------------------------------------- */

@@ -208,16 +208,6 @@ static int32_t tangent_named(const checker *c, const char *name)
     return -1;
 }
 
-static bool is_dtype_name(const char *name)
-{
-#define DTYPE_NAME(dtype, code, bits) \
-    if (!strcmp(name, #dtype))        \
-        return true;
-    DV_DTYPES(DTYPE_NAME)
-#undef DTYPE_NAME
-    return false;
-}
-
 static int fail_name(checker *c, const dv__expr *e)
 {
     dv__text names = { 0 };
@@ -260,7 +250,7 @@ static int check_name(checker *c, dv__expr *e, bool only_described, const value 
         return set_name(
             c, e, DV__ROLE_TANGENT, slot, type->kind == DV__TYPE_OPTIONAL && c->present[slot] ? type->elems[0] : type, out);
     }
-    if (is_dtype_name(e->name))
+    if (dv_dtype_named(e->name))
         return set_name(c, e, DV__ROLE_DTYPE, 0, TYPE(DTYPE), out);
     return fail_name(c, e);
 }

@@ -212,28 +212,25 @@ static bool is_scalar_type(const dv__type *t)
     return t->kind == DV__TYPE_SCALAR_TYPE || (t->kind == DV__TYPE_OPTIONAL && is_scalar_type(t->elems[0]));
 }
 
-static bool has_word(const char *words, dv__token t)
-{
-    for (const char *w = words; *w; w += *w == ' ') {
-        const size_t n = strcspn(w, " ");
-        if (n == t.size && !memcmp(w, t.start, n))
-            return true;
-        w += n;
-    }
-    return false;
-}
+/* PyTorch's element types. Without bits: DLPack has no such type. */
+static const struct {
+    int number;
+    dv_dtype dtype;
+    const char *words;
+} scalar_types[] = {
+#define DTYPE(name, code, bits, exponent, mantissa, bias, form, torch, names) { torch, { code, bits, 1 }, names },
+    DV_DTYPES(DTYPE)
+#undef DTYPE
+#define OTHER(number, name) { number, { 0, 0, 0 }, name },
+        DV__OTHER_SCALAR_TYPES(OTHER)
+#undef OTHER
+            { 45, { 17, 4, 2 }, "float4_e2m1fn_x2" },
+};
+enum { NSCALAR_TYPES = sizeof scalar_types / sizeof *scalar_types };
 
 /* The words that stand for numbers. */
 static int parse_word(constants *c, const dv__type *type, dv_value *out)
 {
-    static const struct {
-        const char *words;
-        int number;
-    } dtypes[] = {
-#define SCALAR_TYPE(number, code, bits, lanes, words) { words, number },
-        DV__SCALAR_TYPES(SCALAR_TYPE)
-#undef SCALAR_TYPE
-    };
     static const struct {
         const char *word;
         int number;
@@ -242,9 +239,9 @@ static int parse_word(constants *c, const dv__type *type, dv_value *out)
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (dv__token_is(c->lx->token, words[i].word))
             number = words[i].number;
-    for (size_t i = 0; number < 0 && is_scalar_type(type) && i < sizeof dtypes / sizeof *dtypes; i++)
-        if (has_word(dtypes[i].words, c->lx->token))
-            number = dtypes[i].number;
+    for (size_t i = 0; number < 0 && is_scalar_type(type) && i < NSCALAR_TYPES; i++)
+        if (dv__has_word(scalar_types[i].words, c->lx->token.start, c->lx->token.size))
+            number = scalar_types[i].number;
     if (number < 0)
         return dv__lexer_unexpected(c->lx, is_scalar_type(type) ? "a dtype such as float or int64" : "a value");
     out->type = DV_VALUE_INT;
@@ -329,15 +326,10 @@ static int take_text(constants *c, dv__text *text, dv__default *out)
 
 static bool to_dtype(int64_t number, dv_dtype *out)
 {
-    static const dv_dtype dtypes[] = {
-#define SCALAR_TYPE(number, code, bits, lanes, words) [number] = { code, bits, lanes },
-        DV__SCALAR_TYPES(SCALAR_TYPE)
-#undef SCALAR_TYPE
-    };
-    if (number < 0 || number >= (int64_t)(sizeof dtypes / sizeof *dtypes) || dtypes[number].code == 255)
-        return false;
-    *out = dtypes[number];
-    return true;
+    for (size_t i = 0; i < NSCALAR_TYPES; i++)
+        if (number >= 0 && scalar_types[i].number == number && scalar_types[i].dtype.bits)
+            return *out = scalar_types[i].dtype, true;
+    return false;
 }
 
 /* To what a frame holds for this type; what does not convert stays as it is. */

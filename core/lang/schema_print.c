@@ -214,17 +214,6 @@ static void json_alias(const dv__alias *a, dv__text *to)
     dv__text_puts(to, "}");
 }
 
-static const char *dtype_name(dv_dtype t)
-{
-    switch (t.lanes == 1 ? dv_dtype_key(t) : 0) {
-#define NAME(name, code, bits) \
-    case DV_DTYPE_##name: return #name;
-        DV_DTYPES(NAME)
-#undef NAME
-    default: return t.code == 17 && t.lanes == 2 ? "f4_e2m1fnx2" : "";
-    }
-}
-
 static void json_complex(dv_complex c, dv__text *to)
 {
     dv__text_puts(to, "{\"complex\": [");
@@ -251,7 +240,7 @@ static void json_value(const dv_value *v, dv__text *to)
     case DV_VALUE_FLOAT: dv__float_json(v->as.f, to); break;
     case DV_VALUE_COMPLEX: json_complex(v->as.c, to); break;
     case DV_VALUE_STRING: dv__text_json(to, v->as.s.data, v->as.s.size); break;
-    case DV_VALUE_DTYPE: dv__text_add(to, "{\"dtype\": \"%s\"}", dtype_name(v->as.dtype)); break;
+    case DV_VALUE_DTYPE: dv__text_add(to, "{\"dtype\": \"%s\"}", dv_dtype_name(v->as.dtype)); break;
     case DV_VALUE_DEVICE: dv__text_add(to, "{\"device\": [%d, %d]}", (int)v->as.device.type, (int)v->as.device.id); break;
     case DV_VALUE_LAYOUT: dv__text_add(to, "{\"layout\": %d}", (int)v->as.layout.value); break;
     case DV_VALUE_MEMORY_FORMAT: dv__text_add(to, "{\"memory_format\": %d}", (int)v->as.memory_format.value); break;
@@ -259,7 +248,7 @@ static void json_value(const dv_value *v, dv__text *to)
     case DV_VALUE_FLOATS: LIST(floats, dv__float_json(v->as.floats.data[i], to)); break;
     case DV_VALUE_BOOLS: LIST(bools, dv__text_puts(to, v->as.bools.data[i] ? "true" : "false")); break;
     case DV_VALUE_COMPLEXES: LIST(complexes, json_complex(v->as.complexes.data[i], to)); break;
-    case DV_VALUE_DTYPES: LIST(dtypes, dv__text_add(to, "{\"dtype\": \"%s\"}", dtype_name(v->as.dtypes.data[i]))); break;
+    case DV_VALUE_DTYPES: LIST(dtypes, dv__text_add(to, "{\"dtype\": \"%s\"}", dv_dtype_name(v->as.dtypes.data[i]))); break;
     default: dv__text_puts(to, "null");
     }
 #undef LIST

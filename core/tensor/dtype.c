@@ -1,106 +1,71 @@
 /* Names of element types and devices. The table of types is DV_DTYPES; the other spellings that people use map onto it. */
+#include "base/text.h"
 #include "tensor/tensor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-bool dv__dtype_known(dv_dtype t)
+static const dv_dtype_row rows[] = {
+#define ROW(name, code, bits, exponent, mantissa, bias, form, torch, names) \
+    { { code, bits, 1 }, #name, names, exponent, mantissa, bias, DV_FLOAT_##form, torch },
+    DV_DTYPES(ROW)
+#undef ROW
+};
+
+const dv_dtype_row *dv_dtype_at(size_t i) { return i < sizeof rows / sizeof *rows ? &rows[i] : NULL; }
+
+const dv_dtype_row *dv_dtype_named(const char *name)
 {
-    t.lanes = 1;
-    switch (dv_dtype_key(t)) {
-#define KNOWN(name, code, bits) case DV_DTYPE_##name:
-        DV_DTYPES(KNOWN)
-#undef KNOWN
-        return true;
-    default: return false;
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strcmp(rows[i].name, name))
+            return &rows[i];
+    return NULL;
+}
+
+const dv_dtype_row *dv_dtype_find(dv_dtype t)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].dtype.code == t.code && rows[i].dtype.bits == t.bits)
+            return &rows[i];
+    return NULL;
 }
 
 const char *dv_dtype_name(dv_dtype t)
 {
     static _Thread_local char text[4][48]; /* four, so that one message can name several types */
     static _Thread_local unsigned next;
-    const char *base = NULL;
-    const dv_dtype one = { t.code, t.bits, 1 };
-    switch (dv_dtype_key(one)) {
-#define NAME(name, code, bits) \
-    case DV_DTYPE_##name: base = #name; break;
-        DV_DTYPES(NAME)
-#undef NAME
-    default: break;
-    }
-    if (base && t.lanes == 1)
-        return base;
+    const dv_dtype_row *row = dv_dtype_find(t);
+    if (row && t.lanes == 1)
+        return row->name;
     char *out = text[next++ % 4];
-    if (base && t.lanes)
-        snprintf(out, sizeof text[0], "%sx%u", base, t.lanes);
+    if (row && t.lanes)
+        snprintf(out, sizeof text[0], "%sx%u", row->name, t.lanes);
     else
         snprintf(out, sizeof text[0], "dtype(code %u, bits %u, lanes %u)", t.code, t.bits, t.lanes);
     return out;
 }
 
-static const struct {
-    const char *name;
-    uint32_t key;
-} aliases[] = {
-    { "float16", DV_DTYPE_f16 },
-    { "half", DV_DTYPE_f16 },
-    { "float32", DV_DTYPE_f32 },
-    { "float", DV_DTYPE_f32 },
-    { "float64", DV_DTYPE_f64 },
-    { "double", DV_DTYPE_f64 },
-    { "bfloat16", DV_DTYPE_bf16 },
-    { "int1", DV_DTYPE_i1 },
-    { "int2", DV_DTYPE_i2 },
-    { "int4", DV_DTYPE_i4 },
-    { "int8", DV_DTYPE_i8 },
-    { "int16", DV_DTYPE_i16 },
-    { "short", DV_DTYPE_i16 },
-    { "int32", DV_DTYPE_i32 },
-    { "int", DV_DTYPE_i32 },
-    { "int64", DV_DTYPE_i64 },
-    { "long", DV_DTYPE_i64 },
-    { "uint1", DV_DTYPE_u1 },
-    { "uint2", DV_DTYPE_u2 },
-    { "uint4", DV_DTYPE_u4 },
-    { "uint8", DV_DTYPE_u8 },
-    { "uint16", DV_DTYPE_u16 },
-    { "uint32", DV_DTYPE_u32 },
-    { "uint64", DV_DTYPE_u64 },
-    { "bool_", DV_DTYPE_bool },
-    { "complex32", DV_DTYPE_c32 },
-    { "chalf", DV_DTYPE_c32 },
-    { "complex64", DV_DTYPE_c64 },
-    { "cfloat", DV_DTYPE_c64 },
-    { "complex128", DV_DTYPE_c128 },
-    { "cdouble", DV_DTYPE_c128 },
-    { "float8_e3m4", DV_DTYPE_f8_e3m4 },
-    { "float8_e4m3", DV_DTYPE_f8_e4m3 },
-    { "float8_e4m3b11fnuz", DV_DTYPE_f8_e4m3b11fnuz },
-    { "float8_e4m3fn", DV_DTYPE_f8_e4m3fn },
-    { "float8_e4m3fnuz", DV_DTYPE_f8_e4m3fnuz },
-    { "float8_e5m2", DV_DTYPE_f8_e5m2 },
-    { "float8_e5m2fnuz", DV_DTYPE_f8_e5m2fnuz },
-    { "float8_e8m0fnu", DV_DTYPE_f8_e8m0fnu },
-    { "float6_e2m3fn", DV_DTYPE_f6_e2m3fn },
-    { "float6_e3m2fn", DV_DTYPE_f6_e3m2fn },
-    { "float4_e2m1fn", DV_DTYPE_f4_e2m1fn },
-    { "float4_e2m1fn_x2", DV_DTYPE_f4_e2m1fn + (1 << 16) }, /* PyTorch's name: two to a byte */
-};
+const char *dv_dtype_long_name(dv_dtype t)
+{
+    static _Thread_local char text[48];
+    const dv_dtype_row *row = dv_dtype_find(t);
+    snprintf(text, sizeof text, "%.*s", row ? (int)strcspn(row->names, " ") : 0, row ? row->names : "");
+    return text;
+}
 
 static bool is(const char *name, size_t size, const char *word) { return strlen(word) == size && !memcmp(name, word, size); }
 
 static bool parse_base(const char *name, size_t size, dv_dtype *out)
 {
-#define PARSE(word, code_, bits_) \
-    if (is(name, size, #word))    \
-        return *out = dv_dtype_from_key((uint32_t)DV_DTYPE_##word), true;
-    DV_DTYPES(PARSE)
-#undef PARSE
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
-        if (is(name, size, aliases[i].name))
-            return *out = dv_dtype_from_key(aliases[i].key), true;
-    return false;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (is(name, size, rows[i].name))
+            return *out = rows[i].dtype, true;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (dv__has_word(rows[i].names, name, size))
+            return *out = rows[i].dtype, true;
+    if (!is(name, size, "float4_e2m1fn_x2")) /* PyTorch's name: two to a byte */
+        return false;
+    return *out = dv_dtype_from_key(DV_DTYPE_f4_e2m1fn + (1 << 16)), true;
 }
 
 int dv_dtype_parse(const char *name, dv_dtype *out)

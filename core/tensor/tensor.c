@@ -39,7 +39,7 @@ bool dv__tensor_is_read_only(const dv_tensor *t)
 
 int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides)
 {
-    if (!dv__dtype_known(dtype) || !dtype.lanes)
+    if (!dv_dtype_find(dtype) || !dtype.lanes)
         return dv_fail(DV_EDTYPE, "unknown element type: %s", dv_dtype_name(dtype));
     if (ndim < 0 || ndim > DV_MAX_NDIM)
         return dv_fail(DV_ESHAPE, "a tensor has 0 to %d dims, not %d", DV_MAX_NDIM, (int)ndim);

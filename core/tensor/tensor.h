@@ -4,9 +4,6 @@
 
 #include "dovetail.h"
 
-/* A code of DLPack with the bits that it can have, any number of lanes. */
-bool dv__dtype_known(dv_dtype t);
-
 /* dv_tensor_new() with strides (NULL: contiguous; negative ones are fine, data points to element 0) and the choice not to clear.
  */
 int dv__tensor_new_strided(

@@ -285,6 +285,21 @@ static PyObject *version(PyObject *m, PyObject *o)
     return PyUnicode_FromString(dv_version());
 }
 
+/* Element types: what the contract calls one -> (what NumPy, ml_dtypes and PyTorch call it, DLPack's code, bits). */
+static PyObject *dtypes(PyObject *m, PyObject *o)
+{
+    (void)m, (void)o;
+    const dv_dtype_row *row;
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && (row = dv_dtype_at(i)); i++) {
+        PyObject *v = Py_BuildValue("(sii)", dv_dtype_long_name(row->dtype), row->dtype.code, row->dtype.bits);
+        if (!v || PyDict_SetItemString(dict, row->name, v))
+            Py_CLEAR(dict);
+        Py_XDECREF(v);
+    }
+    return dict;
+}
+
 /* ---- Schemas ------------------------------------------------------------------------------------------------------------- */
 
 static PyObject *of_schema(PyObject *o, int (*make)(const char *, char **))
@@ -421,6 +436,7 @@ static PyMethodDef methods[] = {
     { "torch_learn", torch_learn, METH_VARARGS, NULL },
     { "torch_thread_keys", torch_thread_keys, METH_NOARGS, NULL },
     { "torch_why", torch_why, METH_NOARGS, NULL },
+    { "dtypes", dtypes, METH_NOARGS, NULL },
     { "version", version, METH_NOARGS, NULL },
     { "schema_normalize", schema_normalize, METH_O, NULL },
     { "schema_json", schema_json, METH_O, NULL },

@@ -1,4 +1,4 @@
-"""The table of libtorch's symbols (shims.def, dtypes.def, tags.def), against the torch that is installed and against older ones."""
+"""The table of libtorch's symbols (shims.def, tags.def), against the torch that is installed and against older ones."""
 import ctypes
 import pathlib
 import re
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from conftest import ROOT
+from dovetail.torch import types
 
 TABLE = (ROOT / "bridges/torch/shims.def").read_text()
 SHIMS = re.findall(r'^SHIM\("([\d.]+)", (\w+), (.+?), (\w+), \(', TABLE, re.M)
@@ -36,9 +37,8 @@ def test_what_is_required_came_with_2_10_at_the_latest():
 
 def test_numbers_of_dtypes_and_tags():
     lib = ctypes.CDLL(str(LIB))
-    dtypes = re.findall(r"^DTYPE\((\w+), (\w+), (\w+)\)", (ROOT / "bridges/torch/dtypes.def").read_text(), re.M)
-    missing = [name for name, getter, need in dtypes if not hasattr(lib, getter) and need == "REQUIRED"]
-    assert len(dtypes) > 15 and not missing
+    known = {theirs for theirs in types.DTYPES.values() if any(hasattr(lib, p + str(theirs)[6:]) for p in ("aoti_torch_dtype_", "torch_dtype_"))}
+    assert known == set(types.DTYPES.values()) and len(known) == 21
     tags = re.findall(r"TAG\((\w+)\)", (ROOT / "bridges/torch/tags.def").read_text())
     assert set(tags) <= set(torch.Tag.__members__)
     if version(torch.__version__) >= (2, 12):

@@ -1,0 +1,109 @@
+/* Elements of every type of the table as doubles. Floats of less than 16 bits are found by trying: the nearest value of the
+ * format. Elements of less than a byte are packed, the first in the lowest bits. */
+#include "tensor/tensor.h"
+
+#include <math.h>
+
+static uint64_t read_bits(const void *data, int64_t i, unsigned bits)
+{
+    const uint8_t *bytes = data;
+    uint64_t u = 0;
+    if (bits >= 8)
+        memcpy(&u, bytes + i * (bits / 8), bits / 8);
+    for (unsigned k = 0; bits < 8 && k < bits; k++) {
+        const int64_t at = i * (int64_t)bits + k;
+        u |= (uint64_t)(bytes[at / 8] >> at % 8 & 1) << k;
+    }
+    return u;
+}
+
+static void write_bits(void *data, int64_t i, unsigned bits, uint64_t u)
+{
+    uint8_t *bytes = data;
+    if (bits >= 8)
+        memcpy(bytes + i * (bits / 8), &u, bits / 8);
+    for (unsigned k = 0; bits < 8 && k < bits; k++) {
+        const int64_t at = i * (int64_t)bits + k;
+        bytes[at / 8] = (uint8_t)((bytes[at / 8] & ~(1u << at % 8)) | (unsigned)(u >> k & 1) << at % 8);
+    }
+}
+
+static double small_value(const dv_dtype_row *f, unsigned bits)
+{
+    const unsigned rest = (unsigned)(f->exponent + f->mantissa), top = (1u << f->exponent) - 1;
+    const unsigned mantissa = bits & ((1u << f->mantissa) - 1), exponent = bits >> f->mantissa & top;
+    const double sign = f->form != DV_FLOAT_FNU && bits >> rest & 1 ? -1 : 1;
+    const bool ones = (bits & ((1u << rest) - 1)) == (1u << rest) - 1;
+    if (f->form == DV_FLOAT_IEEE && exponent == top)
+        return mantissa ? NAN : sign * INFINITY;
+    if (((f->form == DV_FLOAT_FN || f->form == DV_FLOAT_FNU) && ones) || (f->form == DV_FLOAT_FNUZ && bits == 1u << rest))
+        return NAN;
+    if (!exponent && f->form != DV_FLOAT_FNU)
+        return sign * ldexp(mantissa, 1 - f->bias - f->mantissa);
+    return sign * ldexp((1u << f->mantissa) + mantissa, (int)exponent - f->bias - f->mantissa);
+}
+
+static unsigned small_bits(const dv_dtype_row *f, double x)
+{
+    unsigned best = 0;
+    double error = INFINITY;
+    for (unsigned bits = 0; bits >> (f->exponent + f->mantissa + (f->form != DV_FLOAT_FNU)) == 0; bits++) {
+        const double v = small_value(f, bits);
+        double e = v == x ? 0 : fabs(v - x);
+        if (isnan(x) || isnan(v))
+            e = isnan(x) && isnan(v) ? 0 : INFINITY;
+        if (e < error)
+            error = e, best = bits;
+    }
+    return best;
+}
+
+static bool is_integer(dv_dtype t) { return t.code == 0 || t.code == 1 || t.code == 6; }
+
+static int64_t signed_integer(const void *data, int64_t i, dv_dtype t)
+{
+    const uint64_t u = read_bits(data, i, t.bits), sign = (uint64_t)1 << (t.bits - 1);
+    return (int64_t)((u ^ sign) - sign);
+}
+
+double dv_element_get(const void *data, int64_t i, dv_dtype t)
+{
+    const dv_dtype_row *row = dv_dtype_find(t);
+    if (!row)
+        return 0;
+    if (is_integer(t))
+        return t.code == 0 ? (double)signed_integer(data, i, t) : (double)read_bits(data, i, t.bits);
+    switch (dv_dtype_key(row->dtype)) {
+    case DV_DTYPE_f64:
+    case DV_DTYPE_f32:
+    case DV_DTYPE_f16:
+    case DV_DTYPE_bf16: return dv_get_f64(data, i, dv_dtype_key(row->dtype));
+    case DV_DTYPE_c128: return ((const double *)data)[2 * i];
+    case DV_DTYPE_c64: return (double)((const float *)data)[2 * i];
+    case DV_DTYPE_c32: return (double)dv_f16_to_f32(((const uint16_t *)data)[2 * i]);
+    default: return row->form ? small_value(row, (unsigned)read_bits(data, i, t.bits)) : 0;
+    }
+}
+
+void dv_element_put(void *data, int64_t i, dv_dtype t, double x)
+{
+    const dv_dtype_row *row = dv_dtype_find(t);
+    if (!row)
+        return;
+    switch (dv_dtype_key(row->dtype)) {
+    case DV_DTYPE_f64:
+    case DV_DTYPE_f32:
+    case DV_DTYPE_f16:
+    case DV_DTYPE_bf16: dv_put_f64(data, i, dv_dtype_key(row->dtype), x); return;
+    case DV_DTYPE_bool: ((uint8_t *)data)[i] = x != 0; return;
+    case DV_DTYPE_u64: ((uint64_t *)data)[i] = x < 0x1p63 ? (uint64_t)(int64_t)x : (uint64_t)x; return;
+    case DV_DTYPE_c128: ((double *)data)[2 * i] = x, ((double *)data)[2 * i + 1] = 0; return;
+    case DV_DTYPE_c64: ((float *)data)[2 * i] = (float)x, ((float *)data)[2 * i + 1] = 0; return;
+    case DV_DTYPE_c32: ((uint16_t *)data)[2 * i] = dv_f32_to_f16((float)x), ((uint16_t *)data)[2 * i + 1] = 0; return;
+    default:
+        if (is_integer(t))
+            write_bits(data, i, t.bits, (uint64_t)(int64_t)x);
+        else if (row->form)
+            write_bits(data, i, t.bits, small_bits(row, x));
+    }
+}

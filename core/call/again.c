@@ -51,8 +51,8 @@ static uint64_t word(const void *p)
 static entry *entry_of(const dv_operator *op, const dv_value *args, size_t nargs)
 {
     uint64_t h = op->plan->serial;
-    if (nargs && args[0].type == DV_VALUE_TENSOR && args[0].as.tensor && args[0].as.tensor->ndim > 0) {
-        const dv_tensor *t = args[0].as.tensor;
+    const dv_tensor *t = nargs && args[0].type == DV_VALUE_TENSOR ? args[0].as.tensor : NULL;
+    if (t && t->ndim > 0 && t->ndim <= DIMS && t->shape) {
         h += (uint64_t)t->shape[t->ndim - 1] * 5 + (uint64_t)t->shape[0] * 3;
     }
     return &mine()->entries[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
@@ -60,7 +60,7 @@ static entry *entry_of(const dv_operator *op, const dv_value *args, size_t nargs
 
 static bool same_tensor(const seen_tensor *s, const dv_tensor *t)
 {
-    if (word(&t->device) != s->device || word(&t->ndim) != s->kind)
+    if (word(&t->device) != s->device || word(&t->ndim) != s->kind || (t->ndim && (!t->shape || !t->strides)))
         return false;
     for (int32_t i = 0; i < t->ndim; i++)
         if (t->shape[i] != s->shape[i] || t->strides[i] != s->strides[i])

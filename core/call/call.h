@@ -134,6 +134,9 @@ typedef struct dv__slice {
 int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *keys);
 void dv__print_value_type(const dv_value *v, char *out, size_t size);
 DV__PRINTF(4, 5) int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...);
+/* A list of the right type: its length and elements. */
+int dv__check_list(dv__call *c, size_t slot, dv_value *v);
+int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t);             /* it is sound (tensor/tensor.h) */
 const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size); /* "argument x", "result 0" */
 
 /* ---- call.c ---- */

@@ -82,6 +82,8 @@ int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec
 {
     dv__call c;
     uint32_t keys;
+    if (nspecs && !specs)
+        return dv_fail(DV_EINVAL, "dv_infer: room for %zu results, but the array is NULL", nspecs);
     const int status = begin(&c, op, args, nargs, &keys);
     return status ? status : dv__call_end(&c, infer(&c, specs, nspecs));
 }
@@ -92,6 +94,8 @@ int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, 
 {
     dv__call c;
     uint32_t keys;
+    if (!flops || !bytes)
+        return dv_fail(DV_EINVAL, "dv_cost: no room for the two numbers: found NULL");
     if (op && !op->contract)
         return dv_fail(DV_ENOTSUP, "%s: no contract says what a call costs", op->name);
     int status = begin(&c, op, args, nargs, &keys);
@@ -182,6 +186,8 @@ int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(v
 {
     dv__call c;
     uint32_t keys = 0;
+    if (!fn)
+        return dv_fail(DV_EINVAL, "dv_explain: no function to tell: found NULL");
     const int status = begin(&c, op, args, nargs, &keys);
     explainer x = { &c, fn, user, false };
     return status ? status : dv__call_end(&c, explain(&x, keys));

@@ -832,6 +832,19 @@ static int run_clauses(eval *ev, const dv__formula *f, dv_value *out)
     return status;
 }
 
+/* Tensors of the slots from `first` on that are not arguments of the call, so that nothing has looked at them. */
+static int check_slots(dv__call *c, size_t first, const dv_value *slots)
+{
+    int status = DV_OK;
+    for (size_t i = first; i < c->plan->nargs + c->plan->nreturns && !status; i++)
+        if (slots[i].type == DV_VALUE_TENSOR)
+            status = dv__check_tensor(c, i, slots[i].as.tensor);
+        else if (slots[i].type == DV_VALUE_TENSORS)
+            for (size_t k = 0; k < slots[i].as.tensors.size && !status; k++)
+                status = slots[i].as.tensors.data[k] ? dv__check_tensor(c, i, slots[i].as.tensors.data[k]) : DV_OK;
+    return status;
+}
+
 static int differentiate(dv_operator *op, const char *what, const dv_value *values, const dv_value *given, const bool *wanted,
     dv_value *out, const dv_host *host)
 {
@@ -849,7 +862,8 @@ static int differentiate(dv_operator *op, const char *what, const dv_value *valu
     if (status)
         return status;
     eval ev = { .c = &c, .what = what, .given = given, .wanted = wanted };
-    if (!(status = dv__bind_values(&c, values, nargs, &keys)))
+    if (!(status = dv__bind_values(&c, values, nargs, &keys)) && !(status = check_slots(&c, nargs, values)) &&
+        !(status = check_slots(&c, 0, given)))
         status = run_clauses(&ev, f, out);
     for (size_t i = 0; i < n && status; i++)
         take_back(&c, &out[i]);

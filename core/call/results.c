@@ -170,8 +170,9 @@ static int make_result(dv__call *c, size_t r)
     const dv_value *given = &c->results[r];
     dv__result *out = &c->outs[r];
     char found[96];
-    if (given->type == DV_VALUE_TENSOR && !given->as.tensor)
-        return dv__fail_argument(c, DV_ETYPE, slot, "expected Tensor, found NULL");
+    const int status = given->type == DV_VALUE_TENSOR ? dv__check_tensor(c, slot, given->as.tensor) : DV_OK;
+    if (status)
+        return status;
     if (s->alias >= 0 && (s->flags & DV__SLOT_WRITES))
         return alias_result(c, r, given);
     if (s->value == DV_VALUE_TENSOR) {
@@ -183,10 +184,7 @@ static int make_result(dv__call *c, size_t r)
         if (given->type == DV_VALUE_TENSORS) {
             out->origin = DV__RESULT_LIST;
             out->value = *given;
-            for (size_t k = 0; k < given->as.tensors.size; k++)
-                if (!given->as.tensors.data[k])
-                    return dv__fail_argument(c, DV_ETYPE, slot, "expected a Tensor as element %zu, found None", k);
-            return DV_OK;
+            return dv__check_list(c, slot, &out->value);
         }
     } else if (s->value == DV_VALUE_INT || s->value == DV_VALUE_FLOAT || s->value == DV_VALUE_BOOL) {
         memset(&out->value, 0, sizeof out->value);

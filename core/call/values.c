@@ -175,9 +175,12 @@ static int convert_list(dv__call *c, const dv__slot *slot, const dv_value *v, dv
     return DV_OK;
 }
 
-static int too_many_dims(const dv__call *c, size_t i, const dv_tensor *t)
+int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t)
 {
-    return dv__fail_argument(c, DV_ELIMIT, i, "expected at most %d dims, found %d", DV_MAX_NDIM, (int)t->ndim);
+    char name[256];
+    return dv__tensor_sound(t)
+        ? DV_OK
+        : dv__fail_in(dv__tensor_check(t), "%s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name));
 }
 
 static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, const dv_tensors *list)
@@ -185,13 +188,12 @@ static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, cons
     for (size_t k = 0; k < list->size; k++)
         if (!list->data[k] && !(slot->flags & DV__SLOT_ELEMENT_OPTIONAL))
             return dv__fail_argument(c, DV_ETYPE, i, "expected a Tensor as element %zu, found None", k);
-        else if (list->data[k] && list->data[k]->ndim > DV_MAX_NDIM)
-            return too_many_dims(c, i, list->data[k]);
+        else if (list->data[k] && !dv__tensor_sound(list->data[k]))
+            return dv__check_tensor(c, i, list->data[k]);
     return DV_OK;
 }
 
-/* A list of the right type: its length and elements. */
-static int check_list(dv__call *c, size_t i, dv_value *v)
+int dv__check_list(dv__call *c, size_t i, dv_value *v)
 {
     const dv__slot *slot = &c->plan->slots[i];
     const size_t n = v->as.ints.size;
@@ -262,7 +264,7 @@ static int convert(dv__call *c, size_t i, const dv_value *v, dv_value *to)
     if ((slot->flags & DV__SLOT_LIST) && v->type >= DV_VALUE_TENSORS && v->type < NVALUES) {
         int status = convert_list(c, slot, v, to, &done);
         if (!status && done)
-            status = check_list(c, i, to);
+            status = dv__check_list(c, i, to);
         if (status || done)
             return status;
     }
@@ -270,13 +272,6 @@ static int convert(dv__call *c, size_t i, const dv_value *v, dv_value *to)
 }
 
 /* ---- Tensors ---- */
-
-static int check_tensor(const dv__call *c, size_t i, const dv_tensor *t)
-{
-    if (!t)
-        return dv__fail_argument(c, DV_ETYPE, i, "expected Tensor, found NULL");
-    return t->ndim > DV_MAX_NDIM ? too_many_dims(c, i, t) : DV_OK;
-}
 
 static uint32_t keys_of(const dv_value *v)
 {
@@ -309,9 +304,9 @@ static int bind_slowly(dv__call *c, const dv_value *args, size_t nargs)
         if (v->type != slot->value || !v->type)
             status = convert(c, i, v, &values[i]);
         else if (slot->flags & DV__SLOT_LIST)
-            status = check_list(c, i, &values[i]);
+            status = dv__check_list(c, i, &values[i]);
         else if (v->type == DV_VALUE_TENSOR)
-            status = check_tensor(c, i, v->as.tensor);
+            status = dv__check_tensor(c, i, v->as.tensor);
         if (status)
             return status;
         assert(values[i].type != DV_VALUE_DEFAULT);
@@ -347,7 +342,7 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
         if (args[i].type != slot->value || (slot->flags & DV__SLOT_LIST) || !slot->value)
             goto slow;
         if (slot->value == DV_VALUE_TENSOR) {
-            if (!args[i].as.tensor || args[i].as.tensor->ndim > DV_MAX_NDIM)
+            if (!dv__tensor_sound(args[i].as.tensor))
                 goto slow;
             any = true;
             all_cpu &= args[i].as.tensor->device.type == DV_CPU;

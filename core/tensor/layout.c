@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
-bool dv_tensor_is_contiguous(const dv_tensor *t) { return dv__contiguous(t->ndim, t->shape, t->strides); }
+#include "base/error.h"
+
+bool dv_tensor_is_contiguous(const dv_tensor *t) { return dv__tensor_sound(t) && dv__contiguous(t->ndim, t->shape, t->strides); }
 
 /* ---- Overlap ------------------------------------------------------------------------------------------------------------- */
 
@@ -15,9 +17,10 @@ typedef struct dim { int64_t size, stride; } dim; /* stride >= 0 */
 static int sorted_dims(const dv_tensor *t, dim *dims)
 {
     int n = 0;
-    for (int32_t i = 0; i < t->ndim; i++) {
+    for (int32_t i = 0; i < t->ndim; i++)
         if (t->shape[i] == 0)
             return -1;
+    for (int32_t i = 0; i < t->ndim; i++) {
         if (t->shape[i] == 1)
             continue;
         const dim d = { t->shape[i], t->strides[i] < 0 ? -t->strides[i] : t->strides[i] };
@@ -31,6 +34,8 @@ static int sorted_dims(const dv_tensor *t, dim *dims)
 
 bool dv_tensor_overlaps_itself(const dv_tensor *t)
 {
+    if (!dv__tensor_sound(t))
+        return true;
     dim dims[DV_MAX_NDIM];
     const int n = sorted_dims(t, dims);
     int64_t reach = 0; /* the last offset that the smaller dims can make */
@@ -59,7 +64,8 @@ static bool range(const dv_tensor *t, uintptr_t *begin, uintptr_t *end)
     if (!dv__extent(t->ndim, t->shape, t->strides, &low, &high) || high < low)
         return false;
     const int64_t bits = (int64_t)t->dtype.bits * t->dtype.lanes;
-    const int64_t from = bits % 8 ? (low - 7) / 8 * bits : low * (bits / 8); /* of sub-byte types: rounded outwards */
+    const int64_t from = bits % 8 ? (low / 8 - (low % 8 != 0)) * bits
+                                  : low * (bits / 8); /* of sub-byte types: rounded outwards */
     *begin = (uintptr_t)t->data + (uintptr_t)from;
     *end = (uintptr_t)t->data + (uintptr_t)dv_dtype_bytes(t->dtype, high + 1);
     return true;
@@ -83,13 +89,15 @@ static bool windows_apart(
             window_b += b[i].stride * size_b * (b[i].size - 1);
     if (g <= 0)
         return false;
-    const int64_t shift = (int64_t)(distance % (uintptr_t)g); /* where b's window begins, a's beginning at 0 */
-    return shift >= window_a && shift + window_b <= g;
+    const uintptr_t shift = distance % (uintptr_t)g; /* where b's window begins, a's beginning at 0 */
+    return shift >= (uintptr_t)window_a && shift + (uintptr_t)window_b <= (uintptr_t)g;
 }
 
 bool dv_tensor_overlaps(const dv_tensor *a, const dv_tensor *b)
 {
     uintptr_t a_begin, a_end, b_begin, b_end;
+    if (!dv__tensor_sound(a) || !dv__tensor_sound(b))
+        return true;
     const bool host = dv__host_memory(a->device.type) && dv__host_memory(b->device.type);
     if (!host && (a->device.type != b->device.type || a->device.id != b->device.id))
         return false;
@@ -271,6 +279,9 @@ static bool same_view(const dv_tensor *a, const dv_tensor *b)
 
 int dv_tensor_copy(const dv_tensor *dst, const dv_tensor *src)
 {
+    int status = dv__tensor_check(dst);
+    if (status || (status = dv__tensor_check(src)))
+        return dv__fail_in(status, "copy");
     if (dst->ndim != src->ndim)
         return dv_fail(DV_ESHAPE, "copy: a tensor of %d dims to one of %d", (int)src->ndim, (int)dst->ndim);
     for (int32_t i = 0; i < dst->ndim; i++)

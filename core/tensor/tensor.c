@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "tensor/dlpack.h"
 
@@ -76,14 +77,47 @@ bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int6
     return true;
 }
 
-/* Strides given by a caller: every element's byte offset must fit. */
+/* The bytes from the lowest to the highest element can be counted. */
+static bool reach_fits(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t low, high, n;
+    return dv__extent(ndim, shape, strides, &low, &high) && !__builtin_sub_overflow(high, low, &n) &&
+        !__builtin_add_overflow(n, 1, &n) && dv_dtype_bytes(dtype, n) >= 0;
+}
+
+/* Strides given by a caller. */
 static int check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-    int64_t low, high;
-    if (!dv__extent(ndim, shape, strides, &low, &high) || low == INT64_MIN || high == INT64_MAX ||
-        dv_dtype_bytes(dtype, high + 1) < 0 || dv_dtype_bytes(dtype, -low) < 0)
-        return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
-    return DV_OK;
+    return reach_fits(dtype, ndim, shape, strides) ? DV_OK
+                                                   : dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
+}
+
+bool dv__tensor_sound(const dv_tensor *t)
+{
+    int64_t n = 1; /* sizes of zero count as one, as in dv__shape_check() */
+    if (!t || t->ndim < 0 || t->ndim > DV_MAX_NDIM || (t->ndim && (!t->shape || !t->strides)))
+        return false;
+    for (int32_t i = 0; i < t->ndim; i++)
+        if (t->shape[i] < 0 || __builtin_mul_overflow(n, t->shape[i] ? t->shape[i] : 1, &n))
+            return false;
+    return dv_dtype_bytes(t->dtype, n) >= 0 && reach_fits(t->dtype, t->ndim, t->shape, t->strides);
+}
+
+int dv__tensor_check(const dv_tensor *t)
+{
+    if (dv__tensor_sound(t))
+        return DV_OK;
+    if (!t)
+        return dv_fail(DV_ETYPE, "expected Tensor, found NULL");
+    if (t->ndim < 0 || t->ndim > DV_MAX_NDIM)
+        return dv_fail(t->ndim < 0 ? DV_EINVAL : DV_ELIMIT, "expected %s%d dims, found %d", t->ndim < 0 ? "0 to " : "at most ",
+            DV_MAX_NDIM, (int)t->ndim);
+    if (t->ndim && (!t->shape || !t->strides))
+        return dv_fail(DV_EINVAL, "a tensor of %d dims needs %s, found NULL", (int)t->ndim, t->shape ? "strides" : "a shape");
+    for (int32_t i = 0; i < t->ndim; i++)
+        if (t->shape[i] < 0)
+            return dv_fail(DV_ESHAPE, "dim %d has the negative size %lld", (int)i, (long long)t->shape[i]);
+    return dv_fail(DV_ESHAPE, "its sizes and strides reach beyond what an address can hold");
 }
 
 static const int64_t no_dims[1]; /* what a 0-d tensor's shape and strides point to */
@@ -91,6 +125,8 @@ static const int64_t no_dims[1]; /* what a 0-d tensor's shape and strides point 
 int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, int64_t *contiguous_strides)
 {
+    if (!t)
+        return dv_fail(DV_EINVAL, "no tensor to fill: found NULL");
     memset(t, 0, sizeof *t);
     if (ndim > 0 && !strides && !contiguous_strides)
         return dv_fail(DV_EINVAL, "without strides, storage for %d contiguous ones is needed", (int)ndim);
@@ -197,7 +233,10 @@ int dv_tensor_view(dv_tensor *base, int32_t ndim, const int64_t *shape, const in
 {
     int64_t contiguous[DV_MAX_NDIM], low, high, base_low, base_high;
     *out = NULL;
-    int status = dv__shape_check(base->dtype, ndim, shape, contiguous);
+    int status = dv__tensor_check(base);
+    if (status)
+        return dv__fail_in(status, "the base of a view");
+    status = dv__shape_check(base->dtype, ndim, shape, contiguous);
     if (!status && strides)
         status = check_strides(base->dtype, ndim, shape, strides);
     if (status)
@@ -315,7 +354,7 @@ static void delete_export(DLManagedTensorVersioned *m)
 int dv_tensor_to_dlpack(dv_tensor *t, DLManagedTensorVersioned **out)
 {
     *out = NULL;
-    const struct owned *o = as_ours(t);
+    const struct owned *o = t ? as_ours(t) : NULL;
     if (!o)
         return dv_fail(
             DV_EINVAL, "only a tensor that this library made can be handed out by DLPack: nothing owns this one's memory");

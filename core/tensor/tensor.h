@@ -20,6 +20,11 @@ bool dv__tensor_is_read_only(const dv_tensor *t);
 /* Number of elements and contiguous strides of a shape; DV_ESHAPE as dv_tensor_init() says. strides may be NULL. */
 int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides);
 
+/* A caller's own header can hold anything. Sound: 0 to DV_MAX_NDIM dims with a shape and strides, no negative size, and the bytes
+ * of all elements, and of what lies between the lowest and the highest, fit into int64_t. Everything below asks for that. */
+bool dv__tensor_sound(const dv_tensor *t);
+int dv__tensor_check(const dv_tensor *t); /* the same, with a message: DV_ETYPE (NULL), DV_ELIMIT, DV_EINVAL, DV_ESHAPE */
+
 /* The lowest and the highest element, relative to data, that the tensor can reach (0, -1 when it is empty); false on overflow. */
 bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high);
 

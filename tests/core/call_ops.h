@@ -244,7 +244,9 @@ static int repeat_shape(dv_context *ctx, const struct repeat *a)
         return dv_error(ctx, DV_EINVAL, "times is negative: %lld", (long long)a->times);
     if (a->times == 99)
         return DV_OK;
-    const int64_t n = dv_numel(a->x) * a->times;
+    int64_t n;
+    if (__builtin_mul_overflow(dv_numel(a->x), a->times, &n))
+        return dv_error(ctx, DV_EINVAL, "times is too large: %lld", (long long)a->times);
     return dv_set_output(ctx, a->out, a->x->dtype, 1, &n);
 }
 static int repeat_f32(dv_context *ctx, const struct repeat *a)

@@ -50,6 +50,12 @@ def grad(tmp_path_factory):
     return torch.ops.grad_ops
 
 
+@pytest.fixture(scope="session")
+def more(tmp_path_factory):
+    """The operators of more_ops.c, as a dovetail.Library."""
+    return dovetail.load(compile_ops(ROOT / "tests/torch/more_ops.c", tmp_path_factory.mktemp("more_ops") / "more_ops.so"))
+
+
 @pytest.fixture
 def fresh(tmp_path):
     """fresh(C source) -> (dv_library *, Registration) of a library of its own, gone after the test."""

@@ -324,3 +324,52 @@ def test_an_optional_argument_that_is_written():
 
     for f, inputs in ((turned, (query, key)), (turned, (query,)), (lambda q, k: turned(q, k)[1], (query, key))):
         assert torch.autograd.gradcheck(f, inputs) and torch.autograd.gradgradcheck(f, inputs)
+
+
+# ---- unusual schemas (more_ops.c), by the function and by torch.ops
+
+@pytest.fixture(params=["function", "torch.ops"])
+def either(request, more):
+    return more if request.param == "function" else torch.ops.more_ops
+
+
+def gradient_of(f):
+    x = torch.ones(3, requires_grad=True)
+    return torch.autograd.grad(f(x).sum(), x)[0].tolist()
+
+
+def test_a_default_that_is_a_dtype(either):
+    assert gradient_of(either.cast) == [2, 2, 2]
+    assert torch.func.vjp(either.cast, torch.ones(3))[1](torch.ones(3))[0].tolist() == [2, 2, 2]
+    assert either.cast(torch.ones(3, device="meta")).dtype == torch.float32
+    assert gradient_of(torch.compile(either.cast, fullgraph=True, backend="aot_eager")) == [2, 2, 2]
+    assert torch.vmap(either.cast)(torch.ones(2, 3)).tolist() == [[2, 2, 2]] * 2
+
+
+def test_one_tensor_and_a_native_form(either):
+    assert gradient_of(either.native_only) == [2, 2, 2]
+    assert torch.equal(torch.func.hessian(lambda x: (either.native_only(x) ** 2).sum())(torch.ones(3)), 8 * torch.eye(3))
+    assert gradient_of(either.asks) == [2, 2, 2]
+
+
+def test_a_result_that_is_an_argument_under_transforms(either):
+    def f(x):
+        return either.scale_(x * 1, 5.0)
+
+    x = torch.ones(3)
+    assert gradient_of(f) == [5, 5, 5]
+    assert torch.func.grad(lambda x: f(x).sum())(x).tolist() == [5, 5, 5]
+    assert torch.func.vjp(f, x)[1](x)[0].tolist() == [5, 5, 5]
+    assert torch.equal(torch.func.jacrev(f)(x), 5 * torch.eye(3))
+    assert torch.func.vmap(torch.func.grad(lambda x: (f(x) ** 2).sum()))(torch.ones(2, 3)).tolist() == [[50, 50, 50]] * 2
+    assert torch.func.grad(lambda x: torch.func.grad(lambda x: (f(x) ** 2).sum())(x).sum())(x).tolist() == [50, 50, 50]
+
+
+def test_saved_tensors_may_be_written(either):
+    """torch keeps what was saved by its version: a write is counted after it."""
+    with torch.autograd.graph.allow_mutation_on_saved_tensors():
+        for saved in (torch.ones(3), torch.ones(3, requires_grad=True) * 1):
+            x = torch.ones(3, requires_grad=True)
+            out = x * saved
+            either.scale_(saved, 5.0)
+            assert torch.autograd.grad(out.sum(), x)[0].tolist() == [1, 1, 1] and saved[0] == 5

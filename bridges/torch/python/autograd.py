@@ -74,8 +74,9 @@ class Autograd:
             wanted = self.wants(values)
         keys = key_extractor(self.all_tensors(values), _BELOW)
         if not wanted and not duals:
-            self.count(values)
-            return self.below(keys, values[:self.positional], dict(zip(self.keywords, values[self.positional:])))
+            out = self.below(keys, values[:self.positional], dict(zip(self.keywords, values[self.positional:])))
+            self.count(values)  # after the write, as torch does it: modes below look at the version that was saved
+            return out
         if self.refuses:
             op.refuse_gradient(values)
         _now.below = keys, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled(), duals
@@ -113,9 +114,8 @@ class Autograd:
             return self.operator.overload.redispatch(keys, *args, **kwargs)
 
     def count(self, values):
-        for i in self.operator.writes:
-            if values[i] is not None:
-                torch.autograd.graph.increment_version(values[i])
+        for _, x in self.written(values):
+            torch.autograd.graph.increment_version(x)
 
     def written(self, values):
         """(name of its argument, tensor) for each that is written."""

@@ -3,6 +3,8 @@
 A Function takes the arguments in the schema's order. torch's autograd sees no tensors in lists, so a list is given as its length and its
 tensors follow at the end; results that are lists come back in the same way. Backward reads like the formulas.
 """
+import re
+
 import torch
 from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
@@ -261,6 +263,8 @@ class Function:
             at += f" + l_{x}"
         call = f"call({', '.join(self.given(a) for a in self.args)})"
         lines.append(f"{', '.join(f'r_{i}' for i in range(len(returns)))} = {call}" if returns else call)
+        # At a level of torch.func a result that is an argument comes as another object; torch wants the argument itself.
+        lines += [f"r_{i} = a_{self.args[alias]['name']}" for i, alias in enumerate(self.operator.alias) if alias is not None]
         saved = self.kept_tensors + [f"*({x} or ())" for x in self.kept_lists]
         if saved:
             lines.append(f"ctx.save_for_backward({', '.join(saved)})")
@@ -292,17 +296,17 @@ class Function:
         lines += [f"{x} = ctx.{x}" for x, _ in self.kept]
         targets = set(self.rule.targets)
         needs = [f"n_{a['name']}" if a["name"] in targets else "_" for a in self.args]
+        rule = self.rule.lines(self.source) if targets else []
         if self.result_lists:
             needs.append("_")
         if self.lists:
             needs.append("*more")
-        if len(targets) > 1 or self.lists or any(a["type"] == "Tensor?" for a in self.args):
+        if self.lists or any(a["type"] == "Tensor?" for a in self.args) or any(re.search(r"\bn_\w", line) for line in rule):
             lines.append(f"{', '.join(needs)}{',' if len(needs) == 1 else ''} = ctx.needs_input_grad")
         for i, x in enumerate(self.lists):
             # their needs stand after those of all arguments; how many there are was an argument
             lines.append(f"n_{x}, more = list(more[:ctx.counts[{i}]]), more[ctx.counts[{i}]:]")
-        if targets:
-            lines += self.rule.lines(self.source)
+        lines += rule
         out = []
         for a in self.args:
             n = a["name"]

@@ -9,6 +9,7 @@ from .contract import Contract
 from .entry import entry
 from .formula import Native
 from .gradient import Missing
+from .types import default_of
 
 
 def type_text(t):
@@ -53,6 +54,7 @@ class Operator:
         self.writes = [i for i, a in enumerate(self.arguments) if a.alias_info is not None and a.alias_info.is_write]
         self.slots = [{"name": a.name, "type": type_text(a.type), "keyword": a.kwarg_only} for a in self.arguments]
         self.names = [a.name for a in self.arguments]
+        self.defaults = tuple(map(default_of, self.arguments))
         self.returns = list(schema.returns)
         self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # of each return: the argument that it is, Tensor(a!)
         declared = declaration["schema"]["returns"]  # torch does not tell SymInt from int
@@ -76,8 +78,9 @@ class Operator:
     def bind(self, args, kwargs):
         """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""
         values = list(args)
-        for a in self.arguments[len(args):]:
-            values.append(kwargs[a.name] if a.name in kwargs else a.default_value)
+        for i in range(len(args), len(self.names)):
+            name = self.names[i]
+            values.append(kwargs[name] if name in kwargs else self.defaults[i])
         return values
 
     def call(self, values):

@@ -94,7 +94,7 @@ class Registration:
         """Let calls of the library's function go straight to the kernel where nothing else would run; and where only a gradient is wanted
         besides, to gradient, which gets all arguments by position."""
         entry = native.bridge.dv_torch_operator(self._handle, op.name.encode())
-        _core.torch_operator(op.pointer, entry, op.overload, tuple(a.default_value for a in op.arguments), gradient)
+        _core.torch_operator(op.pointer, entry, op.overload, op.defaults, gradient)
 
     def _override(self, op, yes):
         op.overridden = yes

@@ -73,7 +73,7 @@ class _Strategy:
         yield [Replicate()] * len(operator.returns), [Replicate()] * n
         if not operator.contract or not (tree["parallel"] or tree["sum"]):
             return
-        values = [_meta(given[a.name]) if a.name in given else a.default_value for a in operator.arguments]
+        values = [_meta(given[a.name]) if a.name in given else default for a, default in zip(operator.arguments, operator.defaults)]
         facts = Facts(tree, [a.name for a in operator.arguments])
         inputs, outputs = operator.contract.taken(values)
         dims, runs = operator.contract.sizes(values)

@@ -37,3 +37,18 @@ def from_number(kind, n, index=-1):
         name = torch._C._get_privateuse1_backend_name() if name == "privateuse1" else name
         return torch.device(name) if index < 0 else torch.device(name, index)
     return getattr(torch, name)
+
+
+_BY_NUMBER = {"ScalarType": "dtype", "Layout": "layout", "MemoryFormat": "memory_format"}  # what torch's schemas have numbers for
+
+
+def default_of(argument):
+    """The default of a schema's argument as a program would give it: torch's schemas have numbers for dtypes, layouts and memory formats."""
+    kind = str(argument.real_type).removeprefix("Optional[").removeprefix("List[").rstrip("]")
+    return _from_numbers(_BY_NUMBER[kind], argument.default_value) if kind in _BY_NUMBER else argument.default_value
+
+
+def _from_numbers(kind, value):
+    if isinstance(value, (list, tuple)):
+        return [_from_numbers(kind, x) for x in value]
+    return from_number(kind, value) if type(value) is int and value in _numbers(kind) else value

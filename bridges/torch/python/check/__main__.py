@@ -22,7 +22,7 @@ import torch
 
 from . import questions, trial
 from .questions import Broken, Contents, Stricter, Unsure, copy, each, with_tensors
-from ..types import DTYPES
+from ..types import DTYPES, default_of
 
 # Of Dovetail's own operators the command has checked the rest without torch.
 OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled")
@@ -128,7 +128,7 @@ def read(op, text):
         given = eval(text, dict(_NAMES))  # what our own command wrote
     except (AttributeError, RuntimeError, ValueError, OverflowError):
         return None
-    return [_convert(a, given[a.name]) if a.name in given else a.default_value for a in op._schema.arguments]
+    return [_convert(a, given[a.name]) if a.name in given else default_of(a) for a in op._schema.arguments]
 
 
 def size(values):

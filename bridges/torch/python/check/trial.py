@@ -4,6 +4,8 @@ import random
 
 import torch
 
+from ..types import default_of
+
 SHAPES = ([3, 4], [4], [3, 3], [2, 3, 4], [2, 3, 3], [1, 2, 4, 4], [2, 2, 3, 3], [2, 3, 4, 4], [], [6])
 INDEX = ("index", "indices", "idx", "ids", "label", "target", "offset", "position")
 
@@ -46,7 +48,7 @@ def draw(op, r, i):
             inner, optional = a.type.getElementType(), True
             kind = type(inner).__name__
         if a.has_default_value() and not (wild and r.random() < 0.3):
-            values.append(a.default_value)
+            values.append(default_of(a))
             continue
         if optional and r.random() < (0.5 if wild or "Tensor" in kind else 0.9):
             values.append(None)

@@ -2,6 +2,7 @@
 """Checks that every room includes only what it may, and that no source says what it must not.
 
 core/: base -> lang -> tensor -> registry -> call; a file includes only its own layer and earlier ones, libc and the public headers.
+Within core/call the files have an order too.
 The other rooms use the public headers only.
 """
 import pathlib
@@ -11,6 +12,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = ["base", "lang", "tensor", "registry", "call"]
+# The files of core/call in their order: each includes headers of those before it only, so that no two need each other.
+CALL = ("state fail frame values host pool services results memory split evaluate native again "
+    "rows call infer gradient").split()
 PUBLIC = {"dovetail.h", "dovetail_op.h", "dovetail_op_map.h", "dovetail_math.h"}
 BANNED = {  # a call that core may not make: why
     "abort": "the library returns a status",
@@ -34,6 +38,9 @@ def problems():
     for path in sorted((ROOT / "core").rglob("*.[ch]")):
         rel = path.relative_to(ROOT / "core")
         text = path.read_text()
+        if rel.parts[0] == "call" and path.stem not in CALL:
+            yield path, "has no place in the order of core/call (CALL in this script)"
+            continue
         layer = LAYERS.index(rel.parts[0]) if rel.parts[0] in LAYERS else None
         if layer is None:
             yield path, f"'{rel.parts[0]}' is not one of core's layers ({', '.join(LAYERS)})"
@@ -46,6 +53,8 @@ def problems():
                 yield path, f'includes "{name}", which is not in core'
             elif LAYERS.index(first) > layer:
                 yield path, f'includes "{name}" of a later layer ({first} comes after {rel.parts[0]})'
+            elif first == rel.parts[0] == "call" and CALL.index(path.stem) < CALL.index(name[5:-2]):
+                yield path, f'includes "{name}", which comes after it ({", ".join(CALL)})'
         code = comment.sub(" ", text)
         for word, why in BANNED.items():
             if str(rel) == "base/memory.c" and word in ("malloc", "free", "calloc"):

@@ -7,7 +7,13 @@
  * compared by generation.
  *
  * The entries are the thread's own: no lock, nothing shared. */
-#include "call/call.h"
+#include "call/again.h"
+
+#include "call/fail.h"
+#include "call/frame.h"
+#include "call/host.h"
+#include "call/results.h"
+#include "call/split.h"
 
 enum { ENTRIES = 16, SLOTS = 8, DIMS = 5 };
 

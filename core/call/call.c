@@ -1,6 +1,16 @@
 /* A call: values are bound, a table entry is chosen by keys and guards, and the entry does the rest. */
 #include "call/call.h"
 
+#include "base/error.h"
+#include "base/memory.h"
+#include "call/again.h"
+#include "call/frame.h"
+#include "call/memory.h"
+#include "call/native.h"
+#include "call/results.h"
+#include "call/rows.h"
+#include "call/values.h"
+
 int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner)
 {
     if (!atomic_load_explicit(&op->alive, memory_order_acquire))
@@ -10,6 +20,7 @@ int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresul
     c->results = results;
     c->host = host;
     c->inner = inner;
+    c->enter = dv__call_values;
     c->arena.blocks = NULL;
     c->temps = NULL;
     c->nouts = 0;
@@ -25,6 +36,17 @@ int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresul
     if (host && host->size < offsetof(dv_host, new_tensor))
         return dv_fail(DV_EINVAL, "%s: the host's size is not set: found %u", op->name, host->size);
     return DV_OK;
+}
+
+int dv__call_end(dv__call *c, int status)
+{
+    assert(!c->in_kernel);
+    dv__end_results(c, !status);
+    if (c->temps)
+        dv__free_temps(c);
+    if (c->arena.blocks)
+        dv__arena_deinit(&c->arena);
+    return status;
 }
 
 static int no_entry(const dv__call *c, uint32_t keys)
@@ -123,6 +145,7 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
     const dv__entry *entry;
     int status;
     c.decision = -1;
+    c.enter = dv__call_values;
     if (below == DV_KEY_RUNTIME_COUNT && !inner && dv__call_again(&c, op, args, nargs, results, nresults, host, &status))
         return dv__call_end(&c, status);
     if ((status = dv__call_init(&c, op, results, nresults, host, inner)))
@@ -154,4 +177,11 @@ int dv_redispatch(
         return dv_fail(DV_EINVAL, "dv_redispatch: expected an operator and a key that calls have, found %s",
             op ? dv_key_name(key) : "no operator");
     return call_below(op, key, args, nargs, results, nresults, host, 0);
+}
+
+int dv_call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host)
+{
+    if (!op)
+        return dv_fail(DV_EINVAL, "dv_call_frame: no operator given: found NULL");
+    return dv__call_frame(op, frame, frame_size, fields, host, 0, dv__call_values);
 }

@@ -1,9 +1,107 @@
-/* A call from a struct: each field becomes a value. When the struct is the operator's own, which it nearly always is, nothing is
- * looked up; otherwise it is bound like a declaration. */
-#include <stdio.h>
+/* The author's struct: filled from a call's values, and a call made from one: each field becomes a value. When the struct is the
+ * operator's own, which it nearly always is, nothing is looked up; otherwise it is bound like a declaration. */
+#include "call/frame.h"
 
 #include "base/memory.h"
-#include "call/call.h"
+
+/* ---- From values to fields ---- */
+
+#define PUT(T, x) (*(T *)(void *)(frame + b->fields[i].offset) = (x))
+#define PUT_OPTIONAL(T, member)                            \
+    if (v->type != DV_VALUE_NONE) {                        \
+        T *o = (T *)(void *)(frame + b->fields[i].offset); \
+        o->has = true;                                     \
+        o->value = v->as.member;                           \
+    }                                                      \
+    break
+
+static dv_scalar scalar_of(const dv_value *v)
+{
+    dv_scalar s;
+    memset(&s, 0, sizeof s);
+    switch (v->type) {
+    case DV_VALUE_INT: s.kind = DV_SCALAR_INT, s.as.i = v->as.i; break;
+    case DV_VALUE_FLOAT: s.kind = DV_SCALAR_FLOAT, s.as.f = v->as.f; break;
+    case DV_VALUE_BOOL: s.kind = DV_SCALAR_BOOL, s.as.b = v->as.b; break;
+    default: s.kind = DV_SCALAR_COMPLEX, s.as.c = v->as.c; break;
+    }
+    return s;
+}
+
+/* Fields that are not a plain tensor. */
+static void fill_field(dv__call *c, const dv__binding *b, size_t i, char *frame)
+{
+    static const dv_value none = { .type = DV_VALUE_NONE };
+    const size_t slot = b->fields[i].slot, nargs = c->plan->nargs;
+    const dv_value *v = slot < nargs ? &c->args[slot] : &none;
+    dv_value *result = slot < nargs ? NULL : &c->outs[slot - nargs].value;
+    switch (b->fields[i].type) {
+    case DV_FIELD_INT: PUT(int64_t, v->as.i); break;
+    case DV_FIELD_FLOAT: PUT(double, v->as.f); break;
+    case DV_FIELD_BOOL: PUT(bool, v->as.b); break;
+    case DV_FIELD_STRING: PUT(dv_string, v->as.s); break;
+    case DV_FIELD_SCALAR: PUT(dv_scalar, scalar_of(v)); break;
+    case DV_FIELD_COMPLEX: PUT(dv_complex, v->as.c); break;
+    case DV_FIELD_DTYPE: PUT(dv_dtype, v->as.dtype); break;
+    case DV_FIELD_DEVICE: PUT(dv_device, v->as.device); break;
+    case DV_FIELD_LAYOUT: PUT(dv_layout, v->as.layout); break;
+    case DV_FIELD_MEMORY_FORMAT: PUT(dv_memory_format, v->as.memory_format); break;
+    case DV_FIELD_GENERATOR: PUT(const dv_generator *, v->type == DV_VALUE_NONE ? NULL : v->as.generator); break;
+    case DV_FIELD_TENSORS: PUT(dv_tensors, c->lists[slot]); break;
+    case DV_FIELD_MUT_TENSORS:
+        PUT(dv_mut_tensors, ((dv_mut_tensors){ (dv_tensor *const *)(uintptr_t)c->lists[slot].data, c->lists[slot].size }));
+        break;
+    case DV_FIELD_INTS: PUT(dv_ints, v->as.ints); break;
+    case DV_FIELD_FLOATS: PUT(dv_floats, v->as.floats); break;
+    case DV_FIELD_BOOLS: PUT(dv_bools, v->as.bools); break;
+    case DV_FIELD_STRINGS: PUT(dv_strings, v->as.strings); break;
+    case DV_FIELD_SCALARS: PUT(dv_scalars, v->as.scalars); break;
+    case DV_FIELD_COMPLEXES: PUT(dv_complexes, v->as.complexes); break;
+    case DV_FIELD_DTYPES: PUT(dv_dtypes, v->as.dtypes); break;
+    case DV_FIELD_DEVICES: PUT(dv_devices, v->as.devices); break;
+    case DV_FIELD_OPT_INT: PUT_OPTIONAL(dv_opt_int, i);
+    case DV_FIELD_OPT_FLOAT: PUT_OPTIONAL(dv_opt_float, f);
+    case DV_FIELD_OPT_BOOL: PUT_OPTIONAL(dv_opt_bool, b);
+    case DV_FIELD_OPT_STRING: PUT_OPTIONAL(dv_opt_string, s);
+    case DV_FIELD_OPT_SCALAR:
+        if (v->type != DV_VALUE_NONE)
+            PUT(dv_opt_scalar, ((dv_opt_scalar){ true, scalar_of(v) }));
+        break;
+    case DV_FIELD_OPT_COMPLEX: PUT_OPTIONAL(dv_opt_complex, c);
+    case DV_FIELD_OPT_DTYPE: PUT_OPTIONAL(dv_opt_dtype, dtype);
+    case DV_FIELD_OPT_DEVICE: PUT_OPTIONAL(dv_opt_device, device);
+    case DV_FIELD_OPT_LAYOUT: PUT_OPTIONAL(dv_opt_layout, layout);
+    case DV_FIELD_OPT_MEMORY_FORMAT: PUT_OPTIONAL(dv_opt_memory_format, memory_format);
+    case DV_FIELD_OPT_TENSORS:
+        if (v->type != DV_VALUE_NONE)
+            PUT(dv_opt_tensors, ((dv_opt_tensors){ true, c->lists[slot] }));
+        break;
+    case DV_FIELD_OPT_INTS: PUT_OPTIONAL(dv_opt_ints, ints);
+    case DV_FIELD_OPT_FLOATS: PUT_OPTIONAL(dv_opt_floats, floats);
+    case DV_FIELD_OPT_BOOLS: PUT_OPTIONAL(dv_opt_bools, bools);
+    case DV_FIELD_OPT_STRINGS: PUT_OPTIONAL(dv_opt_strings, strings);
+    case DV_FIELD_OPT_SCALARS: PUT_OPTIONAL(dv_opt_scalars, scalars);
+    case DV_FIELD_INT_RESULT: PUT(int64_t *, result ? &result->as.i : NULL); break;
+    case DV_FIELD_FLOAT_RESULT: PUT(double *, result ? &result->as.f : NULL); break;
+    case DV_FIELD_BOOL_RESULT: PUT(bool *, result ? &result->as.b : NULL); break;
+    default: assert(!"a field type that no binding has");
+    }
+}
+
+void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
+{
+    if (b->n * sizeof(void *) != b->frame_size) /* else every byte is written below: as many pointers as fit */
+        memset(frame, 0, b->frame_size);
+    for (uint32_t i = 0; i < b->n; i++) {
+        assert(b->fields[i].slot < c->plan->nargs + c->plan->nreturns && b->fields[i].offset < b->frame_size);
+        if (b->fields[i].type == DV_FIELD_TENSOR || b->fields[i].type == DV_FIELD_MUT_TENSOR)
+            PUT(const dv_tensor *, c->tensors[b->fields[i].slot]);
+        else
+            fill_field(c, b, i, frame);
+    }
+}
+
+/* ---- From fields to values ---- */
 
 static bool same_name(const char *field, const char *slot)
 {
@@ -127,7 +225,7 @@ static void give_back(const dv__binding *b, const dv_operator *op, char *frame, 
     }
 }
 
-static int call_bound(dv_operator *op, const dv__binding *b, char *frame, const dv_host *host, uint32_t inner)
+static int call_bound(dv_operator *op, const dv__binding *b, char *frame, const dv_host *host, uint32_t inner, dv__enter_fn enter)
 {
     dv_value args[DV__MAX_SLOTS], results[DV__MAX_SLOTS];
     const size_t nargs = op->schema->nargs, nresults = op->schema->nreturns;
@@ -147,7 +245,7 @@ static int call_bound(dv_operator *op, const dv__binding *b, char *frame, const 
             *v = value_of(b->fields[i].type, frame + b->fields[i].offset);
         }
     }
-    const int status = dv__call_values(op, args, nargs, results, nresults, host, inner);
+    const int status = enter(op, args, nargs, results, nresults, host, inner);
     if (!status)
         give_back(b, op, frame, results);
     return status;
@@ -168,39 +266,32 @@ static int check_results(const dv_operator *op, const dv__binding *b)
     return DV_OK;
 }
 
-static int call_frame(
-    dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner)
+int dv__call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host,
+    uint32_t inner, dv__enter_fn enter)
 {
     if (!frame || !fields)
         return dv_fail(DV_EINVAL, "%s: a call from a struct needs the struct and its fields: found NULL", op->name);
     if (!atomic_load_explicit(&op->alive, memory_order_acquire))
         return dv_fail(DV_EUNLOADED, "%s: the operator's library was unloaded", op->name);
     if (is_own(op, fields, frame_size))
-        return call_bound(op, op->binding, frame, host, inner);
+        return call_bound(op, op->binding, frame, host, inner, enter);
     dv__arena arena = { NULL };
     dv__binding *b;
     int status = dv__binding_make(op->name, op->schema, fields, frame_size, true, &arena, &b);
     if (!status && !(status = check_results(op, b)))
-        status = call_bound(op, b, frame, host, inner);
+        status = call_bound(op, b, frame, host, inner, enter);
     dv__arena_deinit(&arena);
     return status;
 }
 
-int dv_call_frame(dv_operator *op, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host)
-{
-    if (!op)
-        return dv_fail(DV_EINVAL, "dv_call_frame: no operator given: found NULL");
-    return call_frame(op, frame, frame_size, fields, host, 0);
-}
-
-int dv__call_named(
-    const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host, uint32_t inner)
+int dv__call_named(const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields, const dv_host *host,
+    uint32_t inner, dv__enter_fn enter)
 {
     dv_operator *op;
     int status = dv_find(name, &op);
     if (status)
         return status;
-    status = call_frame(op, frame, frame_size, fields, host, inner);
+    status = dv__call_frame(op, frame, frame_size, fields, host, inner, enter);
     dv_operator_unref(op);
     return status;
 }

@@ -2,6 +2,10 @@
 #include <stdio.h>
 
 #include "call/call.h"
+#include "call/memory.h"
+#include "call/results.h"
+#include "call/rows.h"
+#include "call/values.h"
 
 /* On success the caller ends the call. */
 static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, uint32_t *keys)

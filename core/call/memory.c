@@ -1,8 +1,11 @@
-/* Memory of a call: what may overlap what, stand-ins for tensors that a row does not take as they are, and the host's allocator.
+/* Memory of a call: what may overlap what, stand-ins for tensors that a row does not take as they are.
  *
  * A tensor that is written may share bytes with nothing else of the call, unless the schema gives both one alias set. */
+#include "call/memory.h"
+
 #include "base/memory.h"
-#include "call/call.h"
+#include "call/fail.h"
+#include "call/host.h"
 
 /* ---- Gathering ---- */
 
@@ -332,61 +335,4 @@ void dv__free_temps(dv__call *c)
         dv__free_aligned(t);
     }
     c->temps = NULL;
-}
-
-/* ---- The host's allocator and copies ---- */
-
-/* Whether the host's own allocator is to be used for this device. */
-static bool hosts_memory(const dv__call *c, int32_t device_type)
-{
-    return DV__HOST(c->host, new_tensor) && !((c->inner & DV__INNER_KERNEL) && dv__host_memory(device_type));
-}
-
-int dv__made_by_host(const dv__call *c, int status, dv_tensor **out)
-{
-    if (status)
-        *out = NULL; /* whatever the host left there */
-    else if (!*out)
-        return dv_fail(
-            DV_EHOST, "%s: the host %s made no tensor and reported no error", c->op->name, c->host->name ? c->host->name : "");
-    return status;
-}
-
-int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
-    const int64_t *strides, dv_tensor **out)
-{
-    *out = NULL;
-    if (hosts_memory(c, device.type)) {
-        const int status = c->host->new_tensor(
-            c->host, c->inner & DV__INNER_TEMPORARY ? -1 : index, dtype, device, ndim, shape, strides, out);
-        return dv__made_by_host(c, status, out);
-    }
-    if (device.type == DV_META)
-        return dv__tensor_new_meta(dtype, device, ndim, shape, strides, out);
-    if (!dv__host_memory(device.type))
-        return dv_fail(DV_EHOST, "%s: a tensor on %s needs a host that allocates there; the embedded default has only the cpu",
-            c->op->name, dv_device_name(device.type));
-    return dv__tensor_new_strided(dtype, ndim, shape, strides, false, out);
-}
-
-void dv__free_tensor(const dv__call *c, dv_tensor *t)
-{
-    if (!t)
-        return;
-    if (!hosts_memory(c, t->device.type))
-        dv_tensor_unref(t);
-    else if (DV__HOST(c->host, free_tensor))
-        c->host->free_tensor(c->host, t);
-}
-
-int dv__host_copy(const dv_host *host, const dv_tensor *dst, const dv_tensor *src)
-{
-    if (dv__host_memory(dst->device.type) && dv__host_memory(src->device.type)) {
-        dv__copy_elements(dst, src);
-        return DV_OK;
-    }
-    if (DV__HOST(host, copy_tensor))
-        return host->copy_tensor(host, dst, src);
-    return dv_fail(DV_EHOST, "a copy from %s to %s needs a host that copies there", dv_device_name(src->device.type),
-        dv_device_name(dst->device.type));
 }

@@ -3,12 +3,12 @@
  * Jobs lie on the stacks of their callers and in one list. A worker takes pieces of the first job that has some left; a caller
  * takes pieces of its own job and then waits until no worker is inside it. A job leaves the list before its caller returns, under
  * the lock. Workers are started when a job first needs them, are detached and never end. A forked child begins with none. */
+#include "call/pool.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
-
-#include "call/call.h"
 
 typedef struct job {
     dv__piece_fn fn;

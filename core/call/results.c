@@ -1,7 +1,13 @@
 /* Results: what each must be, where it comes from, and what happens to it in the end.
  *
  * Nothing of the caller's is touched before the kernel has succeeded; what the host made until then is given back. */
-#include "call/call.h"
+#include "call/results.h"
+
+#include "call/fail.h"
+#include "call/frame.h"
+#include "call/host.h"
+#include "call/services.h"
+#include "call/values.h"
 
 static int refuse_given(const dv__call *c, size_t r, const char *why)
 {
@@ -274,17 +280,11 @@ static void publish(dv__call *c, size_t r)
     }
 }
 
-int dv__call_end(dv__call *c, int status)
+void dv__end_results(dv__call *c, bool success)
 {
-    assert(!c->in_kernel);
     for (size_t r = 0; r < c->nouts; r++)
-        if (!status)
+        if (success)
             publish(c, r);
         else if (c->outs[r].made)
             dv__free_tensor(c, c->outs[r].made);
-    if (c->temps)
-        dv__free_temps(c);
-    if (c->arena.blocks)
-        dv__arena_deinit(&c->arena);
-    return status;
 }

@@ -1,39 +1,21 @@
 /* What a kernel can ask of the runtime, by its context. A context is the first member of a slice; the slice knows its call.
  *
  * Errors may come from any thread; the rest belongs to the kernel's own thread, except parallel_for and random. */
-#include <stdio.h>
+#include "call/services.h"
 
 #include "base/memory.h"
-#include "call/call.h"
+#include "call/fail.h"
+#include "call/frame.h"
+#include "call/host.h"
+#include "call/pool.h"
 
 static dv__slice *slice_of(dv_context *ctx) { return (dv__slice *)(void *)ctx; }
 
 /* ---- Errors ---- */
 
-static int vcall_error(dv__call *c, int status, const char *format, va_list args)
-{
-    if (!status)
-        return DV_OK;
-    int no = 0;
-    if (atomic_compare_exchange_strong(&c->failing, &no, 1)) {
-        vsnprintf(c->message, sizeof c->message, format, args);
-        atomic_store_explicit(&c->status, status, memory_order_release);
-    }
-    return status;
-}
-
-int dv__call_error(dv__call *c, int status, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vcall_error(c, status, format, args);
-    va_end(args);
-    return status;
-}
-
 static int error(dv_context *ctx, int status, const char *format, va_list args)
 {
-    return vcall_error(slice_of(ctx)->call, status, format, args);
+    return dv__vcall_error(slice_of(ctx)->call, status, format, args);
 }
 
 /* ---- Memory ---- */
@@ -193,7 +175,7 @@ static int set_output(dv_context *ctx, dv_tensor *t, dv_dtype dtype, int32_t ndi
 static int call(dv_context *ctx, const char *name, void *frame, size_t frame_size, const dv_field_decl *const *fields)
 {
     dv__call *c = slice_of(ctx)->call;
-    const int status = dv__call_named(name, frame, frame_size, fields, c->host, c->inner | DV__INNER_KERNEL);
+    const int status = dv__call_named(name, frame, frame_size, fields, c->host, c->inner | DV__INNER_KERNEL, c->enter);
     return status ? dv__call_error(c, status, "%s", dv_last_error()) : DV_OK;
 }
 
@@ -282,8 +264,8 @@ static const void *query(dv_context *ctx, const char *name)
     return strcmp(name, "dovetail.version") ? NULL : dv_version();
 }
 
-const dv_services dv__services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers, object,
-    query };
+static const dv_services all_services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers,
+    object, query };
 
 /* ---- Slices ---- */
 
@@ -292,7 +274,7 @@ void dv__slice_init(dv__slice *s, dv__call *c)
     const uint32_t flags = dv__host_flags(c->host);
     s->ctx.size = sizeof s->ctx;
     s->ctx.flags = (flags & DV_HOST_DETERMINISTIC ? DV_CTX_DETERMINISTIC : 0) | (flags & DV_HOST_CHECK ? DV_CTX_CHECK : 0);
-    s->ctx.services = &dv__services;
+    s->ctx.services = &all_services;
     s->ctx.workspace = NULL;
     s->ctx.workspace_size = 0;
     s->ctx.stream = NULL;

@@ -5,8 +5,12 @@
  * a box, and those before it are taken one index at a time. When no kernel can know how many dims there are (they come from one
  * run *s) and every tensor that is cut has them contiguous, they are first made one dim. All this depends on the shape and the
  * grain alone. */
+#include "call/split.h"
+
 #include "base/memory.h"
-#include "call/call.h"
+#include "call/host.h"
+#include "call/pool.h"
+#include "call/services.h"
 
 typedef struct cut_slot {
     size_t slot;

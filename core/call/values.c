@@ -2,71 +2,10 @@
  * bool never for an int, an int never for a bool; one int fills an int[3]; a list of length one too.
  *
  * The usual case, every value of the schema's own type and all there, is one pass that copies nothing. */
-#include "call/call.h"
+#include "call/values.h"
 
-#include <stdio.h>
-
-static const char *const value_names[] = {
-    "nothing",
-    "None",
-    "Tensor",
-    "int",
-    "float",
-    "bool",
-    "complex",
-    "str",
-    "ScalarType",
-    "Device",
-    "Layout",
-    "MemoryFormat",
-    "Generator",
-    "Tensor[]",
-    "int[]",
-    "float[]",
-    "bool[]",
-    "str[]",
-    "Scalar[]",
-    "complex[]",
-    "ScalarType[]",
-    "Device[]",
-};
-enum { NVALUES = sizeof value_names / sizeof *value_names };
-
-void dv__print_value_type(const dv_value *v, char *out, size_t size)
-{
-    if (v->type == DV_VALUE_INT)
-        snprintf(out, size, "int (%lld)", (long long)v->as.i);
-    else if (v->type == DV_VALUE_FLOAT)
-        snprintf(out, size, "float (%g)", v->as.f);
-    else if (v->type == DV_VALUE_BOOL)
-        snprintf(out, size, "bool (%s)", v->as.b ? "True" : "False");
-    else if (v->type < NVALUES)
-        snprintf(out, size, "%s", value_names[v->type]);
-    else
-        snprintf(out, size, "a value of type %u, which this runtime does not know", v->type);
-}
-
-const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size)
-{
-    const dv__schema *s = c->op->schema;
-    if (slot < s->nargs)
-        snprintf(buffer, size, "argument '%s'", s->args[slot].name);
-    else if (*s->returns[slot - s->nargs].name)
-        snprintf(buffer, size, "result '%s'", s->returns[slot - s->nargs].name);
-    else
-        snprintf(buffer, size, "result %zu", slot - s->nargs);
-    return buffer;
-}
-
-int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...)
-{
-    char text[DV__ERROR_SIZE / 2], name[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return dv_fail(status, "%s: %s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name), text);
-}
+#include "base/memory.h"
+#include "call/fail.h"
 
 static int mismatch(const dv__call *c, size_t slot, const dv_value *v)
 {
@@ -175,14 +114,6 @@ static int convert_list(dv__call *c, const dv__slot *slot, const dv_value *v, dv
     return DV_OK;
 }
 
-int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t)
-{
-    char name[256];
-    return dv__tensor_sound(t)
-        ? DV_OK
-        : dv__fail_in(dv__tensor_check(t), "%s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name));
-}
-
 static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, const dv_tensors *list)
 {
     for (size_t k = 0; k < list->size; k++)
@@ -261,7 +192,7 @@ static int convert(dv__call *c, size_t i, const dv_value *v, dv_value *to)
         if (status || done)
             return status;
     }
-    if ((slot->flags & DV__SLOT_LIST) && v->type >= DV_VALUE_TENSORS && v->type < NVALUES) {
+    if ((slot->flags & DV__SLOT_LIST) && v->type >= DV_VALUE_TENSORS && v->type < DV__VALUE_TYPES) {
         int status = convert_list(c, slot, v, to, &done);
         if (!status && done)
             status = dv__check_list(c, i, to);
@@ -355,5 +286,45 @@ slow:;
     const int status = bind_slowly(c, args, nargs);
     if (!status)
         *keys = keys_of_all(c);
+    return status;
+}
+
+/* ---- Contract ---- */
+
+/* Without a contract all that can be asked is that every tensor is on one device. */
+static int one_device(dv__call *c)
+{
+    const dv_tensor *first = NULL;
+    size_t first_slot = 0;
+    c->device = (dv_device){ DV_CPU, 0 };
+    for (size_t i = 0; i < c->plan->nargs; i++) {
+        const dv_value *v = &c->args[i];
+        const size_t n = v->type == DV_VALUE_TENSOR ? 1 : v->type == DV_VALUE_TENSORS ? v->as.tensors.size : 0;
+        if (v->type == DV_VALUE_DEVICE && !first)
+            c->device = v->as.device;
+        for (size_t k = 0; k < n; k++) {
+            const dv_tensor *t = v->type == DV_VALUE_TENSOR ? v->as.tensor : v->as.tensors.data[k];
+            if (!t)
+                continue;
+            if (first && (t->device.type != first->device.type || t->device.id != first->device.id))
+                return dv__fail_argument(c, DV_EDEVICE, i, "is on %s:%d, but argument '%s' is on %s:%d",
+                    dv_device_name(t->device.type), (int)t->device.id, c->op->schema->args[first_slot].name,
+                    dv_device_name(first->device.type), (int)first->device.id);
+            if (!first) {
+                first = t;
+                first_slot = i;
+                c->device = t->device;
+            }
+        }
+    }
+    return DV_OK;
+}
+
+int dv__solve(dv__call *c)
+{
+    if (!c->op->contract)
+        return one_device(c);
+    const int status = dv__contract_solve(c->op->contract, c->args, &c->solution, dv__host_flags(c->host) & DV_HOST_CHECK);
+    c->device = c->solution.device;
     return status;
 }

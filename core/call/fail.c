@@ -1,0 +1,113 @@
+/* What fails in a call, in words: of an argument or result, of a kernel on any thread. */
+#include "call/fail.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+
+static const char *const value_names[] = {
+    "nothing",
+    "None",
+    "Tensor",
+    "int",
+    "float",
+    "bool",
+    "complex",
+    "str",
+    "ScalarType",
+    "Device",
+    "Layout",
+    "MemoryFormat",
+    "Generator",
+    "Tensor[]",
+    "int[]",
+    "float[]",
+    "bool[]",
+    "str[]",
+    "Scalar[]",
+    "complex[]",
+    "ScalarType[]",
+    "Device[]",
+};
+_Static_assert(sizeof value_names / sizeof *value_names == DV__VALUE_TYPES, "a name for each type of value");
+
+void dv__print_value_type(const dv_value *v, char *out, size_t size)
+{
+    if (v->type == DV_VALUE_INT)
+        snprintf(out, size, "int (%lld)", (long long)v->as.i);
+    else if (v->type == DV_VALUE_FLOAT)
+        snprintf(out, size, "float (%g)", v->as.f);
+    else if (v->type == DV_VALUE_BOOL)
+        snprintf(out, size, "bool (%s)", v->as.b ? "True" : "False");
+    else if (v->type < DV__VALUE_TYPES)
+        snprintf(out, size, "%s", value_names[v->type]);
+    else
+        snprintf(out, size, "a value of type %u, which this runtime does not know", v->type);
+}
+
+const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size)
+{
+    const dv__schema *s = c->op->schema;
+    if (slot < s->nargs)
+        snprintf(buffer, size, "argument '%s'", s->args[slot].name);
+    else if (*s->returns[slot - s->nargs].name)
+        snprintf(buffer, size, "result '%s'", s->returns[slot - s->nargs].name);
+    else
+        snprintf(buffer, size, "result %zu", slot - s->nargs);
+    return buffer;
+}
+
+int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...)
+{
+    char text[DV__ERROR_SIZE / 2], name[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return dv_fail(status, "%s: %s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name), text);
+}
+
+int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t)
+{
+    char name[256];
+    return dv__tensor_sound(t)
+        ? DV_OK
+        : dv__fail_in(dv__tensor_check(t), "%s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name));
+}
+
+/* ---- From kernels ---- */
+
+int dv__vcall_error(dv__call *c, int status, const char *format, va_list args)
+{
+    if (!status)
+        return DV_OK;
+    int no = 0;
+    if (atomic_compare_exchange_strong(&c->failing, &no, 1)) {
+        vsnprintf(c->message, sizeof c->message, format, args);
+        atomic_store_explicit(&c->status, status, memory_order_release);
+    }
+    return status;
+}
+
+int dv__call_error(dv__call *c, int status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    dv__vcall_error(c, status, format, args);
+    va_end(args);
+    return status;
+}
+
+int dv__report(dv__call *c, int status, const char *who)
+{
+    if (atomic_load_explicit(&c->failing, memory_order_acquire)) {
+        const int own = atomic_load_explicit(&c->status, memory_order_acquire);
+        return dv_fail(own ? own : status ? status : DV_EKERNEL, "%s: %s", c->op->name, c->message);
+    }
+    if (!status)
+        return DV_OK;
+    const char *name = dv_status_name(status);
+    if (status > 0 || !strcmp(name, "unknown status"))
+        return dv_fail(DV_EKERNEL, "%s: %s returned %d, which is no status", c->op->name, who, status);
+    return dv_fail(status, "%s: %s failed with %s and no message", c->op->name, who, name);
+}

@@ -1,0 +1,21 @@
+/* What fails in a call, in words. */
+#ifndef DV_CALL_FAIL_H
+#define DV_CALL_FAIL_H
+
+#include <stdarg.h>
+
+#include "call/state.h"
+
+enum { DV__VALUE_TYPES = DV_VALUE_DEVICES + 1 };
+void dv__print_value_type(const dv_value *v, char *out, size_t size);
+const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size); /* "argument x", "result 0" */
+DV__PRINTF(4, 5) int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...);
+int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t); /* it is sound (tensor/tensor.h) */
+
+/* An error of a kernel, from any thread: the first one wins. Gives the status. */
+DV__PRINTF(3, 4) int dv__call_error(dv__call *c, int status, const char *format, ...);
+int dv__vcall_error(dv__call *c, int status, const char *format, va_list args);
+/* The call's error becomes the thread's message. */
+int dv__report(dv__call *c, int status, const char *who);
+
+#endif

@@ -1,0 +1,17 @@
+/* Overlaps; contiguous stand-ins and copying back. */
+#ifndef DV_CALL_MEMORY_H
+#define DV_CALL_MEMORY_H
+
+#include "call/state.h"
+
+/* Find the tensors, arguments or results, and what they span. */
+int dv__gather_args(dv__call *c);
+int dv__gather_results(dv__call *c);
+int dv__check_overlaps(dv__call *c);
+/* Make stand-ins for tensors that the row does not take as they are; then fill them; then, after the kernel, copy back. */
+int dv__make_temps(dv__call *c, const dv__row *row);
+int dv__copy_in(dv__call *c);
+int dv__copy_back(dv__call *c);
+void dv__free_temps(dv__call *c);
+
+#endif

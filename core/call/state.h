@@ -1,0 +1,116 @@
+/* One call: what its stages share.
+ *
+ * The struct lies on the stack of dv_call() and is not cleared: each stage sets what it owns. The files of this folder stand in
+ * one order, and each uses only those before it (tools/check_layers.py): state, fail, frame, values, host, pool, services,
+ * results, memory, split, evaluate, native, again, rows, call, infer, gradient. */
+#ifndef DV_CALL_STATE_H
+#define DV_CALL_STATE_H
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "registry/registry.h"
+#include "tensor/tensor.h"
+
+enum { DV__MAX_RETURNS = 32, DV__STACK_VALUES = 64, DV__STACK_FRAME = 2048, DV__MESSAGE = 2048 };
+
+/* Which entry of a host may be called: a host of an older header is shorter. */
+#define DV__HOST(h, entry) ((h) && (h)->size >= offsetof(dv_host, entry) + sizeof((h)->entry) && (h)->entry)
+static inline uint32_t dv__host_flags(const dv_host *h) { return h ? h->flags : 0; }
+
+/* Where a result comes from. */
+enum dv__origin {
+    DV__RESULT_ABSENT,  /* in this case of the contract: None */
+    DV__RESULT_GIVEN,   /* the caller's tensor */
+    DV__RESULT_MADE,    /* the host's */
+    DV__RESULT_ALIAS,   /* an argument */
+    DV__RESULT_PENDING, /* the kernel makes it with dv_set_output() */
+    DV__RESULT_SCALAR,  /* int, float, bool: in value */
+    DV__RESULT_LIST,    /* a given list of tensors */
+};
+
+typedef struct dv__result {
+    enum dv__origin origin;
+    dv_tensor *tensor;     /* GIVEN, MADE, ALIAS */
+    dv_tensor *made;       /* by the host for this result: the caller's on success, given back on failure; NULL: nothing */
+    dv_tensor header;      /* PENDING, and for shape functions: what dv_set_output() fills */
+    dv_value value;        /* SCALAR, LIST */
+    bool set;              /* dv_set_output() was called */
+    const int64_t *bounds; /* PENDING: the largest sizes; NULL: not known */
+    dv_tensor *given;      /* PENDING: the caller's tensor for it, or NULL */
+    bool view;             /* MADE: shares an argument's memory, and nothing needs to fill it */
+} dv__result;
+
+/* A contiguous stand-in for a tensor, with its own memory. */
+typedef struct dv__temp {
+    dv_tensor t;
+    struct dv__temp *next;
+    const dv_tensor *original;
+    dv_tensor *hosts; /* the host's tensor; NULL: own memory */
+    void *lent;       /* memory of the host's alloc; NULL: it follows this struct */
+    bool copy_in, copy_back;
+    int64_t dims[];
+} dv__temp;
+
+/* Bytes that a tensor can touch. empty: begin == end. */
+typedef struct dv__span {
+    uintptr_t begin, end;
+    bool contiguous;
+} dv__span;
+
+/* How a call came about. */
+enum dv__inner {
+    DV__INNER_KERNEL = 1,    /* from inside a kernel: its thread may have given the host's lock back, so the host's hooks are not
+                                called, and memory on the cpu is our own */
+    DV__INNER_TEMPORARY = 2, /* its results are temporaries of a native form */
+};
+
+/* The way into a call from inside another: of a formula or a kernel that calls an operator. */
+typedef int (*dv__enter_fn)(
+    dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
+
+enum dv__stage { DV__STAGE_KERNEL, DV__STAGE_SHAPE };
+
+typedef struct dv__call {
+    dv_operator *op;
+    const dv__plan *plan;
+    const dv_value *args; /* plan->nargs of them, all there */
+    dv_value *results;    /* the caller's: written at the end, on success */
+    const dv_host *host;
+    uint32_t inner; /* enum dv__inner */
+    dv__enter_fn enter;
+    dv_device device;
+    dv__arena arena; /* converted values */
+    dv__temp *temps;
+
+    /* The first error wins, whichever thread sets it: failing goes 0 -> 1 once, and then message and status are its. */
+    atomic_int failing;
+    atomic_int status;
+
+    int decision;           /* the policy's: 1 its kernels, 0 the native form, -1 not asked yet */
+    const dv_value *passed; /* what the caller passed, to be remembered */
+    size_t npassed;
+
+    enum dv__stage stage;
+    bool in_kernel; /* between before_kernel and after_kernel */
+    bool whole;     /* it was not split */
+    int64_t workspace;
+    int64_t most;                /* elements of the largest tensor */
+    atomic_uint_fast64_t random; /* 0, or 1 + where the random numbers of a split call begin */
+    uint64_t random_seed;
+
+    dv__solution solution;
+    size_t nouts; /* 0 until dv__begin_results(): nothing of outs may be read before */
+    dv__result outs[DV__MAX_RETURNS];
+    const dv_tensor *tensors[DV__MAX_SLOTS]; /* what the kernel sees in each slot that is one tensor; NULL: None */
+    dv__span spans[DV__MAX_SLOTS];           /* of the same slots */
+    dv_tensors lists[DV__MAX_SLOTS];         /* the same of slots that are lists of tensors */
+    bool any_given, all_contiguous;          /* results; tensors */
+    dv_value values[DV__STACK_VALUES];       /* args, when they had to be completed */
+    char message[DV__MESSAGE];
+} dv__call;
+
+/* The row that the host asks for, of the outermost call: its `row`. */
+static inline int32_t dv__asked_row(const dv__call *c) { return !c->inner && DV__HOST(c->host, row) ? c->host->row : 0; }
+
+#endif

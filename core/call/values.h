@@ -1,0 +1,14 @@
+/* The caller's values against the schema and the contract. */
+#ifndef DV_CALL_VALUES_H
+#define DV_CALL_VALUES_H
+
+#include "call/state.h"
+
+/* Complete and check the arguments into c->args and find the keys of the devices that they are on. */
+int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *keys);
+/* A list of the right type: its length and elements. */
+int dv__check_list(dv__call *c, size_t slot, dv_value *v);
+/* Solve the contract; without one, find that all tensors are on one device. */
+int dv__solve(dv__call *c);
+
+#endif

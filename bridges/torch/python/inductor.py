@@ -80,7 +80,12 @@ class _Lowering:
             made = _Out.create(self, args, kwargs)
         else:
             made = _Direct.create(self.operator.overload, *args, **kwargs)
-        return pytree.tree_map(lambda x: x.wrap_for_lowering() if isinstance(x, ir.IRNode) else x, made)
+        return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, made)
+
+
+def _wrapped(x):
+    """As each version's fallback_handler() does."""
+    return x.wrap_for_lowering() if hasattr(x, "wrap_for_lowering") else ir.TensorBox.create(x)
 
 
 def _literal(argument):
@@ -132,7 +137,7 @@ class _Out(ir.FallbackKernel):
         if lowered.contiguous:
             args, kwargs = pytree.tree_map(_contiguous, (args, kwargs), is_leaf=lambda x: isinstance(x, ir.IRNode))
         with V.graph.fake_mode:
-            example, tensors, others, unflatten, _ = cls.process_kernel(operator.overload, *args, **kwargs)
+            example, tensors, others, unflatten = _processed(cls.process_kernel(operator.overload, *args, **kwargs))
         examples = example if isinstance(example, (tuple, list)) else [example]
         call = cls(ir.MultiOutputLayout(device=cls.find_device(tensors, example)), operator.overload, tensors, others, unflatten)
         call.defaults = lowered.defaults
@@ -159,6 +164,13 @@ class _Out(ir.FallbackKernel):
         wrapper.writeline(f"{self.get_name()} = {f}({', '.join([*args, *kwargs])})")  # a name that Inductor deletes later
         for result in unused:
             wrapper.writeline(f"del {result.get_name()}")
+
+
+def _processed(found):
+    """A tuple until torch 2.13, an object since."""
+    if isinstance(found, tuple):
+        return found[:4]
+    return found.example_output, found.tensor_args, found.non_tensor_args, found.unflatten_args
 
 
 class _Result(ir.MultiOutput):

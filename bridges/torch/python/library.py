@@ -12,6 +12,7 @@ from torch.library import *  # noqa: F403
 
 from .. import _core
 from .custom_op import CustomOp, custom_op
+from .overridden import full_name
 from .short import Short, of, replaying
 
 __all__ = sorted({*torch.library.__all__, "CustomOp", "custom_op", "direct_register_custom_op", "infer_schema", "opcheck"})
@@ -30,8 +31,7 @@ class Library(torch.library.Library):
 
 def _impl(library, op_name, fn, dispatch_key="", **options):
     """torch.library.Library.impl, and a short way to the kernel if its operator can have one."""
-    name = library._resolve_op_name(op_name, "impl")
-    name = name if "::" in name else f"{library.ns}::{name}"
+    name = full_name(library, op_name)
     key = dispatch_key or library.dispatch_key or "CompositeImplicitAutograd"
     direct = key in _KERNELS and not options.get("with_keyset") and fn is not torch.library.fallthrough_kernel
     torch.library.Library.impl(library, op_name, replaying(fn) if direct else fn, dispatch_key, **options)

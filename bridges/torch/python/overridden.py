@@ -62,14 +62,22 @@ def _came(library, name, key):
                 _switches[name](True)
 
 
+def full_name(library, op):
+    """"ns::name.overload" of what Library.impl takes: a name, with or without the library's namespace, or a torch operator."""
+    if not isinstance(op, str):
+        schema = op._schema
+        return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+    return op if "::" in op else f"{library.ns}::{op}"
+
+
 _impl, _destroy = torch.library.Library.impl, torch.library.Library._destroy
 
 
 @functools.wraps(_impl)
 def _noted(self, op_name, fn, dispatch_key="", *args, **kwargs):
-    name = self._resolve_op_name(op_name, "impl")
+    name = full_name(self, op_name)
     result = _impl(self, op_name, fn, dispatch_key, *args, **kwargs)
-    _came(self, name if "::" in name else f"{self.ns}::{name}", dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
+    _came(self, name, dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
     return result
 
 

@@ -1,5 +1,5 @@
-/* Positions and names to slots. Results may be given too, to be written to: after the positional arguments in order (as NumPy's
- * ufuncs take them), by name, or as out= (one array, or a tuple with None for those to be made). Errors read as Python's own. */
+/* Positions and names to slots. Results may be given too, to be written to: after the positional arguments in order, by name, or
+ * as out= (one array, or a tuple with None for those to be made). Errors read as Python's own. */
 #include "extension.h"
 
 static int wrong(const ext_operator *f, const char *format, ...)

@@ -1,4 +1,4 @@
-/* dv_call for Python: a host that makes arrays, and the decision about the GIL.
+/* dv_call for Python: the decision about the GIL, and results as Python objects.
  *
  * The GIL is let go around the kernel unless the operator's last call was short (SHORT_TICKS of the processor's clock, a few
  * microseconds) and this one has at most twice as many elements. So the first call of an operator and every long one let it go,
@@ -57,17 +57,17 @@ int ext_keep_object(ext_call *c, PyObject *take)
     return 0;
 }
 
-/* ---- The host ------------------------------------------------------------------------------------------------------------ */
-
-static ext_call *call_of(const dv_host *host) { return (ext_call *)(uintptr_t)(const void *)host; }
+/* ---- The GIL ------------------------------------------------------------------------------------------------------------- */
 
 void ext_before_kernel(const dv_host *host)
 {
-    ext_call *c = call_of(host);
+    ext_call *c = ext_call_of(host);
     if (c->depth++)
         return;
-    if (c->writes)
-        ext_torch_count_writes(c);
+    if (c->writes) {
+        c->writes = false;
+        c->of->writes(c);
+    }
     const ext_operator *f = c->f;
     if (f->last_ticks > SHORT_TICKS || c->elements > 2 * f->last_elements) {
         c->thread = (unsigned long)pthread_self();
@@ -78,7 +78,7 @@ void ext_before_kernel(const dv_host *host)
 
 void ext_after_kernel(const dv_host *host)
 {
-    ext_call *c = call_of(host);
+    ext_call *c = ext_call_of(host);
     if (--c->depth)
         return;
     const uint64_t took = ticks() - c->started;
@@ -91,15 +91,9 @@ void ext_after_kernel(const dv_host *host)
     c->f->last_elements = c->elements;
 }
 
-/* Entries that need Python may be called by a kernel, without the GIL, from its own thread or another. */
-typedef struct gil {
-    PyThreadState *own;
-    PyGILState_STATE other;
-    bool has_other;
-} gil;
-static gil take_gil(ext_call *c)
+ext_gil ext_take_gil(ext_call *c)
 {
-    gil g = { NULL, PyGILState_LOCKED, false };
+    ext_gil g = { NULL, PyGILState_LOCKED, false };
     if (c->released && c->thread == (unsigned long)pthread_self()) {
         g.own = c->released;
         PyEval_RestoreThread(g.own);
@@ -109,7 +103,8 @@ static gil take_gil(ext_call *c)
     }
     return g;
 }
-static void give_gil(gil g)
+
+void ext_give_gil(ext_gil g)
 {
     if (g.own)
         PyEval_SaveThread();
@@ -117,129 +112,14 @@ static void give_gil(gil g)
         PyGILState_Release(g.other);
 }
 
-static int new_array(
-    ext_call *c, int index, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
-{
-    if (dvnp_setup(true) < 0)
-        return DV_EHOST;
-    PyObject *array = dvnp_new(dtype, ndim, shape, strides);
-    if (!array)
-        return PyErr_ExceptionMatches(PyExc_MemoryError) ? DV_ENOMEM : DV_EHOST;
-    dv_tensor *t = &c->made_tensors[index];
-    int64_t *own = ext_alloc(c, (size_t)(ndim ? ndim : 1) * sizeof *own);
-    const char *why = own ? dvnp_view(array, true, own, t) : "out of memory";
-    if (why) {
-        Py_DECREF(array);
-        return DV_EHOST;
-    }
-    Py_XDECREF(c->made[index]);
-    c->made[index] = array;
-    *out = t;
-    return DV_OK;
-}
-
-static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
-    const int64_t *strides, dv_tensor **out)
-{
-    ext_call *c = call_of(host);
-    *out = NULL;
-    if (device.type != DV_CPU)
-        return dv_fail(DV_EDEVICE, "%s: a result on %s cannot be an array", c->f->name, dv_device_name(device.type));
-    if (index < 0 || (size_t)index >= c->f->nresults || c->f->slots[c->f->nargs + (size_t)index].type != DV_FIELD_TENSOR)
-        return dv_tensor_new(dtype, ndim, shape, out);
-    gil g = take_gil(c);
-    const int status = new_array(c, index, dtype, ndim, shape, strides, out);
-    give_gil(g);
-    return status;
-}
-
-/* The object whose memory this tensor is: an argument. */
-static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
-{
-    for (size_t i = 0; i < c->f->nargs; i++)
-        if (c->args[i].type == DV_VALUE_TENSOR && c->args[i].as.tensor == t)
-            return c->given[i];
-    return NULL;
-}
-
-static int view_array(ext_call *c, int index, const dv_tensor *base, dv_tensor *t)
-{
-    PyObject *owner = owner_of(c, base);
-    if (!owner || !dvnp_is_array(owner))
-        return dv_fail(DV_ENOTSUP, "%s: result %d is a view of what is not an array", c->f->name, index);
-    PyObject *array = dvnp_wrap(t, owner, dvnp_is_writeable(owner));
-    if (!array)
-        return DV_EHOST;
-    Py_XDECREF(c->made[index]);
-    c->made[index] = array;
-    return DV_OK;
-}
-
-static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
-    const int64_t *strides, int64_t offset, dv_tensor **out)
-{
-    ext_call *c = call_of(host);
-    *out = NULL;
-    if (index < 0 || (size_t)index >= c->f->nresults || c->f->slots[c->f->nargs + (size_t)index].type != DV_FIELD_TENSOR)
-        return dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
-    gil g = take_gil(c);
-    int status = DV_ENOMEM;
-    int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
-    if (own) {
-        dv_tensor *t = &c->made_tensors[index];
-        *t = *base;
-        t->data = (char *)base->data + offset * (base->dtype.bits / 8);
-        t->ndim = ndim;
-        t->shape = memcpy(own, shape, (size_t)ndim * sizeof *own);
-        t->strides = memcpy(own + ndim, strides, (size_t)ndim * sizeof *own);
-        if (!(status = view_array(c, index, base, t)))
-            *out = t;
-    }
-    give_gil(g);
-    return status;
-}
-
-static void free_tensor(const dv_host *host, dv_tensor *t)
-{
-    ext_call *c = call_of(host);
-    for (size_t i = 0; i < c->f->nresults; i++)
-        if (t == &c->made_tensors[i]) {
-            gil g = take_gil(c);
-            Py_CLEAR(c->made[i]);
-            give_gil(g);
-            return;
-        }
-    dv_tensor_unref(t);
-}
-
 /* ---- Results ------------------------------------------------------------------------------------------------------------- */
 
-static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
-
-/* A tensor that the library made: the array keeps it. */
-static PyObject *from_owned_tensor(dv_tensor *take)
-{
-    PyObject *capsule = PyCapsule_New(take, NULL, drop_tensor);
-    if (!capsule) {
-        dv_tensor_unref(take);
-        return NULL;
-    }
-    PyObject *array = dvnp_setup(true) < 0 ? NULL : dvnp_wrap(take, capsule, true);
-    Py_DECREF(capsule);
-    return array;
-}
-
-static PyObject *from_made(const ext_call *c, dv_tensor *take)
-{
-    return c->by_torch ? ext_torch_wrap(take) : from_owned_tensor(take);
-}
-
-static PyObject *from_tensors(const ext_call *c, const dv_tensors *list)
+static PyObject *from_tensors(ext_call *c, const dv_tensors *list)
 {
     PyObject *out = PyList_New((Py_ssize_t)list->size);
     for (size_t i = 0; i < list->size; i++) { /* all are taken, whatever happens */
         dv_tensor *t = (dv_tensor *)(uintptr_t)(const void *)list->data[i];
-        PyObject *array = !t ? Py_NewRef(Py_None) : from_made(c, t);
+        PyObject *array = !t ? Py_NewRef(Py_None) : c->of->wrap(c, t);
         if (!array)
             Py_CLEAR(out);
         else if (out)
@@ -263,7 +143,7 @@ static PyObject *from_tensor(ext_call *c, size_t i, const ext_slot *slot, const 
         return array;
     }
     dv_tensor *t = (dv_tensor *)(uintptr_t)(const void *)v->as.tensor;
-    return from_made(c, t);
+    return c->of->wrap(c, t);
 }
 
 static PyObject *to_python(ext_call *c, size_t i)
@@ -279,7 +159,7 @@ static PyObject *to_python(ext_call *c, size_t i)
     case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);
     case DV_VALUE_COMPLEX: return PyComplex_FromDoubles(v->as.c.re, v->as.c.im);
     case DV_VALUE_STRING: return PyUnicode_FromStringAndSize(v->as.s.data, (Py_ssize_t)v->as.s.size);
-    case DV_VALUE_DTYPE: return dvnp_setup(true) < 0 ? NULL : dvnp_dtype_object(v->as.dtype);
+    case DV_VALUE_DTYPE: return (c->of->dtype_object ? c->of : ext_adopter())->dtype_object(v->as.dtype);
     case DV_VALUE_NONE: Py_RETURN_NONE;
     default:
         if (slot->alias >= 0 && c->given[slot->alias])
@@ -311,35 +191,69 @@ PyObject *ext_results(ext_call *c)
 
 /* ---- The call ------------------------------------------------------------------------------------------------------------ */
 
-enum ext_outcome ext_convert_all(ext_call *c)
+bool ext_any_given(const ext_call *c)
+{
+    for (size_t i = c->f->nargs; i < c->f->nargs + c->f->nresults; i++)
+        if (c->given[i])
+            return true;
+    return false;
+}
+
+void ext_each_written(const ext_call *c, void (*fn)(PyObject *o))
 {
     const ext_operator *f = c->f;
     for (size_t i = 0; i < f->nargs + f->nresults; i++) {
-        if (!c->given[i]) {
-            c->args[i].type = DV_VALUE_DEFAULT;
+        PyObject *o = c->given[i];
+        if (!o || Py_IsNone(o) || (i < f->nargs && !(f->slots[i].flags & DV_SLOT_WRITES)))
             continue;
+        const bool one = f->slots[i].type == DV_FIELD_TENSOR, list = !one && PyList_Check(o);
+        for (Py_ssize_t k = 0, n = one ? 1 : list ? PyList_Size(o) : PyTuple_Size(o); k < n; k++) {
+            PyObject *x = one ? o : list ? PyList_GetItem(o, k) : PyTuple_GetItem(o, k);
+            if (!Py_IsNone(x))
+                fn(x);
         }
-        enum ext_outcome outcome = i < f->nargs ? ext_convert(c, &f->slots[i], c->given[i], &c->args[i])
-                                                : ext_convert_result(c, &f->slots[i], c->given[i], &c->args[i]);
-        if (outcome)
-            return outcome;
     }
-    return EXT_OK;
 }
 
-static const dv_host arrays = { .size = sizeof(dv_host),
-    .name = "numpy",
-    .new_tensor = new_tensor,
-    .new_view = new_view,
-    .free_tensor = free_tensor,
-    .random = ext_random,
-    .before_kernel = ext_before_kernel,
-    .after_kernel = ext_after_kernel };
+/* The host of the first tensor, also in a list. Calls without one are for the host with adopt(). */
+static const ext_host *find_host(const ext_call *c)
+{
+    const ext_operator *f = c->f;
+    const ext_host *found;
+    enum ext_kind kind;
+    for (size_t i = f->first_tensor; i < f->nargs + f->nresults; i++) {
+        PyObject *o = c->given[i];
+        if (!o || (f->slots[i].type != DV_FIELD_TENSOR && f->slots[i].type != DV_FIELD_TENSORS))
+            continue;
+        if ((found = ext_host_of(o, &kind)) && kind == EXT_TENSOR)
+            return found;
+        const bool list = PyList_Check(o);
+        for (Py_ssize_t k = 0, n = list ? PyList_Size(o) : PyTuple_Check(o) ? PyTuple_Size(o) : 0; k < n; k++)
+            if ((found = ext_host_of(list ? PyList_GetItem(o, k) : PyTuple_GetItem(o, k), &kind)) && kind == EXT_TENSOR)
+                return found;
+        PyErr_Clear(); /* a framework that cannot be used says so when it is */
+    }
+    return ext_adopter();
+}
 
-enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+static enum ext_outcome begin(ext_call *c)
+{
+    c->of = find_host(c);
+    const enum ext_outcome outcome = c->trial ? EXT_OK : c->of->begin(c);
+    if (outcome)
+        return c->way = -1, outcome;
+    c->begun = !c->trial;
+    return ext_convert_all(c);
+}
+
+enum ext_outcome ext_call_begin(
+    ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, bool trial)
 {
     const size_t n = f->nargs + f->nresults;
-    c->by_torch = c->writes = false;
+    c->of = NULL;
+    c->begun = c->ran = c->writes = false;
+    c->trial = trial;
+    c->way = 0;
     c->f = f;
     c->keep = NULL;
     c->elements = 0;
@@ -350,24 +264,26 @@ enum ext_outcome ext_call_begin(ext_call *c, ext_operator *f, PyObject *const *a
     c->made = NULL;
     char *p = ext_alloc(c, n * (sizeof *c->args + sizeof *c->given) + f->nresults * (sizeof *c->made_tensors + sizeof *c->made));
     if (!p)
-        return EXT_FAILED;
+        return EXT_MIXED;
     c->args = (dv_value *)(void *)p;
     c->results = c->args + f->nargs;
     c->made_tensors = (dv_tensor *)(void *)(c->args + n);
     c->given = (PyObject **)(void *)(c->made_tensors + f->nresults);
     c->made = c->given + n;
     memset(c->given, 0, (n + f->nresults) * sizeof *c->given);
-    if (ext_bind(c, args, nargs, kwnames))
-        return EXT_FAILED;
-    if (nargs && f->nargs && f->slots[0].type == DV_FIELD_TENSOR && dvt_is_exact(args[0])) /* as the first conversion would say */
-        return EXT_BRIDGE;
-    c->host = arrays;
-    c->host.row = ext_row;
-    return ext_convert_all(c);
+    return ext_bind(c, args, nargs, kwnames) ? EXT_MIXED : begin(c);
+}
+
+static void close_host(ext_call *c)
+{
+    if (c->begun && c->of->end)
+        c->of->end(c);
+    c->begun = false;
 }
 
 void ext_call_end(ext_call *c)
 {
+    close_host(c);
     for (size_t i = 0; c->made && i < c->f->nresults; i++)
         Py_XDECREF(c->made[i]);
     for (ext_keep *k = c->keep; k; k = k->next)
@@ -379,10 +295,28 @@ void ext_call_end(ext_call *c)
     }
 }
 
-PyObject *ext_call_bridge(const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+enum ext_outcome ext_call_run(ext_call *c, PyObject **result)
 {
-    PyObject *module = PyImport_ImportModule("dovetail.torch"), *result = NULL;
-    PyObject *tuple = PyTuple_New(nargs), *dict = PyDict_New();
+    const ext_operator *f = c->f;
+    c->ran = true;
+    c->writes = c->of->writes && (f->mutates || ext_any_given(c));
+    const int status = dv_call(f->op, c->args, f->nargs, c->results, f->nresults, &c->host);
+    if (!status) {
+        if (c->writes) /* there was no kernel */
+            c->of->writes(c);
+        *result = ext_results(c);
+        return *result ? EXT_OK : EXT_FAILED;
+    }
+    if (!PyErr_Occurred() && c->of->failed)
+        return c->of->failed(c, status);
+    ext_raise(status);
+    return EXT_FAILED;
+}
+
+PyObject *ext_call_bridge(const ext_host *host, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    PyObject *path = PyUnicode_FromFormat("dovetail.%s", host->name), *module = path ? PyImport_Import(path) : NULL;
+    PyObject *tuple = PyTuple_New(nargs), *dict = PyDict_New(), *result = NULL;
     if (!module || !tuple || !dict)
         goto done;
     for (Py_ssize_t i = 0; i < nargs; i++)
@@ -392,72 +326,32 @@ PyObject *ext_call_bridge(const char *name, PyObject *const *args, Py_ssize_t na
             goto done;
     result = PyObject_CallMethod(module, "_call", "sOO", name, tuple, dict);
 done:
+    Py_XDECREF(path);
     Py_XDECREF(module);
     Py_XDECREF(tuple);
     Py_XDECREF(dict);
     return result;
 }
 
-PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+PyObject *ext_call_finish(ext_call *c, enum ext_outcome outcome, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    ext_operator *f = (ext_operator *)(void *)self;
-    const Py_ssize_t nargs = EXT_NARGS(nargsf);
     PyObject *result = NULL;
-    ext_call c;
-    const enum ext_outcome outcome = ext_call_begin(&c, f, args, nargs, kwnames);
-    if (outcome == EXT_BRIDGE) {
-        result = ext_torch_call(&c, args, nargsf, kwnames);
-    } else if (!outcome) {
-        const int status = dv_call(f->op, c.args, f->nargs, c.results, f->nresults, &c.host);
-        result = status ? ext_raise(status) : ext_results(&c);
+    if (!outcome)
+        outcome = ext_call_run(c, &result);
+    if (outcome == EXT_SLOW) {
+        close_host(c);
+        result = c->of->slow(c, args, nargsf, kwnames);
     }
-    ext_call_end(&c);
+    ext_call_end(c);
     return result;
 }
 
-/* The overloads in order, until the arguments fit one: as PyTorch's packets do. */
-PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    ext_operator *packet = (ext_operator *)(void *)self;
-    const Py_ssize_t nargs = EXT_NARGS(nargsf), n = PyTuple_Size(packet->overloads);
-    PyObject *why = PyUnicode_FromString(""), *result = NULL;
-    for (Py_ssize_t i = 0; i < nargs + (kwnames ? PyTuple_Size(kwnames) : 0); i++)
-        if (ext_is_foreign(args[i])) {
-            Py_XDECREF(why);
-            PyObject *only = ext_torch_pick(packet->overloads, args, nargs, kwnames);
-            return only ? ext_call_operator(only, args, nargsf, kwnames) : ext_call_bridge(packet->name, args, nargs, kwnames);
-        }
-    for (Py_ssize_t i = 0; i < n && why; i++) {
-        ext_operator *f = (ext_operator *)(void *)PyTuple_GetItem(packet->overloads, i);
-        ext_call c;
-        const enum ext_outcome outcome = ext_call_begin(&c, f, args, nargs, kwnames);
-        bool done = true;
-        if (!outcome) {
-            const int status = dv_call(f->op, c.args, f->nargs, c.results, f->nresults, &c.host);
-            result = status ? ext_raise(status) : ext_results(&c);
-        } else if (outcome == EXT_BRIDGE) {
-            result = ext_call_bridge(packet->name, args, nargs, kwnames);
-        } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-            PyObject *type, *value, *trace;
-            PyErr_Fetch(&type, &value, &trace);
-            PyObject *longer = PyUnicode_FromFormat("%U\n  %S", why, value ? value : Py_None);
-            Py_DECREF(why);
-            why = longer;
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(trace);
-            done = false;
-        }
-        ext_call_end(&c);
-        if (done) {
-            Py_XDECREF(why);
-            return result;
-        }
-    }
-    if (why)
-        PyErr_Format(PyExc_TypeError, "%s: no overload takes these arguments:%U", packet->name, why);
-    Py_XDECREF(why);
-    return NULL;
+    ext_call c;
+    ext_operator *f = (ext_operator *)(void *)self;
+    const enum ext_outcome outcome = ext_call_begin(&c, f, args, EXT_NARGS(nargsf), kwnames, false);
+    return ext_call_finish(&c, outcome, args, nargsf, kwnames);
 }
 
 PyObject *ext_raise(int status)

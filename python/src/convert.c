@@ -1,12 +1,13 @@
-/* Python objects to values, one function a schema type; docs/numpy.md has the table in words. What a function accepts is what
- * PyTorch accepts for that type, and NumPy's scalars, dtypes and arrays; never a conversion that loses something. */
+/* Python objects to values, one function a schema type; the table in words is in docs/. What a function accepts is what
+ * the schema's grammar accepts for that type elsewhere, and what a framework has for it; never a conversion that loses something.
+ */
 #include "extension.h"
 
 #include <stdio.h>
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------------ */
 
-/* "list", "numpy.float32" */
+/* "list", "package.float32" */
 static PyObject *type_title(PyTypeObject *type)
 {
     PyObject *name = PyType_GetQualName(type), *module = PyObject_GetAttrString((PyObject *)type, "__module__");
@@ -24,14 +25,13 @@ static PyObject *describe(PyObject *o)
 {
     if (Py_IsNone(o))
         return PyUnicode_FromString("None");
-    if (dvnp_is_array(o)) {
-        PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *shape = PyObject_GetAttrString(o, "shape");
-        PyObject *text = dtype && shape ? PyUnicode_FromFormat("an array of %S with shape %S", dtype, shape) : NULL;
-        Py_XDECREF(dtype);
-        Py_XDECREF(shape);
+    enum ext_kind kind;
+    const ext_host *host = ext_host_of(o, &kind);
+    PyObject *text = host && host->describe ? host->describe(o) : NULL;
+    PyErr_Clear();
+    if (text)
         return text;
-    }
-    PyObject *type = type_title(Py_TYPE(o)), *text = NULL;
+    PyObject *type = type_title(Py_TYPE(o));
     if (PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o) || PyUnicode_Check(o)) {
         PyObject *repr = PyObject_Repr(o), *shown = repr ? PyUnicode_Substring(repr, 0, 40) : NULL;
         text = type && shown ? PyUnicode_FromFormat("%U %U", type, shown) : NULL;
@@ -52,7 +52,7 @@ static const char *kind_of(const ext_operator *f, const ext_slot *slot)
     return slot < f->slots + f->nargs ? "argument" : "result";
 }
 
-static enum ext_outcome wrong_text(
+static enum ext_outcome complain(
     const ext_operator *f, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found)
 {
     if (!found)
@@ -69,117 +69,97 @@ static enum ext_outcome wrong_text(
     return EXT_FAILED;
 }
 
-/* expected: what the schema's type means in Python, or NULL when its name says it. element: index in a list, or -1. */
-static enum ext_outcome wrong(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *o)
+enum ext_outcome ext_wrong(ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *o)
 {
     PyErr_Clear();
     PyObject *found = describe(o);
-    enum ext_outcome outcome = wrong_text(c->f, slot, element, expected, found);
+    complain(c->f, slot, element, expected, found);
     Py_XDECREF(found);
-    return outcome;
+    return EXT_FAILED;
+}
+
+enum ext_outcome ext_wrong_text(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, const char *found_text)
+{
+    PyObject *found = PyUnicode_FromString(found_text);
+    complain(c->f, slot, element, expected, found);
+    Py_XDECREF(found);
+    return EXT_FAILED;
 }
 
 static enum ext_outcome out_of_range(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o)
 {
     PyErr_Clear();
-    return wrong(c, slot, element, "a number of 64 bits", o);
+    return ext_wrong(c, slot, element, "a number of 64 bits", o);
 }
 
 /* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
 
-/* torch.Tensor, if torch has been imported. Looked up until it is there. */
-static PyTypeObject *torch_tensor(void)
+/* Tensors of two hosts. */
+static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, PyObject *o, const ext_host *other)
 {
-    static PyTypeObject *type;
-    if (type)
-        return type;
-    PyObject *modules = PySys_GetObject("modules"), *torch = modules ? PyDict_GetItemString(modules, "torch") : NULL;
-    if (!torch)
-        return NULL;
-    PyObject *found = PyObject_GetAttrString(torch, "Tensor");
-    if (!found || !PyType_Check(found)) {
+    PyObject *title = type_title(Py_TYPE(o));
+    if (title) {
         PyErr_Clear();
-        Py_XDECREF(found);
-        return NULL;
+        PyErr_Format(PyExc_TypeError,
+            "%s: %s '%s': expected a tensor of %s, like the call's first one, found %U, which belongs to %s: convert one of "
+            "them",
+            c->f->name, kind_of(c->f, slot), slot->text, c->of->name, title, other->name);
+        Py_DECREF(title);
     }
-    return type = (PyTypeObject *)found;
+    return EXT_MIXED;
 }
 
-bool ext_is_foreign(PyObject *o)
+/* An object of no host, by DLPack, or a number of the host. */
+static enum ext_outcome adopt(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, bool number, const dv_tensor **out)
 {
-    PyTypeObject *type = torch_tensor();
-    return type && (Py_IS_TYPE(o, type) || PyType_IsSubtype(Py_TYPE(o), type));
-}
-
-static enum ext_outcome view(
-    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *array, bool write, const dv_tensor **out)
-{
-    const int ndim = dvnp_ndim(array);
-    dv_tensor *t = ext_alloc(c, sizeof *t + (size_t)(ndim ? ndim : 1) * sizeof(int64_t));
-    if (!t)
+    PyObject *method = number || PyType_Check(o) ? NULL : PyObject_GetAttrString(o, "__dlpack__");
+    PyErr_Clear();
+    if (!method && !(number && !write))
+        return ext_wrong(c, slot, element,
+            element < 0                                  ? c->of->tensor_title
+                : slot->flags & DV_SLOT_ELEMENT_OPTIONAL ? "Tensor or None"
+                                                         : "Tensor",
+            o);
+    Py_XDECREF(method);
+    PyObject *tensor = c->of->adopt(o);
+    if (!tensor || ext_keep_object(c, tensor))
         return EXT_FAILED;
-    int64_t *strides = (int64_t *)(void *)(t + 1);
-    const char *why = dvnp_view(array, write, strides, t);
-    if (__builtin_expect(why != NULL, 0)) {
-        PyObject *found = PyUnicode_FromString(why);
-        enum ext_outcome outcome = wrong_text(
-            c->f, slot, element, element < 0 ? write ? "an array to write to" : NULL : "Tensor", found);
-        Py_XDECREF(found);
-        return outcome;
-    }
-    c->elements += dv_numel(t);
-    *out = t;
-    return EXT_OK;
-}
-
-/* Not an array: perhaps something that can be seen as one. */
-static enum ext_outcome other_tensor(
-    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
-{
-    if (ext_is_foreign(o))
-        return EXT_BRIDGE;
-    PyObject *array = NULL;
-    if (!write && dvnp_is_scalar(o)) {
-        array = dvnp_asarray(o);
-    } else if (!PyType_Check(o)) {
-        PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
-        if (method) {
-            Py_DECREF(method);
-            array = dvnp_setup(true) < 0 ? NULL : dvnp_from_dlpack(o);
-        } else {
-            PyErr_Clear();
-            return wrong(c, slot, element,
-                element < 0                                  ? "an array: use numpy.asarray()"
-                    : slot->flags & DV_SLOT_ELEMENT_OPTIONAL ? "Tensor or None"
-                                                             : "Tensor",
-                o);
-        }
-    } else {
-        return wrong(c, slot, element, element < 0 ? "an array" : "Tensor", o);
-    }
-    if (!array || ext_keep_object(c, array))
-        return EXT_FAILED;
-    if (!dvnp_is_array(array))
-        return wrong(c, slot, element, element < 0 ? "an array" : "Tensor", o);
     if (!write && element < 0)
-        c->given[slot - c->f->slots] = array; /* what a view of it keeps alive */
-    return view(c, slot, element, array, write, out);
+        c->given[slot - c->f->slots] = tensor; /* what a view of it keeps alive */
+    return c->of->tensor(c, slot, element, tensor, write, out);
 }
 
-static enum ext_outcome tensor(
+enum ext_outcome ext_other_tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
-    if (c->by_torch)
-        return ext_torch_view(c, slot, o, write, out);
-    if (dvnp_is_array(o))
-        return view(c, slot, element, o, write, out);
-    return other_tensor(c, slot, element, o, write, out);
+    enum ext_kind kind;
+    const ext_host *other = ext_host_of(o, &kind);
+    if (!other && PyErr_Occurred())
+        return EXT_FAILED;
+    if (other && other != c->of && kind == EXT_TENSOR)
+        return mixed(c, slot, o, other);
+    return c->of->slow ? EXT_SLOW : adopt(c, slot, element, o, write, other && kind == EXT_NUMBER, out);
 }
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
 
-/* A 0-d array stands for its element. */
-static bool is_array_of_dims(PyObject *o) { return dvnp_is_array(o) && dvnp_ndim(o) > 0; }
+/* A framework's number, or its tensor without dims, stands for its element. 0: a tensor with dims; '-': not an object of a
+ * framework that says. Else the kind of element: 'b', 'i', 'u', 'f', 'c', 'v'. */
+static char number_kind(PyObject *o, const ext_host **host)
+{
+    enum ext_kind kind;
+    if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyUnicode_CheckExact(o)) /* nearly always */
+        return '-';
+    const ext_host *h = ext_host_of(o, &kind);
+    PyErr_Clear();
+    if (host)
+        *host = h;
+    return h && h->number ? h->number(o) : '-';
+}
+
+static bool has_dims(PyObject *o) { return !number_kind(o, NULL); }
 
 static enum ext_outcome integer(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, int64_t *out)
 {
@@ -187,9 +167,9 @@ static enum ext_outcome integer(ext_call *c, const ext_slot *slot, Py_ssize_t el
         *out = PyLong_AsLongLong(o);
         return *out == -1 && PyErr_Occurred() ? out_of_range(c, slot, element, o) : EXT_OK;
     }
-    PyObject *index = PyFloat_Check(o) || is_array_of_dims(o) ? NULL : PyNumber_Index(o); /* bool, numpy.int32, 0-d arrays */
+    PyObject *index = PyFloat_Check(o) || has_dims(o) ? NULL : PyNumber_Index(o); /* bool, integers of a framework, 0-d arrays */
     if (!index)
-        return wrong(c, slot, element, element < 0 ? NULL : "int", o);
+        return ext_wrong(c, slot, element, element < 0 ? NULL : "int", o);
     *out = PyLong_AsLongLong(index);
     Py_DECREF(index);
     return *out == -1 && PyErr_Occurred() ? out_of_range(c, slot, element, o) : EXT_OK;
@@ -204,42 +184,28 @@ static enum ext_outcome real(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
         *out = PyFloat_AsDouble(o);
         return EXT_OK;
     }
-    if (is_text(o) || PyComplex_Check(o) || is_array_of_dims(o))
-        return wrong(c, slot, element, expected, o);
-    if (dvnp_is_scalar(o) || dvnp_is_array(o)) { /* numpy.complex64 has __float__, which drops a part */
-        PyObject *kind = PyObject_GetAttrString(o, "dtype"), *letter = kind ? PyObject_GetAttrString(kind, "kind") : NULL;
-        const bool good = letter && strchr("biuf", *PyUnicode_AsUTF8AndSize(letter, NULL)) != NULL;
-        Py_XDECREF(kind);
-        Py_XDECREF(letter);
-        if (!good)
-            return wrong(c, slot, element, expected, o);
-    }
+    const char kind = number_kind(o, NULL);
+    if (is_text(o) || PyComplex_Check(o) || !kind || !strchr("biuf-", kind))
+        return ext_wrong(c, slot, element, expected, o); /* a complex number has __float__, which drops a part */
     *out = PyFloat_AsDouble(o);
-    return *out == -1 && PyErr_Occurred() ? wrong(c, slot, element, expected, o) : EXT_OK;
+    return *out == -1 && PyErr_Occurred() ? ext_wrong(c, slot, element, expected, o) : EXT_OK;
 }
 
 static enum ext_outcome boolean(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool *out)
 {
-    if (!PyBool_Check(o)) {
-        PyObject *kind = dvnp_is_scalar(o) || (dvnp_is_array(o) && !dvnp_ndim(o)) ? PyObject_GetAttrString(o, "dtype") : NULL;
-        PyObject *letter = kind ? PyObject_GetAttrString(kind, "kind") : NULL;
-        const bool good = letter && *PyUnicode_AsUTF8AndSize(letter, NULL) == 'b';
-        Py_XDECREF(kind);
-        Py_XDECREF(letter);
-        if (!good)
-            return wrong(c, slot, element, element < 0 ? NULL : "bool", o);
-    }
+    if (!PyBool_Check(o) && number_kind(o, NULL) != 'b')
+        return ext_wrong(c, slot, element, element < 0 ? NULL : "bool", o);
     *out = PyObject_IsTrue(o) > 0;
     return EXT_OK;
 }
 
 static enum ext_outcome complex_number(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_complex *out)
 {
-    if (is_text(o) || is_array_of_dims(o) || (!PyComplex_Check(o) && !PyNumber_Check(o)))
-        return wrong(c, slot, element, element < 0 ? NULL : "complex", o);
+    if (is_text(o) || has_dims(o) || (!PyComplex_Check(o) && !PyNumber_Check(o)))
+        return ext_wrong(c, slot, element, element < 0 ? NULL : "complex", o);
     PyObject *z = PyObject_CallFunctionObjArgs((PyObject *)&PyComplex_Type, o, NULL);
     if (!z)
-        return wrong(c, slot, element, element < 0 ? NULL : "complex", o);
+        return ext_wrong(c, slot, element, element < 0 ? NULL : "complex", o);
     out->re = PyComplex_RealAsDouble(z);
     out->im = PyComplex_ImagAsDouble(z);
     Py_DECREF(z);
@@ -249,12 +215,13 @@ static enum ext_outcome complex_number(ext_call *c, const ext_slot *slot, Py_ssi
 /* A Scalar keeps the kind that it has in Python. */
 static enum ext_outcome scalar(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_scalar *out)
 {
-    if (dvnp_is_scalar(o) || (dvnp_is_array(o) && !dvnp_ndim(o))) {
-        PyObject *item = PyObject_CallMethod(o, "item", NULL);
+    const ext_host *host;
+    if (number_kind(o, &host) != '-' && !has_dims(o)) {
+        PyObject *item = host->items(o);
         if (!item)
             return EXT_FAILED;
-        const bool again = dvnp_is_scalar(item); /* longdouble */
-        enum ext_outcome outcome = again ? wrong(c, slot, element, "a number", o) : scalar(c, slot, element, item, out);
+        const bool again = number_kind(item, NULL) != '-'; /* Python has no number like it */
+        enum ext_outcome outcome = again ? ext_wrong(c, slot, element, "a number", o) : scalar(c, slot, element, item, out);
         Py_DECREF(item);
         return outcome;
     }
@@ -273,8 +240,8 @@ static enum ext_outcome scalar(ext_call *c, const ext_slot *slot, Py_ssize_t ele
         out->kind = DV_SCALAR_COMPLEX;
         return complex_number(c, slot, element, o, &out->as.c);
     }
-    if (is_array_of_dims(o) || !PyIndex_Check(o))
-        return wrong(c, slot, element, "a number", o);
+    if (has_dims(o) || !PyIndex_Check(o))
+        return ext_wrong(c, slot, element, "a number", o);
     out->kind = DV_SCALAR_INT;
     return integer(c, slot, element, o, &out->as.i);
 }
@@ -285,48 +252,53 @@ static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t ele
 {
     Py_ssize_t size;
     if (!PyUnicode_Check(o))
-        return wrong(c, slot, element, element < 0 ? NULL : "str", o);
+        return ext_wrong(c, slot, element, element < 0 ? NULL : "str", o);
     if (!(out->data = PyUnicode_AsUTF8AndSize(o, &size)))
         return EXT_FAILED;
     out->size = (size_t)size;
     return EXT_OK;
 }
 
-/* A word for a thing of torch's: a str, or an object whose str() is one (torch.float32, torch.device, torch.strided). */
-static const char *word(ext_call *c, PyObject *o, const char *module)
+/* The word that an object stands for: a str, or an object of a framework's own module whose str() is one (a dtype, a device). */
+static const char *word(ext_call *c, PyObject *o)
 {
     const char *text;
     if (PyUnicode_Check(o))
         return PyUnicode_AsUTF8AndSize(o, NULL);
-    PyObject *from = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__module__");
-    const bool known = from && PyUnicode_Check(from) && !PyUnicode_CompareWithASCIIString(from, module);
-    Py_XDECREF(from);
-    PyErr_Clear();
-    PyObject *shown = known ? PyObject_Str(o) : NULL;
+    PyObject *shown = ext_host_of_module(o) ? PyObject_Str(o) : NULL;
     if (!shown || ext_keep_object(c, shown) || !(text = PyUnicode_AsUTF8AndSize(shown, NULL)))
         return PyErr_Clear(), NULL;
     return text;
 }
 
+/* A host's own objects for dtypes, the call's host first. */
+static bool dtype_of_host(const ext_call *c, PyObject *o, dv_dtype *out)
+{
+    const ext_host *host = c->of->dtype ? c->of : ext_adopter();
+    return !Py_IsNone(o) && host->dtype && !host->dtype(o, out);
+}
+
 static enum ext_outcome dtype(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_dtype *out)
 {
-    const char *text = word(c, o, "torch");
-    if (text ? !dv_dtype_parse(text, out) : !Py_IsNone(o) && dvnp_setup(true) > 0 && !dvnp_dtype(o, out))
+    const char *text = word(c, o);
+    if (text ? !dv_dtype_parse(text, out) : dtype_of_host(c, o, out))
         return EXT_OK;
-    return wrong(c, slot, element, "a dtype, such as numpy.float32 or \"f32\"", o);
+    return ext_wrong(c, slot, element, "a dtype, such as \"f32\"", o);
 }
 
 static enum ext_outcome device(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, dv_device *out)
 {
-    const char *text = word(c, o, "torch");
-    return text && !dv_device_parse(text, out) ? EXT_OK : wrong(c, slot, element, "a device, such as \"cpu\"", o);
+    const char *text = word(c, o);
+    return text && !dv_device_parse(text, out) ? EXT_OK : ext_wrong(c, slot, element, "a device, such as \"cpu\"", o);
 }
 
-/* One of some words, each with PyTorch's number; "torch." may be before it. */
+/* One of some words, each with its number in the schema's grammar; a framework's name may be before it: "name.strided". */
 static bool one_of(const char *text, const char *const *words, int32_t *out)
 {
-    if (text && !strncmp(text, "torch.", 6))
-        text += 6;
+    const char *dot = text ? strchr(text, '.') : NULL;
+    for (int i = 0; dot && i < EXT_HOSTS; i++)
+        if (strlen(ext_hosts[i]->name) == (size_t)(dot - text) && !strncmp(text, ext_hosts[i]->name, (size_t)(dot - text)))
+            text = dot + 1;
     for (int32_t i = 0; text && words[i]; i++)
         if (!strcmp(text, words[i]))
             return *out = i, true;
@@ -337,15 +309,14 @@ static enum ext_outcome layout(ext_call *c, const ext_slot *slot, PyObject *o, d
 {
     static const char *const words[] = { "strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr",
         "sparse_bsc", "jagged", NULL };
-    return one_of(word(c, o, "torch"), words, &out->value) ? EXT_OK : wrong(c, slot, -1, "a layout, such as \"strided\"", o);
+    return one_of(word(c, o), words, &out->value) ? EXT_OK : ext_wrong(c, slot, -1, "a layout, such as \"strided\"", o);
 }
 
 static enum ext_outcome memory_format(ext_call *c, const ext_slot *slot, PyObject *o, dv_memory_format *out)
 {
     static const char *const words[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d", NULL };
-    return one_of(word(c, o, "torch"), words, &out->value)
-        ? EXT_OK
-        : wrong(c, slot, -1, "a memory format, such as \"contiguous_format\"", o);
+    return one_of(word(c, o), words, &out->value) ? EXT_OK
+                                                  : ext_wrong(c, slot, -1, "a memory format, such as \"contiguous_format\"", o);
 }
 
 /* ---- Lists --------------------------------------------------------------------------------------------------------------- */
@@ -356,13 +327,14 @@ static PyObject *sequence(ext_call *c, PyObject *o)
 {
     if (PyTuple_Check(o))
         return o;
+    const ext_host *host;
     PyObject *items = NULL;
     if (PyList_Check(o))
         items = PyList_AsTuple(o); /* other threads may change a list */
-    else if (dvnp_is_array(o) && dvnp_ndim(o) == 1)
-        items = PyObject_CallMethod(o, "tolist", NULL);
     else if (Py_IS_TYPE(o, &PyRange_Type))
         items = PySequence_Tuple(o);
+    else if (!number_kind(o, &host))
+        items = host->items(o);
     if (items && PyList_Check(items)) {
         PyObject *tuple = PyList_AsTuple(items);
         Py_DECREF(items);
@@ -375,7 +347,7 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
 {
     if (Py_IsNone(o) && (slot->flags & DV_SLOT_ELEMENT_OPTIONAL))
         return *out = NULL, EXT_OK;
-    return tensor(c, slot, i, o, slot->flags & DV_SLOT_WRITES, out);
+    return c->of->tensor(c, slot, i, o, slot->flags & DV_SLOT_WRITES, out);
 }
 
 /* X(list type, element's C type, conversion, field of dv_value, "what the elements are") */
@@ -397,7 +369,7 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
         if (!items && PyErr_Occurred())                                                                                   \
             return EXT_FAILED;                                                                                            \
         if (!items && slot->fixed_size <= 0)                                                                              \
-            return wrong(c, slot, -1, WHAT, o);                                                                           \
+            return ext_wrong(c, slot, -1, WHAT, o);                                                                       \
         const Py_ssize_t n = items ? PyTuple_Size(items) : (Py_ssize_t)slot->fixed_size;                                  \
         CTYPE *data = ext_alloc(c, (size_t)(n ? n : 1) * sizeof *data);                                                   \
         if (!data)                                                                                                        \
@@ -437,19 +409,8 @@ static enum ext_outcome scalar_value(ext_call *c, const ext_slot *slot, PyObject
     return EXT_OK;
 }
 
-enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)
+static enum ext_outcome convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)
 {
-    out->reserved = 0;
-    if (slot->type == DV_FIELD_TENSOR && dvnp_ndarray && Py_IS_TYPE(o, dvnp_ndarray)) { /* nearly always */
-        out->type = DV_VALUE_TENSOR;
-        return view(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
-    }
-    if (slot->type == DV_FIELD_TENSOR && dvt_is_exact(o)) {
-        out->type = DV_VALUE_TENSOR;
-        return c->by_torch ? ext_torch_view(c, slot, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor) : EXT_BRIDGE;
-    }
-    if (!dvnp_ndarray && dvnp_setup(false) < 0) /* NumPy may have been imported since */
-        return EXT_FAILED;
     if (Py_IsNone(o) && (slot->flags & DV_SLOT_OPTIONAL)) {
         out->type = DV_VALUE_NONE;
         return EXT_OK;
@@ -457,7 +418,7 @@ enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_
     switch (slot->type) {
     case DV_FIELD_TENSOR:
         out->type = DV_VALUE_TENSOR;
-        return tensor(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
+        return c->of->tensor(c, slot, -1, o, slot->flags & DV_SLOT_WRITES, &out->as.tensor);
     case DV_FIELD_INT: out->type = DV_VALUE_INT; return integer(c, slot, -1, o, &out->as.i);
     case DV_FIELD_FLOAT: out->type = DV_VALUE_FLOAT; return real(c, slot, -1, o, &out->as.f);
     case DV_FIELD_BOOL: out->type = DV_VALUE_BOOL; return boolean(c, slot, -1, o, &out->as.b);
@@ -477,11 +438,35 @@ enum ext_outcome ext_convert(ext_call *c, const ext_slot *slot, PyObject *o, dv_
     }
 }
 
-enum ext_outcome ext_convert_result(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)
+/* One argument, or a result that is given to be written to. */
+static enum ext_outcome convert_slot(ext_call *c, size_t i, PyObject *o, dv_value *v)
 {
-    out->reserved = 0;
-    out->type = DV_VALUE_TENSOR;
-    if (!dvnp_ndarray && dvnp_setup(false) < 0)
-        return EXT_FAILED;
-    return tensor(c, slot, -1, o, true, &out->as.tensor);
+    const ext_slot *slot = &c->f->slots[i];
+    v->reserved = 0;
+    if (slot->type == DV_FIELD_TENSOR && !Py_IsNone(o)) { /* nearly always */
+        v->type = DV_VALUE_TENSOR;
+        return c->of->tensor(c, slot, -1, o, i >= c->f->nargs || slot->flags & DV_SLOT_WRITES, &v->as.tensor);
+    }
+    if (c->of->plain && !Py_IsNone(o) && !c->of->plain(slot, o))
+        return EXT_SLOW;
+    return convert(c, slot, o, v);
+}
+
+enum ext_outcome ext_convert_all(ext_call *c)
+{
+    for (size_t i = 0, n = c->f->nargs + c->f->nresults; i < n; i++) {
+        if (!c->given[i]) {
+            c->args[i].type = DV_VALUE_DEFAULT;
+            continue;
+        }
+        const enum ext_outcome outcome = convert_slot(c, i, c->given[i], &c->args[i]);
+        if (outcome == EXT_OK)
+            continue;
+        c->way = -1;
+        if (outcome != EXT_FAILED || !c->of->slow)
+            return outcome;
+        PyErr_Clear(); /* the framework says what is wrong */
+        return EXT_SLOW;
+    }
+    return c->way ? EXT_SLOW : EXT_OK;
 }

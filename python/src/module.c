@@ -285,7 +285,7 @@ static PyObject *version(PyObject *m, PyObject *o)
     return PyUnicode_FromString(dv_version());
 }
 
-/* Element types: what the contract calls one -> (what NumPy, ml_dtypes and PyTorch call it, DLPack's code, bits). */
+/* Element types: what the contract calls one -> (what frameworks call it, DLPack's code, bits). */
 static PyObject *dtypes(PyObject *m, PyObject *o)
 {
     (void)m, (void)o;
@@ -330,78 +330,6 @@ static PyObject *schema_compatible(PyObject *m, PyObject *args)
     return PyArg_ParseTuple(args, "ss", &newer, &older) ? done(dv_schema_compatible(newer, older)) : NULL;
 }
 
-/* ---- torch --------------------------------------------------------------------------------------------------------------- */
-
-/* torch_attach(address of dv_torch_inside()): torch is there. */
-static PyObject *torch_attach(PyObject *m, PyObject *address)
-{
-    (void)m;
-    const void *inside = PyLong_AsVoidPtr(address);
-    return PyErr_Occurred() || dvt_attach(inside) ? NULL : Py_NewRef(Py_None);
-}
-
-/* torch_exchange(address of dv_torch_exchange(), function): dovetail.torch.types.from_number. */
-static PyObject *torch_exchange(PyObject *m, PyObject *args)
-{
-    PyObject *address, *numbers;
-    (void)m;
-    if (!PyArg_ParseTuple(args, "OO", &address, &numbers))
-        return NULL;
-    const void *exchange = PyLong_AsVoidPtr(address);
-    if (PyErr_Occurred())
-        return NULL;
-    dvt_set_exchange(exchange, numbers);
-    return Py_NewRef(Py_None);
-}
-
-static PyObject *torch_learn(PyObject *m, PyObject *args)
-{
-    (void)m;
-    return dvt_learn(args) ? NULL : Py_NewRef(Py_None);
-}
-
-static PyObject *torch_thread_keys(PyObject *m, PyObject *unused)
-{
-    (void)m, (void)unused;
-    const uint64_t *keys = dvt ? dvt->thread_keys() : NULL;
-    return keys ? Py_BuildValue("(KK)", (unsigned long long)keys[0], (unsigned long long)keys[1])
-                : Py_BuildValue("(KK)", 0ULL, 0ULL);
-}
-
-static PyObject *torch_kernel(PyObject *m, PyObject *args)
-{
-    (void)m;
-    return ext_torch_kernel(args);
-}
-
-static PyObject *torch_operator(PyObject *m, PyObject *args)
-{
-    (void)m;
-    return ext_torch_set(args);
-}
-
-/* torch_taken(operator): how many calls with tensors went straight to the kernel, to the autograd function, to torch's
- * dispatcher. */
-static PyObject *torch_taken(PyObject *m, PyObject *o)
-{
-    (void)m;
-    const ext_torch *t = Py_IS_TYPE(o, ext_operator_type) ? ((ext_operator *)(void *)o)->torch : NULL;
-    if (!t) {
-        PyErr_SetString(PyExc_TypeError, "expected one overload of an operator");
-        return NULL;
-    }
-    return Py_BuildValue("(KKK)", (unsigned long long)t->taken[DV__TORCH_PLAIN], (unsigned long long)t->taken[DV__TORCH_GRADIENT],
-        (unsigned long long)t->taken[DV__TORCH_OTHER]);
-}
-
-/* Why the short way for tensors is not taken: "" when it is. */
-static PyObject *torch_why(PyObject *m, PyObject *unused)
-{
-    (void)m, (void)unused;
-    const bool on = dvt_setup();
-    return PyErr_Occurred() ? NULL : PyUnicode_FromString(on ? "" : *dvt_why() ? dvt_why() : "not looked at yet");
-}
-
 static PyMethodDef methods[] = {
     { "load", load, METH_O, NULL },
     { "share", share, METH_O, NULL },
@@ -428,14 +356,6 @@ static PyMethodDef methods[] = {
         "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, -2 the same in "
         "f64, 0 the one that fits best." },
     { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
-    { "torch_attach", torch_attach, METH_O, NULL },
-    { "torch_kernel", torch_kernel, METH_VARARGS, NULL },
-    { "torch_exchange", torch_exchange, METH_VARARGS, NULL },
-    { "torch_operator", torch_operator, METH_VARARGS, NULL },
-    { "torch_taken", torch_taken, METH_O, NULL },
-    { "torch_learn", torch_learn, METH_VARARGS, NULL },
-    { "torch_thread_keys", torch_thread_keys, METH_NOARGS, NULL },
-    { "torch_why", torch_why, METH_NOARGS, NULL },
     { "dtypes", dtypes, METH_NOARGS, NULL },
     { "version", version, METH_NOARGS, NULL },
     { "schema_normalize", schema_normalize, METH_O, NULL },
@@ -446,7 +366,7 @@ static PyMethodDef methods[] = {
 
 static int exec(PyObject *module)
 {
-    return ext_operator_setup(module) || ext_random_setup(module) || ext_torch_kernel_setup() ? -1 : 0;
+    return ext_operator_setup(module) || ext_random_setup(module) || ext_hosts_setup(module) ? -1 : 0;
 }
 
 static PyModuleDef_Slot slots[] = { { Py_mod_exec, (void *)exec }, { 0, NULL } };

@@ -106,11 +106,13 @@ PyObject *ext_operator_new(dv_operator *op)
             goto fail;
         if (i < f->nargs && !(f->slots[i].flags & DV_SLOT_KWARG_ONLY))
             f->npositional = i + 1;
+        if (i == f->first_tensor && f->slots[i].type != DV_FIELD_TENSOR && f->slots[i].type != DV_FIELD_TENSORS)
+            f->first_tensor++;
         f->mutates |= i < f->nargs && f->slots[i].flags & DV_SLOT_WRITES;
     }
-    f->torch_possible = ext_torch_possible(f);
-    if (!(f->torch = ext_torch_of(op)))
-        goto fail;
+    for (int h = 0; h < EXT_HOSTS; h++)
+        if (ext_hosts[h]->attach && !(f->of_host[h] = ext_hosts[h]->attach(f)))
+            goto fail;
     return (PyObject *)f;
 fail:
     Py_DECREF((PyObject *)f);
@@ -141,7 +143,10 @@ static void dealloc(PyObject *self)
     for (size_t i = 0; f->slots && i < f->nargs + f->nresults; i++)
         Py_XDECREF(f->slots[i].name);
     PyMem_Free(f->slots);
-    ext_torch_release(f->torch);
+    for (int h = 0; h < EXT_HOSTS; h++)
+        if (f->of_host[h])
+            ext_hosts[h]->detach(f->of_host[h]);
+    ext_packet_forget(f);
     dv_operator_unref(f->op);
     Py_XDECREF(f->full_name);
     Py_XDECREF(f->overloads);
@@ -273,7 +278,7 @@ static PyObject *get_enabled(PyObject *self, void *unused)
 
 static PyGetSetDef getset[] = {
     { "name", get_name, NULL, "\"namespace::name.overload\"", NULL },
-    { "schema", get_schema, NULL, "the schema, as PyTorch prints it", NULL },
+    { "schema", get_schema, NULL, "the schema, normalised", NULL },
     { "doc", get_doc, NULL, "what the author wrote about it", NULL },
     { "overloads", get_overloads, NULL, "a tuple of the overloads, in the order in which they are tried", NULL },
     { "_pointer", get_pointer, NULL, NULL, NULL },
@@ -373,9 +378,9 @@ static PyObject *explain(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     }
     ext_call c;
     PyObject *rows = PyList_New(0), *result = NULL;
-    const enum ext_outcome outcome = rows ? ext_call_begin(&c, f, args, nargs, kwnames) : EXT_FAILED;
-    if (outcome == EXT_BRIDGE)
-        PyErr_Format(PyExc_TypeError, "%s: explain takes arrays", f->name);
+    const enum ext_outcome outcome = rows ? ext_call_begin(&c, f, args, nargs, kwnames, false) : EXT_FAILED;
+    if (outcome == EXT_SLOW)
+        PyErr_Format(PyExc_TypeError, "%s: explain takes plain tensors: detached ones, and no mode that is on", f->name);
     if (!outcome) {
         const int status = dv_explain(f->op, c.args, f->nargs, add_row, rows);
         PyObject *module = status ? ext_raise(status) : PyErr_Occurred() ? NULL : PyImport_ImportModule("dovetail._describe");

@@ -1,8 +1,10 @@
 /* Counter-based random states for kernels that ask for one (dv_random). A dovetail.Generator is a seed and how many numbers of it
- * are used; a numpy.random.Generator gives a fresh seed for each call. Kernels reserve numbers without the GIL: hence atomics. */
+ * are used; a framework's own generator gives a fresh seed for each call. Kernels reserve numbers without the GIL: hence atomics.
+ */
 #include "extension.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 typedef struct state {
     uint64_t seed;
@@ -87,40 +89,29 @@ int ext_random_setup(PyObject *module)
                                                                                                                             : 0;
 }
 
-/* A call's own state, seeded by a draw from NumPy's generator. */
-static int from_numpy(ext_call *c, PyObject *o, const dv_generator **out)
+/* A call's own state, seeded by a draw from the host's generator. */
+static enum ext_outcome from_host(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
 {
-    PyObject *number = PyObject_CallMethod(o, "integers", "L", INT64_MAX);
-    state *s = number ? ext_alloc(c, sizeof *s) : NULL;
-    if (s) {
-        atomic_init(&s->used, 0);
-        s->seed = 0;
-        if (seed_of(number, &s->seed))
-            s = NULL;
-    }
-    Py_XDECREF(number);
+    state *s = ext_alloc(c, sizeof *s);
+    if (!s)
+        return EXT_FAILED;
+    atomic_init(&s->used, 0);
+    const int drawn = c->of->seed ? c->of->seed(o, &s->seed) : 0;
     *out = (const dv_generator *)(const void *)s;
-    return s ? 0 : -1;
+    if (drawn)
+        return drawn < 0 ? EXT_FAILED : EXT_OK;
+    const char *theirs = c->of->generator_title;
+    char expected[128];
+    snprintf(expected, sizeof expected, "a dovetail.Generator%s%s", theirs ? " or " : "", theirs ? theirs : "");
+    return ext_wrong(c, slot, -1, expected, o);
 }
 
 enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out)
 {
-    if (PyType_IsSubtype(Py_TYPE(o), generator_type)) {
-        *out = (const dv_generator *)(const void *)&((generator *)(void *)o)->state;
-        return EXT_OK;
-    }
-    PyObject *name = PyType_GetName(Py_TYPE(o)), *module = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__module__");
-    const bool numpy = name && module && PyUnicode_Check(module) && !PyUnicode_CompareWithASCIIString(name, "Generator") &&
-        strstr(PyUnicode_AsUTF8AndSize(module, NULL), "numpy.random") != NULL;
-    Py_XDECREF(module);
-    enum ext_outcome outcome = EXT_FAILED;
-    if (numpy)
-        outcome = from_numpy(c, o, out) ? EXT_FAILED : EXT_OK;
-    else if (name)
-        PyErr_Format(PyExc_TypeError, "%s: argument '%s': expected %s (a dovetail.Generator or numpy.random.Generator), found %U",
-            c->f->name, slot->text, slot->type_text, name);
-    Py_XDECREF(name);
-    return outcome;
+    if (!PyType_IsSubtype(Py_TYPE(o), generator_type))
+        return from_host(c, slot, o, out);
+    *out = (const dv_generator *)(const void *)&((generator *)(void *)o)->state;
+    return EXT_OK;
 }
 
 int ext_random(const dv_host *host, const dv_generator *g, uint64_t count, uint64_t *seed, uint64_t *offset)

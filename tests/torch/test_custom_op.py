@@ -92,7 +92,7 @@ def test_plain_calls_are_short(add):
     a, b = torch.ones(3), torch.ones(3)
     parameter = torch.nn.Parameter(torch.ones(3))
     space = getattr(torch.ops, add._namespace)
-    assert dovetail._core.torch_why() == ""
+    assert dovetail._core.torch.why() == ""
     assert is_short(add, a, b) and is_short(add, a, b, 2.0)
     with torch.no_grad():
         assert is_short(add, parameter, b)

@@ -70,7 +70,7 @@ def fast(tmp_path_factory, ops):
     folder = tmp_path_factory.mktemp("fastpath")
     (folder / "fastpath.c").write_text(SOURCE)
     library = dovetail.load(compile_ops(folder / "fastpath.c", folder / "fastpath.so"))
-    assert _core.torch_why() == ""
+    assert _core.torch.why() == ""
     yield library
     library.close()
 
@@ -83,9 +83,9 @@ def cube(ops):
 @contextlib.contextmanager
 def goes(op, way, calls=1, runs=0):
     """The calls of op inside go this way, and no other. runs: plain calls that a gradient's Function makes."""
-    before = _core.torch_taken(op)
+    before = _core.torch.taken(op)
     yield
-    taken = [b - a for a, b in zip(before, _core.torch_taken(op))]
+    taken = [b - a for a, b in zip(before, _core.torch.taken(op))]
     assert taken == [(calls if way == w else 0) + (runs if w == PLAIN else 0) for w in range(3)]
 
 
@@ -351,20 +351,20 @@ def outcome(f, *args):
 
 
 def test_functorch_grad(cube):
-    x, before = f64(3), _core.torch_taken(cube)[PLAIN]
+    x, before = f64(3), _core.torch.taken(cube)[PLAIN]
     for transform in (torch.func.grad, lambda f: torch.func.grad(lambda t: torch.func.grad(f)(t).sum()), torch.func.hessian):
         got = outcome(transform(lambda t: cube(t).sum()), x)
         expected = outcome(transform(lambda t: torch.ops.torch_ops.cube(t).sum()), x)
         assert torch.equal(got, expected) if isinstance(expected, torch.Tensor) else got is expected
-    assert _core.torch_taken(cube)[PLAIN] == before
+    assert _core.torch.taken(cube)[PLAIN] == before
 
 
 def test_functorch_jvp(cube):
-    x, t, before = f64(3), f64(3), _core.torch_taken(cube)[PLAIN]
+    x, t, before = f64(3), f64(3), _core.torch.taken(cube)[PLAIN]
     got = outcome(torch.func.jvp, cube, (x,), (t,))
     expected = outcome(torch.func.jvp, torch.ops.torch_ops.cube.default, (x,), (t,))
     assert got is expected if isinstance(expected, type) else torch.equal(got[1], expected[1]) and torch.allclose(got[0], x ** 3)
-    assert _core.torch_taken(cube)[PLAIN] == before
+    assert _core.torch.taken(cube)[PLAIN] == before
 
 
 def test_functionalize(fast):
@@ -381,10 +381,10 @@ def test_forward_ad(cube):
             cube(x)  # no tangent
         dual = forward_ad.make_dual(x, t)
         for d in (dual, dual[1:]):
-            before = _core.torch_taken(cube)[PLAIN]
+            before = _core.torch.taken(cube)[PLAIN]
             got, expected = outcome(lambda: forward_ad.unpack_dual(cube(d))), outcome(lambda: forward_ad.unpack_dual(torch.ops.torch_ops.cube(d)))
             assert got is expected or (torch.equal(got.primal, expected.primal) and str(got.tangent) == str(expected.tangent))
-            assert _core.torch_taken(cube)[PLAIN] == before
+            assert _core.torch.taken(cube)[PLAIN] == before
     with goes(cube, PLAIN):
         cube(x)
 
@@ -426,9 +426,9 @@ def test_other_arguments(fast, call):
     """torch decides what it takes for a number."""
     scale, x = _core.find("fastpath::scale"), f64(3)
 
-    before = _core.torch_taken(scale)
+    before = _core.torch.taken(scale)
     assert str(outcome(call, scale, x)) == str(outcome(call, torch.ops.fastpath.scale.default, x))
-    assert sum(_core.torch_taken(scale)) == sum(before) + 1
+    assert sum(_core.torch.taken(scale)) == sum(before) + 1
 
 
 def test_errors_of_arguments(fast):
@@ -452,6 +452,40 @@ def test_packet(fast):
     assert torch.equal(fast.scale(x, 3), x * 3)  # both fit: torch picks
     with goes(scale, PLAIN):
         assert torch.equal(fast.scale(x), x * 2)
+
+
+def test_a_packet_remembers_which_overload_fits_and_never_wrongly(fast):
+    """What is remembered are the types of the arguments; whatever depends on a value or on another type is found anew."""
+    scale, scale_int = fast.scale.overloads
+    x = f64(3)
+    for _ in range(3):  # the second and third call remember
+        with goes(scale, PLAIN):
+            assert torch.equal(fast.scale(x, 3.0), x * 3)
+        with goes(scale_int, OTHER, 0), goes(scale, PLAIN, 0):
+            assert torch.equal(fast.scale(x, 3), x * 3)  # fits both: torch picks
+        with goes(scale, PLAIN):
+            assert torch.equal(fast.scale(x=x, by=3.0), x * 3)
+        with goes(scale, GRADIENT, runs=1):
+            assert fast.scale(f64(3, requires_grad=True), 3.0).requires_grad
+        with goes(scale, PLAIN, 0):
+            assert type(fast.scale(x.as_subclass(Marked), 3.0)) is Marked
+        with goes(scale, PLAIN, 0), pytest.raises(RuntimeError):
+            fast.scale(x, "three")
+    fresh = [type(f"T{i}", (torch.Tensor,), {}) for i in range(20)]  # more types than are remembered, and they go away
+    for t in fresh:
+        assert isinstance(fast.scale(x.as_subclass(t), 3.0), t)
+    del fresh, t
+    with goes(scale, PLAIN):
+        assert torch.equal(fast.scale(x, 3.0), x * 3)
+
+
+def test_arrays_and_tensors_in_one_call_are_an_error_that_names_both(ops):
+    numpy = pytest.importorskip("numpy")
+    cat = _core.find("torch_ops::cat")
+    t, a = torch.ones(2, 3), numpy.ones((2, 3), "float32")
+    for args, names in (((cat, [t, a]), "torch.*found numpy.ndarray"), ((cat, [a, t]), "numpy.*found torch.Tensor")):
+        with pytest.raises(TypeError, match=f"torch_ops::cat: argument 'xs': expected a tensor of {names}, which belongs to"):
+            args[0](*args[1:])
 
 
 def test_names(fast):
@@ -550,10 +584,10 @@ def test_out(fast):
     leaf = f64(3, requires_grad=True)
     with goes(fast.copy, OTHER), pytest.raises(RuntimeError, match="automatic differentiation"):
         fast.copy(x, out=leaf)
-    before = _core.torch_taken(fast.copy)
+    before = _core.torch.taken(fast.copy)
     with pytest.raises(RuntimeError, match="automatic differentiation"):
         fast.copy(leaf, out=out)
-    assert _core.torch_taken(fast.copy)[PLAIN] == before[PLAIN]
+    assert _core.torch.taken(fast.copy)[PLAIN] == before[PLAIN]
 
 
 def test_out_of_another_shape(fast):

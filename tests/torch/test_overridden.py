@@ -13,9 +13,9 @@ PLAIN, GRADIENT, OTHER = range(3)
 
 def ways(f, x):
     """The way of a call; a gradient's Function makes a plain one inside."""
-    before = _core.torch_taken(f)
+    before = _core.torch.taken(f)
     f(x)
-    return max(way for way, (a, b) in enumerate(zip(before, _core.torch_taken(f))) if b > a)
+    return max(way for way, (a, b) in enumerate(zip(before, _core.torch.taken(f))) if b > a)
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")

@@ -38,11 +38,11 @@ def run():
     if forward_ad._current_level >= 0:
         return False  # levels cannot be nested
     with torch.inference_mode():
-        inference, keys = torch.ones(2, 3), _core.torch_thread_keys()
+        inference, keys = torch.ones(2, 3), _core.torch.thread_keys()
     with torch._C._AutoDispatchBelowAutograd():
-        below = [_core.torch_thread_keys()[1]]
+        below = [_core.torch.thread_keys()[1]]
     with torch._C._AutoDispatchBelowADInplaceOrView():
-        below.append(_core.torch_thread_keys()[1])
+        below.append(_core.torch.thread_keys()[1])
     with torch.enable_grad(), forward_ad.dual_level() as level:
         plain = torch.ones(2, 3)
         complex_one = torch.ones(2, 3, dtype=torch.complex64)
@@ -56,5 +56,5 @@ def run():
                     torch._VF._make_dual(plain, torch.ones(2, 3), level=level)],  # forward_ad.make_dual would import much
         }
         samples = [_sample(kind, t) for kind, tensors in kinds.items() for t in tensors]
-        _core.torch_learn(samples, torch.Tensor.__basicsize__ // 8, keys, *below)
+        _core.torch.learn(samples, torch.Tensor.__basicsize__ // 8, keys, *below)
     return True

@@ -33,8 +33,8 @@ def _tell_inductor():
     _tell("inductor")
 
 
-_core.torch_attach(native.bridge.dv_torch_inside())
-_core.torch_exchange(native.bridge.dv_torch_exchange(), from_number)
+_core.torch.attach(native.bridge.dv_torch_inside())
+_core.torch.exchange(native.bridge.dv_torch_exchange(), from_number)
 
 
 def _pointer(library):
@@ -53,7 +53,7 @@ class Registration:
     def __init__(self, pointer, strict):
         handle = ctypes.c_void_p()
         flags = 0 if strict else native.SKIP_UNSUPPORTED | native.TWIN_UNSUPPORTED
-        if _core.torch_why():  # tensor objects cannot be read from C: then the Autograd kernels are Python's
+        if _core.torch.why():  # tensor objects cannot be read from C: then the Autograd kernels are Python's
             flags |= native.NO_AUTOGRAD
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
@@ -94,13 +94,13 @@ class Registration:
         """Let calls of the library's function go straight to the kernel where nothing else would run; and where only a gradient is wanted
         besides, to gradient, which gets all arguments by position."""
         entry = native.bridge.dv_torch_operator(self._handle, op.name.encode())
-        _core.torch_operator(op.pointer, entry, op.overload, op.defaults, gradient)
+        _core.torch.operator(op.pointer, entry, op.overload, op.defaults, gradient)
 
     def _override(self, op, yes):
         op.overridden = yes
         native.bridge.dv_torch_set_overridden(self._handle, op.name.encode(), yes)
         if yes:
-            _core.torch_operator(op.pointer, None, None, (), None)
+            _core.torch.operator(op.pointer, None, None, (), None)
         else:
             self._shorten(op, op.autograd.direct)
 
@@ -108,7 +108,7 @@ class Registration:
         for name, op in self.operators.items():
             overridden.forget(op.names_in_torch)
             if not op.overridden:
-                _core.torch_operator(op.pointer, None, None, (), None)
+                _core.torch.operator(op.pointer, None, None, (), None)
             _callables.pop(name, None)
             _callables.pop(name.split(".")[0], None)
             for waiting in _waiting.values():

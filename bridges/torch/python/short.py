@@ -1,7 +1,7 @@
 """The short way of a torch operator whose kernels are Python functions.
 
 Where nothing but the kernel would run, calling it directly gives what torch.ops gives, without its dispatcher: microseconds less.
-_core.torch_kernel decides that at every call (python/src/kernel.c says how). It is put where torch's operator objects keep their call, so
+_core.torch.kernel decides that at every call (host/kernel.c says how). It is put where torch's operator objects keep their call, so
 torch.ops.ns.name is short as well, also in what Inductor compiled. All else goes on to the call that was there.
 """
 import functools
@@ -24,7 +24,7 @@ _all = {}  # "ns::name" or "ns::name.overload" -> Short
 _given = threading.local()  # value: (a result,) that torch's way is to take as the kernel's
 
 try:
-    _core.torch_attach(native.bridge.dv_torch_inside())
+    _core.torch.attach(native.bridge.dv_torch_inside())
     _possible = True
 except RuntimeError:  # a libtorch without what the guard reads
     _possible = False
@@ -77,7 +77,7 @@ def _call(owner, schema, custom_op):
     arguments = tuple((str(a.real_type), a.has_default_value(), a.alias_info is not None and a.alias_info.is_write, a.kwarg_only)
                       for a in schema.arguments)
     results = tuple(str(r.real_type) for r in schema.returns)
-    owner._op = _core.torch_kernel(owner._op, arguments, results, custom_op, custom_op, _again)
+    owner._op = _core.torch.kernel(owner._op, arguments, results, custom_op, custom_op, _again)
     return owner._op  # hashes as what was there
 
 

@@ -278,6 +278,27 @@ bool dvt_is_exact(PyObject *o) { return tensor_type && (Py_IS_TYPE(o, tensor_typ
 
 bool dvt_is_tensor(PyObject *o) { return dvt_is_exact(o) || (tensor_type && PyType_IsSubtype(Py_TYPE(o), tensor_type)); }
 
+/* torch.Tensor, if torch has been imported. Looked up until it is there. */
+static PyTypeObject *any_tensor_type(void)
+{
+    static PyTypeObject *type;
+    if (type)
+        return type;
+    PyObject *modules = PySys_GetObject("modules"), *torch = modules ? PyDict_GetItemString(modules, "torch") : NULL;
+    PyObject *found = torch ? PyObject_GetAttrString(torch, "Tensor") : NULL;
+    if (found && PyType_Check(found))
+        return type = (PyTypeObject *)found;
+    PyErr_Clear();
+    Py_XDECREF(found);
+    return NULL;
+}
+
+enum ext_kind dvt_kind(PyTypeObject *type)
+{
+    PyTypeObject *tensor = any_tensor_type();
+    return tensor && PyType_IsSubtype(type, tensor) ? EXT_TENSOR : EXT_NOTHING;
+}
+
 void *dvt_handle(PyObject *tensor) { return (char *)(void *)tensor + handle_offset; }
 
 uint64_t dvt_below(uint64_t *keys, int which)

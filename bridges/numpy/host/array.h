@@ -8,19 +8,13 @@
 #ifndef DOVETAIL_NUMPY_ARRAY_H
 #define DOVETAIL_NUMPY_ARRAY_H
 
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "dovetail.h"
+#include "extension.h"
 
 /* Ready to use: 1; NumPy is not imported yet (nothing can be an array then): 0; -1 with an exception: this NumPy cannot be used.
  * import: import NumPy if it must be. Cheap when it was ready before. */
 int dvnp_setup(bool import);
 
-extern PyTypeObject *dvnp_ndarray; /* NULL before setup */
+extern PyTypeObject *dvnp_ndarray, *dvnp_generic; /* numpy.ndarray, numpy.generic; NULL before setup */
 
 /* What an array's view needs besides the tensor: strides in elements. */
 enum { DVNP_MAX_NDIM = 64 };
@@ -31,8 +25,7 @@ enum { DVNP_MAX_NDIM = 64 };
 const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t);
 int dvnp_ndim(PyObject *array);
 bool dvnp_is_writeable(PyObject *array);
-bool dvnp_is_array(PyObject *o);  /* ndarray or a subclass of it; false before setup */
-bool dvnp_is_scalar(PyObject *o); /* numpy.generic */
+bool dvnp_is_array(PyObject *o); /* ndarray or a subclass of it; false before setup */
 
 /* A new array on the CPU, uninitialised. strides are in elements; NULL or C order: a plain array. NULL with an exception. */
 PyObject *dvnp_new(dv_dtype dtype, int ndim, const int64_t *shape, const int64_t *strides);

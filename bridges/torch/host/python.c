@@ -1,8 +1,8 @@
 /* From the dispatcher into Python and back: the stack's arguments as Python objects, a call, and the results on the stack.
- * Compiled into python/'s extension, with -fexceptions: what Python raises goes on as torch's own python_error, through frames
+ * Compiled with -fexceptions: what Python raises goes on as torch's own python_error, through frames
  * that release what they hold by cleanup attributes.
  */
-#include "autograd.h"
+#include "../autograd.h"
 #include "tensor.h"
 
 static const struct dv__torch_exchange *exchange;

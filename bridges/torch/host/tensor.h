@@ -1,4 +1,4 @@
-/* torch's tensors as Python objects, without torch's headers. Compiled into python/'s extension (abi3); everything needs the GIL.
+/* torch's tensors as Python objects, without torch's headers. Everything needs the GIL.
  *
  * A tensor object holds an at::Tensor; its address inside the object is the handle that libtorch's C shims take. Where it lies is
  * found and proved by dvt_setup(), on samples that dovetail.torch.probe makes, together with what the guard reads (guard.h).
@@ -6,13 +6,8 @@
 #ifndef DOVETAIL_TORCH_TENSOR_H
 #define DOVETAIL_TORCH_TENSOR_H
 
-#ifndef Py_LIMITED_API
-#define Py_LIMITED_API 0x030B0000
-#endif
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include "guard.h"
+#include "../guard.h"
+#include "extension.h"
 
 extern const struct dv__torch_inside *dvt; /* NULL until dvt_attach() */
 extern const struct dv__torch_shims *dvt_shims;
@@ -31,6 +26,9 @@ int dvt_learn(PyObject *probed);
 
 bool dvt_is_tensor(PyObject *o); /* torch.Tensor or a subclass; false before dvt_attach() */
 bool dvt_is_exact(PyObject *o);  /* torch.Tensor or torch.nn.Parameter themselves */
+
+/* ext_host.kind: what torch takes for a tensor, also before dvt_attach(). */
+enum ext_kind dvt_kind(PyTypeObject *type);
 
 /* The handle inside a tensor object: borrowed, good while the object lives. Only after dvt_setup(). */
 void *dvt_handle(PyObject *tensor);
@@ -61,5 +59,9 @@ void dvt_rethrow(void);
  * device, a layout or a memory format. */
 struct dv__torch_exchange;
 void dvt_set_exchange(const struct dv__torch_exchange *to, PyObject *numbers);
+
+/* kernel.c, which says what it takes. */
+int dvt_python_kernel_setup(void);
+PyObject *dvt_python_kernel(PyObject *m, PyObject *args);
 
 #endif

@@ -29,8 +29,8 @@ typedef PyObject *(*array_new_fn)(PyTypeObject *, int, const int64_t *, int, con
 
 _Static_assert(sizeof(void *) == 8 && sizeof(long) == 8, "npy_intp is read as int64_t, and long as 64 bits");
 
-PyTypeObject *dvnp_ndarray;
-static PyTypeObject *generic, *masked;
+PyTypeObject *dvnp_ndarray, *dvnp_generic;
+static PyTypeObject *masked;
 static array_new_fn array_new;
 static int (*array_set_base)(PyObject *array, PyObject *take_base);
 static PyObject *numpy;
@@ -147,7 +147,7 @@ int dvnp_setup(bool import)
         Py_CLEAR(numpy);
         return 0;
     }
-    if (!(generic = (PyTypeObject *)PyObject_GetAttrString(numpy, "generic")) || load_api())
+    if (!(dvnp_generic = (PyTypeObject *)PyObject_GetAttrString(numpy, "generic")) || load_api())
         goto fail;
     if (!layout_is_known()) {
         PyErr_SetString(PyExc_ImportError, "dovetail does not know the layout of this NumPy's arrays");
@@ -157,7 +157,7 @@ int dvnp_setup(bool import)
     return 1;
 fail:
     Py_DECREF(array_type);
-    Py_CLEAR(generic);
+    Py_CLEAR(dvnp_generic);
     Py_CLEAR(numpy);
     return -1;
 }
@@ -254,8 +254,6 @@ bool dvnp_is_array(PyObject *o)
 {
     return dvnp_ndarray && (Py_IS_TYPE(o, dvnp_ndarray) || PyType_IsSubtype(Py_TYPE(o), dvnp_ndarray));
 }
-
-bool dvnp_is_scalar(PyObject *o) { return dvnp_ndarray && PyType_IsSubtype(Py_TYPE(o), generic); }
 
 int dvnp_ndim(PyObject *array) { return ((const array_fields *)(void *)array)->nd; }
 

@@ -1,7 +1,7 @@
-/* A torch operator whose kernels are Python functions, called the short way: _core.torch_kernel, with which dovetail.torch makes
+/* A torch operator whose kernels are Python functions, called the short way: _core.torch.kernel, with which dovetail.torch makes
  * custom_op and the like.
  *
- *     torch_kernel(fallback, arguments, returns, below_autograd, fresh, again) -> callable
+ *     kernel(fallback, arguments, returns, below_autograd, fresh, again) -> callable
  *
  * fallback: what is called when anything but the kernel would run: the operator's own call in torch.
  * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types
@@ -16,7 +16,7 @@
  * exactly the type of their argument, and lists are lists or tuples; nothing is given by name. Then what is written is counted.
  * The object hashes and compares as its fallback, and has its attributes.
  */
-#include "extension.h"
+#include "tensor.h"
 
 #include <stddef.h>
 #include <structmember.h>
@@ -328,8 +328,9 @@ static int fill(python_kernel *k, PyObject *arguments, PyObject *returns)
     return 0;
 }
 
-PyObject *ext_torch_kernel(PyObject *args)
+PyObject *dvt_python_kernel(PyObject *m, PyObject *args)
 {
+    (void)m;
     PyObject *fallback, *arguments, *returns, *again;
     int below, fresh;
     if (!PyArg_ParseTuple(
@@ -440,4 +441,4 @@ static PyType_Slot type_slots[] = { { Py_tp_dealloc, (void *)dealloc }, { Py_tp_
 static PyType_Spec type_spec = { "dovetail._core.PythonKernel", sizeof(python_kernel), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION | EXT_HAVE_VECTORCALL, type_slots };
 
-int ext_torch_kernel_setup(void) { return kernel_type || (kernel_type = (PyTypeObject *)PyType_FromSpec(&type_spec)) ? 0 : -1; }
+int dvt_python_kernel_setup(void) { return kernel_type || (kernel_type = (PyTypeObject *)PyType_FromSpec(&type_spec)) ? 0 : -1; }

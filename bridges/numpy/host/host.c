@@ -1,0 +1,238 @@
+/* NumPy's table: arrays are tensors, its scalars are numbers, and calls without tensors are its, too. */
+#include "array.h"
+
+static const ext_host *this_host(void) { return ext_hosts[EXT_HOST_numpy]; }
+
+static enum ext_kind kind(PyTypeObject *type)
+{
+    const int ready = dvnp_setup(false);
+    if (ready <= 0)
+        return EXT_NOTHING;
+    return PyType_IsSubtype(type, dvnp_ndarray) ? EXT_TENSOR : PyType_IsSubtype(type, dvnp_generic) ? EXT_NUMBER : EXT_NOTHING;
+}
+
+/* ---- Making arrays ------------------------------------------------------------------------------------------------------- */
+
+static int new_array(
+    ext_call *c, int index, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
+{
+    if (dvnp_setup(true) < 0)
+        return DV_EHOST;
+    PyObject *array = dvnp_new(dtype, ndim, shape, strides);
+    if (!array)
+        return PyErr_ExceptionMatches(PyExc_MemoryError) ? DV_ENOMEM : DV_EHOST;
+    dv_tensor *t = &c->made_tensors[index];
+    int64_t *own = ext_alloc(c, (size_t)(ndim ? ndim : 1) * sizeof *own);
+    const char *why = own ? dvnp_view(array, true, own, t) : "out of memory";
+    if (why) {
+        Py_DECREF(array);
+        return DV_EHOST;
+    }
+    Py_XDECREF(c->made[index]);
+    c->made[index] = array;
+    *out = t;
+    return DV_OK;
+}
+
+/* Is this a result that becomes an array at once? Others are the library's own tensors until the end of the call. */
+static bool is_result(const ext_call *c, int index)
+{
+    return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
+}
+
+static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
+{
+    ext_call *c = ext_call_of(host);
+    *out = NULL;
+    if (device.type != DV_CPU)
+        return dv_fail(DV_EDEVICE, "%s: a result on %s cannot be an array", c->f->name, dv_device_name(device.type));
+    if (!is_result(c, index))
+        return dv_tensor_new(dtype, ndim, shape, out);
+    const ext_gil g = ext_take_gil(c);
+    const int status = new_array(c, index, dtype, ndim, shape, strides, out);
+    ext_give_gil(g);
+    return status;
+}
+
+/* The object whose memory this tensor is: an argument. */
+static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
+{
+    for (size_t i = 0; i < c->f->nargs; i++)
+        if (c->args[i].type == DV_VALUE_TENSOR && c->args[i].as.tensor == t)
+            return c->given[i];
+    return NULL;
+}
+
+static int view_array(ext_call *c, int index, const dv_tensor *base, dv_tensor *t)
+{
+    PyObject *owner = owner_of(c, base);
+    if (!owner || !dvnp_is_array(owner))
+        return dv_fail(DV_ENOTSUP, "%s: result %d is a view of what is not an array", c->f->name, index);
+    PyObject *array = dvnp_wrap(t, owner, dvnp_is_writeable(owner));
+    if (!array)
+        return DV_EHOST;
+    Py_XDECREF(c->made[index]);
+    c->made[index] = array;
+    return DV_OK;
+}
+
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
+{
+    ext_call *c = ext_call_of(host);
+    *out = NULL;
+    if (!is_result(c, index))
+        return dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
+    const ext_gil g = ext_take_gil(c);
+    int status = DV_ENOMEM;
+    int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
+    if (own) {
+        dv_tensor *t = &c->made_tensors[index];
+        *t = *base;
+        t->data = (char *)base->data + offset * (base->dtype.bits / 8);
+        t->ndim = ndim;
+        t->shape = memcpy(own, shape, (size_t)ndim * sizeof *own);
+        t->strides = memcpy(own + ndim, strides, (size_t)ndim * sizeof *own);
+        if (!(status = view_array(c, index, base, t)))
+            *out = t;
+    }
+    ext_give_gil(g);
+    return status;
+}
+
+static void free_tensor(const dv_host *host, dv_tensor *t)
+{
+    ext_call *c = ext_call_of(host);
+    for (size_t i = 0; i < c->f->nresults; i++)
+        if (t == &c->made_tensors[i]) {
+            const ext_gil g = ext_take_gil(c);
+            Py_CLEAR(c->made[i]);
+            ext_give_gil(g);
+            return;
+        }
+    dv_tensor_unref(t);
+}
+
+static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
+
+/* A tensor that the library made: the array keeps it. */
+static PyObject *wrap(ext_call *c, dv_tensor *take)
+{
+    (void)c;
+    PyObject *capsule = PyCapsule_New(take, NULL, drop_tensor);
+    if (!capsule) {
+        dv_tensor_unref(take);
+        return NULL;
+    }
+    PyObject *array = dvnp_setup(true) < 0 ? NULL : dvnp_wrap(take, capsule, true);
+    Py_DECREF(capsule);
+    return array;
+}
+
+/* ---- The call ------------------------------------------------------------------------------------------------------------ */
+
+static enum ext_outcome begin(ext_call *c)
+{
+    static const dv_host arrays = { .size = sizeof(dv_host),
+        .name = "numpy",
+        .new_tensor = new_tensor,
+        .new_view = new_view,
+        .free_tensor = free_tensor,
+        .random = ext_random,
+        .before_kernel = ext_before_kernel,
+        .after_kernel = ext_after_kernel };
+    c->host = arrays;
+    c->host.row = ext_row;
+    return EXT_OK;
+}
+
+static enum ext_outcome tensor(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
+{
+    if (!dvnp_is_array(o))
+        return ext_other_tensor(c, slot, element, o, write, out);
+    const int ndim = dvnp_ndim(o);
+    dv_tensor *t = ext_alloc(c, sizeof *t + (size_t)(ndim ? ndim : 1) * sizeof(int64_t));
+    if (!t)
+        return EXT_FAILED;
+    const char *why = dvnp_view(o, write, (int64_t *)(void *)(t + 1), t);
+    if (__builtin_expect(why != NULL, 0))
+        return ext_wrong_text(c, slot, element, element < 0 ? write ? "an array to write to" : NULL : "Tensor", why);
+    c->elements += dv_numel(t);
+    *out = t;
+    return EXT_OK;
+}
+
+static PyObject *adopt(PyObject *o)
+{
+    enum ext_kind kind_of;
+    if (dvnp_setup(true) < 0)
+        return NULL;
+    return ext_host_of(o, &kind_of) == this_host() ? dvnp_asarray(o) : dvnp_from_dlpack(o);
+}
+
+/* ---- Other objects ------------------------------------------------------------------------------------------------------- */
+
+static PyObject *describe(PyObject *o)
+{
+    if (!dvnp_is_array(o))
+        return NULL;
+    PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *shape = PyObject_GetAttrString(o, "shape");
+    PyObject *text = dtype && shape ? PyUnicode_FromFormat("an array of %S with shape %S", dtype, shape) : NULL;
+    Py_XDECREF(dtype);
+    Py_XDECREF(shape);
+    return text;
+}
+
+static char number(PyObject *o)
+{
+    if (dvnp_is_array(o) && dvnp_ndim(o))
+        return 0;
+    PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *letter = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
+    const char *text = letter ? PyUnicode_AsUTF8AndSize(letter, NULL) : NULL;
+    const char found = text && *text ? *text : 'V';
+    PyErr_Clear();
+    Py_XDECREF(dtype);
+    Py_XDECREF(letter);
+    return found;
+}
+
+static PyObject *items(PyObject *o)
+{
+    return dvnp_is_array(o) && dvnp_ndim(o) > 1 ? NULL : PyObject_CallMethod(o, "tolist", NULL);
+}
+
+static int dtype(PyObject *o, dv_dtype *out) { return dvnp_setup(true) > 0 ? dvnp_dtype(o, out) : -1; }
+
+static PyObject *dtype_object(dv_dtype of) { return dvnp_setup(true) < 0 ? NULL : dvnp_dtype_object(of); }
+
+static int seed(PyObject *o, uint64_t *out)
+{
+    PyObject *name = PyType_GetName(Py_TYPE(o)), *module = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__module__");
+    const bool mine = name && module && PyUnicode_Check(module) && !PyUnicode_CompareWithASCIIString(name, "Generator") &&
+        strstr(PyUnicode_AsUTF8AndSize(module, NULL), "numpy.random") != NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(module);
+    PyErr_Clear();
+    PyObject *drawn = mine ? PyObject_CallMethod(o, "integers", "L", INT64_MAX) : NULL;
+    if (drawn)
+        *out = PyLong_AsUnsignedLongLongMask(drawn);
+    Py_XDECREF(drawn);
+    return !mine ? 0 : drawn && !PyErr_Occurred() ? 1 : -1;
+}
+
+const ext_host ext_host_numpy = { .name = "numpy",
+    .tensor_title = "an array: use numpy.asarray()",
+    .generator_title = "numpy.random.Generator",
+    .kind = kind,
+    .begin = begin,
+    .tensor = tensor,
+    .wrap = wrap,
+    .adopt = adopt,
+    .describe = describe,
+    .number = number,
+    .items = items,
+    .dtype = dtype,
+    .dtype_object = dtype_object,
+    .seed = seed };

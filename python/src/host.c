@@ -1,0 +1,86 @@
+/* Which framework an object belongs to. Most types are seen again and again, so the last ones are kept, by their address; what is
+ * kept holds its type, so that no other type can come to lie there. */
+#include "extension.h"
+
+#define HOST(name) extern const ext_host ext_host_##name;
+#include "hosts.inc"
+#undef HOST
+
+const ext_host *const ext_hosts[EXT_HOSTS] = {
+#define HOST(name) &ext_host_##name,
+#include "hosts.inc"
+#undef HOST
+};
+
+enum { CACHE = 32 };
+static struct known {
+    PyTypeObject *type; /* a reference */
+    const ext_host *host;
+    enum ext_kind kind;
+} cache[CACHE];
+
+static struct known *place_of(PyTypeObject *type) { return &cache[((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % CACHE]; }
+
+static const ext_host *ask_all(PyTypeObject *type, enum ext_kind *kind)
+{
+    for (int i = 0; i < EXT_HOSTS; i++) {
+        *kind = ext_hosts[i]->kind(type);
+        if (*kind != EXT_NOTHING)
+            return ext_hosts[i];
+        if (PyErr_Occurred())
+            break;
+    }
+    return NULL;
+}
+
+const ext_host *ext_host_of(PyObject *o, enum ext_kind *kind)
+{
+    PyTypeObject *type = Py_TYPE(o);
+    struct known *k = place_of(type);
+    if (k->type == type) {
+        *kind = k->kind;
+        return k->host;
+    }
+    const ext_host *host = ask_all(type, kind);
+    if (host) {
+        PyTypeObject *old = k->type;
+        Py_INCREF((PyObject *)type);
+        *k = (struct known){ type, host, *kind };
+        Py_XDECREF((PyObject *)old);
+    }
+    return host;
+}
+
+const ext_host *ext_adopter(void)
+{
+    const ext_host *found = NULL;
+    for (int i = 0; i < EXT_HOSTS && !found; i++)
+        if (ext_hosts[i]->adopt)
+            found = ext_hosts[i];
+    return found;
+}
+
+const ext_host *ext_host_of_module(PyObject *o)
+{
+    PyObject *module = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__module__");
+    const ext_host *found = NULL;
+    for (int i = 0; i < EXT_HOSTS && module && PyUnicode_Check(module) && !found; i++)
+        if (!PyUnicode_CompareWithASCIIString(module, ext_hosts[i]->name))
+            found = ext_hosts[i];
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return found;
+}
+
+int ext_hosts_setup(PyObject *module)
+{
+    for (int i = 0; i < EXT_HOSTS; i++) {
+        const ext_host *h = ext_hosts[i];
+        PyObject *space = PyModule_New(h->name);
+        const int failed = !space || (h->setup && h->setup(space)) || PyModule_AddObjectRef(module, h->name, space);
+        Py_XDECREF(space);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}

@@ -11,7 +11,29 @@
 
 typedef struct dv__contract dv__contract;
 
-enum { DV__MAX_DIM_VARS = 64, DV__MAX_RUNS = 16, DV__MAX_DTYPE_VARS = 16, DV__MAX_CASE_GROUPS = 8, DV__SHAPE_POOL = 512 };
+enum {
+    DV__MAX_DIM_VARS = 64,
+    DV__MAX_RUNS = 16,
+    DV__MAX_DTYPE_VARS = 16,
+    DV__MAX_CASE_GROUPS = 8,
+    DV__SHAPE_POOL = 512,
+    DV__MAX_REGISTERS = 1024
+};
+
+/* What a register of a contract's program holds (contract_program.h). */
+typedef struct dv__reg {
+    union {
+        int64_t i;            /* int; bool */
+        double f;             /* real; a number that is real */
+        const int64_t *sizes; /* n of them */
+        const char *s;        /* n bytes; NULL: None */
+        const dv_tensor *tensor;
+        dv_dtype dtype;
+        dv_device device;
+    };
+    int32_t n;
+    uint32_t real; /* of a number */
+} dv__reg;
 
 /* What one call's arguments bind. On the caller's stack, not initialised by it; valid as long as the arguments are. */
 typedef struct dv__solution {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "lang/contract.h"
+#include "lang/contract_program.h"
 
 /* dv__expr.type */
 enum dv__ctype {
@@ -193,8 +194,9 @@ struct dv__contract {
     int16_t *output_of; /* of return i: the only pattern, -1: none, -2: depends on the case */
     int16_t *case_only; /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
-    dv__needs always;   /* bound in every combination of cases, all optional arguments absent */
-    uint32_t nplain;    /* how many patterns at the beginning are plain; 0 when there are cases */
+    dv__needs always; /* bound in every combination of cases, all optional arguments absent */
+    uint32_t nplain;  /* how many patterns at the beginning are plain; 0 when there are cases */
+    dv__program *program;
     bool matching_only; /* nothing is computed, defined or constrained: solving is matching */
     /* Splitting, when it does not depend on cases. */
     int8_t split_items;         /* leading items that are cut; 0: cannot be split; -1: depends on the case */
@@ -227,6 +229,10 @@ bool dv__dtype_lookup(const char *name, uint32_t *key);
 int dv__contract_prove(dv__contract *c);
 /* contract_output.c */
 int dv__contract_prepare_split(dv__contract *c);
+/* contract_build_results.c */
+int dv__contract_build(dv__contract *c);
+/* contract_program_json.c */
+void dv__program_json(const dv__contract *c, dv__text *to);
 
 /* ---- Evaluation: one call ---------------------------------------------------------------------------------------------- */
 

@@ -779,6 +779,8 @@ int dv__contract_parse(const char *text, const char *name, const dv__schema *sch
         status = dv__contract_resolve(c);
     if (!status)
         status = dv__contract_prove(c);
+    if (!status)
+        status = dv__contract_build(c);
     if (!status) {
         *out = c;
         return DV_OK;

@@ -444,5 +444,7 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     json_key_expr(to, "bytes", c->bytes);
     dv__text_puts(to, ", \"order\": [");
     each_step(c, to, json_line);
-    dv__text_puts(to, "]}");
+    dv__text_puts(to, "], \"program\": ");
+    dv__program_json(c, to);
+    dv__text_puts(to, "}");
 }

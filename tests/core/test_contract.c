@@ -106,6 +106,34 @@ static int print_json(void)
     return 0;
 }
 
+/* Lines "schema|contract" on stdin: the JSON of both, or the error, a line each. */
+static int describe_contracts(void)
+{
+    static char line[20000];
+    while (fgets(line, sizeof line, stdin)) {
+        line[strcspn(line, "\n")] = 0;
+        char *text = strchr(line, '|');
+        dv__schema *schema = NULL;
+        dv__contract *c = NULL;
+        dv__text t = { 0 };
+        *text++ = 0;
+        if (dv__schema_parse(line, &schema) || dv__contract_parse(text, "my::f", schema, &c)) {
+            dv__text_puts(&t, "{\"error\": ");
+            dv__text_json(&t, dv_last_error(), strlen(dv_last_error()));
+        } else {
+            dv__text_puts(&t, "{\"schema\": ");
+            dv__schema_json(schema, &t);
+            dv__text_puts(&t, ", \"contract\": ");
+            dv__contract_json(c, &t);
+        }
+        printf("%s}\n", t.data);
+        dv__text_deinit(&t);
+        dv__contract_free(c);
+        dv__schema_free(schema);
+    }
+    return 0;
+}
+
 /* ns to solve the first call of each operator and say its outputs: the best of many. */
 static int print_times(void)
 {
@@ -146,6 +174,8 @@ int main(int argc, char **argv)
         return print_times();
     if (argc > 1 && !strcmp(argv[1], "--json"))
         return print_json();
+    if (argc > 1 && !strcmp(argv[1], "--describe"))
+        return describe_contracts();
     if (argc > 1 && !strcmp(argv[1], "--answer"))
         return answer_calls();
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_operators) };

@@ -1,0 +1,134 @@
+/* How a contract becomes a program: shared by the contract_build*.c files only. */
+#ifndef DV_LANG_CONTRACT_BUILD_H
+#define DV_LANG_CONTRACT_BUILD_H
+
+#include "lang/contract_internal.h"
+
+/* Where an item of a pattern stands in a shape: at `index`, from the back if it is negative, or at the register `offset`. */
+typedef struct dv__place {
+    dv__operand at;            /* of AT: a literal, negative from the back, or a register */
+    dv__operand start, length; /* of SLICE */
+} dv__place;
+
+/* A computed dim that waits for its sizes; a definition that does. */
+typedef struct dv__put_aside {
+    dv__operand pending; /* when it is still to be settled */
+    dv__operand tested;  /* when its sizes were bound at the last look */
+    dv__operand found;   /* the size where it stands (of a list: of the first tensor) */
+    dv__operand took;    /* when its pattern took part */
+    dv__place place;
+} dv__put_aside;
+
+/* Errors stick: after the first one nothing is added, and what is returned is never run. */
+typedef struct dv__builder {
+    dv__contract *c;
+    dv__program *p;
+    int status;
+    uint32_t fresh;   /* steps before this one are not used again: a call may begin behind them */
+    int32_t *made_by; /* of a register: its step; -1: a variable, or a register of a block */
+    dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS], dtypes[DV__MAX_DTYPE_VARS], device; /* when each is bound */
+    const char *who, *where;  /* for messages: the argument in whose pattern it stands, or NULL; the text */
+    const dv__fault *too_big; /* the message of the last who and where */
+    const char *big_who, *big_where;
+    bool quiet;         /* for a message: what it makes cannot fail, */
+    dv__operand valid;  /* and has a value when this holds */
+    dv__operand values; /* the element that x.values stands for */
+    dv__put_aside asides[DV__MAX_ASIDES];
+} dv__builder;
+
+/* Registers of the contract's variables. */
+static inline dv__operand dv__dim_register(const dv__contract *c, int ref)
+{
+    (void)c;
+    return (dv__operand)ref;
+}
+static inline dv__operand dv__run_register(const dv__contract *c, int ref) { return (dv__operand)(c->ndims + (uint32_t)ref); }
+static inline dv__operand dv__dtype_register(const dv__contract *c, int ref)
+{
+    return (dv__operand)(c->ndims + c->nruns + (uint32_t)ref);
+}
+static inline dv__operand dv__device_register(const dv__contract *c) { return (dv__operand)(c->ndims + c->nruns + c->ndtypes); }
+
+dv__operand dv__new_register(dv__builder *b, enum dv__rtype type);
+enum dv__rtype dv__type_of(const dv__builder *b, dv__operand x);
+dv__operand dv__literal(dv__builder *b, enum dv__rtype type, dv__reg value);
+dv__operand dv__int(dv__builder *b, int64_t i);
+dv__operand dv__dtype_literal(dv__builder *b, uint32_t key);
+/* A pure operation: the register of an equal one that was made already, or a new step. */
+dv__operand dv__emit(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, uint32_t n, const dv__operand *in,
+    int32_t slot, const dv__fault *fault);
+dv__step *dv__append(dv__builder *b, enum dv__op op, dv__operand guard); /* any step; NULL: an error */
+void dv__assign(dv__builder *b, dv__operand to, dv__operand from, dv__operand guard);
+dv__operand dv__op1(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, dv__operand x);
+dv__operand dv__op2(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, dv__operand x, dv__operand y);
+dv__operand dv__op3(
+    dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, dv__operand x, dv__operand y, dv__operand z);
+dv__operand dv__load(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, int32_t slot);
+
+/* Conditions, simplified: guards are kept small, and what is always or never true is known. */
+dv__operand dv__and(dv__builder *b, dv__operand x, dv__operand y); /* y need not be defined where x is false */
+dv__operand dv__or(dv__builder *b, dv__operand x, dv__operand y);
+dv__operand dv__not(dv__builder *b, dv__operand x, dv__operand guard);
+bool dv__implies(const dv__builder *b, dv__operand x, dv__operand y, int depth);
+dv__operand dv__select(dv__builder *b, dv__operand guard, dv__operand c, dv__operand x, dv__operand y);
+dv__operand dv__add_ints(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y); /* literals are added up */
+dv__operand dv__bound(dv__builder *b, dv__needs needs);                                    /* when all of them are bound */
+
+const dv__operand *dv__keep(dv__builder *b, const dv__operand *in, uint32_t n); /* in the arena */
+
+/* Messages. Parts are linked with dv__then(). */
+dv__part *dv__part_new(dv__builder *b, enum dv__part_kind kind);
+DV__PRINTF(2, 3) dv__part *dv__part_text(dv__builder *b, const char *format, ...);
+dv__part *dv__show(dv__builder *b, dv__operand x);
+dv__part *dv__if_part(dv__builder *b, dv__operand condition, dv__part *then, dv__part *other);
+dv__part *dv__then(dv__part *first, dv__part *next); /* appended; either may be NULL */
+dv__part *dv__join(dv__builder *b, const char *open, const char *close);
+void dv__join_add(dv__builder *b, dv__part *join, dv__part *part);
+const dv__fault *dv__fault_new(dv__builder *b, int status, dv__part *message);
+dv__part *dv__part_place(dv__builder *b); /* "argument 'w': 2*n: " */
+/* A check that may fail is added when this is true: first make the message, then dv__check(). Quiet: notes the condition. */
+bool dv__may_fail(dv__builder *b, dv__operand condition, dv__operand guard);
+void dv__check(dv__builder *b, dv__operand condition, dv__operand guard, int status, dv__part *message);
+
+/* Expressions, under a guard. */
+dv__operand dv__value(dv__builder *b, const dv__expr *e, dv__operand guard);
+dv__operand dv__real_value(dv__builder *b, const dv__expr *e, dv__operand guard);
+dv__operand dv__present(dv__builder *b, int32_t slot); /* always true for what is not optional */
+dv__operand dv__axis(dv__builder *b, dv__operand dim, dv__operand rank, dv__operand guard, dv__part *who); /* who: its place */
+
+/* While something is made for a message: it cannot fail, and only messages read it. */
+typedef struct dv__hush {
+    bool quiet;
+    dv__operand valid;
+} dv__hush;
+static inline dv__hush dv__quietly(dv__builder *b)
+{
+    const dv__hush before = { b->quiet, b->valid };
+    b->quiet = true;
+    b->valid = DV__ALWAYS;
+    return before;
+}
+static inline void dv__aloud(dv__builder *b, dv__hush before)
+{
+    b->quiet = before.quiet;
+    b->valid = before.valid;
+}
+
+/* contract_build_match.c */
+dv__operand dv__took_part(dv__builder *b, const dv__pattern *t);
+dv__operand dv__case_taken(const dv__builder *b, dv__when when);
+dv__part *dv__binder(dv__builder *b, bool run, int ref, const char *before, const char *after); /* "'n' is bound by 'x'" */
+dv__part *dv__binders(dv__builder *b, dv__needs needs); /* " ('n' is bound by 'x', '*s' is bound by 'y')", or nothing */
+dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join); /* "n = 3" each, added to join */
+dv__part *dv__bound_by(dv__builder *b, int ref);                          /* " (bound by 'x')", or nothing */
+void dv__build_patterns(dv__builder *b);
+void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__operand guard);
+void dv__close_block(dv__builder *b, uint32_t at);      /* the steps behind the block's step are its body */
+dv__part *dv__case_text(dv__builder *b, dv__when when); /* " when layout == "A"", or nothing */
+/* contract_build_facts.c */
+void dv__build_settle(dv__builder *b);
+void dv__build_constraints(dv__builder *b);
+/* contract_build_results.c */
+void dv__build_results(dv__builder *b);
+
+#endif

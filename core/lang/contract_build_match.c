@@ -1,0 +1,818 @@
+/* Cases and patterns as steps: which case holds; then each input's device, dtype and dims in textual order. What is not bound yet
+ * is bound, everything else compared. Whether something is bound depends on cases and on which optional arguments are there: a
+ * condition that is never about a size. */
+#include "lang/contract_build.h"
+
+#include <stdio.h>
+
+/* The tensor that is matched: an argument, or an element of a list, which is matched twice: the first one binds, all are checked.
+ */
+enum phase { BOTH, BIND, CHECK };
+struct subject {
+    const dv__pattern *t;
+    enum phase phase;
+    dv__operand tensor, shape, guard;
+    dv__operand index, first; /* CHECK: which element */
+    /* CHECK: what was bound before the list */
+    dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS], device, dtype;
+};
+
+/* ---- Who takes part ------------------------------------------------------------------------------------------------------ */
+
+dv__operand dv__case_taken(const dv__builder *b, dv__when when)
+{
+    return when.group < 0 ? DV__ALWAYS : b->p->taken[when.group][when.index];
+}
+
+dv__operand dv__took_part(dv__builder *b, const dv__pattern *t)
+{
+    if (t->presence == DV__ABSENT)
+        return DV__NEVER;
+    const dv__operand taken = dv__case_taken(b, t->when);
+    return t->presence == DV__REQUIRED ? taken : dv__and(b, taken, dv__present(b, t->slot));
+}
+
+dv__part *dv__case_text(dv__builder *b, dv__when when)
+{
+    return when.group < 0 ? NULL : dv__part_text(b, " when %s", b->c->groups[when.group].cases[when.index].text);
+}
+
+/* ---- Messages: who bound what -------------------------------------------------------------------------------------------- */
+
+struct chain {
+    struct {
+        dv__operand condition;
+        const char *who;
+    } links[512];
+    uint32_t n;
+};
+
+static bool link_to(struct chain *chain, dv__operand condition, const char *who) /* false: nothing comes after it */
+{
+    if (condition == DV__NEVER || chain->n == sizeof chain->links / sizeof *chain->links)
+        return true;
+    chain->links[chain->n].condition = condition;
+    chain->links[chain->n++].who = who;
+    return condition != DV__ALWAYS;
+}
+
+static bool patterns_with(dv__builder *b, struct chain *chain, bool run, int ref, bool alone)
+{
+    for (uint32_t i = 0; i < b->c->npatterns; i++) {
+        const dv__pattern *t = &b->c->patterns[i];
+        bool has = false;
+        for (uint32_t k = 0; k < t->dims.n && !has; k++) {
+            const dv__item *item = &t->dims.items[k];
+            const bool is = run ? item->kind == DV__ITEM_RUN : item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT;
+            has = alone ? is && item->ref == ref : !run && item->kind == DV__ITEM_EXPR && item->needs.dims >> ref & 1;
+        }
+        if (has && !link_to(chain, dv__took_part(b, t), t->name))
+            return false;
+    }
+    return true;
+}
+
+/* The argument that binds a variable: the first pattern where it stands alone, else the first that can be solved for it. */
+static void find_binders(dv__builder *b, struct chain *chain, bool run, int ref)
+{
+    chain->n = 0;
+    if (!patterns_with(b, chain, run, ref, true))
+        return;
+    for (uint32_t i = 0; i < b->c->ndefinitions && !run; i++)
+        if (b->c->definitions[i].var == ref && !link_to(chain, dv__case_taken(b, b->c->definitions[i].when), NULL))
+            return;
+    patterns_with(b, chain, run, ref, false);
+}
+
+static dv__part *say_chain(dv__builder *b, const struct chain *chain, const char *before, const char *after)
+{
+    dv__part *p = NULL;
+    for (uint32_t i = chain->n; i-- > 0;)
+        p = dv__if_part(b, chain->links[i].condition,
+            chain->links[i].who ? dv__part_text(b, "%s%s%s", before, chain->links[i].who, after) : NULL, p);
+    return p;
+}
+
+dv__part *dv__binder(dv__builder *b, bool run, int ref, const char *before, const char *after)
+{
+    struct chain chain;
+    char front[400], back[40];
+    const dv__hush hush = dv__quietly(b);
+    find_binders(b, &chain, run, ref);
+    snprintf(front, sizeof front, "%s'%s%s' is bound by '", before, run ? "*" : "", run ? b->c->runs[ref] : b->c->dims[ref].name);
+    snprintf(back, sizeof back, "'%s", after);
+    dv__part *p = say_chain(b, &chain, front, back);
+    dv__aloud(b, hush);
+    return p;
+}
+
+dv__part *dv__bound_by(dv__builder *b, int ref)
+{
+    struct chain chain;
+    const dv__hush hush = dv__quietly(b);
+    find_binders(b, &chain, false, ref);
+    dv__part *p = say_chain(b, &chain, " (bound by '", "')");
+    dv__aloud(b, hush);
+    return p;
+}
+
+dv__part *dv__binders(dv__builder *b, dv__needs needs)
+{
+    dv__part *join = dv__join(b, " (", ")");
+    for (uint32_t i = 0; i < b->c->nruns; i++)
+        if (needs.runs >> i & 1)
+            dv__join_add(b, join, dv__binder(b, true, (int)i, "", ""));
+    for (uint32_t i = 0; i < b->c->ndims; i++)
+        if (needs.dims >> i & 1)
+            dv__join_add(b, join, dv__binder(b, false, (int)i, "", ""));
+    return join && join->then ? join : NULL;
+}
+
+dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join)
+{
+    const dv__contract *c = b->c;
+    for (uint32_t i = 0; i < c->nruns; i++)
+        if (needs.runs >> i & 1) {
+            dv__part *p = dv__then(dv__part_text(b, "*%s = [", c->runs[i]), dv__show(b, dv__run_register(c, (int)i)));
+            dv__join_add(b, join, dv__if_part(b, b->runs[i], dv__then(p, dv__part_text(b, "]")), NULL));
+        }
+    for (uint32_t i = 0; i < c->ndims; i++)
+        if (needs.dims >> i & 1) {
+            dv__part *p = dv__then(dv__part_text(b, "%s = ", c->dims[i].name), dv__show(b, dv__dim_register(c, (int)i)));
+            dv__join_add(b, join, dv__if_part(b, b->dims[i], p, NULL));
+        }
+    for (uint32_t i = 0; i < c->ndtypes; i++)
+        if (needs.dtypes >> i & 1) {
+            dv__part *p = dv__then(dv__part_text(b, "%s = ", c->dtypes[i].name), dv__show(b, dv__dtype_register(c, (int)i)));
+            dv__join_add(b, join, dv__if_part(b, b->dtypes[i], p, NULL));
+        }
+    return join;
+}
+
+/* ---- Messages: an argument ----------------------------------------------------------------------------------------------- */
+
+static dv__part *label(dv__builder *b, const struct subject *x)
+{
+    if (x->phase != CHECK)
+        return dv__part_text(b, "argument '%s': ", x->t->name);
+    dv__part *p = dv__then(dv__part_text(b, "argument '%s[", x->t->name), dv__show(b, x->index));
+    return dv__then(p, dv__part_text(b, "]': "));
+}
+
+/* An item as it is known: its sizes, or how it is written. */
+static dv__part *say_item(dv__builder *b, const dv__item *item, dv__operand guard)
+{
+    dv__part *text = dv__part_text(b, "%s", item->text);
+    if (item->kind == DV__ITEM_ELEMENT)
+        return text;
+    const dv__hush hush = dv__quietly(b);
+    const dv__operand bound = dv__and(b, guard, dv__bound(b, item->needs));
+    const dv__operand value = bound == DV__NEVER ? DV__ALWAYS : dv__value(b, item->e, bound);
+    const dv__operand known = bound == DV__NEVER ? bound : dv__and(b, bound, b->valid);
+    dv__part *p = known == DV__NEVER      ? text
+        : dv__implies(b, guard, known, 6) ? dv__show(b, value)
+                                          : dv__if_part(b, known, dv__show(b, value), text);
+    dv__aloud(b, hush);
+    return p;
+}
+
+/* "[4, 2*n]". The first element of a list binds what stands before `item`; the rest it knows only if it was bound before. */
+static dv__part *say_items(dv__builder *b, const struct subject *x, uint32_t item)
+{
+    dv__part *join = dv__join(b, "", "");
+    const char *where = b->where;
+    for (uint32_t i = 0; i < x->t->dims.n; i++) {
+        const dv__item *one = &x->t->dims.items[i];
+        b->where = one->text;
+        dv__part *p = say_item(b, one, x->guard);
+        if (x->phase == CHECK && i >= item && (one->needs.dims || one->needs.runs) && one->kind != DV__ITEM_ELEMENT) {
+            dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS];
+            memcpy(dims, b->dims, sizeof dims), memcpy(runs, b->runs, sizeof runs);
+            memcpy(b->dims, x->dims, sizeof dims), memcpy(b->runs, x->runs, sizeof runs);
+            p = dv__if_part(b, x->first, say_item(b, one, x->guard), p);
+            memcpy(b->dims, dims, sizeof dims), memcpy(b->runs, runs, sizeof runs);
+        }
+        dv__join_add(b, join, p);
+    }
+    b->where = where;
+    return dv__then(dv__then(dv__part_text(b, "["), join), dv__part_text(b, "]"));
+}
+
+/* item: the one that does not fit, or -1: the number of dims. */
+static dv__part *wrong_shape(dv__builder *b, const struct subject *x, int32_t item)
+{
+    dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected shape "));
+    p = dv__then(p, say_items(b, x, item < 0 ? 0 : (uint32_t)item));
+    if (item >= 0) {
+        const dv__item *one = &x->t->dims.items[item];
+        if (one->kind == DV__ITEM_EXPR)
+            p = dv__then(p, dv__part_text(b, " with %s", one->text));
+        p = dv__then(p, dv__binders(b, one->needs));
+    }
+    p = dv__then(p, dv__then(dv__part_text(b, ", found ["), dv__show(b, x->shape)));
+    return dv__then(p, dv__part_text(b, "]"));
+}
+
+/* ---- Devices ------------------------------------------------------------------------------------------------------------- */
+
+static dv__part *wrong_device(dv__builder *b, const struct subject *x, dv__operand expected, dv__operand found)
+{
+    struct chain chain = { .n = 0 };
+    const dv__hush hush = dv__quietly(b);
+    for (uint32_t i = 0; i < b->c->npatterns && x->t->on == DV__ON_SAME; i++) {
+        const dv__pattern *t = &b->c->patterns[i];
+        if (t->on == DV__ON_SAME && t->kind != DV__PATTERN_INTS && !link_to(&chain, dv__took_part(b, t), t->name))
+            break;
+    }
+    dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected a tensor on "));
+    p = dv__then(p, dv__show(b, expected));
+    p = dv__then(p, say_chain(b, &chain, " as '", "' is"));
+    dv__aloud(b, hush);
+    return dv__then(dv__then(p, dv__part_text(b, ", found one on ")), dv__show(b, found));
+}
+
+static void match_device(dv__builder *b, const struct subject *x)
+{
+    const dv__operand device = dv__device_register(b->c), g = x->guard;
+    if (x->t->on == DV__ON_ANY || (x->phase == BIND && x->t->on != DV__ON_SAME))
+        return;
+    const dv__operand here = dv__op1(b, DV__OP_DEVICE_OF, DV__RTYPE_DEVICE, g, x->tensor);
+    if (x->t->on == DV__ON_CPU) {
+        const dv__operand fine = dv__op1(b, DV__OP_ON_CPU, DV__RTYPE_BOOL, g, here);
+        const dv__operand cpu = dv__literal(b, DV__RTYPE_DEVICE, (dv__reg){ .device = { DV_CPU, 0 } });
+        dv__check(b, fine, g, DV_EDEVICE, wrong_device(b, x, cpu, here));
+        return;
+    }
+    const dv__operand compared = dv__and(b, g, b->device);
+    if (x->phase != BIND && compared != DV__NEVER) {
+        const dv__operand fine = dv__op2(b, DV__OP_SAME_DEVICE, DV__RTYPE_BOOL, compared, device, here);
+        dv__check(b, fine, compared, DV_EDEVICE, wrong_device(b, x, device, here));
+    }
+    if (x->phase != CHECK) {
+        dv__assign(b, device, here, dv__and(b, g, dv__not(b, b->device, DV__ALWAYS)));
+        b->device = dv__or(b, b->device, g);
+    }
+}
+
+/* ---- Dtypes -------------------------------------------------------------------------------------------------------------- */
+
+static dv__part *say_dtypes(dv__builder *b, const uint32_t *keys, uint32_t n)
+{
+    dv__part *p = NULL;
+    for (uint32_t i = 0; i < n; i++)
+        p = dv__then(p, dv__part_text(b, "%s%s", !i ? "" : i + 1 < n ? ", " : " or ", dv_dtype_name(dv_dtype_from_key(keys[i]))));
+    return p;
+}
+
+static dv__part *wrong_dtype(dv__builder *b, const struct subject *x, dv__part *expected, dv__operand found)
+{
+    dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected dtype "));
+    return dv__then(dv__then(dv__then(p, expected), dv__part_text(b, ", found ")), dv__show(b, found));
+}
+
+static dv__part *dtype_binder(dv__builder *b, int ref)
+{
+    struct chain chain = { .n = 0 };
+    char front[300];
+    const dv__hush hush = dv__quietly(b);
+    for (uint32_t i = 0; i < b->c->npatterns; i++) {
+        const dv__pattern *t = &b->c->patterns[i];
+        if (t->dtype.kind == DV__DTYPE_VAR && t->dtype.ref == ref && !link_to(&chain, dv__took_part(b, t), t->name))
+            break;
+    }
+    snprintf(front, sizeof front, " ('%s' is bound by '", b->c->dtypes[ref].name);
+    dv__part *p = say_chain(b, &chain, front, "')");
+    dv__aloud(b, hush);
+    return p;
+}
+
+static dv__operand one_of(dv__builder *b, dv__operand found, const uint32_t *keys, uint32_t n, dv__operand guard)
+{
+    dv__operand in[256] = { found };
+    for (uint32_t i = 0; i < n && i < 255; i++)
+        in[i + 1] = dv__dtype_literal(b, keys[i]);
+    return dv__emit(b, DV__OP_ONE_OF, DV__RTYPE_BOOL, guard, (n < 254 ? n : 254) + 1, in, 0, NULL);
+}
+
+static void match_dtype_variable(dv__builder *b, const struct subject *x, dv__operand found)
+{
+    const int ref = x->t->dtype.ref;
+    const dv__dtype_var *var = &b->c->dtypes[ref];
+    const dv__operand variable = dv__dtype_register(b->c, ref), g = x->guard;
+    const dv__operand before = x->phase == CHECK ? x->dtype : b->dtypes[ref];
+    const dv__operand first = x->phase == CHECK ? dv__and(b, g, x->first) : g;
+    const dv__operand binds = dv__and(b, first, dv__not(b, before, DV__ALWAYS)), compared = dv__and(b, g, b->dtypes[ref]);
+    if (x->phase != BIND && binds != DV__NEVER && var->allowed) {
+        dv__part *names = dv__then(say_dtypes(b, var->allowed, var->nallowed), dv__part_text(b, " (%s)", var->name));
+        dv__check(b, one_of(b, found, var->allowed, var->nallowed, binds), binds, DV_EDTYPE, wrong_dtype(b, x, names, found));
+    }
+    if (x->phase != BIND && compared != DV__NEVER) {
+        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, compared, variable, found);
+        dv__check(b, same, compared, DV_EDTYPE, wrong_dtype(b, x, dv__then(dv__show(b, variable), dtype_binder(b, ref)), found));
+    }
+    if (x->phase != CHECK) {
+        dv__assign(b, variable, found, dv__and(b, g, dv__not(b, b->dtypes[ref], DV__ALWAYS)));
+        b->dtypes[ref] = dv__or(b, b->dtypes[ref], g);
+    }
+}
+
+static void match_dtype(dv__builder *b, const struct subject *x)
+{
+    const dv__dtype_spec *spec = &x->t->dtype;
+    if (spec->kind == DV__DTYPE_ANY || (x->phase == BIND && spec->kind != DV__DTYPE_VAR))
+        return;
+    const dv__operand g = x->guard, found = dv__op1(b, DV__OP_DTYPE_OF, DV__RTYPE_DTYPE, g, x->tensor);
+    if (spec->kind == DV__DTYPE_VAR) {
+        match_dtype_variable(b, x, found);
+    } else if (spec->kind == DV__DTYPE_SET) {
+        uint32_t keys[256];
+        const uint32_t n = spec->n < 255 ? spec->n : 255;
+        for (uint32_t i = 0; i < n; i++)
+            keys[i] = (uint32_t)spec->alternatives[i]->i;
+        dv__check(b, one_of(b, found, keys, n, g), g, DV_EDTYPE, wrong_dtype(b, x, say_dtypes(b, keys, n), found));
+    } else {
+        b->where = x->t->text;
+        const dv__operand expected = dv__value(b, spec->alternatives[0], g);
+        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, g, found, expected);
+        dv__check(b, same, g, DV_EDTYPE, wrong_dtype(b, x, dv__show(b, expected), found));
+    }
+}
+
+/* ---- Dims ---------------------------------------------------------------------------------------------------------------- */
+
+/* How many dims each item takes. */
+struct lengths {
+    dv__operand known[DV_MAX_NDIM + DV__MAX_RUNS + 64]; /* where it is known; 0 elsewhere */
+    dv__operand free[DV_MAX_NDIM + DV__MAX_RUNS + 64];  /* when it is not: this run takes what is left */
+};
+
+/* The number of dims that a fact rank(*a) == e tells. */
+static dv__operand told_rank(dv__builder *b, const dv__run_rank *fact, dv__operand guard)
+{
+    const char *who = b->who, *where = b->where;
+    b->who = NULL;
+    b->where = fact->text;
+    const dv__operand n = dv__value(b, fact->e, guard);
+    const dv__operand low = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, guard, n, dv__int(b, 0));
+    const dv__operand high = dv__op2(b, DV__OP_LE, DV__RTYPE_INT, guard, n, dv__int(b, DV_MAX_NDIM));
+    const dv__operand fine = dv__and(b, low, high);
+    if (dv__may_fail(b, fine, guard)) {
+        dv__part *p = dv__then(dv__part_place(b), dv__part_text(b, "expected a number of dims, found "));
+        dv__check(b, fine, guard, DV_EINVAL, dv__then(p, dv__show(b, n)));
+    }
+    b->who = who;
+    b->where = where;
+    return n;
+}
+
+static void run_length(dv__builder *b, const struct subject *x, uint32_t i, struct lengths *to)
+{
+    const dv__item *item = &x->t->dims.items[i];
+    const dv__operand zero = dv__int(b, 0), g = x->guard;
+    if (item->kind == DV__ITEM_RUNS) {
+        b->where = item->text;
+        to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__value(b, item->e, g));
+        return;
+    }
+    const dv__operand bound = dv__and(b, g, b->runs[item->ref]);
+    const dv__run_rank *fact = &b->c->run_ranks[item->ref];
+    const dv__operand unbound = dv__and(b, g, dv__not(b, b->runs[item->ref], DV__ALWAYS));
+    const dv__operand told = fact->e ? dv__and(b, unbound, dv__bound(b, fact->needs)) : DV__NEVER;
+    to->known[i] = told == DV__NEVER ? zero : told_rank(b, fact, told);
+    if (told != unbound)
+        to->known[i] = dv__select(b, g, told, to->known[i], zero);
+    if (bound != DV__NEVER) {
+        const dv__operand rank = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, bound, dv__run_register(b->c, item->ref));
+        to->known[i] = bound == g ? rank : dv__select(b, g, bound, rank, to->known[i]);
+    }
+    to->free[i] = dv__and(b, unbound, dv__not(b, told, DV__ALWAYS));
+}
+
+/* The place of each item, and the check of the number of dims. */
+static bool find_places(dv__builder *b, const struct subject *x, dv__place *places)
+{
+    struct lengths lengths;
+    const dv__dims *dims = &x->t->dims;
+    const dv__operand g = x->guard, one = dv__int(b, 1);
+    dv__operand known = dv__int(b, 0), open = DV__NEVER;
+    if (dims->n > sizeof lengths.known / sizeof *lengths.known) {
+        b->status = dv__fail_at(
+            DV_ELIMIT, b->c->text, x->t->at, "more than %zu dims", sizeof lengths.known / sizeof *lengths.known);
+        return false;
+    }
+    for (uint32_t i = 0; i < dims->n; i++) {
+        lengths.known[i] = one;
+        lengths.free[i] = DV__NEVER;
+        if (dims->items[i].kind == DV__ITEM_RUN || dims->items[i].kind == DV__ITEM_RUNS)
+            run_length(b, x, i, &lengths);
+        known = dv__add_ints(b, g, known, lengths.known[i]);
+        open = dv__or(b, open, lengths.free[i]);
+    }
+    const dv__operand rank = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, x->shape);
+    const bool whole = dv__implies(b, g, open, 6) && known < 0 && !b->status && !b->p->constants[-1 - known].i; /* [*s] */
+    if (x->phase != BIND && !whole) {
+        const dv__operand more = open == DV__NEVER ? open : dv__op2(b, DV__OP_GE, DV__RTYPE_INT, g, rank, known);
+        const dv__operand equal = dv__implies(b, g, open, 6) ? more : dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, rank, known);
+        const dv__operand fits = more == equal ? more : dv__select(b, g, open, more, equal);
+        dv__check(b, fits, g, DV_ESHAPE, wrong_shape(b, x, -1));
+    }
+    dv__operand rest = DV__ALWAYS, at = dv__int(b, 0);
+    for (uint32_t i = 0; i < dims->n; i++) {
+        uint32_t singles = 0; /* that follow, if nothing else does */
+        for (uint32_t k = i; k < dims->n; k++)
+            singles = dims->items[k].e->type == DV__CTYPE_RUN ? 0 : singles + 1;
+        const bool back = at >= 0 && singles == dims->n - i;
+        places[i].at = back ? dv__int(b, -(int64_t)singles) : at;
+        places[i].start = at;
+        places[i].length = lengths.known[i];
+        if (lengths.free[i] != DV__NEVER) {
+            if (rest == DV__ALWAYS && known < 0 && !b->status)
+                rest = dv__add_ints(b, g, rank, dv__int(b, -b->p->constants[-1 - known].i));
+            else if (rest == DV__ALWAYS)
+                rest = dv__op2(b, DV__OP_SUB, DV__RTYPE_INT, g, rank, known);
+            places[i].length = dv__implies(b, g, lengths.free[i], 6) ? rest
+                                                                     : dv__select(b, g, lengths.free[i], rest, lengths.known[i]);
+        }
+        if (i + 1 < dims->n) {
+            bool singles_only = true;
+            for (uint32_t k = i + 1; k < dims->n; k++)
+                singles_only = singles_only && dims->items[k].e->type != DV__CTYPE_RUN;
+            at = singles_only && places[i].length >= 0 ? places[i].length : dv__add_ints(b, g, at, places[i].length);
+        }
+    }
+    return true;
+}
+
+static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__place *place, dv__operand guard)
+{
+    return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, x->shape, place->at);
+}
+
+static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
+{
+    const int ref = x->t->dims.items[i].ref;
+    const dv__operand variable = dv__dim_register(b->c, ref), g = x->guard, size = size_at(b, x, place, g);
+    const dv__operand compared = dv__and(b, g, b->dims[ref]);
+    if (x->phase != BIND && compared != DV__NEVER) {
+        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, compared, size, variable);
+        dv__check(b, same, compared, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+    }
+    if (x->phase != CHECK) {
+        dv__assign(b, variable, size, dv__and(b, g, dv__not(b, b->dims[ref], DV__ALWAYS)));
+        b->dims[ref] = dv__or(b, b->dims[ref], g);
+    }
+}
+
+static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
+{
+    const dv__item *item = &x->t->dims.items[i];
+    const dv__operand g = x->guard;
+    const bool whole = x->t->dims.n == 1;
+    const dv__operand here = whole ? x->shape
+                                   : dv__op3(b, DV__OP_SLICE, DV__RTYPE_DIMS, g, x->shape, place->start, place->length);
+    const bool run = item->kind == DV__ITEM_RUN;
+    const dv__operand compared = run ? dv__and(b, g, b->runs[item->ref]) : g;
+    if (x->phase != BIND && compared != DV__NEVER) {
+        b->where = item->text;
+        const dv__operand value = run ? dv__run_register(b->c, item->ref) : dv__value(b, item->e, g);
+        const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DIMS, compared, here, value);
+        dv__check(b, same, compared, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+    }
+    if (x->phase != CHECK && run) {
+        dv__assign(b, dv__run_register(b->c, item->ref), here, dv__and(b, g, dv__not(b, b->runs[item->ref], DV__ALWAYS)));
+        b->runs[item->ref] = dv__or(b, b->runs[item->ref], g);
+    }
+}
+
+/* A computed dim: compared where its sizes are bound; elsewhere put aside. */
+static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
+{
+    const dv__item *item = &x->t->dims.items[i];
+    const dv__operand bound = item->aside < 0 ? DV__ALWAYS : dv__bound(b, (dv__needs){ .dims = item->needs.dims });
+    const dv__operand g = dv__and(b, x->guard, bound);
+    if (x->phase != CHECK && item->aside >= 0) {
+        dv__put_aside *a = &b->asides[item->aside];
+        a->took = x->guard;
+        a->pending = dv__and(b, x->guard, dv__not(b, bound, DV__ALWAYS));
+        a->tested = bound;
+        a->place = *place;
+        a->found = a->pending == DV__NEVER ? DV__ALWAYS : size_at(b, x, place, x->guard);
+    }
+    if (x->phase == BIND || g == DV__NEVER)
+        return;
+    b->where = item->text;
+    const dv__operand expected = dv__value(b, item->e, g), size = size_at(b, x, place, x->guard);
+    dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, size, expected), g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+}
+
+static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, uint32_t *ncarries)
+{
+    const dv__dims *dims = &x->t->dims;
+    dv__place places[DV_MAX_NDIM + DV__MAX_RUNS + 64];
+    x->shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, x->guard, x->tensor);
+    if (dims->any || !find_places(b, x, places))
+        return;
+    for (uint32_t i = 0; i < dims->n && !b->status; i++) {
+        const dv__item *item = &dims->items[i];
+        switch (item->kind) {
+        case DV__ITEM_VAR: match_variable(b, x, i, &places[i]); break;
+        case DV__ITEM_RUN:
+        case DV__ITEM_RUNS: match_run(b, x, i, &places[i]); break;
+        case DV__ITEM_INT:
+            if (x->phase != BIND)
+                dv__check(b,
+                    dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, x->guard, size_at(b, x, &places[i], x->guard), dv__int(b, item->value)),
+                    x->guard, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+            break;
+        case DV__ITEM_EXPR: match_computed(b, x, i, &places[i]); break;
+        default: /* n{i}: the sum of all */
+            if (x->phase == CHECK && *ncarries < DV_MAX_NDIM) {
+                const dv__operand total = dv__dim_register(b->c, item->ref);
+                const dv__operand in[] = { total, size_at(b, x, &places[i], x->guard) };
+                b->where = item->text;
+                const dv__fault *big = dv__fault_new(
+                    b, DV_ESHAPE, dv__then(dv__part_place(b), dv__part_text(b, "the sum over the list does not fit 64 bits")));
+                const dv__operand next = dv__emit(b, DV__OP_ADD, DV__RTYPE_INT, x->guard, 2, in, 0, big);
+                carries[(*ncarries)++] = (dv__carry){ total, dv__int(b, 0), next };
+            }
+        }
+    }
+}
+
+static void match_tensor(dv__builder *b, struct subject *x, dv__carry *carries, uint32_t *ncarries)
+{
+    x->shape = DV__ALWAYS;
+    match_device(b, x);
+    match_dtype(b, x);
+    match_dims(b, x, carries, ncarries);
+}
+
+/* ---- Lists --------------------------------------------------------------------------------------------------------------- */
+
+/* Opens a block that runs for each tensor of a list; x gets its registers. Returns its step's index. */
+static uint32_t open_each(dv__builder *b, struct subject *x, dv__operand guard)
+{
+    x->tensor = dv__new_register(b, DV__RTYPE_TENSOR);
+    x->index = dv__new_register(b, DV__RTYPE_INT);
+    x->first = dv__new_register(b, DV__RTYPE_BOOL);
+    x->guard = DV__ALWAYS;
+    x->phase = CHECK;
+    const uint32_t at = b->p->nsteps;
+    dv__step *s = dv__append(b, DV__OP_EACH, guard);
+    if (s) {
+        s->slot = x->t->slot;
+        s->to = x->tensor;
+        s->index = x->index;
+        s->first = x->first;
+        s->type = DV__RTYPE_TENSOR;
+    }
+    return at;
+}
+
+void dv__close_block(dv__builder *b, uint32_t at)
+{
+    if (b->status)
+        return;
+    b->p->steps[at].body = (int32_t)(b->p->nsteps - at - 1);
+    for (uint32_t i = at + 1; i < b->p->nsteps; i++)
+        b->p->steps[i].flags |= DV__STEP_DEAD;
+}
+
+static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
+{
+    struct subject x = { .t = t, .phase = BIND };
+    dv__carry carries[DV_MAX_NDIM];
+    uint32_t ncarries = 0;
+    dv__operand some = dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
+    if (!t->may_be_empty && !t->dims.any) {
+        dv__part *p = dv__then(
+            dv__part_text(b, "argument '%s': expected at least one tensor", t->name), dv__case_text(b, t->when));
+        dv__check(b, some, guard, DV_EINVAL, dv__then(p, dv__part_text(b, ", found an empty list")));
+        some = DV__ALWAYS;
+    }
+    x.guard = dv__and(b, guard, some);
+    memcpy(x.dims, b->dims, sizeof x.dims);
+    memcpy(x.runs, b->runs, sizeof x.runs);
+    x.device = b->device;
+    x.dtype = t->dtype.kind == DV__DTYPE_VAR ? b->dtypes[t->dtype.ref] : DV__ALWAYS;
+    const dv__operand took = x.guard;
+    x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, took, t->slot);
+    match_tensor(b, &x, carries, &ncarries);
+    const uint32_t at = open_each(b, &x, took);
+    match_tensor(b, &x, carries, &ncarries);
+    dv__close_block(b, at);
+    dv__carry *kept = ncarries && !b->status ? DV__ARENA_ARRAY(&b->c->arena, dv__carry, ncarries) : NULL;
+    if (kept) {
+        memcpy(kept, carries, ncarries * sizeof *carries);
+        b->p->steps[at].carry = kept;
+        b->p->steps[at].ncarry = ncarries;
+    }
+    for (uint32_t i = 0; i < t->dims.n; i++)
+        if (t->dims.items[i].kind == DV__ITEM_ELEMENT)
+            b->dims[t->dims.items[i].ref] = took;
+}
+
+/* ---- Lengths of int[] arguments ------------------------------------------------------------------------------------------ */
+
+static dv__part *wrong_length(dv__builder *b, const dv__pattern *t, dv__operand found, dv__operand g)
+{
+    const dv__item *item = t->dims.items;
+    dv__part *p = dv__then(dv__part_text(b, "argument '%s': expected ", t->name), say_item(b, item, g));
+    p = dv__then(dv__then(p, dv__part_text(b, " elements")), dv__binders(b, item->needs));
+    return dv__then(dv__then(p, dv__part_text(b, ", found ")), dv__show(b, found));
+}
+
+static void match_length(dv__builder *b, const dv__pattern *t, dv__operand g)
+{
+    if (t->dims.any)
+        return;
+    const dv__item *item = t->dims.items;
+    const dv__operand list = dv__load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, g, t->slot);
+    const dv__operand n = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, list);
+    b->where = item->text;
+    dv__operand compared = g, expected;
+    if (item->kind == DV__ITEM_VAR) {
+        expected = dv__dim_register(b->c, item->ref);
+        compared = dv__and(b, g, b->dims[item->ref]);
+    } else if (item->kind == DV__ITEM_INT) {
+        expected = dv__int(b, item->value);
+    } else {
+        const dv__operand bound = item->aside < 0 ? DV__ALWAYS : dv__bound(b, (dv__needs){ .dims = item->needs.dims });
+        compared = dv__and(b, g, bound);
+        if (item->aside >= 0)
+            b->asides[item->aside] = (dv__put_aside){
+                .took = g, .pending = dv__and(b, g, dv__not(b, bound, DV__ALWAYS)), .tested = bound, .found = n
+            };
+        expected = compared == DV__NEVER ? DV__ALWAYS : dv__value(b, item->e, compared);
+    }
+    if (compared != DV__NEVER)
+        dv__check(
+            b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, compared, n, expected), compared, DV_EINVAL, wrong_length(b, t, n, compared));
+    if (item->kind == DV__ITEM_VAR) {
+        dv__assign(b, expected, n, dv__and(b, g, dv__not(b, b->dims[item->ref], DV__ALWAYS)));
+        b->dims[item->ref] = dv__or(b, b->dims[item->ref], g);
+    }
+}
+
+/* ---- Patterns ------------------------------------------------------------------------------------------------------------ */
+
+static dv__part *wrong_presence(dv__builder *b, const dv__pattern *t, const char *expected, dv__part *found)
+{
+    dv__part *p = dv__then(dv__part_text(b, "argument '%s': expected %s", t->name, expected), dv__case_text(b, t->when));
+    return dv__then(dv__then(p, dv__part_text(b, ", found ")), found);
+}
+
+static void match_pattern(dv__builder *b, const dv__pattern *t)
+{
+    static const char *const nouns[] = { "a tensor", "a list of tensors", "a list of integers" };
+    const dv__operand taken = dv__case_taken(b, t->when), there = dv__present(b, t->slot);
+    b->who = t->name;
+    b->where = t->text;
+    if (t->presence == DV__ABSENT) {
+        dv__check(b, dv__not(b, there, DV__ALWAYS), taken, DV_EINVAL,
+            wrong_presence(b, t, "None", dv__part_text(b, "%s", nouns[t->kind])));
+        return;
+    }
+    if (t->presence != DV__OPTIONAL) { /* of a required one only C can meet None, or another type */
+        const dv__hush hush = dv__quietly(b);
+        const dv__operand given = dv__load(b, DV__OP_PRESENT, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
+        dv__aloud(b, hush);
+        dv__part *none = dv__part_new(b, DV__PART_IF);
+        if (none)
+            none->a = given, none->then = dv__part_text(b, "another type"), none->other = dv__part_text(b, "None");
+        if (t->presence == DV__PRESENT)
+            dv__check(b, there, taken, DV_EINVAL, wrong_presence(b, t, nouns[t->kind], dv__part_text(b, "None")));
+        dv__emit(b,
+            t->kind == DV__PATTERN_TENSOR     ? DV__OP_TENSOR
+                : t->kind == DV__PATTERN_LIST ? DV__OP_HOLDS
+                                              : DV__OP_ARGUMENT,
+            t->kind == DV__PATTERN_TENSOR     ? DV__RTYPE_TENSOR
+                : t->kind == DV__PATTERN_LIST ? DV__RTYPE_BOOL
+                                              : DV__RTYPE_DIMS,
+            taken, 0, NULL, t->slot, dv__fault_new(b, DV_EINVAL, wrong_presence(b, t, nouns[t->kind], none)));
+    }
+    const dv__operand guard = t->presence == DV__OPTIONAL ? dv__and(b, taken, there) : taken;
+    if (guard == DV__NEVER)
+        return;
+    if (t->kind == DV__PATTERN_INTS) {
+        match_length(b, t, guard);
+    } else if (t->kind == DV__PATTERN_LIST) {
+        match_list(b, t, guard);
+    } else {
+        struct subject x = { .t = t, .phase = BOTH, .guard = guard };
+        x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, guard, t->slot);
+        match_tensor(b, &x, NULL, NULL);
+    }
+}
+
+/* A computed dim of a list that was put aside: compared for each tensor. */
+void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__operand guard)
+{
+    const dv__item *one = &t->dims.items[item];
+    const dv__put_aside *a = &b->asides[one->aside];
+    struct subject x = { .t = t, .phase = BOTH, .guard = guard };
+    b->who = t->name;
+    b->where = one->text;
+    const dv__operand expected = dv__value(b, one->e, guard);
+    if (t->kind == DV__PATTERN_INTS) {
+        dv__part *p = dv__then(dv__part_text(b, "argument '%s': expected %s = ", t->name, one->text), dv__show(b, expected));
+        p = dv__then(dv__then(p, dv__part_text(b, " elements, found ")), dv__show(b, a->found));
+        dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, guard, a->found, expected), guard, DV_EINVAL, p);
+        return;
+    }
+    uint32_t at = 0;
+    dv__operand g = guard;
+    const bool list = t->kind == DV__PATTERN_LIST;
+    if (list) {
+        memcpy(x.dims, b->dims, sizeof x.dims);
+        memcpy(x.runs, b->runs, sizeof x.runs);
+        at = open_each(b, &x, guard);
+        g = DV__ALWAYS;
+    } else {
+        x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, a->took, t->slot);
+    }
+    x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, list ? g : a->took, x.tensor);
+    const dv__operand found = list ? size_at(b, &x, &a->place, g) : a->found;
+    dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, found, expected), g, DV_ESHAPE, wrong_shape(b, &x, (int32_t)item));
+    if (list)
+        dv__close_block(b, at);
+}
+
+/* ---- Cases --------------------------------------------------------------------------------------------------------------- */
+
+static dv__part *no_case(dv__builder *b, const dv__group *g)
+{
+    const dv__expr *subject = g->subject;
+    if (!subject)
+        return dv__part_text(b, "no case holds of: when %s", g->cases[0].text);
+    const int argument = subject->role == DV__ROLE_ARG         ? subject->ref
+        : subject->n && subject->args[0]->role == DV__ROLE_ARG ? subject->args[0]->ref
+                                                               : -1;
+    dv__part *p = dv__part_text(b, "argument '%s': expected %s", argument >= 0 ? b->c->schema->args[argument].name : "?",
+        subject->type == DV__CTYPE_INT ? "rank " : "");
+    for (uint32_t i = 0, n = 0; i < g->n; i++)
+        for (uint32_t k = 1; g->cases[i].e && k < g->cases[i].e->n; k++, n++) {
+            const dv__expr *e = g->cases[i].e->args[k];
+            const char *before = !n ? "" : i + 1 == g->n && k + 1 == g->cases[i].e->n ? " or " : ", ";
+            if (e->kind == DV__EXPR_STRING)
+                p = dv__then(p, dv__part_text(b, "%s\"%s\"", before, e->name));
+            else if (e->kind == DV__EXPR_INT)
+                p = dv__then(p, dv__part_text(b, "%s%lld", before, (long long)e->i));
+            else
+                p = dv__then(p, dv__part_text(b, "%s%s", before, e->name ? e->name : e->i ? "True" : "False"));
+        }
+    p = dv__then(p, dv__part_text(b, ", found "));
+    const dv__hush hush = dv__quietly(b);
+    const bool shown = subject->type == DV__CTYPE_STRING || subject->type == DV__CTYPE_INT || subject->type == DV__CTYPE_DTYPE;
+    p = dv__then(p, shown ? dv__show(b, dv__value(b, subject, DV__ALWAYS)) : dv__part_text(b, "None"));
+    dv__aloud(b, hush);
+    return p;
+}
+
+/* Which case of each group is taken: the first that holds. */
+static void choose_cases(dv__builder *b)
+{
+    for (uint32_t g = 0; g < b->c->ngroups && !b->status; g++) {
+        const dv__group *group = &b->c->groups[g];
+        dv__operand *taken = DV__ARENA_ARRAY(&b->c->arena, dv__operand, group->n), any = DV__NEVER;
+        if (!taken) {
+            b->status = DV_ENOMEM;
+            return;
+        }
+        for (uint32_t i = 0; i < group->n; i++) {
+            const dv__operand left = dv__not(b, any, DV__ALWAYS);
+            b->who = NULL;
+            b->where = group->cases[i].text;
+            taken[i] = group->cases[i].e ? dv__and(b, left, dv__value(b, group->cases[i].e, left)) : left;
+            any = dv__or(b, any, taken[i]);
+        }
+        if (any != DV__ALWAYS) { /* behind the check, the last one is taken when no other is */
+            dv__check(b, any, DV__ALWAYS, DV_EINVAL, no_case(b, group));
+            any = DV__NEVER;
+            for (uint32_t i = 0; i + 1 < group->n; i++)
+                any = dv__or(b, any, taken[i]);
+            taken[group->n - 1] = dv__not(b, any, DV__ALWAYS);
+        }
+        b->p->taken[g] = taken;
+    }
+    b->p->choose_end = b->p->nsteps;
+}
+
+void dv__build_patterns(dv__builder *b)
+{
+    const dv__contract *c = b->c;
+    bool plain = true;
+    choose_cases(b);
+    for (uint32_t i = 0; i < c->npatterns && !b->status; i++) {
+        if (plain && !(i < c->nplain && c->patterns[i].presence == DV__REQUIRED)) {
+            plain = false;
+            b->p->after_plain = b->fresh = b->p->nsteps;
+            b->p->nplain = i;
+        }
+        match_pattern(b, &c->patterns[i]);
+    }
+    if (plain) {
+        b->p->after_plain = b->fresh = b->p->nsteps;
+        b->p->nplain = c->npatterns;
+    }
+}

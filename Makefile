@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all format setup build demo test test-c test-python test-asan test-tsan test-clang test-slow fuzz bench check clean
+.PHONY: all format setup build demo test quick test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check clean
 
 all: build
 
@@ -24,20 +24,24 @@ demo: build
 
 test: build check test-c test-python
 
-check: # the layers of core/, what a source file may say, and its form
+quick: build check test-c # under a minute: the C tests, and the Python tests marked as quick
+	@$(PY) tools/run_tests.py "quick and not slow"
+
+check: # the layers of core/, the phrases of tools/phrases.txt, the form of C files
 	@$(PY) tools/check_layers.py
+	@$(PY) tools/check_phrases.py
 	@git ls-files '*.c' '*.h' | grep -v -e core/tensor/dlpack.h -e cli/templates/ | xargs .venv/bin/clang-format --dry-run -Werror
 
 test-c: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 test-python: build
-	@tools/pytest.sh "not slow"
+	@$(PY) tools/run_tests.py "not slow"
 
 # ---- the wider suites, which .ci/run adds ----
 
 test-slow: build # packaging in fresh environments, long oracles
-	@tools/pytest.sh slow
+	@$(PY) tools/run_tests.py slow
 
 test-asan:
 	@tools/setup.sh wide
@@ -48,6 +52,16 @@ test-tsan:
 	@tools/setup.sh wide
 	@cmake -G Ninja -B build-tsan -S . $(SAN)=thread -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-tsan --quiet
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS)
+
+test-aarch64: # cross-built with Debian's compiler; under qemu: the C tests, the embed example, the command
+	@tools/setup.sh aarch64
+	@cmake -G Ninja -B build-aarch64 -S . -DCMAKE_TOOLCHAIN_FILE=tools/aarch64.cmake >/dev/null && ninja -C build-aarch64 --quiet
+	@tools/test_aarch64.sh build-aarch64 -j $(JOBS)
+
+analyze: # gcc's static analyzer over core/, check/ and cli/: a finding is an error
+	@tools/setup.sh build
+	@cmake -G Ninja -B build-analyze -S . -DDOVETAIL_TESTS=OFF -DCMAKE_C_COMPILER=gcc -DCMAKE_C_FLAGS=-fanalyzer >/dev/null
+	@ninja -C build-analyze --quiet dovetail_static dovetail_check dovetail
 
 fuzz: # each fuzz target from the committed corpora: the same inputs every time, or new ones for FUZZ_SECONDS
 	@tools/setup.sh wide

@@ -191,7 +191,7 @@ typedef struct check_env {
     check_case *c;
     uint32_t element; /* which tensor of a list is in hand: what n{i} is */
 } check_env;
-/* What an expression is worth; false: it cannot be said. Booleans are 0 and 1. */
+/* The value of an expression; false: it is not known. Booleans are 0 and 1. */
 bool check_eval(const check_env *e, const check_json *expr, int64_t *out);
 bool check_holds(const check_env *e, const check_json *which); /* [group, case] of the contract: was it taken? null: always */
 bool check_eval_dims(const check_env *e, const check_json *dims, check_shape *out); /* of a pattern: several expressions */
@@ -329,7 +329,7 @@ void check_heap_count(size_t refuse);
 size_t check_heap_counted(void);
 bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
-bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that is none */
+bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that malloc() never returned */
 
 /* ---- Floating-point operations, counted (steps.c) ------------------------------------------------------------------------ */
 
@@ -502,6 +502,7 @@ typedef struct check_options {
     uint64_t seed;
     double seconds; /* for everything; 0: no limit */
     uint32_t cases; /* for each property of each row */
+    int case_ms;    /* of processor time that one case may take */
     uint32_t workers;
     const char *only;                        /* "memory,shapes": NULL: all */
     const check_property *const *properties; /* NULL: check_properties */

@@ -672,7 +672,8 @@ static bool small_enough(const check_case *c)
     return true;
 }
 
-/* What the contract says of contents is judged by a call in check mode, for a row that there is not: it ends before any kernel.
+/* The contract's conditions on contents are checked by a check-mode call that asks for a row that does not exist, so no kernel
+ * runs.
  */
 static bool contents_hold(const check_op *op, const check_case *c)
 {

@@ -1,4 +1,4 @@
-/* fake: what dv_infer() says of the results, without running anything and without looking into a tensor, is what comes. Under a
+/* fake: the results are as dv_infer() predicts them, without running anything and without reading a tensor's contents. Under a
  * real call, and on tensors without memory (Meta). */
 #include <string.h>
 

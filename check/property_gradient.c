@@ -5,7 +5,8 @@
  * case in its own element types must then give the same gradient, as near as rounding lets it.
  *
  * Where differences do not agree among themselves (other steps, one side against the other) there is a kink, a jump or no
- * precision: nothing is said. What differs is only reported when it does so in other directions and at other points too. */
+ * precision: no failure is reported. A difference is only reported when it appears in other directions and at other points too.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -218,7 +218,7 @@ static enum beyond try_beyond(check_job *job, const check_case *c)
         ;
     r->how.show = CHECK_SHOW_FAR;
     const bool other_fault = r->fault && r->fault != CHECK_FAULT_MEMORY;
-    if (other_fault) { /* of memory that there is not, maybe: not to be blamed */
+    if (other_fault) { /* perhaps an allocation of the operator failed: no failure of this property */
         r->fault = 0;
         r->outcome = CHECK_PASS;
     }

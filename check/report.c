@@ -105,7 +105,7 @@ static bool same_reason(const check_job *a, const check_job *b, enum check_outco
     return one && other && a->property == b->property && !strcmp(one, other);
 }
 
-/* One reason for many jobs is said once. */
+/* A reason that many jobs share is printed once. */
 static void print_reasons(const printer *p, enum check_outcome outcome, const char *title)
 {
     bool any = false;

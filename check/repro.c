@@ -295,7 +295,7 @@ static const char c_far[] =
 
 static const char c_beside[] =
     "\n"
-    "/* Was a byte of its pages written that is none of its own? */\n"
+    "/* Was a byte of its pages written that does not belong to it? */\n"
     "static int beside(const buffer *b)\n"
     "{\n"
     "    for (size_t k = 0; k < b->room && !b->freed; k++)\n"

@@ -1,6 +1,7 @@
 /* Jobs in forked children. Nothing that a kernel does can end the checker: a fault's handler writes what it knows into shared
  * memory and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A case may use
- * two seconds of processor time, and eight when it is tried again to be sure; a child that sleeps for two seconds is killed. */
+ * case_ms of processor time, and four times as much when it is tried again to be sure; a child that sleeps for two seconds is
+ * killed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -18,7 +19,8 @@
 
 #include "check.h"
 
-enum { CPU_MS = 2000, CPU_MS_SURE = 8000, CPU_MS_AGAIN = 250, STOPPED = 77 };
+enum { STOPPED = 77 };
+static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
 static const rlim_t MOST_FILE = 1 << 20;
 
@@ -178,7 +180,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     r->how = current->how;
     r->how.show = CHECK_SHOW_CRASH;
     if (number == SIGPROF) {
-        say(r, CHECK_FAULT_TIME, "endless loop", "the kernel has not ended after %g s of processor time", CPU_MS_SURE / 1e3);
+        say(r, CHECK_FAULT_TIME, "endless loop", "the kernel has not ended after %g s of processor time", 4 * case_ms / 1e3);
     } else if (number == SIGSEGV && at >= stack_low && at < stack_high) {
         say(r, CHECK_FAULT_CRASH, "stack overflow", "SIGSEGV: the kernel uses more stack than there is");
     } else if (number == SIGSEGV) {
@@ -463,7 +465,7 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
 
 bool check_again(const check_job *job, const check_case *c, check_result *shared)
 {
-    return again_within(CPU_MS_AGAIN, job, c, shared);
+    return again_within(case_ms / 8, job, c, shared);
 }
 
 /* A number so large that who counts to it does not end. */
@@ -489,9 +491,9 @@ static void settle(check_job *job)
         check_left_out(job, "what comes after a call with a number past 2^31, which takes longer than a case may");
         return;
     }
-    if (r->fault == CHECK_FAULT_TIME && shared && !again_within(CPU_MS_SURE, job, &r->failing, shared)) {
+    if (r->fault == CHECK_FAULT_TIME && shared && !again_within(4 * case_ms, job, &r->failing, shared)) {
         r->outcome = CHECK_NOT;
-        snprintf(r->message, sizeof r->message, "it is slow: one case took more than %g s of processor time", CPU_MS / 1e3);
+        snprintf(r->message, sizeof r->message, "it is slow: one case took more than %g s of processor time", case_ms / 1e3);
         return;
     }
     check_shrink(job);
@@ -605,6 +607,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
     size_t running = 0, done = 0;
     *out = NULL;
     *nout = 0;
+    case_ms = options->case_ms;
     if (!jobs || !results) {
         free(jobs);
         return -1;
@@ -617,7 +620,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
             const char *why = out_of_question(job);
             if (!why && options->seconds > 0 && now() > end)
                 why = "the time was up";
-            cpu_ms = CPU_MS;
+            cpu_ms = case_ms;
             if (why)
                 check_not(job, "%s", why);
             else if (start(&children[running], job, run_job) && ++running)

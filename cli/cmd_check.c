@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-enum { CASES = 64, WORKERS = 2 };
+enum { CASES = 64, WORKERS = 2, CASE_MS = 2000 };
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -434,16 +434,17 @@ static int run(const cli_args *args)
 {
     targets t = { 0 };
     check_options options = { .cases = CASES, .workers = WORKERS, .only = cli_get(args, "only") };
-    int64_t seed, seconds;
+    int64_t seed, seconds, case_ms;
     if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
         return cli_usage(args->verb, "option '--torch' names what is checked, '--contract' belongs to it");
     if (!args->nwords && !cli_has(args, "torch"))
         return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
     if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) ||
-        check_only(args, options.only))
+        cli_get_int(args, "case-ms", 8, 1000000, CASE_MS, &case_ms) || check_only(args, options.only))
         return CLI_USAGE;
     options.seed = (uint64_t)seed;
     options.seconds = (double)seconds;
+    options.case_ms = (int)case_ms;
     t.temp.lock = -1;
     cli_signals_begin();
     const int status = check(args, &t, &options);
@@ -459,6 +460,7 @@ static const cli_option options[] = {
     { 0, "contract", "TEXT", "with --torch and --op: the contract that inputs are made from" },
     { 0, "seed", "N", "draw other cases (default 1)" },
     { 0, "time", "SECONDS", "begin nothing new after this time" },
+    { 0, "case-ms", "N", "processor time that a case may take before it counts as endless (default 2000)" },
     { 0, "repro", "FOLDER", "write a C program and a Python script for each failure there" },
     { 0, "junit", "FILE", "also write the results as JUnit's XML" },
     { 0, "json", NULL, "the results as one JSON document, with those programs" },

@@ -2,7 +2,8 @@
 # Everything that Dovetail's build and tests need on a fresh machine: Debian packages where something is missing (as root, or with
 # sudo), and a Python environment in .venv. Does nothing, quickly, when all is there.
 #   tools/setup.sh build    compiler, CMake, Ninja, Python environment
-#   tools/setup.sh wide     also clang with its sanitizers and valgrind, for the wider suites
+#   tools/setup.sh wide     also clang with its sanitizers, for the wider suites
+#   tools/setup.sh aarch64  also a cross-compiler, qemu, and cmocka for aarch64 in build-aarch64/sysroot
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -21,9 +22,13 @@ have python3 && python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exis
 have g++ || need="$need g++" # the headers are also tested as C++, and Inductor compiles with it
 if [ "${1:-build}" = wide ]; then
     want clang clang
-    want valgrind valgrind
     have clang && [ -n "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ] ||
         need="$need libclang-rt-14-dev"
+fi
+if [ "${1:-build}" = aarch64 ]; then
+    want aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+    want qemu-aarch64 qemu-user
+    [ -d /usr/aarch64-linux-gnu/include ] || need="$need libc6-dev-arm64-cross"
 fi
 if [ -n "$need" ]; then
     echo "installing:$need"
@@ -39,4 +44,14 @@ if ! cmp -s tools/requirements.txt .venv/requirements.txt; then
     [ -x .venv/bin/python ] || python3 -m venv .venv
     .venv/bin/python -m pip install -q --disable-pip-version-check -r tools/requirements.txt
     cp tools/requirements.txt .venv/requirements.txt
+fi
+
+# Debian's package of cmocka for aarch64, unpacked: this machine's own package lists stay as they are.
+if [ "${1:-build}" = aarch64 ] && [ ! -f build-aarch64/sysroot/usr/include/cmocka.h ]; then
+    lists=$(pwd)/build-aarch64/apt
+    mkdir -p "$lists/partial"
+    options="-oAPT::Architecture=arm64 -oAPT::Architectures=arm64 -oDir::State::Lists=$lists -oDir::Cache::pkgcache= -oDir::Cache::srcpkgcache= -oAPT::Sandbox::User="
+    apt-get $options update -qq
+    (cd "$lists" && apt-get $options download -qq libcmocka-dev libcmocka0)
+    for package in "$lists"/*.deb; do dpkg -x "$package" build-aarch64/sysroot; done
 fi

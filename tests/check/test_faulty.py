@@ -2,18 +2,16 @@
 
 `expect` beside each has the property; a pattern that the message must match; and, where it matters, the kernel row.
 """
-import pathlib
 import re
 
 import pytest
-
-FAULTY = pathlib.Path(__file__).resolve().parent.parent / "faulty"
+from conftest import FAULTY, seeds
 
 
 @pytest.mark.parametrize("name", sorted(p.parent.name for p in FAULTY.glob("*/fault.c")))
-def test_is_found(check, name):
+def test_is_found(faulty, name):
     prop, words, *row = (FAULTY / name / "expect").read_text().splitlines()
-    report = check(FAULTY / name / "fault.c")
+    report = faulty(name)
     failures = [r for r in report["results"] if r["result"] == "fail"]
     assert {f["property"] for f in failures} == {prop}, failures
     assert any(re.search(words, f["message"]) for f in failures), failures
@@ -21,7 +19,7 @@ def test_is_found(check, name):
         assert {f["row"] for f in failures} == set(row), failures
 
 
-@pytest.mark.parametrize("seed", [2, 3, 4])
+@pytest.mark.parametrize("seed", seeds(2, 4))
 @pytest.mark.parametrize("name", ["half_written", "slot_negative", "diagonal_narrow", "index_wrapped_once", "offset_in_int", "squares_in_half"])
 def test_no_seed_leaves_it_out(check, name, seed):
     """What few cases show: wrong indices, numbers past 32 bits, far elements and scales come in turn."""

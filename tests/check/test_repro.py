@@ -1,15 +1,13 @@
 """The programs that come with a failure: alone, they fail while the fault is there, and do not when it is gone."""
 import os
-import pathlib
+import signal
 import statistics
 import subprocess
 import sys
 
 import pytest
+from conftest import BUILD, ENDLESS, FAULTY
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-FAULTY = ROOT / "tests" / "faulty"
-BUILD = pathlib.Path(os.environ["DOVETAIL_BUILD"])
 COMMAND = BUILD / "bin" / "dovetail"
 WITHOUT_PROGRAM = {
     "gradient_names_nothing",  # its binary does not load: building it shows the fault
@@ -46,25 +44,34 @@ def python_program(text, folder):
     return [sys.executable, folder / "repro.py"]
 
 
-def run(program, binary):
+def run(program, binary, most=120):
+    """Its end; the status is 124 when it has not ended after `most` seconds."""
     env = {k: v for k, v in os.environ.items() if k not in ("GLIBC_TUNABLES", "MALLOC_PERTURB_")}
-    return subprocess.run([*program, binary], capture_output=True, text=True, timeout=120, env=env)
+    return subprocess.run(["timeout", str(most), *program, binary], capture_output=True, text=True, env=env)
 
 
-def failure(check, source):
-    return next(r for r in check(source)["results"] if r["result"] == "fail")
+def failure(report):
+    return next(r for r in report["results"] if r["result"] == "fail")
 
 
 @pytest.mark.parametrize("name", sorted({p.parent.name for p in FAULTY.glob("*/fault.c")} - WITHOUT_PROGRAM))
-def test_it_fails_alone(check, tmp_path, name):
-    found = failure(check, FAULTY / name / "fault.c")
+def test_it_fails_alone(faulty, tmp_path, name):
+    found = failure(faulty(name))
     binary = build(FAULTY / name / "fault.c", tmp_path / "fault.so")
-    done = run(c_program(found["c"], tmp_path), binary)
-    assert done.returncode not in (0, 2), done
+    most = 3 if name in ENDLESS else 120  # a call that does not end is interrupted after 20 s
+    done = run(c_program(found["c"], tmp_path), binary, most)
+    assert done.returncode not in (0, 2) and (done.returncode == 124) == (name in ENDLESS), done
     assert ("python" in found) == (name not in NOT_IN_PYTHON)
     if "python" in found:
-        done = run(python_program(found["python"], tmp_path), binary)
+        done = run(python_program(found["python"], tmp_path), binary, most)
         assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(ENDLESS))
+def test_a_program_ends_by_itself(faulty, tmp_path, name):
+    binary = build(FAULTY / name / "fault.c", tmp_path / "fault.so")
+    assert run(c_program(failure(faulty(name))["c"], tmp_path), binary).returncode == -signal.SIGALRM
 
 
 # A change that takes the fault away.
@@ -109,8 +116,8 @@ MENDED = {
 
 
 @pytest.mark.parametrize("name", sorted(MENDED))
-def test_it_passes_when_the_fault_is_gone(check, tmp_path, name):
-    found = failure(check, FAULTY / name / "fault.c")
+def test_it_passes_when_the_fault_is_gone(faulty, tmp_path, name):
+    found = failure(faulty(name))
     text = (FAULTY / name / "fault.c").read_text()
     assert MENDED[name][0] in text
     (tmp_path / "fault.c").write_text(text.replace(*MENDED[name]))
@@ -127,10 +134,7 @@ def test_files(check, tmp_path):
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["scale.memory.scale_f32.c", "scale.memory.scale_f32.py"]
 
 
-def test_the_smallest_inputs_are_small(check):
+def test_the_smallest_inputs_are_small(faulty):
     """Half of all faults, at least, are shown with 8 elements in the largest tensor or fewer."""
-    elements = {}
-    for p in sorted(FAULTY.glob("*/fault.c")):
-        found = next(r for r in check(p, "--only", p.with_name("expect").read_text().splitlines()[0])["results"] if r["result"] == "fail")
-        elements[p.parent.name] = found.get("elements", 0)
-    assert statistics.median(elements.values()) <= 8
+    found = [failure(faulty(p.parent.name)) for p in FAULTY.glob("*/fault.c")]
+    assert statistics.median(f.get("elements", 0) for f in found) <= 8

@@ -37,30 +37,21 @@ def with_torch(monkeypatch):
     monkeypatch.setenv("DOVETAIL_PYTHON", sys.executable)
 
 
-@pytest.fixture(scope="module")
-def faulty(check):
-    os.environ["DOVETAIL_PYTHON"] = sys.executable
-    try:
-        return check("--torch", HERE / "torch_faulty.py")
-    finally:
-        del os.environ["DOVETAIL_PYTHON"]
-
-
 def failures(report, operator):
     return [r for r in report["results"] if r["result"] == "fail" and r["operator"] == f"torch_faulty::{operator}"]
 
 
 @pytest.mark.parametrize("operator", sorted(FAULTS))
-def test_planted_faults(faulty, operator):
-    assert f"torch_faulty::{operator}" in faulty["operators"]
-    assert tuple(r["row"] for r in failures(faulty, operator)) == FAULTS[operator]
-    for r in failures(faulty, operator):
+def test_planted_faults(torch_faulty, operator):
+    assert f"torch_faulty::{operator}" in torch_faulty["operators"]
+    assert tuple(r["row"] for r in failures(torch_faulty, operator)) == FAULTS[operator]
+    for r in failures(torch_faulty, operator):
         assert r["elements"] <= 16 and r["case"].startswith("x: float") and "python" in r and "c" not in r
 
 
 @pytest.mark.parametrize("operator", ["wrong_fake", "undeclared_write", "size_hard_coded", "wrong_gradient", "wrong_sharding"])
-def test_scripts_fail_alone(faulty, tmp_path, operator):
-    (tmp_path / "repro.py").write_text(failures(faulty, operator)[0]["python"])
+def test_scripts_fail_alone(torch_faulty, tmp_path, operator):
+    (tmp_path / "repro.py").write_text(failures(torch_faulty, operator)[0]["python"])
     done = subprocess.run([sys.executable, tmp_path / "repro.py"], cwd=HERE, capture_output=True, text=True, timeout=300)
     assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
 

@@ -158,7 +158,7 @@ static inline void call_parse(call *c, const char *text)
     }
 }
 
-/* What the contract says of this call: the results, or "error: message". The caller frees it. */
+/* What the contract infers for this call: the results, or "error: message". The caller frees it. */
 static inline char *call_run(const dv__contract *contract, const dv__schema *schema, const call *c, bool values)
 {
     dv__text t = { 0 };

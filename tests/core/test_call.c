@@ -494,7 +494,7 @@ static void lists_of_any_length(void **state)
     dv_tensor_unref(out);
 }
 
-/* ---- Rows and what is said of them ---- */
+/* ---- Rows and their verdicts ---- */
 
 typedef struct told { char text[4096]; } told;
 static void tell(void *user, const dv_row_report *r)

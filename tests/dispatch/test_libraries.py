@@ -1,4 +1,4 @@
-"""Libraries from files: what docs/dispatch.md says of vendors, versions and reloading, with README's operator."""
+"""Libraries from files: what docs/dispatch.md says about vendors, versions and reloading, with README's operator."""
 import ctypes
 import os
 import pathlib

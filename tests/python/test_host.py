@@ -302,13 +302,15 @@ def test_nothing_leaks_over_1000_calls(ops, case):
             except Exception:
                 pass
 
+    def growth():
+        before = _blocks(), sys.getrefcount(X), sys.getrefcount(ops.scale), sys.getrefcount(None)
+        run(1000)
+        return [now - then for now, then in zip((_blocks(), sys.getrefcount(X), sys.getrefcount(ops.scale), sys.getrefcount(None)), before)]
+
     run(50)
-    references = sys.getrefcount(X), sys.getrefcount(None), sys.getrefcount(ops.scale)
-    blocks = _blocks()
-    run(1000)
-    assert abs(_blocks() - blocks) < 400  # a leak would be 1,000 or more
-    assert abs(sys.getrefcount(X) - references[0]) < 10 and abs(sys.getrefcount(ops.scale) - references[2]) < 10
-    assert abs(sys.getrefcount(None) - references[1]) < 200
+    rounds = [growth() for _ in range(3)]  # other threads and caches allocate now and then; a leak is 1,000 or more in every round
+    for most, counts in zip((400, 10, 10, 200), zip(*rounds)):
+        assert min(map(abs, counts)) < most, rounds
 
 
 def test_arguments_are_released_also_after_errors(ops):

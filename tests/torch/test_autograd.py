@@ -18,7 +18,7 @@ def r(*shape, grad=True):
 
 
 def after_add(op):
-    """In place on what is no leaf, and a use of the result."""
+    """In place on a tensor that is not a leaf, and a use of the result."""
     def f(y, x):
         z = y * 1
         op(z, x, k=3.0)

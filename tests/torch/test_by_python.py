@@ -1,4 +1,4 @@
-"""Operators whose types torch's C interface does not carry, which go by Python (twin.py): under transforms, autocast and out= they are as others."""
+"""Operators whose types torch's C interface does not carry, which are therefore called through Python (twin.py): transforms, autocast and out= treat them like any other."""
 import pytest
 import torch
 

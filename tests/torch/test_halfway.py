@@ -15,7 +15,7 @@ DV_OPERATOR(h, struct h, (x, by, out), .schema = "h(Tensor x, Scalar by) -> Tens
     .kernels = DV_KERNELS(DV_KERNEL(struct h, "cpu", "f32", h)));
 DV_LIBRARY(halfway, &dv_op_f, &dv_op_g, &dv_op_h);""")
 
-# each step of a registration, by where it is looked up, and which of its calls fails: one for each operator, or all that there are
+# each step of a registration, by where it is looked up, and which of its calls fails: one for each operator, or all of them
 STEPS = [(operator, "Contract", 1), (operator, "Contract", 3), (operator, "Autograd", 2), (operator.Autograd, "attach", 2), (operator.out, "find", 2),
          (operator, "entry", 1), (operator, "give_tags", 1), (operator, "give_tags", 2), (operator.fake, "register", 1), (operator.fake, "register", 4),
          (operator.vmap, "install", 2), (operator.functional, "install", 3), (operator.autocast, "install", 1), (operator.flops, "install", 2),

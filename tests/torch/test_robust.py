@@ -685,7 +685,7 @@ def test_masked_and_nested_tensors_are_refused(db):
     with pytest.raises((TypeError, NotImplementedError, RuntimeError), match="numpy_mul"):
         masked = masked_tensor(x, torch.tensor([True, False, True]))
         if not isinstance(db.numpy_mul(masked, masked), torch.Tensor):
-            raise AssertionError("it gave something that is no tensor")
+            raise AssertionError("it gave something that is not a tensor")
     nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
     with pytest.raises((NotImplementedError, RuntimeError), match="numpy_mul"):
         db.numpy_mul(nested, nested)

@@ -1,4 +1,4 @@
-"""Types: what C's shims carry and what goes by Python; values at their limits, None, empty and nested; limits of size and number."""
+"""Types: those that C's shims carry, and those that are passed through Python; values at their limits, None, empty and nested; limits of size and number."""
 
 import gc
 

@@ -1,0 +1,67 @@
+"""For every folder of tests/: the same start everywhere, processor time for each test, reports made once."""
+import fcntl
+import os
+import pathlib
+import resource
+import signal
+
+import pytest
+
+# A program started in the background, by nohup or by CI may ignore these, and so would everything that a test starts. Here they have
+# a handler, which children do not inherit: they begin with the default. What ignored a signal goes on doing nothing about it.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory, worker_id):
+    """shared(name, make) -> a path that make(path) writes once, however many processes of pytest-xdist ask for it."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder if worker_id == "master" else folder.parent) / "shared"
+
+    def ask(name, make):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(f"{path}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                part = pathlib.Path(f"{path}.part")
+                make(part)
+                part.rename(path)
+        return path
+    return ask
+
+
+# ---- Seconds of processor time, of the test and of the processes that it started: on a shared machine these are what can be compared ----
+
+def pytest_addoption(parser):
+    parser.addoption("--cpu", type=int, default=5, metavar="N", help="name the N tests that took the most processor time")
+
+
+def used():
+    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(r.ru_utime + r.ru_stime for r in both)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    item.began = used()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "teardown":
+        report.cpu = used() - item.began
+    return report
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    tests = [(r.cpu, r.nodeid) for reports in terminalreporter.stats.values() for r in reports if hasattr(r, "cpu")]
+    if tests and config.option.cpu:
+        terminalreporter.write_line(f"{sum(cpu for cpu, _ in tests):.0f} s of processor time in tests; most:")
+        for cpu, name in sorted(tests, reverse=True)[:config.option.cpu]:
+            terminalreporter.write_line(f"{cpu:7.1f} s  {name}")

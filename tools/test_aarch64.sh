@@ -1,0 +1,24 @@
+#!/bin/sh
+# tools/test_aarch64.sh BUILD [CTEST'S OPTIONS]: what runs under qemu of a build for aarch64: the C tests, the command with a new operator,
+# and examples/embed. qemu runs a program in this machine's file system: compilers that it starts are this machine's.
+set -eu
+cd "$(dirname "$0")/.."
+build=$(pwd)/$1
+shift
+run() { qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$build/sysroot/usr/lib/aarch64-linux-gnu" "$@"; }
+expect() { # expect WHAT TEXT: of standard input
+    grep -qF -- "$2" || { echo "$1: expected '$2'"; exit 1; }
+    echo "$1: ok"
+}
+ctest --test-dir "$build" --output-on-failure "$@"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r cli/templates/my_ops.c "$work"
+run "$build/bin/dovetail" build --cc aarch64-linux-gnu-gcc "$work/my_ops.c" -o "$work/my_ops.so" | expect "dovetail build" my_ops.so
+run "$build/bin/dovetail" explain "$work/my_ops.so" my_ops::swiglu 'f32[4, 8]' 'f32[4, 8]' | expect "dovetail explain" swiglu_f32
+run "$build/bin/dovetail" bench "$work/my_ops.so" --help | expect "dovetail bench" Usage
+run "$build/bin/dovetail" check "$work/my_ops.so" --only binding,runs,shapes,fake,values | expect "dovetail check" swiglu
+
+aarch64-linux-gnu-gcc -DDV_STATIC -Iinclude examples/embed/embed.c examples/embed/square.c -L"$build/lib" -ldovetail -lm -o "$work/embed"
+run -E LD_LIBRARY_PATH="$build/lib" "$work/embed" | expect "examples/embed" "1 4 9 16"

@@ -6,6 +6,8 @@ import sys
 import pytest
 from cli_helpers import BUILD, ROOT, Dovetail, symbols
 
+pytestmark = pytest.mark.quick
+
 
 def tree(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

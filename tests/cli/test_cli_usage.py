@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from cli_helpers import COMMAND, ROOT, Dovetail
 
+pytestmark = pytest.mark.quick
+
 VERBS = re.findall(r"X\((\w+)\)", (ROOT / "cli" / "cli.h").read_text().split("#define CLI_VERBS(X)")[1].split("/* What the process")[0])
 
 

@@ -7,6 +7,8 @@ from PIL import Image
 
 from kernels import Kernels
 
+pytestmark = pytest.mark.quick
+
 crop = Kernels("crop")
 PIL_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 

@@ -10,6 +10,8 @@ import dovetail
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.quick
+
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 ml_dtypes = pytest.importorskip("ml_dtypes")
+pytestmark = pytest.mark.quick
 
 INT, FLOAT, BOOL, COMPLEX = 1, 2, 3, 4  # enum dv_scalar_kind
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -2,6 +2,8 @@
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.quick
+
 ml_dtypes = pytest.importorskip("ml_dtypes")
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

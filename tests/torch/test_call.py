@@ -13,6 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from conftest import ROOT, one
 from dovetail.torch import native, register, registered, unregister
 
+pytestmark = pytest.mark.quick
+
 
 def everything(ops, **changed):
     x = torch.tensor([7.0])

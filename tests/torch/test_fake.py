@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+pytestmark = pytest.mark.quick
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 ALL = [*FLOATS, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool, torch.complex64, torch.complex128]
 

@@ -494,6 +494,11 @@ static void *picked_stream;
         memset(a->out->data, 0, (size_t)dv_numel(a->out)); \
         return DV_OK;                                      \
     }
+#if defined(__aarch64__)
+#define PICK_ISA "pick_neon" /* what is taken where the processor has more than the base instructions */
+#else
+#define PICK_ISA "pick_avx2"
+#endif
 PICK(pick_unknown)
 PICK(pick_neon)
 PICK(pick_f32_big)

@@ -60,8 +60,8 @@ static void compile(const char *name, const char *source, const char *flags)
     snprintf(c, sizeof c, "%s.c", name);
     snprintf(so, sizeof so, "%s.so", name);
     put(c, source, strlen(source));
-    snprintf(command, sizeof command, "cc -std=c11 -O1 -shared -fPIC -fvisibility=hidden -I%s/include %s -o %s %s", SOURCE_DIR,
-        flags, in_dir(so), in_dir(c));
+    snprintf(command, sizeof command, TEST_CC " -std=c11 -O1 -shared -fPIC -fvisibility=hidden -I%s/include %s -o %s %s",
+        SOURCE_DIR, flags, in_dir(so), in_dir(c));
     assert_int_equal(system(command), 0);
 }
 

@@ -155,6 +155,8 @@ static void calls_from_many_threads(void **state)
 static void fork_then_call(void **state)
 {
     (void)state;
+    if (getenv("UNDER_QEMU"))
+        skip(); /* 7.2 fails an assertion of its own when a program with threads forks */
     CALL_OK(dv_set_threads(4));
     dv_tensor *x = floats(1, n5000, 0, 1);
     dv_operator *op = find("slices");

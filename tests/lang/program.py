@@ -360,7 +360,7 @@ class Run:
     # ---- results
 
     def result(self, slot):
-        """A dict with kind, and what docs/json.md says of it; shapes, dtypes... are values."""
+        """A dict with kind, and what docs/json.md says about it; shapes, dtypes... are values."""
         for r in self.program["results"]:
             if r["slot"] == slot and (r["guard"] is None or self.read(r["guard"])):
                 self.steps(r["steps"])

@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all format setup build demo test quick test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check clean
+.PHONY: all format setup build demo test quick test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest clean
 
 all: build
 
@@ -67,6 +67,16 @@ fuzz: # each fuzz target from the committed corpora: the same inputs every time,
 	@tools/setup.sh wide
 	@cmake -G Ninja -B build-fuzz -S . -DDOVETAIL_FUZZ=ON -DDOVETAIL_TESTS=OFF $(SAN)=address,undefined -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-fuzz --quiet
 	@tools/fuzz.sh build-fuzz $(FUZZ_SECONDS)
+
+# tests/torch on another torch, in an environment of its own: make test-torch TORCH=2.10.0, or the part that TESTS names
+TORCH ?= newest
+TESTS ?= tests/torch
+test-torch: build
+	@$(PY) tools/torch_versions.py test $(TORCH) $(TESTS)
+
+# what CI adds: one test for each feature, on the newest torch
+test-torch-newest: build
+	@$(PY) tools/torch_versions.py test newest tests/torch/test_versions.py tests/torch/test_shims.py
 
 bench: build # every figure of docs/performance.md, side by side with its peer, in one run
 	@$(PY) bench/run.py

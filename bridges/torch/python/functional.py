@@ -14,11 +14,10 @@ import functools
 import threading
 
 import torch
-from torch._functorch import eager_transforms
 from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 
-from . import fake, overridden
+from . import fake, overridden, private
 
 _FUNCTIONALIZE = DispatchKeySet(DispatchKey.Functionalize)
 _BACK = DispatchKeySet(DispatchKey.FuncTorchDynamicLayerBackMode)
@@ -66,36 +65,27 @@ class _WhileInside:
         self.libraries[space].impl(local, rule.kernel, "Functionalize")
         rule.operator.overload._dispatch_cache.clear()
 
-    def entered(self, increment):
-        """torch's function that begins a level of functionalization."""
-        @functools.wraps(increment)
-        def begin(*args):
-            level = increment(*args)
-            with self.lock:
-                self.inside += 1
-                for rule in self.rules.values() if self.inside == 1 else ():
-                    self.give(rule)
-            return level
-        return begin
+    def entered(self, *unused):
+        """torch has begun a level of functionalization."""
+        with self.lock:
+            self.inside += 1
+            for rule in self.rules.values() if self.inside == 1 else ():
+                self.give(rule)
 
-    def left(self, decrement):
-        @functools.wraps(decrement)
-        def end(*args):
-            with self.lock:
-                self.inside = max(self.inside - 1, 0)
-                if not self.inside:
-                    while self.libraries:
-                        self.libraries.popitem()[1]._destroy()
-                    for rule in self.rules.values():
-                        rule.operator.overload._dispatch_cache.clear()
-            return decrement(*args)
-        return end
+    def left(self, *unused):
+        """torch is about to end one."""
+        with self.lock:
+            self.inside = max(self.inside - 1, 0)
+            if not self.inside:
+                while self.libraries:
+                    self.libraries.popitem()[1]._destroy()
+                for rule in self.rules.values():
+                    rule.operator.overload._dispatch_cache.clear()
 
 
 _while_inside = _WhileInside()
-if hasattr(eager_transforms, "_func_increment_nesting") and hasattr(eager_transforms, "_func_decrement_nesting"):  # else torch refuses them
-    eager_transforms._func_increment_nesting = _while_inside.entered(eager_transforms._func_increment_nesting)
-    eager_transforms._func_decrement_nesting = _while_inside.left(eager_transforms._func_decrement_nesting)
+private.Replaced("torch._functorch.eager_transforms._func_increment_nesting", after=_while_inside.entered)
+private.Replaced("torch._functorch.eager_transforms._func_decrement_nesting", before=_while_inside.left)
 
 
 class _Writes:

@@ -7,17 +7,16 @@ wrapper and AOTInductor, which have no Python, keep torch's way; so does a size 
 Imported only after torch._inductor.lowering.
 """
 import contextlib
-import functools
 import hashlib
 import json
 import unittest.mock
 
 import torch
-from torch._inductor import codecache, ir, lowering
+from torch._inductor import ir, lowering
 from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
 
-from . import registration
+from . import private, registration
 
 
 def install(operator):
@@ -50,18 +49,13 @@ def _declarations(module):
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() if found else None
 
 
-def _with_declarations(init):
-    @functools.wraps(init)
-    def details(self, module, *args, **kwargs):
-        init(self, module, *args, **kwargs)
-        declared = _declarations(module)
-        if declared:
-            self.dovetail = declared
-    return details
+def _add_declarations(details, module, *args, **kwargs):
+    declared = _declarations(module)
+    if declared:
+        details.dovetail = declared
 
 
-if hasattr(codecache, "FxGraphHashDetails"):
-    codecache.FxGraphHashDetails.__init__ = _with_declarations(codecache.FxGraphHashDetails.__init__)
+private.Replaced("torch._inductor.codecache.FxGraphHashDetails.__init__", after=_add_declarations, module="torch._inductor.codecache")
 
 
 class _Lowering:

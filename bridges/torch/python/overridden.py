@@ -1,7 +1,8 @@
 """Kernels that a program gives an operator of ours by torch.library: only torch's dispatcher knows them, so it gets every call.
 
 The short ways and the kernel on the Autograd keys are off while there is one, until the torch.library.Library that it came by is gone.
-torch tells nobody of a registration, so torch.library.Library.impl is wrapped. A registration from C++ is not seen.
+torch tells nobody of a registration, so torch.library.Library.impl is replaced while libraries are registered (private.py). Kernels from
+before are found in torch's list of them. A registration from C++ is not seen.
 """
 import functools
 import threading
@@ -9,19 +10,27 @@ import weakref
 
 import torch
 
+from . import private
+
 # What comes before autograd, or never with plain tensors: the short ways leave those calls to torch in every case.
 _HARMLESS = ("Meta", "Autocast", "FuncTorch", "Functionalize", "Python", "Batched", "Sparse", "Nested", "Quantized", "Mkldnn")
 
 _lock = threading.RLock()
 _switches = {}  # "ns::name.overload" -> a function that is told whether there are such kernels
 _by = {}        # "ns::name.overload" -> the libraries that they came by
+_before = set()  # the same names: kernels of programs that came while nobody looked, and may stay for ever
+_own = weakref.WeakSet()  # Own
 
 
 class Own(torch.library.Library):
     """What our own kernels come by: they are what the short ways stand for."""
 
+    def __init__(self, *args):
+        super().__init__(*args)
+        _own.add(self)
+
     def impl(self, *args, **kwargs):
-        _impl(self, *args, **kwargs)
+        _impl.original(self, *args, **kwargs)
 
     def _destroy(self):
         """torch does the same again when the object is collected, and would take away what has been loaded in the meantime."""
@@ -30,13 +39,25 @@ class Own(torch.library.Library):
         self._op_impls.clear()
 
 
+def look():
+    """What programs have registered until now: called when the first library is registered."""
+    with _lock:
+        ours = set().union(*(library._op_impls for library in _own))
+        _before.clear()
+        for place in getattr(torch.library, "_impls", set()) - ours:  # "ns/name.overload/KEY"
+            space, _, rest = place.partition("/")
+            name, _, key = rest.rpartition("/")
+            if not key.startswith(_HARMLESS):
+                _before.add(f"{space}::{name}")
+
+
 def watch(names, switch):
     """Call switch(True) when a program gives one of these operators a kernel (at once, if one is there), switch(False) when the last is
     gone."""
     with _lock:
         for name in names:
             _switches[name] = switch
-        if any(_by.get(name) for name in names):
+        if any(_by.get(name) or name in _before for name in names):
             switch(True)
 
 
@@ -70,24 +91,16 @@ def full_name(library, op):
     return op if "::" in op else f"{library.ns}::{op}"
 
 
-_impl, _destroy = torch.library.Library.impl, torch.library.Library._destroy
+def _seen(library, op_name, fn, dispatch_key="", *args, **kwargs):
+    _came(library, full_name(library, op_name), dispatch_key or library.dispatch_key or "CompositeImplicitAutograd")
 
 
-@functools.wraps(_impl)
-def _noted(self, op_name, fn, dispatch_key="", *args, **kwargs):
-    name = full_name(self, op_name)
-    result = _impl(self, op_name, fn, dispatch_key, *args, **kwargs)
-    _came(self, name, dispatch_key or self.dispatch_key or "CompositeImplicitAutograd")
-    return result
-
-
-@functools.wraps(_destroy)
-def _noted_destroy(self):
-    _destroy(self)
+def _destroyed(library):
     with _lock:
         for name, references in list(_by.items()):
-            for reference in [r for r in references if r() is self]:
+            for reference in [r for r in references if r() is library]:
                 _gone(reference, name)
 
 
-torch.library.Library.impl, torch.library.Library._destroy = _noted, _noted_destroy
+_impl = private.Replaced("torch.library.Library.impl", after=_seen)
+private.Replaced("torch.library.Library._destroy", after=_destroyed)

@@ -6,7 +6,7 @@ import threading
 import torch
 
 from .. import _core
-from . import _when_imported, native, optests, out, overridden, twin
+from . import _when_imported, native, optests, out, overridden, private, twin
 from .operator import Operator
 from .types import from_number
 
@@ -58,6 +58,8 @@ class Registration:
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
         self._library, self.operators, self.skipped = None, {}, []
+        if private.registered():
+            overridden.look()
         try:
             self._fill(pointer)
         except BaseException:  # all or nothing
@@ -122,6 +124,7 @@ class Registration:
             self._library = None
         native.bridge.dv_torch_unregister(self._handle)
         self._handle = None
+        private.unregistered()
 
     def __repr__(self):
         return f"<dovetail.torch registration of {self.namespace}: {', '.join(self.operators)}>"

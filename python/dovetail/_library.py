@@ -3,7 +3,7 @@ import os
 import sys
 from _thread import RLock  # what threading.RLock is; threading itself takes longer to import than all of this
 
-from . import _core
+from . import _core, _debug
 from ._errors import DovetailIOError
 
 _lock = RLock()
@@ -114,7 +114,16 @@ def _load_binary(path, torch):
             except BaseException:
                 library.close()
                 raise
+    _tell(library)
     return library
+
+
+def _tell(library):
+    """The first two levels of DOVETAIL_DEBUG: what was loaded, and what a call of each operator can reach."""
+    if _debug.LEVEL >= 1:
+        _debug.say(1, f"loaded {library.path}: {library.name}, with {', '.join(library) or 'no operators'}")
+        for op in _core.library_operators(library._handle):
+            _debug.say(2, f"{op.name} dispatches to", *(f"    {line}" for line in op.dispatch_table().splitlines()))
 
 
 def _loaded_already(path):

@@ -4,6 +4,7 @@ import os
 import sys
 from _signal import SIGTERM  # what signal has; signal itself imports enum
 
+from . import _debug
 from ._errors import DovetailError
 
 
@@ -12,7 +13,8 @@ def build(sources, flags, verbose):
     if isinstance(flags, str):
         raise TypeError(f"flags: expected a list of arguments of `dovetail build`, such as ['-D', 'N=4'], found the string {flags!r}")
     from . import command
-    arguments = ["dovetail", "build", "--cached", *(["--verbose"] if verbose else []), *flags, "--", *sources]
+    _debug.say(1, f"building {' '.join(sources)}")
+    arguments = ["dovetail", "build", "--cached", *(["--verbose"] if verbose or _debug.LEVEL >= 2 else []), *flags, "--", *sources]
     code, output = _run(command(), arguments)
     if code:
         raise DovetailError(output.decode(errors="replace").rstrip() or f"dovetail build was killed by signal {-code}")

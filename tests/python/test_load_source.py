@@ -347,3 +347,14 @@ def test_json(place):
     first, second = run(), run()
     assert first["out"] == second["out"] and first["bytes"] == os.path.getsize(first["out"])
     assert first["operators"][0]["name"] == "kept_ops::f" and second == {"ok": True, "out": first["out"]}
+
+
+def test_the_debug_ladder(place):
+    """Each level prints what the one below prints, and more."""
+    code = "import dovetail; dovetail.load('op.c', torch=False)"
+    printed = [subprocess.run([sys.executable, "-c", code], cwd=place.folder, env=place.env(DOVETAIL_DEBUG=level), capture_output=True,
+                              text=True, check=True).stderr for level in ("", "1", "2")]
+    kept = printed[1].splitlines()[1].removeprefix("dovetail: loaded ").partition(": ")[0]
+    assert printed[0] == ""
+    assert printed[1].splitlines() == ["dovetail: building op.c", f"dovetail: loaded {kept}: kept_ops, with f"]
+    assert printed[1] in printed[2] and "dovetail:     CPU: f (kept_ops) [kernel]\n" in printed[2]

@@ -1,6 +1,8 @@
 /* A call: values are bound, a table entry is chosen by keys and guards, and the entry does the rest. */
 #include "call/call.h"
 
+#include <assert.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "call/again.h"
@@ -116,6 +118,7 @@ int dv__too_many(const dv__call *c)
 
 static int run_entry(dv__call *c, const dv__entry *entry, uint32_t keys)
 {
+    assert(entry);
     if (entry->kind == DV__ENTRY_BOXED)
         return run_boxed(c, entry);
     bool views;

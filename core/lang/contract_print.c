@@ -1,6 +1,8 @@
 /* A contract in words, and as JSON for bridges (docs/json.md). */
 #include "lang/contract_internal.h"
 
+#include <assert.h>
+
 /* ---- The order of solving, in words ------------------------------------------------------------------------------------ */
 
 /* "binds m, k" and "checks T", collected while a pattern is walked. */
@@ -193,7 +195,11 @@ void dv__contract_describe(const dv__contract *c, dv__text *to)
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
-static void json_string(dv__text *to, const char *s) { dv__text_json(to, s, strlen(s)); }
+static void json_string(dv__text *to, const char *s)
+{
+    assert(s);
+    dv__text_json(to, s, strlen(s));
+}
 
 static void json_expr(dv__text *to, const dv__expr *e)
 {

@@ -1,5 +1,6 @@
 /* Names in formulas: the own library, the base set, then "ns::name". The base set is a library like others, in the namespace
  * "base"; the first formula that needs it loads it from beside this library. */
+#include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -51,6 +52,7 @@ static int load_base(void)
     int status = base_path(&path);
     if (status)
         return status;
+    assert(path);
     pthread_mutex_lock(&loading);
     if (!base_is_registered()) {
         dv_library *lib; /* stays loaded: it is everybody's */

@@ -1,6 +1,8 @@
 /* Libraries: sets of registrations with one life. A binary, a descriptor that is linked in, or registrations by hand. */
 #include "registry/internal.h"
 
+#include <assert.h>
+
 static int check_namespace(const char *ns)
 {
     bool good = ns && *ns && !(*ns >= '0' && *ns <= '9');
@@ -311,6 +313,7 @@ int dv_library_find(const dv_library *lib, const char *name, dv_operator **out)
     int status = full_name(lib, name, &full);
     if (status)
         return status;
+    assert(full);
     char hint[512];
     dv__near near = { .wanted = full };
     dv__registry_lock();

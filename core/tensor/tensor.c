@@ -5,6 +5,7 @@
  * has no room for: the shape pointer must point exactly there, and then the mark must be right too. */
 #include "tensor/tensor.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 
 #include "base/error.h"
@@ -340,6 +341,7 @@ int dv_tensor_from_dlpack(DLManagedTensorVersioned *managed, dv_tensor **out)
             managed->deleter(managed);
         return status;
     }
+    assert(o);
     o->managed = managed;
     *out = &o->t;
     return DV_OK;

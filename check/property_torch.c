@@ -213,24 +213,11 @@ int check_torch_answer(const check_op *ops, size_t nops, const char *answer, con
 /* The C type of a field that holds what a slot takes. */
 static uint32_t field_type(const dv_slot_info *s, bool result)
 {
-    static const uint32_t optional[][2] = { { DV_FIELD_INT, DV_FIELD_OPT_INT }, { DV_FIELD_FLOAT, DV_FIELD_OPT_FLOAT },
-        { DV_FIELD_BOOL, DV_FIELD_OPT_BOOL }, { DV_FIELD_STRING, DV_FIELD_OPT_STRING }, { DV_FIELD_SCALAR, DV_FIELD_OPT_SCALAR },
-        { DV_FIELD_COMPLEX, DV_FIELD_OPT_COMPLEX }, { DV_FIELD_DTYPE, DV_FIELD_OPT_DTYPE },
-        { DV_FIELD_DEVICE, DV_FIELD_OPT_DEVICE }, { DV_FIELD_LAYOUT, DV_FIELD_OPT_LAYOUT },
-        { DV_FIELD_MEMORY_FORMAT, DV_FIELD_OPT_MEMORY_FORMAT }, { DV_FIELD_TENSORS, DV_FIELD_OPT_TENSORS },
-        { DV_FIELD_INTS, DV_FIELD_OPT_INTS }, { DV_FIELD_FLOATS, DV_FIELD_OPT_FLOATS }, { DV_FIELD_BOOLS, DV_FIELD_OPT_BOOLS },
-        { DV_FIELD_STRINGS, DV_FIELD_OPT_STRINGS }, { DV_FIELD_SCALARS, DV_FIELD_OPT_SCALARS } };
-    static const uint32_t written[][2] = { { DV_FIELD_TENSOR, DV_FIELD_MUT_TENSOR }, { DV_FIELD_TENSORS, DV_FIELD_MUT_TENSORS },
-        { DV_FIELD_INT, DV_FIELD_INT_RESULT }, { DV_FIELD_FLOAT, DV_FIELD_FLOAT_RESULT },
-        { DV_FIELD_BOOL, DV_FIELD_BOOL_RESULT } };
-    const bool writes = result || s->flags & DV_SLOT_WRITES;
-    const size_t n = writes           ? sizeof written / sizeof *written
-        : s->flags & DV_SLOT_OPTIONAL ? sizeof optional / sizeof *optional
-                                      : 0;
-    for (size_t i = 0; i < n; i++)
-        if ((writes ? written : optional)[i][0] == s->type)
-            return (writes ? written : optional)[i][1];
-    return s->type;
+    const bool writes = result || s->flags & DV_SLOT_WRITES, optional = s->flags & DV_SLOT_OPTIONAL;
+    const uint32_t type = writes ? dv_field_over(s->type, DV_FORM_WRITTEN)
+        : optional               ? dv_field_over(s->type, DV_FORM_OPTIONAL)
+                                 : 0;
+    return type ? type : s->type;
 }
 
 /* How the schema alone is read: by a library that defines it and goes again. */

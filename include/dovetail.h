@@ -119,29 +119,38 @@ DV_API int dv_tensor_copy(const dv_tensor *dst, const dv_tensor *src);
 
 /* ---- Values: the arguments and results of a call, in the schema's order -------------------------------------------------- */
 
+/* X(name, C type, member of dv_value.as). Elements of TENSORS may be NULL; the tensor of a result or of an argument that is
+ * written is written. */
+/* clang-format off */
+#define DV_VALUES(X)                                  \
+    X(TENSOR, const dv_tensor *, tensor)              \
+    X(INT, int64_t, i)                                \
+    X(FLOAT, double, f)                               \
+    X(BOOL, bool, b)                                  \
+    X(COMPLEX, dv_complex, c)                         \
+    X(STRING, dv_string, s)                           \
+    X(DTYPE, dv_dtype, dtype)                         \
+    X(DEVICE, dv_device, device)                      \
+    X(LAYOUT, dv_layout, layout)                      \
+    X(MEMORY_FORMAT, dv_memory_format, memory_format) \
+    X(GENERATOR, const dv_generator *, generator)     \
+    X(TENSORS, dv_tensors, tensors)                   \
+    X(INTS, dv_ints, ints)                            \
+    X(FLOATS, dv_floats, floats)                      \
+    X(BOOLS, dv_bools, bools)                         \
+    X(STRINGS, dv_strings, strings)                   \
+    X(SCALARS, dv_scalars, scalars)                   \
+    X(COMPLEXES, dv_complexes, complexes)             \
+    X(DTYPES, dv_dtypes, dtypes)                      \
+    X(DEVICES, dv_devices, devices)
+/* clang-format on */
+
 enum dv_value_type {
     DV_VALUE_DEFAULT = 0, /* as argument: the schema's default; as result: the host allocates it */
     DV_VALUE_NONE,
-    DV_VALUE_TENSOR,
-    DV_VALUE_INT,
-    DV_VALUE_FLOAT,
-    DV_VALUE_BOOL,
-    DV_VALUE_COMPLEX,
-    DV_VALUE_STRING,
-    DV_VALUE_DTYPE,
-    DV_VALUE_DEVICE,
-    DV_VALUE_LAYOUT,
-    DV_VALUE_MEMORY_FORMAT,
-    DV_VALUE_GENERATOR,
-    DV_VALUE_TENSORS, /* elements may be NULL */
-    DV_VALUE_INTS,
-    DV_VALUE_FLOATS,
-    DV_VALUE_BOOLS,
-    DV_VALUE_STRINGS,
-    DV_VALUE_SCALARS,
-    DV_VALUE_COMPLEXES,
-    DV_VALUE_DTYPES,
-    DV_VALUE_DEVICES,
+#define DV__VALUE(name, ctype, member) DV_VALUE_##name,
+    DV_VALUES(DV__VALUE)
+#undef DV__VALUE
 };
 
 /* 24 bytes. Pointers are borrowed for the call. A Scalar is an INT, FLOAT, BOOL or COMPLEX. */
@@ -149,28 +158,24 @@ typedef struct dv_value {
     uint32_t type; /* enum dv_value_type */
     uint32_t reserved;
     union {
-        const dv_tensor *tensor; /* for results and mutated arguments the tensor is written */
-        int64_t i;
-        double f;
-        bool b;
-        dv_complex c;
-        dv_string s;
-        dv_dtype dtype;
-        dv_device device;
-        dv_layout layout;
-        dv_memory_format memory_format;
-        const dv_generator *generator;
-        dv_tensors tensors;
-        dv_ints ints;
-        dv_floats floats;
-        dv_bools bools;
-        dv_strings strings;
-        dv_scalars scalars;
-        dv_complexes complexes;
-        dv_dtypes dtypes;
-        dv_devices devices;
+#define DV__VALUE(name, ctype, member) ctype member;
+        DV_VALUES(DV__VALUE)
+#undef DV__VALUE
     } as;
 } dv_value;
+
+/* A row of DV_FIELD_TYPES, which explains the columns. */
+typedef struct dv_field_row {
+    const char *name, *ctype, *word;
+    size_t size, alignment;
+    enum dv_field_form form;
+    uint32_t type, of; /* enum dv_field_type */
+    uint32_t value;    /* enum dv_value_type */
+} dv_field_row;
+DV_API const dv_field_row *dv_field_at(uint32_t type); /* enum dv_field_type; a row of zeros and "" for an unknown one */
+/* The field type of this form over another, 0 when there is none: over INT it is INTS as LIST, OPT_INT as OPTIONAL and INT_RESULT
+ * as RESULT. A POINTER is its own OPTIONAL; WRITTEN and RESULT are found by either. */
+DV_API uint32_t dv_field_over(uint32_t type, enum dv_field_form form);
 
 static inline dv_value dv_none(void)
 {

@@ -209,54 +209,61 @@ typedef struct dv_opt_strings { bool has; dv_strings value; } dv_opt_strings;
 typedef struct dv_opt_scalars { bool has; dv_scalars value; } dv_opt_scalars;
 /* clang-format on */
 
-/* The one table of C types and the schema types they carry: X(name, number, C type, schema types). A struct field of any other
- * type does not compile; a field whose schema type differs is refused when the library is loaded. */
-#define DV_FIELD_TYPES(X)                                                       \
-    X(TENSOR, 1, const dv_tensor *, "Tensor, Tensor?")                          \
-    X(MUT_TENSOR, 2, dv_tensor *, "Tensor(a!), Tensor(a!)?, a returned Tensor") \
-    X(INT, 3, int64_t, "int, SymInt")                                           \
-    X(FLOAT, 4, double, "float, SymFloat")                                      \
-    X(BOOL, 5, bool, "bool, SymBool")                                           \
-    X(STRING, 6, dv_string, "str")                                              \
-    X(SCALAR, 7, dv_scalar, "Scalar")                                           \
-    X(COMPLEX, 8, dv_complex, "complex")                                        \
-    X(DTYPE, 9, dv_dtype, "ScalarType")                                         \
-    X(DEVICE, 10, dv_device, "Device")                                          \
-    X(LAYOUT, 11, dv_layout, "Layout")                                          \
-    X(MEMORY_FORMAT, 12, dv_memory_format, "MemoryFormat")                      \
-    X(GENERATOR, 13, const dv_generator *, "Generator, Generator?")             \
-    X(TENSORS, 14, dv_tensors, "Tensor[], Tensor?[]")                           \
-    X(MUT_TENSORS, 15, dv_mut_tensors, "Tensor(a!)[], a returned Tensor[]")     \
-    X(INTS, 16, dv_ints, "int[], SymInt[]")                                     \
-    X(FLOATS, 17, dv_floats, "float[]")                                         \
-    X(BOOLS, 18, dv_bools, "bool[]")                                            \
-    X(STRINGS, 19, dv_strings, "str[]")                                         \
-    X(SCALARS, 20, dv_scalars, "Scalar[]")                                      \
-    X(COMPLEXES, 21, dv_complexes, "complex[]")                                 \
-    X(DTYPES, 22, dv_dtypes, "ScalarType[]")                                    \
-    X(DEVICES, 23, dv_devices, "Device[]")                                      \
-    X(OPT_INT, 24, dv_opt_int, "int?, SymInt?")                                 \
-    X(OPT_FLOAT, 25, dv_opt_float, "float?")                                    \
-    X(OPT_BOOL, 26, dv_opt_bool, "bool?")                                       \
-    X(OPT_STRING, 27, dv_opt_string, "str?")                                    \
-    X(OPT_SCALAR, 28, dv_opt_scalar, "Scalar?")                                 \
-    X(OPT_COMPLEX, 29, dv_opt_complex, "complex?")                              \
-    X(OPT_DTYPE, 30, dv_opt_dtype, "ScalarType?")                               \
-    X(OPT_DEVICE, 31, dv_opt_device, "Device?")                                 \
-    X(OPT_LAYOUT, 32, dv_opt_layout, "Layout?")                                 \
-    X(OPT_MEMORY_FORMAT, 33, dv_opt_memory_format, "MemoryFormat?")             \
-    X(OPT_TENSORS, 34, dv_opt_tensors, "Tensor[]?, Tensor?[]?")                 \
-    X(OPT_INTS, 35, dv_opt_ints, "int[]?, SymInt[]?")                           \
-    X(OPT_FLOATS, 36, dv_opt_floats, "float[]?")                                \
-    X(OPT_BOOLS, 37, dv_opt_bools, "bool[]?")                                   \
-    X(OPT_STRINGS, 38, dv_opt_strings, "str[]?")                                \
-    X(OPT_SCALARS, 39, dv_opt_scalars, "Scalar[]?")                             \
-    X(INT_RESULT, 40, int64_t *, "a returned int or SymInt")                    \
-    X(FLOAT_RESULT, 41, double *, "a returned float")                           \
-    X(BOOL_RESULT, 42, bool *, "a returned bool")
+/* The one table of C types and the schema types they carry:
+ * X(name, number, C type, word of the schema, form, the field type that it is made of, the value that carries it, its member).
+ * The form says what stands around the word: nothing (ONE; POINTER: NULL is None), T[] (LIST), T? (OPTIONAL), (a!) or a returned
+ * tensor (WRITTEN), a returned number (RESULT). int is SymInt too. A Scalar's value has the type of its number. Value and member
+ * are those of a dv_value. A struct field of any other type does not compile; a field whose schema type differs is refused when
+ * the library is loaded. */
+enum dv_field_form { DV_FORM_ONE, DV_FORM_POINTER, DV_FORM_LIST, DV_FORM_OPTIONAL, DV_FORM_WRITTEN, DV_FORM_RESULT };
+/* clang-format off */
+#define DV_FIELD_TYPES(X)                                                                                                 \
+    X(TENSOR, 1, const dv_tensor *, "Tensor", POINTER, TENSOR, TENSOR, tensor)                                            \
+    X(MUT_TENSOR, 2, dv_tensor *, "Tensor", WRITTEN, TENSOR, TENSOR, tensor)                                              \
+    X(INT, 3, int64_t, "int", ONE, INT, INT, i)                                                                           \
+    X(FLOAT, 4, double, "float", ONE, FLOAT, FLOAT, f)                                                                    \
+    X(BOOL, 5, bool, "bool", ONE, BOOL, BOOL, b)                                                                          \
+    X(STRING, 6, dv_string, "str", ONE, STRING, STRING, s)                                                                \
+    X(SCALAR, 7, dv_scalar, "Scalar", ONE, SCALAR, FLOAT, f)                                                              \
+    X(COMPLEX, 8, dv_complex, "complex", ONE, COMPLEX, COMPLEX, c)                                                        \
+    X(DTYPE, 9, dv_dtype, "ScalarType", ONE, DTYPE, DTYPE, dtype)                                                         \
+    X(DEVICE, 10, dv_device, "Device", ONE, DEVICE, DEVICE, device)                                                       \
+    X(LAYOUT, 11, dv_layout, "Layout", ONE, LAYOUT, LAYOUT, layout)                                                       \
+    X(MEMORY_FORMAT, 12, dv_memory_format, "MemoryFormat", ONE, MEMORY_FORMAT, MEMORY_FORMAT, memory_format)              \
+    X(GENERATOR, 13, const dv_generator *, "Generator", POINTER, GENERATOR, GENERATOR, generator)                         \
+    X(TENSORS, 14, dv_tensors, "Tensor", LIST, TENSOR, TENSORS, tensors)                                                  \
+    X(MUT_TENSORS, 15, dv_mut_tensors, "Tensor", WRITTEN, TENSORS, TENSORS, tensors)                                      \
+    X(INTS, 16, dv_ints, "int", LIST, INT, INTS, ints)                                                                    \
+    X(FLOATS, 17, dv_floats, "float", LIST, FLOAT, FLOATS, floats)                                                        \
+    X(BOOLS, 18, dv_bools, "bool", LIST, BOOL, BOOLS, bools)                                                              \
+    X(STRINGS, 19, dv_strings, "str", LIST, STRING, STRINGS, strings)                                                     \
+    X(SCALARS, 20, dv_scalars, "Scalar", LIST, SCALAR, SCALARS, scalars)                                                  \
+    X(COMPLEXES, 21, dv_complexes, "complex", LIST, COMPLEX, COMPLEXES, complexes)                                        \
+    X(DTYPES, 22, dv_dtypes, "ScalarType", LIST, DTYPE, DTYPES, dtypes)                                                   \
+    X(DEVICES, 23, dv_devices, "Device", LIST, DEVICE, DEVICES, devices)                                                  \
+    X(OPT_INT, 24, dv_opt_int, "int", OPTIONAL, INT, INT, i)                                                              \
+    X(OPT_FLOAT, 25, dv_opt_float, "float", OPTIONAL, FLOAT, FLOAT, f)                                                    \
+    X(OPT_BOOL, 26, dv_opt_bool, "bool", OPTIONAL, BOOL, BOOL, b)                                                         \
+    X(OPT_STRING, 27, dv_opt_string, "str", OPTIONAL, STRING, STRING, s)                                                  \
+    X(OPT_SCALAR, 28, dv_opt_scalar, "Scalar", OPTIONAL, SCALAR, FLOAT, f)                                                \
+    X(OPT_COMPLEX, 29, dv_opt_complex, "complex", OPTIONAL, COMPLEX, COMPLEX, c)                                          \
+    X(OPT_DTYPE, 30, dv_opt_dtype, "ScalarType", OPTIONAL, DTYPE, DTYPE, dtype)                                           \
+    X(OPT_DEVICE, 31, dv_opt_device, "Device", OPTIONAL, DEVICE, DEVICE, device)                                          \
+    X(OPT_LAYOUT, 32, dv_opt_layout, "Layout", OPTIONAL, LAYOUT, LAYOUT, layout)                                          \
+    X(OPT_MEMORY_FORMAT, 33, dv_opt_memory_format, "MemoryFormat", OPTIONAL, MEMORY_FORMAT, MEMORY_FORMAT, memory_format) \
+    X(OPT_TENSORS, 34, dv_opt_tensors, "Tensor", OPTIONAL, TENSORS, TENSORS, tensors)                                     \
+    X(OPT_INTS, 35, dv_opt_ints, "int", OPTIONAL, INTS, INTS, ints)                                                       \
+    X(OPT_FLOATS, 36, dv_opt_floats, "float", OPTIONAL, FLOATS, FLOATS, floats)                                           \
+    X(OPT_BOOLS, 37, dv_opt_bools, "bool", OPTIONAL, BOOLS, BOOLS, bools)                                                 \
+    X(OPT_STRINGS, 38, dv_opt_strings, "str", OPTIONAL, STRINGS, STRINGS, strings)                                        \
+    X(OPT_SCALARS, 39, dv_opt_scalars, "Scalar", OPTIONAL, SCALARS, SCALARS, scalars)                                     \
+    X(INT_RESULT, 40, int64_t *, "int", RESULT, INT, INT, i)                                                              \
+    X(FLOAT_RESULT, 41, double *, "float", RESULT, FLOAT, FLOAT, f)                                                       \
+    X(BOOL_RESULT, 42, bool *, "bool", RESULT, BOOL, BOOL, b)
+/* clang-format on */
 
 enum dv_field_type {
-#define DV__FIELD_TYPE(name, number, ctype, schema) DV_FIELD_##name = number,
+#define DV__FIELD_TYPE(name, number, ...) DV_FIELD_##name = number,
     DV_FIELD_TYPES(DV__FIELD_TYPE)
 #undef DV__FIELD_TYPE
 };
@@ -525,7 +532,7 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #else
 
 /* clang-format off */
-#define DV__GENERIC(name, number, ctype, schema) ctype: number,
+#define DV__GENERIC(name, number, ctype, ...) ctype: number,
 /* clang-format on */
 #define DV__TYPE_OF(x) _Generic((x), DV_FIELD_TYPES(DV__GENERIC) struct dv__no_such_type *: 0)
 

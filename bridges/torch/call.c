@@ -29,42 +29,29 @@ static void *take(struct dv__torch_call *c, size_t size)
 
 /* ---- which types there are ----------------------------------------------------------------------------------------------- */
 
-/* X(list, its member of dv_value, C type, element, the element's member) */
-#define LISTS(X)                                           \
-    X(TENSORS, tensors, const dv_tensor *, TENSOR, tensor) \
-    X(INTS, ints, int64_t, INT, i)                         \
-    X(FLOATS, floats, double, FLOAT, f)                    \
-    X(BOOLS, bools, bool, BOOL, b)                         \
-    X(STRINGS, strings, dv_string, STRING, s)              \
-    X(DTYPES, dtypes, dv_dtype, DTYPE, dtype)              \
-    X(DEVICES, devices, dv_device, DEVICE, device)
-
 const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slot_info *info, bool result)
 {
-    switch (info->type) {
-    case DV_FIELD_TENSOR:
+    const dv_field_row *row = dv_field_at(info->type);
+    const dv_field_row *element = row->form == DV_FORM_LIST ? dv_field_at(row->of) : row;
+    switch (element->type) {
+    case DV_FIELD_TENSOR: return result && row != element ? "a list of tensors cannot be made: return tensors" : NULL;
     case DV_FIELD_INT:
     case DV_FIELD_FLOAT:
-    case DV_FIELD_BOOL: return NULL;
-    case DV_FIELD_TENSORS: return result ? "a list of tensors cannot be made: return tensors" : NULL;
+    case DV_FIELD_BOOL:
+        if (row == element)
+            return NULL;
+        break;
     case DV_FIELD_STRING:
     case DV_FIELD_DTYPE:
     case DV_FIELD_DEVICE:
     case DV_FIELD_LAYOUT:
-    case DV_FIELD_MEMORY_FORMAT:
-    case DV_FIELD_INTS:
-    case DV_FIELD_FLOATS:
-    case DV_FIELD_BOOLS:
-    case DV_FIELD_STRINGS:
-    case DV_FIELD_DTYPES:
-    case DV_FIELD_DEVICES: return result ? "only tensors and numbers can be returned" : NULL;
-    case DV_FIELD_SCALAR:
-    case DV_FIELD_SCALARS: return "torch's C shims carry no Scalar; use int or float";
-    case DV_FIELD_COMPLEX:
-    case DV_FIELD_COMPLEXES: return "torch's C shims carry no complex numbers; use two floats";
+    case DV_FIELD_MEMORY_FORMAT: break;
+    case DV_FIELD_SCALAR: return "torch's C shims carry no Scalar; use int or float";
+    case DV_FIELD_COMPLEX: return "torch's C shims carry no complex numbers; use two floats";
     case DV_FIELD_GENERATOR: return t->torch_delete_generator ? NULL : "torch's C shims carry no Generator before torch 2.13";
     default: return "torch's C shims do not carry this type";
     }
+    return result ? "only tensors and numbers can be returned" : NULL;
 }
 
 uint8_t dv__torch_packs_as(uint8_t field)
@@ -81,13 +68,8 @@ uint8_t dv__torch_packs_as(uint8_t field)
 
 static uint8_t element_of(uint8_t field)
 {
-    switch (field) {
-#define ELEMENT(list, member, T, element, emember) \
-    case DV_FIELD_##list: return DV_FIELD_##element;
-        LISTS(ELEMENT)
-#undef ELEMENT
-    default: return 0;
-    }
+    const dv_field_row *row = dv_field_at(field);
+    return row->form == DV_FORM_LIST ? (uint8_t)row->of : 0;
 }
 
 static void *handle_of(uint64_t cell) { return (void *)(uintptr_t)cell; }
@@ -259,31 +241,26 @@ static int decode_list(struct dv__torch_call *c, const struct dv__torch_slot *s,
     size_t n;
     if (c->t->torch_list_size(handle_of(cell), &n))
         return bad_tensor(c, s);
-    switch (field) {
-#define DECODE_LIST(list, member, T, element, emember)                                          \
-    case DV_FIELD_##list: {                                                                     \
-        T *data = take(c, n * sizeof(T));                                                       \
-        if (!data)                                                                              \
-            return DV_ENOMEM;                                                                   \
-        v->type = DV_VALUE_##list;                                                              \
-        v->as.member.data = data;                                                               \
-        v->as.member.size = n;                                                                  \
-        for (size_t i = 0; i < n; i++) {                                                        \
-            dv_value e = dv_none();                                                             \
-            uint64_t item;                                                                      \
-            if (c->t->torch_list_get_item(handle_of(cell), i, &item))                           \
-                return bad_tensor(c, s);                                                        \
-            const int status = decode(c, s, DV_FIELD_##element, s->element_optional, item, &e); \
-            if (status)                                                                         \
-                return status;                                                                  \
-            data[i] = e.as.emember;                                                             \
-        }                                                                                       \
-        return DV_OK;                                                                           \
+    const dv_field_row *row = dv_field_at(field), *element = dv_field_at(row->of);
+    if (row->form != DV_FORM_LIST) /* refused at load */
+        return dv_fail(DV_EHOST, "%s: argument '%s': unexpected type", c->op->name, s->name);
+    char *data = take(c, n * element->size);
+    if (!data)
+        return DV_ENOMEM;
+    for (size_t i = 0; i < n; i++) {
+        dv_value e = dv_none();
+        uint64_t item;
+        if (c->t->torch_list_get_item(handle_of(cell), i, &item))
+            return bad_tensor(c, s);
+        const int status = decode(c, s, (uint8_t)element->type, s->element_optional, item, &e);
+        if (status)
+            return status;
+        memcpy(data + i * element->size, &e.as, element->size);
     }
-        LISTS(DECODE_LIST)
-#undef DECODE_LIST
-    default: return dv_fail(DV_EHOST, "%s: argument '%s': unexpected type", c->op->name, s->name); /* refused at load */
-    }
+    v->type = row->value;
+    v->as.ints.data = (const int64_t *)(const void *)data; /* every list is a pointer and a size */
+    v->as.ints.size = n;
+    return DV_OK;
 }
 
 static int decode_memory_format(struct dv__torch_call *c, const struct dv__torch_slot *s, int32_t n, dv_value *v)

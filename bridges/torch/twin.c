@@ -5,36 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *type_name(uint8_t field)
-{
-    switch (field) {
-    case DV_FIELD_TENSOR:
-    case DV_FIELD_TENSORS: return "Tensor";
-    case DV_FIELD_INT:
-    case DV_FIELD_INTS: return "int";
-    case DV_FIELD_FLOAT:
-    case DV_FIELD_FLOATS: return "float";
-    case DV_FIELD_BOOL:
-    case DV_FIELD_BOOLS: return "bool";
-    case DV_FIELD_STRING:
-    case DV_FIELD_STRINGS: return "str";
-    case DV_FIELD_DTYPE:
-    case DV_FIELD_DTYPES: return "ScalarType";
-    case DV_FIELD_DEVICE:
-    case DV_FIELD_DEVICES: return "Device";
-    case DV_FIELD_LAYOUT: return "Layout";
-    case DV_FIELD_MEMORY_FORMAT: return "MemoryFormat";
-    default: return "Generator";
-    }
-}
-
 /* alias: the argument whose alias set it has, or -1. */
 static void print_slot(FILE *f, const struct dv__torch_slot *s, int32_t alias, bool writes)
 {
-    fputs(type_name(s->field), f);
+    const dv_field_row *row = dv_field_at(s->field);
+    fputs(row->word, f);
     if (alias >= 0)
         fprintf(f, "(a%d%s)", (int)alias, writes ? "!" : "");
-    fprintf(f, "%s%s%s", s->element_optional ? "?" : "", s->field >= DV_FIELD_TENSORS ? "[]" : "", s->optional ? "?" : "");
+    fprintf(f, "%s%s%s", s->element_optional ? "?" : "", row->form == DV_FORM_LIST ? "[]" : "", s->optional ? "?" : "");
 }
 
 static bool is_aliased(const struct dv__torch_op *o, size_t argument)

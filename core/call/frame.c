@@ -6,15 +6,6 @@
 
 /* ---- From values to fields ---- */
 
-#define PUT(T, x) (*(T *)(void *)(frame + b->fields[i].offset) = (x))
-#define PUT_OPTIONAL(T, member)                            \
-    if (v->type != DV_VALUE_NONE) {                        \
-        T *o = (T *)(void *)(frame + b->fields[i].offset); \
-        o->has = true;                                     \
-        o->value = v->as.member;                           \
-    }                                                      \
-    break
-
 static dv_scalar scalar_of(const dv_value *v)
 {
     dv_scalar s;
@@ -28,63 +19,43 @@ static dv_scalar scalar_of(const dv_value *v)
     return s;
 }
 
-/* Fields that are not a plain tensor. */
+static dv_mut_tensors to_write(dv_tensors list)
+{
+    return (dv_mut_tensors){ (dv_tensor *const *)(uintptr_t)list.data, list.size };
+}
+
+/* What a field of each form gets, where it is not a plain tensor. Lists of tensors are views that the call has made. */
+#define CONTENT(lvalue, member)                              \
+    _Generic(&(lvalue),                                      \
+        dv_scalar *: scalar_of(v),                           \
+        dv_tensors *: c->lists[slot],                        \
+        dv_mut_tensors *: to_write(c->lists[slot]),          \
+        dv_tensor * *: (dv_tensor *)(uintptr_t)v->as.tensor, \
+        default: v->as.member)
+#define PUT_ONE(T, member) *(T *)p = CONTENT(*(T *)p, member)
+#define PUT_LIST PUT_ONE
+#define PUT_WRITTEN PUT_ONE
+#define PUT_POINTER(T, member) *(T *)p = v->type == DV_VALUE_NONE ? NULL : v->as.member
+#define PUT_OPTIONAL(T, member)                             \
+    if (v->type != DV_VALUE_NONE) {                         \
+        ((T *)p)->has = true;                               \
+        ((T *)p)->value = CONTENT(((T *)p)->value, member); \
+    }
+#define PUT_RESULT(T, member) *(T *)p = result ? &result->as.member : NULL
+
 static void fill_field(dv__call *c, const dv__binding *b, size_t i, char *frame)
 {
     static const dv_value none = { .type = DV_VALUE_NONE };
     const size_t slot = b->fields[i].slot, nargs = c->plan->nargs;
     const dv_value *v = slot < nargs ? &c->args[slot] : &none;
     dv_value *result = slot < nargs ? NULL : &c->outs[slot - nargs].value;
+    void *p = frame + b->fields[i].offset;
     switch (b->fields[i].type) {
-    case DV_FIELD_INT: PUT(int64_t, v->as.i); break;
-    case DV_FIELD_FLOAT: PUT(double, v->as.f); break;
-    case DV_FIELD_BOOL: PUT(bool, v->as.b); break;
-    case DV_FIELD_STRING: PUT(dv_string, v->as.s); break;
-    case DV_FIELD_SCALAR: PUT(dv_scalar, scalar_of(v)); break;
-    case DV_FIELD_COMPLEX: PUT(dv_complex, v->as.c); break;
-    case DV_FIELD_DTYPE: PUT(dv_dtype, v->as.dtype); break;
-    case DV_FIELD_DEVICE: PUT(dv_device, v->as.device); break;
-    case DV_FIELD_LAYOUT: PUT(dv_layout, v->as.layout); break;
-    case DV_FIELD_MEMORY_FORMAT: PUT(dv_memory_format, v->as.memory_format); break;
-    case DV_FIELD_GENERATOR: PUT(const dv_generator *, v->type == DV_VALUE_NONE ? NULL : v->as.generator); break;
-    case DV_FIELD_TENSORS: PUT(dv_tensors, c->lists[slot]); break;
-    case DV_FIELD_MUT_TENSORS:
-        PUT(dv_mut_tensors, ((dv_mut_tensors){ (dv_tensor *const *)(uintptr_t)c->lists[slot].data, c->lists[slot].size }));
-        break;
-    case DV_FIELD_INTS: PUT(dv_ints, v->as.ints); break;
-    case DV_FIELD_FLOATS: PUT(dv_floats, v->as.floats); break;
-    case DV_FIELD_BOOLS: PUT(dv_bools, v->as.bools); break;
-    case DV_FIELD_STRINGS: PUT(dv_strings, v->as.strings); break;
-    case DV_FIELD_SCALARS: PUT(dv_scalars, v->as.scalars); break;
-    case DV_FIELD_COMPLEXES: PUT(dv_complexes, v->as.complexes); break;
-    case DV_FIELD_DTYPES: PUT(dv_dtypes, v->as.dtypes); break;
-    case DV_FIELD_DEVICES: PUT(dv_devices, v->as.devices); break;
-    case DV_FIELD_OPT_INT: PUT_OPTIONAL(dv_opt_int, i);
-    case DV_FIELD_OPT_FLOAT: PUT_OPTIONAL(dv_opt_float, f);
-    case DV_FIELD_OPT_BOOL: PUT_OPTIONAL(dv_opt_bool, b);
-    case DV_FIELD_OPT_STRING: PUT_OPTIONAL(dv_opt_string, s);
-    case DV_FIELD_OPT_SCALAR:
-        if (v->type != DV_VALUE_NONE)
-            PUT(dv_opt_scalar, ((dv_opt_scalar){ true, scalar_of(v) }));
-        break;
-    case DV_FIELD_OPT_COMPLEX: PUT_OPTIONAL(dv_opt_complex, c);
-    case DV_FIELD_OPT_DTYPE: PUT_OPTIONAL(dv_opt_dtype, dtype);
-    case DV_FIELD_OPT_DEVICE: PUT_OPTIONAL(dv_opt_device, device);
-    case DV_FIELD_OPT_LAYOUT: PUT_OPTIONAL(dv_opt_layout, layout);
-    case DV_FIELD_OPT_MEMORY_FORMAT: PUT_OPTIONAL(dv_opt_memory_format, memory_format);
-    case DV_FIELD_OPT_TENSORS:
-        if (v->type != DV_VALUE_NONE)
-            PUT(dv_opt_tensors, ((dv_opt_tensors){ true, c->lists[slot] }));
-        break;
-    case DV_FIELD_OPT_INTS: PUT_OPTIONAL(dv_opt_ints, ints);
-    case DV_FIELD_OPT_FLOATS: PUT_OPTIONAL(dv_opt_floats, floats);
-    case DV_FIELD_OPT_BOOLS: PUT_OPTIONAL(dv_opt_bools, bools);
-    case DV_FIELD_OPT_STRINGS: PUT_OPTIONAL(dv_opt_strings, strings);
-    case DV_FIELD_OPT_SCALARS: PUT_OPTIONAL(dv_opt_scalars, scalars);
-    case DV_FIELD_INT_RESULT: PUT(int64_t *, result ? &result->as.i : NULL); break;
-    case DV_FIELD_FLOAT_RESULT: PUT(double *, result ? &result->as.f : NULL); break;
-    case DV_FIELD_BOOL_RESULT: PUT(bool *, result ? &result->as.b : NULL); break;
-    default: assert(!"a field type that no binding has");
+#define FIELD(name, number, T, word, form, of, value, member) \
+    case number: PUT_##form(T, member); break;
+        DV_FIELD_TYPES(FIELD)
+#undef FIELD
+    default: break; /* the binding has refused others */
     }
 }
 
@@ -95,7 +66,7 @@ void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
     for (uint32_t i = 0; i < b->n; i++) {
         assert(b->fields[i].slot < c->plan->nargs + c->plan->nreturns && b->fields[i].offset < b->frame_size);
         if (b->fields[i].type == DV_FIELD_TENSOR || b->fields[i].type == DV_FIELD_MUT_TENSOR)
-            PUT(const dv_tensor *, c->tensors[b->fields[i].slot]);
+            *(const dv_tensor **)(void *)(frame + b->fields[i].offset) = c->tensors[b->fields[i].slot];
         else
             fill_field(c, b, i, frame);
     }
@@ -132,16 +103,6 @@ static bool is_own(const dv_operator *op, const dv_field_decl *const *fields, si
 /* clang-format off */
 #define GET(T) GET_AT(T, p)
 /* clang-format on */
-#define OPTIONAL(T, TYPE, member)   \
-    if (GET(T).has) {               \
-        v.type = TYPE;              \
-        v.as.member = GET(T).value; \
-    }                               \
-    break
-#define PLAIN(T, TYPE, member) \
-    v.type = TYPE;             \
-    v.as.member = GET(T);      \
-    break
 
 static void from_scalar(const dv_scalar *s, dv_value *v)
 {
@@ -154,56 +115,27 @@ static void from_scalar(const dv_scalar *s, dv_value *v)
     }
 }
 
+/* A value from the field of each form. Lists of tensors to be written have the layout of the others. */
+#define TAKE(T, TYPE, member, from)                                \
+    _Generic(&(from),                                              \
+        dv_scalar const *: from_scalar((const void *)&(from), &v), \
+        default: (void)(v.type = (TYPE), memcpy(&v.as.member, &(from), sizeof v.as.member)))
+#define FROM_ONE(T, TYPE, member) TAKE(T, TYPE, member, GET(T))
+#define FROM_LIST FROM_ONE
+#define FROM_WRITTEN FROM_ONE
+#define FROM_POINTER(T, TYPE, member) GET(T) ? FROM_ONE(T, TYPE, member) : (void)0
+#define FROM_OPTIONAL(T, TYPE, member) GET(T).has ? TAKE(T, TYPE, member, GET(T).value) : (void)0
+#define FROM_RESULT(T, TYPE, member) v = dv_default() /* comes back through the pointer */
+
 static dv_value value_of(uint32_t type, const char *p)
 {
     dv_value v = dv_none();
     switch (type) {
-    case DV_FIELD_INT: PLAIN(int64_t, DV_VALUE_INT, i);
-    case DV_FIELD_FLOAT: PLAIN(double, DV_VALUE_FLOAT, f);
-    case DV_FIELD_BOOL: PLAIN(bool, DV_VALUE_BOOL, b);
-    case DV_FIELD_STRING: PLAIN(dv_string, DV_VALUE_STRING, s);
-    case DV_FIELD_SCALAR: from_scalar(&GET(dv_scalar), &v); break;
-    case DV_FIELD_COMPLEX: PLAIN(dv_complex, DV_VALUE_COMPLEX, c);
-    case DV_FIELD_DTYPE: PLAIN(dv_dtype, DV_VALUE_DTYPE, dtype);
-    case DV_FIELD_DEVICE: PLAIN(dv_device, DV_VALUE_DEVICE, device);
-    case DV_FIELD_LAYOUT: PLAIN(dv_layout, DV_VALUE_LAYOUT, layout);
-    case DV_FIELD_MEMORY_FORMAT: PLAIN(dv_memory_format, DV_VALUE_MEMORY_FORMAT, memory_format);
-    case DV_FIELD_GENERATOR:
-        if (GET(const dv_generator *)) {
-            v.type = DV_VALUE_GENERATOR;
-            v.as.generator = GET(const dv_generator *);
-        }
-        break;
-    case DV_FIELD_TENSORS:
-    case DV_FIELD_MUT_TENSORS: PLAIN(dv_tensors, DV_VALUE_TENSORS, tensors); /* the two have one layout */
-    case DV_FIELD_INTS: PLAIN(dv_ints, DV_VALUE_INTS, ints);
-    case DV_FIELD_FLOATS: PLAIN(dv_floats, DV_VALUE_FLOATS, floats);
-    case DV_FIELD_BOOLS: PLAIN(dv_bools, DV_VALUE_BOOLS, bools);
-    case DV_FIELD_STRINGS: PLAIN(dv_strings, DV_VALUE_STRINGS, strings);
-    case DV_FIELD_SCALARS: PLAIN(dv_scalars, DV_VALUE_SCALARS, scalars);
-    case DV_FIELD_COMPLEXES: PLAIN(dv_complexes, DV_VALUE_COMPLEXES, complexes);
-    case DV_FIELD_DTYPES: PLAIN(dv_dtypes, DV_VALUE_DTYPES, dtypes);
-    case DV_FIELD_DEVICES: PLAIN(dv_devices, DV_VALUE_DEVICES, devices);
-    case DV_FIELD_OPT_INT: OPTIONAL(dv_opt_int, DV_VALUE_INT, i);
-    case DV_FIELD_OPT_FLOAT: OPTIONAL(dv_opt_float, DV_VALUE_FLOAT, f);
-    case DV_FIELD_OPT_BOOL: OPTIONAL(dv_opt_bool, DV_VALUE_BOOL, b);
-    case DV_FIELD_OPT_STRING: OPTIONAL(dv_opt_string, DV_VALUE_STRING, s);
-    case DV_FIELD_OPT_SCALAR:
-        if (GET(dv_opt_scalar).has)
-            from_scalar(&GET(dv_opt_scalar).value, &v);
-        break;
-    case DV_FIELD_OPT_COMPLEX: OPTIONAL(dv_opt_complex, DV_VALUE_COMPLEX, c);
-    case DV_FIELD_OPT_DTYPE: OPTIONAL(dv_opt_dtype, DV_VALUE_DTYPE, dtype);
-    case DV_FIELD_OPT_DEVICE: OPTIONAL(dv_opt_device, DV_VALUE_DEVICE, device);
-    case DV_FIELD_OPT_LAYOUT: OPTIONAL(dv_opt_layout, DV_VALUE_LAYOUT, layout);
-    case DV_FIELD_OPT_MEMORY_FORMAT: OPTIONAL(dv_opt_memory_format, DV_VALUE_MEMORY_FORMAT, memory_format);
-    case DV_FIELD_OPT_TENSORS: OPTIONAL(dv_opt_tensors, DV_VALUE_TENSORS, tensors);
-    case DV_FIELD_OPT_INTS: OPTIONAL(dv_opt_ints, DV_VALUE_INTS, ints);
-    case DV_FIELD_OPT_FLOATS: OPTIONAL(dv_opt_floats, DV_VALUE_FLOATS, floats);
-    case DV_FIELD_OPT_BOOLS: OPTIONAL(dv_opt_bools, DV_VALUE_BOOLS, bools);
-    case DV_FIELD_OPT_STRINGS: OPTIONAL(dv_opt_strings, DV_VALUE_STRINGS, strings);
-    case DV_FIELD_OPT_SCALARS: OPTIONAL(dv_opt_scalars, DV_VALUE_SCALARS, scalars);
-    default: v = dv_default(); break; /* a number that comes back through a pointer */
+#define FIELD(name, number, T, word, form, of, value, member) \
+    case number: FROM_##form(T, DV_VALUE_##value, member); break;
+        DV_FIELD_TYPES(FIELD)
+#undef FIELD
+    default: break;
     }
     return v;
 }
@@ -216,12 +148,9 @@ static void give_back(const dv__binding *b, const dv_operator *op, char *frame, 
         if (slot < op->schema->nargs)
             continue;
         const dv_value *v = &results[slot - op->schema->nargs];
-        if (b->fields[i].type == DV_FIELD_INT_RESULT && *(int64_t **)p)
-            **(int64_t **)p = v->as.i;
-        else if (b->fields[i].type == DV_FIELD_FLOAT_RESULT && *(double **)p)
-            **(double **)p = v->as.f;
-        else if (b->fields[i].type == DV_FIELD_BOOL_RESULT && *(bool **)p)
-            **(bool **)p = v->as.b;
+        const dv_field_row *row = dv_field_at(b->fields[i].type);
+        if (row->form == DV_FORM_RESULT && *(void **)p)
+            memcpy(*(void **)p, &v->as, dv_field_at(row->of)->size);
     }
 }
 

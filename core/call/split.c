@@ -64,11 +64,11 @@ static bool find_cuts(splitter *sp)
             return false;
         if (!leading)
             continue;
-        const uint16_t type = b->fields[f].type;
+        const dv_field_row *row = dv_field_at(b->fields[f].type);
         const dv_tensor *t = c->tensors[slot];
-        if (type == DV_FIELD_TENSORS || type == DV_FIELD_MUT_TENSORS || type == DV_FIELD_OPT_TENSORS)
+        if (row->value == DV_VALUE_TENSORS)
             return false;
-        if ((type != DV_FIELD_TENSOR && type != DV_FIELD_MUT_TENSOR) || !t)
+        if (row->value != DV_VALUE_TENSOR || !t)
             continue;
         if (slot >= c->plan->nargs && c->outs[slot - c->plan->nargs].origin == DV__RESULT_PENDING)
             return false;

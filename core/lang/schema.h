@@ -7,27 +7,23 @@
 #include "base/memory.h"
 #include "base/text.h"
 
+/* X(name, JSON name, the field type that holds it; 0: none does). A LIST and an OPTIONAL have elems[0], a TUPLE elems. OTHER is
+ * everything that a frame cannot hold (Storage, Stream, Dict, Union, Future, t, __torch__.X...): name is its text. */
+/* clang-format off */
+#define DV__TYPE_KINDS(X)                                                                                                     \
+    X(TENSOR, "tensor", DV_FIELD_TENSOR) X(INT, "int", DV_FIELD_INT) X(SYMINT, "symint", DV_FIELD_INT)                        \
+    X(FLOAT, "float", DV_FIELD_FLOAT) X(SYMFLOAT, "symfloat", DV_FIELD_FLOAT) X(BOOL, "bool", DV_FIELD_BOOL)                  \
+    X(SYMBOOL, "symbool", DV_FIELD_BOOL) X(STR, "str", DV_FIELD_STRING) X(SCALAR, "scalar", DV_FIELD_SCALAR)                  \
+    X(COMPLEX, "complex", DV_FIELD_COMPLEX) X(SCALAR_TYPE, "dtype", DV_FIELD_DTYPE) X(DEVICE, "device", DV_FIELD_DEVICE)      \
+    X(LAYOUT, "layout", DV_FIELD_LAYOUT) X(MEMORY_FORMAT, "memory_format", DV_FIELD_MEMORY_FORMAT)                            \
+    X(GENERATOR, "generator", DV_FIELD_GENERATOR) X(LIST, "list", 0) X(OPTIONAL, "optional", 0) X(TUPLE, "tuple", 0)          \
+    X(OTHER, "other", 0)
+/* clang-format on */
+
 enum dv__type_kind {
-    DV__TYPE_TENSOR,
-    DV__TYPE_INT,
-    DV__TYPE_SYMINT,
-    DV__TYPE_FLOAT,
-    DV__TYPE_SYMFLOAT,
-    DV__TYPE_BOOL,
-    DV__TYPE_SYMBOOL,
-    DV__TYPE_STR,
-    DV__TYPE_SCALAR, /* Scalar */
-    DV__TYPE_COMPLEX,
-    DV__TYPE_SCALAR_TYPE,
-    DV__TYPE_DEVICE,
-    DV__TYPE_LAYOUT,
-    DV__TYPE_MEMORY_FORMAT,
-    DV__TYPE_GENERATOR,
-    DV__TYPE_LIST,     /* elems[0], fixed_size */
-    DV__TYPE_OPTIONAL, /* elems[0] */
-    DV__TYPE_TUPLE,    /* elems */
-    DV__TYPE_OTHER, /* everything that a frame cannot hold (Storage, Stream, Dict, Union, Future, t, __torch__.X...): name is its
-                       text */
+#define DV__TYPE_KIND(name, json, field) DV__TYPE_##name,
+    DV__TYPE_KINDS(DV__TYPE_KIND)
+#undef DV__TYPE_KIND
 };
 
 typedef struct dv__type {

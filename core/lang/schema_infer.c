@@ -5,57 +5,16 @@
 #include "base/error.h"
 #include "lang/schema_types.h"
 
-/* What to write for a field: as an argument; as a mutated argument (the letter goes where %c is); as a result. NULL: cannot be.
- */
-typedef struct spelling { const char *argument, *mutated, *result; } spelling;
-
-static const spelling *spelling_of(uint32_t type)
+/* The schema type of a field: "SymInt[]?". set: the alias set of what is written; NULL: a result. Sizes are mostly what an int
+ * is. */
+static void print_type(const dv_field_row *row, const char *set, dv__text *to)
 {
-    static const spelling spellings[] = {
-        [DV_FIELD_TENSOR] = { "Tensor", NULL, NULL },
-        [DV_FIELD_MUT_TENSOR] = { NULL, "Tensor(%s!)", "Tensor" },
-        [DV_FIELD_INT] = { "SymInt", NULL, NULL },
-        [DV_FIELD_FLOAT] = { "float", NULL, NULL },
-        [DV_FIELD_BOOL] = { "bool", NULL, NULL },
-        [DV_FIELD_STRING] = { "str", NULL, NULL },
-        [DV_FIELD_SCALAR] = { "Scalar", NULL, NULL },
-        [DV_FIELD_COMPLEX] = { "complex", NULL, NULL },
-        [DV_FIELD_DTYPE] = { "ScalarType", NULL, NULL },
-        [DV_FIELD_DEVICE] = { "Device", NULL, NULL },
-        [DV_FIELD_LAYOUT] = { "Layout", NULL, NULL },
-        [DV_FIELD_MEMORY_FORMAT] = { "MemoryFormat", NULL, NULL },
-        [DV_FIELD_GENERATOR] = { "Generator?", NULL, NULL },
-        [DV_FIELD_TENSORS] = { "Tensor[]", NULL, NULL },
-        [DV_FIELD_MUT_TENSORS] = { NULL, "Tensor(%s!)[]", "Tensor[]" },
-        [DV_FIELD_INTS] = { "SymInt[]", NULL, NULL },
-        [DV_FIELD_FLOATS] = { "float[]", NULL, NULL },
-        [DV_FIELD_BOOLS] = { "bool[]", NULL, NULL },
-        [DV_FIELD_STRINGS] = { "str[]", NULL, NULL },
-        [DV_FIELD_SCALARS] = { "Scalar[]", NULL, NULL },
-        [DV_FIELD_COMPLEXES] = { "complex[]", NULL, NULL },
-        [DV_FIELD_DTYPES] = { "ScalarType[]", NULL, NULL },
-        [DV_FIELD_DEVICES] = { "Device[]", NULL, NULL },
-        [DV_FIELD_OPT_INT] = { "SymInt?", NULL, NULL },
-        [DV_FIELD_OPT_FLOAT] = { "float?", NULL, NULL },
-        [DV_FIELD_OPT_BOOL] = { "bool?", NULL, NULL },
-        [DV_FIELD_OPT_STRING] = { "str?", NULL, NULL },
-        [DV_FIELD_OPT_SCALAR] = { "Scalar?", NULL, NULL },
-        [DV_FIELD_OPT_COMPLEX] = { "complex?", NULL, NULL },
-        [DV_FIELD_OPT_DTYPE] = { "ScalarType?", NULL, NULL },
-        [DV_FIELD_OPT_DEVICE] = { "Device?", NULL, NULL },
-        [DV_FIELD_OPT_LAYOUT] = { "Layout?", NULL, NULL },
-        [DV_FIELD_OPT_MEMORY_FORMAT] = { "MemoryFormat?", NULL, NULL },
-        [DV_FIELD_OPT_TENSORS] = { "Tensor[]?", NULL, NULL },
-        [DV_FIELD_OPT_INTS] = { "SymInt[]?", NULL, NULL },
-        [DV_FIELD_OPT_FLOATS] = { "float[]?", NULL, NULL },
-        [DV_FIELD_OPT_BOOLS] = { "bool[]?", NULL, NULL },
-        [DV_FIELD_OPT_STRINGS] = { "str[]?", NULL, NULL },
-        [DV_FIELD_OPT_SCALARS] = { "Scalar[]?", NULL, NULL },
-        [DV_FIELD_INT_RESULT] = { NULL, NULL, "SymInt" },
-        [DV_FIELD_FLOAT_RESULT] = { NULL, NULL, "float" },
-        [DV_FIELD_BOOL_RESULT] = { NULL, NULL, "bool" },
-    };
-    return type > 0 && type < sizeof spellings / sizeof *spellings ? &spellings[type] : NULL;
+    const bool optional = row->form == DV_FORM_OPTIONAL || row->of == DV_FIELD_GENERATOR;
+    const dv_field_row *list = row->form == DV_FORM_LIST ? row : dv_field_at(row->of);
+    dv__text_puts(to, strcmp(row->word, "int") ? row->word : "SymInt");
+    if (set)
+        dv__text_add(to, "(%s!)", set);
+    dv__text_add(to, "%s%s", list->form == DV_FORM_LIST ? "[]" : "", optional ? "?" : "");
 }
 
 /* The field's name in the schema: default_ is default. (for_ stays: for is a word of TorchScript too, and no name in a schema.)
@@ -96,7 +55,7 @@ static int check_mutates(const char *op, const dv_field_decl *const *fields, con
                 found = fields[i];
         if (n && !found)
             return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which is no field of its struct", op, (int)n, p);
-        if (n && (!spelling_of(found->type) || !spelling_of(found->type)->mutated))
+        if (n && dv_field_at(found->type)->form != DV_FORM_WRITTEN)
             return dv_fail(DV_ESCHEMA,
                 "operator %s: .mutates names '%.*s', which the struct does not let the kernel write "
                 "(expected dv_tensor * or dv_mut_tensors)",
@@ -118,14 +77,14 @@ int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const
     dv__text_add(&schema, "%s(", name);
     for (size_t i = 0; fields[i]; i++) {
         const dv_field_decl *f = fields[i];
-        const spelling *s = spelling_of(f->type);
+        const dv_field_row *row = dv_field_at(f->type);
         const bool mutated = listed(mutates, f->name, strlen(f->name));
-        if (!s) {
+        if (!row->size) {
             status = dv_fail(DV_ESCHEMA, "operator %s: field '%s' has a type (number %u) that this runtime does not know", name,
                 f->name, f->type);
             goto fail;
         }
-        const bool result = !mutated && s->result;
+        const bool result = !mutated && row->form >= DV_FORM_WRITTEN;
         dv__text *to = result ? &results : &schema;
         dv__text_puts(to, (result ? nresults++ : nargs++) ? ", " : "");
         if (mutated) {
@@ -133,10 +92,9 @@ int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const
             if (nsets >= 26) /* b1, c1, ... */
                 snprintf(set + 1, sizeof set - 1, "%zu", nsets / 26);
             nsets++;
-            const char *hole = strchr(s->mutated, '%');
-            dv__text_add(to, "%.*s%s%s", (int)(hole - s->mutated), s->mutated, set, hole + 2);
+            print_type(row, set, to);
         } else {
-            dv__text_puts(to, result ? s->result : s->argument);
+            print_type(row, NULL, to);
         }
         dv__text_add(to, " %.*s", (int)name_size(f->name), f->name);
     }

@@ -170,7 +170,7 @@ static void json_string(const char *s, dv__text *to) { dv__text_json(to, s, strl
 static void json_type(const dv__type *t, dv__text *to)
 {
     static const char *const names[] = {
-#define KIND(kind, json) [DV__TYPE_##kind] = json,
+#define KIND(kind, json, field) [DV__TYPE_##kind] = json,
         DV__TYPE_KINDS(KIND)
 #undef KIND
     };

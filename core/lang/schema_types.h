@@ -34,15 +34,6 @@
     X("AnyClassType", OTHER, "AnyClassType")         \
     X("AnyEnumType", OTHER, "AnyEnumType")
 
-/* X(enum dv__type_kind, JSON name) */
-/* clang-format off */
-#define DV__TYPE_KINDS(X)                                                                                                     \
-    X(TENSOR, "tensor") X(INT, "int") X(SYMINT, "symint") X(FLOAT, "float") X(SYMFLOAT, "symfloat") X(BOOL, "bool")           \
-    X(SYMBOOL, "symbool") X(STR, "str") X(SCALAR, "scalar") X(COMPLEX, "complex") X(SCALAR_TYPE, "dtype")                     \
-    X(DEVICE, "device") X(LAYOUT, "layout") X(MEMORY_FORMAT, "memory_format") X(GENERATOR, "generator") X(LIST, "list")       \
-    X(OPTIONAL, "optional") X(TUPLE, "tuple") X(OTHER, "other")
-/* clang-format on */
-
 /* X(PyTorch's number, name in a schema): the element types of PyTorch that DV_DTYPES has not, quantised ones and raw bits. */
 /* clang-format off */
 #define DV__OTHER_SCALAR_TYPES(X)                                                                                             \

@@ -2,56 +2,6 @@
  * order. A return that aliases an argument needs no field of its own: the result is that argument. */
 #include "registry/internal.h"
 
-static const struct {
-    const char *ctype;
-    size_t size;
-} field_types[] = {
-#define FIELD_TYPE(name, number, ctype, schema) [number] = { #ctype, sizeof(ctype) },
-    DV_FIELD_TYPES(FIELD_TYPE)
-#undef FIELD_TYPE
-};
-enum { NFIELD_TYPES = sizeof field_types / sizeof field_types[0] };
-
-const char *dv__field_ctype(uint32_t type)
-{
-    return type > 0 && type < NFIELD_TYPES ? field_types[type].ctype : "a type that this runtime does not know";
-}
-
-/* X(input type, as an optional; as a written argument or a return): 0: there is none. */
-/* clang-format off */
-#define VARIANTS(X)                                                                                                           \
-    X(TENSOR, DV_FIELD_TENSOR, DV_FIELD_MUT_TENSOR) X(TENSORS, DV_FIELD_OPT_TENSORS, DV_FIELD_MUT_TENSORS)                    \
-    X(GENERATOR, DV_FIELD_GENERATOR, 0) X(INT, DV_FIELD_OPT_INT, DV_FIELD_INT_RESULT)                                         \
-    X(FLOAT, DV_FIELD_OPT_FLOAT, DV_FIELD_FLOAT_RESULT) X(BOOL, DV_FIELD_OPT_BOOL, DV_FIELD_BOOL_RESULT)                      \
-    X(STRING, DV_FIELD_OPT_STRING, 0) X(SCALAR, DV_FIELD_OPT_SCALAR, 0) X(COMPLEX, DV_FIELD_OPT_COMPLEX, 0)                   \
-    X(DTYPE, DV_FIELD_OPT_DTYPE, 0) X(DEVICE, DV_FIELD_OPT_DEVICE, 0) X(LAYOUT, DV_FIELD_OPT_LAYOUT, 0)                       \
-    X(MEMORY_FORMAT, DV_FIELD_OPT_MEMORY_FORMAT, 0) X(INTS, DV_FIELD_OPT_INTS, 0) X(FLOATS, DV_FIELD_OPT_FLOATS, 0)           \
-    X(BOOLS, DV_FIELD_OPT_BOOLS, 0) X(STRINGS, DV_FIELD_OPT_STRINGS, 0) X(SCALARS, DV_FIELD_OPT_SCALARS, 0)                   \
-    X(COMPLEXES, 0, 0) X(DTYPES, 0, 0) X(DEVICES, 0, 0)
-/* clang-format on */
-
-static uint32_t as_optional(uint32_t type)
-{
-    switch (type) {
-#define VARIANT(name, optional, written) \
-    case DV_FIELD_##name: return optional;
-        VARIANTS(VARIANT)
-#undef VARIANT
-    default: return 0;
-    }
-}
-
-static uint32_t as_written(uint32_t type)
-{
-    switch (type) {
-#define VARIANT(name, optional, written) \
-    case DV_FIELD_##name: return written;
-        VARIANTS(VARIANT)
-#undef VARIANT
-    default: return 0;
-    }
-}
-
 /* The one field type that may hold this slot; 0: a struct cannot hold it. */
 static uint32_t wanted_type(const dv__schema *schema, size_t slot)
 {
@@ -62,17 +12,13 @@ static uint32_t wanted_type(const dv__schema *schema, size_t slot)
         return 0; /* int?[]: an array of numbers has no place for None */
     const bool plain_tensor = info.type == DV_FIELD_TENSOR;
     if (slot >= schema->nargs)
-        return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : as_written(info.type);
+        return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : dv_field_over(info.type, DV_FORM_WRITTEN);
     if (info.flags & DV_SLOT_WRITES)
-        return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : as_written(info.type);
-    return info.flags & DV_SLOT_OPTIONAL ? as_optional(info.type) : info.type;
+        return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : dv_field_over(info.type, DV_FORM_WRITTEN);
+    return info.flags & DV_SLOT_OPTIONAL ? dv_field_over(info.type, DV_FORM_OPTIONAL) : info.type;
 }
 
-static bool is_result_type(uint32_t type)
-{
-    return type == DV_FIELD_MUT_TENSOR || type == DV_FIELD_MUT_TENSORS || type == DV_FIELD_INT_RESULT ||
-        type == DV_FIELD_FLOAT_RESULT || type == DV_FIELD_BOOL_RESULT;
-}
+static bool is_result_type(uint32_t type) { return dv_field_at(type)->form >= DV_FORM_WRITTEN; }
 
 typedef struct binder {
     const char *op_name;
@@ -127,11 +73,11 @@ static int fail_type(const binder *b, size_t slot, const dv_field_decl *f)
     if (describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
-        dv_fail(DV_ESCHEMA, "operator %s: field '%s' is '%s' but %s needs '%s'", b->op_name, f->name, dv__field_ctype(f->type),
-            what, dv__field_ctype(wanted));
+        dv_fail(DV_ESCHEMA, "operator %s: field '%s' is '%s' but %s needs '%s'", b->op_name, f->name, dv_field_at(f->type)->ctype,
+            what, dv_field_at(wanted)->ctype);
     else
         dv_fail(DV_ESCHEMA, "operator %s: %s cannot be held by a struct (field '%s' is '%s')", b->op_name, what, f->name,
-            dv__field_ctype(f->type));
+            dv_field_at(f->type)->ctype);
     dv__free(what);
     return DV_ESCHEMA;
 }
@@ -143,8 +89,8 @@ static int fail_missing(const binder *b, size_t slot)
     if (describe_slot(b, slot, &what))
         return DV_ENOMEM;
     if (wanted)
-        dv_fail(
-            DV_ESCHEMA, "operator %s: %s has no field in the struct; expected '%s'", b->op_name, what, dv__field_ctype(wanted));
+        dv_fail(DV_ESCHEMA, "operator %s: %s has no field in the struct; expected '%s'", b->op_name, what,
+            dv_field_at(wanted)->ctype);
     else
         dv_fail(DV_ESCHEMA, "operator %s: %s cannot be held by a struct", b->op_name, what);
     dv__free(what);
@@ -178,10 +124,10 @@ static int check_field(const binder *b, const dv_field_decl *f)
 {
     if (!f->name || !*f->name)
         return dv_fail(DV_ESCHEMA, "operator %s: a field has no name", b->op_name);
-    if (!f->type || f->type >= NFIELD_TYPES)
+    const size_t size = dv_field_at(f->type)->size;
+    if (!size)
         return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is of type number %u, which this runtime does not know", b->op_name,
             f->name, f->type);
-    const size_t size = field_types[f->type].size;
     if (f->offset > b->frame_size || size > b->frame_size - f->offset)
         return dv_fail(DV_ESCHEMA, "operator %s: field '%s' is at byte %zu of a struct of %zu bytes", b->op_name, f->name,
             f->offset, b->frame_size);

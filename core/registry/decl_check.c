@@ -122,20 +122,8 @@ static int check_table(const checker *c, const char *what, const void *const *ta
 
 /* ---- Fields, kernels, operators ------------------------------------------------------------------------------------------ */
 
-static size_t c_type(uint32_t type, size_t *alignment)
-{
-    switch (type) {
-#define SIZE(name, number, ctype, schema) \
-    case number: *alignment = _Alignof(ctype); return sizeof(ctype);
-        DV_FIELD_TYPES(SIZE)
-#undef SIZE
-    default: return 0;
-    }
-}
-
 static int check_field(const checker *c, const dv_operator_decl *op, size_t i, const dv_field_decl *f)
 {
-    size_t alignment;
     int status = check_struct(c, "dv_field_decl", f, FIRST_FIELD, sizeof *f);
     if (!status && !f->name)
         status = fail(c, DV_EBINARY, "field %zu has no name", i);
@@ -143,13 +131,13 @@ static int check_field(const checker *c, const dv_operator_decl *op, size_t i, c
         status = check_string(c, "the name of a field", f->name);
     if (status)
         return status;
-    const size_t size = c_type(f->type, &alignment);
-    if (!size)
+    const dv_field_row *row = dv_field_at(f->type);
+    if (!row->size)
         return fail(c, DV_EABI, "field '%s' has type number %u, which this runtime (ABI %d.%d) does not know", f->name, f->type,
             DV_ABI_MAJOR, DV_ABI_MINOR);
-    if (f->offset % alignment || f->offset > op->frame_size || op->frame_size - f->offset < size)
-        return fail(c, DV_EBINARY, "field '%s' (%zu bytes at %zu) is not inside its struct of %u bytes", f->name, size, f->offset,
-            op->frame_size);
+    if (f->offset % row->alignment || f->offset > op->frame_size || op->frame_size - f->offset < row->size)
+        return fail(c, DV_EBINARY, "field '%s' (%zu bytes at %zu) is not inside its struct of %u bytes", f->name, row->size,
+            f->offset, op->frame_size);
     return DV_OK;
 }
 

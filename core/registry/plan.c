@@ -3,24 +3,6 @@
 
 #include "registry/internal.h"
 
-/* DV_FIELD_* of the plain input to the value that carries it; lists are told by being above TENSORS. */
-static uint8_t value_of(uint32_t field)
-{
-    switch (field) {
-#define SAME(name) \
-    case DV_FIELD_##name: return DV_VALUE_##name;
-        /* clang-format off */
-        SAME(TENSOR) SAME(INT) SAME(FLOAT) SAME(BOOL) SAME(STRING) SAME(COMPLEX) SAME(DTYPE) SAME(DEVICE) SAME(LAYOUT)
-        SAME(MEMORY_FORMAT) SAME(GENERATOR) SAME(TENSORS) SAME(INTS) SAME(FLOATS) SAME(BOOLS) SAME(STRINGS) SAME(SCALARS)
-        SAME(COMPLEXES) SAME(DTYPES) SAME(DEVICES)
-/* clang-format on */
-#undef SAME
-            case DV_FIELD_SCALAR:
-        return DV_VALUE_FLOAT;
-        default : return DV_VALUE_DEFAULT;
-    }
-}
-
 /* Number of an alias set: its place among the names seen so far. Beyond 64 they count as none, which only refuses more. */
 typedef struct sets {
     const char *names[64];
@@ -67,11 +49,12 @@ int dv__plan_make(const dv__schema *schema, dv__arena *arena, const dv__plan **o
         if (status)
             return status;
         dv__slot *slot = &p->slots[i];
-        slot->value = value_of(info.type);
+        const dv_field_row *field = dv_field_at(info.type);
+        slot->value = (uint8_t)field->value;
         slot->flags = (uint8_t)(info.flags & (DV_SLOT_OPTIONAL | DV_SLOT_ELEMENT_OPTIONAL | DV_SLOT_WRITES));
         if (info.type == DV_FIELD_SCALAR)
             slot->flags |= DV__SLOT_SCALAR;
-        if (info.type >= DV_FIELD_TENSORS)
+        if (field->form == DV_FORM_LIST)
             slot->flags |= DV__SLOT_LIST;
         if (info.type == DV_FIELD_TENSORS)
             slot->flags |= DV__SLOT_TENSORS;

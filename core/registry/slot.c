@@ -3,37 +3,14 @@
 #include "base/error.h"
 #include "registry/internal.h"
 
-/* X(schema type, field type alone, field type of a list of it; 0: no frame can hold it) */
-#define SLOT_TYPES(X)                                \
-    X(TENSOR, DV_FIELD_TENSOR, DV_FIELD_TENSORS)     \
-    X(INT, DV_FIELD_INT, DV_FIELD_INTS)              \
-    X(SYMINT, DV_FIELD_INT, DV_FIELD_INTS)           \
-    X(FLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)        \
-    X(SYMFLOAT, DV_FIELD_FLOAT, DV_FIELD_FLOATS)     \
-    X(BOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)           \
-    X(SYMBOOL, DV_FIELD_BOOL, DV_FIELD_BOOLS)        \
-    X(STR, DV_FIELD_STRING, DV_FIELD_STRINGS)        \
-    X(SCALAR, DV_FIELD_SCALAR, DV_FIELD_SCALARS)     \
-    X(COMPLEX, DV_FIELD_COMPLEX, DV_FIELD_COMPLEXES) \
-    X(SCALAR_TYPE, DV_FIELD_DTYPE, DV_FIELD_DTYPES)  \
-    X(DEVICE, DV_FIELD_DEVICE, DV_FIELD_DEVICES)     \
-    X(LAYOUT, DV_FIELD_LAYOUT, 0)                    \
-    X(MEMORY_FORMAT, DV_FIELD_MEMORY_FORMAT, 0)      \
-    X(GENERATOR, DV_FIELD_GENERATOR, 0)
-
-static uint32_t field_type(const dv__type *type, bool list)
+static uint32_t field_type(const dv__type *type)
 {
-    switch (type->kind) {
-#define SLOT_TYPE(kind, alone, of_list) \
-    case DV__TYPE_##kind: return list ? of_list : alone;
-        SLOT_TYPES(SLOT_TYPE)
-#undef SLOT_TYPE
-    case DV__TYPE_LIST:
-    case DV__TYPE_OPTIONAL:
-    case DV__TYPE_TUPLE:
-    case DV__TYPE_OTHER: break;
-    }
-    return 0;
+    static const uint32_t fields[] = {
+#define FIELD(name, json, field) [DV__TYPE_##name] = (field),
+        DV__TYPE_KINDS(FIELD)
+#undef FIELD
+    };
+    return fields[type->kind];
 }
 
 static bool shares_set(const dv__alias *a, const dv__alias *b)
@@ -76,9 +53,9 @@ int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out)
             out->flags |= DV_SLOT_ELEMENT_OPTIONAL;
             element = element->elems[0];
         }
-        out->type = field_type(element, true);
+        out->type = dv_field_over(field_type(element), DV_FORM_LIST);
     } else {
-        out->type = field_type(type, false);
+        out->type = field_type(type);
     }
     if (a->kwarg_only)
         out->flags |= DV_SLOT_KWARG_ONLY;

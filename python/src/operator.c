@@ -12,50 +12,17 @@ static ext_operator *op_of(PyObject *self) { return (ext_operator *)(void *)self
 
 /* ---- Making -------------------------------------------------------------------------------------------------------------- */
 
-static const char *type_name(uint32_t type)
-{
-    static const struct {
-        uint32_t type;
-        const char *name;
-    } names[] = {
-        { DV_FIELD_TENSOR, "Tensor" },
-        { DV_FIELD_INT, "int" },
-        { DV_FIELD_FLOAT, "float" },
-        { DV_FIELD_BOOL, "bool" },
-        { DV_FIELD_STRING, "str" },
-        { DV_FIELD_SCALAR, "Scalar" },
-        { DV_FIELD_COMPLEX, "complex" },
-        { DV_FIELD_DTYPE, "ScalarType" },
-        { DV_FIELD_DEVICE, "Device" },
-        { DV_FIELD_LAYOUT, "Layout" },
-        { DV_FIELD_MEMORY_FORMAT, "MemoryFormat" },
-        { DV_FIELD_GENERATOR, "Generator" },
-        { DV_FIELD_TENSORS, "Tensor" },
-        { DV_FIELD_INTS, "int" },
-        { DV_FIELD_FLOATS, "float" },
-        { DV_FIELD_BOOLS, "bool" },
-        { DV_FIELD_STRINGS, "str" },
-        { DV_FIELD_SCALARS, "Scalar" },
-        { DV_FIELD_COMPLEXES, "complex" },
-        { DV_FIELD_DTYPES, "ScalarType" },
-        { DV_FIELD_DEVICES, "Device" },
-    };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (names[i].type == type)
-            return names[i].name;
-    return "of another kind";
-}
-
 static void print_type(ext_slot *s)
 {
-    const bool list = s->type >= DV_FIELD_TENSORS && s->type <= DV_FIELD_DEVICES;
+    const dv_field_row *row = dv_field_at(s->type);
+    const bool list = row->form == DV_FORM_LIST;
     char brackets[24] = "";
     if (list && s->fixed_size > 0)
         snprintf(brackets, sizeof brackets, "[%lld]", (long long)s->fixed_size);
     else if (list)
         strcpy(brackets, "[]");
-    snprintf(s->type_text, sizeof s->type_text, "%s%s%s%s", type_name(s->type), s->flags & DV_SLOT_ELEMENT_OPTIONAL ? "?" : "",
-        brackets, s->flags & DV_SLOT_OPTIONAL ? "?" : "");
+    snprintf(s->type_text, sizeof s->type_text, "%s%s%s%s", *row->word ? row->word : "of another kind",
+        s->flags & DV_SLOT_ELEMENT_OPTIONAL ? "?" : "", brackets, s->flags & DV_SLOT_OPTIONAL ? "?" : "");
 }
 
 static int fill_slot(ext_slot *s, dv_operator *op, size_t i)

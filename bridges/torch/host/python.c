@@ -28,20 +28,6 @@ static void *handle_of(uint64_t cell) { return (void *)(uintptr_t)cell; }
 static PyObject *object_of(
     const struct dv__torch_op *op, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell);
 
-static uint8_t element_of(uint8_t field)
-{
-    switch (field) {
-    case DV_FIELD_TENSORS: return DV_FIELD_TENSOR;
-    case DV_FIELD_INTS: return DV_FIELD_INT;
-    case DV_FIELD_FLOATS: return DV_FIELD_FLOAT;
-    case DV_FIELD_BOOLS: return DV_FIELD_BOOL;
-    case DV_FIELD_STRINGS: return DV_FIELD_STRING;
-    case DV_FIELD_DTYPES: return DV_FIELD_DTYPE;
-    case DV_FIELD_DEVICES: return DV_FIELD_DEVICE;
-    default: return 0;
-    }
-}
-
 static PyObject *list_of(const struct dv__torch_op *op, const struct dv__torch_slot *s, uint8_t field, uint64_t cell)
 {
     size_t n;
@@ -92,7 +78,7 @@ static PyObject *object_of(
     case DV_FIELD_MEMORY_FORMAT: return PyObject_CallFunction(from_number, "si", "memory_format", (int)(int32_t)cell);
     case DV_FIELD_DEVICE: /* the index in the low half, the type in the high half */
         return PyObject_CallFunction(from_number, "sii", "device", (int)(cell >> 32), (int)(int32_t)(uint32_t)cell);
-    default: return list_of(op, s, element_of(field), cell);
+    default: return list_of(op, s, (uint8_t)dv_field_at(field)->of, cell);
     }
 }
 

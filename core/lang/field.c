@@ -1,0 +1,23 @@
+/* The rows of DV_FIELD_TYPES. */
+#include "dovetail.h"
+
+static const dv_field_row rows[] = { [0] = { .name = "", .ctype = "a type that this runtime does not know", .word = "" },
+#define ROW(name, number, ctype, word, form, of, value, member) \
+    [number] = { #name, #ctype, word, sizeof(ctype), _Alignof(ctype), DV_FORM_##form, number, DV_FIELD_##of, DV_VALUE_##value },
+    DV_FIELD_TYPES(ROW)
+#undef ROW
+};
+enum { NROWS = sizeof rows / sizeof *rows };
+
+const dv_field_row *dv_field_at(uint32_t type) { return &rows[type < NROWS ? type : 0]; }
+
+uint32_t dv_field_over(uint32_t type, enum dv_field_form form)
+{
+    if (form == DV_FORM_OPTIONAL && dv_field_at(type)->form == DV_FORM_POINTER)
+        return type;
+    for (uint32_t i = 1; i < NROWS; i++)
+        if (rows[i].of == type && i != type &&
+            (rows[i].form == form || (rows[i].form >= DV_FORM_WRITTEN && form >= DV_FORM_WRITTEN)))
+            return i;
+    return 0;
+}

@@ -399,6 +399,8 @@ enum dv_host_flags {
     DV_HOST_FUSES = 4,       /* a compiler will fuse native forms: the policy's default is off */
     DV_HOST_NO_DISPATCH = 8, /* the host has dispatched already (PyTorch): go straight to the device's rows */
     DV_HOST_WHOLE = 16,      /* for tests of kernels: rows with .split are not cut */
+    DV_HOST_OWN_NATIVE = 32, /* the host runs native forms of tensors outside of the CPU's memory itself: a call that needs one
+                                gives DV_ENATIVE after the contract's checks, and nothing is written */
 };
 
 /* Call an operator. args may be fewer than the schema has: the rest take their defaults. results must have as many entries as the

@@ -57,7 +57,8 @@ extern "C" {
     X(ENOTSUP, -18, "not supported")                         \
     X(EIO, -19, "input/output error")                        \
     X(ELIMIT, -20, "a limit was exceeded")                   \
-    X(EHOST, -21, "the host framework failed")
+    X(EHOST, -21, "the host framework failed")               \
+    X(ENATIVE, -22, "the host runs the native form")
 
 enum dv_status {
 #define DV__STATUS(name, number, text) DV_##name = number,

@@ -10,6 +10,8 @@ static _Atomic(dv__torch_python) python;
 
 static void set_python(dv__torch_python to) { atomic_store(&python, to); }
 
+dv__torch_python dv__torch_into_python(void) { return atomic_load(&python); }
+
 const struct dv__torch_exchange *dv_torch_exchange(void)
 {
     static const struct dv__torch_exchange exchange = { set_python, dv__torch_release, dv__torch_release_arguments,
@@ -72,7 +74,7 @@ static void without_python(const struct dv__torch_op *op, uint64_t *stack)
     const struct dv__torch_shims *t = op->t;
     char name[256];
     if (t->aoti_torch_grad_mode_is_enabled() && any_tensor(op, stack, requires_grad, NULL)) {
-        dv__torch_release_arguments(op, stack);
+        dv__torch_release_arguments(op, stack, op->nargs);
         snprintf(
             name, sizeof name, "%s: a gradient is wanted, which needs Python: call it in a no-grad or inference mode", op->name);
         t->aoti_torch_check(false, op->name, "dovetail", 0, name);
@@ -93,7 +95,7 @@ void dv__torch_autograd(const struct dv__torch_op *op, uint64_t *stack)
     if (way == DV__TORCH_PLAIN)
         dv__torch_call(op, stack, op->nargs);
     else if (enter)
-        enter(op, way == DV__TORCH_GRADIENT && !atomic_load(&op->gradient) ? DV__TORCH_OTHER : way, stack);
+        enter(op, way == DV__TORCH_GRADIENT && !atomic_load(&op->gradient) ? DV__TORCH_OTHER : way, stack, op->nargs);
     else
         without_python(op, stack);
 }

@@ -4,7 +4,7 @@
  * so it is right after a failure at any point. Nothing of ours is live when we throw. bump_version() may throw through us: the
  * cleanup attribute releases then.
  */
-#include "guard.h"
+#include "autograd.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -122,16 +122,16 @@ void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell
     release(op->t, s->field, s->optional, s->element_optional, cell);
 }
 
-void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack)
+void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack, size_t nargs)
 {
-    for (size_t i = 0; i < op->nargs; i++)
+    for (size_t i = 0; i < nargs; i++)
         dv__torch_release(op, i, stack[i]);
 }
 
 static void release_arguments(struct dv__torch_call *c)
 {
-    for (size_t i = 0; c->stack && i < c->nargs; i++)
-        dv__torch_release(c->op, i, c->stack[i]);
+    if (c->stack)
+        dv__torch_release_arguments(c->op, c->stack, c->nargs);
     c->stack = NULL;
 }
 
@@ -168,11 +168,23 @@ static int bad_tensor(const struct dv__torch_call *c, const struct dv__torch_slo
     return dv_fail(DV_EHOST, "%s: argument '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
 }
 
+/* Is this tensor on a device for which the operator has no rows, but a native form that torch can run? */
+static bool is_elsewhere(const struct dv__torch_call *c, void *handle)
+{
+    int32_t n;
+    if (!(c->host.flags & DV_HOST_OWN_NATIVE) || c->t->aoti_torch_get_device_type(handle, &n))
+        return false;
+    const int32_t type = dv__torch_device_type_from(c->t, n);
+    return type != DV_CPU && type != DV_META && !(type && dv_operator_has_rows(c->op->op, type));
+}
+
 int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s)
 {
     const struct dv__torch_shims *t = c->t;
     if (dv__torch_read(x->handle, &x->t))
         return DV_OK;
+    if (is_elsewhere(c, x->handle))
+        return c->elsewhere = true, DV_OK;
     int64_t ndim, *sizes, *strides;
     int32_t dtype, device, index;
     if (t->aoti_torch_get_dim(x->handle, &ndim) || t->aoti_torch_get_sizes(x->handle, &sizes) ||
@@ -530,10 +542,26 @@ static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t
     return atomic_load(&p.status);
 }
 
+/* Of a backend on PrivateUse1: the current stream in the backend's own terms. NULL where it tells none. */
+static int accelerator_stream(const struct dv__torch_call *c, int32_t index, void **out)
+{
+    void *current = NULL;
+    if (!c->t->aoti_torch_get_current_stream || !c->t->torch_stream_native_handle || !c->t->aoti_torch_delete_stream)
+        return DV_OK;
+    if (c->t->aoti_torch_get_current_stream(index, &current))
+        return dv_fail(DV_EHOST, "%s: no current stream: %s", c->op->name, dv__torch_what(c->t));
+    if (c->t->torch_stream_native_handle(current, out))
+        *out = NULL;
+    c->t->aoti_torch_delete_stream(current);
+    return DV_OK;
+}
+
 static int stream(const dv_host *host, dv_device device, void **out)
 {
     const struct dv__torch_call *c = call_of(host);
     *out = NULL;
+    if (device.type == DV_NPU)
+        return accelerator_stream(c, device.id, out);
     if (device.type != DV_CUDA || !c->t->current_cuda_stream)
         return DV_OK;
     if (c->t->current_cuda_stream(device.id, out))
@@ -750,15 +778,17 @@ static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
 }
 
 /* torch.use_deterministic_algorithms() */
-static uint32_t host_flags(const struct dv__torch_shims *t)
+static uint32_t host_flags(const struct dv__torch_op *op)
 {
-    return t->context && t->deterministic(t->context) ? DV_HOST_DETERMINISTIC : 0;
+    const struct dv__torch_shims *t = op->t;
+    return (t->context && t->deterministic(t->context) ? DV_HOST_DETERMINISTIC : 0u) |
+        (atomic_load_explicit(&op->native, memory_order_relaxed) ? DV_HOST_OWN_NATIVE : 0u);
 }
 
 void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size)
 {
     c->host = (dv_host){ .size = sizeof(dv_host),
-        .flags = DV_HOST_NO_DISPATCH | host_flags(op->t),
+        .flags = DV_HOST_NO_DISPATCH | host_flags(op),
         .name = "torch",
         .new_tensor = new_tensor,
         .free_tensor = free_tensor,
@@ -772,6 +802,7 @@ void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *o
     c->stack = NULL;
     c->nargs = op->nargs;
     c->nspare = 0;
+    c->elsewhere = false;
     c->guard = NULL;
     c->at = room;
     c->end = room + size;
@@ -798,8 +829,14 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
         status = refuse_gradient(&c, args);
     if (!status && (op->mutates || out))
         announce_writes(&c, args);
+    if (!status && c.elsewhere)
+        status = DV_ENATIVE;
     if (!status)
         status = out ? call_out(&c, args, results) : dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
+    if (status == DV_ENATIVE) {
+        c.stack = NULL; /* Python takes the arguments */
+        return status;
+    }
     if (!status)
         status = encode_results(&c, args, results, cells);
     release_arguments(&c);
@@ -810,6 +847,9 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
 
 void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack, uint64_t nargs)
 {
-    if (run(op, stack, nargs))
+    const int status = run(op, stack, nargs);
+    if (status == DV_ENATIVE)
+        dv__torch_into_python()(op, DV__TORCH_NATIVE, stack, nargs);
+    else if (status)
         op->t->aoti_torch_check(false, op->name, "dovetail", 0, dv_last_error());
 }

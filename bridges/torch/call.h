@@ -26,6 +26,7 @@ struct dv__torch_op {
     /* Python objects that the Autograd kernel calls (python.c): for every call; for one that is plain but for a gradient that is
      * wanted. NULL: there is none. Read and set under the GIL. */
     _Atomic(void *) python, gradient;
+    _Atomic(void *) native; /* the same: runs the native form; NULL: there is none */
     atomic_bool overridden; /* a program has given it kernels of its own, which only the dispatcher knows */
     size_t nargs, nresults;
     struct dv__torch_slot slots[]; /* arguments, then results: in this order they are the arguments of the out= overload */
@@ -41,7 +42,7 @@ char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local, boo
 
 /* Give back what a cell holds: of an argument or result, by its slot; of all arguments. */
 void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell);
-void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack);
+void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack, size_t nargs);
 
 /* Make an optional of a cell. */
 int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell);
@@ -68,6 +69,7 @@ struct dv__torch_call {
     size_t nargs;    /* how many are on it: also those of out= */
     dv_value *spare; /* results to be copied to what out= gave; nspare of them are ours */
     size_t nspare;
+    bool elsewhere; /* a tensor is on a device for which the operator has no rows: the native form runs, by torch */
     void *guard;    /* sets the device of the first tensor that is not on the CPU */
     char *at, *end; /* room for small things */
     struct dv__torch_block *blocks;

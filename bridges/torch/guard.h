@@ -29,7 +29,8 @@ struct dv__torch_layout {
 enum dv__torch_way {
     DV__TORCH_PLAIN,    /* straight to the kernel */
     DV__TORCH_GRADIENT, /* the same, but for a gradient that is wanted */
-    DV__TORCH_OTHER     /* by PyTorch's dispatcher */
+    DV__TORCH_OTHER,    /* by PyTorch's dispatcher */
+    DV__TORCH_NATIVE    /* its native form, by torch's own operators */
 };
 
 /* The thread's own dispatch keys, included and excluded, as c10::impl::raw_local_dispatch_key_set has them: 0, 0 when nothing is

@@ -95,7 +95,8 @@ struct entry {
     size_t number;
     const char *name;
     bool twin, autograd;
-    char *out; /* of a twin: dv_torch_out_schema() */
+    bool has_out; /* an out= overload, of the operator or of its twin */
+    char *out;    /* of a twin: dv_torch_out_schema() */
     struct dv__torch_op *op;
 };
 
@@ -103,6 +104,7 @@ struct entry {
 struct space {
     char *ns;
     void *definitions, *kernels[KEY_COUNT];
+    void *elsewhere; /* kernels for every device that has none, and for calls without tensors */
 };
 
 struct dv_torch_library {
@@ -356,6 +358,30 @@ static char *out_schema(const struct dv__torch_op *o, const char *overload)
 
 static const char *local_name(const char *name) { return strstr(name, "::") ? strstr(name, "::") + 2 : name; }
 
+/* May a call have no tensor at all? Then torch finds only a kernel for all devices. */
+static bool may_have_no_tensor(const struct dv__torch_op *o)
+{
+    for (size_t i = 0; i < o->nargs; i++)
+        if (o->slots[i].field == DV_FIELD_TENSOR && !o->slots[i].optional)
+            return false;
+    return true;
+}
+
+/* The trampoline as the kernel of every device that has none. */
+static int implement_elsewhere(const struct dv__torch_shims *t, const struct space *space, const char *name, size_t number)
+{
+    return t->torch_library_impl(space->elsewhere, local_name(name), trampolines[number], DV_TORCH_ABI)
+        ? host_failed(t, name, "the kernel")
+        : DV_OK;
+}
+
+/* Is this the name of the operator itself or of its twin, not of an out= overload? */
+static bool is_operator(const struct dv__torch_op *o, const char *name)
+{
+    const size_t prefix = strncmp(name, DV_TORCH_TWINS, strlen(DV_TORCH_TWINS)) ? 0 : strlen(DV_TORCH_TWINS);
+    return !strcmp(name + prefix, o->name);
+}
+
 /* name: "ns::f.overload", of the operator, of its out= overload, or of its twin */
 static int implement(
     const struct dv__torch_shims *t, const struct space *space, const struct dv__torch_op *o, const char *name, size_t number)
@@ -366,7 +392,7 @@ static int implement(
         if (keys[k].device == DV_CPU || dv_operator_has_rows(o->op, keys[k].device))
             if (t->torch_library_impl(space->kernels[k], local, trampolines[number], DV_TORCH_ABI))
                 status = host_failed(t, name, "the kernel");
-    return status;
+    return !status && is_operator(o, name) && may_have_no_tensor(o) ? implement_elsewhere(t, space, name, number) : status;
 }
 
 /* The schema of the out= overload, with its name; NULL: there is none. */
@@ -379,14 +405,16 @@ static char *schema_of_out(const dv_library *lib, const struct dv__torch_op *o, 
     return is_functional(o) ? out_schema(o, overload) : NULL;
 }
 
-static int add_out(dv_torch_library *reg, const dv_library *lib, const struct dv__torch_op *o, size_t number)
+static int add_out(dv_torch_library *reg, const dv_library *lib, struct entry *e)
 {
+    const struct dv__torch_op *o = e->op;
     char overload[256], *schema = schema_of_out(lib, o, overload, sizeof overload);
     if (!schema)
         return DV_OK;
     int status = define(reg->t, reg->own.definitions, o->op, schema, "out_variant");
     free(schema);
-    return status ? status : implement(reg->t, &reg->own, o, overload, number);
+    e->has_out = !status;
+    return status ? status : implement(reg->t, &reg->own, o, overload, e->number);
 }
 
 static int open_space(const struct dv__torch_shims *t, const char *prefix, const char *ns, struct space *s)
@@ -402,6 +430,8 @@ static int open_space(const struct dv__torch_shims *t, const char *prefix, const
     for (int k = 0; k < KEY_COUNT; k++)
         if (t->aoti_torch_library_init_impl(s->ns, keys[k].key, "dovetail", 0, &s->kernels[k]))
             return host_failed(t, s->ns, "the namespace");
+    if (t->aoti_torch_library_init_impl(s->ns, "CompositeExplicitAutograd", "dovetail", 0, &s->elsewhere))
+        return host_failed(t, s->ns, "the namespace");
     return DV_OK;
 }
 
@@ -410,6 +440,8 @@ static void close_space(const struct dv__torch_shims *t, struct space *s)
     for (int k = 0; k < KEY_COUNT; k++)
         if (s->kernels[k])
             t->aoti_torch_delete_library_object(s->kernels[k]);
+    if (s->elsewhere)
+        t->aoti_torch_delete_library_object(s->elsewhere);
     if (s->definitions)
         t->aoti_torch_delete_library_object(s->definitions);
     free(s->ns);
@@ -438,7 +470,7 @@ static int add_twin(dv_torch_library *reg, const dv_library *lib, struct entry *
     if (!status)
         status = define_twin(reg, e->op, e->name, e->number, false);
     if (!status && (e->out = schema_of_out(lib, e->op, overload, sizeof overload)))
-        status = define_twin(reg, e->op, overload, e->number, true);
+        status = define_twin(reg, e->op, overload, e->number, e->has_out = true);
     return status;
 }
 
@@ -485,7 +517,7 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     if (!status && e->autograd &&
         reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
         status = host_failed(reg->t, o->name, "the kernel");
-    return status ? status : add_out(reg, lib, o, e->number);
+    return status ? status : add_out(reg, lib, e);
 }
 
 int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library **out)
@@ -569,6 +601,32 @@ void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python
         atomic_store(&e->op->python, python);
         atomic_store(&e->op->gradient, gradient);
     }
+}
+
+static int native_of_twin(const dv_torch_library *reg, const struct entry *e, const char *of)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s%s", DV_TORCH_TWINS, of);
+    return implement_elsewhere(reg->t, &reg->twins, name, e->number);
+}
+
+int dv_torch_set_native(dv_torch_library *reg, const char *name, void *python)
+{
+    const struct entry *e = find(reg, name);
+    if (!e)
+        return DV_OK;
+    const bool first = python && !atomic_load(&e->op->native);
+    atomic_store(&e->op->native, python);
+    if (!first)
+        return DV_OK;
+    char overload[256];
+    int status = DV_OK;
+    name_overload(e->op, overload, sizeof overload);
+    if (!may_have_no_tensor(e->op)) /* else it is there */
+        status = e->twin ? native_of_twin(reg, e, e->name) : implement_elsewhere(reg->t, &reg->own, e->name, e->number);
+    if (!status && e->has_out)
+        status = e->twin ? native_of_twin(reg, e, overload) : implement_elsewhere(reg->t, &reg->own, overload, e->number);
+    return status;
 }
 
 void dv_torch_set_overridden(dv_torch_library *reg, const char *name, bool yes)

@@ -251,6 +251,8 @@ static int run(dv__eval *ev)
 int dv__run_native(dv__call *c)
 {
     dv__eval ev = { .c = c, .what = "native form" };
+    if (!c->inner && dv__host_flags(c->host) & DV_HOST_OWN_NATIVE && !dv__host_memory(c->device.type))
+        return dv_fail(DV_ENATIVE, "%s: the host runs its native form on %s", c->op->name, dv_device_name(c->device.type));
     if (depth >= MAX_DEPTH)
         return dv_fail(
             DV_ELIMIT, "%s: native forms call each other more than %d deep: is there a circle?", c->op->name, MAX_DEPTH);

@@ -215,6 +215,18 @@ void ext_each_written(const ext_call *c, void (*fn)(PyObject *o))
     }
 }
 
+static const ext_host *host_of_elements(PyObject *o)
+{
+    const bool list = PyList_Check(o), other = !list && !PyTuple_Check(o);
+    PyObject *items = !other ? Py_NewRef(o) : ext_is_sequence(o) ? PySequence_Tuple(o) : NULL;
+    const ext_host *found = NULL;
+    enum ext_kind kind = EXT_NOTHING;
+    for (Py_ssize_t k = 0, n = !items ? 0 : list ? PyList_Size(items) : PyTuple_Size(items); k < n && kind != EXT_TENSOR; k++)
+        found = ext_host_of(list ? PyList_GetItem(items, k) : PyTuple_GetItem(items, k), &kind);
+    Py_XDECREF(items);
+    return kind == EXT_TENSOR ? found : NULL;
+}
+
 /* The host of the first tensor, also in a list. Calls without one are for the host with adopt(). */
 static const ext_host *find_host(const ext_call *c)
 {
@@ -227,10 +239,8 @@ static const ext_host *find_host(const ext_call *c)
             continue;
         if ((found = ext_host_of(o, &kind)) && kind == EXT_TENSOR)
             return found;
-        const bool list = PyList_Check(o);
-        for (Py_ssize_t k = 0, n = list ? PyList_Size(o) : PyTuple_Check(o) ? PyTuple_Size(o) : 0; k < n; k++)
-            if ((found = ext_host_of(list ? PyList_GetItem(o, k) : PyTuple_GetItem(o, k), &kind)) && kind == EXT_TENSOR)
-                return found;
+        if ((found = host_of_elements(o)))
+            return found;
         PyErr_Clear(); /* a framework that cannot be used says so when it is */
     }
     return ext_adopter();

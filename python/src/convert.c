@@ -321,20 +321,29 @@ static enum ext_outcome memory_format(ext_call *c, const ext_slot *slot, PyObjec
 
 /* ---- Lists --------------------------------------------------------------------------------------------------------------- */
 
+bool ext_is_sequence(PyObject *o)
+{
+    PyTypeObject *const views[] = { &PyDictKeys_Type, &PyDictValues_Type };
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        if (Py_IS_TYPE(o, views[i]))
+            return true;
+    return (PySequence_Check(o) || PyAnySet_Check(o)) && !is_text(o);
+}
+
 /* The elements of a list, tuple, range or 1-d array as a list or tuple that lives as long as the call; NULL: not one, or an
  * error. */
 static PyObject *sequence(ext_call *c, PyObject *o)
 {
     if (PyTuple_Check(o))
         return o;
-    const ext_host *host;
+    const ext_host *host = NULL;
     PyObject *items = NULL;
     if (PyList_Check(o))
         items = PyList_AsTuple(o); /* other threads may change a list */
-    else if (Py_IS_TYPE(o, &PyRange_Type))
-        items = PySequence_Tuple(o);
     else if (!number_kind(o, &host))
         items = host->items(o);
+    else if (!host && ext_is_sequence(o))
+        items = PySequence_Tuple(o);
     if (items && PyList_Check(items)) {
         PyObject *tuple = PyList_AsTuple(items);
         Py_DECREF(items);

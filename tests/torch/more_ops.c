@@ -1,4 +1,5 @@
-/* Operators with unusual schemas: defaults that are dtypes, one tensor and a native form alone, results that are arguments. */
+/* Operators with unusual schemas: defaults that are dtypes, one tensor and a native form alone, results that are arguments,
+ * lists, no tensors, arguments with unlucky names. */
 #include <dovetail_op.h>
 
 static int copy_scaled(const dv_tensor *x, dv_tensor *out, float k)
@@ -53,4 +54,71 @@ DV_OPERATOR(scale_, struct scale_, (x, k, out), .schema = "scale_(Tensor(a!) x, 
     .contract = "x[*s]:f32; parallel(*s)", .gradient = "x: grad * k",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale_, "cpu", NULL, scale_)));
 
-DV_LIBRARY(more_ops, &dv_op_cast, &dv_op_native_only, &dv_op_asks, &dv_op_scale_);
+struct first {
+    dv_tensors xs;
+    dv_tensor *out;
+};
+static int first(dv_context *ctx, const struct first *a)
+{
+    (void)ctx;
+    return copy_scaled(a->xs.data[0], a->out, 1);
+}
+DV_OPERATOR(first, struct first, (xs, out), .schema = "first(Tensor[] xs) -> Tensor out",
+    .contract = "xs{i}[n]:f32 -> out[3]:f32; n == 3", .kernels = DV_KERNELS(DV_KERNEL(struct first, "cpu", NULL, first)));
+
+struct count {
+    int64_t n;
+    dv_tensor *out;
+};
+static int count(dv_context *ctx, const struct count *a)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < a->n; i++)
+        ((float *)a->out->data)[i] = (float)i;
+    return DV_OK;
+}
+DV_OPERATOR(count, struct count, (n, out), .schema = "count(SymInt n) -> Tensor out", .contract = "-> out[n]:f32; n >= 0",
+    .kernels = DV_KERNELS(DV_KERNEL(struct count, "cpu", NULL, count)));
+
+struct only {
+    const dv_tensor *x;
+    double k;
+    dv_tensor *out;
+};
+/* no kernel at all */
+DV_OPERATOR(only, struct only, (x, k, out), .schema = "only(Tensor x, float k=2) -> Tensor out", .contract = SAME,
+    .native = "x * k", .gradient = "x: grad * k");
+
+struct packed {
+    const dv_tensor *x;
+    dv_scalar k;
+    dv_tensor *out;
+};
+DV_OPERATOR(packed, struct packed, (x, k, out), .schema = "packed(Tensor x, Scalar k) -> Tensor out", .contract = SAME,
+    .native = "x * k", .gradient = "x: grad * k"); /* by Python: a Scalar */
+
+#define NAMED(name)                                                                                                 \
+    struct with_##name {                                                                                            \
+        const dv_tensor *x;                                                                                         \
+        double name;                                                                                                \
+        dv_tensor *y;                                                                                               \
+    };                                                                                                              \
+    static int with_##name(dv_context *ctx, const struct with_##name *a)                                            \
+    {                                                                                                               \
+        (void)ctx;                                                                                                  \
+        return copy_scaled(a->x, a->y, (float)a->name);                                                             \
+    }                                                                                                               \
+    DV_OPERATOR(with_##name, struct with_##name, (x, name, y),                                                      \
+        .schema = "with_" #name "(Tensor x, *, float " #name ") -> Tensor y", .contract = "x[*s]:f32 -> y[*s]:f32", \
+        .gradient = "x: grad * " #name, .kernels = DV_KERNELS(DV_KERNEL(struct with_##name, "cpu", NULL, with_##name)));
+#define NAMES(X)                                                                                                                \
+    X(mode)                                                                                                                     \
+    X(cls)                                                                                                                      \
+    X(fn)                                                                                                                       \
+    X(args) X(kwargs) X(name) X(mod) X(out) X(torch) X(device) X(variable) X(tx) X(ctx) X(operator_) X(func) X(target) X(dtype) \
+        X(grads_) X(out_val) X(library) X(None_) X(print) X(len) X(lambda)
+NAMES(NAMED)
+#define LISTED(name) &dv_op_with_##name,
+
+DV_LIBRARY(more_ops, &dv_op_cast, &dv_op_native_only, &dv_op_asks, &dv_op_scale_, NAMES(LISTED) & dv_op_first, &dv_op_count,
+    &dv_op_only, &dv_op_packed);

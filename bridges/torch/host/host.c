@@ -156,6 +156,8 @@ static enum ext_outcome tensor(
     const int status = dvt_read(x->handle, &x->t) ? DV_OK : dvt->view(t, x, write, &t->op->slots[slot - c->f->slots]);
     if (status)
         return ext_raise(status), EXT_FAILED;
+    if (t->elsewhere)
+        return EXT_SLOW;
     c->elements += dv_numel(&x->t);
     *out = &x->t;
     return EXT_OK;
@@ -171,10 +173,10 @@ static void count_write(PyObject *o) { dvt->count_write(dvt_handle(o)); }
 
 static void writes(ext_call *c) { ext_each_written(c, count_write); }
 
-/* Results that were given need torch's own rules: they are resized. */
+/* Results that were given need torch's own rules: they are resized. Native forms on accelerators are torch's, too. */
 static enum ext_outcome failed(ext_call *c, int status)
 {
-    if (status == DV_ESHAPE && ext_any_given(c)) {
+    if (status == DV_ENATIVE || (status == DV_ESHAPE && ext_any_given(c))) {
         c->ran = false;
         return EXT_SLOW;
     }

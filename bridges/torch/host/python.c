@@ -82,10 +82,10 @@ static PyObject *object_of(
     }
 }
 
-static PyObject *arguments_of(const struct dv__torch_op *op, const uint64_t *stack)
+static PyObject *arguments_of(const struct dv__torch_op *op, const uint64_t *stack, size_t nargs)
 {
-    PyObject *args = PyTuple_New((Py_ssize_t)op->nargs);
-    for (size_t i = 0; args && i < op->nargs; i++) {
+    PyObject *args = PyTuple_New((Py_ssize_t)nargs);
+    for (size_t i = 0; args && i < nargs; i++) {
         const struct dv__torch_slot *s = &op->slots[i];
         PyObject *o = object_of(op, s, s->field, s->optional, stack[i]);
         if (o)
@@ -187,20 +187,20 @@ static int results_to(const struct dv__torch_op *op, PyObject *out, uint64_t *st
 
 /* ---- the visit ----------------------------------------------------------------------------------------------------------- */
 
-static int visit(struct visit *v, const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack)
+static int visit(struct visit *v, const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack, size_t nargs)
 {
-    v->f = atomic_load(way == DV__TORCH_GRADIENT ? &op->gradient : &op->python);
+    v->f = atomic_load(way == DV__TORCH_GRADIENT ? &op->gradient : way == DV__TORCH_NATIVE ? &op->native : &op->python);
     Py_XINCREF(v->f);
-    v->args = v->f ? arguments_of(op, stack) : PyErr_Format(PyExc_RuntimeError, "%s: its library was unloaded", op->name);
-    exchange->release_arguments(op, stack);
+    v->args = v->f ? arguments_of(op, stack, nargs) : PyErr_Format(PyExc_RuntimeError, "%s: its library was unloaded", op->name);
+    exchange->release_arguments(op, stack, nargs);
     v->out = v->args ? PyObject_Call(v->f, v->args, NULL) : NULL;
     return v->out ? results_to(op, v->out, stack) : -1;
 }
 
-static void enter(const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack)
+static void enter(const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack, size_t nargs)
 {
     __attribute__((cleanup(leave))) struct visit v = { .gil = PyGILState_Ensure() };
-    if (visit(&v, op, way, stack))
+    if (visit(&v, op, way, stack, nargs))
         dvt_rethrow();
 }
 

@@ -296,7 +296,13 @@ static PyTypeObject *any_tensor_type(void)
 enum ext_kind dvt_kind(PyTypeObject *type)
 {
     PyTypeObject *tensor = any_tensor_type();
-    return tensor && PyType_IsSubtype(type, tensor) ? EXT_TENSOR : EXT_NOTHING;
+    if (!tensor || PyType_IsSubtype(type, tensor))
+        return tensor ? EXT_TENSOR : EXT_NOTHING;
+    /* An object that handles torch's functions (a Proxy of torch.fx) is for torch, whatever else it seems to have. */
+    PyObject *function = PyObject_GetAttrString((PyObject *)type, "__torch_function__");
+    PyErr_Clear();
+    Py_XDECREF(function);
+    return function ? EXT_TENSOR : EXT_NOTHING;
 }
 
 void *dvt_handle(PyObject *tensor) { return (char *)(void *)tensor + handle_offset; }

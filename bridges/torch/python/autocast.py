@@ -12,7 +12,7 @@ _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", torch._C._get_privateuse1
 _TAGS = {"autocast_lower", "autocast_f32"}
 
 
-def install(operator, library):
+def install(operator, library, local):
     """Nothing is registered where there is nothing to cast: then torch falls through."""
     tags = _TAGS.intersection(operator.declaration["tags"])
     if len(tags) == 2:
@@ -21,7 +21,7 @@ def install(operator, library):
     if not groups:
         return
     for device, key in _KEYS.items():
-        library.impl(operator.name.split("::")[1], _kernel(operator, groups, _policy(tags, device), device, key), key)
+        library.impl(local, _kernel(operator, groups, _policy(tags, device), device, key), key)
 
 
 def _policy(tags, device):

@@ -56,7 +56,7 @@ class Autograd:
 
     # ---- one call
 
-    def python(self, *args, **kwargs):
+    def python(self, /, *args, **kwargs):
         """As torch.library calls a kernel."""
         return self(*self.operator.bind(args, kwargs))
 
@@ -99,7 +99,7 @@ class Autograd:
             found += [x for x in values[i] or () if x is not None]
         return found
 
-    def forward(self, *args, **kwargs):
+    def forward(self, /, *args, **kwargs):
         """What the Function runs. It turned gradients off for this level; the levels below need what they had."""
         (keys, backward_mode, forward_mode, duals), _now.below = _now.below, None
         with torch.set_grad_enabled(backward_mode), forward_ad._set_fwd_grad_enabled(forward_mode):

@@ -20,17 +20,17 @@ _handlers = getattr(TorchInGraphFunctionVariable, "_get_handlers", dict)()
 
 def install(operator):
     """torch.ops.ns.name, its overload and its out= overload."""
-    _handlers[operator.overload] = lambda variable, tx, *args, **kwargs: _call(tx, operator, args, kwargs)
+    _handlers[operator.overload] = lambda variable, tx, /, *args, **kwargs: _call(tx, operator, args, kwargs)
     _handlers[operator.packet] = _packet_handler(operator.packet, operator.name.split(".")[0])
     if operator.out:
-        _handlers[operator.out.overload] = lambda variable, tx, *args, **kwargs: _guard(tx, operator) and None
+        _handlers[operator.out.overload] = lambda variable, tx, /, *args, **kwargs: _guard(tx, operator) and None
 
 
 def trace_function(function):
     """A dovetail.Operator."""
     torch._dynamo.allow_in_graph(function)
 
-    def handler(variable, tx, *args, **kwargs):
+    def handler(variable, tx, /, *args, **kwargs):
         operators = registration.operators_of(function.name)
         if operators is None:
             return None  # not registered in torch: the call says why
@@ -48,11 +48,11 @@ def forget_function(function):
 def trace_as(function, overload):
     """A call of function is one of the torch operator."""
     torch._dynamo.allow_in_graph(function)
-    _handlers[function] = lambda variable, tx, *args, **kwargs: VariableTracker.build(tx, overload).call_function(tx, list(args), dict(kwargs))
+    _handlers[function] = lambda variable, tx, /, *args, **kwargs: VariableTracker.build(tx, overload).call_function(tx, list(args), dict(kwargs))
 
 
 def _packet_handler(packet, name):
-    def handler(variable, tx, *args, **kwargs):
+    def handler(variable, tx, /, *args, **kwargs):
         operators = registration.operators_of(name)
         if operators is None:
             raise RuntimeError(f"{name}: its library is not loaded")

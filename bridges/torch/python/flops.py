@@ -37,7 +37,9 @@ class _Formula:
     def __init__(self, name):
         self.name, self.overloads = name, {}
 
-    def __call__(self, *args, out_val=None, **kwargs):
+    def __call__(self, /, *args, **kwargs):
+        if all("out_val" not in op.names for op in self.overloads.values()):
+            kwargs.pop("out_val", None)  # torch's: the result
         overload = torch._C._jit_resolve_packet(self.name, *args, **kwargs) or "default"
         operator = self.overloads.get(overload)
         if operator is None:

@@ -4,6 +4,8 @@ A formula becomes Python source once. It calls operators of the operator's own l
 as torch.ops.aten, which has them under the same names.
 """
 import collections
+import functools
+import keyword
 import os
 import sys
 
@@ -72,7 +74,7 @@ class Source:
         if kind == "call":
             return self.call(e)
         if kind == "keyword":
-            return f"{e[1]}={self.expr(e[2])}"
+            return f"**{{{e[1]!r}: {self.expr(e[2])}}}" if keyword.iskeyword(e[1]) else f"{e[1]}={self.expr(e[2])}"
         if kind == "if":
             return f"({self.expr(e[2])} if {self.expr(e[1])} else {self.expr(e[3])})"
         if kind == "present":
@@ -146,15 +148,27 @@ class Native:
         source = Source(lambda kind, what: f"a[{what!r}]" if kind == "arg" else f"r[{what}]")
         for e in [*tree["results"], *tree["writes"].values()]:
             source.count(e)
-        lines = [f"w_{i} = {source.expr(e)}" for i, e in enumerate(tree["writes"].values())]
+        source.scope["put"] = functools.partial(_put, name)
+        lines = [f"w_{i} = None if a[{n!r}] is None else {source.expr(e)}" for i, (n, e) in enumerate(tree["writes"].items())]
         lines.append(f"out = [{', '.join(map(source.expr, tree['results']))}]")
-        lines += [f"a[{n!r}].copy_(w_{i})" for i, n in enumerate(tree["writes"])]
+        lines += [f"put({n!r}, a[{n!r}], w_{i})" for i, n in enumerate(tree["writes"])]
         lines.append("return out")
         self._function = source.function("native_" + identifier(name), "a", lines)
 
     def __call__(self, arguments):
         """arguments: a dict by name. A list of results."""
         return self._function(arguments)
+
+
+def _put(operator, name, to, value):
+    """What an argument is to hold, written into it; None: it was not given."""
+    if to is None:
+        return
+    if to.dtype != value.dtype or to.dim() != value.dim():
+        raise RuntimeError(f"{operator}: argument '{name}': the native form gives it a value of another shape or dtype")
+    for n, m in zip(to.shape, value.shape):
+        torch._check(n == m, lambda: f"{operator}: argument '{name}': the native form gives it a value of another shape or dtype")
+    to.copy_(value)
 
 
 def identifier(name):

@@ -103,7 +103,7 @@ class _Writes:
 
     # ---- while a graph is made
 
-    def in_graph(self, mode, *args, **kwargs):
+    def in_graph(self, mode, /, *args, **kwargs):
         values = self.operator.bind(args, kwargs)
         named = {a.name: v for a, v in zip(self.operator.arguments, values)}
         with mode:
@@ -112,7 +112,7 @@ class _Writes:
 
     # ---- torch.func.functionalize, and graphs without torch's Python dispatcher
 
-    def kernel(self, *args, **kwargs):
+    def kernel(self, /, *args, **kwargs):
         values = self.operator.bind(args, kwargs)
         layers = _Layers()
         inner = [layers.peel(v) for v in values]

@@ -17,6 +17,7 @@ from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
 
 from . import private, registration
+from .operator import natives
 
 
 def install(operator):
@@ -35,7 +36,8 @@ def _takes_contiguous(operator):
             and not any(k["takes"] for k in operator.declaration["kernels"]))
 
 
-# ---- the caches on disk. Their keys have an operator's name: also what it declares must be the same
+# ---- the caches on disk. Their keys have an operator's name: also what it declares must be the same, and what the operators declare that
+# its formulas call, and so on; and which of them the policy turns off.
 
 def _declarations(module):
     """A hash of what the graph's operators declare; None: none are ours."""
@@ -44,9 +46,30 @@ def _declarations(module):
     for node in (n for g in graphs for n in g.graph.nodes):
         for x in (node.target, *node.args):
             if isinstance(x, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-                name = x._schema.name if isinstance(x, torch._ops.OpOverload) else x._qualified_op_name
-                found.update((op.name, op.declaration) for op in registration.operators_of(name) or ())
+                _collect(x._schema.name if isinstance(x, torch._ops.OpOverload) else x._qualified_op_name, found)
+                if isinstance(x, torch._ops.OpOverload) and x.name() in natives:
+                    _collect(natives[x.name()].name, found)
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() if found else None
+
+
+def _collect(name, found):
+    for op in registration.operators_of(name) or ():
+        if op.name not in found:
+            found[op.name] = op.declaration, bool(op.entry.function._enabled)
+            for formula in ("native", "gradient", "tangent"):
+                _collect_called(op.declaration[formula], found)
+
+
+def _collect_called(tree, found):
+    """Of every operator that a formula calls."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if not isinstance(tree, list):
+        return
+    if len(tree) > 1 and tree[0] == "call" and isinstance(tree[1], str):
+        _collect(tree[1], found)
+    for x in tree:
+        _collect_called(x, found)
 
 
 def _add_declarations(details, module, *args, **kwargs):

@@ -53,6 +53,7 @@ _declare(bridge, _P, "dv_torch_operator", _P, _S)
 _declare(bridge, _P, "dv_torch_exchange")
 _declare(bridge, ctypes.c_bool, "dv_torch_has_autograd", _P, _S)
 _declare(bridge, None, "dv_torch_set_autograd", _P, _S, _P, _P)
+_declare(bridge, ctypes.c_int, "dv_torch_set_native", _P, _S, _P)
 _declare(bridge, None, "dv_torch_set_overridden", _P, _S, ctypes.c_bool)
 
 SKIP_UNSUPPORTED, TWIN_UNSUPPORTED, NO_AUTOGRAD = 1, 2, 4  # enum dv_torch_flags

@@ -1,15 +1,17 @@
 """One operator in torch: its fake function and its gradient, from its declaration."""
+import copy
+
 import torch
 
 import dovetail._core
 
-from . import autocast, fake, flops, functional, native, out, sharding, vmap
+from . import autocast, fake, flops, functional, native, out, sharding, twin, vmap
 from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
 from .formula import Native
 from .gradient import Missing
-from .types import default_of
+from .types import default_of, dtype_name
 
 
 def type_text(t):
@@ -19,6 +21,22 @@ def type_text(t):
         if text.startswith(form):
             return type_text(text[len(form):-1]) + suffix
     return text
+
+
+natives = {}  # "dovetail_native::ns_name.overload" -> operator
+
+
+def is_unknown(output):
+    """Does the contract leave the dims of this output to a C function?"""
+    return output["dims"] is None and output["is_argument"] is None and output["view_of"] is None and not output["absent"]
+
+
+def same_numbers(a, b):
+    """Without asking about a symbol: False where it is not known."""
+    if all(type(n) is int for n in (*a, *b)):
+        return tuple(a) == tuple(b)
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+    return all(statically_known_true(n == m) for n, m in zip(a, b))
 
 
 def _alias_of(result, arguments):
@@ -73,7 +91,7 @@ class Operator:
         self.overridden = False  # a program has given it kernels of its own: overridden.py
         self.entry = entry(self.name)
         self.entry.function = dovetail._core.find(self.name)
-        self._native_library = None
+        self._native_library, self._native_overload, self._registration = None, None, None
 
     def bind(self, args, kwargs):
         """All arguments in the schema's order: the dispatcher leaves out those that equal their defaults."""
@@ -102,7 +120,7 @@ class Operator:
         """Are there kernel rows for this kind of device ("cpu", "cuda", "npu")?"""
         return native.has_rows(self.pointer, device)
 
-    def fake(self, *args, **kwargs):
+    def fake(self, /, *args, **kwargs):
         values = self.bind(args, kwargs)
         if self.contract:
             results = self.contract.infer(values)
@@ -133,37 +151,96 @@ class Operator:
             library.impl(self.name.split("::")[1], self.autograd.python, "Autograd")
         if self.out and self.contract:
             self.out.install(library)
-        vmap.install(self, library)
+        if self.native:
+            self._registration, self._kept = registration, self.run_native  # C has its address
+            native.check(native.bridge.dv_torch_set_native(registration, self.name.encode(), id(self._kept)))
+        local = self.name.split("::")[1]
+        vmap.install(self, library, local)
         functional.install(self, library)
-        autocast.install(self, library)
+        autocast.install(self, library, local)
         flops.install(self)
         sharding.install(self)
 
-    def native_overload(self):
-        """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace takes apart: what a graph holds where
-        the policy turns the operator off. Defined when it is first needed."""
-        name = self.name.replace("::", "_")
-        if self._native_library is None:
-            self._native_library = torch.library.Library("dovetail_native", "FRAGMENT")  # noqa: TOR901
-            schema = str(self.overload._schema)
-            self._native_library.define(name + schema[schema.index("("):], tags=torch.Tag.pt2_compliant_tag)
-            self._native_library.impl(name, self.call_native, "CompositeImplicitAutograd")
-        packet, _, overload = name.partition(".")
-        return getattr(getattr(torch.ops.dovetail_native, packet), overload or "default")
+    # ---- the native form, run by torch
 
-    def call_native(self, *args, **kwargs):
-        values = self.bind(args, kwargs)
-        results = self.native(dict(zip((a.name for a in self.arguments), values)))
-        for i, alias in enumerate(self.alias):
+    def call_native(self, values):
+        """The native form as the operator itself would run: the contract is checked, and results are new tensors of its dtypes and strides."""
+        expected = self._expected(values)
+        results = self.native(dict(zip(self.names, values)))
+        given = [x for v in values for x in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(x, torch.Tensor)]
+        for i, (alias, e) in enumerate(zip(self.alias, expected)):
             if alias is not None:
                 results[i] = values[alias]
+            elif isinstance(results[i], torch.Tensor):
+                results[i] = self._conformed(results[i], e, self.results[i]["name"] or i, given)
         return self.returned(results)
+
+    def _expected(self, values):
+        """What the contract says of each result; None where only running it tells. Raises what a call of the operator would."""
+        tree = self.declaration["contract"]
+        if tree is None:
+            return [None] * len(self.results)
+        if tree["unbacked"] or any(is_unknown(o) for o in tree["outputs"]) or any("Tensor" not in r["type"] for r in self.results):
+            self.contract.sizes(values)
+            return [None] * len(self.results)
+        return self.contract.infer(values)
+
+    def _conformed(self, x, expected, name, given):
+        if expected is None:
+            return x.clone() if any(torch._C._is_alias_of(x, t) for t in given) else x
+        if x.dtype != expected.dtype or x.dim() != expected.dim():
+            raise RuntimeError(f"{self.name}: result '{name}': the native form gives {dtype_name(x.dtype)}{list(x.shape)}, but it must be "
+                               f"{dtype_name(expected.dtype)}{list(expected.shape)}")
+        for n, m in zip(x.shape, expected.shape):
+            torch._check(n == m, lambda: f"{self.name}: result '{name}': the native form gives the shape {list(x.shape)}, but it must be "
+                                         f"{list(expected.shape)}")
+        if same_numbers(x.stride(), expected.stride()) and not any(torch._C._is_alias_of(x, t) for t in given):
+            return x
+        return expected.copy_(x)
+
+    def run_native(self, *values):
+        """What the C kernel calls where the native form is to run and it cannot: on an accelerator. The arguments of out= follow."""
+        values = twin.values_of(self.name) or list(values)
+        with torch._C._AutoDispatchBelowADInplaceOrView():  # gradients and versions are settled
+            made = self.call_native(values[:len(self.arguments)])
+            return self.out.copy(values[len(self.arguments):], made) if len(values) > len(self.arguments) else made
+
+    def native_overload(self):
+        """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace takes apart below autograd: what a graph
+        holds where the policy turns the operator off. Gradients, vmap and autocast are the operator's. Defined when it is first needed."""
+        if self._native_overload is None:
+            local = self.name.replace("::", "_")
+            library = self._native_library = torch.library.Library("dovetail_native", "FRAGMENT")  # noqa: TOR901
+            schema = str(self.overload._schema)
+            library.define(local + schema[schema.index("("):], tags=torch.Tag.pt2_compliant_tag)
+            packet, _, overload = local.partition(".")
+            as_native = copy.copy(self)
+            as_native.overload = self._native_overload = getattr(getattr(torch.ops.dovetail_native, packet), overload or "default")
+            as_native.autograd = Autograd(as_native)
+
+            def kernel(*args, **kwargs):
+                return self.call_native(self.bind(args, kwargs))
+
+            library.impl(local, kernel, "CompositeExplicitAutograd")
+            library.impl(local, as_native.autograd.python, "Autograd")
+            as_native.overload.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)(kernel)  # where OpOverload.decompose() looks
+            if self.contract or not self.returns:
+                fake.register("dovetail_native::" + local, self.fake, library)
+            vmap.install(as_native, library, local)
+            autocast.install(as_native, library, local)
+            natives["dovetail_native::" + local] = self
+        return self._native_overload
 
     def retire(self):
         """What still holds the operator gets a message instead of what torch says of an operator without a schema."""
         self.entry.clear()
         self.autograd.detach()
+        if self._registration is not None:
+            native.bridge.dv_torch_set_native(self._registration, self.name.encode(), None)
         if self._native_library is not None:
+            natives.pop("dovetail_native::" + self.name.replace("::", "_"), None)
+            self._native_overload.py_kernels.clear()
+            self._native_overload._dispatch_cache.clear()
             self._native_library._destroy()
         functional.retire(self)
         flops.retire(self)

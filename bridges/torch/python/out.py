@@ -21,7 +21,7 @@ class Out:
         fake.register(self.name, self.fake, library)
         library.impl(self.name, lambda *args, **kwargs: self.functionalize(CppFunctionalizeAPI(), args, kwargs), "Functionalize")
         self.overload.python_key_table.pop(FunctionalTensorMode, None)  # of the library that it came with before
-        self.overload.py_impl(FunctionalTensorMode)(lambda mode, *args, **kwargs: self.functionalize(PythonFunctionalizeAPI(mode), args, kwargs))
+        self.overload.py_impl(FunctionalTensorMode)(lambda mode, /, *args, **kwargs: self.functionalize(PythonFunctionalizeAPI(mode), args, kwargs))
 
     def results(self, given):
         return given[0] if len(given) == 1 else tuple(given)
@@ -30,7 +30,7 @@ class Out:
         """(the operator's keyword arguments, what was given to be written)"""
         return {k: v for k, v in kwargs.items() if k not in self.names}, [kwargs[n] for n in self.names]
 
-    def fake(self, *args, **kwargs):
+    def fake(self, /, *args, **kwargs):
         kwargs, given = self.split(kwargs)
         values = self.operator.bind(args, kwargs)
         if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors([*values, *given])):

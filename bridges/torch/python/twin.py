@@ -6,10 +6,14 @@ runs as every operator does. So a fake, a gradient and the rest are added to it 
 """
 import functools
 import struct
+import threading
 
 import torch
 
 from . import native
+from .types import default_of
+
+_now = threading.local()  # .values: of the twin that is being called: (its operator's name, the arguments before they were packed)
 
 _KEYS = {"CPU": "cpu", "CUDA": "cuda", "PrivateUse1": "npu"}
 _INT, _FLOAT, _BOOL, _COMPLEX = 1, 2, 3, 4  # enum dv_scalar_kind
@@ -59,16 +63,18 @@ def define(library, name, pointer, declaration, out):
     tags = [getattr(torch.Tag, t) for t in {*declaration["tags"], "pt2_compliant_tag"} if hasattr(torch.Tag, t)]
     # the CPU has one always: its message says which rows there are
     keys = [key for key, device in _KEYS.items() if device == "cpu" or native.has_rows(pointer, device)]
-    _define(library, native.core.dv_operator_schema(pointer).decode(), tags, keys)
+    if declaration["native"] or not any(a["type"] == ["tensor"] for a in declaration["schema"]["args"]):
+        keys.append("CompositeExplicitAutograd")  # devices without rows, calls without tensors
+    _define(library, native.core.dv_operator_schema(pointer).decode(), tags, keys, name)
     if out:
-        _define(library, out.decode(), tags, keys)
+        _define(library, out.decode(), tags, keys, name)
 
 
-def _define(library, schema, tags, keys):
+def _define(library, schema, tags, keys, operator):
     name = schema.partition("(")[0]
     local = name.split("::")[1]
     library.define(schema.removeprefix(library.ns + "::"), tags=tags)
-    kernel = _Kernel(name)
+    kernel = _Kernel(name, operator)
     for key in keys:
         library.impl(local, kernel, key)
 
@@ -76,8 +82,8 @@ def _define(library, schema, tags, keys):
 class _Kernel:
     """Runs on torch's values, below everything: they are plain."""
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, operator):
+        self.name, self.operator = name, operator
 
     @functools.cached_property
     def route(self):
@@ -87,18 +93,30 @@ class _Kernel:
         pairs = zip(arguments, call._schema.arguments)
         return call, arguments, [(i, _PACK[_plain(a.type)]) for i, (a, twin) in enumerate(pairs) if _plain(a.type) != _plain(twin.type)]
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, /, *args, **kwargs):
         call, arguments, packs = self.route
         values = list(args)
         for a in arguments[len(args):]:
-            values.append(kwargs[a.name] if a.name in kwargs else a.default_value)
+            values.append(kwargs[a.name] if a.name in kwargs else default_of(a))
+        packed = list(values)
         for i, pack in packs:
             if values[i] is not None:
                 try:
-                    values[i] = pack(values[i])
+                    packed[i] = pack(values[i])
                 except OverflowError as e:
                     raise RuntimeError(f"{self.name}: argument '{arguments[i].name}': {e}") from None
-        return call(*values)
+        before = getattr(_now, "values", None)
+        _now.values = self.operator, values
+        try:
+            return call(*packed)
+        finally:
+            _now.values = before
+
+
+def values_of(operator):
+    """The arguments of the call of this operator's twin that is on its way, as the operator has them; None: it has no twin."""
+    name, values = getattr(_now, "values", None) or (None, None)
+    return values if name == operator else None
 
 
 def retire(name):

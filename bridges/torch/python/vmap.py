@@ -16,8 +16,7 @@ _BATCHED = DispatchKeySet(DispatchKey.FuncTorchBatched)
 _RANDOM = DispatchKeySet(DispatchKey.FuncTorchVmapMode)
 
 
-def install(operator, library):
-    local = operator.name.split("::")[1]
+def install(operator, library, local):
     rule = _Rule(operator)
     library.impl(local, rule.batched, "FuncTorchBatched")
     if "nondeterministic_seeded" in operator.declaration["tags"]:
@@ -45,7 +44,7 @@ class _Rule:
 
     # ---- the kernels
 
-    def batched(self, *args, **kwargs):
+    def batched(self, /, *args, **kwargs):
         given = self.operator.bind(args, kwargs)
         if self.operator.is_view:
             return self.operator.returned(self.operator.contract.infer(given))  # torch's own views, which have rules
@@ -53,7 +52,7 @@ class _Rule:
         with _ExcludeDispatchKeyGuard(_BATCHED):
             return self.run(given, interpreter, False)
 
-    def random(self, *args, **kwargs):
+    def random(self, /, *args, **kwargs):
         """torch comes here for every call inside a vmap, batched tensors or not."""
         interpreter = _interpreter()
         given = self.operator.bind(args, kwargs)

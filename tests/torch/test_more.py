@@ -1,0 +1,181 @@
+"""Unusual schemas and callers (more_ops.c): unlucky names, kinds of sequences, no tensors, devices without kernels, objects that are no tensors."""
+import collections
+import re
+
+import numpy
+import pytest
+import torch
+
+from conftest import ROOT
+
+NAMES = re.findall(r"X\((\w+)\)", (ROOT / "tests/torch/more_ops.c").read_text().split("#define NAMES(X)")[1].split("NAMES(NAMED)")[0])
+
+
+@pytest.fixture(params=["function", "torch.ops"])
+def either(request, more):
+    return more if request.param == "function" else torch.ops.more_ops
+
+
+# ---- names
+
+def test_unlucky_names(more):
+    assert len(NAMES) == 24
+    x = torch.ones(3)
+    for name in NAMES:
+        for f in (getattr(more, "with_" + name), getattr(torch.ops.more_ops, "with_" + name)):
+            assert f(x, **{name: 2.0})[0] == 2, name
+            y = x.clone().requires_grad_()
+            assert torch.autograd.grad(f(y, **{name: 3.0}).sum(), y)[0][0] == 3, name
+            assert torch.vmap(lambda x: f(x, **{name: 2.0}))(torch.ones(2, 3))[0, 0] == 2, name
+            assert f(x.to("meta"), **{name: 2.0}).shape == (3,), name
+            assert torch.func.functionalize(lambda x: f(x, **{name: 2.0}))(x)[0] == 2, name
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_unlucky_names_compiled(either, backend):
+    names = [n for n in NAMES if n != "lambda"]  # no graph of torch's can call with such a keyword
+
+    def f(x):
+        return sum(getattr(either, "with_" + n)(x, **{n: 2.0}) for n in names)
+
+    x = torch.ones(3, requires_grad=True)
+    y = torch.compile(f, backend=backend, fullgraph=True)(x)
+    assert y[0] == 2 * len(names) and torch.autograd.grad(y.sum(), x)[0][0] == 2 * len(names)
+
+
+# ---- lists
+
+class Own:
+    def __init__(self, *xs):
+        self.xs = xs
+
+    def __len__(self):
+        return len(self.xs)
+
+    def __getitem__(self, i):
+        return self.xs[i]
+
+
+def test_sequences(either):
+    t = torch.ones(3)
+    for xs in ([t], (t,), torch.nn.ParameterList([t]), collections.deque([t]), Own(t), {0: t}.values(), {t: 0}.keys(), {t}, frozenset([t])):
+        with torch.no_grad():
+            assert either.first(xs).tolist() == [1, 1, 1], type(xs)
+    for xs in (torch.ones(1, 3), {t: 0}, "t", b"t", 1, iter([t]) if either is torch.ops.more_ops else None, range(1), [1], [None]):
+        with pytest.raises((TypeError, RuntimeError)):
+            either.first(xs)
+
+
+def test_sequences_of_arrays(more):
+    t = numpy.ones(3, "f")
+    for xs in ([t], (t,), collections.deque([t]), Own(t), {0: t}.values()):
+        assert more.first(xs).tolist() == [1, 1, 1]
+    for xs in (numpy.ones((1, 3), "f"), {0: t}, "t", iter([t])):
+        with pytest.raises(TypeError, match=r"argument 'xs'(\[0\])?: expected Tensor"):
+            more.first(xs)
+
+
+# ---- no tensors
+
+def test_no_tensors(more):
+    f = torch.ops.more_ops.count
+    assert f(3).tolist() == [0, 1, 2] and f(0).shape == (0,)
+    with pytest.raises(RuntimeError, match="n >= 0"):
+        f(-1)
+    assert torch.compile(lambda n: f(n) + 1, fullgraph=True, backend="aot_eager")(3).tolist() == [1, 2, 3]
+    out = torch.empty(3)
+    assert f.out(3, out=out) is out and out.tolist() == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="expected at least one tensor, found an empty list"):
+        torch.ops.more_ops.first([])
+    with torch.device("meta"):
+        assert f(2).tolist() == [0, 1]  # the contract says where it is: on the CPU
+
+
+# ---- objects that handle torch's functions
+
+def test_symbolic_trace(either):
+    def f(x, xs, k):
+        return either.only(x, k) + either.first(xs) + either.with_mode(x, mode=k) + either.first([x])
+
+    graph = torch.fx.symbolic_trace(f)
+    x = torch.ones(3)
+    assert torch.equal(graph(x, [x], 2.0), f(x, [x], 2.0)) and "more_ops.first" in graph.code
+    if either is torch.ops.more_ops:
+        graph = torch.fx.symbolic_trace(lambda n: either.count(n))
+        assert graph(2).tolist() == [0, 1]
+
+
+def test_torch_function(either):
+    class Any:
+        def __getattr__(self, name):  # has every attribute
+            return Any()
+
+        @classmethod
+        def __torch_function__(cls, f, types, args=(), kwargs=None):
+            return f, types
+
+    assert either.only(Any())[1] == (Any,) and either.first([Any()])[1] == (Any,) and either.only(torch.ones(3), Any())[1] == (Any,)
+
+    class Tensor(torch.Tensor):
+        pass
+
+    assert type(either.only(torch.ones(3).as_subclass(Tensor))) is Tensor
+
+
+# ---- devices without a kernel
+
+def test_a_meta_tensor_without_contract(load):
+    native = load("""
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .native = "x * 2");
+DV_LIBRARY(without_contract, &dv_op_f);
+""")
+    assert native.f(torch.ones(2, 3, device="meta")).shape == (2, 3) and native.f(torch.ones(2)).tolist() == [2, 2]
+
+
+DEVICE = """
+import torch, dovetail, sys
+from torch.utils import backend_registration
+more = dovetail.load(sys.argv[1])
+backend_registration._setup_privateuseone_for_python_backend("pretend")
+lib = torch.library.Library("aten", "IMPL")
+seen = []
+def new(shape, dtype):
+    return torch._C._acc.create_empty_tensor(tuple(shape), dtype)
+lib.impl("empty.memory_format", lambda size, dtype=None, **options: new(size, dtype or torch.float32), "PrivateUse1")
+def mul(x, y):
+    seen.append(y)
+    return new(x.shape, x.dtype)
+lib.impl("mul.Tensor", mul, "PrivateUse1")
+x = new((3,), torch.float32)
+assert x.device.type == "pretend"
+for api in (more, torch.ops.more_ops):
+    for f, k in ((lambda x: api.only(x, 4.0), 4), (api.native_only, 2), (lambda x: api.packed(x, 3), 3)):
+        assert f(x).device == x.device and seen.pop() == k, (api, k, seen)
+        with torch.no_grad():
+            assert f(x.detach()).shape == (3,) and seen.pop() == k
+    for f, message in ((lambda: api.only(new((3,), torch.float64)), "argument 'x': expected dtype f32, found f64"),
+                       (lambda: api.asks(x), "more_ops::asks")):  # no native form: refused by torch
+        try:
+            f()
+        except RuntimeError as e:
+            assert message in str(e), e
+        else:
+            raise AssertionError(message)
+y = new((3,), torch.float32).requires_grad_()
+out = more.only(y, 5.0)
+assert seen.pop() == 5 and out.requires_grad and out.grad_fn is not None
+print("pretend ok")
+"""
+
+
+def test_a_device_without_rows_runs_the_native_form(tmp_path):
+    """PyTorch's own backend in Python, in a process of its own: there is one PrivateUse1."""
+    import subprocess
+    import sys
+
+    from conftest import compile_ops
+    binary = compile_ops(ROOT / "tests/torch/more_ops.c", tmp_path / "more_ops.so")
+    done = subprocess.run([sys.executable, "-c", DEVICE, str(binary)], capture_output=True, text=True, timeout=300)
+    assert "pretend ok" in done.stdout, done.stdout + done.stderr

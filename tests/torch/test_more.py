@@ -179,3 +179,83 @@ def test_a_device_without_rows_runs_the_native_form(tmp_path):
     binary = compile_ops(ROOT / "tests/torch/more_ops.c", tmp_path / "more_ops.so")
     done = subprocess.run([sys.executable, "-c", DEVICE, str(binary)], capture_output=True, text=True, timeout=300)
     assert "pretend ok" in done.stdout, done.stdout + done.stderr
+
+
+# ---- the policy: an operator that is off is the same operator, eager and in graphs
+
+OFF = """
+#include <dovetail_op.h>
+struct one { const dv_tensor *x; dv_tensor *out; };
+DV_OPERATOR(same, struct one, (x, out), .schema = "same(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)",
+    .native = "x", .gradient = "x: grad * 7");
+DV_OPERATOR(turned, struct one, (x, out), .schema = "turned(Tensor x) -> Tensor out", .contract = "x[n m]:f32 -> out[m n]:f32",
+    .native = "transpose(x, 0, 1)");
+struct neg_ { dv_tensor *x; };
+DV_OPERATOR(neg_, struct neg_, (x), .schema = "neg_(Tensor(a!) x) -> ()", .contract = "x[*s]:f32; parallel(*s)", .native = "-x",
+    .gradient = "x: grad * -3");
+DV_LIBRARY(when_off, &dv_op_same, &dv_op_turned, &dv_op_neg_);
+"""
+
+
+@pytest.mark.parametrize("backend", [None, "aot_eager", "inductor"])
+def test_off_means_the_same_everywhere(load, backend):
+    import dovetail
+    load(OFF)
+    ops = torch.ops.when_off
+
+    def compiled(f):
+        return torch.compile(f, backend=backend, fullgraph=True) if backend else f
+
+    torch._dynamo.reset()
+    with dovetail.policy("none"):
+        x = torch.arange(6.0).reshape(2, 3)
+        compiled(lambda x: ops.same(x))(x).add_(1)
+        assert x[0].tolist() == [0, 1, 2]  # the result is no alias
+        y = torch.ones(3, requires_grad=True)
+        assert torch.autograd.grad(compiled(lambda y: ops.same(y).sum())(y), y)[0].tolist() == [7, 7, 7]
+        assert compiled(lambda x: ops.turned(x))(x).stride() == (2, 1)
+        with pytest.raises(Exception, match="when_off::same: argument 'x': expected dtype f32, found f64"):
+            compiled(lambda x: ops.same(x))(x.double())
+
+        def written(y):
+            z = y * 1
+            ops.neg_(z)
+            return z
+
+        z = compiled(written)(y)
+        assert z.tolist() == [-1, -1, -1] and torch.autograd.grad(z.sum(), y)[0].tolist() == [-3, -3, -3]
+        assert compiled(lambda x: torch.vmap(torch.func.grad(lambda r: ops.same(r).sum()))(x))(x).tolist() == [[7, 7, 7]] * 2
+
+
+def test_the_cache_key_follows_formulas(load):
+    """What an operator's formula calls is in the key of the caches on disk, and so is the policy."""
+    from dovetail.torch import inductor
+    import dovetail
+    source = """
+#include <dovetail_op.h>
+struct one { const dv_tensor *x; dv_tensor *out; };
+DV_OPERATOR(inner, struct one, (x, out), .schema = "inner(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .native = "x * %d");
+DV_OPERATOR(middle, struct one, (x, out), .schema = "middle(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .native = "inner(x)");
+DV_OPERATOR(outer, struct one, (x, out), .schema = "outer(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .native = "x + 1", .gradient = "x: middle(grad)");
+DV_LIBRARY(keyed, &dv_op_inner, &dv_op_middle, &dv_op_outer);
+"""
+
+    def key(native):
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        op = torch.ops.keyed.outer.default
+        from dovetail.torch import registration
+        overload = registration.operators_of("keyed::outer")[0].native_overload() if native else op
+        graph.output(graph.call_function(overload, (x,)))
+        return inductor._declarations(torch.fx.GraphModule(torch.nn.Module(), graph))
+
+    keys = []
+    for i, k in enumerate((2, 3, 2)):
+        library = load(source % k, f"keyed{i}")
+        keys.append((key(False), key(True)))
+        with dovetail.policy("none"):
+            keys.append((key(False), key(True)))
+        library.close()
+    assert keys[0] == keys[4] and keys[1] == keys[5] and None not in keys[0]
+    assert len({keys[0][0], keys[1][0], keys[2][0], keys[3][0]}) == 4 and len({keys[0][1], keys[1][1], keys[2][1], keys[3][1]}) == 4

@@ -111,13 +111,11 @@ DV_OPERATOR(packed, struct packed, (x, k, out), .schema = "packed(Tensor x, Scal
     DV_OPERATOR(with_##name, struct with_##name, (x, name, y),                                                      \
         .schema = "with_" #name "(Tensor x, *, float " #name ") -> Tensor y", .contract = "x[*s]:f32 -> y[*s]:f32", \
         .gradient = "x: grad * " #name, .kernels = DV_KERNELS(DV_KERNEL(struct with_##name, "cpu", NULL, with_##name)));
-#define NAMES(X)                                                                                                        \
-    X(mode)                                                                                                             \
-    X(kind)                                                                                                             \
-    X(fn)                                                                                                               \
-    X(args)                                                                                                             \
-    X(kwargs) X(name) X(mod) X(out) X(torch) X(device) X(variable) X(tx) X(ctx) X(operator_) X(func) X(target) X(dtype) \
-        X(grads_) X(out_val) X(library) X(None_) X(print) X(len) X(lambda)
+/* clang-format off */
+#define NAMES(X) \
+    X(mode) X(kind) X(fn) X(args) X(kwargs) X(name) X(mod) X(out) X(torch) X(device) X(variable) X(tx) X(ctx) X(operator_) \
+    X(func) X(target) X(dtype) X(grads_) X(out_val) X(library) X(None_) X(print) X(len) X(lambda)
+/* clang-format on */
 NAMES(NAMED)
 #define LISTED(name) &dv_op_with_##name,
 

@@ -17,8 +17,6 @@ trap 'rm -rf "$work"' EXIT
 cp -r cli/templates/my_ops.c "$work"
 run "$build/bin/dovetail" build --cc aarch64-linux-gnu-gcc "$work/my_ops.c" -o "$work/my_ops.so" | expect "dovetail build" my_ops.so
 run "$build/bin/dovetail" explain "$work/my_ops.so" my_ops::swiglu 'f32[4, 8]' 'f32[4, 8]' | expect "dovetail explain" swiglu_f32
-run "$build/bin/dovetail" bench "$work/my_ops.so" --help | expect "dovetail bench" Usage
-run "$build/bin/dovetail" check "$work/my_ops.so" --only binding,runs,shapes,fake,values | expect "dovetail check" swiglu
 
 aarch64-linux-gnu-gcc -DDV_STATIC -Iinclude examples/embed/embed.c examples/embed/square.c -L"$build/lib" -ldovetail -lm -o "$work/embed"
 run -E LD_LIBRARY_PATH="$build/lib" "$work/embed" | expect "examples/embed" "1 4 9 16"

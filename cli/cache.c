@@ -1,10 +1,12 @@
 /* Builds that are kept: `dovetail build --cached`.
  *
- * One folder per user holds, for each key, KEY.so and its record KEY.made: the hash of the binary, then every file that it was
- * made from with the hash of its content. The key is a hash of all that is known before compiling (sources, options, compiler,
- * environment, this command); the record has the headers, which only the compiler knows. An entry is good when all hashes agree,
- * so files that were cut short, changed or mixed up are built again, and nothing needs fsync. Readers take no lock. Builders of
- * one key take turns by a lock on KEY.lock: the kernel drops it when its holder dies. */
+ * One folder per user holds, for each key, KEY.deps: the names of the files that the compiler included the last time. The key is
+ * a hash of all that is known before compiling (sources, options, compiler, environment, this command). The contents of those
+ * files make the state, and KEY-STATE.so is the binary that was made from them. So another header gives another binary under
+ * another name, and one that a process has loaded is not touched. KEY-STATE.made is its record: the hash of the binary, then
+ * every file that it was made from with the hash of its content. An entry is good when all hashes agree, so files that were cut
+ * short, changed or mixed up are built again, and nothing needs fsync. Readers take no lock. Builders of one key take turns by a
+ * lock on KEY.lock: the kernel drops it when its holder dies. */
 #include "cli.h"
 
 #include <dirent.h>
@@ -56,59 +58,54 @@ static char *choose_folder(void)
     return NULL;
 }
 
-static int make_folders(const char *path)
+/* Where nobody can be kept from changing the usual folder, a build goes to one of its own. Who asked for it removes it. */
+static char *make_private_folder(void)
 {
-    char *part = cli_format("%s", path);
-    int error = 0;
-    for (char *p = part + 1; !error; p++)
-        if (*p == '/' || !*p) {
-            const char end = *p;
-            *p = 0;
-            if (mkdir(part, 0700) && errno != EEXIST)
-                error = errno;
-            if (!(*p = end))
-                break;
-        }
-    free(part);
-    return error ? cli_fail("cannot make the folder '%s' for builds that are kept: %s", path, strerror(error)) : CLI_OK;
+    const char *const bases[] = { getenv("TMPDIR"), getenv("XDG_RUNTIME_DIR"), "/tmp" };
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+        if (!bases[i] || *bases[i] != '/' || dv_folder_check(bases[i], DV_FOLDER_ANY_ROOT))
+            continue;
+        char *path = cli_format("%s/" CLI_PRIVATE_FOLDER "XXXXXX", bases[i]);
+        if (mkdtemp(path))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static bool is_private_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return !strncmp(slash ? slash + 1 : path, CLI_PRIVATE_FOLDER, strlen(CLI_PRIVATE_FOLDER));
 }
 
 /* What is loaded from the folder runs as us: nobody else may write there, or put another folder in its place. */
-static int check_folder(const char *path)
+static int open_folder(cli_cache *c)
 {
-    static const char why[] =
-        "so what is loaded from there could be another user's; name a folder of your own with DOVETAIL_CACHE";
-    struct stat s, link;
-    if (lstat(path, &link) || stat(path, &s))
-        return cli_fail("cannot use the folder '%s' for builds that are kept: %s", path, strerror(errno));
-    if (!S_ISDIR(s.st_mode))
-        return cli_fail("cannot keep builds in '%s': it is not a folder", path);
-    if (link.st_uid != geteuid() || s.st_uid != geteuid())
-        return cli_fail("the folder '%s' belongs to user %lu, %s", path,
-            (unsigned long)(s.st_uid != geteuid() ? s.st_uid : link.st_uid), why);
-    if (s.st_mode & (S_IWGRP | S_IWOTH))
-        return cli_fail("others than its user may write to the folder '%s' (mode %03o), %s, or chmod go-w", path,
-            (unsigned)(s.st_mode & 0777), why);
-    char *real = realpath(path, NULL);
-    int status = CLI_OK;
-    for (char *slash = real; !status && real && (slash = strrchr(real, '/')) && slash != real;) {
-        *slash = 0;
-        if (!stat(real, &s) && (s.st_mode & S_IWOTH) && !(s.st_mode & S_ISVTX))
-            status = cli_fail("everybody may write to '%s', in which the folder '%s' lies, %s", real, path, why);
-    }
-    free(real);
-    return status;
+    const unsigned any_root = is_private_folder(c->folder) ? DV_FOLDER_ANY_ROOT : 0;
+    const int status = dv_folder_check(c->folder, DV_FOLDER_MAKE | DV_FOLDER_OWN | any_root);
+    if (!status)
+        return CLI_OK;
+    if (status == DV_EINVAL)
+        return cli_fail("cannot keep builds: %s, so what is loaded from there could be another user's; name a folder of your own "
+                        "with DOVETAIL_CACHE, or chmod go-w",
+            dv_last_error());
+    char *folder = make_private_folder();
+    if (!folder)
+        return cli_fail("cannot keep builds: %s; name a folder of your own with DOVETAIL_CACHE", dv_last_error());
+    cli_note("builds are not kept: %s; this one is in %s, a folder for this process (DOVETAIL_CACHE names another)",
+        dv_last_error(), folder);
+    free(c->folder);
+    c->folder = folder;
+    return CLI_OK;
 }
 
 int cli_cache_open(const cli_text *key, cli_cache *out)
 {
-    char id[CLI_HASH];
     *out = (cli_cache){ .folder = choose_folder(), .lock = -1 };
-    if (!out->folder || make_folders(out->folder) || check_folder(out->folder))
+    if (!out->folder || open_folder(out))
         return CLI_FAILED;
-    hash(key, id);
-    out->binary = cli_format("%s/%s.so", out->folder, id);
-    out->record = cli_format("%s/%s.made", out->folder, id);
+    hash(key, out->key);
     return CLI_OK;
 }
 
@@ -132,6 +129,57 @@ static void mark_used(const char *record)
         utimensat(AT_FDCWD, record, NULL, 0);
 }
 
+static char *file_of_key(const cli_cache *c, const char *suffix) { return cli_format("%s/%s.%s", c->folder, c->key, suffix); }
+
+/* A name as a line holds it: "\n" for the end of a line, "\\" for a backslash. */
+static void add_name(cli_text *to, const char *name)
+{
+    for (; *name; name++)
+        if (*name == '\n')
+            cli_adds(to, "\\n");
+        else if (*name == '\\')
+            cli_adds(to, "\\\\");
+        else
+            cli_add(to, name, 1);
+}
+
+static char *read_name(char *line)
+{
+    char *to = line;
+    for (const char *from = line; *from; from++)
+        *to++ = *from != '\\' || !from[1] ? *from : *++from == 'n' ? '\n' : *from;
+    *to = 0;
+    return line;
+}
+
+/* All lines of a file that is whole; NULL otherwise. */
+static char *read_lines(const char *path, cli_text *text)
+{
+    const bool whole = !cli_read_file(path, text) && text->size && text->data[text->size - 1] == '\n';
+    if (whole)
+        text->data[text->size - 1] = 0;
+    return whole ? text->data : NULL;
+}
+
+/* The names of the entry, by the state of the files that deps names. */
+static void name_entry(cli_cache *c, char *deps)
+{
+    cli_text state = { 0 };
+    char id[CLI_HASH], *line;
+    while ((line = strsep(&deps, "\n"))) {
+        char found[CLI_HASH] = "";
+        cli_hash_file(read_name(line), found);
+        cli_addf(&state, "%s %s", found, line);
+        cli_add(&state, "", 1); /* which no name holds */
+    }
+    hash(&state, id);
+    free(c->binary);
+    free(c->record);
+    c->binary = cli_format("%s/%s-%s.so", c->folder, c->key, id);
+    c->record = cli_format("%s/%s-%s.made", c->folder, c->key, id);
+    cli_text_free(&state);
+}
+
 /* Does a line of a record, "HASH NAME", say what the file has? */
 static bool agrees(char *line, const char *binary)
 {
@@ -139,19 +187,32 @@ static bool agrees(char *line, const char *binary)
     if (!name)
         return false;
     *name++ = 0;
-    return !cli_hash_file(binary ? binary : name, found) && !strcmp(found, line);
+    return !cli_hash_file(binary ? binary : read_name(name), found) && !strcmp(found, line);
 }
 
-bool cli_cache_find(const cli_cache *c)
+static bool find_entry(cli_cache *c, char *deps)
 {
-    cli_text record = { 0 };
-    bool good = !cli_read_file(c->record, &record) && record.size && record.data[record.size - 1] == '\n';
-    char *rest = record.data, *line;
-    for (size_t i = 0; good && (line = strsep(&rest, "\n")) && *line; i++)
+    cli_text text = { 0 };
+    name_entry(c, deps);
+    char *rest = read_lines(c->record, &text), *line;
+    bool good = rest;
+    for (size_t i = 0; good && (line = strsep(&rest, "\n")); i++)
         good = agrees(line, i ? NULL : c->binary);
-    cli_text_free(&record);
-    if (good)
+    cli_text_free(&text);
+    return good;
+}
+
+bool cli_cache_find(cli_cache *c)
+{
+    cli_text text = { 0 };
+    char *path = file_of_key(c, "deps"), *deps = read_lines(path, &text);
+    const bool good = deps && find_entry(c, deps);
+    if (good) {
+        mark_used(path);
         mark_used(c->record);
+    }
+    cli_text_free(&text);
+    free(path);
     return good;
 }
 
@@ -174,15 +235,9 @@ static int lock_name(const char *path, int how)
     }
 }
 
-/* The file of the same entry with another suffix. */
-static char *with_suffix(const char *path, const char *suffix)
-{
-    return cli_format("%.*s%s", (int)(strrchr(path, '.') - path), path, suffix);
-}
-
 int cli_cache_lock(cli_cache *c)
 {
-    char *path = with_suffix(c->binary, ".lock");
+    char *path = file_of_key(c, "lock");
     c->lock = lock_name(path, LOCK_EX);
     const int status = c->lock < 0 ? cli_fail("cannot lock '%s': %s", path, strerror(errno)) : CLI_OK;
     free(path);
@@ -197,41 +252,48 @@ static bool written_since(const char *path, const struct timespec *t)
         (s.st_mtim.tv_sec > t->tv_sec || (s.st_mtim.tv_sec == t->tv_sec && s.st_mtim.tv_nsec >= t->tv_nsec));
 }
 
-static void add_dependency(cli_text *record, const char *path, const struct timespec *started)
+/* What went into a binary: as a record says it, and the names alone. */
+typedef struct made_from {
+    cli_text record, names;
+    const struct timespec *started;
+} made_from;
+
+static void add_dependency(made_from *m, const char *path)
 {
     char found[CLI_HASH];
-    cli_addf(record, "%s %s\n", cli_hash_file(path, found) || written_since(path, started) ? CHANGED : found, path);
+    cli_addf(&m->record, "%s ", cli_hash_file(path, found) || written_since(path, m->started) ? CHANGED : found);
+    add_name(&m->record, path);
+    cli_adds(&m->record, "\n");
+    add_name(&m->names, path);
+    cli_adds(&m->names, "\n");
 }
 
-/* The words after the colon of what -MMD wrote: a backslash before a space, '#' or the end of a line is not part of a name, '$'
- * is doubled. */
-static void add_dependencies(cli_text *record, const char *rules, const struct timespec *started)
+/* The words after the colon of the one rule that -MMD wrote: a backslash before a space or '#' is not part of a name, '$' is
+ * doubled, a backslash after a space goes on with the next line. Any other end of a line but the last is part of a name. */
+static void add_dependencies(made_from *m, const char *rule)
 {
     cli_text word = { 0 };
     bool target = true; /* what comes next is left of the colon */
-    for (const char *p = rules;; p++) {
-        const bool goes_on = p[0] == '\\' && p[1] == '\n';
-        if (goes_on) {
-            p++;
-        } else if (p[0] == '\\' && (p[1] == ' ' || p[1] == '#')) {
-            cli_add(&word, ++p, 1);
-            continue;
-        } else if (p[0] == '$' && p[1] == '$') {
-            p++;
+    size_t n = strlen(rule);
+    n -= n && rule[n - 1] == '\n';
+    for (size_t i = 0; i <= n; i++) {
+        const char *p = rule + i;
+        const bool goes_on = i + 1 < n && p[0] == '\\' && p[1] == '\n' && !word.size;
+        if (i < n && p[0] == '\\' && (p[1] == ' ' || p[1] == '#')) {
+            cli_add(&word, p + 1, 1);
+            i++;
+        } else if (i < n && p[0] == '$' && p[1] == '$') {
             cli_adds(&word, "$");
-            continue;
-        } else if (*p && *p != ' ' && *p != '\t' && *p != '\n') {
+            i++;
+        } else if (i < n && !goes_on && *p != ' ' && *p != '\t') {
             cli_add(&word, p, 1);
-            continue;
+        } else {
+            if (word.size && !target)
+                add_dependency(m, word.data);
+            target = target && !(word.size && word.data[word.size - 1] == ':');
+            word.size = 0;
+            i += goes_on;
         }
-        if (word.size && target)
-            target = word.data[word.size - 1] != ':';
-        else if (word.size)
-            add_dependency(record, word.data, started);
-        word.size = 0;
-        target = target || (*p == '\n' && !goes_on);
-        if (!*p)
-            break;
     }
     cli_text_free(&word);
 }
@@ -246,39 +308,63 @@ static int replace_file(const char *temporary, const char *path, const cli_text 
     return CLI_OK;
 }
 
-int cli_cache_keep(const cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore)
+int cli_cache_keep(cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore)
 {
-    cli_text record = { 0 };
-    char found[CLI_HASH], *temporary = cli_format("%s.made", made);
+    made_from m = { .started = &c->started };
+    char found[CLI_HASH], *temporary = cli_format("%s.made", made), *deps = file_of_key(c, "deps");
     const int error = cli_hash_file(made, found);
     int status = error ? cli_fail("cannot read '%s': %s", made, strerror(error)) : CLI_OK;
-    cli_addf(&record, "%s the binary\n", found);
-    add_dependencies(&record, rules->data ? rules->data : "", &c->started);
+    cli_addf(&m.record, "%s the binary\n", found);
+    for (size_t at = 0; at < rules->size; at += strlen(rules->data + at) + 1)
+        add_dependencies(&m, rules->data + at);
     for (size_t i = 0; i < nmore; i++)
-        add_dependency(&record, more[i], &c->started);
+        add_dependency(&m, more[i]);
+    if (!status)
+        status = replace_file(temporary, deps, &m.names);
+    if (m.names.size)
+        m.names.data[m.names.size - 1] = 0;
+    name_entry(c, m.names.data);
     if (!status && rename(made, c->binary))
         status = cli_fail("cannot write '%s': %s", c->binary, strerror(errno));
     if (!status)
-        status = replace_file(temporary, c->record, &record);
-    cli_text_free(&record);
+        status = replace_file(temporary, c->record, &m.record);
+    cli_text_free(&m.record);
+    cli_text_free(&m.names);
     free(temporary);
+    free(deps);
     return status;
 }
 
 /* ---- What nobody uses goes ----------------------------------------------------------------------------------------------- */
 
-/* An entry goes with its lock held, unless somebody builds it just now. */
-static void remove_entry(const char *lock)
+/* The time of the first of these files that is there. */
+static time_t used(const char *folder, const char *stem, const char *const suffixes[2])
 {
-    static const char *const suffixes[] = { ".made", ".so", ".lock" };
+    time_t t = 0;
+    for (size_t i = 0; i < 2 && !t; i++) {
+        struct stat s;
+        char *path = cli_format("%s/%s%s", folder, stem, suffixes[i]);
+        t = stat(path, &s) ? 0 : s.st_mtime;
+        free(path);
+    }
+    return t;
+}
+
+/* Files of one stem go with the lock of their key held, unless somebody builds it just now. */
+static void remove_old(const cli_cache *c, const char *stem, const char *const suffixes[2], time_t now)
+{
+    if (now - used(c->folder, stem, suffixes) <= KEEP_SECONDS)
+        return;
+    char *lock = cli_format("%s/%.*s.lock", c->folder, (int)strcspn(stem, "-"), stem);
     const int fd = lock_name(lock, LOCK_EX | LOCK_NB);
-    for (size_t i = 0; fd >= 0 && i < sizeof suffixes / sizeof *suffixes; i++) {
-        char *path = with_suffix(lock, suffixes[i]);
+    for (size_t i = 0; fd >= 0 && i < 2; i++) {
+        char *path = cli_format("%s/%s%s", c->folder, stem, suffixes[i]);
         unlink(path);
         free(path);
     }
     if (fd >= 0)
         close(fd);
+    free(lock);
 }
 
 /* Once a day, by whoever builds. The time of the file "swept" says when it was done last. */
@@ -291,14 +377,13 @@ void cli_cache_sweep(const cli_cache *c)
     const int fd = due ? open(swept, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600) : -1;
     DIR *dir = fd >= 0 && !futimens(fd, NULL) ? opendir(c->folder) : NULL;
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        const size_t n = strlen(e->d_name);
-        if (n < 6 || strcmp(e->d_name + n - 5, ".lock")) /* every entry has one, also of a build that failed */
+        static const char *const entry[2] = { ".made", ".so" }, *const of_key[2] = { ".deps", ".lock" };
+        char *dot = strrchr(e->d_name, '.');
+        const bool is_entry = dot && !strcmp(dot, ".so"), is_key = dot && !strcmp(dot, ".lock");
+        if (!is_entry && !is_key) /* every key has a lock, also of a build that failed */
             continue;
-        char *lock = cli_join(c->folder, e->d_name), *record = with_suffix(lock, ".made");
-        if ((!stat(record, &s) || !stat(lock, &s)) && now - s.st_mtime > KEEP_SECONDS)
-            remove_entry(lock);
-        free(lock);
-        free(record);
+        *dot = 0;
+        remove_old(c, e->d_name, is_entry ? entry : of_key, now);
     }
     if (dir)
         closedir(dir);

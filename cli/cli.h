@@ -84,7 +84,7 @@ void cli_add_shell(cli_text *t, const char *s); /* quoted so that a POSIX shell 
 char *cli_join(const char *folder, const char *name); /* "folder/name", or name alone when folder is "" or "." */
 DV__PRINTF(1, 2) char *cli_format(const char *format, ...);
 void *cli_alloc(void *old, size_t n, size_t size);
-int cli_read_file(const char *path, cli_text *out); /* 0 or errno */
+int cli_read_file(const char *path, cli_text *out); /* a regular file; 0 or errno */
 
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
 int cli_set_color(const char *when); /* "auto", "always", "never": CLI_OK or CLI_USAGE (nothing printed) */
@@ -168,9 +168,13 @@ void cli_temp_remove(cli_temp *t);
 enum { CLI_HASH = 33 };                                  /* 128 bits in hex */
 int cli_hash_file(const char *path, char out[CLI_HASH]); /* 0 or errno */
 
-/* One entry of the user's folder of builds: $DOVETAIL_CACHE, else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail. */
+/* One entry of the user's folder of builds: $DOVETAIL_CACHE, else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail. Where others
+ * could change what lies in it, a temporary folder of this name takes its place (python/dovetail/_source.py knows the name too).
+ */
+#define CLI_PRIVATE_FOLDER "dovetail-private-"
 typedef struct cli_cache {
-    char *folder, *binary, *record; /* the binary's path may not be there yet */
+    char *folder, *binary, *record; /* the last two are known when it was found or kept */
+    char key[CLI_HASH];
     int lock;
     struct timespec started; /* since when it is locked */
 } cli_cache;
@@ -178,11 +182,11 @@ typedef struct cli_cache {
  * are printed; close in every case. */
 int cli_cache_open(const cli_text *key, cli_cache *out);
 void cli_cache_close(cli_cache *c);
-bool cli_cache_find(const cli_cache *c); /* is the binary there, whole and up to date? No lock needed */
-int cli_cache_lock(cli_cache *c);        /* waits while another process builds it; then look again */
-/* Move what was made with the lock held (in a folder inside the cache's) into place. rules: what the compiler's -MMD wrote; more:
- * other files that went into it. */
-int cli_cache_keep(const cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
+bool cli_cache_find(cli_cache *c); /* is the binary there, whole and up to date? No lock needed */
+int cli_cache_lock(cli_cache *c);  /* waits while another process builds it; then look again */
+/* Move what was made with the lock held (in a folder inside the cache's) into place. rules: what the compiler's -MMD wrote, a NUL
+ * after each; more: other files that went into it. */
+int cli_cache_keep(cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
 void cli_cache_sweep(const cli_cache *c); /* remove what nobody used for 30 days; looks once a day */
 
 /* ---- What a compiled binary has (elf.c) ---------------------------------------------------------------------------------- */

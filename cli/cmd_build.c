@@ -107,6 +107,31 @@ static int check_sources(build *b)
     return CLI_OK;
 }
 
+/* What a file is, when it is one that a build must not replace; NULL: a regular file or nothing. */
+static const char *irreplaceable(const char *path)
+{
+    struct stat s;
+    if (lstat(path, &s))
+        return NULL;
+    switch (s.st_mode & S_IFMT) {
+    case S_IFREG: return NULL;
+    case S_IFDIR: return "a folder";
+    case S_IFLNK: return "a symbolic link";
+    case S_IFIFO: return "a pipe";
+    case S_IFSOCK: return "a socket";
+    default: return "a device";
+    }
+}
+
+static int check_replaceable(const char *path)
+{
+    const char *kind = irreplaceable(path);
+    return kind
+        ? cli_fail("cannot write '%s': it is %s, and only a regular file is replaced; remove it, or name another with --out",
+              path, kind)
+        : CLI_OK;
+}
+
 static int choose_output(build *b)
 {
     const char *given = cli_get(b->args, "out");
@@ -128,7 +153,7 @@ static int choose_output(build *b)
     b->folder = slash ? cli_format("%.*s", slash == b->out ? 1 : (int)(slash - b->out), b->out) : cli_format(".");
     if (stat(b->folder, &s) || !S_ISDIR(s.st_mode))
         return cli_fail("cannot write '%s': there is no folder '%s'", b->out, b->folder);
-    return CLI_OK;
+    return check_replaceable(b->out);
 }
 
 /* ---- With what ----------------------------------------------------------------------------------------------------------- */
@@ -240,7 +265,7 @@ static void push_rules(build *b, words *w, size_t i)
 static int read_rules(build *b, size_t i)
 {
     const int error = b->cached ? cli_read_file(rules_path(b, i), &b->rules) : 0;
-    cli_adds(&b->rules, "\n");
+    cli_add(&b->rules, "", 1);
     return error ? cli_fail("the compiler did not say what it included: %s", strerror(error)) : CLI_OK;
 }
 
@@ -387,7 +412,7 @@ static int check_symbols(build *b)
     int status = CLI_OK;
     bool found = false;
     if (cli_elf_read(b->made, &elf))
-        return cli_fail("the linker did not make a 64-bit ELF binary");
+        return CLI_OK; /* loading it says what is wrong with it */
     cli_text others = { 0 };
     for (size_t i = 0; i < elf.nsymbols; i++) {
         if (!strcmp(elf.symbols[i], symbol))
@@ -471,13 +496,14 @@ static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
 
 enum { INSPECT_UNLOADABLE = 1, INSPECT_REFUSED = 3 };
 
-/* The library's message with "file:line: " of the declaration that it speaks of, and the binary under its future name. */
+/* The library's message with "file:line: " of the declaration that it speaks of, and the binary under its future name. lib: NULL
+ * when the binary cannot be loaded at all. */
 static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
 {
     const char *message = dv_last_error();
     const dv_operator_decl *about = NULL;
     size_t longest = 0;
-    for (size_t i = 0; lib->operators[i]; i++) {
+    for (size_t i = 0; lib && lib->operators[i]; i++) {
         char *name = cli_format("%s::%s", lib->name, lib->operators[i]->name);
         const size_t n = strlen(name);
         for (const char *at = message; (at = strstr(at, name)); at += n)
@@ -502,16 +528,18 @@ static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
 static int inspect(void *user, int fd)
 {
     const build *b = user;
+    close(b->cache.lock); /* a process that the binary starts must not hold them */
+    close(b->temp.lock);
     void *handle = dlopen(b->made, RTLD_NOW | RTLD_LOCAL);
     const dv_library_decl *lib = handle ? dlsym(handle, symbol) : NULL;
     dv_library *registered;
-    if (!lib) {
-        put(fd, dlerror());
-        return INSPECT_UNLOADABLE;
-    }
     if (dv_load(b->made, &registered)) {
         put_refusal(b, lib, fd);
         return INSPECT_REFUSED;
+    }
+    if (!lib) {
+        put(fd, dlerror());
+        return INSPECT_UNLOADABLE;
     }
     cli_text text = { 0 }, json = { 0 };
     int width = 0;
@@ -662,6 +690,8 @@ static int publish(build *b)
     }
     close(fd);
     if (cli_interrupted())
+        return CLI_FAILED;
+    if (check_replaceable(b->out)) /* again: it may have changed meanwhile */
         return CLI_FAILED;
     if (rename(b->made, b->out))
         return cli_fail("cannot write '%s': %s", b->out, strerror(errno));

@@ -2,8 +2,10 @@
 #include "cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,17 +128,18 @@ char *cli_join(const char *folder, const char *name)
 
 int cli_read_file(const char *path, cli_text *out)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return errno;
+    struct stat s;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe that nobody writes to is not waited for */
+    int failed = fd < 0 || fstat(fd, &s) ? errno : S_ISDIR(s.st_mode) ? EISDIR : S_ISREG(s.st_mode) ? 0 : EINVAL;
     char buffer[16384];
-    size_t n;
-    errno = 0;
     cli_add(out, "", 0);
-    while ((n = fread(buffer, 1, sizeof buffer, f)) > 0)
-        cli_add(out, buffer, n);
-    const int failed = ferror(f) ? (errno ? errno : EIO) : 0;
-    fclose(f);
+    for (ssize_t n = 1; n && !failed;) {
+        if ((n = read(fd, buffer, sizeof buffer)) > 0)
+            cli_add(out, buffer, (size_t)n);
+        failed = n < 0 && errno != EINTR ? errno : 0;
+    }
+    if (fd >= 0)
+        close(fd);
     return failed;
 }
 

@@ -31,6 +31,7 @@ void cli_signals_begin(void)
 {
     struct sigaction action = { .sa_handler = on_signal };
     sigset_t block;
+    signal(SIGCHLD, SIG_DFL); /* ignored, as who started us may have it, children leave no exit status */
     sigemptyset(&action.sa_mask);
     sigemptyset(&block);
     for (size_t i = 0; i < NSIGNALS; i++)
@@ -65,28 +66,44 @@ void cli_signals_end(void)
         raise(number);
 }
 
-/* Read the child's output until it closes it and has ended, passing on our signals. */
+/* Of at most so many bytes, those that can be read now; false at the end of what there will be. */
+static bool read_some(int fd, size_t most, cli_text *output)
+{
+    char buffer[8192];
+    ssize_t n = 0;
+    for (size_t room = most; room; room -= (size_t)n) {
+        while ((n = read(fd, buffer, room < sizeof buffer ? room : sizeof buffer)) < 0 && errno == EINTR)
+            ;
+        if (n <= 0)
+            return n < 0 && errno == EAGAIN;
+        cli_add(output, buffer, (size_t)n);
+    }
+    return true;
+}
+
+/* Read the child's output until it has ended, passing on our signals. A process that the child left behind may hold the pipe
+ * open for as long as it likes: then what is in the pipe when the child has ended is the output. */
 static int wait_for(pid_t child, int fd, cli_text *output)
 {
+    enum { PIPE_MOST = 1 << 20 };
+    static const struct timespec look_again = { .tv_nsec = 100 * 1000 * 1000 };
     int status = 0, sent = 0;
-    while (fd >= 0) {
+    bool open = fd >= 0, ended = false;
+    if (open)
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+    while (!ended) {
         struct pollfd p = { .fd = fd, .events = POLLIN };
-        const int n = ppoll(&p, 1, NULL, &old_mask);
+        const int n = open ? ppoll(&p, 1, &look_again, &old_mask) : 0;
         if (caught && !sent)
             kill(child, sent = caught);
         if (n < 0 && errno == EINTR)
             continue;
-        char buffer[8192];
-        const ssize_t size = read(fd, buffer, sizeof buffer);
-        if (size < 0 && errno == EINTR)
-            continue;
-        if (size <= 0)
-            break;
-        cli_add(output, buffer, (size_t)size);
-    }
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR)
+        const pid_t done = waitpid(child, &status, open ? WNOHANG : 0);
+        if (done < 0 && errno != EINTR)
             return -1 - errno;
+        ended = done == child;
+        open = open && read_some(fd, PIPE_MOST, output);
+    }
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

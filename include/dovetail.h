@@ -268,6 +268,16 @@ enum dv_key {
 DV_API const char *dv_key_name(int key);
 DV_API int dv_key_parse(const char *name, int *key); /* DV_ENOENT lists the names */
 
+/* Is it a folder in which nobody but this user and root can put another file in a file's place? Every folder on the way belongs
+ * to one of them, and others may not write to it, unless it is sticky. DV_EINVAL: the folder itself is not so; DV_EIO: one on the
+ * way is not, or it cannot be reached. */
+enum dv_folder {
+    DV_FOLDER_MAKE = 1,    /* make what is missing, for this user alone */
+    DV_FOLDER_OWN = 2,     /* the folder belongs to this user, and others may not write to it at all */
+    DV_FOLDER_ANY_ROOT = 4 /* the owner of "/" counts as root: in a user namespace root may have another number */
+};
+DV_API int dv_folder_check(const char *path, unsigned flags);
+
 /* Load a binary that `dovetail build` made: its operators (or kernels) are registered until the library is freed. The file is
  * checked first (ELF extents, architecture, the symbol, ABI), never trusted: DV_EBINARY, DV_EABI, DV_ESCHEMA, DV_ECONTRACT,
  * DV_EEXIST. The same content may be loaded only once; the file may be replaced while loaded. */
@@ -293,8 +303,11 @@ DV_API int dv_library_fallback(
  * DV_EUNLOADED. NULL is fine. */
 DV_API void dv_library_free(dv_library *lib);
 DV_API const char *dv_library_name(const dv_library *lib);
-DV_API const char *dv_library_path(const dv_library *lib);                /* NULL unless it was loaded from a file */
-DV_API size_t dv_library_size(const dv_library *lib);                     /* operators that it defines */
+DV_API const char *dv_library_path(const dv_library *lib); /* NULL unless it was loaded from a file */
+/* What its file held when it was loaded: a hash of the content, 32 hex digits; NULL unless it was loaded from a file. */
+DV_API const char *dv_library_content(const dv_library *lib);
+DV_API int dv_file_content(const char *path, char out[33]); /* the same of a binary that is not loaded, or may have changed */
+DV_API size_t dv_library_size(const dv_library *lib);       /* operators that it defines */
 DV_API dv_operator *dv_library_operator(const dv_library *lib, size_t i); /* borrowed; NULL past the end */
 
 /* Find "ns::name" or "ns::name.overload" (the newest library that defines it) and give the caller a reference. DV_ENOENT names

@@ -38,12 +38,14 @@ typedef struct loaded {
     char id[33];
 } loaded;
 static loaded *all;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Recursive: a binary's own initialiser, which runs while it is loaded, may fork or load another. */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void before_fork(void) { pthread_mutex_lock(&lock); } /* so that a child does not inherit it held */
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
-static void at_start(void) { pthread_atfork(before_fork, after_fork, after_fork); }
+static void in_child(void) { lock = (pthread_mutex_t)PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; } /* its owner is not this thread */
+static void at_start(void) { pthread_atfork(before_fork, after_fork, in_child); }
 
 typedef struct content {
     unsigned char *data;
@@ -68,30 +70,44 @@ static int io_error(const char *what, const char *path)
     return dv_fail(DV_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* All of an open file. dv__free(c->data) in every case. */
+/* As much as there is of n bytes at this place of the file: fewer at its end. -1 with errno set. */
+static ssize_t read_at(int fd, unsigned char *data, size_t n, size_t at)
+{
+    size_t done = 0;
+    while (done < n) {
+        const ssize_t more = pread(fd, data + done, n - done, (off_t)(at + done));
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more < 0)
+            return -1;
+        if (more == 0)
+            break;
+        done += (size_t)more;
+    }
+    return (ssize_t)done;
+}
+
+/* All of an open file, if it begins as a binary does. dv__free(c->data) in every case. */
 static int read_all(int fd, const char *path, content *c)
 {
     struct stat st;
+    unsigned char start[DV__ELF_START] = { 0 };
     c->data = NULL;
     c->size = 0;
     if (fstat(fd, &st))
         return io_error("read", path);
     if (!S_ISREG(st.st_mode))
         return dv_fail(DV_EIO, "%s: not a file", path);
-    const size_t room = (size_t)st.st_size;
-    if (!(c->data = dv__alloc(room)))
+    if (read_at(fd, start, sizeof start, 0) < 0)
+        return io_error("read", path);
+    const int status = dv__elf_check_start(start, (size_t)st.st_size, path);
+    if (status)
+        return status;
+    if (!(c->data = dv__alloc((size_t)st.st_size)))
         return DV_ENOMEM;
-    while (c->size < room) {
-        const ssize_t n = read(fd, c->data + c->size, room - c->size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return io_error("read", path);
-        if (n == 0)
-            break; /* it became shorter: the checks will tell */
-        c->size += (size_t)n;
-    }
-    return DV_OK;
+    const ssize_t size = read_at(fd, c->data, (size_t)st.st_size, 0); /* it may be shorter by now: the checks will tell */
+    c->size = size < 0 ? 0 : (size_t)size;
+    return size < 0 ? io_error("read", path) : DV_OK;
 }
 
 static int write_all(int fd, const unsigned char *data, size_t size)
@@ -108,11 +124,12 @@ static int write_all(int fd, const unsigned char *data, size_t size)
 
 /* ---- The private directory ----------------------------------------------------------------------------------------------- */
 
-/* A directory that is ours alone, made if need be; -1: none here. */
+/* A directory that is ours alone, made if need be, and that nobody else can put another in the place of; -1: none here. */
 static int open_private(const char *base, char *path, size_t room)
 {
     struct stat st;
-    if (!base || *base != '/' || (size_t)snprintf(path, room, "%s/dovetail-%lu", base, (unsigned long)geteuid()) >= room)
+    if (!base || *base != '/' || dv_folder_check(base, 0) ||
+        (size_t)snprintf(path, room, "%s/dovetail-%lu", base, (unsigned long)geteuid()) >= room)
         return -1;
     if (mkdir(path, 0700) && errno != EEXIST)
         return -1;
@@ -264,27 +281,42 @@ static int load_new(const content *c, const char *where, const dv_library_decl *
     return DV_OK;
 }
 
+/* dv__free(c->data) in every case. */
+static int read_content(const char *path, content *c)
+{
+    c->data = NULL;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return io_error("open", path);
+    const int status = read_all(fd, path, c);
+    close(fd);
+    if (!status)
+        hash(c);
+    return status;
+}
+
+int dv_file_content(const char *path, char out[33])
+{
+    content c;
+    const int status = read_content(path, &c);
+    if (!status)
+        memcpy(out, c.id, sizeof c.id);
+    dv__free(c.data);
+    return status;
+}
+
 int dv__binary_open(const char *path, dv__binary *out)
 {
-    content c = { 0 };
-    int status = DV_ENOMEM;
+    content c;
     memset(out, 0, sizeof *out);
     char absolute[PATH_MAX];
     if (!realpath(path, absolute))
         return io_error("open", path);
-    out->path = dv__strdup(absolute);
-    if (!out->path)
-        return DV_ENOMEM;
-    const int fd = open(out->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) {
-        status = io_error("open", path);
-        goto fail;
-    }
-    status = read_all(fd, path, &c);
-    close(fd);
+    int status = read_content(path, &c);
+    if (!status && !(out->path = dv__strdup(absolute)))
+        status = DV_ENOMEM;
     if (status)
         goto fail;
-    hash(&c);
     pthread_once(&once, at_start);
     pthread_mutex_lock(&lock);
     for (const loaded *l = all; l && !out->decl; l = l->next)

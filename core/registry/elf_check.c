@@ -9,15 +9,15 @@
 #include "base/error.h"
 
 #if defined(__x86_64__)
-enum { MACHINE = EM_X86_64, PAGE = 4096 };
+enum { MACHINE = EM_X86_64, PAGE = 4096, RELATIVE = R_X86_64_RELATIVE };
 #elif defined(__aarch64__)
-enum { MACHINE = EM_AARCH64, PAGE = 65536 };
+enum { MACHINE = EM_AARCH64, PAGE = 65536, RELATIVE = R_AARCH64_RELATIVE };
 #elif defined(__riscv)
-enum { MACHINE = EM_RISCV, PAGE = 4096 };
+enum { MACHINE = EM_RISCV, PAGE = 4096, RELATIVE = R_RISCV_RELATIVE };
 #elif defined(__powerpc64__)
-enum { MACHINE = EM_PPC64, PAGE = 65536 };
+enum { MACHINE = EM_PPC64, PAGE = 65536, RELATIVE = R_PPC64_RELATIVE };
 #else
-enum { MACHINE = EM_NONE, PAGE = 65536 };
+enum { MACHINE = EM_NONE, PAGE = 65536, RELATIVE = 0 };
 #endif
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 enum { BYTE_ORDER_HERE = ELFDATA2LSB };
@@ -79,7 +79,8 @@ static const char *machine_name(unsigned machine)
 
 /* ---- Headers ------------------------------------------------------------------------------------------------------------- */
 
-static int check_head(image *im)
+/* The ELF header itself, which alone says whether the rest is worth reading. */
+static int check_start(image *im)
 {
     const Elf64_Ehdr *h = &im->head;
     if (im->size < EI_NIDENT || memcmp(im->data, ELFMAG, SELFMAG))
@@ -102,6 +103,13 @@ static int check_head(image *im)
                                       : "");
     if (h->e_ehsize != sizeof(Elf64_Ehdr) || h->e_phentsize != sizeof(Elf64_Phdr) || h->e_phnum == 0 || h->e_phnum == PN_XNUM)
         return fail(im, "corrupt ELF header");
+    return DV_OK;
+}
+
+/* Where the two tables of headers are. */
+static int check_tables(const image *im)
+{
+    const Elf64_Ehdr *h = &im->head;
     if (!inside(h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr), im->size))
         return truncated(im, "the program header table", h->e_phoff, (uint64_t)h->e_phnum * sizeof(Elf64_Phdr));
     if (h->e_shoff && h->e_shnum) {
@@ -349,13 +357,47 @@ static int check_needed(const image *im)
     }
 }
 
+/* What the loader asserts of the entries that describe relocations, and ends the process where it is not so. */
+static int check_relocation_form(const image *im)
+{
+    static const struct {
+        int64_t table, entry;
+        uint64_t size;
+    } forms[] = { { DT_RELA, DT_RELAENT, sizeof(Elf64_Rela) }, { DT_REL, DT_RELENT, sizeof(Elf64_Rel) },
+        { 36 /* DT_RELR */, 37 /* DT_RELRENT */, 8 } };
+    uint64_t value = DT_RELA, entry = 0;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (dynamic(im, forms[i].table, &value) && (!dynamic(im, forms[i].entry, &entry) || entry != forms[i].size))
+            return fail(im, "corrupt: the size of its relocations");
+    const bool calls = dynamic(im, DT_JMPREL, &entry), kind = dynamic(im, DT_PLTREL, &value);
+    if (calls != kind || (kind && value != DT_RELA))
+        return fail(im, "corrupt: the kind of its relocations for calls (DT_PLTREL)");
+    return DV_OK;
+}
+
+/* DT_RELACOUNT: so many relocations, at the front, are relative ones; the loader does not look again. */
+static int check_relative(const image *im)
+{
+    uint64_t count = 0, at, size;
+    if (!dynamic(im, DT_RELACOUNT, &count))
+        return DV_OK;
+    const int status = check_table(im, "its relocations", DT_RELA, DT_RELASZ, sizeof(Elf64_Rela), &at, &size);
+    bool good = !status && count <= size / sizeof(Elf64_Rela);
+    for (uint64_t i = 0; good && i < count; i++) {
+        Elf64_Rela r;
+        memcpy(&r, im->data + at + i * sizeof r, sizeof r);
+        good = ELF64_R_TYPE(r.r_info) == RELATIVE;
+    }
+    return good ? DV_OK : fail(im, "corrupt: the count of its relative relocations (DT_RELACOUNT)");
+}
+
 static int check_relocations(const image *im)
 {
     static const struct { int64_t tag, size_tag; } tables[] = { { DT_RELA, DT_RELASZ }, { DT_JMPREL, DT_PLTRELSZ } };
-    uint64_t at, size, entry = sizeof(Elf64_Rela);
-    int status;
-    if (dynamic(im, DT_RELAENT, &entry) && entry != sizeof(Elf64_Rela))
-        return fail(im, "corrupt: its relocations");
+    uint64_t at, size;
+    int status = check_relocation_form(im);
+    if (status || (status = check_relative(im)))
+        return status;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         if ((status = check_table(im, "its relocations", tables[t].tag, tables[t].size_tag, sizeof(Elf64_Rela), &at, &size)))
             return status;
@@ -387,6 +429,8 @@ static int check_functions(const image *im) /* initialisers, finalisers, version
         const int status = check_table(im, tables[t].what, tables[t].tag, tables[t].size_tag, 8, &at, &size);
         if (status)
             return status;
+        if (size && !dynamic(im, DT_RELA, &address) && !dynamic(im, 36 /* DT_RELR */, &address))
+            return fail(im, "corrupt: %s have no relocations", tables[t].what); /* the loader would call what is not an address */
     }
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (dynamic(im, addresses[i].tag, &address) && !in_memory(im, address, 4, addresses[i].flags))
@@ -422,13 +466,21 @@ static int check_exports(const image *im)
     return fail(im, "it exports no dovetail_library_%d (is DV_LIBRARY missing?)", DV_ABI_MAJOR);
 }
 
+int dv__elf_check_start(const unsigned char start[DV__ELF_START], size_t size, const char *where)
+{
+    image im = { .data = start, .size = size, .where = where };
+    const int status = check_start(&im);
+    return status ? status : check_tables(&im);
+}
+
 int dv__elf_check(const unsigned char *data, size_t size, const char *where)
 {
     image im = { .data = data, .size = size, .where = where };
     int status;
-    if ((status = check_head(&im)) || (status = check_segments(&im)) || (status = check_placement(&im)) ||
-        (status = check_sections(&im)) || (status = check_dynamic(&im)) || (status = check_symbols(&im)) ||
-        (status = check_exports(&im)) || (status = check_needed(&im)) || (status = check_relocations(&im)))
+    if ((status = check_start(&im)) || (status = check_tables(&im)) || (status = check_segments(&im)) ||
+        (status = check_placement(&im)) || (status = check_sections(&im)) || (status = check_dynamic(&im)) ||
+        (status = check_symbols(&im)) || (status = check_exports(&im)) || (status = check_needed(&im)) ||
+        (status = check_relocations(&im)))
         return status;
     return check_functions(&im);
 }

@@ -10,6 +10,12 @@
  * promised: that the code inside does what it should. */
 int dv__elf_check(const unsigned char *data, size_t size, const char *where);
 
+/* The same for the beginning of a file of this size (zeros after its end): what is not such a binary is refused before it is
+ * read.
+ */
+enum { DV__ELF_START = 64 };
+int dv__elf_check_start(const unsigned char start[DV__ELF_START], size_t size, const char *where);
+
 /* Readable memory of a loaded binary whose content passed the check: its segments at base. Gives how many (at most room). */
 typedef struct dv__span {
     const char *start;

@@ -289,6 +289,7 @@ void dv_library_free(dv_library *lib)
 
 const char *dv_library_name(const dv_library *lib) { return lib->ns; }
 const char *dv_library_path(const dv_library *lib) { return lib->loaded ? lib->binary.path : NULL; }
+const char *dv_library_content(const dv_library *lib) { return lib->loaded ? lib->binary.id : NULL; }
 
 size_t dv_library_size(const dv_library *lib)
 {

@@ -8,9 +8,13 @@
  * does; so a call costs one comparison and one count. While any thread has a policy of its own, decisions are not cached. A count
  * is read and written apart: exact from one thread, and calls that race on one operator may lose some, which costs a call
  * nothing. */
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "registry/internal.h"
 
@@ -129,23 +133,33 @@ static int policy_parse(const char *text, policy **out)
     return DV_OK;
 }
 
+enum { POLICY_MOST = 1 << 20 };
+
+/* A file, and one that ends: a device or a pipe could keep us forever. */
 static int read_file(const char *path, char **out)
 {
     *out = NULL;
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return dv_fail(DV_EIO, "policy file %s cannot be read", path);
+    struct stat st;
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const bool regular = fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode);
     dv__text text = { 0 };
-    char buffer[1024];
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, f)) > 0;)
-        dv__text_put(&text, buffer, n);
-    const bool bad = ferror(f) != 0;
-    fclose(f);
-    if (bad) {
-        dv__text_deinit(&text);
-        return dv_fail(DV_EIO, "policy file %s cannot be read", path);
+    char buffer[4096];
+    ssize_t n = regular ? 1 : -1;
+    size_t size = 0;
+    while (n > 0 && size <= POLICY_MOST) {
+        if ((n = read(fd, buffer, sizeof buffer)) > 0)
+            dv__text_put(&text, buffer, (size_t)n);
+        size += n > 0 ? (size_t)n : 0;
+        n = n < 0 && errno == EINTR ? 1 : n;
     }
-    return dv__text_take(&text, out);
+    if (fd >= 0)
+        close(fd);
+    if (!n)
+        return dv__text_take(&text, out);
+    dv__text_deinit(&text);
+    if (n > 0)
+        return dv_fail(DV_ELIMIT, "policy file %s: more than %d bytes", path, POLICY_MOST);
+    return dv_fail(DV_EIO, "policy file %s cannot be read%s", path, fd >= 0 && !regular ? ": it is not a regular file" : "");
 }
 
 static int policy_read(const char *path, policy **out)

@@ -4,7 +4,7 @@ import sys
 from _thread import RLock  # what threading.RLock is; threading itself takes longer to import than all of this
 
 from . import _core, _debug
-from ._errors import DovetailIOError
+from ._errors import DovetailIOError, make
 
 _lock = RLock()
 _libraries = {}  # pointer -> Library, in the order of loading
@@ -73,7 +73,8 @@ class Library:
 
 
 def load(path, *more, flags=(), verbose=False, torch=True):
-    """Load an operator binary: gives a Library. A file that is loaded already, with the same content, gives the Library that there is.
+    """Load an operator binary: gives a Library. A file whose content is loaded already gives the same Library. A file that has changed
+    since it was loaded is refused with the way out: close() the Library first.
 
     Or source files (.c, .cu): they are compiled as by `dovetail build`, and the binary is kept in a folder of the user's ($DOVETAIL_CACHE,
     else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail) until a source, a header, an option or the compiler changes. A compiler's
@@ -100,13 +101,13 @@ def _load_binary(path, torch):
         try:
             handle = _core.load(path)
         except Exception as error:
-            there = _loaded_already(path) if getattr(error, "status", None) == "EEXIST" else None
-            if there is None:
-                raise
-            handle = there
-        if isinstance(handle, Library):
-            return handle
+            handle = _core.share(path) if getattr(error, "status", None) == "EEXIST" else None
+            if handle is None:
+                raise _changed(path, error) from None
         library = Library(handle)
+        if library._pointer in _libraries:
+            _core.library_free(handle)
+            return _libraries[library._pointer]
         _libraries[library._pointer] = library
         if torch:
             try:
@@ -126,23 +127,13 @@ def _tell(library):
             _debug.say(2, f"{op.name} dispatches to", *(f"    {line}" for line in op.dispatch_table().splitlines()))
 
 
-def _loaded_already(path):
-    """The Library with this file's content; or a handle to it, where another interpreter loaded it; or None."""
-    for library in _libraries.values():
-        if _same_content(library.path, path):
-            return library
-    for other in _core.paths():
-        if _same_content(other, path):
-            return _core.share(other)
-    return None
-
-
-def _same_content(loaded, path):
-    try:
-        with open(path, "rb") as a, open(loaded, "rb") as b:
-            return a.read() == b.read()
-    except OSError:
-        return False
+def _changed(path, error):
+    """The error, or the way out where another content of the same file or of the same operators is loaded."""
+    if getattr(error, "status", None) != "EEXIST":
+        return error
+    changed = any(library.path == os.path.realpath(path) for library in _libraries.values())
+    return make("EEXIST", f"{path}: {'this file has changed since it was loaded: ' if changed else ''}{error}\n"
+                          "what is loaded stays; close() its Library (dovetail.libraries() has them all) and load again, or start a new process")
 
 
 def _attach(library):

@@ -1,5 +1,6 @@
 """Operators from their source files: `dovetail build --cached` in a process of its own. What is kept, where, and when it is built again
 is that command's business (cli/cache.c). No subprocess module: importing it takes longer than finding a build that is there."""
+import atexit
 import os
 import sys
 from _signal import SIGTERM  # what signal has; signal itself imports enum
@@ -21,14 +22,35 @@ def build(sources, flags, verbose):
     messages, _, path = output.rstrip(b"\n").rpartition(b"\n")
     if messages:
         print(messages.decode(errors="replace"), file=sys.stderr)
-    return os.fsdecode(path)
+    path = os.fsdecode(path)
+    _keep_private(os.path.dirname(path))
+    return path
+
+
+_PRIVATE = "dovetail-private-"  # cli/cli.h: a folder that the command made because the usual one is not safe
+_private = None
+
+
+def _keep_private(folder):
+    """Later builds of this process go there too, and it ends with the process."""
+    global _private
+    if folder != _private and os.path.basename(folder).startswith(_PRIVATE):
+        _private = folder
+        atexit.register(_remove, folder, os.getpid())
+
+
+def _remove(folder, process):
+    if os.getpid() == process:  # not a child by fork
+        import shutil
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _run(program, arguments):
     """Its exit code (the negative signal that killed it), and what it wrote."""
     reader, writer = os.pipe()
     try:
-        child = os.posix_spawn(program, arguments, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, to) for to in (1, 2)])
+        environment = {**os.environ, "DOVETAIL_CACHE": _private} if _private else os.environ
+        child = os.posix_spawn(program, arguments, environment, file_actions=[(os.POSIX_SPAWN_DUP2, writer, to) for to in (1, 2)])
     except BaseException:
         os.close(reader)
         raise

@@ -53,35 +53,22 @@ static PyObject *take_library(dv_library *lib)
     return PyErr_Occurred() ? NULL : ext_raise(dv_fail(DV_ELIMIT, "more than %d libraries are loaded", MAX_LIBRARIES));
 }
 
-/* share(path as it was loaded): another handle to a library that is loaded, or None. */
+/* share(path): another handle to the library that was loaded with this file's content, or None. */
 static PyObject *share(PyObject *m, PyObject *path)
 {
     (void)m;
-    PyObject *bytes;
+    PyObject *bytes, *found = NULL;
+    char content[33];
     if (!PyUnicode_FSConverter(path, &bytes))
         return NULL;
-    const char *text = PyBytes_AsString(bytes);
-    PyObject *found = NULL;
-    for (size_t i = 0; !found && i < MAX_LIBRARIES; i++)
-        if (loaded[i].lib && dv_library_path(loaded[i].lib) && !strcmp(dv_library_path(loaded[i].lib), text))
-            found = capsule_of(i);
+    const int status = dv_file_content(PyBytes_AsString(bytes), content);
     Py_DECREF(bytes);
+    if (status)
+        return ext_raise(status);
+    for (size_t i = 0; !found && i < MAX_LIBRARIES; i++)
+        if (loaded[i].lib && dv_library_content(loaded[i].lib) && !strcmp(dv_library_content(loaded[i].lib), content))
+            found = capsule_of(i);
     return found || PyErr_Occurred() ? found : Py_NewRef(Py_None);
-}
-
-/* The paths of the libraries that are loaded. */
-static PyObject *paths(PyObject *m, PyObject *unused)
-{
-    (void)m, (void)unused;
-    PyObject *list = PyList_New(0);
-    for (size_t i = 0; list && i < MAX_LIBRARIES; i++) {
-        const char *path = loaded[i].lib ? dv_library_path(loaded[i].lib) : NULL;
-        PyObject *text = path ? PyUnicode_DecodeFSDefault(path) : NULL;
-        if (path && (!text || PyList_Append(list, text)))
-            Py_CLEAR(list);
-        Py_XDECREF(text);
-    }
-    return list;
 }
 
 static PyObject *load(PyObject *m, PyObject *path)
@@ -333,7 +320,6 @@ static PyObject *schema_compatible(PyObject *m, PyObject *args)
 static PyMethodDef methods[] = {
     { "load", load, METH_O, NULL },
     { "share", share, METH_O, NULL },
-    { "paths", paths, METH_NOARGS, NULL },
     { "library_free", library_free, METH_O, NULL },
     { "library_info", library_info, METH_O, NULL },
     { "library_operators", library_operators, METH_O, NULL },

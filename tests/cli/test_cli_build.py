@@ -3,6 +3,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -251,6 +252,48 @@ def test_outputs_that_cannot_be(project):
     assert "cannot write" in project("build", "-o", "/proc/x.so", code=1).err
 
 
+def make_link(path):
+    path.with_name("target").write_text("kept")
+    path.symlink_to("target")
+
+
+def make_socket(path):
+    s = socket.socket(socket.AF_UNIX)
+    s.bind(str(path))
+    s.close()
+
+
+NOT_FILES = {"a pipe": os.mkfifo, "a symbolic link": make_link, "a symbolic link to nothing": lambda path: path.symlink_to("nowhere"),
+             "a socket": make_socket, "a device": lambda path: os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(1, 3))}
+
+
+@pytest.mark.parametrize("kind", NOT_FILES)
+def test_only_a_regular_file_is_replaced(project, kind, monkeypatch):
+    monkeypatch.chdir(project.folder)
+    out = pathlib.Path("out.so")
+    try:
+        NOT_FILES[kind](out)
+    except PermissionError:
+        pytest.skip("only root can make a device")
+    before = out.lstat()
+    assert f"cannot write 'out.so': it is {kind.removesuffix(' to nothing')}" in project("build", "-o", "out.so", code=1).err
+    assert out.lstat() == before and not project.leftovers()
+    if kind == "a symbolic link":
+        assert pathlib.Path("target").read_text() == "kept"
+
+
+def test_what_becomes_a_pipe_while_it_is_built(project, tmp_path):
+    cc = compiler(tmp_path, "swap", f"os.mkfifo({str(project.folder / 'out.so')!r})")
+    assert "it is a pipe" in project("build", "--cc", str(cc), "-o", "out.so", code=1).err
+    assert stat.S_ISFIFO((project.folder / "out.so").stat().st_mode) and not project.leftovers()
+
+
+def test_a_pipe_among_the_sources(project):
+    os.mkfifo(project.folder / "pipe.c")
+    project("build")
+    assert "expected a file" in project("build", "pipe.c", code=1).err
+
+
 def test_sources_that_cannot_be(project):
     assert "'no.c': No such file" in project("build", "no.c", code=1).err
     (project.folder / "dir.c").mkdir()
@@ -293,6 +336,44 @@ def test_a_compiler_that_crashes(project, tmp_path):
     bad.chmod(0o755)
     assert "cannot run" in project("build", "--cc", str(bad), code=1).err
     assert not project.leftovers()
+
+
+def test_a_process_that_the_compiler_leaves_behind(project, tmp_path):
+    """A daemon of a compiler's wrapper holds its output open: the build ends with the compiler."""
+    cc = compiler(tmp_path, "daemon", "print('from the wrapper', flush=True)\nif not os.fork():\n    time.sleep(100)\n    os._exit(0)")
+    started = time.monotonic()
+    assert "from the wrapper" in project("build", "--cc", str(cc)).err
+    assert time.monotonic() - started < 60
+
+
+def test_a_process_that_the_binary_leaves_behind(project, source):
+    project.write("my_ops.c", "#include <unistd.h>\n" + source
+                  + "__attribute__((constructor)) static void leave(void) { if (!fork()) { close(1); close(2); sleep(100); _exit(0); } }\n")
+    env = {"DOVETAIL_CACHE": str(project.folder / "cache")}
+    started = time.monotonic()
+    project("build", env=env)
+    project("build", "--cached", "my_ops.c", env=env)
+    for path in (project.folder / "cache").glob("*.deps"):
+        path.unlink()
+    project("build", "--cached", "my_ops.c", env=env)  # the lock is not held
+    assert time.monotonic() - started < 60
+
+
+def test_no_child_is_reported(project):
+    """Who ignores SIGCHLD passes that on to what it starts."""
+    assert subprocess.run(["bash", "-c", "trap '' CHLD; exec dovetail build"], cwd=project.folder, env=project.env).returncode == 0
+
+
+def test_a_binary_for_another_machine(project, tmp_path):
+    """As a cross compiler makes it."""
+    cc = compiler(tmp_path, "cross", """import subprocess
+assert not subprocess.run(["gcc", *sys.argv[1:]]).returncode
+with open(sys.argv[sys.argv.index("-o") + 1], "r+b") as f:
+    f.seek(18); f.write(bytes([22, 0]))
+sys.exit()""")
+    err = project("build", "--cc", str(cc), code=1).err
+    assert "not a usable operator binary: made for s390 (machine 22), this is " in err and "my_ops.so" in err
+    assert not (project.folder / "my_ops.so").exists()
 
 
 # ---- Interruption and concurrency ------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <elf.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -73,6 +74,7 @@ static const char good_source[] =
     "*)a->x->data)[i]; return DV_OK; }\n"
     "DV_OPERATOR(scale, struct scale, (x, by, out), .schema = \"scale(Tensor x, float by) -> Tensor out\",\n"
     "    .kernels = DV_KERNELS(DV_KERNEL(struct scale, \"cpu\", \"f32\", scale_f32)));\n"
+    "#ifdef CALLS\ndouble cos(double);\n__attribute__((used)) static double calls(double x) { return cos(x); }\n#endif\n"
     "#ifndef NAME\n#define NAME my_ops\n#endif\n"
     "DV_LIBRARY(NAME, &dv_op_scale);\n";
 
@@ -82,6 +84,7 @@ static int setup(void **state)
     if (!mkdtemp(dir) || setenv("TMPDIR", dir, 1)) /* private copies go there too */
         return -1;
     compile("good", good_source, "");
+    compile("asserts", good_source, "-DNAME=asserts -DCALLS -lm");
     return 0;
 }
 
@@ -257,6 +260,24 @@ static int check(const unsigned char *data, size_t size)
     return status;
 }
 
+/* The entry of a tag in the dynamic section; its first one for DT_NULL - 1. */
+static Elf64_Dyn *dynamic_entry(unsigned char *data, int64_t tag)
+{
+    Elf64_Ehdr head;
+    memcpy(&head, data, sizeof head);
+    for (unsigned i = 0; i < head.e_phnum; i++) {
+        Elf64_Phdr p;
+        memcpy(&p, data + head.e_phoff + i * sizeof p, sizeof p);
+        if (p.p_type != PT_DYNAMIC)
+            continue;
+        Elf64_Dyn *d = (Elf64_Dyn *)(void *)(data + p.p_offset);
+        while (tag != DT_NULL - 1 && d->d_tag != tag && d->d_tag != DT_NULL)
+            d++;
+        return tag == DT_NULL - 1 || d->d_tag == tag ? d : NULL;
+    }
+    return NULL;
+}
+
 static void test_truncated(void **state)
 {
     size_t size, last = 0;
@@ -275,6 +296,98 @@ static void test_truncated(void **state)
         expect("cut.so", DV_EBINARY, "");
     }
     free(good);
+}
+
+/* What the loader asserts of the dynamic section, and ends the process: each is refused. */
+static void test_loader_asserts(void **state)
+{
+    static const struct {
+        int64_t tag;
+        uint64_t value;
+        const char *message;
+    } cases[] = { { DT_PLTREL, DT_REL, "DT_PLTREL" }, { DT_PLTREL, 0, "DT_PLTREL" }, { DT_RELACOUNT, 1u << 20, "DT_RELACOUNT" },
+        { DT_RELACOUNT, UINT64_MAX, "DT_RELACOUNT" }, { DT_RELAENT, 23, "the size of its relocations" } };
+    size_t size;
+    unsigned char *good = take("asserts.so", &size);
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char *copy = malloc(size);
+        memcpy(copy, good, size);
+        Elf64_Dyn *d = dynamic_entry(copy, cases[i].tag);
+        assert_non_null(d);
+        d->d_un.d_val = cases[i].value;
+        put("asserts2.so", copy, size);
+        expect("asserts2.so", DV_EBINARY, cases[i].message);
+        free(copy);
+    }
+    Elf64_Dyn *count = dynamic_entry(good, DT_RELACOUNT), *size_of = dynamic_entry(good, DT_RELASZ);
+    assert_true(count->d_un.d_val < size_of->d_un.d_val / sizeof(Elf64_Rela)); /* GLOB_DAT of a weak symbol comes after them */
+    count->d_un.d_val++;
+    put("asserts2.so", good, size);
+    expect("asserts2.so", DV_EBINARY, "DT_RELACOUNT");
+    dynamic_entry(good, DT_RELAENT)->d_tag = DT_DEBUG;
+    put("asserts2.so", good, size);
+    expect("asserts2.so", DV_EBINARY, "the size of its relocations");
+    free(good);
+}
+
+/* In a child process: opens it and ends. The test's handlers of signals are for the parent. */
+static void open_flipped(void)
+{
+    static const int numbers[] = { SIGBUS, SIGSEGV, SIGILL, SIGFPE };
+    dv__binary b;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        signal(numbers[i], SIG_DFL);
+    alarm(20);
+    _exit(dv__binary_open(in_dir("flipped.so"), &b) == DV_OK ? 0 : 1);
+}
+
+/* Every bit of the dynamic section's tags and small values in turn: refused, or the loader survives it. */
+static void test_flipped_dynamic(void **state)
+{
+    size_t size;
+    unsigned char *good = take("asserts.so", &size);
+    unsigned loaded = 0;
+    (void)state;
+    const Elf64_Dyn *first = dynamic_entry(good, DT_NULL - 1), *end = dynamic_entry(good, DT_NULL);
+    const size_t from = (size_t)((const unsigned char *)first - good), to = (size_t)((const unsigned char *)end - good);
+    for (size_t bit = from * 8; bit < to * 8; bit++) {
+        unsigned char *copy = malloc(size);
+        memcpy(copy, good, size);
+        copy[bit / 8] ^= (unsigned char)(1u << bit % 8);
+        if ((bit - from * 8) % 64 < 36 && check(copy, size) == DV_OK) {
+            put("flipped.so", copy, size);
+            fflush(NULL);
+            const pid_t child = fork();
+            if (child == 0)
+                open_flipped();
+            int how;
+            assert_int_equal(waitpid(child, &how, 0), child);
+            if (!WIFEXITED(how) || WEXITSTATUS(how) > 1)
+                fail_msg("bit %zu of entry %zu ended the process: status %#x", (bit - from * 8) % 128, (bit / 8 - from) / 16,
+                    (unsigned)how);
+            loaded++;
+        }
+        free(copy);
+    }
+    assert_true(loaded > 0);
+    free(good);
+}
+
+/* A large file that is no binary is not read. */
+static void test_large(void **state)
+{
+    struct rlimit old, little = { 0, 0 };
+    (void)state;
+    put("large.so", "not", 3);
+    assert_int_equal(truncate(in_dir("large.so"), (off_t)3 << 30), 0);
+    getrlimit(RLIMIT_DATA, &old);
+    little = old;
+    little.rlim_cur = (rlim_t)1 << 30;
+    assert_int_equal(setrlimit(RLIMIT_DATA, &little), 0); /* reading it would be out of memory */
+    expect("large.so", DV_EBINARY, "not an ELF file (3221225472 bytes)");
+    setrlimit(RLIMIT_DATA, &old);
+    unlink(in_dir("large.so"));
 }
 
 /* Corrupt headers: refused, or harmless. The loader itself must survive what the check lets through, in a child process. */
@@ -304,12 +417,8 @@ static void test_flipped(void **state)
             put("flipped.so", copy, size);
             fflush(NULL);
             const pid_t child = fork();
-            if (child == 0) {
-                dv__binary b;
-                signal(SIGBUS, SIG_DFL);
-                signal(SIGSEGV, SIG_DFL);
-                _exit(dv__binary_open(in_dir("flipped.so"), &b) == DV_OK ? 0 : 1);
-            }
+            if (child == 0)
+                open_flipped();
             int how;
             assert_int_equal(waitpid(child, &how, 0), child);
             crashed += WIFSIGNALED(how);
@@ -368,6 +477,9 @@ int main(void)
         cmocka_unit_test(test_foreign_directory),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_loader_asserts),
+        cmocka_unit_test(test_flipped_dynamic),
+        cmocka_unit_test(test_large),
         cmocka_unit_test(test_flipped),
         cmocka_unit_test(test_allocations),
     };

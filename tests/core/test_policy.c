@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -183,8 +184,16 @@ static void test_file(void **state)
     fclose(file);
     assert_int_equal(dv_policy_load("test_policy.txt"), DV_EINVAL);
     assert_non_null(strstr(dv_last_error(), "test_policy.txt: policy: expected all"));
+    assert_int_equal(truncate("test_policy.txt", (1 << 20) + 5000), 0);
+    assert_int_equal(dv_policy_load("test_policy.txt"), DV_ELIMIT);
     remove("test_policy.txt");
     assert_int_equal(dv_policy_load("test_policy.txt"), DV_EIO);
+    assert_int_equal(mkfifo("test_policy.txt", 0600), 0); /* nothing is waited for */
+    assert_int_equal(dv_policy_load("test_policy.txt"), DV_EIO);
+    assert_non_null(strstr(dv_last_error(), "test_policy.txt cannot be read: it is not a regular file"));
+    remove("test_policy.txt");
+    assert_int_equal(dv_policy_load("/dev/zero"), DV_EIO);
+    assert_int_equal(dv_policy_load("."), DV_EIO);
     decisions(found);
     assert_string_equal(found, "00110011"); /* a failure changes nothing */
     assert_int_equal(dv_policy_set(NULL), DV_OK);

@@ -1,11 +1,13 @@
 """dovetail.load on source files: what is built, when it is built again, and who shares it."""
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
 import threading
 
+import numpy
 import pytest
 
 import dovetail
@@ -56,6 +58,15 @@ class Place:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr if code else pathlib.Path(done.stdout.rstrip("\n"))
 
+    def private(self, **env):
+        """A build that cannot be kept in the usual folder: the binary, and what was said."""
+        done = subprocess.run([dovetail.command(), "build", "--cached", "op.c"], cwd=self.folder, env=self.env(**env), capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        binary = pathlib.Path(done.stdout.rstrip("\n"))
+        assert binary.parent.name.startswith("dovetail-private-") and stat.S_IMODE(binary.parent.stat().st_mode) == 0o700
+        shutil.rmtree(binary.parent)
+        return binary, done.stderr
+
     def runs(self):
         """How often the compiler ran since the last question."""
         count = len(self.log.read_text().split()) if self.log.exists() else 0
@@ -102,6 +113,30 @@ def test_a_header_that_changes(place):
     assert place.value() == 6 and place.runs() == 1
     (place.folder / "deep er/more.h").unlink()
     assert "more.h" in place.build("op.c", code=1)
+
+
+def test_each_state_of_a_header_has_its_binary(place):
+    """A process that loaded one keeps it, and an old state that comes back is there."""
+    first = place.build("op.c")
+    data = first.read_bytes()
+    place.write("add.h", "#define ADD 7\n")
+    second = place.build("op.c")
+    assert second != first and first.read_bytes() == data and place.value() == 7 and place.runs() == 2
+    place.write("add.h", "#define ADD 1\n")
+    assert place.build("op.c") == first and place.runs() == 0
+
+
+@pytest.mark.parametrize("name", ["new\nline.c", "two\n\nlines.c", "back\\slash.c", "back\\\nslash.c", "fol\nder/op.c", "end\\.c", " a: b.c"])
+def test_names_that_a_record_escapes(place, name):
+    place.write("fol\nder/add.h", "#define ADD 1\n")
+    place.write(name, SOURCE + LIBRARY)
+    first = place.build(name)
+    assert place.build(name) == first and place.runs() == 1
+    header = "fol\nder/add.h" if "/" in name else "add.h"
+    place.write(header, "#define ADD 2\n")
+    assert place.build(name) != first and place.runs() == 1
+    place.build(name)
+    assert place.runs() == 0
 
 
 def test_names_that_make_rules_escapes(place):
@@ -296,9 +331,89 @@ def test_a_folder_that_others_may_write_to(place, mode):
 def test_a_folder_inside_one_that_everybody_may_write_to(place):
     (place.folder / "open").mkdir()
     (place.folder / "open").chmod(0o777)
-    assert f"everybody may write to '{place.folder / 'open'}'" in place.build("op.c", code=1, DOVETAIL_CACHE=str(place.folder / "open/cache"))
+    kept, said = place.private(DOVETAIL_CACHE=str(place.folder / "open/cache"))
+    assert f"everybody may write to '{place.folder / 'open'}'" in said and not (place.folder / "open/cache").exists()
+    (place.folder / "open").chmod(0o775)
+    assert f"a group of users may write to '{place.folder / 'open'}'" in place.private(DOVETAIL_CACHE=str(place.folder / "open/cache"))[1]
     (place.folder / "open").chmod(0o1777)  # as /tmp
-    assert place.build("op.c", DOVETAIL_CACHE=str(place.folder / "open/cache"))
+    assert place.build("op.c", DOVETAIL_CACHE=str(place.folder / "open/cache")).parent == place.folder / "open/cache"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_a_folder_inside_another_users(place):
+    """Its owner could put another folder in its place."""
+    (place.folder / "theirs/mine").mkdir(parents=True)
+    os.chown(place.folder / "theirs", 12345, 12345)
+    for path in ("theirs/mine", "theirs/mine/new/cache", "link/mine"):
+        (place.folder / "link").exists() or (place.folder / "link").symlink_to("theirs")
+        kept, said = place.private(DOVETAIL_CACHE=str(place.folder / path))
+        assert f"'{place.folder / 'theirs'}' belongs to user 12345" in said
+    (place.folder / "way").symlink_to(place.folder)
+    os.lchown(place.folder / "way", 12345, 12345)
+    assert f"'{place.folder / 'way'}' belongs to user 12345" in place.private(DOVETAIL_CACHE=str(place.folder / "way/cache"))[1]
+
+
+def test_a_home_that_cannot_be_written(place):
+    (place.folder / "home").write_text("")  # a file, so that root cannot either
+    kept, said = place.private(DOVETAIL_CACHE="", XDG_CACHE_HOME="", HOME=str(place.folder / "home"))
+    assert "is not a folder" in said
+
+
+def test_a_private_folder_is_the_processs(place):
+    """One message, one build, and nothing stays."""
+    (place.folder / "open").mkdir()
+    (place.folder / "open").chmod(0o777)
+    (place.folder / "tmp").mkdir()
+    code = """
+import os, sys, dovetail, numpy
+for i in range(2):
+    with dovetail.load("op.c", flags=["-D", f"N{i}"]) as lib:
+        print(lib.f(numpy.zeros(1, "f4"))[0])
+    with dovetail.load("op.c", flags=["-D", f"N{i}"]) as lib:
+        print(os.path.dirname(lib.path))
+if not os.fork():
+    sys.exit()
+os.wait()
+print(len(os.listdir(os.environ["TMPDIR"])))
+"""
+    env = place.env(DOVETAIL_CACHE=str(place.folder / "open/cache"), TMPDIR=str(place.folder / "tmp"))
+    done = subprocess.run([sys.executable, "-c", code], cwd=place.folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, folder, two, again, left = done.stdout.splitlines()
+    assert [one, two, left] == ["1.0", "1.0", "2"] and folder == again and os.path.basename(folder).startswith("dovetail-private-")
+    assert done.stderr.count("builds are not kept") == 1 and place.runs() == 2
+    assert [p.name for p in (place.folder / "tmp").iterdir()] == [f"dovetail-{os.geteuid()}"]  # loaded code, for debuggers
+
+
+def test_a_binary_that_changed_since_it_was_loaded(place, monkeypatch):
+    """Never the old code without a word."""
+    def build(value):
+        place.write("add.h", f"#define ADD {value}\n")
+        place.write("op.c", (SOURCE + LIBRARY).replace("kept_ops", "changed_ops"))
+        subprocess.run([dovetail.command(), "build", "op.c"], cwd=place.folder, env=place.env(), check=True, capture_output=True)
+    build(1)
+    x, path = numpy.zeros(1, "float32"), place.folder / "op.so"
+    old = dovetail.load(path)
+    assert dovetail.load(path) is old
+    build(2)
+    with pytest.raises(dovetail.DovetailError, match=r"op.so: this file has changed since it was loaded: [\s\S]*close\(\) its Library") as error:
+        dovetail.load(path)
+    assert error.value.status == "EEXIST" and old.f(x) == 1
+    build(1)
+    assert dovetail.load(path) is old
+    build(2)
+    old.close()
+    with dovetail.load(path) as new:
+        assert new.f(x) == 2
+    # the same from sources: a header changed
+    monkeypatch.setenv("DOVETAIL_CACHE", str(place.cache))
+    monkeypatch.chdir(place.folder)
+    with dovetail.load("op.c"):
+        place.write("add.h", "#define ADD 3\n")
+        with pytest.raises(dovetail.DovetailError, match=r"close\(\) its Library"):
+            dovetail.load("op.c")
+    with dovetail.load("op.c") as new:
+        assert new.f(x) == 3
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
@@ -325,15 +440,16 @@ def test_what_nobody_uses_goes(place):
     def age(*paths):
         for path in paths:
             os.utime(path, (path.stat().st_mtime - month,) * 2)
-    age(old.with_suffix(".made"), old.with_suffix(".lock"))
+    key = place.cache / old.name.partition("-")[0]
+    age(old.with_suffix(".made"), key.with_suffix(".deps"), key.with_suffix(".lock"))
     assert place.build("op.c") == old  # used: it is young again
     place.build("-D", "A", "op.c")  # the folder was looked at less than a day ago
     age(place.cache / "swept")
     place.build("-D", "B", "op.c")
     assert old.exists()
-    age(place.cache / "swept", old.with_suffix(".made"), old.with_suffix(".lock"))
+    age(place.cache / "swept", old.with_suffix(".made"), key.with_suffix(".deps"), key.with_suffix(".lock"))
     place.build("-D", "C", "op.c")
-    assert not [p for p in place.cache.iterdir() if p.stem == old.stem]
+    assert not [p for p in place.cache.iterdir() if p.name.startswith(key.name) and p.suffix != ".lock"]
     assert len([p for p in place.cache.iterdir() if p.suffix == ".so"]) == 3
     place.runs()
     assert place.build("op.c") == old and place.runs() == 1

@@ -1,4 +1,4 @@
-/* dovetail build: C (and CUDA) files in, one operator binary out.
+/* dovetail build: C (and C++, CUDA, AscendC) files in, one operator binary out.
  *
  * Everything is made in a private folder beside the output, checked there, and put in place by one rename: whoever looks sees the
  * old binary or the new one. With --cached the output is an entry of the user's folder of builds (cache.c), made only if need be.
@@ -19,14 +19,22 @@ typedef struct words {
     size_t n;
 } words;
 
+/* A file's ending says its language, and --flag may name one. */
+enum language { C, CPP, CUDA, ASCENDC, NLANGUAGES };
+static const struct {
+    const char *end, *name;
+} languages[NLANGUAGES] = { { ".c", "c" }, { ".cpp", "c++" }, { ".cu", "cuda" }, { ".cce", "ascendc" } };
+#define ENDINGS ".c, .cpp, .cu or .cce"
+
 typedef struct build {
     const cli_args *args;
     const char *home;
     words sources, objects;
     char *out, *folder, *made; /* the binary; its folder ("" here); the same in the temporary folder */
-    words cc;                  /* the compiler and its first arguments */
-    const char *nvcc;
-    bool cuda, cached;
+    words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
+    const char *nvcc, *ccec;
+    bool uses[NLANGUAGES], cached;
+    bool named; /* the output's name is known; otherwise it follows the library's */
     cli_temp temp;
     cli_cache cache;       /* where the result is kept, if it is */
     cli_text rules;        /* -MMD's: what was included */
@@ -51,6 +59,15 @@ static bool ends_with(const char *s, const char *end)
     return n > m && !strcmp(s + n - m, end);
 }
 
+/* The language of a file; NLANGUAGES: none. */
+static enum language language_of(const char *path)
+{
+    int i = 0;
+    while (i < NLANGUAGES && !ends_with(path, languages[i].end))
+        i++;
+    return (enum language)i;
+}
+
 /* ---- What to compile, and where to --------------------------------------------------------------------------------------- */
 
 static bool includes_operator_header(const char *path)
@@ -71,24 +88,42 @@ static bool includes_operator_header(const char *path)
 
 static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-static int find_sources(build *b)
+/* The operator files of a folder. */
+static int find_sources(build *b, const char *folder)
 {
-    DIR *dir = opendir(".");
+    const size_t before = b->sources.n;
+    DIR *dir = opendir(folder);
     if (!dir)
-        return cli_fail("cannot read the current folder: %s", strerror(errno));
+        return cli_fail("cannot read the folder '%s': %s", folder, strerror(errno));
     for (struct dirent *e; (e = readdir(dir));)
-        if ((ends_with(e->d_name, ".c") || ends_with(e->d_name, ".cu")) && *e->d_name != '.') {
-            char *path = cli_format("./%s", e->d_name);
+        if (language_of(e->d_name) != NLANGUAGES && *e->d_name != '.') {
+            char *path = cli_format("%s/%s", folder, e->d_name);
             if (includes_operator_header(path))
-                push(&b->sources, keep(cli_format("%s", e->d_name)));
+                push(&b->sources, keep(cli_join(folder, e->d_name)));
             free(path);
         }
     closedir(dir);
-    if (!b->sources.n)
-        return cli_fail("no file to build: none of the .c and .cu files here includes <dovetail_op.h>; 'dovetail new my_ops' "
-                        "makes a project");
-    qsort(b->sources.data, b->sources.n, sizeof *b->sources.data, by_name);
+    if (b->sources.n == before)
+        return cli_fail("no file to build: none of the " ENDINGS " files %s%s includes <dovetail_op.h>; 'dovetail new my_ops' "
+                        "makes a project",
+            strcmp(folder, ".") ? "in " : "here", strcmp(folder, ".") ? folder : "");
+    qsort(b->sources.data + before, b->sources.n - before, sizeof *b->sources.data, by_name);
     return CLI_OK;
+}
+
+/* The files and folders named, or this folder. */
+static int take_sources(build *b)
+{
+    struct stat s;
+    int status = b->args->nwords ? CLI_OK : find_sources(b, ".");
+    for (size_t i = 0; i < b->args->nwords && !status; i++) {
+        const char *word = b->args->words[i];
+        if (language_of(word) == NLANGUAGES && !stat(word, &s) && S_ISDIR(s.st_mode))
+            status = find_sources(b, word);
+        else
+            push(&b->sources, word);
+    }
+    return status;
 }
 
 static int check_sources(build *b)
@@ -96,13 +131,14 @@ static int check_sources(build *b)
     for (size_t i = 0; i < b->sources.n; i++) {
         const char *path = b->sources.data[i];
         struct stat s;
-        if (!ends_with(path, ".c") && !ends_with(path, ".cu"))
-            return cli_usage(b->args->verb, "'%s': expected a file that ends in .c or .cu", path);
+        const enum language language = language_of(path);
+        if (language == NLANGUAGES)
+            return cli_usage(b->args->verb, "'%s': expected a folder, or a file that ends in " ENDINGS, path);
         if (stat(path, &s))
             return cli_fail("'%s': %s", path, strerror(errno));
         if (!S_ISREG(s.st_mode))
             return cli_fail("'%s': expected a file, found a folder or a device", path);
-        b->cuda = b->cuda || ends_with(path, ".cu");
+        b->uses[language] = true;
     }
     return CLI_OK;
 }
@@ -136,6 +172,7 @@ static int choose_output(build *b)
 {
     const char *given = cli_get(b->args, "out");
     struct stat s;
+    b->named = given || b->sources.n == 1;
     if (given) {
         b->out = cli_format("%s", given);
     } else {
@@ -168,31 +205,47 @@ static void split_words(words *to, const char *text)
     }
 }
 
-static int choose_compiler(build *b)
+/* From the option, the variable of the environment, or the first that there is of the three known ones. */
+static int choose_one(build *b, const char *what, const char *option, const char *variable, const char *const known[3], words *to)
 {
-    const char *given = cli_get(b->args, "cc"), *env = getenv("CC");
+    const char *given = cli_get(b->args, option), *env = getenv(variable);
     if (given || (env && env[strspn(env, " \t\n")])) {
-        split_words(&b->cc, given ? given : env);
-        if (!b->cc.n)
-            return cli_usage(b->args->verb, "option '--cc': the name is empty");
-        if (!cli_find_program(b->cc.data[0]))
-            return cli_fail("no compiler '%s' (from %s): no such program on PATH", b->cc.data[0], given ? "--cc" : "$CC");
-    } else {
-        static const char *const known[] = { "cc", "gcc", "clang" };
-        for (size_t i = 0; i < 3 && !b->cc.n; i++)
-            if (cli_find_program(known[i]))
-                push(&b->cc, known[i]);
-        if (!b->cc.n)
-            return cli_fail("no C compiler: none of cc, gcc and clang is on PATH; install one, or name one with $CC or --cc");
+        split_words(to, given ? given : env);
+        if (!to->n)
+            return cli_usage(b->args->verb, "option '--%s': the name is empty", option);
+        if (!cli_find_program(to->data[0]))
+            return cli_fail("no compiler '%s' (from %s%s): no such program on PATH", to->data[0], given ? "--" : "$",
+                given ? option : variable);
     }
-    if (b->cuda) {
-        const char *nvcc = cli_get(b->args, "nvcc");
-        b->nvcc = nvcc ? nvcc : "nvcc";
-        if (!cli_find_program(b->nvcc))
-            return cli_fail(
-                "no CUDA compiler '%s': it is needed for .cu files; install the CUDA toolkit, or name one with --nvcc", b->nvcc);
-    }
-    return CLI_OK;
+    for (size_t i = 0; i < 3 && !to->n; i++)
+        if (cli_find_program(known[i]))
+            push(to, known[i]);
+    return to->n ? CLI_OK
+                 : cli_fail("no %s compiler: none of %s, %s and %s is on PATH; install one, or name one with $%s or --%s", what,
+                       known[0], known[1], known[2], variable, option);
+}
+
+/* A vendor's compiler, which has one name. */
+static int choose_vendor(build *b, enum language language, const char *name, const char *what, const char *from, const char **to)
+{
+    const char *given = cli_get(b->args, name);
+    if (!b->uses[language])
+        return CLI_OK;
+    *to = given ? given : name;
+    return cli_find_program(*to) ? CLI_OK
+                                 : cli_fail("no %s compiler '%s': it is needed for %s files; install %s, or name one with --%s",
+                                       what, *to, languages[language].end, from, name);
+}
+
+static int choose_compilers(build *b)
+{
+    static const char *const c[] = { "cc", "gcc", "clang" }, *const cxx[] = { "c++", "g++", "clang++" };
+    int status = choose_one(b, "C", "cc", "CC", c, &b->cc);
+    if (!status && b->uses[CPP])
+        status = choose_one(b, "C++", "cxx", "CXX", cxx, &b->cxx);
+    if (!status)
+        status = choose_vendor(b, CUDA, "nvcc", "CUDA", "the CUDA toolkit", &b->nvcc);
+    return status ? status : choose_vendor(b, ASCENDC, "ccec", "AscendC", "the CANN toolkit", &b->ccec);
 }
 
 /* A name that no program takes for an option, a response file or (gcc's driver) a pipe. */
@@ -203,8 +256,26 @@ static const char *as_file(const char *path)
     return plain ? path : keep(cli_format("./%s", path));
 }
 
+/* An argument of --flag for this language: "cuda:-lineinfo" is for one, and nvcc's names of architectures are for it alone; other
+ * arguments are for all. NULL: for others. */
+static const char *flag_for(const char *argument, enum language language)
+{
+    static const char *const of_nvcc[] = { "-arch", "-gencode", "--gpu-architecture", "--generate-code", "--gpu-code" };
+    for (int i = 0; i < NLANGUAGES; i++) {
+        const size_t n = strlen(languages[i].name);
+        if (!strncmp(argument, languages[i].name, n) && argument[n] == ':')
+            return (enum language)i == language ? argument + n + 1 : NULL;
+    }
+    for (size_t i = 0; i < sizeof of_nvcc / sizeof *of_nvcc; i++) {
+        const size_t n = strlen(of_nvcc[i]);
+        if (!strncmp(argument, of_nvcc[i], n) && (!argument[n] || argument[n] == '='))
+            return language == CUDA ? argument : NULL;
+    }
+    return argument;
+}
+
 /* -I, -D and -X in the order given. */
-static void push_options(build *b, words *w, bool link)
+static void push_options(build *b, words *w, enum language language, bool link)
 {
     for (size_t i = 0; i < b->args->ngiven; i++) {
         const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
@@ -212,8 +283,8 @@ static void push_options(build *b, words *w, bool link)
             push(w, "-I"), push(w, as_file(value)); /* two words: the folder may have any name */
         else if (!strcmp(name, "define"))
             push(w, keep(cli_format("-D%s", value)));
-        else if (!strcmp(name, "flag"))
-            push(w, value);
+        else if (!strcmp(name, "flag") && flag_for(value, language))
+            push(w, flag_for(value, language));
         else if (link && !strcmp(name, "library-dir"))
             push(w, keep(cli_format("-L%s", value)));
     }
@@ -235,13 +306,14 @@ static void push_all(words *w, const char *const *flags, size_t n)
 #define PUSH(w, ...) \
     push_all(w, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
 
-/* The C compiler and its flags; to compile only, or to link as well. */
-static void c_command(build *b, words *w, bool link)
+/* The C or C++ compiler and its flags; to compile only, or to link as well. */
+static void c_command(build *b, words *w, enum language language, bool link)
 {
     const bool debug = cli_has(b->args, "debug");
-    push_all(w, b->cc.data, b->cc.n);
-    PUSH(w, "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall",
-        "-Wextra", "-Wno-unused-parameter");
+    const words *program = language == CPP ? &b->cxx : &b->cc;
+    push_all(w, program->data, program->n);
+    PUSH(w, language == CPP ? "-std=c++17" : "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
+        "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-unused-parameter");
     push(w, debug ? "-O1" : "-O3");
     if (debug)
         push(w, "-g");
@@ -250,7 +322,7 @@ static void c_command(build *b, words *w, bool link)
     if (cli_colors(stderr) && !cli_json)
         push(w, "-fdiagnostics-color=always");
     PUSH(w, "-I", keep(cli_join(b->home, "include")));
-    push_options(b, w, link);
+    push_options(b, w, language, link);
 }
 
 /* With --cached each compiler also writes what it included into a file of the temporary folder. */
@@ -273,7 +345,9 @@ static int read_rules(build *b, size_t i)
 static void link_command(build *b, words *w)
 {
     const words *files = b->objects.n ? &b->objects : &b->sources;
-    c_command(b, w, true);
+    c_command(b, w, b->uses[CPP] ? CPP : C, true);
+    if (b->uses[CPP])
+        PUSH(w, "-static-libstdc++", "-static-libgcc"); /* the binary needs libc and libm only */
     if (!b->objects.n)
         push_rules(b, w, 0);
     if (!cli_has(b->args, "debug"))
@@ -354,13 +428,18 @@ static int compile_object(build *b, size_t i)
 {
     const char *path = b->sources.data[i], *object = keep(cli_format("%s/%zu.o", b->temp.path, i));
     words w = { 0 };
-    const bool cuda = ends_with(path, ".cu");
-    if (cuda) {
-        PUSH(&w, b->nvcc, "-O3", "-std=c++17", "-Xcompiler", "-fPIC,-fvisibility=hidden", "-I",
-            keep(cli_join(b->home, "include")));
-        push_options(b, &w, false);
+    const enum language language = language_of(path);
+    const bool cuda = language == CUDA;
+    if (cuda || language == ASCENDC) {
+        PUSH(&w, cuda ? b->nvcc : b->ccec, "-O3", "-std=c++17");
+        if (cuda)
+            PUSH(&w, "-Xcompiler", "-fPIC,-fvisibility=hidden");
+        else
+            PUSH(&w, "-fPIC", "-fvisibility=hidden");
+        PUSH(&w, "-I", keep(cli_join(b->home, "include")));
+        push_options(b, &w, language, false);
     } else {
-        c_command(b, &w, false);
+        c_command(b, &w, language, false);
     }
     push_rules(b, &w, i);
     PUSH(&w, "-c", "-o", object, as_file(path));
@@ -379,16 +458,17 @@ static int compile_object(build *b, size_t i)
 static int compile(build *b)
 {
     words w = { 0 };
-    const bool objects = b->cuda || (b->cached && b->sources.n > 1);
+    const bool cuda = b->uses[CUDA];
+    const bool objects = cuda || b->uses[CPP] || b->uses[ASCENDC] || (b->cached && b->sources.n > 1);
     int status = CLI_OK;
     for (size_t i = 0; objects && i < b->sources.n && !status; i++)
         status = compile_object(b, i);
     if (!status) {
-        if (b->cuda)
+        if (cuda)
             cuda_link_command(b, &w);
         else
             link_command(b, &w);
-        status = b->cuda ? check_for_nvcc(&w) : CLI_OK;
+        status = cuda ? check_for_nvcc(&w) : CLI_OK;
     }
     if (!status)
         status = run_compiler(b, &w);
@@ -445,6 +525,13 @@ static void put(int fd, const char *s)
         s += done > 0 ? done : 0;
         n -= done > 0 ? (size_t)done : 0;
     }
+}
+
+static void put_part(int fd, const char *s)
+{
+    put(fd, s);
+    while (write(fd, "", 1) < 0 && errno == EINTR)
+        ;
 }
 
 static bool same_row(const dv_kernel_decl *a, const char *device, const char *dtypes)
@@ -524,7 +611,45 @@ static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
     put(fd, text.data);
 }
 
-/* In a child process: the binary may crash. Writes the report, a NUL and the JSON; or the error. */
+/* ---- Names that this version knows ---- */
+
+static const char *const known_tags[] = {
+#define TAG(name) #name,
+#include "../bridges/torch/tags.def"
+#undef TAG
+    "out", "autocast_lower", "autocast_f32"
+};
+static const char *const known_isas[] = { "base", "avx2", "avx512", "neon", "sve" };
+#define KNOWN(names) names, sizeof names / sizeof *names
+
+static int refuse_unknown(
+    const dv_operator_decl *op, const char *what, const char *name, const char *const *known, size_t n, int fd)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(name, known[i]))
+            return 0;
+    const char *near = cli_nearest(name, known, n);
+    char *message = cli_format("%s:%u: operator %s: unknown %s '%s'%s%s%s; --allow-unknown lets names of newer versions pass",
+        op->file, op->line, op->name, what, name, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+    put(fd, message);
+    return INSPECT_REFUSED;
+}
+
+/* A misspelt name would change nothing and be noticed by nobody. */
+static int check_names(const dv_operator_decl *op, int fd)
+{
+    static const char separators[] = " ,\t\n";
+    int status = 0;
+    for (const char *at = op->tags ? op->tags : ""; *(at += strspn(at, separators)) && !status; at += strcspn(at, separators))
+        status = refuse_unknown(op, "tag", keep(cli_format("%.*s", (int)strcspn(at, separators), at)), KNOWN(known_tags), fd);
+    for (size_t i = 0; op->kernels && op->kernels[i] && !status; i++)
+        if (op->kernels[i]->run && op->kernels[i]->isa && *op->kernels[i]->isa)
+            status = refuse_unknown(op, "instruction set", op->kernels[i]->isa, KNOWN(known_isas), fd);
+    return status;
+}
+
+/* In a child process: the binary may crash. Writes the library's name, the report and the JSON, a NUL between them; or the error.
+ */
 static int inspect(void *user, int fd)
 {
     const build *b = user;
@@ -541,6 +666,9 @@ static int inspect(void *user, int fd)
         put(fd, dlerror());
         return INSPECT_UNLOADABLE;
     }
+    for (size_t i = 0; lib->operators[i] && !cli_has(b->args, "allow-unknown"); i++)
+        if (check_names(lib->operators[i], fd))
+            return INSPECT_REFUSED;
     cli_text text = { 0 }, json = { 0 };
     int width = 0;
     for (size_t i = 0; lib->operators[i]; i++) {
@@ -567,9 +695,8 @@ static int inspect(void *user, int fd)
         free(name);
     }
     cli_adds(&json, "]");
-    put(fd, text.data ? text.data : "");
-    while (write(fd, "", 1) < 0 && errno == EINTR)
-        ;
+    put_part(fd, lib->name);
+    put_part(fd, text.data ? text.data : "");
     put(fd, json.data);
     return 0;
 }
@@ -590,8 +717,13 @@ static int check_binary(build *b)
     else if (code)
         status = cli_fail("the binary was built but cannot be used: %s", out.size ? out.data : "it could not be checked");
     else {
-        cli_adds(&b->report, out.data);
-        cli_addf(&b->json, ", %s", out.data + strlen(out.data) + 1);
+        const char *report = out.data + strlen(out.data) + 1;
+        cli_adds(&b->report, report);
+        cli_addf(&b->json, ", %s", report + strlen(report) + 1);
+        if (!b->named) {
+            free(b->out);
+            b->out = cli_format("%s.so", out.data);
+        }
     }
     cli_text_free(&out);
     return status;
@@ -630,8 +762,14 @@ static void add_key(build *b, cli_text *key)
         cli_addf(key, "cc %s\n", b->cc.data[i]);
         add_program(key, b->cc.data[i]);
     }
+    for (size_t i = 0; i < b->cxx.n; i++) {
+        cli_addf(key, "c++ %s\n", b->cxx.data[i]);
+        add_program(key, b->cxx.data[i]);
+    }
     if (b->nvcc)
         add_program(key, b->nvcc);
+    if (b->ccec)
+        add_program(key, b->ccec);
     for (size_t i = 0; i < b->args->ngiven; i++) {
         const char *name = b->args->given[i].option->name, *value = b->args->given[i].value;
         if (!strcmp(name, "json") || !strcmp(name, "verbose"))
@@ -768,15 +906,13 @@ static int run(const cli_args *args)
     const char *out = cli_get(args, "out");
     if (out && !*out)
         return cli_usage(args->verb, "option '--out': the name is empty");
-    for (size_t i = 0; i < args->nwords; i++)
-        push(&b.sources, args->words[i]);
-    int status = b.sources.n ? CLI_OK : find_sources(&b);
+    int status = take_sources(&b);
     if (!status)
         status = check_sources(&b);
     if (!status)
         status = choose_output(&b);
     if (!status)
-        status = choose_compiler(&b);
+        status = choose_compilers(&b);
     if (!status && !(b.home = cli_home()))
         status = CLI_FAILED;
     if (!status)
@@ -787,6 +923,7 @@ static int run(const cli_args *args)
     free(b.sources.data);
     free(b.objects.data);
     free(b.cc.data);
+    free(b.cxx.data);
     free(b.out);
     free(b.folder);
     free(b.made);
@@ -798,14 +935,19 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    { 'o', "out", "FILE", "the binary to write (default: the first file's name with .so, in this folder)" },
+    { 'o', "out", "FILE",
+        "the binary to write (default: the file's name with .so, in this folder; of several files, the library's)" },
     { 'I', "include", "FOLDER", "also look for headers there" },
     { 'D', "define", "NAME[=VALUE]", "define a macro" },
     { 'L', "library-dir", "FOLDER", "also look for libraries there" },
     { 'l', "library", "NAME", "link this library" },
-    { 'X', "flag", "ARGUMENT", "give the compiler one more argument, as it is (-X -march=native)" },
+    { 'X', "flag", "ARGUMENT",
+        "give the compiler one more argument (-X -march=native); -X cuda:-lineinfo to one language's: c, c++, cuda, ascendc" },
     { 0, "cc", "PROGRAM", "the C compiler (default: $CC, else the first of cc, gcc, clang)" },
     { 0, "nvcc", "PROGRAM", "the CUDA compiler for .cu files (default: nvcc)" },
+    { 0, "cxx", "PROGRAM", "the C++ compiler for .cpp files (default: $CXX, else the first of c++, g++, clang++)" },
+    { 0, "ccec", "PROGRAM", "the AscendC compiler for .cce files (default: ccec)" },
+    { 0, "allow-unknown", NULL, "let tags and instruction sets pass that this version does not know" },
     { 0, "cached", NULL, "keep the binary in the user's cache folder, print its path; built only if something changed" },
     { 'W', "werror", NULL, "warnings are errors" },
     { 'g', "debug", NULL, "for a debugger: -O1 -g, not stripped" },
@@ -823,7 +965,7 @@ static const char *const examples[] = { "dovetail build",
 const cli_verb verb_build = {
     .name = "build",
     .purpose = "compile operators into one binary that every host can load",
-    .usage = "[options] [FILE.c | FILE.cu ...]",
+    .usage = "[options] [FILE.c | FILE.cpp | FILE.cu | FILE.cce | FOLDER ...]",
     .about =
         "Compiles and links the files, checks that the binary exports exactly one symbol, loads it as a host would, so that a\n"
         "mistake in a declaration shows here, and only then replaces the old binary, in one step. An interrupted or a\n"

@@ -161,20 +161,26 @@ def libraries():
 
 
 def export(namespace, *paths):
-    """For the __init__.py of a package with operator binaries beside it: loads them and puts their operators into its namespace.
+    """For the __init__.py of a package with operator binaries in its folder: loads them and puts their operators into its namespace.
+    In a project, where there is none, it is the one that `dovetail build` put beside the folder: NAME.so for NAME/__init__.py.
 
         import dovetail
         __all__ = dovetail.export(globals())
     """
-    folder = os.path.dirname(namespace["__file__"])
+    folder = os.path.dirname(os.path.abspath(namespace["__file__"]))
+    built = folder + ".so"  # by `dovetail build`, in the project that the package lies in
     names = []
-    for path in paths or [os.path.join(folder, file) for file in sorted(os.listdir(folder)) if file.endswith(".so")]:
+    for path in paths or _binaries(folder) or ([built] if os.path.exists(built) else []):
         operators = load(path).operators()
         namespace.update(operators)
         names.extend(operators)
     if not names:
-        raise ImportError(f"there is no operator binary in {folder}", path=folder)
+        raise ImportError(f"there is no operator binary in {folder}; in a project, `dovetail build` makes {built}", path=folder)
     return sorted(names)
+
+
+def _binaries(folder):
+    return [os.path.join(folder, file) for file in sorted(os.listdir(folder)) if file.endswith(".so")]
 
 
 def _reduce(operator):

@@ -131,6 +131,8 @@ def platform_tag(path):
 def files_of_module(project, binary, editable):
     """(name in the wheel, content, is it code) of everything in the module."""
     own = project.folder / project.module
+    if editable and (own / "__init__.py").exists():  # it finds the binary beside it
+        return {f"{project.module}.pth": f"{project.folder.resolve()}\n".encode()}
     summary = project.project.get("description", "Operators").replace("\\", "").replace('"""', "'''").rstrip('"')
     files = {}
     if (own / "__init__.py").exists():  # a package of the author's own, that calls dovetail.export itself

@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from cli_helpers import COMMAND, Dovetail, symbols
+from cli_helpers import BUILD, COMMAND, Dovetail, symbols
 
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 SLOW_CC = """#!{python}
@@ -95,14 +95,130 @@ def test_finds_operator_files(project):
 
 
 def test_several_files(dovetail, source):
+    a, b = two_files(source)
+    dovetail.write("a.c", a), dovetail.write("b.c", b)
+    dovetail("build", "a.c", "b.c", "-o", "both.so")
+    assert symbols(dovetail.folder / "both.so") == ["dovetail_library_1"]
+
+
+def two_files(source):
+    """One library in two files."""
     first, second = source.split("DV_OPERATOR(swiglu,")[0], "DV_OPERATOR(swiglu," + source.split("DV_OPERATOR(swiglu,")[1]
     grad = first.index("struct swiglu_grad")
     declaration = second.index("DV_OPERATOR(swiglu_grad")
     head = "#include <dovetail_op.h>\n#include <math.h>\n"
-    dovetail.write("a.c", first[:grad] + second[:declaration])
-    dovetail.write("b.c", head + "DV__HIDDEN extern const dv_operator_decl dv_op_swiglu;\n" + first[grad:] + second[declaration:])
-    dovetail("build", "a.c", "b.c", "-o", "both.so")
-    assert symbols(dovetail.folder / "both.so") == ["dovetail_library_1"]
+    return first[:grad] + second[:declaration], head + "DV__HIDDEN extern const dv_operator_decl dv_op_swiglu;\n" + first[grad:] + second[declaration:]
+
+
+def test_a_library_over_several_files(dovetail, source):
+    """By their names, or by their folder: the binary has the library's name."""
+    a, b = two_files(source)
+    dovetail.write("ops/a.c", a), dovetail.write("ops/b.c", b), dovetail.write("ops/other.c", "int not_an_operator;\n")
+    for words in (["ops/a.c", "ops/b.c"], ["ops"], ["./ops/"]):
+        assert dovetail("build", "--json", *words).json["out"] == "my_ops.so"
+        assert symbols(dovetail.folder / "my_ops.so") == ["dovetail_library_1"] and not (dovetail.folder / "a.so").exists()
+        (dovetail.folder / "my_ops.so").unlink()
+    here = Dovetail(dovetail.folder / "ops")
+    here("build")
+    assert (here.folder / "my_ops.so").exists()
+    (here.folder / "my_ops.so").unlink()
+    os.mkfifo(here.folder / "my_ops.so")
+    assert "it is a pipe" in here("build", code=1).err
+    dovetail("build", "ops", "-o", "both.so")
+    (dovetail.folder / "empty").mkdir()
+    assert "none of the .c, .cpp, .cu or .cce files in empty includes" in dovetail("build", "empty", code=1).err
+
+
+CPP = """
+#include <dovetail_op.h>
+#include <stdexcept>
+#include <vector>
+struct add { const dv_tensor *x; dv_tensor *out; };
+extern "C" __attribute__((visibility("hidden"))) int add_cpp(dv_context *, const struct add *a)
+{
+    try {
+        std::vector<float> v(3, 1.f);
+        if (!a->x) throw std::runtime_error("none");
+        for (int64_t i = 0; i < dv_numel(a->x); i++)
+            static_cast<float *>(a->out->data)[i] = static_cast<const float *>(a->x->data)[i] + v.at(0);
+    } catch (const std::exception &) {
+        return DV_EKERNEL;
+    }
+    return DV_OK;
+}
+"""
+ADD = """
+#include <dovetail_op.h>
+struct add { const dv_tensor *x; dv_tensor *out; };
+DV__HIDDEN int FUNCTION(dv_context *, const struct add *);
+DV_OPERATOR(add, struct add, (x, out), .schema = "add(Tensor x) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct add, "cpu", "f32", FUNCTION)));
+DV_LIBRARY(cpp_ops, &dv_op_add);
+"""
+
+
+@pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler")
+def test_cpp(dovetail):
+    """A kernel in C++ beside its declaration in C; the binary still needs libc and libm only."""
+    dovetail.write("add.c", ADD.replace("FUNCTION", "add_cpp")), dovetail.write("kernel.cpp", CPP)
+    r = dovetail("build", "--json", "-v", "-X", "c++:-DONLY_CPP", "-X", "c:-DONLY_C", "-X", "-arch=sm_90", "-X", "-DALL").json
+    assert r["out"] == "cpp_ops.so" and set(r["needs"]) <= {"libm.so.6", "libc.so.6", "ld-linux-x86-64.so.2"}
+    assert symbols(dovetail.folder / "cpp_ops.so") == ["dovetail_library_1"]
+    lines = dovetail("build", "-v", "-X", "c++:-DONLY_CPP", "-X", "c:-DONLY_C", "-X", "-arch=sm_90", "-X", "-DALL").err.splitlines()
+    of = lambda name: next(line for line in lines if line.endswith(name))
+    assert "-DONLY_C " in of("add.c") and "-DONLY_CPP" not in of("add.c") and "-DALL" in of("add.c")
+    assert "-DONLY_CPP" in of("kernel.cpp") and "-DONLY_C " not in of("kernel.cpp") and "-std=c++17" in of("kernel.cpp")
+    assert not any("-arch" in line for line in lines)
+    assert "no compiler 'nosuch' (from $CXX)" in dovetail("build", env={"CXX": "nosuch"}, code=1).err
+
+
+def test_languages_of_vendors(dovetail):
+    """Their compilers get their own flags; without ccec the message says what is missing."""
+    dovetail.write("add.c", ADD.replace("FUNCTION", "add_v"))
+    kernel = dovetail.write("kernel.txt", ADD.split("DV__HIDDEN")[0] + "DV__HIDDEN int add_v(dv_context *c, const struct add *a);\nint add_v(dv_context *c, const struct add *a) { (void)c; (void)a; return 0; }\n")
+    for end, option in ((".cu", "--nvcc"), (".cce", "--ccec")):
+        (dovetail.folder / f"kernel{end}").write_text(kernel.read_text())
+    assert "no AscendC compiler 'noccec': it is needed for .cce files; install the CANN toolkit, or name one with --ccec" in \
+        dovetail("build", "add.c", "kernel.cce", "--ccec", "noccec", code=1).err
+    fake = dovetail.write("fake", f"""#!{sys.executable}
+import os, subprocess, sys
+open({str(dovetail.folder / 'seen')!r}, "a").write(" ".join(sys.argv[1:]) + "\\n")
+if "-c" in sys.argv:
+    sys.exit(subprocess.call(["gcc", "-x", "c", "-fPIC", "-I", {str(BUILD / 'include')!r}, "-c", "-o", sys.argv[sys.argv.index("-o") + 1], sys.argv[-1]]))
+files = [a for a in sys.argv if a.endswith(".o")]
+sys.exit(subprocess.call(["gcc", "-shared", "-o", sys.argv[sys.argv.index("-o") + 1], *files, "-lm"]))
+""")
+    fake.chmod(0o755)
+    for end, option in ((".cu", "--nvcc"), (".cce", "--ccec")):
+        (dovetail.folder / "seen").unlink(missing_ok=True)
+        dovetail("build", "add.c", f"kernel{end}", option, "./fake", "-X", "-arch=sm_90", "-X", "cuda:-lineinfo", "-X", "ascendc:--cce-x", "-X", "c:-Wshadow")
+        seen = (dovetail.folder / "seen").read_text().splitlines()[0]
+        assert ("-arch=sm_90" in seen, "-lineinfo" in seen, "--cce-x" in seen) == ((True, True, False) if end == ".cu" else (False, False, True))
+        assert "-Wshadow" not in seen
+
+
+# ---- Names that nothing knows ---------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("old, new, message", [
+    (".native ", '.tags = "pt2_compliant_tag, pointwsie", .native ', "unknown tag 'pointwsie' (did you mean 'pointwise'?)"),
+    (".split = 4096", '.isa = "avx215", .split = 4096', "unknown instruction set 'avx215' (did you mean 'avx2'?)"),
+    (".split = 4096", '.isa = "AVX2", .split = 4096', "unknown instruction set 'AVX2'")])
+def test_unknown_names(project, source, old, new, message):
+    text = source.replace(old, new, 1)
+    assert text != source
+    project.write("my_ops.c", text)
+    err = project("build", code=1).err
+    assert message in err and "my_ops.c:" in err and "operator swiglu" in err and "--allow-unknown" in err
+    assert not (project.folder / "my_ops.so").exists()
+    project("build", "--allow-unknown")
+    if "instruction" in message:  # the row is never taken
+        out = project("explain", "./my_ops.so", "my_ops::swiglu", "f32[4]", "f32[4]").out
+        assert "this runtime does not know the instruction set" in out
+
+
+def test_known_names(project, source):
+    project.write("my_ops.c", source.replace(".native ", '.tags = "pointwise core,autocast_f32", .native ', 1))
+    project("build")
 
 
 def test_options_reach_the_compiler(project):

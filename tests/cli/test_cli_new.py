@@ -16,7 +16,7 @@ def tree(folder):
 def test_makes_a_project_that_builds(dovetail):
     r = dovetail("new", "vision")
     files = tree(dovetail.folder / "vision")
-    assert {"vision.c", "main.c", "README.md", "pyproject.toml", ".gitignore", "tests/test_vision.py"} <= set(files)
+    assert {"vision.c", "main.c", "README.md", "pyproject.toml", ".gitignore", "vision/__init__.py", "tests/test_vision.py"} <= set(files)
     assert all(name in r.out for name in files)
     assert not any(b"my_ops" in data for data in files.values())
     p = Dovetail(dovetail.folder / "vision")
@@ -42,9 +42,6 @@ def test_the_c_program_runs_without_python(project):
 @pytest.mark.slow
 def test_the_project_s_own_tests(project):
     """They pass, on a module as `pip install .` lays it out, and they find a wrong operator."""
-    module = project.folder / "my_ops"
-    module.mkdir()
-    (module / "__init__.py").write_text("import dovetail\n__all__ = dovetail.export(globals())\n")
     env = project.env | {"PYTHONPATH": f"{project.folder}:{BUILD / 'python'}", "DOVETAIL_BUILD": str(BUILD)}
     run = lambda: subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"], cwd=project.folder, env=env, capture_output=True, text=True)
     project("build", "-o", "my_ops/my_ops.so")
@@ -55,6 +52,27 @@ def test_the_project_s_own_tests(project):
     project("build", "-o", "my_ops/my_ops.so")
     r = run()
     assert r.returncode == 1 and "test_gradient" in r.stdout and "1 failed, 7 passed" in r.stdout
+
+
+def test_the_module_in_the_project_s_folder(project):
+    """What was built there, not a binary that Python takes for a module of its own; and what pip installs keeps its binary inside."""
+    env = project.env | {"PYTHONPATH": str(BUILD / "python")}
+    def use():
+        return subprocess.run([sys.executable, "-c", "import my_ops, numpy; print(my_ops.swiglu(numpy.ones(1, 'f4'), numpy.ones(1, 'f4')), my_ops.__all__)"],
+                              cwd=project.folder, env=env, capture_output=True, text=True)
+    r = use()
+    assert r.returncode == 1 and "in a project, `dovetail build` makes" in r.stderr
+    project("build")
+    r = use()
+    assert r.stdout == "[0.7310586] ['swiglu', 'swiglu_grad']\n", r.stderr
+    installed = project.folder / "site/my_ops"
+    installed.mkdir(parents=True)
+    for name in ("my_ops.so", "my_ops/__init__.py"):
+        (installed / os.path.basename(name)).write_bytes((project.folder / name).read_bytes())
+    (project.folder / "my_ops.so").unlink()
+    env["PYTHONPATH"] += f":{project.folder / 'site'}"
+    r = subprocess.run([sys.executable, "-c", "import my_ops; print(my_ops.__all__)"], cwd=project.folder / "tests", env=env, capture_output=True, text=True)
+    assert r.stdout == "['swiglu', 'swiglu_grad']\n", r.stderr
 
 
 def test_readme_example_is_the_template(source):

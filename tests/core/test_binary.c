@@ -374,7 +374,7 @@ static void test_flipped_dynamic(void **state)
     free(good);
 }
 
-/* A large file that is no binary is not read. */
+/* A large file that is not a binary is refused before it is read. */
 static void test_large(void **state)
 {
     struct rlimit old, little = { 0, 0 };

@@ -241,14 +241,15 @@ static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
     case DV_FIELD_COMPLEX: v->type = DV_VALUE_COMPLEX, v->as.c = (dv_complex){ 1, -0.5 }; break;
     case DV_FIELD_DTYPE: v->type = DV_VALUE_DTYPE, dv_dtype_parse(chance(&m->r, 50) ? "f32" : "f64", &v->as.dtype); break;
     case DV_FIELD_DEVICE: v->type = DV_VALUE_DEVICE, v->as.device = (dv_device){ DV_CPU, 0 }; break;
-    case DV_FIELD_LAYOUT: v->type = DV_VALUE_LAYOUT; break;
-    case DV_FIELD_MEMORY_FORMAT: v->type = DV_VALUE_MEMORY_FORMAT; break;
     case DV_FIELD_GENERATOR: v->type = DV_VALUE_NONE; break;
     case DV_FIELD_INTS: draw_list(m, slot, v, DV_VALUE_INTS); break;
     case DV_FIELD_FLOATS: draw_list(m, slot, v, DV_VALUE_FLOATS); break;
     case DV_FIELD_BOOLS: draw_list(m, slot, v, DV_VALUE_BOOLS); break;
     case DV_FIELD_SCALARS: draw_list(m, slot, v, DV_VALUE_SCALARS); break;
-    default: v->type = DV_VALUE_INTS; break; /* lists of what is rare: an empty list is one of anything */
+    default: { /* of what is rare: zeros; an empty list is one of anything */
+        const dv_field_row *row = dv_field_at(slot->type);
+        v->type = row->form == DV_FORM_LIST ? DV_VALUE_INTS : row->value;
+    }
     }
 }
 

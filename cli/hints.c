@@ -211,17 +211,16 @@ static void explain_generic(const char *block, size_t size, const char *message,
     free(type);
 }
 
+#define PART(name, who) " ." #name
+#define OPERATOR_PARTS DV_OPERATOR_TEXTS(PART) " .kernels .shape"
+
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)
 {
     static const struct {
         const char *pattern, *also, *macro, *advice;
     } rows[] = {
-        { "has no member named", "dv_operator_decl", NULL,
-            "an operator has no such part: it has .schema .contract .native .gradient .tangent .kernels .mutates .tags .doc "
-            ".shape" },
-        { "does not refer to any field", "dv_operator_decl", NULL,
-            "an operator has no such part: it has .schema .contract .native .gradient .tangent .kernels .mutates .tags .doc "
-            ".shape" },
+        { "has no member named", "dv_operator_decl", NULL, "an operator has no such part: it has" OPERATOR_PARTS },
+        { "does not refer to any field", "dv_operator_decl", NULL, "an operator has no such part: it has" OPERATOR_PARTS },
         { "has no member named", "dv_kernel_decl", NULL,
             "a kernel row has no such part: after the function it may have .isa .when .takes .provider .split .priority .flags" },
         { "does not refer to any field", "dv_kernel_decl", NULL,

@@ -325,6 +325,19 @@ typedef struct dv_operator_decl {
     dv_shape_fn shape;
 } dv_operator_decl;
 
+/* X(text of dv_operator_decl, who may say it): the DECLARER is the library that declares the operator; ANY also one of kernels.
+ */
+#define DV_OPERATOR_TEXTS(X) \
+    X(schema, ANY)           \
+    X(mutates, DECLARER)     \
+    X(contract, DECLARER)    \
+    X(native, DECLARER)      \
+    X(gradient, DECLARER)    \
+    X(tangent, DECLARER)     \
+    X(tags, DECLARER)        \
+    X(doc, ANY)              \
+    X(file, ANY)
+
 enum dv_library_kind { DV_LIBRARY_DEF = 0, DV_LIBRARY_FRAGMENT = 1, DV_LIBRARY_IMPL = 2 };
 
 typedef struct dv_library_decl {

@@ -5,31 +5,13 @@
 
 #include "base/error.h"
 
-static const char *const value_names[] = {
-    "nothing",
-    "None",
-    "Tensor",
-    "int",
-    "float",
-    "bool",
-    "complex",
-    "str",
-    "ScalarType",
-    "Device",
-    "Layout",
-    "MemoryFormat",
-    "Generator",
-    "Tensor[]",
-    "int[]",
-    "float[]",
-    "bool[]",
-    "str[]",
-    "Scalar[]",
-    "complex[]",
-    "ScalarType[]",
-    "Device[]",
-};
-_Static_assert(sizeof value_names / sizeof *value_names == DV__VALUE_TYPES, "a name for each type of value");
+static void print_type_of(const dv_value *v, char *out, size_t size)
+{
+    const dv_field_row *row = dv_field_at(1);
+    while (row->size && (row->value != v->type || row->form > DV_FORM_LIST))
+        row = dv_field_at(row->type + 1);
+    snprintf(out, size, "%s%s", row->word, row->form == DV_FORM_LIST ? "[]" : "");
+}
 
 void dv__print_value_type(const dv_value *v, char *out, size_t size)
 {
@@ -39,8 +21,10 @@ void dv__print_value_type(const dv_value *v, char *out, size_t size)
         snprintf(out, size, "float (%g)", v->as.f);
     else if (v->type == DV_VALUE_BOOL)
         snprintf(out, size, "bool (%s)", v->as.b ? "True" : "False");
+    else if (v->type <= DV_VALUE_NONE)
+        snprintf(out, size, "%s", v->type == DV_VALUE_NONE ? "None" : "nothing");
     else if (v->type < DV__VALUE_TYPES)
-        snprintf(out, size, "%s", value_names[v->type]);
+        print_type_of(v, out, size);
     else
         snprintf(out, size, "a value of type %u, which this runtime does not know", v->type);
 }

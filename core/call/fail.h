@@ -6,7 +6,9 @@
 
 #include "call/state.h"
 
-enum { DV__VALUE_TYPES = DV_VALUE_DEVICES + 1 };
+#define DV__ONE_MORE(name, ctype, member) +1
+enum { DV__VALUE_TYPES = 2 DV_VALUES(DV__ONE_MORE) }; /* types of values, DEFAULT and NONE among them */
+#undef DV__ONE_MORE
 void dv__print_value_type(const dv_value *v, char *out, size_t size);
 const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size); /* "argument x", "result 0" */
 DV__PRINTF(4, 5) int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...);

@@ -1,5 +1,5 @@
-/* The rows of DV_FIELD_TYPES. */
-#include "dovetail.h"
+/* The rows of DV_FIELD_TYPES, and the schema types that they hold. */
+#include "lang/schema.h"
 
 static const dv_field_row rows[] = { [0] = { .name = "", .ctype = "a type that this runtime does not know", .word = "" },
 #define ROW(name, number, ctype, word, form, of, value, member) \
@@ -20,4 +20,14 @@ uint32_t dv_field_over(uint32_t type, enum dv_field_form form)
             (rows[i].form == form || (rows[i].form >= DV_FORM_WRITTEN && form >= DV_FORM_WRITTEN)))
             return i;
     return 0;
+}
+
+uint32_t dv__type_field(const dv__type *t)
+{
+    static const uint32_t fields[] = {
+#define KIND(name, json, field) [DV__TYPE_##name] = (field),
+        DV__TYPE_KINDS(KIND)
+#undef KIND
+    };
+    return fields[t->kind];
 }

@@ -74,6 +74,7 @@ int dv__schema_parse(const char *text, dv__schema **out);
 void dv__schema_free(dv__schema *s); /* NULL is fine */
 void dv__schema_print(const dv__schema *s, dv__text *to);
 void dv__type_print(const dv__type *t, dv__text *to);
+uint32_t dv__type_field(const dv__type *t); /* enum dv_field_type; 0: no field holds this type alone */
 void dv__schema_json(const dv__schema *s, dv__text *to);
 bool dv__schema_equal(const dv__schema *a, const dv__schema *b); /* structure, not text */
 /* What registering asks beyond the parser: unique argument names, defaults that fit, one '*', alias sets that make sense.

@@ -545,21 +545,11 @@ bool dv__default_fits(const dv__default *def, const dv__type *type)
     const uint32_t v = def->value.type;
     switch (type->kind) {
     case DV__TYPE_OPTIONAL: return v == DV_VALUE_NONE || dv__default_fits(def, type->elems[0]);
-    case DV__TYPE_INT:
-    case DV__TYPE_SYMINT: return v == DV_VALUE_INT;
-    case DV__TYPE_FLOAT:
-    case DV__TYPE_SYMFLOAT: return v == DV_VALUE_FLOAT;
-    case DV__TYPE_BOOL: return v == DV_VALUE_BOOL;
-    case DV__TYPE_STR: return v == DV_VALUE_STRING;
     case DV__TYPE_SCALAR: return v == DV_VALUE_INT || v == DV_VALUE_FLOAT || v == DV_VALUE_BOOL || v == DV_VALUE_COMPLEX;
-    case DV__TYPE_COMPLEX: return v == DV_VALUE_COMPLEX;
-    case DV__TYPE_SCALAR_TYPE: return v == DV_VALUE_DTYPE;
     case DV__TYPE_DEVICE: return v == DV_VALUE_DEVICE && def->value.as.device.type != 0;
-    case DV__TYPE_LAYOUT: return v == DV_VALUE_LAYOUT;
-    case DV__TYPE_MEMORY_FORMAT: return v == DV_VALUE_MEMORY_FORMAT;
     case DV__TYPE_LIST:
         return v == DV_VALUE_INTS || v == DV_VALUE_FLOATS || v == DV_VALUE_BOOLS || v == DV_VALUE_COMPLEXES ||
             v == DV_VALUE_DTYPES;
-    default: return false;
+    default: return dv__type_field(type) && v == dv_field_at(dv__type_field(type))->value;
     }
 }

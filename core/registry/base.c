@@ -206,15 +206,15 @@ int dv__operator_formulas(const dv_library *lib, dv_operator *op)
 {
     lookup l = { .lib = lib };
     int status = DV_OK;
-    if (op->native_text) {
+    if (op->text.native) {
         l.self = op;
-        status = dv__native_parse(op->native_text, op->name, op->schema, look_up, &l, &op->arena, &op->native);
+        status = dv__native_parse(op->text.native, op->name, op->schema, look_up, &l, &op->arena, &op->native);
         l.self = NULL;
     }
-    if (!status && op->gradient_text)
-        status = dv__gradient_parse(op->gradient_text, op->name, op->schema, look_up, &l, &op->arena, &op->gradient);
-    if (!status && op->tangent_text)
-        status = dv__tangent_parse(op->tangent_text, op->name, op->schema, look_up, &l, &op->arena, &op->tangent);
+    if (!status && op->text.gradient)
+        status = dv__gradient_parse(op->text.gradient, op->name, op->schema, look_up, &l, &op->arena, &op->gradient);
+    if (!status && op->text.tangent)
+        status = dv__tangent_parse(op->text.tangent, op->name, op->schema, look_up, &l, &op->arena, &op->tangent);
     release(&l);
     return status;
 }

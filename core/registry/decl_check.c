@@ -179,14 +179,11 @@ static int check_operator(checker *c, size_t i, const dv_operator_decl *op)
     snprintf(c->context, sizeof c->context, "operator %.200s: ", op->name);
     if ((status = check_tail(c, "dv_operator_decl", op, sizeof *op)))
         return status;
-    const struct {
-        const char *what, *s;
-    } strings[] = { { ".schema", op->schema }, { ".mutates", op->mutates }, { ".contract", op->contract },
-        { ".native", op->native }, { ".gradient", op->gradient }, { ".tangent", op->tangent }, { ".tags", op->tags },
-        { ".doc", op->doc }, { ".file", op->file } };
-    for (size_t s = 0; s < sizeof strings / sizeof *strings; s++)
-        if ((status = check_string(c, strings[s].what, strings[s].s)))
-            return status;
+#define TEXT(name, who)                                  \
+    if ((status = check_string(c, "." #name, op->name))) \
+        return status;
+    DV_OPERATOR_TEXTS(TEXT)
+#undef TEXT
     if (op->flags)
         return fail(c, DV_EABI, "flags %#x are not known to this runtime (ABI %d.%d)", op->flags, DV_ABI_MAJOR, DV_ABI_MINOR);
     if (op->frame_size > 1 << 20)

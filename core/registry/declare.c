@@ -31,21 +31,13 @@ int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out)
 
 int dv__vendor_check(const char *name, const dv_operator_decl *decl)
 {
-    const struct {
-        const char *field, *text;
-    } texts[] = {
-        { "contract", DV__GET(decl, dv_operator_decl, contract, NULL) },
-        { "native", DV__GET(decl, dv_operator_decl, native, NULL) },
-        { "gradient", DV__GET(decl, dv_operator_decl, gradient, NULL) },
-        { "tangent", DV__GET(decl, dv_operator_decl, tangent, NULL) },
-        { "mutates", DV__GET(decl, dv_operator_decl, mutates, NULL) },
-        { "tags", DV__GET(decl, dv_operator_decl, tags, NULL) },
-    };
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        if (texts[i].text)
-            return dv_fail(DV_ESCHEMA,
-                "operator %s: a library of kernels cannot say '%s': the library that declares the operator does", name,
-                texts[i].field);
+    enum { ANY, DECLARER };
+#define TEXT(field, who)                                                 \
+    if (who == DECLARER && DV__GET(decl, dv_operator_decl, field, NULL)) \
+        return dv_fail(DV_ESCHEMA,                                       \
+            "operator %s: a library of kernels cannot say '%s': the library that declares the operator does", name, #field);
+    DV_OPERATOR_TEXTS(TEXT)
+#undef TEXT
     const dv_kernel_decl *const *kernels = DV__GET(decl, dv_operator_decl, kernels, NULL);
     if (!kernels || !kernels[0])
         return dv_fail(DV_ESCHEMA, "operator %s: a library of kernels brings no kernel for it", name);
@@ -160,7 +152,7 @@ int dv__operator_new(const char *ns, const char *schema, const char *tags, dv_op
         return status;
     status = set_schema(op, ns, schema);
     if (!status)
-        status = keep(op, tags, &op->tags);
+        status = keep(op, tags, &op->text.tags);
     if (status) {
         dv__fail_in(status, "operator %s", op->name);
         dv__operator_free(op);
@@ -192,16 +184,10 @@ static int declared_schema(dv_operator *op, const char *ns, const dv_operator_de
 static int declared_texts(dv_operator *op, const dv_operator_decl *decl)
 {
     int status = DV_OK;
-#define KEEP(field, to) \
-    if (!status)        \
-        status = keep(op, DV__GET(decl, dv_operator_decl, field, NULL), to);
-    KEEP(contract, &op->contract_text)
-    KEEP(native, &op->native_text)
-    KEEP(gradient, &op->gradient_text)
-    KEEP(tangent, &op->tangent_text)
-    KEEP(tags, &op->tags)
-    KEEP(doc, &op->doc)
-    KEEP(file, &op->file)
+#define KEEP(field, who) \
+    if (!status)         \
+        status = keep(op, DV__GET(decl, dv_operator_decl, field, NULL), &op->text.field);
+    DV_OPERATOR_TEXTS(KEEP)
 #undef KEEP
     op->line = DV__GET(decl, dv_operator_decl, line, 0);
     op->shape = DV__GET(decl, dv_operator_decl, shape, NULL);
@@ -229,7 +215,7 @@ static int declare(dv_operator *op, const dv_library *lib, const dv_operator_dec
     const size_t frame_size = DV__GET(decl, dv_operator_decl, frame_size, 0);
     if ((status = dv__binding_make(op->name, op->schema, decl->fields, frame_size, false, &op->arena, &op->binding)))
         return status;
-    if (op->contract_text && (status = dv__contract_parse(op->contract_text, op->name, op->schema, &op->contract)))
+    if (op->text.contract && (status = dv__contract_parse(op->text.contract, op->name, op->schema, &op->contract)))
         return status;
     return own_rows(op, lib, decl);
 }

@@ -3,7 +3,7 @@
 
 const char *dv_operator_name(const dv_operator *op) { return op->name; }
 const char *dv_operator_schema(const dv_operator *op) { return op->schema->text; }
-const char *dv_operator_doc(const dv_operator *op) { return op->doc ? op->doc : ""; }
+const char *dv_operator_doc(const dv_operator *op) { return op->text.doc ? op->text.doc : ""; }
 size_t dv_operator_nargs(const dv_operator *op) { return op->schema->nargs; }
 size_t dv_operator_nresults(const dv_operator *op) { return op->schema->nreturns; }
 
@@ -104,22 +104,22 @@ int dv_operator_describe(const dv_operator *op, char **out)
     *out = NULL;
     dv__text to = { 0 };
     dv__text_add(&to, "%s\n", op->schema->text);
-    if (op->doc && *op->doc)
-        dv__text_add(&to, "  %s\n", op->doc);
+    if (op->text.doc && *op->text.doc)
+        dv__text_add(&to, "  %s\n", op->text.doc);
     if (op->contract) {
         dv__text_puts(&to, "contract\n");
         dv__contract_describe(op->contract, &to);
         if (to.size && to.data[to.size - 1] != '\n')
             dv__text_puts(&to, "\n");
     }
-    describe_text("native form", op->native_text, &to);
-    describe_text("gradient", op->gradient_text, &to);
-    describe_text("tangent", op->tangent_text, &to);
-    describe_text("tags", op->tags && *op->tags ? op->tags : NULL, &to);
+    describe_text("native form", op->text.native, &to);
+    describe_text("gradient", op->text.gradient, &to);
+    describe_text("tangent", op->text.tangent, &to);
+    describe_text("tags", op->text.tags && *op->text.tags ? op->text.tags : NULL, &to);
     describe_rows(op, &to);
     describe_problems(op, &to);
-    if (op->file)
-        dv__text_add(&to, "declared in %s:%u\n", op->file, op->line);
+    if (op->text.file)
+        dv__text_add(&to, "declared in %s:%u\n", op->text.file, op->line);
     if (!atomic_load(&op->alive))
         dv__text_puts(&to, "its library was unloaded\n");
     return dv__text_take(&to, out);
@@ -202,7 +202,7 @@ int dv_operator_json(const dv_operator *op, char **out)
     dv__text to = { 0 };
     dv__text_puts(&to, "{\"name\": ");
     dv__text_json(&to, op->name, strlen(op->name));
-    put_string("doc", op->doc ? op->doc : "", &to);
+    put_string("doc", op->text.doc ? op->text.doc : "", &to);
     dv__text_puts(&to, ", \"schema\": ");
     dv__schema_json(op->schema, &to);
     dv__text_puts(&to, ", \"contract\": ");
@@ -211,15 +211,15 @@ int dv_operator_json(const dv_operator *op, char **out)
     else
         dv__text_puts(&to, "null");
     dv__text_puts(&to, ", \"native\": ");
-    dv__native_json(op->native, op->native_text, op->schema, &to);
+    dv__native_json(op->native, op->text.native, op->schema, &to);
     dv__text_puts(&to, ", \"gradient\": ");
-    dv__formula_json(op->gradient, op->gradient_text, op->schema, &to);
+    dv__formula_json(op->gradient, op->text.gradient, op->schema, &to);
     dv__text_puts(&to, ", \"tangent\": ");
-    dv__formula_json(op->tangent, op->tangent_text, op->schema, &to);
-    put_tags(op->tags, &to);
+    dv__formula_json(op->tangent, op->text.tangent, op->schema, &to);
+    put_tags(op->text.tags, &to);
     put_bool("shape_function", op->shape != NULL, &to);
     put_table(op, &to);
-    put_string("file", op->file, &to);
+    put_string("file", op->text.file, &to);
     dv__text_add(&to, ", \"line\": %u", op->line);
     put_bool("alive", atomic_load(&op->alive), &to);
     dv__text_puts(&to, "}");

@@ -81,7 +81,11 @@ struct dv_operator {
     dv__formula *gradient, *tangent; /* NULL: none */
     dv__binding *binding;            /* of the declared struct; NULL when registered by hand */
     dv_shape_fn shape;
-    const char *doc, *tags, *file, *contract_text, *native_text, *gradient_text, *tangent_text;
+    struct {
+#define DV__TEXT(name, who) const char *name;
+        DV_OPERATOR_TEXTS(DV__TEXT)
+#undef DV__TEXT
+    } text; /* as declared; NULL: not */
     uint32_t line;
     atomic_uint_fast64_t enabled, disabled; /* how often the policy said so */
     atomic_uint_fast64_t

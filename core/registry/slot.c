@@ -3,16 +3,6 @@
 #include "base/error.h"
 #include "registry/internal.h"
 
-static uint32_t field_type(const dv__type *type)
-{
-    static const uint32_t fields[] = {
-#define FIELD(name, json, field) [DV__TYPE_##name] = (field),
-        DV__TYPE_KINDS(FIELD)
-#undef FIELD
-    };
-    return fields[type->kind];
-}
-
 static bool shares_set(const dv__alias *a, const dv__alias *b)
 {
     for (size_t i = 0; i < a->nbefore; i++)
@@ -53,9 +43,9 @@ int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out)
             out->flags |= DV_SLOT_ELEMENT_OPTIONAL;
             element = element->elems[0];
         }
-        out->type = dv_field_over(field_type(element), DV_FORM_LIST);
+        out->type = dv_field_over(dv__type_field(element), DV_FORM_LIST);
     } else {
-        out->type = field_type(type);
+        out->type = dv__type_field(type);
     }
     if (a->kwarg_only)
         out->flags |= DV_SLOT_KWARG_ONLY;
@@ -74,7 +64,7 @@ int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
     return status ? dv__fail_in(status, "%s", op->name) : status;
 }
 
-const char *dv_operator_tags(const dv_operator *op) { return op->tags ? op->tags : ""; }
+const char *dv_operator_tags(const dv_operator *op) { return op->text.tags ? op->text.tags : ""; }
 
 bool dv_operator_has_rows(const dv_operator *op, int32_t device_type)
 {

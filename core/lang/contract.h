@@ -37,18 +37,13 @@ typedef struct dv__reg {
 
 /* What one call's arguments bind. On the caller's stack, not initialised by it; valid as long as the arguments are. */
 typedef struct dv__solution {
-    int64_t dims[DV__MAX_DIM_VARS];
-    struct {
-        const int64_t *sizes;
-        int32_t ndim;
-    } runs[DV__MAX_RUNS];
-    dv_dtype dtypes[DV__MAX_DTYPE_VARS];
     int32_t cases[DV__MAX_CASE_GROUPS]; /* the case taken in each group */
     dv_device device;                   /* of the tensors that are not @cpu; {DV_CPU, 0} when there is none */
     uint64_t bound_dims;                /* which of the variables are bound: bits by index */
     uint32_t bound_runs, bound_dtypes;
     int32_t pool_used;
-    int64_t pool[DV__SHAPE_POOL]; /* shapes and strides of outputs, sizes of computed runs */
+    dv__reg registers[DV__MAX_REGISTERS]; /* the first ones are the variables */
+    int64_t pool[DV__SHAPE_POOL];         /* computed runs of dims, shapes and strides of outputs */
 } dv__solution;
 
 typedef struct dv__output {
@@ -101,8 +96,9 @@ int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out);
 int dv__schema_takes(const char *text, const dv__schema *schema, dv__takes *out);
 
 /* A row's predicate: in the contract's language, over what it binds. Lives in arena. */
-int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__expr **out);
-int dv__predicate_eval(const dv__contract *c, const dv__expr *e, const dv_value *args, dv__solution *s, bool *out);
+typedef struct dv__predicate dv__predicate;
+int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__predicate **out);
+int dv__predicate_eval(const dv__contract *c, const dv__predicate *p, const dv_value *args, dv__solution *s, bool *out);
 
 /* A row's dtypes, "f32 bf16" or "T=f32, U=i32 i64", against the contract's dtype variables. */
 typedef struct dv__dtype_sets dv__dtype_sets;

@@ -26,7 +26,7 @@ static int failed(dv__builder *b, int status)
 
 static void *alloc(dv__builder *b, size_t size)
 {
-    void *p = dv__arena_alloc(&b->c->arena, size);
+    void *p = dv__arena_alloc(b->arena, size);
     if (p)
         memset(p, 0, size);
     else
@@ -36,7 +36,7 @@ static void *alloc(dv__builder *b, size_t size)
 
 static bool grow(dv__builder *b, void *array, uint32_t n, size_t size)
 {
-    return !b->status && !failed(b, dv__contract_grow(b->c, array, n, size));
+    return !b->status && !failed(b, dv__arena_grow(b->arena, array, n, size));
 }
 
 /* ---- Registers and literals -------------------------------------------------------------------------------------------- */
@@ -135,12 +135,11 @@ static dv__step *find_equal(dv__builder *b, enum dv__op op, enum dv__rtype type,
     for (uint32_t i = b->p->nsteps; i-- > b->fresh;) {
         dv__step *s = &b->p->steps[i];
         if (s->op != op || s->type != type || s->nin != n || s->slot != slot || s->flags & DV__STEP_DEAD || s->to < 0 ||
-            memcmp(operands(s), in, n * sizeof *in) != 0 || b->made_by[s->to] != (int32_t)i)
+            (n && memcmp(operands(s), in, n * sizeof *in) != 0) || b->made_by[s->to] != (int32_t)i)
             continue;
-        if (!b->quiet && fault && s->fault != fault && !(s->flags & DV__STEP_SAY))
-            continue;
-        const bool wider = b->quiet || !fault || !(s->flags & DV__STEP_SAY); /* what can fail does so only under its guard */
-        if (s->guard == guard || (wider && dv__implies(b, guard, s->guard, 6)))
+        if (!b->quiet && fault && s->fault != fault)
+            continue; /* what can fail does so in its place */
+        if (s->guard == guard || dv__implies(b, guard, s->guard, 6))
             return s;
     }
     return NULL;
@@ -153,11 +152,8 @@ dv__operand dv__emit(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__op
         return DV__NEVER;
     dv__step *s = find_equal(b, op, type, guard, n, in, slot, fault);
     if (s) {
-        if (!b->quiet) {
-            if (s->flags & DV__STEP_SAY)
-                s->fault = fault;
+        if (!b->quiet)
             use(b, s->to);
-        }
         return s->to;
     }
     const bool compares = op >= DV__OP_EQ && op <= DV__OP_GE;
@@ -172,7 +168,8 @@ dv__operand dv__emit(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__op
     s->slot = slot;
     s->fault = b->quiet ? NULL : fault;
     s->flags = b->quiet ? DV__STEP_SAY : 0;
-    memcpy(many ? many : s->in, in, n * sizeof *in);
+    if (n)
+        memcpy(many ? many : s->in, in, n * sizeof *in);
     s->many = many;
     b->made_by[to] = (int32_t)b->p->nsteps - 1;
     if (!b->quiet) {
@@ -259,17 +256,27 @@ bool dv__implies(const dv__builder *b, dv__operand x, dv__operand y, int depth)
 
 enum { DEPTH = 8 };
 
-dv__operand dv__and(dv__builder *b, dv__operand x, dv__operand y)
+/* Does it have a value wherever the guard holds? */
+static bool defined(const dv__builder *b, dv__operand x, dv__operand guard)
+{
+    const dv__step *s = maker(b, x);
+    return !s || dv__implies(b, guard, s->guard, DEPTH);
+}
+
+dv__operand dv__and(dv__builder *b, dv__operand x, dv__operand y) { return dv__both(b, DV__ALWAYS, x, y); }
+dv__operand dv__or(dv__builder *b, dv__operand x, dv__operand y) { return dv__either(b, DV__ALWAYS, x, y); }
+
+dv__operand dv__both(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y)
 {
     if (b->status)
         return DV__NEVER;
     if (dv__implies(b, x, y, DEPTH))
         return x;
-    if (dv__implies(b, y, x, DEPTH))
+    if (defined(b, y, guard) && dv__implies(b, y, x, DEPTH))
         return y;
     if (disjoint(b, x, y, DEPTH))
         return DV__NEVER;
-    return dv__op2(b, DV__OP_AND, DV__RTYPE_BOOL, DV__ALWAYS, x, y);
+    return dv__op2(b, DV__OP_AND, DV__RTYPE_BOOL, guard, x, y);
 }
 
 dv__operand dv__not(dv__builder *b, dv__operand x, dv__operand guard)
@@ -280,11 +287,12 @@ dv__operand dv__not(dv__builder *b, dv__operand x, dv__operand guard)
     return is(s, DV__OP_NOT) ? s->in[0] : dv__op1(b, DV__OP_NOT, DV__RTYPE_BOOL, guard, x);
 }
 
-dv__operand dv__or(dv__builder *b, dv__operand x, dv__operand y)
+dv__operand dv__either(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y)
 {
     if (b->status)
         return DV__NEVER;
-    if (dv__implies(b, x, y, DEPTH))
+    const bool both = defined(b, y, guard);
+    if (both && dv__implies(b, x, y, DEPTH))
         return y;
     if (dv__implies(b, y, x, DEPTH))
         return x;
@@ -294,14 +302,14 @@ dv__operand dv__or(dv__builder *b, dv__operand x, dv__operand y)
     for (int i = 0; is(t, DV__OP_AND) && i < 2; i++) { /* x or (not x and q) */
         const dv__step *n = maker(b, t->in[i]);
         if (is(n, DV__OP_NOT) && dv__implies(b, n->in[0], x, DEPTH))
-            return dv__or(b, x, t->in[1 - i]);
+            return dv__either(b, guard, x, t->in[1 - i]);
     }
-    for (int i = 0; is(s, DV__OP_AND) && i < 2; i++) {
+    for (int i = 0; both && is(s, DV__OP_AND) && i < 2; i++) {
         const dv__step *n = maker(b, s->in[i]);
         if (is(n, DV__OP_NOT) && dv__implies(b, n->in[0], y, DEPTH))
-            return dv__or(b, y, s->in[1 - i]);
+            return dv__either(b, guard, y, s->in[1 - i]);
     }
-    return dv__op2(b, DV__OP_OR, DV__RTYPE_BOOL, DV__ALWAYS, x, y);
+    return dv__op2(b, DV__OP_OR, DV__RTYPE_BOOL, guard, x, y);
 }
 
 dv__operand dv__select(dv__builder *b, dv__operand guard, dv__operand c, dv__operand x, dv__operand y)
@@ -365,7 +373,7 @@ dv__part *dv__part_text(dv__builder *b, const char *format, ...)
         va_end(args);
     }
     dv__part *p = n > 0 && text ? dv__part_new(b, DV__PART_TEXT) : NULL;
-    if (p && !(p->text = dv__arena_strndup(&b->c->arena, text, (size_t)n)))
+    if (p && !(p->text = dv__arena_strndup(b->arena, text, (size_t)n)))
         failed(b, DV_ENOMEM);
     return p;
 }

@@ -21,8 +21,9 @@ typedef struct dv__put_aside {
 
 /* Errors stick: after the first one nothing is added, and what is returned is never run. */
 typedef struct dv__builder {
-    dv__contract *c;
+    const dv__contract *c;
     dv__program *p;
+    dv__arena *arena;
     int status;
     uint32_t fresh;   /* steps before this one are not used again: a call may begin behind them */
     int32_t *made_by; /* of a register: its step; -1: a variable, or a register of a block */
@@ -36,18 +37,7 @@ typedef struct dv__builder {
     dv__put_aside asides[DV__MAX_ASIDES];
 } dv__builder;
 
-/* Registers of the contract's variables. */
-static inline dv__operand dv__dim_register(const dv__contract *c, int ref)
-{
-    (void)c;
-    return (dv__operand)ref;
-}
-static inline dv__operand dv__run_register(const dv__contract *c, int ref) { return (dv__operand)(c->ndims + (uint32_t)ref); }
-static inline dv__operand dv__dtype_register(const dv__contract *c, int ref)
-{
-    return (dv__operand)(c->ndims + c->nruns + (uint32_t)ref);
-}
-static inline dv__operand dv__device_register(const dv__contract *c) { return (dv__operand)(c->ndims + c->nruns + c->ndtypes); }
+static inline dv__operand dv__dim_register(int ref) { return (dv__operand)ref; }
 
 dv__operand dv__new_register(dv__builder *b, enum dv__rtype type);
 enum dv__rtype dv__type_of(const dv__builder *b, dv__operand x);
@@ -68,6 +58,8 @@ dv__operand dv__load(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__op
 /* Conditions, simplified: guards are kept small, and what is always or never true is known. */
 dv__operand dv__and(dv__builder *b, dv__operand x, dv__operand y); /* y need not be defined where x is false */
 dv__operand dv__or(dv__builder *b, dv__operand x, dv__operand y);
+dv__operand dv__both(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y); /* of what is defined under a guard */
+dv__operand dv__either(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y);
 dv__operand dv__not(dv__builder *b, dv__operand x, dv__operand guard);
 bool dv__implies(const dv__builder *b, dv__operand x, dv__operand y, int depth);
 dv__operand dv__select(dv__builder *b, dv__operand guard, dv__operand c, dv__operand x, dv__operand y);

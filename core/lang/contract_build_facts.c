@@ -9,7 +9,7 @@ static void define(dv__builder *b, const dv__definition *d, dv__operand ready)
 {
     b->who = NULL;
     b->where = d->text;
-    const dv__operand value = dv__value(b, d->e, ready), variable = dv__dim_register(b->c, d->var);
+    const dv__operand value = dv__value(b, d->e, ready), variable = dv__dim_register(d->var);
     const dv__operand compared = dv__and(b, ready, b->dims[d->var]);
     if (compared != DV__NEVER) {
         dv__part *p = dv__then(dv__part_text(b, "%s: expected %s = ", d->text, d->name), dv__show(b, value));
@@ -66,6 +66,15 @@ static bool can_solve(const dv__expr *e, int ref)
     return true;
 }
 
+int dv__solvable_for(const dv__item *item, dv__needs bound)
+{
+    const uint64_t unknown = item->needs.dims & ~bound.dims;
+    if (!unknown || unknown & (unknown - 1) || item->needs.runs & ~bound.runs || item->needs.dtypes & ~bound.dtypes)
+        return -1;
+    const int ref = __builtin_ctzll(unknown);
+    return can_solve(item->e, ref) ? ref : -1;
+}
+
 static dv__part *unsolvable(dv__builder *b, int ref, dv__operand found)
 {
     dv__part *p = dv__part_text(b, "expected a size for which there is a whole '%s', found ", b->c->dims[ref].name);
@@ -79,7 +88,7 @@ static dv__operand divide(dv__builder *b, dv__operand x, dv__operand by, int ref
     const dv__operand d = dv__select(b, g, some, by, dv__int(b, 1)), in[] = { x, d };
     const dv__operand whole = dv__op2(
         b, DV__OP_EQ, DV__RTYPE_INT, g, dv__op2(b, DV__OP_MOD, DV__RTYPE_INT, g, x, d), dv__int(b, 0));
-    dv__check(b, dv__and(b, some, whole), g, DV_ESHAPE, unsolvable(b, ref, found));
+    dv__check(b, dv__both(b, g, some, whole), g, DV_ESHAPE, unsolvable(b, ref, found));
     return dv__emit(b, DV__OP_FLOORDIV, DV__RTYPE_INT, g, 2, in, 0, dv__fault_new(b, DV_ESHAPE, unsolvable(b, ref, found)));
 }
 
@@ -126,7 +135,7 @@ static void solve(dv__builder *b, const dv__aside *a, const dv__put_aside *left,
     const dv__operand size = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, g, value, dv__int(b, 0));
     dv__part *p = dv__then(dv__part_place(b), dv__part_text(b, "'%s' would be negative: ", b->c->dims[ref].name));
     dv__check(b, size, g, DV_ESHAPE, dv__then(p, dv__show(b, value)));
-    dv__assign(b, dv__dim_register(b->c, ref), value, g);
+    dv__assign(b, dv__dim_register(ref), value, g);
     b->dims[ref] = dv__or(b, b->dims[ref], g);
 }
 
@@ -154,7 +163,8 @@ static bool solve_one(dv__builder *b)
             if (g == DV__NEVER)
                 continue;
             solve(b, a, left, ref, g);
-            left->pending = dv__and(b, left->pending, dv__not(b, g, DV__ALWAYS));
+            if (c->patterns[a->pattern].kind != DV__PATTERN_LIST) /* of a list, the other tensors are still to be compared */
+                left->pending = dv__and(b, left->pending, dv__not(b, g, DV__ALWAYS));
             solved = dv__or(b, solved, g);
         }
         if (solved == DV__ALWAYS)
@@ -187,7 +197,7 @@ static void bind_unbacked(dv__builder *b)
         dv__step *s = dv__append(b, DV__OP_UNBACKED, DV__ALWAYS);
         if (!s)
             return;
-        s->to = dv__dim_register(b->c, u->var);
+        s->to = dv__dim_register(u->var);
         s->type = DV__RTYPE_INT;
         s->nin = 2;
         s->in[0] = least;

@@ -13,7 +13,7 @@ struct subject {
     enum phase phase;
     dv__operand tensor, shape, guard;
     dv__operand index, first; /* CHECK: which element */
-    /* CHECK: what was bound before the list */
+    /* CHECK: what is bound when the first element has come this far */
     dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS], device, dtype;
 };
 
@@ -138,7 +138,7 @@ dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join)
         }
     for (uint32_t i = 0; i < c->ndims; i++)
         if (needs.dims >> i & 1) {
-            dv__part *p = dv__then(dv__part_text(b, "%s = ", c->dims[i].name), dv__show(b, dv__dim_register(c, (int)i)));
+            dv__part *p = dv__then(dv__part_text(b, "%s = ", c->dims[i].name), dv__show(b, dv__dim_register((int)i)));
             dv__join_add(b, join, dv__if_part(b, b->dims[i], p, NULL));
         }
     for (uint32_t i = 0; i < c->ndtypes; i++)
@@ -176,8 +176,19 @@ static dv__part *say_item(dv__builder *b, const dv__item *item, dv__operand guar
     return p;
 }
 
-/* "[4, 2*n]". The first element of a list binds what stands before `item`; the rest it knows only if it was bound before. */
-static dv__part *say_items(dv__builder *b, const struct subject *x, uint32_t item)
+static bool same_bound(const dv__builder *b, const struct subject *x, dv__needs needs)
+{
+    for (uint64_t left = needs.dims; left; left &= left - 1)
+        if (b->dims[__builtin_ctzll(left)] != x->dims[__builtin_ctzll(left)])
+            return false;
+    for (uint32_t left = needs.runs; left; left &= left - 1)
+        if (b->runs[__builtin_ctz(left)] != x->runs[__builtin_ctz(left)])
+            return false;
+    return true;
+}
+
+/* "[4, 2*n]". The first element of a list knows only what was bound before the list, or by the dims that were looked at. */
+static dv__part *say_items(dv__builder *b, const struct subject *x)
 {
     dv__part *join = dv__join(b, "", "");
     const char *where = b->where;
@@ -185,7 +196,7 @@ static dv__part *say_items(dv__builder *b, const struct subject *x, uint32_t ite
         const dv__item *one = &x->t->dims.items[i];
         b->where = one->text;
         dv__part *p = say_item(b, one, x->guard);
-        if (x->phase == CHECK && i >= item && (one->needs.dims || one->needs.runs) && one->kind != DV__ITEM_ELEMENT) {
+        if (x->phase == CHECK && !same_bound(b, x, one->needs)) {
             dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS];
             memcpy(dims, b->dims, sizeof dims), memcpy(runs, b->runs, sizeof runs);
             memcpy(b->dims, x->dims, sizeof dims), memcpy(b->runs, x->runs, sizeof runs);
@@ -202,7 +213,7 @@ static dv__part *say_items(dv__builder *b, const struct subject *x, uint32_t ite
 static dv__part *wrong_shape(dv__builder *b, const struct subject *x, int32_t item)
 {
     dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected shape "));
-    p = dv__then(p, say_items(b, x, item < 0 ? 0 : (uint32_t)item));
+    p = dv__then(p, say_items(b, x));
     if (item >= 0) {
         const dv__item *one = &x->t->dims.items[item];
         if (one->kind == DV__ITEM_EXPR)
@@ -355,7 +366,7 @@ static dv__operand told_rank(dv__builder *b, const dv__run_rank *fact, dv__opera
     const dv__operand n = dv__value(b, fact->e, guard);
     const dv__operand low = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, guard, n, dv__int(b, 0));
     const dv__operand high = dv__op2(b, DV__OP_LE, DV__RTYPE_INT, guard, n, dv__int(b, DV_MAX_NDIM));
-    const dv__operand fine = dv__and(b, low, high);
+    const dv__operand fine = dv__both(b, guard, low, high);
     if (dv__may_fail(b, fine, guard)) {
         dv__part *p = dv__then(dv__part_place(b), dv__part_text(b, "expected a number of dims, found "));
         dv__check(b, fine, guard, DV_EINVAL, dv__then(p, dv__show(b, n)));
@@ -451,7 +462,7 @@ static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__pl
 static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
 {
     const int ref = x->t->dims.items[i].ref;
-    const dv__operand variable = dv__dim_register(b->c, ref), g = x->guard, size = size_at(b, x, place, g);
+    const dv__operand variable = dv__dim_register(ref), g = x->guard, size = size_at(b, x, place, g);
     const dv__operand compared = dv__and(b, g, b->dims[ref]);
     if (x->phase != BIND && compared != DV__NEVER) {
         const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, compared, size, variable);
@@ -484,12 +495,25 @@ static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const
     }
 }
 
+/* What of these is bound when the first tensor of a list has come this far. */
+static dv__operand bound_for_first(dv__builder *b, const struct subject *x, uint64_t dims)
+{
+    dv__operand all = DV__ALWAYS;
+    for (; dims; dims &= dims - 1)
+        all = dv__and(b, all, x->dims[__builtin_ctzll(dims)]);
+    return all;
+}
+
 /* A computed dim: compared where its sizes are bound; elsewhere put aside. */
 static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__operand bound = item->aside < 0 ? DV__ALWAYS : dv__bound(b, (dv__needs){ .dims = item->needs.dims });
-    const dv__operand g = dv__and(b, x->guard, bound);
+    dv__operand g = dv__and(b, x->guard, bound);
+    if (x->phase == CHECK && item->aside >= 0) { /* for the first tensor it may have been put aside */
+        const dv__operand early = bound_for_first(b, x, item->needs.dims);
+        g = early == bound ? g : dv__and(b, g, dv__or(b, dv__not(b, x->first, DV__ALWAYS), early));
+    }
     if (x->phase != CHECK && item->aside >= 0) {
         dv__put_aside *a = &b->asides[item->aside];
         a->took = x->guard;
@@ -527,7 +551,7 @@ static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, ui
         case DV__ITEM_EXPR: match_computed(b, x, i, &places[i]); break;
         default: /* n{i}: the sum of all */
             if (x->phase == CHECK && *ncarries < DV_MAX_NDIM) {
-                const dv__operand total = dv__dim_register(b->c, item->ref);
+                const dv__operand total = dv__dim_register(item->ref);
                 const dv__operand in[] = { total, size_at(b, x, &places[i], x->guard) };
                 b->where = item->text;
                 const dv__fault *big = dv__fault_new(
@@ -536,6 +560,10 @@ static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, ui
                 carries[(*ncarries)++] = (dv__carry){ total, dv__int(b, 0), next };
             }
         }
+        if (x->phase == CHECK && item->kind == DV__ITEM_VAR)
+            x->dims[item->ref] = b->dims[item->ref];
+        else if (x->phase == CHECK && item->kind == DV__ITEM_RUN)
+            x->runs[item->ref] = b->runs[item->ref];
     }
 }
 
@@ -601,7 +629,7 @@ static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
     const uint32_t at = open_each(b, &x, took);
     match_tensor(b, &x, carries, &ncarries);
     dv__close_block(b, at);
-    dv__carry *kept = ncarries && !b->status ? DV__ARENA_ARRAY(&b->c->arena, dv__carry, ncarries) : NULL;
+    dv__carry *kept = ncarries && !b->status ? DV__ARENA_ARRAY(b->arena, dv__carry, ncarries) : NULL;
     if (kept) {
         memcpy(kept, carries, ncarries * sizeof *carries);
         b->p->steps[at].carry = kept;
@@ -632,7 +660,7 @@ static void match_length(dv__builder *b, const dv__pattern *t, dv__operand g)
     b->where = item->text;
     dv__operand compared = g, expected;
     if (item->kind == DV__ITEM_VAR) {
-        expected = dv__dim_register(b->c, item->ref);
+        expected = dv__dim_register(item->ref);
         compared = dv__and(b, g, b->dims[item->ref]);
     } else if (item->kind == DV__ITEM_INT) {
         expected = dv__int(b, item->value);
@@ -662,6 +690,21 @@ static dv__part *wrong_presence(dv__builder *b, const dv__pattern *t, const char
     return dv__then(dv__then(p, dv__part_text(b, ", found ")), found);
 }
 
+/* The argument, of which C can meet another type than the schema's. */
+static void load_argument(dv__builder *b, const dv__pattern *t, dv__operand guard, const char *noun)
+{
+    static const struct {
+        enum dv__op op;
+        enum dv__rtype type;
+    } loads[] = { { DV__OP_TENSOR, DV__RTYPE_TENSOR }, { DV__OP_HOLDS, DV__RTYPE_BOOL }, { DV__OP_ARGUMENT, DV__RTYPE_DIMS } };
+    const dv__hush hush = dv__quietly(b);
+    const dv__operand given = dv__load(b, DV__OP_PRESENT, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
+    dv__aloud(b, hush);
+    dv__part *found = dv__if_part(b, given, dv__part_text(b, "another type"), dv__part_text(b, "None"));
+    dv__emit(b, loads[t->kind].op, loads[t->kind].type, guard, 0, NULL, t->slot,
+        dv__fault_new(b, DV_EINVAL, wrong_presence(b, t, noun, found)));
+}
+
 static void match_pattern(dv__builder *b, const dv__pattern *t)
 {
     static const char *const nouns[] = { "a tensor", "a list of tensors", "a list of integers" };
@@ -673,27 +716,12 @@ static void match_pattern(dv__builder *b, const dv__pattern *t)
             wrong_presence(b, t, "None", dv__part_text(b, "%s", nouns[t->kind])));
         return;
     }
-    if (t->presence != DV__OPTIONAL) { /* of a required one only C can meet None, or another type */
-        const dv__hush hush = dv__quietly(b);
-        const dv__operand given = dv__load(b, DV__OP_PRESENT, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
-        dv__aloud(b, hush);
-        dv__part *none = dv__part_new(b, DV__PART_IF);
-        if (none)
-            none->a = given, none->then = dv__part_text(b, "another type"), none->other = dv__part_text(b, "None");
-        if (t->presence == DV__PRESENT)
-            dv__check(b, there, taken, DV_EINVAL, wrong_presence(b, t, nouns[t->kind], dv__part_text(b, "None")));
-        dv__emit(b,
-            t->kind == DV__PATTERN_TENSOR     ? DV__OP_TENSOR
-                : t->kind == DV__PATTERN_LIST ? DV__OP_HOLDS
-                                              : DV__OP_ARGUMENT,
-            t->kind == DV__PATTERN_TENSOR     ? DV__RTYPE_TENSOR
-                : t->kind == DV__PATTERN_LIST ? DV__RTYPE_BOOL
-                                              : DV__RTYPE_DIMS,
-            taken, 0, NULL, t->slot, dv__fault_new(b, DV_EINVAL, wrong_presence(b, t, nouns[t->kind], none)));
-    }
     const dv__operand guard = t->presence == DV__OPTIONAL ? dv__and(b, taken, there) : taken;
     if (guard == DV__NEVER)
         return;
+    if (t->presence == DV__PRESENT)
+        dv__check(b, there, taken, DV_EINVAL, wrong_presence(b, t, nouns[t->kind], dv__part_text(b, "None")));
+    load_argument(b, t, guard, nouns[t->kind]);
     if (t->kind == DV__PATTERN_INTS) {
         match_length(b, t, guard);
     } else if (t->kind == DV__PATTERN_LIST) {
@@ -774,7 +802,7 @@ static void choose_cases(dv__builder *b)
 {
     for (uint32_t g = 0; g < b->c->ngroups && !b->status; g++) {
         const dv__group *group = &b->c->groups[g];
-        dv__operand *taken = DV__ARENA_ARRAY(&b->c->arena, dv__operand, group->n), any = DV__NEVER;
+        dv__operand *taken = DV__ARENA_ARRAY(b->arena, dv__operand, group->n), any = DV__NEVER;
         if (!taken) {
             b->status = DV_ENOMEM;
             return;

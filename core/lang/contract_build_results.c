@@ -262,17 +262,11 @@ static void make_cost(dv__builder *b, dv__section *s, const dv__expr *e, const c
 void dv__build_results(dv__builder *b)
 {
     dv__program *p = b->p;
-    p->results = DV__ARENA_ARRAY(&b->c->arena, dv__result, b->c->noutputs);
+    p->results = DV__ARENA_ARRAY(b->arena, dv__result, b->c->noutputs);
     if (!p->results) {
         b->status = DV_ENOMEM;
         return;
     }
-    for (uint32_t i = 0; i < b->c->ndims; i++) /* the prover has seen that all that results need is bound */
-        b->dims[i] = DV__ALWAYS;
-    for (uint32_t i = 0; i < b->c->nruns; i++)
-        b->runs[i] = DV__ALWAYS;
-    for (uint32_t i = 0; i < b->c->ndtypes; i++)
-        b->dtypes[i] = DV__ALWAYS;
     for (uint32_t i = 0; i < b->c->noutputs && !b->status; i++) {
         const dv__pattern *t = &b->c->outputs[i];
         dv__result *r = &p->results[p->nresults++];
@@ -291,20 +285,26 @@ void dv__build_results(dv__builder *b)
 
 /* ---- The whole ------------------------------------------------------------------------------------------------------------ */
 
-int dv__contract_build(dv__contract *c)
+static dv__builder *builder_new(const dv__contract *c, dv__program *p, dv__arena *arena)
 {
     dv__builder *b = dv__calloc(1, sizeof *b);
-    dv__program *p = DV__ARENA_NEW(&c->arena, dv__program);
-    if (!b || !p) {
-        dv__free(b);
-        return DV_ENOMEM;
-    }
+    if (!b)
+        return NULL;
     memset(p, 0, sizeof *p);
     b->c = c;
     b->p = p;
+    b->arena = arena;
     b->valid = DV__ALWAYS;
+    for (uint32_t i = 0; i < c->nasides; i++)
+        b->asides[i].pending = DV__NEVER;
     dv__literal(b, DV__RTYPE_BOOL, (dv__reg){ .i = 1 }); /* DV__ALWAYS */
     dv__literal(b, DV__RTYPE_BOOL, (dv__reg){ .i = 0 }); /* DV__NEVER */
+    return b;
+}
+
+static void add_variables(dv__builder *b)
+{
+    const dv__contract *c = b->c;
     for (uint32_t i = 0; i < c->ndims; i++)
         dv__new_register(b, DV__RTYPE_INT), b->dims[i] = DV__NEVER;
     for (uint32_t i = 0; i < c->nruns; i++)
@@ -313,15 +313,54 @@ int dv__contract_build(dv__contract *c)
         dv__new_register(b, DV__RTYPE_DTYPE), b->dtypes[i] = DV__NEVER;
     dv__new_register(b, DV__RTYPE_DEVICE);
     b->device = DV__NEVER;
-    for (uint32_t i = 0; i < c->nasides; i++)
-        b->asides[i].pending = DV__NEVER;
+}
+
+/* All variables count as bound: the prover has seen that what results need is, and predicates ask before. */
+static void bind_everything(dv__builder *b)
+{
+    for (uint32_t i = 0; i < b->c->ndims; i++)
+        b->dims[i] = DV__ALWAYS;
+    for (uint32_t i = 0; i < b->c->nruns; i++)
+        b->runs[i] = DV__ALWAYS;
+    for (uint32_t i = 0; i < b->c->ndtypes; i++)
+        b->dtypes[i] = DV__ALWAYS;
+}
+
+int dv__contract_build(dv__contract *c)
+{
+    dv__program *p = DV__ARENA_NEW(&c->arena, dv__program);
+    dv__builder *b = p ? builder_new(c, p, &c->arena) : NULL;
+    if (!b)
+        return DV_ENOMEM;
+    c->program = p;
+    add_variables(b);
     dv__build_patterns(b);
     dv__build_settle(b);
     dv__build_constraints(b);
     p->solve_end = p->nsteps;
+    bind_everything(b);
     dv__build_results(b);
     const int status = b->status;
     dv__free(b);
-    c->program = p;
+    return status;
+}
+
+int dv__predicate_build(const dv__contract *c, dv__predicate *to, const dv__expr *e, dv__arena *arena)
+{
+    dv__program *p = &to->program;
+    dv__builder *b = builder_new(c, p, arena);
+    if (!b)
+        return DV_ENOMEM;
+    for (uint32_t i = 0; i < c->program->nregisters; i++) /* it comes after the contract's program, in the same registers */
+        dv__new_register(b, (enum dv__rtype)c->program->types[i]);
+    memcpy(p->taken, c->program->taken, sizeof p->taken);
+    bind_everything(b);
+    b->where = "a row's predicate";
+    open_section(b, &to->section);
+    to->section.value = dv__value(b, e, DV__ALWAYS);
+    to->section.end = p->nsteps;
+    to->needs = dv__contract_needs(c, e);
+    const int status = b->status;
+    dv__free(b);
     return status;
 }

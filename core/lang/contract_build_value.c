@@ -44,6 +44,18 @@ static dv__part *no_value(dv__builder *b, int32_t slot, const char *wanted)
     return dv__then(p, found);
 }
 
+/* What may be absent has a value for messages, too. */
+static dv__operand or_nothing(dv__builder *b, dv__operand there, dv__operand value, dv__operand guard)
+{
+    if (!b->quiet || there == DV__ALWAYS)
+        return value;
+    const enum dv__rtype type = dv__type_of(b, value);
+    dv__reg nothing = { 0 };
+    if (type == DV__RTYPE_DTYPE)
+        nothing.dtype = dv_dtype_from_key(DV_DTYPE_bool);
+    return dv__select(b, guard, there, value, type == DV__RTYPE_BOOL ? DV__NEVER : dv__literal(b, type, nothing));
+}
+
 /* The value of an argument; the check that there is one is in the step, since only C can meet another type than the schema's. */
 static dv__operand load(dv__builder *b, enum dv__op op, enum dv__rtype type, int32_t slot, dv__operand guard, const char *wanted)
 {
@@ -60,7 +72,8 @@ static dv__operand load(dv__builder *b, enum dv__op op, enum dv__rtype type, int
             dv__implies(b, guard, s->guard, 6))
             fault = s->fault;
     }
-    return dv__emit(b, op, type, there == DV__ALWAYS ? guard : dv__and(b, guard, there), 0, NULL, slot, fault);
+    const dv__operand value = dv__emit(b, op, type, dv__and(b, guard, there), 0, NULL, slot, fault);
+    return or_nothing(b, there, value, guard);
 }
 
 static dv__operand load_ints(dv__builder *b, int32_t slot, dv__operand guard)
@@ -68,24 +81,23 @@ static dv__operand load_ints(dv__builder *b, int32_t slot, dv__operand guard)
     return load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, slot, guard, "a list of integers");
 }
 
-/* The tensor argument, or the first tensor of the list. */
-static dv__operand load_tensor(dv__builder *b, const dv__expr *e, dv__operand guard)
+/* What `op` reads of a tensor argument, or of the first tensor of a list. */
+static dv__operand of_tensor(dv__builder *b, enum dv__op op, enum dv__rtype type, const dv__expr *e, dv__operand guard)
 {
     const bool list = e->type == DV__CTYPE_TENSORS;
     const dv__operand there = list ? dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, DV__ALWAYS, e->ref) : dv__present(b, e->ref);
     if (dv__may_fail(b, there, guard))
         dv__check(b, there, guard, DV_EINVAL,
             dv__part_text(b, "argument '%s': expected a tensor for %s, found None", e->name, b->where));
-    return dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, dv__and(b, guard, there), e->ref);
+    const dv__operand g = dv__and(b, guard, there);
+    const dv__operand x = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, g, e->ref);
+    return or_nothing(b, there, dv__op1(b, op, type, b->quiet ? g : guard, x), guard);
 }
 
 /* The sizes of a tensor argument, of the first tensor of a list, or of a run. */
 static dv__operand extent(dv__builder *b, const dv__expr *e, dv__operand guard)
 {
-    if (e->type == DV__CTYPE_RUN)
-        return dv__value(b, e, guard);
-    const dv__operand x = load_tensor(b, e, guard);
-    return dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, guard, x);
+    return e->type == DV__CTYPE_RUN ? dv__value(b, e, guard) : of_tensor(b, DV__OP_SHAPE, DV__RTYPE_DIMS, e, guard);
 }
 
 static dv__operand rank_of(dv__builder *b, dv__operand dims, dv__operand guard)
@@ -96,12 +108,12 @@ static dv__operand rank_of(dv__builder *b, dv__operand dims, dv__operand guard)
 /* ---- Dims by number ---------------------------------------------------------------------------------------------------- */
 
 /* "expected a dim from -2 to 1, found 3": of max(rank, 1). */
-static dv__part *no_axis(dv__builder *b, dv__part *who, dv__operand rank, dv__part *found)
+static dv__part *no_axis(dv__builder *b, dv__part *who, dv__operand rank, dv__part *found, dv__operand guard)
 {
     const dv__hush hush = dv__quietly(b);
-    const dv__operand n = dv__op2(b, DV__OP_MAX, DV__RTYPE_INT, DV__ALWAYS, rank, dv__int(b, 1));
-    const dv__operand low = dv__op1(b, DV__OP_NEG, DV__RTYPE_INT, DV__ALWAYS, n);
-    const dv__operand high = dv__op2(b, DV__OP_SUB, DV__RTYPE_INT, DV__ALWAYS, n, dv__int(b, 1));
+    const dv__operand n = dv__op2(b, DV__OP_MAX, DV__RTYPE_INT, guard, rank, dv__int(b, 1));
+    const dv__operand low = dv__op1(b, DV__OP_NEG, DV__RTYPE_INT, guard, n);
+    const dv__operand high = dv__op2(b, DV__OP_SUB, DV__RTYPE_INT, guard, n, dv__int(b, 1));
     dv__aloud(b, hush);
     dv__part *p = dv__then(who, dv__part_text(b, ": expected a dim from "));
     p = dv__then(p, dv__show(b, low));
@@ -114,7 +126,7 @@ dv__operand dv__axis(dv__builder *b, dv__operand dim, dv__operand rank, dv__oper
 {
     const dv__operand is = dv__op2(b, DV__OP_IS_AXIS, DV__RTYPE_BOOL, guard, dim, rank);
     if (dv__may_fail(b, is, guard))
-        dv__check(b, is, guard, DV_EINVAL, no_axis(b, who, rank, dv__show(b, dim)));
+        dv__check(b, is, guard, DV_EINVAL, no_axis(b, who, rank, dv__show(b, dim), guard));
     return dv__op2(b, DV__OP_AXIS, DV__RTYPE_INT, guard, dim, rank);
 }
 
@@ -137,7 +149,7 @@ static void check_axes(dv__builder *b, const dv__expr *e, dv__operand axes, dv__
         dv__part *found = dv__part_new(b, DV__PART_WRONG_AXIS);
         if (found)
             found->a = axes, found->b = rank;
-        dv__check(b, are, guard, DV_EINVAL, no_axis(b, who_is(b, e), rank, found));
+        dv__check(b, are, guard, DV_EINVAL, no_axis(b, who_is(b, e), rank, found, guard));
     }
     const dv__operand once = dv__op2(b, DV__OP_DISTINCT_AXES, DV__RTYPE_BOOL, guard, axes, rank);
     if (dv__may_fail(b, once, guard)) {
@@ -256,7 +268,7 @@ static dv__operand index_of(dv__builder *b, const dv__expr *e, dv__operand guard
         back = dv__op1(b, DV__OP_NEG, DV__RTYPE_INT, guard, n);
         const dv__operand low = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, guard, i, back);
         const dv__operand high = dv__op2(b, DV__OP_LT, DV__RTYPE_INT, guard, i, n);
-        fits = dv__and(b, low, high);
+        fits = dv__both(b, guard, low, high);
         const dv__hush hush = dv__quietly(b);
         back = dv__op1(b, DV__OP_NEG, DV__RTYPE_INT, guard, i);
         const dv__operand next = dv__op2(b, DV__OP_ADD, DV__RTYPE_INT, guard, i, one);
@@ -282,7 +294,7 @@ static dv__operand size_of(dv__builder *b, const dv__expr *e, dv__operand guard)
         check_here(b, some, guard, dv__part_text(b, "expected at least one dim, found none"));
     if (e->ref == DV__FN_SIZE)
         return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, shape, dim);
-    const dv__operand strides = dv__op1(b, DV__OP_STRIDES, DV__RTYPE_DIMS, guard, load_tensor(b, e->args[0], guard));
+    const dv__operand strides = of_tensor(b, DV__OP_STRIDES, DV__RTYPE_DIMS, e->args[0], guard);
     return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, strides, dim);
 }
 
@@ -391,7 +403,7 @@ static dv__operand int_call(dv__builder *b, const dv__expr *e, dv__operand guard
         return dv__emit(b, DV__OP_NUMEL, DV__RTYPE_INT, guard, 1, in, 0, too_big(b));
     case DV__FN_SIZE:
     case DV__FN_STRIDE: return size_of(b, e, guard);
-    case DV__FN_TOTAL: return dv__dim_register(b->c, e->args[0]->ref);
+    case DV__FN_TOTAL: return dv__dim_register(e->args[0]->ref);
     case DV__FN_AXIS:
         in[0] = dv__value(b, e->args[0], guard);
         in[1] = rank_of(b, extent(b, e->args[1], guard), guard);
@@ -406,7 +418,7 @@ static dv__operand integer(dv__builder *b, const dv__expr *e, dv__operand guard)
     case DV__EXPR_INT: return dv__int(b, e->i);
     case DV__EXPR_NAME:
         return e->role == DV__ROLE_ARG ? load(b, DV__OP_ARGUMENT, DV__RTYPE_INT, e->ref, guard, "an integer")
-                                       : dv__dim_register(b->c, e->ref);
+                                       : dv__dim_register(e->ref);
     case DV__EXPR_INDEX: return index_of(b, e, guard);
     case DV__EXPR_CALL: return int_call(b, e, guard);
     default: return arithmetic(b, e, guard);
@@ -491,7 +503,7 @@ static dv__operand comparison(dv__builder *b, const dv__expr *e, dv__operand gua
         const bool literal = e->args[i]->n == 0 && e->args[i]->role != DV__ROLE_ARG; /* cannot fail */
         const dv__operand y = operand(b, e->args[i], type, literal ? guard : left);
         const dv__operand one = dv__op2(b, operation(e->kind), type, literal ? guard : left, x, y);
-        any = i > 1 ? dv__or(b, any, one) : one;
+        any = i > 1 ? dv__either(b, guard, any, one) : one;
     }
     return any;
 }
@@ -506,11 +518,11 @@ static dv__operand boolean(dv__builder *b, const dv__expr *e, dv__operand guard)
     case DV__EXPR_AND:
         x = dv__value(b, e->args[0], guard);
         y = dv__value(b, e->args[1], dv__and(b, guard, x));
-        return dv__and(b, x, y);
+        return dv__both(b, guard, x, y);
     case DV__EXPR_OR:
         x = dv__value(b, e->args[0], guard);
         y = dv__value(b, e->args[1], dv__and(b, guard, dv__not(b, x, guard)));
-        return dv__or(b, x, y);
+        return dv__either(b, guard, x, y);
     case DV__EXPR_CALL:
         if (e->ref == DV__FN_IF)
             return choose(b, e, guard, dv__value);
@@ -600,13 +612,15 @@ static dv__operand dtype(dv__builder *b, const dv__expr *e, dv__operand guard)
         const dv__operand there = dv__present(b, e->ref);
         if (dv__may_fail(b, there, guard))
             dv__check(b, there, guard, DV_EINVAL, dv__part_text(b, "argument '%s': expected a dtype, found None", e->name));
-        return dv__emit(b, DV__OP_ARGUMENT, DV__RTYPE_DTYPE, dv__and(b, guard, there), 0, NULL, e->ref, NULL);
+        const dv__fault *other = dv__fault_new(
+            b, DV_EINVAL, dv__part_text(b, "argument '%s': expected a dtype, found another type", e->name));
+        return dv__emit(b, DV__OP_ARGUMENT, DV__RTYPE_DTYPE, dv__and(b, guard, there), 0, NULL, e->ref, other);
     }
     switch (e->ref) {
     case DV__FN_PROMOTE: return promote(b, e, guard);
     case DV__FN_ACCUMULATE: return dv__op1(b, DV__OP_ACCUMULATE, DV__RTYPE_DTYPE, guard, dv__value(b, e->args[0], guard));
     case DV__FN_IF: return choose(b, e, guard, dv__value);
-    default: return dv__op1(b, DV__OP_DTYPE_OF, DV__RTYPE_DTYPE, guard, load_tensor(b, e->args[0], guard));
+    default: return of_tensor(b, DV__OP_DTYPE_OF, DV__RTYPE_DTYPE, e->args[0], guard);
     }
 }
 

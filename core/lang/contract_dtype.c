@@ -1,4 +1,4 @@
-/* Dtypes: promote() with the rules of torch.result_type, accumulate(), and dtype expressions in general.
+/* Dtypes: promote() with the rules of torch.result_type, and accumulate().
  *
  * result_type sorts its operands: tensors with dims, then 0-d tensors, then numbers. A lower sort changes the dtype of a higher
  * one only when it is of a higher kind (bool < integer < real < complex). A dtype variable is of the highest sort of the tensors
@@ -80,110 +80,21 @@ static uint32_t combine(uint32_t higher, uint32_t lower)
     return higher;
 }
 
-static uint32_t type_of_number(const dv_value *value)
-{
-    switch (value->type) {
-    case DV_VALUE_INT: return DV_DTYPE_i64;
-    case DV_VALUE_BOOL: return DV_DTYPE_bool;
-    case DV_VALUE_COMPLEX: return DV_DTYPE_c64;
-    default: return DV_DTYPE_f32;
-    }
-}
-
-/* The highest sort of the tensors that carry this variable. */
-static enum sort sort_of_variable(const dv__env *v, int ref)
-{
-    enum sort best = SORT_ZERO;
-    for (uint32_t i = 0; i < v->c->npatterns; i++) {
-        const dv__pattern *t = &v->c->patterns[i];
-        if (t->dtype.kind != DV__DTYPE_VAR || t->dtype.ref != ref || !dv__when_holds(t->when, v->s))
-            continue;
-        const dv_tensor *tensor = dv__tensor_of(v, t->slot);
-        if (tensor && tensor->ndim)
-            best = SORT_DIMS;
-    }
-    return best;
-}
-
-static int eval_promote(const dv__env *v, const dv__expr *e, dv_dtype *out)
+uint32_t dv__promote(const uint32_t *keys, const int64_t *sorts, uint32_t n, uint32_t *tried)
 {
     struct result r = { { 0, 0, 0 } };
-    uint32_t seen[8], nseen = 0; /* for the message */
     bool ok = true;
-    for (uint32_t i = 0; i < e->n && ok; i++) {
-        const dv__expr *operand = e->args[i];
-        dv_dtype type = { 0, 0, 0 };
-        enum sort sort = SORT_DIMS;
-        if (operand->role == DV__ROLE_ARG && operand->type == DV__CTYPE_TENSOR) {
-            const dv_tensor *t = dv__tensor_of(v, operand->ref);
-            if (!t)
-                continue;
-            type = t->dtype;
-            sort = t->ndim ? SORT_DIMS : SORT_ZERO;
-        } else if (operand->role == DV__ROLE_ARG && operand->type != DV__CTYPE_DTYPE) {
-            if (!dv__is_present(&v->args[operand->ref]))
-                continue;
-            type = dv_dtype_from_key(type_of_number(&v->args[operand->ref]));
-            sort = SORT_NUMBER;
-        } else {
-            const int status = dv__eval_dtype(v, operand, &type);
-            if (status)
-                return status;
-            if (operand->role == DV__ROLE_DTYPE_VAR)
-                sort = sort_of_variable(v, operand->ref);
-        }
-        seen[nseen] = dv_dtype_key(type);
-        nseen += nseen < 7;
-        ok = add(&r, sort, dv_dtype_key(type));
-    }
-    const uint32_t key = ok ? combine(r.types[SORT_DIMS], combine(r.types[SORT_ZERO], r.types[SORT_NUMBER])) : 0;
-    if (!key) {
-        dv__words types = { 0 };
-        for (uint32_t i = 0; i < nseen; i++)
-            dv__say(&types, "%s%s", i ? ", " : "", dv_dtype_name(dv_dtype_from_key(seen[i])));
-        return dv__wrong(v, DV_EDTYPE, "these dtypes have no common one: %s", nseen ? types.data : "none");
-    }
-    *out = dv_dtype_from_key(key);
-    return DV_OK;
+    uint32_t i = 0;
+    for (; i < n && ok; i++)
+        if (sorts[i] >= 0 && sorts[i] < NSORTS)
+            ok = add(&r, (enum sort)sorts[i], keys[i]);
+    if (tried)
+        *tried = i;
+    return ok ? combine(r.types[SORT_DIMS], combine(r.types[SORT_ZERO], r.types[SORT_NUMBER])) : 0;
 }
 
-int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out)
+uint32_t dv__accumulate(uint32_t key)
 {
-    if (e->role == DV__ROLE_DTYPE_VAR) {
-        *out = v->s->dtypes[e->ref];
-        if (!(v->s->bound_dtypes >> e->ref & 1))
-            return dv__wrong(v, DV_EDTYPE, "no argument that is present has dtype %s", e->name);
-        return DV_OK;
-    }
-    if (e->role == DV__ROLE_DTYPE) {
-        *out = dv_dtype_from_key((uint32_t)e->i);
-        return DV_OK;
-    }
-    if (e->role == DV__ROLE_ARG) {
-        const dv_value *value = &v->args[e->ref];
-        *out = value->as.dtype;
-        return value->type == DV_VALUE_DTYPE ? DV_OK
-                                             : dv_fail(DV_EINVAL, "%s: argument '%s': expected a dtype, found %s", v->c->name,
-                                                   e->name, dv__is_present(value) ? "another type" : "None");
-    }
-    if (e->ref == DV__FN_PROMOTE)
-        return eval_promote(v, e, out);
-    if (e->ref == DV__FN_ACCUMULATE) {
-        const int status = dv__eval_dtype(v, e->args[0], out);
-        const enum kind kind = kind_of(dv_dtype_key(*out));
-        if (!status && (kind == KIND_BOOL || kind == KIND_INT || kind == KIND_UINT))
-            *out = dv_dtype_from_key(DV_DTYPE_i64);
-        return status;
-    }
-    if (e->ref == DV__FN_IF) {
-        bool yes;
-        const int status = dv__eval_bool(v, e->args[0], &yes);
-        return status ? status : dv__eval_dtype(v, e->args[yes ? 1 : 2], out);
-    }
-    const dv_tensor *t = dv__tensor_of(v, e->args[0]->ref); /* dtype(x) */
-    if (!t)
-        return dv_fail(
-            DV_EINVAL, "%s: argument '%s': expected a tensor for %s, found None", v->c->name, e->args[0]->name, v->where);
-    *out = t->dtype;
-    return DV_OK;
+    const enum kind kind = kind_of(key);
+    return kind == KIND_BOOL || kind == KIND_INT || kind == KIND_UINT ? DV_DTYPE_i64 : key;
 }

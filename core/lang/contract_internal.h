@@ -1,9 +1,9 @@
 /* How a contract is stored: shared by the contract_*.c files only.
  *
  * parse (text to patterns and trees) -> resolve and type (names get meanings, trees get types) -> prove (every combination of
- * cases binds what it uses). A call goes through solve (patterns), settle (what had to wait), output; eval and dtype walk trees,
- * message says what failed. row: what kernel rows say. print: words and JSON. All of it lives in the contract's arena and never
- * changes after parsing. */
+ * cases binds what it uses) -> build (the program that calls run). A call goes through solve and output, which run the program's
+ * sections; message says what failed. row: what kernel rows say. print: words and JSON. All of it lives in the contract's arena
+ * and never changes after parsing. */
 #ifndef DV_LANG_CONTRACT_INTERNAL_H
 #define DV_LANG_CONTRACT_INTERNAL_H
 
@@ -102,7 +102,7 @@ typedef struct dv__pattern {
     int32_t slot;
     dv__when when;
     uint8_t kind, presence, on;
-    bool may_be_empty; /* a Tensor?[]: it may hold nothing but None */
+    bool may_be_empty; /* a Tensor?[], or xs{i}[...]: it may hold no tensor */
     bool plain;        /* a tensor on the common device: names, literals and at most one run, a dtype that needs no computing */
     int16_t on_slot;   /* ON_ARGUMENT: the Device argument */
     dv__dims dims;
@@ -171,6 +171,12 @@ typedef struct dv__named {
     int16_t ref;
 } dv__named;
 
+struct dv__predicate {
+    dv__program program;
+    dv__section section;
+    dv__needs needs;
+};
+
 struct dv__contract {
     dv__arena arena;
     const char *name, *text;
@@ -205,6 +211,7 @@ struct dv__contract {
 };
 
 /* contract_parse.c */
+int dv__arena_grow(dv__arena *arena, void *array, uint32_t n, size_t size);
 int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size); /* *(void **)array gets room for one more */
 /* contract_row.c */
 bool dv__at_takes(const dv__lexer *lx);                                         /* strided, align... */
@@ -231,33 +238,24 @@ int dv__contract_prove(dv__contract *c);
 int dv__contract_prepare_split(dv__contract *c);
 /* contract_build_results.c */
 int dv__contract_build(dv__contract *c);
+int dv__predicate_build(const dv__contract *c, dv__predicate *p, const dv__expr *e, dv__arena *arena);
 /* contract_program_json.c */
 void dv__program_json(const dv__contract *c, dv__text *to);
 
 /* ---- Evaluation: one call ---------------------------------------------------------------------------------------------- */
 
-typedef struct dv__env {
+/* A program under way. */
+typedef struct dv__run {
     const dv__contract *c;
+    const dv__program *program; /* the contract's, or a predicate's */
     const dv_value *args;
     dv__solution *s;
-    const char *where; /* for messages: the text being evaluated, */
-    const char *who;   /* and the argument in whose pattern it stands, or NULL */
-    /* The element that x.values stands for, while a constraint goes through a tensor. */
-    bool element_real;
-    int64_t element_i;
-    double element_f;
-} dv__env;
-
-typedef struct dv__scalar {
-    bool real;
-    int64_t i;
-    double f;
-} dv__scalar; /* i or f */
-typedef struct dv__sizes {
-    const int64_t *data;
-    int32_t n;
-    int64_t room[DV_MAX_NDIM];
-} dv__sizes;
+    bool values;    /* look into tensors, too */
+    uint32_t begin; /* of the section that is run: messages read what stands behind it */
+    int status;     /* of an operation that is wrong by itself */
+    const int64_t *position;
+    int32_t position_rank; /* where the element of EACH_VALUE is */
+} dv__run;
 
 /* Text for a message, in place: failing never allocates. */
 typedef struct dv__words {
@@ -266,36 +264,37 @@ typedef struct dv__words {
 } dv__words;
 DV__PRINTF(2, 3) void dv__say(dv__words *w, const char *format, ...);
 void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n); /* "[3, 4]" */
-/* "my::f: argument 'w': 2*n: what", with v's where and who; returns status. */
-DV__PRINTF(3, 4) int dv__wrong(const dv__env *v, int status, const char *format, ...);
-void dv__say_variables(dv__words *w, const dv__env *v, dv__needs needs); /* "n = 3 ('n' is bound by 'x'), ..." */
 
-/* contract_eval.c: by the tree's type; statuses with messages. */
-int dv__eval_int(const dv__env *v, const dv__expr *e, int64_t *out);
-int dv__eval_scalar(const dv__env *v, const dv__expr *e, dv__scalar *out); /* INT or NUMBER */
-int dv__eval_real(const dv__env *v, const dv__expr *e, double *out);       /* in real arithmetic: cannot overflow */
-int dv__eval_bool(const dv__env *v, const dv__expr *e, bool *out);
-int dv__eval_sizes(const dv__env *v, const dv__expr *e, dv__sizes *out); /* a run */
-const dv_tensor *dv__tensor_of(const dv__env *v, int32_t slot);          /* NULL: None; of a list: its first tensor */
+/* contract_run.c */
+int dv__run_steps(dv__run *r, uint32_t begin, uint32_t end);
+int dv__run_section(dv__run *r, const dv__section *section);
+const dv__reg *dv__read(const dv__run *r, dv__operand x);
+int64_t *dv__reserve(const dv__run *r, int32_t n); /* in the solution's pool; NULL: an error */
 bool dv__is_present(const dv_value *value);
-/* contract_dtype.c */
-int dv__eval_dtype(const dv__env *v, const dv__expr *e, dv_dtype *out);
-/* contract_settle.c */
-int dv__settle(dv__env *v, uint64_t aside);
-int dv__check_constraints(dv__env *v, bool values);
-/* The only unknown variable of a computed dim, if the dim can be solved for it; else -1. */
+const dv_tensor *dv__first_tensor(const dv_value *value); /* NULL: None; of a list: its first tensor */
+/* to: room for DV_MAX_NDIM. conflict: two sizes and the dim from the end, where the shapes do not broadcast. */
+bool dv__broadcast(const dv__reg *const *shapes, uint32_t n, dv__reg *out, int64_t *to, int64_t conflict[3]);
+bool dv__is_axis(int64_t dim, int64_t rank);
+int64_t dv__axis_from(int64_t dim, int64_t rank); /* counted from 0; 0 where it is not one */
+/* contract_message.c */
+int dv__fault_raise(const dv__run *r, const dv__fault *fault);
+/* contract_dtype.c: torch.result_type; 0: there is none. tried: how many operands were looked at. */
+uint32_t dv__promote(const uint32_t *keys, const int64_t *sorts, uint32_t n, uint32_t *tried);
+uint32_t dv__accumulate(uint32_t key);
+/* contract_build_facts.c: the only unknown variable of a computed dim, if the dim can be solved for it; else -1. */
 int dv__solvable_for(const dv__item *item, dv__needs bound);
-/* contract_message.c: all return a status. element: index in a list, or -1. item NULL: the number of dims is wrong. */
-const char *dv__binder_of(const dv__env *v, bool run, int ref); /* the argument that binds it in this call, or NULL */
-int dv__wrong_shape(const dv__env *v, const dv__pattern *t, int element, const dv__item *item, const dv_tensor *x);
-int dv__wrong_dtype(const dv__env *v, const dv__pattern *t, int element, const dv_tensor *x);
-int dv__wrong_device(const dv__env *v, const dv__pattern *t, int element, dv_device expected, const dv_tensor *x);
-int dv__wrong_presence(const dv__env *v, const dv__pattern *t, const char *expected, const char *found);
-int dv__wrong_length(const dv__env *v, const dv__pattern *t, const dv__item *item, int64_t found);
-int dv__wrong_case(const dv__env *v, const dv__pattern *other);
-int dv__wrong_constraint(const dv__env *v, const dv__constraint *k);
-int dv__no_case(const dv__env *v, const dv__group *g);
-void dv__say_items(dv__words *w, const dv__env *v, const dv__dims *dims); /* "[4, 2*n]": sizes as far as they are known */
+
+/* Registers of the contract's variables. */
+static inline dv__operand dv__run_register(const dv__contract *c, int ref) { return (dv__operand)(c->ndims + (uint32_t)ref); }
+static inline dv__operand dv__dtype_register(const dv__contract *c, int ref)
+{
+    return (dv__operand)(c->ndims + c->nruns + (uint32_t)ref);
+}
+static inline dv__operand dv__device_register(const dv__contract *c) { return (dv__operand)(c->ndims + c->nruns + c->ndtypes); }
+static inline enum dv__rtype dv__operand_type(const dv__run *r, dv__operand x)
+{
+    return (enum dv__rtype)(x < 0 ? r->program->constant_types[-1 - x] : r->program->types[x]);
+}
 
 static inline dv__needs dv__needs_or(dv__needs a, dv__needs b)
 {

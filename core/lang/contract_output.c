@@ -4,9 +4,9 @@
 #include <stdio.h>
 
 /* "result 'out'", "result 0" */
-static int wrong(const dv__env *v, int status, const dv__pattern *t, const char *format, ...)
+static int wrong(const dv__contract *c, int status, const dv__pattern *t, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-static int wrong(const dv__env *v, int status, const dv__pattern *t, const char *format, ...)
+static int wrong(const dv__contract *c, int status, const dv__pattern *t, const char *format, ...)
 {
     char what[1800];
     va_list args;
@@ -14,8 +14,8 @@ static int wrong(const dv__env *v, int status, const dv__pattern *t, const char 
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     if (*t->name)
-        return dv_fail(status, "%s: result '%s': %s", v->c->name, t->name, what);
-    return dv_fail(status, "%s: result %d: %s", v->c->name, (int)t->slot - (int)v->c->schema->nargs, what);
+        return dv_fail(status, "%s: result '%s': %s", c->name, t->name, what);
+    return dv_fail(status, "%s: result %d: %s", c->name, (int)t->slot - (int)c->schema->nargs, what);
 }
 
 /* The pattern of return i in this call's cases, or NULL. */
@@ -30,107 +30,20 @@ static const dv__pattern *find_output(const dv__contract *c, const dv__solution 
     return NULL;
 }
 
-static int64_t *reserve(const dv__env *v, int32_t n)
-{
-    dv__solution *s = v->s;
-    if (s->pool_used + n > DV__SHAPE_POOL) {
-        dv_fail(DV_ELIMIT, "%s: the outputs have more than %d dims together", v->c->name, DV__SHAPE_POOL / 2);
-        return NULL;
-    }
-    int64_t *p = s->pool + s->pool_used;
-    s->pool_used += n;
-    return p;
-}
-
-/* ---- Shapes ------------------------------------------------------------------------------------------------------------- */
-
-static int negative(const dv__env *v, const dv__pattern *t, const dv__item *item, int64_t size)
-{
-    dv__words w = { 0 };
-    dv__say_variables(&w, v, item->needs);
-    return wrong(v, DV_ESHAPE, t, "expected a size, found %s = %lld%s%s", item->text, (long long)size, w.n ? " with " : "",
-        w.n ? w.data : "");
-}
-
-static int add_size(const dv__env *v, const dv__pattern *t, const dv__item *item, int64_t size, int64_t *shape, int32_t *n)
-{
-    if (size < 0)
-        return negative(v, t, item, size);
-    if (*n == DV_MAX_NDIM)
-        return wrong(v, DV_ESHAPE, t, "expected at most %d dims", DV_MAX_NDIM);
-    shape[(*n)++] = size;
-    return DV_OK;
-}
-
-static int add_item(dv__env *v, const dv__pattern *t, const dv__item *item, int64_t *shape, int32_t *n)
-{
-    if (item->kind == DV__ITEM_INT || item->kind == DV__ITEM_EXPR) {
-        int64_t size = 0;
-        v->where = item->text;
-        const int status = dv__eval_int(v, item->e, &size);
-        return status ? status : add_size(v, t, item, size, shape, n);
-    }
-    dv__sizes sizes;
-    v->where = item->text;
-    int status = dv__eval_sizes(v, item->e, &sizes);
-    for (int32_t i = 0; !status && i < sizes.n; i++)
-        status = add_size(v, t, item, sizes.data[i], shape, n);
-    return status;
-}
-
-static int make_shape(dv__env *v, const dv__pattern *t, dv__output *out)
-{
-    const dv__dims *dims = &t->dims;
-    const dv__solution *s = v->s;
-    if (dims->n == 1 && dims->items->kind == DV__ITEM_RUN) {
-        out->shape = s->runs[dims->items->ref].sizes;
-        out->ndim = s->runs[dims->items->ref].ndim;
-        return DV_OK;
-    }
-    int64_t room[DV_MAX_NDIM], *shape = room;
-    const bool direct = dims->singles == dims->n && dims->n <= DV_MAX_NDIM;
-    int32_t n = 0;
-    if (direct && !(shape = reserve(v, (int32_t)dims->n)))
-        return DV_ELIMIT;
-    for (uint32_t i = 0; i < dims->n; i++) {
-        const dv__item *item = &dims->items[i];
-        if (item->kind == DV__ITEM_VAR && n < DV_MAX_NDIM) {
-            shape[n++] = s->dims[item->ref];
-            if (s->dims[item->ref] < 0)
-                return negative(v, t, item, s->dims[item->ref]);
-            continue;
-        }
-        const int status = item->kind == DV__ITEM_VAR ? add_size(v, t, item, 0, shape, &n) : add_item(v, t, item, shape, &n);
-        if (status)
-            return status;
-    }
-    if (!direct) {
-        int64_t *kept = reserve(v, n);
-        if (!kept)
-            return DV_ELIMIT;
-        if (n)
-            memcpy(kept, room, (size_t)n * sizeof *room);
-        shape = kept;
-    }
-    out->shape = shape;
-    out->ndim = n;
-    return DV_OK;
-}
-
 /* ---- Strides ------------------------------------------------------------------------------------------------------------ */
 
-static int too_big(const dv__env *v, const dv__pattern *t, const dv__output *out)
+static int too_big(const dv__run *v, const dv__pattern *t, const dv__output *out)
 {
     dv__words w = { 0 };
     dv__say_sizes(&w, out->shape, out->ndim);
-    return wrong(
-        v, DV_ESHAPE, t, "expected a size in bytes that fits 64 bits, found shape %s of %s", w.data, dv_dtype_name(out->dtype));
+    return wrong(v->c, DV_ESHAPE, t, "expected a size in bytes that fits 64 bits, found shape %s of %s", w.data,
+        dv_dtype_name(out->dtype));
 }
 
 /* Dense strides in the order of dims `order`, slowest first (NULL: as they stand). Sizes of 0 count as 1, as in PyTorch. */
-static int dense_strides(const dv__env *v, const dv__pattern *t, dv__output *out, const int32_t *order)
+static int dense_strides(const dv__run *v, const dv__pattern *t, dv__output *out, const int32_t *order)
 {
-    int64_t *strides = reserve(v, out->ndim), next = 1, bits;
+    int64_t *strides = dv__reserve(v, out->ndim), next = 1, bits;
     if (!strides)
         return DV_ELIMIT;
     for (int32_t i = out->ndim - 1; i >= 0; i--) {
@@ -171,14 +84,9 @@ static int slower(const dv_tensor *x, int32_t a, int32_t b)
 
 /* As torch.empty_like: the same strides when they are dense, else dense ones with dims in the order of the argument's strides.
  * PyTorch moves each dim past those that it must be slower than, through dims that do not tell, until one stops it. */
-static int like_strides(const dv__env *v, const dv__pattern *t, dv__output *out)
+static int like_strides(const dv__run *v, const dv__pattern *t, dv__output *out)
 {
-    const dv_tensor *x = dv__tensor_of(v, t->like);
-    if (!x)
-        return wrong(v, DV_EINVAL, t, "expected a tensor in '%s' for like(), found None", v->c->schema->args[t->like].name);
-    if (x->ndim != out->ndim)
-        return wrong(v, DV_ESHAPE, t, "expected as many dims as '%s' has, %d, for like(), found %d",
-            v->c->schema->args[t->like].name, (int)x->ndim, (int)out->ndim);
+    const dv_tensor *x = dv__first_tensor(&v->args[t->like]);
     int32_t order[DV_MAX_NDIM] = { 0 }; /* slowest first */
     const int32_t n = x->ndim;
     for (int32_t i = 0; i < n; i++)
@@ -210,143 +118,7 @@ static int like_strides(const dv__env *v, const dv__pattern *t, dv__output *out)
     return DV_OK;
 }
 
-/* ---- Views --------------------------------------------------------------------------------------------------------------- */
-
-static int eval_axis(const dv__env *v, const dv__pattern *t, const dv__expr *e, int64_t n, int64_t *out)
-{
-    int64_t dim = 0;
-    const int status = dv__eval_int(v, e, &dim);
-    if (status)
-        return status;
-    if (dim < -n || dim >= n)
-        return wrong(
-            v, DV_EINVAL, t, "expected a dim from %lld to %lld, found %lld", (long long)-n, (long long)(n - 1), (long long)dim);
-    *out = dim < 0 ? dim + n : dim;
-    return DV_OK;
-}
-
-static int permute(dv__env *v, const dv__pattern *t, const dv_tensor *x, int64_t *shape, int64_t *strides)
-{
-    const dv_value *order = &v->args[t->transform->args[0]->ref];
-    uint64_t seen = 0;
-    if (order->type != DV_VALUE_INTS || order->as.ints.size != (size_t)x->ndim)
-        return wrong(v, DV_EINVAL, t, "expected %d dims in '%s'", (int)x->ndim, t->transform->args[0]->name);
-    for (int32_t i = 0; i < x->ndim; i++) {
-        const int64_t given = order->as.ints.data[i], d = given < 0 ? given + x->ndim : given;
-        if (d < 0 || d >= x->ndim || seen >> d & 1)
-            return wrong(v, DV_EINVAL, t, "'%s' is no permutation: found %lld at %d", t->transform->args[0]->name,
-                (long long)given, (int)i);
-        seen |= 1ull << d;
-        shape[i] = x->shape[d];
-        strides[i] = x->strides[d];
-    }
-    return DV_OK;
-}
-
-/* swap(a, b), permute(dims), narrow(dim, start, length), select(dim, index) of x's shape and strides. */
-static int transform(dv__env *v, const dv__pattern *t, const dv_tensor *x, dv__output *out)
-{
-    const dv__expr *e = t->transform;
-    enum { SWAP, PERMUTE, NARROW, SELECT };
-    int64_t *shape = reserve(v, x->ndim), *strides = reserve(v, x->ndim), a = 0, b = 0, length = 0;
-    if (!shape || !strides)
-        return DV_ELIMIT;
-    if (x->ndim) {
-        memcpy(shape, x->shape, (size_t)x->ndim * sizeof *shape);
-        memcpy(strides, x->strides, (size_t)x->ndim * sizeof *strides);
-    }
-    out->shape = shape;
-    out->strides = strides;
-    out->ndim = x->ndim;
-    v->where = t->text;
-    if (e->ref == PERMUTE)
-        return permute(v, t, x, shape, strides);
-    if (!x->ndim && e->ref != SWAP)
-        return wrong(v, DV_ESHAPE, t, "expected at least one dim in '%s'", v->c->schema->args[t->view_of].name);
-    int status = eval_axis(v, t, e->args[0], x->ndim ? x->ndim : 1, &a);
-    if (!status)
-        status = e->ref == SWAP ? eval_axis(v, t, e->args[1], x->ndim ? x->ndim : 1, &b)
-            : e->ref == SELECT  ? eval_axis(v, t, e->args[1], x->shape[a], &b)
-                                : dv__eval_int(v, e->args[1], &b);
-    if (!status && e->ref == NARROW)
-        status = dv__eval_int(v, e->args[2], &length);
-    if (status || !x->ndim)
-        return status;
-    if (e->ref == SWAP) {
-        shape[a] = x->shape[b], shape[b] = x->shape[a];
-        strides[a] = x->strides[b], strides[b] = x->strides[a];
-        return DV_OK;
-    }
-    if (e->ref == NARROW && (b < 0 || length < 0 || b > x->shape[a] || length > x->shape[a] - b))
-        return wrong(v, DV_ESHAPE, t, "expected start and length inside %lld, found %lld and %lld", (long long)x->shape[a],
-            (long long)b, (long long)length);
-    if (__builtin_mul_overflow(b, strides[a], &out->offset))
-        return too_big(v, t, out);
-    if (e->ref == NARROW) {
-        shape[a] = length;
-        return DV_OK;
-    }
-    memmove(shape + a, shape + a + 1, (size_t)(x->ndim - a - 1) * sizeof *shape);
-    memmove(strides + a, strides + a + 1, (size_t)(x->ndim - a - 1) * sizeof *strides);
-    out->ndim--;
-    return DV_OK;
-}
-
-static int explicit_strides(dv__env *v, const dv__pattern *t, dv__output *out)
-{
-    if (out->ndim != (int32_t)t->strides.n)
-        return wrong(v, DV_ESHAPE, t, "expected %d strides, found %u", (int)out->ndim, t->strides.n);
-    int64_t *strides = reserve(v, out->ndim);
-    if (!strides)
-        return DV_ELIMIT;
-    for (uint32_t i = 0; i < t->strides.n; i++) {
-        v->where = t->strides.items[i].text;
-        const int status = dv__eval_int(v, t->strides.items[i].e, &strides[i]);
-        if (status)
-            return status;
-    }
-    out->strides = strides;
-    return DV_OK;
-}
-
-static int make_view(dv__env *v, const dv__pattern *t, dv__output *out)
-{
-    const dv_tensor *x = dv__tensor_of(v, t->view_of);
-    int status = DV_OK;
-    if (!x)
-        return wrong(v, DV_EINVAL, t, "expected a tensor in '%s' for view(), found None", v->c->schema->args[t->view_of].name);
-    if (t->transform) {
-        status = transform(v, t, x, out);
-    } else {
-        status = make_shape(v, t, out);
-        if (!status && t->has_strides)
-            status = explicit_strides(v, t, out);
-        else if (!status && out->ndim != x->ndim)
-            status = wrong(
-                v, DV_ESHAPE, t, "a view with other dims than '%s' needs strides[...]", v->c->schema->args[t->view_of].name);
-        else
-            out->strides = x->strides;
-    }
-    if (!status && t->offset) {
-        v->where = t->text;
-        status = dv__eval_int(v, t->offset, &out->offset);
-    }
-    return status;
-}
-
 /* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
-
-static int output_device(const dv__env *v, const dv__pattern *t, dv__output *out)
-{
-    out->device = v->s->device;
-    if (t->on == DV__ON_CPU) {
-        out->device.type = DV_CPU;
-        out->device.id = 0;
-    } else if (t->on == DV__ON_ARGUMENT && v->args[t->on_slot].type == DV_VALUE_DEVICE) {
-        out->device = v->args[t->on_slot].as.device;
-    }
-    return DV_OK;
-}
 
 static void argument_itself(const dv_tensor *x, int32_t slot, dv__output *out)
 {
@@ -358,36 +130,33 @@ static void argument_itself(const dv_tensor *x, int32_t slot, dv__output *out)
     out->view_of = slot;
 }
 
-static int make_output(dv__env *v, const dv__pattern *t, dv__output *out)
+static int make_output(dv__run *v, const dv__result *r, dv__output *out)
 {
-    if (t->is_argument >= 0) {
-        const dv_tensor *x = dv__tensor_of(v, t->is_argument);
-        if (!x)
-            return wrong(v, DV_EINVAL, t, "expected a tensor in '%s', found None", v->c->schema->args[t->is_argument].name);
-        argument_itself(x, t->is_argument, out);
+    if (r->kind == DV__RESULT_FUNCTION)
+        return wrong(v->c, DV_ENOTSUP, r->pattern, "the contract leaves it to a C shape function");
+    const int status = dv__run_section(v, &r->section);
+    if (status)
+        return status;
+    if (r->kind == DV__RESULT_ARGUMENT) {
+        argument_itself(dv__first_tensor(&v->args[r->of]), r->of, out);
         return DV_OK;
     }
-    if (t->dims.any)
-        return wrong(v, DV_ENOTSUP, t, "the contract leaves it to a C shape function");
-    output_device(v, t, out);
-    if (t->dtype.kind == DV__DTYPE_VAR) {
-        out->dtype = v->s->dtypes[t->dtype.ref];
-    } else {
-        v->where = t->text;
-        const int status = dv__eval_dtype(v, t->dtype.alternatives[0], &out->dtype);
-        if (status)
-            return status;
-    }
-    out->unbacked = t->unbacked;
-    out->view_of = t->view_of;
-    if (t->view_of >= 0)
-        return make_view(v, t, out);
-    const int status = make_shape(v, t, out);
-    return status ? status : t->like >= 0 ? like_strides(v, t, out) : dense_strides(v, t, out, NULL);
+    const dv__reg *shape = dv__read(v, r->shape);
+    out->dtype = dv__read(v, r->dtype)->dtype;
+    out->device = r->device == dv__device_register(v->c) ? v->s->device : dv__read(v, r->device)->device;
+    out->shape = shape->sizes;
+    out->ndim = shape->n;
+    out->unbacked = r->pattern->unbacked;
+    if (r->kind != DV__RESULT_VIEW)
+        return r->kind == DV__RESULT_LIKE ? like_strides(v, r->pattern, out) : dense_strides(v, r->pattern, out, NULL);
+    out->view_of = r->of;
+    out->strides = dv__read(v, r->strides)->sizes;
+    out->offset = r->offset == DV__NEVER ? 0 : dv__read(v, r->offset)->i;
+    return DV_OK;
 }
 
 /* The common output: names, literals and runs, contiguous, without a call. False: there is more to say, or something is wrong. */
-static inline bool plain_output(dv__solution *s, const dv__pattern *t, dv__output *out)
+static inline bool plain_output(const dv__contract *c, dv__solution *s, const dv__pattern *t, dv__output *out)
 {
     const dv__dims *dims = &t->dims;
     int64_t *shape = s->pool + s->pool_used, *strides, next = 1;
@@ -395,21 +164,21 @@ static inline bool plain_output(dv__solution *s, const dv__pattern *t, dv__outpu
     if (s->pool_used > DV__SHAPE_POOL - 2 * DV_MAX_NDIM || dims->n > DV_MAX_NDIM)
         return false;
     if (dims->n == 1 && dims->items->kind == DV__ITEM_RUN) {
-        out->shape = s->runs[dims->items->ref].sizes;
-        n = s->runs[dims->items->ref].ndim;
+        out->shape = s->registers[dv__run_register(c, dims->items->ref)].sizes;
+        n = s->registers[dv__run_register(c, dims->items->ref)].n;
         strides = shape;
     } else {
         for (uint32_t i = 0; i < dims->n; i++) {
             const dv__item *item = &dims->items[i];
             if (item->kind == DV__ITEM_RUN) {
-                const int64_t *sizes = s->runs[item->ref].sizes;
-                const int32_t rank = s->runs[item->ref].ndim;
+                const int64_t *sizes = s->registers[dv__run_register(c, item->ref)].sizes;
+                const int32_t rank = s->registers[dv__run_register(c, item->ref)].n;
                 if (rank > DV_MAX_NDIM - n)
                     return false;
                 for (int32_t k = 0; k < rank; k++)
                     shape[n++] = sizes[k];
             } else if (n < DV_MAX_NDIM) {
-                shape[n++] = item->kind == DV__ITEM_VAR ? s->dims[item->ref] : item->value;
+                shape[n++] = item->kind == DV__ITEM_VAR ? s->registers[item->ref].i : item->value;
             } else {
                 return false;
             }
@@ -423,7 +192,8 @@ static inline bool plain_output(dv__solution *s, const dv__pattern *t, dv__outpu
         if (size < 0 || __builtin_mul_overflow(next, size > 1 ? size : 1, &next))
             return false;
     }
-    out->dtype = t->dtype.kind == DV__DTYPE_VAR ? s->dtypes[t->dtype.ref] : dv_dtype_from_key(t->dtype.one);
+    out->dtype = t->dtype.kind == DV__DTYPE_VAR ? s->registers[dv__dtype_register(c, t->dtype.ref)].dtype
+                                                : dv_dtype_from_key(t->dtype.one);
     if (next > INT64_MAX >> 24) /* bits * lanes is below 2^24; dense_strides() is exact */
         return false;
     s->pool_used = (int32_t)(strides + n - s->pool);
@@ -439,9 +209,9 @@ static inline bool plain_output(dv__solution *s, const dv__pattern *t, dv__outpu
 int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, dv__output *out)
 {
     const dv__pattern *t = c->output_of[i] >= 0 ? &c->outputs[c->output_of[i]] : find_output(c, s, i);
-    if (t && t->plain && plain_output(s, t, out))
+    if (t && t->plain && plain_output(c, s, t, out))
         return DV_OK;
-    dv__env v = { .c = c, .args = args, .s = s };
+    dv__run r = { .c = c, .program = c->program, .args = args, .s = s };
     memset(out, 0, sizeof *out);
     out->view_of = -1;
     out->shape = out->strides = s->pool;
@@ -449,7 +219,8 @@ int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solutio
         out->ndim = -1;
         return DV_OK;
     }
-    return make_output(&v, t, out);
+    s->registers[dv__device_register(c)].device = s->device;
+    return make_output(&r, &c->program->results[t - c->outputs], out);
 }
 
 bool dv__contract_needs_shape(const dv__contract *c)
@@ -462,7 +233,6 @@ bool dv__contract_needs_shape(const dv__contract *c)
 
 int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, const dv_tensor *given)
 {
-    dv__env v = { .c = c, .args = args, .s = s };
     const int32_t used = s->pool_used;
     const dv__pattern *t = find_output(c, s, i);
     dv__output out;
@@ -473,9 +243,9 @@ int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__so
     if (out.ndim < 0)
         return dv_fail(DV_EINVAL, "%s: result %zu: expected none in this case, found a tensor", c->name, i);
     if (dv_dtype_key(out.dtype) != dv_dtype_key(given->dtype))
-        return wrong(&v, DV_EDTYPE, t, "expected dtype %s, found %s", dv_dtype_name(out.dtype), dv_dtype_name(given->dtype));
+        return wrong(c, DV_EDTYPE, t, "expected dtype %s, found %s", dv_dtype_name(out.dtype), dv_dtype_name(given->dtype));
     if (out.device.type != given->device.type || (out.device.id != given->device.id && out.device.type != DV_CPU))
-        return wrong(&v, DV_EDEVICE, t, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(out.device.type),
+        return wrong(c, DV_EDEVICE, t, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(out.device.type),
             (int)out.device.id, dv_device_name(given->device.type), (int)given->device.id);
     bool same = out.ndim == given->ndim;
     for (int32_t d = 0; same && d < out.ndim && !out.unbacked; d++)
@@ -485,28 +255,35 @@ int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__so
     dv__words expected = { 0 }, found = { 0 };
     dv__say_sizes(&expected, out.shape, out.ndim);
     dv__say_sizes(&found, given->shape, given->ndim);
-    return wrong(&v, DV_ESHAPE, t, "expected shape %s, found %s", expected.data, found.data);
+    return wrong(c, DV_ESHAPE, t, "expected shape %s, found %s", expected.data, found.data);
 }
 
 /* ---- Costs --------------------------------------------------------------------------------------------------------------- */
 
 int dv__contract_workspace(const dv__contract *c, const dv_value *args, dv__solution *s, int64_t *bytes)
 {
-    const dv__env v = { .c = c, .args = args, .s = s, .where = "workspace" };
+    dv__run r = { .c = c, .program = c->program, .args = args, .s = s };
     *bytes = 0;
     if (!c->workspace)
         return DV_OK;
-    const int status = dv__eval_int(&v, c->workspace, bytes);
-    if (!status && *bytes < 0)
-        return dv_fail(DV_ESHAPE, "%s: workspace: expected a size, found %lld", c->name, (long long)*bytes);
+    const int status = dv__run_section(&r, &c->program->workspace);
+    *bytes = status ? 0 : dv__read(&r, c->program->workspace.value)->i;
+    return status;
+}
+
+static int real_cost(const dv__contract *c, const dv__section *section, const dv_value *args, dv__solution *s, double *out)
+{
+    dv__run r = { .c = c, .program = c->program, .args = args, .s = s };
+    const int status = dv__run_section(&r, section);
+    if (!status)
+        *out = dv__read(&r, section->value)->f;
     return status;
 }
 
 int dv__contract_flops(const dv__contract *c, const dv_value *args, dv__solution *s, double *flops)
 {
-    const dv__env v = { .c = c, .args = args, .s = s, .where = "flops" };
     *flops = -1;
-    return c->flops ? dv__eval_real(&v, c->flops, flops) : DV_OK;
+    return c->flops ? real_cost(c, &c->program->flops, args, s, flops) : DV_OK;
 }
 
 static double tensor_bytes(dv_dtype dtype, const int64_t *shape, int32_t ndim)
@@ -519,10 +296,9 @@ static double tensor_bytes(dv_dtype dtype, const int64_t *shape, int32_t ndim)
 
 int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution *s, double *bytes)
 {
-    const dv__env v = { .c = c, .args = args, .s = s, .where = "bytes" };
     *bytes = 0;
     if (c->bytes)
-        return dv__eval_real(&v, c->bytes, bytes);
+        return real_cost(c, &c->program->bytes, args, s, bytes);
     for (size_t i = 0; i < c->schema->nargs; i++) {
         const dv_value *value = &args[i];
         const double times = dv__argument_writes(&c->schema->args[i]) ? 2 : 1; /* read and written */
@@ -663,7 +439,7 @@ bool dv__contract_split(const dv__contract *c, const dv__solution *s, size_t slo
         return false;
     if (c->split_items < 0 ? is_cut(c, s, slot, lead, n) : c->split_slots[slot])
         for (uint32_t i = 0; i < n; i++)
-            *leading += lead[i].kind == DV__ITEM_RUN ? s->runs[lead[i].ref].ndim : 1;
+            *leading += lead[i].kind == DV__ITEM_RUN ? s->registers[dv__run_register(c, lead[i].ref)].n : 1;
     return true;
 }
 

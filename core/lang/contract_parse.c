@@ -11,11 +11,11 @@ struct parser {
     size_t next_output; /* the return that the next unnamed output binds */
 };
 
-int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size)
+int dv__arena_grow(dv__arena *arena, void *array, uint32_t n, size_t size)
 {
     if (n && (n < 4 || (n & (n - 1))))
         return DV_OK; /* room for 4, 8, 16... */
-    void *old, *grown = dv__arena_alloc(&c->arena, (n ? n * 2 : 4) * size);
+    void *old, *grown = dv__arena_alloc(arena, (n ? n * 2 : 4) * size);
     if (!grown)
         return DV_ENOMEM;
     memcpy(&old, array, sizeof old);
@@ -24,6 +24,8 @@ int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size)
     memcpy(array, &grown, sizeof grown);
     return DV_OK;
 }
+
+int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size) { return dv__arena_grow(&c->arena, array, n, size); }
 
 #define fail(p, at, ...) dv__fail_at(DV_ECONTRACT, (p)->c->text, at, __VA_ARGS__)
 
@@ -279,6 +281,7 @@ static int parse_pattern(struct parser *p)
         }
         if (!status)
             status = parse_dims(p, &t->dims);
+        t->may_be_empty |= t->kind == DV__PATTERN_LIST && t->dims.any;
         if (!status && dv__lexer_is(&p->lx, ":") && t->kind == DV__PATTERN_INTS)
             status = fail(p, p->lx.token.start, "'%s' is a list of integers: it has no dtype", t->name);
         if (!status && dv__lexer_accept(&p->lx, ":"))

@@ -98,7 +98,7 @@ int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out)
 
 /* ---- Predicates ---------------------------------------------------------------------------------------------------------- */
 
-int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__expr **out)
+int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__predicate **out)
 {
     dv__lexer lx;
     const char *copy = dv__arena_strndup(arena, text, strlen(text)); /* trees point into it */
@@ -112,19 +112,24 @@ int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *aren
         status = dv__lexer_unexpected(&lx, "the end of the predicate");
     if (!status)
         status = dv__contract_resolve_expr(c, copy, e, DV__CTYPE_BOOL, "a predicate");
+    dv__predicate *p = status ? NULL : DV__ARENA_NEW(arena, dv__predicate);
+    if (!status)
+        status = p ? dv__predicate_build(c, p, e, arena) : DV_ENOMEM;
     if (status)
         return status == DV_ENOMEM ? status : dv__fail_in(status, "operator %s: predicate", c->name);
-    *out = e;
+    *out = p;
     return DV_OK;
 }
 
-int dv__predicate_eval(const dv__contract *c, const dv__expr *e, const dv_value *args, dv__solution *s, bool *out)
+int dv__predicate_eval(const dv__contract *c, const dv__predicate *p, const dv_value *args, dv__solution *s, bool *out)
 {
-    const dv__env v = { .c = c, .args = args, .s = s, .where = "a row's predicate" };
+    dv__run r = { .c = c, .program = &p->program, .args = args, .s = s };
     *out = false;
-    if (!dv__needs_within(dv__contract_needs(c, e), dv__solution_bound(s)))
+    if (!dv__needs_within(p->needs, dv__solution_bound(s)))
         return DV_OK; /* about a size that only absent arguments have */
-    return dv__eval_bool(&v, e, out);
+    const int status = dv__run_section(&r, &p->section);
+    *out = !status && dv__read(&r, p->section.value)->i;
+    return status;
 }
 
 /* ---- Dtypes -------------------------------------------------------------------------------------------------------------- */
@@ -133,6 +138,7 @@ int dv__predicate_eval(const dv__contract *c, const dv__expr *e, const dv_value 
 struct dv__dtype_sets {
     struct one_set {
         int16_t var;
+        dv__operand reg;
         uint32_t n;
         uint32_t *keys;
     } sets[DV__MAX_DTYPE_VARS];
@@ -193,7 +199,10 @@ static int parse_set(dv__lexer *lx, const dv__contract *c, dv__arena *arena, str
 {
     dv__lexer ahead = *lx;
     dv__lexer_next(&ahead);
-    set->var = c->ndtypes ? 0 : -1;
+    set->var = -1; /* the first in the text */
+    for (uint32_t i = 0; i < c->npatterns && set->var < 0; i++)
+        if (c->patterns[i].dtype.kind == DV__DTYPE_VAR)
+            set->var = c->patterns[i].dtype.ref;
     if (dv__lexer_is(&ahead, "=")) {
         set->var = -1;
         for (uint32_t i = 0; i < c->ndtypes; i++)
@@ -204,6 +213,8 @@ static int parse_set(dv__lexer *lx, const dv__contract *c, dv__arena *arena, str
         dv__lexer_next(&ahead);
         *lx = ahead;
     }
+    if (set->var >= 0)
+        set->reg = dv__dtype_register(c, set->var);
     return parse_keys(lx, c, arena, set);
 }
 
@@ -236,7 +247,7 @@ bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s)
     for (uint32_t i = 0; sets && i < sets->n; i++) {
         const struct one_set *set = &sets->sets[i];
         bool found = set->var < 0 || !(s->bound_dtypes >> set->var & 1);
-        const uint32_t key = set->var < 0 ? 0 : dv_dtype_key(s->dtypes[set->var]);
+        const uint32_t key = set->var < 0 ? 0 : dv_dtype_key(s->registers[set->reg].dtype);
         for (uint32_t k = 0; k < set->n && !found; k++)
             found = set->keys[k] == key;
         if (!found)

@@ -310,7 +310,7 @@ static int row_conditions(const dv_operator *op, dv__row *row, const dv_kernel_d
     if (k->when) {
         if (!op->contract)
             return dv_fail(DV_ECONTRACT, "when: '%s' needs a contract", k->when);
-        dv__expr *when;
+        dv__predicate *when;
         if ((status = dv__predicate_parse(k->when, op->contract, arena, &when)))
             return status;
         row->when = when;

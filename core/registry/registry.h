@@ -35,7 +35,7 @@ typedef struct dv__row {
     int32_t device_type, priority;
     int isa;                      /* enum dv__isa that it needs */
     const dv__dtype_sets *dtypes; /* NULL: any */
-    const dv__expr *when;         /* NULL: always */
+    const dv__predicate *when;    /* NULL: always */
     const dv__takes *takes;       /* for each slot */
     bool takes_all_contiguous;    /* no slot of takes is anything else, and no alignment */
     bool vendor;                  /* from another library than the operator's own */

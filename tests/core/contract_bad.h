@@ -213,6 +213,7 @@
     { 'L', "xs[n]:T -> [n]:T", 3, "'xs' is a list of tensors: expected xs{i}[...]" },
     { 'L', "xs{i}[n{i}]:T -> [n]:T", 19, "'n' is another size for each tensor of the list: expected total(n)" },
     { 'L', "xs{i}[n{i} n]:T -> [n]:T", 12, "'n' is another size for each tensor of the list: expected total(n)" },
+    { 'L', "xs{i}[...]:T -> []:T", 17, "[]:T: 'T' is not bound by any argument that must be present" }, /* it may be empty */
     { 'L', "xs{i}[n{i} n{i}]:T -> [total(n)]:T", 12, "'n' has a meaning already: n{i} needs a name of its own" },
     { 'L', "xs{i}[2*n{i}]:T -> [total(n)]:T", 10, "expected a dim or ']', found '{'" },
     { 'L', "xs{}[n]:T -> [n]:T", 4, "expected an index name such as i, found '}'" },

@@ -153,7 +153,7 @@ static void test_rows(void **state)
     dv__schema *schema;
     dv__contract *c;
     dv__arena arena = { 0 };
-    dv__expr *e;
+    dv__predicate *e;
     dv__dtype_sets *sets;
     dv__takes out[8];
     parse_good(&schema, &c);

@@ -180,7 +180,8 @@ static void test_rows(void **state)
 {
     (void)state;
     dv__schema *schema;
-    dv__contract *c = parse("f(Tensor x, Tensor? z, int k, str mode) -> Tensor", "x[*s n]:T, z[m]:U -> [*s n]:T", &schema);
+    dv__contract *c = parse(
+        "f(Tensor x, Tensor? z, int k, str mode) -> Tensor", "x[*s n]:T, z[m]:U -> [*s n]:T; U in i8 i32", &schema);
     static const struct {
         const char *text;
         bool without, with;
@@ -197,7 +198,7 @@ static void test_rows(void **state)
         const char *text;
         bool without, with;
     } dtypes[] = {
-        { "bf16", true, true },
+        { "bf16", true, true }, /* about T, the first in the text: the fact about U does not count */
         { "f32 f64", false, false },
         { "f32 bf16", true, true },
         { "T=bf16, U=i8", true, true },
@@ -208,7 +209,7 @@ static void test_rows(void **state)
         dv__solution s;
         solve(c, with ? "bf16[3,8] i8[3] 2 'fast'" : "bf16[3,8] - 2 'fast'", &s);
         for (size_t i = 0; i < sizeof predicates / sizeof *predicates; i++) {
-            dv__expr *e;
+            dv__predicate *e;
             bool yes = false;
             if (dv__predicate_parse(predicates[i].text, c, &arena, &e) || dv__predicate_eval(c, e, arguments.values, &s, &yes))
                 fail_msg("%s: %s", predicates[i].text, dv_last_error());
@@ -274,7 +275,7 @@ static int everything(void *text)
     dv__schema *schema = NULL;
     dv__contract *c = NULL;
     dv__arena arena = { 0 };
-    dv__expr *e;
+    dv__predicate *e;
     dv__dtype_sets *sets;
     dv__text t = { 0 };
     char *s = NULL;

@@ -146,11 +146,10 @@ class Run:
         else:
             try:
                 self.registers[s["to"]] = fits(s, self.value(op, s))
-            except OverflowError:
-                if s.get("say"):
-                    self.registers[s["to"]] = 0
-                    return
-                raise Refused(self.message(s["message"])) from None
+            except (OverflowError, IndexError):
+                if not s.get("say"):  # there it is behind a check that fails
+                    raise Refused(self.message(s["message"])) from None
+                self.registers[s["to"]] = 0
 
     def each(self, s):
         for c in s["carry"]:

@@ -332,7 +332,7 @@ static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs 
     return DV_OK;
 }
 
-/* What contract_settle.c does, on masks. */
+/* What contract_build_facts.c does, on masks. */
 static int settle(const struct prover *p, dv__needs *bound, uint64_t aside)
 {
     const dv__contract *c = p->c;

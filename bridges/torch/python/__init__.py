@@ -6,7 +6,7 @@ imported already or as soon as it is (`attach`). Importing this module does not 
 """
 import sys
 
-__all__ = ["register", "unregister", "attach", "registered"]
+__all__ = ["register", "unregister", "attach", "registered", "explain"]
 
 
 def register(library, *, strict=True):
@@ -39,6 +39,12 @@ def _call(name, args, kwargs):
     return _call(name, args, kwargs)
 
 
+def explain():
+    """What the bridge found in this torch, as text: each feature that needs private names of torch, on or off, why, and what is lost."""
+    from . import private
+    return private.explain()
+
+
 _waiting = []  # for torch
 _functions = []  # for torch._dynamo
 
@@ -54,6 +60,11 @@ def attach(library):
 def _register_waiting():
     waiting, _waiting[:] = _waiting[:], []
     for library in waiting:
+        from . import private
+        if not private.operators:
+            import warnings
+            warnings.warn(f"dovetail: torch {sys.modules['torch'].__version__}: {private.operators}", stacklevel=2)
+            return
         register(library, strict=False)
         if hasattr(library, "operators"):
             _functions.extend(library.operators().values())
@@ -63,6 +74,9 @@ def _register_waiting():
 
 def _trace_functions():
     """torch.compile traces calls of the functions of a library as calls of the torch operators."""
+    from . import private
+    if not private.dynamo:
+        return
     from . import dynamo
     functions, _functions[:] = _functions[:], []
     for f in functions:

@@ -6,9 +6,10 @@ As torch does, f64 is left alone, and so is what the operator writes to: where t
 contract says what does not fit.
 """
 import torch
-from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 
-_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", torch._C._get_privateuse1_backend_name(): "AutocastPrivateUse1"}
+from .private import operators as _torch
+
+_KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", _torch._get_privateuse1_backend_name(): "AutocastPrivateUse1"}
 _TAGS = {"autocast_lower", "autocast_f32"}
 
 
@@ -39,11 +40,11 @@ def _shared(operator):
 
 
 def _kernel(operator, groups, choose, device, key):
-    key = DispatchKeySet(getattr(DispatchKey, key))
+    key = _torch.DispatchKeySet(getattr(_torch.DispatchKey, key))
 
     def kernel(*args, **kwargs):
         values = operator.bind(args, kwargs)
-        with _ExcludeDispatchKeyGuard(key):
+        with _torch._ExcludeDispatchKeyGuard(key):
             for slots in groups:
                 found = {i: {x.dtype for x in _tensors(values[i]) if _eligible(x, device)} for i in slots}
                 dtype = choose(set().union(*found.values()))

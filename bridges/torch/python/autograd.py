@@ -7,18 +7,16 @@ have, so that functorch's levels, modes and subclasses see the operator as they 
 import threading
 
 import torch
-from torch._functorch.eager_transforms import enable_inplace_requires_grad
-from torch._functorch.utils import enable_single_level_autograd_function
-from torch._ops import key_extractor
 from torch.autograd import forward_ad
 
 from . import native
 from .gradient import Formula, Function, Missing, NativeForm, Tangent, is_list, is_tensor
+from .private import operators as _torch
 
 # What comes after the Autograd keys, without the two keys whose kernel for all operators is to go on to the next.
-_BELOW = torch._C._after_autograd_keyset.remove(torch._C.DispatchKey.ADInplaceOrView).remove(torch._C.DispatchKey.BackendSelect)
+_BELOW = _torch._after_autograd_keyset.remove(_torch.DispatchKey.ADInplaceOrView).remove(_torch.DispatchKey.BackendSelect)
 
-_AUTOGRAD = torch._C.DispatchKey.Autograd
+_AUTOGRAD = _torch.DispatchKey.Autograd
 
 _now = threading.local()  # .below: what a Function's forward must know of the call that it is in; .done: what its jvp must
 
@@ -66,21 +64,21 @@ class Autograd:
             return self.view(values)
         if op.writes and not torch.is_inference_mode_enabled():
             self.check_inference(values)
-        duals = self.duals(values) if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled() else None
+        duals = self.duals(values) if forward_ad._current_level >= 0 and _torch._is_fwd_grad_enabled() else None
         wanted = False
         if torch.is_grad_enabled():
             if op.writes:
                 self.check_leaves(values)
             wanted = self.wants(values)
-        keys = key_extractor(self.all_tensors(values), _BELOW)
+        keys = _torch.key_extractor(self.all_tensors(values), _BELOW)
         if not wanted and not duals:
             out = self.below(keys, values[:self.positional], dict(zip(self.keywords, values[self.positional:])))
             self.count(values)  # after the write, as torch does it: modes below look at the version that was saved
             return out
         if self.refuses:
             op.refuse_gradient(values)
-        _now.below = keys, torch.is_grad_enabled(), torch._C._is_fwd_grad_enabled(), duals
-        with enable_single_level_autograd_function():
+        _now.below = keys, torch.is_grad_enabled(), _torch._is_fwd_grad_enabled(), duals
+        with _torch.enable_single_level_autograd_function():
             return self.function.apply(*values)
 
     def wants(self, values):
@@ -110,7 +108,7 @@ class Autograd:
 
     def below(self, keys, args, kwargs):
         """Writes are counted above: by the Function, or by count()."""
-        with torch._C._AutoDispatchBelowADInplaceOrView() if self.operator.writes else torch._C._AutoDispatchBelowAutograd():
+        with _torch._AutoDispatchBelowADInplaceOrView() if self.operator.writes else _torch._AutoDispatchBelowAutograd():
             return self.operator.overload.redispatch(keys, *args, **kwargs)
 
     def count(self, values):
@@ -152,7 +150,7 @@ class Autograd:
     def unpack(self, v):
         """(primal, tangent): the tangent is None where there is none, or a list for a list."""
         if isinstance(v, torch.Tensor):
-            return torch._VF._unpack_dual(v, level=forward_ad._current_level)
+            return _torch._unpack_dual(v, level=forward_ad._current_level)
         if isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v):
             both = [(None, None) if x is None else self.unpack(x) for x in v]
             tangents = [t for _, t in both]
@@ -206,7 +204,7 @@ class Autograd:
             raise NotImplementedError(f"{op.name}: its tangent cannot be made from its gradient, because it has lists of tensors: declare a tangent")
         if self._vjp is None:
             self._vjp = self.rule.vjp()
-        with torch.enable_grad(), enable_inplace_requires_grad(True):
+        with torch.enable_grad(), _torch.enable_inplace_requires_grad(True):
             u = [torch.zeros_like(r).requires_grad_() if i in self.rule.grads else _zeros_like(r) for i, r in enumerate(results)]
             gradients = self._vjp(*primals, *results, *u)
             pairs = [(gradients.get(a["name"]), t) for a, t in zip(op.slots, tangents) if t is not None]

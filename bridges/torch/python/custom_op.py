@@ -103,6 +103,9 @@ _new = weakref.WeakSet()  # to be told to torch._dynamo
 
 def _trace():
     """torch.compile traces a call of one as a call of the torch operator."""
+    from . import private
+    if not private.dynamo:
+        return
     from .dynamo import trace_as
     while _new:
         op = _new.pop()

@@ -1,21 +1,18 @@
 """What Dynamo does with operators: a call of a library's function becomes a call of the torch operator, and where the policy turns an
 operator off, its native form stands in the graph, so that a compiler fuses it. Every such decision is guarded.
 
-Imported only after torch._dynamo. _get_handlers() is Dynamo's own table of functions that it treats specially; where a torch has no such
-table, functions are leaves of the graph and the policy is asked at every call.
+Imported only after torch._dynamo, and where it has what is used here (private.py): else functions are leaves of the graph, and the policy
+is asked at every call.
 """
 import torch
 import torch._dynamo
-from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource, GlobalSource
-from torch._dynamo.variables.base import VariableTracker
-from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 
 import dovetail
 
 from . import registration
+from .private import dynamo as _torch
 
-_handlers = getattr(TorchInGraphFunctionVariable, "_get_handlers", dict)()
+_handlers = _torch._get_handlers()
 
 
 def install(operator):
@@ -35,7 +32,7 @@ def trace_function(function):
         if operators is None:
             return None  # not registered in torch: the call says why
         f, args, kwargs = registration.target(operators, args, kwargs)
-        return VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
+        return _torch.VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
 
     _handlers[function] = handler
 
@@ -48,7 +45,7 @@ def forget_function(function):
 def trace_as(function, overload):
     """A call of function is one of the torch operator."""
     torch._dynamo.allow_in_graph(function)
-    _handlers[function] = lambda variable, tx, /, *args, **kwargs: VariableTracker.build(tx, overload).call_function(tx, list(args), dict(kwargs))
+    _handlers[function] = lambda variable, tx, /, *args, **kwargs: _torch.VariableTracker.build(tx, overload).call_function(tx, list(args), dict(kwargs))
 
 
 def _packet_handler(packet, name):
@@ -67,8 +64,8 @@ def _guard(tx, operator):
     """The program is good for this operator, not for one of its name that is loaded later."""
     if not isinstance(operator.entry.function, dovetail.Operator):
         raise RuntimeError(f"{operator.name}: its library is not loaded")
-    source = AttrSource(GlobalSource(tx.output.install_global_by_id("dovetail", operator.entry)), "function")
-    install_guard(source.make_guard(GuardBuilder.ID_MATCH))
+    source = _torch.AttrSource(_torch.GlobalSource(tx.output.install_global_by_id("dovetail", operator.entry)), "function")
+    _torch.install_guard(source.make_guard(_torch.GuardBuilder.ID_MATCH))
     return source
 
 
@@ -77,7 +74,7 @@ def _call(tx, operator, args, kwargs):
     source = _guard(tx, operator)
     if operator.native is None or torch.compiler.is_exporting():
         return None
-    install_guard(AttrSource(source, "_enabled").make_guard(GuardBuilder.CONSTANT_MATCH))
+    _torch.install_guard(_torch.AttrSource(source, "_enabled").make_guard(_torch.GuardBuilder.CONSTANT_MATCH))
     if operator.entry.function._enabled:
         return None
-    return VariableTracker.build(tx, operator.native_overload()).call_function(tx, list(args), dict(kwargs))
+    return _torch.VariableTracker.build(tx, operator.native_overload()).call_function(tx, list(args), dict(kwargs))

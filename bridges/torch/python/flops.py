@@ -5,9 +5,8 @@ torch.utils.flop_counter is imported, and nothing is imported before.
 """
 import sys
 
-import torch
-
 from . import _when_imported
+from .private import flops as _torch
 
 _MODULE = "torch.utils.flop_counter"
 _formulas = {}  # packet -> function, of the libraries that are registered
@@ -26,11 +25,12 @@ def retire(operator):
         return
     del _formulas[operator.packet]
     if _MODULE in sys.modules:
-        sys.modules[_MODULE].flop_registry.pop(operator.packet, None)
+        _torch and _torch.flop_registry.pop(operator.packet, None)
 
 
 def _fill():
-    sys.modules[_MODULE].flop_registry.update(_formulas)
+    if _torch:
+        _torch.flop_registry.update(_formulas)
 
 
 class _Formula:
@@ -40,7 +40,7 @@ class _Formula:
     def __call__(self, /, *args, **kwargs):
         if all("out_val" not in op.names for op in self.overloads.values()):
             kwargs.pop("out_val", None)  # torch's: the result
-        overload = torch._C._jit_resolve_packet(self.name, *args, **kwargs) or "default"
+        overload = _torch._jit_resolve_packet(self.name, *args, **kwargs) or "default"
         operator = self.overloads.get(overload)
         if operator is None:
             operator = next((op for op in self.overloads.values() if op.out and op.out.overload._overloadname == overload), None)

@@ -12,6 +12,7 @@ import sys
 import torch
 from torch.autograd import forward_ad
 
+from .private import operators as _torch
 from .types import DTYPES
 
 _DEBUG = int(os.environ.get("DOVETAIL_DEBUG") or 0)
@@ -134,7 +135,7 @@ class _Lookup:
         if local in _IN_PLACE_OF_ATEN:
             return _IN_PLACE_OF_ATEN[local]
         # the base set has ATen's names; torch picks the overload, its own functions sooner than its operators
-        return getattr(torch._C._VariableFunctions, local, None) or getattr(torch.ops.aten, local)
+        return getattr(_torch._VariableFunctions, local, None) or getattr(torch.ops.aten, local)
 
     def __call__(self, *args, **kwargs):
         self.scope[self.key] = found = self.find()

@@ -14,13 +14,12 @@ import functools
 import threading
 
 import torch
-from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
-from torch._subclasses.functional_tensor import FunctionalTensorMode
 
 from . import fake, overridden, private
+from .private import functional as _torch
 
-_FUNCTIONALIZE = DispatchKeySet(DispatchKey.Functionalize)
-_BACK = DispatchKeySet(DispatchKey.FuncTorchDynamicLayerBackMode)
+_FUNCTIONALIZE = _torch.DispatchKeySet(_torch.DispatchKey.Functionalize)
+_BACK = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchDynamicLayerBackMode)
 
 
 def install(operator, library):
@@ -33,7 +32,7 @@ def install(operator, library):
         rule.twin  # now: graphs that were saved may hold it
         library.impl(local, rule.kernel, "Functionalize")
         operator.overload._dispatch_cache.clear()
-        operator.overload.python_key_table[FunctionalTensorMode] = rule.in_graph  # py_impl() refuses a library that is loaded again
+        operator.overload.python_key_table[_torch.FunctionalTensorMode] = rule.in_graph  # py_impl() refuses a library that is loaded again
     elif operator.writes:
         _while_inside.add(_Writes(operator, library))
 
@@ -120,15 +119,15 @@ class _Writes:
             if not layers.any:
                 return self.operator.call(values)
             for i in self.operator.writes:
-                if not all(torch._is_functional_tensor(x) for x in _tensors(values[i])):
+                if not all(_torch._is_functional_tensor(x) for x in _tensors(values[i])):
                     raise RuntimeError(f"{self.operator.name}: argument '{self.operator.arguments[i].name}': mutating a non-functional tensor "
                                        "with a functional tensor is not allowed. Please ensure that all of your inputs are wrapped inside of a "
                                        "functionalize() call.")
             fresh, written = (self.traced if _tracing() else self.copied)(inner)
         for old, new in zip((x for i in self.operator.writes for x in _tensors(values[i])), written):
-            torch._functionalize_replace(old, new)
-            torch._functionalize_commit_update(old)
-            torch._functionalize_sync(old)
+            _torch._functionalize_replace(old, new)
+            _torch._functionalize_commit_update(old)
+            _torch._functionalize_sync(old)
         return self.results(values, [layers.wrap(x) for x in fresh])
 
     def copied(self, values):
@@ -139,7 +138,6 @@ class _Writes:
 
     def traced(self, values):
         """auto_functionalized, where each written tensor is its own base."""
-        from torch._higher_order_ops.auto_functionalize import auto_functionalized_v2
         named, bases = {}, []
         for i, (a, v) in enumerate(zip(self.operator.arguments, values)):
             if i not in self.operator.writes:
@@ -151,8 +149,8 @@ class _Writes:
             else:
                 named[f"_{a.name}_base_index"] = None if v is None else len(bases)
                 bases += [] if v is None else [v]
-        with _ExcludeDispatchKeyGuard(_BACK | _FUNCTIONALIZE):
-            out = auto_functionalized_v2(self.twin, **named, _all_bases=bases)
+        with _torch._ExcludeDispatchKeyGuard(_BACK | _FUNCTIONALIZE):
+            out = private.traced.auto_functionalized_v2(self.twin, **named, _all_bases=bases)
         first = len(out) - len(bases)
         return out[:first] if self.twin._schema.returns else (), out[first:]
 
@@ -163,34 +161,31 @@ class _Layers:
     def __init__(self):
         self.any = False
         self.interpreter = None
-        if _functorch.peek_interpreter_stack() is not None:
-            from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
-            top = retrieve_current_functorch_interpreter()
-            self.interpreter = top if top.key() is _functorch.TransformType.Functionalize else None
+        if _torch.peek_interpreter_stack() is not None:
+            top = _torch.retrieve_current_functorch_interpreter()
+            self.interpreter = top if top.key() is _torch.TransformType.Functionalize else None
 
     def peel(self, value):
         return _map(self.peel_one, value)
 
     def peel_one(self, x):
-        if not torch._is_functional_tensor(x):
+        if not _torch._is_functional_tensor(x):
             return x
         self.any = True
-        torch._functionalize_sync(x)
-        return torch._from_functional_tensor(x)
+        _torch._functionalize_sync(x)
+        return _torch._from_functional_tensor(x)
 
     def wrap(self, x):
         if self.interpreter is None:
-            return torch._to_functional_tensor(x)
-        return _functorch._wrap_functional_tensor(x, self.interpreter.level())
+            return _torch._to_functional_tensor(x)
+        return _torch._wrap_functional_tensor(x, self.interpreter.level())
 
     def below(self):
-        return _ExcludeDispatchKeyGuard(_FUNCTIONALIZE) if self.interpreter is None else self.interpreter.lower()
+        return _torch._ExcludeDispatchKeyGuard(_FUNCTIONALIZE) if self.interpreter is None else self.interpreter.lower()
 
 
 def _tracing():
-    from torch._C import _TorchDispatchModeKey
-    from torch._ops import _get_dispatch_mode_pre_dispatch
-    return any(get(_TorchDispatchModeKey.PROXY) is not None for get in (torch._C._get_dispatch_mode, _get_dispatch_mode_pre_dispatch))
+    return any(get(_torch._TorchDispatchModeKey.PROXY) is not None for get in (_torch._get_dispatch_mode, _torch._get_dispatch_mode_pre_dispatch))
 
 
 def _map(f, value):

@@ -7,9 +7,9 @@ import re
 
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.function import _SingleLevelFunction
 
 from .formula import Like, Source, identifier
+from .private import operators as _torch
 
 NOT_KEPT, VALUE, LIKE = 0, 1, 2  # "saves" in docs/json.md
 
@@ -148,12 +148,12 @@ def _alive(x):
     """What was saved at a level of torch.func that has gone, without that level's wrapper."""
     if isinstance(x, (list, tuple)):
         return [_alive(e) for e in x]
-    return torch._C._functorch.unwrap_if_dead(x) if isinstance(x, torch.Tensor) else x
+    return _torch.unwrap_if_dead(x) if isinstance(x, torch.Tensor) else x
 
 
 def _vjp(f, leaves, grads):
     """Gradients of f by its leaves. A level of torch.func where others may look on: it keeps tangents, graphs and other levels."""
-    if torch.is_grad_enabled() or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch.is_grad_enabled() or forward_ad._current_level >= 0 or _torch.peek_interpreter_stack() is not None:
         return torch.func.vjp(lambda *xs: tuple(f(*xs)), *leaves)[1](tuple(grads))
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_() for x in leaves]
@@ -210,7 +210,7 @@ class Function:
         methods = {"forward": self.forward(name), "backward": self.backward(name), "_compiled_autograd_key": _compiled_autograd_key}
         if jvp:
             methods["jvp"] = jvp
-        made = type(name, (_SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
+        made = type(name, (_torch._SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
         made._backward_cls.apply = made.backward  # the engine's call, without looking for it every time
         self.function, self.apply = made, made.apply
         if self.lists or self.result_lists or operator.written_only:

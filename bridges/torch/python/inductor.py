@@ -12,12 +12,13 @@ import json
 import unittest.mock
 
 import torch
-from torch._inductor import ir, lowering
-from torch._inductor.virtualized import V
 from torch.utils import _pytree as pytree
 
 from . import private, registration
 from .operator import natives
+from .private import inductor as _torch
+
+ir, lowering, V = _torch.ir, _torch.lowering, _torch.V
 
 
 def install(operator):
@@ -25,7 +26,7 @@ def install(operator):
         return  # Inductor must see that a view is one
     lowering.lowerings[operator.overload] = _Lowering(operator)
     if not _takes_contiguous(operator):
-        tag = torch._library.utils.get_layout_constraint_tag(operator.overload, with_default=True)
+        tag = _torch.get_layout_constraint_tag(operator.overload, with_default=True)
         lowering.add_layout_constraint(operator.overload, lowering.tag_to_layout_constraint(tag))
 
 
@@ -90,13 +91,15 @@ class _Lowering:
         self.defaults = [_literal(a) for a in positional]
 
     def __call__(self, *args, **kwargs):
-        if V.graph.cpp_wrapper or V.graph.fx_wrapper:
+        made = None
+        if _torch and not V.graph.cpp_wrapper and not V.graph.fx_wrapper:
+            try:
+                made = _Out.create(self, args, kwargs) if self.allocated else _Direct.create(self.operator.overload, *args, **kwargs)
+            except (AttributeError, TypeError, ValueError) as error:  # this torch has other classes than those we know
+                _torch.off(f"{type(error).__name__}: {error}")
+        if made is None:
             with _torchs_own_out_off():
                 made = ir.FallbackKernel.create(self.operator.overload, *args, **kwargs)
-        elif self.allocated:
-            made = _Out.create(self, args, kwargs)
-        else:
-            made = _Direct.create(self.operator.overload, *args, **kwargs)
         return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, made)
 
 
@@ -115,12 +118,10 @@ def _literal(argument):
 def _torchs_own_out_off():
     """torch 2.13 lowers an operator with an out= overload to it by itself, in a form that its C++ wrapper cannot compile and that takes
     tensors to stand before all other arguments."""
-    try:
-        from torch._library import _out_variant
-    except ImportError:
+    if private.out_variant is None:
         yield
         return
-    with unittest.mock.patch.object(_out_variant, "to_out_variant", lambda op: None):
+    with unittest.mock.patch.object(private.out_variant, "to_out_variant", lambda op: None):
         yield
 
 

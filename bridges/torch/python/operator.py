@@ -5,7 +5,7 @@ import torch
 
 import dovetail._core
 
-from . import autocast, fake, flops, functional, native, out, sharding, twin, vmap
+from . import autocast, fake, flops, native, out, private, sharding, twin
 from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
@@ -155,8 +155,12 @@ class Operator:
             self._registration, self._kept = registration, self.run_native  # C has its address
             native.check(native.bridge.dv_torch_set_native(registration, self.name.encode(), id(self._kept)))
         local = self.name.split("::")[1]
-        vmap.install(self, library, local)
-        functional.install(self, library)
+        if private.vmap:
+            from . import vmap
+            vmap.install(self, library, local)
+        if private.functional:
+            from . import functional
+            functional.install(self, library)
         autocast.install(self, library, local)
         flops.install(self)
         sharding.install(self)
@@ -242,7 +246,9 @@ class Operator:
             self._native_overload.py_kernels.clear()
             self._native_overload._dispatch_cache.clear()
             self._native_library._destroy()
-        functional.retire(self)
+        if private.functional:
+            from . import functional
+            functional.retire(self)
         flops.retire(self)
         sharding.retire(self)
         _take_out(self.name, self.packet)
@@ -294,7 +300,7 @@ def _objects(name):
         if key in fresh.overloads():
             _revive(old, getattr(fresh, key))
             setattr(packet, key, old)
-    packet._overload_names = torch._C._jit_get_operation(f"{space}::{local}")[1]
+    packet._overload_names = private.operators._jit_get_operation(f"{space}::{local}")[1]
     setattr(packets, local, packet)
     return packet, getattr(packet, overload)
 

@@ -1,9 +1,9 @@
 """out=: the overload that writes to given tensors, which the C side defines for every operator that writes nothing and returns fresh
 tensors. Its fake, its functionalization, and how a call of a function with out= becomes a call of it."""
 import torch
-from torch._subclasses.functional_tensor import CppFunctionalizeAPI, FunctionalTensorMode, PythonFunctionalizeAPI
 
 from . import fake
+from .private import operators, out as _torch
 from .types import dtype_name
 
 
@@ -19,9 +19,11 @@ class Out:
 
     def install(self, library):
         fake.register(self.name, self.fake, library)
-        library.impl(self.name, lambda *args, **kwargs: self.functionalize(CppFunctionalizeAPI(), args, kwargs), "Functionalize")
-        self.overload.python_key_table.pop(FunctionalTensorMode, None)  # of the library that it came with before
-        self.overload.py_impl(FunctionalTensorMode)(lambda mode, /, *args, **kwargs: self.functionalize(PythonFunctionalizeAPI(mode), args, kwargs))
+        if not _torch:
+            return
+        library.impl(self.name, lambda *args, **kwargs: self.functionalize(_torch.CppFunctionalizeAPI(), args, kwargs), "Functionalize")
+        self.overload.python_key_table.pop(_torch.FunctionalTensorMode, None)  # of the library that it came with before
+        self.overload.py_impl(_torch.FunctionalTensorMode)(lambda mode, /, *args, **kwargs: self.functionalize(_torch.PythonFunctionalizeAPI(mode), args, kwargs))
 
     def results(self, given):
         return given[0] if len(given) == 1 else tuple(given)
@@ -48,7 +50,7 @@ class Out:
             raise RuntimeError(f"{label}dtype {dtype_name(result.dtype)}, found {dtype_name(out.dtype)}")
         if out.device != result.device:
             raise RuntimeError(f"{label}a tensor on {result.device}, found one on {out.device}")
-        torch._prims_common.wrappers._maybe_resize_out(out, result.shape)
+        operators._maybe_resize_out(out, result.shape)
 
     def copy(self, given, made):
         for name, out, result in zip(self.names, given, made if len(given) > 1 else (made,)):

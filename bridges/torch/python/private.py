@@ -17,10 +17,10 @@ features = {}  # name -> Feature, in the order of the table below
 
 class Feature:
     """A group of private names of torch, under the last part of each. `works`: a function of the feature that raises where the names are
-    there but do something else. `module`: the feature matters from its import on, so nobody asks before."""
+    there but do something else. `after`: explain() asks only once this module is imported."""
 
-    def __init__(self, name, lost, *names, works=None, module=None):
-        self.name, self.lost, self.names, self.works, self.module = name, lost, names, works, module
+    def __init__(self, name, lost, *names, works=None, after="torch"):
+        self.name, self.lost, self.names, self.works, self.after = name, lost, names, works, after
         self.why = None  # not asked yet; "": it is there; else why it is off
         features[name] = self
 
@@ -32,9 +32,9 @@ class Feature:
         return not self.why
 
     def __getattr__(self, name):  # only what is not looked up yet comes here
-        if name.startswith("__") or not self:
+        if name.startswith("__") or self.why is not None or not self:
             raise AttributeError(f"{name}: {self}")
-        return object.__getattribute__(self, name)
+        return getattr(self, name)
 
     def _missing(self):
         for path in self.names:
@@ -57,7 +57,7 @@ class Feature:
 
     def __str__(self):
         if self.why is None:
-            return f"{self.name}: not asked for yet"
+            return f"{self.name}: not asked for before {self.after} is imported"
         return f"{self.name}: off: {self.why}: {self.lost}" if self.why else f"{self.name}: on"
 
 
@@ -160,4 +160,67 @@ def unregistered():
                 x.off()
 
 
-replacing = Feature("notice of what torch does", "kernels that a program registers on an operator are not seen by calls of its function")
+
+
+# ---- the table
+
+_KEYS = "torch._C.DispatchKey", "torch._C.DispatchKeySet", "torch._C._ExcludeDispatchKeyGuard"
+_FUNCTORCH = "torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter", "torch._C._functorch.peek_interpreter_stack"
+
+operators = Feature(
+    "operators", "libraries are not registered in torch: their functions take NumPy arrays and no tensors", *_KEYS,
+    "torch._C._after_autograd_keyset", "torch._C._AutoDispatchBelowAutograd", "torch._C._AutoDispatchBelowADInplaceOrView",
+    "torch._C._is_fwd_grad_enabled", "torch._VF._unpack_dual", "torch._C._functorch.unwrap_if_dead", "torch._C._functorch.peek_interpreter_stack",
+    "torch._C._get_privateuse1_backend_name", "torch._C._VariableFunctions", "torch._C._jit_get_operation", "torch._ops.key_extractor",
+    "torch._functorch.utils.enable_single_level_autograd_function", "torch._functorch.eager_transforms.enable_inplace_requires_grad",
+    "torch.autograd.function._SingleLevelFunction", "torch._prims_common.wrappers._maybe_resize_out")
+fake = Feature("fake", "fakes are registered by torch.library.register_fake, which is slower", "torch._library.simple_registry.singleton",
+               works=lambda torch: torch.singleton.find("aten::add").fake_impl.register)
+vmap = Feature("vmap", "torch.vmap loops over the batch", *_KEYS, *_FUNCTORCH, "torch._C._functorch._add_batch_dim", "torch._C._functorch._unwrap_batched")
+functional = Feature(
+    "functional", "operators that write to what they return are refused in graphs and by torch.func.functionalize", *_KEYS, *_FUNCTORCH,
+    "torch._C._functorch.TransformType", "torch._C._functorch._wrap_functional_tensor", "torch._is_functional_tensor",
+    "torch._functionalize_replace", "torch._functionalize_commit_update", "torch._functionalize_sync", "torch._from_functional_tensor",
+    "torch._to_functional_tensor", "torch._C._get_dispatch_mode", "torch._C._TorchDispatchModeKey", "torch._ops._get_dispatch_mode_pre_dispatch",
+    "torch._subclasses.functional_tensor.FunctionalTensorMode")
+traced = Feature("traced", "torch.func.functionalize refuses such operators while a graph is made",
+                 "torch._higher_order_ops.auto_functionalize.auto_functionalized_v2")
+out = Feature("out", "graphs refuse out= overloads", "torch._subclasses.functional_tensor.CppFunctionalizeAPI",
+              "torch._subclasses.functional_tensor.FunctionalTensorMode", "torch._subclasses.functional_tensor.PythonFunctionalizeAPI")
+flops = Feature("flops", "FlopCounterMode counts nothing", "torch.utils.flop_counter.flop_registry", "torch._C._jit_resolve_packet",
+                after="torch.utils.flop_counter")
+sharding = Feature("sharding", "DTensor refuses the operators", "torch.distributed.tensor.DTensor._op_dispatcher.sharding_propagator",
+                   "torch.distributed.tensor._op_schema.RuntimeSchemaInfo", "torch.distributed.tensor._op_schema.OpStrategy",
+                   "torch.distributed.tensor._ops.utils.expand_to_full_mesh_op_strategy", after="torch.distributed.tensor")
+dynamo = Feature(
+    "dynamo", "torch.compile traces torch.ops.ns.f only, not functions of a library, and the policy is asked at every call",
+    "torch._dynamo.guards.GuardBuilder", "torch._dynamo.guards.install_guard", "torch._dynamo.source.AttrSource", "torch._dynamo.source.GlobalSource",
+    "torch._dynamo.variables.base.VariableTracker", "torch._dynamo.variables.torch.TorchInGraphFunctionVariable._get_handlers",
+    "torch._dynamo.guards.GuardBuilder.ID_MATCH", "torch._dynamo.guards.GuardBuilder.CONSTANT_MATCH",
+    "torch._dynamo.variables.base.VariableTracker.build", works=lambda torch: torch._get_handlers().items(),
+    after="torch._dynamo")
+inductor = Feature(
+    "inductor", "compiled programs call the operators by torch's dispatcher, and Inductor does not plan their memory", "torch._inductor.ir",
+    "torch._inductor.ir.FallbackKernel", "torch._inductor.ir.FallbackKernel.process_kernel", "torch._inductor.ir.MultiOutput",
+    "torch._inductor.ir.MultiOutputLayout", "torch._inductor.lowering", "torch._inductor.lowering.lowerings",
+    "torch._inductor.lowering.add_layout_constraint", "torch._inductor.lowering.tag_to_layout_constraint", "torch._inductor.virtualized.V",
+    "torch._library.utils.get_layout_constraint_tag", after="torch._inductor.lowering")
+replacing = Feature("replacing", "some of what torch does is not noticed: see private.Replaced")
+
+try:
+    out_variant = find("torch._library._out_variant")  # since 2.11; nothing is lost without it
+except ImportError:
+    out_variant = None
+
+
+def explain():
+    """What of this torch is used and what is off, as text."""
+    import torch
+    from .. import _core
+    short = _core.torch.why()
+    lines = [f"torch {torch.__version__}", f"  short calls: off: {short}: calls go by torch's dispatcher" if short else "  short calls: on"]
+    for feature in features.values():
+        if feature.after in sys.modules:
+            bool(feature)
+        lines.append(f"  {feature}")
+    return "\n".join(lines)

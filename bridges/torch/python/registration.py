@@ -20,6 +20,8 @@ def _tell(compiler):
     """They cost their import: nothing is told to a compiler before a program imports it."""
     from importlib import import_module
     operators, _waiting[compiler][:] = _waiting[compiler][:], []
+    if not private.features[compiler]:
+        return
     module = import_module("." + compiler, __package__)
     for op in operators:
         module.install(op)

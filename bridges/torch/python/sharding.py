@@ -12,6 +12,7 @@ import torch
 
 from . import _when_imported
 from .facts import Facts, carries, position
+from .private import sharding as _torch
 
 _MODULE = "torch.distributed.tensor"
 _waiting = []  # operators
@@ -27,20 +28,21 @@ def install(operator):
 def retire(operator):
     if operator in _waiting:
         _waiting.remove(operator)
-    elif _MODULE in sys.modules:
-        propagator = sys.modules[_MODULE].DTensor._op_dispatcher.sharding_propagator
+    elif _MODULE in sys.modules and _torch:
+        propagator = _torch.sharding_propagator
         propagator.op_strategy_funcs.pop(operator.overload, None)
         propagator.op_to_schema_info.pop(operator.overload, None)
 
 
 def _register():
-    from torch.distributed.tensor._op_schema import RuntimeSchemaInfo
-    propagator = sys.modules[_MODULE].DTensor._op_dispatcher.sharding_propagator
+    if not _torch:
+        return
+    propagator = _torch.sharding_propagator
     waiting, _waiting[:] = _waiting[:], []
     for operator in waiting:
         static = [a for a in operator.arguments if "Tensor" not in str(a.type)]
         first = next((i for i, a in enumerate(operator.arguments) if a in static and not a.kwarg_only), len(operator.arguments))
-        info = RuntimeSchemaInfo(first, [a.name for a in static if a.kwarg_only] or None, needs_pytree=True)
+        info = _torch.RuntimeSchemaInfo(first, [a.name for a in static if a.kwarg_only] or None, needs_pytree=True)
         propagator.register_op_strategy(operator.overload, _Strategy(operator), info)
 
 
@@ -50,20 +52,18 @@ class _Strategy:
 
     def __call__(self, schema):
         """An OpStrategy: every placement that is right, of which DTensor takes the cheapest."""
-        from torch.distributed.tensor._op_schema import OpStrategy
-        from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
         given = {a.name: v for a, v in zip(self.operator.arguments, schema.args_schema)} | dict(schema.kwargs_schema)
         specs = [(slot, x) for slot, a in enumerate(self.operator.arguments) if a.name in given for x in _leaves(given[a.name])]
-        rows = [outs + [ins[slot] if isinstance(x, OpStrategy) else None for slot, x in specs] for outs, ins in self.placements(given)]
-        found = expand_to_full_mesh_op_strategy(schema.get_mesh_from_args(), schema, rows, input_index=len(self.operator.returns))
-        tensors = [(slot, x.strategies[0].output_spec) for slot, x in specs if isinstance(x, OpStrategy)]
+        rows = [outs + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs] for outs, ins in self.placements(given)]
+        found = _torch.expand_to_full_mesh_op_strategy(schema.get_mesh_from_args(), schema, rows, input_index=len(self.operator.returns))
+        tensors = [(slot, x.strategies[0].output_spec) for slot, x in specs if isinstance(x, _torch.OpStrategy)]
         stay = [(i, slot, now) for i, (slot, now) in enumerate(tensors) if slot in self.operator.writes or self.operator.arguments[slot].kwarg_only]
         fitting = [s for s in found.strategies if all(s.input_specs[i].placements == now.placements for i, _, now in stay)]
         if not fitting:
             said = ", ".join(f"'{self.operator.arguments[slot].name}' is placed as {now.placements}" for _, slot, now in stay)
             raise RuntimeError(f"{self.operator.name}: no way to run it where its arguments lie, without moving what it writes to and what is "
                                f"given by keyword: {said}. Redistribute it first, for instance to Replicate()")
-        return OpStrategy(fitting)
+        return _torch.OpStrategy(fitting)
 
     def placements(self, given):
         """(those of the results, those of the arguments by slot) for one dim of the mesh."""

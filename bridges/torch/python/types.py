@@ -6,6 +6,7 @@ import pathlib
 import torch
 
 from .. import _core
+from .private import operators
 
 # what the contract language calls them: torch's attribute
 _NAMES = {ours: theirs for ours, (theirs, code, bits) in _core.dtypes().items() if theirs and bits % 8 == 0}
@@ -34,7 +35,7 @@ def from_number(kind, n, index=-1):
     if name is None:
         raise RuntimeError(f"libtorch's {kind} number {n} is not known to this version of dovetail.torch")
     if kind == "device":
-        name = torch._C._get_privateuse1_backend_name() if name == "privateuse1" else name
+        name = operators._get_privateuse1_backend_name() if name == "privateuse1" else name
         return torch.device(name) if index < 0 else torch.device(name, index)
     return getattr(torch, name)
 

@@ -8,12 +8,12 @@ The kernel stands on torch's key FuncTorchBatched, as torch.library.register_vma
 calls the operator with that key excluded, which sends it on to the next level (another vmap, a gradient, or the kernel).
 """
 import torch
-from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard, _functorch
 
 from .facts import Facts, carries, position
+from .private import vmap as _torch
 
-_BATCHED = DispatchKeySet(DispatchKey.FuncTorchBatched)
-_RANDOM = DispatchKeySet(DispatchKey.FuncTorchVmapMode)
+_BATCHED = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchBatched)
+_RANDOM = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchVmapMode)
 
 
 def install(operator, library, local):
@@ -21,11 +21,6 @@ def install(operator, library, local):
     library.impl(local, rule.batched, "FuncTorchBatched")
     if "nondeterministic_seeded" in operator.declaration["tags"]:
         library.impl(local, rule.random, "FuncTorchVmapMode")
-
-
-def _interpreter():
-    from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
-    return retrieve_current_functorch_interpreter()
 
 
 class _Tensor:
@@ -48,15 +43,15 @@ class _Rule:
         given = self.operator.bind(args, kwargs)
         if self.operator.is_view:
             return self.operator.returned(self.operator.contract.infer(given))  # torch's own views, which have rules
-        interpreter = _interpreter()
-        with _ExcludeDispatchKeyGuard(_BATCHED):
+        interpreter = _torch.retrieve_current_functorch_interpreter()
+        with _torch._ExcludeDispatchKeyGuard(_BATCHED):
             return self.run(given, interpreter, False)
 
     def random(self, /, *args, **kwargs):
         """torch comes here for every call inside a vmap, batched tensors or not."""
-        interpreter = _interpreter()
+        interpreter = _torch.retrieve_current_functorch_interpreter()
         given = self.operator.bind(args, kwargs)
-        with _ExcludeDispatchKeyGuard(_RANDOM | _BATCHED):
+        with _torch._ExcludeDispatchKeyGuard(_RANDOM | _BATCHED):
             if interpreter.randomness() == "error":
                 raise RuntimeError(f"vmap: called random operation {self.name} while in randomness error mode. Please either use the 'same' "
                                    "or 'different' randomness flags on vmap or perform the randomness operation out of vmap")
@@ -78,9 +73,9 @@ class _Rule:
             if self.alias[i] is not None:
                 out.append(given[self.alias[i]])
             elif isinstance(x, list):
-                out.append([_functorch._add_batch_dim(y, dim, level) for y in x])
+                out.append([_torch._add_batch_dim(y, dim, level) for y in x])
             else:
-                out.append(x if dim is None else _functorch._add_batch_dim(x, dim, level))
+                out.append(x if dim is None else _torch._add_batch_dim(x, dim, level))
         return self.operator.returned(out)
 
     def results(self, values):
@@ -229,7 +224,7 @@ def _unwrap(given, level):
     def unwrapped(slot, x):
         if not isinstance(x, torch.Tensor):
             return x
-        tensors.append(_Tensor(slot, *_functorch._unwrap_batched(x, level)))
+        tensors.append(_Tensor(slot, *_torch._unwrap_batched(x, level)))
         return tensors[-1]
 
     return [[unwrapped(i, x) for x in v] if isinstance(v, (list, tuple)) else unwrapped(i, v) for i, v in enumerate(given)], tensors

@@ -1,0 +1,81 @@
+"""Private names of torch: they stand in one module, and a feature whose names are missing is off, says so, and harms nobody."""
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, square_source
+
+import dovetail.torch
+from dovetail.torch import private
+
+OTHERS = {"contract.py", "probe.py", "short.py", "library.py", "custom_op.py"}  # probed as a whole: _core.torch.why(), CustomOpDef
+ALLOWED = r"torch\._(check|dynamo|inductor|subclasses|ops\.OpOverload)"
+
+
+def test_private_names_stand_in_one_module():
+    found = {}
+    for file in (ROOT / "bridges/torch/python").glob("*.py"):
+        code = re.sub(r'""".*?"""', "", file.read_text(), flags=re.S)
+        names = re.findall(r"(?<![\w.\"])(?:from )?torch\.(?:\w+\.)*_\w+(?:\.\w+)*", code)
+        found[file.name] = [n for n in names if not re.match(ALLOWED, n.removeprefix("from ")) and "__" not in n]
+    assert {f: names for f, names in found.items() if names and f not in OTHERS | {"private.py"}} == {}
+
+
+def test_everything_is_on_in_this_torch(db):
+    text = dovetail.torch.explain()
+    assert ": off" not in text and "short calls: on" in text, text
+
+
+OFF = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from dovetail.torch import private
+for feature in private.features.values():
+    if feature.name in sys.argv[2].split():
+        feature.names = (*feature.names, "torch._C._no_such_name")
+import torch, dovetail
+my = dovetail.load(sys.argv[1])
+x = torch.ones(2, 3, requires_grad=True)
+if "operators" not in sys.argv[2]:
+    torch.autograd.grad(my.square(x).sum(), x)
+    assert torch.vmap(my.square)(x).sum() == 6
+    assert torch.compile(lambda x: torch.ops.private.square(x) + 1, fullgraph=True)(x.detach()).sum() == 12
+    from torch.utils.flop_counter import FlopCounterMode
+    with FlopCounterMode(display=False):
+        torch.ops.private.square(x)
+@torch.library.custom_op("torchs::own", mutates_args=())
+def own(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+own.register_fake(torch.empty_like)
+assert torch.compile(lambda x: own(x), fullgraph=True)(x.detach()).sum() == 12
+print(dovetail.torch.explain())
+my.close()
+"""
+
+
+@pytest.mark.parametrize("names", ["operators", "fake vmap functional traced out flops sharding dynamo inductor"])
+def test_a_missing_name_turns_its_feature_off(tmp_path, names):
+    from conftest import compile_ops
+    (tmp_path / "private.c").write_text(square_source("private", "2 * grad * x"))
+    binary = compile_ops(tmp_path / "private.c", tmp_path / "private.so")
+    done = subprocess.run([sys.executable, "-c", OFF, str(binary), names], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    off = set(re.findall(r"(\w+): off: this torch has no torch\._C\._no_such_name: \w", done.stdout))
+    asked = set(names.split()) - {"sharding"}  # not imported
+    assert asked <= off, done.stdout
+
+
+def test_an_error_of_ours_never_reaches_torch(db, monkeypatch):
+    """A Replaced of torch.get_num_threads, for this test."""
+    import torch
+    own = torch.get_num_threads
+    monkeypatch.setattr(private, "_replaced", [])
+    monkeypatch.setattr(private.replacing, "why", "")
+    replaced = private.Replaced("torch.get_num_threads", before=lambda: 1 / 0)
+    try:
+        assert torch.get_num_threads is not own and torch.get_num_threads() == own()
+        assert "ZeroDivisionError" in str(private.replacing)
+    finally:
+        replaced.off()
+    assert torch.get_num_threads is own

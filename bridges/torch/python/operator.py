@@ -191,21 +191,21 @@ class Operator:
 
     def _conformed(self, x, expected, name, given):
         if expected is None:
-            return x.clone() if any(torch._C._is_alias_of(x, t) for t in given) else x
+            return x.clone() if any(private.operators._is_alias_of(x, t) for t in given) else x
         if x.dtype != expected.dtype or x.dim() != expected.dim():
             raise RuntimeError(f"{self.name}: result '{name}': the native form gives {dtype_name(x.dtype)}{list(x.shape)}, but it must be "
                                f"{dtype_name(expected.dtype)}{list(expected.shape)}")
         for n, m in zip(x.shape, expected.shape):
             torch._check(n == m, lambda: f"{self.name}: result '{name}': the native form gives the shape {list(x.shape)}, but it must be "
                                          f"{list(expected.shape)}")
-        if same_numbers(x.stride(), expected.stride()) and not any(torch._C._is_alias_of(x, t) for t in given):
+        if same_numbers(x.stride(), expected.stride()) and not any(private.operators._is_alias_of(x, t) for t in given):
             return x
         return expected.copy_(x)
 
     def run_native(self, *values):
         """What the C kernel calls where the native form is to run and it cannot: on an accelerator. The arguments of out= follow."""
         values = twin.values_of(self.name) or list(values)
-        with torch._C._AutoDispatchBelowADInplaceOrView():  # gradients and versions are settled
+        with private.operators._AutoDispatchBelowADInplaceOrView():  # gradients and versions are settled
             made = self.call_native(values[:len(self.arguments)])
             return self.out.copy(values[len(self.arguments):], made) if len(values) > len(self.arguments) else made
 
@@ -227,10 +227,12 @@ class Operator:
 
             library.impl(local, kernel, "CompositeExplicitAutograd")
             library.impl(local, as_native.autograd.python, "Autograd")
-            as_native.overload.py_impl(torch._C.DispatchKey.CompositeImplicitAutograd)(kernel)  # where OpOverload.decompose() looks
+            as_native.overload.py_impl(private.operators.DispatchKey.CompositeImplicitAutograd)(kernel)  # where OpOverload.decompose() looks
             if self.contract or not self.returns:
                 fake.register("dovetail_native::" + local, self.fake, library)
-            vmap.install(as_native, library, local)
+            if private.vmap:
+                from . import vmap
+                vmap.install(as_native, library, local)
             autocast.install(as_native, library, local)
             natives["dovetail_native::" + local] = self
         return self._native_overload

@@ -3,7 +3,7 @@
 
 core/: base -> lang -> tensor -> registry -> call; a file includes only its own layer and earlier ones, libc and the public headers.
 Within core/call the files have an order too.
-The other rooms use the public headers only. The extension in python/src names no framework: what knows one is in its bridge.
+The other rooms use the public headers only. python/ names no framework: what knows one is in its bridge.
 """
 import pathlib
 import re
@@ -67,7 +67,7 @@ def problems():
                 if name.split("/")[0] in LAYERS and "/" in name and not (path.parent / name).exists():
                     yield path, f'includes "{name}" of core\'s inside'
     frameworks = re.compile("|".join(sorted(p.name for p in (ROOT / "bridges").iterdir() if p.is_dir())), re.I)
-    for path in sorted((ROOT / "python" / "src").rglob("*")) + [ROOT / "python" / "CMakeLists.txt"]:
+    for path in sorted(p for p in (ROOT / "python").rglob("*") if p.suffix in (".c", ".h", ".py", ".txt")):
         for word in dict.fromkeys(frameworks.findall(path.read_text())):
             yield path, f"names a framework, {word}: that is for bridges/{word.lower()}/"
     for path in sorted((ROOT / "ops").rglob("*.[ch]")):

@@ -1,4 +1,4 @@
-"""Operators written once, in C: on NumPy arrays, PyTorch tensors and whatever else Dovetail has a bridge for.
+"""Operators written once, in C: on the arrays and tensors of every framework that Dovetail has a bridge for.
 
     my_ops = dovetail.load("my_ops.so")          # what `dovetail build` made
     my_ops.swiglu(gate, up)                      # arrays in, an array out; tensors in, a tensor out
@@ -47,23 +47,10 @@ def _home():
     return _os.path.dirname(_os.path.abspath(__file__))
 
 
-# For operators with Python kernels: what torch.library's functions of these names are, and vLLM's.
-_TORCH_LIBRARY = {"custom_op", "direct_register_custom_op", "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake",
-                  "register_kernel", "register_torch_dispatch", "register_vmap"}
-
-
 def __getattr__(name):
-    import importlib
-    if name in _TORCH_LIBRARY:
-        try:
-            globals()[name] = getattr(importlib.import_module(".torch.library", __name__), name)
-        except ModuleNotFoundError as error:
-            if error.name != "torch":
-                raise
-            raise ImportError(f"dovetail.{name} needs PyTorch, which is not installed", name="torch") from None
-        return globals()[name]
-    if name in ("ops", "torch"):
-        return importlib.import_module("." + name, __name__)
+    from . import _bridges
+    if name == "ops" or name in _bridges.names:
+        return _bridges.module(name)
     if name == "check":
         from ._check import check
         globals()["check"] = check
@@ -72,4 +59,8 @@ def __getattr__(name):
         from ._policy import policy
         globals()["policy"] = policy
         return policy
+    bridge = None if name.startswith("_") else _bridges.offered(name)
+    if bridge:
+        globals()[name] = bridge.offer(name)
+        return globals()[name]
     raise AttributeError(f"module 'dovetail' has no attribute '{name}'")

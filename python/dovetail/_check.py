@@ -88,7 +88,7 @@ def check(target, *, op=None, only=None, seed=None, time=None):
 
 
 def _environment():
-    """The command asks this Python about torch."""
+    """The command asks this Python about frameworks."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
     return {"DOVETAIL_PYTHON": sys.executable, "PYTHONPATH": path, **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}}

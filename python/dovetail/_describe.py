@@ -67,7 +67,7 @@ def signature(op):
                                             annotation=_Words("Array | None" if len(results) == 1 else many)))
     required = [p for p in parameters if p.default is inspect.Parameter.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    if positional[:len(required)] != required:  # torch's grammar lets a required argument follow one with a default
+    if positional[:len(required)] != required:  # the grammar lets a required argument follow one with a default
         last = max(i for i, p in enumerate(positional) if p.default is p.empty)
         parameters = [p.replace(default=p.empty) if p in positional[:last] else p for p in parameters]
     return inspect.Signature(parameters, return_annotation=result_annotation(results))

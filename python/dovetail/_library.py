@@ -1,9 +1,8 @@
 """Libraries: what `dovetail build` makes, loaded."""
 import os
-import sys
 from _thread import RLock  # what threading.RLock is; threading itself takes longer to import than all of this
 
-from . import _core, _debug
+from . import _bridges, _core, _debug
 from ._errors import DovetailIOError, make
 
 _lock = RLock()
@@ -33,9 +32,7 @@ class Library:
         with _lock:
             if self._handle is None:
                 return
-            torch = sys.modules.get("dovetail.torch")
-            if torch:
-                torch.detach(self)
+            _bridges.detach(self)
             del _libraries[self._pointer]
             _core.library_free(self._handle)
             self._handle = None
@@ -72,7 +69,7 @@ class Library:
         return f"<dovetail.Library {self.name}: {', '.join(self._operators)}{' (closed)' if self.closed else ''}>"
 
 
-def load(path, *more, flags=(), verbose=False, torch=True):
+def load(path, *more, flags=(), verbose=False, attach=True):
     """Load an operator binary: gives a Library. A file whose content is loaded already gives the same Library. A file that has changed
     since it was loaded is refused with the way out: close() the Library first.
 
@@ -83,20 +80,20 @@ def load(path, *more, flags=(), verbose=False, torch=True):
         my_ops = dovetail.load("my_ops.c", "my_ops_cuda.cu", flags=["-I", "include"])
 
     flags: more arguments of `dovetail build`. verbose: show the commands that run.
-    torch: make the operators torch operators too (torch.ops.<namespace>), now or as soon as torch is imported.
+    attach: make them operators of the frameworks too, in each that has its own, now or as soon as it is imported.
     """
     path = os.fsdecode(path)
     if not more and not path.endswith((".c", ".cu")):
-        return _load_binary(path, torch)
+        return _load_binary(path, attach)
     from ._source import build
     sources = [path, *map(os.fsdecode, more)]
     try:
-        return _load_binary(build(sources, flags, verbose), torch)
+        return _load_binary(build(sources, flags, verbose), attach)
     except DovetailIOError:  # a build that nobody used for a month was swept away just now
-        return _load_binary(build(sources, flags, verbose), torch)
+        return _load_binary(build(sources, flags, verbose), attach)
 
 
-def _load_binary(path, torch):
+def _load_binary(path, attach):
     with _lock:
         try:
             handle = _core.load(path)
@@ -109,9 +106,9 @@ def _load_binary(path, torch):
             _core.library_free(handle)
             return _libraries[library._pointer]
         _libraries[library._pointer] = library
-        if torch:
+        if attach:
             try:
-                _attach(library)
+                _bridges.attach(library)
             except BaseException:
                 library.close()
                 raise
@@ -134,15 +131,6 @@ def _changed(path, error):
     changed = any(library.path == os.path.realpath(path) for library in _libraries.values())
     return make("EEXIST", f"{path}: {'this file has changed since it was loaded: ' if changed else ''}{error}\n"
                           "what is loaded stays; close() its Library (dovetail.libraries() has them all) and load again, or start a new process")
-
-
-def _attach(library):
-    """Where PyTorch's bridge is not installed, there is nothing to do."""
-    try:
-        from . import torch
-    except ImportError:
-        return
-    torch.attach(library)
 
 
 def find(name):

@@ -58,7 +58,7 @@ class World:
         return {bool: "bool", int: "i64", float: "f32", complex: "c64"}[type(x)]
 
     def promote(self, pairs):
-        """torch's result_type of (dtype, sort) pairs; None: there is none."""
+        """the host's result type of (dtype, sort) pairs; None: there is none."""
         raise NotImplementedError
 
     def itemsize(self, dtype):

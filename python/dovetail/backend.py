@@ -114,7 +114,7 @@ def compile_operators(project, out):
 
 def stub_of(path):
     """The .pyi text of a binary. In a process of its own: loading is what hosts do, and must not reach into this one."""
-    code = "import sys, dovetail, dovetail._stub as s; sys.stdout.write(s.stub(dovetail.load(sys.argv[1], torch=False)))"
+    code = "import sys, dovetail, dovetail._stub as s; sys.stdout.write(s.stub(dovetail.load(sys.argv[1], attach=False)))"
     done = subprocess.run([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit("dovetail.backend: the operators do not load")

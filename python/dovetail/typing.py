@@ -1,4 +1,4 @@
-"""Types that the stubs of operator packages use. No NumPy or torch is imported."""
+"""Types that the stubs of operator packages use. No framework is imported."""
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -8,7 +8,7 @@ __all__ = ["AnyArray", "Array", "DType", "Generator", "Number", "Sequence", "Sup
 
 
 class SupportsDLPack(Protocol):
-    """An array or tensor: numpy.ndarray, torch.Tensor, jax.Array..."""
+    """An array or tensor: of whichever framework."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __dlpack_device__(self) -> Any: ...

@@ -114,9 +114,9 @@ static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, PyObject *o, co
 static enum ext_outcome adopt(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, bool number, const dv_tensor **out)
 {
-    PyObject *method = number || PyType_Check(o) ? NULL : PyObject_GetAttrString(o, "__dlpack__");
+    PyObject *method = number || !c->of->adopt || PyType_Check(o) ? NULL : PyObject_GetAttrString(o, "__dlpack__");
     PyErr_Clear();
-    if (!method && !(number && !write))
+    if (!method && !(number && !write && c->of->adopt))
         return ext_wrong(c, slot, element,
             element < 0                                  ? c->of->tensor_title
                 : slot->flags & DV_SLOT_ELEMENT_OPTIONAL ? "Tensor or None"

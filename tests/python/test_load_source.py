@@ -467,7 +467,7 @@ def test_json(place):
 
 def test_the_debug_ladder(place):
     """Each level prints what the one below prints, and more."""
-    code = "import dovetail; dovetail.load('op.c', torch=False)"
+    code = "import dovetail; dovetail.load('op.c', attach=False)"
     printed = [subprocess.run([sys.executable, "-c", code], cwd=place.folder, env=place.env(DOVETAIL_DEBUG=level), capture_output=True,
                               text=True, check=True).stderr for level in ("", "1", "2")]
     kept = printed[1].splitlines()[1].removeprefix("dovetail: loaded ").partition(": ")[0]

@@ -8,6 +8,20 @@ import sys
 
 __all__ = ["register", "unregister", "attach", "registered", "explain"]
 
+# For operators with Python kernels: what torch.library's functions of these names are, and vLLM's. They stand in `dovetail` as well.
+OFFERS = {"custom_op", "direct_register_custom_op", "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake",
+          "register_kernel", "register_torch_dispatch", "register_vmap"}
+
+
+def offer(name):
+    try:
+        from . import library
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(f"dovetail.{name} needs PyTorch, which is not installed", name="torch") from None
+    return getattr(library, name)
+
 
 def register(library, *, strict=True):
     """Make a library's operators torch operators. Gives a Registration; calling it again gives the same one.

@@ -63,7 +63,7 @@ USAGE = [
     (["build", "-o"], "option '-o' needs a value: -o FILE"),
     (["build", "--out"], "option '--out' needs a value: --out FILE"),
     (["build", "--out="], "the name is empty"),
-    (["build", "notes.txt"], "'notes.txt': expected a file that ends in .c or .cu"),
+    (["build", "notes.txt"], "'notes.txt': expected a folder, or a file that ends in .c, .cpp, .cu or .cce"),
     (["new"], "expected a name"),
     (["new", "a", "b"], "expected one name, found 2 words"),
     (["info"], "expected a binary or the name of an operator"),

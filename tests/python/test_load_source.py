@@ -286,7 +286,7 @@ def test_errors_are_the_compilers(place, monkeypatch):
         dovetail.load(place.folder / "op.c")
     with pytest.raises(dovetail.DovetailError, match="none.c.*No such file"):
         dovetail.load(place.folder / "none.c")
-    with pytest.raises(dovetail.DovetailError, match="expected a file that ends in .c or .cu"):
+    with pytest.raises(dovetail.DovetailError, match="expected a folder, or a file that ends in .c, .cpp, .cu or .cce"):
         dovetail.load(place.folder / "op.c", "other.so")
     place.write("op.c", SOURCE.replace("x[*s]:f32", "x[*s:f32") + LIBRARY)
     with pytest.raises(dovetail.DovetailError, match=r"op.c:\d+: library kept_ops from op.so: operator kept_ops::f: contract"):

@@ -64,3 +64,8 @@ def __getattr__(name):
         globals()[name] = bridge.offer(name)
         return globals()[name]
     raise AttributeError(f"module 'dovetail' has no attribute '{name}'")
+
+try:  # torch.ops.dovetail, once torch is imported
+    from . import torch  # noqa: E402, F401
+except ImportError:  # built without the bridge
+    pass

@@ -259,3 +259,14 @@ DV_LIBRARY(keyed, &dv_op_inner, &dv_op_middle, &dv_op_outer);
         library.close()
     assert keys[0] == keys[4] and keys[1] == keys[5] and None not in keys[0]
     assert len({keys[0][0], keys[1][0], keys[2][0], keys[3][0]}) == 4 and len({keys[0][1], keys[1][1], keys[2][1], keys[3][1]}) == 4
+
+
+# ---- what comes with Dovetail
+
+@pytest.mark.parametrize("order", ["torch, dovetail", "dovetail, torch"])
+def test_the_shipped_operators_are_in_torch_ops(order):
+    import subprocess
+    import sys
+    program = (f"import {order}\nx = torch.ones(2, 4)\nassert torch.ops.dovetail.swiglu(x, x).shape == (2, 4)\n"
+               "assert not hasattr(torch.ops.dovetail, 'no_such_operator') and type(torch.ops.dovetail).__name__ == '_OpNamespace'")
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)

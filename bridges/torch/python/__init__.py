@@ -124,6 +124,11 @@ def _when_imported(name, then):
         watcher.then.append(then)
 
 
+def _offer_shipped():
+    from . import shipped
+    shipped.offer()
+
+
 class _Watcher:
     """A finder that finds nothing: it sees the import of a module go by, and does what waits for it once the module is there."""
 
@@ -147,3 +152,6 @@ class _Watcher:
 
             spec.loader.exec_module = exec_module
         return spec
+
+
+_when_imported("torch", _offer_shipped)

@@ -1,0 +1,27 @@
+"""torch.ops.dovetail: the operators that come with Dovetail are loaded when torch.ops is first asked for one."""
+import threading
+
+import torch
+
+_lock = threading.RLock()
+
+
+def offer():
+    """Make torch.ops.dovetail load them. What is loaded already is found without that."""
+    space = torch.ops.dovetail
+    plain = type(space)
+
+    class Shipped(plain):
+        def __getattr__(self, name):
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("__") or type(self) is plain:
+                    raise
+            with _lock:
+                self.__class__ = plain  # from here on it is torch's own
+                from ..ops import _load_all
+                _load_all()
+            return getattr(self, name)
+
+    space.__class__ = Shipped

@@ -175,12 +175,25 @@ static void add_tag(const char *name, size_t size, int32_t *tags, int32_t *n)
         tags[(*n)++] = tag;
 }
 
-/* torch prints the default of a Device without quotes, and a schema is as torch prints it; but torch reads it only with quotes.
- */
-static char *quote_devices(const char *schema)
+/* How many bytes at p are "($0! -> )": what torch prints of an annotation without a name, `Tensor! x`. */
+static size_t nameless_write(const char *p)
+{
+    const size_t digits = strncmp(p, "($", 2) ? 0 : strspn(p + 2, "0123456789");
+    return digits && !strncmp(p + 2 + digits, "! -> )", 6) ? 2 + digits + 6 : 0;
+}
+
+/* A canonical schema is as torch prints it, and some of that torch cannot read: the default of a Device without quotes, and
+ * "($0! -> )" for "!". The caller frees what is returned; NULL: out of memory. */
+static char *readable_schema(const char *schema)
 {
     char *quoted = malloc(2 * strlen(schema) + 1), *to = quoted;
     for (const char *p = schema; quoted && *p;) {
+        const size_t nameless = nameless_write(p);
+        if (nameless) {
+            *to++ = '!';
+            p += nameless;
+            continue;
+        }
         size_t name = strncmp(p, "Device ", 7) ? strncmp(p, "Device? ", 8) ? 0 : 8 : 7;
         if (name && (p == schema || !strchr("( ", p[-1])))
             name = 0;
@@ -202,7 +215,7 @@ static char *quote_devices(const char *schema)
 /* more: a tag besides those declared, or "". */
 static int define(const struct dv__torch_shims *t, void *definitions, dv_operator *op, const char *schema, const char *more)
 {
-    char *readable = quote_devices(schema);
+    char *readable = readable_schema(schema);
     if (!readable)
         return dv_fail(DV_ENOMEM, "out of memory");
     int32_t tags[MAX_TAGS], n = 0;

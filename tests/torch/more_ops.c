@@ -97,6 +97,24 @@ struct packed {
 DV_OPERATOR(packed, struct packed, (x, k, out), .schema = "packed(Tensor x, Scalar k) -> Tensor out", .contract = SAME,
     .native = "x * k", .gradient = "x: grad * k"); /* by Python: a Scalar */
 
+struct scale_into {
+    dv_tensor *result, *again;
+    const dv_tensor *x;
+    double k;
+};
+static int scale_into(dv_context *ctx, const struct scale_into *a)
+{
+    (void)ctx;
+    if (a->again)
+        copy_scaled(a->x, a->again, (float)a->k + 1);
+    return copy_scaled(a->x, a->result, (float)a->k);
+}
+/* annotations without a name, as vLLM writes them */
+DV_OPERATOR(scale_into, struct scale_into, (result, again, x, k),
+    .schema = "scale_into(Tensor! result, Tensor!? again, Tensor x, float k) -> ()",
+    .contract = "result[*s]:f32, again[*s]:f32, x[*s]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct scale_into, "cpu", NULL, scale_into)));
+
 #define NAMED(name)                                                                                                 \
     struct with_##name {                                                                                            \
         const dv_tensor *x;                                                                                         \
@@ -120,4 +138,4 @@ NAMES(NAMED)
 #define LISTED(name) &dv_op_with_##name,
 
 DV_LIBRARY(more_ops, &dv_op_cast, &dv_op_native_only, &dv_op_asks, &dv_op_scale_, NAMES(LISTED) & dv_op_first, &dv_op_count,
-    &dv_op_only, &dv_op_packed);
+    &dv_op_only, &dv_op_packed, &dv_op_scale_into);

@@ -270,3 +270,32 @@ def test_the_shipped_operators_are_in_torch_ops(order):
     program = (f"import {order}\nx = torch.ones(2, 4)\nassert torch.ops.dovetail.swiglu(x, x).shape == (2, 4)\n"
                "assert not hasattr(torch.ops.dovetail, 'no_such_operator') and type(torch.ops.dovetail).__name__ == '_OpNamespace'")
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+# ---- annotations without a name
+
+@pytest.mark.parametrize("with_again", [False, True])
+def test_writes_without_a_name(either, with_again):
+    """vLLM's schemas write `Tensor! result`; torch prints that as `Tensor($0! -> ) result`, which it cannot read."""
+    x = torch.arange(3.0)
+
+    def f(x):
+        result, again = torch.zeros_like(x), torch.zeros_like(x) if with_again else None
+        either.scale_into(result, again, x, 2.0)
+        return result + (again if with_again else 0)
+
+    expected = x * 5 if with_again else x * 2
+    assert torch.equal(f(x), expected)
+    assert torch.equal(torch.func.functionalize(f)(x), expected)
+    assert torch.equal(torch.compile(f, backend="aot_eager", fullgraph=True)(x), expected)
+    result = torch.zeros(3)
+    before = result._version
+    either.scale_into(result, None, x, 2.0)
+    assert result._version == before + 1
+    schema = torch.ops.more_ops.scale_into.default._schema
+    assert [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments] == [True, True, False, False]
+
+
+def test_opcheck_of_writes_without_a_name(more):
+    again = torch.zeros(3)
+    torch.library.opcheck(torch.ops.more_ops.scale_into.default, (torch.zeros(3), again, torch.ones(3), 2.0))

@@ -17,6 +17,7 @@ import torch
 
 from . import fake, overridden, private
 from .private import functional as _torch
+from .types import readable_schema
 
 _FUNCTIONALIZE = _torch.DispatchKeySet(_torch.DispatchKey.Functionalize)
 _BACK = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchDynamicLayerBackMode)
@@ -202,7 +203,7 @@ def _twin(operator, library):
     """The operator without the results that are its arguments."""
     space, local = operator.name.split("::")
     local, _, overload = local.partition(".")
-    schema = str(operator.overload._schema)
+    schema = readable_schema(operator.overload._schema)
     arguments = schema[schema.index("("):schema.rindex(" -> ")]
     fresh = [i for i, alias in enumerate(operator.alias) if alias is None]
     name = f"_writes_of_{local}" + (f".{overload}" if overload else "")

@@ -11,7 +11,7 @@ from .contract import Contract
 from .entry import entry
 from .formula import Native
 from .gradient import Missing
-from .types import default_of, dtype_name
+from .types import default_of, dtype_name, readable_schema
 
 
 def type_text(t):
@@ -215,7 +215,7 @@ class Operator:
         if self._native_overload is None:
             local = self.name.replace("::", "_")
             library = self._native_library = torch.library.Library("dovetail_native", "FRAGMENT")  # noqa: TOR901
-            schema = str(self.overload._schema)
+            schema = readable_schema(self.overload._schema)
             library.define(local + schema[schema.index("("):], tags=torch.Tag.pt2_compliant_tag)
             packet, _, overload = local.partition(".")
             as_native = copy.copy(self)

@@ -11,7 +11,7 @@ import threading
 import torch
 
 from . import native
-from .types import default_of
+from .types import default_of, readable_schema
 
 _now = threading.local()  # .values: of the twin that is being called: (its operator's name, the arguments before they were packed)
 
@@ -73,7 +73,7 @@ def define(library, name, pointer, declaration, out):
 def _define(library, schema, tags, keys, operator):
     name = schema.partition("(")[0]
     local = name.split("::")[1]
-    library.define(schema.removeprefix(library.ns + "::"), tags=tags)
+    library.define(readable_schema(schema).removeprefix(library.ns + "::"), tags=tags)
     kernel = _Kernel(name, operator)
     for key in keys:
         library.impl(local, kernel, key)

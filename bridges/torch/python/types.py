@@ -2,6 +2,7 @@
 import ctypes
 import functools
 import pathlib
+import re
 
 import torch
 
@@ -53,3 +54,8 @@ def _from_numbers(kind, value):
     if isinstance(value, (list, tuple)):
         return [_from_numbers(kind, x) for x in value]
     return from_number(kind, value) if type(value) is int and value in _numbers(kind) else value
+
+
+def readable_schema(schema):
+    """A schema as torch reads it again: it prints `Tensor! x` as `Tensor($0! -> ) x`."""
+    return re.sub(r"\(\$\d+! -> \)", "!", str(schema))

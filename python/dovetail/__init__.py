@@ -65,7 +65,7 @@ def __getattr__(name):
         return globals()[name]
     raise AttributeError(f"module 'dovetail' has no attribute '{name}'")
 
-try:  # torch.ops.dovetail, once torch is imported
-    from . import torch  # noqa: E402, F401
-except ImportError:  # built without the bridge
-    pass
+from . import _bridges  # noqa: E402
+
+for _name in _bridges.names:  # what a bridge does when its framework is imported, before or after dovetail
+    _bridges.module(_name)

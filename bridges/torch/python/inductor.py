@@ -91,16 +91,16 @@ class _Lowering:
         self.defaults = [_literal(a) for a in positional]
 
     def __call__(self, *args, **kwargs):
-        made = None
-        if _torch and not V.graph.cpp_wrapper and not V.graph.fx_wrapper:
-            try:
-                made = _Out.create(self, args, kwargs) if self.allocated else _Direct.create(self.operator.overload, *args, **kwargs)
-            except (AttributeError, TypeError, ValueError) as error:  # this torch has other classes than those we know
-                _torch.off(f"{type(error).__name__}: {error}")
-        if made is None:
+        return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, self.create(args, kwargs))
+
+    def create(self, args, kwargs):
+        """The call in Inductor's graph, once: an operator that writes must not stand there twice."""
+        if not _torch or V.graph.cpp_wrapper or V.graph.fx_wrapper:
             with _torchs_own_out_off():
-                made = ir.FallbackKernel.create(self.operator.overload, *args, **kwargs)
-        return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, made)
+                return ir.FallbackKernel.create(self.operator.overload, *args, **kwargs)
+        if self.allocated:
+            return _Out.create(self, args, kwargs)
+        return _Direct.create(self.operator.overload, *args, **kwargs)
 
 
 def _wrapped(x):

@@ -57,6 +57,7 @@ BY_STATUS = {
     "EIO": DovetailIOError,
     "ELIMIT": DovetailValueError,
     "EHOST": DovetailError,
+    "ENATIVE": DovetailError,
 }
 
 for _type in (DovetailError, *DovetailError.__subclasses__()):

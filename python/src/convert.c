@@ -323,16 +323,13 @@ static enum ext_outcome memory_format(ext_call *c, const ext_slot *slot, PyObjec
 
 bool ext_is_sequence(PyObject *o)
 {
-    PyTypeObject *const views[] = { &PyDictKeys_Type, &PyDictValues_Type };
-    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
-        if (Py_IS_TYPE(o, views[i]))
-            return true;
-    return (PySequence_Check(o) || PyAnySet_Check(o)) && !is_text(o);
+    return (PySequence_Check(o) || PyAnySet_Check(o) || Py_IS_TYPE(o, &PyDictKeys_Type) || Py_IS_TYPE(o, &PyDictValues_Type)) &&
+        !is_text(o);
 }
 
 /* The elements of a list, tuple, range or 1-d array as a list or tuple that lives as long as the call; NULL: not one, or an
  * error. */
-static PyObject *sequence(ext_call *c, PyObject *o)
+static PyObject *sequence(ext_call *c, const ext_slot *slot, PyObject *o)
 {
     if (PyTuple_Check(o))
         return o;
@@ -342,7 +339,7 @@ static PyObject *sequence(ext_call *c, PyObject *o)
         items = PyList_AsTuple(o); /* other threads may change a list */
     else if (!number_kind(o, &host))
         items = host->items(o);
-    else if (!host && ext_is_sequence(o))
+    else if (!host && ext_is_sequence(o) && (slot->type == DV_FIELD_TENSORS || !PyAnySet_Check(o))) /* numbers have an order */
         items = PySequence_Tuple(o);
     if (items && PyList_Check(items)) {
         PyObject *tuple = PyList_AsTuple(items);
@@ -374,7 +371,7 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
 #define LIST(TYPE, CTYPE, CONVERT, FIELD, WHAT)                                                                           \
     static enum ext_outcome list_of_##FIELD(ext_call *c, const ext_slot *slot, PyObject *o, dv_value *out)                \
     {                                                                                                                     \
-        PyObject *items = sequence(c, o);                                                                                 \
+        PyObject *items = sequence(c, slot, o);                                                                           \
         if (!items && PyErr_Occurred())                                                                                   \
             return EXT_FAILED;                                                                                            \
         if (!items && slot->fixed_size <= 0)                                                                              \

@@ -319,6 +319,12 @@ DV_API void dv_operator_unref(dv_operator *op);
 /* Call fn for every registered operator, in order of name, without holding any lock; stops at a non-zero return and gives it. */
 DV_API int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user);
 
+/* The functional form of an operator that writes (docs/schema.md): nothing is written, and its results are the operator's own,
+ * then the new value of each written argument, "<name>_out". It is called, inferred and described like any other, by the
+ * operator's own kernels; a tensor given for a new value may be the argument itself. Not registered: the caller unrefs it. An
+ * operator that writes nothing is its own. DV_ENOTSUP: a result is a view of an argument that is written. */
+DV_API int dv_functional(dv_operator *op, dv_operator **out);
+
 DV_API const char *dv_operator_name(const dv_operator *op);   /* "ns::name.overload" */
 DV_API const char *dv_operator_schema(const dv_operator *op); /* as torch prints it */
 DV_API const char *dv_operator_doc(const dv_operator *op);    /* "" when there is none */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "call/again.h"
 #include "call/frame.h"
+#include "call/functional.h"
 #include "call/memory.h"
 #include "call/native.h"
 #include "call/results.h"
@@ -155,7 +156,10 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
         return status;
     c.passed = args;
     c.npassed = nargs;
-    if (!(status = dv__bind_values(&c, args, nargs, &keys)) && !(status = dv__call_entry(&c, keys, below, &entry)))
+    status = dv__bind_values(&c, args, nargs, &keys);
+    if (!status && op->functional)
+        status = (status = dv__too_many(&c)) ? status : dv__run_functional(&c);
+    else if (!status && !(status = dv__call_entry(&c, keys, below, &entry)))
         status = run_entry(&c, entry, keys);
     return dv__call_end(&c, status);
 }

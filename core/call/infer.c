@@ -66,11 +66,45 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
     return DV_OK;
 }
 
+static int expect_room(const dv__call *c, size_t n)
+{
+    return n == c->plan->nreturns
+        ? DV_OK
+        : dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", c->op->name, c->plan->nreturns, n);
+}
+
+/* A functional form without a contract: what the operator's shape function says, and values like the arguments. */
+static int infer_functional(dv__call *c, dv_result_spec *specs)
+{
+    dv_operator *op = c->op->functional;
+    dv_result_spec all[DV__MAX_RETURNS];
+    size_t n = 0;
+    int status = dv_infer(op, c->args, c->plan->nargs, all, op->plan->nreturns);
+    if (status)
+        return status;
+    for (size_t r = 0; r < op->plan->nreturns; r++)
+        if (!(op->plan->slots[op->plan->nargs + r].flags & DV__SLOT_WRITES))
+            specs[n++] = all[r];
+    for (size_t i = 0; i < c->plan->nargs && !status; i++) {
+        if (!(op->plan->slots[i].flags & DV__SLOT_WRITES))
+            continue;
+        dv_result_spec *spec = &specs[n++];
+        const dv_tensor *t = c->args[i].type == DV_VALUE_TENSOR ? c->args[i].as.tensor : NULL;
+        spec->ndim = -1;
+        spec->flags = 0;
+        if (t && !(status = dv__shape_check(t->dtype, t->ndim, t->shape, spec->strides)))
+            set_spec(spec, t->dtype, t->device, t->ndim, t->shape, spec->strides);
+    }
+    return status;
+}
+
 static int infer(dv__call *c, dv_result_spec *specs, size_t nspecs)
 {
-    if (nspecs != c->plan->nreturns)
-        return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", c->op->name, c->plan->nreturns, nspecs);
-    int status = DV_OK;
+    int status = expect_room(c, nspecs);
+    if (status)
+        return status;
+    if (c->op->functional && !c->op->contract)
+        return infer_functional(c, specs);
     if (dv__uses_shape(c->op) && !(status = dv__gather_args(c)))
         status = dv__run_shape(c);
     for (size_t r = 0; r < nspecs && !status && !c->op->contract && !c->op->shape; r++)
@@ -190,6 +224,8 @@ int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(v
 {
     dv__call c;
     uint32_t keys = 0;
+    if (op && op->functional)
+        op = op->functional; /* its calls are the operator's */
     if (!fn)
         return dv_fail(DV_EINVAL, "dv_explain: no function to tell: found NULL");
     const int status = begin(&c, op, args, nargs, &keys);

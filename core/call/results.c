@@ -14,7 +14,7 @@ static int refuse_given(const dv__call *c, size_t r, const char *why)
     return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r, "%s", why);
 }
 
-static bool same_view(const dv_tensor *a, const dv_tensor *b)
+bool dv__same_view(const dv_tensor *a, const dv_tensor *b)
 {
     if (a->data != b->data || a->ndim != b->ndim || dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype))
         return false;
@@ -33,7 +33,7 @@ static int alias_result(dv__call *c, size_t r, const dv_value *given)
     if (v->type == DV_VALUE_TENSOR) {
         out->origin = DV__RESULT_ALIAS;
         out->tensor = (dv_tensor *)(uintptr_t)v->as.tensor;
-        if (given->type == DV_VALUE_TENSOR && !same_view(given->as.tensor, v->as.tensor))
+        if (given->type == DV_VALUE_TENSOR && !dv__same_view(given->as.tensor, v->as.tensor))
             return dv__fail_argument(c, DV_EALIAS, c->plan->nargs + r,
                 "is argument '%s' itself: another tensor cannot be given for it", c->op->schema->args[from].name);
     } else if (v->type == DV_VALUE_TENSORS) {
@@ -115,6 +115,19 @@ static int check_given(const dv__call *c, size_t r, const dv_tensor *t, const dv
             return dv__fail_argument(c, DV_ESHAPE, slot, "expected size %lld in dim %d, found %lld", (long long)o->shape[i],
                 (int)i, (long long)t->shape[i]);
     return DV_OK;
+}
+
+int dv__check_given_like(const dv__call *c, size_t r, const dv_value *given, const dv_tensor *like)
+{
+    const size_t slot = c->plan->nargs + r;
+    const dv__output o = { .dtype = like->dtype, .device = like->device, .ndim = like->ndim, .shape = like->shape };
+    char found[96];
+    if (given->type == DV_VALUE_TENSOR) {
+        const int status = dv__check_tensor(c, slot, given->as.tensor);
+        return status ? status : check_given(c, r, given->as.tensor, &o);
+    }
+    dv__print_value_type(given, found, sizeof found);
+    return dv__fail_argument(c, DV_ETYPE, slot, "expected Tensor, found %s", found);
 }
 
 static int tensor_result(dv__call *c, size_t r, const dv_value *given)

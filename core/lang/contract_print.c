@@ -454,3 +454,25 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     dv__program_json(c, to);
     dv__text_puts(to, "}");
 }
+
+void dv__contract_own_outputs(const dv__contract *c, dv__text *to)
+{
+    const char *from = c->text;
+    for (uint32_t i = 0; i < c->noutputs; i++) {
+        const dv__pattern *t = &c->outputs[i];
+        if (t->is_argument < 0 || t->at == c->text) /* the latter is not written: nothing begins with an output */
+            continue;
+        dv__text_put(to, from, (size_t)(t->at - from));
+        from = t->at + strlen(t->text);
+        const char *next = from + strspn(from, " \t\r\n");
+        while (to->size && strchr(" \t\r\n", to->data[to->size - 1]))
+            to->size--;
+        if (*next == ',')
+            from = next + 1;
+        else if (to->size && to->data[to->size - 1] == ',')
+            to->size--;
+        else
+            dv__text_puts(to, " ()");
+    }
+    dv__text_puts(to, from);
+}

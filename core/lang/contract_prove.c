@@ -610,7 +610,8 @@ static int check_parallel_in(const struct prover *p, const dv__named *name, cons
         return wrong(p, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
     if (alone > 1)
         return wrong(p, name->at, "parallel(%s%s): it stands more than once in '%s'", star, name->name, t->text);
-    if (!alone && written && !t->dims.any)
+    const bool like = t->like >= 0 && !t->dims.given; /* as its argument, which is looked at itself */
+    if (!alone && written && !t->dims.any && !like)
         return wrong(p, name->at, "parallel(%s%s): '%s', which is written, has no such dim", star, name->name, t->text);
     return DV_OK;
 }

@@ -130,6 +130,7 @@ void dv__operator_free(dv_operator *op)
 {
     if (!op)
         return;
+    dv_operator_unref(op->functional);
     dv__registration_free(op->registration, atomic_load(&op->table));
     dv__contract_free(op->contract);
     dv__schema_free(op->schema);

@@ -7,7 +7,11 @@ const char *dv_operator_doc(const dv_operator *op) { return op->text.doc ? op->t
 size_t dv_operator_nargs(const dv_operator *op) { return op->schema->nargs; }
 size_t dv_operator_nresults(const dv_operator *op) { return op->schema->nreturns; }
 
-static const dv__table *table_of(const dv_operator *op) { return atomic_load_explicit(&op->table, memory_order_acquire); }
+static const dv__table *table_of(const dv_operator *op)
+{
+    return atomic_load_explicit(
+        &(op->functional ? op->functional : op)->table, memory_order_acquire); /* its calls are the operator's */
+}
 
 /* ---- The dispatch table ---- */
 
@@ -86,6 +90,8 @@ static void describe_rows(const dv_operator *op, dv__text *to)
 /* Kernels that a vendor's library brings and that do not fit. */
 static void describe_problems(const dv_operator *op, dv__text *to)
 {
+    if (!op->registration)
+        return;
     dv__registry_lock();
     for (const dv__attachment *a = op->registration->attached; a; a = a->next)
         if (a->problem)
@@ -112,6 +118,8 @@ int dv_operator_describe(const dv_operator *op, char **out)
         if (to.size && to.data[to.size - 1] != '\n')
             dv__text_puts(&to, "\n");
     }
+    if (op->functional)
+        dv__text_add(&to, "the functional form of %s\n", op->functional->schema->text);
     describe_text("native form", op->text.native, &to);
     describe_text("gradient", op->text.gradient, &to);
     describe_text("tangent", op->text.tangent, &to);
@@ -219,6 +227,7 @@ int dv_operator_json(const dv_operator *op, char **out)
     put_tags(op->text.tags, &to);
     put_bool("shape_function", op->shape != NULL, &to);
     put_table(op, &to);
+    put_string("functional_form_of", op->functional ? op->functional->name : NULL, &to);
     put_string("file", op->text.file, &to);
     dv__text_add(&to, ", \"line\": %u", op->line);
     put_bool("alive", atomic_load(&op->alive), &to);

@@ -297,7 +297,12 @@ static bool decide(const char *op_name, bool host_fuses)
     return on;
 }
 
-bool dv_policy_enabled(const dv_operator *op, bool host_fuses) { return !op->native || decide(op->name, host_fuses); }
+bool dv_policy_enabled(const dv_operator *op, bool host_fuses)
+{
+    if (op->functional)
+        op = op->functional;
+    return !op->native || decide(op->name, host_fuses);
+}
 uint64_t dv_policy_generation(void) { return atomic_load(&generation); }
 
 /* The generation is read before the layers: if one changes in between, the decision is cached under the old generation. */

@@ -648,7 +648,7 @@ int dv__find_from(const dv_operator *from, const char *name, dv_operator **out)
 {
     *out = NULL;
     dv__registry_lock();
-    const dv_library *own = from->registration->owner;
+    const dv_library *own = (from->functional ? from->functional : from)->registration->owner;
     for (size_t i = 0; own && i < own->noperators && !*out; i++)
         if (!strcmp(own->operators[i]->name, name))
             *out = dv_operator_ref(own->operators[i]);

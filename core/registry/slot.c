@@ -68,6 +68,8 @@ const char *dv_operator_tags(const dv_operator *op) { return op->text.tags ? op-
 
 bool dv_operator_has_rows(const dv_operator *op, int32_t device_type)
 {
+    if (op->functional)
+        op = op->functional;
     const dv__table *table = atomic_load_explicit(&((dv_operator *)(uintptr_t)op)->table, memory_order_acquire);
     for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++) {
         const dv__entry *e = &table->entries[key];

@@ -316,6 +316,22 @@ static PyObject *json(PyObject *self, PyObject *unused)
     (void)unused;
     return text_of(self, dv_operator_json);
 }
+static PyObject *functional(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    ext_operator *f = op_of(self);
+    dv_operator *form;
+    if (!f->op) {
+        PyErr_Format(PyExc_TypeError, "%s has several overloads: ask one of them, such as .overloads[0]", f->name);
+        return NULL;
+    }
+    const int status = dv_functional(f->op, &form);
+    if (status)
+        return ext_raise(status);
+    PyObject *made = ext_operator_new(form);
+    dv_operator_unref(form);
+    return made;
+}
 static PyObject *describe(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -400,6 +416,9 @@ static PyMethodDef methods[] = {
     { "explain", (PyCFunction)(void (*)(void))explain, METH_FASTCALL | METH_KEYWORDS,
         "explain($self, /, *args, **kwargs)\n--\n\nWhich kernel these arguments would run, and why not the others. Runs "
         "nothing." },
+    { "functional", functional, METH_NOARGS,
+        "functional($self, /)\n--\n\nThe operator that writes nothing and gives the new values of its arguments "
+        "(docs/schema.md)." },
     { "_slots", slots, METH_NOARGS, NULL },
     { "__reduce__", reduce, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -187,6 +187,21 @@ static void gradients(void **state)
     done(&s);
 }
 
+/* The functional form's: what a formula says of y after the call is said of the result y_out. */
+static void functional(void **state)
+{
+    (void)state;
+    slots s = make(1, three);
+    dv_operator *op;
+    OK(dv_functional(find("put"), &op));
+    dv_value values[3] = { s.values[0], s.values[2], s.values[1] }, out[3]; /* y was 10, and is 5 */
+    OK(dv_gradient(op, values, s.flows, NULL, out, NULL));
+    assert_true(value(&out[0]) == 15 && out[1].type == DV_VALUE_NONE && out[2].type == DV_VALUE_NONE);
+    release(out, 3);
+    dv_operator_unref(op);
+    done(&s);
+}
+
 /* Every tensor is a new one: what is named twice, or was given, is copied. */
 static void handed_over(void **state)
 {
@@ -317,6 +332,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients),
+        cmocka_unit_test(functional),
         cmocka_unit_test(handed_over),
         cmocka_unit_test(conditions),
         cmocka_unit_test(written_arguments),

@@ -223,3 +223,18 @@ def test_the_page_is_true(python):
     for status, kind in rows.items():
         bases = [b.__name__ for b in _errors.BY_STATUS[status].__bases__]
         assert kind in bases if kind else _errors.BY_STATUS[status] is _errors.DovetailError
+
+
+def test_functional_forms(ops):
+    form = ops.add_.functional()
+    assert form.schema == "py_ops::add__functional(Tensor self, Tensor other) -> Tensor self_out"
+    assert json.loads(form.json())["functional_form_of"] == "py_ops::add_"
+    x, y = X.copy(), np.ones_like(X)
+    new = form(x, y)
+    np.testing.assert_array_equal(new, X + 1)
+    np.testing.assert_array_equal(x, X)
+    x.flags.writeable = False  # nothing is written
+    np.testing.assert_array_equal(form(x, y), X + 1)
+    filled = ops.fill.functional()
+    np.testing.assert_array_equal(filled(x, 3.0), np.full_like(X, 3))
+    assert ops.scale.functional().name == "py_ops::scale"

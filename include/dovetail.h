@@ -442,6 +442,24 @@ typedef struct dv_result_spec {
 enum dv_spec_flags { DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */, DV_SPEC_VIEW = 2 };
 DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs);
 
+/* A call site: an operator with all arguments of a call fixed, its tensors by dtype, shape, strides and device. What a graph's
+ * node is, and what tools name a call by. As text (docs/site.md): "my_ops::swiglu(gate=f32[4, 6], up=f32[4, 6], dim=-1)";
+ * printing gives every argument by name, and parsing that gives an equal site. args of dv_site_new() are those of dv_call();
+ * tensors need no memory, and generators cannot be kept (DV_ENOTSUP). */
+typedef struct dv_site dv_site;
+DV_API int dv_site_new(dv_operator *op, const dv_value *args, size_t nargs, dv_site **out);
+DV_API int dv_site_parse(const char *text, dv_site **out); /* DV_ESYNTAX shows the column; DV_ENOENT: no such operator */
+DV_API int dv_site_print(const dv_site *s, char **out);    /* freed with dv_free() */
+DV_API void dv_site_free(dv_site *s);                      /* NULL is fine */
+DV_API dv_operator *dv_site_operator(const dv_site *s);    /* borrowed */
+DV_API const dv_value *dv_site_args(const dv_site *s);     /* all of them, completed and converted; tensors without memory */
+DV_API size_t dv_site_ntensors(const dv_site *s);          /* those of lists counted one by one, None not at all */
+DV_API int dv_site_infer(const dv_site *s, dv_result_spec *specs, size_t nspecs);
+/* Call it with these tensors, in the order of the arguments. They need not be like the site's: what is right is the contract's
+ * affair. */
+DV_API int dv_site_call(
+    const dv_site *s, const dv_tensor *const *tensors, size_t ntensors, dv_value *results, size_t nresults, const dv_host *host);
+
 /* What one call does, by its contract: floating-point operations (-1: not declared) and bytes moved (default: every tensor once).
  * Checks the inputs, runs nothing. DV_ENOTSUP: the operator has no contract. */
 DV_API int dv_cost(dv_operator *op, const dv_value *args, size_t nargs, double *flops, double *bytes);

@@ -2,7 +2,7 @@
  *
  * The struct lies on the stack of dv_call() and is not cleared: each stage sets what it owns. The files of this folder stand in
  * one order, and each uses only those before it (tools/check_layers.py): state, fail, frame, values, host, pool, services,
- * results, memory, split, evaluate, native, functional, again, rows, call, infer, gradient. */
+ * results, memory, split, evaluate, native, functional, again, rows, call, infer, gradient, site. */
 #ifndef DV_CALL_STATE_H
 #define DV_CALL_STATE_H
 

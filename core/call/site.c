@@ -1,0 +1,716 @@
+/* A call site: an operator with all of a call's arguments fixed, its tensors by what they are like and not by where they lie.
+ *
+ * As text, "my_ops::swiglu(gate=f32[4, 6] @ [1, 4] : cuda:0, up=none, dim=-1)". What a value looks like follows from the
+ * argument's type, and printing and parsing are each other's inverse. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "call/call.h"
+#include "call/values.h"
+
+struct dv_site {
+    dv_operator *op; /* with a reference */
+    dv__arena arena; /* everything below */
+    dv_value *args;  /* all of them: converted and completed */
+    size_t ntensors;
+};
+
+static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+/* X(list, member, its elements as values) */
+#define LISTS(X)                     \
+    X(TENSORS, tensors, TENSOR)      \
+    X(INTS, ints, INT)               \
+    X(FLOATS, floats, FLOAT)         \
+    X(BOOLS, bools, BOOL)            \
+    X(STRINGS, strings, STRING)      \
+    X(SCALARS, scalars, DEFAULT)     \
+    X(COMPLEXES, complexes, COMPLEX) \
+    X(DTYPES, dtypes, DTYPE)         \
+    X(DEVICES, devices, DEVICE)
+
+static size_t element_size(uint32_t type)
+{
+    const dv_value *v = NULL;
+    switch (type) {
+#define SIZE(LIST, member, ELEMENT) \
+    case DV_VALUE_##LIST: return sizeof v->as.member.data[0];
+        LISTS(SIZE)
+#undef SIZE
+    default: return 0;
+    }
+}
+
+/* What type of value an element of such a list is; DV_VALUE_DEFAULT: a Scalar. */
+static uint32_t element_type(uint32_t type)
+{
+    switch (type) {
+#define TYPE(LIST, member, ELEMENT) \
+    case DV_VALUE_##LIST: return DV_VALUE_##ELEMENT;
+        LISTS(TYPE)
+#undef TYPE
+    default: return DV_VALUE_NONE;
+    }
+}
+
+static dv_value from_scalar(const dv_scalar *s)
+{
+    dv_value v = s->kind == DV_SCALAR_INT ? dv_from_int(s->as.i)
+        : s->kind == DV_SCALAR_FLOAT      ? dv_from_float(s->as.f)
+        : s->kind == DV_SCALAR_BOOL       ? dv_from_bool(s->as.b)
+                                          : dv_none();
+    if (s->kind == DV_SCALAR_COMPLEX)
+        v.type = DV_VALUE_COMPLEX, v.as.c = s->as.c;
+    return v;
+}
+
+static dv_value element(const dv_value *list, size_t i)
+{
+    dv_value v = dv_none();
+    switch (list->type) {
+    case DV_VALUE_TENSORS: return dv_from_tensor(list->as.tensors.data[i]);
+    case DV_VALUE_SCALARS: return from_scalar(&list->as.scalars.data[i]);
+    case DV_VALUE_BOOLS: return dv_from_bool(list->as.bools.data[i]);
+    default:
+        v.type = element_type(list->type);
+        memcpy(&v.as, (const char *)list->as.ints.data + i * element_size(list->type), element_size(list->type));
+        return v;
+    }
+}
+
+static void set_element(dv_value *list, size_t i, const dv_value *v)
+{
+    char *data = (char *)(uintptr_t)list->as.ints.data;
+    dv_scalar s = { .kind = v->type == DV_VALUE_INT ? DV_SCALAR_INT
+            : v->type == DV_VALUE_FLOAT             ? DV_SCALAR_FLOAT
+            : v->type == DV_VALUE_BOOL              ? DV_SCALAR_BOOL
+                                                    : DV_SCALAR_COMPLEX };
+    switch (list->type) {
+    case DV_VALUE_TENSORS: ((const dv_tensor **)(void *)data)[i] = v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL; return;
+    case DV_VALUE_SCALARS:
+        memcpy(&s.as, &v->as, sizeof s.as);
+        ((dv_scalar *)(void *)data)[i] = s;
+        return;
+    default: memcpy(data + i * element_size(list->type), &v->as, element_size(list->type)); return;
+    }
+}
+
+static bool is_list(const dv_value *v) { return element_size(v->type) != 0; }
+
+/* ---- Making one ---- */
+
+static int keep_tensor(dv__arena *arena, const dv_tensor *t, const dv_tensor **out)
+{
+    dv_tensor *copy = DV__ARENA_NEW(arena, dv_tensor);
+    int64_t *dims = DV__ARENA_ARRAY(arena, int64_t, 2 * (size_t)t->ndim + 1);
+    if (!copy || !dims)
+        return DV_ENOMEM;
+    *copy = *t;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        dims[i] = t->shape[i];
+        dims[t->ndim + i] = t->strides[i];
+    }
+    copy->data = NULL;
+    copy->shape = dims;
+    copy->strides = dims + t->ndim;
+    *out = copy;
+    return DV_OK;
+}
+
+static int keep(dv_site *s, const dv_value *from, dv_value *to)
+{
+    *to = *from;
+    if (from->type == DV_VALUE_TENSOR) {
+        s->ntensors++;
+        return keep_tensor(&s->arena, from->as.tensor, &to->as.tensor);
+    }
+    if (from->type == DV_VALUE_STRING) {
+        to->as.s.data = dv__arena_strndup(&s->arena, from->as.s.size ? from->as.s.data : "", from->as.s.size);
+        return to->as.s.data ? DV_OK : DV_ENOMEM;
+    }
+    if (from->type == DV_VALUE_GENERATOR)
+        return dv_fail(DV_ENOTSUP, "%s: a call site cannot keep a generator", s->op->name);
+    if (!is_list(from))
+        return DV_OK;
+    if (!(to->as.ints.data = dv__arena_alloc(&s->arena, from->as.ints.size * element_size(from->type) + 1)))
+        return DV_ENOMEM;
+    for (size_t i = 0; i < from->as.ints.size; i++) {
+        const dv_value was = element(from, i);
+        dv_value now;
+        const int status = keep(s, &was, &now);
+        if (status)
+            return status;
+        set_element(to, i, &now);
+    }
+    return DV_OK;
+}
+
+static int fill(dv_site *s, const dv_value *args, size_t nargs)
+{
+    static dv_value no_results[DV__MAX_RETURNS]; /* nothing is called */
+    dv__call c;
+    uint32_t keys;
+    int status = dv__call_init(&c, s->op, no_results, s->op->plan->nreturns, NULL, 0);
+    if (status)
+        return status;
+    status = dv__bind_values(&c, args, nargs, &keys);
+    for (size_t i = 0; i < s->op->plan->nargs && !status; i++)
+        status = keep(s, &c.args[i], &s->args[i]);
+    return dv__call_end(&c, status);
+}
+
+int dv_site_new(dv_operator *op, const dv_value *args, size_t nargs, dv_site **out)
+{
+    *out = NULL;
+    if (!op)
+        return dv_fail(DV_EINVAL, "dv_site_new: no operator given: found NULL");
+    dv_site *s = dv__calloc(1, sizeof *s);
+    if (!s)
+        return DV_ENOMEM;
+    s->op = dv_operator_ref(op);
+    s->args = DV__ARENA_ARRAY(&s->arena, dv_value, op->plan->nargs + 1);
+    const int status = s->args ? fill(s, args, nargs) : DV_ENOMEM;
+    if (status) {
+        dv_site_free(s);
+        return status;
+    }
+    *out = s;
+    return DV_OK;
+}
+
+void dv_site_free(dv_site *s)
+{
+    if (!s)
+        return;
+    dv_operator_unref(s->op);
+    dv__arena_deinit(&s->arena);
+    dv__free(s);
+}
+
+dv_operator *dv_site_operator(const dv_site *s) { return s->op; }
+const dv_value *dv_site_args(const dv_site *s) { return s->args; }
+size_t dv_site_ntensors(const dv_site *s) { return s->ntensors; }
+
+/* ---- Printing ---- */
+
+static void print_sizes(dv__text *to, int32_t n, const int64_t *sizes)
+{
+    dv__text_puts(to, "[");
+    for (int32_t i = 0; i < n; i++)
+        dv__text_add(to, i ? ", %lld" : "%lld", (long long)sizes[i]);
+    dv__text_puts(to, "]");
+}
+
+static void print_tensor(dv__text *to, const dv_tensor *t)
+{
+    dv__text_puts(to, dv_dtype_name(t->dtype));
+    print_sizes(to, t->ndim, t->shape);
+    int64_t step = 1;
+    bool plain = true; /* as a new tensor has them, also where sizes say nothing */
+    for (int32_t i = t->ndim; i-- > 0; step *= t->shape[i] ? t->shape[i] : 1)
+        plain &= t->strides[i] == step;
+    if (!plain) {
+        dv__text_puts(to, " @ ");
+        print_sizes(to, t->ndim, t->strides);
+    }
+    if (t->device.type != DV_CPU || t->device.id)
+        dv__text_add(to, " : %s:%d", dv_device_name(t->device.type), (int)t->device.id);
+}
+
+/* Shorter where that is enough, and never the text of an integer. */
+static void print_float(dv__text *to, double x)
+{
+    char text[40];
+    snprintf(text, sizeof text, "%.15g", x);
+    if (strtod(text, NULL) != x)
+        snprintf(text, sizeof text, "%.17g", x);
+    dv__text_puts(to, isnan(x) ? "nan" : text);
+    if (isfinite(x) && !strpbrk(text, ".e"))
+        dv__text_puts(to, ".0");
+}
+
+static void print_string(dv__text *to, dv_string s)
+{
+    dv__text_puts(to, "\"");
+    for (size_t i = 0; i < s.size; i++) {
+        const unsigned char c = (unsigned char)s.data[i];
+        if (c == '"' || c == '\\')
+            dv__text_add(to, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            dv__text_add(to, "\\x%02x", c);
+        else
+            dv__text_put(to, &s.data[i], 1);
+    }
+    dv__text_puts(to, "\"");
+}
+
+static void print_value(dv__text *to, const dv_value *v)
+{
+    switch (v->type) {
+    case DV_VALUE_TENSOR: print_tensor(to, v->as.tensor); return;
+    case DV_VALUE_INT: dv__text_add(to, "%lld", (long long)v->as.i); return;
+    case DV_VALUE_FLOAT: print_float(to, v->as.f); return;
+    case DV_VALUE_BOOL: dv__text_puts(to, v->as.b ? "true" : "false"); return;
+    case DV_VALUE_COMPLEX:
+        print_float(to, v->as.c.re);
+        dv__text_puts(to, signbit(v->as.c.im) && !isnan(v->as.c.im) ? "" : "+");
+        print_float(to, v->as.c.im);
+        dv__text_puts(to, "j");
+        return;
+    case DV_VALUE_STRING: print_string(to, v->as.s); return;
+    case DV_VALUE_DTYPE: dv__text_puts(to, dv_dtype_name(v->as.dtype)); return;
+    case DV_VALUE_DEVICE: dv__text_add(to, "%s:%d", dv_device_name(v->as.device.type), (int)v->as.device.id); return;
+    case DV_VALUE_LAYOUT: dv__text_add(to, v->as.layout.value ? "layout:%d" : "strided", (int)v->as.layout.value); return;
+    case DV_VALUE_MEMORY_FORMAT:
+        if (v->as.memory_format.value >= 0 && v->as.memory_format.value < FORMATS)
+            dv__text_puts(to, formats[v->as.memory_format.value]);
+        else
+            dv__text_add(to, "format:%d", (int)v->as.memory_format.value);
+        return;
+    default: break;
+    }
+    if (!is_list(v)) {
+        dv__text_puts(to, "none");
+        return;
+    }
+    dv__text_puts(to, "[");
+    for (size_t i = 0; i < v->as.ints.size; i++) {
+        const dv_value one = element(v, i);
+        dv__text_puts(to, i ? ", " : "");
+        print_value(to, &one);
+    }
+    dv__text_puts(to, "]");
+}
+
+int dv_site_print(const dv_site *s, char **out)
+{
+    dv__text to = { 0 };
+    *out = NULL;
+    dv__text_add(&to, "%s(", s->op->name);
+    for (size_t i = 0; i < s->op->plan->nargs; i++) {
+        dv__text_add(&to, "%s%s=", i ? ", " : "", s->op->schema->args[i].name);
+        print_value(&to, &s->args[i]);
+    }
+    dv__text_puts(&to, ")");
+    return dv__text_take(&to, out);
+}
+
+/* ---- Parsing ---- */
+
+typedef struct reader {
+    const char *text, *p;
+    dv__arena *arena;
+    const dv_operator *op;
+    const char *argument; /* NULL: before them */
+} reader;
+
+static int wrong(const reader *r, const char *expected)
+{
+    const char *name = r->op ? r->op->name : "a call site";
+    return dv_fail(DV_ESYNTAX, "%s: %s%s%scolumn %d: expected %s, found %s%.20s%s\n    %s", name, r->argument ? "argument '" : "",
+        r->argument ? r->argument : "", r->argument ? "': " : "", (int)(r->p - r->text) + 1, expected, *r->p ? "'" : "the end",
+        r->p, *r->p ? "'" : "", r->text);
+}
+
+static void skip(reader *r) { r->p += strspn(r->p, " \t\r\n"); }
+
+static bool take(reader *r, char c)
+{
+    skip(r);
+    if (*r->p != c)
+        return false;
+    r->p++;
+    return true;
+}
+
+static size_t word_size(const char *p) { return strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"); }
+
+static bool take_word(reader *r, const char *word)
+{
+    skip(r);
+    const size_t n = strlen(word);
+    if (strncmp(r->p, word, n) != 0 || word_size(r->p) != n)
+        return false;
+    r->p += n;
+    return true;
+}
+
+static int read_int(reader *r, int64_t *out, const char *expected)
+{
+    char *end;
+    skip(r);
+    errno = 0;
+    const long long x = strtoll(r->p, &end, 10);
+    if (end == r->p || errno || isspace((unsigned char)*r->p))
+        return wrong(r, expected);
+    *out = x;
+    r->p = end;
+    return DV_OK;
+}
+
+static int read_sizes(reader *r, int64_t *out, int32_t *n)
+{
+    *n = 0;
+    if (!take(r, '['))
+        return wrong(r, "'['");
+    while (!take(r, ']')) {
+        if (*n && !take(r, ','))
+            return wrong(r, "',' or ']'");
+        if (*n == DV_MAX_NDIM)
+            return wrong(r, "at most 64 dims");
+        const int status = read_int(r, &out[(*n)++], "a size");
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
+static int read_device(reader *r, dv_device *out)
+{
+    char name[64];
+    skip(r);
+    size_t n = word_size(r->p);
+    if (n && r->p[n] == ':')
+        n += 1 + strspn(r->p + n + 1, "0123456789");
+    snprintf(name, sizeof name, "%.*s", (int)n, r->p);
+    if (!n || n >= sizeof name || dv_device_parse(name, out))
+        return wrong(r, "a device such as cpu or cuda:1");
+    r->p += n;
+    return DV_OK;
+}
+
+static int read_dtype(reader *r, dv_dtype *out)
+{
+    char name[64];
+    skip(r);
+    const size_t n = word_size(r->p);
+    snprintf(name, sizeof name, "%.*s", (int)n, r->p);
+    if (!n || n >= sizeof name || dv_dtype_parse(name, out))
+        return wrong(r, "an element type such as f32");
+    r->p += n;
+    return DV_OK;
+}
+
+static int read_tensor(reader *r, dv_value *out)
+{
+    dv_tensor *t = DV__ARENA_NEW(r->arena, dv_tensor);
+    int64_t *dims = DV__ARENA_ARRAY(r->arena, int64_t, 2 * DV_MAX_NDIM);
+    dv_dtype dtype;
+    dv_device device = { DV_CPU, 0 };
+    int32_t ndim, nstrides = -1;
+    if (!t || !dims)
+        return DV_ENOMEM;
+    int status = read_dtype(r, &dtype);
+    if (status || (status = read_sizes(r, dims, &ndim)))
+        return status;
+    if (take(r, '@') && (status = read_sizes(r, dims + DV_MAX_NDIM, &nstrides)))
+        return status;
+    if (nstrides >= 0 && nstrides != ndim)
+        return wrong(r, "as many strides as sizes");
+    if (take(r, ':') && (status = read_device(r, &device)))
+        return status;
+    status = dv_tensor_init(t, NULL, dtype, device, ndim, dims, nstrides < 0 ? NULL : dims + DV_MAX_NDIM, dims + DV_MAX_NDIM);
+    *out = dv_from_tensor(t);
+    return status;
+}
+
+static int read_float(reader *r, double *out)
+{
+    char *end;
+    skip(r);
+    if (isspace((unsigned char)*r->p) || ((*out = strtod(r->p, &end)), end == r->p))
+        return wrong(r, "a number");
+    r->p = end;
+    return DV_OK;
+}
+
+/* 3, 3.0, 1.5+2j, 2j, true: what it is follows from the text. */
+static int read_number(reader *r, dv_value *out)
+{
+    double re, im;
+    if (take_word(r, "true") || take_word(r, "True"))
+        return *out = dv_from_bool(true), DV_OK;
+    if (take_word(r, "false") || take_word(r, "False"))
+        return *out = dv_from_bool(false), DV_OK;
+    skip(r);
+    const char *begin = r->p;
+    int status = read_float(r, &re);
+    if (status)
+        return status;
+    if (*r->p == 'j' || ((*r->p == '+' || *r->p == '-') && strchr("0123456789.in", r->p[1]))) {
+        const bool both = *r->p != 'j';
+        im = re;
+        if (both && (status = read_float(r, &im)))
+            return status;
+        if (*r->p++ != 'j')
+            return r->p--, wrong(r, "'j' after the imaginary part");
+        *out = dv_none();
+        out->type = DV_VALUE_COMPLEX;
+        out->as.c = (dv_complex){ both ? re : 0, im };
+        return DV_OK;
+    }
+    *out = dv_from_float(re);
+    if (strcspn(begin, ".eEinxX") >= (size_t)(r->p - begin)) {
+        int64_t i;
+        r->p = begin;
+        if (!(status = read_int(r, &i, "an integer of 64 bits")))
+            *out = dv_from_int(i);
+    }
+    return status;
+}
+
+static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10 : -1; }
+
+static int read_string(reader *r, dv_value *out)
+{
+    skip(r);
+    const char quote = *r->p;
+    if (quote != '"' && quote != '\'')
+        return wrong(r, "a string in quotes");
+    char *data = dv__arena_strndup(r->arena, r->p, strlen(r->p));
+    size_t n = 0;
+    if (!data)
+        return DV_ENOMEM;
+    for (r->p++; *r->p != quote; r->p++) {
+        if (!*r->p)
+            return wrong(r, "a closing quote");
+        data[n] = *r->p;
+        if (*r->p == '\\') {
+            const bool code = r->p[1] == 'x' && hex(r->p[2]) >= 0 && hex(r->p[3]) >= 0;
+            if (!code && (!r->p[1] || !strchr("\\\"'", r->p[1])))
+                return wrong(r, "\\\\, \\\" or \\x and two digits after a backslash");
+            data[n] = code ? (char)(hex(r->p[2]) * 16 + hex(r->p[3])) : r->p[1];
+            r->p += code ? 3 : 1;
+        }
+        n++;
+    }
+    r->p++;
+    data[n] = 0;
+    *out = dv_from_string(data);
+    out->as.s.size = n;
+    return DV_OK;
+}
+
+static int read_named_number(reader *r, const char *prefix, int32_t *out)
+{
+    int64_t i;
+    skip(r);
+    const size_t n = strlen(prefix);
+    if (strncmp(r->p, prefix, n) != 0)
+        return wrong(r, *prefix == 'l' ? "strided" : "a memory format such as contiguous_format");
+    r->p += n;
+    const int status = read_int(r, &i, "a number");
+    *out = (int32_t)i;
+    return status;
+}
+
+static int read_value(reader *r, uint32_t type, dv_value *out)
+{
+    *out = dv_none();
+    int status = DV_OK;
+    switch (type) {
+    case DV_VALUE_TENSOR: return read_tensor(r, out);
+    case DV_VALUE_STRING: return read_string(r, out);
+    case DV_VALUE_DTYPE: status = read_dtype(r, &out->as.dtype); break;
+    case DV_VALUE_DEVICE: status = read_device(r, &out->as.device); break;
+    case DV_VALUE_LAYOUT:
+        if (!take_word(r, "strided"))
+            status = read_named_number(r, "layout:", &out->as.layout.value);
+        break;
+    case DV_VALUE_MEMORY_FORMAT:
+        for (int32_t i = 0; i < FORMATS; i++)
+            if (take_word(r, formats[i])) {
+                out->type = type;
+                out->as.memory_format.value = i;
+                return DV_OK;
+            }
+        status = read_named_number(r, "format:", &out->as.memory_format.value);
+        break;
+    case DV_VALUE_GENERATOR: return wrong(r, "none: a generator cannot be written");
+    default: return read_number(r, out);
+    }
+    out->type = type;
+    return status;
+}
+
+/* As many elements as there are commas, at most. */
+static int read_list(reader *r, uint32_t type, bool optional, dv_value *out)
+{
+    size_t room = 1;
+    const char *begin = r->p;
+    for (const char *p = r->p; *p; p++)
+        room += *p == ',';
+    *out = dv_none();
+    out->type = type;
+    out->as.ints.data = dv__arena_alloc(r->arena, room * element_size(type));
+    if (!out->as.ints.data)
+        return DV_ENOMEM;
+    if (!take(r, '['))
+        return wrong(r, "a list such as [1, 2]");
+    while (!take(r, ']')) {
+        dv_value one = dv_none();
+        if (out->as.ints.size && !take(r, ','))
+            return wrong(r, "',' or ']'");
+        begin = r->p;
+        int status = DV_OK;
+        if (!(optional && (take_word(r, "none") || take_word(r, "None"))))
+            status = read_value(r, element_type(type), &one);
+        if (status)
+            return status;
+        if (type == DV_VALUE_FLOATS && one.type == DV_VALUE_INT)
+            one = dv_from_float((double)one.as.i);
+        if (type == DV_VALUE_COMPLEXES && (one.type == DV_VALUE_INT || one.type == DV_VALUE_FLOAT)) {
+            const double re = one.type == DV_VALUE_INT ? (double)one.as.i : one.as.f;
+            one.type = DV_VALUE_COMPLEX;
+            one.as.c = (dv_complex){ re, 0 };
+        }
+        if (type != DV_VALUE_TENSORS && type != DV_VALUE_SCALARS && one.type != element_type(type)) {
+            r->p = begin;
+            return wrong(r, type == DV_VALUE_INTS ? "an integer" : type == DV_VALUE_BOOLS ? "true or false" : "a number");
+        }
+        set_element(out, out->as.ints.size++, &one);
+    }
+    return DV_OK;
+}
+
+static int read_argument(reader *r, size_t i, dv_value *out)
+{
+    const dv__slot *slot = &r->op->plan->slots[i];
+    r->argument = r->op->schema->args[i].name;
+    if (take_word(r, "none") || take_word(r, "None"))
+        return *out = dv_none(), DV_OK;
+    if (take_word(r, "default"))
+        return *out = dv_default(), DV_OK;
+    skip(r);
+    if ((slot->flags & DV__SLOT_LIST) && (*r->p == '[' || slot->fixed_size < 0))
+        return read_list(r, slot->value, slot->flags & DV__SLOT_ELEMENT_OPTIONAL, out);
+    return read_value(r, slot->flags & DV__SLOT_LIST ? element_type(slot->value) : slot->value, out);
+}
+
+/* "name=" of an argument, or the next one. */
+static int which(reader *r, size_t *next, const bool *given, size_t *out)
+{
+    skip(r);
+    const size_t n = word_size(r->p);
+    const char *after = r->p + n + strspn(r->p + n, " ");
+    r->argument = NULL;
+    if (n && *after == '=') {
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)n, r->p);
+        const int found = dv__schema_arg(r->op->schema, name);
+        if (found < 0)
+            return wrong(r, "an argument's name");
+        *out = (size_t)found;
+        r->p = after + 1;
+    } else {
+        *out = (*next)++;
+        if (*out >= r->op->plan->nargs)
+            return wrong(r, "')': there are no more arguments");
+    }
+    return given[*out] ? wrong(r, "an argument that is not given twice") : DV_OK;
+}
+
+static int read_arguments(reader *r, dv_value *args)
+{
+    const size_t n = r->op->plan->nargs;
+    bool *given = DV__ARENA_ARRAY(r->arena, bool, n + 1);
+    size_t next = 0, at = 0;
+    if (!given)
+        return DV_ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        args[i] = dv_default();
+    for (bool any = false; !take(r, ')'); any = true) {
+        if (any && !take(r, ','))
+            return wrong(r, "',' or ')'");
+        int status = which(r, &next, given, &at);
+        if (status || (status = read_argument(r, at, &args[at])))
+            return status;
+        given[at] = true;
+    }
+    skip(r);
+    r->argument = NULL;
+    return *r->p ? wrong(r, "the end") : DV_OK;
+}
+
+static int parse(const char *text, dv__arena *arena, dv_site **out)
+{
+    reader r = { .text = text, .p = text, .arena = arena };
+    dv_operator *op = NULL;
+    skip(&r);
+    const size_t n = strcspn(r.p, "( \t\r\n");
+    char *name = dv__arena_strndup(arena, r.p, n);
+    if (!name)
+        return DV_ENOMEM;
+    r.p += n;
+    if (!take(&r, '('))
+        return wrong(&r, "'(' after the operator's name");
+    int status = dv_find(name, &op);
+    if (status)
+        return status;
+    r.op = op;
+    dv_value *args = DV__ARENA_ARRAY(arena, dv_value, op->plan->nargs + 1);
+    status = args ? read_arguments(&r, args) : DV_ENOMEM;
+    if (!status)
+        status = dv_site_new(op, args, op->plan->nargs, out);
+    dv_operator_unref(op);
+    return status;
+}
+
+int dv_site_parse(const char *text, dv_site **out)
+{
+    dv__arena arena = { NULL };
+    *out = NULL;
+    if (!text)
+        return dv_fail(DV_EINVAL, "dv_site_parse: the text is NULL");
+    const int status = parse(text, &arena, out);
+    dv__arena_deinit(&arena);
+    return status;
+}
+
+/* ---- Using one ---- */
+
+int dv_site_infer(const dv_site *s, dv_result_spec *specs, size_t nspecs)
+{
+    return dv_infer(s->op, s->args, s->op->plan->nargs, specs, nspecs);
+}
+
+static int put_tensors(const dv_site *s, const dv_tensor *const *tensors, dv__arena *arena, dv_value *args)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < s->op->plan->nargs; i++) {
+        args[i] = s->args[i];
+        if (args[i].type == DV_VALUE_TENSOR)
+            args[i] = (dv_value){ .type = DV_VALUE_TENSOR, .as.tensor = tensors[used++] };
+        if (args[i].type != DV_VALUE_TENSORS)
+            continue;
+        const dv_tensors was = args[i].as.tensors;
+        const dv_tensor **now = DV__ARENA_ARRAY(arena, const dv_tensor *, was.size + 1);
+        if (!now)
+            return DV_ENOMEM;
+        for (size_t k = 0; k < was.size; k++)
+            now[k] = was.data[k] ? tensors[used++] : NULL;
+        args[i].as.tensors.data = now;
+    }
+    assert(used == s->ntensors);
+    return DV_OK;
+}
+
+int dv_site_call(
+    const dv_site *s, const dv_tensor *const *tensors, size_t ntensors, dv_value *results, size_t nresults, const dv_host *host)
+{
+    dv__arena arena = { NULL };
+    if (ntensors != s->ntensors || (ntensors && !tensors))
+        return dv_fail(DV_EINVAL, "%s: this call site takes %zu tensors, found %zu", s->op->name, s->ntensors, ntensors);
+    dv_value *args = DV__ARENA_ARRAY(&arena, dv_value, s->op->plan->nargs + 1);
+    int status = args ? put_tensors(s, tensors, &arena, args) : DV_ENOMEM;
+    if (!status)
+        status = dv_call(s->op, args, s->op->plan->nargs, results, nresults, host);
+    dv__arena_deinit(&arena);
+    return status;
+}

@@ -27,6 +27,15 @@ def test_embed(example, cc):
     assert symbols(p.folder / "square.so") == ["dovetail_library_1"]
 
 
+def test_dispatch(example):
+    p = example("dispatch")
+    command = "cc -Wall -Wextra -Werror dispatch.c $(dovetail --cflags --libs) -o dispatch && ./dispatch"
+    cpu = "  cpu: demo::twice\n  2 4 6\n"
+    assert subprocess.run(command, shell=True, cwd=p.folder, env=p.env, capture_output=True, text=True, check=True).stdout == (
+        f"one kernel:\n{cpu}a kernel on the Autograd key:\n  autograd: demo::twice, call 1\n{cpu}"
+        f"with a guard that leaves autograd out:\n{cpu}its library freed:\n{cpu}")
+
+
 def test_vendor(example, project):
     project("build")
     p = example("vendor")

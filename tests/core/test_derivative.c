@@ -187,7 +187,7 @@ static void gradients(void **state)
     done(&s);
 }
 
-/* The functional form's: what a formula says of y after the call is said of the result y_out. */
+/* In the functional form the value of y after the call is the result y_out. */
 static void functional(void **state)
 {
     (void)state;

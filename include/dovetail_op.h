@@ -496,9 +496,26 @@ DV_INLINE uint16_t dv_f32_to_f16(float x) /* round to nearest even */
     return (uint16_t)(sign | (a >= 0x477ff000u ? big : a < 0x38800000u ? small : normal));
 }
 
-/* Load and store an element of dtype f32, bf16 or f16 as float. With a constant dtype the switch disappears. */
+/* Load and store an element of dtype f32, bf16 or f16 as float. With a constant dtype the switch disappears, and another dtype
+ * does not compile (with -O1 or more). */
+#if defined(__OPTIMIZE__) && defined(__has_attribute) && !defined(__CUDACC__)
+#if __has_attribute(error)
+#define DV__FLOAT_ONLY(dtype)                                                                                              \
+    do {                                                                                                                   \
+        if (__builtin_constant_p(dtype) && (dtype) != DV_DTYPE_f32 && (dtype) != DV_DTYPE_bf16 && (dtype) != DV_DTYPE_f16) \
+            dv__not_a_float();                                                                                             \
+    } while (0)
+void dv__not_a_float(void)
+    __attribute__((error("dv_get() and dv_put() are for f32, bf16 and f16; dv_get_f64() and dv_put_f64() also for f64; "
+                         "read other dtypes by their C type")));
+#endif
+#endif
+#ifndef DV__FLOAT_ONLY
+#define DV__FLOAT_ONLY(dtype) (void)(dtype)
+#endif
 DV_INLINE float dv_get(const void *data, int64_t i, uint32_t dtype)
 {
+    DV__FLOAT_ONLY(dtype);
     switch (dtype) {
     case DV_DTYPE_bf16: return dv_bf16_to_f32(((const uint16_t *)data)[i]);
     case DV_DTYPE_f16: return dv_f16_to_f32(((const uint16_t *)data)[i]);
@@ -507,6 +524,7 @@ DV_INLINE float dv_get(const void *data, int64_t i, uint32_t dtype)
 }
 DV_INLINE void dv_put(void *data, int64_t i, uint32_t dtype, float x)
 {
+    DV__FLOAT_ONLY(dtype);
     switch (dtype) {
     case DV_DTYPE_bf16: ((uint16_t *)data)[i] = dv_f32_to_bf16(x); break;
     case DV_DTYPE_f16: ((uint16_t *)data)[i] = dv_f32_to_f16(x); break;

@@ -83,6 +83,20 @@ def test_reports_instruction_sets(dovetail):
     assert [(r["dtypes"], r["isa"]) for r in rows] == [(t, i) for t in ("f32", "bf16") for i in ("avx512", "avx2", None)]
 
 
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_a_variant_of_a_dtype_that_is_not_read_as_float(dovetail, cc):
+    """dv_get() and dv_put() would read its bytes as those of a float: it does not compile. dv_get_f64() reads f64."""
+    def source(dtype):
+        return VARIANTS.replace("(f32, bf16)", f"(f32, {dtype})").replace("f32, bf16)", f"f32, {dtype})")
+    for dtype in ("i32", "f64"):
+        dovetail.write("half.c", source(dtype))
+        assert "are for f32, bf16 and f16; dv_get_f64() and dv_put_f64() also for f64" in dovetail("build", "--cc", cc, code=1).err
+    dovetail.write("half.c", source("f64").replace("dv_get(", "dv_get_f64(").replace("dv_put(", "dv_put_f64(").replace("0.5f", "0.5"))
+    dovetail("build", "--cc", cc)
+    dovetail.write("half.c", source("f16"))
+    dovetail("build", "--cc", cc)
+
+
 def test_finds_operator_files(project):
     """With no file named: those that include dovetail_op.h; main.c does not."""
     project.write("helper.c", "int helper(void);\nint helper(void) { return 1; }\n")

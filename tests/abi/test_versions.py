@@ -46,8 +46,8 @@ def newer(tmp_path_factory):
                 assert text.count(f"}} {struct};") == 1
                 text = text.replace(f"}} {struct};", f"    {extra}\n}} {struct};")
             text = text.replace("typedef struct dv_layout {", "typedef struct dv_later { int32_t value; } dv_later;\ntypedef struct dv_layout {")
-            text = text.replace('    X(BOOL_RESULT, 42, bool *, "a returned bool")',
-                                '    X(BOOL_RESULT, 42, bool *, "a returned bool") X(LATER, 990, dv_later, "Later")')
+            last = "X(BOOL_RESULT, 42, bool *, \"bool\", RESULT, BOOL, BOOL, b)"
+            text = text.replace(last, last + ' X(LATER, 990, dv_later, "Later", ONE, LATER, LATER, later)')
             assert "LATER, 990" in text
         (folder / path.name).write_text(text)
     return folder

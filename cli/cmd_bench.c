@@ -237,7 +237,7 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    { 0, "isa", "LIST", "one run for each: base, avx2, avx512, neon, sve (default: the best that there is)" },
+    { 0, "isa", "LIST", "one run for each: base, avx2, avx512, neon, sve (default: the best available)" },
     { 0, "threads", "LIST", "one run for each number of threads, such as 1,4 (default: as many as the process may use)" },
     { 0, "time", "MS", "milliseconds to measure in each run (default: 300)" },
     { 0, "alloc", NULL, "also measure the allocation of results (otherwise they are given)" },
@@ -258,7 +258,7 @@ const cli_verb verb_bench = {
              "a range\n"
              "is given, as in i64[8]=0..100). 'dovetail explain --help' has the syntax of arguments. GB/s and GFLOP/s are "
              "computed from\n"
-             "what the contract says of bytes and flops, and the best time.",
+             "the bytes and flops of the contract, and the best time.",
     .options = options,
     .examples = examples,
     .run = run,

@@ -205,7 +205,7 @@ static void split_words(words *to, const char *text)
     }
 }
 
-/* From the option, the variable of the environment, or the first that there is of the three known ones. */
+/* From the option, the variable of the environment, or the first of the three known ones that exists. */
 static int choose_one(build *b, const char *what, const char *option, const char *variable, const char *const known[3], words *to)
 {
     const char *given = cli_get(b->args, option), *env = getenv(variable);

@@ -352,7 +352,7 @@ static int add_foreign(targets *t, const cli_args *args)
     return why ? cli_fail("%s", why) : t->n ? CLI_OK : cli_fail("importing '%s' gives torch no operators", module);
 }
 
-/* What torch says of the operators, after the jobs that there are. show: it tells how far it is. */
+/* The checks that torch makes of the operators, added after the existing jobs. show: progress is printed. */
 static int check_in_torch(
     const cli_args *args, targets *t, const check_options *options, bool show, check_job **jobs, size_t *njobs)
 {

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ROOMS = ["README.md", "docs", "check", "tests", "tools", "bench", "examples", "ops"]
+ROOMS = ["README.md", "bench", "bridges", "check", "cli", "core", "docs", "examples", "include", "ops", "pack", "python", "tests", "tools"]
 TEXTS = (".c", ".h", ".def", ".py", ".sh", ".md", ".cu", ".cpp", ".txt", ".cmake")
 EXCEPT = ("tools/phrases.txt", "tests/fuzz/corpus/")
 

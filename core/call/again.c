@@ -1,7 +1,7 @@
 /* A call like one before.
  *
- * What a contract says of a call depends on the tensors' dtypes, shapes, strides and devices and on the other values, not on
- * where the tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, the thread
+ * The contract's answers depend on the tensors' dtypes, shapes, strides and devices and on the other values, not on where the
+ * tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, the thread
  * remembers all that was asked, with the row; and a call with exactly the same answers needs none of it again. What does depend
  * on addresses is checked each time: overlaps, missing memory, read-only results. Registration, policy and instruction sets are
  * compared by generation.
@@ -34,7 +34,7 @@ typedef struct entry {
     int64_t workspace;
     uint32_t nargs;         /* that were passed: the rest had their defaults */
     uint8_t types[SLOTS];   /* enum dv_value_type of what was passed, and of results */
-    dv_value passed[SLOTS]; /* what is no tensor */
+    dv_value passed[SLOTS]; /* those that are not tensors */
     dv_value values[SLOTS]; /* the same, completed and converted */
     bool alias[SLOTS];      /* of results: it is an argument */
     seen_tensor tensors[SLOTS];
@@ -197,7 +197,7 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
         return false;
     c->op = op;
     c->plan = plan;
-    c->args = e->values; /* all that is no tensor; the frame's strings and lists are never here */
+    c->args = e->values; /* all that are not tensors; the frame's strings and lists are never here */
     c->results = results;
     c->host = host;
     c->inner = 0;

@@ -6,7 +6,7 @@
 
 /* A C shape function says what the results are: there is no contract, or it leaves them to one ([...]). */
 bool dv__uses_shape(const dv_operator *op);
-int dv__run_shape(dv__call *c);      /* what the shape function says of each result, into c->outs[].header */
+int dv__run_shape(dv__call *c);      /* the shape function's shape and dtype for each result, into c->outs[].header */
 void dv__begin_results(dv__call *c); /* every result is absent, and nothing is made */
 int dv__make_results(dv__call *c);
 /* A tensor given for result r against the tensor whose new value it will hold. */

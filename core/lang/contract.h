@@ -107,7 +107,7 @@ bool dv__dtype_sets_match(const dv__dtype_sets *sets, const dv__solution *s);
 
 void dv__contract_describe(const dv__contract *c, dv__text *to); /* in words, with the order of solving */
 void dv__contract_json(const dv__contract *c, dv__text *to);
-/* The contract's text without what it says of returns that are arguments. */
+/* The contract's text without the patterns of returns that are arguments. */
 void dv__contract_own_outputs(const dv__contract *c, dv__text *to);
 
 #endif

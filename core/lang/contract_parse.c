@@ -53,7 +53,7 @@ static int find_word(const dv__argument *list, size_t n, dv__token word)
     return -1;
 }
 
-/* "a, b or c" of the names that there are, for messages. */
+/* "a, b or c": the known names, for messages. */
 static void list_names(char *to, size_t room, const dv__argument *list, size_t n)
 {
     size_t used = 0;

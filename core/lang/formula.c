@@ -395,7 +395,7 @@ static int native_clauses(parse *p, const dv__expr **outputs)
     return status;
 }
 
-/* A return that is a written argument is said once, for either. */
+/* A return that is a written argument has one formula, for both. */
 static int complete(parse *p, const dv__expr **outputs)
 {
     const dv__schema *s = p->check.schema;

@@ -79,7 +79,7 @@ static const char *machine_name(unsigned machine)
 
 /* ---- Headers ------------------------------------------------------------------------------------------------------------- */
 
-/* The ELF header itself, which alone says whether the rest is worth reading. */
+/* The ELF header itself, which alone decides whether the rest is read. */
 static int check_start(image *im)
 {
     const Elf64_Ehdr *h = &im->head;

@@ -2,7 +2,7 @@
  * value of each written argument, in the schema's order. It is made from the operator's declaration, and a call of it is a call
  * of the operator (call/functional.c).
  *
- * What the declaration says of an argument that is written, its formulas after the call above all, is said of the new value. */
+ * Declarations about a written argument, above all its formulas after the call, hold for the new value. */
 #include "registry/internal.h"
 
 typedef struct maker {

@@ -104,7 +104,8 @@ enum ext_outcome ext_convert_all(ext_call *c);
 /* A sequence, set or view of a dict that is taken for a list. */
 bool ext_is_sequence(PyObject *o);
 
-/* For hosts: what is no tensor of c->of. An error that names both, or the object's type, or SLOW; or it is taken as an array. */
+/* For hosts: an object that is not a tensor of c->of. An error that names both, or the object's type, or SLOW; or it is taken as
+ * an array. */
 enum ext_outcome ext_other_tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
 /* FAILED with "f: argument 'x': expected Tensor (expected), found ...". expected: what the schema's type means in Python, or NULL

@@ -44,9 +44,9 @@ typedef struct ext_host {
     /* Make c->host: what dv_call asks (new, view and copy of tensors, stream, random numbers, threads). It is the first member
      * of what the framework keeps for the call, in c->state. SLOW: this call cannot be plain. */
     enum ext_outcome (*begin)(ext_call *c);
-    /* Describe a tensor; element is its place in a list, or -1. What is no tensor of this host goes to ext_other_tensor().
-     * c->way may be set: then the call goes slow(), once all arguments are converted. While c->trial is set, only the type
-     * counts, and *out may stay as it is. */
+    /* Describe a tensor; element is its place in a list, or -1. An object that is not a tensor of this host goes to
+     * ext_other_tensor(). c->way may be set: then the call goes slow(), once all arguments are converted. While c->trial is set,
+     * only the type counts, and *out may stay as it is. */
     enum ext_outcome (*tensor)(
         ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
     /* May this object, which is given for something else than a tensor, be converted here? Default: all may. */

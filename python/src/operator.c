@@ -1,4 +1,4 @@
-/* dovetail.Operator: one overload, or a packet of several. Calls go by vectorcall; all that describes it is lazy, and what needs
+/* dovetail.Operator: one overload, or a packet of several. Calls use vectorcall; all that describes it is lazy, and what needs
  * more than a line is made by dovetail._describe. */
 #include "extension.h"
 

@@ -9,7 +9,7 @@
  * is. fresh: results must share no memory with arguments or with each other. again: a function (fallback, args, result), called
  * with a result that is not at once what torch would hand on: it shares memory, or has another type than it should. It gives what
  * the call gives, or raises what torch raises. The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for
- * those that there are not; at first there are none.
+ * a function that does not exist; at first the tuple is empty.
  *
  * The kernel is called directly, with the caller's positional arguments (copies of lists), when all of this holds: the thread and
  * its modes are plain and every tensor is, on one device, with no gradient wanted (guard.h); the numbers and strings are of

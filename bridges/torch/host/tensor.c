@@ -339,7 +339,8 @@ bool dvt_read(const void *handle, dv_tensor *t) { return dv__torch_read_at(&layo
 
 /* ---- Exceptions ------------------------------------------------------------
  *
- * scalar_slow() takes what is no tensor and no int or complex for a float, and throws python_error when PyFloat_AsDouble() fails.
+ * scalar_slow() takes any object that is not a tensor, an int or a complex for a float, and throws python_error when
+ * PyFloat_AsDouble() fails.
  * So it gets an object whose __float__ raises the exception that is to be thrown. */
 
 typedef struct thrower {

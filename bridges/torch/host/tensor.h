@@ -33,13 +33,13 @@ enum ext_kind dvt_kind(PyTypeObject *type);
 /* The handle inside a tensor object: borrowed, good while the object lives. Only after dvt_setup(). */
 void *dvt_handle(PyObject *tensor);
 
-/* A tensor object for a handle, which stays the caller's: the object that there is, or a new one. A new reference; NULL with an
+/* A tensor object for a handle, which stays the caller's: the existing object, or a new one. A new reference; NULL with an
  * exception. */
 PyObject *dvt_wrap(const void *handle);
 
 PyObject *dvt_wrap_taken(void *take); /* the same for a handle of ours, which is gone then */
 
-/* Which way may a call with this tensor go? OTHER for what is no tensor of an exact type. The thread is for
+/* Which way may a call with this tensor go? OTHER for an object that is not a tensor of an exact type. The thread is for
  * dvt->python_is_plain(). */
 enum dv__torch_way dvt_way_of(PyObject *o, bool written);
 

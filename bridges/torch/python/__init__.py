@@ -130,7 +130,7 @@ def _offer_shipped():
 
 
 class _Watcher:
-    """A finder that finds nothing: it sees the import of a module go by, and does what waits for it once the module is there."""
+    """A finder that finds nothing: it is told when a module is imported, and then runs what waits for that module."""
 
     def __init__(self, name):
         self.name, self.then = name, []

@@ -2,7 +2,7 @@
 
 
 class Entry:
-    """`function` is the dovetail.Operator that there is now: a compiled program calls it, and Dynamo's guards compare it.
+    """`function` is the current dovetail.Operator: a compiled program calls it, and Dynamo's guards compare it.
 
     It changes when the operator's library is unloaded and loaded again.
     """

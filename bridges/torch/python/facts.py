@@ -27,7 +27,7 @@ def _plain(d):
 
 
 class Facts:
-    """What a contract says of its parallel dims beside carrying them: if it is anything, they cannot take a batch."""
+    """Where a contract uses its parallel dims beside carrying them: a dim that is used cannot take a batch."""
 
     def __init__(self, tree, names):
         self.names = names

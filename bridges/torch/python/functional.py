@@ -3,7 +3,7 @@
 torch.compile and torch.export functionalize an operator that writes (auto_functionalized), unless it has a result that is an argument,
 Tensor(a!) -> Tensor(a!), or a view of one. So
 
-- a view is said with torch's own views, from its contract;
+- a view is made by torch's own views, from its contract;
 - a result that is an argument is left out of a twin of the operator, which auto_functionalized takes;
 - under torch.func.functionalize such an operator runs on copies, and the copies take the place of the arguments.
 

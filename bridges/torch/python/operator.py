@@ -180,7 +180,7 @@ class Operator:
         return self.returned(results)
 
     def _expected(self, values):
-        """What the contract says of each result; None where only running it tells. Raises what a call of the operator would."""
+        """What the contract predicts for each result; None where only a run can tell. Raises what a call of the operator would."""
         tree = self.declaration["contract"]
         if tree is None:
             return [None] * len(self.results)
@@ -238,7 +238,7 @@ class Operator:
         return self._native_overload
 
     def retire(self):
-        """What still holds the operator gets a message instead of what torch says of an operator without a schema."""
+        """Code that still holds the operator gets our message, not torch's for an operator without a schema."""
         self.entry.clear()
         self.autograd.detach()
         if self._registration is not None:

@@ -114,7 +114,7 @@ def bind(operator, args, kwargs):
         elif key == "out" and operator.returns:
             given.update(enumerate(value if isinstance(value, tuple) else (value,)))
         else:
-            rest[key] = value  # torch says that there is no such argument
+            rest[key] = value  # torch refuses it by name
     if all(x is None for x in given.values()):
         return args[:count], rest, None
     if sorted(given) != list(range(len(results))) or any(x is None for x in given.values()):

@@ -218,7 +218,7 @@ def explain():
     import torch
     from .. import _core
     short = _core.torch.why()
-    lines = [f"torch {torch.__version__}", f"  short calls: off: {short}: calls go by torch's dispatcher" if short else "  short calls: on"]
+    lines = [f"torch {torch.__version__}", f"  short calls: off: {short}: calls use torch's dispatcher" if short else "  short calls: on"]
     for feature in features.values():
         if feature.after in sys.modules:
             bool(feature)

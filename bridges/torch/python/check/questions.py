@@ -237,7 +237,7 @@ def layouts(op, values):
 
 
 def fake(op, values):
-    """What FakeTensor says of the results is what comes, with sizes as numbers and as symbols."""
+    """FakeTensor predicts the results, with sizes as numbers and as symbols."""
     from torch._subclasses import fake_tensor
     from torch.fx.experimental import symbolic_shapes
     real, mine = each(call(op, copy(values))), copy(values)

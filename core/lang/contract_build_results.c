@@ -340,7 +340,7 @@ int dv__contract_build(dv__contract *c)
     p->solve_end = p->nsteps;
     bind_everything(b);
     dv__build_results(b);
-    const int status = b->status;
+    const int status = b->status ? b->status : dv__quicken(c, p, &c->arena);
     dv__free(b);
     return status;
 }
@@ -360,7 +360,8 @@ int dv__predicate_build(const dv__contract *c, dv__predicate *to, const dv__expr
     to->section.value = dv__value(b, e, DV__ALWAYS);
     to->section.end = p->nsteps;
     to->needs = dv__contract_needs(c, e);
-    const int status = b->status;
+    p->workspace = to->section; /* counts as a reader of its value */
+    const int status = b->status ? b->status : dv__quicken(c, p, arena);
     dv__free(b);
     return status;
 }

@@ -49,12 +49,6 @@ enum dv__function {
 
 enum { DV__MAX_ASIDES = 64, DV__MAX_CASES = 16 };
 
-/* The variables that something speaks of: bits by variable. */
-typedef struct dv__needs {
-    uint64_t dims;
-    uint32_t runs, dtypes;
-} dv__needs;
-
 /* When something holds: always (group -1), or when case `index` of `group` was taken. */
 typedef struct dv__when { int8_t group, index; } dv__when;
 
@@ -251,6 +245,7 @@ typedef struct dv__run {
     const dv_value *args;
     dv__solution *s;
     bool values;    /* look into tensors, too */
+    bool plainly;   /* step by step, for the message */
     uint32_t begin; /* of the section that is run: messages read what stands behind it */
     int status;     /* of an operation that is wrong by itself */
     const int64_t *position;
@@ -268,8 +263,23 @@ void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n); /* "[3, 4]" *
 /* contract_run.c */
 int dv__run_steps(dv__run *r, uint32_t begin, uint32_t end);
 int dv__run_section(dv__run *r, const dv__section *section);
-const dv__reg *dv__read(const dv__run *r, dv__operand x);
-int64_t *dv__reserve(const dv__run *r, int32_t n); /* in the solution's pool; NULL: an error */
+int dv__run_block(dv__run *r, const dv__step *s);
+void dv__note_bound(const dv__run *r, dv__operand to); /* a variable, or any other register */
+bool dv__operate(dv__run *r, const dv__step *s);
+bool dv__same_dims(const dv__reg *a, const dv__reg *b);
+void dv__slice(const dv__reg *from, int64_t start, int64_t n, dv__reg *out);
+static inline const dv__reg *dv__read(const dv__run *r, dv__operand x)
+{
+    return x >= 0 ? &r->s->registers[x] : &r->program->constants[-1 - x];
+}
+static inline bool dv__same_device(dv_device a, dv_device b) /* CPUs are all one */
+{
+    return a.type == b.type && (a.id == b.id || b.type == DV_CPU);
+}
+/* contract_quick.c, contract_quick_run.c */
+int dv__quicken(const dv__contract *c, dv__program *p, dv__arena *arena);
+bool dv__run_quick(dv__run *r, uint32_t begin, uint32_t end); /* false: the plain steps tell */
+int64_t *dv__reserve(const dv__run *r, int32_t n);            /* in the solution's pool; NULL: an error */
 bool dv__is_present(const dv_value *value);
 const dv_tensor *dv__first_tensor(const dv_value *value); /* NULL: None; of a list: its first tensor */
 /* to: room for DV_MAX_NDIM. conflict: two sizes and the dim from the end, where the shapes do not broadcast. */

@@ -110,6 +110,12 @@ typedef struct dv__result {
     dv__section section;
 } dv__result;
 
+/* The variables that something speaks of: bits by variable. */
+typedef struct dv__needs {
+    uint64_t dims;
+    uint32_t runs, dtypes;
+} dv__needs;
+
 typedef struct dv__program {
     dv__step *steps;
     uint32_t nsteps;
@@ -125,6 +131,9 @@ typedef struct dv__program {
     uint32_t nresults;
     dv__section workspace, flops, bytes;
     dv__operand *taken[DV__MAX_CASE_GROUPS]; /* which case holds */
+    struct dv__quick *quick;                 /* the same as calls run it (contract_quick.h), */
+    uint16_t *quick_at;                      /* and where each step is in it */
+    dv__needs binds;                         /* what solving binds in every call */
 } dv__program;
 
 const char *dv__op_name(enum dv__op op);

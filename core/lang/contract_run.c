@@ -1,21 +1,16 @@
-/* Runs a contract's program over one call's arguments: exact 64-bit integers, nothing allocated. Steps that only messages read
- * are left out; when a check fails they are done, and the message is put together from them. */
+/* Runs a contract's program over one call's arguments: exact 64-bit integers, nothing allocated. A call that is right runs the
+ * quick steps (contract_quick.h) alone. Where these stop, the plain steps run from the section's beginning, without those that
+ * only messages read; when a check fails these are done, too, and the message is put together from them. */
 #include "lang/contract_internal.h"
 
 #include <math.h>
 
 /* ---- Operands ---------------------------------------------------------------------------------------------------------- */
 
-static inline const dv__reg *read(const dv__run *r, dv__operand x)
-{
-    return x >= 0 ? &r->s->registers[x] : &r->program->constants[-1 - x];
-}
 static inline const dv__reg *operand(const dv__run *r, const dv__step *s, uint32_t i)
 {
-    return read(r, s->many ? s->many[i] : s->in[i]);
+    return dv__read(r, s->many ? s->many[i] : s->in[i]);
 }
-
-const dv__reg *dv__read(const dv__run *r, dv__operand x) { return read(r, x); }
 
 /* Room for n dims, or NULL: an error. */
 int64_t *dv__reserve(const dv__run *r, int32_t n)
@@ -97,7 +92,7 @@ static bool load(const dv__run *r, const dv__step *s, dv__reg *to)
 
 /* ---- Dims ---------------------------------------------------------------------------------------------------------------- */
 
-static bool same_dims(const dv__reg *a, const dv__reg *b)
+bool dv__same_dims(const dv__reg *a, const dv__reg *b)
 {
     if (a->n != b->n)
         return false;
@@ -242,7 +237,7 @@ static bool numel(const dv__reg *dims, int64_t *out)
     return !over;
 }
 
-static void slice(const dv__reg *from, int64_t start, int64_t n, dv__reg *out)
+void dv__slice(const dv__reg *from, int64_t start, int64_t n, dv__reg *out)
 {
     start = start < 0 ? 0 : start > from->n ? from->n : start;
     n = n < 0 ? 0 : n > from->n - start ? from->n - start : n;
@@ -289,7 +284,7 @@ static double as_real(const dv__reg *x) { return x->real ? x->f : (double)x->i; 
 
 static bool arithmetic(const dv__run *r, const dv__step *s, dv__reg *to)
 {
-    const dv__reg *a = read(r, s->in[0]), *b = s->nin > 1 ? read(r, s->in[1]) : a;
+    const dv__reg *a = dv__read(r, s->in[0]), *b = s->nin > 1 ? dv__read(r, s->in[1]) : a;
     if (s->type == DV__RTYPE_INT)
         return integer((enum dv__op)s->op, a->i, b->i, &to->i);
     if (s->type == DV__RTYPE_NUMBER && !a->real && !b->real && s->op != DV__OP_DIV) {
@@ -325,7 +320,7 @@ static int compare_numbers(const dv__reg *a, const dv__reg *b)
 
 static bool compare(const dv__run *r, const dv__step *s)
 {
-    const dv__reg *a = read(r, s->in[0]), *b = read(r, s->in[1]);
+    const dv__reg *a = dv__read(r, s->in[0]), *b = dv__read(r, s->in[1]);
     int order;
     switch (s->type) {
     case DV__RTYPE_INT:
@@ -334,7 +329,7 @@ static bool compare(const dv__run *r, const dv__step *s)
     case DV__RTYPE_REAL: order = compare_numbers(a, b); break;
     case DV__RTYPE_STRING: order = !a->s || !b->s || a->n != b->n || memcmp(a->s, b->s, (size_t)a->n) != 0; break;
     case DV__RTYPE_DTYPE: order = dv_dtype_key(a->dtype) != dv_dtype_key(b->dtype); break;
-    default: order = !same_dims(a, b);
+    default: order = !dv__same_dims(a, b);
     }
     switch (s->op) {
     case DV__OP_EQ: return order == 0;
@@ -368,7 +363,7 @@ static uint32_t promoted(const dv__run *r, const dv__step *s)
 
 /* ---- Steps ----------------------------------------------------------------------------------------------------------------- */
 
-static void note_bound(const dv__run *r, dv__operand to)
+void dv__note_bound(const dv__run *r, dv__operand to)
 {
     const dv__contract *c = r->c;
     const uint32_t i = (uint32_t)to;
@@ -380,67 +375,15 @@ static void note_bound(const dv__run *r, dv__operand to)
         r->s->bound_dtypes |= 1u << (i - c->ndims - c->nruns);
 }
 
-/* The operations that patterns are made of, without a call. False: another one, or there is more to say. */
-DV_INLINE bool operate_at_once(const dv__run *r, const dv__step *s)
-{
-    dv__reg *const registers = r->s->registers, *const to = &registers[s->to];
-    const dv__reg *const a = read(r, s->in[0]);
-    switch ((enum dv__op)s->op) {
-    case DV__OP_TENSOR: to->tensor = r->args[s->slot].as.tensor; return r->args[s->slot].type == DV_VALUE_TENSOR;
-    case DV__OP_AT: {
-        const int64_t i = read(r, s->in[1])->i, at = i < 0 ? i + a->n : i;
-        to->i = at >= 0 && at < a->n ? a->sizes[at] : 0;
-        return true;
-    }
-    case DV__OP_EQ:
-        if (s->type == DV__RTYPE_DTYPE)
-            to->i = dv_dtype_key(a->dtype) == dv_dtype_key(read(r, s->in[1])->dtype);
-        else
-            to->i = a->i == read(r, s->in[1])->i;
-        return s->type == DV__RTYPE_DTYPE || s->type == DV__RTYPE_INT || s->type == DV__RTYPE_BOOL;
-    case DV__OP_GE: to->i = a->i >= read(r, s->in[1])->i; return s->type == DV__RTYPE_INT;
-    case DV__OP_RANK: to->i = a->n; return true;
-    case DV__OP_SLICE: slice(a, read(r, s->in[1])->i, read(r, s->in[2])->i, to); return true;
-    case DV__OP_NOT: to->i = !a->i; return true;
-    case DV__OP_AND: to->i = a->i && read(r, s->in[1])->i; return true;
-    case DV__OP_OR: to->i = a->i || read(r, s->in[1])->i; return true;
-    case DV__OP_SELECT: *to = *read(r, s->in[a->i ? 1 : 2]); return true;
-    case DV__OP_COPY:
-        *to = *a;
-        note_bound(r, s->to);
-        return true;
-    case DV__OP_SAME_DEVICE: {
-        const dv_device d = read(r, s->in[1])->device; /* CPUs are all one */
-        to->i = a->device.type == d.type && (a->device.id == d.id || d.type == DV_CPU);
-        return true;
-    }
-    case DV__OP_SHAPE:
-        if (!a->tensor)
-            return false;
-        to->n = a->tensor->ndim;
-        to->sizes = a->tensor->shape;
-        return true;
-    case DV__OP_DTYPE_OF:
-        if (!a->tensor)
-            return false;
-        to->dtype = a->tensor->dtype;
-        return true;
-    case DV__OP_DEVICE_OF:
-        if (!a->tensor)
-            return false;
-        to->device = a->tensor->device;
-        return true;
-    default: return false;
-    }
-}
-
-/* All others but checks and blocks. False: the result does not fit, or there is no value. A status in r->status: another error.
+/* One step, but no check and no block. False: the result does not fit, or there is no value. A status in r->status: another
+ * error.
  */
-static bool operate_otherwise(dv__run *r, const dv__step *s)
+bool dv__operate(dv__run *r, const dv__step *s)
 {
     dv__reg *to = &r->s->registers[s->to];
     const dv__reg *a = s->nin ? operand(r, s, 0) : NULL;
     int64_t *room, scratch[DV_MAX_NDIM];
+    bool fits = true;
     dv__reg kept;
     switch ((enum dv__op)s->op) {
     case DV__OP_SHAPE:
@@ -450,6 +393,22 @@ static bool operate_otherwise(dv__run *r, const dv__step *s)
         return true;
     case DV__OP_DTYPE_OF: to->dtype = a->tensor ? a->tensor->dtype : dv_dtype_from_key(DV_DTYPE_bool); return true;
     case DV__OP_DEVICE_OF: to->device = a->tensor ? a->tensor->device : (dv_device){ DV_CPU, 0 }; return true;
+    case DV__OP_RANK: to->i = a->n; return true;
+    case DV__OP_AT: {
+        const int64_t i = dv__read(r, s->in[1])->i, at = i < 0 ? i + a->n : i;
+        to->i = at >= 0 && at < a->n ? a->sizes[at] : 0;
+        return true;
+    }
+    case DV__OP_SLICE: dv__slice(a, dv__read(r, s->in[1])->i, dv__read(r, s->in[2])->i, to); return true;
+    case DV__OP_NOT: to->i = !a->i; return true;
+    case DV__OP_AND: to->i = a->i && dv__read(r, s->in[1])->i; return true;
+    case DV__OP_OR: to->i = a->i || dv__read(r, s->in[1])->i; return true;
+    case DV__OP_SELECT: *to = *dv__read(r, s->in[a->i ? 1 : 2]); return true;
+    case DV__OP_SAME_DEVICE: to->i = dv__same_device(a->device, dv__read(r, s->in[1])->device); return true;
+    case DV__OP_COPY:
+        *to = *a;
+        dv__note_bound(r, s->to);
+        return true;
     case DV__OP_NUMEL: return numel(a, &to->i);
     case DV__OP_PACK: {
         const int32_t n = packed_size(r, s);
@@ -467,7 +426,7 @@ static bool operate_otherwise(dv__run *r, const dv__step *s)
     case DV__OP_DROP:
         kept.n = 0;
         if (s->op == DV__OP_BROADCAST)
-            broadcast(r, s, &kept, scratch);
+            fits = broadcast(r, s, &kept, scratch);
         else if (a->n <= DV_MAX_NDIM)
             make_dims(r, s, &kept, scratch);
         if (!(room = dv__reserve(r, kept.n))) {
@@ -478,16 +437,16 @@ static bool operate_otherwise(dv__run *r, const dv__step *s)
             memcpy(room, scratch, (size_t)kept.n * sizeof *room);
         to->sizes = room;
         to->n = kept.n;
-        return true;
+        return fits;
     case DV__OP_NEGATIVE:
         to->i = 0;
         for (int32_t i = 0; i < a->n && !to->i; i++)
             to->i = a->sizes[i] < 0 ? a->sizes[i] : 0;
         return true;
-    case DV__OP_IS_AXIS: to->i = dv__is_axis(a->i, read(r, s->in[1])->i); return true;
-    case DV__OP_AXIS: to->i = dv__axis_from(a->i, read(r, s->in[1])->i); return true;
-    case DV__OP_ARE_AXES: to->i = are_axes(a, read(r, s->in[1])->i); return true;
-    case DV__OP_DISTINCT_AXES: to->i = distinct_axes(a, read(r, s->in[1])->i); return true;
+    case DV__OP_IS_AXIS: to->i = dv__is_axis(a->i, dv__read(r, s->in[1])->i); return true;
+    case DV__OP_AXIS: to->i = dv__axis_from(a->i, dv__read(r, s->in[1])->i); return true;
+    case DV__OP_ARE_AXES: to->i = are_axes(a, dv__read(r, s->in[1])->i); return true;
+    case DV__OP_DISTINCT_AXES: to->i = distinct_axes(a, dv__read(r, s->in[1])->i); return true;
     case DV__OP_TO_NUMBER:
         to->i = a->i;
         to->real = 0;
@@ -505,12 +464,12 @@ static bool operate_otherwise(dv__run *r, const dv__step *s)
     case DV__OP_ONE_OF: to->i = one_of(r, s); return true;
     case DV__OP_ON_CPU: to->i = a->device.type == DV_CPU; return true;
     case DV__OP_PROMOTES: to->i = promoted(r, s) != 0; return true;
-    case DV__OP_PROMOTE: to->dtype = dv_dtype_from_key(promoted(r, s)); return true;
+    case DV__OP_PROMOTE: to->dtype = dv_dtype_from_key(promoted(r, s)); return dv_dtype_key(to->dtype) != 0;
     case DV__OP_ACCUMULATE: to->dtype = dv_dtype_from_key(dv__accumulate(dv_dtype_key(a->dtype))); return true;
     case DV__OP_ITEMSIZE: to->i = dv_dtype_bytes(a->dtype, 1); return true;
     case DV__OP_UNBACKED:
-        *to = *read(r, s->in[1]);
-        note_bound(r, s->to);
+        *to = *dv__read(r, s->in[1]);
+        dv__note_bound(r, s->to);
         return true;
     case DV__OP_PRESENT:
     case DV__OP_HOLDS:
@@ -530,9 +489,9 @@ static void do_the_rest(dv__run *r, uint32_t at)
         const bool block = s->op == DV__OP_EACH || s->op == DV__OP_EACH_VALUE;
         if (block && at > i + (uint32_t)s->body)
             i += (uint32_t)s->body; /* its registers are not what they were */
-        if (block || !(s->flags & DV__STEP_SAY) || !read(r, s->guard)->i)
+        if (block || !(s->flags & DV__STEP_SAY) || !dv__read(r, s->guard)->i)
             continue;
-        if (!operate_at_once(r, s) && !operate_otherwise(r, s) && s->op != DV__OP_PRESENT && s->op != DV__OP_HOLDS)
+        if (!dv__operate(r, s) && s->op != DV__OP_PRESENT && s->op != DV__OP_HOLDS)
             r->s->registers[s->to].i = 0;
     }
 }
@@ -543,18 +502,23 @@ static int fail(dv__run *r, const dv__step *s)
     return dv__fault_raise(r, s->fault);
 }
 
-static int run_values(dv__run *r, const dv__step *s);
+static int run_steps(dv__run *r, uint32_t begin, uint32_t end);
+
+static int run_body(dv__run *r, const dv__step *s)
+{
+    const uint32_t begin = (uint32_t)(s - r->program->steps) + 1, end = begin + (uint32_t)s->body;
+    return r->plainly ? run_steps(r, begin, end) : dv__run_quick(r, begin, end) ? DV_OK : DV_EINVAL;
+}
 
 static int run_each(dv__run *r, const dv__step *s)
 {
     dv__reg *registers = r->s->registers;
     const dv_value *value = &r->args[s->slot];
-    const uint32_t at = (uint32_t)(s - r->program->steps) + 1;
     const size_t n = value->type == DV_VALUE_TENSORS ? value->as.tensors.size : 0;
     bool first = true;
     for (uint32_t i = 0; i < s->ncarry; i++) {
-        registers[s->carry[i].to] = *read(r, s->carry[i].from);
-        note_bound(r, s->carry[i].to);
+        registers[s->carry[i].to] = *dv__read(r, s->carry[i].from);
+        dv__note_bound(r, s->carry[i].to);
     }
     for (size_t i = 0; i < n; i++) {
         if (!value->as.tensors.data[i])
@@ -562,38 +526,36 @@ static int run_each(dv__run *r, const dv__step *s)
         registers[s->to].tensor = value->as.tensors.data[i];
         registers[s->index].i = (int64_t)i;
         registers[s->first].i = first;
-        const int status = dv__run_steps(r, at, at + (uint32_t)s->body);
+        const int status = run_body(r, s);
         if (status)
             return status;
         for (uint32_t k = 0; k < s->ncarry; k++)
-            registers[s->carry[k].to] = *read(r, s->carry[k].next);
+            registers[s->carry[k].to] = *dv__read(r, s->carry[k].next);
         first = false;
     }
     return DV_OK;
 }
 
-int dv__run_steps(dv__run *r, uint32_t begin, uint32_t end)
+static int run_steps(dv__run *r, uint32_t begin, uint32_t end)
 {
     const dv__step *const steps = r->program->steps;
     for (const dv__step *s = steps + begin, *last = steps + end; s < last; s++) {
         if (s->flags & DV__STEP_SAY)
             continue;
-        if (s->guard != DV__ALWAYS && !read(r, s->guard)->i) {
+        if (s->guard != DV__ALWAYS && !dv__read(r, s->guard)->i) {
             s += s->body;
             continue;
         }
         int status = DV_OK;
         if (s->op == DV__OP_CHECK) {
-            if (!read(r, s->in[0])->i)
+            if (!dv__read(r, s->in[0])->i)
                 return fail(r, s);
             continue;
         }
-        if (operate_at_once(r, s))
-            continue;
         if (s->op == DV__OP_EACH || s->op == DV__OP_EACH_VALUE) {
-            status = s->op == DV__OP_EACH ? run_each(r, s) : run_values(r, s);
+            status = dv__run_block(r, s);
             s += s->body;
-        } else if (!operate_otherwise(r, s) && s->fault) {
+        } else if (!dv__operate(r, s) && s->fault) {
             return fail(r, s);
         }
         if (status || r->status)
@@ -642,8 +604,7 @@ static bool read_element(const dv_tensor *x, int64_t i, dv__reg *to)
 /* The body for every element of a CPU tensor. */
 static int run_values(dv__run *r, const dv__step *s)
 {
-    const dv_tensor *x = read(r, s->in[0])->tensor;
-    const uint32_t begin = (uint32_t)(s - r->program->steps) + 1;
+    const dv_tensor *x = dv__read(r, s->in[0])->tensor;
     int64_t index[DV_MAX_NDIM] = { 0 }, at = 0;
     if (!r->values || !x || x->device.type != DV_CPU || !x->data)
         return DV_OK;
@@ -655,7 +616,7 @@ static int run_values(dv__run *r, const dv__step *s)
     for (;;) {
         if (!read_element(x, at, &r->s->registers[s->to]))
             return DV_OK;
-        const int status = dv__run_steps(r, begin, begin + (uint32_t)s->body);
+        const int status = run_body(r, s);
         if (status)
             return status;
         int32_t d = x->ndim - 1; /* the next index, last dim fastest */
@@ -669,8 +630,19 @@ static int run_values(dv__run *r, const dv__step *s)
     }
 }
 
-int dv__run_section(dv__run *r, const dv__section *section)
+int dv__run_block(dv__run *r, const dv__step *s) { return s->op == DV__OP_EACH ? run_each(r, s) : run_values(r, s); }
+
+int dv__run_steps(dv__run *r, uint32_t begin, uint32_t end)
 {
-    r->begin = section->begin;
-    return dv__run_steps(r, section->begin, section->end);
+    const int32_t used = r->s->pool_used;
+    r->plainly = false;
+    if (dv__run_quick(r, begin, end))
+        return DV_OK;
+    r->s->pool_used = used;
+    r->plainly = true;
+    r->status = DV_OK;
+    r->begin = begin;
+    return run_steps(r, begin, end);
 }
+
+int dv__run_section(dv__run *r, const dv__section *section) { return dv__run_steps(r, section->begin, section->end); }

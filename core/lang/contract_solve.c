@@ -109,9 +109,13 @@ static __attribute__((noinline)) int solve_rest(
         s->bound_dims = s->bound_runs = s->bound_dtypes = 0;
     const int status = dv__run_steps(&r, skip ? p->after_plain : 0, p->solve_end);
     s->device = device->device;
-    if (!status)
-        note_cases(&r);
-    return status;
+    if (status)
+        return status;
+    s->bound_dims |= p->binds.dims;
+    s->bound_runs |= p->binds.runs;
+    s->bound_dtypes |= p->binds.dtypes;
+    note_cases(&r);
+    return DV_OK;
 }
 
 int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values)

@@ -42,8 +42,8 @@ typedef struct dv__solution {
     uint64_t bound_dims;                /* which of the variables are bound: bits by index */
     uint32_t bound_runs, bound_dtypes;
     int32_t pool_used;
-    dv__reg registers[DV__MAX_REGISTERS + 1]; /* the first ones are the variables; the last one takes what nobody reads */
-    int64_t pool[DV__SHAPE_POOL];             /* computed runs of dims, shapes and strides of outputs */
+    dv__reg registers[DV__MAX_REGISTERS + 1];   /* the first ones are the variables; the last one takes what nobody reads */
+    int64_t pool[DV__SHAPE_POOL + DV_MAX_NDIM]; /* computed runs of dims, shapes and strides of outputs; room to make one */
 } dv__solution;
 
 typedef struct dv__output {

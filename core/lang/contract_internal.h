@@ -266,11 +266,19 @@ int dv__run_section(dv__run *r, const dv__section *section);
 int dv__run_block(dv__run *r, const dv__step *s);
 void dv__note_bound(const dv__run *r, dv__operand to); /* a variable, or any other register */
 bool dv__operate(dv__run *r, const dv__step *s);
+bool dv__make_dims(dv__run *r, const dv__step *s); /* those of them that make new dims */
 bool dv__same_dims(const dv__reg *a, const dv__reg *b);
 void dv__slice(const dv__reg *from, int64_t start, int64_t n, dv__reg *out);
 static inline const dv__reg *dv__read(const dv__run *r, dv__operand x)
 {
     return x >= 0 ? &r->s->registers[x] : &r->program->constants[-1 - x];
+}
+static inline int64_t dv__negative(const dv__reg *dims) /* the first size below 0, or 0 */
+{
+    for (int32_t i = 0; i < dims->n; i++)
+        if (dims->sizes[i] < 0)
+            return dims->sizes[i];
+    return 0;
 }
 static inline bool dv__same_device(dv_device a, dv_device b) /* CPUs are all one */
 {

@@ -183,24 +183,35 @@ static void put_copy(struct quickener *k, const dv__step *s)
     note_variable(k, s->to);
 }
 
-/* A check of what the step before has found out is that step's. */
+/* Does q read the step before it, and nothing else reads that? */
+static dv__quick *read_once(const struct quickener *k, dv__quick *q, enum dv__quick_op op, dv__operand x)
+{
+    dv__quick *before = q > k->q ? q - 1 : q;
+    return before->op == op && before->to == x && made_here(k, x) && k->reads[x] == 1 ? before : NULL;
+}
+
+/* A check of what the steps before have found out is theirs. */
 static void put_check(struct quickener *k, const dv__step *s)
 {
-    dv__quick *q = k->last;
+    dv__quick *q = k->last, *at;
     const bool compares = q && q->op >= DV__QUICK_EQ && q->op <= DV__QUICK_SAME_DEVICE && !((q->op - DV__QUICK_EQ) & 1);
-    if (compares && q->to == s->in[0] && k->reads[s->in[0]] == 1) {
-        q->op++;
-        dv__quick *at = q > k->q ? q - 1 : q;
-        if (q->op == DV__QUICK_EQ_CHECK && at->op == DV__QUICK_AT && at->to >= 0 && k->reads[at->to] == 1 &&
-            (at->to == q->a || at->to == q->b) && made_here(k, at->to)) {
-            at->op = DV__QUICK_AT_IS;
-            at->b = at->to == q->a ? q->b : q->a;
-            k->last = at;
-            k->n--;
-        }
+    if (!compares || q->to != s->in[0] || k->reads[s->in[0]] != 1) {
+        put(k, DV__QUICK_CHECK, s);
         return;
     }
-    put(k, DV__QUICK_CHECK, s);
+    q->op++;
+    if (q->op == DV__QUICK_GE_CHECK && (at = read_once(k, q, DV__QUICK_NEGATIVE, q->a)) && q->b < 0 &&
+        !k->p->constants[-1 - q->b].i) {
+        at->op = DV__QUICK_SIZES_CHECK;
+    } else if (q->op == DV__QUICK_EQ_CHECK &&
+        ((at = read_once(k, q, DV__QUICK_AT, q->a)) || (at = read_once(k, q, DV__QUICK_AT, q->b)))) {
+        at->op = DV__QUICK_AT_IS;
+        at->b = at->to == q->a ? q->b : q->a;
+    } else {
+        return;
+    }
+    k->last = at;
+    k->n--;
 }
 
 static int comparison(const dv__step *s)
@@ -220,6 +231,16 @@ static int quick_op(const dv__step *s)
     case DV__OP_TENSOR: return DV__QUICK_ARGUMENT_HAS;
     case DV__OP_AT: return s->in[1] < 0 ? DV__QUICK_AT : DV__QUICK_STEP;
     case DV__OP_SLICE: return DV__QUICK_SLICE;
+    case DV__OP_NEGATIVE: return DV__QUICK_NEGATIVE;
+    case DV__OP_IS_AXIS: return DV__QUICK_IS_AXIS;
+    case DV__OP_AXIS: return DV__QUICK_AXIS;
+    case DV__OP_PACK:
+    case DV__OP_BROADCAST:
+    case DV__OP_REDUCED:
+    case DV__OP_SWAP:
+    case DV__OP_PERMUTE:
+    case DV__OP_REPLACE:
+    case DV__OP_DROP: return DV__QUICK_DIMS;
     case DV__OP_ARGUMENT: return ints ? DV__QUICK_INT : DV__QUICK_STEP;
     case DV__OP_PRESENT: return DV__QUICK_PRESENT;
     case DV__OP_ADD: return ints ? DV__QUICK_ADD : DV__QUICK_STEP;
@@ -254,7 +275,7 @@ static void put_step(struct quickener *k, const dv__step *s)
     dv__quick *q = put(k, (enum dv__quick_op)quick_op(s), s);
     if (q->op == DV__QUICK_AT)
         q->slot = (int32_t)k->p->constants[-1 - s->in[1]].i;
-    if (q->op != DV__QUICK_STEP && s->to >= 0)
+    if (q->op != DV__QUICK_STEP && q->op != DV__QUICK_DIMS && s->to >= 0)
         note_made(k, s->to, &q->to, q->op == DV__QUICK_ARGUMENT_HAS ? q : NULL);
 }
 

@@ -19,7 +19,11 @@ enum dv__quick_op {
     DV__QUICK_AT_IS,        /* the same, checked against b */
     DV__QUICK_SLICE,
     DV__QUICK_RANK,
-    DV__QUICK_INT, /* the int argument in slot */
+    DV__QUICK_NEGATIVE,
+    DV__QUICK_IS_AXIS,
+    DV__QUICK_AXIS,
+    DV__QUICK_SIZES_CHECK, /* none of a is negative */
+    DV__QUICK_INT,         /* the int argument in slot */
     DV__QUICK_PRESENT,
     DV__QUICK_ADD,
     DV__QUICK_SUB,
@@ -40,6 +44,7 @@ enum dv__quick_op {
     DV__QUICK_SAME_DIMS_CHECK,
     DV__QUICK_SAME_DEVICE,
     DV__QUICK_SAME_DEVICE_CHECK,
+    DV__QUICK_DIMS, /* one that makes new dims: `step` */
     DV__QUICK_STEP, /* any other: `step` */
     DV__QUICK_EACH, /* a block: `slot` steps follow that are its body */
 };

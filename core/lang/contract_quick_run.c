@@ -51,6 +51,13 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
         }
         case DV__QUICK_SLICE: dv__slice(IN(q->a), IN(q->b)->i, IN(q->c)->i, &registers[q->to]); break;
         case DV__QUICK_RANK: registers[q->to].i = IN(q->a)->n; break;
+        case DV__QUICK_IS_AXIS: registers[q->to].i = dv__is_axis(IN(q->a)->i, IN(q->b)->i); break;
+        case DV__QUICK_AXIS: registers[q->to].i = dv__axis_from(IN(q->a)->i, IN(q->b)->i); break;
+        case DV__QUICK_NEGATIVE: registers[q->to].i = dv__negative(IN(q->a)); break;
+        case DV__QUICK_SIZES_CHECK:
+            if (dv__negative(IN(q->a)))
+                return false;
+            break;
         case DV__QUICK_INT:
             if (args[q->slot].type != DV_VALUE_INT)
                 return false;
@@ -90,6 +97,10 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
             COMPARE_BY(SAME_DTYPE, dv_dtype_key(IN(q->a)->dtype) == dv_dtype_key(IN(q->b)->dtype))
             COMPARE_BY(SAME_DIMS, dv__same_dims(IN(q->a), IN(q->b)))
             COMPARE_BY(SAME_DEVICE, dv__same_device(IN(q->a)->device, IN(q->b)->device))
+        case DV__QUICK_DIMS:
+            if (!dv__make_dims(r, q->step) || r->status)
+                return false;
+            break;
         case DV__QUICK_STEP:
             if (!dv__operate(r, q->step) || r->status)
                 return false;
@@ -99,6 +110,7 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
                 return false;
             q += q->slot;
             break;
+        default: __builtin_unreachable();
         }
     }
     return true;

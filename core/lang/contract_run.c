@@ -102,19 +102,17 @@ bool dv__same_dims(const dv__reg *a, const dv__reg *b)
     return true;
 }
 
-/* to: room for DV_MAX_NDIM, or NULL: only whether they do. conflict: two sizes and the dim, where they do not. */
+/* to: room for DV_MAX_NDIM. conflict: two sizes and the dim, where they do not. */
 bool dv__broadcast(const dv__reg *const *shapes, uint32_t n, dv__reg *out, int64_t *to, int64_t conflict[3])
 {
     int32_t rank = 0;
+    for (uint32_t i = 0; i < n; i++)
+        rank = shapes[i]->n > rank ? shapes[i]->n : rank;
+    for (int32_t i = 0; i < rank; i++)
+        to[i] = 1;
     for (uint32_t i = 0; i < n; i++) {
         const dv__reg *one = shapes[i];
-        const int32_t more = one->n - rank;
-        if (more > 0) { /* align at the end */
-            memmove(to + more, to, (size_t)rank * sizeof *to);
-            memcpy(to, one->sizes, (size_t)more * sizeof *to);
-            rank = one->n;
-        }
-        for (int32_t k = 1; k <= one->n; k++) {
+        for (int32_t k = 1; k <= one->n; k++) { /* aligned at the end */
             int64_t *size = &to[rank - k];
             const int64_t from = one->sizes[one->n - k];
             if (from == *size || from == 1)
@@ -178,49 +176,70 @@ static void reduced(const dv__reg *from, const dv__reg *axes, bool keep, dv__reg
     out->sizes = to;
 }
 
-/* What makes new dims: at most as many as fit to's room of DV_MAX_NDIM, but for `pack`, which has been measured. */
-static void make_dims(const dv__run *r, const dv__step *s, dv__reg *out, int64_t *to)
+static void permuted(const dv__reg *from, const dv__reg *axes, dv__reg *out, int64_t *to)
 {
-    const dv__reg *from = operand(r, s, 0);
-    const int64_t a = s->nin > 1 ? operand(r, s, 1)->i : 0, b = s->nin > 2 ? operand(r, s, 2)->i : 0;
+    out->n = from->n;
+    for (int32_t i = 0; i < from->n; i++)
+        to[i] = i < axes->n ? from->sizes[dv__axis_from(axes->sizes[i], from->n)] : 0;
+}
+
+/* SWAP, REPLACE: from with two dims changed; DROP: without the dim a. */
+static void changed(enum dv__op op, const dv__reg *from, int64_t a, int64_t b, dv__reg *out, int64_t *to)
+{
     const int32_t n = from->n;
-    if (s->op == DV__OP_REDUCED) {
-        reduced(from, operand(r, s, 1), b != 0, out, to);
-        return;
-    }
-    out->sizes = to;
-    out->n = n - (s->op == DV__OP_DROP && n);
-    for (int32_t i = 0; i < out->n; i++)
-        to[i] = s->op == DV__OP_PERMUTE
-            ? (i < operand(r, s, 1)->n ? from->sizes[dv__axis_from(operand(r, s, 1)->sizes[i], n)] : 0)
-            : from->sizes[s->op == DV__OP_DROP && i >= a ? i + 1 : i];
-    if (s->op == DV__OP_SWAP && a < n && b < n)
+    out->n = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (op != DV__OP_DROP || i != a)
+            to[out->n++] = from->sizes[i];
+    if (op == DV__OP_SWAP && a < n && b < n)
         to[a] = from->sizes[b], to[b] = from->sizes[a];
-    if (s->op == DV__OP_REPLACE && a < n)
+    if (op == DV__OP_REPLACE && a < n)
         to[a] = b;
 }
 
-static int32_t packed_size(const dv__run *r, const dv__step *s)
+/* Integers and dims, one behind the other. False: too many. */
+static bool pack(const dv__run *r, const dv__step *s, dv__reg *out, int64_t *to)
 {
+    const dv__operand *in = s->many ? s->many : s->in;
     int32_t n = 0;
-    for (uint32_t i = 0; i < s->nin && n <= DV_MAX_NDIM; i++)
-        n += dv__operand_type(r, s->many ? s->many[i] : s->in[i]) == DV__RTYPE_DIMS ? operand(r, s, i)->n : 1;
-    return n;
+    for (uint32_t i = 0; i < s->nin; i++) {
+        const dv__reg *x = dv__read(r, in[i]);
+        const bool dims = dv__operand_type(r, in[i]) == DV__RTYPE_DIMS;
+        const int64_t *sizes = dims ? x->sizes : &x->i;
+        const int32_t more = dims ? x->n : 1;
+        if (more > DV_MAX_NDIM - n)
+            return false;
+        for (int32_t k = 0; k < more; k++)
+            to[n++] = sizes[k];
+    }
+    out->n = n;
+    return true;
 }
 
-static void pack(const dv__run *r, const dv__step *s, dv__reg *out, int64_t *to)
+/* What makes new dims, in the solution's pool: at most DV_MAX_NDIM, for which it has room behind its end. */
+bool dv__make_dims(dv__run *r, const dv__step *s)
 {
-    out->sizes = to;
-    out->n = 0;
-    for (uint32_t i = 0; i < s->nin; i++) {
-        const dv__reg *x = operand(r, s, i);
-        if (dv__operand_type(r, s->many ? s->many[i] : s->in[i]) != DV__RTYPE_DIMS) {
-            to[out->n++] = x->i;
-            continue;
-        }
-        for (int32_t k = 0; k < x->n; k++)
-            to[out->n++] = x->sizes[k];
-    }
+    dv__reg *to = &r->s->registers[s->to];
+    const dv__reg *from = s->nin ? operand(r, s, 0) : NULL;
+    int64_t *room = r->s->pool + r->s->pool_used;
+    bool fits = true;
+    to->n = 0;
+    if (s->op == DV__OP_PACK)
+        fits = pack(r, s, to, room);
+    else if (s->op == DV__OP_BROADCAST)
+        fits = broadcast(r, s, to, room);
+    else if (from->n > DV_MAX_NDIM)
+        fits = true;
+    else if (s->op == DV__OP_REDUCED)
+        reduced(from, dv__read(r, s->in[1]), dv__read(r, s->in[2])->i != 0, to, room);
+    else if (s->op == DV__OP_PERMUTE)
+        permuted(from, dv__read(r, s->in[1]), to, room);
+    else
+        changed((enum dv__op)s->op, from, dv__read(r, s->in[1])->i, s->nin > 2 ? dv__read(r, s->in[2])->i : 0, to, room);
+    to->sizes = room;
+    if (!dv__reserve(r, to->n))
+        r->status = DV_ELIMIT;
+    return fits;
 }
 
 static bool numel(const dv__reg *dims, int64_t *out)
@@ -382,9 +401,6 @@ bool dv__operate(dv__run *r, const dv__step *s)
 {
     dv__reg *to = &r->s->registers[s->to];
     const dv__reg *a = s->nin ? operand(r, s, 0) : NULL;
-    int64_t *room, scratch[DV_MAX_NDIM];
-    bool fits = true;
-    dv__reg kept;
     switch ((enum dv__op)s->op) {
     case DV__OP_SHAPE:
     case DV__OP_STRIDES:
@@ -410,39 +426,15 @@ bool dv__operate(dv__run *r, const dv__step *s)
         dv__note_bound(r, s->to);
         return true;
     case DV__OP_NUMEL: return numel(a, &to->i);
-    case DV__OP_PACK: {
-        const int32_t n = packed_size(r, s);
-        if (n > DV_MAX_NDIM || !(room = dv__reserve(r, n)))
-            return n > DV_MAX_NDIM ? false : (r->status = DV_ELIMIT, true);
-        pack(r, s, to, room);
-        return true;
-    }
-    case DV__OP_BROADCASTS: to->i = broadcast(r, s, NULL, scratch); return true;
+    case DV__OP_BROADCASTS: to->i = broadcast(r, s, NULL, r->s->pool + r->s->pool_used); return true;
+    case DV__OP_PACK:
     case DV__OP_BROADCAST:
     case DV__OP_REDUCED:
     case DV__OP_SWAP:
     case DV__OP_PERMUTE:
     case DV__OP_REPLACE:
-    case DV__OP_DROP:
-        kept.n = 0;
-        if (s->op == DV__OP_BROADCAST)
-            fits = broadcast(r, s, &kept, scratch);
-        else if (a->n <= DV_MAX_NDIM)
-            make_dims(r, s, &kept, scratch);
-        if (!(room = dv__reserve(r, kept.n))) {
-            r->status = DV_ELIMIT;
-            return true;
-        }
-        if (kept.n)
-            memcpy(room, scratch, (size_t)kept.n * sizeof *room);
-        to->sizes = room;
-        to->n = kept.n;
-        return fits;
-    case DV__OP_NEGATIVE:
-        to->i = 0;
-        for (int32_t i = 0; i < a->n && !to->i; i++)
-            to->i = a->sizes[i] < 0 ? a->sizes[i] : 0;
-        return true;
+    case DV__OP_DROP: return dv__make_dims(r, s);
+    case DV__OP_NEGATIVE: to->i = dv__negative(a); return true;
     case DV__OP_IS_AXIS: to->i = dv__is_axis(a->i, dv__read(r, s->in[1])->i); return true;
     case DV__OP_AXIS: to->i = dv__axis_from(a->i, dv__read(r, s->in[1])->i); return true;
     case DV__OP_ARE_AXES: to->i = are_axes(a, dv__read(r, s->in[1])->i); return true;

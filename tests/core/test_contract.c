@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "contract_call.h"
+#include "lang/contract_internal.h"
 
 struct row { const char *args, *result; };
 struct operator {
@@ -21,12 +22,24 @@ static const struct operator operators[] = {
 };
 
 static int bad; /* rows that differ: all are shown before the test fails */
+static call arguments;
+
+/* The quick steps alone take a call that is right, and no other. */
+static void check_quick(const dv__contract *c, const char *name, const char *args, bool values)
+{
+    static dv__solution s;
+    dv__run r = { .c = c, .program = c->program, .args = arguments.values, .s = &s, .values = values };
+    const bool right = !dv__contract_solve(c, arguments.values, &s, values);
+    memset(&s, 0xa5, sizeof s);
+    s.pool_used = 0;
+    if (dv__run_quick(&r, 0, c->program->solve_end) != right)
+        print_error("%s(%s)\n  the quick steps %s it\n", name, args, right ? "refuse" : "take"), bad++;
+}
 
 static void check_operator(const struct operator *op)
 {
     dv__schema *schema = NULL;
     dv__contract *c = NULL;
-    static call arguments;
     if (dv__schema_parse(op->schema, &schema))
         fail_msg("%s", dv_last_error());
     char name[100];
@@ -43,6 +56,7 @@ static void check_operator(const struct operator *op)
         if (error ? strncmp(got, "error: ", 7) || !strstr(got, r->result + 7) : strcmp(got, r->result) != 0)
             print_error("%s(%s)\n  expected: %s\n  found:    %s\n", name, r->args, r->result, got), bad++;
         dv__free(got);
+        check_quick(c, name, r->args, values);
     }
     dv__contract_free(c);
     dv__schema_free(schema);
@@ -61,7 +75,6 @@ static void test_operators(void **state)
 static int answer_calls(void)
 {
     static char line[20000];
-    static call arguments;
     dv__schema *schema = NULL;
     dv__contract *c = NULL;
     while (fgets(line, sizeof line, stdin)) {
@@ -139,7 +152,6 @@ static int print_times(void)
 {
     enum { REPEATS = 60, CALLS = 4000 };
     for (size_t i = 0; i < sizeof operators / sizeof *operators; i++) {
-        static call arguments;
         dv__schema *schema;
         dv__contract *c;
         dv__solution s;

@@ -273,6 +273,11 @@ static inline const dv__reg *dv__read(const dv__run *r, dv__operand x)
 {
     return x >= 0 ? &r->s->registers[x] : &r->program->constants[-1 - x];
 }
+static inline int64_t dv__size_at(const dv__reg *dims, int64_t i) /* from the back where i is negative; 0 where none is */
+{
+    const int64_t at = i < 0 ? i + dims->n : i;
+    return at >= 0 && at < dims->n ? dims->sizes[at] : 0;
+}
 static inline int64_t dv__negative(const dv__reg *dims) /* the first size below 0, or 0 */
 {
     for (int32_t i = 0; i < dims->n; i++)

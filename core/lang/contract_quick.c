@@ -190,12 +190,33 @@ static dv__quick *read_once(const struct quickener *k, dv__quick *q, enum dv__qu
     return before->op == op && before->to == x && made_here(k, x) && k->reads[x] == 1 ? before : NULL;
 }
 
+static bool compares(const dv__quick *q)
+{
+    return q->op >= DV__QUICK_EQ && q->op <= DV__QUICK_SAME_DEVICE && !((q->op - DV__QUICK_EQ) & 1);
+}
+
+/* Two comparisons and `x and y` of them, which nothing reads but a check: each is a check itself. */
+static bool is_range(const struct quickener *k, const dv__quick *q, dv__operand checked)
+{
+    if (!q || q->op != DV__QUICK_AND || q->to != checked || k->reads[checked] != 1 || q - k->q < 2 || !compares(q - 1) ||
+        !compares(q - 2))
+        return false;
+    const dv__operand x = q[-2].to, y = q[-1].to;
+    return ((q->a == x && q->b == y) || (q->a == y && q->b == x)) && made_here(k, x) && made_here(k, y) && k->reads[x] == 1 &&
+        k->reads[y] == 1;
+}
+
 /* A check of what the steps before have found out is theirs. */
 static void put_check(struct quickener *k, const dv__step *s)
 {
     dv__quick *q = k->last, *at;
-    const bool compares = q && q->op >= DV__QUICK_EQ && q->op <= DV__QUICK_SAME_DEVICE && !((q->op - DV__QUICK_EQ) & 1);
-    if (!compares || q->to != s->in[0] || k->reads[s->in[0]] != 1) {
+    if (is_range(k, q, s->in[0])) {
+        q[-2].op++, q[-1].op++;
+        k->last = q - 1;
+        k->n--;
+        return;
+    }
+    if (!q || !compares(q) || q->to != s->in[0] || k->reads[s->in[0]] != 1) {
         put(k, DV__QUICK_CHECK, s);
         return;
     }
@@ -229,7 +250,8 @@ static int quick_op(const dv__step *s)
     const bool ints = s->type == DV__RTYPE_INT;
     switch ((enum dv__op)s->op) {
     case DV__OP_TENSOR: return DV__QUICK_ARGUMENT_HAS;
-    case DV__OP_AT: return s->in[1] < 0 ? DV__QUICK_AT : DV__QUICK_STEP;
+    case DV__OP_AT: return s->in[1] < 0 ? DV__QUICK_AT : DV__QUICK_AT_ANY;
+    case DV__OP_STRIDES: return DV__QUICK_STRIDES;
     case DV__OP_SLICE: return DV__QUICK_SLICE;
     case DV__OP_NEGATIVE: return DV__QUICK_NEGATIVE;
     case DV__OP_IS_AXIS: return DV__QUICK_IS_AXIS;
@@ -246,6 +268,9 @@ static int quick_op(const dv__step *s)
     case DV__OP_ADD: return ints ? DV__QUICK_ADD : DV__QUICK_STEP;
     case DV__OP_SUB: return ints ? DV__QUICK_SUB : DV__QUICK_STEP;
     case DV__OP_MUL: return ints ? DV__QUICK_MUL : DV__QUICK_STEP;
+    case DV__OP_NEG: return ints ? DV__QUICK_NEG : DV__QUICK_STEP;
+    case DV__OP_MIN: return ints ? DV__QUICK_MIN : DV__QUICK_STEP;
+    case DV__OP_MAX: return ints ? DV__QUICK_MAX : DV__QUICK_STEP;
     case DV__OP_NOT: return DV__QUICK_NOT;
     case DV__OP_AND: return DV__QUICK_AND;
     case DV__OP_OR: return DV__QUICK_OR;

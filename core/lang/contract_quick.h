@@ -17,6 +17,8 @@ enum dv__quick_op {
     DV__QUICK_TENSOR_HAS,   /* of the tensor a */
     DV__QUICK_AT,           /* the size of a at `slot`, negative from the back */
     DV__QUICK_AT_IS,        /* the same, checked against b */
+    DV__QUICK_AT_ANY,       /* the size of a at b */
+    DV__QUICK_STRIDES,
     DV__QUICK_SLICE,
     DV__QUICK_RANK,
     DV__QUICK_NEGATIVE,
@@ -28,6 +30,9 @@ enum dv__quick_op {
     DV__QUICK_ADD,
     DV__QUICK_SUB,
     DV__QUICK_MUL,
+    DV__QUICK_NEG,
+    DV__QUICK_MIN,
+    DV__QUICK_MAX,
     DV__QUICK_NOT,
     DV__QUICK_AND,
     DV__QUICK_OR,

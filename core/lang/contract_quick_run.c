@@ -40,13 +40,20 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
             break;
         case DV__QUICK_AT:
         case DV__QUICK_AT_IS: {
-            const dv__reg *a = IN(q->a);
-            const int32_t at = q->slot < 0 ? q->slot + a->n : q->slot;
-            const int64_t size = at >= 0 && at < a->n ? a->sizes[at] : 0;
+            const int64_t size = dv__size_at(IN(q->a), q->slot);
             if (q->op == DV__QUICK_AT)
                 registers[q->to].i = size;
             else if (size != IN(q->b)->i)
                 return false;
+            break;
+        }
+        case DV__QUICK_AT_ANY: registers[q->to].i = dv__size_at(IN(q->a), IN(q->b)->i); break;
+        case DV__QUICK_STRIDES: {
+            const dv_tensor *x = IN(q->a)->tensor;
+            if (!x)
+                return false;
+            registers[q->to].sizes = x->strides;
+            registers[q->to].n = x->ndim;
             break;
         }
         case DV__QUICK_SLICE: dv__slice(IN(q->a), IN(q->b)->i, IN(q->c)->i, &registers[q->to]); break;
@@ -76,6 +83,12 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
             if (__builtin_mul_overflow(IN(q->a)->i, IN(q->b)->i, &registers[q->to].i))
                 return false;
             break;
+        case DV__QUICK_NEG:
+            if (__builtin_sub_overflow(0, IN(q->a)->i, &registers[q->to].i))
+                return false;
+            break;
+        case DV__QUICK_MIN: registers[q->to].i = IN(q->a)->i < IN(q->b)->i ? IN(q->a)->i : IN(q->b)->i; break;
+        case DV__QUICK_MAX: registers[q->to].i = IN(q->a)->i > IN(q->b)->i ? IN(q->a)->i : IN(q->b)->i; break;
         case DV__QUICK_NOT: registers[q->to].i = !IN(q->a)->i; break;
         case DV__QUICK_AND: registers[q->to].i = IN(q->a)->i && IN(q->b)->i; break;
         case DV__QUICK_OR: registers[q->to].i = IN(q->a)->i || IN(q->b)->i; break;

@@ -410,11 +410,7 @@ bool dv__operate(dv__run *r, const dv__step *s)
     case DV__OP_DTYPE_OF: to->dtype = a->tensor ? a->tensor->dtype : dv_dtype_from_key(DV_DTYPE_bool); return true;
     case DV__OP_DEVICE_OF: to->device = a->tensor ? a->tensor->device : (dv_device){ DV_CPU, 0 }; return true;
     case DV__OP_RANK: to->i = a->n; return true;
-    case DV__OP_AT: {
-        const int64_t i = dv__read(r, s->in[1])->i, at = i < 0 ? i + a->n : i;
-        to->i = at >= 0 && at < a->n ? a->sizes[at] : 0;
-        return true;
-    }
+    case DV__OP_AT: to->i = dv__size_at(a, dv__read(r, s->in[1])->i); return true;
     case DV__OP_SLICE: dv__slice(a, dv__read(r, s->in[1])->i, dv__read(r, s->in[2])->i, to); return true;
     case DV__OP_NOT: to->i = !a->i; return true;
     case DV__OP_AND: to->i = a->i && dv__read(r, s->in[1])->i; return true;

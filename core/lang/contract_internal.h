@@ -1,9 +1,9 @@
 /* How a contract is stored: shared by the contract_*.c files only.
  *
  * parse (text to patterns and trees) -> resolve and type (names get meanings, trees get types) -> prove (every combination of
- * cases binds what it uses) -> build (the program that calls run). A call goes through solve and output, which run the program's
- * sections; message says what failed. row: what kernel rows say. print: words and JSON. All of it lives in the contract's arena
- * and never changes after parsing. */
+ * cases binds what it uses) -> build (the program) -> quick (its steps as calls run them). A call goes through solve and output,
+ * which run the program's sections; message says what failed. row: what kernel rows say. print: words and JSON. All of it lives
+ * in the contract's arena and never changes after parsing. */
 #ifndef DV_LANG_CONTRACT_INTERNAL_H
 #define DV_LANG_CONTRACT_INTERNAL_H
 

@@ -55,7 +55,7 @@ def example():
     folder = pathlib.Path(tempfile.mkdtemp()) / "cuda"
     shutil.copytree(ROOT / "examples/cuda", folder)
     subprocess.run([dovetail.command(), "build", "negate.c", "negate.cu"], cwd=folder, check=True)
-    return dovetail.load(folder / "negate.so").negate
+    return dovetail.load(folder / "negate_ops.so").negate
 
 
 def streams():

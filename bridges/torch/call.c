@@ -830,10 +830,10 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
     if (!status && (op->mutates || out))
         announce_writes(&c, args);
     if (!status && c.elsewhere)
-        status = DV_ENATIVE;
+        status = dv_fail(DV_ENATIVE, "%s: no kernel for this device, and its native form needs Python here", op->name);
     if (!status)
         status = out ? call_out(&c, args, results) : dv_call(op->op, args, op->nargs, results, op->nresults, &c.host);
-    if (status == DV_ENATIVE) {
+    if (status == DV_ENATIVE && dv__torch_into_python()) {
         c.stack = NULL; /* Python takes the arguments */
         return status;
     }
@@ -848,8 +848,9 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
 void dv__torch_call(const struct dv__torch_op *op, uint64_t *stack, uint64_t nargs)
 {
     const int status = run(op, stack, nargs);
-    if (status == DV_ENATIVE)
-        dv__torch_into_python()(op, DV__TORCH_NATIVE, stack, nargs);
+    const dv__torch_python python = status == DV_ENATIVE ? dv__torch_into_python() : NULL;
+    if (python)
+        python(op, DV__TORCH_NATIVE, stack, nargs);
     else if (status)
         op->t->aoti_torch_check(false, op->name, "dovetail", 0, dv_last_error());
 }

@@ -50,9 +50,9 @@ def test_vendor(example, project):
 def test_cuda(example):
     p = example("cuda")
     r = p("build", "negate.c", "negate.cu", "--json").json
-    assert symbols(p.folder / "negate.so") == ["dovetail_library_1"]
+    assert symbols(p.folder / "negate_ops.so") == ["dovetail_library_1"]
     assert [k["device"] for k in r["operators"][0]["kernels"]] == ["cuda", "cpu"]
-    rows = p("explain", "--json", "negate.so", "negate_ops::negate", "f32[8]:cuda").json["kernels"]
+    rows = p("explain", "--json", "negate_ops.so", "negate_ops::negate", "f32[8]:cuda").json["kernels"]
     assert [(r["kernel"], r["taken"]) for r in rows] == [("negate_cuda", True), ("negate_cpu", False)]
     (p.folder / "a b.cu").write_text((p.folder / "negate.cu").read_text())
     assert "nvcc passes its arguments to a shell" in p("build", "negate.c", "a b.cu", code=1).err

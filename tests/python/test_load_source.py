@@ -371,6 +371,7 @@ for i in range(2):
         print(lib.f(numpy.zeros(1, "f4"))[0])
     with dovetail.load("op.c", flags=["-D", f"N{i}"]) as lib:
         print(os.path.dirname(lib.path))
+sys.stdout.flush()  # or the child writes it again
 if not os.fork():
     sys.exit()
 os.wait()

@@ -6,7 +6,7 @@ import pytest
 from conftest import ROOT
 
 PROGRAM = r"""
-#include "call.h"
+#include "autograd.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -31,6 +31,7 @@ bool dv__torch_dtype_from(const struct dv__torch_shims *t, int32_t n, dv_dtype *
 int32_t dv__torch_device_type(const struct dv__torch_shims *t, int32_t type) { (void)t; return type; }
 int32_t dv__torch_device_type_from(const struct dv__torch_shims *t, int32_t n) { (void)t; return n; }
 const char *dv__torch_what(const struct dv__torch_shims *t) { (void)t; return "?"; }
+dv__torch_python dv__torch_into_python(void) { return NULL; }
 
 int main(int argc, char **argv)
 {

@@ -18,7 +18,7 @@ def negate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cuda") / "cuda"
     shutil.copytree(ROOT / "examples/cuda", folder)
     subprocess.run(["dovetail", "build", "negate.c", "negate.cu"], cwd=folder, check=True)
-    with dovetail.load(folder / "negate.so") as library:
+    with dovetail.load(folder / "negate_ops.so") as library:
         yield library.negate
 
 

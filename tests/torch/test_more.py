@@ -251,8 +251,8 @@ DV_LIBRARY(keyed, &dv_op_inner, &dv_op_middle, &dv_op_outer);
         return inductor._declarations(torch.fx.GraphModule(torch.nn.Module(), graph))
 
     keys = []
-    for i, k in enumerate((2, 3, 2)):
-        library = load(source % k, f"keyed{i}")
+    for k in (2, 3, 2):
+        library = load(source % k, f"keyed{k}")
         keys.append((key(False), key(True)))
         with dovetail.policy("none"):
             keys.append((key(False), key(True)))

@@ -241,7 +241,7 @@ FAKES = [
     (ATTEND, (f(2, 5, 8, 16), f(2, 9, 1, 16), f(2, 9, 1, 16), i(2, 5, 1, 4), 0.5), {}, [(2, 5, 8, 16), (0,), (0,)]),
     (ATTEND, (f(2, 5, 8, 16), f(2, 9, 1, 16), f(2, 9, 1, 16), i(2, 5, 1, 4), 0.5), dict(return_softmax_lse=True), [(2, 5, 8, 16), (2, 1, 5, 8), (2, 1, 5, 8)]),
     (EXPERTS, (f(6, 8), f(4, 10, 8), f(4, 8, 5), f(6, 2), i(6, 2)), {}, [(6, 8)]),
-    (EXPERTS, (f(6, 8), f(4, 9, 8), f(4, 8, 5), f(6, 2), i(6, 2)), {}, r"argument 'w1': expected shape \[4, 2\*n, 8\] with 2\*n \('n' is bound by 'w2'\), found \[4, 9, 8\]"),
+    (EXPERTS, (f(6, 8), f(4, 9, 8), f(4, 8, 5), f(6, 2), i(6, 2)), {}, r"argument 'w1': expected shape \[4, 10, 8\] with 2\*n \('n' is bound by 'w2'\), found \[4, 9, 8\]"),
 ]
 
 

@@ -138,9 +138,9 @@ class _Watcher:
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
             return None
-        import importlib.machinery  # here: programs that never import torch need not wait for it
+        import importlib.util  # here: programs that never import torch need not wait for it
         sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        spec = importlib.util.find_spec(name)  # by the other finders
         if spec and spec.loader:
             run = spec.loader.exec_module
 

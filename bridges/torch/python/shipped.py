@@ -12,6 +12,8 @@ def offer():
     plain = type(space)
 
     class Shipped(plain):
+        __module__, __qualname__ = plain.__module__, plain.__qualname__  # torch names operators after them
+
         def __getattr__(self, name):
             try:
                 return super().__getattr__(name)

@@ -342,12 +342,12 @@ static void open_flipped(void)
     _exit(dv__binary_open(in_dir("flipped.so"), &b) == DV_OK ? 0 : 1);
 }
 
-/* A flipped address of an initialiser makes the loader run other code. What that does depends on the stack, which
- * AddressSanitizer lays out in another way: under it only the check runs. */
-#if defined(__SANITIZE_ADDRESS__)
+/* A flipped entry can make the loader run other code. What that does depends on the process, and a sanitizer's runtime ends it
+ * where a plain process goes on: under a sanitizer only the check runs. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SANITIZED = 1 };
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 enum { SANITIZED = 1 };
 #else
 enum { SANITIZED = 0 };

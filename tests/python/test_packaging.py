@@ -49,11 +49,14 @@ def test_the_check_finds_a_needed_library(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    out = tmp_path_factory.mktemp("wheel")
-    done = subprocess.run([sys.executable, ROOT / "pack" / "wheel.py", out, "--no-build-isolation"], capture_output=True, text=True, env=clean())
-    assert done.returncode == 0, done.stdout + done.stderr
-    return next(out.glob("*.whl"))
+def wheel(shared):
+    """Built once: all processes of pytest-xdist would build it in the same folder."""
+    def make(out):
+        out.mkdir()
+        done = subprocess.run([sys.executable, ROOT / "pack" / "wheel.py", out, "--no-build-isolation"], capture_output=True, text=True, env=clean())
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return next(shared("wheel", make).glob("*.whl"))
 
 
 @pytest.fixture(scope="session")

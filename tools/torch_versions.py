@@ -31,7 +31,7 @@ def environment(version):
     if not done.exists():
         print(f"making {folder.name}: torch alone is 0.5 GB to download", flush=True)
         subprocess.run([shared, "-m", "venv", "--without-pip", folder], check=True)
-        subprocess.run([*pip, "--python", python, "install", "-q", "--no-cache-dir", "--no-deps", f"torch=={version}"], check=True)
+        subprocess.run([*pip, "--python", python, "install", "-q", "--no-deps", f"torch=={version}"], check=True)
         site, others = (pathlib.Path(subprocess.check_output([p, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True).strip())
                         for p in (python, shared))
         (site / "shared.pth").write_text(f"{others}\n")  # behind this environment's own torch

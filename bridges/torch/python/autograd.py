@@ -4,6 +4,7 @@ Most calls never come here: the C kernel on that key (autograd.c) goes on to the
 wanted. Here is the rest, and it follows torch's own: decide at this level, then go on below it with the key set that the dispatcher would
 have, so that functorch's levels, modes and subclasses see the operator as they see torch's.
 """
+import functools
 import threading
 
 import torch
@@ -108,8 +109,9 @@ class Autograd:
 
     def below(self, keys, args, kwargs):
         """Writes are counted above: by the Function, or by count()."""
-        with _torch._AutoDispatchBelowADInplaceOrView() if self.operator.writes else _torch._AutoDispatchBelowAutograd():
-            return self.operator.overload.redispatch(keys, *args, **kwargs)
+        op, kernel = self.operator, functools.partial(self.operator.overload.redispatch, keys)
+        with _torch._AutoDispatchBelowADInplaceOrView() if op.writes else _torch._AutoDispatchBelowAutograd():
+            return op.call_kernel(kernel, args, kwargs) if op.kernels_came_before else kernel(*args, **kwargs)
 
     def count(self, values):
         for _, x in self.written(values):

@@ -118,6 +118,60 @@ class Symbols(World):
             raise RuntimeError(f"{self.label}: {what} depends on data: it has no meta kernel") from e
 
 
+class Ends(Symbols):
+    """A size that only the kernel knows is one end of its range: 0: the least, 1: the most."""
+
+    def __init__(self, label, end):
+        super().__init__(label)
+        self.end = end
+
+    def unbacked(self, low, high):
+        return (low, high)[self.end]
+
+
+class Expected:
+    """What a result must be. example: on meta; None where the result is absent. least: its least sizes, those of example where nothing
+    depends on data."""
+
+    def __init__(self, device, example, least):
+        self.device, self.example, self.least = device, example, least
+        self.dtype, self.shape = (None, None) if example is None else (example.dtype, example.shape)
+
+    @property
+    def is_certain(self):
+        return self.example is not None and all(low is high or _known(low == high) for low, high in zip(self.least, self.shape))
+
+    def check(self, x, who):
+        """who: the result and what made it, for messages."""
+        if self.example is None or x is None:
+            if self.example is not x:
+                raise RuntimeError(f"{who} gives {'None' if x is None else 'a tensor'}, but it must be {self}")
+            return
+        if not _same_device(x.device, self.device):
+            raise RuntimeError(f"{who} gives a tensor on {x.device}, but it must be on {self.device}")
+        if x.dtype != self.dtype or x.dim() != len(self.shape):
+            raise RuntimeError(self._wrong(x, who))
+        for n, low, high in zip(x.shape, self.least, self.shape):
+            if low is high or _known(low == high):
+                torch._check(n == high, lambda: self._wrong(x, who))
+            else:
+                torch._check(n >= torch.sym_min(low, high), lambda: self._wrong(x, who))
+                torch._check(n <= torch.sym_max(low, high), lambda: self._wrong(x, who))
+
+    def _wrong(self, x, who):
+        return f"{who} gives {dtype_name(x.dtype)}{list(x.shape)}, but it must be {self}"
+
+    def __str__(self):
+        if self.example is None:
+            return "None"
+        sizes = [str(high) if _known(low == high) else f"{low} to {high}" for low, high in zip(self.least, self.shape)]
+        return f"{dtype_name(self.dtype)}[{', '.join(sizes)}]"
+
+
+def _same_device(a, b):
+    return a == b or (a.type == b.type and None in (a.index, b.index))
+
+
 def _combined(higher, lower):
     """The lower one counts only when it is of a kind (bool, integer, real, complex) above that of the higher one."""
     if higher is None or lower is None:
@@ -151,6 +205,17 @@ class Contract:
         if _DEBUG >= 3:
             print(f"{self.name}: fake: {run.bound('dim')} {run.bound('run')} {run.bound('dtype')}", file=sys.stderr)
         return [self._make(values, run.result(len(self.names) + i), r) for i, r in enumerate(self.returns)]
+
+    def expected(self, values):
+        """What each return must be, without memory for it: Expected; None where the contract cannot tell. Raises as infer() does."""
+        runs = [self.program.run(values, Ends(self.name, end)) for end in ((0, 1) if self.tree["unbacked"] else (1,))]
+        return [self._expected(values, [run.result(len(self.names) + i) for run in runs], r) for i, r in enumerate(self.returns)]
+
+    def _expected(self, values, found, declared):
+        if found[-1] is None or found[-1]["kind"] not in ("absent", "new", "like") or "[" in declared["type"]:
+            return None
+        example = self._make(values, {**found[-1], "device": torch.device("meta")}, declared)
+        return Expected(found[-1]["device"] or _CPU, example, found[0]["shape"])
 
     def sizes(self, values):
         """What its sizes are bound to: {"n": 3} and {"s": (2, 4)}, dims and runs."""

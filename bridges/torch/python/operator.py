@@ -11,7 +11,7 @@ from .contract import Contract
 from .entry import entry
 from .formula import Native
 from .gradient import Missing
-from .types import default_of, dtype_name, readable_schema
+from .types import default_of, readable_schema
 
 
 def type_text(t):
@@ -24,11 +24,6 @@ def type_text(t):
 
 
 natives = {}  # "dovetail_native::ns_name.overload" -> operator
-
-
-def is_unknown(output):
-    """Does the contract leave the dims of this output to a C function?"""
-    return output["dims"] is None and output["is_argument"] is None and output["view_of"] is None and not output["absent"]
 
 
 def same_numbers(a, b):
@@ -87,8 +82,9 @@ class Operator:
         self.out = out.find(self)
         for overload in (self.overload, self.out.overload) if self.out else (self.overload,):
             give_tags(overload, declaration["tags"])
-        self.names_in_torch = [self.name, self.out.name] if self.out else [self.name]
         self.overridden = False  # a program has given it kernels of its own: overridden.py
+        self.kernels_came_before = False
+        self.kernel_checks = {x.name: x.call_kernel for x in (self, self.out) if x}
         self.entry = entry(self.name)
         self.entry.function = dovetail._core.find(self.name)
         self._native_library, self._native_overload, self._registration = None, None, None
@@ -169,38 +165,39 @@ class Operator:
 
     def call_native(self, values):
         """The native form as the operator itself would run: the contract is checked, and results are new tensors of its dtypes and strides."""
-        expected = self._expected(values)
-        results = self.native(dict(zip(self.names, values)))
-        given = [x for v in values for x in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(x, torch.Tensor)]
+        return self.checked(lambda: self.native(dict(zip(self.names, values))), values, "the native form")
+
+    def checked(self, run, values, who):
+        """run(), which gives a list of results, in place of the operator's own kernels: the contract holds all the same."""
+        expected = self.contract.expected(values) if self.contract else [None] * len(self.returns)
+        results = run()
+        if len(results) != len(self.returns):
+            raise RuntimeError(f"{self.name}: {who} gives {len(results)} results, but there must be {len(self.returns)}")
         for i, (alias, e) in enumerate(zip(self.alias, expected)):
-            if alias is not None:
-                results[i] = values[alias]
-            elif isinstance(results[i], torch.Tensor):
-                results[i] = self._conformed(results[i], e, self.results[i]["name"] or i, given)
+            results[i] = values[alias] if alias is not None else self._conformed(results[i], e, i, who, values)
         return self.returned(results)
 
-    def _expected(self, values):
-        """What the contract predicts for each result; None where only a run can tell. Raises what a call of the operator would."""
-        tree = self.declaration["contract"]
-        if tree is None:
-            return [None] * len(self.results)
-        if tree["unbacked"] or any(is_unknown(o) for o in tree["outputs"]) or any("Tensor" not in r["type"] for r in self.results):
-            self.contract.sizes(values)
-            return [None] * len(self.results)
-        return self.contract.infer(values)
+    def call_kernel(self, kernel, args, kwargs):
+        """A Python kernel that a program gave the operator."""
+        def run():
+            out = kernel(*args, **kwargs)
+            return [out] if len(self.returns) == 1 else [] if out is None else out
 
-    def _conformed(self, x, expected, name, given):
-        if expected is None:
-            return x.clone() if any(private.operators._is_alias_of(x, t) for t in given) else x
-        if x.dtype != expected.dtype or x.dim() != expected.dim():
-            raise RuntimeError(f"{self.name}: result '{name}': the native form gives {dtype_name(x.dtype)}{list(x.shape)}, but it must be "
-                               f"{dtype_name(expected.dtype)}{list(expected.shape)}")
-        for n, m in zip(x.shape, expected.shape):
-            torch._check(n == m, lambda: f"{self.name}: result '{name}': the native form gives the shape {list(x.shape)}, but it must be "
-                                         f"{list(expected.shape)}")
-        if same_numbers(x.stride(), expected.stride()) and not any(private.operators._is_alias_of(x, t) for t in given):
+        return self.checked(run, self.bind(args, kwargs), "the Python kernel")
+
+    def _conformed(self, x, expected, i, who, values):
+        """A result as the operator's own kernels would give it: a new tensor with the contract's strides."""
+        if expected is not None:
+            expected.check(x, f"{self.name}: result '{self.results[i]['name'] or i}': {who}")
+        if not isinstance(x, torch.Tensor):
             return x
-        return expected.copy_(x)
+        given = (t for v in values for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, torch.Tensor))
+        is_new = not any(private.operators._is_alias_of(x, t) for t in given)
+        if expected is None:
+            return x if is_new else x.clone()
+        if is_new and (x.dim() < 2 and x.is_contiguous() or same_numbers(x.stride(), expected.example.stride())):
+            return x
+        return torch.empty_strided(x.shape, expected.example.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
     def run_native(self, *values):
         """What the C kernel calls where the native form is to run and it cannot: on an accelerator. The arguments of out= follow."""

@@ -44,13 +44,23 @@ class Out:
         return self.results(given)
 
     def fit(self, name, out, result):
-        """out takes the shape of the result, with torch's warning where it had elements."""
+        """out takes the shape of the result (a tensor, or what is expected), with torch's warning where it had elements."""
         label = f"{self.operator.name}: argument '{name}': expected "
         if out.dtype != result.dtype:
             raise RuntimeError(f"{label}dtype {dtype_name(result.dtype)}, found {dtype_name(out.dtype)}")
         if out.device != result.device:
             raise RuntimeError(f"{label}a tensor on {result.device}, found one on {out.device}")
         operators._maybe_resize_out(out, result.shape)
+
+    def call_kernel(self, kernel, args, kwargs):
+        """A Python kernel that a program gave the overload: what is given has the results' shapes before it runs."""
+        rest, given = self.split(kwargs)
+        operator = self.operator
+        for name, out, e in zip(self.names, given, operator.contract.expected(operator.bind(args, rest)) if operator.contract else ()):
+            if e is not None and e.is_certain:
+                self.fit(name, out, e)
+        kernel(*args, **kwargs)
+        return self.results(given)
 
     def copy(self, given, made):
         for name, out, result in zip(self.names, given, made if len(given) > 1 else (made,)):

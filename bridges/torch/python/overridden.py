@@ -17,6 +17,7 @@ _HARMLESS = ("Meta", "Autocast", "FuncTorch", "Functionalize", "Python", "Batche
 
 _lock = threading.RLock()
 _switches = {}  # "ns::name.overload" -> a function that is told whether there are such kernels
+_checks = {}    # "ns::name.overload" -> call_kernel() of the Operator or of its out= overload
 _by = {}        # "ns::name.overload" -> the libraries that they came by
 _before = set()  # the same names: kernels of programs that came while nobody looked, and may stay for ever
 _own = weakref.WeakSet()  # Own
@@ -51,20 +52,23 @@ def look():
                 _before.add(f"{space}::{name}")
 
 
-def watch(names, switch):
+def watch(checks, switch):
     """Call switch(True) when a program gives one of these operators a kernel (at once, if one is there), switch(False) when the last is
-    gone."""
+    gone. checks: name -> what calls such a kernel from then on. True: a kernel is there already, which nothing stands around."""
     with _lock:
-        for name in names:
-            _switches[name] = switch
-        if any(_by.get(name) or name in _before for name in names):
+        _checks.update(checks)
+        _switches.update(dict.fromkeys(checks, switch))
+        there = any(_by.get(name) or name in _before for name in checks)
+        if there:
             switch(True)
+        return there
 
 
 def forget(names):
     with _lock:
         for name in names:
             _switches.pop(name, None)
+            _checks.pop(name, None)
 
 
 def _gone(reference, name):
@@ -91,6 +95,21 @@ def full_name(library, op):
     return op if "::" in op else f"{library.ns}::{op}"
 
 
+def _checked(library, op_name, fn, dispatch_key="", *args, with_keyset=False, **options):
+    """The same registration of a kernel that the contract's checks stand around."""
+    name, key = full_name(library, op_name), dispatch_key or library.dispatch_key or "CompositeImplicitAutograd"
+    if name not in _checks or key.startswith(_HARMLESS) or isinstance(library, Own) or fn is torch.library.fallthrough_kernel or not callable(fn):
+        return None
+
+    @functools.wraps(fn, updated=())
+    def kernel(*args, **kwargs):
+        keys, args = args[:with_keyset], args[with_keyset:]
+        check = _checks.get(name)  # of the operator that has the name now
+        return check(functools.partial(fn, *keys), args, kwargs) if check else fn(*keys, *args, **kwargs)
+
+    return (library, op_name, kernel, dispatch_key, *args), {"with_keyset": with_keyset, **options}
+
+
 def _seen(library, op_name, fn, dispatch_key="", *args, **kwargs):
     _came(library, full_name(library, op_name), dispatch_key or library.dispatch_key or "CompositeImplicitAutograd")
 
@@ -102,5 +121,5 @@ def _destroyed(library):
                 _gone(reference, name)
 
 
-_impl = private.Replaced("torch.library.Library.impl", after=_seen)
+_impl = private.Replaced("torch.library.Library.impl", change=_checked, after=_seen)
 private.Replaced("torch.library.Library._destroy", after=_destroyed)

@@ -74,10 +74,10 @@ def find(path):
 
 class Replaced:
     """A function of torch (an attribute of `owner`) that also calls ours, as long as a library is registered. It always calls on, unless
-    `instead` gives something. An error of ours turns this off; torch never sees it."""
+    `instead` gives something; `change` may give it other arguments: (args, kwargs). An error of ours turns this off; torch never sees it."""
 
-    def __init__(self, path, before=None, instead=None, after=None, module="torch"):
-        self.path, self.before, self.instead, self.after, self.module = path, before, instead, after, module
+    def __init__(self, path, before=None, instead=None, after=None, change=None, module="torch"):
+        self.path, self.before, self.instead, self.after, self.change, self.module = path, before, instead, after, change, module
         self.owner = self.ours = self._original = None
         _replaced.append(self)
         if _registered:
@@ -112,6 +112,7 @@ class Replaced:
                 found = self._ask(self.instead, *args, **kwargs)
                 if found is not None:
                     return found
+                args, kwargs = self._ask(self.change, *args, **kwargs) or (args, kwargs)
                 result = original(*args, **kwargs)
                 self._ask(self.after, *args, **kwargs)
                 return result

@@ -89,10 +89,10 @@ class Registration:
         elif not native.bridge.dv_torch_has(self._handle, name.encode()):
             self.skipped.append(name)
             return
-        self.operators[name] = Operator(op, declaration)
-        self.operators[name].install(self._library, self._handle)
-        self._shorten(self.operators[name], self.operators[name].autograd.direct)
-        overridden.watch(self.operators[name].names_in_torch, functools.partial(self._override, self.operators[name]))
+        operator = self.operators[name] = Operator(op, declaration)
+        operator.install(self._library, self._handle)
+        self._shorten(operator, operator.autograd.direct)
+        operator.kernels_came_before = overridden.watch(operator.kernel_checks, functools.partial(self._override, operator))
 
     def _shorten(self, op, gradient):
         """Let calls of the library's function go straight to the kernel where nothing else would run; and where only a gradient is wanted
@@ -110,7 +110,7 @@ class Registration:
 
     def close(self):
         for name, op in self.operators.items():
-            overridden.forget(op.names_in_torch)
+            overridden.forget(op.kernel_checks)
             if not op.overridden:
                 _core.torch.operator(op.pointer, None, None, (), None)
             _callables.pop(name, None)

@@ -30,7 +30,7 @@ quick: build check test-c # under a minute: the C tests, and the Python tests ma
 check: # the layers of core/, the phrases of tools/phrases.txt, the form of C files
 	@$(PY) tools/check_layers.py
 	@$(PY) tools/check_phrases.py
-	@git ls-files '*.c' '*.h' | grep -v -e core/tensor/dlpack.h -e cli/templates/ | xargs .venv/bin/clang-format --dry-run -Werror
+	@git ls-files -co --exclude-standard '*.c' '*.h' | grep -v -e core/tensor/dlpack.h -e cli/templates/ | xargs .venv/bin/clang-format --dry-run -Werror
 
 test-c: build
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
@@ -85,7 +85,7 @@ bench: build # every figure of docs/performance.md, side by side with its peer, 
 	@$(PY) bench/run.py
 
 format: # bring every C file to the form of .clang-format
-	@git ls-files '*.c' '*.h' | grep -v -e core/tensor/dlpack.h -e cli/templates/ | xargs .venv/bin/clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' | grep -v -e core/tensor/dlpack.h -e cli/templates/ | xargs .venv/bin/clang-format -i
 
 clean:
 	rm -rf build build-* build*.log out

@@ -331,11 +331,6 @@ bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
 bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that malloc() never returned */
 
-/* ---- Floating-point operations, counted (steps.c) ------------------------------------------------------------------------ */
-
-bool check_steps_begin(void);  /* of this thread, from here on; false: this processor is not known */
-int64_t check_steps_end(void); /* how many there were; -1: not known, or the call takes too many instructions */
-
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
 
 /* How far two right results of a case can lie apart: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */

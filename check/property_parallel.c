@@ -3,8 +3,8 @@
  * Guarded calls first, in this order: other contents at the same addresses; the case; the case elsewhere; the case again. The
  * second and the last are the same call, so their bits are the same, unless the operator keeps something from call to call. Then
  * the pieces of a parallel loop in reverse order (so that a sum without a lock shows without a race), then 2 and 4 threads. Then
- * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last four threads at once, each with its
- * own data, while a fifth stops them in the middle of what they do. */
+ * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last a whole call of another
+ * thread between the instructions of a call, then four threads at once, each with its own data, while a fifth stops them. */
 #include <link.h>
 #include <math.h>
 #include <pthread.h>
@@ -15,6 +15,10 @@
 #include <time.h>
 
 #include "check.h"
+
+#include "steps.h"
+
+#include "between.h"
 
 enum { POISON = 0xa5, STRESSED = 4, GROWN = 2, SHARED = 2000, THREADS = 4, MOST_STATIC = 1 << 20 };
 
@@ -410,19 +414,24 @@ static void on_stop(int number)
     sleep_ns(30000);
 }
 
-static void *stress(void *arg)
+static void call_once(void *arg)
 {
     stressed *s = arg;
     char words[300];
+    check_plain_call(&s->plain);
+    if (s->plain.status)
+        return;
+    check_outs_take(&s->now, s->plain.op, &s->c, s->plain.results, s->plain.values.tensors);
+    s->differs |= check_outs_differ(s->plain.op, &s->alone, &s->now, words, sizeof words);
+}
+
+static void *stress(void *arg)
+{
+    stressed *s = arg;
     while (!atomic_load_explicit(s->stop, memory_order_relaxed)) {
-        check_plain_call(&s->plain);
-        if (s->plain.status)
-            continue;
-        check_outs_take(&s->now, s->plain.op, &s->c, s->plain.results, s->plain.values.tensors);
-        if (check_outs_differ(s->plain.op, &s->alone, &s->now, words, sizeof words)) {
-            s->differs = true;
+        call_once(s);
+        if (s->differs)
             atomic_store(s->stop, true);
-        }
     }
     return NULL;
 }
@@ -476,6 +485,16 @@ static int prepare_threads(const check_job *job, const check_case *c)
     return n;
 }
 
+/* One call between the instructions of another. */
+static void step_through(void)
+{
+    const dv_host host = threads[0].plain.host;
+    threads[0].plain.host.before_kernel = between_begin;
+    threads[0].plain.host.after_kernel = between_end;
+    calls_inside(call_once, &threads[0], call_once, &threads[1]);
+    threads[0].plain.host = host;
+}
+
 static void stop_them(int n, double seconds, const atomic_bool *stop)
 {
     const double end = now() + seconds;
@@ -501,9 +520,11 @@ static void check_threads(check_job *job, const check_case *c)
     job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
     job->result->own_show = CHECK_SHOW_THREADS;
     snprintf(job->result->during, sizeof job->result->during, "when %d threads call it at once, each with its own data", n);
+    if (written || !job->result->cases)
+        step_through();
     prctl(PR_SET_TIMERSLACK, 1);
     sigaction(SIGUSR1, &action, &before);
-    atomic_store(&stop, false);
+    atomic_store(&stop, threads[0].differs || threads[1].differs);
     for (; started < n; started++) {
         threads[started].stop = &stop;
         if (pthread_create(&threads[started].id, NULL, stress, &threads[started]))

@@ -1,13 +1,17 @@
 /* tags: what a contract declares of costs. flops and bytes are numbers, not negative, for all that is accepted; bytes are at
- * least what the results hold, which memory finds to be written. flops are held against what is counted (steps.c), only where
- * both of two things are plain: three times as long a dim makes the one grow and the other not, and they are far apart. How much
- * an exponential counts, or what rounding up to vectors adds, is nobody's fault.
+ * least what the results hold, which memory finds to be written. flops are held against what is counted (operations.h), only
+ * where both of two things are plain: three times as long a dim makes the one grow and the other not, and they are far apart. How
+ * much an exponential counts, or what rounding up to vectors adds, is nobody's fault.
  *
  * A result that differs between two equal calls without a tag is parallel's to report; a tag that is never used is no fault. */
 #include <math.h>
 #include <time.h>
 
 #include "check.h"
+
+#include "steps.h"
+
+#include "operations.h"
 
 static const double SECONDS = 0.5; /* of processor time */
 enum { SMALL = 2, SHORT = 32, LONG = 3 * SHORT, FEWEST = 64, APART = 8, COUNTED = 4 };
@@ -66,14 +70,14 @@ static void check_numbers(check_job *job, const check_case *c)
 static void begin_steps(const dv_host *host)
 {
     (void)host;
-    check_steps_begin();
+    operations_begin();
 }
 
 static int64_t found; /* by the kernels of a call; -1: it cannot be said */
 
 static void end_steps(const dv_host *host)
 {
-    const int64_t n = check_steps_end();
+    const int64_t n = operations_end();
     (void)host;
     found = n < 0 || found < 0 ? -1 : found + n;
 }

@@ -8,6 +8,7 @@
  */
 typedef struct check_repro_text { const char *needs[8], *question; } check_repro_text;
 extern const check_repro_text check_repro_texts[CHECK_SHOW_COUNT];
-extern const char check_steps_text[]; /* of steps.h */
+/* Of steps.h, operations.h, between.h. */
+extern const char check_steps_text[], check_operations_text[], check_between_text[];
 
 #endif

@@ -1,0 +1,69 @@
+/* Floating-point operations, counted without hardware counters: the next instruction is looked at before it runs (steps.h).
+ * Vector operations count their lanes, also those that a mask leaves out; fused ones count twice. (Also text of programs, as
+ * steps.h.) Sources: Intel SDM volume 2, chapters 2 (prefixes, VEX, EVEX) and appendix A (opcode maps). */
+#ifndef DV_CHECK_OPERATIONS_H
+#define DV_CHECK_OPERATIONS_H
+
+enum { MOST_COUNTED = 20000 };
+static struct { int64_t operations, steps; } counted;
+
+/* Of the map 0F: sqrt, add, mul, sub, min, div, max; comparisons and horizontal sums. */
+static bool is_arithmetic(unsigned op)
+{
+    return op == 0x51 || op == 0x58 || op == 0x59 || (op >= 0x5c && op <= 0x5f) || op == 0xc2 || op == 0x7c || op == 0x7d ||
+        op == 0xd0;
+}
+
+static bool is_fused(unsigned op) { return op >= 0x96 && op <= 0xbf && (op & 15) >= 6; }
+
+/* pp: 0 and 1 are packed singles and doubles, 2 and 3 scalars. bits: of the register. */
+static int64_t arithmetic(unsigned op, unsigned pp, int64_t bits)
+{
+    return !is_arithmetic(op) ? 0 : pp >= 2 ? 1 : bits / (pp ? 64 : 32);
+}
+
+static int64_t fused(unsigned op, bool wide, int64_t bits)
+{
+    const bool scalar = (op & 1) && (op & 15) >= 9;
+    return !is_fused(op) ? 0 : scalar ? 2 : 2 * bits / (wide ? 64 : 32);
+}
+
+static int64_t operations_of(const uint8_t *p)
+{
+    unsigned pp = 0;
+    if (p[0] == 0xc5)
+        return arithmetic(p[2], p[1] & 3, p[1] & 4 ? 256 : 128);
+    if (p[0] == 0xc4) {
+        const int64_t bits = p[2] & 4 ? 256 : 128;
+        return (p[1] & 31) == 1 ? arithmetic(p[3], p[2] & 3, bits) : (p[1] & 31) == 2 ? fused(p[3], p[2] & 0x80, bits) : 0;
+    }
+    if (p[0] == 0x62) {
+        const int64_t bits = (int64_t)128 << (p[3] >> 5 & 3);
+        return (p[1] & 7) == 1 ? arithmetic(p[4], p[2] & 3, bits) : (p[1] & 7) == 2 ? fused(p[4], p[2] & 0x80, bits) : 0;
+    }
+    for (; *p == 0x66 || *p == 0xf2 || *p == 0xf3; p++)
+        pp = *p == 0x66 ? 1 : *p == 0xf3 ? 2 : 3;
+    p += (*p & 0xf0) == 0x40; /* REX */
+    return p[0] == 0x0f ? arithmetic(p[1], pp, 128) : 0;
+}
+
+static bool count_instruction(const uint8_t *instruction)
+{
+    counted.operations += operations_of(instruction);
+    return ++counted.steps < MOST_COUNTED;
+}
+
+static bool operations_begin(void)
+{
+    counted.operations = counted.steps = 0;
+    return steps_begin(count_instruction);
+}
+
+/* -1: not known, or there were too many instructions. */
+static int64_t operations_end(void)
+{
+    steps_end();
+    return counted.steps && counted.steps < MOST_COUNTED ? counted.operations : -1;
+}
+
+#endif

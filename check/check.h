@@ -106,7 +106,8 @@ typedef struct check_names {
     int64_t dims[CHECK_NAMES];
     check_shape runs[CHECK_RUNS];
     dv_dtype dtypes[CHECK_RUNS];
-    int64_t elements[CHECK_LIST][4]; /* n{i} of the first four such names, for each tensor of a list */
+    int64_t elements[CHECK_LIST][4];         /* n{i} of the first four such names, for each tensor of a list */
+    check_shape element_runs[CHECK_LIST][2]; /* *s{i} of the first two */
 } check_names;
 
 typedef struct check_case {
@@ -189,7 +190,7 @@ size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argu
 typedef struct check_env {
     const check_op *op;
     check_case *c;
-    uint32_t element; /* which tensor of a list is in hand: what n{i} is */
+    uint32_t element; /* which tensor of a list is in hand: what n{i} and *s{i} are */
 } check_env;
 /* The value of an expression; false: it is not known. Booleans are 0 and 1. */
 bool check_eval(const check_env *e, const check_json *expr, int64_t *out);

@@ -156,9 +156,16 @@ static void draw_names(maker *m)
     if (m->regime == ZERO && m->i / REGIMES % (n + 1) < n) /* each alone in its turn */
         for (size_t i = 0; i < n && i < CHECK_NAMES; i++)
             m->c->names.dims[i] = i == m->i / REGIMES % (n + 1) ? 0 : check_between(&m->r, 1, 4);
-    for (size_t i = 0; i < CHECK_LIST; i++)
+    for (size_t i = 0; i < CHECK_LIST; i++) {
         for (size_t k = 0; k < 4; k++)
             m->c->names.elements[i][k] = draw_size(m);
+        for (size_t k = 0; k < 2; k++) {
+            check_shape *s = &m->c->names.element_runs[i][k];
+            s->n = (int32_t)check_between(&m->r, 0, m->regime == LARGE || m->regime == ONES ? 2 : 3);
+            for (int32_t d = 0; d < CHECK_DIMS; d++)
+                s->d[d] = draw_size(m);
+        }
+    }
     draw_runs(m);
     draw_dtypes(m);
     if (m->regime == LARGE && chance(&m->r, 50))
@@ -253,6 +260,38 @@ static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
     }
 }
 
+/* The index of a list's pattern; NULL: none says anything. bare: another pattern of it is [...]: it may be empty there. */
+static const char *list_index(const maker *m, size_t slot, bool *bare)
+{
+    const check_json *inputs = part(m, "inputs");
+    const char *index = NULL;
+    *bare = false;
+    for (const check_json *in = inputs ? inputs->child : NULL; in; in = in->next) {
+        const check_json *dims = check_json_get(in, "dims");
+        if (check_json_get(in, "slot")->i != (int64_t)slot)
+            continue;
+        if (dims && dims->kind == CHECK_ARRAY)
+            index = check_json_text(in, "index");
+        else
+            *bare = true;
+    }
+    return index;
+}
+
+/* How many tensors a list has: as many as those before it with the same index. */
+static uint32_t draw_length(maker *m, size_t slot)
+{
+    bool bare, unused;
+    const char *index = list_index(m, slot, &bare), *other;
+    if (index && bare && chance(&m->r, 50))
+        return 0;
+    for (size_t i = 0; i < slot && index; i++)
+        if (m->c->args[i].type == DV_VALUE_TENSORS && m->c->args[i].count && (other = list_index(m, i, &unused)) &&
+            !strcmp(other, index))
+            return m->c->args[i].count;
+    return (uint32_t)check_between(&m->r, 1, 3);
+}
+
 static void draw_argument(maker *m, size_t slot)
 {
     const dv_slot_info *s = &m->op->slots[slot];
@@ -263,7 +302,7 @@ static void draw_argument(maker *m, size_t slot)
     if (s->type == DV_FIELD_TENSOR || s->type == DV_FIELD_TENSORS) {
         const bool optional = s->flags & (s->type == DV_FIELD_TENSOR ? DV_SLOT_OPTIONAL : DV_SLOT_ELEMENT_OPTIONAL);
         v->type = s->type == DV_FIELD_TENSOR ? DV_VALUE_TENSOR : DV_VALUE_TENSORS;
-        v->count = s->type == DV_FIELD_TENSOR ? 1 : (uint32_t)check_between(&m->r, 1, 3);
+        v->count = s->type == DV_FIELD_TENSOR ? 1 : draw_length(m, slot);
         v->first = m->c->ntensors;
         m->c->ntensors += v->count;
         for (uint32_t k = 0; k < v->count; k++)

@@ -92,6 +92,13 @@ static void smaller_names(shrinker *s)
     }
     for (size_t k = 0; k < dims && k < CHECK_NAMES; k++)
         smaller_size(s, &s->next.names.dims[k], &s->best.names.dims[k], rebuilt);
+    for (size_t k = 0; k < CHECK_LIST * 2 && contract && check_json_size(check_json_get(contract, "element_runs")); k++) {
+        check_shape *next = &s->next.names.element_runs[k / 2][k % 2], *best = &s->best.names.element_runs[k / 2][k % 2];
+        while (best->n > 0 && (next->n--, rebuilt(s)))
+            continue;
+        for (int32_t n = 0; n < best->n; n++)
+            smaller_size(s, &next->d[n], &best->d[n], rebuilt);
+    }
     for (size_t k = 0; k < CHECK_LIST * 4 && contract && check_json_size(check_json_get(contract, "elements")); k++)
         smaller_size(s, &s->next.names.elements[k / 4][k % 4], &s->best.names.elements[k / 4][k % 4], rebuilt);
 }

@@ -332,6 +332,10 @@ static value name_value(const check_env *e, const char *kind, const char *name)
         value v = { .kind = DTYPE };
         return dv_dtype_parse(name, &v.dtype) ? (value){ 0 } : v;
     }
+    if (!strcmp(kind, "element_run")) {
+        const int own = check_name_index(check_json_get(e->op->contract, "element_runs"), name);
+        return own < 0 || own > 1 ? (value){ 0 } : (value){ .kind = SHAPE, .shape = e->c->names.element_runs[e->element][own] };
+    }
     const char *const where = !strcmp(kind, "run") ? "runs" : !strcmp(kind, "dtype_var") ? "dtypes" : "dims";
     const int i = check_name_index(check_json_get(e->op->contract, where), name);
     if (i < 0)

@@ -206,11 +206,25 @@ static void bind_unbacked(dv__builder *b)
     }
 }
 
+/* "len(xs) = 2" */
+static void say_length(dv__builder *b, const dv__expr *e, dv__part *join)
+{
+    const dv__hush hush = dv__quietly(b);
+    dv__part *p = dv__part_text(b, "len(%s) = ", e->args[0]->name);
+    dv__operand n = dv__value(b, e, dv__present(b, e->args[0]->ref));
+    dv__join_add(b, join, dv__if_part(b, dv__present(b, e->args[0]->ref), dv__then(p, dv__show(b, n)), NULL));
+    dv__aloud(b, hush);
+}
+
 static void say_arguments(dv__builder *b, const dv__expr *e, dv__part *join)
 {
+    if (e->kind == DV__EXPR_CALL && e->ref == DV__FN_LEN) {
+        say_length(b, e, join);
+        return;
+    }
     bool said = e->role != DV__ROLE_ARG;
     for (const dv__part *p = join ? join->then : NULL; p && !said; p = p->next)
-        said = p->then->kind == DV__PART_ARGUMENT && p->then->slot == e->ref;
+        said = p->then && p->then->kind == DV__PART_ARGUMENT && p->then->slot == e->ref;
     if (!said) {
         dv__part *p = dv__part_new(b, DV__PART_ARGUMENT);
         if (p)

@@ -8,6 +8,7 @@
 /* The tensor that is matched: an argument, or an element of a list, which is matched twice: the first one binds, all are checked.
  */
 enum phase { BOTH, BIND, CHECK };
+enum { MAX_ITEMS = DV_MAX_NDIM + DV__MAX_RUNS + 64 }; /* of a pattern */
 struct subject {
     const dv__pattern *t;
     enum phase phase;
@@ -63,7 +64,8 @@ static bool patterns_with(dv__builder *b, struct chain *chain, bool run, int ref
         bool has = false;
         for (uint32_t k = 0; k < t->dims.n && !has; k++) {
             const dv__item *item = &t->dims.items[k];
-            const bool is = run ? item->kind == DV__ITEM_RUN : item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT;
+            const bool is = run ? item->kind == DV__ITEM_RUN || item->kind == DV__ITEM_ELEMENT_RUN
+                                : item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT;
             has = alone ? is && item->ref == ref : !run && item->kind == DV__ITEM_EXPR && item->needs.dims >> ref & 1;
         }
         if (has && !link_to(chain, dv__took_part(b, t), t->name))
@@ -99,7 +101,8 @@ dv__part *dv__binder(dv__builder *b, bool run, int ref, const char *before, cons
     char front[400], back[40];
     const dv__hush hush = dv__quietly(b);
     find_binders(b, &chain, run, ref);
-    snprintf(front, sizeof front, "%s'%s%s' is bound by '", before, run ? "*" : "", run ? b->c->runs[ref] : b->c->dims[ref].name);
+    snprintf(
+        front, sizeof front, "%s'%s%s' is bound by '", before, run ? "*" : "", run ? b->c->runs[ref].name : b->c->dims[ref].name);
     snprintf(back, sizeof back, "'%s", after);
     dv__part *p = say_chain(b, &chain, front, back);
     dv__aloud(b, hush);
@@ -133,7 +136,7 @@ dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join)
     const dv__contract *c = b->c;
     for (uint32_t i = 0; i < c->nruns; i++)
         if (needs.runs >> i & 1) {
-            dv__part *p = dv__then(dv__part_text(b, "*%s = [", c->runs[i]), dv__show(b, dv__run_register(c, (int)i)));
+            dv__part *p = dv__then(dv__part_text(b, "*%s = [", c->runs[i].name), dv__show(b, dv__run_register(c, (int)i)));
             dv__join_add(b, join, dv__if_part(b, b->runs[i], dv__then(p, dv__part_text(b, "]")), NULL));
         }
     for (uint32_t i = 0; i < c->ndims; i++)
@@ -147,6 +150,53 @@ dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join)
             dv__join_add(b, join, dv__if_part(b, b->dtypes[i], p, NULL));
         }
     return join;
+}
+
+/* ---- What each tensor of a list has of its own --------------------------------------------------------------------------- */
+
+static const dv__item *find_own(const dv__pattern *t, const dv__item *item)
+{
+    for (uint32_t k = 0; k < t->dims.n; k++)
+        if (t->dims.items[k].kind == item->kind && t->dims.items[k].ref == item->ref)
+            return &t->dims.items[k];
+    return NULL;
+}
+
+/* The list that binds n{i} or *s{i}: the first one that has it and takes part; t itself where it is the first. */
+static const dv__pattern *own_binder(dv__builder *b, const dv__pattern *t, const dv__item *item)
+{
+    const dv__operand took = dv__took_part(b, t);
+    for (uint32_t i = 0; i < b->c->npatterns && !b->status; i++) {
+        const dv__pattern *other = &b->c->patterns[i];
+        if (other == t)
+            break;
+        if (!find_own(other, item) || dv__and(b, took, dv__took_part(b, other)) == DV__NEVER)
+            continue;
+        if (!dv__implies(b, took, dv__took_part(b, other), 8))
+            b->status = dv__fail_at(DV_ECONTRACT, b->c->text, item->e->at,
+                "%s is bound by '%s', which may be missing when '%s' is there", item->text, other->name, t->name);
+        return other;
+    }
+    return t;
+}
+
+static bool find_places(dv__builder *b, const struct subject *x, dv__place *places);
+static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__place *place);
+static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__place *place, dv__operand guard);
+
+/* The size or the run that tensor `index` of the binder has for it. */
+static dv__operand own_value(
+    dv__builder *b, const dv__pattern *binder, const dv__item *item, dv__operand index, dv__operand guard)
+{
+    dv__place places[MAX_ITEMS];
+    struct subject x = { .t = binder, .phase = BIND, .guard = guard, .index = index };
+    x.tensor = dv__emit(b, DV__OP_ELEMENT, DV__RTYPE_TENSOR, guard, 1, &index, binder->slot, NULL);
+    x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, guard, x.tensor);
+    const dv__item *at = find_own(binder, item);
+    if (b->status || !find_places(b, &x, places))
+        return DV__ALWAYS;
+    const dv__place *place = &places[at - binder->dims.items];
+    return item->kind == DV__ITEM_ELEMENT ? size_at(b, &x, place, guard) : dims_at(b, &x, place);
 }
 
 /* ---- Messages: an argument ----------------------------------------------------------------------------------------------- */
@@ -163,8 +213,6 @@ static dv__part *label(dv__builder *b, const struct subject *x)
 static dv__part *say_item(dv__builder *b, const dv__item *item, dv__operand guard)
 {
     dv__part *text = dv__part_text(b, "%s", item->text);
-    if (item->kind == DV__ITEM_ELEMENT)
-        return text;
     const dv__hush hush = dv__quietly(b);
     const dv__operand bound = dv__and(b, guard, dv__bound(b, item->needs));
     const dv__operand value = bound == DV__NEVER ? DV__ALWAYS : dv__value(b, item->e, bound);
@@ -187,6 +235,28 @@ static bool same_bound(const dv__builder *b, const struct subject *x, dv__needs 
     return true;
 }
 
+/* n{i}, *s{i}: the sizes that another list binds for this tensor, or how it is written. */
+static dv__part *say_own(dv__builder *b, const struct subject *x, const dv__item *item)
+{
+    const dv__pattern *binder = own_binder(b, x->t, item);
+    if (binder == x->t || x->phase != CHECK)
+        return dv__part_text(b, "%s", item->text);
+    const dv__hush hush = dv__quietly(b);
+    dv__part *p = dv__show(b, own_value(b, binder, item, x->index, x->guard));
+    dv__aloud(b, hush);
+    return p;
+}
+
+/* " ('*s{i}' is bound by 'xs[1]')", or nothing */
+static dv__part *say_own_binder(dv__builder *b, const struct subject *x, const dv__item *item)
+{
+    const dv__pattern *binder = own_binder(b, x->t, item);
+    if (binder == x->t)
+        return NULL;
+    dv__part *p = dv__part_text(b, " ('%s' is bound by '%s[", item->text, binder->name);
+    return dv__then(dv__then(p, dv__show(b, x->index)), dv__part_text(b, "]')"));
+}
+
 /* "[4, 2*n]". The first element of a list knows only what was bound before the list, or by the dims that were looked at. */
 static dv__part *say_items(dv__builder *b, const struct subject *x)
 {
@@ -195,6 +265,10 @@ static dv__part *say_items(dv__builder *b, const struct subject *x)
     for (uint32_t i = 0; i < x->t->dims.n; i++) {
         const dv__item *one = &x->t->dims.items[i];
         b->where = one->text;
+        if (dv__of_each(one)) {
+            dv__join_add(b, join, say_own(b, x, one));
+            continue;
+        }
         dv__part *p = say_item(b, one, x->guard);
         if (x->phase == CHECK && !same_bound(b, x, one->needs)) {
             dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS];
@@ -218,7 +292,7 @@ static dv__part *wrong_shape(dv__builder *b, const struct subject *x, int32_t it
         const dv__item *one = &x->t->dims.items[item];
         if (one->kind == DV__ITEM_EXPR)
             p = dv__then(p, dv__part_text(b, " with %s", one->text));
-        p = dv__then(p, dv__binders(b, one->needs));
+        p = dv__then(p, dv__of_each(one) ? say_own_binder(b, x, one) : dv__binders(b, one->needs));
     }
     p = dv__then(p, dv__then(dv__part_text(b, ", found ["), dv__show(b, x->shape)));
     return dv__then(p, dv__part_text(b, "]"));
@@ -353,8 +427,8 @@ static void match_dtype(dv__builder *b, const struct subject *x)
 
 /* How many dims each item takes. */
 struct lengths {
-    dv__operand known[DV_MAX_NDIM + DV__MAX_RUNS + 64]; /* where it is known; 0 elsewhere */
-    dv__operand free[DV_MAX_NDIM + DV__MAX_RUNS + 64];  /* when it is not: this run takes what is left */
+    dv__operand known[MAX_ITEMS]; /* where it is known; 0 elsewhere */
+    dv__operand free[MAX_ITEMS];  /* when it is not: this run takes what is left */
 };
 
 /* The number of dims that a fact rank(*a) == e tells. */
@@ -385,6 +459,14 @@ static void run_length(dv__builder *b, const struct subject *x, uint32_t i, stru
         to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__value(b, item->e, g));
         return;
     }
+    if (item->kind == DV__ITEM_ELEMENT_RUN) {
+        const dv__pattern *binder = own_binder(b, x->t, item);
+        if (binder == x->t)
+            to->known[i] = zero, to->free[i] = g;
+        else
+            to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, own_value(b, binder, item, x->index, g));
+        return;
+    }
     const dv__operand bound = dv__and(b, g, b->runs[item->ref]);
     const dv__run_rank *fact = &b->c->run_ranks[item->ref];
     const dv__operand unbound = dv__and(b, g, dv__not(b, b->runs[item->ref], DV__ALWAYS));
@@ -406,15 +488,14 @@ static bool find_places(dv__builder *b, const struct subject *x, dv__place *plac
     const dv__dims *dims = &x->t->dims;
     const dv__operand g = x->guard, one = dv__int(b, 1);
     dv__operand known = dv__int(b, 0), open = DV__NEVER;
-    if (dims->n > sizeof lengths.known / sizeof *lengths.known) {
-        b->status = dv__fail_at(
-            DV_ELIMIT, b->c->text, x->t->at, "more than %zu dims", sizeof lengths.known / sizeof *lengths.known);
+    if (dims->n > MAX_ITEMS) {
+        b->status = dv__fail_at(DV_ELIMIT, b->c->text, x->t->at, "more than %d dims", MAX_ITEMS);
         return false;
     }
     for (uint32_t i = 0; i < dims->n; i++) {
         lengths.known[i] = one;
         lengths.free[i] = DV__NEVER;
-        if (dims->items[i].kind == DV__ITEM_RUN || dims->items[i].kind == DV__ITEM_RUNS)
+        if (dims->items[i].e->type == DV__CTYPE_RUN)
             run_length(b, x, i, &lengths);
         known = dv__add_ints(b, g, known, lengths.known[i]);
         open = dv__or(b, open, lengths.free[i]);
@@ -459,6 +540,12 @@ static dv__operand size_at(dv__builder *b, const struct subject *x, const dv__pl
     return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, x->shape, place->at);
 }
 
+static dv__operand dims_at(dv__builder *b, const struct subject *x, const dv__place *place)
+{
+    return x->t->dims.n == 1 ? x->shape
+                             : dv__op3(b, DV__OP_SLICE, DV__RTYPE_DIMS, x->guard, x->shape, place->start, place->length);
+}
+
 static void match_variable(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
 {
     const int ref = x->t->dims.items[i].ref;
@@ -478,9 +565,7 @@ static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__operand g = x->guard;
-    const bool whole = x->t->dims.n == 1;
-    const dv__operand here = whole ? x->shape
-                                   : dv__op3(b, DV__OP_SLICE, DV__RTYPE_DIMS, g, x->shape, place->start, place->length);
+    const dv__operand here = dims_at(b, x, place);
     const bool run = item->kind == DV__ITEM_RUN;
     const dv__operand compared = run ? dv__and(b, g, b->runs[item->ref]) : g;
     if (x->phase != BIND && compared != DV__NEVER) {
@@ -529,10 +614,41 @@ static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, 
     dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, size, expected), g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
 }
 
+/* n{i}: the sum of all. */
+static void add_up(dv__builder *b, const struct subject *x, const dv__item *item, const dv__place *place, dv__carry *carry)
+{
+    const dv__operand total = dv__dim_register(item->ref);
+    const dv__operand in[] = { total, size_at(b, x, place, x->guard) };
+    b->where = item->text;
+    const dv__fault *big = dv__fault_new(
+        b, DV_ESHAPE, dv__then(dv__part_place(b), dv__part_text(b, "the sum over the list does not fit 64 bits")));
+    const dv__operand next = dv__emit(b, DV__OP_ADD, DV__RTYPE_INT, x->guard, 2, in, 0, big);
+    *carry = (dv__carry){ total, dv__int(b, 0), next };
+}
+
+/* n{i}, *s{i}: the first list that has it binds it, the others are compared with that, tensor by tensor. */
+static void match_own(
+    dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place, dv__carry *carries, uint32_t *ncarries)
+{
+    const dv__item *item = &x->t->dims.items[i];
+    const dv__pattern *binder = own_binder(b, x->t, item);
+    const bool run = item->kind == DV__ITEM_ELEMENT_RUN;
+    const dv__operand g = x->guard;
+    if (binder == x->t) {
+        if (!run && *ncarries < DV_MAX_NDIM)
+            add_up(b, x, item, place, &carries[(*ncarries)++]);
+        return;
+    }
+    const dv__operand here = run ? dims_at(b, x, place) : size_at(b, x, place, g);
+    const dv__operand same = dv__op2(
+        b, DV__OP_EQ, run ? DV__RTYPE_DIMS : DV__RTYPE_INT, g, here, own_value(b, binder, item, x->index, g));
+    dv__check(b, same, g, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
+}
+
 static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, uint32_t *ncarries)
 {
     const dv__dims *dims = &x->t->dims;
-    dv__place places[DV_MAX_NDIM + DV__MAX_RUNS + 64];
+    dv__place places[MAX_ITEMS];
     x->shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, x->guard, x->tensor);
     if (dims->any || !find_places(b, x, places))
         return;
@@ -549,16 +665,9 @@ static void match_dims(dv__builder *b, struct subject *x, dv__carry *carries, ui
                     x->guard, DV_ESHAPE, wrong_shape(b, x, (int32_t)i));
             break;
         case DV__ITEM_EXPR: match_computed(b, x, i, &places[i]); break;
-        default: /* n{i}: the sum of all */
-            if (x->phase == CHECK && *ncarries < DV_MAX_NDIM) {
-                const dv__operand total = dv__dim_register(item->ref);
-                const dv__operand in[] = { total, size_at(b, x, &places[i], x->guard) };
-                b->where = item->text;
-                const dv__fault *big = dv__fault_new(
-                    b, DV_ESHAPE, dv__then(dv__part_place(b), dv__part_text(b, "the sum over the list does not fit 64 bits")));
-                const dv__operand next = dv__emit(b, DV__OP_ADD, DV__RTYPE_INT, x->guard, 2, in, 0, big);
-                carries[(*ncarries)++] = (dv__carry){ total, dv__int(b, 0), next };
-            }
+        default:
+            if (x->phase == CHECK)
+                match_own(b, x, i, &places[i], carries, ncarries);
         }
         if (x->phase == CHECK && item->kind == DV__ITEM_VAR)
             x->dims[item->ref] = b->dims[item->ref];
@@ -606,11 +715,31 @@ void dv__close_block(dv__builder *b, uint32_t at)
         b->p->steps[i].flags |= DV__STEP_DEAD;
 }
 
+/* Lists with one index are equally long; [...] says nothing, so not that either. */
+static void match_count(dv__builder *b, const dv__pattern *t, dv__operand guard)
+{
+    dv__operand left = guard;
+    for (const dv__pattern *other = b->c->patterns; other < t && !t->dims.any && left != DV__NEVER; other++) {
+        if (other->kind != DV__PATTERN_LIST || other->dims.any || other->presence == DV__ABSENT || strcmp(other->index, t->index))
+            continue;
+        const dv__operand took = dv__took_part(b, other), g = dv__and(b, left, took);
+        if (g == DV__NEVER)
+            continue;
+        const dv__operand expected = dv__load(b, DV__OP_LEN, DV__RTYPE_INT, g, other->slot);
+        const dv__operand found = dv__load(b, DV__OP_LEN, DV__RTYPE_INT, g, t->slot);
+        dv__part *p = dv__part_text(b, "argument '%s': expected as many tensors as '%s' has, ", t->name, other->name);
+        p = dv__then(dv__then(p, dv__show(b, expected)), dv__part_text(b, ", found "));
+        dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, found, expected), g, DV_EINVAL, dv__then(p, dv__show(b, found)));
+        left = dv__and(b, left, dv__not(b, took, DV__ALWAYS));
+    }
+}
+
 static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
 {
-    struct subject x = { .t = t, .phase = BIND };
+    struct subject x = { .t = t, .phase = BIND, .index = dv__int(b, 0) };
     dv__carry carries[DV_MAX_NDIM];
     uint32_t ncarries = 0;
+    match_count(b, t, guard);
     dv__operand some = dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
     if (!t->may_be_empty && !t->dims.any) {
         dv__part *p = dv__then(
@@ -637,7 +766,9 @@ static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
     }
     for (uint32_t i = 0; i < t->dims.n; i++)
         if (t->dims.items[i].kind == DV__ITEM_ELEMENT)
-            b->dims[t->dims.items[i].ref] = took;
+            b->dims[t->dims.items[i].ref] = dv__or(b, b->dims[t->dims.items[i].ref], took);
+        else if (t->dims.items[i].kind == DV__ITEM_ELEMENT_RUN)
+            b->runs[t->dims.items[i].ref] = dv__or(b, b->runs[t->dims.items[i].ref], took);
 }
 
 /* ---- Lengths of int[] arguments ------------------------------------------------------------------------------------------ */
@@ -733,6 +864,18 @@ static void match_pattern(dv__builder *b, const dv__pattern *t)
     }
 }
 
+/* Where a dim stands in a tensor of a list: elsewhere in each one, when a run is of each one's own. */
+static dv__place place_in_each(dv__builder *b, const struct subject *x, uint32_t item, dv__place in_first)
+{
+    struct subject one = *x;
+    dv__place places[MAX_ITEMS];
+    bool own = false;
+    for (uint32_t i = 0; i < x->t->dims.n; i++)
+        own |= x->t->dims.items[i].kind == DV__ITEM_ELEMENT_RUN;
+    one.phase = BIND; /* the number of dims has been checked */
+    return own && find_places(b, &one, places) ? places[item] : in_first;
+}
+
 /* A computed dim of a list that was put aside: compared for each tensor. */
 void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__operand guard)
 {
@@ -760,7 +903,8 @@ void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__op
         x.tensor = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, a->took, t->slot);
     }
     x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, list ? g : a->took, x.tensor);
-    const dv__operand found = list ? size_at(b, &x, &a->place, g) : a->found;
+    const dv__place place = list ? place_in_each(b, &x, item, a->place) : a->place;
+    const dv__operand found = list ? size_at(b, &x, &place, g) : a->found;
     dv__check(b, dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, found, expected), g, DV_ESHAPE, wrong_shape(b, &x, (int32_t)item));
     if (list)
         dv__close_block(b, at);

@@ -53,12 +53,13 @@ enum { DV__MAX_ASIDES = 64, DV__MAX_CASES = 16 };
 typedef struct dv__when { int8_t group, index; } dv__when;
 
 enum dv__item_kind {
-    DV__ITEM_VAR,     /* a variable that stands alone: binds or checks */
-    DV__ITEM_INT,     /* a literal, or an expression without variables and arguments */
-    DV__ITEM_EXPR,    /* one dim, computed */
-    DV__ITEM_ELEMENT, /* n{i}: sums up over the list */
-    DV__ITEM_RUN,     /* *s: binds or checks */
-    DV__ITEM_RUNS,    /* several dims, computed: broadcast(...), *size */
+    DV__ITEM_VAR,         /* a variable that stands alone: binds or checks */
+    DV__ITEM_INT,         /* a literal, or an expression without variables and arguments */
+    DV__ITEM_EXPR,        /* one dim, computed */
+    DV__ITEM_ELEMENT,     /* n{i}: a size of each tensor's own; sums up over the list */
+    DV__ITEM_ELEMENT_RUN, /* *s{i}: a run of each tensor's own */
+    DV__ITEM_RUN,         /* *s: binds or checks */
+    DV__ITEM_RUNS,        /* several dims, computed: broadcast(...), *size */
 };
 
 typedef struct dv__item {
@@ -102,6 +103,7 @@ typedef struct dv__pattern {
     dv__dims dims;
     dv__dtype_spec dtype;
     const char *name, *at, *text; /* argument's name; place; "x[m k]:T" */
+    const char *index;            /* of a list: its i; NULL: not a list */
     dv__token word;               /* its name in the text, empty for an unnamed output */
     /* of outputs */
     int32_t like, view_of, is_argument; /* slots, or -1 */
@@ -155,8 +157,10 @@ typedef struct dv__dtype_var {
 } dv__dtype_var;
 typedef struct dv__dim_var {
     const char *name, *at;
-    bool element, unbacked, defined;
+    const char *index; /* of n{i}: i; NULL: one size for all */
+    bool unbacked, defined;
 } dv__dim_var;
+typedef struct dv__run_var { const char *name, *index; } dv__run_var; /* index: of *s{i} */
 /* What a bit among those put aside means: item `item` of pattern `pattern`, or definition `item` when pattern is -1. */
 typedef struct dv__aside { int16_t pattern, item; } dv__aside;
 typedef struct dv__named {
@@ -176,7 +180,7 @@ struct dv__contract {
     const char *name, *text;
     const dv__schema *schema;
     dv__dim_var dims[DV__MAX_DIM_VARS];
-    const char *runs[DV__MAX_RUNS];
+    dv__run_var runs[DV__MAX_RUNS];
     dv__run_rank run_ranks[DV__MAX_RUNS];
     dv__dtype_var dtypes[DV__MAX_DTYPE_VARS];
     dv__aside asides[DV__MAX_ASIDES];
@@ -284,6 +288,10 @@ static inline int64_t dv__negative(const dv__reg *dims) /* the first size below 
         if (dims->sizes[i] < 0)
             return dims->sizes[i];
     return 0;
+}
+static inline bool dv__of_each(const dv__item *item) /* n{i}, *s{i} */
+{
+    return item->kind == DV__ITEM_ELEMENT || item->kind == DV__ITEM_ELEMENT_RUN;
 }
 static inline bool dv__same_device(dv_device a, dv_device b) /* CPUs are all one */
 {

@@ -9,6 +9,7 @@ struct parser {
     dv__lexer lx;
     dv__when when;      /* of what is being parsed */
     size_t next_output; /* the return that the next unnamed output binds */
+    const char *index;  /* of the list whose pattern is being parsed; NULL: not a list */
 };
 
 int dv__arena_grow(dv__arena *arena, void *array, uint32_t n, size_t size)
@@ -78,25 +79,48 @@ static int add_item(struct parser *p, dv__dims *dims, dv__expr *e)
     return DV_OK;
 }
 
-/* n{i} */
+/* {i}: the current token is behind the brace. */
+static int parse_index(struct parser *p, const char *what, const char **index)
+{
+    if (p->lx.token.kind != DV__TOKEN_IDENT)
+        return dv__lexer_unexpected(&p->lx, "%s", what);
+    const int status = copy_word(p, index);
+    dv__lexer_next(&p->lx);
+    return status ? status : dv__lexer_expect(&p->lx, "}");
+}
+
+/* n{i}, *s{i} */
 static int parse_element(struct parser *p, dv__dims *dims)
 {
     dv__expr *e = DV__ARENA_NEW(&p->c->arena, dv__expr);
+    const char *index;
     if (!e)
         return DV_ENOMEM;
-    e->kind = DV__EXPR_NAME;
-    e->role = DV__ROLE_ELEMENT;
     e->at = p->lx.token.start;
+    const bool run = dv__lexer_accept(&p->lx, "*");
+    e->kind = run ? DV__EXPR_STAR : DV__EXPR_NAME;
+    e->role = run ? DV__ROLE_ELEMENT_RUN : DV__ROLE_ELEMENT;
     int status = copy_word(p, &e->name);
     dv__lexer_next(&p->lx);
+    const char *at = p->lx.token.start;
     dv__lexer_next(&p->lx); /* { */
-    if (!status && p->lx.token.kind != DV__TOKEN_IDENT)
-        status = dv__lexer_unexpected(&p->lx, "the list's index");
+    if (!status)
+        status = parse_index(p, "the list's index", &index);
     if (status)
         return status;
-    dv__lexer_next(&p->lx);
-    status = dv__lexer_expect(&p->lx, "}");
-    return status ? status : add_item(p, dims, e);
+    if (p->index && strcmp(index, p->index) != 0)
+        return fail(p, at, "expected {%s}, the index of this list, found {%s}", p->index, index);
+    return add_item(p, dims, e);
+}
+
+/* n{ or *s{ */
+static bool at_element(const struct parser *p)
+{
+    dv__lexer ahead = p->lx;
+    dv__lexer_accept(&ahead, "*");
+    const bool name = ahead.token.kind == DV__TOKEN_IDENT;
+    dv__lexer_next(&ahead);
+    return name && dv__lexer_is(&ahead, "{");
 }
 
 static bool begins_dim(const dv__lexer *lx)
@@ -117,11 +141,9 @@ static int parse_dims(struct parser *p, dv__dims *dims)
     }
     while (!dv__lexer_accept(&p->lx, "]")) {
         dv__expr *e = NULL;
-        dv__lexer ahead = p->lx;
         if (!begins_dim(&p->lx))
             return dv__lexer_unexpected(&p->lx, "a dim or ']'");
-        dv__lexer_next(&ahead);
-        if (p->lx.token.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, "{")) {
+        if (at_element(p)) {
             status = parse_element(p, dims);
         } else {
             status = dv__expr_parse_sum(&p->lx, &p->c->arena, &e);
@@ -273,12 +295,9 @@ static int parse_pattern(struct parser *p)
                 t->kind == DV__PATTERN_LIST ? "'%s' is a list of tensors: expected %s{i}[...]"
                                             : "'%s' is no list of tensors: expected %s[...]",
                 t->name, t->name);
-        if (dv__lexer_accept(&p->lx, "{")) {
-            if (p->lx.token.kind != DV__TOKEN_IDENT)
-                return dv__lexer_unexpected(&p->lx, "an index name such as i");
-            dv__lexer_next(&p->lx);
-            status = dv__lexer_expect(&p->lx, "}");
-        }
+        if (dv__lexer_accept(&p->lx, "{"))
+            status = parse_index(p, "an index name such as i", &t->index);
+        p->index = t->index;
         if (!status)
             status = parse_dims(p, &t->dims);
         t->may_be_empty |= t->kind == DV__PATTERN_LIST && t->dims.any;
@@ -335,6 +354,7 @@ static int parse_output(struct parser *p)
         return status;
     dv__pattern *t = &c->outputs[c->noutputs];
     pattern_init(p, t);
+    p->index = NULL;
     dv__lexer ahead = p->lx;
     dv__lexer_next(&ahead);
     const bool word = p->lx.token.kind == DV__TOKEN_IDENT && !dv__lexer_is(&ahead, "(");

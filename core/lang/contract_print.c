@@ -17,12 +17,15 @@ static void walk_pattern(const dv__contract *c, const dv__pattern *t, dv__needs 
 {
     for (uint32_t i = 0; i < t->dims.n; i++) {
         const dv__item *item = &t->dims.items[i];
-        if (item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT) {
+        if (item->kind == DV__ITEM_ELEMENT_RUN) {
+            add_name(bound->runs >> item->ref & 1 ? &w->checks : &w->binds, "", item->text);
+            bound->runs |= 1u << item->ref;
+        } else if (item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT) {
             add_name(bound->dims >> item->ref & 1 ? &w->checks : &w->binds, "",
                 item->kind == DV__ITEM_ELEMENT ? item->text : c->dims[item->ref].name);
             bound->dims |= 1ull << item->ref;
         } else if (item->kind == DV__ITEM_RUN) {
-            add_name(bound->runs >> item->ref & 1 ? &w->checks : &w->binds, "*", c->runs[item->ref]);
+            add_name(bound->runs >> item->ref & 1 ? &w->checks : &w->binds, "*", c->runs[item->ref].name);
             bound->runs |= 1u << item->ref;
         } else if (item->aside >= 0 && !dv__needs_within(item->needs, *bound)) {
             add_name(&w->waits, "", item->text);
@@ -267,6 +270,11 @@ static void json_input(dv__text *to, const dv__pattern *t)
     json_string(to, t->name);
     json_case(to, t->when);
     dv__text_add(to, ", \"kind\": \"%s\", \"presence\": \"%s\"", kinds[t->kind], presences[t->presence]);
+    dv__text_puts(to, ", \"index\": ");
+    if (t->index)
+        json_string(to, t->index);
+    else
+        dv__text_puts(to, "null");
     json_dims(to, "dims", &t->dims, t->dims.any);
     json_dtype(to, &t->dtype);
     dv__text_add(to, ", \"device\": \"%s\", \"text\": ", devices[t->on]);
@@ -330,7 +338,7 @@ static void json_variables(dv__text *to, const dv__contract *c)
     dv__text_puts(to, "], \"elements\": [");
     bool first = true;
     for (uint32_t i = 0; i < c->ndims; i++)
-        if (c->dims[i].element) {
+        if (c->dims[i].index) {
             dv__text_puts(to, first ? "" : ", ");
             json_string(to, c->dims[i].name);
             first = false;
@@ -338,8 +346,16 @@ static void json_variables(dv__text *to, const dv__contract *c)
     dv__text_puts(to, "], \"runs\": [");
     for (uint32_t i = 0; i < c->nruns; i++) {
         dv__text_puts(to, i ? ", " : "");
-        json_string(to, c->runs[i]);
+        json_string(to, c->runs[i].name);
     }
+    dv__text_puts(to, "], \"element_runs\": [");
+    first = true;
+    for (uint32_t i = 0; i < c->nruns; i++)
+        if (c->runs[i].index) {
+            dv__text_puts(to, first ? "" : ", ");
+            json_string(to, c->runs[i].name);
+            first = false;
+        }
     dv__text_puts(to, "]");
     json_dtype_vars(to, c);
 }
@@ -375,7 +391,7 @@ static void json_facts(dv__text *to, const dv__contract *c)
     for (uint32_t i = 0; i < c->nruns; i++)
         if (c->run_ranks[i].e) {
             dv__text_puts(to, first ? "{\"run\": " : ", {\"run\": ");
-            json_string(to, c->runs[i]);
+            json_string(to, c->runs[i].name);
             json_key_expr(to, "rank", c->run_ranks[i].e);
             dv__text_puts(to, "}");
             first = false;

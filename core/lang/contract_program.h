@@ -20,6 +20,7 @@
 /* clang-format off */
 #define DV__OPS(X)                                                                                                            \
     X(PRESENT, "present") X(HOLDS, "holds_tensor") X(TENSOR, "tensor") X(ARGUMENT, "argument") X(LEN, "len")                   \
+    X(ELEMENT, "element")                                                                                                     \
     X(NUMBER_DTYPE, "number_dtype") X(SHAPE, "shape") X(STRIDES, "strides") X(DTYPE_OF, "dtype_of") X(DEVICE_OF, "device_of")  \
     X(RANK, "rank") X(NUMEL, "numel") X(AT, "at") X(SLICE, "slice") X(PACK, "pack") X(BROADCASTS, "broadcasts")                \
     X(BROADCAST, "broadcast") X(REDUCED, "reduced") X(SWAP, "swap") X(PERMUTE, "permute") X(REPLACE, "replace")                \

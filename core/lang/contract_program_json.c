@@ -141,7 +141,7 @@ static void put_steps(dv__text *to, const dv__contract *c, uint32_t begin, uint3
 static bool reads_argument(enum dv__op op)
 {
     return op == DV__OP_PRESENT || op == DV__OP_HOLDS || op == DV__OP_TENSOR || op == DV__OP_ARGUMENT || op == DV__OP_LEN ||
-        op == DV__OP_NUMBER_DTYPE;
+        op == DV__OP_NUMBER_DTYPE || op == DV__OP_ELEMENT;
 }
 
 static void put_block(dv__text *to, const dv__contract *c, const dv__step *s, uint32_t at)
@@ -204,26 +204,28 @@ static void put_steps(dv__text *to, const dv__contract *c, uint32_t begin, uint3
 
 /* ---- The whole --------------------------------------------------------------------------------------------------------- */
 
+static void put_variable(dv__text *to, const char **separator, uint32_t at, const char *kind, const char *name)
+{
+    dv__text_add(to, "%s{\"register\": %u, \"kind\": \"%s\"", *separator, at, kind);
+    put_key(to, "name", name);
+    dv__text_puts(to, "}");
+    *separator = ", ";
+}
+
 static void put_variables(dv__text *to, const dv__contract *c)
 {
     uint32_t at = 0;
+    const char *separator = "";
     dv__text_puts(to, "\"variables\": [");
-    for (uint32_t i = 0; i < c->ndims; i++, at++) {
-        dv__text_add(to, "%s{\"register\": %u, \"kind\": \"dim\"", at ? ", " : "", at);
-        put_key(to, "name", c->dims[i].name);
-        dv__text_puts(to, "}");
-    }
-    for (uint32_t i = 0; i < c->nruns; i++, at++) {
-        dv__text_add(to, "%s{\"register\": %u, \"kind\": \"run\"", at ? ", " : "", at);
-        put_key(to, "name", c->runs[i]);
-        dv__text_puts(to, "}");
-    }
-    for (uint32_t i = 0; i < c->ndtypes; i++, at++) {
-        dv__text_add(to, "%s{\"register\": %u, \"kind\": \"dtype\"", at ? ", " : "", at);
-        put_key(to, "name", c->dtypes[i].name);
-        dv__text_puts(to, "}");
-    }
-    dv__text_add(to, "%s{\"register\": %u, \"kind\": \"device\", \"name\": \"\"}]", at ? ", " : "", at);
+    for (uint32_t i = 0; i < c->ndims; i++, at++)
+        put_variable(to, &separator, at, "dim", c->dims[i].name);
+    for (uint32_t i = 0; i < c->nruns; i++, at++)
+        if (!c->runs[i].index) /* *s{i}: no register holds it */
+            put_variable(to, &separator, at, "run", c->runs[i].name);
+    for (uint32_t i = 0; i < c->ndtypes; i++, at++)
+        put_variable(to, &separator, at, "dtype", c->dtypes[i].name);
+    put_variable(to, &separator, at, "device", "");
+    dv__text_puts(to, "]");
 }
 
 static void put_named_operand(dv__text *to, const dv__program *p, const char *key, dv__operand x)

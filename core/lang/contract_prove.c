@@ -269,7 +269,7 @@ static const char *first_missing(const dv__contract *c, dv__needs needs, dv__nee
 {
     needs.dims &= ~bound.dims, needs.runs &= ~bound.runs, needs.dtypes &= ~bound.dtypes;
     return needs.dims  ? c->dims[__builtin_ctzll(needs.dims)].name
-        : needs.runs   ? c->runs[__builtin_ctz(needs.runs)]
+        : needs.runs   ? c->runs[__builtin_ctz(needs.runs)].name
         : needs.dtypes ? c->dtypes[__builtin_ctz(needs.dtypes)].name
                        : NULL;
 }
@@ -301,15 +301,15 @@ static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs 
         if (item->kind == DV__ITEM_RUNS && !dv__needs_within(item->needs, *bound))
             return wrong(p, item->e->at, "%s stands for several dims: '%s' must be bound before it", item->text,
                 first_missing(c, item->needs, *bound));
-        if (item->kind != DV__ITEM_RUN || bound->runs >> item->ref & 1)
+        if ((item->kind != DV__ITEM_RUN && item->kind != DV__ITEM_ELEMENT_RUN) || bound->runs >> item->ref & 1)
             continue;
         const dv__run_rank *fact = &c->run_ranks[item->ref];
         if (fact->e && dv__needs_within(fact->needs, *bound))
             continue;
         if (unknown)
             return wrong(p, item->e->at, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell",
-                unknown, c->runs[item->ref], unknown);
-        unknown = c->runs[item->ref];
+                unknown, c->runs[item->ref].name, unknown);
+        unknown = c->runs[item->ref].name;
     }
     for (uint32_t i = 0; i < t->dtype.n; i++) {
         const dv__needs needs = dv__contract_needs(c, t->dtype.alternatives[i]);
@@ -322,7 +322,7 @@ static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs 
         const dv__item *item = &t->dims.items[i];
         if (item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT)
             bound->dims |= 1ull << item->ref;
-        else if (item->kind == DV__ITEM_RUN)
+        else if (item->kind == DV__ITEM_RUN || item->kind == DV__ITEM_ELEMENT_RUN)
             bound->runs |= 1u << item->ref;
         else if (item->kind == DV__ITEM_EXPR && !dv__needs_within(item->needs, *bound) && item->aside >= 0)
             *aside |= 1ull << item->aside;
@@ -494,11 +494,14 @@ static bool refused_in_call(const struct prover *p, const dv__group *g)
             ((p->atoms[i].kind == ATOM_STRING || p->atoms[i].kind == ATOM_DTYPE) && p->atoms[i].value == ANY_OTHER));
 }
 
+/* A fact about a size may be passed over in the call: the size's argument may be absent. */
+static bool speaks_of_no_size(const dv__constraint *k) { return dv__needs_within(k->needs, (dv__needs){ 0, 0, 0 }); }
+
 static int try_assignment(struct prover *p)
 {
     const dv__contract *c = p->c;
     for (uint32_t i = 0; i < c->nconstraints; i++)
-        if (c->constraints[i].when.group < 0 && !holds(p, c->constraints[i].e))
+        if (c->constraints[i].when.group < 0 && speaks_of_no_size(&c->constraints[i]) && !holds(p, c->constraints[i].e))
             return DV_OK; /* the facts exclude it */
     for (uint32_t g = 0; g < c->ngroups; g++) {
         const dv__group *group = &c->groups[g];

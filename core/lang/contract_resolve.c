@@ -20,7 +20,7 @@ static int check_free(const dv__contract *c, const dv__expr *e, const char *as)
     return already ? wrong(c, e, "'%s' is %s: it cannot be %s too", e->name, already, as) : DV_OK;
 }
 
-static int add_dim(dv__contract *c, const dv__expr *e, bool element, const char *as, int *out)
+static int add_dim(dv__contract *c, const dv__expr *e, const char *index, const char *as, int *out)
 {
     const int status = check_free(c, e, as);
     if (status)
@@ -28,18 +28,18 @@ static int add_dim(dv__contract *c, const dv__expr *e, bool element, const char 
     if (c->ndims == DV__MAX_DIM_VARS)
         return dv__fail_at(DV_ELIMIT, c->text, e->at, "more than %d sizes", DV__MAX_DIM_VARS);
     *out = (int)c->ndims;
-    c->dims[c->ndims++] = (dv__dim_var){ .name = e->name, .at = e->at, .element = element };
+    c->dims[c->ndims++] = (dv__dim_var){ .name = e->name, .at = e->at, .index = index };
     return DV_OK;
 }
 
-static int add_run(dv__contract *c, const dv__expr *e)
+static int add_run(dv__contract *c, const dv__expr *e, const char *index)
 {
     const int status = check_free(c, e, "a run of dims");
     if (status)
         return status;
     if (c->nruns == DV__MAX_RUNS)
         return dv__fail_at(DV_ELIMIT, c->text, e->at, "more than %d runs of dims", DV__MAX_RUNS);
-    c->runs[c->nruns++] = e->name;
+    c->runs[c->nruns++] = (dv__run_var){ e->name, index };
     return DV_OK;
 }
 
@@ -49,27 +49,52 @@ static int create_in(dv__contract *c, const dv__expr *e)
     int status = DV_OK, dim;
     if (e->kind == DV__EXPR_NAME && e->role == DV__ROLE_NONE && dv__schema_arg(c->schema, e->name) < 0 &&
         dv__find_dim(c, e->name) < 0)
-        return add_dim(c, e, false, "a size", &dim);
+        return add_dim(c, e, NULL, "a size", &dim);
     if (e->kind == DV__EXPR_STAR && dv__schema_arg(c->schema, e->name) < 0 && dv__find_run(c, e->name) < 0)
-        return add_run(c, e);
+        return add_run(c, e, NULL);
     for (uint32_t i = 0; i < e->n && !status; i++)
         status = create_in(c, e->args[i]);
     return status;
 }
 
+/* Does an item of another list have this name already? */
+static const dv__pattern *list_with(const dv__contract *c, const dv__pattern *before, const dv__expr *e)
+{
+    for (const dv__pattern *t = c->patterns; t < before; t++)
+        for (uint32_t k = 0; k < t->dims.n; k++)
+            if (t->dims.items[k].e->role == e->role && !strcmp(t->dims.items[k].e->name, e->name))
+                return t;
+    return NULL;
+}
+
+/* n{i}, *s{i}: the first list that has the name binds it, for each tensor; lists of the same index may have it too. */
 static int create_element(dv__contract *c, const dv__pattern *t, dv__item *item)
 {
     dv__expr *e = item->e;
-    int dim = dv__find_dim(c, e->name), status;
+    const bool run = e->role == DV__ROLE_ELEMENT_RUN;
+    const char *star = run ? "*" : "";
     if (t->kind != DV__PATTERN_LIST)
-        return wrong(c, e, "%s{i} is for lists of tensors, and '%s' is none", e->name, t->name);
-    if (dim >= 0)
-        return wrong(c, e, "'%s' has a meaning already: %s{i} needs a name of its own", e->name, e->name);
-    status = add_dim(c, e, true, "a size of each tensor", &dim);
+        return wrong(c, e, "%s%s{i} is for lists of tensors, and '%s' is none", star, e->name, t->name);
+    const dv__pattern *other = list_with(c, t, e);
+    int ref = run ? dv__find_run(c, e->name) : dv__find_dim(c, e->name), status = DV_OK;
+    const char *index = ref < 0 ? NULL : run ? c->runs[ref].index : c->dims[ref].index;
+    if (ref >= 0 && !other)
+        return wrong(
+            c, e, "'%s%s' has a meaning already: %s%s{%s} needs a name of its own", star, e->name, star, e->name, t->index);
+    if (other && strcmp(index, t->index) != 0)
+        return wrong(c, e, "%s%s{%s} belongs to the lists with index %s: '%s' has index %s", star, e->name, index, index, t->name,
+            t->index);
+    if (other && (other->may_be_empty || t->may_be_empty))
+        return wrong(c, e, "'%s' may hold None: it cannot share %s%s{%s} with another list",
+            other->may_be_empty ? other->name : t->name, star, e->name, index);
+    if (ref < 0 && run)
+        status = add_run(c, e, t->index), ref = (int)c->nruns - 1;
+    else if (ref < 0)
+        status = add_dim(c, e, t->index, "a size of each tensor", &ref);
     if (status)
         return status;
-    e->ref = dim;
-    e->type = DV__CTYPE_INT;
+    e->ref = ref;
+    e->type = run ? DV__CTYPE_RUN : DV__CTYPE_INT;
     return DV_OK;
 }
 
@@ -105,9 +130,13 @@ static int add_aside(dv__contract *c, int pattern, int item, const char *at, int
 static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index)
 {
     dv__expr *e = item->e;
-    if (e->role == DV__ROLE_ELEMENT && pattern < 0)
-        return wrong(c, e, "%s{i} is for the patterns of inputs: expected total(%s)", e->name, e->name);
-    if (e->role != DV__ROLE_ELEMENT) {
+    const bool each = e->role == DV__ROLE_ELEMENT || e->role == DV__ROLE_ELEMENT_RUN;
+    if (each && pattern < 0)
+        return wrong(c, e,
+            e->role == DV__ROLE_ELEMENT ? "%s{i} is for the patterns of inputs: expected total(%s)"
+                                        : "*%s{i} is for the patterns of lists",
+            e->name, e->name);
+    if (!each) {
         const int status = dv__resolve(c, e);
         if (status)
             return status;
@@ -117,13 +146,13 @@ static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index)
                                           : "expected a dim, found %s",
                 dv__ctype_text(e->type), e->name ? e->name : "");
     }
-    item->text = e->role == DV__ROLE_ELEMENT ? dv__arena_strndup(&c->arena, e->at, strcspn(e->at, "}") + 1)
-                                             : dv__contract_text_of(c, e);
+    item->text = each ? dv__arena_strndup(&c->arena, e->at, strcspn(e->at, "}") + 1) : dv__contract_text_of(c, e);
     item->needs = dv__contract_needs(c, e);
     if (!item->text)
         return DV_ENOMEM;
     item->ref = (int16_t)e->ref;
     item->kind = e->role == DV__ROLE_ELEMENT ? DV__ITEM_ELEMENT
+        : e->role == DV__ROLE_ELEMENT_RUN    ? DV__ITEM_ELEMENT_RUN
         : e->role == DV__ROLE_DIM            ? DV__ITEM_VAR
         : e->kind == DV__EXPR_INT            ? DV__ITEM_INT
         : e->role == DV__ROLE_RUN            ? DV__ITEM_RUN
@@ -173,7 +202,9 @@ static int create_variables(dv__contract *c)
         dv__pattern *t = &c->patterns[i];
         for (uint32_t k = 0; k < t->dims.n && !status; k++) {
             dv__item *item = &t->dims.items[k];
-            status = item->e->role == DV__ROLE_ELEMENT ? create_element(c, t, item) : create_in(c, item->e);
+            const uint8_t role = item->e->role;
+            status = role == DV__ROLE_ELEMENT || role == DV__ROLE_ELEMENT_RUN ? create_element(c, t, item)
+                                                                              : create_in(c, item->e);
         }
         for (uint32_t k = 0; k < t->dtype.n && !status; k++)
             if (t->dtype.alternatives[k]->kind == DV__EXPR_NAME)
@@ -186,7 +217,7 @@ static int create_variables(dv__contract *c)
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = d->name, .at = d->at };
         int dim = dv__find_dim(c, d->name);
         if (dim < 0)
-            status = add_dim(c, &name, false, "a definition", &dim);
+            status = add_dim(c, &name, NULL, "a definition", &dim);
         if (status)
             return status;
         d->var = (int16_t)dim;
@@ -195,7 +226,7 @@ static int create_variables(dv__contract *c)
     for (uint32_t i = 0; i < c->nunbacked; i++) {
         const dv__expr name = { .kind = DV__EXPR_NAME, .name = c->unbacked[i].name, .at = c->unbacked[i].at };
         int dim;
-        status = add_dim(c, &name, false, "an unbacked size", &dim);
+        status = add_dim(c, &name, NULL, "an unbacked size", &dim);
         if (status)
             return status;
         c->unbacked[i].var = (int16_t)dim;
@@ -431,6 +462,9 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
         const int ref = list[i].run ? dv__find_run(c, list[i].name) : dv__find_dim(c, list[i].name);
         if (ref < 0)
             return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "expected a size or a run of an input, found '%s%s'",
+                list[i].run ? "*" : "", list[i].name);
+        if (list[i].run ? c->runs[ref].index : c->dims[ref].index)
+            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s%s' is of each tensor's own: it cannot be said of all",
                 list[i].run ? "*" : "", list[i].name);
         list[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)

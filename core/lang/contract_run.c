@@ -414,6 +414,13 @@ bool dv__operate(dv__run *r, const dv__step *s)
         return true;
     case DV__OP_DTYPE_OF: to->dtype = a->tensor ? a->tensor->dtype : dv_dtype_from_key(DV_DTYPE_bool); return true;
     case DV__OP_DEVICE_OF: to->device = a->tensor ? a->tensor->device : (dv_device){ DV_CPU, 0 }; return true;
+    case DV__OP_ELEMENT: {
+        const dv_value *list = &r->args[s->slot];
+        to->tensor = list->type == DV_VALUE_TENSORS && a->i >= 0 && (uint64_t)a->i < list->as.tensors.size
+            ? list->as.tensors.data[a->i]
+            : NULL;
+        return true;
+    }
     case DV__OP_RANK: to->i = a->n; return true;
     case DV__OP_AT: to->i = dv__size_at(a, dv__read(r, s->in[1])->i); return true;
     case DV__OP_SLICE: dv__slice(a, dv__read(r, s->in[1])->i, dv__read(r, s->in[2])->i, to); return true;

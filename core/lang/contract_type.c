@@ -32,7 +32,7 @@ int dv__find_dim(const dv__contract *c, const char *name)
 int dv__find_run(const dv__contract *c, const char *name)
 {
     for (uint32_t i = 0; i < c->nruns; i++)
-        if (!strcmp(c->runs[i], name))
+        if (!strcmp(c->runs[i].name, name))
             return (int)i;
     return -1;
 }
@@ -108,7 +108,7 @@ static int resolve_name(const struct resolver *r, dv__expr *e)
         e->role = DV__ROLE_DIM;
         e->ref = dim;
         e->type = DV__CTYPE_INT;
-        if (c->dims[dim].element)
+        if (c->dims[dim].index)
             return wrong(r, e, "'%s' is another size for each tensor of the list: expected total(%s)", e->name, e->name);
     } else if (dtype >= 0) {
         e->role = DV__ROLE_DTYPE_VAR;
@@ -137,6 +137,12 @@ static int resolve_star(const struct resolver *r, dv__expr *e)
         return type == DV__CTYPE_INTS ? DV_OK
                                       : wrong(r, e, "'*%s' needs a list of integers, found %s", e->name, dv__ctype_text(type));
     }
+    if (e->role == DV__ROLE_ELEMENT_RUN)
+        return wrong(r, e, "*%s{i} may only stand alone in the pattern of a list", e->name);
+    if (run >= 0 && r->c->runs[run].index)
+        return wrong(r, e,
+            "'*%s' is another run for each tensor of the list: only *%s{%s} in the pattern of a list has a meaning", e->name,
+            e->name, r->c->runs[run].index);
     e->role = DV__ROLE_RUN;
     e->ref = run;
     return run >= 0 ? DV_OK : wrong(r, e, "unknown run '*%s': no input has it", e->name);
@@ -197,7 +203,7 @@ static int resolve_total(const struct resolver *r, dv__expr *e)
 {
     dv__expr *name = e->args[0];
     const int dim = name->kind == DV__EXPR_NAME ? dv__find_dim(r->c, name->name) : -1;
-    if (dim < 0 || !r->c->dims[dim].element)
+    if (dim < 0 || !r->c->dims[dim].index)
         return wrong(r, name, "expected %s in total()", operand_text('e'));
     name->role = DV__ROLE_ELEMENT;
     name->ref = dim;
@@ -382,7 +388,7 @@ dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e)
     dv__needs n = { 0, 0, 0 };
     if (e->role == DV__ROLE_DIM || e->role == DV__ROLE_ELEMENT)
         n.dims = 1ull << e->ref;
-    else if (e->role == DV__ROLE_RUN)
+    else if (e->role == DV__ROLE_RUN || e->role == DV__ROLE_ELEMENT_RUN)
         n.runs = 1u << e->ref;
     else if (e->role == DV__ROLE_DTYPE_VAR)
         n.dtypes = 1u << e->ref;

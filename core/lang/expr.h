@@ -35,8 +35,8 @@ enum dv__expr_kind {
 /* What a resolved NAME or STAR means: X(role, JSON name). A parser leaves DV__ROLE_NONE; contracts resolve, formulas need not. */
 /* clang-format off */
 #define DV__EXPR_ROLES(X)                                                                                                     \
-    X(NONE, "name") X(ARG, "arg") X(DIM, "dim") X(ELEMENT, "element") X(RUN, "run") X(LIST, "list") X(DTYPE, "dtype")          \
-    X(DTYPE_VAR, "dtype_var")
+    X(NONE, "name") X(ARG, "arg") X(DIM, "dim") X(ELEMENT, "element") X(ELEMENT_RUN, "element_run") X(RUN, "run")              \
+    X(LIST, "list") X(DTYPE, "dtype") X(DTYPE_VAR, "dtype_var")
 /* clang-format on */
 
 enum dv__expr_role {

@@ -347,7 +347,7 @@ class Program:
         if out.op == "each":
             out.more = {"index": s["index"], "first": s["first"],
                         "carry": [(c["to"], self._operand(c["from"]), self._operand(c["next"])) for c in s.get("carry", ())]}
-        elif out.fn is None and out.reads is None and out.op not in ("check", "each_value"):
+        elif out.fn is None and out.reads is None and out.op not in ("check", "element", "each_value"):
             raise NotImplementedError(f"{self.name}: contract: '{out.op}' is not known to this version of dovetail")
         return out
 
@@ -389,6 +389,8 @@ class Run:
                 registers[s.to] = s.fn(world, *[registers[x] for x in s.operands])
             elif s.reads is not None:
                 self.read(s)
+            elif s.op == "element":
+                registers[s.to] = self.values[s.slot][registers[s.operands[0]]]
             elif s.op == "check":
                 if s.status in self.checks:
                     holds = registers[s.operands[0]]
@@ -452,6 +454,8 @@ class Run:
         for s in put_off:
             if s.fn is not None:
                 self.registers[s.to] = s.fn(self.world, *[self.registers[x] for x in s.operands])
+            elif s.op == "element":
+                self.registers[s.to] = self.values[s.slot][self.registers[s.operands[0]]]
             else:
                 self.registers[s.to] = s.reads(self.world, self.values[s.slot], s.type)
         return f"{self.program.name}: {self.parts(step.message)}"

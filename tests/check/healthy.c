@@ -1,5 +1,6 @@
 /* What good operators do and a checker might take for a fault. */
 #include <dovetail_op.h>
+#include <math.h>
 #include <stdlib.h>
 
 /* A table that is made once and kept. */
@@ -469,6 +470,39 @@ DV_OPERATOR(joined, struct joined, (xs, out), .schema = "joined(Tensor[] xs) -> 
     .contract = "xs{i}[n{i}]:f32 -> out[total(n)]:f32; len(xs) >= 1", .native = "cat(xs, 0)",
     .kernels = DV_KERNELS(DV_KERNEL(struct joined, "cpu", "f32", joined_any)));
 
+/* Lists in pairs; the last one is there in one case only. */
+struct adamw {
+    dv_mut_tensors params;
+    dv_tensors grads;
+    dv_mut_tensors means, squares, most;
+    double lr;
+    bool amsgrad;
+};
+static int adamw_any(dv_context *ctx, const struct adamw *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->params.size; k++)
+        for (int64_t i = 0, n = dv_numel(a->params.data[k]); i < n; i++) {
+            const float g = ((const float *)a->grads.data[k]->data)[i];
+            float *m = (float *)a->means.data[k]->data + i, *v = (float *)a->squares.data[k]->data + i, root = *v;
+            *m += (g - *m) * 0.1f;
+            *v += (g * g - *v) * 0.001f;
+            root = *v;
+            if (a->amsgrad) {
+                float *most = (float *)a->most.data[k]->data + i;
+                *most = root = *v > *most ? *v : *most;
+            }
+            ((float *)a->params.data[k]->data)[i] -= (float)a->lr * *m / (sqrtf(root < 0 ? 0 : root) + 1e-8f);
+        }
+    return DV_OK;
+}
+DV_OPERATOR(adamw, struct adamw, (params, grads, means, squares, most, lr, amsgrad),
+    .schema = "adamw(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] means, Tensor(c!)[] squares, Tensor(d!)[] most, float lr, "
+              "bool amsgrad) -> ()",
+    .contract = "params{i}[*s{i}]:f32, grads{i}[*s{i}]:f32, means{i}[*s{i}]:f32, squares{i}[*s{i}]:f32;"
+                "when amsgrad: most{i}[*s{i}]:f32 / else: most{i}[...], len(most) == 0",
+    .kernels = DV_KERNELS(DV_KERNEL(struct adamw, "cpu", "f32", adamw_any)));
+
 DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch,
     &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
-    &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined);
+    &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);

@@ -15,6 +15,7 @@ static const char *schema_of(char which)
     case 'B': return "f(Tensor x, Tensor? z, int k, int[] ks, bool flag, str mode, float eps) -> Tensor out";
     case 'L': return "f(Tensor[] xs, int dim) -> Tensor";
     case 'N': return "f(Tensor x) -> (Tensor a, Tensor b)";
+    case 'P': return "f(Tensor[] xs, Tensor[] ys, Tensor?[] zs, bool flag) -> Tensor";
     case 'M': return "f(Tensor(a!) x) -> Tensor[]";
     default: return "f(Tensor x) -> ()";
     }

@@ -27,6 +27,8 @@ class Generator:
                             ("ks", ["int[]", "int[]?"]), ("flag", ["bool"]), ("mode", ["str", "str?"]), ("alpha", ["Scalar", "float"])):
             if self.chance(.5):
                 self.args.append((name, r.choice(types)))
+        if self.chance(.15):  # two lists, in whose patterns the same names stand with the index
+            self.args = [a for a in self.args if a[0] != "xs"] + [("xs", "Tensor[]"), ("ys", "Tensor[]")]
         self.has = {n for n, _ in self.args}
         self.dims, self.runs, self.dtypes = set(), set(), set()
         groups, facts = [], []
@@ -63,7 +65,10 @@ class Generator:
     def pattern(self, name, type):
         dims = []
         lists = type.endswith("[]")
-        for _ in range(self.rng.randrange(4)):
+        if lists and "ys" in self.has and self.chance(.8):
+            dims = self.pick("*o{i}", "*o{i} l{i}", "l{i} n", "n *o{i}", "2*n *o{i} l{i}", "*o{i} (m+1) 2", "l{i} *o{i}").split()
+            self.dims |= {d for d in "nm" if any(d in x for x in dims)} | ({"l"} if "l{i}" in dims else set())
+        for _ in range(0 if dims else self.rng.randrange(4)):
             c = self.rng.random()
             if c < .45:
                 dims.append(self.dim())
@@ -72,7 +77,7 @@ class Generator:
                 self.runs.add(dims[-1][1:])
             elif c < .7:
                 dims.append(self.pick("1", "2", "3"))
-            elif c < .78 and lists and "l{i}" not in dims and "l" not in self.dims:
+            elif c < .78 and lists and "l{i}" not in dims:
                 dims.append("l{i}")
                 self.dims.add("l")
             else:
@@ -107,6 +112,8 @@ class Generator:
             options += ["len(ks)", "ks[0]", "ks[-1]", "ks[1]"]
         if "xs" in self.has:
             options += ["len(xs)", "numel(xs)"]
+        if "ys" in self.has:
+            options += ["len(ys)"]
         options += ["rank(x)", "numel(x)", "size(x, 0)", "stride(x, -1)"] + [f"{f}(*{s})" for s in sorted(self.runs) for f in ("rank", "numel")]
         if self.dtypes:
             options += [f"itemsize({t})" for t in sorted(self.dtypes)]
@@ -198,6 +205,8 @@ class Generator:
         self.run = {n: [r.choice(SIZES) for _ in range(r.randrange(3))] for n in "st"}
         self.types = {n: r.choice(DTYPES[:5]) for n in "TU"}
         self.k = self.pick(0, 0, 1, 1, 2, -1, 3, -2)
+        self.length, self.owns = r.randrange(4), [[r.choice(SIZES) for _ in range(r.randrange(3))] for _ in range(4)]
+        self.own_sizes = [r.choice(SIZES) for _ in range(4)]
         texts, values = [], []
         for name, type in arguments:
             text, value = self.value(contract, name, type)
@@ -213,7 +222,8 @@ class Generator:
         if type in ("Tensor", "Tensor(a)"):
             return self.tensor(contract, name)
         if type in ("Tensor[]", "Tensor?[]"):
-            there = [self.tensor(contract, name) if type == "Tensor[]" or self.chance(.8) else ("-", None) for _ in range(r.randrange(4))]
+            n = r.randrange(4) if self.chance(.1) else self.length
+            there = [self.tensor(contract, name, i) if type == "Tensor[]" or self.chance(.8) else ("-", None) for i in range(n)]
             return "{" + " ".join(t for t, _ in there) + "}", tuple(v for _, v in there)
         if type == "int":
             return str(self.k), self.k
@@ -229,9 +239,10 @@ class Generator:
         value = self.pick(1.5, 2.0, 0.5) if type == "float" or self.chance(.5) else self.pick(1, 2, 3)
         return repr(value), value
 
-    def tensor(self, contract, name):
-        """A tensor that fits one of the name's patterns, mostly."""
+    def tensor(self, contract, name, i=0):
+        """A tensor that fits one of the name's patterns, mostly; of a list, its element i."""
         r = self.rng
+        self.i = i
         patterns = [p.split("]")[0] for p in contract.replace("{i}[", "[").split(name + "[")[1:]]
         shape = []
         for d in self.split(r.choice(patterns)) if patterns else []:
@@ -271,8 +282,10 @@ class Generator:
             return self.run[dim[1]]
         if dim == "...":
             return [self.rng.choice(SIZES) for _ in range(self.rng.randrange(3))]
-        if dim == "l":
-            return [self.rng.choice(SIZES)]
+        if dim == "l{i}":
+            return [self.own_sizes[self.i]]
+        if dim == "*o{i}":
+            return self.owns[self.i]
         try:
             value = eval(dim.replace("/2", "//2").replace("////", "//"), {"max": max, "k": self.k, **self.sizes})
             return [value if 0 <= value < 1000 else 1]

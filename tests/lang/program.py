@@ -200,6 +200,8 @@ class Run:
             return next(x for x in value if x is not None) if isinstance(value, tuple) else value
         if op == "len":
             return len(value)
+        if op == "element":
+            return value[self.read(s["in"][0])]
         if op == "number_dtype":
             return "bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "c64" if isinstance(value, complex) else "f32"
         if self.program["registers"][s["to"]] == "dims":

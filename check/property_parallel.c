@@ -15,10 +15,7 @@
 #include <time.h>
 
 #include "check.h"
-
-#include "steps.h"
-
-#include "between.h"
+#include "programs/between.h"
 
 enum { POISON = 0xa5, STRESSED = 4, GROWN = 2, SHARED = 2000, THREADS = 4, MOST_STATIC = 1 << 20 };
 

@@ -8,10 +8,7 @@
 #include <time.h>
 
 #include "check.h"
-
-#include "steps.h"
-
-#include "operations.h"
+#include "programs/operations.h"
 
 static const double SECONDS = 0.5; /* of processor time */
 enum { SMALL = 2, SHORT = 32, LONG = 3 * SHORT, FEWEST = 64, APART = 8, COUNTED = 4 };

@@ -619,7 +619,6 @@ static const char *const known_tags[] = {
 #undef TAG
     "out", "autocast_lower", "autocast_f32"
 };
-static const char *const known_isas[] = { "base", "avx2", "avx512", "neon", "sve" };
 #define KNOWN(names) names, sizeof names / sizeof *names
 
 static int refuse_unknown(
@@ -639,12 +638,16 @@ static int refuse_unknown(
 static int check_names(const dv_operator_decl *op, int fd)
 {
     static const char separators[] = " ,\t\n";
+    const char *isas[32];
+    size_t nisas = 0;
     int status = 0;
+    while (nisas < 32 && (isas[nisas] = dv_isa_at(nisas)))
+        nisas++;
     for (const char *at = op->tags ? op->tags : ""; *(at += strspn(at, separators)) && !status; at += strcspn(at, separators))
         status = refuse_unknown(op, "tag", keep(cli_format("%.*s", (int)strcspn(at, separators), at)), KNOWN(known_tags), fd);
     for (size_t i = 0; op->kernels && op->kernels[i] && !status; i++)
         if (op->kernels[i]->run && op->kernels[i]->isa && *op->kernels[i]->isa)
-            status = refuse_unknown(op, "instruction set", op->kernels[i]->isa, KNOWN(known_isas), fd);
+            status = refuse_unknown(op, "instruction set", op->kernels[i]->isa, isas, nisas, fd);
     return status;
 }
 

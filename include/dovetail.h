@@ -502,6 +502,7 @@ DV_API int dv_get_threads(void);
 /* Pretend that the processor has no more than this ("base", "avx2", "avx512", NULL: what it has): for tests and benchmarks. */
 DV_API int dv_set_isa(const char *isa);
 DV_API const char *dv_get_isa(void);
+DV_API const char *dv_isa_at(size_t i); /* every name that a row's .isa may have, on any processor; NULL after the last */
 
 /* ---- Policy: which operators run their own kernels and which their native form ------------------------------------------- */
 

@@ -9,30 +9,25 @@
 #include <sys/auxv.h>
 #endif
 
-/* X(level, name, on this architecture) in the order of enum dv__isa. */
 #if defined(__x86_64__)
-/* clang-format off */
-#define ISAS(X) X(BASE, "base", true) X(AVX2, "avx2", true) X(AVX512, "avx512", true) X(NEON, "neon", false) X(SVE, "sve", false)
-/* clang-format on */
+enum { HERE = 'x' };
 #elif defined(__aarch64__)
-/* clang-format off */
-#define ISAS(X) X(BASE, "base", true) X(AVX2, "avx2", false) X(AVX512, "avx512", false) X(NEON, "neon", true) X(SVE, "sve", true)
-/* clang-format on */
+enum { HERE = 'a' };
 #else
-/* clang-format off */
-#define ISAS(X) X(BASE, "base", true) X(AVX2, "avx2", false) X(AVX512, "avx512", false) X(NEON, "neon", false) X(SVE, "sve", false)
-/* clang-format on */
+enum { HERE = '*' };
 #endif
 
 static const struct {
     const char *name;
     bool here;
 } isas[] = {
-#define ISA(level, name, here) [DV__ISA_##level] = { name, here },
-    ISAS(ISA)
+#define ISA(level, name, processor) { name, (processor) == '*' || (processor) == HERE },
+    DV__ISAS(ISA)
 #undef ISA
 };
 enum { NISAS = sizeof isas / sizeof isas[0] };
+
+const char *dv_isa_at(size_t i) { return i < NISAS ? isas[i].name : NULL; }
 
 #if defined(__x86_64__)
 static uint64_t saved_registers(void)

@@ -95,7 +95,21 @@ struct dv_operator {
 };
 
 /* Which instruction sets this processor has (and dv_set_isa allows). Levels are cumulative within an architecture. */
-enum dv__isa { DV__ISA_BASE, DV__ISA_AVX2, DV__ISA_AVX512, DV__ISA_NEON, DV__ISA_SVE, DV__ISA_UNKNOWN };
+/* clang-format off */
+/* X(level, name, the processors that can have it: x86-64 'x', aarch64 'a', all '*'), from small to large. */
+#define DV__ISAS(X)             \
+    X(BASE, "base", '*')        \
+    X(AVX2, "avx2", 'x')        \
+    X(AVX512, "avx512", 'x')    \
+    X(NEON, "neon", 'a')        \
+    X(SVE, "sve", 'a')
+/* clang-format on */
+enum dv__isa {
+#define DV__ISA(level, name, processor) DV__ISA_##level,
+    DV__ISAS(DV__ISA)
+#undef DV__ISA
+        DV__ISA_UNKNOWN
+};
 int dv__isa_parse(const char *name); /* NULL or "": base; DV__ISA_UNKNOWN for a name that this runtime does not know */
 bool dv__isa_available(int isa);
 int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of rows may */

@@ -1,5 +1,4 @@
-/* A call of a function before each instruction of this thread: the processor traps after each one (the flag TF of x86-64).
- * (A header without others of the checker: a program that shows a failure contains its text, see CMakeLists.txt.) */
+/* A call of a function before each instruction of this thread: the processor traps after each one (the flag TF of x86-64). */
 #ifndef DV_CHECK_STEPS_H
 #define DV_CHECK_STEPS_H
 

@@ -1,8 +1,10 @@
 /* Floating-point operations, counted without hardware counters: the next instruction is looked at before it runs (steps.h).
- * Vector operations count their lanes, also those that a mask leaves out; fused ones count twice. (Also text of programs, as
- * steps.h.) Sources: Intel SDM volume 2, chapters 2 (prefixes, VEX, EVEX) and appendix A (opcode maps). */
+ * Vector operations count their lanes, also those that a mask leaves out; fused ones count twice. Sources: Intel SDM volume 2,
+ * chapters 2 (prefixes, VEX, EVEX) and appendix A (opcode maps). */
 #ifndef DV_CHECK_OPERATIONS_H
 #define DV_CHECK_OPERATIONS_H
+
+#include "steps.h"
 
 enum { MOST_COUNTED = 20000 };
 static struct { int64_t operations, steps; } counted;

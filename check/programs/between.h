@@ -1,8 +1,11 @@
 /* Calls inside a call: before an instruction of one thread's kernel another thread makes a whole call, as a scheduler may let it
- * at any time. What two calls share shows each time, not by luck. Where steps.h does nothing, nothing happens. (Also text of
- * programs, as steps.h.) */
+ * at any time. What two calls share shows each time, not by luck. Where steps.h does nothing, nothing happens. */
 #ifndef DV_CHECK_BETWEEN_H
 #define DV_CHECK_BETWEEN_H
+
+#include <dovetail.h>
+
+#include "steps.h"
 
 #include <errno.h>
 #include <pthread.h>

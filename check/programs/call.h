@@ -1,0 +1,42 @@
+#pragma once
+#include "memory.h"
+#include "case.h"
+
+/* One call. */
+
+/* NULL: the host's. */
+static int (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg);
+static void (*change)(void); /* of the arguments, before a call */
+static uint32_t flags;
+
+static dv_host host_of(int row)
+{
+    return (dv_host){ .size = sizeof(dv_host),
+        .name = "repro",
+        .new_tensor = new_tensor,
+        .free_tensor = keep_tensor,
+        .new_view = new_view,
+        .alloc = lend,
+        .free = keep,
+        .before_kernel = before_kernel,
+        .after_kernel = after_kernel,
+        .parallel_for = loop,
+        .flags = flags,
+        .row = row };
+}
+
+static int call(dv_operator *op, int row, dv_value *results)
+{
+    const dv_host host = host_of(row);
+    for (int i = 0; i < NRESULTS; i++)
+        results[i] = dv_default();
+    make_arguments();
+    if (change)
+        change();
+    mallopt(M_PERTURB, poison);
+    kernel_ran = allocations = 0;
+    alarm(20); /* it must end */
+    const int status = dv_call(op, args, NARGS, results, NRESULTS, &host);
+    alarm(0);
+    return status;
+}

@@ -1,0 +1,9 @@
+#pragma once
+#include "memory.h"
+#include "operations.h"
+
+/* Operations counted while the kernel runs. */
+
+static int64_t counted_operations;
+static void begin_steps(const dv_host *by) { (void)by, operations_begin(); }
+static void end_steps(const dv_host *by) { (void)by, counted_operations += operations_end(); }

@@ -1,0 +1,3 @@
+from call import call
+
+call()

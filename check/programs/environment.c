@@ -1,0 +1,16 @@
+#include "call.h"
+
+static int question(dv_operator *op, dv_value *results)
+{
+    fenv_t before, after;
+    static char locale[1000];
+    snprintf(locale, sizeof locale, "%s", setlocale(LC_ALL, NULL));
+    fegetenv(&before);
+    (void)call(op, ROW, results);
+    fegetenv(&after);
+    if (before.__control_word != after.__control_word || (before.__mxcsr ^ after.__mxcsr) & 0xffc0)
+        return fputs("the floating-point environment is not as it was\n", stderr), 1;
+    if (strcmp(locale, setlocale(LC_ALL, NULL)))
+        return fputs("the locale is not as it was\n", stderr), 1;
+    return puts("the fault does not show"), 0;
+}

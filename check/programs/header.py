@@ -1,0 +1,1 @@
+from poison import found  # noqa: F401: the array stays unwritten

@@ -1,0 +1,2 @@
+#include "heap.h"
+#include "bounds.c"

@@ -10,9 +10,15 @@ torch = pytest.importorskip("torch")
 warnings.filterwarnings("ignore", category=UserWarning)
 
 import dovetail  # noqa: E402
-from dovetail.torch import native, register, unregister  # noqa: E402
+from dovetail.torch import native, private, register, unregister  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def needs(feature):
+    """Skip the test where this torch lacks what a feature of the bridge stands on, with the reason that dovetail.torch.explain() gives."""
+    if not private.features[feature]:
+        pytest.skip(str(private.features[feature]))
 
 
 def compile_ops(source, out, *flags):

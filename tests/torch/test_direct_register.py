@@ -275,10 +275,13 @@ def test_kernels_that_come_later():
         for key, value in [("CompositeImplicitAutograd", 1), ("CompositeExplicitAutograd", 2), ("CPU", 3), ("CUDA", 4)]:
             mine.impl("f", lambda x, n=1, value=value: x + value * n, key)
             seen.append((ops.f(x).item(), ops.f.default(x, 2).item()))
-        library.impl(f"{ns}::f", "cpu")(lambda x, n=1: x + 5)
-        seen.append(ops.f(x).item())
-        library.register_kernel(f"{ns}::f", "cpu", lambda x, n=1: x + 6)
-        seen.append(ops.f(x).item())
+        for replace in (lambda: library.impl(f"{ns}::f", "cpu")(lambda x, n=1: x + 5),
+                        lambda: library.register_kernel(f"{ns}::f", "cpu", lambda x, n=1: x + 6)):
+            try:
+                replace()
+                seen.append(ops.f(x).item())
+            except RuntimeError as refused:  # torch 2.10 lets no kernel be replaced
+                seen.append((str(refused).replace(ns, "SPACE"), ops.f(x).item()))
 
         def autograd(keyset, x, n=1):
             with torch._C._AutoDispatchBelowAutograd():

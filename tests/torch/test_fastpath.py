@@ -9,7 +9,7 @@ import weakref
 import numpy
 import pytest
 import torch
-from conftest import compile_ops, one
+from conftest import compile_ops, needs, one
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
@@ -146,6 +146,7 @@ def test_a_lazy_copy(fast):
 
 
 def test_forbidden_memory(fast):
+    needs("reasons")
     x, y = f64(3), f64(3)
     before = y.clone()
     torch._C._set_throw_on_mutable_data_ptr(y)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from conftest import ROOT, square_source
 
 import dovetail.torch
@@ -22,9 +23,14 @@ def test_private_names_stand_in_one_module():
     assert {f: names for f, names in found.items() if names and f not in OTHERS | {"private.py"}} == {}
 
 
+SINCE = {"reasons": (2, 13)}  # features that older versions cannot have
+
+
 def test_everything_is_on_in_this_torch(db):
     text = dovetail.torch.explain()
-    assert ": off" not in text and "short calls: on" in text, text
+    off = {line.split(":")[0].strip() for line in text.splitlines() if ": off" in line}
+    version = tuple(map(int, torch.__version__.split(".")[:2]))
+    assert off == {feature for feature, since in SINCE.items() if version < since} and "short calls: on" in text, text
 
 
 OFF = """

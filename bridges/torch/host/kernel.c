@@ -1,11 +1,12 @@
 /* A torch operator whose kernels are Python functions, called the short way: _core.torch.kernel, with which dovetail.torch makes
  * custom_op and the like.
  *
- *     kernel(fallback, arguments, returns, below_autograd, fresh, again) -> callable
+ *     kernel(fallback, arguments, returns, below, fresh, again) -> callable
  *
  * fallback: what is called when anything but the kernel would run: the operator's own call in torch.
  * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types
- * alone. below_autograd: the kernel runs as below an Autograd kernel: what it makes has no history. Otherwise on the thread as it
+ * alone. below: the kernel runs as below an Autograd kernel (1), where what it makes has no history, or as below one for the key
+ * ADInplaceOrView too (2), where what it writes is not counted. Otherwise (0) on the thread as it
  * is. fresh: results must share no memory with arguments or with each other. again: a function (fallback, args, result), called
  * with a result that is not at once what torch would hand on: it shares memory, or has another type than it should. It gives what
  * the call gives, or raises what torch raises. The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for
@@ -34,8 +35,9 @@ typedef struct python_kernel {
     ext_vectorcall vectorcall;
     PyObject *fallback, *again;
     PyObject *kernels[DV__TORCH_DEVICES];
-    bool below, fresh, lists; /* lists: there are arguments of these */
-    bool usable;              /* all results are of types that we check */
+    int below;         /* 0, or 1 more than what dvt_below() takes */
+    bool fresh, lists; /* lists: there are arguments of these */
+    bool usable;       /* all results are of types that we check */
     Py_ssize_t nargs, nresults;
     slot *slots; /* arguments, then results */
 } python_kernel;
@@ -229,7 +231,7 @@ static PyObject *run(const python_kernel *k, PyObject *kernel, PyObject *const *
     count_writes(k, args, nargs);
     Py_INCREF(kernel); /* may be replaced meanwhile */
     uint64_t *keys = k->below ? dvt->thread_keys() : NULL;
-    const uint64_t before = keys ? dvt_below(keys, 0) : 0;
+    const uint64_t before = keys ? dvt_below(keys, k->below - 1) : 0;
     PyObject *result = ext_call_python(kernel, args, (size_t)nargs, NULL);
     if (keys)
         keys[1] = before;
@@ -334,7 +336,7 @@ PyObject *dvt_python_kernel(PyObject *m, PyObject *args)
     PyObject *fallback, *arguments, *returns, *again;
     int below, fresh;
     if (!PyArg_ParseTuple(
-            args, "OO!O!ppO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh, &again))
+            args, "OO!O!ipO", &fallback, &PyTuple_Type, &arguments, &PyTuple_Type, &returns, &below, &fresh, &again))
         return NULL;
     python_kernel *k = (python_kernel *)(void *)PyType_GenericAlloc(kernel_type, 0);
     if (!k)

@@ -150,7 +150,9 @@ class _Writes:
             else:
                 named[f"_{a.name}_base_index"] = None if v is None else len(bases)
                 bases += [] if v is None else [v]
-        with _torch._ExcludeDispatchKeyGuard(_BACK | _FUNCTIONALIZE):
+        # Of the keys that are excluded here, modes and fake tensors need the one that saves the thread's state.
+        snapshot = private.traced._SetExcludeDispatchKeyGuard(_torch.DispatchKey.PythonTLSSnapshot, False)
+        with _torch._ExcludeDispatchKeyGuard(_BACK | _FUNCTIONALIZE), snapshot:
             out = private.traced.auto_functionalized_v2(self.twin, **named, _all_bases=bases)
         first = len(out) - len(bases)
         return out[:first] if self.twin._schema.returns else (), out[first:]

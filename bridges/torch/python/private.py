@@ -15,6 +15,10 @@ _lock = threading.RLock()
 features = {}  # name -> Feature, in the order of the table below
 
 
+class Lacking(Exception):
+    """What this torch does not have: raised by the `works` of a Feature."""
+
+
 class Feature:
     """A group of private names of torch, under the last part of each. `works`: a function of the feature that raises where the names are
     there but do something else. `after`: explain() asks only once this module is imported."""
@@ -45,6 +49,8 @@ class Feature:
         try:
             if self.works:
                 self.works(self)
+        except Lacking as lacking:
+            return str(lacking)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         return ""
@@ -185,7 +191,7 @@ functional = Feature(
     "torch._to_functional_tensor", "torch._C._get_dispatch_mode", "torch._C._TorchDispatchModeKey", "torch._ops._get_dispatch_mode_pre_dispatch",
     "torch._subclasses.functional_tensor.FunctionalTensorMode")
 traced = Feature("traced", "torch.func.functionalize refuses such operators while a graph is made",
-                 "torch._higher_order_ops.auto_functionalize.auto_functionalized_v2")
+                 "torch._higher_order_ops.auto_functionalize.auto_functionalized_v2", "torch._C._SetExcludeDispatchKeyGuard")
 out = Feature("out", "graphs refuse out= overloads", "torch._subclasses.functional_tensor.CppFunctionalizeAPI",
               "torch._subclasses.functional_tensor.FunctionalTensorMode", "torch._subclasses.functional_tensor.PythonFunctionalizeAPI")
 flops = Feature("flops", "FlopCounterMode counts nothing", "torch.utils.flop_counter.flop_registry", "torch._C._jit_resolve_packet",
@@ -208,10 +214,30 @@ inductor = Feature(
     "torch._library.utils.get_layout_constraint_tag", after="torch._inductor.lowering")
 replacing = Feature("replacing", "some of what torch does is not noticed: see private.Replaced")
 
-try:
-    out_variant = find("torch._library._out_variant")  # since 2.11; nothing is lost without it
-except ImportError:
-    out_variant = None
+def _gives_reasons(feature):
+    import ctypes
+    import pathlib
+
+    import torch
+    if not hasattr(ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")), "torch_exception_get_what_without_backtrace"):
+        raise Lacking("this libtorch has no torch_exception_get_what_without_backtrace, which is torch 2.13's")
+
+
+reasons = Feature("reasons", "where libtorch refuses something, such as the memory of a fake tensor, our message says 'libtorch gave no reason'; torch "
+                  "prints it to stderr", works=_gives_reasons)
+
+
+def _found(path):
+    """None: this torch has no such name, and nothing is lost."""
+    try:
+        return find(path)
+    except ImportError:
+        return None
+
+
+out_variant = _found("torch._library._out_variant")  # since 2.11
+# Kernels of torch.library.custom_op that write ran below ADInplaceOrView, where what they call counts no writes, until there was this.
+writes_below = _found("torch._library.custom_ops.CustomOpDef._register_mutation_version_bump") is None
 
 
 def explain():

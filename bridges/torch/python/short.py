@@ -10,7 +10,7 @@ import threading
 
 import torch
 
-from . import _when_imported, native
+from . import _when_imported, native, private
 from .. import _core
 
 # Kernels for all devices, where a device has none. In the dispatcher's order: the first is already found for the Autograd key.
@@ -77,7 +77,8 @@ def _call(owner, schema, custom_op):
     arguments = tuple((str(a.real_type), a.has_default_value(), a.alias_info is not None and a.alias_info.is_write, a.kwarg_only)
                       for a in schema.arguments)
     results = tuple(str(r.real_type) for r in schema.returns)
-    owner._op = _core.torch.kernel(owner._op, arguments, results, custom_op, custom_op, _again)
+    below = 0 if not custom_op else 2 if private.writes_below and schema.is_mutable else 1
+    owner._op = _core.torch.kernel(owner._op, arguments, results, below, custom_op, _again)
     return owner._op  # hashes as what was there
 
 

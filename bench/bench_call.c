@@ -198,7 +198,7 @@ int main(int argc, char **argv)
         failed |= dv_call(add_mul, args, 2, &result, 1, NULL);
     const long made = allocations - before;
     /* Sizes that were never seen before: [0, 1], [0, 2], [0, 3]... */
-    int64_t odd[2] = { 0, 0 }, odd_strides[2] = { 1, 1 };
+    int64_t odd[2] = { 0, 0 }, odd_strides[2] = { 0, 1 };
     dv_tensor tx = ta, ty = tb, tz = tout;
     tx.ndim = ty.ndim = tz.ndim = 2;
     tx.shape = ty.shape = tz.shape = odd;
@@ -206,7 +206,7 @@ int main(int argc, char **argv)
     const dv_value odd_args[2] = { dv_from_tensor(&tx), dv_from_tensor(&ty) };
     dv_value odd_result = dv_from_tensor(&tz);
     BEST(changing, {
-        odd[1]++;
+        odd_strides[0] = ++odd[1];
         failed |= dv_call(add_mul, odd_args, 2, &odd_result, 1, NULL);
     });
     BEST(by_frame, failed |= dv_call_frame(add_mul, &frame, sizeof frame, DV_FIELDS(struct add_mul, a, b, out), NULL));

@@ -1,10 +1,10 @@
 /* A call like one before.
  *
  * The contract's answers depend on the tensors' dtypes, shapes, strides and devices and on the other values, not on where the
- * tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, the thread
- * remembers all that was asked, with the row; and a call with exactly the same answers needs none of it again. What does depend
- * on addresses is checked each time: overlaps, missing memory, read-only results. Registration, policy and instruction sets are
- * compared by generation.
+ * tensors lie. So when a call has been checked from end to end and ran one kernel over contiguous tensors, twice with
+ * the same look, the thread remembers all that was asked, with the row; and a call with exactly the same answers needs none of it
+ * again. What does depend on addresses is checked each time: overlaps, missing memory, read-only results. Registration, policy
+ * and instruction sets are compared by generation.
  *
  * The entries are the thread's own: no lock, nothing shared. */
 #include "call/again.h"
@@ -25,6 +25,7 @@ typedef struct seen_tensor {
 } seen_tensor;
 
 typedef struct entry {
+    uint64_t last;   /* what the latest call that could have been remembered here looked like */
     uint64_t serial; /* of the operator's plan; 0: empty */
     const dv__table *table;
     const dv__row *row;
@@ -54,15 +55,18 @@ static uint64_t word(const void *p)
     return w;
 }
 
-static entry *entry_of(const dv_operator *op, const dv_value *args, size_t nargs)
+/* Of the operator and the first argument's sizes. */
+static uint64_t look(const dv_operator *op, const dv_value *args, size_t nargs)
 {
     uint64_t h = op->plan->serial;
     const dv_tensor *t = nargs && args[0].type == DV_VALUE_TENSOR ? args[0].as.tensor : NULL;
     if (t && t->ndim > 0 && t->ndim <= DIMS && t->shape) {
         h += (uint64_t)t->shape[t->ndim - 1] * 5 + (uint64_t)t->shape[0] * 3;
     }
-    return &mine()->entries[(h ^ h >> 4 ^ h >> 9) % ENTRIES];
+    return h;
 }
+
+static entry *entry_of(uint64_t look) { return &mine()->entries[(look ^ look >> 4 ^ look >> 9) % ENTRIES]; }
 
 static bool same_tensor(const seen_tensor *s, const dv_tensor *t)
 {
@@ -182,7 +186,7 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
     c->decision = -1;
     if ((nargs && !args) || DV__HOST(host, row))
         return false;
-    const entry *e = entry_of(op, args, nargs);
+    const entry *e = entry_of(look(op, args, nargs));
     if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) ||
         (nresults && !results))
         return false;
@@ -274,7 +278,12 @@ void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__ent
     const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
     if (from < table->entries || from >= table->entries + DV_KEY_RUNTIME_COUNT)
         return; /* replaced in the meantime */
-    entry *e = entry_of(c->op, args, nargs);
+    const uint64_t looks = look(c->op, args, nargs);
+    entry *e = entry_of(looks);
+    const bool twice = e->last == looks;
+    e->last = looks;
+    if (!twice)
+        return; /* sizes that never come again cost nothing here, and replace nothing */
     e->serial = 0;
     for (size_t i = 0; i < plan->nargs; i++)
         if (!remember_argument(e, c, args, nargs, i))

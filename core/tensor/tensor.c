@@ -96,12 +96,15 @@ static int check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, con
 bool dv__tensor_sound(const dv_tensor *t)
 {
     int64_t n = 1; /* sizes of zero count as one, as in dv__shape_check() */
+    bool contiguous = true;
     if (!t || t->ndim < 0 || t->ndim > DV_MAX_NDIM || (t->ndim && (!t->shape || !t->strides)))
         return false;
-    for (int32_t i = 0; i < t->ndim; i++)
+    for (int32_t i = t->ndim; i-- > 0;) {
+        contiguous &= t->strides[i] == n || t->shape[i] == 1;
         if (t->shape[i] < 0 || __builtin_mul_overflow(n, t->shape[i] ? t->shape[i] : 1, &n))
             return false;
-    return dv_dtype_bytes(t->dtype, n) >= 0 && reach_fits(t->dtype, t->ndim, t->shape, t->strides);
+    }
+    return dv_dtype_bytes(t->dtype, n) >= 0 && (contiguous || reach_fits(t->dtype, t->ndim, t->shape, t->strides));
 }
 
 int dv__tensor_check(const dv_tensor *t)

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "dovetail.h"
+#include "dovetail_test.h"
 
 /* ---- JSON (json.c): the document of dv_operator_json() ------------------------------------------------------------------- */
 
@@ -161,7 +161,7 @@ void check_values_make(check_values *v, const check_case *c, dv_device device);
 
 typedef struct check_row {
     const char *name, *provider, *dtypes, *isa, *when, *takes; /* NULL: not given */
-    int32_t index;                                             /* for dv_host.row; -1: the native form */
+    int32_t index;                                             /* for dv_test_hooks.row; -1: the native form */
     bool available, reference;
     int64_t split;
 } check_row;
@@ -234,6 +234,7 @@ typedef struct check_call {
     enum check_end end;
     uint8_t poison; /* what outputs, workspace and malloc's memory hold before */
     uint32_t flags; /* enum dv_host_flags */
+    bool whole;     /* a row with .split is not cut */
     int (*parallel_for)(
         const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
     /* Out: */
@@ -299,6 +300,7 @@ typedef struct check_written {
 } check_written;
 typedef struct check_plain {
     dv_host host;
+    dv_test_hooks hooks; /* of host */
     const check_op *op;
     const check_case *c;
     check_values values;
@@ -432,7 +434,7 @@ enum check_outcome { CHECK_PASS, CHECK_FAIL, CHECK_NOT };
 typedef struct check_how {
     enum check_show show;
     enum check_end end;         /* of the call that failed */
-    int32_t other_row;          /* ROWS: its number, as in dv_host.row */
+    int32_t other_row;          /* ROWS: its number, as in dv_test_hooks.row */
     double rtol, atol;          /* tolerance: |a - b| <= atol + rtol * |b| */
     int32_t slot;               /* ROWS, LAYOUT, PARTS, SUM: the result or written argument that differs */
     int32_t tensor;             /* of the gradient's failures: which of the case's */

@@ -39,6 +39,7 @@ typedef struct made_tensor {
 /* The host, and everything of the call that runs. */
 static struct machine {
     dv_host host;
+    dv_test_hooks hooks; /* of host */
     check_call *call;
     const check_case *c;
     uintptr_t area, used;
@@ -421,6 +422,7 @@ void check_call_run(check_call *call, const check_case *c)
     for (size_t i = 0; i < c->nargs; i++)
         if (!make_list(m, i))
             return;
+    m->hooks = (dv_test_hooks){ .row = row, .whole = call->whole, .alloc = lend_to_kernel, .free = take_back };
     m->host = (dv_host){ .size = sizeof m->host,
         .flags = call->flags,
         .name = "dovetail check",
@@ -429,10 +431,8 @@ void check_call_run(check_call *call, const check_case *c)
         .new_view = new_view,
         .before_kernel = before_kernel,
         .after_kernel = after_kernel,
-        .alloc = lend_to_kernel,
-        .free = take_back,
         .parallel_for = call->parallel_for,
-        .row = row };
+        .test = &m->hooks };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;
 }

@@ -249,6 +249,7 @@ static bool begin(check_plain *p, const check_op *op, const check_case *c, int32
     check_heap_zeroed();
     p->fail_at = p->malloc_fails_at = 0;
     p->counts_mallocs = false;
+    p->hooks = (dv_test_hooks){ .row = row, .alloc = lend_to_kernel, .free = take_back };
     p->host = (dv_host){ .size = sizeof p->host,
         .name = "dovetail check",
         .new_tensor = new_tensor,
@@ -256,9 +257,7 @@ static bool begin(check_plain *p, const check_op *op, const check_case *c, int32
         .new_view = new_view,
         .before_kernel = before_kernel,
         .after_kernel = after_kernel,
-        .alloc = lend_to_kernel,
-        .free = take_back,
-        .row = row };
+        .test = &p->hooks };
     check_values_make(&p->values, c, (dv_device){ DV_CPU, 0 });
     return p->memory && p->lent;
 }
@@ -309,7 +308,7 @@ bool check_plain_make(check_plain *p, const check_op *op, const check_row *row, 
 bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes, int64_t low, int64_t high)
 {
     const check_case *c = whole->c;
-    if (!begin(p, whole->op, c, whole->host.row))
+    if (!begin(p, whole->op, c, whole->hooks.row))
         return false;
     for (size_t i = 0; i < c->ntensors; i++) {
         if (!c->tensors[i].present)

@@ -54,10 +54,10 @@ static int in_reverse(const dv_host *host, int64_t begin, int64_t end, int64_t g
 }
 
 /* False: it was refused. */
-static bool run(const check_job *job, const check_case *c, enum check_end end, loop_fn loop, uint32_t flags, check_outs *outs)
+static bool run(const check_job *job, const check_case *c, enum check_end end, loop_fn loop, bool whole, check_outs *outs)
 {
     static check_call call;
-    call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = POISON, .parallel_for = loop, .flags = flags };
+    call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = POISON, .parallel_for = loop, .whole = whole };
     check_call_run(&call, c);
     if (call.status)
         return false;
@@ -77,11 +77,11 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
 {
     static check_outs elsewhere, last, again;
     char words[300];
-    if (!run(job, c, CHECK_AT_BEGIN, in_order, 0, &elsewhere) || !run(job, c, CHECK_AT_END, NULL, 0, &last))
+    if (!run(job, c, CHECK_AT_BEGIN, in_order, false, &elsewhere) || !run(job, c, CHECK_AT_END, NULL, false, &last))
         return;
     job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(first) };
     if (check_outs_differ(job->op, first, &last, words, sizeof words)) {
-        const bool settled = run(job, c, CHECK_AT_END, NULL, 0, &again) &&
+        const bool settled = run(job, c, CHECK_AT_END, NULL, false, &again) &&
             !check_outs_differ(job->op, &last, &again, words, sizeof words);
         check_outs_differ(job->op, first, &last, words, sizeof words);
         if (settled)
@@ -103,10 +103,10 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
     char words[300], *during = job->result->during;
     job->how = (check_how){ .show = CHECK_SHOW_PIECES };
     job->result->own_show = CHECK_SHOW_PIECES;
-    if (run(job, c, CHECK_AT_END, in_reverse, 0, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
+    if (run(job, c, CHECK_AT_END, in_reverse, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "order of pieces",
             "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
-    if (!failed(job) && job->row->split && run(job, c, CHECK_AT_END, NULL, DV_HOST_WHOLE, &other) &&
+    if (!failed(job) && job->row->split && run(job, c, CHECK_AT_END, NULL, true, &other) &&
         check_outs_differ(job->op, &other, first, words, sizeof words))
         check_fail(job, "split differs",
             "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
@@ -115,7 +115,7 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
     for (int threads = 2; threads <= THREADS && !failed(job); threads *= 2) {
         dv_set_threads(threads);
         snprintf(during, sizeof job->result->during, "when its pieces run on %d threads", threads);
-        if (run(job, c, CHECK_AT_END, NULL, 0, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
+        if (run(job, c, CHECK_AT_END, NULL, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
             check_fail(job, "number of threads", "on %d threads the result is not the same as on one: %s", threads, words);
     }
     dv_set_threads(1);
@@ -577,8 +577,8 @@ static void attempt(check_job *job, const check_case *drawn)
     }
     before = *c;
     before.seed ^= 0x5555;
-    run(job, &before, CHECK_AT_END, NULL, 0, &first);
-    if (!run(job, c, CHECK_AT_END, NULL, 0, &first)) {
+    run(job, &before, CHECK_AT_END, NULL, false, &first);
+    if (!run(job, c, CHECK_AT_END, NULL, false, &first)) {
         static check_call call; /* why */
         call = (check_call){ .op = job->op, .row = job->row, .poison = POISON };
         check_call_run(&call, c);

@@ -394,30 +394,14 @@ typedef struct dv_host {
      * host with new_tensor and without this one cannot call operators that return views. Given back to free_tensor on failure. */
     int (*new_view)(const struct dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
         const int64_t *strides, int64_t offset, dv_tensor **out);
-    /* For tests of kernels. Memory on the CPU that a kernel sees and that is neither an argument nor a result; use is an enum
-     * dv_memory_use, slot the argument's (nargs + r: result r's) of a stand-in, else -1. Both entries or none; called from any
-     * thread. NULL: out of memory. */
-    void *(*alloc)(const struct dv_host *host, int use, int slot, size_t bytes, size_t alignment);
-    void (*free)(const struct dv_host *host, void *p);
-    /* For tests of kernels: 0: the best row that fits, or what the policy says; n: the nth of the rows for this device, in the
-     * order of "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native
-     * form; -2: the native form with its real tensors in f64, rounded at the end. */
-    int32_t row;
-    uint32_t reserved;
+    const struct dv_test_hooks *test; /* of dovetail_test.h, for tests of kernels; NULL in any other host */
 } dv_host;
-
-enum dv_memory_use {
-    DV_MEMORY_STAND_IN,  /* a contiguous copy of a tensor that the row does not take as it is */
-    DV_MEMORY_WORKSPACE, /* the contract's workspace, for each slice */
-    DV_MEMORY_KERNEL,    /* dv_alloc() */
-};
 
 enum dv_host_flags {
     DV_HOST_DETERMINISTIC = 1,
     DV_HOST_CHECK = 2,       /* check mode: value checks on (`ids.values < e`) */
     DV_HOST_FUSES = 4,       /* a compiler will fuse native forms: the policy's default is off */
     DV_HOST_NO_DISPATCH = 8, /* the host has dispatched already (PyTorch): go straight to the device's rows */
-    DV_HOST_WHOLE = 16,      /* for tests of kernels: rows with .split are not cut */
     DV_HOST_OWN_NATIVE = 32, /* the host runs native forms of tensors outside of the CPU's memory itself: a call that needs one
                                 gives DV_ENATIVE after the contract's checks, and nothing is written */
 };

@@ -7,22 +7,21 @@
 /* NULL: the host's. */
 static int (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg);
 static void (*change)(void); /* of the arguments, before a call */
-static uint32_t flags;
+static bool uncut;           /* rows with .split are not cut */
 
 static dv_host host_of(int row)
 {
+    static _Thread_local dv_test_hooks hooks;
+    hooks = (dv_test_hooks){ .row = row, .whole = uncut, .alloc = lend, .free = keep };
     return (dv_host){ .size = sizeof(dv_host),
         .name = "repro",
         .new_tensor = new_tensor,
         .free_tensor = keep_tensor,
         .new_view = new_view,
-        .alloc = lend,
-        .free = keep,
         .before_kernel = before_kernel,
         .after_kernel = after_kernel,
         .parallel_for = loop,
-        .flags = flags,
-        .row = row };
+        .test = &hooks };
 }
 
 static int call(dv_operator *op, int row, dv_value *results)

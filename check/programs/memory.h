@@ -1,6 +1,6 @@
 #pragma once
 #define _GNU_SOURCE
-#include <dovetail.h>
+#include <dovetail_test.h>
 #include <fenv.h>
 #include <locale.h>
 #include <malloc.h>

@@ -13,10 +13,10 @@ static int question(dv_operator *op, dv_value *results)
     loop = NULL;
     if (differ(&first, &other, -1, -1, 0))
         return 1;
-    flags = DV_HOST_WHOLE; /* rows with .split are not cut */
+    uncut = true;
     if (!call_again(op, ROW, results))
         take(&other, results);
-    flags = 0;
+    uncut = false;
     if (differ(&first, &other, -1, -1, 0))
         return 1;
     for (int threads = 2; threads <= 4; threads *= 2) {

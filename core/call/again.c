@@ -184,7 +184,7 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
 {
     const dv__plan *plan = op->plan;
     c->decision = -1;
-    if ((nargs && !args) || DV__HOST(host, row))
+    if ((nargs && !args) || dv__test_chooses(host))
         return false;
     const entry *e = entry_of(look(op, args, nargs));
     if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) ||

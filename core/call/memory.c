@@ -231,7 +231,7 @@ static bool fits(const dv_tensor *t, dv__takes takes)
 static int temp_memory(dv__call *c, size_t slot, const dv_tensor *t, size_t align, int64_t *strides, dv__temp **out)
 {
     const size_t head = (sizeof(dv__temp) + 2 * sizeof(int64_t) * (size_t)t->ndim + align - 1) & ~(align - 1);
-    const bool own = dv__host_memory(t->device.type), lent = own && DV__HOST(c->host, alloc);
+    const bool own = dv__host_memory(t->device.type), lent = own && dv__test_hooks(c->host) && c->host->test->alloc;
     const int64_t bytes = own ? dv_dtype_bytes(t->dtype, dv_numel(t)) : 0;
     dv__temp *temp = bytes < 0 ? NULL : dv__alloc_aligned(lent ? head : head + (size_t)bytes, align);
     if (!temp)
@@ -251,7 +251,8 @@ static int temp_memory(dv__call *c, size_t slot, const dv_tensor *t, size_t alig
         }
         temp->t.data = temp->hosts->data;
     }
-    if (lent && !(temp->t.data = temp->lent = c->host->alloc(c->host, DV_MEMORY_STAND_IN, (int)slot, (size_t)bytes, align))) {
+    if (lent &&
+        !(temp->t.data = temp->lent = c->host->test->alloc(c->host, DV_MEMORY_STAND_IN, (int)slot, (size_t)bytes, align))) {
         dv__free_aligned(temp);
         dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
         return DV_ENOMEM;
@@ -353,7 +354,7 @@ void dv__free_temps(dv__call *c)
         if (t->hosts)
             dv__free_tensor(c, t->hosts);
         if (t->lent)
-            c->host->free(c->host, t->lent);
+            c->host->test->free(c->host, t->lent);
         dv__free_aligned(t);
     }
     c->temps = NULL;

@@ -11,7 +11,7 @@
 #include "call/results.h"
 
 enum { MAX_DEPTH = 48 }; /* of native forms that call operators that run their native forms */
-enum { WIDE = -2 };      /* dv_host.row: in f64 */
+enum { WIDE = -2 };      /* dv_test_hooks.row: in f64 */
 static _Thread_local int depth;
 
 /* ---- In f64, for tests of kernels ---- */

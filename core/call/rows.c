@@ -172,7 +172,7 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
     if ((status = dv__gather_args(c)))
         return status;
     status = prepare_and_run(c, row);
-    if (!status && c->whole && !dv__asked_row(c))
+    if (!status && c->whole && !dv__test_chooses(c->host))
         dv__remember(c, c->passed, c->npassed, entry, row, c->workspace);
     return status;
 }

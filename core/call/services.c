@@ -27,7 +27,8 @@ struct dv__block {
 
 void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment)
 {
-    const bool hosts = use >= 0 && DV__HOST(s->call->host, alloc);
+    const dv_test_hooks *test = dv__test_hooks(s->call->host);
+    const bool hosts = use >= 0 && test && test->alloc;
     if (alignment & (alignment - 1)) {
         dv__call_error(s->call, DV_EINVAL, "dv_alloc: the alignment must be a power of two, found %zu", alignment);
         return NULL;
@@ -36,7 +37,7 @@ void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment)
         alignment = _Alignof(max_align_t);
     const size_t head = (sizeof(struct dv__block) + alignment - 1) & ~(alignment - 1);
     struct dv__block *b = bytes > SIZE_MAX - head ? NULL : dv__alloc_aligned(hosts ? head : head + bytes, alignment);
-    void *lent = b && hosts ? s->call->host->alloc(s->call->host, use, -1, bytes, alignment) : NULL;
+    void *lent = b && hosts ? s->call->host->test->alloc(s->call->host, use, -1, bytes, alignment) : NULL;
     if (!b || (hosts && !lent)) {
         dv__free_aligned(b);
         dv__call_error(s->call, DV_ENOMEM, "out of memory: dv_alloc of %zu bytes", bytes);
@@ -293,7 +294,7 @@ void dv__slice_deinit(dv__slice *s)
     for (struct dv__block *b = s->blocks, *next; b; b = next) {
         next = b->next;
         if (b->lent)
-            s->call->host->free(s->call->host, b->lent);
+            s->call->host->test->free(s->call->host, b->lent);
         dv__free_aligned(b);
     }
     s->blocks = NULL;

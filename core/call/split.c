@@ -220,7 +220,7 @@ int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t w
 {
     c->whole = true;
     if (row->split <= 0 || row->split >= c->most || !c->op->contract || !dv__host_memory(c->device.type) ||
-        dv__host_flags(c->host) & DV_HOST_WHOLE)
+        (dv__test_hooks(c->host) && c->host->test->whole))
         return dv__run_whole(c, row, frame, workspace, stream);
     cut_slot cuts[DV__MAX_SLOTS];
     splitter sp;

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdatomic.h>
 
+#include "dovetail_test.h"
 #include "registry/registry.h"
 #include "tensor/tensor.h"
 
@@ -16,6 +17,13 @@ enum { DV__MAX_RETURNS = 32, DV__STACK_VALUES = 64, DV__STACK_FRAME = 2048, DV__
 
 /* Which entry of a host may be called: a host of an older header is shorter. */
 #define DV__HOST(h, entry) ((h) && (h)->size >= offsetof(dv_host, entry) + sizeof((h)->entry) && (h)->entry)
+static inline const dv_test_hooks *dv__test_hooks(const dv_host *h) { return DV__HOST(h, test) ? h->test : NULL; }
+/* Do the hooks of a test choose how the row runs? Then no call before says how this one does. */
+static inline bool dv__test_chooses(const dv_host *h)
+{
+    const dv_test_hooks *test = dv__test_hooks(h);
+    return test && (test->row || test->whole);
+}
 static inline uint32_t dv__host_flags(const dv_host *h) { return h ? h->flags : 0; }
 
 /* Where a result comes from. */
@@ -111,6 +119,10 @@ typedef struct dv__call {
 } dv__call;
 
 /* The row that the host asks for, of the outermost call: its `row`. */
-static inline int32_t dv__asked_row(const dv__call *c) { return !c->inner && DV__HOST(c->host, row) ? c->host->row : 0; }
+static inline int32_t dv__asked_row(const dv__call *c)
+{
+    const dv_test_hooks *test = c->inner ? NULL : dv__test_hooks(c->host);
+    return test ? test->row : 0;
+}
 
 #endif

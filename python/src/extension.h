@@ -7,6 +7,7 @@
 #ifndef DOVETAIL_EXTENSION_H
 #define DOVETAIL_EXTENSION_H
 
+#include "dovetail_test.h"
 #include "host.h"
 
 #include <stdbool.h>
@@ -166,7 +167,8 @@ PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args,
 int ext_random_setup(PyObject *module);
 /* A state for the call from a dovetail.Generator, or from one of the host's. */
 enum ext_outcome ext_generator(ext_call *c, const ext_slot *slot, PyObject *o, const dv_generator **out);
-extern int32_t ext_row; /* dv_host.row of calls of the host with adopt(): set_row() */
+/* For dv_host.test of the host with adopt(): the row of set_row(); NULL: none was set. */
+const dv_test_hooks *ext_hooks(void);
 int ext_random(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
 
 #endif

@@ -196,7 +196,8 @@ static PyObject *set_isa(PyObject *m, PyObject *o)
     return set_text(o, dv_set_isa);
 }
 /* Only tests of kernels ask for a row: a plain variable, read by every call. */
-int32_t ext_row;
+static dv_test_hooks hooks;
+const dv_test_hooks *ext_hooks(void) { return hooks.row ? &hooks : NULL; }
 
 static PyObject *set_row(PyObject *m, PyObject *o)
 {
@@ -208,7 +209,7 @@ static PyObject *set_row(PyObject *m, PyObject *o)
         PyErr_Format(PyExc_ValueError, "expected a row's number, 0, -1 or -2, found %ld", row);
         return NULL;
     }
-    ext_row = (int32_t)row;
+    hooks.row = (int32_t)row;
     Py_RETURN_NONE;
 }
 

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "call_ops.h"
+#include "dovetail_test.h"
 
 static const int64_t n4[] = { 4 }, n34[] = { 3, 4 }, n6[] = { 6 };
 static const dv_device cpu = { DV_CPU, 0 };
@@ -635,6 +636,7 @@ static int host_stream(const dv_host *h, dv_device device, void **out)
 /* A host that asks for one row, and lends the memory that kernels see. */
 typedef struct test_host {
     dv_host host;
+    dv_test_hooks hooks;
     int lent[3], back, slot, left;
 } test_host;
 static void *host_lends(const dv_host *h, int use, int slot, size_t bytes, size_t alignment)
@@ -655,10 +657,11 @@ static void host_takes(const dv_host *h, void *p)
 static void hosts_for_tests(void **state)
 {
     (void)state;
-    test_host m = { .host = { .size = sizeof(dv_host), .name = "test", .alloc = host_lends, .free = host_takes }, .left = -1 };
+    test_host m = { .hooks = { .alloc = host_lends, .free = host_takes }, .left = -1 };
+    m.host = (dv_host){ .size = sizeof(dv_host), .name = "test", .test = &m.hooks };
     dv_tensor *x = floats(1, n6, 0, 1);
     dv_value args[2] = { dv_from_tensor(x) }, result = dv_default();
-    m.host.row = 5;
+    m.hooks.row = 5;
     for (int again = 0; again < 2; again++) { /* nor is the row of a call before remembered */
         CALL_OK(dv_call(find("pick"), args, 1, &result, 1, NULL));
         dv_tensor_unref(tensor_of(&result));
@@ -668,14 +671,14 @@ static void hosts_for_tests(void **state)
         dv_tensor_unref(tensor_of(&result));
         result = dv_default();
     }
-    m.host.row = 6;
+    m.hooks.row = 6;
     CALL_FAILS(DV_ENOKERNEL, "asks for row pick_i64, but it takes i64", dv_call(find("pick"), args, 1, &result, 1, &m.host));
-    m.host.row = 7;
+    m.hooks.row = 7;
     CALL_FAILS(DV_ENOKERNEL, "asks for row 7, and there are 6", dv_call(find("pick"), args, 1, &result, 1, &m.host));
-    m.host.row = -1;
+    m.hooks.row = -1;
     CALL_OK(dv_call(find("composed"), args, 1, &result, 1, &m.host));
     dv_tensor_unref(tensor_of(&result));
-    m.host.row = 0;
+    m.hooks.row = 0;
 
     const int64_t n2[] = { 3, 2 }, swapped[] = { 1, 3 };
     dv_tensor *base = floats(2, n2, 0, 1), *y;

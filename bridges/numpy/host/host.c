@@ -143,7 +143,7 @@ static enum ext_outcome begin(ext_call *c)
         .before_kernel = ext_before_kernel,
         .after_kernel = ext_after_kernel };
     c->host = arrays;
-    c->host.row = ext_row;
+    c->host.test = ext_hooks();
     return EXT_OK;
 }
 

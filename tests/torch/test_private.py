@@ -10,7 +10,6 @@ from conftest import ROOT, square_source
 import dovetail.torch
 from dovetail.torch import private
 
-OTHERS = {"contract.py", "probe.py", "short.py", "library.py", "custom_op.py"}  # probed as a whole: _core.torch.why(), CustomOpDef
 ALLOWED = r"torch\._(check|dynamo|inductor|subclasses|ops\.OpOverload)"
 
 
@@ -20,7 +19,7 @@ def test_private_names_stand_in_one_module():
         code = re.sub(r'""".*?"""', "", file.read_text(), flags=re.S)
         names = re.findall(r"(?<![\w.\"])(?:from )?torch\.(?:\w+\.)*_\w+(?:\.\w+)*", code)
         found[file.name] = [n for n in names if not re.match(ALLOWED, n.removeprefix("from ")) and "__" not in n]
-    assert {f: names for f, names in found.items() if names and f not in OTHERS | {"private.py"}} == {}
+    assert {f: names for f, names in found.items() if names and f != "private.py"} == {}
 
 
 SINCE = {"reasons": (2, 13)}  # features that older versions cannot have
@@ -55,12 +54,16 @@ def own(x: torch.Tensor) -> torch.Tensor:
     return x * 2
 own.register_fake(torch.empty_like)
 assert torch.compile(lambda x: own(x), fullgraph=True)(x.detach()).sum() == 12
+@dovetail.custom_op("torchs::with_ours", mutates_args=())
+def with_ours(x: torch.Tensor) -> torch.Tensor:
+    return x * 3
+assert with_ours(x).sum() == torch.ops.torchs.with_ours(x).sum() == 18
 print(dovetail.torch.explain())
 my.close()
 """
 
 
-@pytest.mark.parametrize("names", ["operators", "fake vmap functional traced out flops sharding dynamo inductor"])
+@pytest.mark.parametrize("names", ["operators", "fake vmap functional traced out flops sharding dynamo inductor like samples python_kernels"])
 def test_a_missing_name_turns_its_feature_off(tmp_path, names):
     from conftest import compile_ops
     (tmp_path / "private.c").write_text(square_source("private", "2 * grad * x"))

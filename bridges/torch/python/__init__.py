@@ -15,6 +15,11 @@ OFFERS = {"custom_op", "direct_register_custom_op", "infer_schema", "opcheck", "
 
 def offer(name):
     try:
+        import torch.library
+
+        from . import private
+        if not private.python_kernels and hasattr(torch.library, name):
+            return getattr(torch.library, name)
         from . import library
     except ModuleNotFoundError as error:
         if error.name != "torch":

@@ -6,9 +6,9 @@ import os
 import sys
 
 import torch
-from torch._library.utils import lookup_op
 
 from .._program import Program, World
+from . import private
 from .types import DTYPES, dtype_name
 
 _DEBUG = int(os.environ.get("DOVETAIL_DEBUG") or 0)
@@ -255,11 +255,17 @@ class Contract:
         if declared["declared"] in _NUMBERS:
             self._world.context("its result")
             if _NUMBERS[declared["declared"]] is None:
-                raise torch._subclasses.fake_tensor.DataDependentOutputException(lookup_op(self.name))
+                raise torch._subclasses.fake_tensor.DataDependentOutputException(_overload(self.name))
             return torch.empty((), dtype=_NUMBERS[declared["declared"]], device="cpu").item()
         if declared["type"].endswith("?"):
             return None
         raise RuntimeError(f"{self.name}: its contract does not say what its result is, so it has no fake")
+
+
+def _overload(name):
+    space, local = name.split("::")
+    local, _, overload = local.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), local), overload or "default")
 
 
 def _known(condition):
@@ -275,7 +281,7 @@ def _like(x, shape, dtype, device):
     """Strides as torch.empty_like(x) has them; for another shape, the dims in the order of x's."""
     if _same(shape, x.shape):
         return torch.empty_like(x, dtype=dtype, device=device)
-    order, _ = torch._prims_common.compute_elementwise_output_logical_to_physical_perm(x)
+    order, _ = private.like.compute_elementwise_output_logical_to_physical_perm(x)
     back = [order.index(d) for d in range(len(order))]
     return torch.empty([shape[d] for d in order], dtype=dtype, device=device).permute(back)
 

@@ -10,16 +10,16 @@ import inspect
 import weakref
 
 import torch
-from torch._library import custom_ops
 
 from . import _when_imported
+from .private import python_kernels as _torch
 from .short import Short, replaying
 
 
 def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
     """As torch.library.custom_op: with a function the operator, else a decorator."""
     def make(fn):
-        old = custom_ops.OPDEFS.get(name)
+        old = _torch.OPDEFS.get(name)
         made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
         if isinstance(old, CustomOp):
             old._short.close()  # the name has another meaning now
@@ -29,7 +29,7 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
     return make if fn is None else make(fn)
 
 
-class CustomOp(custom_ops.CustomOpDef):
+class CustomOp(_torch.CustomOpDef):
     """What dovetail.custom_op gives: a torch.library.CustomOpDef. Each has a class of its own, whose __call__ is a C callable."""
 
     def _take(self, fn, device_types):
@@ -69,7 +69,7 @@ class CustomOp(custom_ops.CustomOpDef):
     def _choose(self):
         """Kernels that are disabled are torch's business."""
         for device, fn in self._kernels.items():
-            key = "CompositeExplicitAutograd" if device is None else torch._C._dispatch_key_for_device(device)
+            key = "CompositeExplicitAutograd" if device is None else _torch._dispatch_key_for_device(device)
             self._short.set(key, None if device in self._disabled_kernel else fn)
 
     def register_kernel(self, device_types, fn=None, /):
@@ -114,6 +114,6 @@ def _trace():
 
 def _find(name, module):
     """For pickle: defined by importing the module that defined it."""
-    if name not in custom_ops.OPDEFS:
+    if name not in _torch.OPDEFS:
         importlib.import_module(module)
-    return custom_ops.OPDEFS[name]
+    return _torch.OPDEFS[name]

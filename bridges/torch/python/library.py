@@ -7,12 +7,12 @@ Operators may be given by name, as torch's objects, or as functions of a library
 """
 import torch
 import torch.library
-from torch._library import utils
 from torch.library import *  # noqa: F403
 
 from .. import _core
 from .custom_op import CustomOp, custom_op
 from .overridden import full_name
+from .private import python_kernels as _torch
 from .short import Short, of, replaying
 
 __all__ = sorted({*torch.library.__all__, "CustomOp", "custom_op", "direct_register_custom_op", "infer_schema", "opcheck"})
@@ -43,11 +43,11 @@ def _impl(library, op_name, fn, dispatch_key="", **options):
 def _new_short(name):
     """Operators that Python defined, before anybody gave them another kernel. Others' kernels are not known here."""
     try:
-        overload = utils.lookup_op(name)
+        overload = _torch.lookup_op(name)
     except (AttributeError, RuntimeError):  # not defined yet
         return None
-    keys = [k for k in torch.library._impls if k.startswith(f"{overload.namespace}/{overload._opname}/")]
-    there = [k for k in ("AutogradCPU", "AutogradCUDA", "ADInplaceOrView", "BackendSelect") if torch._C._dispatch_has_kernel_for_dispatch_key(name, k)]
+    keys = [k for k in _torch._impls if k.startswith(f"{overload.namespace}/{overload._opname}/")]
+    there = [k for k in ("AutogradCPU", "AutogradCUDA", "ADInplaceOrView", "BackendSelect") if _torch._dispatch_has_kernel_for_dispatch_key(name, k)]
     if not overload._defined_in_python or len(keys) > 1 or there or overload.is_view:
         return None
     return Short(overload)
@@ -56,8 +56,8 @@ def _new_short(name):
 def _keep(library, name):
     """A library that lives as long as the process, where none is given."""
     if library is None:
-        library = Library(utils.parse_namespace(name)[0], "FRAGMENT")
-        torch.library._keep_alive.append(library)
+        library = Library(_torch.parse_namespace(name)[0], "FRAGMENT")
+        _torch._keep_alive.append(library)
     return library
 
 

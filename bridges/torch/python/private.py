@@ -190,6 +190,17 @@ functional = Feature(
     "torch._functionalize_replace", "torch._functionalize_commit_update", "torch._functionalize_sync", "torch._from_functional_tensor",
     "torch._to_functional_tensor", "torch._C._get_dispatch_mode", "torch._C._TorchDispatchModeKey", "torch._ops._get_dispatch_mode_pre_dispatch",
     "torch._subclasses.functional_tensor.FunctionalTensorMode")
+like = Feature("like", "a result that is `like` an argument of another shape has no fake",
+               "torch._prims_common.compute_elementwise_output_logical_to_physical_perm")
+samples = Feature(
+    "samples", "calls use torch's dispatcher", "torch._C._dispatch_keys", "torch._C._set_throw_on_mutable_data_ptr", "torch._lazy_clone",
+    "torch._C._AutoDispatchBelowAutograd", "torch._C._AutoDispatchBelowADInplaceOrView", "torch._neg_view", "torch._efficientzerotensor",
+    "torch._VF._make_dual")
+python_kernels = Feature(
+    "python_kernels", "dovetail.custom_op and its like are torch.library's own: calls take as long as there", "torch._library.custom_ops.CustomOpDef",
+    "torch._library.custom_ops.OPDEFS", "torch._library.utils.lookup_op", "torch._library.utils.parse_namespace", "torch.library._impls",
+    "torch.library._keep_alive", "torch._C._dispatch_has_kernel_for_dispatch_key", "torch._C._dispatch_key_for_device",
+    "torch.jit._builtins._register_builtin", "torch._C._dynamo.eval_frame.get_eval_frame_callback")
 traced = Feature("traced", "torch.func.functionalize refuses such operators while a graph is made",
                  "torch._higher_order_ops.auto_functionalize.auto_functionalized_v2", "torch._C._SetExcludeDispatchKeyGuard")
 out = Feature("out", "graphs refuse out= overloads", "torch._subclasses.functional_tensor.CppFunctionalizeAPI",

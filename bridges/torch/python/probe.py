@@ -3,13 +3,14 @@ import torch
 from torch.autograd import forward_ad
 
 from .. import _core
+from .private import samples as _torch
 
 OTHER, ORDINARY, INFERENCE, GRADIENT, CHECKED, EMPTY = range(6)  # as in tensor.c
 
 
 def _sample(kind, tensor):
     storage = 0 if kind == OTHER else tensor.untyped_storage()._cdata
-    return tensor, tensor._cdata, torch._C._dispatch_keys(tensor).raw_repr(), storage, kind
+    return tensor, tensor._cdata, _torch._dispatch_keys(tensor).raw_repr(), storage, kind
 
 
 def _memory():
@@ -28,8 +29,8 @@ def _memory():
 def _checked():
     """What torch must be asked for the memory of: a lazy copy, for one."""
     lazy, forbidden = torch.ones(2, 3), torch.ones(2, 3)
-    torch._C._set_throw_on_mutable_data_ptr(forbidden)
-    return [torch._lazy_clone(lazy), lazy, forbidden]
+    _torch._set_throw_on_mutable_data_ptr(forbidden)
+    return [_torch._lazy_clone(lazy), lazy, forbidden]
 
 
 def run():
@@ -39,9 +40,9 @@ def run():
         return False  # levels cannot be nested
     with torch.inference_mode():
         inference, keys = torch.ones(2, 3), _core.torch.thread_keys()
-    with torch._C._AutoDispatchBelowAutograd():
+    with _torch._AutoDispatchBelowAutograd():
         below = [_core.torch.thread_keys()[1]]
-    with torch._C._AutoDispatchBelowADInplaceOrView():
+    with _torch._AutoDispatchBelowADInplaceOrView():
         below.append(_core.torch.thread_keys()[1])
     with torch.enable_grad(), forward_ad.dual_level() as level:
         plain = torch.ones(2, 3)
@@ -52,8 +53,8 @@ def run():
             EMPTY: [torch.empty(0), torch.empty(2, 0)],
             INFERENCE: [inference],
             GRADIENT: [torch.ones(2, 3, requires_grad=True), torch.nn.Parameter(torch.ones(2, 3)), torch.ones(2, 3, requires_grad=True) * 2],
-            OTHER: [complex_one.conj(), torch._neg_view(plain), torch._efficientzerotensor(2, 3), plain.to_sparse(), torch.ones(2, 3, device="meta"),
-                    torch._VF._make_dual(plain, torch.ones(2, 3), level=level)],  # forward_ad.make_dual would import much
+            OTHER: [complex_one.conj(), _torch._neg_view(plain), _torch._efficientzerotensor(2, 3), plain.to_sparse(), torch.ones(2, 3, device="meta"),
+                    _torch._make_dual(plain, torch.ones(2, 3), level=level)],  # forward_ad.make_dual would import much
         }
         samples = [_sample(kind, t) for kind, tensors in kinds.items() for t in tensors]
         _core.torch.learn(samples, torch.Tensor.__basicsize__ // 8, keys, *below)

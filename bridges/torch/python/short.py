@@ -12,6 +12,7 @@ import torch
 
 from . import _when_imported, native, private
 from .. import _core
+from .private import python_kernels as _torch
 
 # Kernels for all devices, where a device has none. In the dispatcher's order: the first is already found for the Autograd key.
 _EVERYWHERE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
@@ -43,7 +44,7 @@ class Short:
         if not self.closed:
             self._calls = [_call(owner, overload._schema, custom_op) for owner in (overload, packet)[:1 + (len(packet.overloads()) == 1)]]
             # torch.jit.script looks up the name of a packet's call.
-            torch.jit._builtins._register_builtin(packet._op, packet._qualified_op_name)
+            _torch._register_builtin(packet._op, packet._qualified_op_name)
         self.call = self._calls[0] if self._calls else overload
         _all[overload._name] = self
 
@@ -109,7 +110,7 @@ def _undisturbed(fn):
     dynamo = sys.modules.get("torch._dynamo")
     if fn is None or not hasattr(dynamo, "disable"):
         return fn
-    callback, disabled = torch._C._dynamo.eval_frame.get_eval_frame_callback, dynamo.disable(fn)
+    callback, disabled = _torch.get_eval_frame_callback, dynamo.disable(fn)
 
     def kernel(*args):
         return fn(*args) if callback() is None else disabled(*args)

@@ -1,13 +1,13 @@
 /* dovetail_math.h: elementary functions for kernels, in forms that gcc and clang turn into vector code.
  *
- * A call to expf() in a loop is a call to libm for each element. These are straight-line C: no branch, no table, no call, so a
- * loop over them vectorises at -O3 -fno-math-errno -fno-trapping-math for whatever instruction set the function around it has.
- * They want -ffp-contract=fast (so that a*b + c is one instruction where there is FMA); `dovetail build` passes all of these.
- * They do not want -ffast-math, and are wrong under it.
+ * A call to expf() in a loop is a call to libm for each element. The functions here are straight-line C without branch, table or
+ * call, so a loop over them vectorises at -O3 -fno-math-errno -fno-trapping-math for the instruction set of the function around
+ * the loop. Compile with -ffp-contract=fast, so that a*b + c is one instruction where the processor has FMA; `dovetail build`
+ * passes all these flags. Under -ffast-math the results are wrong.
  *
- * Every function takes and gives NaN, infinities and denormals as the C library does. The error written beside each is the
- * largest one measured by tests/core/test_math.c, against the correctly rounded result, over all floats (f32) or many millions of
- * points (f64), with and without FMA; in units in the last place.
+ * Every function treats NaN, infinities and denormals as the C library does. The error written beside each is the largest that
+ * was measured by tests/core/test_math.c, against the correctly rounded result, over all floats (f32) or many millions of points
+ * (f64), with and without FMA; in units in the last place.
  */
 #ifndef DOVETAIL_MATH_H
 #define DOVETAIL_MATH_H
@@ -32,9 +32,9 @@ DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x)
 
 /* ---- Loops over elements ------------------------------------------------------------------------------------------------- */
 
-/* For rows that go through elements one after the other. Written once for float, and once for double where f64 is wanted; bf16
- * and f16 come and go through float. A step does exactly DV_BLOCK elements, so it compiles to vectors with no scalar rest (what
- * is left at the end is done in a copy), and one function serves all dtypes: small code.
+/* For elementwise rows. The step is written once for float, and once for double if f64 is wanted; bf16 and f16 are converted to
+ * float and back. A step computes exactly DV_BLOCK elements, so it compiles to vectors without a scalar remainder (the last
+ * elements are computed in a copy), and one function serves all dtypes, which keeps the code small.
  *
  *     DV_INLINE void step_f32(float *const *out, const float *const *in, void *with)
  *     {
@@ -47,14 +47,14 @@ DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x)
  *         return DV_OK;
  *     }
  *
- * At most four inputs and four outputs; `with` is passed on: what a step wants to know or to add up. An output may be one of the
- * inputs, but not overlap one otherwise. */
+ * At most four inputs and four outputs; `with` is passed to the step, for parameters or sums. An output may be one of the inputs,
+ * but may not overlap an input in another way. */
 enum { DV_BLOCK = 64, DV__MOST = 4 };
 #define DV_OUT(...) (dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
 #define DV_IN(...) \
     (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation nothing is vectorised, and that is fine */
+#pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation nothing is vectorised: expected */
 #define DV_BLOCK_LOOP _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int i = 0; i < DV_BLOCK; i++)
 #elif defined(__GNUC__)
 #define DV_BLOCK_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int i = 0; i < DV_BLOCK; i++)
@@ -120,9 +120,9 @@ DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int no
 
 /* ---- exp and its family -------------------------------------------------------------------------------------------------- */
 
-/* e^y is e * scale, where scale is a power of two that is multiplied with last: e has its full precision also where e^y is a
- * denormal or nearly infinite. -150 <= y <= 150. The idea: e^y = 2^n e^r with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to an
- * integer and leaves it in the low bits. */
+/* e^y is e * scale, where scale is a power of two, multiplied last: e has full precision even where e^y is a denormal or nearly
+ * infinite. -150 <= y <= 150. The idea: e^y = 2^n e^r with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to an integer and leaves it
+ * in the low bits. */
 typedef struct dv__exp_f32 { float e, scale; } dv__exp_f32;
 DV_INLINE dv__exp_f32 dv__expf_parts(float y)
 {
@@ -141,7 +141,7 @@ DV_INLINE dv__exp_f64 dv__exp_parts(double y)
     const double shifted = y * 0x1.71547652b82fep+0 + 0x1.8p52, n = shifted - 0x1.8p52;
     const double r = (y - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
     const uint64_t k = dv__bits_of_f64(shifted) - 0x4338000000000000u;
-    const uint64_t half = ((k + 2048) >> 1) - 1024; /* k >> 1, without a 64-bit arithmetic shift; of NaN anything */
+    const uint64_t half = ((k + 2048) >> 1) - 1024; /* k >> 1, without a 64-bit arithmetic shift; for NaN any value */
     const double q = 0x1.0p-1 +
         r *
             (0x1.555555555555bp-3 +
@@ -180,7 +180,7 @@ DV_INLINE double dv_exp(double x) /* 0.93 ulp */
     return parts.e * parts.scale;
 }
 
-/* 1 / (1 + e^-x), by e^-|x|, which cannot overflow: right down to denormals on the far left. */
+/* 1 / (1 + e^-x), computed from e^-|x|, which cannot overflow: accurate down to denormals for very negative x. */
 DV_INLINE float dv_sigmoidf(float x) /* 2.4 ulp */
 {
     const float a = -dv_fabsf(x);
@@ -196,7 +196,7 @@ DV_INLINE double dv_sigmoid(double x) /* 2.4 ulp */
     return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
-/* x sigmoid(x), with x multiplied in before the last factor: right also where the sigmoid alone is a denormal. For -inf it is
+/* x sigmoid(x), with x multiplied before the last factor: accurate even where the sigmoid alone is a denormal. For -inf it is
  * NaN, as x / (1 + e^-x) is. */
 DV_INLINE float dv_siluf(float x) /* 3.2 ulp */
 {
@@ -233,8 +233,8 @@ DV_INLINE float dv__sinf_reduced(float r)
         r * t * (-0.1666666663f + t * (0.008333331311f + t * (-0.0001984089228f + t * (2.752651812e-6f + t * -2.390735907e-8f))));
 }
 
-/* For |x| <= DV_SINF_SMALL: x less the nearest multiple of pi, which is taken off in parts of 12 bits, so that every product with
- * a multiple of that size is exact. */
+/* For |x| <= DV_SINF_SMALL: x minus the nearest multiple of pi, subtracted in parts of 12 bits, so that each product of a part
+ * with the multiple is exact. */
 #define DV_SINF_SMALL 6400.0f
 DV_INLINE float dv_sinf_small(float x) /* 2.4 ulp */
 {
@@ -243,18 +243,19 @@ DV_INLINE float dv_sinf_small(float x) /* 2.4 ulp */
     const float s = dv__sinf_reduced(r);
     return x == 0 ? x : dv__f32_from_bits(dv__bits_of_f32(s) ^ dv__bits_of_f32(shifted) << 31);
 }
-/* For |x| <= DV_SINF_NEAR, where most angles are, in fewer steps: the multiples have 6 bits, so parts of 18, 18 and 24 bits are
- * enough. */
+/* For |x| <= DV_SINF_NEAR, which covers most angles, in fewer steps: the multiples have 6 bits, so parts of 18, 18 and 24 bits
+ * suffice. */
 #define DV_SINF_NEAR 200.0f
 DV_INLINE float dv_sinf_near(float x) /* 2.1 ulp */
 {
     const float shifted = x * 0x1.45f306p-2f + 0x1.8p23f, n = shifted - 0x1.8p23f;
     const float r = ((x - n * 0x1.921f8p+1f) - n * 0x1.aa22p-18f) - n * 0x1.68c234p-38f, t = r * r;
     const float s = r + r * t * (-0.1666665971f + t * (0.008333069272f + t * (-0.0001980977686f + t * 2.606095677e-6f)));
-    const uint32_t bits = dv__bits_of_f32(s) | (dv__bits_of_f32(r) & 0x80000000u); /* of -0 the sum is +0: the sign of r is s's */
+    const uint32_t bits = dv__bits_of_f32(s) |
+        (dv__bits_of_f32(r) & 0x80000000u); /* for r = -0 the sum is +0: s has the sign of r */
     return dv__f32_from_bits(bits ^ dv__bits_of_f32(shifted) << 31);
 }
-/* The same with the odd multiples of pi/2: cos(m pi/2 + r) is sin(r), or less that when m % 4 is 1. */
+/* The same with the odd multiples of pi/2: cos(m pi/2 + r) is sin(r), or -sin(r) when m % 4 is 1. */
 DV_INLINE float dv_cosf_small(float x) /* 2.4 ulp */
 {
     const float shifted = (x * 0x1.45f306p-2f - 0.5f) + 0x1.8p23f, m = 2 * (shifted - 0x1.8p23f) + 1;
@@ -263,8 +264,8 @@ DV_INLINE float dv_cosf_small(float x) /* 2.4 ulp */
     return dv__f32_from_bits(dv__bits_of_f32(s) ^ ~dv__bits_of_f32(shifted) << 31);
 }
 
-/* sin(|x| + quarter pi/2) for 1 <= |x| < infinity, exactly reduced (Payne and Hanek): |x| is m 2^e with a whole m, and of 2/pi
- * only the 96 bits matter that neither give a multiple of 4 times pi/2 nor too little to count. */
+/* sin(|x| + quarter pi/2) for 1 <= |x| < infinity, exactly reduced (Payne and Hanek): |x| is m 2^e with an integer m. Only 96
+ * bits of 2/pi matter: higher bits give multiples of 4 times pi/2, and lower bits too little to count. */
 DV_INLINE float dv__sinf_large(float x, uint32_t quarter)
 {
     static const uint32_t two_over_pi[8] = { 0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0, 0xdb629599, 0x3c439041,
@@ -284,7 +285,7 @@ DV_INLINE float dv__sinf_large(float x, uint32_t quarter)
     return quadrant & 2 ? -s : s;
 }
 
-/* For every x. Where almost all are small, test for that and use the faster ones above. */
+/* For every x. If almost all x are small, test for that and use the faster functions above. */
 DV_INLINE float dv_sinf(float x) /* 2.4 ulp */
 {
     const float a = dv_fabsf(x), large = dv__sinf_large(x, 0), small = dv_sinf_small(a > DV_SINF_SMALL ? 0 : x);

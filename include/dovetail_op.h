@@ -1,4 +1,4 @@
-/* dovetail_op.h: for those who WRITE operators.
+/* dovetail_op.h: for code that DEFINES operators.
  *
  * An operator is a struct (its arguments and results, by name), one or more C functions (its kernels) and one declaration:
  *
@@ -10,11 +10,11 @@
  *         .kernels  = DV_KERNELS(DV_KERNEL(struct swiglu, "cpu", "f32", swiglu_f32, .split = 4096)));
  *     DV_LIBRARY(my_ops, &dv_op_swiglu);
  *
- * This header is compiled into shipped binaries: it is the operator ABI, version 1. What is here never moves. Every struct that
- * crosses the border begins with its size and may only grow at its end; a missing tail reads as zero, and a runtime refuses a
- * tail that it does not know unless it is zero. Tables are NULL-terminated arrays of pointers. docs/abi.md has the rules and
- * tests/abi/ freezes the layout. Needs only libc; compiles as C11 and, for launchers (CUDA), the types and inline functions as
- * C++17.
+ * This header is compiled into shipped binaries: it is the operator ABI, version 1. Nothing in it ever moves. Every struct that a
+ * binary and the runtime share begins with its size and may only grow at its end. Fields past the end of an older struct read as
+ * zero; a runtime refuses unknown fields at the end of a newer struct unless they are zero. Tables are NULL-terminated arrays of
+ * pointers. docs/abi.md has the rules and tests/abi/ freezes the layout. Needs only libc; compiles as C11 and, for launchers
+ * (CUDA), the types and inline functions as C++17.
  */
 #ifndef DOVETAIL_OP_H
 #define DOVETAIL_OP_H
@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-#define DV_ABI_MAJOR 1 /* in the exported symbol's name: dovetail_library_1 */
+#define DV_ABI_MAJOR 1 /* part of the exported symbol's name: dovetail_library_1 */
 #define DV_ABI_MINOR 0 /* grows when a struct here grows */
 
 /* ---- Status ------------------------------------------------------------------------------------------------------------ */
@@ -73,12 +73,13 @@ enum dv_status {
 typedef struct dv_dtype { uint8_t code, bits; uint16_t lanes; } dv_dtype;
 /* clang-format on */
 
-/* The one table of element types, every one of DLPack with one lane:
+/* The one table of element types: all of DLPack's, with one lane:
  * X(name, DLPack's code, bits, exponent bits, mantissa bits, bias, form, PyTorch's number, other names).
- * Of a complex type the parts are meant. PyTorch's number is its ScalarType, -1 where it has none. The first of the other names
- * is NumPy's, ml_dtypes' and PyTorch's. f4_e2m1fn and f6 take less than a byte: strides count elements.
- * A float's form is what its highest bit patterns mean. IEEE: infinities and NaN. FN: all ones is NaN, no infinities. FNUZ: minus
- * zero is NaN, no infinities. FINITE: neither. FNU: powers of two without sign or zero, all ones is NaN. NONE: not a float. */
+ * For a complex type, exponent, mantissa and bias are those of its parts. PyTorch's number is the ScalarType, or -1. The first of
+ * the other names is the one that NumPy, ml_dtypes and PyTorch use. f4_e2m1fn and the f6 types take less than a byte; strides
+ * count elements. A float's form says which special values it has. IEEE: infinities and NaN. FN: NaN with all bits one, no
+ * infinities. FNUZ: NaN in place of minus zero, no infinities. FINITE: neither. FNU: powers of two without sign or zero, NaN with
+ * all bits one. NONE: not a float. */
 enum dv_float_form { DV_FLOAT_NONE, DV_FLOAT_IEEE, DV_FLOAT_FN, DV_FLOAT_FNUZ, DV_FLOAT_FINITE, DV_FLOAT_FNU };
 /* clang-format off */
 #define DV_DTYPES(X)                                                  \
@@ -146,8 +147,8 @@ enum dv_device_type {
 };
 typedef struct dv_device { int32_t type, id; } dv_device;
 
-/* A view of elements in memory. Begins, and ends, as DLPack's DLTensor; byte_offset is always 0 (folded into data), strides are
- * in elements and never NULL. Frozen: it does not grow. Borrowed for the call. */
+/* A view of elements in memory, with the fields of DLPack's DLTensor. byte_offset is always 0 (it is added to data); strides are
+ * in elements and never NULL. Frozen: this struct does not grow. Borrowed for the call. */
 typedef struct dv_tensor {
     void *data;
     dv_device device;
@@ -212,10 +213,10 @@ typedef struct dv_opt_scalars { bool has; dv_scalars value; } dv_opt_scalars;
 
 /* The one table of C types and the schema types they carry:
  * X(name, number, C type, word of the schema, form, the field type that it is made of, the value that carries it, its member).
- * The form says what stands around the word: nothing (ONE; POINTER: NULL is None), T[] (LIST), T? (OPTIONAL), (a!) or a returned
- * tensor (WRITTEN), a returned number (RESULT). int is SymInt too. A Scalar's value has the type of its number. Value and member
- * are those of a dv_value. A struct field of any other type does not compile; a field whose schema type differs is refused when
- * the library is loaded. */
+ * The form says how the schema uses the word: alone (ONE; POINTER: the same, and NULL is None), T[] (LIST), T? (OPTIONAL), (a!)
+ * or a returned tensor (WRITTEN), a returned number (RESULT). int stands for SymInt too. A Scalar's dv_value has the type of its
+ * number. Value and member are those of dv_value. A struct field of any other C type does not compile; a field whose schema type
+ * differs is refused when the library is loaded. */
 enum dv_field_form { DV_FORM_ONE, DV_FORM_POINTER, DV_FORM_LIST, DV_FORM_OPTIONAL, DV_FORM_WRITTEN, DV_FORM_RESULT };
 /* clang-format off */
 #define DV_FIELD_TYPES(X)                                                                                                 \
@@ -269,7 +270,7 @@ enum dv_field_type {
 #undef DV__FIELD_TYPE
 };
 
-/* ---- What a declaration is made of (the macros below write these) -------------------------------------------------------- */
+/* ---- The parts of a declaration (the macros below write them) -------------------------------------------------------- */
 
 typedef struct dv_context dv_context;
 typedef int (*dv_kernel_fn)(dv_context *ctx, const void *frame);
@@ -277,7 +278,7 @@ typedef int (*dv_kernel_fn)(dv_context *ctx, const void *frame);
 typedef struct dv_field_decl {
     uint32_t size;
     uint32_t type;    /* enum dv_field_type */
-    const char *name; /* a trailing '_' is dropped when the schema has the name only without it: default_ is default */
+    const char *name; /* the field default_ stands for the argument default if the schema has no default_ */
     size_t offset;
 } dv_field_decl;
 
@@ -288,31 +289,32 @@ typedef struct dv_kernel_decl {
     const char *name;     /* the C function, for explain and errors */
     const char *device;   /* "cpu", "cuda", "npu": DLPack's device, by name */
     const char *dtypes;   /* "f32 bf16": the contract's first dtype variable; "T=f32, U=i32 i64": by name; NULL: any */
-    const char *isa;      /* "avx2", "avx512", "neon"...: what the processor must have; NULL: nothing */
+    const char *isa;      /* "avx2", "avx512", "neon"...: the instruction set that the processor must have; NULL: none */
     const char *when;     /* a predicate in the contract's language over sizes and arguments; NULL: always */
     const char *takes;    /* "strided(x), last_contiguous(y), align(z, 64)": overrides the contract's facts for this row */
     const char *provider; /* who made it; NULL: the library */
     dv_kernel_fn run;
-    int64_t split;  /* >0: may be split over threads along leading parallel dims, at multiples of this many steps */
+    int64_t split;  /* >0: may be split over threads along the leading parallel dims, at multiples of this number */
     uint32_t flags; /* enum dv_kernel_flags */
     uint32_t reserved;
 } dv_kernel_decl;
 
 enum dv_kernel_flags {
-    DV_KERNEL_REFERENCE = 1, /* plain and slow on purpose: the reference row, tried last, what `dovetail check` compares with */
+    DV_KERNEL_REFERENCE =
+        1, /* the reference row, plain and slow on purpose: tried last; `dovetail check` compares other rows with it */
 };
 
-/* A shape function in C, for what the contract cannot say: sets shape and dtype of each result by dv_set_output(). */
+/* A shape function in C, for shapes that a contract cannot express: it sets shape and dtype of each result by dv_set_output(). */
 typedef int (*dv_shape_fn)(dv_context *ctx, const void *frame);
 
 typedef struct dv_operator_decl {
     uint32_t size;
     uint32_t flags;
-    const char *name;     /* as given to DV_OPERATOR; the schema's name wins */
+    const char *name;     /* as given to DV_OPERATOR; the schema's name has precedence */
     const char *schema;   /* PyTorch's grammar; NULL: inferred from the struct and .mutates */
     const char *mutates;  /* without a schema: the fields that are written in place, "a, b"; other dv_tensor* are results */
     const char *contract; /* docs/contract.md */
-    const char *native;   /* the same thing said with the base operators, for fusing compilers and as a reference */
+    const char *native;   /* the same computation by base operators, for fusing compilers and as a reference */
     const char *gradient; /* "x, w: f_grad(grad, x, w); y: mul(grad, x)" */
     const char *tangent;  /* forward mode: formulas over x_t for each result: "result: mul(x_t, cos(x))" */
     const char *tags;     /* "needs_fixed_stride_order pt2_compliant_tag" */
@@ -325,7 +327,8 @@ typedef struct dv_operator_decl {
     dv_shape_fn shape;
 } dv_operator_decl;
 
-/* X(text of dv_operator_decl, who may say it): the DECLARER is the library that declares the operator; ANY also one of kernels.
+/* X(text field of dv_operator_decl, who may set it): DECLARER is the library that declares the operator; ANY includes libraries
+ * that only add kernels.
  */
 #define DV_OPERATOR_TEXTS(X) \
     X(schema, ANY)           \
@@ -345,13 +348,13 @@ typedef struct dv_library_decl {
     uint32_t abi_minor;
     uint32_t kind; /* enum dv_library_kind */
     uint32_t reserved;
-    const char *name;                         /* the namespace: torch.ops.<name> */
+    const char *name;                         /* the namespace, as in torch.ops.<name> */
     const char *version;                      /* "1.2.3"; NULL: none */
     const char *provider;                     /* for DV_LIBRARY_IMPL: who adds these kernels */
     const dv_operator_decl *const *operators; /* NULL-terminated */
 } dv_library_decl;
 
-/* ---- What a kernel can ask of the runtime -------------------------------------------------------------------------------- */
+/* ---- What a kernel can request of the runtime---------------------------------------------------------------------------- */
 
 enum dv_context_flags {
     DV_CTX_DETERMINISTIC = 1, /* the caller wants the same bits every time */
@@ -374,7 +377,7 @@ typedef struct dv_services {
     const void *(*query)(dv_context *ctx, const char *name);
 } dv_services;
 
-/* Belongs to one call (or one slice of it); never kept. Later fields are read only if size says they are there. */
+/* Belongs to one call (or one slice of it): a kernel does not keep it. Read later fields only if size includes them. */
 struct dv_context {
     uint32_t size;
     uint32_t flags; /* enum dv_context_flags */
@@ -383,7 +386,7 @@ struct dv_context {
     size_t workspace_size;
     void *stream; /* the device's current stream; NULL on the CPU */
     dv_device device;
-    const int64_t *origin; /* of a split row: index of this slice's first element in each leading dim; NULL: not split */
+    const int64_t *origin; /* in a split row, the index of this slice's first element in each leading dim; NULL: not split */
     int32_t origin_ndim;
     uint32_t reserved;
 };
@@ -397,7 +400,7 @@ struct dv_context {
 #endif
 
 /* Set the call's error message and return status: `return dv_error(ctx, DV_EINVAL, "token %lld is out of range", t);`
- * The first error of a call wins, also among worker threads. The message is copied. */
+ * A call keeps its first error, also among worker threads. The message is copied. */
 DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const char *format, ...)
 {
     va_list args;
@@ -421,8 +424,8 @@ static inline int dv_parallel_for(dv_context *ctx, int64_t begin, int64_t end, i
     return ctx->services->parallel_for(ctx, begin, end, grain, fn, arg);
 }
 
-/* In a shape function: say what a result is. In a kernel: allocate a result whose size depends on data (`unbacked` in the
- * contract), which fills out->data, shape and strides. */
+/* In a shape function: set dtype and shape of a result. In a kernel: allocate a result whose size depends on data (`unbacked` in
+ * the contract); this fills out->data, shape and strides. */
 static inline int dv_set_output(dv_context *ctx, dv_tensor *out, dv_dtype dtype, int32_t ndim, const int64_t *shape)
 {
     return ctx->services->set_output(ctx, out, dtype, ndim, shape);
@@ -435,10 +438,10 @@ static inline int dv_random(dv_context *ctx, const dv_generator *generator, uint
     return ctx->services->random(ctx, generator, count, seed, offset);
 }
 
-/* A named object of the host, such as a layer of a forward context; NULL when there is none (the error is already set). */
+/* A named object of the host, such as a layer of a forward context. NULL: not found (the error is already set). */
 static inline const void *dv_object(dv_context *ctx, const char *name) { return ctx->services->object(ctx, name); }
 
-/* What later runtimes offer, by name; NULL: this runtime does not know it. */
+/* An extension of a later runtime, by name; NULL: this runtime does not have it. */
 static inline const void *dv_query(dv_context *ctx, const char *name) { return ctx->services->query(ctx, name); }
 
 /* Number of elements. The runtime has already made sure that it does not overflow. */
@@ -450,7 +453,7 @@ static inline int64_t dv_numel(const dv_tensor *t)
     return n;
 }
 
-/* Number of elements of the leading n dims: with the last dim d, dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1].
+/* Product of the first n dims: a tensor x has dv_numel_leading(x, x->ndim - 1) rows of x->shape[x->ndim - 1] elements.
  */
 static inline int64_t dv_numel_leading(const dv_tensor *t, int32_t n)
 {
@@ -532,7 +535,7 @@ DV_INLINE void dv_put(void *data, int64_t i, uint32_t dtype, float x)
     }
 }
 
-/* The same as double, and for f64 too: what a reference row needs, for which speed does not count. */
+/* The same with double, and also for f64: for reference rows, whose speed does not matter. */
 DV_INLINE double dv_get_f64(const void *data, int64_t i, uint32_t dtype)
 {
     return dtype == DV_DTYPE_f64 ? ((const double *)data)[i] : (double)dv_get(data, i, dtype);
@@ -574,7 +577,7 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV__UNPAREN(...) __VA_ARGS__
 #define DV_FIELDS(F, ...) ((const dv_field_decl *const[]){ DV__MAP(DV__FIELD, F, __VA_ARGS__) NULL })
 
-/* DV_OPERATOR(name, struct frame, (field, ...), .schema = ..., ...): declares the object dv_op_<name>. Up to 64 fields. */
+/* DV_OPERATOR(name, struct frame, (field, ...), .schema = ..., ...): defines the constant dv_op_<name>. At most 64 fields. */
 #define DV_OPERATOR(NAME, FRAME, FIELDS, ...)                                 \
     DV__HIDDEN extern const dv_operator_decl dv_op_##NAME;                    \
     const dv_operator_decl dv_op_##NAME = { .size = sizeof(dv_operator_decl), \
@@ -588,7 +591,8 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV__FIELDS_OF(...) DV_FIELDS(__VA_ARGS__)
 /* clang-format on */
 
-/* DV_KERNEL(struct frame, device, dtypes, function, .isa = ..., ...): one row. A function for another frame does not compile. */
+/* DV_KERNEL(struct frame, device, dtypes, function, .isa = ..., ...): one row. A function that takes another frame does not
+ * compile. */
 #define DV_KERNEL(FRAME, DEVICE, DTYPES, FN, ...)                                                          \
     &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl),                                               \
         .name = #FN,                                                                                       \
@@ -605,7 +609,7 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
  *     ... .kernels = DV_KERNELS(DV_VARIANT_ROWS(struct swiglu, swiglu_body, (f32, bf16, f16), .split = 4096))
  *
  * makes swiglu_body_f32_avx512, ..._avx2 and ..._base, each compiled for its instruction set with a constant dtype. Where the
- * compiler or the architecture has no such set, only the base rows remain. */
+ * compiler or the architecture lacks an instruction set, only the base rows remain. */
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(DV_NO_VARIANTS)
 #define DV_TARGET_AVX2 __attribute__((target("avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,movbe")))
 #if defined(__clang__)
@@ -649,13 +653,13 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 #define DV_VARIANTS(FRAME, BODY, ...) DV__MAP(DV__VARIANT, (FRAME, BODY), __VA_ARGS__)
 /* clang-format on */
 #define DV_VARIANT_ROWS(FRAME, BODY, TYPES, ...) DV__ROWS_OF(DV__ROW, (FRAME, BODY, (__VA_ARGS__)), DV__UNPAREN TYPES) DV__NO_ROW
-#define DV__NO_ROW &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a row that does not run is passed over */
+#define DV__NO_ROW &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl) } /* a row without a function is ignored */
 /* clang-format off */
 #define DV__ROWS_OF(...) DV__MAP(__VA_ARGS__)
 /* clang-format on */
 
-/* The same for a body that handles all of its dtypes itself (with dv_blocks() of dovetail_math.h, say): one function and one row
- * for each instruction set.
+/* The same for a body that handles all its dtypes itself (for example by dv_blocks() of dovetail_math.h): one function and one
+ * row for each instruction set.
  *
  *     DV_INLINE int swiglu_row(dv_context *ctx, const struct swiglu *a) { ... }
  *     DV_ISAS(struct swiglu, swiglu_row)
@@ -680,8 +684,8 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 /* DV_LIBRARY(name, &dv_op_a, &dv_op_b): the binary's one exported symbol. name is the namespace of the operators, and
  * dv_library_<name> is the descriptor for a program that links it statically (compile with -DDV_STATIC).
  * DV_LIBRARY_FRAGMENT(space, name, ...) adds operators to a namespace that others may share.
- * DV_LIBRARY_IMPL(space, name, ...) adds kernels to operators that someone else declared; name is the provider. The operators'
- * declarations need only .fields and .kernels, and .schema or the macro's name to say which one is meant. */
+ * DV_LIBRARY_IMPL(space, name, ...) adds kernels to operators that someone else declared; name is the provider. Its declarations
+ * need only fields and .kernels; the macro's name, or .schema, says which operator is meant. */
 #ifndef DV_LIBRARY_VERSION
 #define DV_LIBRARY_VERSION NULL
 #endif
@@ -710,7 +714,7 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
 /* Call another operator from a kernel, through the registry and with all its checks:
  *     struct mul m = { a->x, a->y, &tmp };
  *     int status = DV_CALL(ctx, "my_ops::mul", struct mul, (self, other, out), &m);
- * Tensors that the callee returns must be given (its result fields point to tensors that the caller owns). */
+ * The result fields must point to tensors that the caller owns: the called operator does not allocate them. */
 #define DV_CALL(CTX, NAME, FRAME, FIELDS, POINTER) \
     ((CTX)->services->call((CTX), NAME, (1 ? (POINTER) : (FRAME *)NULL), sizeof(FRAME), DV__FIELDS_OF(FRAME, DV__UNPAREN FIELDS)))
 

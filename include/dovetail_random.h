@@ -1,8 +1,7 @@
-/* dovetail_random.h: random numbers for kernels from the state that dv_random() gives.
+/* dovetail_random.h: random numbers for kernels, from the seed and offset that dv_random() returns.
  *
- * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as cuRAND and PyTorch have it. It is a
- * function of a seed and a counter, with no state: number i of a call is the same whichever thread or device asks for it, in
- * whatever order.
+ * Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011), as in cuRAND and PyTorch. It is a
+ * function of a seed and a counter, without state: number i of a call is the same on every thread and device, in any order.
  *
  *     uint64_t seed, offset;
  *     int status = dv_random(ctx, a->generator, n, &seed, &offset);
@@ -16,7 +15,7 @@
 
 #include "dovetail_op.h"
 
-/* Four numbers: counter is the place in the sequence, subsequence chooses one of 2^64 sequences of this seed. */
+/* Four numbers: counter is the position in a sequence, subsequence selects one of this seed's 2^64 sequences. */
 DV_INLINE void dv_philox(uint64_t seed, uint64_t subsequence, uint64_t counter, uint32_t out[4])
 {
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);

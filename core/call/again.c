@@ -17,7 +17,7 @@
 
 enum { ENTRIES = 16, SLOTS = 8, DIMS = 5 };
 
-/* One tensor: device, ndim and dtype as two words, as they lie in dv_tensor; its shape and strides. */
+/* One tensor: device, ndim and dtype as two words, in the layout of dv_tensor; its shape and strides. */
 typedef struct seen_tensor {
     uint64_t device, kind;
     int64_t shape[DIMS], strides[DIMS];
@@ -33,7 +33,7 @@ typedef struct entry {
     uint32_t host_flags;
     dv_device device;
     int64_t workspace;
-    uint32_t nargs;         /* that were passed: the rest had their defaults */
+    uint32_t nargs;         /* the number of arguments passed: the rest had their defaults */
     uint8_t types[SLOTS];   /* enum dv_value_type of what was passed, and of results */
     dv_value passed[SLOTS]; /* those that are not tensors */
     dv_value values[SLOTS]; /* the same, completed and converted */
@@ -93,7 +93,7 @@ static bool same_value(const dv_value *a, const dv_value *b)
 
 static bool overlap(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
 
-/* Every tensor that is written against every other one. New results are NULL here. */
+/* Check every written tensor against every other one. New results are NULL here. */
 static bool apart(const dv__plan *plan, const entry *e, const dv_tensor *const *tensors)
 {
     const size_t n = plan->nargs + plan->nreturns;
@@ -133,7 +133,7 @@ static bool matches(
     return true;
 }
 
-/* The rest of the way: new results, frame, kernel. */
+/* The rest of the call: new results, frame, kernel. */
 static int run(dv__call *c, const entry *e)
 {
     _Alignas(16) char frame[DV__STACK_FRAME];

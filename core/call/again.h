@@ -4,10 +4,12 @@
 
 #include "call/state.h"
 
-/* If this call is like one that this thread remembers: make it, set *status, and return true. Else only c->decision is set. */
+/* If this call equals one that this thread remembers: make it, set *status, and return true. Otherwise only c->decision is set.
+ */
 bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults,
     const dv_host *host, int *status);
-/* Remember a call that has just gone well, before its results are the caller's. from: the table's entry that gave the row. */
+/* Remember a call that has just succeeded, before its results are passed to the caller. from: the table entry that gave the row.
+ */
 void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__entry *from, const dv__row *row, int64_t workspace);
 
 #endif

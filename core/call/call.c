@@ -94,7 +94,7 @@ int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry 
     return *out ? DV_OK : no_entry(c, keys);
 }
 
-/* A boxed kernel sets its results one by one: only when all is well do they become the caller's. */
+/* A boxed kernel sets its results one by one; they are passed to the caller only when it succeeds. */
 static int run_boxed(dv__call *c, const dv__entry *entry)
 {
     dv_value few[16], *results = few;

@@ -5,13 +5,14 @@
 #include "call/state.h"
 
 int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
-/* The end of every call that was begun, whatever became of it: on success the results become the caller's, on failure what the
- * host made for them is given back; stand-ins and converted values are freed. Gives the status. */
+/* Ends every call that was begun: on success the results are passed to the caller, on failure the results that the host made are
+ * freed; copies of tensors and converted values are freed. Returns the status. */
 int dv__call_end(dv__call *c, int status);
 int dv__call_values(
     dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
 int dv__too_many(const dv__call *c); /* more slots than a call has room for: DV_ELIMIT */
-/* The entry for these keys, of those below a key (DV_KEY_RUNTIME_COUNT: of all); never a fallthrough. DV_ENOKERNEL. */
+/* The entry for these keys, considering only keys below `below` (DV_KEY_RUNTIME_COUNT: all); never a fallthrough. DV_ENOKERNEL.
+ */
 int dv__call_entry(const dv__call *c, uint32_t keys, int below, const dv__entry **out);
 
 #endif

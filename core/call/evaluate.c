@@ -1,5 +1,5 @@
-/* Formulas, evaluated by calling the operators they name. Each node that is a call is evaluated once. What the calls make are
- * temporaries of the host; they live until the formula is done. */
+/* Evaluates formulas by calling the operators that they name. Each node that is a call is evaluated once. Results of the calls
+ * are the host's temporaries, which live until the formula is done. */
 #include "call/evaluate.h"
 
 #include <math.h>
@@ -285,7 +285,7 @@ static bool is_argument(const dv_value *args, size_t n, const dv_tensor *t)
     return false;
 }
 
-/* Remember what a call made; on failure it is let go at once. */
+/* Remember a call's result, to free it later; on failure it is freed at once. */
 int dv__eval_keep(dv__eval *ev, dv_tensor *t)
 {
     dv__owned *o = DV__ARENA_NEW(&ev->c->arena, dv__owned);
@@ -298,7 +298,7 @@ int dv__eval_keep(dv__eval *ev, dv_tensor *t)
     return DV_OK;
 }
 
-/* into: where its only result is to go; NULL: a temporary. */
+/* into: the tensor that gets its only result; NULL: a temporary. */
 static int run_call(dv__eval *ev, const dv_operator *op, const dv__expr *e, const dv_tensor *into, dv__memo *m)
 {
     dv__arena *arena = &ev->c->arena;

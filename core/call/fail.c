@@ -1,4 +1,4 @@
-/* What fails in a call, in words: of an argument or result, of a kernel on any thread. */
+/* Error messages of a call, about an argument or result, or from a kernel on any thread. */
 #include "call/fail.h"
 
 #include <stdio.h>

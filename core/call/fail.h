@@ -14,10 +14,10 @@ const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t s
 DV__PRINTF(4, 5) int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...);
 int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t); /* it is sound (tensor/tensor.h) */
 
-/* An error of a kernel, from any thread: the first one wins. Gives the status. */
+/* Record an error of a kernel, from any thread; the first one is kept. Returns the status. */
 DV__PRINTF(3, 4) int dv__call_error(dv__call *c, int status, const char *format, ...);
 int dv__vcall_error(dv__call *c, int status, const char *format, va_list args);
-/* The call's error becomes the thread's message. */
+/* Copy the call's error to this thread's message. */
 int dv__report(dv__call *c, int status, const char *who);
 
 #endif

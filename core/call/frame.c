@@ -1,5 +1,5 @@
-/* The author's struct: filled from a call's values, and a call made from one: each field becomes a value. When the struct is the
- * operator's own, which it nearly always is, nothing is looked up; otherwise it is bound like a declaration. */
+/* The author's struct: filled from a call's values; and for calls made with a struct, each field converted to a value. A struct
+ * with the layout of the operator's own, the usual case, needs no lookup; another one is bound like a declaration. */
 #include "call/frame.h"
 
 #include "base/memory.h"
@@ -24,7 +24,7 @@ static dv_mut_tensors to_write(dv_tensors list)
     return (dv_mut_tensors){ (dv_tensor *const *)(uintptr_t)list.data, list.size };
 }
 
-/* What a field of each form gets, where it is not a plain tensor. Lists of tensors are views that the call has made. */
+/* Fill a field of each form, except plain tensors. Lists of tensors are views that the call has made. */
 #define CONTENT(lvalue, member)                              \
     _Generic(&(lvalue),                                      \
         dv_scalar *: scalar_of(v),                           \
@@ -61,7 +61,7 @@ static void fill_field(dv__call *c, const dv__binding *b, size_t i, char *frame)
 
 void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
 {
-    if (b->n * sizeof(void *) != b->frame_size) /* else every byte is written below: as many pointers as fit */
+    if (b->n * sizeof(void *) != b->frame_size) /* otherwise every byte is written below: the struct holds only pointers */
         memset(frame, 0, b->frame_size);
     for (uint32_t i = 0; i < b->n; i++) {
         assert(b->fields[i].slot < c->plan->nargs + c->plan->nreturns && b->fields[i].offset < b->frame_size);
@@ -81,7 +81,7 @@ static bool same_name(const char *field, const char *slot)
     return !*slot && (!*field || (*field == '_' && !field[1]));
 }
 
-/* Is it laid out as the declared struct, with the same fields for the same slots? */
+/* Does it have the layout of the declared struct, with the same fields for the same slots? */
 static bool is_own(const dv_operator *op, const dv_field_decl *const *fields, size_t frame_size)
 {
     const dv__binding *b = op->binding;
@@ -115,7 +115,7 @@ static void from_scalar(const dv_scalar *s, dv_value *v)
     }
 }
 
-/* A value from the field of each form. Lists of tensors to be written have the layout of the others. */
+/* Read a value from the field of each form. Lists of written tensors have the same layout as other lists of tensors. */
 #define TAKE(T, TYPE, member, from)                                \
     _Generic(&(from),                                              \
         dv_scalar const *: from_scalar((const void *)&(from), &v), \
@@ -180,7 +180,7 @@ static int call_bound(dv_operator *op, const dv__binding *b, char *frame, const 
     return status;
 }
 
-/* Every tensor result must have its field: nobody could free what a callee makes. */
+/* Every tensor result must have a field: otherwise nobody could free the tensor. */
 static int check_results(const dv_operator *op, const dv__binding *b)
 {
     const dv__plan *plan = op->plan;

@@ -9,7 +9,7 @@
 #include "call/results.h"
 #include "call/values.h"
 
-/* The new value of the tensor t, into out; r: for messages and the host. */
+/* Prepare out as the new value of the tensor t; r: for messages and the host. */
 static int new_value(dv__call *c, size_t r, const dv_tensor *t, dv_tensor **out)
 {
     dv__output o = { .dtype = t->dtype, .device = t->device, .ndim = t->ndim, .shape = t->shape };
@@ -36,11 +36,11 @@ static int tensor_result(dv__call *c, size_t r, const dv_tensor *t)
     out->origin = DV__RESULT_GIVEN;
     int status = dv__check_given_like(c, r, given, t);
     if (!status && dv__same_view(given->as.tensor, t))
-        out->origin = DV__RESULT_ALIAS; /* the operator writes the argument itself, and looks at what overlaps it */
+        out->origin = DV__RESULT_ALIAS; /* the operator writes the argument itself, and checks overlaps with it */
     return status;
 }
 
-/* One element of a list of new values: its argument's element itself, or apart from every argument. */
+/* One element of a list of new values: it is its argument's element itself, or overlaps no argument. */
 static int check_element(dv__call *c, size_t r, const dv_tensor *t, const dv_tensor *like)
 {
     const size_t slot = c->plan->nargs + r;
@@ -70,7 +70,7 @@ static int list_result(dv__call *c, size_t r, const dv_tensors *list)
     if (given->type != DV_VALUE_TENSORS || given->as.tensors.size != list->size)
         return dv__fail_argument(c, given->type == DV_VALUE_DEFAULT ? DV_ENOTSUP : DV_ETYPE, c->plan->nargs + r,
             "is a list of new values: expected %zu tensors given for it", list->size);
-    c->outs[r].origin = DV__RESULT_SCALAR; /* passed through: what it overlaps is looked at here */
+    c->outs[r].origin = DV__RESULT_SCALAR; /* passed through, so its overlaps are checked here */
     c->outs[r].value = *given;
     int status = DV_OK;
     for (size_t k = 0; k < list->size && !status; k++)
@@ -87,7 +87,7 @@ static int absent(dv__call *c, size_t r)
 
 static bool writes(const dv__call *c, size_t i) { return c->op->functional->plan->slots[i].flags & DV__SLOT_WRITES; }
 
-/* Results of its own stay the operator's affair: only what is given for them is known here. */
+/* The operator makes its own results; here only the given ones are known. */
 static int begin_own(dv__call *c, size_t r)
 {
     const dv_value *given = &c->results[r];
@@ -121,7 +121,7 @@ static int begin_results(dv__call *c, size_t nown)
     return status;
 }
 
-/* The arguments of the operator's call: what is written are copies. */
+/* The arguments of the operator's call: copies of the written ones. */
 static int copy_arguments(dv__call *c, size_t nown, dv_value *args)
 {
     int status = DV_OK;
@@ -144,7 +144,7 @@ static int copy_arguments(dv__call *c, size_t nown, dv_value *args)
     return status;
 }
 
-/* What the operator gave: r of its results is own result `own`. */
+/* Take the operator's result: result r of the form is result `own` of the operator. */
 static void take(dv__call *c, size_t own, const dv_value *v)
 {
     dv__result *out = &c->outs[own];

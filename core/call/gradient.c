@@ -1,4 +1,4 @@
-/* Gradients and tangents, for those who ask: their formulas, evaluated over values of a call and what flows. */
+/* dv_gradient() and dv_tangent(): evaluate a declared formula on a call's values and on the gradients or tangents. */
 #include "base/memory.h"
 #include "call/call.h"
 #include "call/evaluate.h"
@@ -6,7 +6,7 @@
 #include "call/host.h"
 #include "call/values.h"
 
-/* One value for each of n targets: a call with as many results, a list of as many, or the only one. */
+/* One value for each of n targets: from a call with n results, a list of n elements, or a single value. */
 static int several(dv__eval *ev, const dv__expr *e, size_t n, dv_value *out)
 {
     int status = DV_OK;
@@ -26,7 +26,7 @@ static int several(dv__eval *ev, const dv__expr *e, size_t n, dv_value *out)
     return status;
 }
 
-/* A tensor for the caller: what a call made is handed over, anything else (or a second time) is copied. */
+/* A tensor for the caller: the result of a call is passed on; any other tensor, or a result used twice, is copied. */
 static int hand_over(dv__eval *ev, const dv_tensor *from, const dv_tensor **out)
 {
     dv_tensor *made;
@@ -50,7 +50,7 @@ static int hand_over(dv__eval *ev, const dv_tensor *from, const dv_tensor **out)
     return status;
 }
 
-/* from: in the arena. Its tensors become the caller's one by one; *to always holds those that did. */
+/* from is in the arena. Its tensors are passed to the caller one by one; *to always holds those that were. */
 static int publish(dv__eval *ev, const dv__expr *e, const dv_value *from, dv_value *to)
 {
     int status = DV_OK;
@@ -112,7 +112,7 @@ static int run_clauses(dv__eval *ev, const dv__formula *f, dv_value *out)
     return status;
 }
 
-/* Tensors of the slots from `first` on that are not arguments of the call, so that nothing has looked at them. */
+/* Check the tensors of the slots from `first` on that are not arguments of the call: nothing else has checked them. */
 static int check_slots(dv__call *c, size_t first, const dv_value *slots)
 {
     int status = DV_OK;

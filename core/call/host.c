@@ -1,7 +1,7 @@
-/* What the host makes, frees and copies for a call, or the embedded default in its place. */
+/* Allocation, freeing and copying by the host, or by the embedded default. */
 #include "call/host.h"
 
-/* Whether the host's own allocator is to be used for this device. */
+/* Is the host's own allocator used for this device? */
 static bool hosts_memory(const dv__call *c, int32_t device_type)
 {
     return DV__HOST(c->host, new_tensor) && !((c->inner & DV__INNER_KERNEL) && dv__host_memory(device_type));

@@ -1,4 +1,4 @@
-/* Questions about a call that run nothing: what its results would be, what it costs, which row it would take and why. */
+/* Information about a call without running it: its results' shapes, its cost, and which row it would take and why. */
 #include <stdio.h>
 
 #include "call/call.h"
@@ -10,7 +10,7 @@
 /* On success the caller ends the call. */
 static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t nargs, uint32_t *keys)
 {
-    static dv_value no_results[DV__MAX_RETURNS]; /* only asked whether they are given: they are not, and nothing writes to them */
+    static dv_value no_results[DV__MAX_RETURNS]; /* read only to test whether results are given: they are not */
     if (!op)
         return dv_fail(DV_EINVAL, "no operator given: found NULL");
     int status = dv__call_init(c, op, no_results, op->plan->nreturns, NULL, 0);
@@ -73,7 +73,8 @@ static int expect_room(const dv__call *c, size_t n)
         : dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", c->op->name, c->plan->nreturns, n);
 }
 
-/* A functional form without a contract: what the operator's shape function says, and values like the arguments. */
+/* A functional form without a contract: the operator's shape function gives its own results; new values are like their arguments.
+ */
 static int infer_functional(dv__call *c, dv_result_spec *specs)
 {
     dv_operator *op = c->op->functional;

@@ -24,7 +24,7 @@ static dv__span span_of(const dv_tensor *t, int64_t *most)
         return s;
     if (contiguous) {
         s.end += (uintptr_t)dv_dtype_bytes(t->dtype, n);
-    } else { /* everywhere, for a quick look; overlaps() then looks well */
+    } else { /* the extent of all tensors, for a quick test before the exact overlaps() */
         s.begin = 0;
         s.end = UINTPTR_MAX;
     }
@@ -282,7 +282,7 @@ static int stand_in(
     return DV_OK;
 }
 
-/* Elements of a list: the array is replaced too. */
+/* Elements of a list: the array of pointers is replaced too. */
 static int stand_in_list(dv__call *c, size_t slot, dv__takes takes, bool copy_in, bool copy_back)
 {
     const dv_tensors list = c->lists[slot];
@@ -310,7 +310,7 @@ int dv__make_temps(dv__call *c, const dv__row *row)
     const size_t nargs = c->plan->nargs, nslots = nargs + c->plan->nreturns;
     for (size_t i = 0; i < nslots; i++) {
         const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
-        const bool made = out && !out->view; /* a view shows what is there: the kernel reads it, and writes nothing */
+        const bool made = out && !out->view; /* a view shares existing memory: the kernel does not write it */
         const bool written = made || (c->plan->slots[i].flags & DV__SLOT_WRITES);
         int status = DV_OK;
         if (out && (out->origin == DV__RESULT_PENDING || out->origin == DV__RESULT_ALIAS))

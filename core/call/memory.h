@@ -1,14 +1,14 @@
-/* Overlaps; contiguous stand-ins and copying back. */
+/* Overlap checks; contiguous copies (stand-ins) and copying back. */
 #ifndef DV_CALL_MEMORY_H
 #define DV_CALL_MEMORY_H
 
 #include "call/state.h"
 
-/* Find the tensors, arguments or results, and what they span. */
+/* Find the tensors among arguments or results, and their extents. */
 int dv__gather_args(dv__call *c);
 int dv__gather_results(dv__call *c);
 int dv__check_overlaps(dv__call *c);
-/* Make stand-ins for tensors that the row does not take as they are; then fill them; then, after the kernel, copy back. */
+/* Make stand-ins for tensors whose layout the row does not accept; fill them; after the kernel, copy back. */
 int dv__make_temps(dv__call *c, const dv__row *row);
 int dv__copy_in(dv__call *c);
 int dv__copy_back(dv__call *c);

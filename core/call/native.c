@@ -1,6 +1,6 @@
 /* Native forms: what runs when the policy turns an operator off, when no kernel fits, and for operators that have only a native
- * form. The outermost calls write straight into the results where they can; arguments that are written get their new value last,
- * when nothing can fail but the copy. */
+ * form. The outermost calls write directly into the results where possible. Written arguments get their new value last, when only
+ * the copy can still fail. */
 #include "call/native.h"
 
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 #include "call/memory.h"
 #include "call/results.h"
 
-enum { MAX_DEPTH = 48 }; /* of native forms that call operators that run their native forms */
+enum { MAX_DEPTH = 48 }; /* nesting of native forms whose calls run native forms themselves */
 enum { WIDE = -2 };      /* dv_test_hooks.row: in f64 */
 static _Thread_local int depth;
 
@@ -22,7 +22,7 @@ static bool is_real_tensor(const dv_tensor *t)
     return key == DV_DTYPE_f64 || key == DV_DTYPE_f32 || key == DV_DTYPE_f16 || key == DV_DTYPE_bf16;
 }
 
-/* base's to.dtype; into NULL: a temporary. */
+/* Convert with base's to.dtype; into NULL: a temporary. */
 static int convert(dv__eval *ev, const dv_tensor *from, dv_dtype dtype, const dv_tensor *into, const dv_tensor **out)
 {
     dv_operator *op;
@@ -120,7 +120,7 @@ static int copy_into(dv__eval *ev, size_t r, const dv_tensor *to, const dv_tenso
     return fits(ev, from, to) ? copy(ev, to, from) : wrong_result(ev, r, from, to);
 }
 
-/* A result that is not there yet: of the shape that the form gave. */
+/* Allocate a result with the shape that the form computed. */
 static int make_like(dv__eval *ev, size_t r, const dv_tensor *from)
 {
     dv__call *c = ev->c;
@@ -175,7 +175,7 @@ static int value_result(dv__eval *ev, size_t r, const dv__expr *e)
     return DV_OK;
 }
 
-/* What is to be written into arguments, evaluated before any of it is written. */
+/* Evaluate the new values of written arguments before any is written. */
 static int write_arguments(dv__eval *ev)
 {
     dv__call *c = ev->c;
@@ -203,7 +203,7 @@ static int write_arguments(dv__eval *ev)
     return DV_OK;
 }
 
-/* Without a contract a result is made when it is known. */
+/* Without a contract a result is allocated when its value is known. */
 static int expect_results(dv__call *c)
 {
     if (c->op->contract || c->op->shape)

@@ -1,8 +1,9 @@
-/* Threads. Work comes in pieces that are numbered; who runs a piece never changes what it is.
+/* The thread pool. Work is divided into numbered pieces; a piece is the same on whichever thread it runs.
  *
  * Jobs lie on the stacks of their callers and in one list. A worker takes pieces of the first job that has some left; a caller
  * takes pieces of its own job and then waits until no worker is inside it. A job leaves the list before its caller returns, under
- * the lock. Workers are started when a job first needs them, are detached and never end. A forked child begins with none. */
+ * the lock. Workers are started when a job first needs them; they are detached and never end. A forked child starts without
+ * workers. */
 #include "call/pool.h"
 
 #include <pthread.h>
@@ -37,7 +38,7 @@ static void in_child(void)
     const pthread_cond_t fresh = PTHREAD_COND_INITIALIZER;
     jobs = NULL; /* their callers are not here */
     nworkers = 0;
-    work = fresh; /* the parent's workers count as waiting in the old ones */
+    work = fresh; /* the old ones count the parent's workers as waiting */
     done = fresh;
     pthread_mutex_unlock(&lock);
 }
@@ -75,7 +76,7 @@ int dv_set_threads(int n)
     return DV_OK;
 }
 
-/* Take and run pieces until there are none. */
+/* Take and run pieces until none is left. */
 static void run_pieces(job *j)
 {
     for (;;) {
@@ -121,7 +122,7 @@ static void *worker(void *unused)
     return NULL;
 }
 
-/* Under the lock. A thread that cannot be started is done without. */
+/* Under the lock. If a thread cannot be started, the job runs with fewer. */
 static void start_workers(int n)
 {
     sigset_t all, before;
@@ -129,7 +130,7 @@ static void start_workers(int n)
     if (nworkers >= n || pthread_attr_init(&detached))
         return;
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all); /* signals are the program's own threads' business */
+    sigfillset(&all); /* signals go to the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     for (pthread_t id; nworkers < n && !pthread_create(&id, &detached, worker, NULL); nworkers++)
         ;

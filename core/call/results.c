@@ -99,7 +99,7 @@ static void pending(dv__result *out, const dv__output *o, const dv_tensor *given
     out->given = (dv_tensor *)(uintptr_t)given;
 }
 
-/* A given tensor against what it must be, without a contract. */
+/* Check a given tensor against the expected result, without a contract. */
 static int check_given(const dv__call *c, size_t r, const dv_tensor *t, const dv__output *o)
 {
     const size_t slot = c->plan->nargs + r;
@@ -147,7 +147,7 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
             .view_of = -1,
             .shape = out->header.shape,
             .strides = out->header.strides };
-    } else if (t) { /* nothing is known of it: the kernel must check */
+    } else if (t) { /* its expected shape is unknown: the kernel must check it */
         out->origin = DV__RESULT_GIVEN;
         out->tensor = (dv_tensor *)(uintptr_t)t;
         return DV_OK;

@@ -184,7 +184,7 @@ int dv__run_contract(dv__call *c)
         return status;
     if (!(status = dv__make_results(c)) && !(status = dv__gather_results(c)))
         status = dv__check_overlaps(c);
-    if (!status) /* sizes that depend on data are not known without it */
+    if (!status) /* sizes that depend on data are unknown without the kernel */
         for (size_t r = 0; r < c->plan->nreturns && !status; r++)
             if (c->outs[r].origin == DV__RESULT_PENDING)
                 status = dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r,

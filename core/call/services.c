@@ -1,4 +1,4 @@
-/* What a kernel can ask of the runtime, by its context. A context is the first member of a slice; the slice knows its call.
+/* The functions that a kernel calls through its context. A context is the first member of a slice, which points to its call.
  *
  * Errors may come from any thread; the rest belongs to the kernel's own thread, except parallel_for and random. */
 #include "call/services.h"
@@ -22,7 +22,7 @@ static int error(dv_context *ctx, int status, const char *format, va_list args)
 
 struct dv__block {
     struct dv__block *next;
-    void *lent; /* by the host, and given back to it; NULL: the memory follows */
+    void *lent; /* allocated and freed by the host; NULL: the memory follows this struct */
 };
 
 void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment)
@@ -62,7 +62,7 @@ typedef struct pieces {
     int64_t begin, size, n;
 } pieces;
 
-/* [begin, begin + size) in n parts whose sizes differ by one at most. */
+/* Divide [begin, begin + size) into n parts whose sizes differ by at most one. */
 static int run_piece(void *arg, int64_t i)
 {
     const pieces *p = arg;
@@ -182,7 +182,7 @@ static int call(dv_context *ctx, const char *name, void *frame, size_t frame_siz
 
 /* ---- Random numbers ---- */
 
-/* The embedded default: one seed, and a count of what has been given out. */
+/* The embedded default: one seed, and a count of the numbers used so far. */
 static atomic_uint_fast64_t seed_of_process = UINT64_C(0x646f766574616969), given_out;
 
 int dv_set_seed(uint64_t seed)
@@ -207,7 +207,7 @@ static int reserve(dv__call *c, const dv_generator *generator, uint64_t count, u
     return DV_OK;
 }
 
-/* SplitMix64's mixing: seeds of neighbouring slices have nothing in common. */
+/* SplitMix64's mixing function, so that seeds of neighbouring slices are unrelated. */
 static uint64_t mix(uint64_t z)
 {
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -1,4 +1,4 @@
-/* What a kernel can ask for, by its context. */
+/* The functions that a kernel calls through its context. */
 #ifndef DV_CALL_SERVICES_H
 #define DV_CALL_SERVICES_H
 
@@ -15,7 +15,8 @@ typedef struct dv__slice {
 
 void dv__slice_init(dv__slice *s, dv__call *c);
 void dv__slice_deinit(dv__slice *s);
-/* Memory that is freed with the slice: NULL with the call's error set. use: enum dv_memory_use, or -1 for what no kernel sees. */
+/* Memory that is freed with the slice: NULL with the call's error set. use: enum dv_memory_use, or -1 for memory that no kernel
+ * sees. */
 void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment);
 
 #endif

@@ -1,7 +1,8 @@
-/* A call site: an operator with all of a call's arguments fixed, its tensors by what they are like and not by where they lie.
+/* A call site: an operator with all of a call's arguments fixed, with its tensors given by dtype, shape, strides and device,
+ * without memory.
  *
- * As text, "my_ops::swiglu(gate=f32[4, 6] @ [1, 4] : cuda:0, up=none, dim=-1)". What a value looks like follows from the
- * argument's type, and printing and parsing are each other's inverse. */
+ * As text, "my_ops::swiglu(gate=f32[4, 6] @ [1, 4] : cuda:0, up=none, dim=-1)". The form of a value follows from the argument's
+ * type, and parsing a printed site gives an equal one. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -47,7 +48,7 @@ static size_t element_size(uint32_t type)
     }
 }
 
-/* What type of value an element of such a list is; DV_VALUE_DEFAULT: a Scalar. */
+/* The value type of an element of such a list; DV_VALUE_DEFAULT: a Scalar. */
 static uint32_t element_type(uint32_t type)
 {
     switch (type) {
@@ -212,7 +213,7 @@ static void print_tensor(dv__text *to, const dv_tensor *t)
     dv__text_puts(to, dv_dtype_name(t->dtype));
     print_sizes(to, t->ndim, t->shape);
     int64_t step = 1;
-    bool plain = true; /* as a new tensor has them, also where sizes say nothing */
+    bool plain = true; /* exactly the strides of a new tensor, also in dims of size 0 or 1 */
     for (int32_t i = t->ndim; i-- > 0; step *= t->shape[i] ? t->shape[i] : 1)
         plain &= t->strides[i] == step;
     if (!plain) {
@@ -223,7 +224,7 @@ static void print_tensor(dv__text *to, const dv_tensor *t)
         dv__text_add(to, " : %s:%d", dv_device_name(t->device.type), (int)t->device.id);
 }
 
-/* Shorter where that is enough, and never the text of an integer. */
+/* The shortest text that reads back to the same value, and never that of an integer. */
 static void print_float(dv__text *to, double x)
 {
     char text[40];
@@ -430,7 +431,7 @@ static int read_float(reader *r, double *out)
     return DV_OK;
 }
 
-/* 3, 3.0, 1.5+2j, 2j, true: what it is follows from the text. */
+/* 3, 3.0, 1.5+2j, 2j, true: the type follows from the text. */
 static int read_number(reader *r, dv_value *out)
 {
     double re, im;

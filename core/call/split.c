@@ -1,4 +1,4 @@
-/* A kernel over the whole, or over slices.
+/* Runs a kernel once, or on slices.
  *
  * A row with split = grain lets the runtime cut along the leading parallel dims. One step is one index of those dims. The steps
  * are cut into boxes of at least grain steps: the dims that fit into a box stay whole, one dim is cut at multiples of what fills
@@ -26,7 +26,7 @@ typedef struct splitter {
     int64_t sizes[DV_MAX_NDIM]; /* of them; flat: [0] is all */
     bool flat;
     int32_t at;                  /* the dim that is cut */
-    int64_t step, parts, pieces; /* how much of it goes into a box; how many such; boxes in all */
+    int64_t step, parts, pieces; /* size of a box along it; boxes along it; boxes in all */
     cut_slot *cuts;
     size_t ncuts, scratch; /* bytes for the slice's tensors */
     int64_t workspace;
@@ -35,7 +35,7 @@ typedef struct splitter {
 
 static int64_t ceildiv(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-/* The leading dims can be walked as one: sizes of one say nothing. */
+/* Can the leading dims be traversed as one? Dims of size one do not matter. */
 static bool is_one_run(const dv_tensor *t, int32_t leading)
 {
     bool any = false;
@@ -51,7 +51,7 @@ static bool is_one_run(const dv_tensor *t, int32_t leading)
     return true;
 }
 
-/* Which slots are cut, and whether it can be done: a list that would be cut cannot. */
+/* Which slots are cut. Fails if one of them is a list. */
 static bool find_cuts(splitter *sp)
 {
     dv__call *c = sp->call;
@@ -99,7 +99,7 @@ static bool plan_cuts(splitter *sp)
         sp->at = 0;
         inner = 1;
     } else {
-        for (sp->at = 0; inner > grain; sp->at++) /* the first dim of which one index is no more than a box */
+        for (sp->at = 0; inner > grain; sp->at++) /* the first dim of which one index has at most the steps of a box */
             inner /= sp->sizes[sp->at];
         sp->at--;
         assert(sp->at >= 0);

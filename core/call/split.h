@@ -1,4 +1,4 @@
-/* A kernel over the whole, or over slices. */
+/* Runs a kernel once, or on slices. */
 #ifndef DV_CALL_SPLIT_H
 #define DV_CALL_SPLIT_H
 

@@ -15,7 +15,7 @@
 
 enum { DV__MAX_RETURNS = 32, DV__STACK_VALUES = 64, DV__STACK_FRAME = 2048, DV__MESSAGE = 2048 };
 
-/* Which entry of a host may be called: a host of an older header is shorter. */
+/* May this entry of the host be called? The struct of a host built with an older header is shorter. */
 #define DV__HOST(h, entry) ((h) && (h)->size >= offsetof(dv_host, entry) + sizeof((h)->entry) && (h)->entry)
 static inline const dv_test_hooks *dv__test_hooks(const dv_host *h) { return DV__HOST(h, test) ? h->test : NULL; }
 /* Do the hooks of a test choose how the row runs? Then no call before says how this one does. */
@@ -40,13 +40,13 @@ enum dv__origin {
 typedef struct dv__result {
     enum dv__origin origin;
     dv_tensor *tensor;     /* GIVEN, MADE, ALIAS */
-    dv_tensor *made;       /* by the host for this result: the caller's on success, given back on failure; NULL: nothing */
+    dv_tensor *made;       /* made by the host for this result: passed to the caller on success, freed on failure; NULL: none */
     dv_tensor header;      /* PENDING, and for shape functions: what dv_set_output() fills */
     dv_value value;        /* SCALAR, LIST */
     bool set;              /* dv_set_output() was called */
     const int64_t *bounds; /* PENDING: the largest sizes; NULL: not known */
     dv_tensor *given;      /* PENDING: the caller's tensor for it, or NULL */
-    bool view;             /* MADE: shares an argument's memory, and nothing needs to fill it */
+    bool view;             /* MADE: shares an argument's memory, so the kernel need not fill it */
 } dv__result;
 
 /* A contiguous stand-in for a tensor, with its own memory. */
@@ -55,7 +55,7 @@ typedef struct dv__temp {
     struct dv__temp *next;
     const dv_tensor *original;
     dv_tensor *hosts; /* the host's tensor; NULL: own memory */
-    void *lent;       /* memory of the host's alloc; NULL: it follows this struct */
+    void *lent;       /* memory from the host's alloc; NULL: it follows this struct */
     bool copy_in, copy_back;
     int64_t dims[];
 } dv__temp;
@@ -68,12 +68,12 @@ typedef struct dv__span {
 
 /* How a call came about. */
 enum dv__inner {
-    DV__INNER_KERNEL = 1,    /* from inside a kernel: its thread may have given the host's lock back, so the host's hooks are not
-                                called, and memory on the cpu is our own */
+    DV__INNER_KERNEL = 1,    /* a call from inside a kernel: its thread may have released the host's lock, so the host's functions
+                                are not called, and CPU memory is allocated by the library */
     DV__INNER_TEMPORARY = 2, /* its results are temporaries of a native form */
 };
 
-/* The way into a call from inside another: of a formula or a kernel that calls an operator. */
+/* Makes a call from inside another one: from a formula or a kernel that calls an operator. */
 typedef int (*dv__enter_fn)(
     dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host, uint32_t inner);
 
@@ -91,11 +91,11 @@ typedef struct dv__call {
     dv__arena arena; /* converted values */
     dv__temp *temps;
 
-    /* The first error wins, whichever thread sets it: failing goes 0 -> 1 once, and then message and status are its. */
+    /* The first error is kept, from any thread: the thread that changes failing from 0 to 1 sets message and status. */
     atomic_int failing;
     atomic_int status;
 
-    int decision;           /* the policy's: 1 its kernels, 0 the native form, -1 not asked yet */
+    int decision;           /* the policy's decision: 1 the operator's kernels, 0 the native form, -1 not known yet */
     const dv_value *passed; /* what the caller passed, to be remembered */
     size_t npassed;
 
@@ -108,7 +108,7 @@ typedef struct dv__call {
     uint64_t random_seed;
 
     dv__solution solution;
-    size_t nouts; /* 0 until dv__begin_results(): nothing of outs may be read before */
+    size_t nouts; /* 0 until dv__begin_results(): outs may not be read before */
     dv__result outs[DV__MAX_RETURNS];
     const dv_tensor *tensors[DV__MAX_SLOTS]; /* what the kernel sees in each slot that is one tensor; NULL: None */
     dv__span spans[DV__MAX_SLOTS];           /* of the same slots */

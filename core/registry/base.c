@@ -1,5 +1,5 @@
-/* Names in formulas: the own library, the base set, then "ns::name". The base set is a library like others, in the namespace
- * "base"; the first formula that needs it loads it from beside this library. */
+/* Look up the names in formulas: in the formula's own library, in the base set, and "ns::name" in that namespace. The base set is
+ * a library like others, in the namespace "base"; the first formula that needs it loads it from beside this library. */
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static bool base_is_registered(void)
     return found;
 }
 
-/* <folder of this library>/../ops/base.so; of a program that is linked statically, the program's. */
+/* <folder of this library>/../ops/base.so; in a statically linked program, relative to the program's folder. */
 static int base_path(char **out)
 {
     *out = NULL;
@@ -30,7 +30,7 @@ static int base_path(char **out)
         return dv_fail(DV_ENOENT, "the base set of operators cannot be found: where libdovetail lies is unknown");
     char self[4096];
     const char *from = info.dli_fname;
-    if (!strchr(from, '/')) { /* a static program knows itself as it was called */
+    if (!strchr(from, '/')) { /* in a static program dladdr() gives the path by which it was started */
         const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
         if (n > 0) {
             self[n] = 0;
@@ -43,7 +43,7 @@ static int base_path(char **out)
     return dv__text_take(&path, out);
 }
 
-/* DV_ENOENT: there is no file, which a formula tolerates. */
+/* DV_ENOENT: the file does not exist; formulas are then kept unresolved. */
 static int load_base(void)
 {
     if (base_is_registered())
@@ -86,8 +86,8 @@ int dv__find_base(const char *name, dv_operator **out)
 
 typedef struct lookup {
     const dv_library *lib;
-    const dv_operator *self; /* left out: a native form cannot be of itself */
-    dv_operator **held;      /* references to the operators whose schemas were given out */
+    const dv_operator *self; /* excluded: a native form cannot call its own operator */
+    dv_operator **held;      /* references to the operators whose schemas were returned */
     size_t nheld;
 } lookup;
 
@@ -152,7 +152,7 @@ static int unknown(lookup *l, const char *name)
     return dv_fail(DV_ENOENT, "no operator '%s' in this library or in the base set%s", name, hint);
 }
 
-/* In another namespace: unknown is an error only if that namespace exists. */
+/* In another namespace, an unknown name is an error only if that namespace exists. */
 static int elsewhere(lookup *l, const char *name, const char *colons, size_t i, const dv__schema **out)
 {
     const size_t ns_size = (size_t)(colons - name);

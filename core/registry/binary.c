@@ -30,7 +30,7 @@
 
 enum { KEEP_SECONDS = 7 * 24 * 3600 };
 
-/* What was loaded so far. Grows only; guarded by lock. */
+/* The binaries loaded so far. The list only grows; guarded by lock. */
 typedef struct loaded {
     struct loaded *next;
     const dv_library_decl *decl;
@@ -70,7 +70,7 @@ static int io_error(const char *what, const char *path)
     return dv_fail(DV_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* As much as there is of n bytes at this place of the file: fewer at its end. -1 with errno set. */
+/* Read n bytes at this offset of the file, fewer at its end. -1 with errno set. */
 static ssize_t read_at(int fd, unsigned char *data, size_t n, size_t at)
 {
     size_t done = 0;
@@ -87,7 +87,7 @@ static ssize_t read_at(int fd, unsigned char *data, size_t n, size_t at)
     return (ssize_t)done;
 }
 
-/* All of an open file, if it begins as a binary does. dv__free(c->data) in every case. */
+/* Read a whole file, if it begins like a binary. Call dv__free(c->data) in every case. */
 static int read_all(int fd, const char *path, content *c)
 {
     struct stat st;
@@ -105,7 +105,8 @@ static int read_all(int fd, const char *path, content *c)
         return status;
     if (!(c->data = dv__alloc((size_t)st.st_size)))
         return DV_ENOMEM;
-    const ssize_t size = read_at(fd, c->data, (size_t)st.st_size, 0); /* it may be shorter by now: the checks will tell */
+    const ssize_t size = read_at(
+        fd, c->data, (size_t)st.st_size, 0); /* the file may have become shorter: the checks below find that */
     c->size = size < 0 ? 0 : (size_t)size;
     return size < 0 ? io_error("read", path) : DV_OK;
 }
@@ -124,7 +125,8 @@ static int write_all(int fd, const unsigned char *data, size_t size)
 
 /* ---- The private directory ----------------------------------------------------------------------------------------------- */
 
-/* A directory that is ours alone, made if need be, and that nobody else can put another in the place of; -1: none here. */
+/* Open a directory that only this user can enter and nobody else can replace, and make it if it is missing; -1: not possible
+ * here. */
 static int open_private(const char *base, char *path, size_t room)
 {
     struct stat st;
@@ -160,7 +162,7 @@ static void remove_old(int dir)
     closedir(list);
 }
 
-/* Is the file there already, with exactly this content? Marks it as used. */
+/* Does the file already exist with exactly this content? Marks it as used. */
 static bool already(int dir, const char *name, const content *c)
 {
     content old;
@@ -192,7 +194,7 @@ static int put_file(int dir, const char *name, const content *c)
     return 0;
 }
 
-/* The content loaded from a private file; NULL: not possible here. */
+/* Load the content from a private file; NULL: not possible here. */
 static void *load_file(const char *base, const content *c)
 {
     char path[4096], name[64];
@@ -236,7 +238,7 @@ static void *load(const content *c, const char *where)
         void *handle = i < sizeof bases / sizeof *bases ? load_file(bases[i], c) : load_memory(c);
         if (handle)
             return handle;
-        const char *e = dlerror(); /* "path: undefined symbol: f": the path is no help */
+        const char *e = dlerror(); /* "path: undefined symbol: f": leave the path out */
         if (e && !*why) {
             const char *colon = strstr(e, ": ");
             snprintf(why, sizeof why, "%s", colon && strchr(e, '/') && strchr(e, '/') < colon ? colon + 2 : e);

@@ -5,15 +5,15 @@
 #include "dovetail.h"
 
 typedef struct dv__binary {
-    const struct dv_library_decl *decl; /* mapped for good: binaries are never unmapped */
+    const struct dv_library_decl *decl; /* mapped until the process ends */
     char id[33];                        /* 128 bits of a hash of the content, in hex */
     char *path;                         /* as the caller gave it, made absolute; dv__free'd by dv__binary_deinit */
 } dv__binary;
 
-/* DV_EIO: cannot be read; DV_EBINARY: not an ELF shared object of this architecture, truncated (every header, segment and section
- * extent is inside the file: a short file would kill the loader by SIGBUS), or without dovetail_library_1 (other majors that it
- * exports are named: DV_EABI); DV_EABI: a struct of the declaration is larger than this runtime knows and its tail is not zero,
- * or smaller than version 1.0. Every message names the file. The descriptor's tables are checked so that reading them is safe. */
+/* DV_EIO: cannot be read. DV_EBINARY: not an ELF shared object of this architecture, truncated (a short file would end the
+ * process by SIGBUS in the loader), or without dovetail_library_1. DV_EABI: it exports another major version (the message names
+ * it); or a struct of the declaration has non-zero fields that this runtime does not know, or is smaller than in version 1.0.
+ * Every message names the file. The descriptor's tables are checked so that reading them is safe. */
 int dv__binary_open(const char *path, dv__binary *out);
 void dv__binary_deinit(dv__binary *b);
 

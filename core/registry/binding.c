@@ -1,4 +1,4 @@
-/* A struct's fields matched with a schema. By name first; what is left of the result types then takes the unnamed returns in
+/* Match a struct's fields with a schema: first by name; then the remaining fields of result types take the unnamed returns in
  * order. A return that aliases an argument needs no field of its own: the result is that argument. */
 #include "registry/internal.h"
 
@@ -9,7 +9,7 @@ static uint32_t wanted_type(const dv__schema *schema, size_t slot)
     if (dv__slot_info(schema, slot, &info))
         return 0;
     if ((info.flags & DV_SLOT_ELEMENT_OPTIONAL) && info.type != DV_FIELD_TENSORS)
-        return 0; /* int?[]: an array of numbers has no place for None */
+        return 0; /* int?[]: an array of numbers cannot hold None */
     const bool plain_tensor = info.type == DV_FIELD_TENSOR;
     if (slot >= schema->nargs)
         return (info.flags & DV_SLOT_OPTIONAL) && !plain_tensor ? 0 : dv_field_over(info.type, DV_FORM_WRITTEN);

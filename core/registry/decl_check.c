@@ -1,7 +1,7 @@
 /* The descriptor that a binary exports, checked against the ABI that this runtime knows.
  *
- * Each struct begins with its size. What version 1.0 had must be there; what this runtime knows beyond that may be missing and
- * reads as zero; what is larger than this runtime knows must be zero. Nothing is read before it is known to be there. */
+ * Each struct begins with its size. The fields of version 1.0 must exist; later fields that this runtime knows may be missing,
+ * and then read as zero; bytes beyond those must be zero. Nothing is read before its extent was checked. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -70,7 +70,7 @@ static int check_string(const checker *c, const char *what, const char *s)
     return memchr(s, 0, room) ? DV_OK : fail(c, DV_EBINARY, "corrupt: %s does not end", what);
 }
 
-/* p begins with its size, which is at least first. */
+/* Check that p begins with its size, which is at least `first`. */
 static int check_size(const checker *c, const char *type, const void *p, size_t first)
 {
     uint32_t size;
@@ -85,7 +85,7 @@ static int check_size(const checker *c, const char *type, const void *p, size_t 
     return DV_OK;
 }
 
-/* What is beyond the known bytes of p, whose size was checked, is zero. */
+/* Check that the bytes of p beyond those that this runtime knows are zero. p's size was checked before. */
 static int check_tail(const checker *c, const char *type, const void *p, size_t known)
 {
     uint32_t size;
@@ -103,7 +103,7 @@ static int check_struct(const checker *c, const char *type, const void *p, size_
     return status ? status : check_tail(c, type, p, known);
 }
 
-/* A NULL-terminated table; *n is its length. */
+/* Check a NULL-terminated table and set *n to its length. */
 static int check_table(const checker *c, const char *what, const void *const *table, size_t most, size_t *n)
 {
     *n = 0;

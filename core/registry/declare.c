@@ -9,7 +9,7 @@ int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out)
     *out = NULL;
     dv__text name = { 0 };
     const char *schema = DV__GET(decl, dv_operator_decl, schema, NULL);
-    if (schema && !strchr(schema, '(')) { /* kernels need only say which operator they are for: "f.out" */
+    if (schema && !strchr(schema, '(')) { /* a library of kernels need only name the operator: "f.out" */
         const char *colons = strstr(schema, "::");
         if (colons && ((size_t)(colons - schema) != strlen(ns) || strncmp(schema, ns, strlen(ns)) != 0))
             return dv_fail(DV_ESCHEMA, "operator %s: the library adds to namespace %s", schema, ns);
@@ -139,7 +139,7 @@ void dv__operator_free(dv_operator *op)
     dv__free(op);
 }
 
-/* The part of a schema before its "(", for messages about one that does not parse. */
+/* The part of a schema before its "(", for messages about a schema that does not parse. */
 static size_t head(const char *schema) { return strcspn(schema, "( \t\n"); }
 
 int dv__operator_new(const char *ns, const char *schema, const char *tags, dv_operator **out)
@@ -296,7 +296,7 @@ static int row_takes(const dv_operator *op, dv__row *row, const dv_kernel_decl *
     return DV_OK;
 }
 
-/* Dtypes and predicates are about the contract's variables. */
+/* Dtypes and predicates refer to the contract's variables. */
 static int row_conditions(const dv_operator *op, dv__row *row, const dv_kernel_decl *k, dv__arena *arena)
 {
     int status;
@@ -346,7 +346,7 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
     return DV_OK;
 }
 
-/* "operator ns::f: kernel k: ...", also when the message names the operator already. */
+/* "operator ns::f: kernel k: ...", without repeating the operator if the message names it already. */
 static int fail_row(int status, const dv_operator *op, const dv_kernel_decl *k)
 {
     const char *message = dv_last_error();

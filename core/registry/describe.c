@@ -1,4 +1,4 @@
-/* What is known of an operator, for people and for tools. */
+/* Descriptions of an operator, as text and as JSON. */
 #include "registry/internal.h"
 
 const char *dv_operator_name(const dv_operator *op) { return op->name; }
@@ -87,7 +87,7 @@ static void describe_rows(const dv_operator *op, dv__text *to)
         dv__text_add(to, "no kernels of its own%s\n", op->native ? ": its native form runs" : "");
 }
 
-/* Kernels that a vendor's library brings and that do not fit. */
+/* Kernels of vendors' libraries that do not fit the operator. */
 static void describe_problems(const dv_operator *op, dv__text *to)
 {
     if (!op->registration)

@@ -3,9 +3,9 @@
  * when nothing is registered for its backend; Autograd; the backend's fallback, which is a fallthrough for autograd keys;
  * missing.
  *
- * Of several registrations for one key the newest wins. What a declaration brings counts as registered when the operator was
- * defined: rows, a kernel for their device's backend; a contract, one for Meta; a native form, CompositeImplicitAutograd, or,
- * when there is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
+ * Of several registrations for one key the newest is used. A declaration counts as registered when the operator is defined: rows
+ * as a kernel for their device's backend; a contract as one for Meta; a native form as CompositeImplicitAutograd, or, when there
+ * is a gradient, CompositeExplicitAutograd (its gradient is not that of the form, then). */
 #include "registry/internal.h"
 
 static _Thread_local dv_guard guards_of_thread;
@@ -60,7 +60,7 @@ int dv__backend_of(int32_t device_type)
 {
     switch (device_type) {
     case DV_CPU:
-    case DV_CUDA_HOST: return DV_KEY_CPU; /* pinned memory is the processor's, as in PyTorch */
+    case DV_CUDA_HOST: return DV_KEY_CPU; /* pinned memory belongs to the CPU, as in PyTorch */
     case DV_CUDA:
     case DV_CUDA_MANAGED:
     case DV_ROCM: return DV_KEY_CUDA; /* PyTorch calls ROCm devices CUDA */
@@ -141,8 +141,8 @@ static bool goes_before(const dv__row *a, const dv__row *b)
     return a->vendor && !b->vendor;
 }
 
-/* All rows for the key. The insertion is stable and the attachments come newest first, so that of two vendors the newer one goes
- * first and one's rows stay as written. */
+/* All rows for the key. The insertion is stable and attachments are visited newest first, so the newer of two vendors comes
+ * first, and each vendor's rows keep their order. */
 static size_t collect_rows(const dv_operator *op, int key, const dv__row **rows)
 {
     size_t n = 0;
@@ -165,7 +165,7 @@ typedef struct filler {
     size_t used;
 } filler;
 
-/* The entry of what is registered for exactly this key, runtime or alias, for the runtime key `to`. */
+/* The entry for the runtime key `to`, from the registration for exactly this key, which may be an alias. */
 static void fill_registered(filler *f, int key, int to, const char *from)
 {
     dv__entry *e = &f->table->table.entries[to];

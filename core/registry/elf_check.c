@@ -1,5 +1,5 @@
-/* ELF, read with suspicion. Everything is copied out of the file by get(), which checks the extent first; a count from the file
- * never sizes a loop or an allocation before it was checked against the file's own size. */
+/* Checks of an untrusted ELF file. All data is copied out of the file by get(), which checks the extent first; a count from the
+ * file never sizes a loop or an allocation before it was checked against the file's own size. */
 #include "registry/elf_check.h"
 
 #include <elf.h>
@@ -79,7 +79,7 @@ static const char *machine_name(unsigned machine)
 
 /* ---- Headers ------------------------------------------------------------------------------------------------------------- */
 
-/* The ELF header itself, which alone decides whether the rest is read. */
+/* The ELF header; the rest is read only if it is right. */
 static int check_start(image *im)
 {
     const Elf64_Ehdr *h = &im->head;
@@ -181,7 +181,7 @@ static bool in_memory(const image *im, uint64_t address, uint64_t n, unsigned fl
     return false;
 }
 
-/* What the loader looks for at an address is there, and comes from the place in the file that is named beside it. */
+/* Check that a section is mapped at its address, and from its own offset in the file. */
 static bool consistent(const image *im, uint64_t address, uint64_t offset, uint64_t n)
 {
     uint64_t at;
@@ -199,7 +199,7 @@ static int check_placement(const image *im)
             (p.p_type == PT_GNU_RELRO || consistent(im, p.p_vaddr, p.p_offset, p.p_filesz));
         if (p.p_type == PT_DYNAMIC) /* the loader writes there */
             good = good && in_memory(im, p.p_vaddr, p.p_memsz, PF_W);
-        if (p.p_type == PT_GNU_RELRO) /* and makes this read-only afterwards; lld rounds its end up to a page */
+        if (p.p_type == PT_GNU_RELRO) /* and makes it read-only later; lld rounds its end up to a page */
             good = good &&
                 (in_memory(im, p.p_vaddr, p.p_memsz, PF_W) ||
                     in_memory(im, p.p_vaddr, p.p_memsz > PAGE ? p.p_memsz - PAGE + 1 : 1, PF_W));
@@ -227,7 +227,7 @@ static int check_sections(const image *im)
 
 /* ---- The dynamic section ------------------------------------------------------------------------------------------------- */
 
-/* The last value of a tag, as the loader takes it; false when there is none. check_dynamic() has made sure that DT_NULL is there.
+/* The last value of a tag, which the loader uses; false if the tag is missing. check_dynamic() has found DT_NULL before.
  */
 static bool dynamic(const image *im, int64_t tag, uint64_t *value)
 {
@@ -261,7 +261,7 @@ static int check_dynamic(const image *im)
     return found && ended ? DV_OK : fail(im, "corrupt: the dynamic section");
 }
 
-/* A table named by an address tag and a size tag is inside the file. */
+/* Check that the table given by an address tag and a size tag is inside the file. */
 static int check_table(
     const image *im, const char *what, int64_t tag, int64_t size_tag, uint64_t entry, uint64_t *at, uint64_t *size)
 {
@@ -276,7 +276,7 @@ static int check_table(
     return DV_OK;
 }
 
-/* How many symbols there are, by the hash tables. */
+/* The number of symbols, from the hash tables. */
 static int count_symbols(image *im)
 {
     uint64_t address = 0, at = 0;
@@ -343,7 +343,7 @@ static int check_symbols(image *im)
     return DV_OK;
 }
 
-/* Names of libraries that the loader will look for. */
+/* Check the names of the libraries that the loader will look for. */
 static int check_needed(const image *im)
 {
     for (uint64_t at = im->dynamic_at;; at += sizeof(Elf64_Dyn)) {
@@ -357,7 +357,7 @@ static int check_needed(const image *im)
     }
 }
 
-/* What the loader asserts of the entries that describe relocations, and ends the process where it is not so. */
+/* Check the entries that describe relocations: the loader asserts these conditions and ends the process if one fails. */
 static int check_relocation_form(const image *im)
 {
     static const struct {
@@ -375,7 +375,7 @@ static int check_relocation_form(const image *im)
     return DV_OK;
 }
 
-/* DT_RELACOUNT: so many relocations, at the front, are relative ones; the loader does not look again. */
+/* DT_RELACOUNT: the number of relative relocations at the front; the loader trusts it. */
 static int check_relative(const image *im)
 {
     uint64_t count = 0, at, size;
@@ -430,7 +430,7 @@ static int check_functions(const image *im) /* initialisers, finalisers, version
         if (status)
             return status;
         if (size && !dynamic(im, DT_RELA, &address) && !dynamic(im, 36 /* DT_RELR */, &address))
-            return fail(im, "corrupt: %s have no relocations", tables[t].what); /* the loader would call what is not an address */
+            return fail(im, "corrupt: %s have no relocations", tables[t].what); /* the loader would call an invalid address */
     }
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
         if (dynamic(im, addresses[i].tag, &address) && !in_memory(im, address, 4, addresses[i].flags))

@@ -1,22 +1,21 @@
-/* Is this the content of an operator binary that the loader can be given? */
+/* Checks that the content of a file is an operator binary which the system's loader can load safely. */
 #ifndef DV_REGISTRY_ELF_CHECK_H
 #define DV_REGISTRY_ELF_CHECK_H
 
 #include "dovetail.h"
 
-/* A 64-bit ELF shared object for this processor, whole: every header, segment and section, the dynamic section and all tables
- * that it names (symbols, strings, hashes, relocations, initialisers) lie inside the file, symbols and relocations point inside
- * the image; and it exports dovetail_library_1. DV_EBINARY or, for other majors, DV_EABI; the message begins with where. Not
- * promised: that the code inside does what it should. */
+/* Check for a complete 64-bit ELF shared object for this processor: every header, segment and section, the dynamic section and
+ * all tables that it names (symbols, strings, hashes, relocations, initialisers) lie inside the file, symbols and relocations
+ * point inside the image; and it exports dovetail_library_1. DV_EBINARY or, for other majors, DV_EABI; the message begins with
+ * `where`. The code inside is not checked. */
 int dv__elf_check(const unsigned char *data, size_t size, const char *where);
 
-/* The same for the beginning of a file of this size (zeros after its end): what is not such a binary is refused before it is
- * read.
+/* The same check of only the beginning of a file of this size (zeros after its end), to refuse other files before they are read.
  */
 enum { DV__ELF_START = 64 };
 int dv__elf_check_start(const unsigned char start[DV__ELF_START], size_t size, const char *where);
 
-/* Readable memory of a loaded binary whose content passed the check: its segments at base. Gives how many (at most room). */
+/* The readable segments, loaded at base, of a binary whose content passed the check. Returns their number (at most room). */
 typedef struct dv__span {
     const char *start;
     size_t size;

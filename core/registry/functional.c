@@ -10,7 +10,7 @@ typedef struct maker {
     dv_operator *op;
     const dv__schema *from;
     dv__schema *to;
-    int32_t *slots; /* of each slot of the operator: where its value after the call stands in the functional form */
+    int32_t *slots; /* for each slot of the operator, the slot of the functional form that has its value after the call */
     struct clone {
         const dv__expr *from;
         dv__expr *to;
@@ -22,14 +22,14 @@ typedef struct maker {
 static const dv__type *plain(const dv__type *t) { return t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t; }
 static bool is_list(const dv__argument *a) { return plain(a->type)->kind == DV__TYPE_LIST; }
 
-/* The argument that is written and that a result is, or -1. */
+/* The written argument that this result is, or -1. */
 static int32_t aliased(const dv_operator *op, size_t r)
 {
     const dv__slot *slot = &op->plan->slots[op->plan->nargs + r];
     return slot->flags & DV__SLOT_WRITES ? slot->alias : -1;
 }
 
-/* A result that shares memory with an argument that is written, and is not that argument. */
+/* Does the result share memory with a written argument without being that argument? */
 static bool is_view_of_written(const dv_operator *op, size_t r)
 {
     const dv__slot *slot = &op->plan->slots[op->plan->nargs + r];
@@ -75,7 +75,7 @@ static int make_returns(maker *m)
     return DV_OK;
 }
 
-/* Types, defaults and what else is unchanged stay in the operator's own schema, which lives as long. */
+/* Types, defaults and other unchanged parts point into the operator's own schema, which lives as long. */
 static int make_schema(maker *m)
 {
     const dv__schema *s = m->from;
@@ -115,7 +115,7 @@ static int make_name(maker *m)
     return dv__text_take(&name, &m->op->name);
 }
 
-/* The operator's contract, and beside it: each new value is like its argument. A list of new values has no pattern. */
+/* The operator's contract with an added rule: each new value is like its argument. A list of new values has no pattern. */
 static int make_contract(maker *m)
 {
     if (!m->base->contract)
@@ -184,7 +184,7 @@ static int clone(maker *m, const dv__expr *e, dv__expr **out)
     return *out = to, DV_OK;
 }
 
-/* gradient: its targets are arguments; else results. */
+/* gradient: the targets are arguments; otherwise (tangent) they are results. */
 static int make_formula(maker *m, const dv__formula *f, bool gradient, dv__formula **out)
 {
     if (!f)

@@ -1,11 +1,12 @@
-/* What the files of the registry share among themselves.
+/* Declarations shared by the files of the registry.
  *
  * One lock guards everything that is not atomic here. Under it, and only there: the index of operators, the list of libraries,
- * every library's wishes and fallbacks, every operator's attachments. What a call reads (an operator's table, its rows, its
- * schema) is immutable once published and lives as long as the operator.
+ * every library's wishes and fallbacks, every operator's attachments. The data that a call reads (an operator's table, its rows,
+ * its schema) is immutable once published and lives as long as the operator.
  *
- * A library wishes (an IMPL for "ns::f" on CPU); where an operator of that name exists, the wish becomes an attachment of it, now
- * or when the operator is defined. An operator's table is computed from its attachments and the fallbacks of all libraries.
+ * A wish is a library's registration by name, such as an IMPL for "ns::f" on CPU. It becomes an attachment of the operator of
+ * that name: at once if the operator exists, else when it is defined. An operator's table is computed from its attachments and
+ * the fallbacks of all libraries.
  *
  * Taking away must not fail, so it must not allocate: each operator holds as many spare tables as things could be taken from it.
  */
@@ -24,7 +25,8 @@
 int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out); /* DV_EINVAL past the end */
 const char *dv__field_ctype(uint32_t type);                                  /* "const dv_tensor *" */
 
-/* The names nearest to wanted, best first, for error messages. Zero-initialise; names are borrowed until it is printed. */
+/* The names most similar to wanted, best first, for error messages. Zero-initialise. The names are borrowed until the message is
+ * printed. */
 enum { DV__NEAR_MAX = 5 };
 typedef struct dv__near {
     const char *wanted;
@@ -35,7 +37,7 @@ typedef struct dv__near {
     size_t n, seen;
 } dv__near;
 void dv__near_add(dv__near *near, const char *name);
-/* "; did you mean a, b?" or "" when nothing is near. */
+/* "; did you mean a, b?" or "" when no name is similar. */
 const char *dv__near_print(const dv__near *near, char *buffer, size_t size);
 
 /* ---- What is attached to an operator ---- */
@@ -57,7 +59,7 @@ typedef struct dv__attachment {
     dv_boxed_fn fn;
     void *user;
     dv__row_set rows;    /* ROWS: as written, any device */
-    const char *problem; /* ROWS: why it has none: a vendor's kernels that do not fit this declaration */
+    const char *problem; /* ROWS: why there are no rows: a vendor's kernels that do not fit this declaration */
     dv__arena arena;     /* the rows */
 } dv__attachment;
 
@@ -120,12 +122,12 @@ dv_operator *dv__registry_get(const char *name);
 dv_operator *dv__registry_overload(const char *ns, size_t ns_size, const char *name, size_t i);
 bool dv__registry_has_namespace(const char *ns, size_t ns_size); /* under the lock */
 void dv__registry_near(dv__near *near, const char *ns);          /* under the lock: names without their namespace */
-/* Put a library with all its operators, wishes and fallbacks into the registry, or nothing of it. Takes the lock. */
+/* Add a library with all its operators, wishes and fallbacks to the registry, or fail and add nothing. Takes the lock. */
 int dv__registry_add(dv_library *lib);
-/* Take it out. Cannot fail. Takes the lock. */
+/* Remove a library. Cannot fail. Takes the lock. */
 void dv__registry_remove(dv_library *lib);
-/* One more operator, wish or fallback of a library that is registered. Take the lock; on failure nothing has changed and the
- * caller still owns what it gave. */
+/* Add an operator, wish or fallback to a registered library. These take the lock; on failure nothing has changed and the caller
+ * still owns its argument. */
 int dv__registry_add_operator(dv_library *lib, dv_operator *op);
 int dv__registry_add_wish(dv_library *lib, dv__wish *wish);
 int dv__registry_add_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user);
@@ -143,12 +145,13 @@ void dv__table_fill(dv__spare_table *t, const dv_operator *op);
 /* An operator with its schema, contract, binding and own rows, not yet its formulas. where: file of the library, for messages. */
 int dv__operator_new(const char *ns, const char *schema, const char *tags, dv_operator **out);
 int dv__operator_declare(const dv_library *lib, const dv_operator_decl *decl, dv_operator **out);
-/* Its formulas, when every operator of the library is there. */
+/* Check its formulas. Call it when all operators of the library are made. */
 int dv__operator_formulas(const dv_library *lib, dv_operator *op);
 void dv__operator_free(dv_operator *op);
-/* Full name of the operator that a declaration of a library of namespace ns means; dv__free'd by the caller. */
+/* The full name of the operator that a declaration in a library of namespace ns refers to; the caller frees it with dv__free().
+ */
 int dv__declared_name(const char *ns, const dv_operator_decl *decl, char **out);
-/* A declaration in a library of kernels has kernels, and nothing that is the operator's own. */
+/* Check that a declaration in a library of kernels has kernels, and no field that only the operator's own library may set. */
 int dv__vendor_check(const char *name, const dv_operator_decl *decl);
 /* Bind a declaration's rows to an operator. */
 int dv__rows_make(

@@ -1,4 +1,4 @@
-/* Libraries: sets of registrations with one life. A binary, a descriptor that is linked in, or registrations by hand. */
+/* Libraries: registrations that are added and removed together, from a binary, from a linked descriptor, or by hand. */
 #include "registry/internal.h"
 
 #include <assert.h>
@@ -105,7 +105,7 @@ static int declare_operators(dv_library *lib)
     return DV_OK;
 }
 
-/* Kernels for operators of others. The last declared is put at the front, so that the first becomes the newest. */
+/* Kernels for operators of other libraries. They are added last to first, so that the first declared is the newest. */
 static int declare_wishes(dv_library *lib)
 {
     for (size_t i = 0, n = count_operators(lib->decl); i < n; i++) {

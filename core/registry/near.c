@@ -1,4 +1,4 @@
-/* Names that a message can suggest: nearest by the number of letters to change, where a shared prefix or part also counts. */
+/* Similar names to suggest in a message: by the number of letters to change; a shared prefix or part also counts. */
 #include <stdio.h>
 
 #include "registry/internal.h"

@@ -1,9 +1,10 @@
-/* The facts of a schema that every call needs, in the smallest form. */
+/* Compact data about a schema that every call needs. */
 #include "registry/plan.h"
 
 #include "registry/internal.h"
 
-/* Number of an alias set: its place among the names seen so far. Beyond 64 they count as none, which only refuses more. */
+/* Number of an alias set: its index among the names seen so far. Sets beyond 64 are ignored, so that calls which they would allow
+ * are refused. */
 typedef struct sets {
     const char *names[64];
     size_t n;

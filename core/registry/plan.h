@@ -1,4 +1,5 @@
-/* What a call asks of a schema, found once when the operator is made: for each slot what it takes, what it may share memory with.
+/* What a call needs to know of a schema, computed once when the operator is made: for each slot its type and what it may share
+ * memory with.
  */
 #ifndef DV_REGISTRY_PLAN_H
 #define DV_REGISTRY_PLAN_H
@@ -16,9 +17,9 @@ enum dv__plan_flags {
 };
 
 typedef struct dv__slot {
-    uint8_t value;      /* enum dv_value_type that it is given as; DV_VALUE_DEFAULT: nothing can hold it */
+    uint8_t value;      /* enum dv_value_type of its value; DV_VALUE_DEFAULT: no dv_value can hold it */
     uint8_t flags;      /* enum dv__plan_flags */
-    int16_t alias;      /* of a return: the argument that it is or views; else -1 */
+    int16_t alias;      /* of a return: the argument that it is, or is a view of; else -1 */
     int32_t fixed_size; /* of int[N]; else -1 */
     uint64_t sets;      /* alias sets by number: slots that share one may share memory */
 } dv__slot;
@@ -26,10 +27,10 @@ typedef struct dv__slot {
 enum { DV__MAX_SLOTS = 128 }; /* of operators with kernel rows, native forms or contracts */
 
 typedef struct dv__plan {
-    uint64_t serial; /* of this plan among all that the process ever made; never 0 */
+    uint64_t serial; /* unique among all plans that the process has made; never 0 */
     uint32_t nargs, nreturns;
     bool writes;      /* through any argument */
-    bool has_device;  /* an argument says on which device to work */
+    bool has_device;  /* an argument of type Device selects the device */
     dv__slot slots[]; /* arguments, then returns */
 } dv__plan;
 

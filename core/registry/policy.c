@@ -32,7 +32,7 @@ static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of the three share
 static policy *process, *environment, *file;
 static int environment_status;
 static char environment_error[512];
-static atomic_uint_fast64_t generation = 1; /* never 0, which is what an operator begins with */
+static atomic_uint_fast64_t generation = 1; /* never 0, the initial value in an operator */
 static unsigned threads_with_policy;        /* under the lock */
 enum { CACHE_NOTHING = -1 };
 static atomic_int_fast64_t cacheable = 1; /* the generation whose decisions may be cached */
@@ -135,7 +135,7 @@ static int policy_parse(const char *text, policy **out)
 
 enum { POLICY_MOST = 1 << 20 };
 
-/* A file, and one that ends: a device or a pipe could keep us forever. */
+/* Only a regular file: reading a device or a pipe may never end. */
 static int read_file(const char *path, char **out)
 {
     *out = NULL;
@@ -176,7 +176,7 @@ static int policy_read(const char *path, policy **out)
 
 /* ---- The environment, once ---- */
 
-/* A layer has changed, and so many more or fewer threads have a policy of their own. Under the lock. */
+/* A layer has changed; threads: the change in the number of threads with a policy of their own. Under the lock. */
 static void changed(int threads)
 {
     threads_with_policy += (unsigned)threads;

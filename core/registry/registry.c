@@ -1,7 +1,7 @@
 /* The one registry: an index of operators sorted by name (of equal names the newest last), and the list of libraries.
  *
- * Adding goes in two steps: everything that can fail (checks, attachments, spare tables), then a commit that only links and
- * publishes. prepare() keeps the invariant that an operator has a spare table for each thing that may be taken from it. */
+ * Adding has two steps: first all that can fail (checks, attachments, spare tables), then a commit that only links and publishes.
+ * prepare() keeps the invariant that an operator has a spare table for each removal that may follow. */
 #include <pthread.h>
 #include <stdio.h>
 
@@ -143,8 +143,8 @@ static size_t count_fallbacks(void)
     return n;
 }
 
-/* Spare tables for an operator that is to get so many more attachments, rows and fallbacks: one to publish now, and one for each
- * that may be taken away later. The operator is as before when this fails. */
+/* Allocate spare tables for an operator before it gets this many more attachments, rows and fallbacks: one to publish now, and
+ * one for each later removal. On failure the operator is unchanged. */
 static int prepare(dv_operator *op, size_t attachments, size_t rows, size_t fallbacks)
 {
     dv__registration *r = op->registration;
@@ -153,7 +153,8 @@ static int prepare(dv_operator *op, size_t attachments, size_t rows, size_t fall
     size_t fit = 0;
     for (dv__spare_table **at = &r->spares, *t; (t = *at);) {
         if (t->room < nrows) {
-            /* Too small from now on: kept until there are enough that fit, since a failure below must change nothing. */
+            /* These tables are too small now. Keep them until enough larger ones are allocated, since a failure below must change
+             * nothing. */
             at = &t->next;
             continue;
         }
@@ -198,7 +199,8 @@ void dv__attachment_free(dv__attachment *a)
     dv__free(a);
 }
 
-/* A vendor's rows that do not fit are an error for the one who brings them, but only noted when the operator comes later. */
+/* A vendor's rows that do not fit are an error when the vendor's library is loaded second; when the operator is defined second,
+ * they are only noted. */
 static int attachment_new(dv_operator *op, const dv__wish *wish, bool must_fit, dv__attachment **out)
 {
     *out = NULL;
@@ -238,7 +240,7 @@ static void attach(dv_operator *op, dv__attachment *a)
     op->registration->nrows += a->rows.n;
 }
 
-/* Memory of what is taken away lives on: a call may be running in it. */
+/* The memory of a removed attachment is kept: a call may be using it. */
 static bool detach(dv_operator *op, const dv_library *lib)
 {
     bool any = false;
@@ -270,7 +272,7 @@ static void free_attachments(dv__attachment *list)
 
 static bool same_text(const char *a, const char *b) { return !strcmp(a ? a : "", b ? b : ""); }
 
-/* Another version of the same library may stand beside it. */
+/* Several versions of one library may be loaded at once. */
 static bool other_version(const dv_library *a, const dv_library *b)
 {
     const bool same = a->kind == b->kind && !strcmp(a->ns, b->ns) &&
@@ -306,7 +308,7 @@ static int check_operator(const dv_library *lib, const dv_operator *op)
 
 /* ---- Adding ---- */
 
-/* Give a new operator the wishes that were waiting for it. A failure leaves it with those that it got: it will be freed. */
+/* Attach the waiting wishes to a new operator. On failure it keeps those attached so far, since the operator will be freed. */
 static int grant_waiting(dv_operator *op)
 {
     for (const dv_library *lib = libraries; lib; lib = lib->next)
@@ -350,7 +352,7 @@ static void commit_operator(dv_operator *op)
     insert(op);
 }
 
-/* What a wish becomes, before it is linked. */
+/* The attachment that a wish becomes, not yet linked. */
 typedef struct grant {
     struct grant *next;
     dv_operator *op;
@@ -372,7 +374,7 @@ static int prepare_wish(const dv__wish *wish, grant **grants)
 {
     const size_t begin = lower_bound(wish->name), end = past(begin, wish->name);
     for (size_t i = begin; i < end; i++) {
-        size_t attachments = 1, rows = 0; /* what the same library has already brought for this operator counts too */
+        size_t attachments = 1, rows = 0; /* rows that the same library has already attached to this operator count too */
         for (const grant *g = *grants; g; g = g->next)
             if (g->op == operators[i]) {
                 attachments++;

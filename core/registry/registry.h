@@ -1,4 +1,4 @@
-/* What the registry knows of an operator, as the call path sees it.
+/* The registry's data about an operator that calls read.
  *
  * Registration takes one lock and publishes a new immutable dv__table by one atomic store; calls take no lock. Old tables live as
  * long as the operator. */
@@ -29,7 +29,7 @@ typedef struct dv__binding {
 int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_field_decl *const *fields, size_t frame_size,
     bool partial, dv__arena *arena, dv__binding **out);
 
-/* A kernel row, ready to be tried. Immutable. */
+/* A kernel row with its parsed fields. Immutable. */
 typedef struct dv__row {
     const char *name, *provider, *device, *dtypes_text, *isa_text, *when_text, *takes_text; /* "" or NULL when not given */
     int32_t device_type, priority;
@@ -37,7 +37,7 @@ typedef struct dv__row {
     const dv__dtype_sets *dtypes; /* NULL: any */
     const dv__predicate *when;    /* NULL: always */
     const dv__takes *takes;       /* for each slot */
-    bool takes_all_contiguous;    /* no slot of takes is anything else, and no alignment */
+    bool takes_all_contiguous;    /* every slot of takes is contiguous, without alignment */
     bool vendor;                  /* from another library than the operator's own */
     const dv__binding *binding;
     dv_kernel_fn run;
@@ -51,7 +51,7 @@ enum dv__entry_kind {
     DV__ENTRY_ROWS,
     DV__ENTRY_BOXED,
     DV__ENTRY_NATIVE,
-    DV__ENTRY_CONTRACT /* on Meta, of an operator with a contract or a shape function: outputs are made, nothing runs */
+    DV__ENTRY_CONTRACT /* on Meta, of an operator with a contract or a shape function: results are made, no kernel runs */
 };
 typedef struct dv__entry {
     enum dv__entry_kind kind;
@@ -112,12 +112,12 @@ enum dv__isa {
 };
 int dv__isa_parse(const char *name); /* NULL or "": base; DV__ISA_UNKNOWN for a name that this runtime does not know */
 bool dv__isa_available(int isa);
-int dv__isa_limit(void); /* what dv_set_isa() allows: changes when the choice of rows may */
+int dv__isa_limit(void); /* changes when dv_set_isa() may change the choice of rows */
 
-/* The thread's guards and the keys that a call on this device has: highest first. */
+/* The thread's guards, and the keys of a call on this device. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */
 DV__OF_THREAD dv_guard *dv__guards(void);
-/* The keys that a call has, of those of its tensors and under these guards: at most one backend and its autograd key. As in
+/* The keys of a call, from those of its tensors and the guards: at most one backend and its autograd key. As in
  * PyTorch the highest backend is taken first (of a CUDA tensor with a CPU scalar CUDA, and AutogradCUDA, never AutogradCPU); a
  * guard adds or takes away what a key does (autograd, or computing), and adds its backend. */
 uint32_t dv__keys_of_call(uint32_t keys, dv_guard guards);
@@ -125,7 +125,8 @@ uint32_t dv__keys_of_call(uint32_t keys, dv_guard guards);
 /* The policy's decision for one call: true: the operator's own kernels; false: its native form. Counts it. No lock. */
 bool dv__policy_decide(dv_operator *op, bool host_fuses);
 
-/* As dv_find(), but first in the library that defines `from`: a formula of one version calls the operators of that version. */
+/* As dv_find(), but looks first in the library that defines `from`, so that a formula calls operators of its own library's
+ * version. */
 int dv__find_from(const dv_operator *from, const char *name, dv_operator **out);
 
 /* The operator of the base set with ATen's name ("mul"), with a reference for the caller; DV_ENOENT. */

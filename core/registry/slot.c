@@ -1,5 +1,5 @@
-/* What hosts ask of an operator before they register or call it: one argument or result, the schema's types mapped to
- * enum dv_field_type; tags; devices. */
+/* Information for hosts that register or call an operator: each argument and result, with the schema's type as enum
+ * dv_field_type; tags; devices. */
 #include "base/error.h"
 #include "registry/internal.h"
 

@@ -1,4 +1,4 @@
-/* Names of element types and devices. The table of types is DV_DTYPES; the other spellings that people use map onto it. */
+/* Names of element types and devices. The table of types is DV_DTYPES; other common spellings are mapped to its names. */
 #include "base/text.h"
 #include "tensor/tensor.h"
 

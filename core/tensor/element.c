@@ -1,4 +1,4 @@
-/* Elements of every type of the table as doubles. Floats of less than 16 bits are found by trying: the nearest value of the
+/* Elements of every type of the table as doubles. Floats of less than 16 bits are rounded by search: the nearest value of the
  * format. Elements of less than a byte are packed, the first in the lowest bits. */
 #include "tensor/tensor.h"
 

@@ -1,6 +1,6 @@
 /* Where a tensor's elements lie: contiguity, overlaps, copies.
  *
- * Overlap is tested without looking at elements, and errs only to one side: "no" is always true. */
+ * Overlap is tested without visiting elements. The answer "no overlap" is always right; "overlap" may be wrong. */
 #include "tensor/tensor.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@ bool dv_tensor_is_contiguous(const dv_tensor *t) { return dv__tensor_sound(t) &&
 
 typedef struct dim { int64_t size, stride; } dim; /* stride >= 0 */
 
-/* The dims that move, by stride, smallest first; -1 when the tensor is empty. */
+/* The dims of size above 1, by stride, smallest first; -1 when the tensor is empty. */
 static int sorted_dims(const dv_tensor *t, dim *dims)
 {
     int n = 0;
@@ -38,7 +38,7 @@ bool dv_tensor_overlaps_itself(const dv_tensor *t)
         return true;
     dim dims[DV_MAX_NDIM];
     const int n = sorted_dims(t, dims);
-    int64_t reach = 0; /* the last offset that the smaller dims can make */
+    int64_t reach = 0; /* the largest offset that the smaller dims reach */
     for (int i = 0; i < n; i++) {
         if (dims[i].stride <= reach)
             return true;
@@ -57,7 +57,7 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* Bytes of the tensor's lowest element's address, and one past its highest. */
+/* The address of the tensor's lowest byte, and one past its highest. */
 static bool range(const dv_tensor *t, uintptr_t *begin, uintptr_t *end)
 {
     int64_t low, high;
@@ -71,8 +71,9 @@ static bool range(const dv_tensor *t, uintptr_t *begin, uintptr_t *end)
     return true;
 }
 
-/* Two tensors that interleave, such as the two halves of each row of a matrix: dims with strides of at least step bytes move both
- * by multiples of some g, so that each tensor keeps to a window of the bytes modulo g. Apart if the windows are. */
+/* Two tensors that interleave, such as the two halves of each row of a matrix: the strides of at least step bytes of both tensors
+ * are multiples of some g, so that each tensor stays in a window of addresses modulo g. The tensors are disjoint if the windows
+ * are. */
 static bool windows_apart(
     const dim *a, int na, int64_t size_a, const dim *b, int nb, int64_t size_b, int64_t step, uintptr_t distance)
 {
@@ -89,7 +90,7 @@ static bool windows_apart(
             window_b += b[i].stride * size_b * (b[i].size - 1);
     if (g <= 0)
         return false;
-    const uintptr_t shift = distance % (uintptr_t)g; /* where b's window begins, a's beginning at 0 */
+    const uintptr_t shift = distance % (uintptr_t)g; /* where b's window begins, relative to a's */
     return shift >= (uintptr_t)window_a && shift + (uintptr_t)window_b <= (uintptr_t)g;
 }
 
@@ -108,7 +109,7 @@ bool dv_tensor_overlaps(const dv_tensor *a, const dv_tensor *b)
     if (a->dtype.bits * a->dtype.lanes % 8 || b->dtype.bits * b->dtype.lanes % 8)
         return true;
     dim da[DV_MAX_NDIM], db[DV_MAX_NDIM];
-    if (a_begin > b_begin) { /* the lower one first: then the distance is not negative */
+    if (a_begin > b_begin) { /* the lower one first, so that the distance is not negative */
         const dv_tensor *t = a;
         a = b;
         b = t;
@@ -132,7 +133,7 @@ bool dv_tensor_overlaps(const dv_tensor *a, const dv_tensor *b)
 
 typedef struct pair { int64_t size, dst, src; } pair; /* one dim: strides in elements, later in bytes */
 
-/* The fewest dims that walk both tensors, outermost first, in the order of dst's strides; 0: one element. */
+/* Merge dims to the fewest that traverse both tensors, outermost first, in the order of dst's strides; 0: one element. */
 static int joint_dims(const dv_tensor *dst, const dv_tensor *src, pair *p)
 {
     int n = 0;
@@ -233,7 +234,7 @@ static void copy_bytes(const dv_tensor *to, const dv_tensor *from, pair *p, int 
     }
 }
 
-/* Elements that are no whole bytes: bit by bit from the low end, as DLPack packs them. Rare, so simple. */
+/* Elements of less than a byte: copied bit by bit from the low end, as DLPack packs them. Simple, because rare. */
 static void copy_bits(const dv_tensor *dst, const dv_tensor *src, int64_t bits)
 {
     const int64_t n = dv_numel(dst);

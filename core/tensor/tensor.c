@@ -1,8 +1,8 @@
 /* Tensor headers that the library owns.
  *
  * A counted header keeps its shape and strides right behind itself, and its memory, when it owns any, behind those: one
- * allocation. That place is also how a counted header is told from a caller's own dv_tensor, without a flag that DLPack's struct
- * has no room for: the shape pointer must point exactly there, and then the mark must be right too. */
+ * allocation. This also distinguishes a counted header from a caller's own dv_tensor, since DLPack's struct has no room for a
+ * flag: the shape pointer must point exactly behind the header, and the mark there must be right. */
 #include "tensor/tensor.h"
 
 #include <assert.h>
@@ -47,7 +47,7 @@ int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t 
         return dv_fail(DV_ESHAPE, "a tensor has 0 to %d dims, not %d", DV_MAX_NDIM, (int)ndim);
     if (ndim && !shape)
         return dv_fail(DV_EINVAL, "a tensor of %d dims needs a shape, found NULL", (int)ndim);
-    int64_t n = 1; /* with sizes of zero counted as one: then no product of some of the sizes overflows either */
+    int64_t n = 1; /* sizes of zero count as one, so that no product of a subset of the sizes overflows either */
     for (int32_t i = ndim; i-- > 0;) {
         if (shape[i] < 0)
             return dv_fail(DV_ESHAPE, "dim %d has the negative size %lld", (int)i, (long long)shape[i]);
@@ -148,7 +148,7 @@ int dv_tensor_init(dv_tensor *t, void *data, dv_dtype dtype, dv_device device, i
     return DV_OK;
 }
 
-/* A header with room for bytes of aligned memory behind it, whose address goes to *memory (when wanted). */
+/* A header with `bytes` of aligned memory behind it, whose address is stored in *memory (unless NULL). */
 static struct owned *new_header(int32_t ndim, int64_t bytes, void **memory)
 {
     const size_t head = (sizeof(struct owned) + 2 * sizeof(int64_t) * (size_t)ndim + ALIGN - 1) & ~(size_t)(ALIGN - 1);
@@ -294,7 +294,7 @@ void dv_tensor_unref(dv_tensor *t)
             o->managed->deleter(o->managed);
         o->mark = 0;
         dv__free_aligned(o);
-        o = base; /* a chain of views is let go without recursion */
+        o = base; /* a chain of views is released without recursion */
     }
 }
 

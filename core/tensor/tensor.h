@@ -1,4 +1,4 @@
-/* Tensors inside the core: what the public header does not show. */
+/* Tensors inside the core: functions that are not public. */
 #ifndef DV_TENSOR_TENSOR_H
 #define DV_TENSOR_TENSOR_H
 
@@ -13,27 +13,29 @@ int dv__tensor_new_strided(
 int dv__tensor_new_meta(
     dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
 
-/* Made by this library: counted, and it may be read-only (imported so). False for a caller's own struct. */
+/* Is it made by this library, with a reference count? (It may be read-only, if it was imported so.) False for a caller's own
+ * struct. */
 bool dv__tensor_is_ours(const dv_tensor *t);
 bool dv__tensor_is_read_only(const dv_tensor *t);
 
 /* Number of elements and contiguous strides of a shape; DV_ESHAPE as dv_tensor_init() says. strides may be NULL. */
 int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides);
 
-/* A caller's own header can hold anything. Sound: 0 to DV_MAX_NDIM dims with a shape and strides, no negative size, and the bytes
- * of all elements, and of what lies between the lowest and the highest, fit into int64_t. Everything below asks for that. */
+/* A caller's own dv_tensor can hold anything. Is it valid: 0 to DV_MAX_NDIM dims with a shape and strides, no negative size, and
+ * the bytes of all elements, and those between the lowest and the highest element, fit int64_t? The functions below require it.
+ */
 bool dv__tensor_sound(const dv_tensor *t);
 int dv__tensor_check(const dv_tensor *t); /* the same, with a message: DV_ETYPE (NULL), DV_ELIMIT, DV_EINVAL, DV_ESHAPE */
 
 /* The lowest and the highest element, relative to data, that the tensor can reach (0, -1 when it is empty); false on overflow. */
 bool dv__extent(int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high);
 
-/* The copy alone: equal shapes and dtypes, memory that this process can touch, no overlap. */
+/* Copy without checks: shapes and dtypes are equal, this process can access the memory, and nothing overlaps. */
 void dv__copy_elements(const dv_tensor *dst, const dv_tensor *src);
 
 static inline bool dv__host_memory(int32_t device_type) { return device_type == DV_CPU || device_type == DV_CUDA_HOST; }
 
-/* dv_tensor_is_contiguous() for a shape and its strides; sizes of one and empty tensors ask nothing of the strides. */
+/* dv_tensor_is_contiguous() for a shape and its strides; strides of dims of size one, and of empty tensors, do not matter. */
 static inline bool dv__contiguous(int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
     int64_t step = 1;

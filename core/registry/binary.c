@@ -1,9 +1,9 @@
 /* Loading an operator binary.
  *
- * The file is read once; everything else works on that copy, so a file that changes meanwhile does no harm. Content that passed
- * the checks is written to a private file named by a hash of it and loaded from there: the loader knows files by name and inode
- * and would give the old code for a new file under an old name. Content that was loaded before is not loaded again. Nothing good
- * is ever unmapped: kernels may still run, and threads may hold pointers.
+ * What its headers name is read once; everything else works on that copy, so a file that changes meanwhile does no harm. Content
+ * that passed the checks is written to a private file named by a hash of it and loaded from there: the loader knows files by name
+ * and inode and would give the old code for a new file under an old name. Content that was loaded before is not loaded again.
+ * Nothing good is ever unmapped: kernels may still run, and threads may hold pointers.
  *
  * The private files stay, for debuggers, which read symbols from them; those that nobody used for a week are removed. Where no
  * directory can hold code (mounted noexec, read-only), the content lives in a memory file, whose descriptor stays open because
@@ -87,26 +87,36 @@ static ssize_t read_at(int fd, unsigned char *data, size_t n, size_t at)
     return (ssize_t)done;
 }
 
-/* Read a whole file, if it begins like a binary. Call dv__free(c->data) in every case. */
+typedef struct source {
+    int fd;
+    const char *path;
+} source;
+
+/* For dv__elf_extent(). A file that is shorter by now gives zeros: the checks will tell. */
+static int read_part(void *user, uint64_t at, void *to, size_t n)
+{
+    const source *s = user;
+    memset(to, 0, n);
+    return read_at(s->fd, to, n, (size_t)at) < 0 ? io_error("read", s->path) : DV_OK;
+}
+
+/* Reads the binary in an open file, if its headers are those of one. Call dv__free(c->data) in every case. */
 static int read_all(int fd, const char *path, content *c)
 {
     struct stat st;
-    unsigned char start[DV__ELF_START] = { 0 };
+    size_t n;
     c->data = NULL;
     c->size = 0;
     if (fstat(fd, &st))
         return io_error("read", path);
     if (!S_ISREG(st.st_mode))
         return dv_fail(DV_EIO, "%s: not a file", path);
-    if (read_at(fd, start, sizeof start, 0) < 0)
-        return io_error("read", path);
-    const int status = dv__elf_check_start(start, (size_t)st.st_size, path);
+    const int status = dv__elf_extent(read_part, &(source){ fd, path }, (size_t)st.st_size, path, &n);
     if (status)
         return status;
-    if (!(c->data = dv__alloc((size_t)st.st_size)))
+    if (!(c->data = dv__alloc(n)))
         return DV_ENOMEM;
-    const ssize_t size = read_at(
-        fd, c->data, (size_t)st.st_size, 0); /* the file may have become shorter: the checks below find that */
+    const ssize_t size = read_at(fd, c->data, n, 0);
     c->size = size < 0 ? 0 : (size_t)size;
     return size < 0 ? io_error("read", path) : DV_OK;
 }

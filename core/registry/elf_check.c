@@ -25,6 +25,8 @@ enum { BYTE_ORDER_HERE = ELFDATA2LSB };
 enum { BYTE_ORDER_HERE = ELFDATA2MSB };
 #endif
 
+enum { LARGEST_HOLE = 1 << 26 }; /* bytes between what the headers name: alignment */
+
 typedef struct image {
     const unsigned char *data;
     uint64_t size;
@@ -209,12 +211,20 @@ static int check_placement(const image *im)
     return DV_OK;
 }
 
+static Elf64_Shdr section(const image *im, unsigned i)
+{
+    Elf64_Shdr s;
+    memcpy(&s, im->data + im->head.e_shoff + i * sizeof s, sizeof s);
+    return s;
+}
+
+static unsigned sections(const image *im) { return im->head.e_shoff ? im->head.e_shnum : 0; }
+
 static int check_sections(const image *im)
 {
-    for (unsigned i = 0; im->head.e_shoff && i < im->head.e_shnum; i++) {
-        Elf64_Shdr s;
+    for (unsigned i = 0; i < sections(im); i++) {
+        const Elf64_Shdr s = section(im, i);
         char what[40];
-        memcpy(&s, im->data + im->head.e_shoff + i * sizeof s, sizeof s);
         snprintf(what, sizeof what, "section %u", i);
         if (s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS && !inside(s.sh_offset, s.sh_size, im->size))
             return truncated(im, what, s.sh_offset, s.sh_size);
@@ -335,8 +345,6 @@ static int check_symbols(image *im)
     if (!dynamic(im, DT_SYMTAB, &address) || entry != sizeof(Elf64_Sym) || im->nsymbols > im->size / entry ||
         !in_file(im, address, im->nsymbols * entry, &im->symbols_at))
         return fail(im, "corrupt: the table of its %llu symbols", (unsigned long long)im->nsymbols);
-    if (dynamic(im, DT_VERSYM, &address) && !in_file(im, address, im->nsymbols * 2, &entry))
-        return fail(im, "corrupt: the versions of its symbols");
     for (uint64_t i = 0; i < im->nsymbols; i++)
         if (symbol(im, i).st_name >= im->strings_size)
             return fail(im, "corrupt: the name of symbol %llu", (unsigned long long)i);
@@ -414,28 +422,203 @@ static int check_relocations(const image *im)
     return check_table(im, "its relocations", 36 /* DT_RELR */, 35 /* DT_RELRSZ */, 8, &at, &size);
 }
 
-static int check_functions(const image *im) /* initialisers, finalisers, version tables */
+/* The dynamic section and the section table agree about these tables. Nothing to compare in a binary without sections. */
+static int check_twins(const image *im)
 {
     static const struct {
-        const char *what;
-        int64_t tag, size_tag;
-    } tables[] = { { "its initialisers", DT_INIT_ARRAY, DT_INIT_ARRAYSZ }, { "its finalisers", DT_FINI_ARRAY, DT_FINI_ARRAYSZ } };
-    static const struct {
-        int64_t tag;
-        unsigned flags;
-    } addresses[] = { { DT_INIT, PF_X }, { DT_FINI, PF_X }, { DT_VERNEED, PF_R }, { DT_VERDEF, PF_R }, { DT_PLTGOT, PF_W } };
-    uint64_t at, size, address = 0;
-    for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
-        const int status = check_table(im, tables[t].what, tables[t].tag, tables[t].size_tag, 8, &at, &size);
-        if (status)
-            return status;
-        if (size && !dynamic(im, DT_RELA, &address) && !dynamic(im, 36 /* DT_RELR */, &address))
-            return fail(im, "corrupt: %s have no relocations", tables[t].what); /* the loader would call an invalid address */
+        int64_t tag, size_tag; /* size_tag 0: it has none */
+        unsigned type;
+    } twins[] = { { DT_INIT_ARRAY, DT_INIT_ARRAYSZ, SHT_INIT_ARRAY }, { DT_FINI_ARRAY, DT_FINI_ARRAYSZ, SHT_FINI_ARRAY },
+        { DT_VERNEED, 0, SHT_GNU_verneed }, { DT_VERDEF, 0, SHT_GNU_verdef }, { DT_VERSYM, 0, SHT_GNU_versym } };
+    for (size_t t = 0; t < sizeof twins / sizeof *twins && sections(im); t++) {
+        uint64_t address = 0, size = 0;
+        const bool there = dynamic(im, twins[t].tag, &address);
+        const bool sized = twins[t].size_tag && dynamic(im, twins[t].size_tag, &size);
+        bool any = false, same = false;
+        for (unsigned i = 0; i < sections(im); i++) {
+            const Elf64_Shdr s = section(im, i);
+            const bool of = s.sh_type == twins[t].type && s.sh_flags & SHF_ALLOC;
+            any |= of;
+            same |= of && s.sh_addr == address && (!sized || s.sh_size == size);
+        }
+        if (there ? !same : any || sized)
+            return fail(im, "corrupt: the dynamic section and the sections differ (tag %#llx)", (unsigned long long)twins[t].tag);
     }
+    return DV_OK;
+}
+
+/* Does a function begin at this address, as far as the file tells: a symbol, or the start of a section of code? A stripped binary
+ * does not name a function of its own, so there any code will do. */
+static bool is_function(const image *im, uint64_t address)
+{
+    bool stripped = true;
+    if (!in_memory(im, address, 1, PF_X))
+        return false;
+    for (uint64_t i = 0; i < im->nsymbols; i++)
+        if (symbol(im, i).st_value == address && symbol(im, i).st_shndx != SHN_UNDEF)
+            return true;
+    for (unsigned i = 0; i < sections(im); i++) {
+        const Elf64_Shdr s = section(im, i);
+        if (s.sh_flags & SHF_EXECINSTR && address - s.sh_addr < s.sh_size && (s.sh_entsize || s.sh_addr == address))
+            return !s.sh_entsize; /* entries are those of the PLT */
+        stripped &= s.sh_type != SHT_SYMTAB;
+        for (uint64_t at = 0; s.sh_type == SHT_SYMTAB && s.sh_size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
+            Elf64_Sym one;
+            memcpy(&one, im->data + s.sh_offset + at, sizeof one);
+            if (one.st_value == address && ELF64_ST_TYPE(one.st_info) == STT_FUNC)
+                return true;
+        }
+    }
+    return stripped;
+}
+
+/* The functions of an array are addresses that relocations put there: each is code of this binary, or a symbol's. */
+enum { MOST_FUNCTIONS = 1 << 16 };
+typedef struct filled {
+    uint64_t address, n; /* of the array, in words of 8 bytes */
+    unsigned char bits[MOST_FUNCTIONS / 8];
+} filled;
+
+static bool fill(const image *im, filled *f, uint64_t at, uint64_t function, bool of_symbol)
+{
+    if (at + 7 < f->address || at >= f->address + 8 * f->n)
+        return true; /* of something else */
+    if ((at - f->address) % 8 || !(of_symbol || in_memory(im, function, 1, PF_X)))
+        return false;
+    const uint64_t i = (at - f->address) / 8;
+    f->bits[i / 8] |= (unsigned char)(1u << i % 8);
+    return true;
+}
+
+/* DT_RELR: an even word is the address of a relocation, an odd one has a bit for each of the next 63 words. The address that it
+ * adds to is in the image itself. */
+static bool fill_relr(const image *im, filled *f)
+{
+    uint64_t at, size, word, here, value, next = 0;
+    if (check_table(im, "its relocations", 36 /* DT_RELR */, 35 /* DT_RELRSZ */, 8, &at, &size))
+        return false;
+    for (uint64_t i = 0; i < size; i += 8) {
+        memcpy(&word, im->data + at + i, sizeof word);
+        uint64_t first = word & 1 ? next : word, bits = word & 1 ? word >> 1 : 1;
+        next = word & 1 ? next + 63 * 8 : word + 8;
+        for (; bits; bits >>= 1, first += 8)
+            if (bits & 1 && first + 7 >= f->address && first < f->address + 8 * f->n &&
+                (!in_file(im, first, 8, &here) || !get(im, here, &value, 8) || !fill(im, f, first, value, false)))
+                return false;
+    }
+    return true;
+}
+
+static int check_array(const image *im, const char *what, int64_t tag, int64_t size_tag)
+{
+    filled f = { .n = 0 };
+    uint64_t at, size, word;
+    int status = check_table(im, what, tag, size_tag, 8, &at, &size);
+    if (status || !size)
+        return status;
+    dynamic(im, tag, &f.address);
+    f.n = size / 8;
+    bool good = f.n <= MOST_FUNCTIONS && f.address % 8 == 0 && in_memory(im, f.address, size, PF_W) && fill_relr(im, &f);
+    good = good && !check_table(im, "its relocations", DT_RELA, DT_RELASZ, sizeof(Elf64_Rela), &at, &size);
+    for (uint64_t i = 0; good && i < size; i += sizeof(Elf64_Rela)) {
+        Elf64_Rela r;
+        memcpy(&r, im->data + at + i, sizeof r);
+        good = !r.r_info || fill(im, &f, r.r_offset, (uint64_t)r.r_addend, ELF64_R_SYM(r.r_info));
+    }
+    for (uint64_t i = 0; good && i < f.n; i++) {
+        word = f.bits[i / 8] >> i % 8 & 1;
+        good = word;
+    }
+    return good ? DV_OK : fail(im, "corrupt: %s are not functions", what); /* the loader would call anything */
+}
+
+static int check_functions(const image *im)
+{
+    static const struct { int64_t tag, flags; } addresses[] = { { DT_VERNEED, PF_R }, { DT_VERDEF, PF_R }, { DT_PLTGOT, PF_W } };
+    uint64_t address = 0;
+    int status = check_twins(im);
+    if (status || (status = check_array(im, "its initialisers", DT_INIT_ARRAY, DT_INIT_ARRAYSZ)) ||
+        (status = check_array(im, "its finalisers", DT_FINI_ARRAY, DT_FINI_ARRAYSZ)))
+        return status;
+    if ((dynamic(im, DT_INIT, &address) && !is_function(im, address)) ||
+        (dynamic(im, DT_FINI, &address) && !is_function(im, address)))
+        return fail(im, "corrupt: its initialiser or finaliser is not a function");
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++)
-        if (dynamic(im, addresses[i].tag, &address) && !in_memory(im, address, 4, addresses[i].flags))
+        if (dynamic(im, addresses[i].tag, &address) && !in_memory(im, address, 4, (unsigned)addresses[i].flags))
             return fail(im, "corrupt: the dynamic section points outside the image");
     return DV_OK;
+}
+
+/* ---- Versions of symbols ------------------------------------------------------------------------------------------------- */
+
+/* Is a string of its strings the name of a library that it needs? The loader asserts it of each library with versions. */
+static bool is_needed(const image *im, uint64_t name)
+{
+    const char *strings = (const char *)im->data + im->strings_at;
+    for (uint64_t at = im->dynamic_at;; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, im->data + at, sizeof d);
+        if (d.d_tag == DT_NULL)
+            return false;
+        if (d.d_tag == DT_NEEDED && !strcmp(strings + d.d_un.d_val, strings + name))
+            return true;
+    }
+}
+
+/* The chains of DT_VERNEED, as the loader walks them. *most: the largest number of a version. */
+static bool check_needed_versions(const image *im, uint64_t address, uint64_t *most)
+{
+    Elf64_Verneed need = { .vn_next = 0 };
+    uint64_t steps = 0, at;
+    do {
+        address += need.vn_next;
+        if (steps++ > im->size / sizeof need || !in_file(im, address, sizeof need, &at) || !get(im, at, &need, sizeof need) ||
+            need.vn_version != 1 || need.vn_file >= im->strings_size || !is_needed(im, need.vn_file))
+            return false;
+        Elf64_Vernaux one = { .vna_next = need.vn_aux };
+        uint64_t where = address;
+        do {
+            where += one.vna_next;
+            if (steps++ > im->size / sizeof one || !in_file(im, where, sizeof one, &at) || !get(im, at, &one, sizeof one) ||
+                one.vna_name >= im->strings_size)
+                return false;
+            *most = (one.vna_other & 0x7fffu) > *most ? one.vna_other & 0x7fffu : *most;
+        } while (one.vna_next);
+    } while (need.vn_next);
+    return true;
+}
+
+/* Those of DT_VERDEF: its own versions. */
+static bool check_own_versions(const image *im, uint64_t address, uint64_t *most)
+{
+    Elf64_Verdef own = { .vd_next = 0 };
+    Elf64_Verdaux name;
+    uint64_t steps = 0, at;
+    do {
+        address += own.vd_next;
+        if (steps++ > im->size / sizeof own || !in_file(im, address, sizeof own, &at) || !get(im, at, &own, sizeof own) ||
+            own.vd_version != 1 || !in_file(im, address + own.vd_aux, sizeof name, &at) || !get(im, at, &name, sizeof name) ||
+            name.vda_name >= im->strings_size)
+            return false;
+        *most = (own.vd_ndx & 0x7fffu) > *most ? own.vd_ndx & 0x7fffu : *most;
+    } while (own.vd_next);
+    return true;
+}
+
+/* Symbols have versions when there are versions, and no number beyond them: the loader looks neither up. */
+static int check_versions(const image *im)
+{
+    uint64_t needed = 0, own = 0, numbers = 0, most = 0, at = 0;
+    const bool has_needed = dynamic(im, DT_VERNEED, &needed), has_own = dynamic(im, DT_VERDEF, &own);
+    bool good = dynamic(im, DT_VERSYM, &numbers) == (has_needed || has_own);
+    good = good && (!has_needed || check_needed_versions(im, needed, &most)) && (!has_own || check_own_versions(im, own, &most));
+    good = good && (!numbers || in_file(im, numbers, im->nsymbols * 2, &at));
+    for (uint64_t i = 0; good && numbers && i < im->nsymbols; i++) {
+        uint16_t number;
+        memcpy(&number, im->data + at + i * 2, sizeof number);
+        good = (number & 0x7fffu) <= (most > 1 ? most : 1);
+    }
+    return good ? DV_OK : fail(im, "corrupt: the versions of its symbols");
 }
 
 /* ---- What it exports ----------------------------------------------------------------------------------------------------- */
@@ -466,11 +649,42 @@ static int check_exports(const image *im)
     return fail(im, "it exports no dovetail_library_%d (is DV_LIBRARY missing?)", DV_ABI_MAJOR);
 }
 
-int dv__elf_check_start(const unsigned char start[DV__ELF_START], size_t size, const char *where)
+/* Adds n bytes at this place of the file to what the headers name: *end is the end of it all, *sum how much it is. */
+static int name_bytes(const image *im, const char *what, uint64_t at, uint64_t n, uint64_t *end, uint64_t *sum)
 {
+    if (!inside(at, n, im->size))
+        return truncated(im, what, at, n);
+    *end = at + n > *end ? at + n : *end;
+    *sum += n;
+    return DV_OK;
+}
+
+int dv__elf_extent(dv__elf_read read, void *user, size_t size, const char *where, size_t *out)
+{
+    unsigned char start[sizeof(Elf64_Ehdr)] = { 0 };
     image im = { .data = start, .size = size, .where = where };
-    const int status = check_start(&im);
-    return status ? status : check_tables(&im);
+    const Elf64_Ehdr *h = &im.head;
+    uint64_t end = 0, sum = 0;
+    int status = read(user, 0, start, size < sizeof start ? size : sizeof start);
+    if (status || (status = check_start(&im)) || (status = check_tables(&im)))
+        return status;
+    for (unsigned i = 0; i < h->e_phnum && !status; i++) {
+        Elf64_Phdr p;
+        if (!(status = read(user, h->e_phoff + i * sizeof p, &p, sizeof p)) && p.p_type != PT_NULL && p.p_type != PT_GNU_STACK)
+            status = name_bytes(&im, "a segment", p.p_offset, p.p_filesz, &end, &sum);
+    }
+    for (unsigned i = 0; i < sections(&im) && !status; i++) {
+        Elf64_Shdr s;
+        if (!(status = read(user, h->e_shoff + i * sizeof s, &s, sizeof s)) && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS)
+            status = name_bytes(&im, "a section", s.sh_offset, s.sh_size, &end, &sum);
+    }
+    if (status || (status = name_bytes(&im, "its headers", h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr), &end, &sum)) ||
+        (sections(&im) && (status = name_bytes(&im, "its headers", h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr), &end, &sum))))
+        return status;
+    if (end > sum && end - sum > LARGEST_HOLE)
+        return fail(&im, "corrupt: %llu of its bytes belong to no segment and no section", (unsigned long long)(end - sum));
+    *out = end > sizeof start ? end : sizeof start;
+    return DV_OK;
 }
 
 int dv__elf_check(const unsigned char *data, size_t size, const char *where)
@@ -482,7 +696,7 @@ int dv__elf_check(const unsigned char *data, size_t size, const char *where)
         (status = check_symbols(&im)) || (status = check_exports(&im)) || (status = check_needed(&im)) ||
         (status = check_relocations(&im)))
         return status;
-    return check_functions(&im);
+    return (status = check_versions(&im)) ? status : check_functions(&im);
 }
 
 size_t dv__elf_spans(const unsigned char *data, const char *base, dv__span *spans, size_t room)

@@ -10,10 +10,10 @@
  * `where`. The code inside is not checked. */
 int dv__elf_check(const unsigned char *data, size_t size, const char *where);
 
-/* The same check of only the beginning of a file of this size (zeros after its end), to refuse other files before they are read.
- */
-enum { DV__ELF_START = 64 };
-int dv__elf_check_start(const unsigned char start[DV__ELF_START], size_t size, const char *where);
+/* How much of a file of this size is the binary: up to the end of the last thing that its headers name. What follows need not be
+ * read, and another kind of file is refused before it is read. read() gives n bytes at a place inside the file, or a status. */
+typedef int (*dv__elf_read)(void *user, uint64_t at, void *to, size_t n);
+int dv__elf_extent(dv__elf_read read, void *user, size_t size, const char *where, size_t *out);
 
 /* The readable segments, loaded at base, of a binary whose content passed the check. Returns their number (at most room). */
 typedef struct dv__span {

@@ -2,7 +2,8 @@
 import pytest
 import torch
 
-from dovetail.torch import functional, native, operator, overridden, register, registration, unregister, vmap
+from dovetail.torch import native, operator, overridden, private, register, registration, unregister
+from dovetail.torch.transforms import functional, vmap
 
 from conftest import compile_ops, one
 
@@ -17,7 +18,7 @@ DV_LIBRARY(halfway, &dv_op_f, &dv_op_g, &dv_op_h);""")
 
 # each step of a registration, by where it is looked up, and which of its calls fails: one for each operator, or all of them
 STEPS = [(operator, "Contract", 1), (operator, "Contract", 3), (operator, "Autograd", 2), (operator.Autograd, "attach", 2), (operator.out, "find", 2),
-         (operator, "entry", 1), (operator, "give_tags", 1), (operator, "give_tags", 2), (operator.fake, "register", 1), (operator.fake, "register", 4),
+         (operator, "entry", 1), (operator, "give_tags", 1), (operator, "give_tags", 2), (private, "register_fake", 1), (private, "register_fake", 4),
          (vmap, "install", 2), (functional, "install", 3), (operator.autocast, "install", 1), (operator.flops, "install", 2),
          (operator.sharding, "install", 2), (overridden, "Own", 1), (overridden, "watch", 1), (overridden, "watch", 3),
          (registration.Registration, "_shorten", 2), (registration.twin, "define", 1), (registration, "_when_imported", 2)]

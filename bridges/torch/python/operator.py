@@ -5,12 +5,13 @@ import torch
 
 import dovetail._core
 
-from . import autocast, fake, flops, native, out, private, sharding, twin
+from . import native, out, private, twin
 from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
 from .formula import Native
 from .gradient import Missing
+from .transforms import autocast, flops, sharding
 from .types import default_of, readable_schema
 
 
@@ -140,7 +141,7 @@ class Operator:
     def install(self, library, registration):
         """Add what the C side cannot give. library: the torch.library.Library that it lives as long as; registration: the C side's."""
         if self.contract or not self.returns:
-            fake.register(self.name, self.fake, library)
+            private.register_fake(self.name, self.fake, library)
         if native.bridge.dv_torch_has_autograd(registration, self.name.encode()):
             self.autograd.attach(registration)
         else:
@@ -152,10 +153,10 @@ class Operator:
             native.check(native.bridge.dv_torch_set_native(registration, self.name.encode(), id(self._kept)))
         local = self.name.split("::")[1]
         if private.vmap:
-            from . import vmap
+            from .transforms import vmap
             vmap.install(self, library, local)
         if private.functional:
-            from . import functional
+            from .transforms import functional
             functional.install(self, library)
         autocast.install(self, library, local)
         flops.install(self)
@@ -226,9 +227,9 @@ class Operator:
             library.impl(local, as_native.autograd.python, "Autograd")
             as_native.overload.py_impl(private.operators.DispatchKey.CompositeImplicitAutograd)(kernel)  # where OpOverload.decompose() looks
             if self.contract or not self.returns:
-                fake.register("dovetail_native::" + local, self.fake, library)
+                private.register_fake("dovetail_native::" + local, self.fake, library)
             if private.vmap:
-                from . import vmap
+                from .transforms import vmap
                 vmap.install(as_native, library, local)
             autocast.install(as_native, library, local)
             natives["dovetail_native::" + local] = self
@@ -246,7 +247,7 @@ class Operator:
             self._native_overload._dispatch_cache.clear()
             self._native_library._destroy()
         if private.functional:
-            from . import functional
+            from .transforms import functional
             functional.retire(self)
         flops.retire(self)
         sharding.retire(self)

@@ -2,7 +2,7 @@
 tensors. Its fake, its functionalization, and how a call of a function with out= becomes a call of it."""
 import torch
 
-from . import fake
+from . import private
 from .private import operators, out as _torch
 from .types import dtype_name
 
@@ -18,7 +18,7 @@ class Out:
             overload._tags = [*overload._tags, torch.Tag.out]
 
     def install(self, library):
-        fake.register(self.name, self.fake, library)
+        private.register_fake(self.name, self.fake, library)
         if not _torch:
             return
         library.impl(self.name, lambda *args, **kwargs: self.functionalize(_torch.CppFunctionalizeAPI(), args, kwargs), "Functionalize")

@@ -7,7 +7,7 @@ contract says what does not fit.
 """
 import torch
 
-from .private import operators as _torch
+from ..private import operators as _torch
 
 _KEYS = {"cpu": "AutocastCPU", "cuda": "AutocastCUDA", _torch._get_privateuse1_backend_name(): "AutocastPrivateUse1"}
 _TAGS = {"autocast_lower", "autocast_f32"}

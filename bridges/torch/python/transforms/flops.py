@@ -5,8 +5,8 @@ torch.utils.flop_counter is imported, and nothing is imported before.
 """
 import sys
 
-from . import _when_imported
-from .private import flops as _torch
+from .. import _when_imported
+from ..private import flops as _torch
 
 _MODULE = "torch.utils.flop_counter"
 _formulas = {}  # packet -> function, of the libraries that are registered

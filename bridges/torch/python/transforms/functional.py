@@ -15,9 +15,9 @@ import threading
 
 import torch
 
-from . import fake, overridden, private
-from .private import functional as _torch
-from .types import readable_schema
+from .. import overridden, private
+from ..private import functional as _torch
+from ..types import readable_schema
 
 _FUNCTIONALIZE = _torch.DispatchKeySet(_torch.DispatchKey.Functionalize)
 _BACK = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchDynamicLayerBackMode)
@@ -218,5 +218,5 @@ def _twin(operator, library):
         return operator.returned([out[i] for i in fresh])
 
     library.impl(name, lambda *args, **kwargs: results(operator.overload(*args, **kwargs)), "CompositeExplicitAutograd")
-    fake.register(f"{space}::{name}", lambda *args, **kwargs: results(operator.fake(*args, **kwargs)), library)
+    private.register_fake(f"{space}::{name}", lambda *args, **kwargs: results(operator.fake(*args, **kwargs)), library)
     return twin

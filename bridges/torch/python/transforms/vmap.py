@@ -10,7 +10,7 @@ calls the operator with that key excluded, which sends it on to the next level (
 import torch
 
 from .facts import Facts, carries, position
-from .private import vmap as _torch
+from ..private import vmap as _torch
 
 _BATCHED = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchBatched)
 _RANDOM = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchVmapMode)

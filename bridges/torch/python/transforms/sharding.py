@@ -10,9 +10,9 @@ import sys
 
 import torch
 
-from . import _when_imported
+from .. import _when_imported
 from .facts import Facts, carries, position
-from .private import sharding as _torch
+from ..private import sharding as _torch
 
 _MODULE = "torch.distributed.tensor"
 _waiting = []  # operators

@@ -45,6 +45,7 @@ int cli_hash_file(const char *path, char out[CLI_HASH])
 
 /* ---- The folder ---------------------------------------------------------------------------------------------------------- */
 
+/* NULL when the environment names none. */
 static char *choose_folder(void)
 {
     const char *own = getenv("DOVETAIL_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -54,7 +55,6 @@ static char *choose_folder(void)
         return cli_join(xdg, "dovetail");
     if (home && *home == '/')
         return cli_join(home, ".cache/dovetail");
-    cli_fail("no folder to keep builds in: HOME is not set; name one with DOVETAIL_CACHE");
     return NULL;
 }
 
@@ -79,9 +79,31 @@ static bool is_private_folder(const char *path)
     return !strncmp(slash ? slash + 1 : path, CLI_PRIVATE_FOLDER, strlen(CLI_PRIVATE_FOLDER));
 }
 
+static int use_private_folder(cli_cache *c, const char *why)
+{
+    char *folder = make_private_folder();
+    if (!folder)
+        return cli_fail("cannot keep builds: %s; name a folder of your own with DOVETAIL_CACHE", why);
+    cli_note("builds are not kept: %s; this one is in %s, a folder for this process (DOVETAIL_CACHE names another)", why, folder);
+    free(c->folder);
+    c->folder = folder;
+    return CLI_OK;
+}
+
+static int use_private_without_home(cli_cache *c)
+{
+    const char *home = getenv("HOME");
+    char *why = home ? cli_format("HOME is '%s', which is not an absolute path", home) : cli_format("HOME is not set");
+    const int status = use_private_folder(c, why);
+    free(why);
+    return status;
+}
+
 /* What is loaded from the folder runs as us: nobody else may write there, or put another folder in its place. */
 static int open_folder(cli_cache *c)
 {
+    if (!c->folder)
+        return use_private_without_home(c);
     const unsigned any_root = is_private_folder(c->folder) ? DV_FOLDER_ANY_ROOT : 0;
     const int status = dv_folder_check(c->folder, DV_FOLDER_MAKE | DV_FOLDER_OWN | any_root);
     if (!status)
@@ -90,20 +112,16 @@ static int open_folder(cli_cache *c)
         return cli_fail("cannot keep builds: %s, so what is loaded from there could be another user's; name a folder of your own "
                         "with DOVETAIL_CACHE, or chmod go-w",
             dv_last_error());
-    char *folder = make_private_folder();
-    if (!folder)
-        return cli_fail("cannot keep builds: %s; name a folder of your own with DOVETAIL_CACHE", dv_last_error());
-    cli_note("builds are not kept: %s; this one is in %s, a folder for this process (DOVETAIL_CACHE names another)",
-        dv_last_error(), folder);
-    free(c->folder);
-    c->folder = folder;
-    return CLI_OK;
+    char *why = cli_format("%s", dv_last_error()); /* a copy: looking for another folder may fail as well */
+    const int failed = use_private_folder(c, why);
+    free(why);
+    return failed;
 }
 
 int cli_cache_open(const cli_text *key, cli_cache *out)
 {
     *out = (cli_cache){ .folder = choose_folder(), .lock = -1 };
-    if (!out->folder || open_folder(out))
+    if (open_folder(out))
         return CLI_FAILED;
     hash(key, out->key);
     return CLI_OK;

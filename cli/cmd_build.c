@@ -132,10 +132,12 @@ static int check_sources(build *b)
         const char *path = b->sources.data[i];
         struct stat s;
         const enum language language = language_of(path);
-        if (language == NLANGUAGES)
-            return cli_usage(b->args->verb, "'%s': expected a folder, or a file that ends in " ENDINGS, path);
+        const bool known = language != NLANGUAGES;
         if (stat(path, &s))
-            return cli_fail("'%s': %s", path, strerror(errno));
+            return cli_fail(
+                "'%s': %s%s", path, strerror(errno), known ? "" : "; expected a folder, or a file that ends in " ENDINGS);
+        if (!known)
+            return cli_usage(b->args->verb, "'%s': expected a folder, or a file that ends in " ENDINGS, path);
         if (!S_ISREG(s.st_mode))
             return cli_fail("'%s': expected a file, found a folder or a device", path);
         b->uses[language] = true;
@@ -581,6 +583,15 @@ static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
     cli_adds(to, "]");
 }
 
+/* The name under which an operator is registered: the schema's, which has precedence over the macro's. */
+static char *registered_name(const dv_library_decl *lib, const dv_operator_decl *op)
+{
+    const char *name = op->schema ? op->schema + strspn(op->schema, " \t\n") : op->name;
+    const char *colons = strstr(name, "::");
+    const int n = (int)strcspn(name, "( \t\n");
+    return colons && colons < name + n ? cli_format("%.*s", n, name) : cli_format("%s::%.*s", lib->name, n, name);
+}
+
 enum { INSPECT_UNLOADABLE = 1, INSPECT_REFUSED = 3 };
 
 /* The library's message with "file:line: " of the declaration that it speaks of, and the binary under its future name. lib: NULL
@@ -591,12 +602,15 @@ static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
     const dv_operator_decl *about = NULL;
     size_t longest = 0;
     for (size_t i = 0; lib && lib->operators[i]; i++) {
-        char *name = cli_format("%s::%s", lib->name, lib->operators[i]->name);
-        const size_t n = strlen(name);
-        for (const char *at = message; (at = strstr(at, name)); at += n)
-            if (n > longest && at[n] != '_' && !(at[n] >= 'a' && at[n] <= 'z') && !(at[n] >= '0' && at[n] <= '9'))
-                about = lib->operators[i], longest = n;
-        free(name);
+        const dv_operator_decl *op = lib->operators[i]; /* a schema that does not parse: the macro's name */
+        char *const names[] = { registered_name(lib, op), cli_format("%s::%s", lib->name, op->name) };
+        for (size_t k = 0; k < 2; k++) {
+            const size_t n = strlen(names[k]);
+            for (const char *at = message; (at = strstr(at, names[k])); at += n)
+                if (n > longest && at[n] != '_' && !(at[n] >= 'a' && at[n] <= 'z') && !(at[n] >= '0' && at[n] <= '9'))
+                    about = op, longest = n;
+            free(names[k]);
+        }
     }
     cli_text text = { 0 };
     if (about)
@@ -675,15 +689,16 @@ static int inspect(void *user, int fd)
     cli_text text = { 0 }, json = { 0 };
     int width = 0;
     for (size_t i = 0; lib->operators[i]; i++) {
-        const int n = (int)(strlen(lib->name) + 2 + strlen(lib->operators[i]->name));
-        width = n > width ? n : width;
+        char *name = registered_name(lib, lib->operators[i]);
+        width = (int)strlen(name) > width ? (int)strlen(name) : width;
+        free(name);
     }
     cli_adds(&json, "\"library\": ");
     cli_add_json(&json, lib->name);
     cli_adds(&json, ", \"operators\": [");
     for (size_t i = 0; lib->operators[i]; i++) {
         const dv_operator_decl *op = lib->operators[i];
-        char *name = cli_format("%s::%s", lib->name, op->name);
+        char *name = registered_name(lib, op);
         cli_text rows = { 0 };
         describe_rows(op->kernels, &rows);
         cli_addf(&text, "  %-*s  %s\n", width, name, rows.data);

@@ -72,9 +72,11 @@ static int add_binary(targets *t, const char *path, const char *source)
 
 static int make_temp(targets *t)
 {
-    const char *tmp = getenv("TMPDIR");
-    const char *folder = tmp && *tmp ? tmp : "/tmp";
-    return t->temp.path || !cli_temp_make(folder, &t->temp) ? CLI_OK : cli_fail("cannot make a temporary folder in %s", folder);
+    const char *const folders[] = { getenv("TMPDIR"), "/tmp", getenv("XDG_RUNTIME_DIR") }; /* as dv_load() chooses */
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !t->temp.path; i++)
+        if (folders[i] && *folders[i])
+            cli_temp_make(folders[i], &t->temp);
+    return t->temp.path ? CLI_OK : cli_fail("cannot make a temporary folder in $TMPDIR, /tmp or $XDG_RUNTIME_DIR");
 }
 
 /* Build a source file into a temporary folder, as `dovetail build` does. */

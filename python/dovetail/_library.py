@@ -15,6 +15,7 @@ class Library:
     def __init__(self, handle):
         self._handle = handle
         self.name, self.path, self._pointer = _core.library_info(handle)
+        self._sources = ()  # absolute paths, when load() built it
         self._operators = {}
         overloads = {}
         for op in _core.library_operators(handle):
@@ -88,20 +89,21 @@ def load(path, *more, flags=(), verbose=False, attach=True):
     from ._source import build
     sources = [path, *map(os.fsdecode, more)]
     try:
-        return _load_binary(build(sources, flags, verbose), attach)
+        return _load_binary(build(sources, flags, verbose), attach, sources)
     except DovetailIOError:  # a build that nobody used for a month was swept away just now
-        return _load_binary(build(sources, flags, verbose), attach)
+        return _load_binary(build(sources, flags, verbose), attach, sources)
 
 
-def _load_binary(path, attach):
+def _load_binary(path, attach, sources=()):
     with _lock:
         try:
             handle = _core.load(path)
         except Exception as error:
             handle = _core.share(path) if getattr(error, "status", None) == "EEXIST" else None
             if handle is None:
-                raise _changed(path, error) from None
+                raise _changed(path, error, sources) from None
         library = Library(handle)
+        library._sources = tuple(map(os.path.abspath, sources))
         if library._pointer in _libraries:
             _core.library_free(handle)
             return _libraries[library._pointer]
@@ -124,12 +126,18 @@ def _tell(library):
             _debug.say(2, f"{op.name} dispatches to", *(f"    {line}" for line in op.dispatch_table().splitlines()))
 
 
-def _changed(path, error):
-    """The error, or the way out where another content of the same file or of the same operators is loaded."""
+def _changed(path, error, sources):
+    """The error, or the way out where another content of the same file or of the same operators is loaded. Sources are named in place of
+    the binary that is kept for them."""
     if getattr(error, "status", None) != "EEXIST":
         return error
-    changed = any(library.path == os.path.realpath(path) for library in _libraries.values())
-    return make("EEXIST", f"{path}: {'this file has changed since it was loaded: ' if changed else ''}{error}\n"
+    binary, mine, text = os.path.realpath(path), tuple(map(os.path.abspath, sources)), str(error)
+    changed = any(library._sources == mine if mine else library.path == binary for library in _libraries.values())
+    for made, those in [(binary, mine), *((library.path, library._sources) for library in _libraries.values())]:
+        if those:
+            text = text.replace(made, ", ".join(those))
+    what = "this file, or one that it includes," if mine else "this file"
+    return make("EEXIST", f"{', '.join(sources) or path}: {f'{what} has changed since it was loaded: ' if changed else ''}{text}\n"
                           "what is loaded stays; close() its Library (dovetail.libraries() has them all) and load again, or start a new process")
 
 

@@ -1,4 +1,5 @@
 """Which operators run their own kernels, and which their native form."""
+import os
 import threading
 
 from . import _core
@@ -37,7 +38,7 @@ class policy:
     @staticmethod
     def load(path):
         """The policy of the process, from a file of such words."""
-        _core.policy_load(path)
+        _core.policy_load(os.fsdecode(path))
 
     @staticmethod
     def enabled(operator):

@@ -12,11 +12,13 @@ static PyObject *done(int status)
     Py_RETURN_NONE;
 }
 
-/* A str, or NULL for None. */
-static int text_or_none(PyObject *o, const char **out)
+/* Of a str. what: the argument and what is expected, "name: expected a str", for the message. */
+static const char *text_of(PyObject *o, const char *what)
 {
-    *out = NULL;
-    return Py_IsNone(o) || (*out = PyUnicode_AsUTF8AndSize(o, NULL)) ? 0 : -1;
+    if (PyUnicode_Check(o))
+        return PyUnicode_AsUTF8AndSize(o, NULL);
+    PyErr_Format(PyExc_TypeError, "%s, found %R", what, o);
+    return NULL;
 }
 
 /* ---- Libraries ----------------------------------------------------------------------------------------------------------- */
@@ -122,7 +124,7 @@ static PyObject *library_operators(PyObject *m, PyObject *capsule)
 static PyObject *find(PyObject *m, PyObject *name)
 {
     (void)m;
-    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    const char *text = text_of(name, "find: expected the name of an operator, \"namespace::name\"");
     dv_operator *op;
     const int status = text ? dv_find(text, &op) : 0;
     if (!text || status)
@@ -170,30 +172,32 @@ static PyObject *packet(PyObject *m, PyObject *args)
 
 /* ---- Settings ------------------------------------------------------------------------------------------------------------ */
 
-static PyObject *set_text(PyObject *o, int (*set)(const char *))
+/* A str, or None for NULL. */
+static PyObject *set_text(PyObject *o, const char *what, int (*set)(const char *))
 {
-    const char *text;
-    return text_or_none(o, &text) ? NULL : done(set(text));
+    const char *text = Py_IsNone(o) ? NULL : text_of(o, what);
+    return PyErr_Occurred() ? NULL : done(set(text));
 }
+#define POLICY "policy: expected a str such as \"all,-my_ops::rms_norm\", or None"
 static PyObject *policy_set(PyObject *m, PyObject *o)
 {
     (void)m;
-    return set_text(o, dv_policy_set);
+    return set_text(o, POLICY, dv_policy_set);
 }
 static PyObject *policy_set_thread(PyObject *m, PyObject *o)
 {
     (void)m;
-    return set_text(o, dv_policy_set_thread);
+    return set_text(o, POLICY, dv_policy_set_thread);
 }
 static PyObject *policy_load(PyObject *m, PyObject *o)
 {
     (void)m;
-    return set_text(o, dv_policy_load);
+    return set_text(o, "policy.load: expected the path of a file", dv_policy_load);
 }
 static PyObject *set_isa(PyObject *m, PyObject *o)
 {
     (void)m;
-    return set_text(o, dv_set_isa);
+    return set_text(o, "isa: expected the name of an instruction set, or None", dv_set_isa);
 }
 /* Only tests of kernels ask for a row: a plain variable, read by every call. */
 static dv_test_hooks hooks;
@@ -292,7 +296,7 @@ static PyObject *dtypes(PyObject *m, PyObject *o)
 
 static PyObject *of_schema(PyObject *o, int (*make)(const char *, char **))
 {
-    const char *text = PyUnicode_AsUTF8AndSize(o, NULL);
+    const char *text = text_of(o, "schema: expected a str");
     char *made;
     const int status = text ? make(text, &made) : 0;
     if (!text || status)

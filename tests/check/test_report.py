@@ -26,6 +26,12 @@ def test_only_and_seed(check):
     assert (one["case"], one["message"]) == (again["case"], again["message"])
 
 
+def test_without_a_folder_for_temporary_files(check, monkeypatch):
+    """What a build and a load do then: /tmp."""
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
+    assert check(FAULTY / "tail_past_end" / "fault.c", "--only", "binding")["ok"]
+
+
 def test_the_time_is_up(check):
     report = check("base", "--time", 1)
     assert any(r["result"] == "not checked" and r["because"] == "the time was up" for r in report["results"])

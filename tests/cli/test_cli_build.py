@@ -52,6 +52,13 @@ def test_build(project, cc):
     assert not project.leftovers()
 
 
+def test_the_schemas_name_is_the_operators(project):
+    text = (project.folder / "my_ops.c").read_text()
+    project.write("my_ops.c", text.replace('"swiglu(', '"gated.v2('))
+    assert project("build", "--json").json["operators"][0]["name"] == "my_ops::gated.v2"
+    assert "  my_ops::gated.v2  " in project("build").out and "my_ops::swiglu " not in project("build").out
+
+
 def test_same_source_same_binary(project):
     project("build", "-o", "a.so")
     project("build", "-o", "b.so")

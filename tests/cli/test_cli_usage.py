@@ -63,7 +63,7 @@ USAGE = [
     (["build", "-o"], "option '-o' needs a value: -o FILE"),
     (["build", "--out"], "option '--out' needs a value: --out FILE"),
     (["build", "--out="], "the name is empty"),
-    (["build", "notes.txt"], "'notes.txt': expected a folder, or a file that ends in .c, .cpp, .cu or .cce"),
+    (["build", "/dev/null"], "'/dev/null': expected a folder, or a file that ends in .c, .cpp, .cu or .cce"),
     (["new"], "expected a name"),
     (["new", "a", "b"], "expected one name, found 2 words"),
     (["info"], "expected a binary or the name of an operator"),
@@ -81,6 +81,11 @@ USAGE = [
 def test_wrong_usage_is_2_and_says_what_is_wrong(dovetail, args, message):
     r = dovetail(*args, code=2)
     assert message in r.err and "--help'" in r.err and not r.out
+
+
+@pytest.mark.parametrize("path", ["nothing.c", "nothing.txt", "/no/such/folder"])
+def test_nothing_to_build(dovetail, path):
+    assert f"'{path}': No such file or directory" in dovetail("build", path, code=1).err
 
 
 def test_json_failures_are_json_too(dovetail):

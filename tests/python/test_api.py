@@ -154,6 +154,11 @@ def test_policy(ops):
     for bad in ("all,none", "swiglu", "+"):
         with pytest.raises(ValueError):
             dovetail.policy.set(bad)
+    with pytest.raises(TypeError, match='policy: expected a str such as "all,-my_ops::rms_norm", or None, found 3'):
+        dovetail.policy.set(3)
+    for bad in (3, None):
+        with pytest.raises(TypeError, match="expected str, bytes or os.PathLike"):
+            dovetail.policy.load(bad)
     assert dovetail.policy.enabled(f)
 
 

@@ -312,7 +312,14 @@ def test_where_builds_are_kept(place):
     assert stat.S_IMODE((home / ".cache").stat().st_mode) == 0o700
     assert place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME=str(home / "xdg")).parent == home / "xdg/dovetail"
     assert place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME="relative", HOME=str(home)).parent == home / ".cache/dovetail"
-    assert "HOME is not set" in place.build("op.c", DOVETAIL_CACHE="", XDG_CACHE_HOME="", HOME="", code=1)
+
+
+@pytest.mark.parametrize("home, said", [(None, "HOME is not set"), ("", "HOME is '', which is not an absolute path"),
+                                        ("relative", "HOME is 'relative', which is not an absolute path")])
+def test_no_usable_home(place, monkeypatch, home, said):
+    """As for every other folder that cannot be used: a private one, with one message."""
+    monkeypatch.delenv("HOME", raising=False)
+    assert place.private(DOVETAIL_CACHE="", XDG_CACHE_HOME="", **{} if home is None else {"HOME": home})[1].count(said) == 1
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777])
@@ -411,8 +418,9 @@ def test_a_binary_that_changed_since_it_was_loaded(place, monkeypatch):
     monkeypatch.chdir(place.folder)
     with dovetail.load("op.c"):
         place.write("add.h", "#define ADD 3\n")
-        with pytest.raises(dovetail.DovetailError, match=r"close\(\) its Library"):
+        with pytest.raises(dovetail.DovetailError, match=r"^op.c: this file, or one that it includes, has changed[\s\S]*close\(\) its Library") as error:
             dovetail.load("op.c")
+        assert str(error.value).count(str(place.folder / "op.c")) == 2 and str(place.cache) not in str(error.value)
     with dovetail.load("op.c") as new:
         assert new.f(x) == 3
 

@@ -1,4 +1,4 @@
-"""The debug ladder of docs/command.md: DOVETAIL_DEBUG=1..3 shows on stderr what happens, each level more than the one before."""
+"""The debug ladder of docs/command.md: DOVETAIL_DEBUG=1..4 shows on stderr what happens, each level more than the one before (4 is in src/debug.c)."""
 import os
 import sys
 

@@ -310,6 +310,8 @@ enum ext_outcome ext_call_run(ext_call *c, PyObject **result)
     const ext_operator *f = c->f;
     c->ran = true;
     c->writes = c->of->writes && (f->mutates || ext_any_given(c));
+    if (ext_shows_calls)
+        ext_show_call(c);
     const int status = dv_call(f->op, c->args, f->nargs, c->results, f->nresults, &c->host);
     if (!status) {
         if (c->writes) /* there was no kernel */

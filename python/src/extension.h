@@ -162,6 +162,12 @@ PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t narg
 /* Call by vectorcall what was called with a tuple and a dict. */
 PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
 
+/* ---- DOVETAIL_DEBUG=4 (debug.c) ------------------------------------------------------------------------------------------ */
+
+extern bool ext_shows_calls;
+void ext_debug_setup(void);
+void ext_show_call(const ext_call *c);
+
 /* ---- Randomness: dovetail.Generator -------------------------------------------------------------------------------------- */
 
 int ext_random_setup(PyObject *module);

@@ -357,6 +357,7 @@ static PyMethodDef methods[] = {
 
 static int exec(PyObject *module)
 {
+    ext_debug_setup();
     return ext_operator_setup(module) || ext_random_setup(module) || ext_hosts_setup(module) ? -1 : 0;
 }
 

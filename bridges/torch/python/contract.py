@@ -2,16 +2,14 @@
 
 A condition on symbols is never asked with `if`: a check is a torch._check, a choice is torch.sym_ite.
 """
-import os
-import sys
 
 import torch
 
+from .. import _debug
 from .._program import Program, World
 from . import private
 from .types import DTYPES, dtype_name
 
-_DEBUG = int(os.environ.get("DOVETAIL_DEBUG") or 0)
 _NUMBERS = {"symint": torch.int64, "symbool": torch.bool, "int": None, "float": None, "bool": None}
 _CPU = torch.device("cpu")
 
@@ -202,8 +200,8 @@ class Contract:
     def infer(self, values):
         """The results' fakes, one for each return (None for an absent one). Raises RuntimeError where the C side would fail."""
         run = self.program.run(values, self._world)
-        if _DEBUG >= 3:
-            print(f"{self.name}: fake: {run.bound('dim')} {run.bound('run')} {run.bound('dtype')}", file=sys.stderr)
+        if _debug.LEVEL >= 3:
+            _debug.say(3, f"{self.name}: fake: {run.bound('dim')} {run.bound('run')} {run.bound('dtype')}")
         return [self._make(values, run.result(len(self.names) + i), r) for i, r in enumerate(self.returns)]
 
     def expected(self, values):

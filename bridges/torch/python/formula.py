@@ -6,16 +6,14 @@ as torch.ops.aten, which has them under the same names.
 import collections
 import functools
 import keyword
-import os
-import sys
 
 import torch
 from torch.autograd import forward_ad
 
+from .. import _debug
 from .private import operators as _torch
 from .types import DTYPES
 
-_DEBUG = int(os.environ.get("DOVETAIL_DEBUG") or 0)
 _BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "eq": "==", "ne": "!=", "lt": "<",
            "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or"}
 
@@ -102,8 +100,7 @@ class Source:
         """lines come last: what they call twice is known by then."""
         first, self.twice = [" = ".join([*self.twice.values(), "None"])] if self.twice else [], {}
         source = "\n    ".join([f"def {name}({parameters}):", *first, *lines]) + "\n"
-        if _DEBUG >= 3:
-            print(source, file=sys.stderr)
+        _debug.say(3, *source.splitlines())
         exec(compile(source, f"<{name}>", "exec"), self.scope)  # our own source, made above
         return self.scope[name]
 

@@ -434,6 +434,53 @@ typedef struct dv_result_spec {
 enum dv_spec_flags { DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */, DV_SPEC_VIEW = 2 };
 DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs);
 
+/* ---- Calls of which not everything is known (docs/call.md) ----
+ *
+ * Arguments as for dv_infer(), except that in tensors a size below 0, an ndim below 0, a dtype of 0 bits and a device of type 0
+ * are unknown (strides may be NULL), and an argument of type DV_VALUE_UNKNOWN is unknown altogether. All that follows is
+ * inferred; only what contradicts every possible call fails, with the status and message of the contract's check. */
+enum { DV_VALUE_UNKNOWN = 1000 }; /* dv_value.type */
+/* An integer: from least to most, and rest above a multiple of step (1: any). Known: least == most. */
+typedef struct dv_range { int64_t least, most, step, rest; } dv_range;
+typedef struct dv_known {
+    /* 0: None, no result, or a name that is not bound; 1: there. The other fields hold where it is there. */
+    dv_range present;
+    dv_range value; /* an int or bool; how many: the dims of a tensor or a run, the elements of an int[], the tensors of a list */
+    dv_dtype dtype; /* of 0 bits: unknown */
+    dv_device device; /* of type 0: unknown */
+    dv_string string; /* data NULL: unknown */
+    uint32_t flags;   /* enum dv_spec_flags, of results */
+    uint32_t reserved;
+    dv_range sizes[DV_MAX_NDIM]; /* of dims; any size where their number is not known */
+} dv_known;
+static inline dv_known dv_unknown(void) /* what dv_partial_set() narrows nothing with */
+{
+    const dv_range any = { INT64_MIN, INT64_MAX, 1, 0 };
+    dv_known k;
+    memset(&k, 0, sizeof k);
+    k.present.most = k.present.step = 1;
+    k.value = any;
+    for (int i = 0; i < DV_MAX_NDIM; i++)
+        k.sizes[i] = any;
+    return k;
+}
+/* The results: nspecs as the operator has. */
+DV_API int dv_infer_partial(dv_operator *op, const dv_value *args, size_t nargs, dv_known *specs, size_t nspecs);
+
+/* The same step by step: what is set narrows everything else that it decides. For one thread at a time; it borrows the operator
+ * and what args point to. */
+typedef struct dv_partial dv_partial;
+enum dv_partial_of {
+    DV_PARTIAL_ARGUMENT, /* index: the argument; element: of a list of tensors, else 0 */
+    DV_PARTIAL_RESULT,
+    DV_PARTIAL_NAME, /* of the contract: dims, then runs, then dtypes, in the order of the operator's JSON */
+};
+DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);
+DV_API int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);
+/* What known says, and all that follows. Where no call is left, it fails and p stays as it was. Not for results. */
+DV_API int dv_partial_set(dv_partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known);
+DV_API void dv_partial_free(dv_partial *p); /* NULL: nothing */
+
 /* A call site: an operator with all arguments of a call fixed, its tensors by dtype, shape, strides and device. A node of a graph
  * is one, and tools name calls in this form. As text (docs/site.md): "my_ops::swiglu(gate=f32[4, 6], up=f32[4, 6], dim=-1)";
  * printing names every argument, and parsing that text gives an equal site. dv_site_new() takes args as dv_call() does; tensors

@@ -14,7 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LAYERS = ["base", "lang", "tensor", "registry", "call"]
 # The files of core/call in their order: each includes headers of those before it only, so that no two need each other.
 CALL = ("state fail frame values host pool services results memory split evaluate native functional again "
-    "rows call infer gradient site").split()
+    "rows call infer partial gradient site").split()
 PUBLIC = {"dovetail.h", "dovetail_test.h", "dovetail_op.h", "dovetail_op_map.h", "dovetail_math.h"}
 BANNED = {  # a call that core may not make: why
     "abort": "the library returns a status",

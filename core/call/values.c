@@ -215,6 +215,40 @@ static uint32_t keys_of(const dv_value *v)
     return keys;
 }
 
+static int bind_one(dv__call *c, size_t i, const dv_value *v, dv_value *to)
+{
+    const dv__slot *slot = &c->plan->slots[i];
+    *to = *v;
+    if (v->type != slot->value || !v->type)
+        return convert(c, i, v, to);
+    if (slot->flags & DV__SLOT_LIST)
+        return dv__check_list(c, i, to);
+    return v->type == DV_VALUE_TENSOR ? dv__check_tensor(c, i, v->as.tensor) : DV_OK;
+}
+
+int dv__bind_partly_known(dv__call *c, size_t i, const dv_value *v, dv_value *to)
+{
+    const dv__slot *slot = &c->plan->slots[i];
+    const bool one = v->type == DV_VALUE_TENSOR, list = v->type == DV_VALUE_TENSORS;
+    const size_t n = one ? 1 : list ? v->as.tensors.size : 0;
+    *to = *v;
+    if (v->type == DV_VALUE_UNKNOWN)
+        return DV_OK;
+    if (v->type != slot->value || (!one && !list))
+        return bind_one(c, i, v, to);
+    if (n && list && !v->as.tensors.data)
+        return dv__fail_argument(c, DV_EINVAL, i, "a list of %zu elements without data: found NULL", n);
+    for (size_t k = 0; k < n; k++) {
+        const dv_tensor *t = one ? v->as.tensor : v->as.tensors.data[k];
+        if (!t && (one || !(slot->flags & DV__SLOT_ELEMENT_OPTIONAL)))
+            return dv__fail_argument(c, DV_ETYPE, i, "expected a Tensor as element %zu, found None", k);
+        if (t && (t->ndim > DV_MAX_NDIM || (t->ndim > 0 && !t->shape)))
+            return dv__fail_argument(
+                c, DV_EINVAL, i, "expected at most %d dims and their sizes, found %d", DV_MAX_NDIM, (int)t->ndim);
+    }
+    return DV_OK;
+}
+
 static int bind_slowly(dv__call *c, const dv_value *args, size_t nargs)
 {
     const size_t n = c->plan->nargs;
@@ -228,16 +262,7 @@ static int bind_slowly(dv__call *c, const dv_value *args, size_t nargs)
     if (n > DV__STACK_VALUES && !(values = DV__ARENA_ARRAY(&c->arena, dv_value, n)))
         return DV_ENOMEM;
     for (size_t i = 0; i < n; i++) {
-        const dv_value *v = i < nargs ? &args[i] : &missing;
-        const dv__slot *slot = &c->plan->slots[i];
-        int status = DV_OK;
-        values[i] = *v;
-        if (v->type != slot->value || !v->type)
-            status = convert(c, i, v, &values[i]);
-        else if (slot->flags & DV__SLOT_LIST)
-            status = dv__check_list(c, i, &values[i]);
-        else if (v->type == DV_VALUE_TENSOR)
-            status = dv__check_tensor(c, i, v->as.tensor);
+        const int status = bind_one(c, i, i < nargs ? &args[i] : &missing, &values[i]);
         if (status)
             return status;
         assert(values[i].type != DV_VALUE_DEFAULT);

@@ -76,6 +76,13 @@ int dv__contract_flops(const dv__contract *c, const dv_value *args, dv__solution
 int dv__contract_bytes(
     const dv__contract *c, const dv_value *args, dv__solution *s, double *bytes); /* default: all tensors once */
 
+/* dv_partial_...(): all nargs arguments, defaults filled in, what is unknown as dovetail.h says. */
+typedef struct dv__partial dv__partial;
+int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **out);
+int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);
+int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known);
+void dv__partial_free(dv__partial *p);
+
 /* How many leading dims of the tensor in this slot are the parallel ones that a row may be split along; 0: the tensor is passed
  * whole to every slice. All slots that are cut have the same leading sizes. False: this operator cannot be split. */
 bool dv__contract_split(const dv__contract *c, const dv__solution *s, size_t slot, int32_t *leading);

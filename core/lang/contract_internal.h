@@ -248,10 +248,11 @@ typedef struct dv__run {
     const dv__program *program; /* the contract's, or a predicate's */
     const dv_value *args;
     dv__solution *s;
-    bool values;    /* look into tensors, too */
-    bool plainly;   /* step by step, for the message */
-    uint32_t begin; /* of the section that is run: messages read what stands behind it */
-    int status;     /* of an operation that is wrong by itself */
+    bool values;       /* look into tensors, too */
+    bool plainly;      /* step by step, for the message */
+    uint32_t begin;    /* of the section that is run: messages read what stands behind it */
+    int status;        /* of an operation that is wrong by itself */
+    const bool *shown; /* which registers messages show; "?" for the others. NULL: all */
     const int64_t *position;
     int32_t position_rank; /* where the element of EACH_VALUE is */
 } dv__run;

@@ -16,7 +16,10 @@ void dv__say(dv__words *w, const char *format, ...)
 static void say_dims(dv__words *w, const int64_t *sizes, int32_t n)
 {
     for (int32_t i = 0; i < n; i++)
-        dv__say(w, "%s%lld", i ? ", " : "", (long long)sizes[i]);
+        if (sizes[i] == INT64_MIN) /* of a call that is partly known */
+            dv__say(w, "%s?", i ? ", " : "");
+        else
+            dv__say(w, "%s%lld", i ? ", " : "", (long long)sizes[i]);
 }
 
 void dv__say_sizes(dv__words *w, const int64_t *sizes, int32_t n)
@@ -36,6 +39,10 @@ static void say_device(dv__words *w, dv_device d)
 static void say_register(dv__words *w, const dv__run *r, dv__operand x)
 {
     const dv__reg *value = dv__read(r, x);
+    if (x >= 0 && r->shown && !r->shown[x]) {
+        dv__say(w, "?");
+        return;
+    }
     switch (dv__operand_type(r, x)) {
     case DV__RTYPE_BOOL: dv__say(w, "%s", value->i ? "True" : "False"); break;
     case DV__RTYPE_DIMS: say_dims(w, value->sizes, value->n); break;
@@ -66,7 +73,13 @@ static void say_argument(dv__words *w, const dv__run *r, int32_t slot)
     case DV_VALUE_INT: dv__say(w, "%s = %lld", name, (long long)value->as.i); break;
     case DV_VALUE_FLOAT: dv__say(w, "%s = %g", name, value->as.f); break;
     case DV_VALUE_BOOL: dv__say(w, "%s = %s", name, value->as.b ? "True" : "False"); break;
-    case DV_VALUE_TENSOR: dv__say(w, "%s of rank %d", name, (int)value->as.tensor->ndim); break;
+    case DV_VALUE_UNKNOWN: dv__say(w, "%s = ?", name); break;
+    case DV_VALUE_TENSOR:
+        if (value->as.tensor->ndim < 0)
+            dv__say(w, "%s of rank ?", name);
+        else
+            dv__say(w, "%s of rank %d", name, (int)value->as.tensor->ndim);
+        break;
     case DV_VALUE_STRING:
         dv__say(w, "%s = \"%.*s\"", name, (int)(value->as.s.size > 40 ? 40 : value->as.s.size), value->as.s.data);
         break;

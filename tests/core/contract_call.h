@@ -1,6 +1,8 @@
 /* Calls written as text, so that tests of contracts are tables: "f32[4,6] - 3 (1,2) {f32[2] f32[3]} True 1.5 'TND' :f32" are the
  * arguments, and the results come back in the same form. f32[4,6]@cuda is on another device; f32[3,4]/(1,3) has those strides;
- * i32[3]=(5,6,7) has values (CPU). Results: "~" before unbacked, "&2" after a view of slot 2, "+5" its offset, "-" absent. */
+ * i32[3]=(5,6,7) has values (CPU). Of what is not known: ? alone is an argument, ?[2,?] a tensor whose dtype and second size,
+ * f32[*]@? one whose rank and device are not. Results: "~" before unbacked, "&2" after a view of slot 2, "+5" its offset, "-"
+ * absent. */
 #ifndef CONTRACT_CALL_H
 #define CONTRACT_CALL_H
 
@@ -36,8 +38,8 @@ static inline const char *call_ints(const char *p, int64_t *out, int32_t *n)
     const char close = *p == '[' ? ']' : ')';
     *n = 0;
     for (p++; *p && *p != close;) {
-        char *end;
-        out[(*n)++] = strtoll(p, &end, 10);
+        char *end = (char *)(uintptr_t)(p + 1);
+        out[(*n)++] = *p == '?' ? -1 : strtoll(p, &end, 10);
         if (end == p || *n == 64)
             abort();
         p = *end == ',' ? end + 1 : end;
@@ -52,9 +54,12 @@ static inline const char *call_tensor(call *c, const char *p, const dv_tensor **
     snprintf(word, sizeof word, "%.*s", (int)n, p);
     dv_tensor *t = call_alloc(c, sizeof *t);
     int64_t *shape = call_alloc(c, 65 * 8), *strides = call_alloc(c, 65 * 8), step = 1;
-    if (dv_dtype_parse(word, &t->dtype))
+    if (*word != '?' && dv_dtype_parse(word, &t->dtype))
         abort();
-    p = call_ints(p + n, shape, &t->ndim);
+    if (p[n + 1] == '*')
+        t->ndim = -1, p += n + 3;
+    else
+        p = call_ints(p + n, shape, &t->ndim);
     for (int32_t i = t->ndim - 1; i >= 0; i--) {
         strides[i] = step;
         if (__builtin_mul_overflow(step, shape[i] > 1 ? shape[i] : 1, &step))
@@ -66,7 +71,8 @@ static inline const char *call_tensor(call *c, const char *p, const dv_tensor **
     if (*p == '@') {
         n = strcspn(p + 1, " /=}");
         snprintf(word, sizeof word, "%.*s", (int)n, p + 1);
-        if (dv_device_parse(word, &t->device))
+        t->device.type = 0;
+        if (*word != '?' && dv_device_parse(word, &t->device))
             abort();
         p += n + 1;
     }
@@ -105,6 +111,9 @@ static inline void call_parse(call *c, const char *text)
         dv_value *v = &c->values[c->n++];
         *v = dv_none();
         if (*p == '-' && (p[1] == ' ' || !p[1])) {
+            p++;
+        } else if (*p == '?' && (p[1] == ' ' || !p[1])) {
+            v->type = DV_VALUE_UNKNOWN;
             p++;
         } else if (*p == '(') {
             int64_t *data = call_alloc(c, 64 * 8);
@@ -156,6 +165,55 @@ static inline void call_parse(call *c, const char *text)
             p = end;
         }
     }
+}
+
+static inline void call_put_range(dv__text *t, const char *before, dv_range r)
+{
+    dv__text_add(
+        t, "%s[%lld, %lld, %lld, %lld]", before, (long long)r.least, (long long)r.most, (long long)r.step, (long long)r.rest);
+}
+
+static inline void call_put_known(dv__text *t, const dv_known *k)
+{
+    call_put_range(t, "{\"present\": ", k->present);
+    call_put_range(t, ", \"value\": ", k->value);
+    dv__text_add(t, ", \"dtype\": \"%s\", \"device\": \"%s\", \"sizes\": [", k->dtype.bits ? dv_dtype_name(k->dtype) : "",
+        k->device.type ? dv_device_name(k->device.type) : "");
+    for (int64_t i = 0; k->value.least == k->value.most && i < k->value.least && i < DV_MAX_NDIM; i++)
+        call_put_range(t, i ? ", " : "", k->sizes[i]);
+    dv__text_puts(t, "]}");
+}
+
+/* The same for a call that is partly known, as JSON: what is known of the results, and of the contract's names. */
+static inline char *call_run_partly(const dv__contract *contract, const dv__schema *schema, const call *c)
+{
+    dv__text t = { 0 };
+    dv__partial *partial;
+    dv_known known;
+    char *out;
+    if (dv__partial_new(contract, c->values, &partial)) {
+        dv__text_puts(&t, "{\"error\": ");
+        dv__text_json(&t, dv_last_error(), strlen(dv_last_error()));
+    } else {
+        dv__text_puts(&t, "{\"results\": [");
+        for (size_t i = 0; i < schema->nreturns; i++) {
+            if (dv__partial_get(partial, DV_PARTIAL_RESULT, i, 0, &known))
+                abort();
+            dv__text_puts(&t, i ? ", " : "");
+            call_put_known(&t, &known);
+        }
+        dv__text_puts(&t, "], \"names\": [");
+        for (size_t i = 0; !dv__partial_get(partial, DV_PARTIAL_NAME, i, 0, &known); i++) {
+            dv__text_puts(&t, i ? ", " : "");
+            call_put_known(&t, &known);
+        }
+        dv__text_puts(&t, "]");
+        dv__partial_free(partial);
+    }
+    dv__text_puts(&t, "}");
+    if (dv__text_take(&t, &out))
+        abort();
+    return out;
 }
 
 /* What the contract infers for this call: the results, or "error: message". The caller frees it. */

@@ -1,0 +1,1360 @@
+/* A contract's program over arguments of which not everything is known.
+ *
+ * Each register, each literal and each part of an argument is a *thing*: what it may be in a call that succeeds and in which it
+ * has a value. A step relates things, both ways: what its operands can be narrows its result, and the result narrows the
+ * operands. Steps are gone through, up and down, until nothing changes. A step whose guard is not known narrows its result only;
+ * where it cannot be done, its guard is false. Where all operands of a step are known, contract_run.c does it. */
+#include "lang/contract_internal.h"
+#include "lang/range.h"
+
+enum { PASSES = 64, OTHER_DTYPE = 63, NO_ROOM = -1 };
+
+/* The parts of an argument, or of a list's tensor, one behind the other. */
+enum part { PRESENT, VALUE, SHAPE, STRIDES, DTYPE, DEVICE, PARTS };
+
+typedef struct thing {
+    uint8_t type; /* enum dv__rtype */
+    bool known;   /* of NUMBER, REAL, STRING, DEVICE: is `value`; of TENSOR: value.i is the first of its parts */
+    bool sizes;   /* none of its dims is negative */
+    int32_t room; /* of DIMS: where its elements are; NO_ROOM: their number was never known */
+    dv_range i;   /* of INT and BOOL; of DIMS: how many */
+    uint64_t dtypes;
+    uint32_t other; /* the dtype that OTHER_DTYPE stands for; 0: any */
+    dv__reg value;
+} thing;
+
+struct room {
+    dv_range sizes[DV_MAX_NDIM];
+    int64_t exact[DV_MAX_NDIM]; /* for steps that are done, and messages */
+};
+
+struct argument {
+    uint32_t at, elements; /* its parts; those of a list's first tensor */
+    int32_t n;             /* of a list: how many tensors; -1: not known */
+};
+
+/* A step that writes a variable, or the block in which something does. */
+struct writer {
+    uint32_t variable, step;
+    bool block;
+};
+
+struct dv__partial {
+    const dv__contract *c;
+    dv__arena arena;
+    thing *things;
+    struct room *rooms;
+    struct argument *arguments;
+    struct writer *writers; /* by variable */
+    uint32_t *blocks;       /* of a block's step: where what it has for each tensor is kept */
+    bool *shown;            /* registers that messages can show */
+    uint32_t nthings, nrooms, nwriters;
+    bool changed, no_memory;
+    const dv__step *failed;
+    dv__run run;
+    dv__solution solution;
+};
+
+/* ---- Dtypes as sets ------------------------------------------------------------------------------------------------------ */
+
+static const uint32_t dtypes[] = {
+#define KEY(name, ...) DV_DTYPE_##name,
+    DV_DTYPES(KEY)
+#undef KEY
+};
+enum { NDTYPES = sizeof dtypes / sizeof *dtypes };
+_Static_assert((int)NDTYPES <= (int)OTHER_DTYPE, "a set of dtypes is 64 bits");
+
+static uint64_t set_of(uint32_t key)
+{
+    for (uint32_t i = 0; i < NDTYPES; i++)
+        if (dtypes[i] == key)
+            return 1ull << i;
+    return 1ull << OTHER_DTYPE;
+}
+
+/* 0: not known. */
+static uint32_t only_dtype(const thing *t)
+{
+    if (!t->dtypes || t->dtypes & (t->dtypes - 1))
+        return 0;
+    return t->dtypes >> OTHER_DTYPE ? t->other : dtypes[__builtin_ctzll(t->dtypes)];
+}
+
+static uint64_t common_dtypes(const thing *a, const thing *b)
+{
+    const uint64_t both = a->dtypes & b->dtypes;
+    return a->other && b->other && a->other != b->other ? both & ~(1ull << OTHER_DTYPE) : both;
+}
+
+/* ---- Things -------------------------------------------------------------------------------------------------------------- */
+
+static thing *at(const dv__partial *p, dv__operand x)
+{
+    return &p->things[x >= 0 ? (uint32_t)x : p->c->program->nregisters + (uint32_t)(-1 - x)];
+}
+
+static thing any_of(enum dv__rtype type)
+{
+    thing t = { .type = (uint8_t)type, .room = NO_ROOM, .i = dv__any_int(), .dtypes = UINT64_MAX };
+    if (type == DV__RTYPE_BOOL)
+        t.i = dv__between(0, 1);
+    if (type == DV__RTYPE_DIMS)
+        t.i = dv__between(0, DV_MAX_NDIM);
+    return t;
+}
+
+static bool is_range(const thing *t) { return t->type == DV__RTYPE_INT || t->type == DV__RTYPE_BOOL; }
+
+static bool meet(dv__partial *p, dv_range *to, dv_range by) { return dv__range_meet(to, by, &p->changed); }
+
+/* The elements of dims, once their number is known. */
+static dv_range *sizes_of(const dv__partial *p, const thing *t)
+{
+    return t->room >= 0 && dv__is_exact(t->i) ? p->rooms[t->room].sizes : NULL;
+}
+
+static bool meet_rank(dv__partial *p, thing *t, dv_range by)
+{
+    if (!meet(p, &t->i, by))
+        return false;
+    if (!dv__is_exact(t->i) || t->room >= 0)
+        return true;
+    if (!(p->nrooms & (p->nrooms - 1))) { /* room for twice as many */
+        struct room *more = dv__realloc(p->rooms, (p->nrooms ? 2 * p->nrooms : 1) * sizeof *more);
+        if (!more) {
+            p->no_memory = true;
+            return false;
+        }
+        p->rooms = more;
+    }
+    t->room = (int32_t)p->nrooms++;
+    for (int32_t i = 0; i < DV_MAX_NDIM; i++)
+        p->rooms[t->room].sizes[i] = t->sizes ? dv__between(0, INT64_MAX) : dv__any_int();
+    return true;
+}
+
+static bool same_value(const thing *a, const thing *b)
+{
+    const dv__reg *x = &a->value, *y = &b->value;
+    switch (a->type) {
+    case DV__RTYPE_STRING: return !x->s || !y->s ? !x->s && !y->s : x->n == y->n && !memcmp(x->s, y->s, (size_t)x->n);
+    case DV__RTYPE_DEVICE: return dv__same_device(x->device, y->device);
+    case DV__RTYPE_TENSOR: return x->i == y->i;
+    default: return x->real == y->real && (x->real ? x->f == y->f || (x->f != x->f && y->f != y->f) : x->i == y->i);
+    }
+}
+
+/* No value is in both. */
+static bool apart(const dv__partial *p, const thing *a, const thing *b)
+{
+    if (a->type == DV__RTYPE_DTYPE)
+        return !common_dtypes(a, b);
+    if (!is_range(a) && a->type != DV__RTYPE_DIMS)
+        return a->known && b->known && !same_value(a, b);
+    if (dv__range_apart(a->i, b->i))
+        return true;
+    const dv_range *x = is_range(a) ? NULL : sizes_of(p, a), *y = is_range(a) ? NULL : sizes_of(p, b);
+    for (int64_t k = 0; x && y && k < a->i.least; k++)
+        if (dv__range_apart(x[k], y[k]))
+            return true;
+    return false;
+}
+
+/* to is one of these. */
+static bool meet_one_of(dv__partial *p, thing *to, uint32_t n, thing *const *from)
+{
+    thing one = *from[0];
+    bool same = one.known;
+    one.i = from[0]->i;
+    for (uint32_t k = 1; k < n; k++) {
+        one.i = dv__range_join(one.i, from[k]->i);
+        one.other = one.other == from[k]->other ? one.other : 0;
+        one.dtypes |= from[k]->dtypes;
+        same = same && from[k]->known && same_value(&one, from[k]);
+    }
+    if (to->type != one.type)
+        return true;
+    if (is_range(to))
+        return meet(p, &to->i, one.i);
+    if (to->type == DV__RTYPE_DTYPE) {
+        const uint64_t both = common_dtypes(to, &one);
+        p->changed |= both != to->dtypes;
+        to->dtypes = both ? both : to->dtypes;
+        to->other = to->other ? to->other : one.other;
+        return both != 0;
+    }
+    if (to->type != DV__RTYPE_DIMS) {
+        if (same && to->known)
+            return same_value(to, &one);
+        if (same)
+            to->known = p->changed = true, to->value = one.value;
+        return true;
+    }
+    if (!meet_rank(p, to, one.i))
+        return false;
+    dv_range *sizes = sizes_of(p, to);
+    for (int64_t i = 0; sizes && i < to->i.least; i++) {
+        dv_range size = dv__any_int();
+        for (uint32_t k = 0; k < n; k++) {
+            const dv_range *here = sizes_of(p, from[k]);
+            if (!here && from[k]->sizes)
+                size = k ? dv__range_join(size, dv__between(0, INT64_MAX)) : dv__between(0, INT64_MAX);
+            else if (!here)
+                size = dv__any_int();
+            else if (i < from[k]->i.least)
+                size = k ? dv__range_join(size, here[i]) : here[i];
+        }
+        if (!meet(p, &sizes[i], size))
+            return false;
+    }
+    return true;
+}
+
+/* Two things are one. back: also the second is narrowed. */
+static bool link(dv__partial *p, thing *a, thing *b, bool back)
+{
+    return meet_one_of(p, a, 1, &b) && (!back || meet_one_of(p, b, 1, &a));
+}
+
+static bool say(dv__partial *p, dv__operand to, int64_t i) { return meet(p, &at(p, to)->i, dv__exactly(i)); }
+
+/* ---- What is known completely -------------------------------------------------------------------------------------------- */
+
+/* The value as contract_run.c has it. NULL: not all of it is known. */
+static const dv__reg *exact(dv__partial *p, dv__operand x)
+{
+    const thing *t = at(p, x);
+    if (x < 0)
+        return &p->c->program->constants[-1 - x];
+    dv__reg *to = &p->solution.registers[x];
+    switch (t->type) {
+    case DV__RTYPE_INT:
+    case DV__RTYPE_BOOL: to->i = t->i.least; return dv__is_exact(t->i) ? to : NULL;
+    case DV__RTYPE_DTYPE: to->dtype = dv_dtype_from_key(only_dtype(t)); return only_dtype(t) ? to : NULL;
+    case DV__RTYPE_TENSOR: return NULL;
+    case DV__RTYPE_DIMS: break;
+    default: *to = t->value; return t->known ? to : NULL;
+    }
+    const dv_range *sizes = sizes_of(p, t);
+    to->n = sizes ? (int32_t)t->i.least : 0;
+    to->sizes = sizes ? p->rooms[t->room].exact : NULL;
+    bool all = sizes != NULL;
+    for (int32_t i = 0; i < to->n; i++) {
+        p->rooms[t->room].exact[i] = dv__is_exact(sizes[i]) ? sizes[i].least : INT64_MIN;
+        all &= dv__is_exact(sizes[i]);
+    }
+    return all ? to : NULL;
+}
+
+/* What is known of dims, an integer... to a register's value. */
+static bool learn(dv__partial *p, thing *to, const dv__reg *value)
+{
+    thing one = any_of((enum dv__rtype)to->type);
+    thing *const from = &one;
+    if (to->type == DV__RTYPE_DIMS) {
+        int64_t sizes[DV_MAX_NDIM]; /* a slice lies in a room, and making one moves them */
+        if (value->n < 0 || value->n > DV_MAX_NDIM)
+            return false;
+        for (int32_t i = 0; i < value->n; i++)
+            sizes[i] = value->sizes[i];
+        bool fits = meet_rank(p, to, dv__exactly(value->n));
+        for (int32_t i = 0; fits && i < value->n; i++)
+            fits = meet(p, &p->rooms[to->room].sizes[i], dv__exactly(sizes[i]));
+        return fits;
+    }
+    one.i = dv__exactly(value->i);
+    if (to->type == DV__RTYPE_DTYPE)
+        one.other = dv_dtype_key(value->dtype), one.dtypes = set_of(one.other);
+    one.known = true;
+    one.value = *value;
+    return meet_one_of(p, to, 1, &from);
+}
+
+static const dv__operand *operands(const dv__step *s) { return s->many ? s->many : s->in; }
+
+static bool all_exact(dv__partial *p, const dv__step *s)
+{
+    for (uint32_t i = 0; i < s->nin; i++)
+        if (!exact(p, operands(s)[i]))
+            return false;
+    return true;
+}
+
+static bool operate(dv__partial *p, const dv__step *s)
+{
+    p->solution.pool_used = 0;
+    p->run.status = DV_OK;
+    if ((!dv__operate(&p->run, s) && s->fault) || p->run.status)
+        return false;
+    return learn(p, at(p, s->to), &p->solution.registers[s->to]);
+}
+
+/* ---- Dims ---------------------------------------------------------------------------------------------------------------- */
+
+/* Where a dim of what a step makes comes from. */
+struct origin {
+    dv__operand of;
+    int32_t at; /* -1: the integer itself, -2: it is 1 */
+};
+
+static int32_t pack_origins(dv__partial *p, const dv__step *s, struct origin *out)
+{
+    int32_t n = 0;
+    for (uint32_t k = 0; k < s->nin; k++) {
+        const dv__operand x = operands(s)[k];
+        const bool dims = at(p, x)->type == DV__RTYPE_DIMS;
+        const int64_t more = dims ? at(p, x)->i.least : 1;
+        if ((dims && !sizes_of(p, at(p, x))) || more > DV_MAX_NDIM - n)
+            return -1;
+        for (int32_t i = 0; i < more; i++)
+            out[n++] = (struct origin){ x, dims ? i : -1 };
+    }
+    return n;
+}
+
+static int32_t reduced_origins(const dv__reg *axes, bool keep, dv__operand from, int32_t rank, struct origin *out)
+{
+    int32_t n = 0;
+    uint64_t gone = axes->n ? 0 : UINT64_MAX;
+    for (int32_t i = 0; i < axes->n; i++)
+        gone |= 1ull << (dv__axis_from(axes->sizes[i], rank) & 63);
+    for (int32_t i = 0; i < rank; i++)
+        if (!(gone >> (i & 63) & 1) || keep)
+            out[n++] = (struct origin){ from, gone >> (i & 63) & 1 ? -2 : i };
+    return n;
+}
+
+/* How many dims s makes and where they come from; -1: it is not known. */
+static int32_t origins(dv__partial *p, const dv__step *s, struct origin *out)
+{
+    if (s->op == DV__OP_PACK)
+        return pack_origins(p, s, out);
+    const dv__operand from = s->in[0];
+    const dv__reg *a = exact(p, s->in[1]), *b = s->nin > 2 ? exact(p, s->in[2]) : NULL;
+    if (!sizes_of(p, at(p, from)) || !a)
+        return -1;
+    const int32_t rank = (int32_t)at(p, from)->i.least;
+    int32_t n = 0;
+    if (s->op == DV__OP_REDUCED)
+        return b ? reduced_origins(a, b->i != 0, from, rank, out) : -1;
+    if (s->op == DV__OP_PERMUTE) {
+        for (int32_t i = 0; i < rank && a->n == rank; i++)
+            out[n++] = (struct origin){ from, (int32_t)dv__axis_from(a->sizes[i], rank) };
+        return a->n == rank ? n : -1;
+    }
+    if ((s->op == DV__OP_SLICE || s->op == DV__OP_SWAP) && !b)
+        return -1;
+    int32_t begin = 0, end = rank;
+    if (s->op == DV__OP_SLICE) {
+        if (a->i < 0 || b->i < 0 || a->i > rank || b->i > rank - a->i)
+            return -1;
+        begin = (int32_t)a->i, end = begin + (int32_t)b->i;
+    }
+    for (int32_t i = begin; i < end; i++)
+        if (s->op != DV__OP_DROP || i != a->i)
+            out[n++] = (struct origin){ from, i };
+    if (s->op == DV__OP_SWAP && a->i >= 0 && b->i >= 0 && a->i < rank && b->i < rank)
+        out[a->i].at = (int32_t)b->i, out[b->i].at = (int32_t)a->i;
+    if (s->op == DV__OP_REPLACE && a->i >= 0 && a->i < rank)
+        out[a->i] = (struct origin){ s->in[2], -1 };
+    return n;
+}
+
+/* to == a + by, of ranks. */
+static bool relate_ranks(dv__partial *p, thing *to, thing *a, dv_range by, bool sure)
+{
+    return meet_rank(p, to, dv__range_forward(DV__OP_ADD, a->i, by)) &&
+        (!sure || meet_rank(p, a, dv__range_forward(DV__OP_SUB, to->i, by)));
+}
+
+static bool relate_packed_ranks(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *to = at(p, s->to);
+    dv_range sum = dv__exactly(0);
+    for (uint32_t turn = 0; turn < 1 + (sure ? s->nin : 0u); turn++) { /* all of them, then all but one */
+        sum = dv__exactly(0);
+        for (uint32_t k = 0; k < s->nin; k++)
+            if (turn != k + 1)
+                sum = dv__range_forward(
+                    DV__OP_ADD, sum, at(p, operands(s)[k])->type == DV__RTYPE_DIMS ? at(p, operands(s)[k])->i : dv__exactly(1));
+        thing *one = turn ? at(p, operands(s)[turn - 1]) : to;
+        if (one->type == DV__RTYPE_DIMS && !meet_rank(p, one, turn ? dv__range_forward(DV__OP_SUB, to->i, sum) : sum))
+            return false;
+    }
+    return true;
+}
+
+static bool relate_lengths(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *to = at(p, s->to), *from = s->op == DV__OP_PACK ? NULL : at(p, s->in[0]);
+    switch (s->op) {
+    case DV__OP_PACK: return relate_packed_ranks(p, s, sure);
+    case DV__OP_SLICE: /* in a call that succeeds it has room */
+        return meet_rank(p, to, at(p, s->in[2])->i) && (!sure || meet(p, &at(p, s->in[2])->i, to->i)) &&
+            relate_ranks(p, to, from, dv__between(-DV_MAX_NDIM, 0), sure);
+    case DV__OP_DROP: return relate_ranks(p, to, from, dv__exactly(-1), sure);
+    case DV__OP_REDUCED: {
+        const dv_range keep = at(p, s->in[2])->i;
+        return relate_ranks(p, to, from, dv__between(keep.least == 1 ? 0 : -DV_MAX_NDIM, 0), sure);
+    }
+    default: return relate_ranks(p, to, from, dv__exactly(0), sure);
+    }
+}
+
+static bool relate_dims(dv__partial *p, const dv__step *s, bool sure)
+{
+    struct origin from[DV_MAX_NDIM];
+    const int32_t n = origins(p, s, from);
+    thing *to = at(p, s->to);
+    if (n < 0)
+        return relate_lengths(p, s, sure);
+    if (!meet_rank(p, to, dv__exactly(n)))
+        return false;
+    for (int32_t i = 0; i < n; i++) {
+        dv_range *size = &p->rooms[to->room].sizes[i], one = dv__exactly(1);
+        dv_range *other = from[i].at == -2 ? &one
+            : from[i].at == -1             ? &at(p, from[i].of)->i
+                                           : &sizes_of(p, at(p, from[i].of))[from[i].at];
+        if (!meet(p, size, *other) || (sure && from[i].at > -2 && !meet(p, other, *size)))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Broadcasting -------------------------------------------------------------------------------------------------------- */
+
+/* The size of a shape's dim, counted from the end from 1. NULL: it has none. */
+static dv_range *from_end(const dv__partial *p, const dv__step *s, uint32_t k, int64_t dim)
+{
+    thing *t = at(p, operands(s)[k]);
+    return dim <= t->i.least ? &p->rooms[t->room].sizes[t->i.least - dim] : NULL;
+}
+
+/* One dim of shapes that broadcast to `to`. */
+static bool relate_broadcast_dim(dv__partial *p, const dv__step *s, int64_t dim, dv_range *to, bool sure)
+{
+    const dv_range one = dv__exactly(1);
+    dv_range result = one, joined = one, *last = NULL;
+    bool decided = false, any = false;
+    uint32_t others = 0;
+    for (uint32_t k = 0; k < s->nin; k++) {
+        const dv_range *size = from_end(p, s, k, dim);
+        if (!size)
+            continue;
+        if (dv__range_apart(*size, one)) { /* all that cannot be 1 are the result */
+            bool changed = false;
+            if (decided && !dv__range_meet(&result, *size, &changed))
+                return false;
+            result = decided ? result : *size;
+            decided = true;
+        }
+        joined = any ? dv__range_join(joined, *size) : *size;
+        any = true;
+    }
+    if (!meet(p, to, decided ? result : joined))
+        return false;
+    for (uint32_t k = 0; k < s->nin && sure; k++) {
+        dv_range *size = from_end(p, s, k, dim);
+        if (!size)
+            continue;
+        if (!meet(p, size, dv__range_apart(*size, one) ? *to : dv__range_join(*to, one)))
+            return false;
+        if (!dv__range_apart(*size, *to))
+            others++, last = size;
+    }
+    return !sure || !dv__range_apart(*to, one) || others != 1 || meet(p, last, *to);
+}
+
+/* to NULL: whether they broadcast is asked. */
+static bool relate_broadcast(dv__partial *p, const dv__step *s, thing *to, bool sure)
+{
+    dv_range rank = dv__exactly(0);
+    bool all = true;
+    for (uint32_t k = 0; k < s->nin; k++) {
+        rank = dv__range_forward(DV__OP_MAX, rank, at(p, operands(s)[k])->i);
+        all &= sizes_of(p, at(p, operands(s)[k])) != NULL;
+    }
+    if (to && !meet_rank(p, to, rank))
+        return false;
+    for (uint32_t k = 0; k < s->nin && to && sure; k++)
+        if (!meet_rank(p, at(p, operands(s)[k]), dv__between(0, to->i.most)))
+            return false;
+    for (int64_t dim = 1; all && dim <= rank.most; dim++) {
+        dv_range nowhere = dv__any_int();
+        if (!relate_broadcast_dim(p, s, dim, to ? &p->rooms[to->room].sizes[rank.most - dim] : &nowhere, sure))
+            return false;
+    }
+    return true;
+}
+
+static bool relate_broadcasts(dv__partial *p, const dv__step *s, bool sure)
+{
+    const bool known = dv__is_exact(at(p, s->to)->i), yes = known && at(p, s->to)->i.least;
+    if (known && !yes)
+        return true;
+    return relate_broadcast(p, s, NULL, sure && yes) || (!yes && say(p, s->to, 0));
+}
+
+/* ---- Integers ------------------------------------------------------------------------------------------------------------ */
+
+static bool relate_arithmetic(dv__partial *p, const dv__step *s, bool sure)
+{
+    dv_range none = dv__exactly(0), *to = &at(p, s->to)->i, *a = &at(p, s->in[0])->i,
+             *b = s->nin > 1 ? &at(p, s->in[1])->i : &none;
+    if (s->type != DV__RTYPE_INT)
+        return true;
+    return meet(p, to, dv__range_forward((enum dv__op)s->op, *a, *b)) &&
+        (!sure || dv__range_backward((enum dv__op)s->op, *to, a, b, &p->changed));
+}
+
+/* An element by a known index. */
+static bool relate_element(dv__partial *p, const dv__step *s, bool sure)
+{
+    const thing *dims = at(p, s->in[0]), *index = at(p, s->in[1]);
+    dv_range *sizes = sizes_of(p, dims), *to = &at(p, s->to)->i;
+    if (!sizes)
+        return !dims->sizes || meet(p, to, dv__between(0, INT64_MAX));
+    if (!dv__is_exact(index->i))
+        return true;
+    const int64_t i = index->i.least < 0 ? index->i.least + dims->i.least : index->i.least;
+    if (i < 0 || i >= dims->i.least)
+        return meet(p, to, dv__exactly(0));
+    return meet(p, to, sizes[i]) && (!sure || meet(p, &sizes[i], *to));
+}
+
+static bool relate_numel(dv__partial *p, const dv__step *s, bool sure)
+{
+    const thing *dims = at(p, s->in[0]);
+    dv_range *sizes = sizes_of(p, dims), *to = &at(p, s->to)->i;
+    const int64_t n = sizes ? dims->i.least : 0;
+    for (int64_t skip = -1; sizes && skip < (sure && n <= 8 ? n : 0); skip++) {
+        dv_range product = dv__exactly(1);
+        for (int64_t i = 0; i < n; i++)
+            if (i != skip)
+                product = dv__range_forward(DV__OP_MUL, product, sizes[i]);
+        if (skip < 0 ? !meet(p, to, product) : !dv__range_backward(DV__OP_MUL, *to, &sizes[skip], &product, &p->changed))
+            return false;
+    }
+    return true;
+}
+
+static bool relate_negative(dv__partial *p, const dv__step *s, bool sure)
+{
+    dv_range *sizes = sizes_of(p, at(p, s->in[0]));
+    const int64_t n = sizes ? at(p, s->in[0])->i.least : 0;
+    bool none = sizes != NULL;
+    for (int64_t i = 0; i < n; i++)
+        none &= sizes[i].least >= 0;
+    if (!meet(p, &at(p, s->to)->i, dv__between(none ? 0 : INT64_MIN, 0)))
+        return false;
+    for (int64_t i = 0; sure && !at(p, s->to)->i.least && i < n; i++)
+        if (!meet(p, &sizes[i], dv__between(0, INT64_MAX)))
+            return false;
+    return true;
+}
+
+/* Is i a dim of a tensor of that rank? */
+static bool relate_is_axis(dv__partial *p, const dv__step *s, bool sure)
+{
+    dv_range *i = &at(p, s->in[0])->i;
+    thing *rank = at(p, s->in[1]);
+    const dv_range n = dv__range_forward(DV__OP_MAX, rank->i, dv__exactly(1));
+    const dv_range to = at(p, s->to)->i;
+    if (i->least >= -n.least && i->most < n.least)
+        return say(p, s->to, 1);
+    if (i->most < -n.most || i->least >= n.most)
+        return say(p, s->to, 0);
+    return !sure || !to.least || meet(p, i, dv__between(-n.most, n.most - 1));
+}
+
+static bool relate_are_axes(dv__partial *p, const dv__step *s, bool sure)
+{
+    dv_range *sizes = sizes_of(p, at(p, s->in[0]));
+    const dv_range n = dv__range_forward(DV__OP_MAX, at(p, s->in[1])->i, dv__exactly(1));
+    for (int64_t i = 0; sure && sizes && at(p, s->to)->i.least && i < at(p, s->in[0])->i.least; i++)
+        if (!meet(p, &sizes[i], dv__between(-n.most, n.most - 1)))
+            return false;
+    return true;
+}
+
+/* ---- Conditions ---------------------------------------------------------------------------------------------------------- */
+
+static bool relate_connection(dv__partial *p, const dv__step *s, bool sure)
+{
+    const int64_t decides = s->op == DV__OP_OR;
+    dv_range *a = &at(p, s->in[0])->i, *b = &at(p, s->in[1])->i, *to = &at(p, s->to)->i;
+    const dv_range yes = dv__exactly(decides), no = dv__exactly(!decides);
+    const bool a_no = dv__range_apart(*a, yes), b_no = dv__range_apart(*b, yes);
+    if (dv__range_apart(*a, no) || dv__range_apart(*b, no) ? !meet(p, to, yes) : a_no && b_no && !meet(p, to, no))
+        return false;
+    if (!sure || !dv__is_exact(*to))
+        return true;
+    if (to->least != decides)
+        return meet(p, a, no) && meet(p, b, no);
+    return (!b_no || meet(p, a, yes)) && (!a_no || meet(p, b, yes));
+}
+
+static bool relate_select(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *to = at(p, s->to), *chosen[] = { at(p, s->in[1]), at(p, s->in[2]) };
+    dv_range *c = &at(p, s->in[0])->i;
+    if (dv__is_exact(*c))
+        return link(p, to, chosen[!c->least], sure);
+    if (sure && apart(p, to, chosen[0]) && !meet(p, c, dv__exactly(0)))
+        return false;
+    if (sure && apart(p, to, chosen[1]) && !meet(p, c, dv__exactly(1)))
+        return false;
+    return dv__is_exact(*c) ? link(p, to, chosen[!c->least], sure) : meet_one_of(p, to, 2, chosen);
+}
+
+/* a != b, where one of them is known. */
+static bool exclude(dv__partial *p, thing *a, const thing *b)
+{
+    if (a->type == DV__RTYPE_DTYPE && only_dtype(b) && !(set_of(only_dtype(b)) >> OTHER_DTYPE)) {
+        const uint64_t left = a->dtypes & ~b->dtypes;
+        p->changed |= left != a->dtypes;
+        a->dtypes = left ? left : a->dtypes;
+        return left != 0;
+    }
+    if (!is_range(a) || !dv__is_exact(b->i))
+        return true;
+    if (a->i.least == b->i.least && a->i.least < INT64_MAX)
+        return meet(p, &a->i, dv__between(a->i.least + 1, INT64_MAX));
+    return a->i.most != b->i.least || a->i.most == INT64_MIN || meet(p, &a->i, dv__between(INT64_MIN, a->i.most - 1));
+}
+
+static bool relate_equal(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *a = at(p, s->in[0]), *b = at(p, s->in[1]);
+    const bool equal = s->op == DV__OP_EQ;
+    if (s->type == DV__RTYPE_NUMBER || s->type == DV__RTYPE_REAL)
+        return true; /* 2 is 2.0 */
+    if (apart(p, a, b) && !say(p, s->to, !equal))
+        return false;
+    const dv_range to = at(p, s->to)->i;
+    if (!sure || !dv__is_exact(to))
+        return true;
+    return to.least == equal ? link(p, a, b, true) : exclude(p, a, b) && exclude(p, b, a);
+}
+
+static bool relate_order(dv__partial *p, const dv__step *s, bool sure)
+{
+    const bool swapped = s->op == DV__OP_GT || s->op == DV__OP_GE, or_equal = s->op == DV__OP_LE || s->op == DV__OP_GE;
+    dv_range *a = &at(p, s->in[swapped])->i, *b = &at(p, s->in[!swapped])->i;
+    if (s->type != DV__RTYPE_INT)
+        return true;
+    if (a->most < b->least || (or_equal && a->most == b->least))
+        return say(p, s->to, 1);
+    if (a->least > b->most || (!or_equal && a->least == b->most))
+        return say(p, s->to, 0);
+    const dv_range to = at(p, s->to)->i;
+    if (!sure || !dv__is_exact(to))
+        return true;
+    return to.least ? dv__range_order(a, b, or_equal, &p->changed) : dv__range_order(b, a, !or_equal, &p->changed);
+}
+
+static bool relate_one_of(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *x = at(p, s->in[0]), all = { .type = DV__RTYPE_DTYPE };
+    if (s->many)
+        x = at(p, s->many[0]);
+    for (uint32_t i = 1; i < s->nin; i++)
+        all.dtypes |= at(p, operands(s)[i])->dtypes;
+    if (all.dtypes >> OTHER_DTYPE)
+        return true;
+    if (!(x->dtypes & all.dtypes) ? !say(p, s->to, 0) : !(x->dtypes & ~all.dtypes) && !say(p, s->to, 1))
+        return false;
+    const dv_range to = at(p, s->to)->i;
+    const uint64_t left = to.least ? x->dtypes & all.dtypes : x->dtypes & ~all.dtypes;
+    if (!sure || !dv__is_exact(to))
+        return true;
+    p->changed |= left != x->dtypes;
+    x->dtypes = left ? left : x->dtypes;
+    return left != 0;
+}
+
+static bool relate_devices(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing cpu = { .type = DV__RTYPE_DEVICE, .known = true, .value.device = { DV_CPU, 0 } };
+    if (!sure || !at(p, s->to)->i.least)
+        return true;
+    return link(p, at(p, s->in[0]), s->op == DV__OP_ON_CPU ? &cpu : at(p, s->in[1]), s->op != DV__OP_ON_CPU);
+}
+
+/* ---- Steps --------------------------------------------------------------------------------------------------------------- */
+
+static thing *part(const dv__partial *p, uint32_t parts, enum part which) { return &p->things[parts + which]; }
+
+/* The first tensor of a list, the tensor of any other argument; of a list of which nothing is known, its own parts. */
+static int64_t first_tensor(const dv__partial *p, int32_t slot)
+{
+    const struct argument *a = &p->arguments[slot];
+    for (int32_t k = 0; k < a->n; k++)
+        if (p->things[a->elements + (uint32_t)k * PARTS + PRESENT].i.least)
+            return a->elements + (uint32_t)k * PARTS;
+    return a->at;
+}
+
+static bool relate_argument(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *to = at(p, s->to);
+    const uint32_t parts = p->arguments[s->slot].at;
+    if (s->op == DV__OP_TENSOR) {
+        to->known = true;
+        to->value.i = first_tensor(p, s->slot);
+        return true;
+    }
+    if (p->run.args[s->slot].type != DV_VALUE_UNKNOWN && !operate(p, s))
+        return false;
+    if (s->op == DV__OP_LEN)
+        return meet(p, &to->i, dv__between(0, INT64_MAX)) && link(p, to, part(p, parts, VALUE), sure);
+    if (s->op != DV__OP_PRESENT && s->op != DV__OP_ARGUMENT)
+        return true;
+    return link(p, to, part(p, parts, s->op == DV__OP_PRESENT ? PRESENT : VALUE), sure);
+}
+
+static bool relate_part(dv__partial *p, const dv__step *s, bool sure)
+{
+    const thing *tensor = at(p, s->in[0]);
+    if (!tensor->known)
+        return true;
+    const uint32_t parts = (uint32_t)tensor->value.i;
+    const enum part which = s->op == DV__OP_SHAPE ? SHAPE
+        : s->op == DV__OP_STRIDES                 ? STRIDES
+        : s->op == DV__OP_DTYPE_OF                ? DTYPE
+                                                  : DEVICE;
+    return (which != STRIDES || relate_ranks(p, part(p, parts, STRIDES), part(p, parts, SHAPE), dv__exactly(0), false)) &&
+        link(p, at(p, s->to), part(p, parts, which), sure);
+}
+
+/* The tensor of a list with a known index. */
+static void relate_list_element(dv__partial *p, const dv__step *s)
+{
+    const struct argument *a = &p->arguments[s->slot];
+    const dv_range index = at(p, s->in[0])->i;
+    if (!dv__is_exact(index) || index.least < 0 || index.least >= a->n)
+        return;
+    at(p, s->to)->known = true;
+    at(p, s->to)->value.i = a->elements + index.least * PARTS;
+}
+
+/* sure: the step is done in every call. False: it cannot be. */
+static bool relate(dv__partial *p, const dv__step *s, bool sure)
+{
+    switch ((enum dv__op)s->op) {
+    case DV__OP_PRESENT:
+    case DV__OP_HOLDS:
+    case DV__OP_TENSOR:
+    case DV__OP_ARGUMENT:
+    case DV__OP_LEN:
+    case DV__OP_NUMBER_DTYPE: return relate_argument(p, s, sure);
+    case DV__OP_SHAPE:
+    case DV__OP_STRIDES:
+    case DV__OP_DTYPE_OF:
+    case DV__OP_DEVICE_OF: return relate_part(p, s, sure);
+    case DV__OP_COPY: return !sure || link(p, at(p, s->to), at(p, s->in[0]), true);
+    case DV__OP_UNBACKED: return !sure || link(p, at(p, s->to), at(p, s->in[1]), true);
+    case DV__OP_CHECK: return at(p, s->in[0])->i.most && (!sure || say(p, s->in[0], 1));
+    case DV__OP_ELEMENT: relate_list_element(p, s); return true;
+    case DV__OP_EACH_VALUE: return true; /* values are never known */
+    default: break;
+    }
+    if (s->op != DV__OP_SELECT && s->op != DV__OP_AND && s->op != DV__OP_OR && all_exact(p, s))
+        return operate(p, s);
+    switch ((enum dv__op)s->op) {
+    case DV__OP_RANK:
+        return meet(p, &at(p, s->to)->i, at(p, s->in[0])->i) && (!sure || meet_rank(p, at(p, s->in[0]), at(p, s->to)->i));
+    case DV__OP_AT: return relate_element(p, s, sure);
+    case DV__OP_NUMEL: return relate_numel(p, s, sure);
+    case DV__OP_NEGATIVE: return relate_negative(p, s, sure);
+    case DV__OP_PACK:
+    case DV__OP_SLICE:
+    case DV__OP_REDUCED:
+    case DV__OP_SWAP:
+    case DV__OP_PERMUTE:
+    case DV__OP_REPLACE:
+    case DV__OP_DROP: return relate_dims(p, s, sure);
+    case DV__OP_BROADCAST: return relate_broadcast(p, s, at(p, s->to), sure);
+    case DV__OP_BROADCASTS: return relate_broadcasts(p, s, sure);
+    case DV__OP_IS_AXIS: return relate_is_axis(p, s, sure);
+    case DV__OP_ARE_AXES: return relate_are_axes(p, s, sure);
+    case DV__OP_AXIS: {
+        const int64_t rank = at(p, s->in[1])->i.most;
+        return meet(p, &at(p, s->to)->i, dv__between(0, rank > 1 ? rank - 1 : 0));
+    }
+    case DV__OP_NOT:
+        return meet(p, &at(p, s->to)->i, dv__between(1 - at(p, s->in[0])->i.most, 1 - at(p, s->in[0])->i.least)) &&
+            (!sure || meet(p, &at(p, s->in[0])->i, dv__between(1 - at(p, s->to)->i.most, 1 - at(p, s->to)->i.least)));
+    case DV__OP_AND:
+    case DV__OP_OR: return relate_connection(p, s, sure);
+    case DV__OP_SELECT: return relate_select(p, s, sure);
+    case DV__OP_EQ:
+    case DV__OP_NE: return relate_equal(p, s, sure);
+    case DV__OP_LT:
+    case DV__OP_LE:
+    case DV__OP_GT:
+    case DV__OP_GE: return relate_order(p, s, sure);
+    case DV__OP_ONE_OF: return relate_one_of(p, s, sure);
+    case DV__OP_SAME_DEVICE:
+    case DV__OP_ON_CPU: return relate_devices(p, s, sure);
+    case DV__OP_ADD:
+    case DV__OP_SUB:
+    case DV__OP_MUL:
+    case DV__OP_FLOORDIV:
+    case DV__OP_MOD:
+    case DV__OP_CEILDIV:
+    case DV__OP_MIN:
+    case DV__OP_MAX:
+    case DV__OP_ABS:
+    case DV__OP_NEG: return relate_arithmetic(p, s, sure);
+    default: return true;
+    }
+}
+
+/* ---- The program --------------------------------------------------------------------------------------------------------- */
+
+static bool relate_steps(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure);
+
+/* A block's registers for one tensor of its list change places with those that are kept for it. */
+static void swap_one(dv__partial *p, dv__operand x, uint32_t *kept)
+{
+    const thing one = *at(p, x);
+    *at(p, x) = p->things[*kept];
+    p->things[(*kept)++] = one;
+}
+
+static uint32_t swap_block(dv__partial *p, const dv__step *s, uint32_t kept)
+{
+    for (int32_t i = 1; i <= s->body; i++)
+        if (s[i].op != DV__OP_CHECK)
+            swap_one(p, s[i].to, &kept);
+    swap_one(p, s->to, &kept);
+    swap_one(p, s->index, &kept);
+    swap_one(p, s->first, &kept);
+    for (uint32_t c = 0; c < s->ncarry; c++)
+        swap_one(p, s->carry[c].to, &kept);
+    return kept;
+}
+
+/* The body for each tensor of a list. What is summed up over it is known forward only. */
+static bool relate_each(dv__partial *p, const dv__step *s)
+{
+    const uint32_t begin = (uint32_t)(s - p->c->program->steps) + 1, end = begin + (uint32_t)s->body;
+    const struct argument *a = &p->arguments[s->slot];
+    uint32_t kept = p->blocks[begin - 1];
+    dv_range sums[DV_MAX_NDIM];
+    bool first = true;
+    if (a->n < 0 || s->ncarry > DV_MAX_NDIM)
+        return true;
+    for (uint32_t c = 0; c < s->ncarry; c++)
+        sums[c] = at(p, s->carry[c].from)->i;
+    for (int32_t k = 0; k < a->n; k++) {
+        const uint32_t parts = a->elements + (uint32_t)k * PARTS;
+        if (!p->things[parts + PRESENT].i.least)
+            continue;
+        swap_block(p, s, kept);
+        at(p, s->to)->known = true;
+        at(p, s->to)->value.i = parts;
+        bool fits = say(p, s->index, k) && say(p, s->first, first);
+        for (uint32_t c = 0; fits && c < s->ncarry; c++)
+            fits = meet(p, &at(p, s->carry[c].to)->i, sums[c]);
+        if (!fits || !relate_steps(p, begin, end, true, true) || !relate_steps(p, begin, end, false, true))
+            return false;
+        for (uint32_t c = 0; c < s->ncarry; c++)
+            sums[c] = at(p, s->carry[c].next)->i;
+        kept = swap_block(p, s, kept);
+        first = false;
+    }
+    for (uint32_t c = 0; c < s->ncarry; c++)
+        if (!meet(p, &at(p, s->carry[c].to)->i, sums[c]))
+            return false;
+    return true;
+}
+
+static bool relate_guarded(dv__partial *p, const dv__step *s, bool sure)
+{
+    thing *guard = at(p, s->guard);
+    if (s->flags & DV__STEP_SAY || !guard->i.most)
+        return true;
+    sure = sure && guard->i.least;
+    if (s->op == DV__OP_EACH ? !sure || relate_each(p, s) : relate(p, s, sure))
+        return true;
+    if (!sure && !guard->i.least && !p->no_memory)
+        return meet(p, &guard->i, dv__exactly(0));
+    p->failed = p->failed ? p->failed : s;
+    return false;
+}
+
+/* Steps up or down, a block as one. sure: they are done in every call; else only what they make is looked at. */
+static bool relate_steps(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure)
+{
+    const dv__step *steps = p->c->program->steps;
+    const bool inside = begin < end && steps[begin].flags & DV__STEP_DEAD;
+    for (uint32_t i = begin; i < end; i++) {
+        const dv__step *s = &steps[up ? i : begin + end - 1 - i];
+        if (inside == !!(s->flags & DV__STEP_DEAD) && !relate_guarded(p, s, sure))
+            return false;
+    }
+    return true;
+}
+
+/* What a variable can be: what one of its writers can still write. */
+static bool relate_writers(dv__partial *p)
+{
+    for (uint32_t i = 0, n; i < p->nwriters; i += n) {
+        thing *from[DV__MAX_DIM_VARS + 64], *variable = &p->things[p->writers[i].variable];
+        uint32_t nfrom = 0;
+        bool any = false;
+        for (n = 0; i + n < p->nwriters && p->writers[i + n].variable == p->writers[i].variable; n++) {
+            const struct writer *w = &p->writers[i + n];
+            const dv__step *s = &p->c->program->steps[w->step];
+            thing *guard = at(p, s->guard);
+            if (!guard->i.most)
+                continue;
+            if (w->block || nfrom == sizeof from / sizeof *from) {
+                any = true;
+                continue;
+            }
+            from[nfrom] = at(p, s->in[s->op == DV__OP_UNBACKED]);
+            if (!guard->i.least && apart(p, variable, from[nfrom]) && !meet(p, &guard->i, dv__exactly(0)))
+                return false;
+            nfrom += guard->i.most != 0;
+        }
+        if (!any && nfrom)
+            meet_one_of(p, variable, nfrom, from);
+    }
+    return true;
+}
+
+static bool relate_results(dv__partial *p, bool up)
+{
+    const dv__program *program = p->c->program;
+    for (uint32_t i = 0; i < program->nresults; i++) {
+        const dv__result *r = &program->results[i];
+        const thing *guard = at(p, r->guard);
+        if (r->kind != DV__RESULT_ARGUMENT && guard->i.most &&
+            !relate_steps(p, r->section.begin, r->section.end, up, guard->i.least) && guard->i.least)
+            return false;
+    }
+    return true;
+}
+
+/* False: no call is left. */
+static bool propagate(dv__partial *p)
+{
+    p->failed = NULL;
+    for (int pass = 0; pass < PASSES; pass++) {
+        p->changed = false;
+        const uint32_t end = p->c->program->solve_end;
+        if (!relate_steps(p, 0, end, true, true) || !relate_writers(p) || !relate_results(p, true) || !relate_results(p, false) ||
+            !relate_steps(p, 0, end, false, true))
+            return false;
+        if (!p->changed)
+            break;
+    }
+    return !p->no_memory;
+}
+
+/* ---- Messages ------------------------------------------------------------------------------------------------------------ */
+
+/* The message of the check that no call passes, with ? for what is not known. */
+static int refuse(dv__partial *p)
+{
+    const dv__step *s = p->failed, *end = p->c->program->steps + p->c->program->nsteps;
+    if (p->no_memory)
+        return DV_ENOMEM;
+    while (s && !s->fault && s + 1 < end) /* what makes a condition stands before its check */
+        s++;
+    if (!s || !s->fault || s->flags & DV__STEP_DEAD)
+        return dv_fail(DV_EINVAL, "%s: no call fits what is known of the arguments", p->c->name);
+    for (const dv__step *k = p->c->program->steps; k < s; k++)
+        if (k->flags & DV__STEP_SAY && !(k->flags & DV__STEP_DEAD) && at(p, k->guard)->i.least)
+            relate(p, k, false);
+    for (uint32_t i = 0; i < p->c->program->nregisters; i++)
+        p->shown[i] = exact(p, (dv__operand)i) != NULL ||
+            (at(p, (dv__operand)i)->type == DV__RTYPE_DIMS && sizes_of(p, at(p, (dv__operand)i)));
+    return dv__fault_raise(&p->run, s->fault);
+}
+
+/* ---- The arguments ------------------------------------------------------------------------------------------------------- */
+
+static uint32_t add_parts(dv__partial *p, enum dv__rtype value)
+{
+    static const enum dv__rtype types[] = { DV__RTYPE_BOOL, DV__RTYPE_INT, DV__RTYPE_DIMS, DV__RTYPE_DIMS, DV__RTYPE_DTYPE,
+        DV__RTYPE_DEVICE };
+    for (int i = 0; i < PARTS; i++)
+        p->things[p->nthings + (uint32_t)i] = any_of(i == VALUE ? value : types[i]);
+    p->things[p->nthings + SHAPE].sizes = true;
+    p->nthings += PARTS;
+    return p->nthings - PARTS;
+}
+
+static bool learn_dims(dv__partial *p, thing *to, const int64_t *sizes, int32_t n, bool unknown)
+{
+    if (n > DV_MAX_NDIM || !meet_rank(p, to, dv__exactly(n)))
+        return false;
+    for (int32_t i = 0; i < n; i++)
+        if ((!unknown || sizes[i] >= 0) && !meet(p, &p->rooms[to->room].sizes[i], dv__exactly(sizes[i])))
+            return false;
+    return true;
+}
+
+static bool learn_tensor(dv__partial *p, uint32_t parts, const dv_tensor *x)
+{
+    thing *of = &p->things[parts];
+    bool all = x && x->ndim >= 0;
+    of[PRESENT].i = dv__exactly(x != NULL);
+    if (!x)
+        return true;
+    for (int32_t i = 0; i < x->ndim; i++)
+        all &= x->shape[i] >= 0;
+    if (x->dtype.bits)
+        of[DTYPE].other = dv_dtype_key(x->dtype), of[DTYPE].dtypes = set_of(of[DTYPE].other);
+    if (x->device.type)
+        of[DEVICE].known = true, of[DEVICE].value.device = x->device;
+    return (x->ndim < 0 || learn_dims(p, &of[SHAPE], x->shape, x->ndim, true)) &&
+        (!all || !x->strides || learn_dims(p, &of[STRIDES], x->strides, x->ndim, false));
+}
+
+static int learn_argument(dv__partial *p, uint32_t slot)
+{
+    const dv_value *v = &p->run.args[slot];
+    struct argument *a = &p->arguments[slot];
+    const bool list = v->type == DV_VALUE_TENSORS;
+    if (v->type != DV_VALUE_UNKNOWN)
+        p->things[a->at + PRESENT].i = dv__exactly(dv__is_present(v));
+    else if (p->c->schema->args[slot].type->kind != DV__TYPE_OPTIONAL)
+        p->things[a->at + PRESENT].i = dv__exactly(1);
+    bool fits = v->type != DV_VALUE_TENSOR || learn_tensor(p, a->at, v->as.tensor);
+    if (list)
+        fits = meet(p, &p->things[a->at + VALUE].i, dv__exactly(a->n));
+    for (int32_t k = 0; k < a->n && fits; k++)
+        fits = learn_tensor(p, a->elements + (uint32_t)k * PARTS, v->as.tensors.data[k]);
+    return fits ? DV_OK
+                : dv_fail(DV_ESHAPE, "%s: argument '%s': expected at most %d dims", p->c->name, p->c->schema->args[slot].name,
+                      DV_MAX_NDIM);
+}
+
+/* Those of each variable together. */
+static void find_writers(dv__partial *p)
+{
+    const dv__program *program = p->c->program;
+    for (dv__operand v = 0; v <= dv__device_register(p->c); v++)
+        for (uint32_t i = 0; i < program->solve_end; i++) {
+            const dv__step *s = &program->steps[i];
+            bool writes = (s->op == DV__OP_COPY || s->op == DV__OP_UNBACKED) && s->to == v;
+            for (uint32_t c = 0; c < s->ncarry; c++)
+                writes |= s->op == DV__OP_EACH && s->carry[c].to == v;
+            if (writes)
+                p->writers[p->nwriters++] = (struct writer){ (uint32_t)v, i, s->op == DV__OP_EACH || s->flags & DV__STEP_DEAD };
+        }
+}
+
+/* How many things there are at most: registers, literals, arguments, and what blocks keep. */
+static uint32_t count_things(dv__partial *p)
+{
+    const dv__program *program = p->c->program;
+    uint32_t n = program->nregisters + program->nconstants;
+    for (uint32_t i = 0; i < p->c->schema->nargs; i++) {
+        const dv_value *v = &p->run.args[i];
+        p->arguments[i].n = v->type == DV_VALUE_TENSORS ? (int32_t)v->as.tensors.size : v->type == DV_VALUE_UNKNOWN ? -1 : 0;
+        n += PARTS * (1 + (uint32_t)(p->arguments[i].n > 0 ? p->arguments[i].n : 0));
+    }
+    for (uint32_t i = 0; i < program->nsteps; i++) {
+        const dv__step *s = &program->steps[i];
+        if (s->op == DV__OP_EACH && p->arguments[s->slot].n > 0)
+            n += (uint32_t)p->arguments[s->slot].n * ((uint32_t)s->body + 3 + s->ncarry);
+    }
+    return n;
+}
+
+/* The type of an argument that is not a tensor: as the program reads it. */
+static enum dv__rtype type_read(const dv__program *program, uint32_t slot)
+{
+    for (uint32_t i = 0; i < program->nsteps; i++)
+        if (program->steps[i].op == DV__OP_ARGUMENT && program->steps[i].slot == (int32_t)slot)
+            return (enum dv__rtype)program->steps[i].type;
+    return DV__RTYPE_INT;
+}
+
+static void forget_registers(dv__partial *p)
+{
+    for (uint32_t i = 0; i < p->c->program->nregisters; i++)
+        p->things[i] = any_of((enum dv__rtype)p->c->program->types[i]);
+}
+
+static bool fill(dv__partial *p)
+{
+    const dv__program *program = p->c->program;
+    forget_registers(p);
+    p->nthings = program->nregisters;
+    for (uint32_t i = 0; i < program->nconstants; i++) {
+        p->things[p->nthings] = any_of((enum dv__rtype)program->constant_types[i]);
+        if (!learn(p, &p->things[p->nthings++], &program->constants[i]))
+            return false;
+    }
+    for (uint32_t i = 0; i < p->c->schema->nargs; i++) {
+        p->arguments[i].at = add_parts(p, type_read(program, i));
+        p->arguments[i].elements = p->nthings;
+        for (int32_t k = 0; k < p->arguments[i].n; k++)
+            add_parts(p, DV__RTYPE_INT);
+    }
+    for (uint32_t i = 0; i < program->nsteps; i++) {
+        const dv__step *s = &program->steps[i];
+        p->blocks[i] = p->nthings;
+        for (int32_t k = 0; s->op == DV__OP_EACH && k < p->arguments[s->slot].n; k++) {
+            p->nthings = swap_block(p, s, p->nthings);
+            forget_registers(p);
+        }
+    }
+    return true;
+}
+
+int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **out)
+{
+    const dv__program *program = c->program;
+    dv__partial *p = dv__calloc(1, sizeof *p);
+    *out = p;
+    if (!p)
+        return DV_ENOMEM;
+    int status = DV_ENOMEM;
+    const size_t nargs = c->schema->nargs;
+    dv_value *own = DV__ARENA_ARRAY(&p->arena, dv_value, nargs + 1);
+    p->c = c;
+    p->run = (dv__run){ .c = c, .program = program, .args = own, .s = &p->solution };
+    p->arguments = DV__ARENA_ARRAY(&p->arena, struct argument, nargs + 1);
+    p->blocks = DV__ARENA_ARRAY(&p->arena, uint32_t, program->nsteps + 1);
+    p->writers = DV__ARENA_ARRAY(&p->arena, struct writer, program->solve_end * 2 + 1);
+    p->run.shown = p->shown = DV__ARENA_ARRAY(&p->arena, bool, program->nregisters + 1);
+    if (own && p->arguments && p->blocks && p->writers && p->shown) {
+        memcpy(own, args, nargs * sizeof *own);
+        p->things = DV__ARENA_ARRAY(&p->arena, thing, count_things(p));
+    }
+    if (p->things && fill(p)) {
+        status = DV_OK;
+        find_writers(p);
+        for (uint32_t i = 0; i < nargs && !status; i++)
+            status = learn_argument(p, i);
+        if (!status && !propagate(p))
+            status = refuse(p);
+    }
+    if (status) {
+        dv__partial_free(p);
+        *out = NULL;
+    }
+    return status;
+}
+
+void dv__partial_free(dv__partial *p)
+{
+    if (!p)
+        return;
+    dv__free(p->rooms);
+    dv__arena_deinit(&p->arena);
+    dv__free(p);
+}
+
+/* ---- What is known ------------------------------------------------------------------------------------------------------- */
+
+static void tell(const dv__partial *p, const thing *t, dv_known *out)
+{
+    const dv_range *sizes = t->type == DV__RTYPE_DIMS ? sizes_of(p, t) : NULL;
+    if (is_range(t) || t->type == DV__RTYPE_DIMS)
+        out->value = t->i;
+    if (t->type == DV__RTYPE_NUMBER && t->known && !t->value.real)
+        out->value = dv__exactly(t->value.i);
+    if (t->type == DV__RTYPE_DTYPE)
+        out->dtype = dv_dtype_from_key(only_dtype(t));
+    if (t->type == DV__RTYPE_DEVICE && t->known)
+        out->device = t->value.device;
+    if (t->type == DV__RTYPE_STRING && t->known)
+        out->string = (dv_string){ t->value.s, (size_t)t->value.n };
+    for (int64_t i = 0; sizes && i < t->i.least; i++)
+        out->sizes[i] = sizes[i];
+}
+
+static void tell_tensor(const dv__partial *p, const thing *parts, dv_known *out)
+{
+    out->present = parts[PRESENT].i;
+    tell(p, &parts[SHAPE], out);
+    tell(p, &parts[DTYPE], out);
+    tell(p, &parts[DEVICE], out);
+}
+
+static void tell_output(const dv__partial *p, const dv__result *r, dv_known *out)
+{
+    *out = dv_unknown();
+    if (r->kind == DV__RESULT_ARGUMENT) {
+        tell_tensor(p, &p->things[first_tensor(p, r->of)], out);
+        out->flags = DV_SPEC_VIEW;
+        return;
+    }
+    out->present = dv__exactly(r->kind != DV__RESULT_ABSENT);
+    if (r->kind == DV__RESULT_ABSENT || r->kind == DV__RESULT_FUNCTION)
+        return;
+    out->flags = (r->pattern->unbacked ? DV_SPEC_UNBACKED : 0) | (r->kind == DV__RESULT_VIEW ? DV_SPEC_VIEW : 0);
+    tell(p, at(p, r->shape), out);
+    tell(p, at(p, r->dtype), out);
+    tell(p, at(p, r->device), out);
+    for (int32_t i = 0; i < DV_MAX_NDIM; i++) {
+        bool changed = false;
+        dv__range_meet(&out->sizes[i], dv__between(0, INT64_MAX), &changed);
+    }
+}
+
+static void join(dv_known *to, const dv_known *other)
+{
+    to->present = dv__range_join(to->present, other->present);
+    to->value = dv__range_join(to->value, other->value);
+    for (int32_t i = 0; i < DV_MAX_NDIM; i++)
+        to->sizes[i] = dv__range_join(to->sizes[i], other->sizes[i]);
+    if (dv_dtype_key(to->dtype) != dv_dtype_key(other->dtype))
+        to->dtype.bits = 0;
+    if (!dv__same_device(to->device, other->device))
+        to->device.type = 0;
+    to->flags &= other->flags;
+}
+
+static void tell_result(const dv__partial *p, size_t i, dv_known *out)
+{
+    bool any = false, sure = false;
+    for (uint32_t k = 0; k < p->c->program->nresults; k++) {
+        const dv__result *r = &p->c->program->results[k];
+        const dv_range guard = at(p, r->guard)->i;
+        dv_known one;
+        if (r->slot != (int32_t)(p->c->schema->nargs + i) || !guard.most)
+            continue;
+        tell_output(p, r, any ? &one : out);
+        if (any && one.present.most && out->present.most)
+            join(out, &one);
+        else if (any)
+            one.present = dv__range_join(one.present, out->present), *out = out->present.most ? *out : one,
+            out->present = one.present;
+        any = true;
+        sure |= guard.least;
+    }
+    if (!sure)
+        out->present.least = 0;
+    if (!any)
+        out->present = dv__exactly(0);
+}
+
+/* What a name or an argument is kept in; of a tensor its parts. NULL: there is no such thing. */
+static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element, bool *tensor)
+{
+    *tensor = false;
+    if (of == DV_PARTIAL_NAME)
+        return index < (size_t)dv__device_register(p->c) ? &p->things[index] : NULL;
+    if (of != DV_PARTIAL_ARGUMENT || index >= p->c->schema->nargs)
+        return NULL;
+    const struct argument *a = &p->arguments[index];
+    const enum dv__ctype type = dv__type_of_argument(p->c->schema->args[index].type);
+    *tensor = type == DV__CTYPE_TENSOR || (type == DV__CTYPE_TENSORS && a->n >= 0);
+    if (type == DV__CTYPE_TENSORS && a->n >= 0)
+        return element < (size_t)a->n ? &p->things[a->elements + element * PARTS] : NULL;
+    return element ? NULL : &p->things[a->at];
+}
+
+static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element)
+{
+    static const char *const kinds[] = { "argument", "result", "name" };
+    return dv_fail(DV_EINVAL, "%s: it has no %s %zu (element %zu)", p->c->name,
+        (unsigned)of < 3 ? kinds[of] : "such thing:", index, element);
+}
+
+/* Is a name bound in these calls? */
+static dv_range is_bound(const dv__partial *p, uint32_t variable)
+{
+    dv_range bound = dv__exactly(0);
+    for (uint32_t i = 0; i < p->nwriters; i++)
+        if (p->writers[i].variable == variable)
+            bound = dv__range_forward(DV__OP_MAX, bound, at(p, p->c->program->steps[p->writers[i].step].guard)->i);
+    return bound;
+}
+
+int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out)
+{
+    bool tensor;
+    *out = dv_unknown();
+    if (of == DV_PARTIAL_RESULT && index < p->c->schema->nreturns) {
+        tell_result(p, index, out);
+        return DV_OK;
+    }
+    const thing *t = find(p, of, index, element, &tensor);
+    if (!t)
+        return missing(p, of, index, element);
+    if (tensor) {
+        tell_tensor(p, t, out);
+    } else if (of == DV_PARTIAL_ARGUMENT) {
+        out->present = t[PRESENT].i;
+        tell(p, &t[VALUE], out);
+    } else {
+        tell(p, t, out);
+        out->present = is_bound(p, (uint32_t)index);
+    }
+    return DV_OK;
+}
+
+static bool narrow(dv__partial *p, thing *t, const dv_known *known)
+{
+    dv__reg value = { 0 };
+    if (is_range(t))
+        return meet(p, &t->i, known->value);
+    if (t->type == DV__RTYPE_DIMS) {
+        if (!meet_rank(p, t, known->value))
+            return false;
+        for (int64_t i = 0; sizes_of(p, t) && i < t->i.least; i++)
+            if (!meet(p, &sizes_of(p, t)[i], known->sizes[i]))
+                return false;
+        return true;
+    }
+    value.dtype = known->dtype;
+    if (t->type == DV__RTYPE_DTYPE)
+        return !known->dtype.bits || learn(p, t, &value);
+    value.device = known->device;
+    if (t->type == DV__RTYPE_DEVICE)
+        return !known->device.type || learn(p, t, &value);
+    value.s = known->string.data;
+    value.n = (int32_t)known->string.size;
+    return t->type != DV__RTYPE_STRING || !value.s || learn(p, t, &value);
+}
+
+static bool narrow_all(dv__partial *p, thing *t, bool argument, bool tensor, const dv_known *known)
+{
+    if (!argument)
+        return narrow(p, t, known);
+    if (!meet(p, &t[PRESENT].i, known->present))
+        return false;
+    if (!tensor)
+        return narrow(p, &t[VALUE], known);
+    return narrow(p, &t[SHAPE], known) && narrow(p, &t[DTYPE], known) && narrow(p, &t[DEVICE], known);
+}
+
+int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known)
+{
+    bool tensor;
+    thing *t = find(p, of, index, element, &tensor);
+    if (!t)
+        return missing(p, of, index, element);
+    const uint32_t nrooms = p->nrooms;
+    const size_t size = p->nthings * sizeof *p->things;
+    char *before = dv__alloc(size + nrooms * sizeof *p->rooms);
+    if (!before)
+        return DV_ENOMEM;
+    memcpy(before, p->things, size);
+    if (nrooms)
+        memcpy(before + size, p->rooms, nrooms * sizeof *p->rooms);
+    p->failed = NULL;
+    int status = DV_OK;
+    if (!narrow_all(p, t, of == DV_PARTIAL_ARGUMENT, tensor, known) || !propagate(p)) {
+        status = refuse(p);
+        memcpy(p->things, before, size);
+        if (nrooms)
+            memcpy(p->rooms, before + size, nrooms * sizeof *p->rooms);
+        p->nrooms = nrooms;
+        p->no_memory = false;
+    }
+    dv__free(before);
+    return status;
+}

@@ -1,0 +1,199 @@
+/* Calls of which not everything is known: dv_infer_partial(), dv_partial_...(). tests/lang/test_partial.py has random ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "call_ops.h"
+#include "failing.h"
+
+struct mixed {
+    const dv_tensor *x, *w;
+    dv_tensors xs;
+    int64_t k;
+    dv_string mode;
+    dv_tensor *out;
+};
+DV_OPERATOR(mixed, struct mixed, (x, w, xs, k, mode, out),
+    .schema = "mixed(Tensor x, Tensor? w, Tensor[] xs, int k, str mode) -> Tensor out",
+    .contract = "x[*s n]:T, w[n m]:T, xs{i}[r{i} n]:U -> out[*s size(x, k) total(r)]:T; T in f32 f16; n % 8 == 0; k >= 0; mode "
+                "in \"A\" \"B\"");
+struct six {
+    const dv_tensor *x, *y;
+    dv_ints order;
+    dv_tensor *a, *b, *c, *d;
+};
+DV_OPERATOR(six, struct six, (x, y, order, a, b, c, d),
+    .schema = "six(Tensor x, Tensor y, int[] order) -> (Tensor a, Tensor b, Tensor c, Tensor d)",
+    .contract = "x[*s]:T, y[*t]:U -> a[broadcast(*s, *t)]:promote(T, U), b[swap(*s, 0, -1)]:accumulate(T), "
+                "c[permute(*s, order)]:T, d[reduced(*s, order, True)]:T");
+DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_mixed, &dv_op_six);
+
+static bool is(dv_range r, int64_t least, int64_t most) { return r.least == least && r.most == most; }
+
+static const dv_value unknown = { .type = DV_VALUE_UNKNOWN };
+
+/* ndim -1: not known. A dtype of 0 bits too. */
+static dv_tensor *part_of(dv_tensor *t, uint32_t dtype, int32_t ndim, const int64_t *shape)
+{
+    *t = (dv_tensor){ .ndim = ndim, .shape = shape, .dtype = dv_dtype_from_key(dtype) };
+    return t;
+}
+
+static void results(void **state)
+{
+    (void)state;
+    dv_tensor x, y;
+    dv_known out, four[4];
+    const int64_t open[] = { -1, 4 }, five[] = { 1, 5 };
+    dv_value args[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, open)), unknown };
+    CALL_OK(dv_infer_partial(find("swiglu"), args, 2, &out, 1));
+    assert_true(is(out.present, 1, 1) && is(out.value, 2, 2) && is(out.sizes[0], 0, INT64_MAX) && is(out.sizes[1], 4, 4));
+    assert_true(out.dtype.bits == 32 && !out.device.type);
+    args[1] = dv_from_tensor(part_of(&y, DV_DTYPE_f32, 2, five));
+    CALL_FAILS(DV_ESHAPE, "expected shape [?, 4] ('*s' is bound by 'gate'), found [1, 5]",
+        dv_infer_partial(find("swiglu"), args, 2, &out, 1));
+    const int64_t three[] = { 3, 1 };
+    args[1] = dv_from_tensor(part_of(&y, DV_DTYPE_f16, 2, three));
+    args[2] = dv_from_ints((const int64_t[]){ 1, 0 }, 2);
+    CALL_OK(dv_infer_partial(find("six"), args, 3, four, 4));
+    assert_true(is(four[0].sizes[0], 3, 3) && is(four[0].sizes[1], 4, 4) && four[0].dtype.bits == 32);
+    assert_true(is(four[1].sizes[0], 4, 4) && is(four[1].sizes[1], 1, 3) && is(four[2].sizes[0], 4, 4));
+    assert_true(is(four[3].value, 2, 2) && is(four[3].sizes[0], 1, 1) && is(four[3].sizes[1], 1, 1));
+    args[1] = dv_from_tensor(part_of(&y, DV_DTYPE_f16, 2, five));
+    CALL_FAILS(DV_ESHAPE, "do not broadcast", dv_infer_partial(find("six"), args, 3, four, 4));
+}
+
+static void nothing_is_refused_that_can_be(void **state)
+{
+    (void)state;
+    dv_known out;
+    const dv_value args[5] = { unknown, unknown, unknown, unknown, unknown };
+    CALL_OK(dv_infer_partial(find("mixed"), args, 5, &out, 1));
+    assert_true(is(out.present, 1, 1) && is(out.value, 2, DV_MAX_NDIM) && !out.dtype.bits);
+    const dv_value none[5] = { unknown, dv_none(), unknown, dv_from_int(-1), unknown };
+    CALL_FAILS(DV_EINVAL, "k >= 0", dv_infer_partial(find("mixed"), none, 5, &out, 1));
+}
+
+static dv_known exactly(int64_t i)
+{
+    dv_known k = dv_unknown();
+    k.value.least = k.value.most = i;
+    return k;
+}
+
+static dv_partial *mixed_of_two(dv_tensor *tensors, const dv_tensor **list)
+{
+    dv_partial *p;
+    const dv_value args[5] = { unknown, dv_from_tensor(part_of(&tensors[0], 0, -1, NULL)), dv_from_tensors(list, 2), unknown,
+        unknown };
+    list[0] = part_of(&tensors[1], 0, -1, NULL);
+    list[1] = part_of(&tensors[2], 0, -1, NULL);
+    CALL_OK(dv_partial_new(find("mixed"), args, 5, &p));
+    return p;
+}
+
+/* One name after the other. */
+static void names(void **state)
+{
+    (void)state;
+    dv_tensor tensors[3];
+    const dv_tensor *list[2];
+    dv_known k;
+    dv_partial *p = mixed_of_two(tensors, list);
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_NAME, 0, 0, &k)); /* n */
+    assert_true(k.value.least == 0 && k.value.step == 8 && !k.value.rest);
+    k = exactly(12);
+    CALL_FAILS(DV_EINVAL, "", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    k = exactly(16);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 1, 0, &k)); /* w[n m] */
+    assert_true(is(k.value, 2, 2) && is(k.sizes[0], 16, 16) && is(k.sizes[1], 0, INT64_MAX));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 1, &k)); /* xs[1] */
+    assert_true(is(k.value, 2, 2) && is(k.sizes[1], 16, 16));
+    for (int64_t i = 0; i < 2; i++) {
+        k.sizes[0].least = k.sizes[0].most = 3 + i;
+        CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 2, (size_t)i, &k));
+    }
+    k = exactly(1);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 3, 0, &k)); /* s: its number of dims */
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
+    assert_true(is(k.value, 3, 3) && is(k.sizes[2], 7, 7));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 3, 0, &k)); /* k */
+    assert_true(is(k.value, 0, 1));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    assert_true(is(k.value, 2, 2) && is(k.sizes[1], 16, 16));
+    k = dv_unknown();
+    k.string = (dv_string){ "C", 1 };
+    CALL_FAILS(DV_EINVAL, "mode in", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 4, 0, &k));
+    CALL_FAILS(DV_EINVAL, "no name 99", dv_partial_get(p, DV_PARTIAL_NAME, 99, 0, &k));
+    CALL_FAILS(DV_EINVAL, "no argument 2 (element 2)", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
+    dv_partial_free(p);
+}
+
+static void misuse(void **state)
+{
+    (void)state;
+    dv_known out;
+    dv_partial *p;
+    CALL_FAILS(DV_ENOTSUP, "no contract", dv_infer_partial(find("bare"), &unknown, 1, &out, 1));
+    CALL_FAILS(DV_EINVAL, "NULL", dv_infer_partial(NULL, NULL, 0, &out, 1));
+    CALL_FAILS(DV_EINVAL, "NULL", dv_infer_partial(find("swiglu"), NULL, 0, NULL, 1));
+    CALL_FAILS(DV_EINVAL, "missing", dv_infer_partial(find("swiglu"), &unknown, 1, &out, 1));
+    CALL_FAILS(DV_EINVAL, "room for 1", dv_infer_partial(find("swiglu"), &unknown, 1, &out, 2));
+    CALL_FAILS(DV_EINVAL, "NULL", dv_partial_new(find("swiglu"), NULL, 0, NULL));
+    CALL_FAILS(DV_EINVAL, "at most 2", dv_partial_new(find("swiglu"), &unknown, 3, &p));
+    dv_tensor deep = { .ndim = DV_MAX_NDIM + 1 };
+    const dv_value args[2] = { dv_from_tensor(&deep), unknown };
+    CALL_FAILS(DV_EINVAL, "at most 64", dv_partial_new(find("swiglu"), args, 2, &p));
+    dv_partial_free(NULL);
+}
+
+static int without_memory(void *nothing)
+{
+    (void)nothing;
+    dv_tensor tensors[3];
+    const dv_tensor *list[2] = { part_of(&tensors[1], 0, -1, NULL), part_of(&tensors[2], 0, -1, NULL) };
+    const dv_value args[5] = { unknown, dv_from_tensor(part_of(&tensors[0], 0, -1, NULL)), dv_from_tensors(list, 2), unknown,
+        unknown };
+    dv_known k = exactly(16), out;
+    dv_partial *p;
+    int status = dv_partial_new(find("mixed"), args, 5, &p);
+    if (!status)
+        status = dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k);
+    if (!status)
+        status = dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &out);
+    dv_partial_free(p);
+    return status;
+}
+
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    assert_true(failing_each(without_memory, NULL) > 8);
+}
+
+static dv_library *more;
+static int setup(void **state) { return load_tc(state) || dv_load_static(&dv_library_tc_partial, &more); }
+static int teardown(void **state)
+{
+    dv_library_free(more);
+    return unload_tc(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results),
+        cmocka_unit_test(nothing_is_refused_that_can_be),
+        cmocka_unit_test(names),
+        cmocka_unit_test(misuse),
+        cmocka_unit_test(memory_runs_out),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

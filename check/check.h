@@ -504,11 +504,13 @@ typedef struct check_options {
     uint32_t workers;
     const char *only;                        /* "memory,shapes": NULL: all */
     const check_property *const *properties; /* NULL: check_properties */
+    bool (*interrupted)(void);               /* asked ten times a second: true ends everything (NULL: never) */
 } check_options;
 bool check_wanted(const check_options *options, const char *name);
 
 typedef struct check_report check_report;
-/* Check operators, telling of each finished job; results are in the order of operators, rows, properties. 0, or -1 with errno. */
+/* Check operators, telling of each finished job; results are in the order of operators, rows, properties. 0, or -1 with
+ * errno (EINTR: options->interrupted). */
 int check_run(const check_op *ops, size_t nops, const check_options *options,
     void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **jobs, size_t *njobs);
 /* Try one case again in a child of its own; true: it fails in the same way. */

@@ -318,15 +318,16 @@ typedef struct child {
     check_job *job;
     uint64_t step;
     unsigned long long ticks;
-    double since;
+    double since, looked;
+    bool stopped; /* by a signal, SIGSTOP for example */
 } child;
 
-/* Processor time that a child has used, with its threads; *sleeps: it is not running now, nor waiting to. */
-static unsigned long long ticks_of(pid_t pid, bool *sleeps)
+/* Processor time that a child has used, with its threads; *state: as in proc(5), R where it runs or waits to. */
+static unsigned long long ticks_of(pid_t pid, char *state)
 {
     char path[64], text[512];
     unsigned long long user = 0, system = 0;
-    char state = 'R';
+    *state = 'R';
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
@@ -335,22 +336,25 @@ static unsigned long long ticks_of(pid_t pid, bool *sleeps)
     text[n > 0 ? n : 0] = 0;
     const char *after = strrchr(text, ')'); /* the name may hold anything */
     if (after)
-        sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &state, &user, &system);
-    *sleeps = state == 'S';
+        sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", state, &user, &system);
     return user + system;
 }
 
-/* Neither a step nor processor time for so long, asleep whenever it was looked at. */
+/* Neither a step nor processor time for so long, asleep or stopped whenever it was looked at. A second in which nobody looked is
+ * one in which we were stopped as well. */
 static bool is_stuck(child *c, double seconds)
 {
-    bool sleeps;
-    const unsigned long long ticks = ticks_of(c->pid, &sleeps);
-    if (!sleeps || ticks != c->ticks || c->step != c->job->result->step) {
+    char state;
+    const unsigned long long ticks = ticks_of(c->pid, &state);
+    const double time = now();
+    c->stopped = state == 'T';
+    if ((state != 'S' && !c->stopped) || ticks != c->ticks || c->step != c->job->result->step || time - c->looked > 1) {
         c->ticks = ticks;
         c->step = c->job->result->step;
-        c->since = now();
+        c->since = time;
     }
-    return now() - c->since > seconds;
+    c->looked = time;
+    return time - c->since > seconds;
 }
 
 /* fn runs in a child; the pipe's end closes with it. */
@@ -374,7 +378,7 @@ static bool start(child *c, check_job *job, void (*fn)(check_job *))
     c->job = job;
     c->step = job->result->step;
     c->ticks = 0;
-    c->since = now();
+    c->since = c->looked = now();
     if (c->pid < 0)
         close(fds[0]);
     return c->pid > 0;
@@ -409,7 +413,7 @@ static void finish(child *c, bool killed)
         ;
     if (killed) {
         r->outcome = CHECK_FAIL;
-        say(r, CHECK_FAULT_TIME, "endless wait", "the kernel waits and does not end");
+        say(r, CHECK_FAULT_TIME, "endless wait", "the kernel %s and does not end", c->stopped ? "stops its process" : "waits");
     } else if (!r->done && !r->fault) {
         static const char kind[] = "end of the process";
         const int number = WTERMSIG(status);
@@ -422,11 +426,23 @@ static void finish(child *c, bool killed)
     blame(c->job);
 }
 
-/* Wait until a child ends; it is finished and its entry taken out. NULL: interrupted. */
+static bool (*interrupted)(void); /* check_options.interrupted */
+
+static void end_all(child *children, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        kill(children[i].pid, SIGKILL);
+        finish(&children[i], false);
+    }
+}
+
+/* Wait until a child ends; it is finished and its entry taken out. NULL: interrupted, and none is left. */
 static check_job *wait_for_one(child *children, size_t *n, double seconds)
 {
     struct pollfd fds[64];
     for (;;) {
+        if (interrupted && interrupted())
+            return end_all(children, *n), NULL;
         for (size_t i = 0; i < *n; i++)
             fds[i] = (struct pollfd){ .fd = children[i].fd, .events = POLLIN };
         poll(fds, *n, 100);
@@ -459,8 +475,7 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
     cpu_ms = ms;
     if (!start(&one, &again, run_once))
         return false;
-    wait_for_one(&one, &n, stuck_again);
-    return shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
+    return wait_for_one(&one, &n, stuck_again) && shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
 }
 
 bool check_again(const check_job *job, const check_case *c, check_result *shared)
@@ -491,7 +506,8 @@ static void settle(check_job *job)
         check_left_out(job, "what comes after a call with a number past 2^31, which takes longer than a case may");
         return;
     }
-    if (r->fault == CHECK_FAULT_TIME && shared && !again_within(4 * case_ms, job, &r->failing, shared)) {
+    if (r->fault == CHECK_FAULT_TIME && strcmp(r->kind, "endless wait") && shared &&
+        !again_within(4 * case_ms, job, &r->failing, shared)) {
         r->outcome = CHECK_NOT;
         snprintf(r->message, sizeof r->message, "it is slow: one case took more than %g s of processor time", case_ms / 1e3);
         return;
@@ -608,6 +624,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
     *out = NULL;
     *nout = 0;
     case_ms = options->case_ms;
+    interrupted = options->interrupted;
     if (!jobs || !results) {
         free(jobs);
         return -1;
@@ -631,7 +648,14 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
         }
         if (running) {
             check_job *job = wait_for_one(children, &running, stuck);
-            settle(job);
+            if (job)
+                settle(job);
+            if (!job || (interrupted && interrupted())) {
+                end_all(children, job ? running : 0);
+                free(jobs);
+                errno = EINTR;
+                return -1;
+            }
             progress(user, ++done, n, job);
         }
     }

@@ -407,14 +407,19 @@ static int check(const cli_args *args, targets *t, check_options *options)
         status = cli_fail("there is no operator to check");
     if (status)
         return status;
-    if (check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, progress, &show, &jobs, &njobs))
-        return cli_fail("out of memory");
+    if (check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, progress, &show, &jobs, &njobs)) {
+        if (show)
+            fputs("\r\033[K", stderr);
+        return cli_fail("%s", errno == EINTR ? "interrupted" : "out of memory");
+    }
     if (show && check_wanted(options, "torch"))
         fputs("\r\033[Ktorch", stderr);
     if (options->seconds > 0) /* what is left of it; at once, if nothing is */
         options->seconds = options->seconds > cli_now() - begin ? options->seconds - (cli_now() - begin) : 0.001;
     if (check_in_torch(args, t, options, show, &jobs, &njobs))
         return CLI_FAILED;
+    if (cli_interrupted())
+        return cli_fail("interrupted");
     if (show)
         fputs("\r\033[K", stderr);
     for (size_t i = 0; i < njobs; i++)
@@ -435,7 +440,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
 static int run(const cli_args *args)
 {
     targets t = { 0 };
-    check_options options = { .cases = CASES, .workers = WORKERS, .only = cli_get(args, "only") };
+    check_options options = { .cases = CASES, .workers = WORKERS, .only = cli_get(args, "only"), .interrupted = cli_interrupted };
     int64_t seed, seconds, case_ms;
     if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
         return cli_usage(args->verb, "option '--torch' names what is checked, '--contract' belongs to it");

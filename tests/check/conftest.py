@@ -10,7 +10,7 @@ import pytest
 BUILD = pathlib.Path(os.environ["DOVETAIL_BUILD"])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTY = ROOT / "tests" / "faulty"
-ENDLESS = {"endless_loop", "waits_forever"}  # these use all the time that a case may take, several times
+ENDLESS = {"endless_loop", "lock_kept", "waits_forever"}  # these use all the time that a case may take, several times
 os.environ.setdefault("DOVETAIL_PYTHON", "")  # the property torch has tests of its own
 
 

@@ -1,0 +1,52 @@
+"""The checker ends when it is told to, whatever the kernel does, and says what a kernel does to its process."""
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BUILD
+
+COMMAND = BUILD / "bin" / "dovetail"
+SOURCE = """#include <dovetail_op.h>
+#include <signal.h>
+#include <unistd.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    const int64_t n = dv_numel(a->out);
+    BODY
+    for (int64_t i = 0; i < n; i++)
+        out[i] = x[i];
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(interrupted, &dv_op_f);
+"""
+
+
+def build(folder, body):
+    (folder / "f.c").write_text(SOURCE.replace("BODY", body))
+    subprocess.run([COMMAND, "build", folder / "f.c", "-o", folder / "f.so"], check=True, capture_output=True)
+    return folder / "f.so"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it(tmp_path, number):
+    p = subprocess.Popen([COMMAND, "check", build(tmp_path, "usleep(300000);")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL))  # also where the tests run in the background
+    time.sleep(1)
+    assert p.poll() is None
+    p.send_signal(number)
+    out, err = p.communicate(timeout=30)
+    assert p.returncode == -number and err == "dovetail: error: interrupted\n" and not out
+
+
+def test_a_kernel_that_stops_its_process(tmp_path):
+    done = subprocess.run([COMMAND, "check", "--json", "--only", "runs", build(tmp_path, "if (n == 3) raise(SIGSTOP);")], capture_output=True, text=True, timeout=100)
+    failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
+    assert done.returncode == 1 and [r["message"] for r in failed] == ["the kernel stops its process and does not end"]

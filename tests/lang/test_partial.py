@@ -99,7 +99,7 @@ def whole(program, names, values):
     try:
         run = Run(program, names, values)
         result = run.result(len(names))
-        return result, [run.registers[v["register"]] for v in program["variables"] if v["kind"] != "device"]
+        return result, {v["register"]: run.registers[v["register"]] for v in program["variables"] if v["kind"] != "device"}
     except Refused:
         return None
 
@@ -136,7 +136,7 @@ def check(seed, contracts, calls):
         elif expected and nothing_hidden and not is_known(known["results"][0], expected[0]):
             wrong.append(f"{where}\n    expected {expected[0]}\n    found {known['results'][0]}")
         elif expected and not (fits(known["results"][0], expected[0]) and all(
-                fits(k, v) for k, v in zip(known["names"], expected[1]) if isinstance(v, (int, str, list)))):
+                fits(known["names"][i], v) for i, v in expected[1].items() if isinstance(v, (int, str, list)))):
             wrong.append(f"{where}\n    expected {expected}\n    found {known}")
         elif not expected and nothing_hidden and not error:
             wrong.append(f"{where}\n    is not refused: {known}")

@@ -242,6 +242,7 @@ typedef struct check_call {
     bool not_this_row; /* the row does not fit this case */
     bool kernel_ran;   /* else it was refused before */
     dv_value results[CHECK_RESULTS];
+    const dv_tensor *listed[CHECK_TENSORS]; /* the tensors of results that are lists */
 } check_call;
 /* Make the case's tensors in guarded memory, inputs read-only, and call the operator. Results stay until the next call. Faults
  * end the process (worker.c) with the slot, offset and direction recorded. */
@@ -285,6 +286,8 @@ typedef struct check_outs {
     check_out of[CHECK_RESULTS + CHECK_TENSORS];
     char *memory;
 } check_outs;
+/* The array of a result that is a list is ours to free: it goes on in `room`, of CHECK_TENSORS. False: too many. */
+bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **room);
 void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors);
 /* Where two differ, in words: "element [1, 2] of result 'out' is 3 and then 4"; false: nowhere, bit for bit. */
 bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
@@ -306,6 +309,7 @@ typedef struct check_plain {
     check_values values;
     int64_t shapes[CHECK_TENSORS][CHECK_DIMS]; /* of parts */
     dv_value results[CHECK_RESULTS];
+    const dv_tensor *listed[CHECK_TENSORS]; /* the tensors of results that are lists */
     int status;
     bool kernel_ran, incomplete;     /* its memory was too small */
     size_t allocations, fail_at;     /* how many there were; the number of the one that fails, from 1; 0: none */

@@ -434,6 +434,8 @@ void check_call_run(check_call *call, const check_case *c)
         .parallel_for = call->parallel_for,
         .test = &m->hooks };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
+    if (!check_keep_lists(call->op, call->results, call->listed))
+        call->status = DV_ELIMIT;
     call->not_this_row = call->status == DV_ENOKERNEL && !call->kernel_ran && row;
 }
 

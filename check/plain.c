@@ -23,9 +23,9 @@ static char *reserve(size_t bytes)
 static bool keep(check_outs *o, size_t slot, const dv_tensor *from)
 {
     const int64_t bytes = dv_dtype_bytes(from->dtype, dv_numel(from));
-    check_out *out = &o->of[o->n];
+    check_out *out = o->of + o->n;
     int64_t n = 1;
-    if (bytes < 0 || from->ndim > CHECK_DIMS || o->size + (size_t)bytes + ALIGN > o->room)
+    if (o->n == sizeof o->of / sizeof *o->of || bytes < 0 || from->ndim > CHECK_DIMS || o->size + (size_t)bytes + ALIGN > o->room)
         return false;
     *out = (check_out){ .slot = slot, .t = *from };
     out->t.data = o->memory + o->size;
@@ -40,6 +40,25 @@ static bool keep(check_outs *o, size_t slot, const dv_tensor *from)
     return !dv_tensor_copy(&out->t, from);
 }
 
+bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **room)
+{
+    size_t used = 0;
+    bool fits = true;
+    for (size_t r = 0; r < op->nresults; r++) {
+        dv_tensors *list = &results[r].as.tensors;
+        if (results[r].type != DV_VALUE_TENSORS || op->slots[op->nargs + r].alias >= 0)
+            continue;
+        void *array = (void *)(uintptr_t)(const void *)list->data;
+        fits = list->size <= CHECK_TENSORS - used;
+        list->size = fits ? list->size : 0;
+        memcpy(room + used, list->data, list->size * sizeof *room);
+        list->data = room + used;
+        used += list->size;
+        dv_free(array);
+    }
+    return fits;
+}
+
 void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors)
 {
     if (!o->memory) {
@@ -49,9 +68,11 @@ void check_outs_take(check_outs *o, const check_op *op, const check_case *c, con
     o->n = o->size = 0;
     o->incomplete = false;
     for (size_t r = 0; r < op->nresults; r++) {
-        const dv_tensor *t = results[r].type == DV_VALUE_TENSOR ? results[r].as.tensor : NULL;
-        if (t && op->slots[op->nargs + r].alias < 0)
-            o->incomplete |= !keep(o, op->nargs + r, t);
+        const dv_value *v = &results[r];
+        const dv_tensor *const *t = v->type == DV_VALUE_TENSORS ? v->as.tensors.data : &v->as.tensor;
+        const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
+        for (size_t k = 0; k < n && op->slots[op->nargs + r].alias < 0; k++)
+            o->incomplete |= !keep(o, op->nargs + r, t[k]);
     }
     for (size_t i = 0; i < c->ntensors; i++) {
         const size_t slot = check_tensor_argument(c, i);
@@ -341,4 +362,6 @@ void check_plain_call(check_plain *p)
         if (p->written[i].bytes)
             memcpy(p->written[i].data, p->written[i].copy, p->written[i].bytes);
     p->status = dv_call(p->op->op, p->values.values, p->c->nargs, p->results, p->op->nresults, &p->host);
+    if (!check_keep_lists(p->op, p->results, p->listed))
+        p->status = DV_ELIMIT;
 }

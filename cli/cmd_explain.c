@@ -64,6 +64,10 @@ static void add_json_rows(cli_text *t, const rows *all)
 
 static void describe_spec(const dv_result_spec *s, cli_text *t)
 {
+    if (s->flags & DV_SPEC_LIST) {
+        cli_adds(t, "a list of tensors");
+        return;
+    }
     if (s->ndim < 0) {
         cli_adds(t, "not a tensor, or absent");
         return;

@@ -353,7 +353,8 @@ enum dv_slot_flags {
     DV_SLOT_OPTIONAL = 1,         /* None is accepted */
     DV_SLOT_ELEMENT_OPTIONAL = 2, /* Tensor?[] */
     DV_SLOT_KWARG_ONLY = 4,
-    DV_SLOT_WRITES = 8 /* (a!) */
+    DV_SLOT_WRITES = 8, /* (a!) */
+    DV_SLOT_GIVEN = 16  /* a result that is a list of tensors, and no contract says how many: dv_call() needs it given */
 };
 DV_API int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out); /* DV_EINVAL past the end */
 
@@ -431,8 +432,15 @@ typedef struct dv_result_spec {
     uint32_t flags; /* enum dv_spec_flags */
     int64_t shape[DV_MAX_NDIM], strides[DV_MAX_NDIM];
 } dv_result_spec;
-enum dv_spec_flags { DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */, DV_SPEC_VIEW = 2 };
+enum dv_spec_flags {
+    DV_SPEC_UNBACKED = 1 /* sizes are upper bounds */,
+    DV_SPEC_VIEW = 2,
+    DV_SPEC_LIST = 4 /* dv_infer_list() */
+};
 DV_API int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec *specs, size_t nspecs);
+/* The tensors of a result that is a list: how many, and the specs of the first `room` of them. */
+DV_API int dv_infer_list(
+    dv_operator *op, const dv_value *args, size_t nargs, size_t result, dv_result_spec *specs, size_t room, size_t *n);
 
 /* ---- Calls of which not everything is known (docs/call.md) ----
  *

@@ -34,7 +34,8 @@ const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slo
     const dv_field_row *row = dv_field_at(info->type);
     const dv_field_row *element = row->form == DV_FORM_LIST ? dv_field_at(row->of) : row;
     switch (element->type) {
-    case DV_FIELD_TENSOR: return result && row != element ? "a list of tensors cannot be made: return tensors" : NULL;
+    case DV_FIELD_TENSOR:
+        return info->flags & DV_SLOT_GIVEN ? "a list of tensors cannot be made: no contract says how many there are" : NULL;
     case DV_FIELD_INT:
     case DV_FIELD_FLOAT:
     case DV_FIELD_BOOL:
@@ -653,6 +654,32 @@ static int encode_tensor(
     return DV_OK;
 }
 
+static void free_list(struct dv__torch_call *c, const dv_tensors *list, size_t begin)
+{
+    for (size_t k = begin; k < list->size; k++)
+        c->t->aoti_torch_delete_tensor_object(handle_of_tensor(list->data[k]));
+    dv_free((void *)(uintptr_t)(const void *)list->data);
+}
+
+/* A list that dv_call made: torch's list takes the handles. */
+static int encode_list(struct dv__torch_call *c, const dv_tensors *made, uint64_t *cell)
+{
+    void *list = NULL;
+    size_t k = 0;
+    int failed = c->t->torch_new_list_reserve_size(made->size, &list);
+    for (; k < made->size && !failed; k++)
+        failed = c->t->torch_list_push_back(list, cell_of(handle_of_tensor(made->data[k])));
+    if (failed) {
+        if (list)
+            release(c->t, DV_FIELD_TENSORS, false, false, cell_of(list));
+        free_list(c, made, k ? k - 1 : 0);
+        return dv_fail(DV_EHOST, "%s: libtorch could not make a list: %s", c->op->name, dv__torch_what(c->t));
+    }
+    free_list(c, made, made->size);
+    *cell = cell_of(list);
+    return DV_OK;
+}
+
 int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell)
 {
     uint64_t *b = NULL;
@@ -672,6 +699,7 @@ static int encode(
         return DV_OK;
     switch (s->field) {
     case DV_FIELD_TENSOR: status = encode_tensor(c, s, args, v, cell); break;
+    case DV_FIELD_TENSORS: status = encode_list(c, &v->as.tensors, cell); break;
     case DV_FIELD_INT: *cell = (uint64_t)v->as.i; break;
     case DV_FIELD_FLOAT: memcpy(cell, &v->as.f, sizeof *cell); break;
     case DV_FIELD_BOOL: *cell = v->as.b; break;
@@ -696,6 +724,8 @@ static int encode_results(struct dv__torch_call *c, const dv_value *args, const 
             dv__torch_release(c->op, c->op->nargs + j, cells[j]);
         else if (was_made(c, &s[j], args, &results[j]))
             c->t->aoti_torch_delete_tensor_object(handle_of_tensor(results[j].as.tensor));
+        else if (j > i && results[j].type == DV_VALUE_TENSORS)
+            free_list(c, &results[j].as.tensors, 0);
     return status;
 }
 

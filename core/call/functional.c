@@ -64,12 +64,32 @@ static int check_element(dv__call *c, size_t r, const dv_tensor *t, const dv_ten
     return DV_OK;
 }
 
+static bool writes(const dv__call *c, size_t i) { return c->op->functional->plan->slots[i].flags & DV__SLOT_WRITES; }
+
+/* The argument whose new value result r is. */
+static size_t argument_of(const dv__call *c, size_t r)
+{
+    size_t i = c->plan->nargs, n = c->plan->nreturns;
+    while (n > r)
+        n -= writes(c, --i);
+    return i;
+}
+
+static int new_element(dv__call *c, size_t r, size_t place, dv__output *o, int64_t *strides)
+{
+    const dv_tensor *t = c->args[argument_of(c, r)].as.tensors.data[place];
+    *o = (dv__output){ .dtype = t->dtype, .device = t->device, .ndim = t->ndim, .shape = t->shape, .strides = strides };
+    return dv__shape_check(t->dtype, t->ndim, t->shape, strides);
+}
+
 static int list_result(dv__call *c, size_t r, const dv_tensors *list)
 {
     const dv_value *given = &c->results[r];
+    if (given->type == DV_VALUE_DEFAULT)
+        return dv__make_list(c, r, list->size, new_element);
     if (given->type != DV_VALUE_TENSORS || given->as.tensors.size != list->size)
-        return dv__fail_argument(c, given->type == DV_VALUE_DEFAULT ? DV_ENOTSUP : DV_ETYPE, c->plan->nargs + r,
-            "is a list of new values: expected %zu tensors given for it", list->size);
+        return dv__fail_argument(
+            c, DV_ETYPE, c->plan->nargs + r, "is a list of new values: expected %zu tensors given for it", list->size);
     c->outs[r].origin = DV__RESULT_SCALAR; /* passed through, so its overlaps are checked here */
     c->outs[r].value = *given;
     int status = DV_OK;
@@ -84,8 +104,6 @@ static int absent(dv__call *c, size_t r)
         ? dv__fail_argument(c, DV_EINVAL, c->plan->nargs + r, "is absent with these arguments, but a tensor was given for it")
         : DV_OK;
 }
-
-static bool writes(const dv__call *c, size_t i) { return c->op->functional->plan->slots[i].flags & DV__SLOT_WRITES; }
 
 /* The operator makes its own results; here only the given ones are known. */
 static int begin_own(dv__call *c, size_t r)

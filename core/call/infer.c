@@ -40,7 +40,7 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
 {
     const dv__slot *slot = &c->plan->slots[c->plan->nargs + r];
     spec->ndim = -1;
-    spec->flags = 0;
+    spec->flags = slot->flags & DV__SLOT_TENSORS ? DV_SPEC_LIST : 0;
     if (slot->value != DV_VALUE_TENSOR)
         return DV_OK;
     if (slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES)) {
@@ -125,6 +125,42 @@ int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec
         return dv_fail(DV_EINVAL, "dv_infer: room for %zu results, but the array is NULL", nspecs);
     const int status = begin(&c, op, args, nargs, &keys);
     return status ? status : dv__call_end(&c, infer(&c, specs, nspecs));
+}
+
+static int infer_element(dv__call *c, size_t r, size_t place, dv_result_spec *spec)
+{
+    const int32_t used = c->solution.pool_used;
+    dv__output o;
+    const int status = dv__contract_element(c->op->contract, c->args, &c->solution, r, (int64_t)place, &o);
+    c->solution.pool_used = used;
+    if (!status)
+        set_spec(spec, o.dtype, o.device, o.ndim, o.shape, o.strides);
+    return status;
+}
+
+static int infer_list(dv__call *c, size_t r, dv_result_spec *specs, size_t room, size_t *n)
+{
+    int64_t count = -1;
+    if (r >= c->plan->nreturns || !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_TENSORS))
+        return dv_fail(DV_EINVAL, "%s: dv_infer_list: result %zu is not a list of tensors", c->op->name, r);
+    if (!c->op->contract)
+        return dv_fail(DV_ENOTSUP, "%s: no contract says what is in the list that it returns", c->op->name);
+    int status = dv__contract_count(c->op->contract, c->args, &c->solution, r, &count);
+    *n = count < 0 ? 0 : (size_t)count;
+    for (size_t k = 0; k < *n && k < room && !status; k++)
+        status = infer_element(c, r, k, &specs[k]);
+    return status;
+}
+
+int dv_infer_list(
+    dv_operator *op, const dv_value *args, size_t nargs, size_t result, dv_result_spec *specs, size_t room, size_t *n)
+{
+    dv__call c;
+    uint32_t keys;
+    if (!n || (room && !specs))
+        return dv_fail(DV_EINVAL, "dv_infer_list: no room for the specs or their number: found NULL");
+    const int status = begin(&c, op, args, nargs, &keys);
+    return status ? status : dv__call_end(&c, infer_list(&c, result, specs, room, n));
 }
 
 /* ---- Cost ---- */

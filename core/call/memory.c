@@ -86,8 +86,9 @@ int dv__gather_results(dv__call *c)
             c->any_given |= out->given != NULL;
             break;
         case DV__RESULT_LIST:
+        case DV__RESULT_MADE_LIST:
             c->lists[slot] = out->value.as.tensors;
-            c->any_given = true;
+            c->any_given |= out->origin == DV__RESULT_LIST;
             for (size_t k = 0; k < c->lists[slot].size && !status; k++) {
                 dv__span unused;
                 status = gather_one(c, slot, c->lists[slot].data[k], &unused);
@@ -315,7 +316,8 @@ int dv__make_temps(dv__call *c, const dv__row *row)
         int status = DV_OK;
         if (out && (out->origin == DV__RESULT_PENDING || out->origin == DV__RESULT_ALIAS))
             continue;
-        if ((c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST))
+        if ((c->plan->slots[i].flags & DV__SLOT_TENSORS) &&
+            (!out || out->origin == DV__RESULT_LIST || out->origin == DV__RESULT_MADE_LIST))
             status = stand_in_list(c, i, row->takes[i], !made, written);
         else if (c->tensors[i] && !fits(c->tensors[i], row->takes[i]))
             status = stand_in(c, i, c->tensors[i], row->takes[i], !made, written, &c->tensors[i]);

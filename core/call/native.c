@@ -160,6 +160,20 @@ static int tensor_result(dv__eval *ev, size_t r, const dv__expr *e)
     return make_like(ev, r, v.as.tensor);
 }
 
+static int list_result(dv__eval *ev, size_t r, const dv__expr *e)
+{
+    const dv_tensors to = ev->c->outs[r].value.as.tensors;
+    dv_value v;
+    int status = dv__evaluate(ev, e, &v);
+    if (status)
+        return status;
+    if (v.type != DV_VALUE_TENSORS || v.as.tensors.size != to.size)
+        return dv__fail_expr(ev, DV_ETYPE, e, "expected a list of as many tensors as the result has");
+    for (size_t k = 0; k < to.size && !status; k++)
+        status = copy_into(ev, r, to.data[k], v.as.tensors.data[k]);
+    return status;
+}
+
 static int value_result(dv__eval *ev, size_t r, const dv__expr *e)
 {
     dv_value v;
@@ -173,6 +187,16 @@ static int value_result(dv__eval *ev, size_t r, const dv__expr *e)
         return dv__fail_expr(ev, DV_ETYPE, e, "gives a value of another type than the result has");
     out->value = v;
     return DV_OK;
+}
+
+static int one_result(dv__eval *ev, size_t r, const dv__expr *e)
+{
+    switch (ev->c->outs[r].origin) {
+    case DV__RESULT_SCALAR: return value_result(ev, r, e);
+    case DV__RESULT_LIST:
+    case DV__RESULT_MADE_LIST: return list_result(ev, r, e);
+    default: return tensor_result(ev, r, e);
+    }
 }
 
 /* Evaluate the new values of written arguments before any is written. */
@@ -242,8 +266,7 @@ static int run(dv__eval *ev)
         (dv__asked_row(c) == WIDE && (status = widen_arguments(ev))))
         return status;
     for (size_t r = 0; r < c->plan->nreturns && r < n->n; r++)
-        if ((status = c->outs[r].origin == DV__RESULT_SCALAR ? value_result(ev, r, n->results[r])
-                                                             : tensor_result(ev, r, n->results[r])))
+        if ((status = one_result(ev, r, n->results[r])))
             return status;
     return write_arguments(ev);
 }

@@ -177,9 +177,76 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
     out->tensor = (dv_tensor *)(uintptr_t)t;
     if (matches(t, &o))
         return DV_OK;
-    status = c->op->contract && !dv__uses_shape(c->op) ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, t)
-                                                       : DV_OK;
+    status = c->op->contract && !dv__uses_shape(c->op)
+        ? dv__contract_check_given(c->op->contract, c->args, &c->solution, r, -1, t)
+        : DV_OK;
     return status ? status : check_given(c, r, t, &o);
+}
+
+/* ---- Lists ---- */
+
+int dv__make_list(dv__call *c, size_t r, size_t n, dv__describe_fn describe)
+{
+    dv__result *out = &c->outs[r];
+    const dv_tensor **list = dv__calloc(n + 1, sizeof *list);
+    if (!list)
+        return DV_ENOMEM;
+    out->origin = DV__RESULT_MADE_LIST;
+    out->value = (dv_value){ .type = DV_VALUE_TENSORS };
+    out->value.as.tensors.data = list;
+    int status = DV_OK;
+    for (size_t k = 0; k < n && !status; k++) {
+        const int32_t used = c->solution.pool_used;
+        int64_t strides[DV_MAX_NDIM];
+        dv__output o;
+        dv_tensor *made = NULL;
+        if (!(status = describe(c, r, k, &o, strides)))
+            status = dv__new_tensor(c, (int)r, o.dtype, o.device, o.ndim, o.shape, o.strides, &made);
+        c->solution.pool_used = used;
+        list[k] = made;
+        out->value.as.tensors.size = status ? k : k + 1;
+    }
+    return status;
+}
+
+static int by_contract(dv__call *c, size_t r, size_t place, dv__output *o, int64_t *strides)
+{
+    (void)strides;
+    return dv__contract_element(c->op->contract, c->args, &c->solution, r, (int64_t)place, o);
+}
+
+static int check_given_list(dv__call *c, size_t r, int64_t count)
+{
+    const dv_tensors list = c->outs[r].value.as.tensors;
+    int status = DV_OK;
+    if (count < 0)
+        return dv__fail_argument(c, DV_EINVAL, c->plan->nargs + r, "is absent with these arguments, but a list was given for it");
+    if (list.size != (size_t)count)
+        return dv__fail_argument(
+            c, DV_EINVAL, c->plan->nargs + r, "expected %lld tensors, found %zu", (long long)count, list.size);
+    for (size_t k = 0; k < list.size && !status; k++)
+        status = dv__contract_check_given(c->op->contract, c->args, &c->solution, r, (int64_t)k, list.data[k]);
+    return status;
+}
+
+static int list_result(dv__call *c, size_t r, const dv_value *given)
+{
+    dv__result *out = &c->outs[r];
+    const size_t slot = c->plan->nargs + r;
+    int64_t count = -1;
+    int status = c->op->contract ? dv__contract_count(c->op->contract, c->args, &c->solution, r, &count) : DV_OK;
+    if (!status && given->type == DV_VALUE_TENSORS) {
+        out->origin = DV__RESULT_LIST;
+        out->value = *given;
+        status = dv__check_list(c, slot, &out->value);
+        return status || !c->op->contract ? status : check_given_list(c, r, count);
+    }
+    if (status)
+        return status;
+    if (!c->op->contract)
+        return dv__fail_argument(
+            c, DV_ENOTSUP, slot, "is a list of tensors, and no contract says what is in it: it must be given");
+    return count < 0 ? DV_OK : dv__make_list(c, r, (size_t)count, by_contract); /* else absent */
 }
 
 static int make_result(dv__call *c, size_t r)
@@ -198,13 +265,8 @@ static int make_result(dv__call *c, size_t r)
         if (given->type == DV_VALUE_TENSOR || given->type == DV_VALUE_DEFAULT || given->type == DV_VALUE_NONE)
             return tensor_result(c, r, given);
     } else if (s->flags & DV__SLOT_TENSORS) {
-        if (given->type == DV_VALUE_DEFAULT)
-            return dv__fail_argument(c, DV_ENOTSUP, slot, "is a list of tensors: it must be given");
-        if (given->type == DV_VALUE_TENSORS) {
-            out->origin = DV__RESULT_LIST;
-            out->value = *given;
-            return dv__check_list(c, slot, &out->value);
-        }
+        if (given->type == DV_VALUE_DEFAULT || given->type == DV_VALUE_TENSORS)
+            return list_result(c, r, given);
     } else if (s->value == DV_VALUE_INT || s->value == DV_VALUE_FLOAT || s->value == DV_VALUE_BOOL) {
         memset(&out->value, 0, sizeof out->value);
         out->value.type = s->value;
@@ -282,6 +344,7 @@ static void publish(dv__call *c, size_t r)
     case DV__RESULT_GIVEN:
     case DV__RESULT_LIST: return; /* it is the caller's already */
     case DV__RESULT_ABSENT: *to = dv_none(); return;
+    case DV__RESULT_MADE_LIST:
     case DV__RESULT_SCALAR: *to = out->value; return;
     case DV__RESULT_ALIAS: *to = dv_from_tensor(out->tensor); return;
     case DV__RESULT_MADE:
@@ -293,11 +356,20 @@ static void publish(dv__call *c, size_t r)
     }
 }
 
+static void free_list(const dv__call *c, const dv_tensors *list)
+{
+    for (size_t k = 0; k < list->size; k++)
+        dv__free_tensor(c, (dv_tensor *)(uintptr_t)(const void *)list->data[k]);
+    dv__free((void *)(uintptr_t)(const void *)list->data);
+}
+
 void dv__end_results(dv__call *c, bool success)
 {
     for (size_t r = 0; r < c->nouts; r++)
         if (success)
             publish(c, r);
+        else if (c->outs[r].origin == DV__RESULT_MADE_LIST)
+            free_list(c, &c->outs[r].value.as.tensors);
         else if (c->outs[r].made)
             dv__free_tensor(c, c->outs[r].made);
 }

@@ -9,6 +9,9 @@ bool dv__uses_shape(const dv_operator *op);
 int dv__run_shape(dv__call *c);      /* the shape function's shape and dtype for each result, into c->outs[].header */
 void dv__begin_results(dv__call *c); /* mark every result as absent, before any is made */
 int dv__make_results(dv__call *c);
+/* Make a list of n new tensors for result r. describe() fills *o for each, and may keep the strides in the array it is given. */
+typedef int (*dv__describe_fn)(dv__call *c, size_t r, size_t place, dv__output *o, int64_t *strides);
+int dv__make_list(dv__call *c, size_t r, size_t n, dv__describe_fn describe);
 /* Check a tensor given for result r against the tensor whose new value it will hold. */
 int dv__check_given_like(const dv__call *c, size_t r, const dv_value *given, const dv_tensor *like);
 bool dv__same_view(const dv_tensor *a, const dv_tensor *b); /* the same elements in the same places */

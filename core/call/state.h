@@ -28,13 +28,14 @@ static inline uint32_t dv__host_flags(const dv_host *h) { return h ? h->flags : 
 
 /* Where a result comes from. */
 enum dv__origin {
-    DV__RESULT_ABSENT,  /* in this case of the contract: None */
-    DV__RESULT_GIVEN,   /* the caller's tensor */
-    DV__RESULT_MADE,    /* the host's */
-    DV__RESULT_ALIAS,   /* an argument */
-    DV__RESULT_PENDING, /* the kernel makes it with dv_set_output() */
-    DV__RESULT_SCALAR,  /* int, float, bool: in value */
-    DV__RESULT_LIST,    /* a given list of tensors */
+    DV__RESULT_ABSENT,    /* in this case of the contract: None */
+    DV__RESULT_GIVEN,     /* the caller's tensor */
+    DV__RESULT_MADE,      /* the host's */
+    DV__RESULT_ALIAS,     /* an argument */
+    DV__RESULT_PENDING,   /* the kernel makes it with dv_set_output() */
+    DV__RESULT_SCALAR,    /* int, float, bool: in value */
+    DV__RESULT_LIST,      /* a given list of tensors */
+    DV__RESULT_MADE_LIST, /* a list of the host's tensors; the array is our own until the caller has it */
 };
 
 typedef struct dv__result {
@@ -42,7 +43,7 @@ typedef struct dv__result {
     dv_tensor *tensor;     /* GIVEN, MADE, ALIAS */
     dv_tensor *made;       /* made by the host for this result: passed to the caller on success, freed on failure; NULL: none */
     dv_tensor header;      /* PENDING, and for shape functions: what dv_set_output() fills */
-    dv_value value;        /* SCALAR, LIST */
+    dv_value value;        /* SCALAR, LIST, MADE_LIST */
     bool set;              /* dv_set_output() was called */
     const int64_t *bounds; /* PENDING: the largest sizes; NULL: not known */
     dv_tensor *given;      /* PENDING: the caller's tensor for it, or NULL */

@@ -68,8 +68,14 @@ bool dv__contract_needs_shape(const dv__contract *c); /* some output is written 
 int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values);
 /* What return i must be. DV_ENOTSUP when the contract leaves it to a C shape function ([...]). */
 int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, dv__output *out);
-/* A given tensor for return i must match (shape, dtype, device); reports like solve. */
-int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, const dv_tensor *given);
+/* Of a return that is a list: how many tensors (-1: it is not a list, or absent in this case), and what the one at `place` must
+ * be. Shapes and strides lie in the solution's pool: whoever asks about many puts pool_used back in between. */
+int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t *count);
+int dv__contract_element(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, dv__output *out);
+/* A given tensor for return i (of a list: for its element `place`, else -1) must match (shape, dtype, device); reports like
+ * solve. */
+int dv__contract_check_given(
+    const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, const dv_tensor *given);
 int dv__contract_workspace(
     const dv__contract *c, const dv_value *args, dv__solution *s, int64_t *bytes);                   /* 0 when none is declared */
 int dv__contract_flops(const dv__contract *c, const dv_value *args, dv__solution *s, double *flops); /* -1 when not declared */

@@ -34,6 +34,7 @@ typedef struct dv__builder {
     bool quiet;         /* for a message: what it makes cannot fail, */
     dv__operand valid;  /* and has a value when this holds */
     dv__operand values; /* the element that x.values stands for */
+    dv__operand index;  /* which tensor of a list that is returned */
     dv__put_aside asides[DV__MAX_ASIDES];
 } dv__builder;
 
@@ -108,6 +109,9 @@ static inline void dv__aloud(dv__builder *b, dv__hush before)
 
 /* contract_build_match.c */
 dv__operand dv__took_part(dv__builder *b, const dv__pattern *t);
+/* What n{i} or *s{i} is for tensor `index`, in the pattern of a list that is returned; and how many tensors there are. */
+dv__operand dv__own_value(dv__builder *b, const dv__pattern *t, const dv__item *item, dv__operand index);
+dv__operand dv__own_count(dv__builder *b, const dv__pattern *t);
 dv__operand dv__case_taken(const dv__builder *b, dv__when when);
 dv__part *dv__binder(dv__builder *b, bool run, int ref, const char *before, const char *after); /* "'n' is bound by 'x'" */
 dv__part *dv__binders(dv__builder *b, dv__needs needs); /* " ('n' is bound by 'x', '*s' is bound by 'y')", or nothing */

@@ -734,6 +734,24 @@ static void match_count(dv__builder *b, const dv__pattern *t, dv__operand guard)
     }
 }
 
+dv__operand dv__own_value(dv__builder *b, const dv__pattern *t, const dv__item *item, dv__operand index)
+{
+    return own_value(b, own_binder(b, t, item), item, index, DV__ALWAYS);
+}
+
+dv__operand dv__own_count(dv__builder *b, const dv__pattern *t)
+{
+    const dv__operand took = dv__case_taken(b, t->when);
+    for (const dv__pattern *list = b->c->patterns, *end = list + b->c->npatterns; list < end; list++)
+        if (list->kind == DV__PATTERN_LIST && !list->dims.any && list->presence != DV__ABSENT && !strcmp(list->index, t->index) &&
+            dv__implies(b, took, dv__took_part(b, list), 8))
+            return dv__load(b, DV__OP_LEN, DV__RTYPE_INT, DV__ALWAYS, list->slot);
+    if (!b->status)
+        b->status = dv__fail_at(
+            DV_ECONTRACT, b->c->text, t->at, "'%s': no list with the index %s must be there to say how many", t->text, t->index);
+    return DV__ALWAYS;
+}
+
 static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
 {
     struct subject x = { .t = t, .phase = BIND, .index = dv__int(b, 0) };

@@ -47,6 +47,8 @@ static bool may_be_negative(const dv__builder *b, const dv__item *item)
 static dv__operand make_dims(dv__builder *b, const dv__pattern *t, const dv__dims *dims, dv__operand g, bool sizes)
 {
     dv__operand in[255] = { 0 };
+    if (dims->n == 1 && dims->items->kind == DV__ITEM_ELEMENT_RUN)
+        return dv__own_value(b, t, dims->items, b->index);
     if (dims->n == 1 && dims->items->kind == DV__ITEM_RUN)
         return dv__run_register(b->c, dims->items->ref);
     if (dims->n > 255)
@@ -54,6 +56,10 @@ static dv__operand make_dims(dv__builder *b, const dv__pattern *t, const dv__dim
     for (uint32_t i = 0; i < dims->n && !b->status; i++) {
         const dv__item *item = &dims->items[i];
         b->where = item->text;
+        if (dv__of_each(item)) {
+            in[i] = dv__own_value(b, t, item, b->index);
+            continue;
+        }
         in[i] = dv__value(b, item->e, g);
         if (sizes && may_be_negative(b, item))
             check_size(
@@ -242,6 +248,28 @@ static void open_section(dv__builder *b, dv__section *s)
     s->value = DV__ALWAYS;
 }
 
+/* How many tensors a list has, in a section of its own. */
+static void make_count(dv__builder *b, const dv__pattern *t, dv__result *r)
+{
+    open_section(b, &r->count);
+    r->count.value = DV__NEVER;
+    r->index = DV__NEVER;
+    if (t->kind == DV__PATTERN_LIST && t->count) {
+        const dv__operand n = dv__value(b, t->count, DV__ALWAYS);
+        dv__part *p = dv__then(dv__part_text(b, "expected a number of tensors, found "), dv__show(b, n));
+        dv__part *with = dv__variables(b, t->count_needs, dv__join(b, " with ", ""));
+        check_result(b, t, dv__op2(b, DV__OP_GE, DV__RTYPE_INT, DV__ALWAYS, n, dv__int(b, 0)), DV__ALWAYS, DV_ESHAPE,
+            with && with->then ? dv__then(p, with) : p);
+        r->count.value = n;
+    } else if (t->kind == DV__PATTERN_LIST && t->presence != DV__ABSENT) {
+        r->count.value = dv__own_count(b, t);
+    }
+    r->count.end = b->p->nsteps;
+    if (r->count.value != DV__NEVER)
+        r->index = dv__new_register(b, DV__RTYPE_INT);
+    b->index = r->index;
+}
+
 static void make_cost(dv__builder *b, dv__section *s, const dv__expr *e, const char *where)
 {
     open_section(b, s);
@@ -274,6 +302,9 @@ void dv__build_results(dv__builder *b)
         r->pattern = t;
         r->slot = t->slot;
         r->guard = dv__case_taken(b, t->when);
+        b->who = NULL;
+        b->where = t->text;
+        make_count(b, t, r);
         open_section(b, &r->section);
         make_result(b, t, r);
         r->section.end = p->nsteps;

@@ -417,8 +417,9 @@ static dv__operand integer(dv__builder *b, const dv__expr *e, dv__operand guard)
     switch (e->kind) {
     case DV__EXPR_INT: return dv__int(b, e->i);
     case DV__EXPR_NAME:
-        return e->role == DV__ROLE_ARG ? load(b, DV__OP_ARGUMENT, DV__RTYPE_INT, e->ref, guard, "an integer")
-                                       : dv__dim_register(e->ref);
+        return e->role == DV__ROLE_INDEX ? b->index
+            : e->role == DV__ROLE_ARG    ? load(b, DV__OP_ARGUMENT, DV__RTYPE_INT, e->ref, guard, "an integer")
+                                         : dv__dim_register(e->ref);
     case DV__EXPR_INDEX: return index_of(b, e, guard);
     case DV__EXPR_CALL: return int_call(b, e, guard);
     default: return arithmetic(b, e, guard);

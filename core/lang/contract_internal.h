@@ -110,6 +110,8 @@ typedef struct dv__pattern {
     dv__expr *transform, *offset;
     dv__dims strides; /* n 0 and transform NULL: as the argument's */
     bool has_strides, unbacked;
+    dv__expr *count; /* of a list {i < count}; NULL: as many as the arguments with its index have */
+    dv__needs count_needs;
 } dv__pattern;
 
 typedef struct dv__constraint {
@@ -223,7 +225,7 @@ int dv__find_dtype_var(const dv__contract *c, const char *name);
 enum dv__ctype dv__type_of_argument(const dv__type *t); /* of optional ones, the type without None */
 const char *dv__ctype_text(unsigned type);              /* "an integer" */
 const char *dv__function_name(enum dv__function fn);
-int dv__resolve(const dv__contract *c, dv__expr *e);
+int dv__resolve(const dv__contract *c, dv__expr *e, const char *index); /* index: of the list whose dims these are; or NULL */
 int dv__resolve_constraint(const dv__contract *c, dv__expr *e);
 int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted);
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
@@ -289,6 +291,10 @@ static inline int64_t dv__negative(const dv__reg *dims) /* the first size below 
         if (dims->sizes[i] < 0)
             return dims->sizes[i];
     return 0;
+}
+static inline bool dv__is_tensors(const dv__type *t) /* Tensor, Tensor[] */
+{
+    return t->kind == DV__TYPE_TENSOR || (t->kind == DV__TYPE_LIST && t->elems[0]->kind == DV__TYPE_TENSOR);
 }
 static inline bool dv__of_each(const dv__item *item) /* n{i}, *s{i} */
 {

@@ -1,6 +1,7 @@
 /* After solving: outputs, costs, and how a call may be split. */
 #include "lang/contract_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 /* "result 'out'", "result 0" */
@@ -223,6 +224,28 @@ int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solutio
     return make_output(&r, &c->program->results[t - c->outputs], out);
 }
 
+int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t *count)
+{
+    const dv__pattern *t = find_output(c, s, i);
+    const dv__result *r = t ? &c->program->results[t - c->outputs] : NULL;
+    dv__run run = { .c = c, .program = c->program, .args = args, .s = s };
+    *count = -1;
+    if (!r || r->count.value == DV__NEVER)
+        return DV_OK;
+    const int status = dv__run_section(&run, &r->count);
+    if (!status)
+        *count = dv__read(&run, r->count.value)->i;
+    return status;
+}
+
+int dv__contract_element(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, dv__output *out)
+{
+    const dv__pattern *t = find_output(c, s, i);
+    assert(t && t->kind == DV__PATTERN_LIST);
+    s->registers[c->program->results[t - c->outputs].index].i = place;
+    return dv__contract_output(c, args, s, i, out);
+}
+
 bool dv__contract_needs_shape(const dv__contract *c)
 {
     for (uint32_t i = 0; i < c->noutputs; i++)
@@ -231,12 +254,13 @@ bool dv__contract_needs_shape(const dv__contract *c)
     return false;
 }
 
-int dv__contract_check_given(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, const dv_tensor *given)
+int dv__contract_check_given(
+    const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, const dv_tensor *given)
 {
     const int32_t used = s->pool_used;
     const dv__pattern *t = find_output(c, s, i);
     dv__output out;
-    int status = dv__contract_output(c, args, s, i, &out);
+    int status = place < 0 ? dv__contract_output(c, args, s, i, &out) : dv__contract_element(c, args, s, i, place, &out);
     s->pool_used = used;
     if (status)
         return status;
@@ -294,6 +318,17 @@ static double tensor_bytes(dv_dtype dtype, const int64_t *shape, int32_t ndim)
     return n;
 }
 
+static int add_output_bytes(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, double *bytes)
+{
+    const int32_t used = s->pool_used;
+    dv__output out;
+    const int status = place < 0 ? dv__contract_output(c, args, s, i, &out) : dv__contract_element(c, args, s, i, place, &out);
+    s->pool_used = used;
+    if (!status && out.ndim >= 0 && out.view_of < 0)
+        *bytes += tensor_bytes(out.dtype, out.shape, out.ndim);
+    return status;
+}
+
 int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution *s, double *bytes)
 {
     *bytes = 0;
@@ -312,16 +347,14 @@ int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution
     }
     for (size_t i = 0; i < c->schema->nreturns; i++) {
         const dv__pattern *t = find_output(c, s, i);
-        const int32_t used = s->pool_used;
-        dv__output out;
+        int64_t count;
         if (!t || t->dims.any || t->presence == DV__ABSENT)
             continue;
-        const int status = dv__contract_output(c, args, s, i, &out);
-        s->pool_used = used;
+        int status = dv__contract_count(c, args, s, i, &count);
+        for (int64_t k = 0; k < (count < 0 ? 1 : count) && !status; k++)
+            status = add_output_bytes(c, args, s, i, count < 0 ? -1 : k, bytes);
         if (status)
             return status;
-        if (out.ndim >= 0 && out.view_of < 0)
-            *bytes += tensor_bytes(out.dtype, out.shape, out.ndim);
     }
     return DV_OK;
 }
@@ -366,7 +399,7 @@ static uint32_t split_items(const dv__contract *c, const dv__solution *s, const 
         const dv__pattern *t = output ? &c->outputs[i] : &c->patterns[i - c->noutputs];
         if ((t->when.group >= 0 && !dv__when_holds(t->when, s)) || t->presence == DV__ABSENT || (output && t->is_argument >= 0))
             continue;
-        if (!output && (!dv__argument_writes(&c->schema->args[t->slot]) || t->kind != DV__PATTERN_TENSOR))
+        if ((!output && !dv__argument_writes(&c->schema->args[t->slot])) || t->kind != DV__PATTERN_TENSOR)
             continue;
         *lead = t->dims.items;
         while (most < t->dims.n && is_parallel(c, &t->dims.items[most]))
@@ -385,7 +418,7 @@ static uint32_t split_items(const dv__contract *c, const dv__solution *s, const 
             const dv__pattern *t = &c->outputs[i];
             if ((t->when.group >= 0 && !dv__when_holds(t->when, s)) || t->presence == DV__ABSENT || t->is_argument >= 0)
                 continue;
-            fits = begins_with(&t->dims, *lead, most) && t->view_of < 0 && !t->unbacked;
+            fits = t->kind == DV__PATTERN_TENSOR && begins_with(&t->dims, *lead, most) && t->view_of < 0 && !t->unbacked;
         }
         if (fits)
             return most;

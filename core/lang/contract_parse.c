@@ -330,10 +330,10 @@ static int find_output(struct parser *p, dv__pattern *t, dv__token name)
             return fail(p, name.start, "expected a return of the schema (%s), found '%.*s'", names, (int)name.size, name.start);
         }
         i = (size_t)found;
-        if (s->returns[i].type->kind != DV__TYPE_TENSOR)
+        if (!dv__is_tensors(s->returns[i].type))
             return fail(p, name.start, "return '%.*s' is not a tensor: a pattern cannot describe it", (int)name.size, name.start);
     } else {
-        while (i < s->nreturns && s->returns[i].type->kind != DV__TYPE_TENSOR)
+        while (i < s->nreturns && !dv__is_tensors(s->returns[i].type))
             i++;
         if (i == s->nreturns)
             return fail(p, t->at, "the schema has no return for this output: it returns %zu value%s", s->nreturns,
@@ -342,6 +342,42 @@ static int find_output(struct parser *p, dv__pattern *t, dv__token name)
     p->next_output = i + 1;
     t->slot = (int32_t)(s->nargs + i);
     t->name = s->returns[i].name;
+    t->kind = s->returns[i].type->kind == DV__TYPE_LIST ? DV__PATTERN_LIST : DV__PATTERN_TENSOR;
+    return DV_OK;
+}
+
+/* {i}, {i < count} before the dims of a list. */
+static int parse_count(struct parser *p, dv__pattern *t)
+{
+    const bool list = t->kind == DV__PATTERN_LIST;
+    if (dv__lexer_is(&p->lx, "{") != list)
+        return fail(p, p->lx.token.start,
+            list ? "a list of tensors is returned: expected {i}[dims] or {i < count}[dims]"
+                 : "one tensor is returned, not a list: expected [dims]");
+    if (!dv__lexer_accept(&p->lx, "{"))
+        return DV_OK;
+    if (p->lx.token.kind != DV__TOKEN_IDENT)
+        return dv__lexer_unexpected(&p->lx, "an index name such as i");
+    int status = copy_word(p, &t->index);
+    dv__lexer_next(&p->lx);
+    p->index = t->index;
+    if (!status && dv__lexer_accept(&p->lx, "<"))
+        status = dv__expr_parse(&p->lx, &p->c->arena, &t->count);
+    if (!status)
+        status = dv__lexer_expect(&p->lx, "}");
+    if (!status && !dv__lexer_is(&p->lx, "["))
+        status = dv__lexer_unexpected(&p->lx, "'[' after the list's index");
+    return status;
+}
+
+/* What [...], like() and view() say of one tensor cannot be said of a list. */
+static int check_list_output(struct parser *p, const dv__pattern *t)
+{
+    if (t->kind == DV__PATTERN_LIST && (t->dims.any || t->like >= 0 || t->view_of >= 0))
+        return fail(p, t->at, "a list that is returned needs dims, and is new and contiguous: %s is for one tensor",
+            t->dims.any        ? "[...]"
+                : t->like >= 0 ? "like()"
+                               : "view()");
     return DV_OK;
 }
 
@@ -358,7 +394,8 @@ static int parse_output(struct parser *p)
     dv__lexer ahead = p->lx;
     dv__lexer_next(&ahead);
     const bool word = p->lx.token.kind == DV__TOKEN_IDENT && !dv__lexer_is(&ahead, "(");
-    if (!word && !dv__lexer_is(&p->lx, "[") && !dv__lexer_is(&p->lx, "view") && !dv__lexer_is(&p->lx, "like"))
+    if (!word && !dv__lexer_is(&p->lx, "[") && !dv__lexer_is(&p->lx, "{") && !dv__lexer_is(&p->lx, "view") &&
+        !dv__lexer_is(&p->lx, "like"))
         return dv__lexer_unexpected(&p->lx, "an output: [dims]:dtype, name[dims]:dtype, like(x) or view(x)");
     dv__token name = p->lx.token;
     if (word)
@@ -371,8 +408,10 @@ static int parse_output(struct parser *p)
         return status;
     if (dv__lexer_accept(&p->lx, "absent")) {
         t->presence = DV__ABSENT;
-    } else if (dv__lexer_is(&p->lx, "[")) {
-        status = parse_dims(p, &t->dims);
+    } else if (dv__lexer_is(&p->lx, "[") || dv__lexer_is(&p->lx, "{")) {
+        status = parse_count(p, t);
+        if (!status)
+            status = parse_dims(p, &t->dims);
         if (!status && dv__lexer_accept(&p->lx, ":"))
             status = parse_dtype(p, &t->dtype);
     } else if (!dv__lexer_is(&p->lx, "view") && !dv__lexer_is(&p->lx, "like")) {
@@ -380,6 +419,8 @@ static int parse_output(struct parser *p)
     }
     if (!status)
         status = parse_suffixes(p, t, true);
+    if (!status)
+        status = check_list_output(p, t);
     if (!status)
         status = slice(p, t->at, &t->text);
     c->noutputs += !status;
@@ -521,7 +562,9 @@ static int parse_output_fact(struct parser *p)
         if (!dv__token_is(name, c->outputs[i].name))
             continue;
         p->lx = here;
-        const int status = parse_like_or_view(p, &c->outputs[i]);
+        int status = parse_like_or_view(p, &c->outputs[i]);
+        if (!status)
+            status = check_list_output(p, &c->outputs[i]);
         if (status)
             return status;
         found = true;

@@ -289,6 +289,12 @@ static void json_output(dv__text *to, const dv__contract *c, const dv__pattern *
     json_string(to, t->name);
     json_case(to, t->when);
     dv__text_add(to, ", \"absent\": %s", absent ? "true" : "false");
+    dv__text_puts(to, ", \"index\": ");
+    if (t->index)
+        json_string(to, t->index);
+    else
+        dv__text_puts(to, "null");
+    json_key_expr(to, "count", t->count);
     json_dims(to, "dims", &t->dims, itself || absent || t->dims.any || t->transform);
     json_dtype(to, &t->dtype);
     if (t->on == DV__ON_ARGUMENT) {

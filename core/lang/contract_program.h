@@ -109,6 +109,8 @@ typedef struct dv__result {
     const struct dv__pattern *pattern;
     dv__operand transform[3]; /* operands of the view's transform */
     dv__section section;
+    dv__section count; /* of a list: how many tensors; value DV__NEVER: not a list */
+    dv__operand index; /* of a list: the register that says which one the section is about */
 } dv__result;
 
 /* The variables that something speaks of: bits by variable. */

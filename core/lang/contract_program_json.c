@@ -268,6 +268,15 @@ static void put_result(dv__text *to, const dv__contract *c, const dv__result *r)
     } else {
         dv__text_puts(to, ", \"transform\": null");
     }
+    if (r->count.value == DV__NEVER) {
+        dv__text_puts(to, ", \"list\": null");
+    } else {
+        dv__text_puts(to, ", \"list\": {\"count\": ");
+        put_operand(to, p, r->count.value);
+        dv__text_add(to, ", \"index\": %d, \"steps\": ", (int)r->index);
+        put_steps(to, c, r->count.begin, r->count.end);
+        dv__text_puts(to, "}");
+    }
     dv__text_add(to, ", \"unbacked\": %s, \"steps\": ", r->pattern->unbacked ? "true" : "false");
     put_steps(to, c, r->section.begin, r->section.end);
     dv__text_puts(to, "}");

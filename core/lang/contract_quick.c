@@ -38,7 +38,7 @@ static void count_results(struct quickener *k)
     const dv__program *p = k->p;
     for (uint32_t i = 0; i < p->nresults; i++) {
         const dv__result *r = &p->results[i];
-        const dv__operand all[] = { r->guard, r->dtype, r->device, r->shape, r->strides, r->offset };
+        const dv__operand all[] = { r->guard, r->dtype, r->device, r->shape, r->strides, r->offset, r->count.value };
         for (uint32_t j = 0; j < sizeof all / sizeof *all; j++)
             count_read(k, all[j]);
     }
@@ -332,7 +332,7 @@ static bool is_barrier(const dv__program *p, uint32_t i)
 {
     bool is = i == p->after_plain || i == p->solve_end || i == p->workspace.begin || i == p->flops.begin || i == p->bytes.begin;
     for (uint32_t k = 0; k < p->nresults && !is; k++)
-        is = i == p->results[k].section.begin;
+        is = i == p->results[k].section.begin || i == p->results[k].count.begin;
     return is;
 }
 

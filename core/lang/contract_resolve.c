@@ -126,18 +126,37 @@ static int add_aside(dv__contract *c, int pattern, int item, const char *at, int
     return DV_OK;
 }
 
+/* n{i} or *s{i} in the pattern of a list that is returned: a list of arguments has bound it. */
+static int find_element(const dv__contract *c, dv__expr *e, const char *index)
+{
+    const bool run = e->role == DV__ROLE_ELEMENT_RUN;
+    const char *star = run ? "*" : "";
+    const int ref = run ? dv__find_run(c, e->name) : dv__find_dim(c, e->name);
+    const char *own = ref < 0 ? NULL : run ? c->runs[ref].index : c->dims[ref].index;
+    if (!index)
+        return wrong(c, e, run ? "*%s{i} is for the patterns of lists" : "%s{i} is for the patterns of lists: expected total(%s)",
+            e->name, e->name);
+    if (!own)
+        return wrong(c, e, "unknown %s%s{%s}: no list of the inputs has it", star, e->name, index);
+    if (strcmp(own, index) != 0)
+        return wrong(c, e, "%s%s{%s} belongs to the lists with index %s", star, e->name, own, own);
+    e->ref = ref;
+    e->type = run ? DV__CTYPE_RUN : DV__CTYPE_INT;
+    return DV_OK;
+}
+
 /* pattern: its index for inputs, -1 for outputs. */
-static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index)
+static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index, const char *index_of_list)
 {
     dv__expr *e = item->e;
     const bool each = e->role == DV__ROLE_ELEMENT || e->role == DV__ROLE_ELEMENT_RUN;
-    if (each && pattern < 0)
-        return wrong(c, e,
-            e->role == DV__ROLE_ELEMENT ? "%s{i} is for the patterns of inputs: expected total(%s)"
-                                        : "*%s{i} is for the patterns of lists",
-            e->name, e->name);
+    if (each && pattern < 0) {
+        const int status = find_element(c, e, index_of_list);
+        if (status)
+            return status;
+    }
     if (!each) {
-        const int status = dv__resolve(c, e);
+        const int status = dv__resolve(c, e, index_of_list);
         if (status)
             return status;
         if (e->type != DV__CTYPE_INT && e->type != DV__CTYPE_RUN)
@@ -166,10 +185,10 @@ static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index)
     return DV_OK;
 }
 
-static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern)
+static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern, const char *index)
 {
     for (uint32_t i = 0; i < dims->n; i++) {
-        const int status = resolve_item(c, &dims->items[i], pattern, (int)i);
+        const int status = resolve_item(c, &dims->items[i], pattern, (int)i, index);
         if (status)
             return status;
         dims->singles += dims->items[i].e->type == DV__CTYPE_INT;
@@ -239,7 +258,7 @@ static int resolve_inputs(dv__contract *c)
 {
     for (uint32_t i = 0; i < c->npatterns; i++) {
         dv__pattern *t = &c->patterns[i];
-        int status = resolve_dims(c, &t->dims, (int)i);
+        int status = resolve_dims(c, &t->dims, (int)i, NULL);
         if (!status)
             status = resolve_dtype(c, &t->dtype);
         if (status)
@@ -332,13 +351,43 @@ static int resolve_transform(dv__contract *c, dv__expr *e)
     return wrong(c, e, "expected swap(d0, d1), permute(dims), narrow(dim, start, length) or select(dim, index) in view()");
 }
 
+/* How many tensors a returned list has. Its index is a name of its own, or that of lists of arguments, which say how many. */
+static int resolve_count(dv__contract *c, dv__pattern *t)
+{
+    bool lists = false;
+    if (!t->index)
+        return DV_OK;
+    const dv__expr index = { .kind = DV__EXPR_NAME, .name = t->index, .at = t->at };
+    const int status = check_free(c, &index, "the index of a list");
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < c->npatterns; i++)
+        lists |= c->patterns[i].kind == DV__PATTERN_LIST && c->patterns[i].index && !c->patterns[i].dims.any &&
+            !strcmp(c->patterns[i].index, t->index);
+    if (t->count && lists)
+        return dv__fail_at(DV_ECONTRACT, c->text, t->count->at,
+            "%s is the index of a list of the inputs, which says how many there are: a count needs another index", t->index);
+    if (!t->count && !lists)
+        return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+            "no list of the inputs has the index %s: expected {%s < count}, how many tensors are returned", t->index, t->index);
+    if (!t->count)
+        return DV_OK;
+    t->count_needs = (dv__needs){ 0, 0, 0 };
+    const int wrong_type = dv__contract_resolve_expr(c, c->text, t->count, DV__CTYPE_INT, "a number of tensors");
+    if (!wrong_type)
+        t->count_needs = dv__contract_needs(c, t->count);
+    return wrong_type;
+}
+
 static int resolve_output(dv__contract *c, dv__pattern *t)
 {
     int status = complete_output(c, t);
     if (!status)
-        status = resolve_dims(c, &t->dims, -1);
+        status = resolve_count(c, t);
     if (!status)
-        status = resolve_dims(c, &t->strides, -1);
+        status = resolve_dims(c, &t->dims, -1, t->index);
+    if (!status)
+        status = resolve_dims(c, &t->strides, -1, NULL);
     if (!status)
         status = resolve_dtype(c, &t->dtype);
     if (!status && t->transform)

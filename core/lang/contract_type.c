@@ -5,7 +5,8 @@
 struct resolver {
     const dv__contract *c;
     const char *text;
-    bool values; /* x.values may be spoken of: in constraints only, since only check mode looks at them */
+    bool values;       /* x.values may be spoken of: in constraints only, since only check mode looks at them */
+    const char *index; /* this name is the place in a list that is returned; or NULL */
 };
 
 static int resolve(const struct resolver *r, dv__expr *e);
@@ -100,7 +101,10 @@ static int resolve_name(const struct resolver *r, dv__expr *e)
     uint32_t key;
     if (e->role == DV__ROLE_ELEMENT)
         return wrong(r, e, "%s{i} may only stand alone in the pattern of a list", e->name);
-    if (slot >= 0) {
+    if (r->index && !strcmp(e->name, r->index)) {
+        e->role = DV__ROLE_INDEX;
+        e->type = DV__CTYPE_INT;
+    } else if (slot >= 0) {
         e->role = DV__ROLE_ARG;
         e->ref = slot;
         e->type = (uint8_t)dv__type_of_argument(c->schema->args[slot].type);
@@ -351,21 +355,21 @@ static int resolve(const struct resolver *r, dv__expr *e)
     }
 }
 
-int dv__resolve(const dv__contract *c, dv__expr *e)
+int dv__resolve(const dv__contract *c, dv__expr *e, const char *index)
 {
-    const struct resolver r = { c, c->text, false };
+    const struct resolver r = { c, c->text, false, index };
     return resolve(&r, e);
 }
 
 int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted)
 {
-    const struct resolver r = { c, c->text, false };
+    const struct resolver r = { c, c->text, false, NULL };
     return resolve_as(&r, e, wanted);
 }
 
 int dv__resolve_constraint(const dv__contract *c, dv__expr *e)
 {
-    const struct resolver r = { c, c->text, true };
+    const struct resolver r = { c, c->text, true, NULL };
     const int status = resolve(&r, e);
     if (status || e->type == DV__CTYPE_BOOL)
         return status;
@@ -376,7 +380,7 @@ const char *dv__function_name(enum dv__function fn) { return functions[fn].name;
 
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what)
 {
-    const struct resolver r = { c, text, false };
+    const struct resolver r = { c, text, false, NULL };
     const int status = resolve(&r, e);
     if (status || e->type == wanted || (wanted == DV__CTYPE_NUMBER && e->type == DV__CTYPE_INT))
         return status;

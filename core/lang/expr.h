@@ -36,7 +36,7 @@ enum dv__expr_kind {
 /* clang-format off */
 #define DV__EXPR_ROLES(X)                                                                                                     \
     X(NONE, "name") X(ARG, "arg") X(DIM, "dim") X(ELEMENT, "element") X(ELEMENT_RUN, "element_run") X(RUN, "run")              \
-    X(LIST, "list") X(DTYPE, "dtype") X(DTYPE_VAR, "dtype_var")
+    X(LIST, "list") X(DTYPE, "dtype") X(DTYPE_VAR, "dtype_var") X(INDEX, "position")
 /* clang-format on */
 
 enum dv__expr_role {

@@ -61,7 +61,11 @@ int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out)
 int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
 {
     const int status = dv__slot_info(op->schema, slot, out);
-    return status ? dv__fail_in(status, "%s", op->name) : status;
+    if (status)
+        return dv__fail_in(status, "%s", op->name);
+    if (slot >= op->schema->nargs && out->type == DV_FIELD_TENSORS && out->alias < 0 && !op->contract)
+        out->flags |= DV_SLOT_GIVEN;
+    return DV_OK;
 }
 
 const char *dv_operator_tags(const dv_operator *op) { return op->text.tags ? op->text.tags : ""; }

@@ -308,6 +308,7 @@ class Program:
             entry = {k: self._operand(r[k]) for k in ("guard", "shape", "dtype", "device", "strides", "offset")}
             transform = r["transform"] and (r["transform"]["op"], [self._operand(x) for x in r["transform"]["in"]])
             entry.update(kind=r["kind"], of=r["of"], unbacked=r["unbacked"], transform=transform, steps=self._steps(r["steps"]))
+            entry["list"] = r["list"] and (self._operand(r["list"]["count"]), r["list"]["index"], self._steps(r["list"]["steps"]))
             self.results.setdefault(r["slot"], []).append(entry)
         self.costs = {k: tree[k] and (self._operand(tree[k]["value"]), self._steps(tree[k]["steps"])) for k in ("workspace", "flops", "bytes")}
 
@@ -430,14 +431,27 @@ class Run:
         return tuple(next(i for i, taken in enumerate(group) if self.registers[taken]) for group in self.program.taken)
 
     def result(self, slot):
-        """What this return is: {"kind": ..., "shape": ..., ...}; None: the contract does not speak of it here."""
+        """What this return is: {"kind": ..., "shape": ..., ...}, of a list {"kind": "list", "each": [...]}; None: the contract does not speak
+        of it here."""
         for entry in self.program.results.get(slot, ()):
             if entry["guard"] is None or self.registers[entry["guard"]]:
-                self.do(entry["steps"])
-                out = {k: None if entry[k] is None else self.registers[entry[k]] for k in ("shape", "dtype", "device", "strides", "offset")}
-                transform = entry["transform"] and (entry["transform"][0], [self.registers[x] for x in entry["transform"][1]])
-                return {**out, "kind": entry["kind"], "of": entry["of"], "unbacked": entry["unbacked"], "transform": transform}
+                return self._result(entry) if entry["list"] is None else {"kind": "list", "each": self._each_result(entry)}
         return None
+
+    def _each_result(self, entry):
+        count, index, steps = entry["list"]
+        self.do(steps)
+        out = []
+        for i in range(int(self.registers[count])):
+            self.registers[index] = i
+            out.append(self._result(entry))
+        return out
+
+    def _result(self, entry):
+        self.do(entry["steps"])
+        out = {k: None if entry[k] is None else self.registers[entry[k]] for k in ("shape", "dtype", "device", "strides", "offset")}
+        transform = entry["transform"] and (entry["transform"][0], [self.registers[x] for x in entry["transform"][1]])
+        return {**out, "kind": entry["kind"], "of": entry["of"], "unbacked": entry["unbacked"], "transform": transform}
 
     def cost(self, what):
         """"flops", "bytes" or "workspace"; None: not declared."""

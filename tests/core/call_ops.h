@@ -176,6 +176,22 @@ static int copy_all_run(dv_context *ctx, const struct copy_all *a)
 DV_OPERATOR(copy_all, struct copy_all, (xs, out), .schema = "copy_all(Tensor[] xs) -> Tensor[] out",
     .kernels = DV_KERNELS(DV_KERNEL(struct copy_all, "cpu", NULL, copy_all_run)));
 
+struct scale_all {
+    dv_tensors xs;
+    double by;
+    dv_mut_tensors out;
+};
+static int scale_all_run(dv_context *ctx, const struct scale_all *a)
+{
+    for (size_t k = 0; k < a->xs.size; k++)
+        for (int64_t i = 0, n = dv_numel(a->xs.data[k]); i < n; i++)
+            ((float *)a->out.data[k]->data)[i] = ((const float *)a->xs.data[k]->data)[i] * (float)a->by;
+    return a->by == 13 ? dv_error(ctx, DV_EKERNEL, "thirteen") : DV_OK;
+}
+DV_OPERATOR(scale_all, struct scale_all, (xs, by, out), .schema = "scale_all(Tensor[] xs, float by) -> Tensor[] out",
+    .contract = "xs{i}[*s{i}]:f32 -> out{i}[*s{i}]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct scale_all, "cpu", "f32", scale_all_run)));
+
 /* ---- results: of a size that depends on data, absent, views, by shape function, of unknown shape ---- */
 
 struct nonzero {
@@ -573,11 +589,11 @@ DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1
     .contract = "x[...]:T -> out[]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct count, "cpu", "f32", count_f32)));
 
 #define CALL_OPS                                                                                                                 \
-    &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all, &dv_op_copy_all, \
-        &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves, &dv_op_column, &dv_op_bare,               \
-        &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, &dv_op_fail_with,               \
-        &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split, &dv_op_pick, &dv_op_twice, &dv_op_plus_one,  \
-        &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_, &dv_op_count
+    &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all,                  \
+        &dv_op_scale_all, &dv_op_copy_all, &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves,        \
+        &dv_op_column, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned,     \
+        &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split, &dv_op_pick, &dv_op_twice, \
+        &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_, &dv_op_count
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */

@@ -216,6 +216,30 @@ static inline char *call_run_partly(const dv__contract *contract, const dv__sche
     return out;
 }
 
+/* "f32[2,3]/(1,2)@cuda&0" */
+static inline void call_print(dv__text *t, const dv__output *o)
+{
+    dv__text_add(t, "%s%s[", o->unbacked ? "~" : "", dv_dtype_name(o->dtype));
+    bool contiguous = true;
+    int64_t step = 1;
+    for (int32_t d = 0; d < o->ndim; d++)
+        dv__text_add(t, "%s%lld", d ? "," : "", (long long)o->shape[d]);
+    for (int32_t d = o->ndim - 1; d >= 0; d--) {
+        contiguous &= o->strides[d] == step;
+        step *= o->shape[d] > 1 ? o->shape[d] : 1;
+    }
+    dv__text_puts(t, "]");
+    if (!contiguous)
+        for (int32_t d = 0; d < o->ndim; d++)
+            dv__text_add(t, "%s%lld%s", d ? "," : "/(", (long long)o->strides[d], d + 1 == o->ndim ? ")" : "");
+    if (o->device.type != DV_CPU)
+        dv__text_add(t, "@%s", dv_device_name(o->device.type));
+    if (o->view_of >= 0)
+        dv__text_add(t, "&%d", (int)o->view_of);
+    if (o->offset)
+        dv__text_add(t, "+%lld", (long long)o->offset);
+}
+
 /* What the contract infers for this call: the results, or "error: message". The caller frees it. */
 static inline char *call_run(const dv__contract *contract, const dv__schema *schema, const call *c, bool values)
 {
@@ -226,33 +250,26 @@ static inline char *call_run(const dv__contract *contract, const dv__schema *sch
     int status = dv__contract_solve(contract, c->values, &s, values);
     for (size_t i = 0; i < schema->nreturns && !status; i++) {
         dv__output o;
-        status = dv__contract_output(contract, c->values, &s, i, &o);
-        if (status)
+        int64_t count;
+        if ((status = dv__contract_count(contract, c->values, &s, i, &count)))
             break;
         dv__text_puts(&t, i ? " " : "");
+        if (count >= 0) {
+            for (int64_t k = 0; k < count && !(status = dv__contract_element(contract, c->values, &s, i, k, &o)); k++) {
+                dv__text_puts(&t, k ? " " : "{");
+                call_print(&t, &o);
+                s.pool_used = 0;
+            }
+            dv__text_puts(&t, count ? "}" : "{}");
+            continue;
+        }
+        if ((status = dv__contract_output(contract, c->values, &s, i, &o)))
+            break;
         if (o.ndim < 0) {
             dv__text_puts(&t, "-");
             continue;
         }
-        dv__text_add(&t, "%s%s[", o.unbacked ? "~" : "", dv_dtype_name(o.dtype));
-        bool contiguous = true;
-        int64_t step = 1;
-        for (int32_t d = 0; d < o.ndim; d++)
-            dv__text_add(&t, "%s%lld", d ? "," : "", (long long)o.shape[d]);
-        for (int32_t d = o.ndim - 1; d >= 0; d--) {
-            contiguous &= o.strides[d] == step;
-            step *= o.shape[d] > 1 ? o.shape[d] : 1;
-        }
-        dv__text_puts(&t, "]");
-        if (!contiguous)
-            for (int32_t d = 0; d < o.ndim; d++)
-                dv__text_add(&t, "%s%lld%s", d ? "," : "/(", (long long)o.strides[d], d + 1 == o.ndim ? ")" : "");
-        if (o.device.type != DV_CPU)
-            dv__text_add(&t, "@%s", dv_device_name(o.device.type));
-        if (o.view_of >= 0)
-            dv__text_add(&t, "&%d", (int)o.view_of);
-        if (o.offset)
-            dv__text_add(&t, "+%lld", (long long)o.offset);
+        call_print(&t, &o);
     }
     if (status) {
         dv__text_deinit(&t);

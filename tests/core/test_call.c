@@ -259,6 +259,54 @@ static void lists(void **state)
     dv_tensor_unref(y);
 }
 
+/* The tensors are made for the call, and so is the array: both are the caller's. */
+static void lists_are_made(void **state)
+{
+    (void)state;
+    const int64_t n2[] = { 2 };
+    dv_tensor *x = floats(1, n4, 1, 1), *y = floats(1, n2, 10, 1);
+    const dv_tensor *list[] = { x, y };
+    const dv_value args[2] = { dv_from_tensors(list, 2), dv_from_float(3) };
+    dv_value result = dv_default();
+    for (int again = 0; again < 3; again++) {
+        result = dv_default();
+        CALL_OK(dv_call(find("scale_all"), args, 2, &result, 1, NULL));
+        assert_true(result.type == DV_VALUE_TENSORS && result.as.tensors.size == 2);
+        assert_true(at(result.as.tensors.data[0], 3) == 12 && at(result.as.tensors.data[1], 1) == 33);
+        for (size_t k = 0; k < 2; k++)
+            dv_tensor_unref((dv_tensor *)(uintptr_t)result.as.tensors.data[k]);
+        dv_free((void *)(uintptr_t)result.as.tensors.data);
+    }
+    dv_result_spec specs[2];
+    size_t n;
+    CALL_OK(dv_infer(find("scale_all"), args, 2, specs, 1));
+    assert_true(specs[0].ndim == -1 && specs[0].flags == DV_SPEC_LIST);
+    CALL_OK(dv_infer_list(find("scale_all"), args, 2, 0, specs, 1, &n));
+    assert_true(n == 2 && specs[0].ndim == 1 && specs[0].shape[0] == 4);
+    CALL_FAILS(DV_EINVAL, "result 0 is not a list", dv_infer_list(find("cat"), args, 1, 0, specs, 1, &n));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_infer_list(find("scale_all"), args, 2, 0, specs, 1, NULL));
+    double flops, bytes;
+    CALL_OK(dv_cost(find("scale_all"), args, 2, &flops, &bytes));
+    assert_true(bytes == 48);
+    const dv_value thirteen[2] = { args[0], dv_from_float(13) };
+    result = dv_default();
+    CALL_FAILS(DV_EKERNEL, "thirteen", dv_call(find("scale_all"), thirteen, 2, &result, 1, NULL));
+    dv_tensor *a = floats(1, n4, 0, 0), *b = floats(1, n2, 0, 0);
+    const dv_tensor *outs[] = { a, b };
+    result = dv_from_tensors(outs, 2);
+    CALL_OK(dv_call(find("scale_all"), args, 2, &result, 1, NULL));
+    assert_true(at(a, 3) == 12 && at(b, 1) == 33);
+    result = dv_from_tensors(outs, 1);
+    CALL_FAILS(DV_EINVAL, "result 'out': expected 2 tensors, found 1", dv_call(find("scale_all"), args, 2, &result, 1, NULL));
+    outs[0] = b, outs[1] = a;
+    result = dv_from_tensors(outs, 2);
+    CALL_FAILS(DV_ESHAPE, "expected shape [4], found [2]", dv_call(find("scale_all"), args, 2, &result, 1, NULL));
+    dv_tensor_unref(a);
+    dv_tensor_unref(b);
+    dv_tensor_unref(x);
+    dv_tensor_unref(y);
+}
+
 static void results(void **state)
 {
     (void)state;
@@ -831,6 +879,7 @@ int main(void)
         cmocka_unit_test(mutation),
         cmocka_unit_test(layouts),
         cmocka_unit_test(lists),
+        cmocka_unit_test(lists_are_made),
         cmocka_unit_test(lists_of_any_length),
         cmocka_unit_test(results),
         cmocka_unit_test(shape_functions_that_fail),

@@ -79,7 +79,7 @@ static const struct {
     { "fail_with", "f32[4] 100", "", DV_EINVAL, { "how < 100" } },
     { "transposed", "f32[4,5] 0 2", "", DV_EINVAL, { "from -2 to 1, found 2" } },
     { "bare", "f32[4]", "", DV_EINVAL, { "result 'out'", "must be given", "neither a contract nor a shape function" } },
-    { "copy_all", "{f32[4]}", "", DV_ENOTSUP, { "list of tensors: it must be given" } },
+    { "copy_all", "{f32[4]}", "", DV_ENOTSUP, { "no contract says what is in it: it must be given" } },
     { "copy_all", "{f32[4]}", "f32[4]", DV_ETYPE, { "result 'out'", "expected Tensor[], found Tensor" } },
     { "copy_all", "{f32[4]}", "{f32[4] -}", DV_ETYPE, { "element 1, found None" } },
     { "copy_all", "{f32[4]}", "{f32[4] f32[4]}", DV_EINVAL, { "1 tensors into 2" } },

@@ -53,7 +53,7 @@ static void test_given(void **state)
         static call given;
         call_parse(&given, rows[i].given);
         const int32_t used = s.pool_used;
-        const int status = dv__contract_check_given(c, arguments.values, &s, rows[i].i, given.values[0].as.tensor);
+        const int status = dv__contract_check_given(c, arguments.values, &s, rows[i].i, -1, given.values[0].as.tensor);
         assert_int_equal(used, s.pool_used);
         if (rows[i].message) {
             assert_true(status < 0);

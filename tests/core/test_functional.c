@@ -149,7 +149,7 @@ static void two_written(void **state)
     dv_operator_unref(op);
 }
 
-static void lists_are_given(void **state)
+static void new_lists(void **state)
 {
     (void)state;
     const dv_tensor *xs[2] = { floats(1, n4, 1, 0), floats(1, n4, 2, 0) }, *news[2] = { floats(1, n4, 0, 0), xs[1] };
@@ -161,7 +161,11 @@ static void lists_are_given(void **state)
     result = dv_from_tensors(news, 1);
     CALL_FAILS(DV_ETYPE, "expected 2 tensors given", dv_call(op, args, 2, &result, 1, NULL));
     result = dv_default();
-    CALL_FAILS(DV_ENOTSUP, "expected 2 tensors given", dv_call(op, args, 2, &result, 1, NULL));
+    CALL_OK(dv_call(op, args, 2, &result, 1, NULL));
+    assert_true(result.as.tensors.size == 2 && at(result.as.tensors.data[0], 3) == 7 && at(xs[0], 0) == 1);
+    for (int k = 0; k < 2; k++)
+        dv_tensor_unref((dv_tensor *)(uintptr_t)result.as.tensors.data[k]);
+    dv_free((void *)(uintptr_t)result.as.tensors.data);
     for (int k = 0; k < 2; k++)
         dv_tensor_unref((dv_tensor *)(uintptr_t)xs[k]);
     dv_tensor_unref((dv_tensor *)(uintptr_t)news[0]);
@@ -250,7 +254,7 @@ int main(void)
         cmocka_unit_test(described),
         cmocka_unit_test(one_written),
         cmocka_unit_test(two_written),
-        cmocka_unit_test(lists_are_given),
+        cmocka_unit_test(new_lists),
         cmocka_unit_test(own_results),
         cmocka_unit_test(absent_ones),
     };

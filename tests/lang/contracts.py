@@ -50,7 +50,8 @@ class Generator:
             facts.append(self.fact())
         out = self.output()
         text = text + f" -> {out}" if not groups else text + f"; -> {out}"
-        return f"f({', '.join(f'{t} {n}' for n, t in self.args)}) -> Tensor{self.alias}", "; ".join([text, *[f for f in facts if f]])
+        returned = "Tensor[]" if out.startswith("{") else f"Tensor{self.alias}"
+        return f"f({', '.join(f'{t} {n}' for n, t in self.args)}) -> {returned}", "; ".join([text, *[f for f in facts if f]])
 
     def condition(self):
         options = []
@@ -168,10 +169,14 @@ class Generator:
             if "k" in self.has:
                 return r.choice(["view(x, swap(0, k))", "view(x, select(k, 0))", "view(x, narrow(0, k, 1))", "view(x)"])
             return "view(x)"
-        dims = []
+        dims, list = [], ""
+        if "ys" in self.has and self.chance(.7) or self.chance(.1):
+            list = "{i}" if "ys" in self.has and self.chance(.6) else f"{{j < {self.pick('3', 'k', 'len(ks)', 'rank(x)', self.term(1))}}}"
         for _ in range(r.randrange(4)):
             c = r.random()
-            if c < .5 or not self.runs:
+            if list and c < .5:
+                dims.append(self.pick("*o{i}", "l{i}", "i", "2*i + 1") if list == "{i}" else self.pick("j", "2*j + 1", "max(3 - j, 0)", "ks[j]"))
+            elif c < .5 or not self.runs:
                 dims.append(self.term(1))
             elif c < .7:
                 dims.append("*" + r.choice(sorted(self.runs)))
@@ -191,7 +196,7 @@ class Generator:
                 dtypes.append(f"promote({one}, alpha)")
             if len(self.dtypes) == 2:
                 dtypes.append("promote(T, U)")
-        return f"[{' '.join(dims)}]:{r.choice(dtypes)}"
+        return f"{list}[{' '.join(dims)}]:{r.choice(dtypes)}"
 
     # ---- calls
 

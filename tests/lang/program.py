@@ -364,10 +364,18 @@ class Run:
         """A dict with kind, and what docs/json.md says about it; shapes, dtypes... are values."""
         for r in self.program["results"]:
             if r["slot"] == slot and (r["guard"] is None or self.read(r["guard"])):
-                self.steps(r["steps"])
-                out = {k: None if r[k] is None else self.read(r[k]) for k in ("shape", "dtype", "device", "strides", "offset")}
-                return out | {k: r[k] for k in ("kind", "of", "unbacked")}
+                if r["list"] is None:
+                    return self.one_result(r)
+                self.steps(r["list"]["steps"])
+                return {"kind": "list", "of": [self.one_result(r, i) for i in range(self.read(r["list"]["count"]))]}
         return {"kind": "absent"}
+
+    def one_result(self, r, i=None):
+        if i is not None:
+            self.registers[r["list"]["index"]] = i
+        self.steps(r["steps"])
+        out = {k: None if r[k] is None else self.read(r[k]) for k in ("shape", "dtype", "device", "strides", "offset")}
+        return out | {k: r[k] for k in ("kind", "of", "unbacked")}
 
     def cost(self, which):
         cost = self.program[which]

@@ -51,6 +51,8 @@ def test_the_page_has_every_operation():
 def text_of(result, values):
     if result["kind"] == "absent":
         return "-"
+    if result["kind"] == "list":
+        return "{" + " ".join(text_of(r, values) for r in result["of"]) + "}"
     if result["kind"] == "argument":
         raise NotImplementedError
     shape, text = result["shape"], f"{result['dtype']}[{','.join(map(str, result['shape']))}]"

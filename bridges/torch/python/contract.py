@@ -233,6 +233,8 @@ class Contract:
         if found is None:
             return self._undescribed(declared)
         kind = found["kind"]
+        if kind == "list":
+            return [self._make(values, one, declared) for one in found["each"]]
         if kind == "absent":
             return None
         if kind == "function":

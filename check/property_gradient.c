@@ -610,8 +610,7 @@ static void report_difference(check_job *job, const point *p, size_t a, enum cla
     show(job, CHECK_SHOW_SLOPE, a);
     if (clause == NO_CLAUSE)
         check_fail(job, "gradient missing",
-            "gradient missing for '%s': no clause speaks of it, and finite differences give %.6g (%s)", name, d->slope,
-            type_text(p));
+            "gradient missing for '%s': no clause names it, and finite differences give %.6g (%s)", name, d->slope, type_text(p));
     else if (!isfinite(d->formula))
         check_fail(job, "gradient not finite", "the gradient of '%s' is %g where finite differences give %.6g (%s)", name,
             d->formula, d->slope, type_text(p));

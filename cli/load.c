@@ -19,7 +19,7 @@ static int load(const char *path, bool shipped)
     if (dv_load(path, &lib)) {
         if (!shipped)
             return cli_fail("%s", dv_last_error());
-        cli_note("a shipped binary is passed over: %s", dv_last_error());
+        cli_note("a shipped binary is skipped: %s", dv_last_error());
         return CLI_FAILED;
     }
     libraries = cli_alloc(libraries, nlibraries + 1, sizeof *libraries);

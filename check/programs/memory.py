@@ -17,7 +17,7 @@ kept, tensors = [], []
 
 
 def guarded(size, fill=0xc3):
-    """Bytes one end of which touches a page that nobody may touch."""
+    """Bytes with one end next to an inaccessible page."""
     page, room = mmap.PAGESIZE, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
     pages = mmap.mmap(-1, room + 32 * page)
     kept.append(pages)

@@ -460,7 +460,7 @@ static int find_values(const dv__contract *c, const dv__expr *e, int32_t *slot)
 {
     if (e->kind == DV__EXPR_ATTR) {
         if (*slot >= 0 && *slot != e->args[0]->ref)
-            return wrong(c, e, "a constraint can speak of the values of one tensor only");
+            return wrong(c, e, "a constraint can test the values of one tensor only");
         *slot = e->args[0]->ref;
     }
     int status = DV_OK;

@@ -189,8 +189,8 @@ int dv__tensor_new_strided(dv_dtype dtype, int32_t ndim, const int64_t *shape, c
     if (!dv__extent(ndim, shape, strides, &low, &high))
         return dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
     if (low && dtype.bits * dtype.lanes % 8)
-        return dv_fail(
-            DV_ENOTSUP, "a new tensor of %s cannot have negative strides: its elements are no whole bytes", dv_dtype_name(dtype));
+        return dv_fail(DV_ENOTSUP, "a new tensor of %s cannot have negative strides: its elements are not whole bytes",
+            dv_dtype_name(dtype));
     const int64_t bytes = dv_dtype_bytes(dtype, high - low + 1);
     if (bytes < 0)
         return dv_fail(DV_ESHAPE, "the size in bytes overflows");

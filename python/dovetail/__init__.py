@@ -67,5 +67,5 @@ def __getattr__(name):
 
 from . import _bridges  # noqa: E402
 
-for _name in _bridges.names:  # what a bridge does when its framework is imported, before or after dovetail
+for _name in _bridges.names:  # attaches bridges whose framework is imported before or after dovetail
     _bridges.module(_name)

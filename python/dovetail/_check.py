@@ -1,4 +1,4 @@
-"""`dovetail check` from Python: the command in a process of its own, so that what crashes there is a result here."""
+"""`dovetail check` from Python: runs the command in a separate process, so that a crash there is a result here."""
 import json
 import os
 import subprocess
@@ -31,7 +31,7 @@ class Result:
 
 
 class Report:
-    """What `dovetail check` found: true when nothing failed; its repr is the table."""
+    """The report of `dovetail check`: true when nothing failed; its repr is the table."""
 
     def __init__(self, document):
         self.seed, self.seconds, self.operators, self.table = (document[k] for k in ("seed", "seconds", "operators", "table"))
@@ -53,7 +53,7 @@ class Report:
 
 
 def _word(target):
-    """A target as the command's word, and the name of the operator that is meant in it, or None."""
+    """A target as the command's argument, and the name of an operator in it, or None."""
     if isinstance(target, Library):
         return target.path, None
     if isinstance(target, _core.Operator) or hasattr(target, "overloads"):
@@ -63,14 +63,15 @@ def _word(target):
 
 
 def check(target, *, op=None, only=None, seed=None, time=None):
-    """Make inputs from what operators declare, and run them until they prove or break each word of it: `dovetail check`.
+    """Make inputs from operators' declarations, run the operators on them, and report every difference from the declaration: `dovetail
+    check`.
 
         report = dovetail.check("my_ops.so")    # or my_ops.c, a folder, an installed package, a Library, an operator
         assert report, report                   # the table, with the smallest failing cases
         print(report.failures[0].python)        # a script that shows the failure alone
 
     op: only this operator. only: a property or several, such as "memory" or ["memory", "fake"]. seed: draw other cases.
-    time: begin nothing new after so many seconds. Operators run in processes of their own.
+    time: begin no new check after this many seconds. Operators run in separate processes.
     """
     word, name = _word(target)
     arguments = [command(), "check", "--json"]
@@ -88,7 +89,7 @@ def check(target, *, op=None, only=None, seed=None, time=None):
 
 
 def _environment():
-    """The command asks this Python about frameworks."""
+    """The command uses this Python for checks of frameworks."""
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
     return {"DOVETAIL_PYTHON": sys.executable, "PYTHONPATH": path, **{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}}

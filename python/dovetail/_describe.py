@@ -1,4 +1,4 @@
-"""What an operator tells about itself: the signature, help(), the table of explain(). Made when asked for."""
+"""Descriptions of an operator: the signature, help(), the table of explain(). Made on demand."""
 import ast
 import inspect
 import keyword
@@ -16,7 +16,7 @@ class _Words(str):
 
 
 def annotation(type):
-    """A schema type in Python's words: "Tensor?[]" is "Sequence[Array | None]"."""
+    """A schema type as a Python annotation: "Tensor?[]" is "Sequence[Array | None]"."""
     return _Words(_annotation(type))
 
 
@@ -34,7 +34,7 @@ def python_name(name):
 
 
 def default(text):
-    """A default of a schema as a Python value; what Python has no value for stays a text."""
+    """A default of a schema as a Python value; text if Python has no such value."""
     words = {"True": True, "False": False, "None": None}
     if text in words:
         return words[text]
@@ -67,7 +67,7 @@ def signature(op):
                                             annotation=_Words("Array | None" if len(results) == 1 else many)))
     required = [p for p in parameters if p.default is inspect.Parameter.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
     positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    if positional[:len(required)] != required:  # the grammar lets a required argument follow one with a default
+    if positional[:len(required)] != required:  # a schema may have a required argument after one with a default
         last = max(i for i, p in enumerate(positional) if p.default is p.empty)
         parameters = [p.replace(default=p.empty) if p in positional[:last] else p for p in parameters]
     return inspect.Signature(parameters, return_annotation=result_annotation(results))

@@ -1,8 +1,9 @@
-"""One table: which exception a status of the library becomes. All are DovetailErrors; most are also what Python itself would raise."""
+"""The table that maps the library's status codes to exceptions. All are DovetailErrors; most are also the kind of error that Python
+itself would raise."""
 
 
 class DovetailError(RuntimeError):
-    """What Dovetail raises. `status` is the name of the library's status, such as "ESHAPE"."""
+    """The base of all errors that Dovetail raises. `status` is the name of the library's status, such as "ESHAPE"."""
 
     status = None
 
@@ -12,11 +13,11 @@ class DovetailTypeError(DovetailError, TypeError):
 
 
 class DovetailValueError(DovetailError, ValueError):
-    """An argument has the right type but a value, shape or dtype that will not do; or a text does not parse."""
+    """An argument has the right type but an invalid value, shape or dtype; or a text does not parse."""
 
 
 class DovetailLookupError(DovetailError, LookupError):
-    """There is no such operator, library or name."""
+    """No operator, library or name of this kind exists."""
 
 
 class DovetailMemoryError(DovetailError, MemoryError):

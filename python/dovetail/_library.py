@@ -1,6 +1,6 @@
 """Libraries: what `dovetail build` makes, loaded."""
 import os
-from _thread import RLock  # what threading.RLock is; threading itself takes longer to import than all of this
+from _thread import RLock  # the same as threading.RLock, but importing threading takes longer than all of this module
 
 from . import _bridges, _core, _debug
 from ._errors import DovetailIOError, make
@@ -29,7 +29,7 @@ class Library:
         return dict(self._operators)
 
     def close(self):
-        """Take the operators out of every host again. Calls by those who still hold one fail with a message. Twice is fine."""
+        """Remove the operators from every host. Later calls through kept references fail with a message. May be called twice."""
         with _lock:
             if self._handle is None:
                 return
@@ -90,7 +90,7 @@ def load(path, *more, flags=(), verbose=False, attach=True):
     sources = [path, *map(os.fsdecode, more)]
     try:
         return _load_binary(build(sources, flags, verbose), attach, sources)
-    except DovetailIOError:  # a build that nobody used for a month was swept away just now
+    except DovetailIOError:  # the binary was just removed because it was unused for a month
         return _load_binary(build(sources, flags, verbose), attach, sources)
 
 
@@ -180,7 +180,7 @@ def _binaries(folder):
 
 
 def _reduce(operator):
-    """For pickle: found by name where it is loaded already, else its file is loaded."""
+    """For pickle: finds the operator by name if it is loaded, else loads its file."""
     path = next((l.path for l in _libraries.values() if operator in l._operators.values()
                  or any(operator in o.overloads for o in l._operators.values())), None)
     return _restore, (operator.name, path)

@@ -47,7 +47,7 @@ class policy:
 
     @staticmethod
     def counts():
-        """How often each operator was found on and off since the start: {name: (on, off)}."""
+        """How often each operator was called while on and while off since the start: {name: (on, off)}."""
         return _core.policy_counts()
 
     @staticmethod

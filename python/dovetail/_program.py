@@ -1,7 +1,6 @@
-"""A contract's program over the values of any host (docs/json.md, "program"): plain integers, or sizes that are symbols.
-
-The program is straight-line: a step is skipped where its guard is a plain False, and done everywhere else. What the host's values need
-stands in a `World`: this one computes with Python's integers; a host whose sizes are symbols overrides what may not be asked of a symbol.
+"""Evaluates a contract's program (docs/json.md, "program") on any host's values: plain integers or symbolic sizes. The program is
+straight-line: a step is skipped if its guard is a plain False, and done otherwise. A `World` has the host's operations: this one computes
+with Python integers; a host with symbolic sizes overrides the operations that would branch on a symbol.
 """
 from . import _core
 
@@ -10,7 +9,7 @@ _BITS = {name: bits for name, (_, _, bits) in _core.dtypes().items()}
 
 
 class World:
-    """What a program asks of its host. Dtypes are the contract's names ("f32"); devices and tensors are the host's own."""
+    """The host's operations. Dtypes are the contract's names ("f32"); devices and tensors are the host's own."""
 
     def fail(self, status, message):
         raise RuntimeError(message)
@@ -58,7 +57,7 @@ class World:
         return {bool: "bool", int: "i64", float: "f32", complex: "c64"}[type(x)]
 
     def promote(self, pairs):
-        """the host's result type of (dtype, sort) pairs; None: there is none."""
+        """the host's result type of (dtype, sort) pairs; None: they do not promote."""
         raise NotImplementedError
 
     def itemsize(self, dtype):
@@ -170,7 +169,7 @@ def _equal(w, a, b):
 
 
 def _and(w, a, b):
-    """The operand that the other one leaves out may be undefined."""
+    """An operand that the other one makes irrelevant may be undefined."""
     for x, y in ((a, b), (b, a)):
         if x is False or x is True:
             return x and y
@@ -275,7 +274,7 @@ def _value(w, x, type):
     return w.dtype_name(x) if type == "dtype" and x is not None else x
 
 
-# What reads an argument: the world, its value, the register's type. None: the caller gave none where one is needed (but for a str).
+# Reads an argument: world, its value, the register's type. None: a required value is missing (a str may be None).
 _READERS = {
     "present": lambda w, x, type: x is not None,
     "holds_tensor": lambda w, x, type: None if x is None else _first(x) is not None,
@@ -299,7 +298,7 @@ class Program:
         self.name, self.arguments = name, arguments
         self.types = list(tree["registers"])
         self.initial = [None] * len(self.types)  # registers, then literals
-        self._literals, self.devices = {}, []  # places of literals; those that are devices
+        self._literals, self.devices = {}, []  # positions of literals; of device literals
         self.variables = [(v["kind"], v["name"], v["register"]) for v in tree["variables"]]
         self.taken = [[self._operand(x) for x in group] for group in tree["taken"]]
         self.solve = self._steps(tree["solve"])
@@ -420,10 +419,10 @@ class Run:
                 registers[to] = registers[following]
             del self.put_off[before:]
 
-    # ---- what came out
+    # ---- results
 
     def bound(self, kind):
-        """{"n": 3}: the variables of a kind ("dim", "run", "dtype") that something binds."""
+        """{"n": 3}: the bound variables of a kind ("dim", "run", "dtype")."""
         return {name: self.registers[r] for k, name, r in self.program.variables if k == kind and self.registers[r] is not None}
 
     def cases(self):

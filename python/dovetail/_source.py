@@ -1,9 +1,9 @@
-"""Operators from their source files: `dovetail build --cached` in a process of its own. What is kept, where, and when it is built again
-is that command's business (cli/cache.c). No subprocess module: importing it takes longer than finding a build that is there."""
+"""Loads operators from source files by `dovetail build --cached` in a separate process. That command decides what is kept, where, and
+when it is built again (cli/cache.c). The subprocess module is not used: importing it takes longer than finding an existing build."""
 import atexit
 import os
 import sys
-from _signal import SIGTERM  # what signal has; signal itself imports enum
+from _signal import SIGTERM  # the same as in signal, which imports enum
 
 from . import _debug
 from ._errors import DovetailError
@@ -32,7 +32,7 @@ _private = None
 
 
 def _keep_private(folder):
-    """Later builds of this process go there too, and it ends with the process."""
+    """Later builds of this process use the same folder; it is removed when the process ends."""
     global _private
     if folder != _private and os.path.basename(folder).startswith(_PRIVATE):
         _private = folder
@@ -68,5 +68,5 @@ def _run(program, arguments):
         os.close(reader)
     try:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), b"".join(parts)
-    except ChildProcessError:  # this process ignores SIGCHLD: nobody knows the code
+    except ChildProcessError:  # this process ignores SIGCHLD, so the exit code is unknown
         return int(not parts or not parts[-1].endswith(b".so\n")), b"".join(parts)

@@ -113,7 +113,7 @@ def compile_operators(project, out):
 
 
 def stub_of(path):
-    """The .pyi text of a binary. In a process of its own: loading is what hosts do, and must not reach into this one."""
+    """The .pyi text of a binary. In a separate process, so that loading the operators does not affect this one."""
     code = "import sys, dovetail, dovetail._stub as s; sys.stdout.write(s.stub(dovetail.load(sys.argv[1], attach=False)))"
     done = subprocess.run([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -135,7 +135,7 @@ def files_of_module(project, binary, editable):
         return {f"{project.module}.pth": f"{project.folder.resolve()}\n".encode()}
     summary = project.project.get("description", "Operators").replace("\\", "").replace('"""', "'''").rstrip('"')
     files = {}
-    if (own / "__init__.py").exists():  # a package of the author's own, that calls dovetail.export itself
+    if (own / "__init__.py").exists():  # a package written by the author, which calls dovetail.export itself
         for file in sorted(own.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 files[file.relative_to(own).as_posix()] = file.read_bytes()

@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(session, config, items):
 
 
 class Target(pytest.Collector):
-    """What was named: a file, a folder, a package."""
+    """The target: a file, a folder or a package."""
 
     def __init__(self, *, target, **options):
         super().__init__(**options)

@@ -106,7 +106,7 @@
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n in \"a\"", 31, "expected an integer, found a string: they can never be equal" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x == y", 31, "a tensor cannot be compared" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x.foo < 3", 26, "unknown attribute '.foo': expected .values" },
-    { 'A', "x[n]:T, y[n]:T -> [n]:T; x.values < y.values", 37, "a constraint can speak of the values of one tensor only" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; x.values < y.values", 37, "a constraint can test the values of one tensor only" },
     { 'A', "x[n]:T, y[n]:T -> [x.values]:T", 20, "the values of tensors can be spoken of in constraints only" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; flops = x.values", 34, "the values of tensors can be spoken of in constraints only" },
     { 'A', "x[n]:T, y[n]:if(x.values > 1, f32, f64) -> [n]:T", 17, "the values of tensors can be spoken of in constraints only" },

@@ -1,4 +1,5 @@
-/* Calls that must be refused, each with a message that names the operator, what is wrong, what was expected and what came. */
+/* Calls that must be refused, each with a message that names the operator, what is wrong, what was expected and what was found.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -65,7 +65,7 @@ def test_sizes_that_depend_on_data(ops):
     x = np.array([0, 3, 0, 4, 5], np.float32)
     np.testing.assert_array_equal(ops.nonzero(x), [1, 3, 4])
     assert ops.nonzero(x).dtype == np.int64 and ops.nonzero(x[:1]).shape == (0,)
-    long = np.ones(200_000, np.float32)  # long enough that the GIL is let go while the result is made
+    long = np.ones(200_000, np.float32)  # long enough that the GIL is released while the result is made
     for _ in range(5):
         assert ops.nonzero(long).shape == (200_000,)
 

@@ -394,7 +394,7 @@ print(len(os.listdir(os.environ["TMPDIR"])))
 
 
 def test_a_binary_that_changed_since_it_was_loaded(place, monkeypatch):
-    """Never the old code without a word."""
+    """Never silently the old code."""
     def build(value):
         place.write("add.h", f"#define ADD {value}\n")
         place.write("op.c", (SOURCE + LIBRARY).replace("kept_ops", "changed_ops"))

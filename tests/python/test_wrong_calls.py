@@ -1,4 +1,4 @@
-"""Wrong calls: each message names the operator, the argument, what was expected and what came. None harms the process."""
+"""Wrong calls: each message names the operator, the argument, what was expected and what was found. None harms the process."""
 import numpy as np
 import pytest
 

@@ -184,7 +184,7 @@ def test_inference_mode(fast, cube):
 
 
 def test_an_inference_tensor_beside_others_is_not_written_outside_inference_mode(fast, ops):
-    """As torch: whoever else is among the arguments, and however the call comes."""
+    """As torch, with any other arguments and for every form of call."""
     with torch.inference_mode():
         inference, other = torch.zeros(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
     copy, message = torch.ops.fastpath.copy_to, "Inplace update to inference tensor outside InferenceMode is not allowed"

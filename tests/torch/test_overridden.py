@@ -12,7 +12,7 @@ PLAIN, GRADIENT, OTHER = range(3)
 
 
 def ways(f, x):
-    """The way of a call; a gradient's Function makes a plain one inside."""
+    """How a call was made; a gradient's Function makes a plain call inside."""
     before = _core.torch.taken(f)
     f(x)
     return max(way for way, (a, b) in enumerate(zip(before, _core.torch.taken(f))) if b > a)

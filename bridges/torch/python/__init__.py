@@ -39,7 +39,7 @@ def register(library, *, strict=True):
 
 
 def unregister(library):
-    """Take them out of torch again. Calls by what still holds them fail with a message."""
+    """Take them out of torch again. Later calls through kept references fail with a message."""
     from . import registration
     registration.unregister(library)
 
@@ -51,7 +51,7 @@ def registered(library):
 
 
 def _call(name, args, kwargs):
-    """What a function object of a loaded library does with torch tensors: "ns::name.overload" by torch's dispatcher."""
+    """Called by a loaded library's function objects with torch tensors: calls "ns::name.overload" through torch's dispatcher."""
     from . import registration
     global _call
     _call = registration.call
@@ -59,7 +59,7 @@ def _call(name, args, kwargs):
 
 
 def explain():
-    """What the bridge found in this torch, as text: each feature that needs private names of torch, on or off, why, and what is lost."""
+    """Report, as text, on each feature that needs private names of torch: whether it is on, and if not, why, and what is lost."""
     from . import private
     return private.explain()
 
@@ -69,7 +69,7 @@ _functions = []  # for torch._dynamo
 
 
 def attach(library):
-    """Register a library now if torch is imported, else when it is. The base set is torch's own already."""
+    """Register a library now if torch is imported, else when it is. The base set is skipped: torch has these operators."""
     if getattr(library, "name", None) == "base":
         return
     _waiting.append(library)
@@ -135,7 +135,8 @@ def _offer_shipped():
 
 
 class _Watcher:
-    """A finder that finds nothing: it is told when a module is imported, and then runs what waits for that module."""
+    """An import finder that finds no module itself: it is called when a module is imported, and then runs the functions waiting for that
+    module."""
 
     def __init__(self, name):
         self.name, self.then = name, []
@@ -143,7 +144,7 @@ class _Watcher:
     def find_spec(self, name, path=None, target=None):
         if name != self.name:
             return None
-        import importlib.util  # here: programs that never import torch need not wait for it
+        import importlib.util  # imported here, so that programs without torch do not pay for it
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)  # by the other finders
         if spec and spec.loader:

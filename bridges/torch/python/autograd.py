@@ -1,8 +1,8 @@
-"""What an operator does on torch's Autograd key: gradients, forward mode, writes and views.
+"""The behaviour of an operator on torch's Autograd key: gradients, forward mode, writes and views.
 
-Most calls never come here: the C kernel on that key (autograd.c) goes on to the operator when everything is plain and no gradient is
-wanted. Here is the rest, and it follows torch's own: decide at this level, then go on below it with the key set that the dispatcher would
-have, so that functorch's levels, modes and subclasses see the operator as they see torch's.
+Most calls do not reach this code: the C kernel on that key (autograd.c) calls the operator directly when all arguments are plain and no
+gradient is needed. The other calls are handled as torch's own operators: decide at this level, then continue below it with the key set
+that the dispatcher would have, so that functorch's levels, modes and subclasses see the operator like torch's own.
 """
 import functools
 import threading
@@ -14,12 +14,12 @@ from . import native
 from .gradient import Formula, Function, Missing, NativeForm, Tangent, is_list, is_tensor
 from .private import operators as _torch
 
-# What comes after the Autograd keys, without the two keys whose kernel for all operators is to go on to the next.
+# The keys after the Autograd keys, without the two whose fallback only continues to the next key.
 _BELOW = _torch._after_autograd_keyset.remove(_torch.DispatchKey.ADInplaceOrView).remove(_torch.DispatchKey.BackendSelect)
 
 _AUTOGRAD = _torch.DispatchKey.Autograd
 
-_now = threading.local()  # .below: what a Function's forward must know of the call that it is in; .done: what its jvp must
+_now = threading.local()  # .below: state of the current call for a Function's forward; .done: the same for its jvp
 
 
 class Autograd:
@@ -31,7 +31,7 @@ class Autograd:
         self.keywords = [a.name for a in op.arguments[self.positional:]]
         tree = op.declaration["gradient"]
         self.rule = Formula(op, tree) if tree else NativeForm(op) if op.native and not op.writes else Missing(op)
-        self.refuses = bool(op.writes) and not tree  # a gradient is an error, not a call that fails in backward
+        self.refuses = bool(op.writes) and not tree  # a needed gradient is an error here, not later in backward
         targets = set(self.rule.targets)
         self.differentiable = [i for i in self.tensors + self.lists if op.slots[i]["name"] in targets]
         self.views = op.is_view
@@ -40,7 +40,8 @@ class Autograd:
         self._vjp = self.registration = self.direct = None
 
     def attach(self, registration):
-        """The C kernel calls us. Python's dispatcher, which compilers have on, does so itself: for C, symbolic sizes would become numbers."""
+        """Called by the C kernel; or directly by Python's dispatcher, which compilers turn on, since for C symbolic sizes would become
+        numbers."""
         self.registration = registration
         self.direct = self.function.direct() if self.function and not self.operator.writes else None
         native.bridge.dv_torch_set_autograd(registration, self.operator.name.encode(), id(self), self.direct and id(self.direct))
@@ -74,7 +75,7 @@ class Autograd:
         keys = _torch.key_extractor(self.all_tensors(values), _BELOW)
         if not wanted and not duals:
             out = self.below(keys, values[:self.positional], dict(zip(self.keywords, values[self.positional:])))
-            self.count(values)  # after the write, as torch does it: modes below look at the version that was saved
+            self.count(values)  # after the write, as torch does: modes below compare the saved version
             return out
         if self.refuses:
             op.refuse_gradient(values)
@@ -99,7 +100,7 @@ class Autograd:
         return found
 
     def forward(self, /, *args, **kwargs):
-        """What the Function runs. It turned gradients off for this level; the levels below need what they had."""
+        """Called in the Function's forward. The Function turned gradients off for this level; the levels below get their former setting."""
         (keys, backward_mode, forward_mode, duals), _now.below = _now.below, None
         with torch.set_grad_enabled(backward_mode), forward_ad._set_fwd_grad_enabled(forward_mode):
             out = self.below(keys, args, kwargs)
@@ -108,7 +109,7 @@ class Autograd:
         return out
 
     def below(self, keys, args, kwargs):
-        """Writes are counted above: by the Function, or by count()."""
+        """The Function, or count(), raises the version counters."""
         op, kernel = self.operator, functools.partial(self.operator.overload.redispatch, keys)
         with _torch._AutoDispatchBelowADInplaceOrView() if op.writes else _torch._AutoDispatchBelowAutograd():
             return op.call_kernel(kernel, args, kwargs) if op.kernels_came_before else kernel(*args, **kwargs)
@@ -125,7 +126,7 @@ class Autograd:
                     yield self.operator.slots[i]["name"], x
 
     def check_inference(self, values):
-        """torch's own rule and words. Its increment_version() passes over such tensors."""
+        """torch's own rule and message. Its increment_version() skips such tensors."""
         for name, x in self.written(values):
             if x.is_inference():
                 raise RuntimeError(f"{self.operator.name}: argument '{name}': Inplace update to inference tensor outside InferenceMode is not "
@@ -150,7 +151,7 @@ class Autograd:
     # ---- forward mode
 
     def unpack(self, v):
-        """(primal, tangent): the tangent is None where there is none, or a list for a list."""
+        """(primal, tangent): the tangent is None if missing, or a list for a list."""
         if isinstance(v, torch.Tensor):
             return _torch._unpack_dual(v, level=forward_ad._current_level)
         if isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v):
@@ -160,7 +161,7 @@ class Autograd:
         return v, None
 
     def duals(self, values):
-        """(values, primals, tangents) where there is a tangent, else None."""
+        """(values, primals, tangents) if any argument has a tangent, else None."""
         unpacked = [self.unpack(v) for v in values]
         if all(t is None for _, t in unpacked):
             return None
@@ -169,7 +170,7 @@ class Autograd:
         return values, *zip(*unpacked)
 
     def jvp(self, ctx, *unused):
-        """What torch asks the Function for: a tangent for each of its outputs. Levels below may have tangents of their own."""
+        """The Function's jvp: a tangent for each of its outputs. Levels below may have separate tangents."""
         (duals, out), _now.done = _now.done, None
         results = [out] if len(self.operator.results) == 1 else list(out)
         if not any(_differentiable(x) for r in results for x in (r if isinstance(r, list) else [r])):
@@ -186,7 +187,7 @@ class Autograd:
         return flat[0] if len(flat) == 1 else tuple(flat)
 
     def tangents(self, values, primals, tangents, results):
-        """Of the results: by the declared formula, else by the native form, else from the gradient's formula."""
+        """Tangents of the results: by the declared formula, else by the native form, else from the gradient's formula."""
         op = self.operator
         if self.tangent:
             filled = [_zeros_like(p) if t is None and a["name"] in self.tangent.used else t for a, p, t in zip(op.slots, primals, tangents)]

@@ -1,6 +1,5 @@
-"""A contract over torch's sizes, which may be symbols: the fake function of an operator, from the contract's program (docs/json.md).
-
-A condition on symbols is never asked with `if`: a check is a torch._check, a choice is torch.sym_ite.
+"""Evaluates a contract's program (docs/json.md) on torch's sizes, which may be symbols: the fake function of an operator. A condition on
+symbols is never tested with `if`: a check becomes torch._check, a choice becomes torch.sym_ite.
 """
 
 import torch
@@ -63,7 +62,7 @@ class Symbols(World):
         return dtype_name(default if isinstance(x, (float, torch.SymFloat)) else torch.promote_types(default, torch.complex32))
 
     def promote(self, pairs):
-        """Tensors with dims count first, then 0-d ones, then numbers: the lower ones only where they are of a higher kind."""
+        """Tensors with dims have precedence over 0-d tensors, and these over numbers; a lower one counts only if it is of a higher kind."""
         sorts = [None, None, None]
         try:
             for name, sort in pairs:
@@ -100,7 +99,7 @@ class Symbols(World):
         return tuple(torch.broadcast_shapes(*shapes))
 
     def unbacked(self, low, high):
-        """A size that only the kernel knows: a symbol of its own."""
+        """A size that only the kernel knows: a new symbol."""
         context = self.context("a size of its result")
         size = context.new_dynamic_size(min=low if isinstance(low, int) else 0, max=high if isinstance(high, int) else None)
         if not isinstance(high, int):
@@ -112,12 +111,12 @@ class Symbols(World):
     def context(self, what):
         try:
             return torch.library.get_ctx()
-        except RuntimeError as e:  # outside of a fake mode nothing makes symbols
+        except RuntimeError as e:  # without a fake mode no symbols can be made
             raise RuntimeError(f"{self.label}: {what} depends on data: it has no meta kernel") from e
 
 
 class Ends(Symbols):
-    """A size that only the kernel knows is one end of its range: 0: the least, 1: the most."""
+    """Replaces a size that only the kernel knows by one end of its range: 0 the minimum, 1 the maximum."""
 
     def __init__(self, label, end):
         super().__init__(label)
@@ -128,8 +127,8 @@ class Ends(Symbols):
 
 
 class Expected:
-    """What a result must be. example: on meta; None where the result is absent. least: its least sizes, those of example where nothing
-    depends on data."""
+    """The expected result. example: a meta tensor; None if the result is absent. least: its minimum sizes, equal to those of example if
+    none depends on data."""
 
     def __init__(self, device, example, least):
         self.device, self.example, self.least = device, example, least
@@ -171,7 +170,7 @@ def _same_device(a, b):
 
 
 def _combined(higher, lower):
-    """The lower one counts only when it is of a kind (bool, integer, real, complex) above that of the higher one."""
+    """The lower one counts only if its kind (bool, integer, real, complex) is above that of the higher one."""
     if higher is None or lower is None:
         return higher if lower is None else lower
     if higher.is_complex or (higher.is_floating_point and not lower.is_complex):
@@ -198,14 +197,14 @@ class Contract:
         return self._program
 
     def infer(self, values):
-        """The results' fakes, one for each return (None for an absent one). Raises RuntimeError where the C side would fail."""
+        """Fake results, one for each return (None for an absent one). Raises RuntimeError where the C code would fail."""
         run = self.program.run(values, self._world)
         if _debug.LEVEL >= 3:
             _debug.say(3, f"{self.name}: fake: {run.bound('dim')} {run.bound('run')} {run.bound('dtype')}")
         return [self._make(values, run.result(len(self.names) + i), r) for i, r in enumerate(self.returns)]
 
     def expected(self, values):
-        """What each return must be, without memory for it: Expected; None where the contract cannot tell. Raises as infer() does."""
+        """The Expected of each return, without memory; None if the contract does not describe it. Raises as infer() does."""
         runs = [self.program.run(values, Ends(self.name, end)) for end in ((0, 1) if self.tree["unbacked"] else (1,))]
         return [self._expected(values, [run.result(len(self.names) + i) for run in runs], r) for i, r in enumerate(self.returns)]
 
@@ -216,12 +215,12 @@ class Contract:
         return Expected(found[-1]["device"] or _CPU, example, found[0]["shape"])
 
     def sizes(self, values):
-        """What its sizes are bound to: {"n": 3} and {"s": (2, 4)}, dims and runs."""
+        """The values of sizes and runs: {"n": 3} and {"s": (2, 4)}."""
         run = self.program.run(values, self._world, checks=("shape",))  # autocast may still change dtypes
         return run.bound("dim"), run.bound("run")
 
     def flops(self, values):
-        """What a call costs by its fact `flops`; 0 where it speaks of an argument that is None."""
+        """The cost of a call by the fact `flops`; 0 if the fact refers to an argument that is None."""
         return self.program.run(values, self._world, checks=()).cost("flops") or 0
 
     def taken(self, values):
@@ -278,7 +277,7 @@ def _same(a, b):
 
 
 def _like(x, shape, dtype, device):
-    """Strides as torch.empty_like(x) has them; for another shape, the dims in the order of x's."""
+    """The strides of torch.empty_like(x); for another shape, with dims in the order of x's."""
     if _same(shape, x.shape):
         return torch.empty_like(x, dtype=dtype, device=device)
     order, _ = private.like.compute_elementwise_output_logical_to_physical_perm(x)

@@ -1,7 +1,7 @@
 """torch.library.custom_op with a short way to the Python kernel.
 
-The operator is torch's own: torch.library.custom_op defines it, and the object that it makes is what we give, so every rule is torch's.
-Only the object's class changes: its call runs the kernel directly where nothing but the kernel would run (short.py).
+torch.library.custom_op defines the operator, and its object is returned, so every rule is torch's. Only the object's class is replaced:
+its call runs the kernel directly if nothing but the kernel would run (short.py).
 """
 import contextlib
 import functools
@@ -17,7 +17,7 @@ from .short import Short, replaying
 
 
 def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
-    """As torch.library.custom_op: with a function the operator, else a decorator."""
+    """As torch.library.custom_op: returns the operator if a function is given, else a decorator."""
     def make(fn):
         old = _torch.OPDEFS.get(name)
         made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
@@ -30,7 +30,7 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
 
 
 class CustomOp(_torch.CustomOpDef):
-    """What dovetail.custom_op gives: a torch.library.CustomOpDef. Each has a class of its own, whose __call__ is a C callable."""
+    """The result of dovetail.custom_op: a torch.library.CustomOpDef. Each has a separate class, whose __call__ is a C callable."""
 
     def _take(self, fn, device_types):
         looked_at = getattr(self, "_is_inplace", False) or getattr(self, "_is_out", False) or self._opoverload.is_view
@@ -67,7 +67,7 @@ class CustomOp(_torch.CustomOpDef):
         return run
 
     def _choose(self):
-        """Kernels that are disabled are torch's business."""
+        """torch handles disabled kernels."""
         for device, fn in self._kernels.items():
             key = "CompositeExplicitAutograd" if device is None else _torch._dispatch_key_for_device(device)
             self._short.set(key, None if device in self._disabled_kernel else fn)
@@ -102,7 +102,7 @@ _new = weakref.WeakSet()  # to be told to torch._dynamo
 
 
 def _trace():
-    """torch.compile traces a call of one as a call of the torch operator."""
+    """torch.compile traces a call of such an object as a call of the torch operator."""
     from . import private
     if not private.dynamo:
         return
@@ -113,7 +113,7 @@ def _trace():
 
 
 def _find(name, module):
-    """For pickle: defined by importing the module that defined it."""
+    """For pickle: importing the module that defined the operator defines it again."""
     if name not in _torch.OPDEFS:
         importlib.import_module(module)
     return _torch.OPDEFS[name]

@@ -1,8 +1,7 @@
-"""What Dynamo does with operators: a call of a library's function becomes a call of the torch operator, and where the policy turns an
-operator off, its native form stands in the graph, so that a compiler fuses it. Every such decision is guarded.
-
-Imported only after torch._dynamo, and where it has what is used here (private.py): else functions are leaves of the graph, and the policy
-is asked at every call.
+"""How Dynamo traces operators: a call of a library's function becomes a call of the torch operator, and if the policy turns an
+operator off, its native form is put into the graph, so that a compiler can fuse it. Every such decision is guarded. Imported only after
+torch._dynamo, and if that has the names used here (private.py): otherwise functions are leaves of the graph, and the policy is asked at
+every call.
 """
 import torch
 import torch._dynamo
@@ -38,12 +37,12 @@ def trace_function(function):
 
 
 def forget_function(function):
-    """Its library is being closed: Dynamo's table would keep it for ever."""
+    """Its library is being closed; otherwise Dynamo's table would keep it for ever."""
     _handlers.pop(function, None)
 
 
 def trace_as(function, overload):
-    """A call of function is one of the torch operator."""
+    """Trace a call of the function as a call of the torch operator."""
     torch._dynamo.allow_in_graph(function)
     _handlers[function] = lambda variable, tx, /, *args, **kwargs: _torch.VariableTracker.build(tx, overload).call_function(tx, list(args), dict(kwargs))
 
@@ -61,7 +60,7 @@ def _packet_handler(packet, name):
 
 
 def _guard(tx, operator):
-    """The program is good for this operator, not for one of its name that is loaded later."""
+    """The program is valid for this operator only, not for one of the same name that is loaded later."""
     if not isinstance(operator.entry.function, dovetail.Operator):
         raise RuntimeError(f"{operator.name}: its library is not loaded")
     source = _torch.AttrSource(_torch.GlobalSource(tx.output.install_global_by_id("dovetail", operator.entry)), "function")
@@ -70,7 +69,8 @@ def _guard(tx, operator):
 
 
 def _call(tx, operator, args, kwargs):
-    """None: Dynamo puts the call into the graph as it is. An exported program always holds the operator: it asks the policy when it runs."""
+    """None: Dynamo puts the call into the graph as it is. An exported program always contains the operator, which asks the policy when it
+    runs."""
     source = _guard(tx, operator)
     if operator.native is None or torch.compiler.is_exporting():
         return None

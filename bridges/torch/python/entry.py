@@ -1,4 +1,4 @@
-"""What programs that were compiled hold of an operator: an entry, one for each name as long as the process lives."""
+"""Compiled programs refer to an operator by its entry: one for each name, until the process ends."""
 
 
 class Entry:

@@ -1,7 +1,6 @@
-"""Formulas over torch: the gradient and the native form of an operator, from their trees (docs/json.md).
-
-A formula becomes Python source once. It calls operators of the operator's own library by their torch.ops names, and the base operators
-as torch.ops.aten, which has them under the same names.
+"""Translates formulas, the gradient and the native form of an operator, from their trees (docs/json.md) to Python source on torch
+tensors, once each. The source calls operators of the operator's own library through torch.ops, and base operators through torch.ops.aten,
+which has them under the same names.
 """
 import collections
 import functools
@@ -19,7 +18,7 @@ _BINARY = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mo
 
 
 class Like:
-    """What is left of a tensor of which backward needs only the shape, dtype or device."""
+    """Stands for a tensor of which backward needs only the shape, dtype or device."""
 
     def __init__(self, x):
         self.shape, self.ndim, self.dtype, self.device = x.shape, x.dim(), x.dtype, x.device
@@ -32,7 +31,7 @@ class Like:
 
 
 class Source:
-    """Python source of expressions. What names an argument, a result or a gradient, names() says."""
+    """Python source of expressions. names() gives the source of an argument, a result or a gradient."""
 
     def __init__(self, names):
         self.names = names
@@ -40,7 +39,7 @@ class Source:
         self.counts, self.twice = collections.Counter(), {}
 
     def count(self, e):
-        """A call that stands in several places is made once."""
+        """A call that occurs several times is made once."""
         if isinstance(e, list) and e and e[0] == "call":
             self.counts[repr(e)] += 1
             if self.counts[repr(e)] > 1:
@@ -97,7 +96,7 @@ class Source:
         raise NotImplementedError(f"formula: '{kind}' is not known to this version of dovetail.torch")
 
     def function(self, name, parameters, lines):
-        """lines come last: what they call twice is known by then."""
+        """lines are written last, when repeated calls are known."""
         first, self.twice = [" = ".join([*self.twice.values(), "None"])] if self.twice else [], {}
         source = "\n    ".join([f"def {name}({parameters}):", *first, *lines]) + "\n"
         _debug.say(3, *source.splitlines())
@@ -117,8 +116,8 @@ _IN_PLACE_OF_ATEN = {"silu_backward": _silu_backward}
 
 
 class _Lookup:
-    """An operator by its full name, looked up at the first call: it may be registered after the formula was read. The formula's source
-    finds what it found from then on."""
+    """An operator by its full name, looked up at the first call, since it may be registered after the formula was read. Later calls use
+    the operator found then."""
 
     def __init__(self, name, key, scope):
         self.name, self.key, self.scope = name, key, scope
@@ -131,7 +130,7 @@ class _Lookup:
             return getattr(packet, overload) if overload else packet
         if local in _IN_PLACE_OF_ATEN:
             return _IN_PLACE_OF_ATEN[local]
-        # the base set has ATen's names; torch picks the overload, its own functions sooner than its operators
+        # the base set has ATen's names; torch selects the overload; torch's functions are preferred to its operators
         return getattr(_torch._VariableFunctions, local, None) or getattr(torch.ops.aten, local)
 
     def __call__(self, *args, **kwargs):
@@ -140,7 +139,7 @@ class _Lookup:
 
 
 class Native:
-    """The operator said with torch's own: what a compiler may fuse."""
+    """The operator in terms of torch's own operators, which a compiler may fuse."""
 
     def __init__(self, name, tree):
         source = Source(lambda kind, what: f"a[{what!r}]" if kind == "arg" else f"r[{what}]")
@@ -159,7 +158,7 @@ class Native:
 
 
 def _put(operator, name, to, value):
-    """What an argument is to hold, written into it; None: it was not given."""
+    """Write an argument's new value into it; None: the argument was not given."""
     if to is None:
         return
     if to.dtype != value.dtype or to.dim() != value.dim():

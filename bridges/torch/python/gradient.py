@@ -1,7 +1,6 @@
-"""The gradient of an operator as an autograd.Function, as Python source: made once, and then it does only what this operator needs.
-
-A Function takes the arguments in the schema's order. torch's autograd sees no tensors in lists, so a list is given as its length and its
-tensors follow at the end; results that are lists come back in the same way. Backward reads like the formulas.
+"""Writes the gradient of an operator as an autograd.Function in Python source, once, with only the code that this operator needs. A
+Function takes the arguments in the schema's order. torch's autograd does not see tensors in lists, so a list is passed as its length, and
+its tensors follow at the end; results that are lists are returned in the same way. Backward has the form of the formulas.
 """
 import re
 
@@ -57,7 +56,7 @@ class Formula:
         return source
 
     def lines(self, source):
-        """d_x for every target x; n_x says whether it is wanted."""
+        """d_x for every target x; n_x is true if it is needed."""
         lines = [" = ".join("d_" + t for t in self.targets) + " = None"]
         for targets, value in self.clauses:
             wanted = "" if len(self.targets) == 1 else f"if {' or '.join(self.names('needs', t) for t in targets)}: "
@@ -65,7 +64,7 @@ class Formula:
         return lines
 
     def vjp(self):
-        """The same as a function of its own, for forward mode: (arguments, results, gradients) -> gradients by name."""
+        """The same as a separate function, for forward mode: (arguments, results, gradients) -> gradients by name."""
         source, op = self.source(), self.operator
         lines = [f"n_{t} = {'[True]' if t in self.lists else 'True'}" for t in self.targets] + self.lines(source)
         lines.append("return {" + ", ".join(f"{t!r}: d_{t}" for t in self.targets) + "}")
@@ -104,7 +103,7 @@ def _tangents(e, found):
 
 
 class NativeForm:
-    """Where no gradient is declared: that of the native form, which is run again in backward."""
+    """Without a declared gradient: that of the native form, which backward runs again."""
 
     def __init__(self, operator):
         self.operator, self.saves = operator, [VALUE] * len(operator.slots) + [NOT_KEPT] * len(operator.results)
@@ -145,14 +144,15 @@ class NativeForm:
 
 
 def _alive(x):
-    """What was saved at a level of torch.func that has gone, without that level's wrapper."""
+    """A tensor saved at a level of torch.func that has ended, without that level's wrapper."""
     if isinstance(x, (list, tuple)):
         return [_alive(e) for e in x]
     return _torch.unwrap_if_dead(x) if isinstance(x, torch.Tensor) else x
 
 
 def _vjp(f, leaves, grads):
-    """Gradients of f by its leaves. A level of torch.func where others may look on: it keeps tangents, graphs and other levels."""
+    """Gradients of f with respect to its leaves. Inside other transforms this uses a level of torch.func, which keeps tangents, graphs
+    and other levels."""
     if torch.is_grad_enabled() or forward_ad._current_level >= 0 or _torch.peek_interpreter_stack() is not None:
         return torch.func.vjp(lambda *xs: tuple(f(*xs)), *leaves)[1](tuple(grads))
     with torch.enable_grad():
@@ -185,7 +185,7 @@ class Missing:
 
 
 def zeros(ctx, i):
-    """The gradient of output i where nothing flows back."""
+    """The gradient of output i if it is zero."""
     m = ctx._input_metadata[i]
     return torch.zeros(m.shape, dtype=m.dtype, device=m.device)
 
@@ -211,19 +211,19 @@ class Function:
         if jvp:
             methods["jvp"] = jvp
         made = type(name, (_torch._SingleLevelFunction,), {k: staticmethod(m) for k, m in methods.items()})
-        made._backward_cls.apply = made.backward  # the engine's call, without looking for it every time
+        made._backward_cls.apply = made.backward  # the engine's call, looked up once
         self.function, self.apply = made, made.apply
         if self.lists or self.result_lists or operator.written_only:
             self.apply = self.wrapped(name)
 
     def direct(self):
-        """apply for calls of which all is plain, but for a gradient that is wanted: forward runs the operator itself, by its short way."""
+        """apply for calls that are plain except for a needed gradient: forward runs the operator directly."""
         made = Function(self.operator, self.rule, self.operator.entry.function)
         blind = [a["name"] for a in self.args if a["type"].startswith("Tensor") and a["name"] not in self.rule.targets]
         return made.guarded(blind) if blind else made.apply
 
     def guarded(self, blind):
-        """Arguments that have no gradient: what requires one because of them takes the other way, which knows better."""
+        """Arguments without a gradient: a call in which they require one takes the general path, which handles it."""
         tests = [f"any(x is not None and x.requires_grad for x in a_{n} or ())" if n in self.lists else f"a_{n} is not None and a_{n}.requires_grad"
                  for n in blind]
         args = ", ".join("a_" + a["name"] for a in self.args)
@@ -304,7 +304,7 @@ class Function:
         if self.lists or any(a["type"] == "Tensor?" for a in self.args) or any(re.search(r"\bn_\w", line) for line in rule):
             lines.append(f"{', '.join(needs)}{',' if len(needs) == 1 else ''} = ctx.needs_input_grad")
         for i, x in enumerate(self.lists):
-            # their needs stand after those of all arguments; how many there are was an argument
+            # their flags follow those of all arguments; their number was an argument
             lines.append(f"n_{x}, more = list(more[:ctx.counts[{i}]]), more[ctx.counts[{i}]:]")
         lines += rule
         out = []
@@ -320,7 +320,7 @@ class Function:
         return self.source.function("backward_of_" + name, ", ".join(["ctx", *grads]), lines)
 
     def _gradients_in(self):
-        """Parameters for the gradients of the outputs, and the lines that give them their names."""
+        """Parameters for the gradients of the outputs, and the lines that name them."""
         local = [f"g_{i}" if isinstance(i, int) else f"w_{i}" for _, _, i in self.outputs]
         nothing = "return (None,) * len(ctx.needs_input_grad)"
         if not any(is_list(t) for t, _, _ in self.outputs):
@@ -343,7 +343,7 @@ class Function:
         return lines, ["*grads"]
 
     def wrapped(self, name):
-        """apply, with lists given and taken as lists, and without the outputs that are the caller's own tensors."""
+        """apply with lists as arguments and results, and without outputs that are the caller's own tensors."""
         args, returns = [a["name"] for a in self.args], self.operator.results
         lines = ["lengths_out = []"] if self.result_lists else []
         given = ", ".join((f"None if a_{n} is None else len(a_{n})" if n in self.lists else f"a_{n}") for n in args)

@@ -1,8 +1,7 @@
-"""Calls of operators in the programs that Inductor writes.
-
-torch's own way is `buf0 = torch.ops.ns.f.default(x)`, by the dispatcher. Here a program calls the dovetail.Operator itself, and where the
-operator only returns fresh tensors, Inductor allocates them, so that its memory planning sees them: `f.function(x, buf0)`. The C++
-wrapper and AOTInductor, which have no Python, keep torch's way; so does a size that depends on data.
+"""Calls of operators in the programs that Inductor writes. By default these are `buf0 = torch.ops.ns.f.default(x)`, through the
+dispatcher. With this module a program calls the dovetail.Operator directly, and if the operator only returns new tensors, Inductor
+allocates them in its memory plan: `f.function(x, buf0)`. The C++ wrapper and AOTInductor, which have no Python, keep torch's default, and
+so do results whose size depends on data.
 
 Imported only after torch._inductor.lowering.
 """
@@ -31,7 +30,7 @@ def install(operator):
 
 
 def _takes_contiguous(operator):
-    """Are tensors with other strides copied before every kernel? Then Inductor had better make them contiguous: it fuses that."""
+    """Does every kernel copy tensors with other strides? Then Inductor should make them contiguous, since it can fuse that."""
     contract = operator.declaration["contract"]
     return (contract is not None and not operator.writes and not contract["takes"] and all(o["like"] is None for o in contract["outputs"])
             and not any(k["takes"] for k in operator.declaration["kernels"]))
@@ -41,7 +40,7 @@ def _takes_contiguous(operator):
 # its formulas call, and so on; and which of them the policy turns off.
 
 def _declarations(module):
-    """A hash of what the graph's operators declare; None: none are ours."""
+    """A hash of the declarations of the graph's operators; None: the graph has no Dovetail operator."""
     found = {}
     graphs = [m for m in module.modules() if isinstance(m, torch.fx.GraphModule)] if module is not None else []
     for node in (n for g in graphs for n in g.graph.nodes):
@@ -94,7 +93,7 @@ class _Lowering:
         return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, self.create(args, kwargs))
 
     def create(self, args, kwargs):
-        """The call in Inductor's graph, once: an operator that writes must not stand there twice."""
+        """The call in Inductor's graph, added once: an operator that writes must not occur twice."""
         if not _torch or V.graph.cpp_wrapper or V.graph.fx_wrapper:
             with _torchs_own_out_off():
                 return ir.FallbackKernel.create(self.operator.overload, *args, **kwargs)
@@ -104,20 +103,20 @@ class _Lowering:
 
 
 def _wrapped(x):
-    """As each version's fallback_handler() does."""
+    """Does the same as fallback_handler() in each version of torch."""
     return x.wrap_for_lowering() if hasattr(x, "wrap_for_lowering") else ir.TensorBox.create(x)
 
 
 def _literal(argument):
-    """An argument's default as Python source; None where there is none that would mean the same."""
+    """An argument's default as Python source; None if no source has the same meaning."""
     kind, value = argument["type"][0], argument.get("default_value", ...)
     return repr(value) if value is None or kind in ("int", "symint", "float", "bool", "str") and value is not ... else None
 
 
 @contextlib.contextmanager
 def _torchs_own_out_off():
-    """torch 2.13 lowers an operator with an out= overload to it by itself, in a form that its C++ wrapper cannot compile and that takes
-    tensors to stand before all other arguments."""
+    """torch 2.13 itself lowers an operator to its out= overload, in a form that its C++ wrapper cannot compile and that assumes tensors
+    before all other arguments."""
     if private.out_variant is None:
         yield
         return
@@ -134,7 +133,7 @@ def _import(wrapper, name):
 
 
 class _Direct(ir.FallbackKernel):
-    """What torch does with a custom operator, but for what is called."""
+    """The same as torch does for a custom operator, with another call."""
 
     @classmethod
     def create(cls, kernel, *args, **kwargs):
@@ -147,7 +146,7 @@ class _Direct(ir.FallbackKernel):
 
 
 class _Out(ir.FallbackKernel):
-    """A call that writes to results which Inductor allocates."""
+    """A call that writes its results to tensors that Inductor allocates."""
 
     @classmethod
     def create(cls, lowered, args, kwargs):
@@ -166,7 +165,7 @@ class _Out(ir.FallbackKernel):
         self.codegen_comment(wrapper)
         unused = [result for result in self.allocated if result.get_name() in V.graph.removed_buffers]
         for result in self.allocated:
-            if result in unused:  # by all that follows, but written by the call
+            if result in unused:  # read by all that follows, but written by this call
                 wrapper.writeline(wrapper.make_buffer_allocation(result))
             else:
                 wrapper.codegen_allocation(result)
@@ -175,7 +174,7 @@ class _Out(ir.FallbackKernel):
         kwargs = self.codegen_kwargs()
         results = [result.get_name() for result in self.allocated]
         missing = self.defaults[len(args):]
-        if not kwargs and None not in missing:  # the shortest way: results follow the positional arguments
+        if not kwargs and None not in missing:  # the fastest form: results follow the positional arguments
             args += missing + results
         else:
             kwargs.append(f"out={results[0]}" if len(results) == 1 else f"out=({', '.join(results)})")

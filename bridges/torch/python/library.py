@@ -1,6 +1,7 @@
 """torch.library, with short ways to Python kernels: `import dovetail.torch.library as lib` in place of `import torch.library as lib`.
 
-Everything is torch's own; what registers kernels also tells short.py of them, so that calls that need nothing else reach them directly. A
+All functions are torch's; those that register kernels also inform short.py, so that calls which need nothing else run the kernels
+directly. A
 kernel that is replaced later through torch.library itself is not seen: replace it through this module.
 
 Operators may be given by name, as torch's objects, or as functions of a library that dovetail.load gave.
@@ -18,7 +19,7 @@ from .short import Short, of, replaying
 __all__ = sorted({*torch.library.__all__, "CustomOp", "custom_op", "direct_register_custom_op", "infer_schema", "opcheck"})
 
 infer_schema = torch.library.infer_schema
-# Before these, nothing but autograd's kernels may stand: those matter only where a gradient is wanted, and that is never short.
+# Only autograd's kernels may come before these keys: they matter only when a gradient is needed, and such a call is never direct.
 _KERNELS = ("CPU", "CUDA", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
 
 
@@ -30,7 +31,7 @@ class Library(torch.library.Library):
 
 
 def _impl(library, op_name, fn, dispatch_key="", **options):
-    """torch.library.Library.impl, and a short way to the kernel if its operator can have one."""
+    """torch.library.Library.impl, and a direct call of the kernel if the operator allows it."""
     name = full_name(library, op_name)
     key = dispatch_key or library.dispatch_key or "CompositeImplicitAutograd"
     direct = key in _KERNELS and not options.get("with_keyset") and fn is not torch.library.fallthrough_kernel
@@ -41,7 +42,7 @@ def _impl(library, op_name, fn, dispatch_key="", **options):
 
 
 def _new_short(name):
-    """Operators that Python defined, before anybody gave them another kernel. Others' kernels are not known here."""
+    """Operators defined in Python that have no other kernel yet. Kernels of other operators are unknown here."""
     try:
         overload = _torch.lookup_op(name)
     except (AttributeError, RuntimeError):  # not defined yet
@@ -54,7 +55,7 @@ def _new_short(name):
 
 
 def _keep(library, name):
-    """A library that lives as long as the process, where none is given."""
+    """The default library, kept until the process ends."""
     if library is None:
         library = Library(_torch.parse_namespace(name)[0], "FRAGMENT")
         _torch._keep_alive.append(library)

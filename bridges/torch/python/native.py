@@ -1,4 +1,4 @@
-"""libdovetail and libdovetail_torch by ctypes: only what happens when a library is registered. Calls do not come this way."""
+"""libdovetail and libdovetail_torch by ctypes, only for registering a library. Calls do not use it."""
 import ctypes
 import json
 import os
@@ -8,7 +8,7 @@ _LIB = pathlib.Path(__file__).absolute().parent.parent / "lib"  # dovetail/lib, 
 
 
 class Error(RuntimeError):
-    """A failure of libdovetail, with its message."""
+    """An error of libdovetail, with its message."""
 
     def __init__(self, status):
         super().__init__(core.dv_last_error().decode())
@@ -66,7 +66,7 @@ def check(status):
 
 
 def load(path):
-    """A dv_library * as a number: for tests; dovetail.load is what programs use."""
+    """A dv_library * as a number, for tests; programs use dovetail.load."""
     out = _P()
     check(core.dv_load(os.fspath(path).encode(), ctypes.byref(out)))
     return out.value
@@ -82,7 +82,7 @@ def has_rows(op, device):
 
 
 def declaration(op):
-    """Everything that was declared of an operator: docs/json.md."""
+    """The declaration of an operator: docs/json.md."""
     text = _P()
     check(core.dv_operator_json(op, ctypes.byref(text)))
     try:

@@ -28,7 +28,7 @@ natives = {}  # "dovetail_native::ns_name.overload" -> operator
 
 
 def same_numbers(a, b):
-    """Without asking about a symbol: False where it is not known."""
+    """Decides without a guard on symbols: False if unknown."""
     if all(type(n) is int for n in (*a, *b)):
         return tuple(a) == tuple(b)
     from torch.fx.experimental.symbolic_shapes import statically_known_true
@@ -42,7 +42,7 @@ def _alias_of(result, arguments):
 
 
 def give_tags(overload, names):
-    """Those of torch's tags that are declared. The C side gives them where libtorch can take them (2.12)."""
+    """The declared tags that torch has. The C code sets them if libtorch accepts them (from 2.12)."""
     tags = [getattr(torch.Tag, n) for n in (*names, "pt2_compliant_tag") if hasattr(torch.Tag, n)]
     missing = [t for t in dict.fromkeys(tags) if t not in overload._tags]
     if missing:
@@ -70,7 +70,7 @@ class Operator:
         self.names = [a.name for a in self.arguments]
         self.defaults = tuple(map(default_of, self.arguments))
         self.returns = list(schema.returns)
-        self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # of each return: the argument that it is, Tensor(a!)
+        self.alias = [_alias_of(r, self.arguments) for r in self.returns]  # for each return, the argument that it is: Tensor(a!)
         declared = declaration["schema"]["returns"]  # torch does not tell SymInt from int
         self.results = [{"name": r.name, "type": type_text(r.type), "declared": d["type"][0]} for r, d in zip(self.returns, declared)]
         returned = set().union(*(r.alias_info.before_set for r in schema.returns if r.alias_info is not None))
@@ -83,7 +83,7 @@ class Operator:
         self.out = out.find(self)
         for overload in (self.overload, self.out.overload) if self.out else (self.overload,):
             give_tags(overload, declaration["tags"])
-        self.overridden = False  # a program has given it kernels of its own: overridden.py
+        self.overridden = False  # the program has registered kernels for it: overridden.py
         self.kernels_came_before = False
         self.kernel_checks = {x.name: x.call_kernel for x in (self, self.out) if x}
         self.entry = entry(self.name)
@@ -99,7 +99,7 @@ class Operator:
         return values
 
     def call(self, values):
-        """By the dispatcher, with all arguments in the schema's order."""
+        """Call through the dispatcher, with all arguments in the schema's order."""
         return self.overload(*[v for a, v in zip(self.arguments, values) if not a.kwarg_only],
                              **{a.name: v for a, v in zip(self.arguments, values) if a.kwarg_only})
 
@@ -110,7 +110,7 @@ class Operator:
 
     @property
     def is_view(self):
-        """Are all its results views of arguments? Then the contract says them with torch's own."""
+        """Are all its results views of arguments? Then torch's own views implement the contract."""
         return bool(self.contract and self.returns and not self.writes and all(r.alias_info is not None for r in self.returns))
 
     def runs_on(self, device):
@@ -128,7 +128,7 @@ class Operator:
         return self.returned(results)
 
     def refuse_gradient(self, values):
-        """As the C side does: torch has no gradient for an operator that writes, and would drop it in silence."""
+        """As in the C code: torch has no gradient for an operator that writes, and would drop it silently."""
         for i, (a, value) in enumerate(zip(self.arguments, values)):
             for x in value if isinstance(value, (list, tuple)) else (value,):
                 if not isinstance(x, torch.Tensor) or not x.requires_grad:
@@ -139,7 +139,7 @@ class Operator:
                                    "gradient in torch: detach it, or call under torch.no_grad()")
 
     def install(self, library, registration):
-        """Add what the C side cannot give. library: the torch.library.Library that it lives as long as; registration: the C side's."""
+        """Add the parts that C cannot register. library: the torch.library.Library that owns them; registration: the C registration."""
         if self.contract or not self.returns:
             private.register_fake(self.name, self.fake, library)
         if native.bridge.dv_torch_has_autograd(registration, self.name.encode()):
@@ -169,7 +169,7 @@ class Operator:
         return self.checked(lambda: self.native(dict(zip(self.names, values))), values, "the native form")
 
     def checked(self, run, values, who):
-        """run(), which gives a list of results, in place of the operator's own kernels: the contract holds all the same."""
+        """Call run(), which returns a list of results, in place of the operator's kernels, with all checks of the contract."""
         expected = self.contract.expected(values) if self.contract else [None] * len(self.returns)
         results = run()
         if len(results) != len(self.returns):
@@ -179,7 +179,7 @@ class Operator:
         return self.returned(results)
 
     def call_kernel(self, kernel, args, kwargs):
-        """A Python kernel that a program gave the operator."""
+        """Call a Python kernel that the program registered for the operator."""
         def run():
             out = kernel(*args, **kwargs)
             return [out] if len(self.returns) == 1 else [] if out is None else out
@@ -201,15 +201,15 @@ class Operator:
         return torch.empty_strided(x.shape, expected.example.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
     def run_native(self, *values):
-        """What the C kernel calls where the native form is to run and it cannot: on an accelerator. The arguments of out= follow."""
+        """The C kernel calls this to run the native form where it cannot itself: on an accelerator. The arguments of out= follow."""
         values = twin.values_of(self.name) or list(values)
         with private.operators._AutoDispatchBelowADInplaceOrView():  # gradients and versions are settled
             made = self.call_native(values[:len(self.arguments)])
             return self.out.copy(values[len(self.arguments):], made) if len(values) > len(self.arguments) else made
 
     def native_overload(self):
-        """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace takes apart below autograd: what a graph
-        holds where the policy turns the operator off. Gradients, vmap and autocast are the operator's. Defined when it is first needed."""
+        """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace decomposes below autograd. A graph
+        contains it if the policy turns the operator off. Gradients, vmap and autocast are the operator's. Defined when first needed."""
         if self._native_overload is None:
             local = self.name.replace("::", "_")
             library = self._native_library = torch.library.Library("dovetail_native", "FRAGMENT")  # noqa: TOR901
@@ -236,7 +236,7 @@ class Operator:
         return self._native_overload
 
     def retire(self):
-        """Code that still holds the operator gets our message, not torch's for an operator without a schema."""
+        """Code that keeps the operator gets Dovetail's message, not torch's for an operator without a schema."""
         self.entry.clear()
         self.autograd.detach()
         if self._registration is not None:
@@ -255,12 +255,12 @@ class Operator:
 
 
 # torch keeps one Python object for an operator's name as long as the process lives, also when the operator is defined anew. So the
-# objects of an operator that was taken out are used again when it comes back.
+# objects of a removed operator are used again when it is registered again.
 _retired = {}
 
 
 class _Gone:
-    """Stands in for the call of an operator that was taken out. torch hashes operators by their call."""
+    """Replaces the call of a removed operator. torch hashes operators by their call."""
 
     def __init__(self, call, name):
         self.call, self.name = call.call if isinstance(call, _Gone) else call, name
@@ -273,7 +273,7 @@ class _Gone:
 
 
 def _take_out(name, packet):
-    """An operator's objects out of torch.ops: its overload and the out= overload, as far as they were asked for."""
+    """Remove an operator's objects from torch.ops: its overload and the out= overload, if they exist."""
     own = name.partition(".")[2]
     overloads = {n: getattr(packet, n) for n in packet._dir if n in (own or "default", f"{own}_out" if own else "out")}
     for x in (packet, *overloads.values()):
@@ -285,7 +285,7 @@ def _take_out(name, packet):
 
 
 def _objects(name):
-    """The packet and the overload of an operator that torch knows by now."""
+    """The packet and the overload of an operator that is registered in torch."""
     space, local = name.split("::")
     local, _, overload = local.partition(".")
     packets = getattr(torch.ops, space)

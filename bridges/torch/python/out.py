@@ -1,4 +1,4 @@
-"""out=: the overload that writes to given tensors, which the C side defines for every operator that writes nothing and returns fresh
+"""out=: the overload that writes to given tensors, which the C code defines for every operator that writes nothing and returns new
 tensors. Its fake, its functionalization, and how a call of a function with out= becomes a call of it."""
 import torch
 
@@ -29,7 +29,7 @@ class Out:
         return given[0] if len(given) == 1 else tuple(given)
 
     def split(self, kwargs):
-        """(the operator's keyword arguments, what was given to be written)"""
+        """(the operator's keyword arguments, the tensors given for results)"""
         return {k: v for k, v in kwargs.items() if k not in self.names}, [kwargs[n] for n in self.names]
 
     def fake(self, /, *args, **kwargs):
@@ -53,7 +53,7 @@ class Out:
         operators._maybe_resize_out(out, result.shape)
 
     def call_kernel(self, kernel, args, kwargs):
-        """A Python kernel that a program gave the overload: what is given has the results' shapes before it runs."""
+        """Call a Python kernel that the program registered for the overload: the given tensors get the results' shapes before it runs."""
         rest, given = self.split(kwargs)
         operator = self.operator
         for name, out, e in zip(self.names, given, operator.contract.expected(operator.bind(args, rest)) if operator.contract else ()):
@@ -69,7 +69,7 @@ class Out:
         return self.results(given)
 
     def functionalize(self, context, args, kwargs):
-        """Without writes: the operator itself, and what was given takes the results' values."""
+        """Functionalized: call the operator itself; the given tensors get the results' values."""
         kwargs, given = self.split(kwargs)
         with context.redispatch_to_next():
             made = self.operator.overload(*context.unwrap_tensors(args), **context.unwrap_tensors(kwargs))
@@ -133,7 +133,7 @@ def bind(operator, args, kwargs):
 
 
 def call(operator, args, kwargs):
-    """A call of a library's function where the operator has kernels of its own, but its out= overload has not."""
+    """A call of a library's function whose operator has registered kernels, but its out= overload has none."""
     if operator.out is None:
         f, args, kwargs = target(operator, args, kwargs)
         return f(*args, **kwargs)

@@ -1,8 +1,7 @@
-"""Kernels that a program gives an operator of ours by torch.library: only torch's dispatcher knows them, so it gets every call.
-
-The short ways and the kernel on the Autograd keys are off while there is one, until the torch.library.Library that it came by is gone.
-torch tells nobody of a registration, so torch.library.Library.impl is replaced while libraries are registered (private.py). Kernels from
-before are found in torch's list of them. A registration from C++ is not seen.
+"""Kernels that a program registers for a Dovetail operator by torch.library. Only torch's dispatcher knows them, so every call goes
+through it: direct calls and the kernel on the Autograd keys are off while such a kernel exists, until its torch.library.Library is
+destroyed. torch does not report registrations, so torch.library.Library.impl is replaced while libraries are registered (private.py).
+Earlier kernels are found in torch's list. A registration from C++ is not seen.
 """
 import functools
 import threading
@@ -12,19 +11,19 @@ import torch
 
 from . import private
 
-# What comes before autograd, or never with plain tensors: the short ways leave those calls to torch in every case.
+# Keys that come before autograd, or that plain tensors never have: such calls go through torch in any case.
 _HARMLESS = ("Meta", "Autocast", "FuncTorch", "Functionalize", "Python", "Batched", "Sparse", "Nested", "Quantized", "Mkldnn")
 
 _lock = threading.RLock()
-_switches = {}  # "ns::name.overload" -> a function that is told whether there are such kernels
+_switches = {}  # "ns::name.overload" -> a function called with whether such kernels exist
 _checks = {}    # "ns::name.overload" -> call_kernel() of the Operator or of its out= overload
 _by = {}        # "ns::name.overload" -> the libraries that they came by
-_before = set()  # the same names: kernels of programs that came while nobody looked, and may stay for ever
+_before = set()  # the same names: kernels that were registered unobserved, which may exist for ever
 _own = weakref.WeakSet()  # Own
 
 
 class Own(torch.library.Library):
-    """What our own kernels come by: they are what the short ways stand for."""
+    """The libraries of Dovetail's own kernels, which direct calls are equivalent to."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -34,14 +33,14 @@ class Own(torch.library.Library):
         _impl.original(self, *args, **kwargs)
 
     def _destroy(self):
-        """torch does the same again when the object is collected, and would take away what has been loaded in the meantime."""
+        """torch repeats this when the object is collected, and would remove operators that were loaded in the meantime."""
         super()._destroy()
         self._op_defs.clear()
         self._op_impls.clear()
 
 
 def look():
-    """What programs have registered until now: called when the first library is registered."""
+    """Find the kernels registered so far; called when the first library is registered."""
     with _lock:
         ours = set().union(*(library._op_impls for library in _own))
         _before.clear()
@@ -54,7 +53,7 @@ def look():
 
 def watch(checks, switch):
     """Call switch(True) when a program gives one of these operators a kernel (at once, if one is there), switch(False) when the last is
-    gone. checks: name -> what calls such a kernel from then on. True: a kernel is there already, which nothing stands around."""
+    gone. checks: name -> the function that calls such a kernel from then on. True: a kernel without these checks is registered already."""
     with _lock:
         _checks.update(checks)
         _switches.update(dict.fromkeys(checks, switch))
@@ -96,7 +95,7 @@ def full_name(library, op):
 
 
 def _checked(library, op_name, fn, dispatch_key="", *args, with_keyset=False, **options):
-    """The same registration of a kernel that the contract's checks stand around."""
+    """The same registration, with the contract's checks around the kernel."""
     name, key = full_name(library, op_name), dispatch_key or library.dispatch_key or "CompositeImplicitAutograd"
     if name not in _checks or key.startswith(_HARMLESS) or isinstance(library, Own) or fn is torch.library.fallthrough_kernel or not callable(fn):
         return None

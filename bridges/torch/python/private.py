@@ -20,12 +20,12 @@ class Lacking(Exception):
 
 
 class Feature:
-    """A group of private names of torch, under the last part of each. `works`: a function of the feature that raises where the names are
-    there but do something else. `after`: explain() asks only once this module is imported."""
+    """A group of private names of torch, each an attribute under its last part. `works`: a function of the feature that raises if the
+    names exist but behave differently. `after`: explain() tests the feature only once this module is imported."""
 
     def __init__(self, name, lost, *names, works=None, after="torch"):
         self.name, self.lost, self.names, self.works, self.after = name, lost, names, works, after
-        self.why = None  # not asked yet; "": it is there; else why it is off
+        self.why = None  # None: not looked up yet; "": on; else why it is off
         features[name] = self
 
     def __bool__(self):
@@ -35,7 +35,7 @@ class Feature:
                 print(f"dovetail: torch: {self}", file=sys.stderr)
         return not self.why
 
-    def __getattr__(self, name):  # only what is not looked up yet comes here
+    def __getattr__(self, name):  # called only for names that are not looked up yet
         if name.startswith("__") or self.why is not None or not self:
             raise AttributeError(f"{name}: {self}")
         return getattr(self, name)
@@ -68,7 +68,7 @@ class Feature:
 
 
 def find(path):
-    """What stands at a dotted path, of which a part may be modules that are not imported yet."""
+    """The object at a dotted path, whose modules are imported if necessary."""
     found, so_far = importlib.import_module("torch"), "torch"
     for part in path.split(".")[1:]:
         so_far += "." + part
@@ -79,8 +79,9 @@ def find(path):
 # ---- functions of torch that are replaced while libraries are registered, where torch has no other way to tell us
 
 class Replaced:
-    """A function of torch (an attribute of `owner`) that also calls ours, as long as a library is registered. It always calls on, unless
-    `instead` gives something; `change` may give it other arguments: (args, kwargs). An error of ours turns this off; torch never sees it."""
+    """A function of torch (an attribute of `owner`) that also calls Dovetail's function while a library is registered. It always calls
+    torch's function, unless `instead` returns a value; `change` may replace its arguments: (args, kwargs). An error in Dovetail's
+    function turns this off; torch never sees it."""
 
     def __init__(self, path, before=None, instead=None, after=None, change=None, module="torch"):
         self.path, self.before, self.instead, self.after, self.change, self.module = path, before, instead, after, change, module
@@ -127,7 +128,7 @@ class Replaced:
             setattr(self.owner, self.path.rpartition(".")[2], calls_on)
 
     def off(self):
-        """If somebody else has replaced ours by now, it stays below theirs and only calls on."""
+        """If other code has replaced this function meanwhile, it stays below that code and only calls torch's function."""
         name = self.path.rpartition(".")[2]
         if self.ours is not None and vars(self.owner).get(name) is self.ours:
             setattr(self.owner, name, self._original)
@@ -148,7 +149,7 @@ _registered = 0
 
 
 def registered():
-    """A library is about to be registered. Is it the first?"""
+    """Called before a library is registered. Is it the first?"""
     global _registered
     with _lock:
         _registered += 1
@@ -235,7 +236,7 @@ inductor = Feature(
     "torch._inductor.ir.MultiOutputLayout", "torch._inductor.lowering", "torch._inductor.lowering.lowerings",
     "torch._inductor.lowering.add_layout_constraint", "torch._inductor.lowering.tag_to_layout_constraint", "torch._inductor.virtualized.V",
     "torch._library.utils.get_layout_constraint_tag", after="torch._inductor.lowering")
-replacing = Feature("replacing", "some of what torch does is not noticed: see private.Replaced")
+replacing = Feature("replacing", "some events in torch are missed: see private.Replaced")
 
 def _gives_reasons(feature):
     import ctypes
@@ -264,7 +265,7 @@ writes_below = _found("torch._library.custom_ops.CustomOpDef._register_mutation_
 
 
 def explain():
-    """What of this torch is used and what is off, as text."""
+    """Which private features of this torch are on and off, as text."""
     import torch
     from .. import _core
     short = _core.torch.why()

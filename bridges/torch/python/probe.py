@@ -1,4 +1,5 @@
-"""Samples of tensors: _core finds in them where torch keeps what its guard reads, and proves that the guard tells them apart."""
+"""Samples of tensors: _core finds in them the offsets of the fields that its guard reads, and verifies that the guard distinguishes
+them."""
 import torch
 from torch.autograd import forward_ad
 
@@ -27,7 +28,7 @@ def _memory():
 
 
 def _checked():
-    """What torch must be asked for the memory of: a lazy copy, for one."""
+    """Tensors whose address only torch may read, such as a lazy copy."""
     lazy, forbidden = torch.ones(2, 3), torch.ones(2, 3)
     _torch._set_throw_on_mutable_data_ptr(forbidden)
     return [_torch._lazy_clone(lazy), lazy, forbidden]

@@ -1,4 +1,4 @@
-"""Registering a library: the C side defines operators and kernels; here their fakes and gradients are added."""
+"""Registering a library: C code defines operators and kernels; this module adds their fake functions and gradients."""
 import ctypes
 import functools
 import threading
@@ -13,11 +13,11 @@ from .types import from_number
 _lock = threading.RLock()
 _by_library = {}   # dv_library * -> Registration
 _callables = {}    # "ns::name" -> its operators, "ns::name.overload" -> that one
-_waiting = {"dynamo": [], "inductor": []}  # operators that have not been told to a compiler that may be imported later
+_waiting = {"dynamo": [], "inductor": []}  # operators not yet registered with a compiler that may be imported later
 
 
 def _tell(compiler):
-    """They cost their import: nothing is told to a compiler before a program imports it."""
+    """Importing them is slow, so operators are registered with a compiler only after the program imports it."""
     from importlib import import_module
     operators, _waiting[compiler][:] = _waiting[compiler][:], []
     if not private.features[compiler]:
@@ -40,7 +40,7 @@ _core.torch.exchange(native.bridge.dv_torch_exchange(), from_number)
 
 
 def _pointer(library):
-    """The dv_library * of what dovetail.load gave, or of a number."""
+    """The dv_library * of a result of dovetail.load, or of a number."""
     if isinstance(library, int):
         return library
     pointer = getattr(library, "_pointer", None)
@@ -55,7 +55,7 @@ class Registration:
     def __init__(self, pointer, strict):
         handle = ctypes.c_void_p()
         flags = 0 if strict else native.SKIP_UNSUPPORTED | native.TWIN_UNSUPPORTED
-        if _core.torch.why():  # tensor objects cannot be read from C: then the Autograd kernels are Python's
+        if _core.torch.why():  # tensor objects cannot be read from C: then the Autograd kernels are in Python
             flags |= native.NO_AUTOGRAD
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
@@ -95,8 +95,8 @@ class Registration:
         operator.kernels_came_before = overridden.watch(operator.kernel_checks, functools.partial(self._override, operator))
 
     def _shorten(self, op, gradient):
-        """Let calls of the library's function go straight to the kernel where nothing else would run; and where only a gradient is wanted
-        besides, to gradient, which gets all arguments by position."""
+        """Let calls of the library's function run the kernel directly if nothing else would run; and if only a gradient is needed
+        besides, call `gradient` with all arguments by position."""
         entry = native.bridge.dv_torch_operator(self._handle, op.name.encode())
         _core.torch.operator(op.pointer, entry, op.overload, op.defaults, gradient)
 
@@ -152,7 +152,7 @@ def find(library):
 
 
 def call(name, args, kwargs):
-    """An operator on torch tensors, by torch's dispatcher."""
+    """Call an operator on torch tensors through torch's dispatcher."""
     operators = _callables.get(name)
     if operators is None:
         raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
@@ -163,7 +163,7 @@ def call(name, args, kwargs):
 
 
 def target(operators, args, kwargs):
-    """What a call becomes: (torch operator, args, kwargs). Of several overloads, torch picks one."""
+    """The translated call: (torch operator, args, kwargs). Of several overloads, torch selects one."""
     if len(operators) == 1:
         return out.target(operators[0], args, kwargs)
     return operators[0].packet, args, kwargs

@@ -1,8 +1,7 @@
-"""The short way of a torch operator whose kernels are Python functions.
-
-Where nothing but the kernel would run, calling it directly gives what torch.ops gives, without its dispatcher: microseconds less.
-_core.torch.kernel decides that at every call (host/kernel.c says how). It is put where torch's operator objects keep their call, so
-torch.ops.ns.name is short as well, also in what Inductor compiled. All else goes on to the call that was there.
+"""Direct calls ("the short way") of torch operators whose kernels are Python functions. If nothing but the kernel would run, calling it
+directly gives the result of torch.ops without its dispatcher, which saves microseconds. _core.torch.kernel decides that at every call
+(see host/kernel.c). It replaces the call stored in torch's operator objects, so torch.ops.ns.name is direct as well, also in programs
+that Inductor compiled. Other calls go on to the original.
 """
 import functools
 import sys
@@ -14,7 +13,7 @@ from . import _when_imported, native, private
 from .. import _core
 from .private import python_kernels as _torch
 
-# Kernels for all devices, where a device has none. In the dispatcher's order: the first is already found for the Autograd key.
+# Kernels for devices without their own, in the dispatcher's order: the first one also applies to the Autograd key.
 _EVERYWHERE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
 _DEVICES = ("CPU", "CUDA")  # of plain tensors
 # A kernel on one of these runs before the device's, so there is no short way.
@@ -22,7 +21,7 @@ _BEFORE = ("Autograd", "ADInplaceOrView", "BackendSelect", "PreDispatch", "Pytho
 
 _lock = threading.RLock()
 _all = {}  # "ns::name" or "ns::name.overload" -> Short
-_given = threading.local()  # value: (a result,) that torch's way is to take as the kernel's
+_given = threading.local()  # value: (a result,) that torch's call uses as the kernel's result
 
 try:
     _core.torch.attach(native.bridge.dv_torch_inside())
@@ -84,8 +83,8 @@ def _call(owner, schema, custom_op):
 
 
 def _again(fallback, args, result):
-    """A kernel that was called directly gave what torch does not just hand on. torch's way, with this for the kernel's result, converts it
-    or says what is wrong."""
+    """A kernel that was called directly returned a value that torch would not pass on unchanged. Call through torch with this as the
+    kernel's result: torch converts it or raises."""
     _given.value = (result,)
     try:
         return fallback(*args)
@@ -94,7 +93,7 @@ def _again(fallback, args, result):
 
 
 def replaying(kernel):
-    """What torch gets for a kernel: it takes the result that is there already."""
+    """The kernel registered in torch: it returns a result that exists already."""
     @functools.wraps(kernel)
     def run(*args, **kwargs):
         given = getattr(_given, "value", None)
@@ -106,7 +105,7 @@ def replaying(kernel):
 
 
 def _undisturbed(fn):
-    """torch.compile never looks into a kernel: with Dynamo at work on this thread it is told so."""
+    """torch.compile never traces a kernel: if Dynamo is active on this thread, it is turned off for this call."""
     dynamo = sys.modules.get("torch._dynamo")
     if fn is None or not hasattr(dynamo, "disable"):
         return fn

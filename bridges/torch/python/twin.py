@@ -13,7 +13,7 @@ import torch
 from . import native
 from .types import default_of, readable_schema
 
-_now = threading.local()  # .values: of the twin that is being called: (its operator's name, the arguments before they were packed)
+_now = threading.local()  # .values: for the running call of a twin: (its operator's name, the arguments before packing)
 
 _KEYS = {"CPU": "cpu", "CUDA": "cuda", "PrivateUse1": "npu"}
 _INT, _FLOAT, _BOOL, _COMPLEX = 1, 2, 3, 4  # enum dv_scalar_kind
@@ -49,7 +49,7 @@ def _generator(g):
     return torch.randint(2**63 - 1, (), generator=g, device=g.device).item()
 
 
-# torch's type, without Optional[...]: what a twin has instead
+# torch's type, without Optional[...] -> the twin's type
 _PACK = {"number": _scalar, "List[number]": _joined(_scalar), "complex": _complex, "List[complex]": _joined(_complex), "Generator": _generator}
 
 
@@ -61,10 +61,10 @@ def _plain(type):
 def define(library, name, pointer, declaration, out):
     """Define the operator in torch, before anything is added to it, and its out= overload, where there is its schema."""
     tags = [getattr(torch.Tag, t) for t in {*declaration["tags"], "pt2_compliant_tag"} if hasattr(torch.Tag, t)]
-    # the CPU has one always: its message says which rows there are
+    # always for the CPU: its error message lists the existing rows
     keys = [key for key, device in _KEYS.items() if device == "cpu" or native.has_rows(pointer, device)]
     if declaration["native"] or not any(a["type"] == ["tensor"] for a in declaration["schema"]["args"]):
-        keys.append("CompositeExplicitAutograd")  # devices without rows, calls without tensors
+        keys.append("CompositeExplicitAutograd")  # for devices without rows, and for calls without tensors
     _define(library, native.core.dv_operator_schema(pointer).decode(), tags, keys, name)
     if out:
         _define(library, out.decode(), tags, keys, name)
@@ -80,7 +80,7 @@ def _define(library, schema, tags, keys, operator):
 
 
 class _Kernel:
-    """Runs on torch's values, below everything: they are plain."""
+    """Runs on torch's values below all other keys, so they are plain."""
 
     def __init__(self, name, operator):
         self.name, self.operator = name, operator
@@ -114,13 +114,13 @@ class _Kernel:
 
 
 def values_of(operator):
-    """The arguments of the call of this operator's twin that is on its way, as the operator has them; None: it has no twin."""
+    """The operator's arguments in the running call of its twin; None: it has no twin."""
     name, values = getattr(_now, "values", None) or (None, None)
     return values if name == operator else None
 
 
 def retire(name):
-    """The twin's objects out of torch.ops, as far as they were asked for: torch goes through it, and asks for each overload."""
+    """Remove the twin's objects from torch.ops, if they exist: torch iterates over torch.ops and looks up each overload."""
     space, local = (native.TWINS + name.partition(".")[0]).split("::")
     space = getattr(torch.ops, space)
     vars(space).pop(local, None)

@@ -9,7 +9,7 @@ import torch
 from .. import _core
 from .private import operators
 
-# what the contract language calls them: torch's attribute
+# the contract language's name -> torch's attribute
 _NAMES = {ours: theirs for ours, (theirs, code, bits) in _core.dtypes().items() if theirs and bits % 8 == 0}
 DTYPES = {ours: getattr(torch, theirs) for ours, theirs in _NAMES.items() if hasattr(torch, theirs)}
 _BACK = {theirs: ours for ours, theirs in DTYPES.items()}
@@ -22,7 +22,7 @@ def dtype_name(dtype):
 
 @functools.cache
 def _numbers(kind):
-    """libtorch's numbers of dtypes, layouts, memory formats and types of devices: by functions that it has for each."""
+    """libtorch's numbers of dtypes, layouts, memory formats and device types, from its functions for each."""
     lib = ctypes.CDLL(str(pathlib.Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
     names = {"dtype": _NAMES.values(), "layout": ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "_mkldnn", "jagged"),
              "memory_format": ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d"),
@@ -45,7 +45,7 @@ _BY_NUMBER = {"ScalarType": "dtype", "Layout": "layout", "MemoryFormat": "memory
 
 
 def default_of(argument):
-    """The default of a schema's argument as a program would give it: torch's schemas have numbers for dtypes, layouts and memory formats."""
+    """The default of a schema's argument as a Python value: torch's schemas have numbers for dtypes, layouts and memory formats."""
     kind = str(argument.real_type).removeprefix("Optional[").removeprefix("List[").rstrip("]")
     return _from_numbers(_BY_NUMBER[kind], argument.default_value) if kind in _BY_NUMBER else argument.default_value
 
@@ -57,5 +57,5 @@ def _from_numbers(kind, value):
 
 
 def readable_schema(schema):
-    """A schema as torch reads it again: it prints `Tensor! x` as `Tensor($0! -> ) x`."""
+    """A schema in a form that torch can parse: torch prints `Tensor! x` as `Tensor($0! -> ) x`."""
     return re.sub(r"\(\$\d+! -> \)", "!", str(schema))

@@ -39,7 +39,7 @@ def _load_all():
 
 
 def __getattr__(name):
-    if name in _shipped:  # an operator has, as a rule, the name of its folder
+    if name in _shipped:  # an operator usually has the name of its folder
         _load(name)
         if name in globals():
             return globals()[name]

@@ -24,11 +24,11 @@ from . import questions, trial
 from .questions import Broken, Contents, Stricter, Unsure, copy, each, with_tensors
 from ..types import DTYPES, default_of
 
-# Of Dovetail's own operators the command has checked the rest without torch.
+# For Dovetail's own operators; the command checks the other properties without torch.
 OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled")
 CASES = {"opcheck": 2, "gradcheck": 2, "gradgradcheck": 1, "runs": 12, "sharded": 2}  # of other questions: MOST
 MOST, TAKEN, WORKERS, CRASHES = 6, 24, 2, 5
-OURS_SECONDS, FOREIGN_SECONDS, LOOP_SECONDS = 30, 90, 20  # of processor time: for an operator, for a question
+OURS_SECONDS, FOREIGN_SECONDS, LOOP_SECONDS = 30, 90, 20  # seconds of processor time: for an operator, for a check
 WAIT_SECONDS = 300  # of anything
 # Questions whose answers say nothing where these have failed.
 SURE = {"bounds": ("writes",), "unwritten": ("bounds",), "same_answer": ("bounds", "unwritten"), "layouts": ("bounds", "unwritten", "same_answer"),
@@ -77,7 +77,7 @@ def schemas(module, name):
 
 
 def _is_torchs_own(name):
-    """Of a Python module of torch's that somebody imported. What custom_op() defines is of its function's module."""
+    """Is it defined by a Python module of torch that something imported? An operator of custom_op() belongs to its function's module."""
     from torch._library.custom_ops import OPDEFS
     if name in OPDEFS:
         return OPDEFS[name]._init_fn.__module__.startswith("torch.")
@@ -86,7 +86,7 @@ def _is_torchs_own(name):
 
 
 def _named_results(schema):
-    """As text. A contract says results by name: `out`, or `out0`, `out1`, ... where the schema has none."""
+    """The schema as text, with names for unnamed results, which a contract needs: `out`, or `out0`, `out1`, ..."""
     head, _, tail = str(schema).rpartition(" -> ")
     several = tail.startswith("(")
     types = tail[1:-1].split(", ") if several and tail != "()" else [] if several else [tail]
@@ -106,7 +106,7 @@ def _tensor(dtype, shape, strides, first, elements, writable):
     return flat.as_strided(shape, strides, first)
 
 
-# The names in the command's texts of arguments (check/repro.c): its scripts are for numpy.
+# The names that the command's argument texts use (check/repro.c), which are written for NumPy.
 _NAMES = {"tensor": _tensor, "numpy": types.SimpleNamespace(nan=float("nan"), inf=float("inf")), "ml_dtypes": torch, "dict": dict, "complex": complex,
           "True": True, "False": False, "None": None, "__builtins__": {}}
 
@@ -132,13 +132,13 @@ def read(op, text):
 
 
 def size(values):
-    """By which cases are ordered: small ones first, but empty ones last."""
+    """Sort key of cases: small ones first, but empty ones last."""
     counts = [t.numel() for t in each(list(values))]
     return (any(n == 0 for n in counts), sum(counts), sum(t.dim() + (not t.is_contiguous()) for t in each(list(values))))
 
 
 def group(op, cases):
-    """For the compiler: cases that differ in nothing but sizes, at most four."""
+    """For the compiler: at most four cases that differ only in sizes."""
     def kind(values):
         return [(str(v.dtype), v.dim(), v.is_contiguous()) if isinstance(v, torch.Tensor) else kind(v) if isinstance(v, (list, tuple)) else repr(v) for v in values]
     groups = {}
@@ -152,7 +152,7 @@ def group(op, cases):
 # ---- In a process of its own
 
 class Asker:
-    """Goes through the questions from number `begin` on; what it finds goes as lines of JSON to a pipe."""
+    """Asks the questions from number `begin` on, and writes findings as lines of JSON to a pipe."""
 
     def __init__(self, worker, to):
         self.entry, self.module, self.seed, self.crashes, self.to = worker.entry, worker.module, worker.seed, worker.crashes, to
@@ -164,7 +164,7 @@ class Asker:
         os.write(self.to, (json.dumps(words) + "\n").encode())
 
     def find_cases(self):
-        """What the operator takes, small ones first."""
+        """Arguments that the operator accepts, small ones first."""
         taken, self.refused, self.why = [], 0, ""
         if self.entry["contract"]:
             given = [v for v in (read(self.op, text) for text in self.entry["cases"]) if v is not None]
@@ -241,7 +241,7 @@ class Asker:
                 if doubt := self.doubt(question, values[0], error):
                     unsure = doubt
                     if isinstance(error, Contents):
-                        self.failures.add(question.__name__)  # what would fail for the same reason is not asked
+                        self.failures.add(question.__name__)  # questions that would fail for the same reason are skipped
                 else:
                     values, message = self.smallest(question, values, str(error))
                     return self.failure(question, values, message, native, k + 1)
@@ -255,7 +255,7 @@ class Asker:
         return {"result": "fail", "cases": cases, "message": message, **self.describe(question, values, message, native)}
 
     def doubt(self, question, values, error):
-        """Why it may be no fault of the operator; None: it is one. With a contract it always is."""
+        """Why a failure may not be the operator's fault; None: it is. With a contract it always is."""
         if self.entry["contract"]:
             return None
         whole = any(not t.dtype.is_floating_point and not t.dtype.is_complex for t in each(values))
@@ -264,7 +264,7 @@ class Asker:
                 return f"the contents of tensors, found by trial, may be to blame: give a contract ({error})"
             if isinstance(error, Stricter):
                 return f"arguments found by trial may be to blame: give a contract ({error})"
-            if question is questions.bounds:  # zero is an index, an offset and a length that fits
+            if question is questions.bounds:  # zero is a valid index, offset and length
                 questions.bounds(self.op, with_tensors(copy(values), torch.Tensor.zero_))
                 return f"the contents of tensors, found by trial, may be to blame: give a contract ({error})"
             if question is questions.opcheck:
@@ -276,7 +276,7 @@ class Asker:
         return None
 
     def smallest(self, question, values, message):
-        """The first case in order of size that fails in this question."""
+        """The smallest case that fails this question."""
         if question is questions.compiled:
             return values, message
         for smaller in self.cases:
@@ -329,7 +329,7 @@ source = functools.cache(inspect.getsource)  # it reads and parses the whole fil
 
 @functools.cache
 def sources(function):
-    """The function and what it uses of questions.py, as text."""
+    """The source of a function and of everything that it uses in questions.py."""
     wanted, queue = {}, [function]
     while queue:
         f = queue.pop()
@@ -395,7 +395,7 @@ def processor_time(pid):
 
 
 class Worker:
-    """One operator; its process is begun anew behind a question that ended it."""
+    """Checks one operator; if a question ends its process, a new process continues with the next question."""
 
     def __init__(self, entry, module, seed, end):
         self.entry, self.module, self.seed, self.end = entry, module, seed, end
@@ -450,7 +450,7 @@ class Worker:
         return "it took too long" if used - self.used > LOOP_SECONDS or time.monotonic() - self.since > WAIT_SECONDS else None
 
     def finish(self, late):
-        """After its process has ended, or to end it. True: there is nothing more to ask."""
+        """Called after its process has ended, or to end it. True: no question is left."""
         self.left -= processor_time(self.pid)
         if late:
             os.kill(self.pid, signal.SIGKILL)
@@ -468,7 +468,7 @@ class Worker:
                 self.add(self.current, {"result": "fail", "message": message, **(self.case or {})})
             else:
                 self.add(self.current, {"result": "not checked", "message": late or f"the process ended with {os.waitstatus_to_exitcode(status)}"})
-        elif self.begin < len(asked(self.entry)):  # while arguments were tried: from now on without these
+        elif self.begin < len(asked(self.entry)):  # it ended while arguments were tried: exclude these
             self.crashes.append(self.trying)
             contract = self.entry["contract"]
             if contract and self.entry["foreign"] and self.begin == 0:
@@ -513,7 +513,7 @@ def main(words):
     else:
         with open(words[0]) as file:
             question = json.load(file)
-        import torch._dynamo  # noqa: F401: once, before the operators' processes
+        import torch._dynamo  # noqa: F401: imported once, before the operators' processes start
         import torch.testing._internal.optests  # noqa: F401
         text, path = json.dumps(ask_all(question, words[3] if len(words) > 3 else None, int(words[2]))), words[1]
     with open(path, "w") as file:

@@ -1,7 +1,6 @@
 """What `dovetail check` asks of an operator in PyTorch. Each question is a function of an operator and its arguments in the schema's order;
-it raises Broken where the answer is wrong, and Unsure where there is none.
-
-The functions need nothing but torch: with their sources, programs that show a failure alone are made (__main__.py).
+it raises Broken for a wrong answer, and Unsure if there is no answer. The functions need only torch: __main__.py copies their sources
+into programs that show a failure.
 """
 import ctypes
 import mmap
@@ -18,11 +17,11 @@ class Broken(Exception):
 
 
 class Contents(Broken):
-    """Where nobody says what may be in the arguments, what is in tensors of integers may be to blame."""
+    """Without a contract, the values in integer tensors may be the cause of the failure."""
 
 
 class Stricter(Broken):
-    """It refuses what the kernel takes: the arguments may be to blame."""
+    """It refuses arguments that the kernel accepts: the arguments may be the cause."""
 
 
 class Unsure(Exception):
@@ -50,7 +49,7 @@ def with_tensors(values, change):
 
 
 def copy(values):
-    """Tensors with memory of their own, laid out as they are."""
+    """Copies of the tensors with the same layout."""
     return with_tensors(values, lambda t: torch.empty(0, dtype=t.dtype).set_(t.untyped_storage().clone(), t.storage_offset(), t.shape, t.stride()))
 
 
@@ -94,7 +93,7 @@ def bits(value):
 
 
 def near(a, b):
-    """Equal up to rounding: relative to the largest number in it, for sums may be added in another order."""
+    """Equal up to rounding, relative to the largest number: sums may be added in another order."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if not a.dtype.is_floating_point and not a.dtype.is_complex:
@@ -108,7 +107,7 @@ def near(a, b):
 
 
 def outcome(op, values):
-    """What a call gives: its results and what it wrote."""
+    """The outcome of a call: its results and the written arguments."""
     torch.manual_seed(0)
     out = call(op, values)
     return each(out) + [t for a, _, t in named(op, values) if is_written(a)]
@@ -126,7 +125,7 @@ def runs(op, values):
 
 
 def writes(op, values):
-    """Arguments are written where the schema says so and nowhere else, and autograd is told of it."""
+    """Only arguments that the schema declares are written, and autograd's version counters are raised."""
     given, values = values, copy(values)
     before = [(data(t), t._version) for _, _, t in named(op, values)]
     call(op, values)
@@ -139,7 +138,7 @@ def writes(op, values):
 
 
 def misleads(op, values, k):
-    """The k-th tensor is saved for a backward, then the operator writes it: is the gradient wrong, and no error said?"""
+    """Save the k-th tensor for a backward, then let the operator write it: is the gradient wrong without an error?"""
     order, kept = iter(range(10**6)), []
 
     def saved(t):
@@ -180,7 +179,7 @@ def aliases(op, values):
 
 
 def same_answer(op, values):
-    """The same arguments give the same results; what draws random numbers is tagged."""
+    """The same arguments give the same results; operators that draw random numbers are tagged."""
     first, second = bits(outcome(op, copy(values))), bits(outcome(op, copy(values)))
     if first != second:
         if not all(near(a, b) for a, b in zip(outcome(op, copy(values)), outcome(op, copy(values)))):
@@ -271,7 +270,7 @@ def fake(op, values):
 
 
 def unwritten(op, values):
-    """Every element of a result is written, and nothing is read that nobody wrote."""
+    """Every element of a result is written, and no unwritten memory is read."""
     perturb, libc = -6, ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):
         raise Unsure("this C library cannot fill memory")
@@ -293,7 +292,7 @@ def unwritten(op, values):
 
 
 def bounds(op, values):
-    """Nothing beside a tensor is touched, and nothing is written that the schema does not declare."""
+    """No memory outside the tensors is accessed, and only declared arguments are written."""
     libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
 
     def guarded(t, at_end, read_only, keep):
@@ -313,7 +312,7 @@ def bounds(op, values):
         return flat.as_strided(t.shape, t.stride(), flat.storage_offset() + t.storage_offset())
 
     def dies(at_end, read_only, only):
-        """The signal that a call ends with in a process of its own, or None."""
+        """The signal that ends a call in a separate process, or None."""
         child = os.fork()
         if child == 0:
             signal.signal(signal.SIGSEGV, signal.SIG_DFL)
@@ -386,7 +385,7 @@ def differentiable(op, values, seed):
         raise Unsure("it has no gradient for these arguments")
     if not all(torch.isfinite(r).all() for r in results):
         raise Unsure("results are not finite")
-    # No gradient at all (None) for some arguments, beside others that have one, is meant so.
+    # A missing gradient (None) of some arguments, while others have one, counts as intended.
     smooth = [r for r in results if r.requires_grad]
     try:
         gradients = torch.autograd.grad([r.sum() for r in smooth], leaves, allow_unused=True)
@@ -405,7 +404,7 @@ def differentiable(op, values, seed):
 
 
 def checked_three_times(op, values, check, most):
-    """A point where a function has no derivative is not met three times."""
+    """Three random points do not all lack a derivative by chance."""
     from torch.autograd.gradcheck import GradcheckError
     for seed in range(3):
         function, leaves = differentiable(op, values, seed)
@@ -436,7 +435,7 @@ def gradgradcheck(op, values):
 
 
 def functional(op, values):
-    """Functionalized, as compilers do it, it gives and writes what it does in eager."""
+    """Functionalized, as compilers do it, it returns and writes the same values as in eager mode."""
     from torch._subclasses.functional_tensor import dispatch_functionalize
     if not writes_any(op):
         raise Unsure("it writes nothing")
@@ -480,19 +479,19 @@ def vmapped(op, values):
 
 
 def sharded(op, values):
-    """As DTensors on two ranks it gives what it gives on one device, wherever the arguments are placed."""
+    """As DTensors on two ranks it gives the results of one device, for every placement of the arguments."""
     if is_random(op):
         raise Unsure("it is random")
     expected, there = outcome(op, copy(values)), list(named(op, values))
     places = [(i, d) for i, (_, _, t) in enumerate(there) for d in range(t.dim()) if t.shape[d] > 1 and t.numel()]
     if not places:
         raise Unsure("there is no tensor to be sharded")
-    # Everything replicated; one dim of one tensor sharded; what has the same size in front sharded together.
+    # Placements: everything replicated; one dim of one tensor sharded; all tensors with the same first size sharded together.
     plans = [{}, *({i: d} for i, d in places)]
     plans += [p for n in {t.shape[0] for _, _, t in there if t.dim()} if len(p := {i: 0 for i, d in places if d == 0 and there[i][2].shape[0] == n}) > 1]
 
     def rank_of_two(rank, store):
-        """What a rank says: a fault, or "", or nothing where DTensor takes no plan."""
+        """The answer of a rank: a fault, "" for none, or None if DTensor accepts no placement."""
         import torch.distributed as dist
         from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")

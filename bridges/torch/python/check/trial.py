@@ -1,5 +1,5 @@
-"""Arguments for operators that say nothing of their shapes: found by trial. From the schema, small tensors of several ranks and dtypes, until
-the operator takes some; then the same with other sizes and dtypes."""
+"""Finds arguments by trial for operators without a contract: small tensors of several ranks and dtypes, by the schema, until the operator
+accepts some; then the same with other sizes and dtypes."""
 import random
 
 import torch
@@ -37,10 +37,10 @@ def scalar(a, kind, r, shape):
 
 
 def draw(op, r, i):
-    """Candidate number i: the first ones are regular, later ones wild."""
+    """Candidate number i: the first ones are regular, later ones random."""
     shape = list(SHAPES[i % len(SHAPES)])
     wild = i >= 4 * len(SHAPES)
-    mode = i // len(SHAPES) % 4  # all alike; vectors behind the first; indices by name; both
+    mode = i // len(SHAPES) % 4  # all alike; vectors after the first; indices recognised by name; both
     values, first = [], True
     for a in op._schema.arguments:
         kind, inner, optional = type(a.type).__name__, a.type, False
@@ -72,7 +72,7 @@ def draw(op, r, i):
 
 
 def resized(values, sizes, r):
-    """The same with sizes[n] where there was n, in tensors and lists of sizes."""
+    """The same arguments with every size n replaced by sizes[n], in tensors and lists of sizes."""
     def change(v):
         if isinstance(v, torch.Tensor):
             return tensor([sizes.get(n, n) for n in v.shape], v.dtype, r, 1)
@@ -91,7 +91,7 @@ def retyped(values, dtype):
 
 
 def candidates(op, seed):
-    """Arguments, without end. Send True for those that were taken: variations of them follow."""
+    """Generates arguments without end. Send True for accepted ones: variations of them follow."""
     r = random.Random(seed)
     for i in range(10**9):
         values = draw(op, r, i)

@@ -1,9 +1,9 @@
-"""What an operator does under torch.autocast, from its contract.
+"""The behaviour of an operator under torch.autocast, from its contract.
 
 Tensors that share a floating dtype variable and differ are cast to the widest of them, as torch's own "promote" operators do: activations
 in bf16 work with weights in f32. The tag `autocast_lower` casts all floating tensors to autocast's dtype instead, `autocast_f32` to f32.
-As torch does, f64 is left alone, and so is what the operator writes to: where that is not the widest, nothing is cast, and the
-contract says what does not fit.
+As in torch, f64 tensors are not cast, nor are written tensors: if a written tensor does not have the widest dtype, nothing is cast, and
+the contract reports the mismatch.
 """
 import torch
 
@@ -14,7 +14,7 @@ _TAGS = {"autocast_lower", "autocast_f32"}
 
 
 def install(operator, library, local):
-    """Nothing is registered where there is nothing to cast: then torch falls through."""
+    """Without tensors to cast nothing is registered, and torch falls through."""
     tags = _TAGS.intersection(operator.declaration["tags"])
     if len(tags) == 2:
         raise RuntimeError(f"{operator.name}: tags: autocast_lower and autocast_f32 exclude each other")
@@ -26,14 +26,14 @@ def install(operator, library, local):
 
 
 def _policy(tags, device):
-    """From the dtypes of some tensors to the one that they are cast to; None: they are left as they are."""
+    """Map the dtypes of some tensors to the one that they are cast to; None: no cast."""
     if "autocast_lower" in tags:
         return lambda dtypes: torch.get_autocast_dtype(device)
     return (lambda dtypes: torch.float32) if tags else _widest
 
 
 def _shared(operator):
-    """The arguments of each dtype variable that several tensors carry."""
+    """For each dtype variable that several tensors have, these arguments."""
     tree = operator.declaration["contract"] or {"dtypes": (), "inputs": ()}
     lists = {i["slot"] for i in tree["inputs"] if i["kind"] == "list"}
     return [d["carriers"] for d in tree["dtypes"] if len(d["carriers"]) > 1 or lists.intersection(d["carriers"])]

@@ -1,4 +1,4 @@
-"""What a contract's parallel dims are free for: vmap and DTensor ask."""
+"""Whether a contract's parallel dims can take a batch or be sharded, for vmap and DTensor."""
 
 _RANK = ("rank", "axis")
 _SIZE = ("numel", "size", "stride", "shape")
@@ -6,12 +6,13 @@ _ONE = ("dim", "int", "element", "add", "sub", "mul", "div", "floordiv", "mod", 
 
 
 def carries(dims, item):
-    """Does the pattern of a tensor have this dim, or this run, by itself and once?"""
+    """Does this dim or run stand alone, exactly once, in the pattern of a tensor?"""
     return dims is not None and dims.count(item) == 1
 
 
 def position(dims, item, runs):
-    """Where it begins in the tensor; None: it has none, or it cannot be told. runs: what the contract's runs are bound to."""
+    """The index of the item's first dim in the tensor; None: the tensor does not have it, or its position is unknown. runs: the values of
+    the contract's runs."""
     at = 0
     for d in dims or ():
         if d == item:
@@ -27,13 +28,13 @@ def _plain(d):
 
 
 class Facts:
-    """Where a contract uses its parallel dims beside carrying them: a dim that is used cannot take a batch."""
+    """Where a contract uses its dims in expressions: a dim whose size is used cannot take a batch."""
 
     def __init__(self, tree, names):
         self.names = names
         self.used = set()    # ("dim", "n"), ("run", "s"): their sizes matter
-        self.ranked = set()  # ("run", "s"): how many dims it is matters
-        self.by_slot = {}    # slot -> the items that its patterns carry
+        self.ranked = set()  # ("run", "s"): the number of its dims matters
+        self.by_slot = {}    # slot -> the items in its patterns
         for p in tree["inputs"]:
             for d in p["dims"] or ():
                 if _plain(d) and p["kind"] != "ints":
@@ -68,7 +69,7 @@ class Facts:
                 self.note(x)
 
     def note_of_tensor(self, e):
-        """rank(x), axis(dim, x), numel(x), size(*s, 0)...: the one they speak of, then the rest."""
+        """rank(x), axis(dim, x), numel(x), size(*s, 0)...: the tensor or run that they refer to, then the other operands."""
         to = self.ranked if e[1] in _RANK else self.used
         for x in e[2:]:
             if x[0] == "run":
@@ -79,6 +80,6 @@ class Facts:
                 self.note(x)
 
     def free(self, item, fold):
-        """May the batch be folded into it; or (a run) be one more dim of it?"""
+        """May the batch be folded into this dim, or be one more dim of this run?"""
         item = tuple(item)
         return item not in self.used and (fold or (item[0] == "run" and item not in self.ranked))

@@ -1,7 +1,6 @@
-"""What torch.utils.flop_counter counts for an operator: its fact `flops`. Without one it counts nothing, as torch does.
-
-torch has one formula for all overloads of a name, and a counter copies the table when it is made: so ours are in the table as soon as
-torch.utils.flop_counter is imported, and nothing is imported before.
+"""The formulas of torch.utils.flop_counter for operators, from their fact `flops`; without it nothing is counted, as in torch. torch has
+one formula for all overloads of a name, and a counter copies the table when it is made: so the formulas are added as soon as
+torch.utils.flop_counter is imported, and this module does not import it.
 """
 import sys
 
@@ -9,7 +8,7 @@ from .. import _when_imported
 from ..private import flops as _torch
 
 _MODULE = "torch.utils.flop_counter"
-_formulas = {}  # packet -> function, of the libraries that are registered
+_formulas = {}  # packet -> function, of the registered libraries
 
 
 def install(operator):

@@ -1,4 +1,4 @@
-"""Functionalization of what torch does not functionalize itself: results that are arguments, or views of them.
+"""Functionalization of operators that torch does not functionalize itself: those with results that are arguments, or views of them.
 
 torch.compile and torch.export functionalize an operator that writes (auto_functionalized), unless it has a result that is an argument,
 Tensor(a!) -> Tensor(a!), or a view of one. So
@@ -7,8 +7,8 @@ Tensor(a!) -> Tensor(a!), or a view of one. So
 - a result that is an argument is left out of a twin of the operator, which auto_functionalized takes;
 - under torch.func.functionalize such an operator runs on copies, and the copies take the place of the arguments.
 
-Operators that write and have no such result are torch's own affair in graphs: a kernel on the Functionalize key would keep it from
-functionalizing them. torch.func.functionalize refuses every custom operator that writes, so they have that kernel while a program is in it.
+torch itself functionalizes other operators that write in graphs: a kernel on the Functionalize key would prevent that.
+torch.func.functionalize refuses every custom operator that writes, so they have such a kernel while a program is inside it.
 """
 import functools
 import threading
@@ -43,7 +43,7 @@ def retire(operator):
 
 
 class _WhileInside:
-    """Kernels on the Functionalize key that are there while a program is inside torch.func.functionalize."""
+    """Kernels on the Functionalize key that are registered only while a program is inside torch.func.functionalize."""
 
     def __init__(self):
         self.lock, self.inside, self.rules, self.libraries = threading.RLock(), 0, {}, {}
@@ -66,7 +66,7 @@ class _WhileInside:
         rule.operator.overload._dispatch_cache.clear()
 
     def entered(self, *unused):
-        """torch has begun a level of functionalization."""
+        """Called when torch begins a level of functionalization."""
         with self.lock:
             self.inside += 1
             for rule in self.rules.values() if self.inside == 1 else ():
@@ -97,7 +97,7 @@ class _Writes:
         return _twin(self.operator, self.library)
 
     def results(self, values, fresh):
-        """Those of the operator: its arguments, and what is new."""
+        """The operator's results: its arguments, and new tensors."""
         fresh = iter(fresh)
         return self.operator.returned([next(fresh) if alias is None else values[alias] for alias in self.operator.alias])
 

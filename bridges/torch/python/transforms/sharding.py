@@ -1,10 +1,9 @@
-"""Where DTensor may place the tensors of an operator, from its contract.
+"""The placements that DTensor may use for the tensors of an operator, from its contract.
 
 `parallel(b, *s)`: sharded along such a dim in all tensors that have it, results alike. `sum(k)`: inputs sharded along k give partial sums.
-Both only where the contract says nothing else about the dim's size, for a shard has another. Replicated everywhere is always right.
-
-What is written to, and what is given by keyword, stays where it is: DTensor would write to a redistributed copy, and does not move
-keyword arguments. torch.distributed.tensor is never imported by us; its strategies are given when a program imports it.
+Both only if the contract does not use the dim's size elsewhere, since a shard's size differs. Replicating everything is always right.
+Written and keyword arguments keep their placement: DTensor would write to a redistributed copy, and does not move keyword arguments. This
+module never imports torch.distributed.tensor; strategies are registered when a program imports it.
 """
 import sys
 
@@ -51,7 +50,7 @@ class _Strategy:
         self.operator = operator
 
     def __call__(self, schema):
-        """An OpStrategy: every placement that is right, of which DTensor takes the cheapest."""
+        """An OpStrategy: all valid placements, of which DTensor takes the cheapest."""
         given = {a.name: v for a, v in zip(self.operator.arguments, schema.args_schema)} | dict(schema.kwargs_schema)
         specs = [(slot, x) for slot, a in enumerate(self.operator.arguments) if a.name in given for x in _leaves(given[a.name])]
         rows = [outs + [ins[slot] if isinstance(x, _torch.OpStrategy) else None for slot, x in specs] for outs, ins in self.placements(given)]
@@ -83,7 +82,7 @@ class _Strategy:
         tensors = [s for s in range(n) if any(isinstance(x, torch.Tensor) for x in _leaves(values[s]))]
 
         def shards(item, k):
-            """Of each argument; None where it has the item at a place that cannot be told."""
+            """The placement of each argument; None if the item's position in one is unknown."""
             out = [Replicate()] * n
             for s in tensors:
                 if carries(patterns.get(s), item):
@@ -103,7 +102,7 @@ class _Strategy:
         for name in tree["sum"]:
             item = ["dim", name]
             ins = shards(item, 0)
-            # What has no k is added, or multiplied, once in every part: only a number that is not differentiable can be told to be harmless.
+            # An argument without k takes part in each partial sum; only a non-differentiable number is known to be harmless there.
             whole = [s for s in tensors if ins and ins[s] == Replicate() and any(x.is_floating_point() or x.is_complex() for x in _leaves(values[s]))]
             if ins and not whole and not operator.writes and facts.free(item, True) and any(p != Replicate() for p in ins):
                 yield [None if o["absent"] else Partial() for o in results], ins
@@ -115,7 +114,7 @@ def _leaves(value):
 
 
 def _meta(value):
-    """A tensor of the shape and dtype that a strategy speaks of."""
+    """A tensor with the shape and dtype of a strategy's argument."""
     if hasattr(value, "strategies"):
         meta = value.strategies[0].output_spec.tensor_meta
         return torch.empty_strided(meta.shape, meta.stride, dtype=meta.dtype, device="meta")

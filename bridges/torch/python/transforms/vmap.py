@@ -1,8 +1,8 @@
 """vmap of every operator, from its contract.
 
-`parallel(*s)` says that slices along a run of dims are independent: then a batch is one more dim of that run, and the operator runs
-once. `parallel(b)` says it of a dim: then the batch is folded into it. Both need that every batched tensor carries the run or the dim,
-and that the contract says nothing else about it. Everything else is a loop over the batch.
+`parallel(*s)` means that slices along a run of dims are independent: then a batch becomes one more dim of that run, and the operator runs
+once. `parallel(b)` means the same for a dim: then the batch is folded into it. Both require that every batched tensor has the run or the
+dim, and that the contract does not use it elsewhere. Otherwise vmap is a loop over the batch.
 
 The kernel stands on torch's key FuncTorchBatched, as torch.library.register_vmap does it: it unwraps the tensors of its own level and
 calls the operator with that key excluded, which sends it on to the next level (another vmap, a gradient, or the kernel).
@@ -24,7 +24,7 @@ def install(operator, library, local):
 
 
 class _Tensor:
-    """One tensor of a call: `x` as it lies in memory, `dim` where its batch is (None: it has none), `dims` of its pattern."""
+    """One tensor of a call: `x` with its batch, `dim` the batch's dim (None: not batched), `dims` of its pattern."""
 
     def __init__(self, slot, x, dim):
         self.slot, self.x, self.dim, self.dims = slot, x, dim, None
@@ -48,7 +48,7 @@ class _Rule:
             return self.run(given, interpreter, False)
 
     def random(self, /, *args, **kwargs):
-        """torch comes here for every call inside a vmap, batched tensors or not."""
+        """torch calls this for every call inside a vmap, with or without batched tensors."""
         interpreter = _torch.retrieve_current_functorch_interpreter()
         given = self.operator.bind(args, kwargs)
         with _torch._ExcludeDispatchKeyGuard(_RANDOM | _BATCHED):
@@ -126,7 +126,7 @@ class _Rule:
         return None
 
     def carried(self, item, tensors, outputs):
-        """By every batched tensor, and by all that is new?"""
+        """Do all batched tensors and all new results have it?"""
         return all(carries(t.dims, item) for t in tensors if t.dim is not None) and all(
             self.alias[i] is not None or (o and (o["absent"] or (o["view_of"] is None and carries(o["dims"], item)))) for i, o in enumerate(outputs))
 
@@ -162,7 +162,7 @@ class _Rule:
         return out, dims
 
     def nothing(self, values, tensors):
-        """A batch of size 0: shapes by the fake of one slice."""
+        """A batch of size 0: shapes come from the fake function for one slice."""
         metas = [t.x.new_empty([n for d, n in enumerate(t.x.shape) if d != t.dim], device="meta") for t in tensors]
         device = tensors[0].x.device
         found, dims = self.gathered([(x,) for x in self.results(_fill(values, metas))])
@@ -174,7 +174,7 @@ class _Rule:
 
 
 class _Way:
-    """The batch goes into `item`: as its first dim, or folded into its first dim."""
+    """Move the batch into `item`: as its first dim, or folded into its first dim."""
 
     def __init__(self, item, fold, tensors, outputs, dims, runs, given, rule):
         self.item, self.fold, self.tensors, self.outputs = item, fold, tensors, outputs
@@ -187,7 +187,7 @@ class _Way:
         if self.fold and self.size is None:
             return False
         if self.rule.facts.promotes and any(t.x.dim() - (t.dim is not None) == 0 for t in self.tensors):
-            return False  # a 0-d tensor counts for less in a promotion, and would not be 0-d with a batch
+            return False  # a 0-d tensor has lower precedence in type promotion, and with a batch it would not be 0-d
         return not any(p is None and carries(t.dims, self.item) for t, p in zip(self.tensors, self.at))
 
     def run(self, values, size):

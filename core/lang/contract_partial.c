@@ -933,7 +933,7 @@ static bool relate_results(dv__partial *p, bool up)
     for (uint32_t i = 0; i < program->nresults; i++) {
         const dv__result *r = &program->results[i];
         const thing *guard = at(p, r->guard);
-        if (r->kind != DV__RESULT_ARGUMENT && guard->i.most &&
+        if (r->kind != DV__RESULT_ARGUMENT && r->count.value == DV__NEVER && guard->i.most &&
             !relate_steps(p, r->section.begin, r->section.end, up, guard->i.least) && guard->i.least)
             return false;
     }
@@ -1191,7 +1191,8 @@ static void tell_output(const dv__partial *p, const dv__result *r, dv_known *out
         return;
     }
     out->present = dv__exactly(r->kind != DV__RESULT_ABSENT);
-    if (r->kind == DV__RESULT_ABSENT || r->kind == DV__RESULT_FUNCTION)
+    if (r->kind == DV__RESULT_ABSENT || r->kind == DV__RESULT_FUNCTION ||
+        r->count.value != DV__NEVER) /* nothing is told of a list */
         return;
     out->flags = (r->pattern->unbacked ? DV_SPEC_UNBACKED : 0) | (r->kind == DV__RESULT_VIEW ? DV_SPEC_VIEW : 0);
     tell(p, at(p, r->shape), out);

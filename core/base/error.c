@@ -6,6 +6,9 @@
 #include <stdio.h>
 
 static _Thread_local char message[DV__ERROR_SIZE];
+static _Thread_local unsigned long errors;
+
+unsigned long dv__errors(void) { return errors; }
 
 const char *dv_last_error(void) { return message; }
 void dv_clear_error(void) { message[0] = 0; }
@@ -45,6 +48,7 @@ int dv__vfail(int status, const char *format, va_list args)
     vsnprintf(fresh, sizeof fresh, format, args);
     make_utf8(fresh);
     memcpy(message, fresh, strlen(fresh) + 1);
+    errors++;
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 enum { DV__ERROR_SIZE = 4096 };
 
+unsigned long dv__errors(void); /* how many errors this thread has recorded: did a function that failed leave a message? */
 int dv__vfail(int status, const char *format, va_list args);
 
 /* "column 7: expected ..., found ...", then the line of text and a caret under the column. at points into text. */

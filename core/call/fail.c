@@ -51,6 +51,18 @@ int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *fo
     return dv_fail(status, "%s: %s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name), text);
 }
 
+int dv__fail_type(const dv__call *c, int status, size_t slot, const dv_value *v, const char *from)
+{
+    const dv__schema *s = c->op->schema;
+    char found[96];
+    dv__text type = { 0 };
+    dv__print_value_type(v, found, sizeof found);
+    dv__type_print(slot < s->nargs ? s->args[slot].type : s->returns[slot - s->nargs].type, &type);
+    dv__fail_argument(c, status, slot, "expected %s%s, found %s", type.data ? type.data : "another type", from, found);
+    dv__text_deinit(&type);
+    return status;
+}
+
 int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t)
 {
     char name[256];

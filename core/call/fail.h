@@ -12,6 +12,8 @@ enum { DV__VALUE_TYPES = 2 DV_VALUES(DV__ONE_MORE) }; /* types of values, DEFAUL
 void dv__print_value_type(const dv_value *v, char *out, size_t size);
 const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size); /* "argument x", "result 0" */
 DV__PRINTF(4, 5) int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...);
+/* "expected Tensor<from>, found <v>" */
+int dv__fail_type(const dv__call *c, int status, size_t slot, const dv_value *v, const char *from);
 int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t); /* it is sound (tensor/tensor.h) */
 
 /* Record an error of a kernel, from any thread; the first one is kept. Returns the status. */

@@ -1,6 +1,9 @@
 /* Allocation, freeing and copying by the host, or by the embedded default. */
 #include "call/host.h"
 
+#include "base/error.h"
+#include "call/fail.h"
+
 /* Is the host's own allocator used for this device? */
 static bool hosts_memory(const dv__call *c, int32_t device_type)
 {
@@ -17,10 +20,9 @@ int dv__made_by_host(const dv__call *c, int status, dv_tensor **out)
     return status;
 }
 
-int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+static int make_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
-    *out = NULL;
     if (hosts_memory(c, device.type)) {
         const int status = c->host->new_tensor(
             c->host, c->inner & DV__INNER_TEMPORARY ? -1 : index, dtype, device, ndim, shape, strides, out);
@@ -32,6 +34,17 @@ int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device devic
         return dv_fail(DV_EHOST, "%s: a tensor on %s needs a host that allocates there; the embedded default has only the cpu",
             c->op->name, dv_device_name(device.type));
     return dv__tensor_new_strided(dtype, ndim, shape, strides, false, out);
+}
+
+int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
+{
+    char name[256];
+    *out = NULL;
+    const int status = make_tensor(c, index, dtype, device, ndim, shape, strides, out);
+    if (status == DV_ENOMEM && index >= 0) /* an allocator knows the bytes only */
+        dv__fail_in(status, "%s: %s", c->op->name, dv__slot_name(c, c->plan->nargs + (size_t)index, name, sizeof name));
+    return status;
 }
 
 void dv__free_tensor(const dv__call *c, dv_tensor *t)

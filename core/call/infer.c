@@ -232,6 +232,13 @@ static const char *where(const dv__entry *e, char *buffer, size_t size)
     return buffer;
 }
 
+/* What a call evaluates before it runs a row. */
+static int workspace(dv__call *c)
+{
+    int64_t bytes;
+    return c->op->contract ? dv__contract_workspace(c->op->contract, c->args, &c->solution, &bytes) : DV_OK;
+}
+
 static int explain(explainer *x, uint32_t keys)
 {
     dv_operator *op = x->c->op;
@@ -245,6 +252,7 @@ static int explain(explainer *x, uint32_t keys)
         tell_other(x, where(entry, buffer, sizeof buffer), "taken: the dispatch table has it for this call's keys", true);
     if (rows)
         explain_rows(x, entry, true, off);
+    const int status = rows && x->taken ? workspace(x->c) : DV_OK;
     for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++)
         if (&table->entries[key] != entry && table->entries[key].kind == DV__ENTRY_ROWS)
             explain_rows(x, &table->entries[key], false, false);
@@ -254,7 +262,7 @@ static int explain(explainer *x, uint32_t keys)
                 : x->taken ? "a kernel was taken"
                            : "taken: no kernel fits",
             off || !x->taken);
-    return DV_OK;
+    return status;
 }
 
 int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user)

@@ -235,8 +235,10 @@ static int temp_memory(dv__call *c, size_t slot, const dv_tensor *t, size_t alig
     const bool own = dv__host_memory(t->device.type), lent = own && dv__test_hooks(c->host) && c->host->test->alloc;
     const int64_t bytes = own ? dv_dtype_bytes(t->dtype, dv_numel(t)) : 0;
     dv__temp *temp = bytes < 0 ? NULL : dv__alloc_aligned(lent ? head : head + (size_t)bytes, align);
-    if (!temp)
+    if (!temp) {
+        dv__fail_argument(c, DV_ENOMEM, slot, "out of memory: %lld bytes for a copy", (long long)bytes);
         return DV_ENOMEM;
+    }
     memset(temp, 0, sizeof *temp);
     memcpy(temp->dims, t->shape, sizeof(int64_t) * (size_t)t->ndim);
     memcpy(temp->dims + t->ndim, strides, sizeof(int64_t) * (size_t)t->ndim);
@@ -255,7 +257,7 @@ static int temp_memory(dv__call *c, size_t slot, const dv_tensor *t, size_t alig
     if (lent &&
         !(temp->t.data = temp->lent = c->host->test->alloc(c->host, DV_MEMORY_STAND_IN, (int)slot, (size_t)bytes, align))) {
         dv__free_aligned(temp);
-        dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
+        dv__fail_argument(c, DV_ENOMEM, slot, "out of memory: %lld bytes for a copy", (long long)bytes);
         return DV_ENOMEM;
     }
     *out = temp;

@@ -7,17 +7,7 @@
 #include "base/memory.h"
 #include "call/fail.h"
 
-static int mismatch(const dv__call *c, size_t slot, const dv_value *v)
-{
-    char found[96];
-    dv__text type = { 0 };
-    dv__print_value_type(v, found, sizeof found);
-    dv__type_print(c->op->schema->args[slot].type, &type);
-    const int status = dv__fail_argument(
-        c, DV_ETYPE, slot, "expected %s, found %s", type.data ? type.data : "another type", found);
-    dv__text_deinit(&type);
-    return status;
-}
+static int mismatch(const dv__call *c, size_t slot, const dv_value *v) { return dv__fail_type(c, DV_ETYPE, slot, v, ""); }
 
 /* ---- Conversions ---- */
 
@@ -31,7 +21,7 @@ static bool to_float(const dv_value *v, double *out)
     }
 }
 
-static bool is_number(uint32_t type)
+bool dv__is_number(uint32_t type)
 {
     return type == DV_VALUE_INT || type == DV_VALUE_FLOAT || type == DV_VALUE_BOOL || type == DV_VALUE_COMPLEX;
 }
@@ -176,7 +166,7 @@ static int convert(dv__call *c, size_t i, const dv_value *v, dv_value *to)
         return DV_ENOTSUP;
     }
     if (slot->flags & DV__SLOT_SCALAR)
-        return is_number(v->type) ? DV_OK : mismatch(c, i, v);
+        return dv__is_number(v->type) ? DV_OK : mismatch(c, i, v);
     if (slot->value == DV_VALUE_FLOAT && to_float(v, &f)) {
         to->type = DV_VALUE_FLOAT;
         to->as.f = f;

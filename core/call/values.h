@@ -10,6 +10,7 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
 int dv__check_list(dv__call *c, size_t slot, dv_value *v);
 /* One argument of a call of which not everything is known (dv_infer_partial()). */
 int dv__bind_partly_known(dv__call *c, size_t slot, const dv_value *v, dv_value *to);
+bool dv__is_number(uint32_t type); /* does a value of this type fill a Scalar? */
 /* Solve the contract; without one, find that all tensors are on one device. */
 int dv__solve(dv__call *c);
 

@@ -206,20 +206,34 @@ static void bind_unbacked(dv__builder *b)
     }
 }
 
-/* "len(xs) = 2" */
-static void say_length(dv__builder *b, const dv__expr *e, dv__part *join)
+/* "len(xs) = 2", "stride(x, 1) = 4" */
+static void say_call(dv__builder *b, const dv__expr *e, dv__part *join)
 {
     const dv__hush hush = dv__quietly(b);
-    dv__part *p = dv__part_text(b, "len(%s) = ", e->args[0]->name);
+    dv__text text = { 0 };
+    dv__expr_print(e, &text);
+    dv__part *p = dv__part_text(b, "%s = ", text.data ? text.data : e->name);
+    dv__text_deinit(&text);
     dv__operand n = dv__value(b, e, dv__present(b, e->args[0]->ref));
     dv__join_add(b, join, dv__if_part(b, dv__present(b, e->args[0]->ref), dv__then(p, dv__show(b, n)), NULL));
     dv__aloud(b, hush);
 }
 
+/* Is it what a fact asks of an argument, in place of the argument itself? */
+static bool is_asked(const dv__expr *e)
+{
+    if (e->kind != DV__EXPR_CALL)
+        return false;
+    const bool extent = e->ref == DV__FN_STRIDE || e->ref == DV__FN_SIZE || e->ref == DV__FN_NUMEL;
+    return e->ref == DV__FN_LEN || (extent && e->args[0]->type == DV__CTYPE_TENSOR);
+}
+
 static void say_arguments(dv__builder *b, const dv__expr *e, dv__part *join)
 {
-    if (e->kind == DV__EXPR_CALL && e->ref == DV__FN_LEN) {
-        say_length(b, e, join);
+    if (is_asked(e)) {
+        say_call(b, e, join);
+        for (uint32_t i = 1; i < e->n; i++)
+            say_arguments(b, e->args[i], join);
         return;
     }
     bool said = e->role != DV__ROLE_ARG;

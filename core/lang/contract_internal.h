@@ -230,6 +230,7 @@ int dv__resolve_constraint(const dv__contract *c, dv__expr *e);
 int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted);
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
 dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
+bool dv__constant(const dv__expr *e, int64_t *out);                   /* made of integers alone, with + - *, and fits 64 bits */
 const char *dv__contract_text_of(dv__contract *c, const dv__expr *e); /* printed, in the arena; NULL: out of memory */
 bool dv__dtype_lookup(const char *name, uint32_t *key);
 /* contract_prove.c */

@@ -523,6 +523,24 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
     return DV_OK;
 }
 
+/* What no call could find right. */
+static int check_constants(const dv__contract *c)
+{
+    int64_t least, most;
+    if (c->workspace && dv__constant(c->workspace, &least) && least < 0)
+        return wrong(c, c->workspace, "workspace: expected a size, found the negative %lld", (long long)least);
+    for (uint32_t i = 0; i < c->nunbacked; i++) {
+        const dv__unbacked *u = &c->unbacked[i];
+        const bool two = dv__constant(u->max, &most) && dv__constant(u->min, &least);
+        if (dv__constant(u->max, &most) && most < 0)
+            return wrong(c, u->max, "expected a size as the upper bound of '%s', found %lld", u->name, (long long)most);
+        if (two && least > most)
+            return wrong(
+                c, u->min, "'%s' has no possible size: %lld is greater than %lld", u->name, (long long)least, (long long)most);
+    }
+    return DV_OK;
+}
+
 static int resolve_facts(dv__contract *c)
 {
     const struct {
@@ -545,7 +563,7 @@ static int resolve_facts(dv__contract *c)
         if (!status)
             status = dv__contract_resolve_expr(c, c->text, c->unbacked[i].max, DV__CTYPE_INT, "a bound");
     }
-    return status;
+    return status ? status : check_constants(c);
 }
 
 int dv__contract_resolve(dv__contract *c)

@@ -232,6 +232,30 @@ static int resolve_if(const struct resolver *r, dv__expr *e)
     return DV_OK;
 }
 
+bool dv__constant(const dv__expr *e, int64_t *out)
+{
+    int64_t a, b;
+    *out = e->i;
+    if (e->kind == DV__EXPR_INT)
+        return true;
+    if (e->kind == DV__EXPR_NEG)
+        return dv__constant(e->args[0], &a) && !__builtin_sub_overflow(0, a, out);
+    if (e->kind != DV__EXPR_ADD && e->kind != DV__EXPR_SUB && e->kind != DV__EXPR_MUL)
+        return false;
+    if (!dv__constant(e->args[0], &a) || !dv__constant(e->args[1], &b))
+        return false;
+    return e->kind == DV__EXPR_ADD ? !__builtin_add_overflow(a, b, out)
+        : e->kind == DV__EXPR_SUB  ? !__builtin_sub_overflow(a, b, out)
+                                   : !__builtin_mul_overflow(a, b, out);
+}
+
+/* No call could evaluate a division by the constant 0. */
+static int check_divisor(const struct resolver *r, const dv__expr *e)
+{
+    int64_t value;
+    return dv__constant(e, &value) && !value ? wrong(r, e, "division by zero") : DV_OK;
+}
+
 static int resolve_call(const struct resolver *r, dv__expr *e)
 {
     int fn = 0;
@@ -260,11 +284,15 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
         const int status = resolve(r, e->args[i]);
         if (status)
             return status;
-        if (!operand_fits(r, letter, e->args[i]))
-            return wrong(
-                r, e->args[i], "expected %s in %s(), found %s", operand_text(letter), e->name, dv__ctype_text(e->args[i]->type));
+        if (operand_fits(r, letter, e->args[i]))
+            continue;
+        if (fn == DV__FN_DTYPE && e->args[i]->type == DV__CTYPE_DTYPE && e->args[i]->name)
+            return wrong(r, e->args[i], "expected a tensor argument in dtype(), found a dtype: write '%s' in place of dtype(%s)",
+                e->args[i]->name, e->args[i]->name);
+        return wrong(
+            r, e->args[i], "expected %s in %s(), found %s", operand_text(letter), e->name, dv__ctype_text(e->args[i]->type));
     }
-    return DV_OK;
+    return fn == DV__FN_CEILDIV ? check_divisor(r, e->args[1]) : DV_OK;
 }
 
 static int resolve_arithmetic(const struct resolver *r, dv__expr *e)
@@ -279,6 +307,8 @@ static int resolve_arithmetic(const struct resolver *r, dv__expr *e)
     }
     if (e->type == DV__CTYPE_NUMBER && (e->kind == DV__EXPR_FLOORDIV || e->kind == DV__EXPR_MOD))
         return wrong(r, e, "'%s' is for integers", e->kind == DV__EXPR_MOD ? "%" : "//");
+    if (e->kind == DV__EXPR_DIV || e->kind == DV__EXPR_FLOORDIV || e->kind == DV__EXPR_MOD)
+        return check_divisor(r, e->args[1]);
     return DV_OK;
 }
 

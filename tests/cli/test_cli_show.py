@@ -273,3 +273,14 @@ WORDS = st.one_of(
 def test_no_words_crash_it(types, words):
     r = types("explain", "types.so", "types::every", "--", *words, code=None)
     assert r.code in (0, 1, 2) and (r.code == 0) == (not r.err) and "\0" not in r.err
+
+
+def test_explain_evaluates_the_workspace(project):
+    """Whatever a call evaluates before its kernel runs."""
+    text = (project.folder / "my_ops.c").read_text()
+    project.write("my_ops.c", text.replace('; parallel(*s)"', '; workspace = numel(gate)*4611686018427387904 - 1; parallel(*s)"', 1))
+    project("build")
+    assert "workspace: the result does not fit 64 bits" in project("explain", "my_ops.so", "my_ops::swiglu", "f32[4]", "f32[4]", code=1).err
+    project.write("my_ops.c", text.replace('; parallel(*s)"', '; workspace = 2 - numel(gate); parallel(*s)"', 1))
+    project("build")
+    assert "workspace: expected a size, found -2" in project("explain", "my_ops.so", "my_ops::swiglu", "f32[4]", "f32[4]", code=1).err

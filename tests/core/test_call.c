@@ -738,7 +738,7 @@ static void hosts_for_tests(void **state)
     dv_tensor_unref(tensor_of(&result));
     result = dv_default();
     m.left = 1; /* the second time there is no memory: what was lent goes back */
-    CALL_FAILS(DV_ENOMEM, "out of memory", dv_call(find("swiglu"), args, 2, &result, 1, &m.host));
+    CALL_FAILS(DV_ENOMEM, "tc::swiglu: argument 'up': out of memory", dv_call(find("swiglu"), args, 2, &result, 1, &m.host));
     assert_true(m.back == 3 && result.type == DV_VALUE_DEFAULT);
     dv_tensor_unref(y);
     dv_tensor_unref(base);
@@ -870,6 +870,75 @@ static void dispatch(void **state)
     dv_tensor_unref(x);
 }
 
+/* The message says what hides the kernel. */
+static void hidden_kernels(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(1, n4, 0, 1);
+    dv_value arg = dv_from_tensor(x), result = dv_default();
+    const struct {
+        dv_guard guard;
+        const char *message;
+    } rows[] = {
+        { { 0, ~0u },
+            "tc::twice: no kernel for CPU, which a guard of this thread excludes (dv_guard_push); there are kernels for: " },
+        { { 0, 1u << DV_KEY_CUDA }, "no kernel for CPU: a guard of this thread excludes kernels of devices" },
+        { { 1u << DV_KEY_CUDA, 0 }, "no kernel for CUDA, which a guard of this thread includes (dv_guard_push)" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const dv_guard before = dv_guard_push(rows[i].guard.included, rows[i].guard.excluded);
+        CALL_FAILS(DV_ENOKERNEL, rows[i].message, dv_call(find("twice"), &arg, 1, &result, 1, NULL));
+        dv_guard_pop(before);
+    }
+    CALL_FAILS(DV_ENOKERNEL, "no kernel for CPU, below which dv_redispatch() looks",
+        dv_redispatch(find("twice"), DV_KEY_CPU, &arg, 1, &result, 1, NULL));
+    dv_tensor_unref(x);
+}
+
+static int leave(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *r, size_t nr, const dv_host *host)
+{
+    const int what = *(const int *)user;
+    (void)op, (void)args, (void)nargs, (void)nr, (void)host;
+    if (what == 1)
+        r[0] = dv_from_int(3);
+    return what < 0 ? what : DV_OK;
+}
+
+static int leave_one(void *user, dv_operator *op, const dv_value *args, size_t nargs, dv_value *r, size_t nr, const dv_host *host)
+{
+    (void)user, (void)op, (void)args, (void)nargs, (void)nr, (void)host;
+    r[0] = dv_from_tensor(floats(1, n4, 0, 1));
+    r[1] = dv_from_int(3);
+    return DV_OK;
+}
+
+static void boxed_results(void **state)
+{
+    (void)state;
+    dv_library *lib;
+    int what = 0;
+    dv_tensor *x = floats(1, n4, 0, 1);
+    dv_value arg = dv_from_tensor(x), results[2] = { dv_default(), dv_default() };
+    CALL_OK(dv_library_new(DV_LIBRARY_IMPL, "tc", DV_KEY_CPU, &lib));
+    CALL_OK(dv_library_impl(lib, "twice", DV_KEY_NONE, leave, &what));
+    CALL_OK(dv_library_impl(lib, "maybe", DV_KEY_NONE, leave_one, NULL));
+    CALL_FAILS(DV_EKERNEL, "tc::twice: result 'out': expected Tensor from the boxed kernel, found nothing",
+        dv_call(find("twice"), &arg, 1, results, 1, NULL));
+    what = 1;
+    CALL_FAILS(
+        DV_EKERNEL, "expected Tensor from the boxed kernel, found int (3)", dv_call(find("twice"), &arg, 1, results, 1, NULL));
+    what = -99;
+    CALL_FAILS(DV_EKERNEL, "tc::twice: the boxed kernel returned -99, which is no status",
+        dv_call(find("twice"), &arg, 1, results, 1, NULL));
+    what = DV_ESHAPE;
+    CALL_FAILS(
+        DV_ESHAPE, "the boxed kernel failed with ESHAPE and no message", dv_call(find("twice"), &arg, 1, results, 1, NULL));
+    CALL_FAILS(DV_EKERNEL, "result", dv_call(find("maybe"), &arg, 1, results, 2, NULL)); /* the first is freed */
+    assert_int_equal(results[0].type, DV_VALUE_DEFAULT);
+    dv_library_free(lib);
+    dv_tensor_unref(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -891,6 +960,8 @@ int main(void)
         cmocka_unit_test(hosts),
         cmocka_unit_test(hosts_for_tests),
         cmocka_unit_test(dispatch),
+        cmocka_unit_test(hidden_kernels),
+        cmocka_unit_test(boxed_results),
     };
     return cmocka_run_group_tests(tests, load_tc, unload_tc);
 }

@@ -157,6 +157,8 @@ WRONG = [
     ("fails", (X, -7), {}, ValueError, ["asked to fail with -7"]),
     ("fails", (X, -6), {}, TypeError, ["asked to fail with -6"]),
     ("fails", (X, -2), {}, MemoryError, ["asked to fail with -2"]),
+    ("copy_of", (np.broadcast_to(np.float32(1), (1 << 20, 1 << 22)),), {}, MemoryError,
+     ["py_ops::copy_of: result 'out': out of memory: an array of 17592186044416 bytes"]),
     ("fails", (X, -18), {}, NotImplementedError, ["asked to fail with -18"]),
     ("fails", (X, -19), {}, OSError, ["asked to fail with -19"]),
 ]

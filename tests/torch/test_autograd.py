@@ -175,7 +175,7 @@ def test_leaves_cannot_be_written(grad):
         assert torch.equal(x.detach(), before)
     with torch.no_grad():
         grad.add_(x, before)
-    with pytest.raises(RuntimeError, match="requires grad, and an operator that writes to its arguments has no gradient in torch"):
+    with pytest.raises(RuntimeError, match="requires grad, and this operator, which writes to its arguments, declares no gradient"):
         grad.add_bare_(x * 1, before)
 
 

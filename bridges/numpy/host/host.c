@@ -13,6 +13,16 @@ static enum ext_kind kind(PyTypeObject *type)
 
 /* ---- Making arrays ------------------------------------------------------------------------------------------------------- */
 
+/* As an error of the call, which adds the operator and the result. */
+static int out_of_memory(dv_dtype dtype, int32_t ndim, const int64_t *shape)
+{
+    int64_t n = 1;
+    for (int32_t i = 0; i < ndim; i++)
+        n *= shape[i];
+    PyErr_Clear();
+    return dv_fail(DV_ENOMEM, "out of memory: an array of %lld bytes", (long long)dv_dtype_bytes(dtype, n));
+}
+
 static int new_array(
     ext_call *c, int index, dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
 {
@@ -20,7 +30,7 @@ static int new_array(
         return DV_EHOST;
     PyObject *array = dvnp_new(dtype, ndim, shape, strides);
     if (!array)
-        return PyErr_ExceptionMatches(PyExc_MemoryError) ? DV_ENOMEM : DV_EHOST;
+        return PyErr_ExceptionMatches(PyExc_MemoryError) ? out_of_memory(dtype, ndim, shape) : DV_EHOST;
     dv_tensor *t = &c->made_tensors[index];
     int64_t *own = ext_alloc(c, (size_t)(ndim ? ndim : 1) * sizeof *own);
     const char *why = own ? dvnp_view(array, true, own, t) : "out of memory";

@@ -128,15 +128,15 @@ class Operator:
         return self.returned(results)
 
     def refuse_gradient(self, values):
-        """As in the C code: torch has no gradient for an operator that writes, and would drop it silently."""
+        """An operator that writes and declares no gradient: torch would drop the gradient silently."""
         for i, (a, value) in enumerate(zip(self.arguments, values)):
             for x in value if isinstance(value, (list, tuple)) else (value,):
                 if not isinstance(x, torch.Tensor) or not x.requires_grad:
                     continue
                 if i in self.writes and x.is_leaf:
                     raise RuntimeError(f"{self.name}: argument '{a.name}': a leaf that requires grad cannot be written to in place")
-                raise RuntimeError(f"{self.name}: argument '{a.name}' requires grad, and an operator that writes to its arguments has no "
-                                   "gradient in torch: detach it, or call under torch.no_grad()")
+                raise RuntimeError(f"{self.name}: argument '{a.name}' requires grad, and this operator, which writes to its arguments, declares "
+                                   "no gradient: declare one (.gradient), detach it, or call under torch.no_grad()")
 
     def install(self, library, registration):
         """Add the parts that C cannot register. library: the torch.library.Library that owns them; registration: the C registration."""

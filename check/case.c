@@ -1,4 +1,4 @@
-/* Cases: their layouts, contents and words, and the values that dv_call() takes. */
+/* Cases: layouts, contents, descriptions, and the values for dv_call(). */
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ int64_t check_numel(const check_tensor *t)
     return n;
 }
 
-/* The dim that a layout changes: the last of more than one element, or the first; -1: none. */
+/* The dim that a layout changes: the last, or the first, with more than one element; -1: none. */
 static int32_t changed_dim(const check_tensor *t)
 {
     int32_t found = -1;
@@ -70,8 +70,8 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
         *low = 0, *high = -1;
 }
 
-/* The value of one element. SPECIAL: the first and a fifth of the others are special ones, in turn; extremes in every second
- * tensor only. */
+/* The value of one element. SPECIAL: the first and a fifth of the other elements are special values, in turn; extremes in every
+ * second tensor only. */
 static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, uint64_t *special)
 {
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
@@ -218,7 +218,7 @@ void check_case_print(const struct check_op *op, const check_case *c, FILE *to)
 
 /* ---- Values ---- */
 
-/* Where tensors lie that have no contents: whoever looks into one is caught. */
+/* The address of tensors without contents: reading it causes a fault. */
 static char *untouchable;
 
 bool check_is_untouchable(const void *address)

@@ -1,11 +1,11 @@
-/* The checker: what its files share. It sits above core's public API, and is linked into the command.
+/* The checker: declarations shared by its files. It sits above core's public API, and is linked into the command.
  *
  * A *case* is one call of an operator: its arguments as flat data without pointers, so that it can be copied through shared
- * memory, made smaller, and printed as a program. A *row* is one kernel row (or the native form). A *property* is one thing that
- * must hold; it is one file and one line in CHECK_PROPERTIES, and knows how to try one case. A *job* is one property of one row
- * of one operator; it runs in a forked child (worker.c), which generates cases from the contract (generate.c), tries them until
- * one fails, and leaves its result in shared memory. The parent then has the failing case made smaller (shrink.c), again in
- * children. Nothing of an operator's code ever runs in the parent: what crashes is a result.
+ * memory, made smaller, and printed as a program. A *row* is one kernel row (or the native form). A *property* is a condition
+ * that must hold; it has one file and one line in CHECK_PROPERTIES, and a function that tries one case. A *job* is one property
+ * of one row of one operator; it runs in a forked child (worker.c), which generates cases from the contract (generate.c), tries
+ * them until one fails, and leaves its result in shared memory. The parent then has the failing case made smaller (shrink.c),
+ * again in children. Nothing of an operator's code ever runs in the parent: what crashes is a result.
  *
  * A result is pass, fail, or "not checked, because ...". A property that cannot be sure says the last. */
 #ifndef DV_CHECK_H
@@ -42,7 +42,7 @@ bool check_json_is(const check_json *expr, const char *kind); /* an expression o
 
 enum { CHECK_DIMS = 8, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 24, CHECK_RESULTS = 32 };
 
-/* X(layout, what a report says): how a tensor's elements lie. */
+/* X(layout, name in reports): the layout of a tensor's elements. */
 #define CHECK_LAYOUTS(X)                                    \
     X(CONTIGUOUS, "contiguous")                             \
     X(TRANSPOSED, "transposed")                             \
@@ -58,13 +58,13 @@ enum check_layout {
         CHECK_LAYOUT_COUNT
 };
 
-/* What the elements are. Integers are in [low, high], real numbers too, drawn from the case's seed; simple: 1, 2, 3, ... in
+/* The contents of a tensor. Integers and real numbers are drawn from [low, high] with the case's seed; simple: 1, 2, 3, ... in
  * range. */
 enum check_fill {
     CHECK_RANDOM,
     CHECK_SIMPLE,
-    CHECK_SPECIAL, /* NaN, infinities, zeros, extremes among them */
-    CHECK_LAST,    /* integers: zero, and the last one is the end of the range that is farther from it */
+    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes */
+    CHECK_LAST,    /* integers: all zero, except that the last one is the bound of the range farther from zero */
 };
 typedef struct check_tensor {
     bool present; /* false: None */
@@ -95,7 +95,7 @@ typedef struct check_value {
     char string[CHECK_STRING];
 } check_value;
 
-/* Sizes, runs and dtypes that the contract's names stand for, in the order of its JSON: from these the tensors' shapes follow. A
+/* The values of the contract's names (sizes, runs and dtypes), in the order of its JSON; they determine the tensors' shapes. A
  * run is at most CHECK_DIMS sizes. */
 enum { CHECK_NAMES = 64, CHECK_RUNS = 16 };
 typedef struct check_shape {
@@ -113,13 +113,13 @@ typedef struct check_names {
 typedef struct check_case {
     uint64_t seed; /* of the tensors' contents */
     uint32_t nargs, ntensors;
-    bool broken; /* made to lie outside the contract: names say nothing */
+    bool broken; /* made to violate the contract: the names are unused */
     check_names names;
     check_value args[CHECK_ARGS];
     check_tensor tensors[CHECK_TENSORS];
 } check_case;
 
-/* The dim of a tensor whose elements can lie far apart; -1: none. */
+/* The dim of a tensor along which elements can be placed far apart; -1: none. */
 int32_t check_far_dim(const check_tensor *t);
 /* Strides in elements for this layout, and the extent of the memory: elements in [*low, *high] around the first one (high < low:
  * none). */
@@ -137,14 +137,14 @@ int64_t check_case_largest(const check_case *c);                                
 const char *check_result_name(const struct check_op *op, size_t r, char *buffer, size_t size);
 void check_index_print(int32_t ndim, const int64_t *shape, int64_t element, char *out, size_t size);
 
-/* Real numbers as every float dtype has them: the kernel's bits from a double, and back. Integers and bool are exact to 2^53. */
+/* Convert a double to an element of any float dtype, and back. Integers and bool are exact to 2^53. */
 void check_put(void *data, int64_t i, dv_dtype dtype, double x);
 double check_get(const void *data, int64_t i, dv_dtype dtype);
 double check_unit(dv_dtype dtype); /* half a unit in the last place: 2^-24 for f32; 1 for what is not a float */
 bool check_is_float(dv_dtype dtype);
 bool check_is_integer(dv_dtype dtype); /* bool too */
 
-/* A case's values with memory lent by the caller: what dv_call() takes. Points into itself: never copied. */
+/* A case's values for dv_call(), with memory of the caller. It points into itself, so it cannot be copied. */
 typedef struct check_values {
     dv_value values[CHECK_ARGS];
     dv_tensor tensors[CHECK_TENSORS];
@@ -153,7 +153,7 @@ typedef struct check_values {
     bool bools[CHECK_ARGS][CHECK_LIST];
     dv_scalar scalars[CHECK_ARGS][CHECK_LIST];
 } check_values;
-/* Tensors get an address that nobody may touch, on Meta NULL: enough for dv_infer(). */
+/* Tensors get an inaccessible address (NULL on Meta), which is enough for dv_infer(). */
 bool check_is_untouchable(const void *address);
 void check_values_make(check_values *v, const check_case *c, dv_device device);
 
@@ -169,30 +169,30 @@ typedef struct check_row {
 typedef struct check_op {
     dv_operator *op;
     const char *name;   /* "ns::op.overload" */
-    const char *path;   /* of its binary; NULL: it is not from a file */
-    const char *source; /* of the C file that the binary was built from; NULL: it was a binary */
+    const char *path;   /* its binary's path; NULL: not from a file */
+    const char *source; /* the path of its C file; NULL: a binary was given */
     size_t nargs, nresults;
     dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
     const check_json *json, *contract; /* contract NULL: none */
-    check_row *rows;                   /* those of the CPU; without one, the native form */
+    check_row *rows;                   /* CPU rows; without any, the native form */
     size_t nrows;
     bool random; /* tagged as nondeterministic */
     bool shape_function;
-    const char *too_large; /* why it cannot be checked at all; NULL: it can */
-    bool foreign;          /* torch's: what is here is its schema and contract at most (op may be NULL) */
-    const char *refused;   /* a binary that does not load stands here by its file's name, and this is why; NULL: it loaded */
+    const char *too_large; /* why it cannot be checked; NULL: it can */
+    bool foreign;          /* an operator of torch: it has only a schema and perhaps a contract (op may be NULL) */
+    const char *refused;   /* for a binary that does not load, which is listed by its file's name: the reason; else NULL */
 } check_op;
-/* Read what was declared. 0, or -1 with the message in dv_last_error(). Lives as long as the process. */
+/* Read the declaration of an operator. 0, or -1 with the message in dv_last_error(). Never freed. */
 int check_op_init(check_op *op, dv_operator *o);
 size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argument of this name */
 
-/* Where an expression of the contract is evaluated: in a case that is being made. */
+/* The context for evaluating an expression of the contract: a case that is being made. */
 typedef struct check_env {
     const check_op *op;
     check_case *c;
-    uint32_t element; /* which tensor of a list is in hand: what n{i} and *s{i} are */
+    uint32_t element; /* the index of the current tensor of a list, for n{i} and *s{i} */
 } check_env;
-/* The value of an expression; false: it is not known. Booleans are 0 and 1. */
+/* Evaluate an expression; false: its value is unknown. Booleans are 0 and 1. */
 bool check_eval(const check_env *e, const check_json *expr, int64_t *out);
 bool check_holds(const check_env *e, const check_json *which); /* [group, case] of the contract: was it taken? null: always */
 bool check_eval_dims(const check_env *e, const check_json *dims, check_shape *out); /* of a pattern: several expressions */
@@ -204,15 +204,15 @@ int check_name_index(const check_json *names, const char *name); /* -1: not amon
 /* Case number i of a row, drawn from seed: the same every time. False: no case was found that dv_infer() accepts. Runs shape
  * functions: in children only. */
 bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uint32_t i, check_case *out);
-/* A case that lies just outside: number i of those made from an accepted one; false: there are no more. what: which word of the
- * contract or schema is broken. */
+/* A case just outside the contract: number i of those made from an accepted case; false: no more. what: the part of the contract
+ * or schema that it violates. */
 bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
-/* By dv_infer(), which looks at no contents. UNFIT: it may not be run all the same: it is too large, or its contents are not what
- * the contract says. */
+/* Is the case accepted by dv_infer(), which reads no contents? UNFIT: it is, but it must not run: it is too large, or its
+ * contents violate the contract. */
 enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT };
 enum check_verdict check_judge(const check_op *op, const check_case *c);
 bool check_accepts(const check_op *op, const check_case *c);
-/* Tensors' shapes and dtypes anew from the case's names and arguments; false: they do not go together. */
+/* Compute the tensors' shapes and dtypes again from the case's names and arguments; false: they are inconsistent. */
 bool check_rebuild(const check_op *op, check_case *c);
 
 /* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k; *wide: so has what is
@@ -232,7 +232,7 @@ typedef struct check_call {
     const check_op *op;
     const check_row *row;
     enum check_end end;
-    uint8_t poison; /* what outputs, workspace and malloc's memory hold before */
+    uint8_t poison; /* the initial contents of outputs, workspace and malloc's memory */
     uint32_t flags; /* enum dv_host_flags */
     bool whole;     /* a row with .split is not cut */
     int (*parallel_for)(
@@ -247,29 +247,29 @@ typedef struct check_call {
 /* Make the case's tensors in guarded memory, inputs read-only, and call the operator. Results stay until the next call. Faults
  * end the process (worker.c) with the slot, offset and direction recorded. */
 void check_call_run(check_call *call, const check_case *c);
-/* Tensor i of the case as the last call left it. */
+/* Tensor i of the case after the last call. */
 const dv_tensor *check_call_tensor(size_t i);
-/* Result r as the kernel left it, with *made as the host made it (a kernel that writes to the header shows); NULL: it is an
- * argument, a view, absent, or no tensor. */
+/* Result r after the call, and in *made as the host made it (which reveals a kernel that changes the header); NULL: it is an
+ * argument, a view, absent, or not a tensor. */
 const dv_tensor *check_call_result(const check_call *call, size_t r, const dv_tensor **made);
-/* Bytes of a written argument that are no element and were changed; *offset is from the first element. */
+/* Were bytes of a written argument changed that are not part of an element? *offset is relative to the first element. */
 bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset);
 /* Bytes just behind a workspace or dv_alloc() memory, where alignment leaves room before the guard page; what is filled. */
 bool check_call_slack_changed(char *what, size_t size);
-/* The memory that an address is in, or nearest to: for the handler of faults. */
+/* Find the memory that contains an address, or the nearest, for the fault handler. */
 typedef struct check_place {
     char what[96]; /* "argument 'x'", "result 0", "the workspace" */
     bool input, inside, heap, freed;
     bool far;                  /* it is where only sparse memory reaches */
-    bool between;              /* inside, and no element: they lie far apart */
-    bool header;               /* no elements: sizes, strides, what a list points to */
+    bool between;              /* inside the tensor, but not an element, since elements are far apart */
+    bool header;               /* not elements: sizes, strides, or the target of a list's pointer */
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
 bool check_in_kernel(void);
-/* In the call that runs the contract's workspace has 0 bytes, and no argument is None: a null pointer is the workspace's. */
+/* In the running call the contract's workspace has 0 bytes and no argument is None, so a null pointer is the workspace. */
 bool check_call_without_workspace(void);
 bool check_memory_find(const void *address, check_place *out); /* false: none of ours */
-/* Results as they came, and the arguments: for check_outs_take(). */
+/* The results of the call, and the arguments: for check_outs_take(). */
 const dv_tensor *check_call_tensors(void);
 
 /* ---- Calls in plain memory (plain.c): many, fast, from any thread, on parts of tensors ----------------------------------- */
@@ -282,14 +282,14 @@ typedef struct check_out {
 } check_out;
 typedef struct check_outs {
     size_t n, size, room;
-    bool incomplete; /* too large, or too many dims: it compares with nothing */
+    bool incomplete; /* too large, or too many dims: not compared */
     check_out of[CHECK_RESULTS + CHECK_TENSORS];
     char *memory;
 } check_outs;
 /* The array of a result that is a list is ours to free: it goes on in `room`, of CHECK_TENSORS. False: too many. */
 bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **room);
 void check_outs_take(check_outs *o, const check_op *op, const check_case *c, const dv_value *results, const dv_tensor *tensors);
-/* Where two differ, in words: "element [1, 2] of result 'out' is 3 and then 4"; false: nowhere, bit for bit. */
+/* Describe the first difference: "element [1, 2] of result 'out' is 3 and then 4"; false: equal bit for bit. */
 bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
 /* The same, but for rounding. */
 bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
@@ -312,11 +312,11 @@ typedef struct check_plain {
     const dv_tensor *listed[CHECK_TENSORS]; /* the tensors of results that are lists */
     int status;
     bool kernel_ran, incomplete;     /* its memory was too small */
-    size_t allocations, fail_at;     /* how many there were; the number of the one that fails, from 1; 0: none */
+    size_t allocations, fail_at;     /* the number of allocations; the number of the one that fails, from 1; 0: none */
     size_t mallocs, malloc_fails_at; /* the same of malloc() while the kernel runs, if counts_mallocs */
     bool counts_mallocs;
-    check_written written[CHECK_TENSORS]; /* what calls write, and what it holds before each */
-    char *memory, *lent;                  /* of the arguments; of what a call gets, taken anew by each */
+    check_written written[CHECK_TENSORS]; /* written memory, and its contents before each call */
+    char *memory, *lent;                  /* memory of the arguments; memory for allocations, reused by each call */
     size_t used, lent_used;
 } check_plain;
 /* Arguments with their contents; results, workspace and dv_alloc() get zeroed memory. False: no memory. */
@@ -330,8 +330,7 @@ void check_plain_call(check_plain *p);
 void check_heap_begin(enum check_end end, uint8_t poison);
 void check_heap_end(void);
 void check_heap_zeroed(void); /* from now on malloc() outside of guarded calls gives zeroed memory */
-/* Count how often malloc() and its like are asked from now on, and refuse the refuse-th time (0: never); end it, and say how
- * often. */
+/* Begin to count calls of malloc() and its family, and fail number `refuse` (0: none). End counting, and return the count. */
 void check_heap_count(size_t refuse);
 size_t check_heap_counted(void);
 bool check_heap_find(const void *address, check_place *out);
@@ -340,10 +339,10 @@ bool check_heap_wrong_free(void); /* it aborted because a block was freed twice,
 
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
 
-/* How far two right results of a case can lie apart: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
+/* The tolerance between two right results of a case: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
 typedef struct check_tolerance { double rtol, atol; } check_tolerance;
 check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone);
-/* How far apart elements may be that were computed in another order; largest: of what they are computed from. */
+/* The tolerance for elements that were computed in another order; largest: the largest of the inputs. */
 double check_rounding(dv_dtype dtype, double largest);
 double check_largest(dv_dtype dtype); /* the largest finite number of a float dtype */
 
@@ -354,17 +353,17 @@ typedef struct check_property {
     const char *name;
     const char *promise; /* what holds when it passes, one line */
     bool each_row;       /* else once an operator */
-    uint32_t faults;     /* enum check_fault_kind bits: crashes that are this property's to report */
+    uint32_t faults;     /* enum check_fault_kind bits: the crashes that this property reports */
     /* Why it does not apply; NULL: it does. May be NULL. */
     const char *(*applies)(const check_op *op, const check_row *row);
-    /* Try one accepted case; on failure check_fail(). c is the case in hand itself: check_in_hand() with another one replaces it.
-     * May be NULL when whole is given. */
+    /* Try one accepted case; on failure call check_fail(). c is the current case itself: check_in_hand() with another case
+     * replaces it. May be NULL if whole is set. */
     void (*attempt)(struct check_job *job, const check_case *c);
-    /* Without cases. NULL: the cases are generated. */
+    /* Check the row without cases. NULL: cases are generated. */
     void (*whole)(struct check_job *job);
-    /* Why passing all cases is no pass; NULL: it is one. May be NULL. */
+    /* Why the row is not checked although all cases passed; NULL: it passes. May be NULL. */
     const char *(*incomplete)(const check_op *op, const check_row *row);
-    bool needs_sound_row; /* says nothing of a row that fails runs or memory, or gives other results when called again */
+    bool needs_sound_row; /* not checked for a row that fails runs or memory, or is nondeterministic */
     bool outside;         /* check_run() passes it over: torch */
 } check_property;
 
@@ -396,7 +395,7 @@ enum check_fault_kind {
     CHECK_FAULT_LOOK = 8,   /* a shape function looks into a tensor */
 };
 
-/* What a program must do to show a failure: X(name, what fails). */
+/* How a program reproduces a failure: X(name, the failing check). */
 enum check_show {
     CHECK_SHOW_NOTHING,     /* there is no program for it */
     CHECK_SHOW_CRASH,       /* the call ends the process, or does not end */
@@ -404,24 +403,25 @@ enum check_show {
     CHECK_SHOW_FAR,         /* CRASH, by memory of more than 2^31 elements; or the end of such a result stays unwritten */
     CHECK_SHOW_ACCEPT,      /* the call must succeed */
     CHECK_SHOW_REFUSE,      /* dv_infer() refuses; the call must too, with a message */
-    CHECK_SHOW_HALF,        /* a call that is refused leaves what it writes as it was */
-    CHECK_SHOW_POISON,      /* results are the same whatever undefined memory holds */
+    CHECK_SHOW_HALF,        /* a refused call leaves its written tensors unchanged */
+    CHECK_SHOW_POISON,      /* results do not depend on the contents of undefined memory */
     CHECK_SHOW_HEADER,      /* results keep the addresses that they were made with */
     CHECK_SHOW_BOUNDS,      /* bytes beside a buffer stay as they were */
     CHECK_SHOW_GAPS,        /* bytes between the elements of a written argument stay as they were */
     CHECK_SHOW_HEAP,        /* CRASH or BOUNDS, of memory of malloc() */
     CHECK_SHOW_FAKE,        /* results are as dv_infer() says */
-    CHECK_SHOW_LOOK,        /* dv_infer() on tensors that nobody may touch */
+    CHECK_SHOW_LOOK,        /* dv_infer() on inaccessible tensors */
     CHECK_SHOW_ENVIRONMENT, /* rounding mode, control bits and locale stay as they were */
     CHECK_SHOW_ROWS,        /* this row and other_row give the same within tolerance */
     CHECK_SHOW_LAYOUT,      /* contiguous tensors give the same within tolerance */
-    CHECK_SHOW_SAME,        /* the same call gives the same, whatever is called between, and elsewhere within tolerance */
-    CHECK_SHOW_PIECES,      /* so it does when the pieces of its loops run in another order, and on more threads */
+    CHECK_SHOW_SAME,        /* the same call gives the same result after other calls, and within tolerance at other addresses */
+    CHECK_SHOW_PIECES,      /* the same, with the pieces of its loops in another order and on more threads */
     CHECK_SHOW_THREADS,     /* so it does when several threads call it */
     CHECK_SHOW_PARTS,       /* slices give slices of the whole within tolerance */
     CHECK_SHOW_SUM,         /* results of two parts add up to the whole within tolerance */
     CHECK_SHOW_LEAKS,       /* nothing grows from call to call */
-    CHECK_SHOW_FAILING, /* each allocation fails in turn: an error that says something and nothing is kept, or the same results */
+    CHECK_SHOW_FAILING, /* each allocation fails in turn: the call returns an error with a message and leaks nothing, or gives the
+                           same results */
     CHECK_SHOW_SLOPE,   /* the gradient of a tensor is that of finite differences */
     CHECK_SHOW_FORM,    /* the gradient can be computed and has the argument's shape, and element type if axis is not 0 */
     CHECK_SHOW_NEEDS,   /* the gradient of a tensor is the same when others are not wanted */
@@ -441,7 +441,7 @@ typedef struct check_how {
     int32_t other_row;          /* ROWS: its number, as in dv_test_hooks.row */
     double rtol, atol;          /* tolerance: |a - b| <= atol + rtol * |b| */
     int32_t slot;               /* ROWS, LAYOUT, PARTS, SUM: the result or written argument that differs */
-    int32_t tensor;             /* of the gradient's failures: which of the case's */
+    int32_t tensor;             /* for failures of gradient: the index of the case's tensor */
     int32_t axis;               /* PARTS: along which the result is cut */
     int8_t axes[CHECK_TENSORS]; /* PARTS, SUM: along which each tensor is cut, -1: it is not. LAYOUT: -1 */
     int64_t at, size;           /* PARTS, SUM: where, of how many */
@@ -458,20 +458,21 @@ typedef struct check_made {
 /* What a child leaves in shared memory. */
 typedef struct check_result {
     enum check_outcome outcome;
-    uint32_t cases, refused; /* tried; of these refused by the kernel with a message */
+    uint32_t cases, refused; /* cases tried; and how many of them the kernel refused with a message */
     uint32_t fault;          /* enum check_fault_kind; 0: none */
-    uint64_t step;           /* grows while the child gets on: for time limits */
-    char kind[40];           /* of a failure: what must stay the same while the case is made smaller */
+    uint64_t step;           /* increases while the child makes progress, for time limits */
+    char kind[40];           /* for a failure: what must stay the same while the case is made smaller */
     char message[1024];      /* of a failure; or why it is not checked */
-    uint32_t own;            /* enum check_fault_kind bits: from here on crashes are this property's as well, shown so, ... */
+    uint32_t own; /* enum check_fault_kind bits: from now on this property also reports these crashes, and shows them in this way,
+                     ... */
     enum check_show own_show;
-    char during[80];             /* ... because they come when this is done: "when the first dv_alloc() fails" */
+    char during[80];             /* ... with this condition in the message: "when the first dv_alloc() fails" */
     check_how how;               /* of a failure */
-    check_made made[CHECK_MADE]; /* the first results, as dv_infer() says; those that are views or arguments are not present */
+    check_made made[CHECK_MADE]; /* the first results as inferred by dv_infer(); views and arguments are left out */
     char note[512];              /* the last message of a kernel that refused a case */
-    char left_out[160];          /* of a pass: what was not looked at, and why */
+    char left_out[160];          /* for a pass: what was not checked, and why */
     bool has_before;             /* it fails after a call with another case */
-    check_case failing;          /* the case in hand */
+    check_case failing;          /* the current case */
     check_case before;           /* the other one */
     bool has_case, done;
 } check_result;
@@ -485,26 +486,26 @@ typedef struct check_job {
     uint32_t cases;                      /* how many to try */
     double seconds;                      /* of processor time, for all cases */
     check_result *result;                /* shared with the child */
-    check_how how;                       /* a property says how a failure from here on is shown */
-    const char *said_case, *said_python; /* of a failure that was found outside: NULL, or what stands for result->failing */
+    check_how how;                       /* set by a property: how failures from now on are reproduced */
+    const char *said_case, *said_python; /* for a failure found outside of cases: NULL, or the replacement of result->failing */
     int64_t said_elements;
 } check_job;
 
-/* In a child. The first failure counts. kind: a few words that name the fault, such as "read past the end". */
+/* Report a failure, in a child. Only the first one counts. kind: a few words that name the fault, such as "read past the end". */
 DV__PRINTF(3, 4) void check_fail(check_job *job, const char *kind, const char *format, ...);
 DV__PRINTF(2, 3) void check_not(check_job *job, const char *format, ...); /* not checked, because */
-/* If it passes: what was not looked at. Each time in place of what was said before; NULL: nothing was left out. */
+/* Set what was not checked, for a pass. Replaces the former text; NULL: nothing was left out. */
 void check_left_out(check_job *job, const char *what);
 /* Count this case as refused by the kernel. */
 void check_refused(check_job *job);
-/* The case in hand is another than the one that was drawn: it is what a failure from here on is about. */
+/* Replace the current case: failures from now on refer to this one. */
 void check_in_hand(check_job *job, const check_case *c);
 
 typedef struct check_options {
     uint64_t seed;
     double seconds; /* for everything; 0: no limit */
     uint32_t cases; /* for each property of each row */
-    int case_ms;    /* of processor time that one case may take */
+    int case_ms;    /* processor time that one case may take */
     uint32_t workers;
     const char *only;                        /* "memory,shapes": NULL: all */
     const check_property *const *properties; /* NULL: check_properties */
@@ -517,19 +518,19 @@ typedef struct check_report check_report;
  * errno (EINTR: options->interrupted). */
 int check_run(const check_op *ops, size_t nops, const check_options *options,
     void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **jobs, size_t *njobs);
-/* Try one case again in a child of its own; true: it fails in the same way. */
+/* Try one case again in a new child; true: it fails in the same way. */
 bool check_again(const check_job *job, const check_case *c, check_result *shared);
-void check_shrink(check_job *job);    /* the failing case of its result becomes the smallest that was found */
+void check_shrink(check_job *job);    /* replaces the failing case of its result by the smallest found */
 check_result *check_shared(size_t n); /* n zeroed results in memory that children share; NULL with errno */
 
 /* ---- Programs that show a failure (repro.c) ------------------------------------------------------------------------------ */
 
-/* Can there be one? For failures with a case and a way to show them. */
+/* Can a program reproduce it? Only failures with a case and a known check. */
 bool check_repro_possible(const check_job *job);
 void check_repro_case(const check_job *job, FILE *to); /* "x: f32[3], after a call with x: f32[5]" */
 /* A C program and a Python script: each ends with a signal or with status 1 while the fault is there, with 0 when it is not, and
  * with 2 when the binary cannot be loaded. The binary is their first argument. */
-bool check_repro_c(const check_job *job, FILE *to);      /* false: what is wrong cannot be seen from C */
+bool check_repro_c(const check_job *job, FILE *to);      /* false: the failure cannot be reproduced in C */
 bool check_repro_python(const check_job *job, FILE *to); /* false: from Python */
 
 /* The arguments of the job's failing case as Python: "dict(x=tensor(\"float32\", (2, ), (1, ), 0, [1, 2, ], False), dim=1, )".
@@ -538,14 +539,14 @@ void check_repro_arguments(const check_job *job, FILE *to);
 
 /* ---- PyTorch (property_torch.c) ------------------------------------------------------------------------------------------ */
 
-/* An operator that stands for torch's: schema as torch prints it, with a name for each result, contract NULL or as the user gave
- * it. 0, or -1 with dv_last_error(). */
+/* Make an operator that represents one of torch: schema as torch prints it, with a name for each result; contract NULL or given
+ * by the user. 0, or -1 with dv_last_error(). */
 int check_foreign(const char *schema, const char *contract, check_op *out);
-/* What a Python with torch is asked: one JSON document with each operator, its file, and cases that its contract accepts; not
- * those of which a job has failed; "" when none is left. The caller frees it; NULL with errno. */
+/* The question for a Python with torch: one JSON document with each operator, its file, and cases that its contract accepts,
+ * without operators of which a job has failed; "" if none is left. The caller frees it; NULL with errno. */
 char *check_torch_question(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options);
-/* Its answer as jobs of the property torch, a row for each of its checks, after those in *jobs; NULL: there is none, because of
- * why. 0, or -1 when the answer cannot be read. */
+/* Add its answer to *jobs as jobs of the property torch, a row for each check. NULL: no answer, for the reason `why`. 0, or -1 if
+ * the answer cannot be read. */
 int check_torch_answer(const check_op *ops, size_t nops, const char *answer, const char *why, check_job **jobs, size_t *njobs);
 
 /* ---- Reports (report.c) -------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,6 @@
-/* Cases from the contract.
- *
- * First the contract's names are given values (sizes, runs, dtypes), and the arguments theirs; then constraints that can be met
- * by setting one name are met ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then shapes follow from the patterns. dv_infer()
- * judges the result: what it refuses is drawn again. So nothing here has to be complete, only often right. */
+/* Generates cases from a contract. First the contract's names (sizes, runs, dtypes) and the arguments get values; then
+ * constraints that one name can satisfy are satisfied ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then the patterns give the
+ * shapes. A case that dv_infer() refuses is drawn again, so this code need not be complete, only often right. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +20,7 @@ typedef struct maker {
     check_case *c;
     enum regime regime;
     uint32_t i;   /* number of the case */
-    bool insists; /* on the numbers whose turn it is: the contract has not refused them */
+    bool insists; /* for the numbers in turn: the contract has not refused them */
 } maker;
 
 static const check_json *part(const maker *m, const char *name) { return check_json_get(m->op->contract, name); }
@@ -49,7 +47,7 @@ static int64_t draw_size(maker *m)
 
 /* ---- Dtypes ---- */
 
-/* The dtypes that a row takes for variable v ("f32 bf16" is the first one's, "T=f32, U=i32 i64" by name). 0: it does not say. */
+/* The dtypes that a row takes for variable v ("f32 bf16" is for the first variable, "T=f32, U=i32 i64" by name). 0: not given. */
 static size_t row_dtypes(const check_row *row, const char *variable, bool first, dv_dtype *out, size_t most)
 {
     size_t n = 0;
@@ -135,7 +133,7 @@ static void draw_runs(maker *m)
     }
 }
 
-/* "n % 8 == 0" in what a row asks for: often met, else it would hardly ever be tried. */
+/* A predicate such as "n % 8 == 0" of a row: satisfied often, since the row would rarely run otherwise. */
 static void meet_row(maker *m)
 {
     char name[32];
@@ -153,7 +151,7 @@ static void draw_names(maker *m)
     const size_t n = check_json_size(part(m, "dims"));
     for (size_t i = 0; i < n && i < CHECK_NAMES; i++)
         m->c->names.dims[i] = draw_size(m);
-    if (m->regime == ZERO && m->i / REGIMES % (n + 1) < n) /* each alone in its turn */
+    if (m->regime == ZERO && m->i / REGIMES % (n + 1) < n) /* each alone, in turn */
         for (size_t i = 0; i < n && i < CHECK_NAMES; i++)
             m->c->names.dims[i] = i == m->i / REGIMES % (n + 1) ? 0 : check_between(&m->r, 1, 4);
     for (size_t i = 0; i < CHECK_LIST; i++) {
@@ -208,11 +206,10 @@ static void draw_list(maker *m, const dv_slot_info *slot, check_value *v, uint32
     }
 }
 
-/* The last cases: a kernel that counts to 2^32 does not end, and others have been tried by then. */
+/* Used only in the last cases, since a kernel that counts to 2^32 does not end. */
 static bool is_late(const maker *m) { return m->i % 64 >= 48; }
 
-/* What 32 bits cannot hold: in late cases each number in turn, for each argument in its turn; over the turns sizes are of every
- * kind. */
+/* Values beyond 32 bits: in late cases each number in turn, for each argument in turn, with sizes of every kind. */
 static bool is_huge_in_turn(const maker *m, size_t slot)
 {
     size_t before = 0, n = 0;
@@ -253,7 +250,7 @@ static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
     case DV_FIELD_FLOATS: draw_list(m, slot, v, DV_VALUE_FLOATS); break;
     case DV_FIELD_BOOLS: draw_list(m, slot, v, DV_VALUE_BOOLS); break;
     case DV_FIELD_SCALARS: draw_list(m, slot, v, DV_VALUE_SCALARS); break;
-    default: { /* of what is rare: zeros; an empty list is one of anything */
+    default: { /* rare values: zeros; an empty list fits every element type */
         const dv_field_row *row = dv_field_at(slot->type);
         v->type = row->form == DV_FORM_LIST ? DV_VALUE_INTS : row->value;
     }
@@ -378,7 +375,7 @@ static void make_equal(maker *m, const check_json *a, const check_json *b)
     }
 }
 
-/* a < b or a <= b (by: 1 or 0), by setting one of them to the boundary. */
+/* Satisfy a < b or a <= b (by: 1 or 0) by setting one of them to the boundary. */
 static void make_less(maker *m, const check_json *a, const check_json *b, int64_t by)
 {
     int64_t x, y, *to = NULL;
@@ -592,7 +589,8 @@ bool check_rebuild(const check_op *op, check_case *c)
     return true;
 }
 
-/* All that an integer can be, but for the smallest one, which has no opposite; of 64 bits a quarter, so that a sum of two is one.
+/* The range of an integer type, without the minimum, which has no negative; a quarter of it for 64 bits, so that a sum of two
+ * fits.
  */
 static void whole_range(check_tensor *t)
 {
@@ -601,7 +599,7 @@ static void whole_range(check_tensor *t)
     t->low = t->dtype.code == 1 ? 0 : -t->high;
 }
 
-/* A result or a written argument has this dtype: then such numbers are no mere indices. */
+/* Does a result or a written argument have this dtype? Then such numbers are not only indices. */
 static bool is_written(const maker *m, dv_dtype dtype)
 {
     dv_dtype d;
@@ -627,8 +625,8 @@ static int64_t some_size(maker *m)
     return one_of(&m->r, sizes, n ? n : 1);
 }
 
-/* If these are indices, all are right but the last: one of each kind that is wrong comes in turn, beside sizes of every kind.
- * Where all sizes are 1, the first one past the end and the first one before the start are among them. */
+/* If these are indices, all but the last are valid: the last one is a wrong index of each kind in turn, with sizes of every kind.
+ * If all sizes are 1, the kinds include the first index past the end and the first before the start. */
 static void draw_last(maker *m, check_tensor *t)
 {
     const int bits = t->dtype.bits - (t->dtype.code != 1);
@@ -642,7 +640,7 @@ static void draw_last(maker *m, check_tensor *t)
 
 static bool is_index(const check_tensor *t) { return check_is_integer(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool; }
 
-/* Each tensor of integers in its turn has a last one that may be wrong. */
+/* Each tensor of integers in turn has a last element that may be a wrong index. */
 static bool is_turn_of(const maker *m, size_t tensor)
 {
     size_t before = 0, n = 0;
@@ -653,8 +651,8 @@ static bool is_turn_of(const maker *m, size_t tensor)
     return m->i % 5 == 2 && is_index(&m->c->tensors[tensor]) && m->i / 5 % n == before;
 }
 
-/* Spread, or far from zero, where exp() overflows or gives zero, or a half's square does, in turn. Not all near zero: where one
- * is divided by what is small, the tolerance, which follows from what goes in, is too narrow. */
+/* Ranges in turn: spread; far from zero, where exp() overflows or underflows; where the square of an f16 does. Never all near
+ * zero: for a division by small numbers the tolerance, which depends on the inputs, is too narrow. */
 static void draw_scale(const maker *m, size_t tensor, check_tensor *t)
 {
     static const struct { double middle, width; } scales[] = { { 0, 20 }, { 200, 20 }, { -200, 20 }, { 1000, 20 } };
@@ -682,8 +680,8 @@ static void draw_contents(maker *m)
     narrow_all(m->op, &m->env);
 }
 
-/* In every second pair of cases each tensor goes through the layouts in turn, in other combinations at each round: no seed leaves
- * one out. */
+/* In every second pair of cases each tensor has the layouts in turn, in other combinations each round, so that no seed leaves one
+ * out. */
 static void draw_layouts(maker *m)
 {
     const size_t turn = m->i / 4 * 2 + m->i % 2, round = turn / CHECK_LAYOUT_COUNT;
@@ -815,7 +813,7 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
 
 /* ---- More than 2^31 elements ---- */
 
-/* The size that contract name k stands for; NULL: there are no more. */
+/* The size of contract name k; NULL: no more names. */
 static int64_t *size_of_name(const check_op *op, check_case *c, uint32_t k)
 {
     const uint32_t dims = (uint32_t)check_json_size(check_json_get(op->contract, "dims"));
@@ -892,7 +890,7 @@ typedef struct breaker {
     uint32_t left;
 } breaker;
 
-/* True when this change is the one that is wanted. */
+/* True if this change is the requested one. */
 static bool turn(breaker *b) { return b->left-- == 0; }
 
 static bool break_tensor(breaker *b, const check_op *op, size_t i)

@@ -36,12 +36,12 @@ static enum check_end side;
 static uint8_t poison;
 static bool wrong_free;
 static atomic_bool counting;
-static atomic_size_t asked, refused_one; /* how often memory was asked for; the number of the time that it is refused, from 1 */
+static atomic_size_t asked, refused_one; /* the number of allocations; the number of the one that fails, from 1 */
 static struct {
     bool found;
     size_t bytes;
     int64_t offset;
-} overrun; /* beside a block, where no page could guard it */
+} overrun; /* next to a block, where no guard page fits */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void check_heap_begin(enum check_end end, uint8_t with)
@@ -121,7 +121,7 @@ static void *new_block(size_t bytes, size_t alignment)
     return data;
 }
 
-/* The bytes beside a block, up to its pages' ends. */
+/* The bytes around a block, up to the bounds of its pages. */
 static void check_slack(const block *b)
 {
     for (uintptr_t p = b->begin; p < b->end && !overrun.found; p++)
@@ -139,7 +139,7 @@ static void free_block(void *p)
     const bool wrong = !b || b->data != (uintptr_t)p || b->freed;
     if (!wrong) {
         check_slack(b);
-        b->freed = true; /* the pages go back: nobody may touch them again */
+        b->freed = true; /* the pages are released and become inaccessible */
         mmap((void *)b->begin, b->end - b->begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
     pthread_mutex_unlock(&lock);
@@ -243,7 +243,7 @@ bool check_heap_slack_changed(char *what, size_t size)
 
 bool check_heap_wrong_free(void) { return wrong_free; }
 
-#else /* another libc, or a sanitizer that has malloc() for itself */
+#else /* another libc, or a sanitizer with its own malloc() */
 
 void check_heap_begin(enum check_end end, uint8_t with) { (void)end, (void)with; }
 void check_heap_end(void) {}

@@ -1,5 +1,5 @@
-/* A reader of our own writer's JSON: every document is well formed or refused as a whole. Nodes are allocated one by one and
- * kept. */
+/* A reader for the library's own JSON: a malformed document is refused as a whole. Nodes are allocated one by one and never
+ * freed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* Memory that knows its bounds.
  *
- * One large range of addresses is reserved. Each tensor of a call gets pages of its own in it, with pages that nobody may touch
- * on both sides, and lies against one of the two: against the other in another run. Inputs are made read-only once they are
- * filled. So are their sizes, strides, lists and words: a kernel that takes a tensor for one of more dims, or a list for a longer
- * one, is caught as well. The workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks;
- * malloc()'s memory is in heap.c. */
+ * One large range of addresses is reserved. Each tensor of a call gets pages of its own in it, with inaccessible pages on both
+ * sides, and is placed against one of the two; in another run against the other. Inputs are made read-only once they are filled.
+ * So are their sizes, strides, lists and words: a kernel that takes a tensor for one of more dims, or a list for a longer one, is
+ * caught as well. The workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks; malloc()'s memory
+ * is in heap.c. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "check.h"
 
 enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3, FAR_BYTES = 1 << 28, CHUNK = 1 << 24 };
-/* Tensors lie in the middle: an index that wraps at 2^32 elements stays within. */
+/* Tensors are in the middle, so that an index that wraps at 2^32 elements stays inside the range. */
 static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
 
 /* SIZES and STRIDES: index is of the tensor, or OF_RESULT + that of the result. LISTED: what a list or a string argument points
@@ -24,7 +24,7 @@ enum { OF_RESULT = CHECK_TENSORS };
 typedef struct region {
     uintptr_t begin, end;  /* pages */
     uintptr_t data, first; /* lowest byte; first element */
-    size_t bytes, margin;  /* margin: of far memory; so much before it is reserved as well */
+    size_t bytes, margin;  /* margin: for far memory, the reserved bytes before it */
     enum use use;
     size_t index; /* of the tensor in the case, of the result, of the argument */
 } region;
@@ -65,7 +65,7 @@ static bool reserve(struct machine *m)
 
 static void *as_pointer(uintptr_t p) { return (void *)p; }
 
-/* Everything that was lent becomes untouchable again. */
+/* Make all memory of the call inaccessible again. */
 static void reset(struct machine *m)
 {
     for (made_tensor *t = m->made, *next; t; t = next) {
@@ -137,7 +137,7 @@ static region *lend_far(struct machine *m, size_t bytes, size_t size, enum use u
     return r;
 }
 
-/* Nobody may touch it but where there are elements. */
+/* Make it inaccessible except where elements are. */
 static bool open_elements(const region *r, const check_tensor *t, const int64_t *strides, int protection)
 {
     int64_t index[CHECK_DIMS] = { 0 };
@@ -202,7 +202,7 @@ static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use 
     return r;
 }
 
-/* A copy that nobody may write. NULL: too much. */
+/* A read-only copy. NULL: too large. */
 static const void *lend_copy(struct machine *m, const void *data, size_t bytes, size_t alignment, enum use use, size_t index)
 {
     const region *r = lend(m, bytes, alignment, use, index);
@@ -315,8 +315,7 @@ static void after_kernel(const dv_host *host)
 
 /* ---- Calls ---- */
 
-/* What was last written into the memory of tensor i: the same case is run several times, and drawing its elements takes the
- * longest. */
+/* The contents last written into the memory of tensor i: one case runs several times, and drawing its elements takes longest. */
 static struct contents {
     check_tensor of;
     uint64_t seed;

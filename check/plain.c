@@ -1,6 +1,6 @@
 /* Calls in plain memory. A call's arguments lie in one reserved range of addresses, and what it gets (results, workspace,
  * dv_alloc()) in another, which each call uses from its beginning: nothing is allocated, calls of several threads have nothing in
- * common, and the same call finds the same memory. Kernels that leave their bounds have been found out before, by guarded calls.
+ * common, and the same call finds the same memory. Guarded calls have found kernels that leave their bounds before.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -293,7 +293,7 @@ static char *argument(check_plain *p, int64_t bytes)
     return p->memory + p->used - room;
 }
 
-/* What calls write has its contents again before each. False: no memory. */
+/* Restore the contents of written memory before each call. False: no memory. */
 static bool keep_contents(check_plain *p, size_t tensor, char *data, size_t bytes)
 {
     const bool written = p->op->slots[check_tensor_argument(p->c, tensor)].flags & DV_SLOT_WRITES;

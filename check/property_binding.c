@@ -1,5 +1,5 @@
-/* binding: what the declaration's parts say of each other. Loading has proved most of it (struct against schema, schema against
- * contract, the formulas' names and types); what is left is what can only be known when everything is loaded. */
+/* binding: the parts of a declaration agree. Loading has proved most of it (struct against schema, schema against contract, the
+ * formulas' names and types); this file checks the parts that are known only when everything is loaded. */
 #include <string.h>
 
 #include "check.h"

@@ -24,7 +24,8 @@ typedef struct made {
     bool rounded;
 } made;
 
-/* What a call makes stays until the next one. noise > 0: what kernels give is changed by so much of itself, as rounding does. */
+/* Results of a call stay until the next one. noise > 0: kernels' results are changed by this relative amount, as rounding does.
+ */
 static struct bench {
     dv_host host;
     made *made;
@@ -240,7 +241,7 @@ static bool is_output(const check_op *op, size_t slot)
 
 static const dv_tensor *slot_tensor(const dv_value *v) { return v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL; }
 
-/* After a call: which outputs there are, and their weights, which every type can hold. */
+/* After a call: find the outputs, and choose weights that are exact in every type. */
 static bool draw_weights(point *p, check_random *r)
 {
     p->nouts = 0;
@@ -324,7 +325,7 @@ static bool names(const check_json *x, const char *kind, const char *name)
 
 /* ---- Gradients by formula ---- */
 
-/* The gradient of each tensor; NULL: nothing flows to it. */
+/* The gradient of each tensor; NULL: zero. */
 typedef struct gradients { double *of[CHECK_TENSORS]; } gradients;
 
 static const dv_tensor *gradient_tensor(const point *p, const dv_value *out, size_t i)
@@ -449,8 +450,8 @@ static bool outputs(point *p, size_t a, const double *v, double h, double *to)
     return true;
 }
 
-/* No output moves with the steps, but it does with a long one: floor(), the flat side of relu(). What is declared as its gradient
- * is often meant to be another one (straight through), so this is no point to judge. */
+/* No output changes with the steps, but one does with a long step: floor(), the flat side of relu(). The declared gradient often
+ * differs on purpose (straight through), so such a point is not judged. */
 static bool flat_here_only(point *p, size_t a, const double *v, const double *here)
 {
     const size_t before = pool.used;
@@ -540,7 +541,7 @@ static double along(const double *g, const double *v, int64_t n)
     return sum;
 }
 
-/* What the formula says for a direction, against the slope. */
+/* Compare the formula's derivative in a direction with the slope. */
 static enum verdict judge(const point *p, const slope *s, double formula, difference *d)
 {
     const precision *q = precision_of(p);
@@ -575,7 +576,7 @@ static bool elsewhere(point *q, const point *p, uint64_t k, check_random *r)
     return make_point(q, p->op, &c) && !forward(q, 0, NULL, 0) && draw_weights(q, r);
 }
 
-/* A difference is believed when it is there in another direction, and when other points are smooth. */
+/* A difference counts if it also appears in another direction and other points are smooth. */
 static bool confirmed(point *p, size_t a, const double *g, check_random *r)
 {
     static point other;
@@ -732,7 +733,7 @@ static void compare_tangents(check_job *job, point *p, check_random *r)
 
 /* ---- Parts of the gradient ---- */
 
-/* What is computed for some arguments only is what is computed for all. */
+/* The gradients of some arguments are the same as when all are computed. */
 static void compare_needs(check_job *job, point *p, const gradients *all)
 {
     bool everything[SLOTS], wanted[SLOTS];
@@ -769,7 +770,7 @@ static void compare_needs(check_job *job, point *p, const gradients *all)
 
 /* ---- Low precision ---- */
 
-/* How far rounding can move the f64 gradient: the formula again, with all that is computed on the way rounded to eps. */
+/* The effect of rounding on the f64 gradient: the formula again, with every intermediate value rounded to eps. */
 static bool find_spread(check_job *job, point *p, double eps, const gradients *g, double *spread)
 {
     bool wanted[SLOTS];
@@ -834,7 +835,7 @@ static void compare_low(check_job *job, point *low, point *p, check_random *r)
     char name[100];
     if (compare_rounded(job, low, p, r, &where, &first) != DIFFERS)
         return;
-    for (uint64_t k = 1; k <= 3; k++) { /* not by a comparison that rounding turned */
+    for (uint64_t k = 1; k <= 3; k++) { /* not caused by a comparison that rounding changed */
         const size_t before = pool.used;
         const bool differs = elsewhere(&low_again, low, k, r) && make_twin(&again, &low_again, &p->c) &&
             !forward(&again, 0, NULL, 0) && compare_rounded(job, &low_again, &again, r, &a, &d) == DIFFERS;
@@ -928,7 +929,7 @@ static void tame(check_case *c, bool positive)
     }
 }
 
-/* Nothing could be said of most cases: then nothing is. */
+/* Most cases could not be judged: not checked. */
 static void take_stock(check_job *job)
 {
     if (++tally.cases < MANY || job->result->outcome != CHECK_PASS)

@@ -1,7 +1,7 @@
-/* leaks: what calls take, they give back. The same call many times over, in plain memory: the memory of malloc(), descriptors,
- * threads and mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses count as well as
- * those that succeed. Then each allocation that the host makes for a call fails in turn, and each malloc() of the kernel's own:
- * the call says so, does not crash, and loses nothing on that way. */
+/* leaks: calls release all resources that they take. The same call many times over, in plain memory: the memory of malloc(),
+ * descriptors, threads and mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses
+ * count as well as those that succeed. Then each allocation that the host makes for a call fails in turn, and each malloc() of
+ * the kernel's own: the call returns an error, does not crash, and leaks nothing. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void call_often(check_plain *p, int n)
         check_plain_call(p);
 }
 
-/* How many calls a stretch has: all together, what the time allows. */
+/* The number of calls in a stretch, from the available time. */
 static int stretch_of(check_plain *p)
 {
     const double begin = used();
@@ -91,7 +91,7 @@ static void check_growth(check_job *job, check_plain *p, int n)
         call_often(p, WARM);
     else
         n = stretch_of(p);
-    for (int i = 0; i < SEEN; i++) /* looking takes memory of malloc(), which keeps some that was freed */
+    for (int i = 0; i < SEEN; i++) /* the measurement itself uses malloc(), which keeps some freed memory */
         at[0] = look(heap);
     for (int i = 0; i < STRETCHES; i++) {
         call_often(p, n);
@@ -109,7 +109,7 @@ static void check_growth(check_job *job, check_plain *p, int n)
 
 /* ---- Failing allocations ---- */
 
-/* Allocation i of the host's, or of the kernel's own malloc(), fails; nothing is to be lost, however often. */
+/* Allocation i of the host, or of the kernel's malloc(), fails repeatedly; nothing may leak. */
 static void check_one_failing(check_job *job, check_plain *p, size_t i, bool own, const check_outs *whole)
 {
     static check_outs now;

@@ -1,4 +1,4 @@
-/* memory: a kernel touches its tensors and nothing else, writes what it says and all of it, and reads nothing that nobody wrote.
+/* memory: a kernel accesses only its tensors, writes only and all of what it declares, and reads no unwritten memory.
  *
  * Three calls: against the upper guard page, the same with other contents of what is undefined, and against the lower guard page.
  * An element of a result that holds the old contents in both of the first was not written. A result that differs between the

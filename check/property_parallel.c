@@ -306,8 +306,8 @@ static bool all_real(const check_case *c)
     return true;
 }
 
-/* How far a sum of products may be from another order's: each real argument comes in once. A kernel that rounds every step to a
- * small type gives bad values, but its result is a sum: there the worst is allowed. */
+/* The tolerance of a sum of products in another order, with each real argument as a factor. A kernel that rounds every step to a
+ * small type has inaccurate values, but its result is still a sum, so the largest rounding error is allowed. */
 static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
 {
     double product = 1, terms = 1;
@@ -404,7 +404,7 @@ static void sleep_ns(long ns)
     nanosleep(&t, NULL);
 }
 
-/* A thread stays where it is, while the others go on. */
+/* Stop one thread while the others continue. */
 static void on_stop(int number)
 {
     (void)number;
@@ -462,7 +462,7 @@ static uint64_t static_memory(void)
 
 static stressed threads[THREADS];
 
-/* How many threads have a call that succeeds alone. */
+/* The number of threads whose call succeeds alone. */
 static int prepare_threads(const check_job *job, const check_case *c)
 {
     int n = 0;

@@ -1,5 +1,5 @@
 /* runs: what the contract accepts runs to its end. A kernel may refuse a case with a message (what is inside tensors is the
- * kernel's to check); it may not crash, end the process or loop, nor refuse without a word. */
+ * kernel's to check); it may not crash, end the process or loop, nor fail without a message. */
 #include <string.h>
 
 #include "check.h"

@@ -6,7 +6,7 @@
 
 enum { BROKEN = 200, EVERY = 4 };
 
-/* The operator's contents are all real numbers: then sizes and numbers alone decide, and the contract can say all that must hold.
+/* Do all tensors hold real numbers? Then only sizes and numbers matter, and a contract can express all conditions.
  */
 static bool contents_do_not_matter(const check_op *op, const check_case *c)
 {
@@ -25,7 +25,7 @@ static bool is_clear(const check_op *op, const char *message)
     return strstr(message, op->name) && !strstr(message, "and no message") && !strstr(message, "which is no status");
 }
 
-/* A written argument that is not as it was; NULL: none. */
+/* A written argument that has changed; NULL: none. */
 static const char *written_anyway(const check_op *op, const check_case *c)
 {
     static check_values v;
@@ -49,7 +49,7 @@ static const char *written_anyway(const check_op *op, const check_case *c)
     return NULL;
 }
 
-/* A row that the host cuts into parts refuses what it finds in one when others are done. */
+/* A row that is cut into parts can refuse one part after others were computed. */
 static bool is_split(const check_op *op)
 {
     bool split = false;

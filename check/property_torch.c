@@ -26,7 +26,7 @@ typedef struct cases {
 static cases *shared; /* for each operator */
 static const check_op *first_op;
 
-/* Torch's own checks take NaN for unequal to itself. */
+/* torch's own checks treat NaN as unequal to itself. */
 static bool fits(const check_case *c)
 {
     for (size_t i = 0; i < c->ntensors; i++)
@@ -83,7 +83,7 @@ static bool note_cases(const check_op *ops, size_t nops, const check_options *op
     return true;
 }
 
-/* Why torch is not asked about an operator: into text; false: it is. */
+/* Write to text why torch is not asked about an operator; false: it is asked. */
 static bool out_of_question(const check_op *op, const check_job *jobs, size_t njobs, char *text, size_t size)
 {
     const char *failed = NULL;
@@ -148,7 +148,7 @@ static int add(check_job **jobs, size_t *njobs, const check_op *op, const check_
     return grown[(*njobs)++].result ? 0 : -1;
 }
 
-/* Rows of one name are one row for the whole report. */
+/* Rows with one name form one row of the whole report. */
 static const check_row *row_named(const char *name)
 {
     static check_row rows[64];
@@ -220,7 +220,7 @@ static uint32_t field_type(const dv_slot_info *s, bool result)
     return type ? type : s->type;
 }
 
-/* How the schema alone is read: by a library that defines it and goes again. */
+/* Read a schema without an operator: define it in a temporary library. */
 static int read_slots(const char *space, const char *schema, dv_field_decl *fields, char (*names)[64], size_t most, size_t *n)
 {
     dv_library *lib;

@@ -39,7 +39,7 @@ typedef struct comparison {
     check_job *job;
     const check_case *c;
     const kept *found, *opinions[OPINIONS];
-    const kept *moved; /* the first opinion on arguments that are a little off; NULL: not asked yet */
+    const kept *moved; /* the first opinion on slightly changed arguments; NULL: not computed yet */
     const check_row *rows[OPINIONS];
     size_t n;
     bool wild, extreme; /* some number that goes in may be so large that its square overflows; that is sure */
@@ -72,7 +72,7 @@ static bool has_native(const check_op *op)
     return form && form->kind == CHECK_OBJECT;
 }
 
-/* Rows that know better than this one, the best first. */
+/* The opinions on this row, best first. */
 static size_t list_opinions(const check_op *op, const check_row *row, const check_row **out)
 {
     size_t n = 0;
@@ -88,12 +88,12 @@ static size_t list_opinions(const check_op *op, const check_row *row, const chec
 
 /* ---- Calls, and what they leave ---- */
 
-/* Control bits: what the kernel may not leave changed. */
+/* The control bits that the kernel must restore. */
 static unsigned environment(void)
 {
     unsigned bits = (unsigned)fegetround();
 #if defined(__x86_64__)
-    bits |= (__builtin_ia32_stmxcsr() & 0xffc0u) << 16; /* without the flags that say what happened */
+    bits |= (__builtin_ia32_stmxcsr() & 0xffc0u) << 16; /* without the exception flags */
 #endif
     return bits;
 }
@@ -222,7 +222,9 @@ static void tell(const comparison *m, size_t k, int64_t i, int parts, double fou
                     : " (real)",
         by->index > 0 ? "row " : "", by->name, b, limit);
     out->kind = kind;
-    out->rtol = check_is_integer(t->dtype) ? -1 : tolerance->rtol; /* -1: in a bit; doubles do not tell all integers apart */
+    out->rtol = check_is_integer(t->dtype)
+        ? -1
+        : tolerance->rtol; /* -1: they differ in a bit; doubles cannot represent all integers */
     out->atol = isfinite(allowed) ? fmax(0, allowed - tolerance->rtol * fabs(expected)) : tolerance->atol;
     out->atol = has_special(m->c) && !check_is_integer(t->dtype) ? INFINITY : out->atol; /* only which infinity or NaN it is */
     out->slot = t->slot;
@@ -235,7 +237,7 @@ static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
         !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
 }
 
-/* Numbers that are no real ones must be the same. */
+/* Values that are not real numbers must be equal. */
 static bool compare_exactly(const comparison *m, size_t k, difference *out)
 {
     const kept_tensor *t = &m->found->t[k];
@@ -255,7 +257,7 @@ static bool compare_exactly(const comparison *m, size_t k, difference *out)
     return false;
 }
 
-/* One number that is finite in one and not in the other: may it be? */
+/* Is it allowed that a number is finite in one result and not in the other? */
 static bool may_overflow(const comparison *m, double found, double expected, double largest)
 {
     if (m->extreme || (m->wild && !(isnan(expected) && isfinite(found) && fabs(found) < sqrt(largest))))
@@ -263,8 +265,8 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
     return (isinf(found) && fabs(expected) >= 0.9 * largest) || (isinf(expected) && fabs(found) >= 0.9 * largest);
 }
 
-/* How far an element moves when the arguments do by a few units in the last place: where it is far, as where something is divided
- * by a sum that is nearly zero, no row can be near the truth. */
+/* The change of an element when the arguments change by a few units in the last place: if it is large, as for a division by a sum
+ * near zero, no row can be accurate. */
 static double movement(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double expected)
 {
     if (!m->moved || k >= m->moved->n || !same_tensor(&m->moved->t[k], &m->opinions[0]->t[k]))
@@ -393,7 +395,7 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
     return m->n;
 }
 
-/* They differ, and not only because a little of what goes in is much of what comes out. */
+/* They differ by more than the sensitivity to the inputs explains. */
 static bool differ(check_job *job, const check_case *c, comparison *m, difference *d)
 {
     static check_call call;

@@ -6,7 +6,7 @@
 
 static const char *const words[] = { [CHECK_PASS] = "pass", [CHECK_FAIL] = "fail", [CHECK_NOT] = "not checked" };
 
-/* The smallest case found; false: there is none. */
+/* The smallest case found; false: none. */
 static bool print_case(const check_job *job, FILE *to)
 {
     if (job->result->outcome != CHECK_FAIL || !(job->said_case || job->result->has_case))
@@ -92,7 +92,7 @@ static void print_failure(const printer *p, const check_job *job)
     }
 }
 
-/* Why it was not checked, or what a pass leaves out; NULL: it is neither. */
+/* Why it was not checked, or what a pass leaves out; NULL for others. */
 static const char *reason_of(const check_job *job, enum check_outcome outcome)
 {
     const check_result *r = job->result;

@@ -36,7 +36,7 @@ static bool keep_if_fails(shrinker *s)
     return true;
 }
 
-/* A smaller tensor holds other contents. Where they matter, others are tried: NaN may stand at its only element in one of them.
+/* A smaller tensor has other contents. If contents matter, several are tried: in one of them its only element may be NaN.
  */
 static bool keep_with_contents(shrinker *s)
 {
@@ -103,7 +103,8 @@ static void smaller_names(shrinker *s)
         smaller_size(s, &s->next.names.elements[k / 4][k % 4], &s->best.names.elements[k / 4][k % 4], rebuilt);
 }
 
-/* One size wherever it stands: in shapes, in numbers. What ties sizes together without a contract, or across names. */
+/* Change one size everywhere it occurs, in shapes and numbers: this keeps equal sizes equal without a contract, or across names.
+ */
 static void smaller_everywhere(shrinker *s)
 {
     int64_t values[64];
@@ -206,7 +207,7 @@ static void smaller_dims(shrinker *s)
 
 /* ---- Failures that take a call before ---- */
 
-/* The case that comes before, as the number-th of those that the job tried. */
+/* Set the preceding case to case `number` of those that the job tried. */
 static struct {
     const check_property *property;
     uint32_t number;
@@ -270,9 +271,8 @@ void check_shrink(check_job *job)
     const bool alone = shared && check_again(job, &s.best, shared);
     if (!alone &&
         (!shared ||
-            !fails_after_another(
-                job, &s.best, shared, &after))) {    /* not every time: it stays as it was found, and no program shows it */
-        if (job->result->how.show != CHECK_SHOW_FAR) /* whose size is beyond check_again() */
+            !fails_after_another(job, &s.best, shared, &after))) { /* not reproducible: it stays as found, without a program */
+        if (job->result->how.show != CHECK_SHOW_FAR)               /* whose size is beyond check_again() */
             job->result->how.show = CHECK_SHOW_NOTHING;
         return;
     }

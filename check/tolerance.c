@@ -1,4 +1,4 @@
-/* How far two right results can lie apart. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8
+/* The tolerance between two right results. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8
  * for bf16; v is u of the type that is computed in, f32, and 2^-47 for f64, whose opinions do not lie apart where much is lost on
  * the way; M is the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count);
  * n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the result.
@@ -57,7 +57,8 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
         if (elements)
             n = fmax(n, (double)check_numel(t) / (double)elements);
     }
-    /* In f64 opinions do not lie apart, however much is lost on the way: 64 units more; what is computed in f32 is still far off.
+    /* In f64 the opinions lose precision in the same way, so their difference does not show it: allow 64 units more; results
+     * computed in f32 are still far off.
      */
     const double u = check_unit(dtype), v = u == 0x1p-53 ? 0x1p-47 : 0x1p-24;
     return (

@@ -1,4 +1,4 @@
-/* What was declared of an operator, read from its JSON; and the values of its contract's expressions for a case that is being
+/* The declaration of an operator, read from its JSON; and the values of its contract's expressions for a case that is being
  * made. */
 #include <string.h>
 #include <stdlib.h>

@@ -213,7 +213,7 @@ static void prepare_child(void)
     setrlimit(RLIMIT_CORE, &limit);
     limit.rlim_cur = limit.rlim_max = MOST_FILE;
     setrlimit(RLIMIT_FSIZE, &limit);
-    if (!getrlimit(RLIMIT_AS, &limit)) { /* what a kernel asks for in its madness is refused; 72 GB are for guarded memory */
+    if (!getrlimit(RLIMIT_AS, &limit)) { /* absurdly large allocations of a kernel fail; 72 GB are for guarded memory */
         const rlim_t most = (rlim_t)96 << 30;
         limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > most ? most
                                                                                   : limit.rlim_max; /* far memory raises it */
@@ -232,7 +232,7 @@ static void prepare_child(void)
     dv_set_threads(1);
 }
 
-/* What results are to be, for programs that show a failure. */
+/* The expected results, for programs that show a failure. */
 static void note_results(check_job *job, const check_case *c)
 {
     static check_values v;
@@ -483,7 +483,7 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
     return again_within(case_ms / 8, job, c, shared);
 }
 
-/* A number so large that who counts to it does not end. */
+/* A number so large that a loop to it does not end. */
 static bool has_huge_number(const check_case *c)
 {
     bool huge = false;
@@ -492,7 +492,7 @@ static bool has_huge_number(const check_case *c)
     return huge;
 }
 
-/* A failure is made smaller; one that is only slow is none. */
+/* Make a failing case smaller; a case that is only slow is not a failure. */
 static void settle(check_job *job)
 {
     static check_result *shared;
@@ -568,7 +568,7 @@ static const char *out_of_question(const check_job *job)
     return job->property->applies ? job->property->applies(job->op, job->row) : NULL;
 }
 
-/* What a row computes is no function of its arguments (parallel says so), or it fails runs or memory. */
+/* The row's results depend on more than its arguments (parallel reports that), or it fails runs or memory. */
 static bool is_unsound(const check_job *job)
 {
     static const char *const kinds[] = { "not deterministic", "keeps something", "depends on addresses" };
@@ -578,7 +578,7 @@ static bool is_unsound(const check_job *job)
     return unsound && job->result->outcome == CHECK_FAIL;
 }
 
-/* What it computes of a part is as wrong as what it computes of the whole. */
+/* Its results for a part are as wrong as for the whole. */
 static bool is_wrong_in_parts(const check_job *values, const check_job *job)
 {
     return values->property == &check_property_values && values->result->outcome == CHECK_FAIL &&
@@ -586,7 +586,7 @@ static bool is_wrong_in_parts(const check_job *values, const check_job *job)
         (!strcmp(job->result->kind, "not parallel") || !strcmp(job->result->kind, "not a sum"));
 }
 
-/* A kernel that takes bad indices need not be told as well that it refuses others too late. */
+/* If a kernel accepts bad indices, do not also report that it refuses others too late. */
 static bool is_late_refusal(const check_job *memory, const check_job *job)
 {
     return memory->op == job->op && memory->property == &check_property_memory && memory->result->outcome == CHECK_FAIL &&
@@ -594,7 +594,7 @@ static bool is_late_refusal(const check_job *memory, const check_job *job)
         !strcmp(job->result->kind, "written before it was refused");
 }
 
-/* Then its values are not judged: the failure is theirs to report. */
+/* Then its values are not judged: the other property reports the failure. */
 static void leave_unsound_rows(check_job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -19,11 +19,11 @@
 #include <unistd.h>
 
 enum { DAY = 24 * 3600, KEEP_SECONDS = 30 * DAY };
-#define CHANGED                                                                                                    \
-    "changed" /* in place of a hash: the file was written while it was compiled, so what was compiled is not known \
+#define CHANGED                                                                                                 \
+    "changed" /* in place of a hash: the file changed while it was compiled, so the compiled content is unknown \
                */
 
-/* FNV-1a, 128 bits: against accidents; the folder is its user's own. */
+/* FNV-1a, 128 bits. It only has to detect accidents, since the folder belongs to one user. */
 static void hash(const cli_text *t, char out[CLI_HASH])
 {
     const unsigned __int128 prime = ((unsigned __int128)1 << 88) + 0x13b;
@@ -51,14 +51,14 @@ static char *choose_folder(void)
     const char *own = getenv("DOVETAIL_CACHE"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (own && *own)
         return cli_format("%s", own);
-    if (xdg && *xdg == '/') /* a relative one is to be ignored: XDG Base Directory Specification */
+    if (xdg && *xdg == '/') /* a relative path must be ignored: XDG Base Directory Specification */
         return cli_join(xdg, "dovetail");
     if (home && *home == '/')
         return cli_join(home, ".cache/dovetail");
     return NULL;
 }
 
-/* Where nobody can be kept from changing the usual folder, a build goes to one of its own. Who asked for it removes it. */
+/* If other users could change the usual folder, the build uses a new private folder. The caller removes it. */
 static char *make_private_folder(void)
 {
     const char *const bases[] = { getenv("TMPDIR"), getenv("XDG_RUNTIME_DIR"), "/tmp" };
@@ -99,7 +99,7 @@ static int use_private_without_home(cli_cache *c)
     return status;
 }
 
-/* What is loaded from the folder runs as us: nobody else may write there, or put another folder in its place. */
+/* Code loaded from the folder runs with the user's rights: nobody else may write there or replace the folder. */
 static int open_folder(cli_cache *c)
 {
     if (!c->folder)
@@ -139,7 +139,7 @@ void cli_cache_close(cli_cache *c)
 
 /* ---- Entries ------------------------------------------------------------------------------------------------------------- */
 
-/* The time of a record says when it was used last; once a day is enough. */
+/* A record's modification time is its last use; updating it once a day is enough. */
 static void mark_used(const char *record)
 {
     struct stat s;
@@ -149,7 +149,7 @@ static void mark_used(const char *record)
 
 static char *file_of_key(const cli_cache *c, const char *suffix) { return cli_format("%s/%s.%s", c->folder, c->key, suffix); }
 
-/* A name as a line holds it: "\n" for the end of a line, "\\" for a backslash. */
+/* A name as written in a line: "\n" for a line break, "\\" for a backslash. */
 static void add_name(cli_text *to, const char *name)
 {
     for (; *name; name++)
@@ -170,7 +170,7 @@ static char *read_name(char *line)
     return line;
 }
 
-/* All lines of a file that is whole; NULL otherwise. */
+/* All lines of a complete file; NULL if the file is not complete. */
 static char *read_lines(const char *path, cli_text *text)
 {
     const bool whole = !cli_read_file(path, text) && text->size && text->data[text->size - 1] == '\n';
@@ -179,7 +179,7 @@ static char *read_lines(const char *path, cli_text *text)
     return whole ? text->data : NULL;
 }
 
-/* The names of the entry, by the state of the files that deps names. */
+/* Set the names of the entry, from the contents of the files listed in deps. */
 static void name_entry(cli_cache *c, char *deps)
 {
     cli_text state = { 0 };
@@ -198,7 +198,7 @@ static void name_entry(cli_cache *c, char *deps)
     cli_text_free(&state);
 }
 
-/* Does a line of a record, "HASH NAME", say what the file has? */
+/* Does the hash in a record's line, "HASH NAME", fit the file? */
 static bool agrees(char *line, const char *binary)
 {
     char found[CLI_HASH], *name = strchr(line, ' ');
@@ -234,7 +234,7 @@ bool cli_cache_find(cli_cache *c)
     return good;
 }
 
-/* A lock on the file of this name; -1 with errno set. Whoever swept it away meanwhile left us a file without a name: again. */
+/* Lock the file of this name; -1 with errno set. If another process has removed the file meanwhile, try again. */
 static int lock_name(const char *path, int how)
 {
     for (;;) {
@@ -270,7 +270,7 @@ static bool written_since(const char *path, const struct timespec *t)
         (s.st_mtim.tv_sec > t->tv_sec || (s.st_mtim.tv_sec == t->tv_sec && s.st_mtim.tv_nsec >= t->tv_nsec));
 }
 
-/* What went into a binary: as a record says it, and the names alone. */
+/* The inputs of a binary: the lines of its record, and the names alone. */
 typedef struct made_from {
     cli_text record, names;
     const struct timespec *started;
@@ -316,7 +316,7 @@ static void add_dependencies(made_from *m, const char *rule)
     cli_text_free(&word);
 }
 
-/* All at once or not at all. temporary: a name in the same folder. */
+/* Write the file completely or not at all. temporary: a name in the same folder. */
 static int replace_file(const char *temporary, const char *path, const cli_text *content)
 {
     FILE *f = fopen(temporary, "wbe");
@@ -355,7 +355,7 @@ int cli_cache_keep(cli_cache *c, const char *made, const cli_text *rules, const 
 
 /* ---- What nobody uses goes ----------------------------------------------------------------------------------------------- */
 
-/* The time of the first of these files that is there. */
+/* The modification time of the first of these files that exists. */
 static time_t used(const char *folder, const char *stem, const char *const suffixes[2])
 {
     time_t t = 0;
@@ -368,7 +368,7 @@ static time_t used(const char *folder, const char *stem, const char *const suffi
     return t;
 }
 
-/* Files of one stem go with the lock of their key held, unless somebody builds it just now. */
+/* Remove the files of one stem with the lock of their key held, unless a process is building it. */
 static void remove_old(const cli_cache *c, const char *stem, const char *const suffixes[2], time_t now)
 {
     if (now - used(c->folder, stem, suffixes) <= KEEP_SECONDS)
@@ -385,7 +385,7 @@ static void remove_old(const cli_cache *c, const char *stem, const char *const s
     free(lock);
 }
 
-/* Once a day, by whoever builds. The time of the file "swept" says when it was done last. */
+/* Done once a day, by any build. The modification time of the file "swept" is the last time. */
 void cli_cache_sweep(const cli_cache *c)
 {
     char *swept = cli_join(c->folder, "swept");
@@ -398,7 +398,7 @@ void cli_cache_sweep(const cli_cache *c)
         static const char *const entry[2] = { ".made", ".so" }, *const of_key[2] = { ".deps", ".lock" };
         char *dot = strrchr(e->d_name, '.');
         const bool is_entry = dot && !strcmp(dot, ".so"), is_key = dot && !strcmp(dot, ".lock");
-        if (!is_entry && !is_key) /* every key has a lock, also of a build that failed */
+        if (!is_entry && !is_key) /* every key has a lock file, even after a failed build */
             continue;
         *dot = 0;
         remove_old(c, e->d_name, is_entry ? entry : of_key, now);

@@ -1,5 +1,5 @@
-/* The command `dovetail`: what its files share. A verb is one file, cmd_<verb>.c, which defines `const cli_verb verb_<verb>`, and
- * one row in CLI_VERBS. It uses the library through dovetail.h only, and never a shell. */
+/* The command `dovetail`: declarations shared by its files. A verb is one file, cmd_<verb>.c, which defines `const cli_verb
+ * verb_<verb>`, and one row in CLI_VERBS. It uses the library through dovetail.h only, and never a shell. */
 #ifndef DV_CLI_H
 #define DV_CLI_H
 
@@ -30,7 +30,7 @@ enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 typedef struct cli_option {
     char letter;       /* 0: none */
     const char *name;  /* without the dashes; NULL ends a table */
-    const char *value; /* what help calls the value; NULL: a switch */
+    const char *value; /* the value's name in help; NULL: a switch */
     const char *help;
 } cli_option;
 
@@ -45,7 +45,7 @@ typedef struct cli_verb {
     int (*run)(const cli_args *args);
 } cli_verb;
 
-/* A parsed command line. Strings are argv's own. */
+/* A parsed command line. Strings point into argv. */
 struct cli_args {
     const cli_verb *verb;
     const char **words; /* what is not an option */
@@ -57,15 +57,15 @@ struct cli_args {
     size_t ngiven;
 };
 
-/* Parse what follows the verb. Options and words may be mixed; "--" ends options; "-1" and "-.5" are words. CLI_OK, or CLI_USAGE
- * with the message printed. Frees nothing on failure: the process ends. */
+/* Parse the arguments after the verb. Options and words may be mixed; "--" ends options; "-1" and "-.5" are words. CLI_OK, or
+ * CLI_USAGE with the message printed. Frees nothing on failure: the process ends. */
 int cli_parse(const cli_verb *verb, int argc, char **argv, cli_args *out);
 bool cli_has(const cli_args *args, const char *option);
 const char *cli_get(const cli_args *args, const char *option); /* the last one's value; NULL: not given */
 /* The value as a number in [low, high]; absent: fallback. CLI_OK or CLI_USAGE. */
 int cli_get_int(const cli_args *args, const char *option, int64_t low, int64_t high, int64_t fallback, int64_t *out);
 void cli_print_help(const cli_verb *verb); /* to stdout */
-/* The one of n names that is nearest to a mistyped word; NULL when none is near. */
+/* The one of n names that is most similar to a mistyped word; NULL if none is similar. */
 const char *cli_nearest(const char *word, const char *const *names, size_t n);
 
 /* ---- Text and printing (output.c) ---------------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ int cli_read_file(const char *path, cli_text *out); /* a regular file; 0 or errn
 enum cli_style { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_RED, CLI_GREEN, CLI_YELLOW, CLI_BLUE };
 int cli_set_color(const char *when); /* "auto", "always", "never": CLI_OK or CLI_USAGE (nothing printed) */
 bool cli_colors(FILE *to);
-const char *cli_style(FILE *to, enum cli_style style); /* the escape, or "" where there is no colour */
+const char *cli_style(FILE *to, enum cli_style style); /* the escape sequence, or "" without colour */
 
 extern bool cli_json; /* --json was given: results and failures are also one JSON document on stdout */
 /* Print "dovetail: error: ..." to stderr and return CLI_FAILED (fail) or CLI_USAGE (usage, with a hint at the verb's help). */
@@ -107,19 +107,19 @@ const char *cli_home(void);
 
 /* ---- Operators by name, and arguments from words (load.c, values.c) ------------------------------------------------------ */
 
-bool cli_is_binary(const char *word); /* names a file to load rather than an operator: has a '/' or ends in .so */
+bool cli_is_binary(const char *word); /* is it a file to load, not an operator: has it a '/' or ends it in .so? */
 /* Load a binary; messages are printed. Libraries live as long as the process. */
 int cli_load(const char *path);
 void cli_load_shipped(void); /* what lies in <home>/ops; once */
 /* Every binary that was loaded, in order. */
 size_t cli_libraries(dv_library *const **out);
-/* Operators that a word means, in order of name: "ns::op" (all its overloads), "ns::op.overload", "ns" (all of a namespace),
- * "op". Looks among what is loaded, then also among the shipped ones. At least one, or CLI_FAILED with the message printed. The
+/* Operators for a command-line word, in order of name: "ns::op" (all its overloads), "ns::op.overload", "ns" (all of a
+ * namespace), "op". Searches loaded operators, then the shipped ones. At least one, or CLI_FAILED with the message printed. The
  * list is the caller's to free(); its operators live as long as the process. */
 int cli_find_all(const char *word, dv_operator ***out, size_t *n);
 int cli_find_one(const char *word, dv_operator **out); /* exactly one */
 
-enum cli_memory { CLI_NO_MEMORY, CLI_MEMORY }; /* tensors with made-up addresses, or with memory of their own and contents */
+enum cli_memory { CLI_NO_MEMORY, CLI_MEMORY }; /* tensors with fake addresses, or with memory and contents */
 typedef struct cli_values {
     dv_value *data; /* in the schema's order: as many as the operator has arguments */
     size_t n;
@@ -140,8 +140,8 @@ void cli_add_shape(cli_text *t, dv_dtype dtype, int32_t ndim, const int64_t *sha
 
 /* ---- Running programs, temporary folders, interruption (process.c) ------------------------------------------------------- */
 
-/* Between begin and end SIGINT, SIGTERM and SIGHUP do not kill the process: they stop the program that runs, and are noted, so
- * that temporary files can be removed; end then lets the signal have its effect. */
+/* Between begin and end SIGINT, SIGTERM and SIGHUP do not end this process: they are passed to the running program and noted, so
+ * that temporary files can be removed; end then raises the signal again. */
 void cli_signals_begin(void);
 void cli_signals_end(void);
 bool cli_interrupted(void);
@@ -149,13 +149,13 @@ bool cli_interrupted(void);
 /* Run argv[0], found on PATH, and wait; no shell. Its stdout and stderr are added to output (may be NULL: left alone). extra_env:
  * "NAME=value" or NULL. Returns the exit status; 128 + n when signal n ended it; -1 - errno when it could not be started. */
 int cli_run(const char *const *argv, const char *extra_env, cli_text *output);
-/* Run fn in a child process, which may crash; what it writes to the file descriptor is added to output. Returns as cli_run(). */
+/* Run fn in a child process, which may crash; its output to the file descriptor is added to output. Returns as cli_run(). */
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output);
-char *cli_program_path(const char *name); /* of such a program on PATH (or at this path); NULL. The caller's */
+char *cli_program_path(const char *name); /* the path of a program, searched on PATH; NULL: not found. The caller frees it */
 bool cli_find_program(const char *name);  /* is there one? */
 
 /* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there
- * are removed. On failure NULL with errno set. cli_temp_remove() removes it with what is in it. */
+ * are removed. On failure NULL with errno set. cli_temp_remove() removes it with its contents. */
 typedef struct cli_temp {
     char *path;
     int lock;
@@ -168,8 +168,8 @@ void cli_temp_remove(cli_temp *t);
 enum { CLI_HASH = 33 };                                  /* 128 bits in hex */
 int cli_hash_file(const char *path, char out[CLI_HASH]); /* 0 or errno */
 
-/* One entry of the user's folder of builds: $DOVETAIL_CACHE, else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail. Where others
- * could change what lies in it, a temporary folder of this name takes its place (python/dovetail/_source.py knows the name too).
+/* One entry of the user's folder of builds: $DOVETAIL_CACHE, else $XDG_CACHE_HOME/dovetail, else ~/.cache/dovetail. If others
+ * could change its contents, a temporary folder of this name is used instead (python/dovetail/_source.py knows the name too).
  */
 #define CLI_PRIVATE_FOLDER "dovetail-private-"
 typedef struct cli_cache {
@@ -178,20 +178,21 @@ typedef struct cli_cache {
     int lock;
     struct timespec started; /* since when it is locked */
 } cli_cache;
-/* The entry of a key: everything that is known before compiling and decides what comes out. Makes and checks the folder. Messages
- * are printed; close in every case. */
+/* Open the entry of a key, which holds everything known before compiling that determines the binary. Makes and checks the folder.
+ * Prints messages; close the entry in every case. */
 int cli_cache_open(const cli_text *key, cli_cache *out);
 void cli_cache_close(cli_cache *c);
-bool cli_cache_find(cli_cache *c); /* is the binary there, whole and up to date? No lock needed */
-int cli_cache_lock(cli_cache *c);  /* waits while another process builds it; then look again */
-/* Move what was made with the lock held (in a folder inside the cache's) into place. rules: what the compiler's -MMD wrote, a NUL
- * after each; more: other files that went into it. */
+bool cli_cache_find(cli_cache *c); /* does the binary exist, complete and up to date? Needs no lock */
+int cli_cache_lock(cli_cache *c);  /* waits while another process builds it; check again afterwards */
+/* Move the new binary (made with the lock held, in a folder inside the cache's) into place. rules: the output of the compiler's
+ * -MMD, a NUL after each; more: other input files. */
 int cli_cache_keep(cli_cache *c, const char *made, const cli_text *rules, const char *const *more, size_t nmore);
-void cli_cache_sweep(const cli_cache *c); /* remove what nobody used for 30 days; looks once a day */
+void cli_cache_sweep(const cli_cache *c); /* remove entries that were not used for 30 days; checks once a day */
 
 /* ---- What a compiled binary has (elf.c) ---------------------------------------------------------------------------------- */
 
-/* Read a shared object that the linker just made: names of defined dynamic symbols and of needed libraries. CLI_OK or CLI_FAILED.
+/* Read the names of defined dynamic symbols and of needed libraries from a shared object that the linker just made. CLI_OK or
+ * CLI_FAILED.
  */
 typedef struct cli_elf {
     char **symbols, **needed;

@@ -1,7 +1,7 @@
-/* dovetail bench: how long a call takes, for each instruction set and number of threads that is asked for.
+/* dovetail bench: measures the time of a call, for each requested instruction set and number of threads.
  *
- * A sample is a run of calls that takes at least 20 us; after a warm-up, samples are taken for a while. The best says what the
- * kernel can do, the median what one gets. Results are given, so allocation is not measured (unless --alloc). */
+ * A sample is a run of calls that takes at least 20 us; after a warm-up, samples are taken for a while. The best time shows what
+ * the kernel can do, the median what is usual. Result tensors are passed in, so allocation is not measured (unless --alloc). */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ static int measure(bench *b, timing *out)
     if (call(b))
         return cli_fail("%s", dv_last_error());
     for (const double start = cli_now();
-        cli_now() - start < b->seconds / 10;) /* warm up, and find how many calls make a sample */
+        cli_now() - start < b->seconds / 10;) /* warm up, and find the number of calls in a sample */
         for (;;) {
             const double t = cli_now();
             for (int64_t i = 0; i < calls; i++)

@@ -1,7 +1,8 @@
 /* dovetail build: C (and C++, CUDA, AscendC) files in, one operator binary out.
  *
- * Everything is made in a private folder beside the output, checked there, and put in place by one rename: whoever looks sees the
- * old binary or the new one. With --cached the output is an entry of the user's folder of builds (cache.c), made only if need be.
+ * The binary is made and checked in a private folder beside the output, and moved into place by one rename: at any time the
+ * output is the old binary or the new one. With --cached the output is an entry of the user's cache folder (cache.c), built only
+ * if necessary.
  */
 #include "cli.h"
 
@@ -19,7 +20,7 @@ typedef struct words {
     size_t n;
 } words;
 
-/* A file's ending says its language, and --flag may name one. */
+/* A file's extension determines its language; --flag may name a language. */
 enum language { C, CPP, CUDA, ASCENDC, NLANGUAGES };
 static const struct {
     const char *end, *name;
@@ -34,7 +35,7 @@ typedef struct build {
     words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
     const char *nvcc, *ccec;
     bool uses[NLANGUAGES], cached;
-    bool named; /* the output's name is known; otherwise it follows the library's */
+    bool named; /* the output's name is known; otherwise it is the library's */
     cli_temp temp;
     cli_cache cache;       /* where the result is kept, if it is */
     cli_text rules;        /* -MMD's: what was included */
@@ -50,7 +51,7 @@ static void push(words *w, const char *s)
     w->data[w->n++] = s;
 }
 
-/* Strings that live as long as the process: a build is one command. */
+/* Strings that are never freed: the process makes one build. */
 static const char *keep(char *s) { return s; }
 
 static bool ends_with(const char *s, const char *end)
@@ -111,7 +112,7 @@ static int find_sources(build *b, const char *folder)
     return CLI_OK;
 }
 
-/* The files and folders named, or this folder. */
+/* The named files and folders, or the current folder. */
 static int take_sources(build *b)
 {
     struct stat s;
@@ -145,7 +146,7 @@ static int check_sources(build *b)
     return CLI_OK;
 }
 
-/* What a file is, when it is one that a build must not replace; NULL: a regular file or nothing. */
+/* The kind of a file that a build must not replace; NULL: a regular file, or no file. */
 static const char *irreplaceable(const char *path)
 {
     struct stat s;
@@ -207,7 +208,7 @@ static void split_words(words *to, const char *text)
     }
 }
 
-/* From the option, the variable of the environment, or the first of the three known ones that exists. */
+/* From the option, the environment variable, or the first of the three default compilers that exists. */
 static int choose_one(build *b, const char *what, const char *option, const char *variable, const char *const known[3], words *to)
 {
     const char *given = cli_get(b->args, option), *env = getenv(variable);
@@ -227,7 +228,7 @@ static int choose_one(build *b, const char *what, const char *option, const char
                        known[0], known[1], known[2], variable, option);
 }
 
-/* A vendor's compiler, which has one name. */
+/* A vendor's compiler, with a single default name. */
 static int choose_vendor(build *b, enum language language, const char *name, const char *what, const char *from, const char **to)
 {
     const char *given = cli_get(b->args, name);
@@ -250,7 +251,7 @@ static int choose_compilers(build *b)
     return status ? status : choose_vendor(b, ASCENDC, "ccec", "AscendC", "the CANN toolkit", &b->ccec);
 }
 
-/* A name that no program takes for an option, a response file or (gcc's driver) a pipe. */
+/* A name that no program interprets as an option, a response file or (gcc's driver) a pipe. */
 static const char *as_file(const char *path)
 {
     const bool plain = (*path >= 'a' && *path <= 'z') || (*path >= 'A' && *path <= 'Z') || (*path >= '0' && *path <= '9') ||
@@ -258,8 +259,8 @@ static const char *as_file(const char *path)
     return plain ? path : keep(cli_format("./%s", path));
 }
 
-/* An argument of --flag for this language: "cuda:-lineinfo" is for one, and nvcc's names of architectures are for it alone; other
- * arguments are for all. NULL: for others. */
+/* An argument of --flag if it is for this language, else NULL: "cuda:-lineinfo" is for CUDA, nvcc's architecture options are for
+ * nvcc only, and other arguments are for all languages. */
 static const char *flag_for(const char *argument, enum language language)
 {
     static const char *const of_nvcc[] = { "-arch", "-gencode", "--gpu-architecture", "--generate-code", "--gpu-code" };
@@ -361,7 +362,7 @@ static void link_command(build *b, words *w)
     push_libraries(b, w);
 }
 
-/* nvcc knows where its runtime is: it links, with the runtime inside. */
+/* nvcc knows where its runtime is, so it links, with the runtime included statically. */
 static void cuda_link_command(build *b, words *w)
 {
     PUSH(w, b->nvcc, "-shared", "-cudart", "static", "-o", b->made);
@@ -389,7 +390,7 @@ static void show_command(const words *w)
 
 static int run_compiler(build *b, words *w)
 {
-    char *tmpdir = cli_format("TMPDIR=%s", b->temp.path); /* the compiler's own temporaries go away with ours */
+    char *tmpdir = cli_format("TMPDIR=%s", b->temp.path); /* the compiler's temporary files are removed with this folder */
     const size_t before = b->messages.size;
     push(w, NULL);
     if (cli_has(b->args, "verbose"))
@@ -415,7 +416,7 @@ static int run_compiler(build *b, words *w)
     return cli_fail("'%s' failed; '%s' was not %s", w->data[0], b->out, access(b->out, F_OK) ? "made" : "changed");
 }
 
-/* nvcc gives its arguments to a shell: it may only see names that mean nothing there. */
+/* nvcc passes its arguments to a shell: refuse names with characters that are special there. */
 static int check_for_nvcc(const words *w)
 {
     for (size_t i = 0; i < w->n && w->data[i]; i++)
@@ -455,7 +456,8 @@ static int compile_object(build *b, size_t i)
     return status;
 }
 
-/* One C file, or several, by one command. Files of two compilers, or several that each tell what they include: to objects first.
+/* One C file, or several, by one command. With two compilers, or if several files must list their headers, the files are compiled
+ * to objects first.
  */
 static int compile(build *b)
 {
@@ -594,7 +596,7 @@ static char *registered_name(const dv_library_decl *lib, const dv_operator_decl 
 
 enum { INSPECT_UNLOADABLE = 1, INSPECT_REFUSED = 3 };
 
-/* The library's message with "file:line: " of the declaration that it speaks of, and the binary under its future name. lib: NULL
+/* The library's message with "file:line: " of the declaration concerned, and with the binary's final name. lib: NULL
  * when the binary cannot be loaded at all. */
 static void put_refusal(const build *b, const dv_library_decl *lib, int fd)
 {
@@ -648,7 +650,7 @@ static int refuse_unknown(
     return INSPECT_REFUSED;
 }
 
-/* A misspelt name would change nothing and be noticed by nobody. */
+/* A misspelt name would have no effect and go unnoticed. */
 static int check_names(const dv_operator_decl *op, int fd)
 {
     static const char separators[] = " ,\t\n";
@@ -770,7 +772,7 @@ static void add_environment(cli_text *key)
     }
 }
 
-/* What decides what comes out, as far as it is known before compiling. */
+/* Everything known before compiling that determines the binary. */
 static void add_key(build *b, cli_text *key)
 {
     char here[PATH_MAX], found[CLI_HASH];
@@ -904,7 +906,7 @@ done:
     return status;
 }
 
-/* Nothing is made where the entry is good, before or after waiting for another process that makes it. */
+/* Nothing is built if the entry is good, before or after waiting for another process that builds it. */
 static int make_cached(build *b)
 {
     cli_text key = { 0 };

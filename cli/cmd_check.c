@@ -1,4 +1,4 @@
-/* dovetail check: what is wrong with operators, before their users find it. The checker itself is in check/. */
+/* dovetail check: finds faults of operators before their users do. The checker itself is in check/. */
 #include "cli.h"
 
 #include <dirent.h>
@@ -32,7 +32,7 @@ typedef struct targets {
     size_t built;  /* those of a name that was there already */
 } targets;
 
-/* What cannot be loaded is a result as well. */
+/* A binary that cannot be loaded is also reported as a result. */
 static int add_refused(targets *t, const char *path, const char *why)
 {
     t->ops = cli_alloc(t->ops, t->n + 1, sizeof *t->ops);
@@ -100,7 +100,7 @@ static int add_source(targets *t, const char *path)
     return status;
 }
 
-/* Binaries of operators in a folder and one level below; other shared objects are passed over. */
+/* Operator binaries in a folder and one level below; other shared objects are skipped. */
 static int add_folder(targets *t, const char *path, int depth)
 {
     struct dirent **names;
@@ -120,7 +120,7 @@ static int add_folder(targets *t, const char *path, int depth)
     return CLI_OK;
 }
 
-/* The folder of an installed Python package; NULL: there is none. */
+/* The folder of an installed Python package; NULL: not found. */
 static char *find_package(const char *name)
 {
     static const char program[] = "import importlib.util, sys\n"
@@ -137,7 +137,7 @@ static char *find_package(const char *name)
     return path;
 }
 
-/* The binary that a loaded operator is from. */
+/* The binary that defines a loaded operator. */
 static const char *path_of(const dv_operator *op)
 {
     dv_library *const *all;
@@ -259,7 +259,7 @@ static int write_junit(const char *path, const targets *t, const check_job *jobs
 
 /* ---- PyTorch ------------------------------------------------------------------------------------------------------------- */
 
-/* PROGRAM in a folder; NULL: there is none. */
+/* The path of a program in a folder; NULL: not found. */
 static char *program_in(const char *folder, const char *program)
 {
     char *path = cli_join(folder, program);
@@ -292,7 +292,7 @@ static char *find_python(void)
     return python;
 }
 
-/* Where a build tree has the package `dovetail`, that Python must find it there. NULL: it is installed, or there is none. */
+/* PYTHONPATH for the package `dovetail` of a build tree. NULL: it is installed, or not found. */
 static char *own_package(void)
 {
     char *folder = cli_join(cli_home(), "python"), *file = cli_join(folder, "dovetail/__init__.py");
@@ -304,7 +304,7 @@ static char *own_package(void)
     return setting;
 }
 
-/* Run `python -m dovetail.torch.check`; its answer is the content of a file. NULL: *why says why there is none. */
+/* Run `python -m dovetail.torch.check` and return the content of its answer file. NULL: *why has the reason. */
 static char *ask_python(const char *python, const char *const *words, const char *answer, char **why)
 {
     cli_text output = { 0 }, content = { 0 };
@@ -326,7 +326,7 @@ static char *ask_python(const char *python, const char *const *words, const char
 
 static const char no_python[] = "there is no torch: no Python is installed beside this command, active or on PATH";
 
-/* Operators that torch knows after a module was imported. */
+/* The operators that torch has after a module was imported. */
 static int add_foreign(targets *t, const cli_args *args)
 {
     const char *const module = cli_get(args, "torch"), *const name = cli_get(args, "op"),
@@ -354,7 +354,7 @@ static int add_foreign(targets *t, const cli_args *args)
     return why ? cli_fail("%s", why) : t->n ? CLI_OK : cli_fail("importing '%s' gives torch no operators", module);
 }
 
-/* The checks that torch makes of the operators, added after the existing jobs. show: progress is printed. */
+/* Add the checks with torch after the existing jobs. show: print progress. */
 static int check_in_torch(
     const cli_args *args, targets *t, const check_options *options, bool show, check_job **jobs, size_t *njobs)
 {
@@ -414,7 +414,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
     }
     if (show && check_wanted(options, "torch"))
         fputs("\r\033[Ktorch", stderr);
-    if (options->seconds > 0) /* what is left of it; at once, if nothing is */
+    if (options->seconds > 0) /* the remaining time; end at once if there is none */
         options->seconds = options->seconds > cli_now() - begin ? options->seconds - (cli_now() - begin) : 0.001;
     if (check_in_torch(args, t, options, show, &jobs, &njobs))
         return CLI_FAILED;

@@ -1,4 +1,4 @@
-/* dovetail explain: which kernel a call would take, why not the others, and what comes out. Runs nothing. */
+/* dovetail explain: shows which kernel a call would take, why not the others, and the results' shapes. Runs no kernel. */
 #include "cli.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* dovetail info: all that was declared of operators. */
+/* dovetail info: prints the declarations of operators. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static void add(dv_operator ***all, size_t *n, dv_operator *op)
     (*all)[(*n)++] = op;
 }
 
-/* A binary means its operators, unless names are given too: then it is only loaded. */
+/* A binary stands for all its operators; but if names are given too, it is only loaded. */
 static int gather(const cli_args *args, dv_operator ***all, size_t *n)
 {
     bool named = false;

@@ -1,4 +1,4 @@
-/* dovetail list: which operators there are. */
+/* dovetail list: lists operators. */
 #include "cli.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static void show_library(listing *to, const dv_library *lib)
     free(ops);
 }
 
-/* A formula has loaded the base set already, if there is one that needs it. */
+/* The base set is already loaded if a formula needs it. */
 static void load_base(void)
 {
     dv_library *base;
@@ -110,7 +110,7 @@ static int run(const cli_args *args)
     const size_t given = cli_libraries(&libraries);
     cli_load_shipped();
     const size_t n = cli_libraries(&libraries);
-    for (size_t i = 0; i < n; i++) /* what was asked for comes last, near the prompt */
+    for (size_t i = 0; i < n; i++) /* the requested operators come last, near the prompt */
         show_library(&to, libraries[(i + given) % n]);
     if (cli_has(args, "all")) {
         others o = { 0 };

@@ -1,4 +1,4 @@
-/* dovetail new: an operator project from nothing. The templates are a working project called my_ops; its name is replaced. */
+/* dovetail new: makes an operator project. The templates are a working project called my_ops; its name is replaced. */
 #include "cli.h"
 
 #include <ctype.h>
@@ -20,8 +20,7 @@ static const char *const keywords[] = { /* C11's and Python's */
     "async", "await", "class", "def", "del", "elif", "except", "finally", "from", "global", "import", "in", "is", "lambda",
     "nonlocal", "not", "or", "pass", "raise", "try", "with", "yield", "bool", "complex", "asm", "typeof"
 };
-static const char *const taken[] = {
-    /* modules and namespaces that exist: the project would hide them, or could not be imported */
+static const char *const taken[] = { /* existing modules and namespaces: the project would hide them, or could not be imported */
     "aten", "prim", "prims", "torch", "numpy", "jax", "mindspore", "vllm", "onnx", "dovetail", "main", "test", "tests", "math",
     "cmath", "random", "string", "types", "typing", "array", "ast", "code", "copy", "csv", "ctypes", "dis", "email", "gc", "glob",
     "html", "http", "io", "json", "logging", "numbers", "operator", "os", "pickle", "platform", "queue", "re", "secrets",
@@ -128,7 +127,7 @@ static int write_templates(const char *folder, const char *name, cli_text *list)
     return status;
 }
 
-/* After a failure: take away what was written, deepest first; only what is ours is removed. */
+/* After a failure: remove the written files and folders, deepest first, and nothing else. */
 static void remove_templates(const char *folder, const char *name)
 {
     for (size_t i = 0; i < NTEMPLATES; i++) {

@@ -1,4 +1,4 @@
-/* The dynamic symbols and needed libraries of a binary that our linker just wrote: 64-bit ELF, by section headers. */
+/* Reads the dynamic symbols and needed libraries of a binary that the linker just wrote: 64-bit ELF, by section headers. */
 #include "cli.h"
 
 #include <elf.h>

@@ -1,6 +1,6 @@
-/* From the compiler's words to the author's: the macros of dovetail_op.h turn some mistakes into errors that name nothing the
- * author wrote. Each diagnostic ("...: error: ..." and the notes that follow) is matched with a table; the place is the first
- * line of the author's own file that it mentions, or, for kernels, the line of DV_KERNEL. Works on the English of gcc and clang.
+/* Explains compiler errors: for some mistakes the macros of dovetail_op.h cause errors that mention nothing the author wrote.
+ * Each diagnostic ("...: error: ..." and its notes) is matched with a table; the place shown is the first line of the author's
+ * file that it mentions, or, for kernels, the line of DV_KERNEL. Works on the English messages of gcc and clang.
  */
 #include "cli.h"
 
@@ -13,7 +13,7 @@ typedef struct place {
     long line;
 } place;
 
-/* Without terminal escapes, and with plain quotes for typographic ones. */
+/* Remove terminal escapes, and replace typographic quotes by plain ones. */
 static char *plain_text(const char *s)
 {
     char *out = cli_alloc(NULL, strlen(s) + 1, 1), *to = out;
@@ -59,7 +59,7 @@ static bool own_header(const place *p)
     return false;
 }
 
-/* The place in the author's file that a diagnostic block speaks of; `macro`: prefer the line that expands it. */
+/* The place in the author's file for a diagnostic; `macro`: prefer the line that expands it. */
 static bool author_place(const char *block, size_t size, const char *macro, place *out)
 {
     bool found = false;

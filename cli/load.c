@@ -1,4 +1,4 @@
-/* Which operators a command line speaks of. */
+/* Loads binaries and finds the operators named on a command line. */
 #include "cli.h"
 
 #include <dirent.h>

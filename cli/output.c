@@ -129,7 +129,7 @@ char *cli_join(const char *folder, const char *name)
 int cli_read_file(const char *path, cli_text *out)
 {
     struct stat s;
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe that nobody writes to is not waited for */
+    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* do not wait for a pipe without a writer */
     int failed = fd < 0 || fstat(fd, &s) ? errno : S_ISDIR(s.st_mode) ? EISDIR : S_ISREG(s.st_mode) ? 0 : EINVAL;
     char buffer[16384];
     cli_add(out, "", 0);

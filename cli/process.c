@@ -1,8 +1,8 @@
-/* Programs without a shell, temporary folders that always go away, signals that wait for us to clean up.
+/* Runs programs without a shell, makes temporary folders that are always removed, and delays signals until they are.
  *
- * The three signals are blocked except inside ppoll(), so a handler runs only while we wait for a child: it notes the signal and
- * we pass it on. A temporary folder is owned by a lock on it: kill -9 drops the lock, and the next build there removes the
- * folder. */
+ * The three signals are blocked except inside ppoll(), so a handler runs only while this process waits for a child: the handler
+ * notes the signal, which is then sent to the child. A temporary folder is owned by a lock on it: kill -9 drops the lock, and the
+ * next build there removes the folder. */
 #include "cli.h"
 
 #include <dirent.h>
@@ -31,7 +31,7 @@ void cli_signals_begin(void)
 {
     struct sigaction action = { .sa_handler = on_signal };
     sigset_t block;
-    signal(SIGCHLD, SIG_DFL); /* ignored, as who started us may have it, children leave no exit status */
+    signal(SIGCHLD, SIG_DFL); /* if the parent process set it to be ignored, children leave no exit status */
     sigemptyset(&action.sa_mask);
     sigemptyset(&block);
     for (size_t i = 0; i < NSIGNALS; i++)
@@ -66,7 +66,7 @@ void cli_signals_end(void)
         raise(number);
 }
 
-/* Of at most so many bytes, those that can be read now; false at the end of what there will be. */
+/* Read the bytes that are available now, up to a maximum; false at end of file. */
 static bool read_some(int fd, size_t most, cli_text *output)
 {
     char buffer[8192];
@@ -81,8 +81,8 @@ static bool read_some(int fd, size_t most, cli_text *output)
     return true;
 }
 
-/* Read the child's output until it has ended, passing on our signals. A process that the child left behind may hold the pipe
- * open for as long as it likes: then what is in the pipe when the child has ended is the output. */
+/* Read the child's output until it has ended, and pass on this process's signals. A process that the child left behind may keep
+ * the pipe open, so the output ends with what the pipe holds when the child has ended. */
 static int wait_for(pid_t child, int fd, cli_text *output)
 {
     enum { PIPE_MOST = 1 << 20 };
@@ -212,7 +212,7 @@ bool cli_find_program(const char *name)
 
 #define TEMP_PREFIX ".dovetail-build-"
 
-/* Remove a folder of ours: what the compiler leaves is files, perhaps in one level of folders. */
+/* Remove a temporary folder: the compiler leaves files, perhaps in one level of folders. */
 static void remove_tree(const char *path, int depth)
 {
     DIR *dir = opendir(path);
@@ -263,7 +263,7 @@ int cli_temp_make(const char *folder, cli_temp *out)
 {
     *out = (cli_temp){ NULL, -1 };
     remove_stale(folder);
-    for (int attempt = 0; attempt < 100; attempt++) { /* another build may take a folder for stale before we lock it */
+    for (int attempt = 0; attempt < 100; attempt++) { /* another build may consider the folder stale before it is locked */
         char *path = cli_format("%s/" TEMP_PREFIX "XXXXXX", *folder ? folder : ".");
         struct stat a, b;
         if (!mkdtemp(path)) {

@@ -85,7 +85,7 @@ static int read_sizes(reader *r, int64_t *out, int32_t *n)
 
 static int read_number(reader *r, double *out)
 {
-    char text[64], *end; /* up to "..": strtod would take a dot of it */
+    char text[64], *end; /* up to "..": strtod would read its first dot */
     skip(r);
     const char *range = strstr(r->p, "..");
     snprintf(text, sizeof text, "%.*s", range ? (int)(range - r->p) : (int)strlen(r->p), r->p);
@@ -277,7 +277,7 @@ static void fill(void *data, dv_dtype dtype, int64_t n, const node *spec)
     }
 }
 
-/* Elements from the first to the last that strides reach; -1: negative strides or too many. */
+/* The number of elements from the first to the last that strides reach; -1: negative strides or too many. */
 static int64_t extent(const node *n)
 {
     int64_t last = 0;

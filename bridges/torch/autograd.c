@@ -1,6 +1,6 @@
-/* Most calls want no gradient and have nothing but plain tensors: then the operator runs at once, without the dispatcher's second
- * round. Whatever is not known to be plain goes into Python (dovetail.torch.autograd). In a process without Python it goes to the
- * operator below the Autograd keys, and a gradient that is wanted is an error: it is never dropped.
+/* Most calls need no gradient and have only plain tensors: then the operator runs directly, without a second dispatch. Other
+ * calls go to Python (dovetail.torch.autograd). In a process without Python they go to the operator below the Autograd keys, and
+ * a required gradient is an error; it is never dropped silently.
  */
 #include "autograd.h"
 
@@ -19,7 +19,7 @@ const struct dv__torch_exchange *dv_torch_exchange(void)
     return &exchange;
 }
 
-/* Calls each() for every tensor among the arguments, until it says true. */
+/* Calls each() for every tensor among the arguments, until it returns true. */
 static bool any_tensor(const struct dv__torch_op *op, const uint64_t *stack,
     bool (*each)(const struct dv__torch_op *op, const struct dv__torch_slot *s, const void *handle, void *with), void *with)
 {

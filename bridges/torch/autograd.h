@@ -1,4 +1,4 @@
-/* The kernel on torch's Autograd keys, and the way from there into Python. */
+/* The kernel on torch's Autograd keys, and how it calls Python. */
 #ifndef DV_TORCH_AUTOGRAD_H
 #define DV_TORCH_AUTOGRAD_H
 
@@ -8,14 +8,14 @@
 /* As dv__torch_call(): takes the stack's arguments and leaves its results, or throws. */
 void dv__torch_autograd(const struct dv__torch_op *op, uint64_t *stack);
 
-/* Goes into Python: takes the stack's nargs arguments and leaves its results, or throws what Python raised. way: GRADIENT, OTHER
- * or NATIVE. */
+/* Calls Python: takes the stack's nargs arguments and leaves its results, or throws the Python exception. way: GRADIENT, OTHER or
+ * NATIVE. */
 typedef void (*dv__torch_python)(const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack, size_t nargs);
 
-/* The way into Python; NULL: there is no Python in this process. */
+/* The function that calls Python; NULL: this process has no Python. */
 dv__torch_python dv__torch_into_python(void);
 
-/* What python.c, which is linked into dovetail._core, uses of this library. */
+/* The functions of this library that python.c, linked into dovetail._core, calls. */
 struct dv__torch_exchange {
     void (*set_python)(dv__torch_python python);
     void (*release)(const struct dv__torch_op *op, size_t slot, uint64_t cell);
@@ -27,14 +27,15 @@ DV_API const struct dv__torch_exchange *dv_torch_exchange(void);
 /* Has this operator our kernel on the Autograd keys? */
 DV_API bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name);
 
-/* The Python objects of one operator: struct dv__torch_op has what they are. They stay the caller's. Needs the GIL. */
+/* Set the Python objects of one operator (described in struct dv__torch_op). The caller keeps owning them. Needs the GIL. */
 DV_API void dv_torch_set_autograd(dv_torch_library *reg, const char *name, void *python, void *gradient);
 
-/* The function that runs its native form, with all arguments by position (those of out= follow); NULL: none. It makes kernels for
- * all devices: where there are no rows, and where the policy or the dtypes leave none, the native form runs. */
+/* Set the function that runs its native form, with all arguments by position (those of out= follow); NULL: none. This also
+ * registers kernels for all devices: the native form runs where the operator has no rows, or where policy and dtypes exclude all
+ * rows. */
 DV_API int dv_torch_set_native(dv_torch_library *reg, const char *name, void *python);
 
-/* Has a program given the operator kernels of its own? Then no call goes straight on to ours. */
+/* Has the program registered kernels for the operator? Then no call bypasses the dispatcher. */
 DV_API void dv_torch_set_overridden(dv_torch_library *reg, const char *name, bool yes);
 
 #endif

@@ -1,8 +1,8 @@
 /* One call from torch: stack -> dv_value -> dv_call -> stack.
  *
- * Invariant: every handle on the stack is ours until release_arguments() has walked over it, and that walk needs only the schema,
- * so it is right after a failure at any point. Nothing of ours is live when we throw. bump_version() may throw through us: the
- * cleanup attribute releases then.
+ * Invariant: this code owns every handle on the stack until release_arguments() has released it; that needs only the schema, so
+ * it works after a failure at any point. Nothing is owned when an exception is thrown. bump_version() may throw through this
+ * code: the cleanup attribute then releases everything.
  */
 #include "autograd.h"
 
@@ -214,8 +214,8 @@ int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool wr
         t->aoti_torch_create_device_guard(x->t.device.id, &c->guard))
         return bad_tensor(c, s);
     if (x->t.device.type == DV_META)
-        return DV_OK; /* no memory: the contract's check says that devices are mixed */
-    /* Reading must not break up a lazy copy, writing must. */
+        return DV_OK; /* no memory: the contract reports that devices are mixed */
+    /* Reading must not materialise a lazy copy, writing must. */
     const void *data = NULL;
     const int32_t failed = writes ? t->torch_get_mutable_data_ptr(x->handle, &x->t.data)
                                   : t->torch_get_const_data_ptr(x->handle, &data);
@@ -289,7 +289,7 @@ static int decode_memory_format(struct dv__torch_call *c, const struct dv__torch
         DV_ETYPE, "%s: argument '%s': torch's memory format number %d has no counterpart here", c->op->name, s->name, (int)n);
 }
 
-/* What a kernel's dv_generator is in this host. */
+/* The struct behind a kernel's dv_generator in this host. */
 struct generator {
     void *handle;  /* torch's; NULL: of a twin */
     uint64_t seed; /* a twin's, drawn in Python */
@@ -331,7 +331,7 @@ static void value_of_scalar(dv_scalar s, dv_value *v)
     }
 }
 
-/* A twin's argument: v is what came for it. */
+/* Convert a twin's argument, which was passed as v. */
 static int unpack(struct dv__torch_call *c, const struct dv__torch_slot *s, dv_value *v)
 {
     const dv_ints n = v->as.ints;
@@ -366,7 +366,7 @@ static int unpack(struct dv__torch_call *c, const struct dv__torch_slot *s, dv_v
     return DV_OK;
 }
 
-/* v comes zeroed. Optionals are a pointer to a cell, NULL for None. */
+/* The caller zeroes v. An optional is a pointer to a cell, or NULL for None. */
 static int decode(
     struct dv__torch_call *c, const struct dv__torch_slot *s, uint8_t field, bool optional, uint64_t cell, dv_value *v)
 {
@@ -409,7 +409,7 @@ static int decode(
             return dv_fail(DV_EDEVICE, "%s: argument '%s': torch's device number %d has no counterpart here", c->op->name,
                 s->name, (int)(cell >> 32));
         return DV_OK;
-    case DV_FIELD_LAYOUT: /* the numbers are torch's, in the schema's defaults too */
+    case DV_FIELD_LAYOUT: /* these are torch's numbers, also in the schema's defaults */
         v->type = DV_VALUE_LAYOUT;
         v->as.layout.value = (int32_t)cell;
         return DV_OK;
@@ -430,11 +430,11 @@ static int decode_argument(struct dv__torch_call *c, const struct dv__torch_slot
 static struct dv__torch_call *call_of(const dv_host *host)
 {
     struct dv__torch_call *c;
-    memcpy(&c, &host, sizeof c); /* the host is the call's first member, and the call is not const */
+    memcpy(&c, &host, sizeof c); /* the host is the first member of the call, which is not const */
     return c;
 }
 
-/* A tensor of ours around a new handle, which it takes in every case. */
+/* Make a tensor from a new handle, and own the handle even on failure. */
 static int adopt(struct dv__torch_call *c, void *take_handle, int index, dv_tensor **out)
 {
     static const struct dv__torch_slot temporary = { .name = "a temporary" };
@@ -468,7 +468,7 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return adopt(c, handle, index, out);
 }
 
-/* base is a tensor of ours: an argument, or one that we made. */
+/* base is one of this call's tensors: an argument, or one that this code made. */
 static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
     const int64_t *strides, int64_t offset, dv_tensor **out)
 {
@@ -487,7 +487,7 @@ static void free_tensor(const dv_host *host, dv_tensor *t)
     call_of(host)->t->aoti_torch_delete_tensor_object(x->handle);
 }
 
-/* A handle to memory that a dv_tensor describes; the memory stays ours. */
+/* A handle to memory that a dv_tensor describes, without ownership of the memory. */
 static int borrow(const struct dv__torch_shims *t, const dv_tensor *x, void **out)
 {
     return t->aoti_torch_create_tensor_from_blob(x->data, x->ndim, x->shape, x->strides, 0, dv__torch_dtype(t, x->dtype),
@@ -508,7 +508,8 @@ static int copy_tensor(const dv_host *host, const dv_tensor *to, const dv_tensor
     return status;
 }
 
-/* The pieces are cut here, by the grain alone, and torch's threads share them out: results do not depend on their number. */
+/* The range is cut into pieces here, by the grain alone, and torch's threads run the pieces: results do not depend on the number
+ * of threads. */
 struct pieces {
     int64_t begin, end, grain;
     dv_range_fn fn;
@@ -543,7 +544,7 @@ static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t
     return atomic_load(&p.status);
 }
 
-/* Of a backend on PrivateUse1: the current stream in the backend's own terms. NULL where it tells none. */
+/* The current stream of a backend on PrivateUse1, in the backend's own type; NULL if it has none. */
 static int accelerator_stream(const struct dv__torch_call *c, int32_t index, void **out)
 {
     void *current = NULL;
@@ -570,8 +571,8 @@ static int stream(const dv_host *host, dv_device device, void **out)
     return DV_OK;
 }
 
-/* A seed from torch's generators, so that torch.manual_seed() governs: from the one that was given, else the CPU's. Drawing on an
- * accelerator waits for it, which torch refuses while a graph is captured. */
+/* Draw a seed from a generator of torch, so that torch.manual_seed() has effect: the given generator, else the CPU's default.
+ * Drawing on an accelerator synchronises, which torch refuses while a graph is captured. */
 static int draw_seed(const struct dv__torch_call *c, const struct generator *g, uint64_t *seed)
 {
     const struct dv__torch_shims *t = c->t;
@@ -600,8 +601,8 @@ static int draw_seed(const struct dv__torch_call *c, const struct generator *g, 
     return failed ? dv_fail(DV_EHOST, "%s: no random number from torch: %s", c->op->name, dv__torch_what(t)) : DV_OK;
 }
 
-/* Does the call go into a CUDA graph? A seed is a number on the host: every replay of the graph would have the same. guard is
- * there when a tensor of the call is on an accelerator; what runs on the CPU is never in a graph. */
+/* Is the call captured in a CUDA graph? A seed is a number on the host, so every replay of the graph would use the same. guard is
+ * set if a tensor of the call is on an accelerator; work on the CPU is never captured. */
 static bool is_captured(const struct dv__torch_call *c)
 {
     void *current;
@@ -629,7 +630,7 @@ static int random_numbers(const dv_host *host, const dv_generator *generator, ui
 
 /* ---- results ------------------------------------------------------------------------------------------------------------- */
 
-/* Is this result a tensor that was made for it, not an argument? */
+/* Is this result a newly made tensor, and not an argument? */
 static bool was_made(const struct dv__torch_call *c, const struct dv__torch_slot *s, const dv_value *args, const dv_value *v)
 {
     const size_t slot = (size_t)(s - c->op->slots),
@@ -708,7 +709,7 @@ static int encode(
     return !status && s->optional ? dv__torch_box(c->op, cell) : status;
 }
 
-/* All results, or none: then those that dv_call made are freed. */
+/* Push all results, or none: on failure those that dv_call made are freed. */
 static int encode_results(struct dv__torch_call *c, const dv_value *args, const dv_value *results, uint64_t *cells)
 {
     const struct dv__torch_slot *s = c->op->slots + c->op->nargs;
@@ -737,7 +738,7 @@ static size_t tensors_of(const dv_value *v, const dv_tensor *const **all)
     return v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR ? 1 : 0;
 }
 
-/* Calls by an out= overload have no kernel under the Autograd keys. */
+/* An out= overload has no kernel on the Autograd keys. */
 static int refuse_gradient(const struct dv__torch_call *c, const dv_value *args)
 {
     const dv_tensor *const *all;
@@ -753,9 +754,9 @@ static int refuse_gradient(const struct dv__torch_call *c, const dv_value *args)
     return DV_OK;
 }
 
-/* Version counters of what is written go up, so that a backward that saved it fails loudly: here, as torch's own operators do it
- * under the key ADInplaceOrView, which whoever has counted already excludes. Before the kernel: for an inference tensor
- * bump_version throws, and the data must be as they were. */
+/* Raise the version counters of written tensors, so that a backward that saved one fails with an error. torch's own operators do
+ * it on the key ADInplaceOrView; a caller that has raised the counters excludes this key. This comes before the kernel: for an
+ * inference tensor bump_version throws, and the data must be unchanged. */
 static void announce_writes(struct dv__torch_call *c, const dv_value *args)
 {
     const struct dv__torch_op *op = c->op;
@@ -770,7 +771,7 @@ static void announce_writes(struct dv__torch_call *c, const dv_value *args)
     }
 }
 
-/* What out= gave takes the shape of a result, as in torch: resized, with torch's warning where it had elements. May throw. */
+/* Resize a tensor given by out= to the shape of its result, as torch does, with torch's warning if it had elements. May throw. */
 static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
 {
     if (dv_dtype_key(out->dtype) != dv_dtype_key(made->dtype))
@@ -786,7 +787,7 @@ static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_ten
     return DV_OK;
 }
 
-/* Results are written where out= says. Where that has another shape, they are made first and copied. */
+/* Write results to the tensors given by out=. If a shape differs, the result is made first and then copied. */
 static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
 {
     const struct dv__torch_op *op = c->op;

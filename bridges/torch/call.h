@@ -10,37 +10,37 @@
 struct dv__torch_slot {
     const char *name; /* borrowed from the operator */
     uint8_t field;    /* enum dv_field_type of the plain input, as the stack carries it */
-    uint8_t packed;   /* of a twin: what it stands for (a Scalar that comes as numbers); 0: what it is */
+    uint8_t packed;   /* of a twin: the type that it replaces (a Scalar passed as numbers); 0: none */
     bool optional, element_optional;
-    bool writes;   /* a result is written where it is given: out= */
+    bool writes;   /* a result is written to a given tensor: out= */
     int32_t alias; /* of a result: the argument that it aliases, or -1 */
 };
 
-/* Immutable once published to a trampoline, and never freed: a call may be on its way when the library is unregistered. */
+/* Immutable once published to a trampoline, and never freed: a call may be running when the library is unregistered. */
 struct dv__torch_op {
     const struct dv__torch_shims *t;
     dv_operator *op; /* a reference */
     const char *name;
     const char *overload; /* of the name; "" where there is none */
-    bool mutates, views;  /* writes to arguments; gives a view of one */
-    /* Python objects that the Autograd kernel calls (python.c): for every call; for one that is plain but for a gradient that is
-     * wanted. NULL: there is none. Read and set under the GIL. */
+    bool mutates, views;  /* writes to arguments; returns a view of one */
+    /* Python objects that the Autograd kernel calls (python.c): one for every call; one for calls that are plain except that they
+     * need a gradient. NULL: none. Read and set under the GIL. */
     _Atomic(void *) python, gradient;
-    _Atomic(void *) native; /* the same: runs the native form; NULL: there is none */
-    atomic_bool overridden; /* a program has given it kernels of its own, which only the dispatcher knows */
+    _Atomic(void *) native; /* a Python object that runs the native form; NULL: none */
+    atomic_bool overridden; /* the program has registered kernels for it, which only the dispatcher knows */
     size_t nargs, nresults;
     struct dv__torch_slot slots[]; /* arguments, then results: in this order they are the arguments of the out= overload */
 };
 
-/* Can the shims carry this slot? NULL: yes; else what stands in the way, for the message. */
+/* Can the shims carry this slot? NULL: yes; else the obstacle, for the message. */
 const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slot_info *info, bool result);
-/* What a twin's argument has instead, as python/twin.py packs it; 0: nothing can stand for this type. */
+/* The type that a twin's argument has instead, as python/twin.py packs it; 0: nothing can replace this type. */
 uint8_t dv__torch_packs_as(uint8_t field);
 
 /* The schema of a twin, or of its out= overload, for this name; the caller frees it. NULL: out of memory, no error set. */
 char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local, bool out);
 
-/* Give back what a cell holds: of an argument or result, by its slot; of all arguments. */
+/* Release what a stack cell holds: of an argument or result, given its slot; of all arguments. */
 void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell);
 void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack, size_t nargs);
 
@@ -57,7 +57,7 @@ struct dv__torch_block { struct dv__torch_block *next; };
 
 /* A tensor that we made or were given, with its handle. */
 struct dv__torch_tensor {
-    dv_tensor t; /* first: core gives this pointer back to us */
+    dv_tensor t; /* must be first: core passes this pointer back */
     void *handle;
 };
 
@@ -69,13 +69,13 @@ struct dv__torch_call {
     size_t nargs;    /* how many are on it: also those of out= */
     dv_value *spare; /* results to be copied to what out= gave; nspare of them are ours */
     size_t nspare;
-    bool elsewhere; /* a tensor is on a device for which the operator has no rows: the native form runs, by torch */
+    bool elsewhere; /* a tensor is on a device for which the operator has no rows: torch runs the native form */
     void *guard;    /* sets the device of the first tensor that is not on the CPU */
     char *at, *end; /* room for small things */
     struct dv__torch_block *blocks;
 };
 
-/* room: memory for what the call needs; more is allocated. The host is ready, and writes and results are the caller's affair. */
+/* room: memory for what the call needs; more is allocated. The host is set up; the caller handles writes and results. */
 void dv__torch_call_begin(struct dv__torch_call *c, const struct dv__torch_op *op, char *room, size_t size);
 void dv__torch_call_end(struct dv__torch_call *c);
 
@@ -87,7 +87,7 @@ int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool wr
  * none. */
 DV_API const char *dv_torch_out_schema(const dv_torch_library *reg, const char *name);
 
-/* An operator that was registered, for calls that do not come by torch; NULL: there is none of this name. Never freed. */
+/* A registered operator, for calls that bypass torch; NULL: no operator of this name. Never freed. */
 DV_API const struct dv__torch_op *dv_torch_operator(const dv_torch_library *reg, const char *name);
 
 #endif

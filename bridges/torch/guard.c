@@ -39,8 +39,8 @@ bool dv__torch_python_is_plain(void)
     return dv__torch_thread_is_plain() && !shims->function_modes() && !shims->has_callbacks();
 }
 
-/* Autograd knows something of it: a parameter, a view, a result. Below autograd that is nothing to us. Only level 0 of
- * forward-mode derivatives is in use. */
+/* The tensor has autograd data: a parameter, a view or a result. Below autograd this does not matter. Only level 0 of
+ * forward-mode derivatives is used by torch. */
 static enum dv__torch_way way_with_autograd(const void *handle, bool written)
 {
     const void *impl = *(const void *const *)handle;

@@ -17,8 +17,8 @@ enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
 
 struct dv__torch_layout {
     size_t key_set, autograd_meta, storage; /* offsets in TensorImpl, in bytes */
-    size_t ndim, offset, dtype;             /* there too: what dv__torch_read() reads. ndim 0: not known */
-    size_t data, checked;                   /* in StorageImpl: its memory; the flag that torch must be asked for it */
+    size_t ndim, offset, dtype;             /* also there: the fields that dv__torch_read() reads. ndim 0: not known */
+    size_t data, checked;                   /* in StorageImpl: its memory; the flag that only torch may read the address */
     dv_dtype dtypes[DV_TORCH_MAX_DTYPE];    /* by torch's number; bits 0: none of ours */
     uint64_t ordinary[DV__TORCH_DEVICES];   /* key sets; 0: not known yet */
     uint64_t inference[DV__TORCH_DEVICES];  /* of tensors made in inference mode */
@@ -28,20 +28,20 @@ struct dv__torch_layout {
 
 enum dv__torch_way {
     DV__TORCH_PLAIN,    /* straight to the kernel */
-    DV__TORCH_GRADIENT, /* the same, but for a gradient that is wanted */
+    DV__TORCH_GRADIENT, /* plain, except that a gradient is needed */
     DV__TORCH_OTHER,    /* by PyTorch's dispatcher */
-    DV__TORCH_NATIVE    /* its native form, by torch's own operators */
+    DV__TORCH_NATIVE    /* its native form, run by torch's own operators */
 };
 
 /* The thread's own dispatch keys, included and excluded, as c10::impl::raw_local_dispatch_key_set has them: 0, 0 when nothing is
  * on. NULL: this libc10 does not have them. */
 uint64_t *dv__torch_thread_keys(void);
 
-/* No dispatch mode, transform, autocast or tracing on this thread: the keys are those of every day, of inference mode, or of a
- * kernel below autograd. */
+/* No dispatch mode, transform, autocast or tracing on this thread: the keys are the default ones, those of inference mode, or
+ * those of a kernel below autograd. */
 bool dv__torch_thread_is_plain(void);
 
-/* Besides, nothing that works above the dispatcher: no function mode, no profiler. For calls that come from Python. */
+/* Also nothing that works above the dispatcher: no function mode, no profiler. For calls from Python. */
 bool dv__torch_python_is_plain(void);
 
 /* One tensor (a handle, which holds a tensor). written: it will be. */
@@ -53,8 +53,8 @@ int dv__torch_device_of(const void *handle);
 /* The storage (c10::StorageImpl *) of such a tensor: those that share memory have the same one. */
 const void *dv__torch_storage_of(const void *handle);
 
-/* Describe a plain tensor on the CPU without asking libtorch; its memory may be read and written. False: its shims must be asked,
- * as for a lazy copy, or while the layout is not known. */
+/* Describe a plain tensor on the CPU without calling libtorch; its memory may be read and written. False: the shims must be
+ * called, as for a lazy copy, or while the layout is unknown. */
 bool dv__torch_read(const void *handle, dv_tensor *t);
 
 static inline uint64_t dv__torch_word(const void *base, size_t at)
@@ -64,7 +64,7 @@ static inline uint64_t dv__torch_word(const void *base, size_t at)
     return w;
 }
 
-/* The same, by a layout that is known. c10::impl::SizesAndStrides: the number of dims, then sizes and strides, of five dims each,
+/* The same, with a known layout. c10::impl::SizesAndStrides: the number of dims, then sizes and strides, of five dims each,
  * or a pointer to both. */
 static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const void *handle, dv_tensor *t)
 {
@@ -97,14 +97,16 @@ static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const voi
     return true;
 }
 
-/* Count a write, as autograd wants it; for a tensor that is plain to be written. Never throws. */
+/* Raise the version counter of a written tensor, as autograd requires. Only for tensors that the guard calls plain. Never throws.
+ */
 void dv__torch_count_write(void *handle);
 
-/* What was found out, on samples, where libtorch has all that the guard calls: it is on from here. May be given again with more
- * that is known. NULL: off. */
+/* Turn the guard on with the layout found on samples, if libtorch has all functions that the guard calls. It may be called again
+ * with more known fields. NULL: off. */
 void dv__torch_guard_set(const struct dv__torch_layout *found);
 
-/* What dovetail._core uses of this library. It links neither this nor torch: dovetail.torch hands the pointer over. */
+/* The functions of this library that dovetail._core calls. _core links neither this library nor torch: dovetail.torch passes it
+ * this pointer. */
 struct dv__torch_inside {
     const struct dv__torch_shims *(*shims)(void);
     uint64_t *(*thread_keys)(void);

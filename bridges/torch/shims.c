@@ -1,4 +1,4 @@
-/* The lookup. libtorch_cpu.so must be in the process already: loading a torch ourselves would bring a second one. */
+/* Looks up libtorch's functions. libtorch_cpu.so must already be in the process: loading one here could load a second torch. */
 #include "shims.h"
 
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ static int number(void *lib, const char *name, int need, int32_t *out)
     return status;
 }
 
-/* torch's numbers are asked for, never assumed: what libtorch does not name, it does not have. */
+/* torch's numbers are looked up, never assumed: a number without a function in libtorch does not exist in this version. */
 static void find_dtypes(void *lib, struct dv__torch_shims *t)
 {
     static const char *const getters[] = { "aoti_torch_dtype_%s", "torch_dtype_%s" };
@@ -73,7 +73,7 @@ static int find_numbers(void *lib, struct dv__torch_shims *t)
 /* Dispatch keys have other numbers in other versions. All three functions, or none. */
 static void find_keys(struct dv__torch_shims *t)
 {
-    enum { KEYS = 160 }; /* more than there are; those that are not have a name of their own */
+    enum { KEYS = 160 }; /* more than exist; unused numbers have a special name */
     for (uint16_t k = 1; t->key_name && k < KEYS; k++) {
         const char *name = t->key_name(k);
         if (!strcmp(name, "AutogradCPU"))

@@ -7,7 +7,7 @@
 /* A boxed kernel: arguments in, results out, in the same 8-byte cells. The kernel owns every handle among the arguments. */
 typedef void (*dv_torch_boxed)(uint64_t *stack, uint64_t nargs, uint64_t nresults);
 
-#define DV_TORCH_ABI 0x020a000000000000u /* the libtorch whose conventions we follow: 2.10 */
+#define DV_TORCH_ABI 0x020a000000000000u /* the libtorch version whose conventions are used: 2.10 */
 
 enum { DV_TORCH_MAX_DTYPE = 64 };
 
@@ -43,10 +43,10 @@ struct dv__torch_shims {
     int32_t contiguous_format, preserve_format, channels_last, channels_last_3d;
 };
 
-/* The table, or NULL with the error set. The pointer is good for ever. */
+/* The table, or NULL with the error set. The pointer stays valid until the process ends. */
 const struct dv__torch_shims *dv__torch_shims(void);
 
-/* What libtorch said when the last shim of this thread failed. */
+/* libtorch's message of the last failed shim call on this thread. */
 const char *dv__torch_what(const struct dv__torch_shims *t);
 
 /* torch's number of a tag; -1: unknown, or this torch takes no tags from C. */

@@ -1,5 +1,5 @@
-/* The schema of a twin: what stands for an operator whose types the shims do not carry, called by its Python kernel. It has no
- * defaults: its one caller gives everything. */
+/* The schema of a twin, which replaces an operator whose types the shims cannot carry and is called by its Python kernel. It has
+ * no defaults: its only caller passes every argument. */
 #include "call.h"
 
 #include <stdio.h>

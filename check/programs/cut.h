@@ -6,7 +6,7 @@
 
 /* Parts of tensors. */
 
-static int64_t low, high; /* the part in hand */
+static int64_t low, high; /* the current part */
 
 /* [low, high) along an axis (-1: all of it), contiguous. */
 static void cut(dv_tensor *t, int axis)

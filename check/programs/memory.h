@@ -36,7 +36,7 @@ static unsigned char *new_pages(size_t room)
     return p + GUARD;
 }
 
-/* Memory one end of which touches pages that nobody may touch. */
+/* Memory with one end next to inaccessible pages. */
 static void *guarded(size_t bytes, size_t alignment, int fill)
 {
     const size_t room = bytes ? (bytes + alignment + PAGE - 1) / PAGE * PAGE : 0;

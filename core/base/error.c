@@ -1,5 +1,5 @@
-/* The message lives in a buffer of the thread, so failing never allocates. It is cut, never lost, when too long; and it is UTF-8,
- * whatever was put into it, because hosts refuse to read anything else. */
+/* The message is in a thread-local buffer, so failing never allocates. A message that is too long is truncated. The text is
+ * always valid UTF-8, because hosts refuse anything else. */
 #include "base/error.h"
 #include "base/text.h"
 
@@ -30,7 +30,7 @@ const char *dv_status_name(int status)
 /* clang-format on */
 const char *dv_version(void) { return TEXT(DV_VERSION_MAJOR) "." TEXT(DV_VERSION_MINOR) "." TEXT(DV_VERSION_PATCH); }
 
-/* Bytes that are no UTF-8 become '?', and so does what is left of a character that was cut. */
+/* Bytes that are not UTF-8 become '?', and so does the rest of a truncated character. */
 static void make_utf8(char *text)
 {
     for (size_t n = strlen(text); n;) {

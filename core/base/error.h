@@ -1,4 +1,4 @@
-/* The thread's error message, and messages that point at a column of a text. */
+/* The thread's error message, and messages that show a column of a text. */
 #ifndef DV_BASE_ERROR_H
 #define DV_BASE_ERROR_H
 

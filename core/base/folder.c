@@ -1,8 +1,8 @@
-/* Who may change what lies in a folder.
+/* Checks that only root and this user can change the contents of a folder.
  *
  * The path is walked from the root, a component at a time. Each folder on the way belongs to root or to this user, and nobody
- * else may write to it, unless it is sticky: there, only the owner of an entry may rename or remove it. So once a component has
- * been looked at, nobody else can put another in its place, and the path means the same folder from then on. */
+ * else may write to it, unless it is sticky: in a sticky folder only the owner of an entry may rename or remove it. So once a
+ * component has been checked, nobody else can replace it, and the path leads to the same folder from then on. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@ typedef struct walk {
     const char *path;        /* as given, for messages */
     unsigned flags;          /* enum dv_folder */
     uid_t root;              /* who may do everything */
-    char done[PATH_MAX];     /* looked at; no links in it; "" is the root */
+    char done[PATH_MAX];     /* the checked part of the path, without links; "" is the root */
     char rest[2 * PATH_MAX]; /* to come */
     unsigned links;
 } walk;
 
 static bool trusted(const walk *w, uid_t owner) { return !owner || owner == geteuid() || owner == w->root; }
 
-/* Is the name that is being looked at the folder's own? */
+/* Is the component that is being checked the folder itself? */
 static bool at_end(const walk *w) { return !w->rest[strspn(w->rest, "/")]; }
 static int status_of(const walk *w) { return at_end(w) ? DV_EINVAL : DV_EIO; }
 
@@ -74,7 +74,7 @@ static int follow(walk *w, const char *link, const struct stat *s)
     return DV_OK;
 }
 
-/* The first name of what is to come, taken from it; "" at the end. */
+/* Remove the first name from the rest of the path; "" at the end. */
 static void take_name(walk *w, char name[PATH_MAX])
 {
     const char *from = w->rest + strspn(w->rest, "/");

@@ -1,4 +1,4 @@
-/* Allocation through one replaceable set of three functions. Aligned memory keeps the original pointer just before itself. */
+/* Allocation through three replaceable functions. The original pointer of aligned memory is stored just before it. */
 #include "base/memory.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 /* NULL when out of memory, with the error already set: return DV_ENOMEM. Sizes of zero give a valid pointer. */
 void *dv__alloc(size_t size);
-void *dv__calloc(size_t count, size_t size);            /* count * size may not overflow: that is out of memory too */
+void *dv__calloc(size_t count, size_t size);            /* an overflow of count * size counts as out of memory */
 void *dv__realloc(void *p, size_t size);                /* on failure p stays as it was */
 void *dv__alloc_aligned(size_t size, size_t alignment); /* freed with dv__free_aligned only */
 void dv__free(void *p);

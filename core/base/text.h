@@ -1,4 +1,4 @@
-/* A growing string. Adding never fails at once: the text remembers, and dv__text_take() tells. */
+/* A growing string. Appending does not report failure; dv__text_take() does, for all additions. */
 #ifndef DV_BASE_TEXT_H
 #define DV_BASE_TEXT_H
 
@@ -19,10 +19,10 @@ void dv__text_deinit(dv__text *t);
 /* The caller's string (to be freed with dv__free), never NULL on DV_OK; DV_ENOMEM if any addition failed. Leaves t empty. */
 int dv__text_take(dv__text *t, char **out);
 
-/* Is the word among these, which spaces separate? */
+/* Is the word in this list, separated by spaces? */
 bool dv__has_word(const char *words, const char *name, size_t size);
 
-/* Bytes of the UTF-8 character that text begins with (of n > 0 bytes); 0: it is none. */
+/* The length of the UTF-8 character at the beginning of text (of n > 0 bytes); 0: not valid UTF-8. */
 size_t dv__utf8_size(const char *text, size_t n);
 
 #endif

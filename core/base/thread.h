@@ -1,7 +1,7 @@
-/* Variables of a thread that every call reads. In a shared library each use of one is a call of the loader's function, so they
- * are reached through a function that the compiler may call once and remember: its result is the same all through a thread. (The
- * initial-exec model would need no call, but then the whole block of the library's thread variables, error text included, would
- * have to fit into the little room that the loader keeps for libraries that are loaded later: it does not.) */
+/* Thread-local variables that every call reads. In a shared library each access calls a function of the loader, so they are
+ * accessed through a function whose result the compiler may reuse: it is constant within a thread. (The initial-exec model would
+ * need no call, but the loader reserves little space for libraries that are loaded later, and this library's thread-local
+ * variables, with the error text, do not fit.) */
 #ifndef DV_BASE_THREAD_H
 #define DV_BASE_THREAD_H
 

@@ -1,6 +1,5 @@
-/* Memory of a call: what may overlap what, stand-ins for tensors that a row does not take as they are.
- *
- * A tensor that is written may share bytes with nothing else of the call, unless the schema gives both one alias set. */
+/* Memory of a call: overlap checks, and stand-ins (contiguous copies) of tensors whose layout a row does not accept. A written
+ * tensor may not share bytes with another tensor of the call, unless the schema gives both one alias set. */
 #include "call/memory.h"
 
 #include "base/memory.h"

@@ -1,6 +1,5 @@
-/* Results: what each must be, where it comes from, and what happens to it in the end.
- *
- * Nothing of the caller's is touched before the kernel has succeeded; what the host made until then is given back. */
+/* Results: their expected shape and dtype, their allocation, and their release or transfer to the caller. The caller's results
+ * are not changed before the kernel has succeeded; on failure the tensors that the host made are freed. */
 #include "call/results.h"
 
 #include "call/fail.h"

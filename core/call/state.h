@@ -1,8 +1,7 @@
-/* One call: what its stages share.
- *
- * The struct lies on the stack of dv_call() and is not cleared: each stage sets what it owns. The files of this folder stand in
- * one order, and each uses only those before it (tools/check_layers.py): state, fail, frame, values, host, pool, services,
- * results, memory, split, evaluate, native, functional, again, rows, call, infer, gradient, site. */
+/* The state of one call, shared by its stages. The struct is on the stack of dv_call() and is not cleared: each stage sets the
+ * members that it owns. The files of this folder have an order, and each uses only those before it (tools/check_layers.py):
+ * state, fail, frame, values, host, pool, services, results, memory, split, evaluate, native, functional, again, rows, call,
+ * infer, gradient, site. */
 #ifndef DV_CALL_STATE_H
 #define DV_CALL_STATE_H
 

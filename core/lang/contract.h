@@ -1,4 +1,4 @@
-/* Contracts: what an operator takes and gives (docs/contract.md has the language).
+/* Contracts: the inputs and outputs of an operator (docs/contract.md describes the language).
  *
  * Parsed, resolved against the schema and proved once, when a library is loaded; then evaluated in every call, without
  * allocating. A slot is an argument's index in the schema, or nargs + a return's index. */
@@ -20,7 +20,7 @@ enum {
     DV__MAX_REGISTERS = 1024
 };
 
-/* What a register of a contract's program holds (contract_program.h). */
+/* The value of a register of a contract's program (contract_program.h). */
 typedef struct dv__reg {
     union {
         int64_t i;            /* int; bool */
@@ -35,15 +35,15 @@ typedef struct dv__reg {
     uint32_t real; /* of a number */
 } dv__reg;
 
-/* What one call's arguments bind. On the caller's stack, not initialised by it; valid as long as the arguments are. */
+/* The solution for one call's arguments. It is on the caller's stack, uninitialised; valid as long as the arguments are. */
 typedef struct dv__solution {
     int32_t cases[DV__MAX_CASE_GROUPS]; /* the case taken in each group */
-    dv_device device;                   /* of the tensors that are not @cpu; {DV_CPU, 0} when there is none */
+    dv_device device;                   /* of the tensors that are not @cpu; {DV_CPU, 0} without such tensors */
     uint64_t bound_dims;                /* which of the variables are bound: bits by index */
     uint32_t bound_runs, bound_dtypes;
     int32_t pool_used;
-    dv__reg registers[DV__MAX_REGISTERS + 1];   /* the first ones are the variables; the last one takes what nobody reads */
-    int64_t pool[DV__SHAPE_POOL + DV_MAX_NDIM]; /* computed runs of dims, shapes and strides of outputs; room to make one */
+    dv__reg registers[DV__MAX_REGISTERS + 1]; /* the first ones are the variables; the last one gets values that nothing reads */
+    int64_t pool[DV__SHAPE_POOL + DV_MAX_NDIM]; /* computed runs of dims, shapes and strides of outputs; and room for one more */
 } dv__solution;
 
 typedef struct dv__output {
@@ -61,12 +61,12 @@ typedef struct dv__output {
 int dv__contract_parse(const char *text, const char *name, const dv__schema *schema, dv__contract **out);
 void dv__contract_free(dv__contract *c);
 
-bool dv__contract_needs_shape(const dv__contract *c); /* some output is written [...]: a C shape function must stand in */
+bool dv__contract_needs_shape(const dv__contract *c); /* some output is written [...]: the operator needs a C shape function */
 /* Check the arguments (all nargs of them, defaults filled in) and bind everything. Messages begin with the operator's name and
- * name the argument, what was expected and what came: DV_ESHAPE, DV_EDTYPE, DV_EDEVICE, DV_EINVAL. check_values: also test values
- * inside CPU tensors (`ids.values < e`). */
+ * name the argument, what was expected and what was found: DV_ESHAPE, DV_EDTYPE, DV_EDEVICE, DV_EINVAL. check_values: also test
+ * values inside CPU tensors (`ids.values < e`). */
 int dv__contract_solve(const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values);
-/* What return i must be. DV_ENOTSUP when the contract leaves it to a C shape function ([...]). */
+/* The expected shape, dtype and device of return i. DV_ENOTSUP when the contract leaves it to a C shape function ([...]). */
 int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, dv__output *out);
 /* Of a return that is a list: how many tensors (-1: it is not a list, or absent in this case), and what the one at `place` must
  * be. Shapes and strides lie in the solution's pool: whoever asks about many puts pool_used back in between. */
@@ -105,10 +105,10 @@ typedef struct dv__takes {
 } dv__takes;
 /* One entry for each slot (nargs + nreturns) from "strided(x), align(y, 64)"; text NULL: the contract's own facts. */
 int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out);
-/* For operators with no contract: only the schema is known. */
+/* For operators without a contract: only the schema is known. */
 int dv__schema_takes(const char *text, const dv__schema *schema, dv__takes *out);
 
-/* A row's predicate: in the contract's language, over what it binds. Lives in arena. */
+/* A row's predicate, in the contract's language, over the contract's variables and the arguments. Allocated in arena. */
 typedef struct dv__predicate dv__predicate;
 int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__predicate **out);
 int dv__predicate_eval(const dv__contract *c, const dv__predicate *p, const dv_value *args, dv__solution *s, bool *out);

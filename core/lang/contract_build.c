@@ -1,4 +1,5 @@
-/* Steps, conditions and messages of a contract's program: what contract_build_value.c and contract_build_match.c are made of. */
+/* Functions that add steps, conditions and messages to a contract's program, for contract_build_value.c and
+ * contract_build_match.c. */
 #include "lang/contract_build.h"
 
 #include <stdio.h>

@@ -4,34 +4,34 @@
 
 #include "lang/contract_internal.h"
 
-/* Where an item of a pattern stands in a shape: at `index`, from the back if it is negative, or at the register `offset`. */
+/* The position in a shape of an item of a pattern: `index`, counted from the end if it is negative, or the register `offset`. */
 typedef struct dv__place {
-    dv__operand at;            /* of AT: a literal, negative from the back, or a register */
+    dv__operand at;            /* of AT: a literal, counted from the end if negative, or a register */
     dv__operand start, length; /* of SLICE */
 } dv__place;
 
-/* A computed dim that waits for its sizes; a definition that does. */
+/* A computed dim or a definition that waits until its sizes are bound. */
 typedef struct dv__put_aside {
     dv__operand pending; /* when it is still to be settled */
-    dv__operand tested;  /* when its sizes were bound at the last look */
-    dv__operand found;   /* the size where it stands (of a list: of the first tensor) */
+    dv__operand tested;  /* the condition under which its sizes were bound when it was last checked */
+    dv__operand found;   /* the size at its position (in a list: of the first tensor) */
     dv__operand took;    /* when its pattern took part */
     dv__place place;
 } dv__put_aside;
 
-/* Errors stick: after the first one nothing is added, and what is returned is never run. */
+/* After the first error nothing is added, and the results are never run. */
 typedef struct dv__builder {
     const dv__contract *c;
     dv__program *p;
     dv__arena *arena;
     int status;
-    uint32_t fresh;   /* steps before this one are not used again: a call may begin behind them */
-    int32_t *made_by; /* of a register: its step; -1: a variable, or a register of a block */
+    uint32_t fresh;   /* results of steps before this one are not reused: a call may begin after them */
+    int32_t *made_by; /* for each register its step; -1: a variable, or a register of a block */
     dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS], dtypes[DV__MAX_DTYPE_VARS], device; /* when each is bound */
-    const char *who, *where;  /* for messages: the argument in whose pattern it stands, or NULL; the text */
+    const char *who, *where;  /* for messages: the argument whose pattern contains it, or NULL; the text */
     const dv__fault *too_big; /* the message of the last who and where */
     const char *big_who, *big_where;
-    bool quiet;         /* for a message: what it makes cannot fail, */
+    bool quiet;         /* building a message: its steps cannot fail, */
     dv__operand valid;  /* and has a value when this holds */
     dv__operand values; /* the element that x.values stands for */
     dv__operand index;  /* which tensor of a list that is returned */
@@ -45,7 +45,7 @@ enum dv__rtype dv__type_of(const dv__builder *b, dv__operand x);
 dv__operand dv__literal(dv__builder *b, enum dv__rtype type, dv__reg value);
 dv__operand dv__int(dv__builder *b, int64_t i);
 dv__operand dv__dtype_literal(dv__builder *b, uint32_t key);
-/* A pure operation: the register of an equal one that was made already, or a new step. */
+/* A pure operation: reuses the register of an equal step, or adds a new step. */
 dv__operand dv__emit(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, uint32_t n, const dv__operand *in,
     int32_t slot, const dv__fault *fault);
 dv__step *dv__append(dv__builder *b, enum dv__op op, dv__operand guard); /* any step; NULL: an error */
@@ -56,7 +56,7 @@ dv__operand dv__op3(
     dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, dv__operand x, dv__operand y, dv__operand z);
 dv__operand dv__load(dv__builder *b, enum dv__op op, enum dv__rtype type, dv__operand guard, int32_t slot);
 
-/* Conditions, simplified: guards are kept small, and what is always or never true is known. */
+/* Conditions, simplified: guards stay small, and constant conditions are recognised. */
 dv__operand dv__and(dv__builder *b, dv__operand x, dv__operand y); /* y need not be defined where x is false */
 dv__operand dv__or(dv__builder *b, dv__operand x, dv__operand y);
 dv__operand dv__both(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y); /* of what is defined under a guard */
@@ -79,7 +79,8 @@ dv__part *dv__join(dv__builder *b, const char *open, const char *close);
 void dv__join_add(dv__builder *b, dv__part *join, dv__part *part);
 const dv__fault *dv__fault_new(dv__builder *b, int status, dv__part *message);
 dv__part *dv__part_place(dv__builder *b); /* "argument 'w': 2*n: " */
-/* A check that may fail is added when this is true: first make the message, then dv__check(). Quiet: notes the condition. */
+/* Is a check needed for this condition? If so, make the message, then call dv__check(). In quiet mode the condition is only
+ * noted. */
 bool dv__may_fail(dv__builder *b, dv__operand condition, dv__operand guard);
 void dv__check(dv__builder *b, dv__operand condition, dv__operand guard, int status, dv__part *message);
 
@@ -89,7 +90,7 @@ dv__operand dv__real_value(dv__builder *b, const dv__expr *e, dv__operand guard)
 dv__operand dv__present(dv__builder *b, int32_t slot); /* always true for what is not optional */
 dv__operand dv__axis(dv__builder *b, dv__operand dim, dv__operand rank, dv__operand guard, dv__part *who); /* who: its place */
 
-/* While something is made for a message: it cannot fail, and only messages read it. */
+/* Begin and end steps for a message: they cannot fail, and only messages read their results. */
 typedef struct dv__hush {
     bool quiet;
     dv__operand valid;
@@ -119,7 +120,7 @@ dv__part *dv__variables(dv__builder *b, dv__needs needs, dv__part *join); /* "n 
 dv__part *dv__bound_by(dv__builder *b, int ref);                          /* " (bound by 'x')", or nothing */
 void dv__build_patterns(dv__builder *b);
 void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__operand guard);
-void dv__close_block(dv__builder *b, uint32_t at);      /* the steps behind the block's step are its body */
+void dv__close_block(dv__builder *b, uint32_t at);      /* the steps after the block's step are its body */
 dv__part *dv__case_text(dv__builder *b, dv__when when); /* " when layout == "A"", or nothing */
 /* contract_build_facts.c */
 void dv__build_settle(dv__builder *b);

@@ -1,4 +1,4 @@
-/* What comes after the patterns, as steps: computed dims that had to wait, definitions, unbacked sizes, facts. */
+/* Builds the steps that follow the patterns: computed dims that had to wait, definitions, unbacked sizes, facts. */
 #include "lang/contract_build.h"
 
 /* ---- What was put aside -------------------------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static void define(dv__builder *b, const dv__definition *d, dv__operand ready)
     b->dims[d->var] = dv__or(b, b->dims[d->var], ready);
 }
 
-/* Everything whose sizes are bound by now, in textual order, once. False: there was nothing. */
+/* Add the steps of all waiting items whose sizes are bound now, once, in textual order. False: there were none. */
 static bool evaluate(dv__builder *b)
 {
     const dv__contract *c = b->c;
@@ -54,7 +54,7 @@ static int mentions(const dv__expr *e, int ref)
     return n;
 }
 
-/* The variable stands in it once, under + - * / and unary - only. */
+/* Does the variable occur once, under + - * / and unary - only? */
 static bool can_solve(const dv__expr *e, int ref)
 {
     if (mentions(e, ref) != 1)
@@ -81,7 +81,7 @@ static dv__part *unsolvable(dv__builder *b, int ref, dv__operand found)
     return dv__then(dv__then(dv__part_place(b), p), dv__show(b, found));
 }
 
-/* x / by without a remainder, or the check fails. */
+/* x / by; a remainder fails a check. */
 static dv__operand divide(dv__builder *b, dv__operand x, dv__operand by, int ref, dv__operand found, dv__operand g)
 {
     const dv__operand some = dv__op2(b, DV__OP_NE, DV__RTYPE_INT, g, by, dv__int(b, 0));
@@ -92,7 +92,7 @@ static dv__operand divide(dv__builder *b, dv__operand x, dv__operand by, int ref
     return dv__emit(b, DV__OP_FLOORDIV, DV__RTYPE_INT, g, 2, in, 0, dv__fault_new(b, DV_ESHAPE, unsolvable(b, ref, found)));
 }
 
-/* e == found, for the variable: undo the outermost operation, and go on inside. */
+/* Solve e == found for the variable: invert the outermost operation, then continue with its operand. */
 static dv__operand invert(dv__builder *b, const dv__expr *e, int ref, dv__operand found, dv__operand g)
 {
     dv__operand value = found;
@@ -139,7 +139,7 @@ static void solve(dv__builder *b, const dv__aside *a, const dv__put_aside *left,
     b->dims[ref] = dv__or(b, b->dims[ref], g);
 }
 
-/* The first computed dim that has one unknown size is solved for it. False: there is none. */
+/* Solve the first computed dim that has exactly one unknown size. False: there is no such dim. */
 static bool solve_one(dv__builder *b)
 {
     const dv__contract *c = b->c;
@@ -163,7 +163,7 @@ static bool solve_one(dv__builder *b)
             if (g == DV__NEVER)
                 continue;
             solve(b, a, left, ref, g);
-            if (c->patterns[a->pattern].kind != DV__PATTERN_LIST) /* of a list, the other tensors are still to be compared */
+            if (c->patterns[a->pattern].kind != DV__PATTERN_LIST) /* in a list, the other tensors still have to be compared */
                 left->pending = dv__and(b, left->pending, dv__not(b, g, DV__ALWAYS));
             solved = dv__or(b, solved, g);
         }
@@ -272,7 +272,7 @@ static dv__part *wrong_constraint(dv__builder *b, const dv__constraint *k)
     return dv__then(dv__then(p, join), dv__binders(b, k->needs));
 }
 
-/* "ids.values < e": for every element, where they can be read. */
+/* "ids.values < e": checked for every element, if the elements can be read. */
 static void check_elements(dv__builder *b, const dv__constraint *k, dv__operand guard)
 {
     const dv__operand g = dv__and(b, guard, dv__present(b, k->values));
@@ -311,7 +311,7 @@ static void check_fact(dv__builder *b, const dv__constraint *k)
         dv__check(b, holds, guard, DV_EINVAL, wrong_constraint(b, k));
 }
 
-/* An optional argument that only other cases speak of must be None. */
+/* An optional argument with a pattern only in other cases must be None. */
 static void check_case_only(dv__builder *b, int slot)
 {
     const dv__pattern *spoken = NULL;

@@ -1,11 +1,12 @@
-/* Cases and patterns as steps: which case holds; then each input's device, dtype and dims in textual order. What is not bound yet
- * is bound, everything else compared. Whether something is bound depends on cases and on which optional arguments are there: a
- * condition that is never about a size. */
+/* Builds the steps for cases and patterns: which case holds; then each input's device, dtype and dims in textual order. A
+ * variable that is not bound yet is bound; everything else is compared. Whether a variable is bound depends on cases and on which
+ * optional arguments are given, never on a size. */
 #include "lang/contract_build.h"
 
 #include <stdio.h>
 
-/* The tensor that is matched: an argument, or an element of a list, which is matched twice: the first one binds, all are checked.
+/* The tensor that is matched: an argument, or an element of a list. A list is matched twice: its first tensor binds variables,
+ * then all are checked.
  */
 enum phase { BOTH, BIND, CHECK };
 enum { MAX_ITEMS = DV_MAX_NDIM + DV__MAX_RUNS + 64 }; /* of a pattern */
@@ -14,7 +15,7 @@ struct subject {
     enum phase phase;
     dv__operand tensor, shape, guard;
     dv__operand index, first; /* CHECK: which element */
-    /* CHECK: what is bound when the first element has come this far */
+    /* CHECK: the variables that the first element has bound up to this item */
     dv__operand dims[DV__MAX_DIM_VARS], runs[DV__MAX_RUNS], device, dtype;
 };
 
@@ -74,7 +75,8 @@ static bool patterns_with(dv__builder *b, struct chain *chain, bool run, int ref
     return true;
 }
 
-/* The argument that binds a variable: the first pattern where it stands alone, else the first that can be solved for it. */
+/* The argument that binds a variable: of the first pattern where the variable stands alone, else of the first that can be solved
+ * for it. */
 static void find_binders(dv__builder *b, struct chain *chain, bool run, int ref)
 {
     chain->n = 0;
@@ -209,7 +211,7 @@ static dv__part *label(dv__builder *b, const struct subject *x)
     return dv__then(p, dv__part_text(b, "]': "));
 }
 
-/* An item as it is known: its sizes, or how it is written. */
+/* An item for a message: its sizes if they are known, else its text. */
 static dv__part *say_item(dv__builder *b, const dv__item *item, dv__operand guard)
 {
     dv__part *text = dv__part_text(b, "%s", item->text);
@@ -257,7 +259,7 @@ static dv__part *say_own_binder(dv__builder *b, const struct subject *x, const d
     return dv__then(dv__then(p, dv__show(b, x->index)), dv__part_text(b, "]')"));
 }
 
-/* "[4, 2*n]". The first element of a list knows only what was bound before the list, or by the dims that were looked at. */
+/* "[4, 2*n]". For the first element of a list only the sizes bound before the list, or by its earlier dims, are known. */
 static dv__part *say_items(dv__builder *b, const struct subject *x)
 {
     dv__part *join = dv__join(b, "", "");
@@ -283,7 +285,7 @@ static dv__part *say_items(dv__builder *b, const struct subject *x)
     return dv__then(dv__then(dv__part_text(b, "["), join), dv__part_text(b, "]"));
 }
 
-/* item: the one that does not fit, or -1: the number of dims. */
+/* item: the item that does not fit; -1: the number of dims does not. */
 static dv__part *wrong_shape(dv__builder *b, const struct subject *x, int32_t item)
 {
     dv__part *p = dv__then(label(b, x), dv__part_text(b, "expected shape "));
@@ -428,10 +430,10 @@ static void match_dtype(dv__builder *b, const struct subject *x)
 /* How many dims each item takes. */
 struct lengths {
     dv__operand known[MAX_ITEMS]; /* where it is known; 0 elsewhere */
-    dv__operand free[MAX_ITEMS];  /* when it is not: this run takes what is left */
+    dv__operand free[MAX_ITEMS];  /* when it is not bound: this run takes the remaining dims */
 };
 
-/* The number of dims that a fact rank(*a) == e tells. */
+/* The number of dims given by a fact rank(*a) == e. */
 static dv__operand told_rank(dv__builder *b, const dv__run_rank *fact, dv__operand guard)
 {
     const char *who = b->who, *where = b->where;
@@ -481,7 +483,7 @@ static void run_length(dv__builder *b, const struct subject *x, uint32_t i, stru
     to->free[i] = dv__and(b, unbound, dv__not(b, told, DV__ALWAYS));
 }
 
-/* The place of each item, and the check of the number of dims. */
+/* The position of each item, and the check of the number of dims. */
 static bool find_places(dv__builder *b, const struct subject *x, dv__place *places)
 {
     struct lengths lengths;
@@ -580,7 +582,7 @@ static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const
     }
 }
 
-/* What of these is bound when the first tensor of a list has come this far. */
+/* Which of these variables the first tensor of a list has bound up to this item. */
 static dv__operand bound_for_first(dv__builder *b, const struct subject *x, uint64_t dims)
 {
     dv__operand all = DV__ALWAYS;
@@ -589,13 +591,13 @@ static dv__operand bound_for_first(dv__builder *b, const struct subject *x, uint
     return all;
 }
 
-/* A computed dim: compared where its sizes are bound; elsewhere put aside. */
+/* A computed dim: compared if its sizes are bound, else put aside for later. */
 static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
 {
     const dv__item *item = &x->t->dims.items[i];
     const dv__operand bound = item->aside < 0 ? DV__ALWAYS : dv__bound(b, (dv__needs){ .dims = item->needs.dims });
     dv__operand g = dv__and(b, x->guard, bound);
-    if (x->phase == CHECK && item->aside >= 0) { /* for the first tensor it may have been put aside */
+    if (x->phase == CHECK && item->aside >= 0) { /* it may have been put aside for the first tensor */
         const dv__operand early = bound_for_first(b, x, item->needs.dims);
         g = early == bound ? g : dv__and(b, g, dv__or(b, dv__not(b, x->first, DV__ALWAYS), early));
     }
@@ -839,7 +841,7 @@ static dv__part *wrong_presence(dv__builder *b, const dv__pattern *t, const char
     return dv__then(dv__then(p, dv__part_text(b, ", found ")), found);
 }
 
-/* The argument, of which C can meet another type than the schema's. */
+/* Read the argument; only in C can its type differ from the schema's. */
 static void load_argument(dv__builder *b, const dv__pattern *t, dv__operand guard, const char *noun)
 {
     static const struct {
@@ -976,7 +978,7 @@ static void choose_cases(dv__builder *b)
             taken[i] = group->cases[i].e ? dv__and(b, left, dv__value(b, group->cases[i].e, left)) : left;
             any = dv__or(b, any, taken[i]);
         }
-        if (any != DV__ALWAYS) { /* behind the check, the last one is taken when no other is */
+        if (any != DV__ALWAYS) { /* after the check, the last case is taken when no other is */
             dv__check(b, any, DV__ALWAYS, DV_EINVAL, no_case(b, group));
             any = DV__NEVER;
             for (uint32_t i = 0; i + 1 < group->n; i++)

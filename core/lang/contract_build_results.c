@@ -1,4 +1,4 @@
-/* Results and costs as steps, each in a section of its own that needs nothing but the variables. */
+/* Builds the steps of results and costs, each in a separate section that depends only on the variables. */
 #include "lang/contract_build.h"
 
 static dv__part *result_label(dv__builder *b, const dv__pattern *t)
@@ -18,7 +18,7 @@ static const dv__fault *result_fault(dv__builder *b, const dv__pattern *t, int s
     return dv__fault_new(b, status, dv__then(dv__then(result_label(b, t), dv__part_text(b, ": ")), what));
 }
 
-/* The tensor of an argument that a result is about. */
+/* The argument that a result is like, or a view of. */
 static dv__operand tensor_in(dv__builder *b, const dv__pattern *t, int32_t slot, dv__operand g, const char *what)
 {
     const dv__operand there = dv__present(b, slot);
@@ -37,7 +37,7 @@ static void check_size(dv__builder *b, const dv__pattern *t, const dv__item *ite
     check_result(b, t, fine, g, DV_ESHAPE, with && with->then ? dv__then(p, with) : p);
 }
 
-/* Can it be negative? What a pattern binds cannot. */
+/* Can it be negative? Sizes bound by a pattern cannot. */
 static bool may_be_negative(const dv__builder *b, const dv__item *item)
 {
     return item->kind == DV__ITEM_EXPR || item->kind == DV__ITEM_RUNS ||
@@ -346,7 +346,7 @@ static void add_variables(dv__builder *b)
     b->device = DV__NEVER;
 }
 
-/* All variables count as bound: the prover has seen that what results need is, and predicates ask before. */
+/* All variables count as bound: the prover has checked those that results need, and predicates test theirs first. */
 static void bind_everything(dv__builder *b)
 {
     for (uint32_t i = 0; i < b->c->ndims; i++)
@@ -382,7 +382,7 @@ int dv__predicate_build(const dv__contract *c, dv__predicate *to, const dv__expr
     dv__builder *b = builder_new(c, p, arena);
     if (!b)
         return DV_ENOMEM;
-    for (uint32_t i = 0; i < c->program->nregisters; i++) /* it comes after the contract's program, in the same registers */
+    for (uint32_t i = 0; i < c->program->nregisters; i++) /* it runs after the contract's program, in the same registers */
         dv__new_register(b, (enum dv__rtype)c->program->types[i]);
     memcpy(p->taken, c->program->taken, sizeof p->taken);
     bind_everything(b);

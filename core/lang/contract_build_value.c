@@ -1,10 +1,10 @@
-/* Expressions as steps. What may go wrong in one is a check before it; the operation itself then always has a value, so that
- * under a guard it can be computed or left out. */
+/* Builds the steps of expressions. A check before an operation covers its possible errors, so the operation itself always has a
+ * value and may be computed or skipped under a guard. */
 #include "lang/contract_build.h"
 
 static const dv__argument *argument(const dv__builder *b, int32_t slot) { return &b->c->schema->args[slot]; }
 
-/* What arithmetic says when the result does not fit 64 bits. */
+/* The message for arithmetic whose result does not fit 64 bits. */
 static const dv__fault *too_big(dv__builder *b)
 {
     if (b->quiet)
@@ -44,7 +44,7 @@ static dv__part *no_value(dv__builder *b, int32_t slot, const char *wanted)
     return dv__then(p, found);
 }
 
-/* What may be absent has a value for messages, too. */
+/* For messages, a value that may be absent needs a replacement. */
 static dv__operand or_nothing(dv__builder *b, dv__operand there, dv__operand value, dv__operand guard)
 {
     if (!b->quiet || there == DV__ALWAYS)
@@ -56,14 +56,14 @@ static dv__operand or_nothing(dv__builder *b, dv__operand there, dv__operand val
     return dv__select(b, guard, there, value, type == DV__RTYPE_BOOL ? DV__NEVER : dv__literal(b, type, nothing));
 }
 
-/* The value of an argument; the check that there is one is in the step, since only C can meet another type than the schema's. */
+/* The value of an argument. The step itself checks the type, since only in C can it differ from the schema's. */
 static dv__operand load(dv__builder *b, enum dv__op op, enum dv__rtype type, int32_t slot, dv__operand guard, const char *wanted)
 {
     const dv__operand there = dv__present(b, slot);
     if (dv__may_fail(b, there, guard))
         dv__check(b, there, guard, DV_EINVAL, no_value(b, slot, wanted));
     const bool was_quiet = b->quiet;
-    const dv__hush hush = dv__quietly(b); /* what a message asks about is not needed otherwise */
+    const dv__hush hush = dv__quietly(b); /* only messages read it */
     const dv__fault *fault = was_quiet ? NULL : dv__fault_new(b, DV_EINVAL, no_value(b, slot, wanted));
     dv__aloud(b, hush);
     for (uint32_t i = b->fresh; i < b->p->nsteps && !b->status; i++) { /* once is enough */
@@ -81,7 +81,7 @@ static dv__operand load_ints(dv__builder *b, int32_t slot, dv__operand guard)
     return load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, slot, guard, "a list of integers");
 }
 
-/* What `op` reads of a tensor argument, or of the first tensor of a list. */
+/* Apply `op` to a tensor argument, or to the first tensor of a list. */
 static dv__operand of_tensor(dv__builder *b, enum dv__op op, enum dv__rtype type, const dv__expr *e, dv__operand guard)
 {
     const bool list = e->type == DV__CTYPE_TENSORS;
@@ -141,7 +141,7 @@ static dv__operand axis(dv__builder *b, const dv__expr *e, dv__operand rank, dv_
     return dv__axis(b, dim, rank, guard, who_is(b, e));
 }
 
-/* Dims named by an int[]: each is one, and none comes twice. */
+/* Check the dims in an int[]: each must exist, and none may repeat. */
 static void check_axes(dv__builder *b, const dv__expr *e, dv__operand axes, dv__operand rank, dv__operand guard)
 {
     const dv__operand are = dv__op2(b, DV__OP_ARE_AXES, DV__RTYPE_BOOL, guard, axes, rank);
@@ -264,7 +264,7 @@ static dv__operand index_of(dv__builder *b, const dv__expr *e, dv__operand guard
     if (e->args[1]->kind == DV__EXPR_INT) {
         wanted = dv__int(b, e->args[1]->i + 1);
         fits = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, guard, n, wanted);
-    } else { /* -n <= i < n; how many it takes is max(i + 1, -i) */
+    } else { /* i is valid if -n <= i < n; so the list needs max(i + 1, -i) elements */
         back = dv__op1(b, DV__OP_NEG, DV__RTYPE_INT, guard, n);
         const dv__operand low = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, guard, i, back);
         const dv__operand high = dv__op2(b, DV__OP_LT, DV__RTYPE_INT, guard, i, n);
@@ -298,7 +298,7 @@ static dv__operand size_of(dv__builder *b, const dv__expr *e, dv__operand guard)
     return dv__op2(b, DV__OP_AT, DV__RTYPE_INT, guard, strides, dim);
 }
 
-/* b, or 1 where it is 0; that it is not 0 is checked. */
+/* Check that b is not 0, and replace 0 by 1. */
 static dv__operand divisor(dv__builder *b, dv__operand by, dv__operand guard, enum dv__rtype type)
 {
     if (by < 0 && type == DV__RTYPE_INT && !b->status && b->p->constants[-1 - by].i)
@@ -493,7 +493,7 @@ static dv__operand operand(dv__builder *b, const dv__expr *e, enum dv__rtype typ
     return type == DV__RTYPE_NUMBER ? number(b, e, guard) : dv__value(b, e, guard);
 }
 
-/* One comparison, or those of `in`, of which the first that holds decides. */
+/* One comparison, or those of `in`, of which one must hold. */
 static dv__operand comparison(dv__builder *b, const dv__expr *e, dv__operand guard)
 {
     dv__operand any = DV__NEVER;

@@ -1,8 +1,8 @@
 /* Dtypes: promote() with the rules of torch.result_type, and accumulate().
  *
- * result_type sorts its operands: tensors with dims, then 0-d tensors, then numbers. A lower sort changes the dtype of a higher
- * one only when it is of a higher kind (bool < integer < real < complex). A dtype variable is of the highest sort of the tensors
- * that carry it. */
+ * result_type sorts its operands: tensors with dims, then 0-d tensors, then numbers. An operand of a lower sort changes the dtype
+ * only if it is of a higher kind (bool < integer < real < complex). A dtype variable has the highest sort among the tensors with
+ * that dtype. */
 #include "lang/contract_internal.h"
 
 enum kind { KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_COMPLEX, KIND_UINT /* u16 and wider: promotes with reals only */, KIND_OTHER };

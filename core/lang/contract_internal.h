@@ -1,9 +1,9 @@
 /* How a contract is stored: shared by the contract_*.c files only.
  *
  * parse (text to patterns and trees) -> resolve and type (names get meanings, trees get types) -> prove (every combination of
- * cases binds what it uses) -> build (the program) -> quick (its steps as calls run them). A call goes through solve and output,
- * which run the program's sections; message says what failed. row: what kernel rows say. print: words and JSON. All of it lives
- * in the contract's arena and never changes after parsing. */
+ * cases binds what it uses) -> build (the program) -> quick (its steps as calls run them). A call uses solve and output, which
+ * run the program's sections; message makes the text of a failed check. row: the dtypes, layouts and predicates of kernel rows.
+ * print: text and JSON. All data is in the contract's arena and never changes after parsing. */
 #ifndef DV_LANG_CONTRACT_INTERNAL_H
 #define DV_LANG_CONTRACT_INTERNAL_H
 
@@ -15,7 +15,7 @@
 enum dv__ctype {
     DV__CTYPE_NONE,
     DV__CTYPE_INT,
-    DV__CTYPE_NUMBER, /* a float or a Scalar: only compared and used in flops and bytes */
+    DV__CTYPE_NUMBER, /* a float or a Scalar: only for comparisons, flops and bytes */
     DV__CTYPE_BOOL,
     DV__CTYPE_STRING,
     DV__CTYPE_DTYPE,
@@ -23,12 +23,12 @@ enum dv__ctype {
     DV__CTYPE_INTS, /* an int[] argument */
     DV__CTYPE_TENSOR,
     DV__CTYPE_TENSORS,
-    DV__CTYPE_OTHER, /* an argument that only present() can ask about */
+    DV__CTYPE_OTHER, /* an argument that may only be used in present() and absent() */
 };
 
 /* X(id, name, result, operands). Operands, a letter each: i int, n number, b bool, d dtype, D dtype or number argument, r run,
  * t tensor, R tensor, list of tensors or run, L anything with a length, I int[] argument, x int or int[], e element variable,
- * o optional argument, * any. '+' after the last one: one or more of it. `if` has rules of its own. */
+ * o optional argument, * any. '+' after the last one: one or more of it. `if` has separate rules. */
 /* clang-format off */
 #define DV__FUNCTIONS(X)                                                                                                      \
     X(MIN, "min", INT, "ii+") X(MAX, "max", INT, "ii+") X(ABS, "abs", INT, "i") X(CEILDIV, "ceildiv", INT, "ii")               \
@@ -49,7 +49,7 @@ enum dv__function {
 
 enum { DV__MAX_ASIDES = 64, DV__MAX_CASES = 16 };
 
-/* When something holds: always (group -1), or when case `index` of `group` was taken. */
+/* Where an item applies: always (group -1), or when case `index` of `group` was taken. */
 typedef struct dv__when { int8_t group, index; } dv__when;
 
 enum dv__item_kind {
@@ -64,7 +64,7 @@ enum dv__item_kind {
 
 typedef struct dv__item {
     uint8_t kind;
-    int8_t aside;  /* EXPR of an input: its bit among those that may be put aside; else -1 */
+    int8_t aside;  /* EXPR of an input: its bit among the items that may be put aside; else -1 */
     int16_t ref;   /* variable or run */
     int64_t value; /* INT */
     dv__expr *e;
@@ -98,8 +98,9 @@ typedef struct dv__pattern {
     dv__when when;
     uint8_t kind, presence, on;
     bool may_be_empty; /* a Tensor?[], or xs{i}[...]: it may hold no tensor */
-    bool plain;        /* a tensor on the common device: names, literals and at most one run, a dtype that needs no computing */
-    int16_t on_slot;   /* ON_ARGUMENT: the Device argument */
+    bool plain; /* plain: a tensor on the common device, with names, literals and at most one run as dims, and a dtype that is not
+                   computed */
+    int16_t on_slot; /* ON_ARGUMENT: the Device argument */
     dv__dims dims;
     dv__dtype_spec dtype;
     const char *name, *at, *text; /* argument's name; place; "x[m k]:T" */
@@ -108,7 +109,7 @@ typedef struct dv__pattern {
     /* of outputs */
     int32_t like, view_of, is_argument; /* slots, or -1 */
     dv__expr *transform, *offset;
-    dv__dims strides; /* n 0 and transform NULL: as the argument's */
+    dv__dims strides; /* n 0 and transform NULL: the argument's strides */
     bool has_strides, unbacked;
     dv__expr *count; /* of a list {i < count}; NULL: as many as the arguments with its index have */
     dv__needs count_needs;
@@ -119,7 +120,7 @@ typedef struct dv__constraint {
     dv__expr *e;
     dv__needs needs;
     const char *text, *at;
-    int32_t values; /* slot of the tensor whose elements it speaks of, or -1 */
+    int32_t values; /* slot of the tensor whose elements it constrains, or -1 */
 } dv__constraint;
 
 typedef struct dv__definition {
@@ -163,7 +164,7 @@ typedef struct dv__dim_var {
     bool unbacked, defined;
 } dv__dim_var;
 typedef struct dv__run_var { const char *name, *index; } dv__run_var; /* index: of *s{i} */
-/* What a bit among those put aside means: item `item` of pattern `pattern`, or definition `item` when pattern is -1. */
+/* The item that a bit stands for: item `item` of pattern `pattern`, or definition `item` when pattern is -1. */
 typedef struct dv__aside { int16_t pattern, item; } dv__aside;
 typedef struct dv__named {
     const char *name, *at;
@@ -197,14 +198,14 @@ struct dv__contract {
     uint32_t nparallel, nsums;
     dv__expr *workspace, *flops, *bytes;
     dv__takes *takes;   /* nargs + nreturns */
-    int16_t *output_of; /* of return i: the only pattern, -1: none, -2: depends on the case */
+    int16_t *output_of; /* for return i its only pattern; -1: none; -2: depends on the case */
     int16_t *case_only; /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
-    dv__needs always; /* bound in every combination of cases, all optional arguments absent */
-    uint32_t nplain;  /* how many patterns at the beginning are plain; 0 when there are cases */
+    dv__needs always; /* the variables bound in every combination of cases even when all optional arguments are absent */
+    uint32_t nplain;  /* the number of plain patterns at the beginning; 0 when there are cases */
     dv__program *program;
-    bool matching_only; /* nothing is computed, defined or constrained: solving is matching */
-    /* Splitting, when it does not depend on cases. */
+    bool matching_only; /* no computed dims, definitions or constraints: solving is only matching */
+    /* How calls are split, if that does not depend on cases. */
     int8_t split_items;         /* leading items that are cut; 0: cannot be split; -1: depends on the case */
     const dv__item *split_lead; /* the items */
     uint8_t *split_slots;       /* per slot: is it cut */
@@ -253,7 +254,7 @@ typedef struct dv__run {
     dv__solution *s;
     bool values;       /* look into tensors, too */
     bool plainly;      /* step by step, for the message */
-    uint32_t begin;    /* of the section that is run: messages read what stands behind it */
+    uint32_t begin;    /* of the running section: where the values that only messages read begin */
     int status;        /* of an operation that is wrong by itself */
     const bool *shown; /* which registers messages show; "?" for the others. NULL: all */
     const int64_t *position;
@@ -281,7 +282,8 @@ static inline const dv__reg *dv__read(const dv__run *r, dv__operand x)
 {
     return x >= 0 ? &r->s->registers[x] : &r->program->constants[-1 - x];
 }
-static inline int64_t dv__size_at(const dv__reg *dims, int64_t i) /* from the back where i is negative; 0 where none is */
+static inline int64_t dv__size_at(
+    const dv__reg *dims, int64_t i) /* counted from the end if i is negative; 0 if it does not exist */
 {
     const int64_t at = i < 0 ? i + dims->n : i;
     return at >= 0 && at < dims->n ? dims->sizes[at] : 0;
@@ -317,7 +319,7 @@ bool dv__is_axis(int64_t dim, int64_t rank);
 int64_t dv__axis_from(int64_t dim, int64_t rank); /* counted from 0; 0 where it is not one */
 /* contract_message.c */
 int dv__fault_raise(const dv__run *r, const dv__fault *fault);
-/* contract_dtype.c: torch.result_type; 0: there is none. tried: how many operands were looked at. */
+/* contract_dtype.c: torch.result_type; 0: the operands do not promote. tried: how many operands were visited. */
 uint32_t dv__promote(const uint32_t *keys, const int64_t *sorts, uint32_t n, uint32_t *tried);
 uint32_t dv__accumulate(uint32_t key);
 /* contract_build_facts.c: the only unknown variable of a computed dim, if the dim can be solved for it; else -1. */

@@ -1,4 +1,4 @@
-/* Messages of a contract's program, put together from their parts when a check has failed. In place: failing never allocates. */
+/* Builds the message of a failed check from its parts, in a fixed buffer: failing never allocates. */
 #include "lang/contract_internal.h"
 
 #include <stdio.h>
@@ -87,7 +87,7 @@ static void say_argument(dv__words *w, const dv__run *r, int32_t slot)
     }
 }
 
-/* The first axis that is wrong, or that comes again. */
+/* The first axis that is out of range, or that repeats. */
 static void say_axis(dv__words *w, const dv__run *r, const dv__part *p)
 {
     const dv__reg *axes = dv__read(r, p->a);

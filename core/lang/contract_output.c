@@ -1,4 +1,4 @@
-/* After solving: outputs, costs, and how a call may be split. */
+/* The work after solving: outputs, costs, and how a call may be split. */
 #include "lang/contract_internal.h"
 
 #include <assert.h>
@@ -73,7 +73,7 @@ static bool is_dense(const dv_tensor *x, const int32_t *order)
     return true;
 }
 
-/* Should dim a be slower than dim b? > 0: yes; < 0: no; 0: their strides do not tell. */
+/* Should dim a be slower than dim b? > 0: yes; < 0: no; 0: undetermined by their strides. */
 static int slower(const dv_tensor *x, int32_t a, int32_t b)
 {
     if (!x->strides[a] || !x->strides[b])
@@ -84,7 +84,8 @@ static int slower(const dv_tensor *x, int32_t a, int32_t b)
 }
 
 /* As torch.empty_like: the same strides when they are dense, else dense ones with dims in the order of the argument's strides.
- * PyTorch moves each dim past those that it must be slower than, through dims that do not tell, until one stops it. */
+ * As in PyTorch, each dim moves past the dims that it must be slower than, also past undetermined ones, until a faster one stops
+ * it. */
 static int like_strides(const dv__run *v, const dv__pattern *t, dv__output *out)
 {
     const dv_tensor *x = dv__first_tensor(&v->args[t->like]);
@@ -156,7 +157,8 @@ static int make_output(dv__run *v, const dv__result *r, dv__output *out)
     return DV_OK;
 }
 
-/* The common output: names, literals and runs, contiguous, without a call. False: there is more to say, or something is wrong. */
+/* The common case of an output, without a function call: contiguous, with names, literals and runs as dims. False: another case,
+ * or an error. */
 static inline bool plain_output(const dv__contract *c, dv__solution *s, const dv__pattern *t, dv__output *out)
 {
     const dv__dims *dims = &t->dims;
@@ -388,8 +390,8 @@ static bool knows_any(const dv__dims *dims, const dv__item *lead, uint32_t n)
     return false;
 }
 
-/* Which of the leading dims of the outputs can be cut: the most such that every tensor either begins with all of them or, if it
- * is only read, knows none. s NULL: for contracts without cases. Returns how many items; *lead points at them. */
+/* Which of the leading dims of the outputs can be cut: the largest number such that every tensor either begins with all of them
+ * or, if it is only read, has none of them. s NULL: for contracts without cases. Returns how many items; *lead points at them. */
 static uint32_t split_items(const dv__contract *c, const dv__solution *s, const dv__item **lead)
 {
     uint32_t most = 0;

@@ -1,5 +1,5 @@
-/* From text to patterns and unresolved trees. What each name means is contract_resolve.c's business; here only the schema's
- * arguments and returns are looked up, because what can follow depends on them. */
+/* From text to patterns and unresolved trees. contract_resolve.c finds the meaning of names; here only the schema's arguments and
+ * returns are looked up, because the syntax depends on them. */
 #include "lang/contract_internal.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@ struct parser {
     dv__contract *c;
     dv__lexer lx;
     dv__when when;      /* of what is being parsed */
-    size_t next_output; /* the return that the next unnamed output binds */
+    size_t next_output; /* the return that the next unnamed output describes */
     const char *index;  /* of the list whose pattern is being parsed; NULL: not a list */
 };
 
@@ -30,7 +30,7 @@ int dv__contract_grow(dv__contract *c, void *array, uint32_t n, size_t size) { r
 
 #define fail(p, at, ...) dv__fail_at(DV_ECONTRACT, (p)->c->text, at, __VA_ARGS__)
 
-/* The text from start to before the current token, in the arena. */
+/* A copy in the arena of the text from start to the current token (excluded). */
 static int slice(struct parser *p, const char *start, const char **out)
 {
     const char *end = p->lx.token.start;
@@ -54,7 +54,7 @@ static int find_word(const dv__argument *list, size_t n, dv__token word)
     return -1;
 }
 
-/* "a, b or c": the known names, for messages. */
+/* "a, b or c": the valid names, for messages. */
 static void list_names(char *to, size_t room, const dv__argument *list, size_t n)
 {
     size_t used = 0;
@@ -645,7 +645,7 @@ static bool at_end_of_part(const dv__lexer *lx)
     return lx->token.kind == DV__TOKEN_END || dv__lexer_is(lx, ";") || dv__lexer_is(lx, "/");
 }
 
-/* A name with brackets is a pattern if nothing follows that would make it an expression: "box[4]" is one, "box[4] > 0" is none.
+/* A name with brackets is a pattern unless an operator follows: "box[4]" is a pattern, "box[4] > 0" is a condition.
  */
 static bool at_pattern(const struct parser *p)
 {

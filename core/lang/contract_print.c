@@ -1,4 +1,4 @@
-/* A contract in words, and as JSON for bridges (docs/json.md). */
+/* Prints a contract as text, and as JSON for bridges (docs/json.md). */
 #include "lang/contract_internal.h"
 
 #include <assert.h>
@@ -78,8 +78,8 @@ static dv__needs pattern_needs(const dv__pattern *t)
     return n;
 }
 
-/* Calls line() for each step of solving, when every optional argument is there. A pattern of one case knows what patterns that
- * always hold and earlier ones of its own case have bound. */
+/* Calls line() for each step of solving, when every optional argument is there. In a pattern of a case, the variables of
+ * unconditional patterns and of earlier patterns of the same case are bound. */
 static void each_step(const dv__contract *c, dv__text *to, void (*line)(dv__text *to, const char *step))
 {
     dv__needs always = { 0, 0, 0 };
@@ -482,7 +482,7 @@ void dv__contract_own_outputs(const dv__contract *c, dv__text *to)
     const char *from = c->text;
     for (uint32_t i = 0; i < c->noutputs; i++) {
         const dv__pattern *t = &c->outputs[i];
-        if (t->is_argument < 0 || t->at == c->text) /* the latter is not written: nothing begins with an output */
+        if (t->is_argument < 0 || t->at == c->text) /* this pattern is not printed: a contract cannot begin with an output */
             continue;
         dv__text_put(to, from, (size_t)(t->at - from));
         from = t->at + strlen(t->text);

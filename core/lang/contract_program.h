@@ -1,7 +1,8 @@
-/* A contract as a program: what every evaluator runs (docs/json.md, "program", has each operation's meaning).
+/* A contract as a program, which every evaluator runs (docs/json.md, "program", defines each operation).
  *
- * Straight-line and total: numbered registers, one operation a step, an optional guard for each step. A variable of the contract
- * is a register that several steps may write; of those whose guards hold exactly one does. Every other register has one step. */
+ * It is straight-line and total: numbered registers, one operation per step, an optional guard for each step. A variable of the
+ * contract is a register that several steps may write; the guard of exactly one of them holds. Every other register is written by
+ * one step. */
 #ifndef DV_LANG_CONTRACT_PROGRAM_H
 #define DV_LANG_CONTRACT_PROGRAM_H
 
@@ -40,7 +41,8 @@ enum dv__rtype { DV__RTYPES(DV__ROW_ID) };
 enum dv__op { DV__OPS(DV__ROW_ID) DV__OP_COUNT };
 #undef DV__ROW_ID
 
-/* An operand: a register, or from -1 down a literal. As a guard DV__ALWAYS is none, and DV__NEVER is never in a program. */
+/* An operand: a register, or a literal if it is negative. A guard DV__ALWAYS means no guard; DV__NEVER does not occur in a
+ * finished program. */
 typedef int16_t dv__operand;
 enum { DV__ALWAYS = -1, DV__NEVER = -2, DV__MAX_STEPS = 8192 };
 
@@ -52,11 +54,11 @@ enum dv__part_kind {
     DV__PART_JOIN,       /* the parts of `then` that are not empty, with text around and ", " between */
     DV__PART_ALL,        /* then, as one part (in a JOIN) */
     DV__PART_ARGUMENT,   /* "n = 3" of a slot */
-    DV__PART_WRONG_AXIS, /* the first of the ints `a` that is no dim of rank `b` */
-    DV__PART_TWICE,      /* the first of the ints `a` (rank `b`) that names a dim for the second time */
+    DV__PART_WRONG_AXIS, /* the first of the ints `a` that is not a dim of rank `b` */
+    DV__PART_TWICE,      /* the first of the ints `a` (rank `b`) that repeats an earlier dim */
     DV__PART_CONFLICT,   /* "4 and 3 at dim -1": where the shapes `many` do not broadcast */
     DV__PART_DTYPES,     /* the dtypes `many` (with their sorts) up to the one that does not promote */
-    DV__PART_POSITION,   /* "[0, 1]": where the element of EACH_VALUE is */
+    DV__PART_POSITION,   /* "[0, 1]": the index of the element in EACH_VALUE */
 };
 typedef struct dv__part {
     uint8_t kind, nmany;
@@ -71,22 +73,21 @@ typedef struct dv__fault {
     dv__part *message;
 } dv__fault;
 
-/* One carried register of EACH: `to` is `from` at the beginning, in the body it is what came so far, and after each element
- * `next`. */
+/* One carried register of EACH: `to` starts as `from`, and is set to `next` after each element. */
 typedef struct dv__carry { dv__operand to, from, next; } dv__carry;
 
-enum { DV__STEP_SAY = 1, DV__STEP_DEAD = 2 }; /* only messages read it; its register is not what it was (end of a block) */
+enum { DV__STEP_SAY = 1, DV__STEP_DEAD = 2 }; /* only messages read it; its register has changed (end of a block) */
 typedef struct dv__step {
     uint8_t op, type, flags, nin; /* type: of the result; of comparisons: of the operands */
     dv__operand to, guard;
     dv__operand in[4];
-    const dv__operand *many; /* all operands, when there may be more than 4 */
-    int32_t slot;            /* of what reads arguments; of EACH: the list */
-    int32_t body;            /* of EACH and EACH_VALUE: how many steps follow that are its body */
+    const dv__operand *many; /* all operands, if there can be more than 4 */
+    int32_t slot;            /* of operations that read arguments; of EACH: the list */
+    int32_t body;            /* of EACH and EACH_VALUE: the number of following steps that form the body */
     dv__operand index, first;
     const dv__carry *carry;
     uint32_t ncarry;
-    const dv__fault *fault; /* of CHECK: when in[0] is false; else: when the result does not fit, or there is no value */
+    const dv__fault *fault; /* of CHECK: for a false in[0]; of others: for a result that does not fit, or a missing value */
 } dv__step;
 
 typedef struct dv__section {
@@ -113,7 +114,7 @@ typedef struct dv__result {
     dv__operand index; /* of a list: the register that says which one the section is about */
 } dv__result;
 
-/* The variables that something speaks of: bits by variable. */
+/* A set of variables, one bit for each. */
 typedef struct dv__needs {
     uint64_t dims;
     uint32_t runs, dtypes;
@@ -128,13 +129,13 @@ typedef struct dv__program {
     uint8_t *constant_types;
     uint32_t nconstants;
     uint32_t choose_end;          /* solve: [0, choose_end) chooses cases, */
-    uint32_t after_plain, nplain; /* and this is behind the first nplain patterns, which are plain and required */
+    uint32_t after_plain, nplain; /* and this begins after the first nplain patterns, which are plain and required */
     uint32_t solve_end;
     dv__result *results;
     uint32_t nresults;
     dv__section workspace, flops, bytes;
     dv__operand *taken[DV__MAX_CASE_GROUPS]; /* which case holds */
-    struct dv__quick *quick;                 /* the same as calls run it (contract_quick.h), */
+    struct dv__quick *quick;                 /* the quick steps, which calls run (contract_quick.h), */
     uint16_t *quick_at;                      /* and where each step is in it */
     dv__needs binds;                         /* what solving binds in every call */
 } dv__program;

@@ -4,10 +4,9 @@
  * - in every combination of cases each tensor argument and each tensor return has one pattern, and every size, run and dtype that
  * an output or a cost needs is bound by arguments that must be there.
  *
- * Cases: the conditions ask about finitely many things (atoms), each with finitely many values that make a difference (for a
- * string: the literals it is compared with, and "any other"), so all assignments are tried. Binding: presence of one more
- * optional argument binds more, never less, so it is enough to try each combination with no optional argument, and with each one
- * alone. */
+ * Cases: the conditions depend on finitely many atoms, each with finitely many distinct values (for a string: the literals that
+ * it is compared with, and "any other"), so all assignments are tried. Binding: one more optional argument never binds less, so
+ * it suffices to try each combination without optional arguments, and with each one alone. */
 #include "lang/contract_internal.h"
 
 enum { MAX_ATOMS = 24, MAX_VALUES = 70, MAX_ASSIGNMENTS = 20000, ANY_OTHER = -1 };
@@ -43,7 +42,7 @@ static int find_atom(const struct prover *p, enum atom_kind kind, int32_t slot)
     return -1;
 }
 
-/* The atom that a tree is, or -1; kind and slot are set also when it is one that is not known yet, else slot stays. */
+/* The atom of a tree, or -1. kind and slot are also set for a new atom; for a tree that is not an atom, slot is unchanged. */
 static int atom_of(const struct prover *p, const dv__expr *e, enum atom_kind *kind, int32_t *slot)
 {
     if (e->role == DV__ROLE_ARG && (e->type == DV__CTYPE_STRING || e->type == DV__CTYPE_BOOL)) {
@@ -80,7 +79,7 @@ static bool is_literal(const dv__expr *e)
     return e->kind == DV__EXPR_STRING || e->kind == DV__EXPR_INT || e->kind == DV__EXPR_BOOL || e->role == DV__ROLE_DTYPE;
 }
 
-/* Make the atoms of a case's condition; refuse what a condition may not ask. */
+/* Make the atoms of a case's condition; refuse other terms. */
 static int collect(struct prover *p, const dv__expr *e)
 {
     enum atom_kind kind;
@@ -140,7 +139,7 @@ static void complete_values(struct atom *a)
         a->n = 2;
         a->values[0] = 0, a->values[1] = 1;
         break;
-    case ATOM_RANK: /* every rank up to two above the literals: enough for any order between the ranks of two tensors */
+    case ATOM_RANK: /* every rank up to two above the literals: enough for each order of the ranks of two tensors */
         for (int i = 0; i < a->n; i++)
             most = a->values[i] > most ? a->values[i] : most;
         a->n = 0;
@@ -254,7 +253,7 @@ static void say_assignment(const struct prover *p, dv__words *w)
 
 static bool took(const struct prover *p, dv__when w) { return w.group < 0 || p->cases[w.group] == w.index; }
 
-/* Does the pattern take part when only `extra` of the optional arguments whose presence is not known is there? */
+/* Does the pattern apply if `extra` is the only optional argument given, among those whose presence is unknown? */
 static bool takes_part(const struct prover *p, const dv__pattern *t, int32_t extra)
 {
     if (!took(p, t->when) || t->presence == DV__ABSENT)
@@ -332,7 +331,7 @@ static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs 
     return DV_OK;
 }
 
-/* What contract_build_facts.c does, on masks. */
+/* The same procedure as in contract_build_facts.c, on bit masks. */
 static int settle(const struct prover *p, dv__needs *bound, uint64_t aside)
 {
     const dv__contract *c = p->c;
@@ -487,8 +486,8 @@ static int prove_combination(struct prover *p)
 
 /* ---- All combinations ---------------------------------------------------------------------------------------------------- */
 
-/* May a value for which there is no case simply be refused in the call? Yes, when the group lists values of one thing and the
- * thing is a string, a dtype or a rank that nobody else mentions. */
+/* May a call simply refuse a value without a case? Yes, if the group lists values of one string, dtype or rank that no other
+ * condition uses. */
 static bool refused_in_call(const struct prover *p, const dv__group *g)
 {
     enum atom_kind kind;
@@ -499,7 +498,7 @@ static bool refused_in_call(const struct prover *p, const dv__group *g)
             ((p->atoms[i].kind == ATOM_STRING || p->atoms[i].kind == ATOM_DTYPE) && p->atoms[i].value == ANY_OTHER));
 }
 
-/* A fact about a size may be passed over in the call: the size's argument may be absent. */
+/* A call may skip a fact about a size, since the size's argument may be absent. */
 static bool speaks_of_no_size(const dv__constraint *k) { return dv__needs_within(k->needs, (dv__needs){ 0, 0, 0 }); }
 
 static int try_assignment(struct prover *p)
@@ -605,7 +604,7 @@ static int check_schema(const struct prover *p)
     return DV_OK;
 }
 
-/* A parallel dim is a dim of its own in everything that is written, and in every input that knows of it. */
+/* A parallel dim stands alone in all written tensors, and in every input that has it. */
 static int check_parallel_in(const struct prover *p, const dv__named *name, const dv__pattern *t, bool written)
 {
     int alone = 0, inside = 0;
@@ -620,7 +619,7 @@ static int check_parallel_in(const struct prover *p, const dv__named *name, cons
         return wrong(p, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
     if (alone > 1)
         return wrong(p, name->at, "parallel(%s%s): it stands more than once in '%s'", star, name->name, t->text);
-    const bool like = t->like >= 0 && !t->dims.given; /* as its argument, which is looked at itself */
+    const bool like = t->like >= 0 && !t->dims.given; /* it has its argument's shape, which is checked itself */
     if (!alone && written && !t->dims.any && !like)
         return wrong(p, name->at, "parallel(%s%s): '%s', which is written, has no such dim", star, name->name, t->text);
     return DV_OK;

@@ -1,11 +1,11 @@
-/* From a program's steps to those that calls run (contract_quick.h). */
+/* Translates a program's steps to quick steps, which calls run (contract_quick.h). */
 #include "lang/contract_build.h"
 #include "lang/contract_quick.h"
 
 /* How a register came about. */
 struct made {
-    dv__operand *dest; /* where its step puts it: a copy of it may go elsewhere at once */
-    dv__quick *facts;  /* of a tensor, and of a shape: the step that takes tensors apart */
+    dv__operand *dest; /* the register that its step writes: instead of copying, the step may write to the copy's register */
+    dv__quick *facts;  /* of a tensor or a shape: the step that reads it from its tensor */
     dv__operand guard;
     uint32_t scope;
 };
@@ -16,7 +16,7 @@ struct quickener {
     dv__quick *q;
     uint32_t n, scope;
     uint16_t *at;    /* of each step: where it is in q */
-    uint16_t *reads; /* of each register: how many steps that are run read it */
+    uint16_t *reads; /* for each register, how many of the executed steps read it */
     bool *dead;
     struct made *made;
     dv__operand guard, spare; /* the guard of the steps behind `open` */
@@ -57,7 +57,7 @@ static void count_results(struct quickener *k)
 
 static bool is_block(const dv__step *s) { return s->op == DV__OP_EACH || s->op == DV__OP_EACH_VALUE; }
 
-/* From the last step to the first: what reads a register stands behind what makes it. */
+/* From the last step to the first, because readers of a register come after its writer. */
 static void count_reads(struct quickener *k)
 {
     for (uint32_t i = k->p->nsteps; i-- > 0;) {
@@ -155,7 +155,7 @@ static void put_rank(struct quickener *k, const dv__step *s)
     note_made(k, s->to, &q->to, NULL);
 }
 
-/* A variable is bound: noted once for the whole program where it is so in every call. */
+/* Mark a variable as bound: once for the whole program if it is bound in every call. */
 static void note_variable(struct quickener *k, dv__operand to)
 {
     const dv__contract *c = k->c;
@@ -183,7 +183,7 @@ static void put_copy(struct quickener *k, const dv__step *s)
     note_variable(k, s->to);
 }
 
-/* Does q read the step before it, and nothing else reads that? */
+/* Is q the only reader of the step before it? */
 static dv__quick *read_once(const struct quickener *k, dv__quick *q, enum dv__quick_op op, dv__operand x)
 {
     dv__quick *before = q > k->q ? q - 1 : q;
@@ -195,7 +195,7 @@ static bool compares(const dv__quick *q)
     return q->op >= DV__QUICK_EQ && q->op <= DV__QUICK_SAME_DEVICE && !((q->op - DV__QUICK_EQ) & 1);
 }
 
-/* Two comparisons and `x and y` of them, which nothing reads but a check: each is a check itself. */
+/* Two comparisons joined by `and`, read only by a check: make each comparison a check. */
 static bool is_range(const struct quickener *k, const dv__quick *q, dv__operand checked)
 {
     if (!q || q->op != DV__QUICK_AND || q->to != checked || k->reads[checked] != 1 || q - k->q < 2 || !compares(q - 1) ||
@@ -206,7 +206,7 @@ static bool is_range(const struct quickener *k, const dv__quick *q, dv__operand 
         k->reads[y] == 1;
 }
 
-/* A check of what the steps before have found out is theirs. */
+/* A check of the previous steps' results is merged into those steps. */
 static void put_check(struct quickener *k, const dv__step *s)
 {
     dv__quick *q = k->last, *at;
@@ -313,7 +313,8 @@ static uint32_t next_live(const struct quickener *k, uint32_t i, uint32_t end)
     return i;
 }
 
-/* Is it a test whether shapes broadcast, or dtypes promote, and comes that very operation behind the check? It tests, too. */
+/* A test whether shapes broadcast or dtypes promote is dropped if the operation itself follows the check: the operation tests
+ * too. */
 static bool is_tested_again(const struct quickener *k, uint32_t i, uint32_t end, uint32_t *check)
 {
     const dv__step *s = &k->p->steps[i];

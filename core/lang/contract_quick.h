@@ -1,8 +1,7 @@
-/* The steps of a program as calls run them, made once when the contract is loaded (contract_quick.c).
- *
- * They find that a call is right, and no more. Steps that only messages read are left out, sequences that patterns are made of
- * are one step, and steps with one guard stand behind one test. A step that meets anything unusual stops; the section's plain
- * steps are then run from their beginning, and they have the last word and the message. */
+/* Quick steps: the form of a program that calls run, made once when the contract is loaded (contract_quick.c). They only decide
+ * that a call is right. Steps that only messages read are left out, common sequences in patterns are one step, and steps with the
+ * same guard share one test. When a quick step finds anything unusual, the section's plain steps run from the beginning; they
+ * decide and make the message. */
 #ifndef DV_LANG_CONTRACT_QUICK_H
 #define DV_LANG_CONTRACT_QUICK_H
 
@@ -13,9 +12,9 @@
 
 enum dv__quick_op {
     DV__QUICK_UNLESS,       /* a is false: skip `slot` steps */
-    DV__QUICK_ARGUMENT_HAS, /* of the tensor in slot: itself and its facts */
+    DV__QUICK_ARGUMENT_HAS, /* for the tensor in slot: itself, its device, dtype and shape */
     DV__QUICK_TENSOR_HAS,   /* of the tensor a */
-    DV__QUICK_AT,           /* the size of a at `slot`, negative from the back */
+    DV__QUICK_AT,           /* the size of a at `slot`, counted from the end if negative */
     DV__QUICK_AT_IS,        /* the same, checked against b */
     DV__QUICK_AT_ANY,       /* the size of a at b */
     DV__QUICK_STRIDES,
@@ -57,7 +56,8 @@ enum dv__quick_op {
 typedef struct dv__quick {
     uint8_t op;
     dv__operand to, a, b, c;
-    dv__operand device, dtype, shape, rank; /* of *_HAS: where they go; what nobody reads goes to a spare register */
+    dv__operand device, dtype, shape,
+        rank; /* of *_HAS: the destination registers; values that nothing reads go to a spare register */
     int32_t slot;
     const dv__step *step;
 } dv__quick;

@@ -281,7 +281,7 @@ static int resolve_inputs(dv__contract *c)
 
 /* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
 
-/* A call of a function on an argument, for what like(x) and view(x) leave unsaid. */
+/* Make a call of a function on an argument, for parts that like(x) and view(x) leave out. */
 static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const char *at)
 {
     dv__expr *call = DV__ARENA_NEW(&c->arena, dv__expr), *arg = DV__ARENA_NEW(&c->arena, dv__expr);

@@ -1,4 +1,4 @@
-/* What kernel rows say in the contract's terms: how they take tensors, predicates, sets of dtypes. */
+/* The parts of kernel rows that refer to the contract: layouts, predicates, sets of dtypes. */
 #include "lang/contract_internal.h"
 
 #include <stdio.h>
@@ -126,7 +126,7 @@ int dv__predicate_eval(const dv__contract *c, const dv__predicate *p, const dv_v
     dv__run r = { .c = c, .program = &p->program, .args = args, .s = s };
     *out = false;
     if (!dv__needs_within(p->needs, dv__solution_bound(s)))
-        return DV_OK; /* about a size that only absent arguments have */
+        return DV_OK; /* it refers to a size that only absent arguments have */
     const int status = dv__run_section(&r, &p->section);
     *out = !status && dv__read(&r, p->section.value)->i;
     return status;

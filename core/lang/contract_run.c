@@ -1,9 +1,9 @@
-/* Runs a contract's program over one call's arguments: exact 64-bit integers, nothing allocated. A call that is right runs the
- * quick steps (contract_quick.h) alone. Where these stop, the plain steps run from the section's beginning, without those that
- * only messages read; when a check fails these are done, too, and the message is put together from them. */
+/* Runs a contract's program on one call's arguments, with exact 64-bit integers and without allocating. For a correct call only
+ * the quick steps (contract_quick.h) run. If they stop, the plain steps run from the section's beginning, except those that only
+ * messages read; when a check fails, these run too, and the message is built from their results. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored \
-    "-Wanalyzer-null-dereference" /* an empty list has no array: the analyzer does not see its length */
+    "-Wanalyzer-null-dereference" /* an empty list has no array; the static analyzer does not know that its length is 0 */
 #endif
 
 #include "lang/contract_internal.h"
@@ -107,7 +107,7 @@ bool dv__same_dims(const dv__reg *a, const dv__reg *b)
     return true;
 }
 
-/* to: room for DV_MAX_NDIM. conflict: two sizes and the dim, where they do not. */
+/* to: room for DV_MAX_NDIM. conflict: on failure, two sizes and the dim. */
 bool dv__broadcast(const dv__reg *const *shapes, uint32_t n, dv__reg *out, int64_t *to, int64_t conflict[3])
 {
     int32_t rank = 0;
@@ -202,7 +202,7 @@ static void changed(enum dv__op op, const dv__reg *from, int64_t a, int64_t b, d
         to[a] = b;
 }
 
-/* Integers and dims, one behind the other. False: too many. */
+/* Concatenate integers and dims. False: too many. */
 static bool pack(const dv__run *r, const dv__step *s, dv__reg *out, int64_t *to)
 {
     const dv__operand *in = s->many ? s->many : s->in;
@@ -221,7 +221,7 @@ static bool pack(const dv__run *r, const dv__step *s, dv__reg *out, int64_t *to)
     return true;
 }
 
-/* What makes new dims, in the solution's pool: at most DV_MAX_NDIM, for which it has room behind its end. */
+/* Operations that make new dims, in the solution's pool: at most DV_MAX_NDIM, for which the pool has spare room. */
 bool dv__make_dims(dv__run *r, const dv__step *s)
 {
     dv__reg *to = &r->s->registers[s->to];
@@ -399,8 +399,8 @@ void dv__note_bound(const dv__run *r, dv__operand to)
         r->s->bound_dtypes |= 1u << (i - c->ndims - c->nruns);
 }
 
-/* One step, but no check and no block. False: the result does not fit, or there is no value. A status in r->status: another
- * error.
+/* Run one step that is neither a check nor a block. False: the result does not fit, or there is no value. Another error is in
+ * r->status.
  */
 bool dv__operate(dv__run *r, const dv__step *s)
 {
@@ -481,7 +481,7 @@ bool dv__operate(dv__run *r, const dv__step *s)
     }
 }
 
-/* What messages read of the steps before `at`, as far as it is not done already. */
+/* Run the steps before `at` that only messages read, if they have not run yet. */
 static void do_the_rest(dv__run *r, uint32_t at)
 {
     for (uint32_t i = r->begin; i < at; i++) {
@@ -601,7 +601,7 @@ static bool read_element(const dv_tensor *x, int64_t i, dv__reg *to)
     }
 }
 
-/* The body for every element of a CPU tensor. */
+/* Run the body for every element of a CPU tensor. */
 static int run_values(dv__run *r, const dv__step *s)
 {
     const dv_tensor *x = dv__read(r, s->in[0])->tensor;

@@ -1,7 +1,7 @@
 /* One call's arguments against the patterns: bind what is new, compare the rest.
  *
- * The common path (tensors with names, literals and one run, no cases) is two nested loops without a call. Everything else, and
- * everything that does not fit, is the program's business (contract_run.c). */
+ * The common path (tensors with names, literals and one run, no cases) is two nested loops without function calls. For other
+ * contracts, and for arguments that do not fit, the program runs (contract_run.c). */
 #include "lang/contract_internal.h"
 
 /* ---- The common path ----------------------------------------------------------------------------------------------------- */
@@ -58,8 +58,8 @@ DV_INLINE bool plain_dims_fit(const dv__contract *c, dv__solution *s, dv__needs 
     return true;
 }
 
-/* A plain pattern and a tensor, without a call. False: it does not fit, or it takes more to say; the program tells. What is bound
- * is kept in *bound, so that it can live in registers. */
+/* Match a plain pattern with a tensor, without function calls. False: it does not fit, or the program must decide. The set of
+ * bound variables is in *bound, so that the compiler can keep it in a register. */
 DV_INLINE bool match_plain(const dv__contract *c, dv__solution *s, dv__needs *bound, const dv__pattern *t, const dv_tensor *x)
 {
     const uint32_t key = dv_dtype_key(x->dtype);
@@ -96,7 +96,7 @@ static void note_cases(const dv__run *r)
                 r->s->cases[g] = (int32_t)i;
 }
 
-/* plain: how many patterns at the beginning are known to fit. */
+/* plain: the number of patterns at the beginning that are known to fit. */
 static __attribute__((noinline)) int solve_rest(
     const dv__contract *c, const dv_value *args, dv__solution *s, bool check_values, uint32_t plain)
 {

@@ -1,11 +1,11 @@
-/* Trees: what a name in them means, and which type each node has. A name must exist; contract_resolve.c makes the variables. */
+/* Finds the meaning of names in trees, and the type of each node. A name must exist; contract_resolve.c makes the variables. */
 #include "lang/contract_internal.h"
 
-/* What a tree is resolved against. Predicates of rows have a text of their own. */
+/* The context in which a tree is resolved. Predicates of rows have a separate text. */
 struct resolver {
     const dv__contract *c;
     const char *text;
-    bool values;       /* x.values may be spoken of: in constraints only, since only check mode looks at them */
+    bool values;       /* x.values is allowed: in constraints only, since only check mode reads elements */
     const char *index; /* this name is the place in a list that is returned; or NULL */
 };
 
@@ -202,7 +202,7 @@ static bool operand_fits(const struct resolver *r, char letter, const dv__expr *
     }
 }
 
-/* total(n): the only place where a per-tensor size is named without {i}. */
+/* total(n): the only place where a size of list elements is written without {i}. */
 static int resolve_total(const struct resolver *r, dv__expr *e)
 {
     dv__expr *name = e->args[0];

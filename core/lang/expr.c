@@ -1,7 +1,5 @@
-/* A precedence climber over the lexer, one row of a table for each binary operator.
- *
- * Every node knows its depth and nothing deeper than DV__EXPR_MAX_DEPTH is ever made, so that parser, printers and evaluators may
- * recurse without guarding themselves again. */
+/* A precedence-climbing parser, with a table row for each binary operator. Every node stores its depth, and the parser refuses
+ * depths beyond DV__EXPR_MAX_DEPTH, so that printers and evaluators may recurse without further checks. */
 #include "lang/expr.h"
 
 #include <locale.h>
@@ -9,7 +7,7 @@
 
 #include "base/error.h"
 
-/* How tight a construct binds; parsing a level accepts everything at least as tight. */
+/* The precedence of a construct; parsing at a level accepts constructs of this or a higher precedence. */
 enum level { LEVEL_OR = 1, LEVEL_AND, LEVEL_NOT, LEVEL_COMPARE, LEVEL_SUM, LEVEL_PRODUCT, LEVEL_UNARY, LEVEL_POSTFIX };
 
 static const struct binary {
@@ -173,7 +171,7 @@ static int parse_string(struct parser *p, dv__expr **out)
     return DV_OK;
 }
 
-/* strtod reads the locale's decimal point, and the program that we live in may have set a locale. */
+/* strtod reads the locale's decimal point, and the host program may have set a locale. */
 static int parse_float(struct parser *p, dv__expr **out)
 {
     const dv__token t = p->lx->token;
@@ -341,7 +339,7 @@ static int parse_unary(struct parser *p, enum dv__expr_kind kind, enum level ope
     return make(p, kind, at, 1, &inner, out);
 }
 
-/* The operator at the current token, or NULL: also when it belongs to what comes next. */
+/* The operator at the current token, or NULL, also when the token belongs to the next operand. */
 static const struct binary *current_binary(const struct parser *p)
 {
     for (int i = 0; i < NBINARIES; i++) {
@@ -451,7 +449,7 @@ static int parse_level_(struct parser *p, enum level level, dv__expr **out)
     return status;
 }
 
-/* Nesting costs some levels of C recursion each; the guard counts them all. */
+/* Each level of nesting takes several levels of C recursion; this counter limits them. */
 static int parse_level(struct parser *p, enum level level, dv__expr **out)
 {
     if (p->depth >= DV__EXPR_MAX_DEPTH * LEVEL_POSTFIX)

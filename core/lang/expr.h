@@ -47,9 +47,9 @@ enum dv__expr_role {
 
 typedef struct dv__expr {
     enum dv__expr_kind kind;
-    int32_t ref;    /* for whoever resolves names: a slot, a variable, a function; 0 after parsing */
+    int32_t ref;    /* set when names are resolved: a slot, a variable, a function; 0 after parsing */
     uint8_t role;   /* enum dv__expr_role */
-    uint8_t type;   /* for whoever resolves names; 0 after parsing */
+    uint8_t type;   /* set when names are resolved; 0 after parsing */
     uint16_t depth; /* levels of operands below; at most DV__EXPR_MAX_DEPTH, so walking a tree by recursion is safe */
     uint32_t n;     /* operands */
     struct dv__expr **args;

@@ -158,7 +158,7 @@ static bool begins_clause(const dv__lexer *from)
 
 /* ---- Values ---- */
 
-/* What a target takes: an absent gradient is None. */
+/* The type that a target accepts; an absent gradient is None. */
 static bool fits_target(parse *p, int32_t slot, const value *v)
 {
     const dv__type *type = at_slot(p->check.schema, slot)->type;
@@ -186,7 +186,7 @@ static int check_one(parse *p, int32_t slot, const dv__expr *e, const value *v)
     return dv__formula_mismatch(&p->check, e, what, at_slot(p->check.schema, slot)->type, v);
 }
 
-/* One value for several targets: a call with as many results, or a list of as many. */
+/* One value for several targets: a call with that many results, or a list of that length. */
 static int check_value(parse *p, const int32_t *targets, size_t n, const dv__expr *e, const value *v)
 {
     if (v->kind == VALUE_UNKNOWN)
@@ -351,7 +351,7 @@ static int parse_results(parse *p, const dv__expr **outputs)
         return DV_ENOMEM;
     size_t n = dv__formula_outputs(s, slots);
     if (s->nreturns)
-        n = s->nreturns; /* what is written beside has its own clause */
+        n = s->nreturns; /* other written arguments have their own clauses */
     else if (n != 1)
         return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.text,
             n ? "expected 'name: ...' for each argument that is written"

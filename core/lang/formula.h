@@ -1,15 +1,15 @@
 /* Formulas over operator calls: the native form, gradients, tangents (docs/formula.md).
  *
- * A formula is checked against the schemas of the operators that it calls as far as they are known, and kept as a tree. */
+ * A formula is checked against the schemas of the operators that it calls, if they are known, and kept as a tree. */
 #ifndef DV_LANG_FORMULA_H
 #define DV_LANG_FORMULA_H
 
 #include "lang/expr.h"
 #include "lang/schema.h"
 
-/* Gives the i-th candidate (overload) for the operator that a formula means by a name; *out is NULL past the last, and for i == 0
- * when the operator is not known (yet): then the call is kept as written, unchecked. A status refuses the name, with a message.
- * The order: the formula's own library, the base set, then "ns::name". Schemas must live until the parse returns. */
+/* Finds the i-th candidate (overload) for an operator's name in a formula. *out is NULL past the last, and for i == 0 when the
+ * operator is not known (yet): the call is then kept as written, unchecked. An error status refuses the name, with a message. The
+ * order: the formula's own library, the base set, then "ns::name". Schemas must live until the parse returns. */
 typedef int (*dv__formula_lookup)(void *user, const char *name, size_t i, const dv__schema **out);
 
 /* The trees, after parsing. What names mean is in role and ref:
@@ -23,8 +23,8 @@ typedef int (*dv__formula_lookup)(void *user, const char *name, size_t i, const 
 enum dv__formula_role { DV__ROLE_RESULT = 64, DV__ROLE_GRAD, DV__ROLE_TANGENT }; /* beside enum dv__expr_role's ARG and DTYPE */
 enum dv__formula_builtin { DV__FORMULA_OPERATOR, DV__FORMULA_IF, DV__FORMULA_PRESENT, DV__FORMULA_NEEDS, DV__FORMULA_LEN };
 
-/* One native form: an expression for each return; and for each argument that is written, what is copied into it (also when a
- * return is that argument). writes is NULL when nothing is written, else one entry for each argument. */
+/* One native form: an expression for each return, and for each written argument its new value (also when a return is that
+ * argument). writes is NULL when nothing is written, else one entry for each argument. */
 typedef struct dv__native {
     const dv__expr *const *results;
     size_t n;

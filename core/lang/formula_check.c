@@ -1,6 +1,6 @@
 /* Names and types of formulas. One walk from the leaves up: each node gets its meaning (role, ref) and a type; a call is matched
  * with its callee's overloads in order; arithmetic that touches a tensor is replaced by the call that means it. Types are only as
- * exact as mistakes need: an operator that is not known yet gives a value that fits everything. */
+ * exact as error messages need: the result of an operator that is not known yet fits every type. */
 #include <stdio.h>
 
 #include "lang/formula_internal.h"
@@ -119,7 +119,7 @@ bool dv__formula_fits(const dv__type *wanted, const value *v)
         if (wanted->kind == DV__TYPE_OPTIONAL)
             wanted = wanted->elems[0];
         if (wanted->kind != DV__TYPE_LIST || (wanted->fixed_size > 1 && (size_t)wanted->fixed_size != v->n))
-            return false; /* int[1] takes any length, as in ATen's int[1] dim: it only says that one int will do */
+            return false; /* int[1] takes any length, as in ATen's int[1] dim: it only means that a single int is accepted */
         for (size_t i = 0; i < v->n; i++)
             if (!dv__formula_fits(wanted->elems[0], v->elems[i]))
                 return false;
@@ -137,7 +137,7 @@ static bool maybe(const value *v, bool (*is)(const dv__type *)) { return v->kind
 
 /* ---- Names ---- */
 
-/* What backward must keep. Its value is more than its shape. */
+/* Record what backward must keep; keeping the value includes keeping the shape. */
 static void save(checker *c, int32_t slot, uint8_t how)
 {
     if (c->saves && c->saves[slot] != 1)
@@ -177,7 +177,7 @@ static const dv__type *type_at(const checker *c, int32_t slot)
     return slot < (int32_t)s->nargs ? s->args[slot].type : s->returns[slot - (int32_t)s->nargs].type;
 }
 
-/* The gradient of the i-th output, or its refusal. */
+/* The gradient of the i-th output, or an error. */
 static int check_grad(checker *c, dv__expr *e, int64_t i, bool indexed, const value **out)
 {
     int32_t *slots = DV__ARENA_ARRAY(&c->scratch, int32_t, c->schema->nargs + c->schema->nreturns);
@@ -309,7 +309,7 @@ static int check_len(checker *c, dv__expr *e, const value **out)
     return give(c, VALUE_KNOWN, TYPE(INT), out);
 }
 
-/* Mark the optional arguments that a condition says are there. */
+/* Mark the optional arguments that are present if the condition holds. */
 static void assume(checker *c, const dv__expr *condition, bool *set)
 {
     if (condition->kind == DV__EXPR_AND) {

@@ -1,4 +1,4 @@
-/* What the files of the formula language share: the checker and its types. */
+/* Declarations shared by the formula files: the checker and its types. */
 #ifndef DV_LANG_FORMULA_INTERNAL_H
 #define DV_LANG_FORMULA_INTERNAL_H
 
@@ -46,7 +46,7 @@ void dv__formula_value_print(const value *v, dv__text *to);
 value *dv__formula_value(checker *c, enum value_kind kind, const dv__type *type); /* NULL: out of memory */
 /* Fail with "expected <wanted>, found <the value's type>" at e. */
 int dv__formula_mismatch(checker *c, const dv__expr *e, const char *what, const dv__type *wanted, const value *found);
-/* Slots whose gradients and tangents there are: returns that are not an argument, then arguments that are written. */
+/* Slots that have gradients and tangents: returns that are not an argument, then written arguments. */
 size_t dv__formula_outputs(const dv__schema *s, int32_t *slots); /* slots has room for nargs + nreturns */
 int32_t dv__formula_aliased(const dv__schema *s, size_t ret);    /* the written argument that a return is, or -1 */
 dv__expr *dv__formula_node(checker *c, enum dv__expr_kind kind, const char *at, uint32_t n);

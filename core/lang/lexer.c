@@ -12,7 +12,7 @@ static const char *const operators[] = { "...", "->", "//", "==", "!=", "<=", ">
 static bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f'; }
 
-/* Past what separates tokens in Python mode; stops at a line break that counts. */
+/* Skip the space between tokens in Python mode; stops at a significant line break. */
 static const char *skip_python(const dv__lexer *lx, const char *p, bool newlines)
 {
     for (;;) {

@@ -9,9 +9,9 @@ enum dv__token_kind {
     DV__TOKEN_IDENT,   /* letters, digits, '_' */
     DV__TOKEN_INT,     /* decimal digits */
     DV__TOKEN_FLOAT,   /* digits with '.', exponent or both */
-    DV__TOKEN_STRING,  /* '...' or "...": start and size are with the quotes */
+    DV__TOKEN_STRING,  /* '...' or "...": start and size include the quotes */
     DV__TOKEN_PUNCT,   /* one of the operators below, longest match */
-    DV__TOKEN_BAD,     /* a character that begins nothing, or an unclosed string */
+    DV__TOKEN_BAD,     /* a character that begins no token, or an unclosed string */
     DV__TOKEN_NEWLINE, /* Python mode only: a line break outside brackets, with something after it */
 };
 
@@ -40,7 +40,7 @@ bool dv__lexer_accept(dv__lexer *lx, const char *punct_or_word);   /* and go on 
 int dv__lexer_expect(dv__lexer *lx, const char *punct_or_word);    /* DV_ESYNTAX at the column otherwise */
 /* "expected <what>, found <token>" at the current token; returns DV_ESYNTAX. */
 DV__PRINTF(2, 3) int dv__lexer_unexpected(dv__lexer *lx, const char *what, ...);
-/* The current token must be an integer that fits; goes on. */
+/* Read an integer that fits int64_t at the current token, and advance. */
 int dv__lexer_int(dv__lexer *lx, int64_t *out);
 
 static inline bool dv__token_is(dv__token t, const char *s) { return t.size == strlen(s) && !memcmp(t.start, s, t.size); }

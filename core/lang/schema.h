@@ -39,10 +39,10 @@ typedef struct dv__alias {
     bool write;
     const char *const *before, *const *after; /* set names, in the order in which torch prints them; "*" is the wildcard */
     size_t nbefore, nafter;
-    const struct dv__alias *element; /* of Tensor(a!)[]: what torch calls contained types; NULL: none */
+    const struct dv__alias *element; /* of Tensor(a!)[]: torch's "contained types"; NULL: none */
 } dv__alias;
 
-/* A default, converted to the argument's type where it converts (torch takes int a=1.5: validation does not). */
+/* A default, converted to the argument's type if possible (torch accepts int a=1.5; dv__schema_validate() does not). */
 typedef struct dv__default {
     bool has;
     const char *text; /* as torch prints it */
@@ -77,16 +77,17 @@ void dv__type_print(const dv__type *t, dv__text *to);
 uint32_t dv__type_field(const dv__type *t); /* enum dv_field_type; 0: no field holds this type alone */
 void dv__schema_json(const dv__schema *s, dv__text *to);
 bool dv__schema_equal(const dv__schema *a, const dv__schema *b); /* structure, not text */
-/* What registering asks beyond the parser: unique argument names, defaults that fit, one '*', alias sets that make sense.
+/* Checks at registration, beyond the grammar: unique argument names, defaults that fit, one '*', valid alias sets.
  * DV_ESCHEMA names the argument. */
 int dv__schema_validate(const dv__schema *s);
 int dv__schema_check_compatible(const dv__schema *newer, const dv__schema *older); /* DV_ESCHEMA with the reason */
-/* The schema of an operator that has none: from its struct and its mutated fields ("a, b", may be NULL). *text is dv__free'd. */
+/* Infer the schema of an operator that declares none, from its struct and its mutated fields ("a, b", may be NULL). The caller
+ * frees *text with dv__free(). */
 int dv__schema_infer(const char *name, const dv_field_decl *const *fields, const char *mutates, char **text);
 
 /* Index of the argument, or -1. A return's index is nargs + i in what this project calls slots. */
 int dv__schema_arg(const dv__schema *s, const char *name);
-/* Written through this argument: (a!). For lists too. */
+/* Is this argument written, (a!)? For lists too. */
 static inline bool dv__argument_writes(const dv__argument *a)
 {
     return a->alias && (a->alias->write || (a->alias->element && a->alias->element->write));

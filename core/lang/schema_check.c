@@ -1,4 +1,4 @@
-/* What registration asks of a schema beyond its grammar, and whether a new version of a schema breaks the callers of the old. */
+/* Checks of a schema at registration, beyond the grammar; and whether a new version of a schema breaks callers of the old one. */
 #include <stdio.h>
 
 #include "base/error.h"
@@ -35,8 +35,8 @@ static bool names_set(const dv__alias *a, const char *name)
     return a && names_set(a->element, name);
 }
 
-/* Alias sets that make sense: on tensors only, a return's set named by an argument. A set on several
- * arguments, written or not, says that they may share memory. */
+/* Check alias sets: only tensors have them, and a return's set must be an argument's. Several arguments with one set, written or
+ * not, may share memory. */
 static int check_alias(const dv__schema *s, const dv__argument *a, bool is_return)
 {
     const char *is = is_return ? "return" : "argument";
@@ -140,8 +140,8 @@ int dv__schema_validate(const dv__schema *s)
 
 /* ---- Compatibility ------------------------------------------------------------------------------------------------------- */
 
-/* PyTorch's interpreter sees int in SymInt, ScalarType, Layout and MemoryFormat alike and lets one replace the other. Only int
- * and SymInt are alike for those who call an operator of ours. */
+/* PyTorch's interpreter treats SymInt, ScalarType, Layout and MemoryFormat as int and lets one replace the other. For callers of
+ * our operators only int and SymInt are interchangeable. */
 static bool may_replace(const dv__type *wide, const dv__type *narrow)
 {
     const bool ints = (wide->kind == DV__TYPE_INT || wide->kind == DV__TYPE_SYMINT) &&

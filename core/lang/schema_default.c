@@ -1,8 +1,8 @@
 /* Defaults of arguments.
  *
- * PyTorch's parser takes almost any constant for almost any scalar type (int a=1.5, bool b="x"): what it reads is kept as it
- * reads it, for printing; beside it is the value converted to the argument's type, where it converts. dv__schema_validate()
- * refuses those that do not. */
+ * PyTorch's parser takes almost any constant for almost any scalar type (int a=1.5, bool b="x"): the constant is kept as parsed,
+ * for printing, together with its value converted to the argument's type, if it converts. dv__schema_validate() refuses defaults
+ * that do not convert. */
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
@@ -332,7 +332,7 @@ static bool to_dtype(int64_t number, dv_dtype *out)
     return false;
 }
 
-/* To what a frame holds for this type; what does not convert stays as it is. */
+/* Convert to the type that a frame holds; a value that does not convert is unchanged. */
 static void convert(const dv__type *type, dv_value *v)
 {
     if (v->type != DV_VALUE_INT)
@@ -390,7 +390,7 @@ static int to_list(constants *c, const dv__type *elem, const dv_value *v, size_t
 
 /* ---- Lists --------------------------------------------------------------------------------------------------------------- */
 
-/* Which constant a list of this element type takes; 0: PyTorch has no defaults for such lists. */
+/* The kind of constant in a list of this element type; 0: PyTorch has no defaults for such lists. */
 static uint32_t element_value(const dv__type *elem)
 {
     switch (elem->kind) {

@@ -1,12 +1,12 @@
-/* The schema of an operator that declares none: each field of its struct is an argument or, if it is a tensor to be written that
- * is not named as mutated, a result. */
+/* The schema of an operator that declares none: each field of its struct is an argument; but a writable tensor that .mutates does
+ * not name is a result. */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "lang/schema_types.h"
 
-/* The schema type of a field: "SymInt[]?". set: the alias set of what is written; NULL: a result. Sizes are mostly what an int
- * is. */
+/* The schema type of a field: "SymInt[]?". set: the alias set of a written argument; NULL: a result. An int is SymInt, since most
+ * ints are sizes. */
 static void print_type(const dv_field_row *row, const char *set, dv__text *to)
 {
     const bool optional = row->form == DV_FORM_OPTIONAL || row->of == DV_FIELD_GENERATOR;
@@ -17,7 +17,8 @@ static void print_type(const dv_field_row *row, const char *set, dv__text *to)
     dv__text_add(to, "%s%s", list->form == DV_FORM_LIST ? "[]" : "", optional ? "?" : "");
 }
 
-/* The field's name in the schema: default_ is default. (for_ stays: for is a word of TorchScript too, and no name in a schema.)
+/* The field's name in the schema: default_ is default. (for_ stays: "for" is a keyword of TorchScript too and cannot be a name in
+ * a schema.)
  */
 static size_t name_size(const char *field)
 {
@@ -43,7 +44,7 @@ static bool listed(const char *words, const char *word, size_t n)
     return false;
 }
 
-/* Every word of mutates is a field that can be written. */
+/* Check that every word of .mutates is a field that can be written. */
 static int check_mutates(const char *op, const dv_field_decl *const *fields, const char *mutates)
 {
     for (const char *p = mutates ? mutates : ""; *p;) {

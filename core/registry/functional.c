@@ -1,8 +1,7 @@
 /* The functional form of an operator that writes: the same arguments, none of them written; its own results first, then the new
- * value of each written argument, in the schema's order. It is made from the operator's declaration, and a call of it is a call
- * of the operator (call/functional.c).
- *
- * Declarations about a written argument, above all its formulas after the call, hold for the new value. */
+ * value of each written argument, in the schema's order. It is made from the operator's declaration, and calling it calls the
+ * operator (call/functional.c). What the operator declares about a written argument's value after the call, above all its
+ * formulas, holds for the new value. */
 #include "registry/internal.h"
 
 typedef struct maker {

@@ -339,7 +339,7 @@ static void commit_operator(dv_operator *op)
     for (dv__attachment *a = op->registration->attached; a; a = a->next)
         if (!a->wish)
             a->seq = op->registration->seq;
-    /* The own rows are now the newest: to the front of the list. */
+    /* The operator's own rows are now the newest: move them to the front of the list. */
     for (dv__attachment **at = &op->registration->attached, *a; (a = *at); at = &a->next)
         if (!a->wish) {
             *at = a->next;

@@ -1,4 +1,4 @@
-/* fused_experts.c: the experts of a mixture, after routing. Declared in full: the kernels come later, or from whoever has
+/* fused_experts.c: the experts of a mixture, after routing. Declared in full: the kernels come later, or from anyone who has
  * some for his device (DV_LIBRARY_IMPL).
  *
  * y_t = sum over j of topk_weights[t, j] * w2[e] (silu(g) * u), where e = topk_ids[t, j] and [g; u] = w1[e] x_t. w1 holds for

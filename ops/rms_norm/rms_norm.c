@@ -136,7 +136,7 @@ DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a)
 }
 DV_ISAS(struct add_rms_norm, add_rms_norm_row)
 
-/* rms_norm is the same without a residual: its rows call the code that is there already. */
+/* rms_norm is the same without a residual: its rows call the code above. */
 #define WITHOUT_RESIDUAL(ISA)                                                                                \
     static int rms_norm_row_##ISA(dv_context *ctx, const struct rms_norm *a)                                 \
     {                                                                                                        \

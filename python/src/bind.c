@@ -1,5 +1,5 @@
-/* Positions and names to slots. Results may be given too, to be written to: after the positional arguments in order, by name, or
- * as out= (one array, or a tuple with None for those to be made). Errors read as Python's own. */
+/* Assigns positional and named arguments to slots. Tensors for results may be given too: after the positional arguments in order,
+ * by name, or as out= (one array, or a tuple with None for results to be allocated). Error messages have the form of Python's. */
 #include "extension.h"
 
 static int wrong(const ext_operator *f, const char *format, ...)
@@ -35,7 +35,7 @@ static int too_many(const ext_operator *f, Py_ssize_t nargs)
 static int missing(ext_call *c)
 {
     const ext_operator *f = c->f;
-    for (int kwarg = 0; kwarg < 2; kwarg++) { /* Python tells of positional ones first */
+    for (int kwarg = 0; kwarg < 2; kwarg++) { /* Python reports positional ones first */
         PyObject *names = PyUnicode_FromString("");
         size_t n = 0, left = 0;
         for (size_t i = 0; i < f->nargs; i++)
@@ -84,7 +84,8 @@ static int bind_out(ext_call *c, PyObject *o)
     return 0;
 }
 
-/* The slot of this name; how many there are when there is none. `from_` is `from`: a keyword of Python cannot be written. */
+/* The slot of this name, or the number of slots if no slot has it. `from_` stands for `from`, since a Python keyword cannot be an
+ * argument's name. */
 static size_t slot_named(const ext_operator *f, PyObject *name)
 {
     const size_t n = f->nargs + f->nresults;

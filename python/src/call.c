@@ -1,9 +1,8 @@
 /* dv_call for Python: the decision about the GIL, and results as Python objects.
  *
- * The GIL is let go around the kernel unless the operator's last call was short (SHORT_TICKS of the processor's clock, a few
- * microseconds) and this one has at most twice as many elements. So the first call of an operator and every long one let it go,
- * and a kernel that was short and is long now holds it once. Letting go and taking it back costs about 50 ns; looking at the
- * clock 10.
+ * The GIL is released around the kernel unless the operator's last call was short (SHORT_TICKS of the processor's clock, a few
+ * microseconds) and this one has at most twice as many elements. So the first call of an operator and every long one release it,
+ * and a kernel that becomes long keeps it for one call. Releasing and reacquiring it costs about 50 ns; reading the clock 10.
  */
 #include "extension.h"
 
@@ -227,7 +226,7 @@ static const ext_host *host_of_elements(PyObject *o)
     return kind == EXT_TENSOR ? found : NULL;
 }
 
-/* The host of the first tensor, also in a list. Calls without one are for the host with adopt(). */
+/* The host of the first tensor, also in a list. Calls without tensors use the host with adopt(). */
 static const ext_host *find_host(const ext_call *c)
 {
     const ext_operator *f = c->f;
@@ -241,7 +240,7 @@ static const ext_host *find_host(const ext_call *c)
             return found;
         if ((found = host_of_elements(o)))
             return found;
-        PyErr_Clear(); /* a framework that cannot be used says so when it is */
+        PyErr_Clear(); /* a framework that cannot be used reports that when it is used */
     }
     return ext_adopter();
 }

@@ -1,5 +1,5 @@
-/* Python objects to values, one function a schema type; the table in words is in docs/. What a function accepts is what
- * the schema's grammar accepts for that type elsewhere, and what a framework has for it; never a conversion that loses something.
+/* Converts Python objects to values, with one function for each schema type (the table is in docs/). A function accepts Python
+ * values of that type and the frameworks' own objects for it; it never converts with loss.
  */
 #include "extension.h"
 
@@ -20,7 +20,7 @@ static PyObject *type_title(PyTypeObject *type)
     return title;
 }
 
-/* What an object is, for a message: "int 3", "str 'abc'", "an array f32[2, 3]", "list". */
+/* Describes an object for a message: "int 3", "str 'abc'", "an array f32[2, 3]", "list". */
 static PyObject *describe(PyObject *o)
 {
     if (Py_IsNone(o))
@@ -110,7 +110,7 @@ static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, PyObject *o, co
     return EXT_MIXED;
 }
 
-/* An object of no host, by DLPack, or a number of the host. */
+/* Convert an object of no host by DLPack, or a number of the host. */
 static enum ext_outcome adopt(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, bool number, const dv_tensor **out)
 {
@@ -145,8 +145,8 @@ enum ext_outcome ext_other_tensor(
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
 
-/* A framework's number, or its tensor without dims, stands for its element. 0: a tensor with dims; '-': not an object of a
- * framework that says. Else the kind of element: 'b', 'i', 'u', 'f', 'c', 'v'. */
+/* The element kind of a framework's number or 0-d tensor: 'b', 'i', 'u', 'f', 'c', 'v'. 0: a tensor with dims; '-': not an object
+ * of a framework, or of one that does not report kinds. */
 static char number_kind(PyObject *o, const ext_host **host)
 {
     enum ext_kind kind;
@@ -186,7 +186,7 @@ static enum ext_outcome real(ext_call *c, const ext_slot *slot, Py_ssize_t eleme
     }
     const char kind = number_kind(o, NULL);
     if (is_text(o) || PyComplex_Check(o) || !kind || !strchr("biuf-", kind))
-        return ext_wrong(c, slot, element, expected, o); /* a complex number has __float__, which drops a part */
+        return ext_wrong(c, slot, element, expected, o); /* a complex number has __float__, which drops the imaginary part */
     *out = PyFloat_AsDouble(o);
     return *out == -1 && PyErr_Occurred() ? ext_wrong(c, slot, element, expected, o) : EXT_OK;
 }
@@ -259,7 +259,7 @@ static enum ext_outcome string(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     return EXT_OK;
 }
 
-/* The word that an object stands for: a str, or an object of a framework's own module whose str() is one (a dtype, a device). */
+/* The word for an object: a str, or str() of an object from a framework's module (a dtype, a device). */
 static const char *word(ext_call *c, PyObject *o)
 {
     const char *text;
@@ -292,7 +292,7 @@ static enum ext_outcome device(ext_call *c, const ext_slot *slot, Py_ssize_t ele
     return text && !dv_device_parse(text, out) ? EXT_OK : ext_wrong(c, slot, element, "a device, such as \"cpu\"", o);
 }
 
-/* One of some words, each with its number in the schema's grammar; a framework's name may be before it: "name.strided". */
+/* Convert one of several words to its number in the schema's grammar; a framework's name may precede the word: "name.strided". */
 static bool one_of(const char *text, const char *const *words, int32_t *out)
 {
     const char *dot = text ? strchr(text, '.') : NULL;
@@ -444,7 +444,7 @@ static enum ext_outcome convert(ext_call *c, const ext_slot *slot, PyObject *o, 
     }
 }
 
-/* One argument, or a result that is given to be written to. */
+/* Convert one argument, or one tensor given for a result. */
 static enum ext_outcome convert_slot(ext_call *c, size_t i, PyObject *o, dv_value *v)
 {
     const ext_slot *slot = &c->f->slots[i];

@@ -1,8 +1,8 @@
 /* dovetail._core: operators as Python callables. abi3 C for Python 3.11 and later.
  *
- * The way of a call, each step in its own file: bind.c (positions and names to slots), host.c (whose tensors they are), convert.c
+ * The steps of a call, each in its own file: bind.c (positions and names to slots), host.c (whose tensors they are), convert.c
  * (Python objects to dv_values, one walk), call.c (dv_call, the GIL, results to Python objects). operator.c is the callable,
- * packet.c one of several overloads. No file here names a framework: host.h is the table that each one fills.
+ * packet.c one of several overloads. No file here names a framework: each one fills the table in host.h.
  */
 #ifndef DOVETAIL_EXTENSION_H
 #define DOVETAIL_EXTENSION_H
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* In the stable ABI by name only since 3.12; the numbers and their meaning are those of 3.9 and later. */
+/* The stable ABI has these names only since 3.12; the numbers and their meaning are valid from 3.9 on. */
 #define EXT_HAVE_VECTORCALL (1UL << 11)
 #define EXT_NARGS(n) ((Py_ssize_t)((n) & ~((size_t)1 << (8 * sizeof(size_t) - 1))))
 typedef PyObject *(*ext_vectorcall)(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
@@ -41,12 +41,12 @@ struct ext_operator {
     size_t nargs, npositional, nresults;
     ext_slot *slots;     /* arguments, then results */
     PyObject *overloads; /* a packet's: a tuple of operators, tried in order */
-    size_t first_tensor; /* the first slot that takes a tensor or tensors; where there is none, nargs + nresults */
+    size_t first_tensor; /* the first slot that takes a tensor or a list of tensors; without one, nargs + nresults */
     bool mutates;
-    void *of_host[EXT_HOSTS];  /* what each host keeps for it; not of a packet */
+    void *of_host[EXT_HOSTS];  /* each host's data for it; not for packets */
     struct ext_memory *memory; /* a packet's: what was learned (packet.c) */
     PyObject *cache;           /* a dict for what Python code computes once (signature, doc); may be NULL */
-    /* How the last call went, for the decision about the GIL (call.c). Written with the GIL held. */
+    /* Time and size of the last call, for the decision about the GIL (call.c). Written with the GIL held. */
     uint64_t last_ticks;
     int64_t last_elements;
 };
@@ -72,8 +72,8 @@ struct ext_call {
         _Alignas(16) char state[EXT_STATE];
     };
     const ext_host *of; /* whose tensors they are */
-    bool begun;         /* of->begin() went well, of->end() is to come */
-    bool ran, writes;   /* dv_call was called; the host is to be told of writes when the kernel begins */
+    bool begun;         /* of->begin() succeeded, of->end() must be called */
+    bool ran, writes;   /* dv_call was called; the host must be notified of writes when the kernel begins */
     bool trial;         /* only the types of what is given count */
     int way;            /* of->tensor()'s note; not 0: the call is not plain. -1: not all arguments were converted */
     ext_operator *f;
@@ -84,7 +84,7 @@ struct ext_call {
     ext_keep *keep;   /* references that live as long as the call */
     int64_t elements; /* of all tensors that were given */
     uint64_t started;
-    PyThreadState *released; /* not NULL while the GIL is let go */
+    PyThreadState *released; /* not NULL while the GIL is released */
     unsigned long thread;    /* that let it go */
     int depth;               /* of before_kernel calls */
     ext_block *blocks;       /* memory beyond what follows */
@@ -99,14 +99,14 @@ int ext_keep_object(ext_call *c, PyObject *take); /* also on failure */
 /* Fill c->given from a call's arguments, as Python binds a function's: TypeError else. */
 int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* Everything in c->given to c->args and c->results, in one walk. */
+/* Convert everything in c->given to c->args and c->results, in one pass. */
 enum ext_outcome ext_convert_all(ext_call *c);
 
-/* A sequence, set or view of a dict that is taken for a list. */
+/* Is it a sequence, set or dict view that counts as a list? */
 bool ext_is_sequence(PyObject *o);
 
-/* For hosts: an object that is not a tensor of c->of. An error that names both, or the object's type, or SLOW; or it is taken as
- * an array. */
+/* For hosts: handle an object that is not a tensor of c->of: an error that names both hosts or the object's type, or SLOW; or it
+ * is converted as an array. */
 enum ext_outcome ext_other_tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
 /* FAILED with "f: argument 'x': expected Tensor (expected), found ...". expected: what the schema's type means in Python, or NULL
@@ -116,16 +116,16 @@ enum ext_outcome ext_wrong_text(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, const char *found_text);
 
 PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-/* Convert as a call would; to be ended with ext_call_end in every case. trial: see ext_host.tensor. */
+/* Convert as a call would; always followed by ext_call_end. trial: see ext_host.tensor. */
 enum ext_outcome ext_call_begin(
     ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, bool trial);
-/* What begin prepared: runs it. SLOW: c->of->slow() is to be asked. */
+/* Run the call that ext_call_begin prepared. SLOW: call c->of->slow(). */
 enum ext_outcome ext_call_run(ext_call *c, PyObject **result);
-/* A call that was begun, with this outcome, to its end. */
+/* End a call that was begun, with this outcome. */
 PyObject *ext_call_finish(ext_call *c, enum ext_outcome outcome, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 void ext_call_end(ext_call *c);
 
-/* For a host's before_kernel and after_kernel: the GIL, and the news of writes. */
+/* For a host's before_kernel and after_kernel: release and take the GIL, and notify the host of writes. */
 void ext_before_kernel(const dv_host *host);
 void ext_after_kernel(const dv_host *host);
 static inline ext_call *ext_call_of(const dv_host *host) { return (ext_call *)(uintptr_t)(const void *)host; }
@@ -140,13 +140,13 @@ ext_gil ext_take_gil(ext_call *c);
 void ext_give_gil(ext_gil g);
 
 bool ext_any_given(const ext_call *c); /* was a result given, to be written to? */
-/* Every tensor that was given and is written. */
+/* Call fn for every given tensor that is written. */
 void ext_each_written(const ext_call *c, void (*fn)(PyObject *o));
 
 /* dovetail.<host>._call("ns::name.overload", args, kwargs): there, the framework dispatches. */
 PyObject *ext_call_bridge(const ext_host *host, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
-/* Raise what a status of dv_... says, with dv_last_error(); an exception that is set already stays. NULL. */
+/* Raise the exception for a status, with dv_last_error() as message; keeps an exception that is already set. Returns NULL. */
 PyObject *ext_raise(int status);
 
 /* ---- Packets: packet.c --------------------------------------------------------------------------------------------------- */
@@ -156,10 +156,10 @@ void ext_packet_forget(ext_operator *packet);
 
 /* ---- Python -------------------------------------------------------------------------------------------------------------- */
 
-/* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up, and where it is not exported, this is slower.
+/* PyObject_Vectorcall, which is in the stable ABI only since 3.12: it is looked up; if it is missing, a slower call is used.
  */
 PyObject *ext_call_python(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-/* Call by vectorcall what was called with a tuple and a dict. */
+/* Make a vectorcall from a call with a tuple and a dict. */
 PyObject *ext_vectorcall_of(ext_vectorcall call, PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* ---- DOVETAIL_DEBUG=4 (debug.c) ------------------------------------------------------------------------------------------ */

@@ -1,5 +1,5 @@
-/* Which framework an object belongs to. Most types are seen again and again, so the last ones are kept, by their address; what is
- * kept holds its type, so that no other type can come to lie there. */
+/* Which framework an object belongs to. Types repeat, so the last ones are cached by address; an entry holds a reference to its
+ * type, so that the address cannot be reused. */
 #include "extension.h"
 
 #define HOST(name) extern const ext_host ext_host_##name;

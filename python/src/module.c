@@ -1,4 +1,4 @@
-/* dovetail._core: the functions, thin over dovetail.h. What users see of them is in the Python files. */
+/* dovetail._core: thin wrappers of the functions in dovetail.h. The Python files have the public interface. */
 #include "extension.h"
 
 #define LIBRARY "dv_library" /* the capsules' name */
@@ -23,8 +23,8 @@ static const char *text_of(PyObject *o, const char *what)
 
 /* ---- Libraries ----------------------------------------------------------------------------------------------------------- */
 
-/* Libraries live in the process, Python's modules in an interpreter: one that is imported again, or a second interpreter, shares
- * the libraries that are there. The table is used with the GIL. */
+/* Libraries belong to the process, Python modules to an interpreter: a module that is imported again, or in a second interpreter,
+ * shares the loaded libraries. The table is used with the GIL held. */
 enum { MAX_LIBRARIES = 1024 };
 static struct {
     dv_library *lib;
@@ -199,7 +199,7 @@ static PyObject *set_isa(PyObject *m, PyObject *o)
     (void)m;
     return set_text(o, "isa: expected the name of an instruction set, or None", dv_set_isa);
 }
-/* Only tests of kernels ask for a row: a plain variable, read by every call. */
+/* Only tests of kernels select a row: a plain variable, read by every call. */
 static dv_test_hooks hooks;
 const dv_test_hooks *ext_hooks(void) { return hooks.row ? &hooks : NULL; }
 

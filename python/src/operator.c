@@ -1,5 +1,5 @@
-/* dovetail.Operator: one overload, or a packet of several. Calls use vectorcall; all that describes it is lazy, and what needs
- * more than a line is made by dovetail._describe. */
+/* dovetail.Operator: one overload, or a packet of several. Calls use vectorcall. Descriptions are made on demand, mostly by
+ * dovetail._describe. */
 #include "extension.h"
 
 #include <dlfcn.h>
@@ -179,7 +179,7 @@ static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return ext_vectorcall_of(op_of(self)->vectorcall, self, args, kwargs);
 }
 
-/* In a class, an operator is a plain function that is not bound; and help() takes it for a function. */
+/* As a class attribute, an operator is not bound to instances; and help() treats it as a function. */
 static PyObject *get(PyObject *self, PyObject *instance, PyObject *owner)
 {
     (void)instance, (void)owner;
@@ -236,7 +236,7 @@ static PyObject *get_pointer(PyObject *self, void *unused)
     return PyLong_FromVoidPtr(op_of(self)->op);
 }
 
-/* What the policy says now: for guards of compiled programs. */
+/* The policy's current decision, for guards of compiled programs. */
 static PyObject *get_enabled(PyObject *self, void *unused)
 {
     (void)unused;
@@ -259,7 +259,7 @@ static PyGetSetDef getset[] = {
     { NULL, NULL, NULL, NULL, NULL },
 };
 
-/* op.overload: an attribute of its own where no other has the name. */
+/* op.overload, unless another attribute has the name. */
 static PyObject *getattro(PyObject *self, PyObject *name)
 {
     ext_operator *f = op_of(self);

@@ -9,7 +9,7 @@
 
 enum { MOST = 32, REMEMBERED = 8 };
 
-/* The types of a call's arguments. Of a list: its type, then that of its elements. */
+/* The types of a call's arguments; for a list, its type and that of its elements. */
 typedef struct signature {
     const ext_host *host;
     PyObject *kwnames;
@@ -124,7 +124,7 @@ static void forget(struct remembered *r)
         Py_DECREF((PyObject *)r->s.types[i]);
 }
 
-/* Without memory it is found anew every time. */
+/* When memory is out, nothing is cached. */
 static void remember(ext_operator *packet, const signature *s, ext_operator *only)
 {
     if (!packet->memory && !(packet->memory = PyMem_Calloc(1, sizeof *packet->memory)))
@@ -153,7 +153,7 @@ static ext_operator *overload(const ext_operator *packet, Py_ssize_t i)
     return (ext_operator *)(void *)PyTuple_GetItem(packet->overloads, i);
 }
 
-/* How many overloads these types fit; *only: the last of them. */
+/* How many overloads accept these types; *only: the last of them. */
 static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ext_operator **only)
 {
     size_t fitting = 0;
@@ -170,7 +170,7 @@ static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssiz
     return fitting;
 }
 
-/* The only overload that these types fit; NULL: the host picks. */
+/* The only overload that accepts these types; NULL: the host selects. */
 static ext_operator *find_only(
     ext_operator *packet, const ext_host *host, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {

@@ -1,5 +1,6 @@
-/* Counter-based random states for kernels that ask for one (dv_random). A dovetail.Generator is a seed and how many numbers of it
- * are used; a framework's own generator gives a fresh seed for each call. Kernels reserve numbers without the GIL: hence atomics.
+/* Counter-based random states for kernels that ask for one (dv_random). A dovetail.Generator has a seed and a count of used
+ * numbers; a framework's own generator gives a new seed for each call. Kernels reserve numbers without the GIL, so the count is
+ * atomic.
  */
 #include "extension.h"
 

@@ -1,10 +1,11 @@
-/* The fields of NumPy's structs, proved at setup. Element types are found by type_num: the built-in ones by a table over C's
- * types, those that a package registers (ml_dtypes: numbers that differ from process to process) by name, once. */
+/* Access to the fields of NumPy's structs, whose offsets are verified at setup. Element types are found by type_num: built-in
+ * types by a table over C's types; types registered by a package (ml_dtypes, with numbers that differ between processes) by name,
+ * once. */
 #include "array.h"
 
 #include <stdio.h>
 
-typedef struct array_fields { /* NumPy's PyArrayObject_fields, as far as it is read */
+typedef struct array_fields { /* the part of NumPy's PyArrayObject_fields that is read */
     PyObject ob_base;
     char *data;
     int nd;
@@ -14,7 +15,7 @@ typedef struct array_fields { /* NumPy's PyArrayObject_fields, as far as it is r
     int flags;
 } array_fields;
 
-typedef struct descr_fields { /* PyArray_Descr: 1.x and 2.x are equal as far as this */
+typedef struct descr_fields { /* PyArray_Descr: the part that is equal in 1.x and 2.x */
     PyObject ob_base;
     PyTypeObject *typeobj;
     char kind, type, byteorder, former_flags;
@@ -73,7 +74,7 @@ static bool same_number(PyObject *o, const char *name, const char *item, int64_t
     return same;
 }
 
-/* Every field that is ever read, compared with what Python's attributes say, on an array whose numbers all differ. */
+/* Compare every field that is read with Python's attributes, on an array in which all these numbers differ. */
 static bool layout_is_known(void)
 {
     PyObject *whole = PyObject_CallMethod(numpy, "ones", "((iii)s)", 5, 7, 11, "int16");
@@ -143,7 +144,7 @@ int dvnp_setup(bool import)
         return -1;
     }
     if (!(array_type = PyObject_GetAttrString(numpy, "ndarray"))) {
-        PyErr_Clear(); /* being imported right now, or something else of that name */
+        PyErr_Clear(); /* still being imported, or another module of that name */
         Py_CLEAR(numpy);
         return 0;
     }
@@ -153,7 +154,7 @@ int dvnp_setup(bool import)
         PyErr_SetString(PyExc_ImportError, "dovetail does not know the layout of this NumPy's arrays");
         goto fail;
     }
-    dvnp_ndarray = (PyTypeObject *)array_type; /* last: another thread may look while we were in Python code */
+    dvnp_ndarray = (PyTypeObject *)array_type; /* set last: another thread may read it while Python code runs here */
     return 1;
 fail:
     Py_DECREF(array_type);
@@ -273,7 +274,7 @@ static const char *explain_dtype(const array_fields *a)
     return reason;
 }
 
-/* A masked array's mask would be lost without a word. */
+/* A masked array's mask would be lost silently. */
 static bool is_masked(PyObject *o)
 {
     if (!masked) {

@@ -1,4 +1,4 @@
-/* NumPy arrays as tensors, without NumPy's headers and without calls into it on the way of a call.
+/* NumPy arrays as tensors, without NumPy's headers and without calling NumPy during a call.
  *
  * An ndarray's fields are read at their place in memory: data, nd, dimensions, strides, descr and flags have kept their places
  * from NumPy 1.0 to 2.x. dvnp_setup() proves that for the NumPy that is running, on a known array, before anything is read. New
@@ -10,18 +10,18 @@
 
 #include "extension.h"
 
-/* Ready to use: 1; NumPy is not imported yet (nothing can be an array then): 0; -1 with an exception: this NumPy cannot be used.
- * import: import NumPy if it must be. Cheap when it was ready before. */
+/* 1: ready to use. 0: NumPy is not imported yet, so no object can be an array. -1 with an exception: this NumPy cannot be used.
+ * import: import NumPy if necessary. Fast once it has returned 1. */
 int dvnp_setup(bool import);
 
 extern PyTypeObject *dvnp_ndarray, *dvnp_generic; /* numpy.ndarray, numpy.generic; NULL before setup */
 
-/* What an array's view needs besides the tensor: strides in elements. */
+/* Storage for the strides in elements of an array's tensor. */
 enum { DVNP_MAX_NDIM = 64 };
 
 /* Fill *t from an ndarray (checked by dvnp_is_array), which must outlive it. strides: room for nd numbers, at least one. write:
- * it will be written. NULL when done, else why not, as the end of "expected Tensor, found ...": "a read-only array". The text is
- * valid until the next call. */
+ * it will be written. Returns NULL on success, else the reason, as the end of "expected Tensor, found ...": "a read-only array".
+ * The text is valid until the next call. */
 const char *dvnp_view(PyObject *array, bool write, int64_t *strides, dv_tensor *t);
 int dvnp_ndim(PyObject *array);
 bool dvnp_is_writeable(PyObject *array);
@@ -36,7 +36,7 @@ PyObject *dvnp_wrap(const dv_tensor *t, PyObject *base, bool writeable);
 PyObject *dvnp_asarray(PyObject *o);
 PyObject *dvnp_from_dlpack(PyObject *o);
 
-/* Anything that numpy.dtype() takes. 0; -1: it is no element type that a tensor can have (an exception is set). */
+/* Convert anything that numpy.dtype() takes. 0; -1: not an element type of tensors (an exception is set). */
 int dvnp_dtype(PyObject *o, dv_dtype *out);
 PyObject *dvnp_dtype_object(dv_dtype dtype); /* a numpy.dtype; NULL with an exception */
 

@@ -1,4 +1,4 @@
-/* NumPy's table: arrays are tensors, its scalars are numbers, and calls without tensors are its, too. */
+/* NumPy's host table: arrays are tensors and NumPy scalars are numbers. It also makes the calls without tensors. */
 #include "array.h"
 
 static const ext_host *this_host(void) { return ext_hosts[EXT_HOST_numpy]; }
@@ -44,7 +44,7 @@ static int new_array(
     return DV_OK;
 }
 
-/* Is this a result that becomes an array at once? Others are the library's own tensors until the end of the call. */
+/* Is this result allocated as an array? Others are the library's tensors until the end of the call. */
 static bool is_result(const ext_call *c, int index)
 {
     return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
@@ -65,7 +65,7 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return status;
 }
 
-/* The object whose memory this tensor is: an argument. */
+/* The argument object whose memory this tensor is. */
 static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
 {
     for (size_t i = 0; i < c->f->nargs; i++)

@@ -2,7 +2,7 @@
  *
  * - When nothing but the kernel would run (guard.h), straight to it: the same steps as with arrays, with the host that calls by
  *   torch's dispatcher have too.
- * - When only a gradient that is wanted stands in between, to the operator's autograd function.
+ * - When only a gradient is needed besides, to the operator's autograd function.
  * - Else by torch's dispatcher, which also says what is wrong with arguments that we do not convert: only objects of exactly the
  *   types that a program has in its hands every day take the first two ways.
  */
@@ -11,7 +11,7 @@
 
 /* ---- What torch knows of an operator ------------------------------------------------------------------------------------- */
 
-/* One for each dv_operator: what is registered there may come before and after the Python objects of the operator. */
+/* One for each dv_operator: its registration in torch may begin before and end after the operator's Python objects. */
 typedef struct known {
     struct known *next;
     const dv_operator *op;
@@ -19,9 +19,9 @@ typedef struct known {
     const struct dv__torch_op *torch; /* NULL: not registered there, and the rest is not set */
     PyObject *overload;               /* what torch.ops has */
     PyObject *defaults;               /* a tuple of the arguments' defaults, in order */
-    PyObject *gradient; /* called with all arguments, by position, when nothing but a gradient is wanted besides; or NULL */
-    uint64_t taken[3];  /* calls that went each way, by enum dv__torch_way */
-    bool carried;       /* a short way can carry its arguments and results */
+    PyObject *gradient;               /* called with all arguments by position when only a gradient is needed besides; or NULL */
+    uint64_t taken[3];                /* number of calls of each kind, by enum dv__torch_way */
+    bool carried;                     /* its arguments and results can bypass the dispatcher */
 } known;
 
 static known *known_of(const ext_operator *f) { return f->of_host[EXT_HOST_torch]; }
@@ -81,7 +81,7 @@ static bool is_number(PyObject *o)
     return PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyBool_Check(o) || PyComplex_CheckExact(o);
 }
 
-/* Would torch take this as it is, for something else than a tensor? Whether it fits is seen when it is converted. */
+/* Would torch accept this object for a type other than Tensor? Conversion checks whether it fits. */
 static bool plain(const ext_slot *slot, PyObject *o)
 {
     switch (slot->type) {
@@ -135,7 +135,7 @@ static enum ext_outcome begin(ext_call *c)
     return EXT_OK;
 }
 
-/* Describe it, unless it is not plain. A gradient that is wanted is a note for the end of the walk. */
+/* Describe a tensor if it is plain. A needed gradient is noted, and handled after all arguments. */
 static enum ext_outcome tensor(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
 {
@@ -173,7 +173,7 @@ static void count_write(PyObject *o) { dvt->count_write(dvt_handle(o)); }
 
 static void writes(ext_call *c) { ext_each_written(c, count_write); }
 
-/* Results that were given need torch's own rules: they are resized. Native forms on accelerators are torch's, too. */
+/* Given results follow torch's rules: they are resized. torch also runs native forms on accelerators. */
 static enum ext_outcome failed(ext_call *c, int status)
 {
     if (status == DV_ENATIVE || (status == DV_ESHAPE && ext_any_given(c))) {
@@ -225,7 +225,7 @@ static PyObject *slow(ext_call *c, PyObject *const *args, size_t nargsf, PyObjec
 
 /* ---- For dovetail.torch: _core.torch ------------------------------------------------------------------------------------- */
 
-/* attach(address of dv_torch_inside()): torch is there. */
+/* attach(address of dv_torch_inside()): called once torch is imported. */
 static PyObject *attach_torch(PyObject *m, PyObject *address)
 {
     (void)m;
@@ -275,7 +275,7 @@ static PyObject *taken(PyObject *m, PyObject *o)
         (unsigned long long)t->taken[DV__TORCH_OTHER]);
 }
 
-/* Why the short way for tensors is not taken: "" when it is. */
+/* Why calls do not bypass the dispatcher; "" if they do. */
 static PyObject *why(PyObject *m, PyObject *unused)
 {
     (void)m, (void)unused;
@@ -301,7 +301,7 @@ static PyObject *set_operator(PyObject *m, PyObject *args)
     t->overload = torch ? Py_NewRef(overload) : NULL;
     t->defaults = torch ? Py_NewRef(defaults) : NULL;
     t->gradient = torch && !Py_IsNone(gradient) ? Py_NewRef(gradient) : NULL;
-    if (was_there) /* what is registered is a user; so is this function, until here */
+    if (was_there) /* the registration holds a reference; so did this function until here */
         release_known(t);
     if (!torch)
         release_known(t);

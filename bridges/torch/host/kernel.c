@@ -42,7 +42,7 @@ typedef struct python_kernel {
     slot *slots; /* arguments, then results */
 } python_kernel;
 
-/* What the arguments of one call say together. */
+/* Properties of all arguments of one call. */
 typedef struct seen { int device; } seen;
 
 static PyTypeObject *kernel_type;
@@ -98,7 +98,7 @@ static bool fits(const slot *t, PyObject *o, seen *s)
     return true;
 }
 
-/* The kernel for this call, or NULL: torch's way. */
+/* The kernel for this call, or NULL: call through torch. */
 static PyObject *kernel_for(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs)
 {
     seen s = { -1 };
@@ -123,7 +123,7 @@ static void count_writes(const python_kernel *k, PyObject *const *args, Py_ssize
     }
 }
 
-/* Everything in args or results that is a tensor, lists unfolded. fn stops the walk by true. */
+/* Call fn for every tensor in args or results, also in lists, until it returns true. */
 static bool each_tensor(PyObject *const *items, Py_ssize_t n, bool (*fn)(PyObject *o, void *user), void *user)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
@@ -147,7 +147,7 @@ typedef struct compared {
     bool itself;
 } compared;
 
-/* A result may come across itself once, among the results. */
+/* A result equals one entry among the results: itself. */
 static bool shares(PyObject *o, void *user)
 {
     compared *c = user;
@@ -161,7 +161,7 @@ typedef struct everything {
     Py_ssize_t nargs, nresults;
 } everything;
 
-/* Does this result look as if it shared memory? What cannot be looked at does. */
+/* May this result share memory? An unreadable tensor counts as sharing. */
 static bool is_suspect(PyObject *result, void *user)
 {
     const everything *all = user;
@@ -196,7 +196,7 @@ static bool all_fit(const python_kernel *k, PyObject *const *args, Py_ssize_t na
     return !k->fresh || !each_tensor(results, k->nresults, is_suspect, &all);
 }
 
-/* Is it what torch would hand on as it is: None, the result, or a tuple of the results? */
+/* Would torch pass it on unchanged: None, the result, or a tuple of the results? */
 static bool is_right(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject *result)
 {
     PyObject *results[MOST];
@@ -239,8 +239,8 @@ static PyObject *run(const python_kernel *k, PyObject *kernel, PyObject *const *
     return !result || is_right(k, args, nargs, result) ? result : let_torch_say(k, args, nargs, result);
 }
 
-/* Lists and tuples of the arguments become lists of the kernel's own, as below torch's dispatcher. How many arguments were taken
- * care of; less than nargs with an exception. */
+/* Copy lists and tuples among the arguments to new lists for the kernel, as torch's dispatcher does. Returns how many arguments
+ * were processed; fewer than nargs with an exception. */
 static Py_ssize_t copy_lists(const python_kernel *k, PyObject *const *args, Py_ssize_t nargs, PyObject **out)
 {
     Py_ssize_t i = 0;

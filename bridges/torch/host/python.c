@@ -1,6 +1,6 @@
-/* From the dispatcher into Python and back: the stack's arguments as Python objects, a call, and the results on the stack.
- * Compiled with -fexceptions: what Python raises goes on as torch's own python_error, through frames
- * that release what they hold by cleanup attributes.
+/* Calls from the dispatcher to Python: converts the stack's arguments to Python objects, makes the call, and puts the results on
+ * the stack. Compiled with -fexceptions: a Python exception continues as torch's python_error, through frames that release their
+ * resources by cleanup attributes.
  */
 #include "../autograd.h"
 #include "tensor.h"

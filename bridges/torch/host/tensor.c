@@ -71,14 +71,14 @@ enum kind {
     ORDINARY,
     INFERENCE,
     GRADIENT,
-    CHECKED /* ordinary, but torch must be asked for its memory */,
+    CHECKED /* ordinary, but only torch may read its address */,
     EMPTY /* ordinary, no memory */
 };
 
 static const char *impl_of(const sample *s) { return (const char *)(uintptr_t)s->impl; }
 static const char *storage_of(const sample *s) { return (const char *)(uintptr_t)s->storage; }
 
-/* The only place, in bytes, where every sample has what it must; 0: there is none, or several. */
+/* The only offset, in bytes, at which every sample has its expected value; 0: none, or several. */
 static size_t only_place(
     const sample *s, size_t n, size_t begin, size_t end, size_t step, bool (*fits)(const sample *s, size_t place))
 {
@@ -102,7 +102,8 @@ static bool is_autograd(const sample *s, size_t place)
     return s->kind == OTHER || (s->kind == GRADIENT ? w && !(w & 7) : !w);
 }
 
-/* What dv__torch_read() reads. The sizes of five dims and their strides follow their number, of more a pointer to them does. */
+/* The fields that dv__torch_read() reads. After the number of dims come the sizes and strides of up to five dims, or a pointer to
+ * more. */
 static bool is_ndim(const sample *s, size_t place)
 {
     const char *at = impl_of(s) + place;
@@ -148,7 +149,7 @@ static bool ask(sample *s)
     return true;
 }
 
-/* Every sample must get the answer that its kind calls for. Gradients are on while samples are looked at. */
+/* Every sample must be classified as its kind requires. Gradients are on during this test. */
 static bool guard_is_right(const sample *s, size_t n)
 {
     static const enum dv__torch_way expected[] = { DV__TORCH_OTHER, DV__TORCH_PLAIN, DV__TORCH_PLAIN, DV__TORCH_GRADIENT,
@@ -163,7 +164,7 @@ static bool guard_is_right(const sample *s, size_t n)
     return dvt->python_is_plain();
 }
 
-/* Where one of these is not found, the shims are asked. */
+/* If one of these is not found, the shims are called. */
 static void find_memory(sample *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -181,7 +182,7 @@ static void find_memory(sample *s, size_t n)
     layout.ndim = layout.offset && layout.dtype && layout.checked ? ndim : 0;
 }
 
-/* What is known of a thread's dispatch keys comes in *found; the rest is found. */
+/* *found holds the known facts about a thread's dispatch keys on entry; the rest is added. */
 static const char *find_layout(sample *s, size_t n, size_t object_words, const struct dv__torch_layout *known)
 {
     layout = *known;
@@ -247,7 +248,7 @@ static void turn_off(void)
 static bool set_up(void)
 {
     const uint64_t *keys = dvt->thread_keys();
-    state = OFF; /* for calls of operators while samples are made, too */
+    state = OFF; /* also for operator calls while samples are made */
     if (!variable_wrap || !keys || !dvt_shims->requires_grad || !dvt_shims->bump_version || !dvt_shims->function_modes ||
         !dvt_shims->has_callbacks) {
         snprintf(why, sizeof why, "this torch lacks a symbol that the fast path needs");
@@ -278,7 +279,7 @@ bool dvt_is_exact(PyObject *o) { return tensor_type && (Py_IS_TYPE(o, tensor_typ
 
 bool dvt_is_tensor(PyObject *o) { return dvt_is_exact(o) || (tensor_type && PyType_IsSubtype(Py_TYPE(o), tensor_type)); }
 
-/* torch.Tensor, if torch has been imported. Looked up until it is there. */
+/* torch.Tensor, if torch has been imported. Looked up again until it is found. */
 static PyTypeObject *any_tensor_type(void)
 {
     static PyTypeObject *type;
@@ -298,7 +299,8 @@ enum ext_kind dvt_kind(PyTypeObject *type)
     PyTypeObject *tensor = any_tensor_type();
     if (!tensor || PyType_IsSubtype(type, tensor))
         return tensor ? EXT_TENSOR : EXT_NOTHING;
-    /* An object that handles torch's functions (a Proxy of torch.fx) is for torch, whatever else it seems to have. */
+    /* An object that overrides torch functions (such as a Proxy of torch.fx) belongs to torch, whatever attributes it seems to
+     * have. */
     PyObject *function = PyObject_GetAttrString((PyObject *)type, "__torch_function__");
     PyErr_Clear();
     Py_XDECREF(function);
@@ -316,7 +318,7 @@ uint64_t dvt_below(uint64_t *keys, int which)
 
 PyObject *dvt_wrap(const void *handle) { return variable_wrap(handle); }
 
-/* Given away, a tensor need not be counted up and down again. */
+/* Passing ownership of a tensor avoids changing its reference count twice. */
 PyObject *dvt_wrap_taken(void *take)
 {
     PyObject *o = variable_take ? variable_take(take) : variable_wrap(take);
@@ -370,7 +372,7 @@ static PyType_Spec thrower_spec = { "dovetail._core.Thrower", sizeof(thrower), 0
 
 static void drop(PyObject **o) { Py_XDECREF(*o); }
 
-/* What is left where torch has no scalar_slow: a RuntimeError with the text. */
+/* The fallback if torch lacks scalar_slow: a RuntimeError with the text. */
 static void throw_text(PyObject *type, PyObject *value)
 {
     __attribute__((cleanup(drop))) PyObject *text = PyUnicode_FromFormat("%S: %S", type, value);

@@ -21,13 +21,14 @@ int dvt_attach(const struct dv__torch_inside *inside);
 bool dvt_setup(void);
 const char *dvt_why(void); /* "" while nothing went wrong */
 
-/* What probe.run() gives: samples, words of a tensor object, the thread's keys in inference mode, those excluded in kernels. */
+/* The result of probe.run(): samples, words of a tensor object, the thread's keys in inference mode, the keys excluded in
+ * kernels. */
 int dvt_learn(PyObject *probed);
 
 bool dvt_is_tensor(PyObject *o); /* torch.Tensor or a subclass; false before dvt_attach() */
 bool dvt_is_exact(PyObject *o);  /* torch.Tensor or torch.nn.Parameter themselves */
 
-/* ext_host.kind: what torch takes for a tensor, also before dvt_attach(). */
+/* ext_host.kind: does torch accept it as a tensor? Also works before dvt_attach(). */
 enum ext_kind dvt_kind(PyTypeObject *type);
 
 /* The handle inside a tensor object: borrowed, good while the object lives. Only after dvt_setup(). */
@@ -37,7 +38,7 @@ void *dvt_handle(PyObject *tensor);
  * exception. */
 PyObject *dvt_wrap(const void *handle);
 
-PyObject *dvt_wrap_taken(void *take); /* the same for a handle of ours, which is gone then */
+PyObject *dvt_wrap_taken(void *take); /* the same, and takes ownership of the handle */
 
 /* Which way may a call with this tensor go? OTHER for an object that is not a tensor of an exact type. The thread is for
  * dvt->python_is_plain(). */
@@ -45,8 +46,8 @@ enum dv__torch_way dvt_way_of(PyObject *o, bool written);
 
 bool dvt_read(const void *handle, dv_tensor *t); /* dv__torch_read() */
 
-/* Let the thread be in a kernel: below Autograd (0), or below ADInplaceOrView too (1). keys: dvt->thread_keys(), of a thread that
- * is plain. The caller puts back keys[1], which it gives. */
+/* Set this thread's keys as in a kernel: below Autograd (0), or below ADInplaceOrView too (1). keys: dvt->thread_keys() of a
+ * plain thread. Returns the old keys[1], which the caller restores. */
 uint64_t dvt_below(uint64_t *keys, int which);
 
 /* Throw the Python exception that is set, as torch's own python_error: it arrives in Python with its type, value, traceback and

@@ -22,7 +22,7 @@
 enum { STOPPED = 77 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
-static const rlim_t MOST_FILE = 1 << 20;
+static const rlim_t MOST_FILE = 1 << 20, MORE_STACK = 256 << 10;
 
 static double now(void)
 {
@@ -220,6 +220,10 @@ static void prepare_child(void)
         setrlimit(RLIMIT_AS, &limit);
     }
     getrlimit(RLIMIT_STACK, &limit);
+    if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_max - limit.rlim_cur >= MORE_STACK) {
+        limit.rlim_cur += MORE_STACK; /* the smallest case that overflows here overflows in the program that shows it, too */
+        setrlimit(RLIMIT_STACK, &limit);
+    }
     const uintptr_t size = limit.rlim_cur == RLIM_INFINITY ? (uintptr_t)1 << 30 : (uintptr_t)limit.rlim_cur;
     stack_high = (uintptr_t)__builtin_frame_address(0);
     stack_low = stack_high - size - ((uintptr_t)1 << 20);

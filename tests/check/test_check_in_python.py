@@ -23,7 +23,7 @@ def test_a_failure():
     failure, = report.failures
     assert (failure.property, failure.row, failure.result) == ("memory", "scale_f32", "fail")
     assert failure.message in repr(report) and failure.case in repr(report) and "fail memory" in repr(failure)
-    assert "import dovetail" in failure.python and "#include <dovetail.h>" in failure.c
+    assert "import dovetail" in failure.python and "#include <dovetail_test.h>" in failure.c
 
 
 def test_targets(tmp_path):

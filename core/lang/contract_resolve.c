@@ -1,6 +1,8 @@
 /* Patterns create variables: a name in the dims or the dtype of an input that is not an argument of the schema is a size, a run
  * or a dtype variable; everywhere else a name must exist (contract_type.c). Then each part of the contract is resolved and
  * completed. */
+#include <assert.h>
+
 #include "lang/contract_internal.h"
 
 #define wrong(c, e, ...) dv__fail_at(DV_ECONTRACT, (c)->text, (e)->at, __VA_ARGS__)
@@ -78,6 +80,7 @@ static int create_element(dv__contract *c, const dv__pattern *t, dv__item *item)
     const dv__pattern *other = list_with(c, t, e);
     int ref = run ? dv__find_run(c, e->name) : dv__find_dim(c, e->name), status = DV_OK;
     const char *index = ref < 0 ? NULL : run ? c->runs[ref].index : c->dims[ref].index;
+    assert(!other || index); /* that list's names were created before */
     if (ref >= 0 && !other)
         return wrong(
             c, e, "'%s%s' has a meaning already: %s%s{%s} needs a name of its own", star, e->name, star, e->name, t->index);

@@ -100,12 +100,30 @@ static dv_value value(const dv__type *type, struct source *s, struct room *room)
     }
 }
 
+/* place: of a return that is a list; else -1. */
+static void result(const dv__contract *c, dv__solution *s, const dv_value *args, size_t i, int64_t place, const dv_tensor *given,
+    const char *text)
+{
+    const int32_t used = s->pool_used;
+    dv__output out;
+    dv_clear_error();
+    if (place < 0 ? dv__contract_output(c, args, s, i, &out) : dv__contract_element(c, args, s, i, place, &out)) {
+        require(*dv_last_error() != 0, "output: no message", text);
+        return;
+    }
+    require(out.ndim >= -1 && out.ndim <= DV_MAX_NDIM && s->pool_used <= DV__SHAPE_POOL, "output: a wrong rank", text);
+    for (int32_t d = 0; d < out.ndim; d++)
+        require(out.shape[d] >= 0, "output: a negative size", text);
+    if (given)
+        dv__contract_check_given(c, args, s, i, place, given);
+    s->pool_used = used;
+}
+
 static void call(const dv__contract *c, const dv__schema *schema, struct source *source, const char *text)
 {
     static struct room room;
     static dv_value args[64];
     static dv__solution s;
-    dv__output out;
     int64_t bytes;
     double real;
     int32_t leading;
@@ -121,16 +139,14 @@ static void call(const dv__contract *c, const dv__schema *schema, struct source 
         return;
     }
     for (size_t i = 0; i < schema->nreturns; i++) {
+        int64_t count;
         dv_clear_error();
-        if (dv__contract_output(c, args, &s, i, &out)) {
-            require(*dv_last_error() != 0, "output: no message", text);
+        if (dv__contract_count(c, args, &s, i, &count)) {
+            require(*dv_last_error() != 0, "count: no message", text);
             continue;
         }
-        require(out.ndim >= -1 && out.ndim <= DV_MAX_NDIM && s.pool_used <= DV__SHAPE_POOL, "output: a wrong rank", text);
-        for (int32_t d = 0; d < out.ndim; d++)
-            require(out.shape[d] >= 0, "output: a negative size", text);
-        if (room.ntensors)
-            dv__contract_check_given(c, args, &s, i, &room.tensors[0]);
+        for (int64_t place = count < 0 ? -1 : 0; place < (count > 4 ? 4 : count) || place < 0; place++)
+            result(c, &s, args, i, place, room.ntensors ? &room.tensors[0] : NULL, text);
     }
     dv__contract_workspace(c, args, &s, &bytes);
     dv__contract_flops(c, args, &s, &real);

@@ -34,7 +34,7 @@ def test_only_what_is_needed_is_saved(ops):
 def test_no_gradient_is_dropped_in_silence(ops):
     """An operator that writes has no gradient: an error, also while tracing."""
     y = torch.randn(3, requires_grad=True) * 1
-    message = "torch_ops::inc: argument 'x' requires grad, and an operator that writes"
+    message = "torch_ops::inc: argument 'x' requires grad, and this operator, which writes"
     with pytest.raises(RuntimeError, match=message):
         ops.inc(y)
 

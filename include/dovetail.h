@@ -11,8 +11,8 @@
  * Conventions. A function that can fail returns 0 (DV_OK) or a negative enum dv_status, and leaves a message for the calling
  * thread in dv_last_error(): it names the operator, the argument, what was expected and what was found. `const T *` parameters
  * are borrowed for the call. `T **out` receives an object that the caller frees with the function named there; it is NULL on
- * failure. A returned `const T *` is borrowed from the first argument. Every function may be called from any thread. Nothing here
- * prints or aborts. The library keeps one registry for the process.
+ * failure. A returned `const T *` is borrowed from the first argument. Every function may be called from any thread that
+ * has 128 KB of stack. Nothing here prints or aborts. The library keeps one registry for the process.
  */
 #ifndef DOVETAIL_H
 #define DOVETAIL_H

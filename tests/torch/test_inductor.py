@@ -179,6 +179,7 @@ def test_errors_are_ours(ops):
         f(torch.rand(2, 2), 3)
 
 
+@pytest.mark.slow
 def test_cpp_wrapper(ops, shipped):
     def f(x, y):
         x = x + 1
@@ -215,6 +216,7 @@ print(json.dumps({"right": right, "hits": counters["aot_autograd"]["autograd_cac
 """
 
 
+@pytest.mark.slow
 def test_cache_across_processes(tmp_path):
     def process(policy):
         env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
@@ -237,6 +239,7 @@ print(json.dumps({"gradient": torch.autograd.grad(y.sum(), x)[0][0].item(), "hit
 """
 
 
+@pytest.mark.slow
 def test_the_cache_knows_what_an_operator_declares(tmp_path):
     """A library that was compiled anew, with another gradient: programs on disk are of the old one."""
     def process(factor):

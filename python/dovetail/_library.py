@@ -162,6 +162,8 @@ def export(namespace, *paths):
 
         import dovetail
         __all__ = dovetail.export(globals())
+
+    The package's __version__ is that of the installed distribution of this name, unless the package sets its own.
     """
     folder = os.path.dirname(os.path.abspath(namespace["__file__"]))
     built = folder + ".so"  # by `dovetail build`, in the project that the package lies in
@@ -172,7 +174,21 @@ def export(namespace, *paths):
         names.extend(operators)
     if not names:
         raise ImportError(f"there is no operator binary in {folder}; in a project, `dovetail build` makes {built}", path=folder)
+    namespace.setdefault("__getattr__", _version_of(namespace["__name__"]))
     return sorted(names)
+
+
+def _version_of(package):
+    """A package's __getattr__: importlib.metadata takes longer to import than most packages, so nothing is read before it is wanted."""
+    def get(name):
+        if name == "__version__":
+            from importlib.metadata import PackageNotFoundError, version
+            try:
+                return version(package)
+            except PackageNotFoundError:
+                pass
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return get
 
 
 def _binaries(folder):

@@ -354,6 +354,9 @@ static int add_foreign(targets *t, const cli_args *args)
     return why ? cli_fail("%s", why) : t->n ? CLI_OK : cli_fail("importing '%s' gives torch no operators", module);
 }
 
+/* Why check_run() gave no results. */
+static int cannot_run(void) { return cli_fail("%s", cli_interrupted() ? "interrupted" : "out of memory"); }
+
 /* Add the checks with torch after the existing jobs. show: print progress. */
 static int check_in_torch(
     const cli_args *args, targets *t, const check_options *options, bool show, check_job **jobs, size_t *njobs)
@@ -363,7 +366,7 @@ static int check_in_torch(
         return CLI_OK;
     char *python = find_python(), *question = check_torch_question(t->ops, t->n, *jobs, *njobs, options);
     if (!question || make_temp(t))
-        return question ? CLI_FAILED : cli_fail("out of memory");
+        return question ? CLI_FAILED : cannot_run();
     if (!python) {
         why = cli_format("%s", no_python);
     } else if (*question) {
@@ -410,7 +413,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
     if (check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, progress, &show, &jobs, &njobs)) {
         if (show)
             fputs("\r\033[K", stderr);
-        return cli_fail("%s", errno == EINTR ? "interrupted" : "out of memory");
+        return cannot_run();
     }
     if (show && check_wanted(options, "torch"))
         fputs("\r\033[Ktorch", stderr);

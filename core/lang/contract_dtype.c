@@ -1,9 +1,60 @@
-/* Dtypes: promote() with the rules of torch.result_type, and accumulate().
+/* Dtypes: names, promote() with the rules of torch.result_type, and accumulate().
  *
  * result_type sorts its operands: tensors with dims, then 0-d tensors, then numbers. An operand of a lower sort changes the dtype
  * only if it is of a higher kind (bool < integer < real < complex). A dtype variable has the highest sort among the tensors with
  * that dtype. */
 #include "lang/contract_internal.h"
+
+#include "base/near.h"
+
+#include <stdio.h>
+
+/* ---- Names --------------------------------------------------------------------------------------------------------------- */
+
+bool dv__dtype_lookup(const char *name, uint32_t *key)
+{
+    const dv_dtype_row *row = dv_dtype_named(name);
+    *key = row ? dv_dtype_key(row->dtype) : 0;
+    return row;
+}
+
+/* The dtype with this other spelling, such as float32; or NULL. */
+static const dv_dtype_row *spelt(const char *name)
+{
+    const dv_dtype_row *row;
+    for (size_t i = 0; (row = dv_dtype_at(i)) && !dv__has_word(row->names, name, strlen(name)); i++)
+        ;
+    return row;
+}
+
+bool dv__looks_like_dtype(const char *name)
+{
+    const char *behind = name + strspn(name, "abcdefghijklmnopqrstuvwxyz");
+    return (behind > name && *behind >= '0' && *behind <= '9') || spelt(name);
+}
+
+const char *dv__dtype_hint(const char *name, char *buffer, size_t size)
+{
+    dv__near near = { .wanted = name };
+    const dv_dtype_row *row = spelt(name);
+    const size_t n = strlen(name);
+    buffer[0] = 0;
+    if (!dv__looks_like_dtype(name) || dv_dtype_named(name))
+        return buffer;
+    if (row)
+        return snprintf(buffer, size, "; did you mean %s?", row->name), buffer;
+    for (size_t i = 0; (row = dv_dtype_at(i)); i++)
+        if (!strncmp(row->name, name, n) && row->name[n] == '_') /* f8 */
+            dv__near_as(&near, name, row->name);
+    for (int by_name = 0; by_name < 2; by_name++)
+        for (size_t i = 0; (row = dv_dtype_at(i)); i++)
+            dv__near_as(&near, by_name ? row->name : dv_dtype_long_name(row->dtype), row->name);
+    while (near.n && near.best[near.n - 1].distance > near.best[0].distance)
+        near.n--;
+    return dv__near_print(&near, buffer, size);
+}
+
+/* ---- Promotion ----------------------------------------------------------------------------------------------------------- */
 
 enum kind { KIND_BOOL, KIND_INT, KIND_FLOAT, KIND_COMPLEX, KIND_UINT /* u16 and wider: promotes with reals only */, KIND_OTHER };
 

@@ -233,7 +233,6 @@ int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr 
 dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
 bool dv__constant(const dv__expr *e, int64_t *out);                   /* made of integers alone, with + - *, and fits 64 bits */
 const char *dv__contract_text_of(dv__contract *c, const dv__expr *e); /* printed, in the arena; NULL: out of memory */
-bool dv__dtype_lookup(const char *name, uint32_t *key);
 /* contract_prove.c */
 int dv__contract_prove(dv__contract *c);
 /* contract_output.c */
@@ -295,9 +294,10 @@ static inline int64_t dv__negative(const dv__reg *dims) /* the first size below 
             return dims->sizes[i];
     return 0;
 }
-static inline bool dv__is_tensors(const dv__type *t) /* Tensor, Tensor[] */
+static inline bool dv__is_tensors(const dv__type *t) /* Tensor, Tensor?, Tensor[] */
 {
-    return t->kind == DV__TYPE_TENSOR || (t->kind == DV__TYPE_LIST && t->elems[0]->kind == DV__TYPE_TENSOR);
+    return t->kind == DV__TYPE_TENSOR ||
+        ((t->kind == DV__TYPE_LIST || t->kind == DV__TYPE_OPTIONAL) && t->elems[0]->kind == DV__TYPE_TENSOR);
 }
 static inline bool dv__of_each(const dv__item *item) /* n{i}, *s{i} */
 {
@@ -319,7 +319,11 @@ bool dv__is_axis(int64_t dim, int64_t rank);
 int64_t dv__axis_from(int64_t dim, int64_t rank); /* counted from 0; 0 where it is not one */
 /* contract_message.c */
 int dv__fault_raise(const dv__run *r, const dv__fault *fault);
-/* contract_dtype.c: torch.result_type; 0: the operands do not promote. tried: how many operands were visited. */
+/* contract_dtype.c */
+bool dv__dtype_lookup(const char *name, uint32_t *key);
+bool dv__looks_like_dtype(const char *name); /* f31, float32: too much for the name of a variable */
+const char *dv__dtype_hint(const char *name, char *buffer, size_t size); /* "; did you mean f32?"; "": it is one, or unlike one */
+/* torch.result_type; 0: the operands do not promote. tried: how many operands were visited. */
 uint32_t dv__promote(const uint32_t *keys, const int64_t *sorts, uint32_t n, uint32_t *tried);
 uint32_t dv__accumulate(uint32_t key);
 /* contract_build_facts.c: the only unknown variable of a computed dim, if the dim can be solved for it; else -1. */

@@ -505,8 +505,10 @@ static int parse_allowed(struct parser *p)
     for (uint32_t key; p->lx.token.kind == DV__TOKEN_IDENT; n++) {
         char word[32];
         snprintf(word, sizeof word, "%.*s", (int)p->lx.token.size, p->lx.token.start);
+        char hint[160];
         if (!dv__dtype_lookup(word, &key))
-            return dv__lexer_unexpected(&p->lx, "a dtype such as f32");
+            return fail(p, p->lx.token.start, "expected a dtype such as f32, found '%s'%s", word,
+                dv__dtype_hint(word, hint, sizeof hint));
         status = dv__contract_grow(c, &keys, n, sizeof *keys);
         if (status)
             return status;

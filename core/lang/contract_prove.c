@@ -410,11 +410,11 @@ static int check_coverage(const struct prover *p)
         if (!output &&
             (a->type->kind == DV__TYPE_TENSOR || (a->type->kind == DV__TYPE_LIST && a->type->elems[0]->kind == DV__TYPE_TENSOR)))
             return wrong(p, c->text, "argument '%s' has no pattern%s: %s[...] takes any tensor", a->name, w.data, a->name);
-        if (output && a->type->kind == DV__TYPE_LIST && dv__is_tensors(a->type))
+        if (output && dv__is_tensors(a->type) && a->type->kind == DV__TYPE_LIST)
             return wrong(p, c->text + strlen(c->text),
                 "return %zu%s%s%s has no pattern%s: expected {i}[dims]:dtype or {i < count}[dims]:dtype", slot - s->nargs,
                 *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
-        if (output && a->type->kind == DV__TYPE_TENSOR)
+        if (output && dv__is_tensors(a->type))
             return wrong(p, c->text + strlen(c->text), "return %zu%s%s%s has no pattern%s: [...] leaves it to a C shape function",
                 slot - s->nargs, *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
     }
@@ -576,9 +576,6 @@ static bool has_tensors(const dv__type *t)
     return t->kind == DV__TYPE_TENSOR;
 }
 
-/* Tensor(a!)[] */
-static bool is_written_list(const dv__argument *ret) { return ret->type->kind == DV__TYPE_LIST && dv__argument_writes(ret); }
-
 static int check_schema(const struct prover *p)
 {
     const dv__contract *c = p->c;
@@ -592,8 +589,12 @@ static int check_schema(const struct prover *p)
                 s->args[i].type->kind == DV__TYPE_LIST ? "{i}" : "");
     }
     for (size_t i = 0; i < s->nreturns; i++)
-        if (has_tensors(s->returns[i].type) && (!dv__is_tensors(s->returns[i].type) || is_written_list(&s->returns[i])))
-            return wrong(p, c->text, "return %zu is optional, or a list that is an argument: a contract cannot describe it", i);
+        if (has_tensors(s->returns[i].type) &&
+            (!dv__is_tensors(s->returns[i].type) ||
+                (s->returns[i].type->kind != DV__TYPE_TENSOR && dv__argument_writes(&s->returns[i]))))
+            return wrong(p, c->text,
+                "return %zu is a list that may hold None, or an argument that is a list or may be None: a contract cannot describe it",
+                i);
     for (uint32_t i = 0; i < c->ndtypes; i++) {
         bool carried = false;
         for (uint32_t k = 0; k < c->npatterns; k++)

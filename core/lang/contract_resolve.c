@@ -112,6 +112,10 @@ static int create_dtype_var(dv__contract *c, dv__expr *e)
     const int status = check_free(c, e, "a dtype variable");
     if (status)
         return status;
+    char hint[160];
+    if (dv__looks_like_dtype(e->name))
+        return wrong(c, e, "expected a dtype such as f32, found '%s'%s (a variable of that name needs '%s in ...')", e->name,
+            dv__dtype_hint(e->name, hint, sizeof hint), e->name);
     if (c->ndtypes == DV__MAX_DTYPE_VARS)
         return dv__fail_at(DV_ELIMIT, c->text, e->at, "more than %d dtype variables", DV__MAX_DTYPE_VARS);
     c->dtypes[c->ndtypes++] = (dv__dtype_var){ e->name, e->at, NULL, 0 };

@@ -147,8 +147,10 @@ struct dv__dtype_sets {
 
 static int wrong(const dv__contract *c, const dv__lexer *lx, const char *what)
 {
-    const int status = dv__fail_at(
-        DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%.*s'", what, (int)lx->token.size, lx->token.start);
+    char word[40], hint[160];
+    snprintf(word, sizeof word, "%.*s", (int)lx->token.size, lx->token.start);
+    const int status = dv__fail_at(DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%s'%s", what, word,
+        dv__dtype_hint(word, hint, sizeof hint));
     return dv__fail_in(status, "operator %s: dtypes of a row", c->name);
 }
 

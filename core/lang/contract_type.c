@@ -11,15 +11,6 @@ struct resolver {
 
 static int resolve(const struct resolver *r, dv__expr *e);
 
-/* ---- Element types by name ----------------------------------------------------------------------------------------------- */
-
-bool dv__dtype_lookup(const char *name, uint32_t *key)
-{
-    const dv_dtype_row *row = dv_dtype_named(name);
-    *key = row ? dv_dtype_key(row->dtype) : 0;
-    return row;
-}
-
 /* ---- Finding ------------------------------------------------------------------------------------------------------------- */
 
 int dv__find_dim(const dv__contract *c, const char *name)
@@ -125,7 +116,9 @@ static int resolve_name(const struct resolver *r, dv__expr *e)
     } else if (dv__find_run(c, e->name) >= 0) {
         return wrong(r, e, "'%s' is a run of dims: expected *%s", e->name, e->name);
     } else {
-        return wrong(r, e, "unknown name '%s': no input has such a size or dtype, and the schema no such argument", e->name);
+        char hint[160];
+        return wrong(r, e, "unknown name '%s': no input has such a size or dtype, and the schema no such argument%s", e->name,
+            dv__dtype_hint(e->name, hint, sizeof hint));
     }
     return DV_OK;
 }

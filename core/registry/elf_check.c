@@ -25,7 +25,7 @@ enum { BYTE_ORDER_HERE = ELFDATA2LSB };
 enum { BYTE_ORDER_HERE = ELFDATA2MSB };
 #endif
 
-enum { LARGEST_HOLE = 1 << 26 }; /* bytes between what the headers name: alignment */
+enum { LARGEST_HOLE = 1 << 26 }; /* bytes that the headers name and that belong to no section: alignment */
 
 typedef struct image {
     const unsigned char *data;
@@ -649,13 +649,12 @@ static int check_exports(const image *im)
     return fail(im, "it exports no dovetail_library_%d (is DV_LIBRARY missing?)", DV_ABI_MAJOR);
 }
 
-/* Adds n bytes at this place of the file to what the headers name: *end is the end of it all, *sum how much it is. */
-static int name_bytes(const image *im, const char *what, uint64_t at, uint64_t n, uint64_t *end, uint64_t *sum)
+/* Adds n bytes at this place of the file to what the headers name, which ends at *end. */
+static int name_bytes(const image *im, const char *what, uint64_t at, uint64_t n, uint64_t *end)
 {
     if (!inside(at, n, im->size))
         return truncated(im, what, at, n);
     *end = at + n > *end ? at + n : *end;
-    *sum += n;
     return DV_OK;
 }
 
@@ -671,18 +670,20 @@ int dv__elf_extent(dv__elf_read read, void *user, size_t size, const char *where
     for (unsigned i = 0; i < h->e_phnum && !status; i++) {
         Elf64_Phdr p;
         if (!(status = read(user, h->e_phoff + i * sizeof p, &p, sizeof p)) && p.p_type != PT_NULL && p.p_type != PT_GNU_STACK)
-            status = name_bytes(&im, "a segment", p.p_offset, p.p_filesz, &end, &sum);
+            status = name_bytes(&im, "a segment", p.p_offset, p.p_filesz, &end);
     }
     for (unsigned i = 0; i < sections(&im) && !status; i++) {
         Elf64_Shdr s;
-        if (!(status = read(user, h->e_shoff + i * sizeof s, &s, sizeof s)) && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS)
-            status = name_bytes(&im, "a section", s.sh_offset, s.sh_size, &end, &sum);
+        if (!(status = read(user, h->e_shoff + i * sizeof s, &s, sizeof s)) && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS) {
+            status = name_bytes(&im, "a section", s.sh_offset, s.sh_size, &end);
+            sum += s.sh_size;
+        }
     }
-    if (status || (status = name_bytes(&im, "its headers", h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr), &end, &sum)) ||
-        (sections(&im) && (status = name_bytes(&im, "its headers", h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr), &end, &sum))))
+    if (status || (status = name_bytes(&im, "its headers", h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr), &end)) ||
+        (sections(&im) && (status = name_bytes(&im, "its headers", h->e_shoff, h->e_shnum * sizeof(Elf64_Shdr), &end))))
         return status;
     if (end > sum && end - sum > LARGEST_HOLE)
-        return fail(&im, "corrupt: %llu of its bytes belong to no segment and no section", (unsigned long long)(end - sum));
+        return fail(&im, "corrupt: %llu of its bytes belong to no section", (unsigned long long)(end - sum));
     *out = end > sizeof start ? end : sizeof start;
     return DV_OK;
 }

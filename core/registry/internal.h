@@ -14,31 +14,17 @@
 #define DV_REGISTRY_INTERNAL_H
 
 #include "base/error.h"
+#include "base/near.h"
 #include "registry/binary.h"
 #include "registry/registry.h"
 
 /* A field of a declaration; zero if the declaration is from a header that did not have it yet. */
 #define DV__GET(p, T, field, otherwise) (DV__HAS(p, T, field) ? (p)->field : (otherwise))
 
-/* ---- slot.c, binding.c, near.c ---- */
+/* ---- slot.c, binding.c ---- */
 
 int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out); /* DV_EINVAL past the end */
 const char *dv__field_ctype(uint32_t type);                                  /* "const dv_tensor *" */
-
-/* The names most similar to wanted, best first, for error messages. Zero-initialise. The names are borrowed until the message is
- * printed. */
-enum { DV__NEAR_MAX = 5 };
-typedef struct dv__near {
-    const char *wanted;
-    struct {
-        const char *name;
-        size_t distance;
-    } best[DV__NEAR_MAX];
-    size_t n, seen;
-} dv__near;
-void dv__near_add(dv__near *near, const char *name);
-/* "; did you mean a, b?" or "" when no name is similar. */
-const char *dv__near_print(const dv__near *near, char *buffer, size_t size);
 
 /* ---- What is attached to an operator ---- */
 

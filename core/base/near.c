@@ -1,7 +1,8 @@
-/* Similar names to suggest in a message: by the number of letters to change; a shared prefix or part also counts. */
-#include <stdio.h>
+#include "base/near.h"
 
-#include "registry/internal.h"
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 
 enum { LONGEST = 96 };
 
@@ -26,7 +27,9 @@ static size_t distance(const char *a, const char *b)
     return row[m];
 }
 
-void dv__near_add(dv__near *near, const char *name)
+void dv__near_add(dv__near *near, const char *name) { dv__near_as(near, name, name); }
+
+void dv__near_as(dv__near *near, const char *name, const char *shown)
 {
     near->seen++;
     size_t d = distance(near->wanted, name);
@@ -39,14 +42,14 @@ void dv__near_add(dv__near *near, const char *name)
     while (at > 0 && near->best[at - 1].distance > d)
         at--;
     for (size_t i = 0; i < near->n; i++)
-        if (!strcmp(near->best[i].name, name))
+        if (!strcmp(near->best[i].name, shown))
             return;
     if (at == DV__NEAR_MAX)
         return;
     if (near->n < DV__NEAR_MAX)
         near->n++;
     memmove(&near->best[at + 1], &near->best[at], (near->n - 1 - at) * sizeof near->best[0]);
-    near->best[at].name = name;
+    near->best[at].name = shown;
     near->best[at].distance = d;
 }
 

@@ -381,7 +381,7 @@ static int check_list_output(struct parser *p, const dv__pattern *t)
     return DV_OK;
 }
 
-/* [name] ( [dims]:dtype suffixes | view(...) | like(x) | absent ) */
+/* [name] ( [dims]:dtype suffixes | view(...) | like(x) | absent ); the name may be missing */
 static int parse_output(struct parser *p)
 {
     dv__contract *c = p->c;
@@ -393,10 +393,11 @@ static int parse_output(struct parser *p)
     p->index = NULL;
     dv__lexer ahead = p->lx;
     dv__lexer_next(&ahead);
-    const bool word = p->lx.token.kind == DV__TOKEN_IDENT && !dv__lexer_is(&ahead, "(");
-    if (!word && !dv__lexer_is(&p->lx, "[") && !dv__lexer_is(&p->lx, "{") && !dv__lexer_is(&p->lx, "view") &&
+    const bool absent = dv__lexer_is(&p->lx, "absent") && find_word(c->schema->returns, c->schema->nreturns, p->lx.token) < 0;
+    const bool word = p->lx.token.kind == DV__TOKEN_IDENT && !dv__lexer_is(&ahead, "(") && !absent;
+    if (!word && !absent && !dv__lexer_is(&p->lx, "[") && !dv__lexer_is(&p->lx, "{") && !dv__lexer_is(&p->lx, "view") &&
         !dv__lexer_is(&p->lx, "like"))
-        return dv__lexer_unexpected(&p->lx, "an output: [dims]:dtype, name[dims]:dtype, like(x) or view(x)");
+        return dv__lexer_unexpected(&p->lx, "an output: [dims]:dtype, name[dims]:dtype, like(x), view(x) or absent");
     dv__token name = p->lx.token;
     if (word)
         dv__lexer_next(&p->lx);

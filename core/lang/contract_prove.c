@@ -593,7 +593,8 @@ static int check_schema(const struct prover *p)
             (!dv__is_tensors(s->returns[i].type) ||
                 (s->returns[i].type->kind != DV__TYPE_TENSOR && dv__argument_writes(&s->returns[i]))))
             return wrong(p, c->text,
-                "return %zu is a list that may hold None, or an argument that is a list or may be None: a contract cannot describe it",
+                "return %zu is a list that may hold None, or an argument that is a list or may be None: a contract cannot "
+                "describe it",
                 i);
     for (uint32_t i = 0; i < c->ndtypes; i++) {
         bool carried = false;

@@ -149,8 +149,8 @@ static int wrong(const dv__contract *c, const dv__lexer *lx, const char *what)
 {
     char word[40], hint[160];
     snprintf(word, sizeof word, "%.*s", (int)lx->token.size, lx->token.start);
-    const int status = dv__fail_at(DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%s'%s", what, word,
-        dv__dtype_hint(word, hint, sizeof hint));
+    const int status = dv__fail_at(
+        DV_ECONTRACT, lx->text, lx->token.start, "%s, found '%s'%s", what, word, dv__dtype_hint(word, hint, sizeof hint));
     return dv__fail_in(status, "operator %s: dtypes of a row", c->name);
 }
 

@@ -319,6 +319,49 @@ def test_results_of_every_kind(carried, i, f, b):
     assert (n, c) == (i, b) and type(c) is bool and str(g) == str(f)
 
 
+OPTIONAL = """#include <dovetail_op.h>
+struct halves { const dv_tensor *x; bool more; dv_tensor *out, *rest; };
+static int halves(dv_context *ctx, const struct halves *a)
+{
+    (void)ctx;
+    const float *x = a->x->data;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        ((float *)a->out->data)[i] = 2 * x[i];
+    for (int64_t i = 0; a->rest && i < dv_numel(a->x); i++)
+        ((float *)a->rest->data)[i] = 3 * x[i];
+    return DV_OK;
+}
+DV_OPERATOR(halves, struct halves, (x, more, out, rest), .schema = "halves(Tensor x, bool more=False) -> (Tensor out, Tensor? rest)",
+    .contract = "x[*s]:f32 -> out[*s]:f32; when more: -> rest[*s]:f32 / else: -> rest absent",
+    .gradient = "x: if(more, 2*grads[0] + 3*grads[1], 2*grads[0])", .kernels = DV_KERNELS(DV_KERNEL(struct halves, "cpu", "f32", halves)));
+DV_LIBRARY(types_optional, &dv_op_halves);
+"""
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_an_optional_result_may_be_absent(load, more):
+    lib, x = load(OPTIONAL), torch.arange(4.0)
+    for one in (x.numpy(), x):
+        out, rest = lib.halves(one, more)
+        assert out.tolist() == [0, 2, 4, 6] and (rest.tolist() == [0, 3, 6, 9] if more else rest is None)
+    op = torch.ops.types_optional.halves
+    for device in ("meta", "cpu"):
+        with FakeTensorMode():
+            out, rest = op(torch.empty(4, device=device), more)
+        assert out.shape == (4,) and (rest.shape == (4,) if more else rest is None)
+
+    def total(a):
+        out, rest = op(a, more)
+        return out.sum() if rest is None else (out + rest).sum()
+
+    for f in (total, torch.compile(total, fullgraph=True, dynamic=True)):
+        assert torch.func.grad(total)(x).tolist() == [5.0 if more else 2.0] * 4
+        y = x.clone().requires_grad_()
+        f(y).backward()
+        assert y.grad.tolist() == [5.0 if more else 2.0] * 4
+    torch.library.opcheck(op.default, (x.clone().requires_grad_(), more))
+
+
 def test_handles_on_the_stack_are_freed(carried, python):
     """Results, elements of lists, boxes of optionals, strings, on the way there and after an error on the way."""
     bad = torch.ones(1, dtype=torch.float64)

@@ -196,6 +196,78 @@ void dv__contract_describe(const dv__contract *c, dv__text *to)
     describe_expr(to, "bytes", c->bytes);
 }
 
+/* ---- Places of parallel dims -------------------------------------------------------------------------------------------
+ * For hosts that cut a call along a dim, or add one: which tensors have it where, and whether the contract asks more of it. */
+
+struct asked {
+    dv__needs size; /* the names whose sizes matter beyond the patterns in which these stand alone */
+    uint32_t ranks; /* the runs of which only the number of dims does */
+};
+
+/* A tensor in rank(x) or numel(x): what stands for the names in its patterns. */
+static void ask_of_tensor(const dv__contract *c, int32_t slot, bool rank, struct asked *to)
+{
+    for (uint32_t i = 0; i < c->npatterns; i++)
+        for (uint32_t k = 0; c->patterns[i].slot == slot && k < c->patterns[i].dims.n; k++) {
+            const dv__needs needs = c->patterns[i].dims.items[k].needs;
+            to->ranks |= needs.runs;
+            to->size = rank ? to->size : dv__needs_or(to->size, needs);
+        }
+}
+
+static void ask(const dv__contract *c, const dv__expr *e, struct asked *to)
+{
+    const int32_t fn = e && e->kind == DV__EXPR_CALL ? e->ref : -1;
+    const bool rank = fn == DV__FN_RANK || fn == DV__FN_AXIS,
+               size = fn == DV__FN_NUMEL || fn == DV__FN_SIZE || fn == DV__FN_STRIDE || fn == DV__FN_SHAPE;
+    for (uint32_t i = 0; e && i < e->n; i++)
+        if (rank && e->args[i]->role == DV__ROLE_RUN)
+            to->ranks |= 1u << e->args[i]->ref;
+        else if ((rank || size) && e->args[i]->role == DV__ROLE_ARG)
+            ask_of_tensor(c, e->args[i]->ref, rank, to);
+        else
+            ask(c, e->args[i], to);
+    if (e && !e->n)
+        to->size = dv__needs_or(to->size, dv__contract_needs(c, e));
+}
+
+static void ask_of_pattern(const dv__contract *c, const dv__pattern *t, struct asked *to)
+{
+    for (uint32_t i = 0; i < t->dims.n; i++)
+        if (t->kind == DV__PATTERN_INTS || (t->dims.items[i].kind != DV__ITEM_VAR && t->dims.items[i].kind != DV__ITEM_RUN))
+            ask(c, t->dims.items[i].e, to);
+    for (uint32_t i = 0; i < t->strides.n; i++)
+        ask(c, t->strides.items[i].e, to);
+    ask(c, t->offset, to);
+    ask(c, t->transform, to);
+    ask(c, t->count, to);
+}
+
+static struct asked ask_all(const dv__contract *c)
+{
+    struct asked to = { { 0, 0, 0 }, 0 };
+    for (uint32_t i = 0; i < c->npatterns; i++)
+        ask_of_pattern(c, &c->patterns[i], &to);
+    for (uint32_t i = 0; i < c->noutputs; i++)
+        ask_of_pattern(c, &c->outputs[i], &to);
+    for (uint32_t g = 0; g < c->ngroups; g++)
+        for (uint32_t i = 0; i < c->groups[g].n; i++)
+            ask(c, c->groups[g].cases[i].e, &to);
+    for (uint32_t i = 0; i < c->nruns; i++) {
+        to.ranks |= (uint32_t)(c->run_ranks[i].e != NULL) << i;
+        ask(c, c->run_ranks[i].e, &to);
+    }
+    for (uint32_t i = 0; i < c->ndefinitions; i++)
+        ask(c, c->definitions[i].e, &to);
+    for (uint32_t i = 0; i < c->nconstraints; i++)
+        ask(c, c->constraints[i].e, &to);
+    for (uint32_t i = 0; i < c->nunbacked; i++) {
+        ask(c, c->unbacked[i].min, &to);
+        ask(c, c->unbacked[i].max, &to);
+    }
+    return to;
+}
+
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
 static void json_string(dv__text *to, const char *s)
@@ -422,6 +494,57 @@ static void json_facts(dv__text *to, const dv__contract *c)
     dv__text_puts(to, "]");
 }
 
+/* Where a tensor has the name, if it has it alone and once. */
+static void json_place(dv__text *to, const dv__contract *c, const dv__pattern *t, const dv__named *name, bool *first)
+{
+    uint32_t at = 0, n = 0;
+    for (uint32_t i = t->dims.n; i-- > 0;)
+        if (t->dims.items[i].kind == (name->run ? DV__ITEM_RUN : DV__ITEM_VAR) && t->dims.items[i].ref == name->ref)
+            at = i, n++;
+    if (n != 1 || t->kind == DV__PATTERN_INTS || t->is_argument >= 0 || t->presence == DV__ABSENT || t->transform)
+        return;
+    dv__text after = { 0 };
+    bool known = true;
+    int axis = 0;
+    for (uint32_t i = 0; i < at; i++) {
+        const dv__item *item = &t->dims.items[i];
+        known &= item->kind != DV__ITEM_RUNS && item->kind != DV__ITEM_ELEMENT_RUN;
+        if (item->kind == DV__ITEM_RUN)
+            dv__text_add(&after, "%s\"%s\"", after.size ? ", " : "", c->runs[item->ref].name);
+        else
+            axis++;
+    }
+    dv__text_add(to, "%s{\"slot\": %d", *first ? "" : ", ", (int)t->slot);
+    json_case(to, t->when);
+    json_slot(to, "axis", known ? axis : -1);
+    dv__text_add(to, ", \"after\": [%s]}", after.size ? after.data : "");
+    to->failed |= after.failed;
+    dv__text_deinit(&after);
+    *first = false;
+}
+
+static void json_places(dv__text *to, const dv__contract *c)
+{
+    const struct asked asked = ask_all(c);
+    dv__text_puts(to, ", \"places\": [");
+    for (uint32_t i = 0; i < c->nparallel + c->nsums; i++) {
+        const dv__named *name = i < c->nparallel ? &c->parallel[i] : &c->sums[i - c->nparallel];
+        const bool size = (name->run ? asked.size.runs : asked.size.dims) >> name->ref & 1,
+                   rank = name->run && asked.ranks >> name->ref & 1;
+        bool first = true;
+        dv__text_add(to, "%s{\"name\": \"%s\", \"asked\": %s, \"at\": [", i ? ", " : "", name->name,
+            size       ? "\"size\""
+                : rank ? "\"rank\""
+                       : "null");
+        for (uint32_t k = 0; k < c->npatterns; k++)
+            json_place(to, c, &c->patterns[k], name, &first);
+        for (uint32_t k = 0; k < c->noutputs; k++)
+            json_place(to, c, &c->outputs[k], name, &first);
+        dv__text_puts(to, "]}");
+    }
+    dv__text_puts(to, "]");
+}
+
 static void json_takes(dv__text *to, const dv__contract *c)
 {
     bool first = true;
@@ -466,6 +589,7 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     for (uint32_t i = 0; i < c->nsums; i++)
         dv__text_add(to, "%s\"%s\"", i ? ", " : "", c->sums[i].name);
     dv__text_puts(to, "]");
+    json_places(to, c);
     json_takes(to, c);
     json_key_expr(to, "workspace", c->workspace);
     json_key_expr(to, "flops", c->flops);

@@ -432,10 +432,16 @@ class Run:
     def result(self, slot):
         """What this return is: {"kind": ..., "shape": ..., ...}, of a list {"kind": "list", "each": [...]}; None: the contract does not speak
         of it here."""
-        for entry in self.program.results.get(slot, ()):
-            if entry["guard"] is None or self.registers[entry["guard"]]:
-                return self._result(entry) if entry["list"] is None else {"kind": "list", "each": self._each_result(entry)}
-        return None
+        entry = self._entry(slot)
+        return entry and (self._result(entry) if entry["list"] is None else {"kind": "list", "each": self._each_result(entry)})
+
+    def kind(self, slot):
+        """"new", "view", ...: of each tensor, if this return is a list. None: the contract does not describe it here."""
+        entry = self._entry(slot)
+        return entry and entry["kind"]
+
+    def _entry(self, slot):
+        return next((e for e in self.program.results.get(slot, ()) if e["guard"] is None or self.registers[e["guard"]]), None)
 
     def _each_result(self, entry):
         count, index, steps = entry["list"]

@@ -62,6 +62,30 @@ def test_what_does_not_fit(lib, ops, xs, ys, words):
             ops.foreach_add([mode.from_tensor(x) for x in xs], [mode.from_tensor(y) for y in ys])
 
 
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize("kernel, words", [
+    (lambda x, size: [x[:4], x[4:]], "'parts': the Python kernel gives a list of 2, but it must be a list of 3 tensors"),
+    (lambda x, size: list(x.split([2, 2, 3])), r"'parts\[0\]': the Python kernel gives f32\[2, 2\], but it must be f32\[3, 2\]"),
+    (lambda x, size: [*x.split(3)[:2], x[:1].double()], r"'parts\[2\]': the Python kernel gives f64\[1, 2\], but it must be f32\[1, 2\]"),
+    (lambda x, size: [None, *x.split(3)[1:]], r"'parts\[0\]': the Python kernel gives None, but it must be f32\[3, 2\]"),
+    (lambda x, size: x, "'parts': the Python kernel gives Tensor, but it must be a list of 3 tensors"),
+    (lambda x, size: list(x.split(3)), None)])
+def test_a_python_kernel(lib, ops, kernel, words):
+    x = torch.arange(14.).reshape(7, 2)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: ops.split_copy(x, 3), fullgraph=True)
+    library = torch.library.Library("list_ops", "IMPL")
+    library.impl("split_copy", kernel, "CPU")
+    for f in (ops.split_copy, lib.split_copy, lambda x, size: compiled(x)):
+        if words:
+            with pytest.raises(RuntimeError, match="list_ops::split_copy: result " + words):
+                f(x, 3)
+        else:
+            parts = f(x, 3)
+            assert equal(parts, torch.split_copy(x, 3)) and x.data_ptr() not in [p.data_ptr() for p in parts]
+    library._destroy()
+
+
 def test_fake(ops):
     with torch._subclasses.FakeTensorMode() as mode:
         out = ops.foreach_add([mode.from_tensor(x) for x in randn()], [mode.from_tensor(x) for x in randn()])

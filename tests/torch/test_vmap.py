@@ -143,7 +143,18 @@ static int noise(dv_context *ctx, const struct noise *a)
 }
 DV_OPERATOR(noise, struct noise, (x, out), .schema = "noise(Tensor x) -> Tensor out", .tags = "nondeterministic_seeded",
     .contract = "x[*s]:f32 -> out[*s]:f32; parallel(*s)", .kernels = DV_KERNELS(DV_KERNEL(struct noise, "cpu", "f32", noise)));
-DV_LIBRARY(vmapped, &dv_op_rows, &dv_op_bump, &dv_op_soft, &dv_op_mixed, &dv_op_noise);
+struct each { dv_tensors xs; dv_mut_tensors out; };
+static int each(dv_context *ctx, const struct each *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->xs.size; k++)
+        for (int64_t i = 0, n = dv_numel(a->xs.data[k]); i < n; i++)
+            ((float *)a->out.data[k]->data)[i] = ((const float *)a->xs.data[k]->data)[i] + (float)n;
+    return DV_OK;
+}
+DV_OPERATOR(each, struct each, (xs, out), .schema = "each(Tensor[] xs) -> Tensor[] out",
+    .contract = "xs{i}[n]:f32 -> out{i}[n]:f32; parallel(n)", .kernels = DV_KERNELS(DV_KERNEL(struct each, "cpu", "f32", each)));
+DV_LIBRARY(vmapped, &dv_op_rows, &dv_op_bump, &dv_op_soft, &dv_op_mixed, &dv_op_noise, &dv_op_each);
 """
 
 
@@ -158,6 +169,13 @@ def test_a_batch_is_folded_into_a_dim(mine):
     x, scale = torch.randn(4, 3, 2), torch.randn(2)
     assert torch.equal(torch.vmap(mine.rows, in_dims=(1, None))(x, scale), x.transpose(0, 1) * scale + 12)
     assert torch.equal(torch.vmap(mine.rows, in_dims=(0, 0))(x, scale.expand(4, 2)), x * scale + 3)  # scale has no b: a loop
+
+
+def test_a_batch_is_folded_into_a_dim_of_lists(mine):
+    """each() adds how many elements a tensor has."""
+    x, y = torch.randn(4, 3), torch.randn(3, 4)
+    found = torch.vmap(lambda a, b: tuple(mine.each([a, b])), in_dims=(0, 1))(x, y)
+    assert torch.equal(found[0], x + 12) and torch.equal(found[1], y.t() + 12)
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2, -1])

@@ -7,6 +7,7 @@ import torch
 from .. import _debug
 from .._program import Program, World
 from . import private
+from .transforms.facts import Item
 from .types import DTYPES, dtype_name
 
 _NUMBERS = {"symint": torch.int64, "symbool": torch.bool, "int": None, "float": None, "bool": None}
@@ -189,6 +190,9 @@ class Contract:
         self.name, self.tree, self.returns = name, tree, returns
         self.names = [a["name"] for a in arguments]
         self._program, self._world = None, Symbols(name)
+        results = tree["program"]["results"]
+        self.views = any(r["kind"] == "view" for r in results)
+        self.promotes = any(step["op"] == "promote" for r in results for step in r["steps"])  # is a result's dtype promoted?
 
     @property
     def program(self):
@@ -204,29 +208,30 @@ class Contract:
         return [self._make(values, run.result(len(self.names) + i), r) for i, r in enumerate(self.returns)]
 
     def expected(self, values):
-        """The Expected of each return, without memory; None if the contract does not describe it. Raises as infer() does."""
+        """The Expected of each return (of a list, a list of them), without memory; None if the contract does not describe it. Raises as
+        infer() does."""
         runs = [self.program.run(values, Ends(self.name, end)) for end in ((0, 1) if self.tree["unbacked"] else (1,))]
         return [self._expected(values, [run.result(len(self.names) + i) for run in runs], r) for i, r in enumerate(self.returns)]
 
     def _expected(self, values, found, declared):
-        if found[-1] is None or found[-1]["kind"] not in ("absent", "new", "like") or "[" in declared["type"]:
+        if found[-1] is None or found[-1]["kind"] not in ("absent", "new", "like", "list"):
             return None
+        if found[-1]["kind"] == "list":
+            return [self._expected(values, ends, declared) for ends in zip(*(f["each"] for f in found))]
         example = self._make(values, {**found[-1], "device": torch.device("meta")}, declared)
         return Expected(found[-1]["device"] or _CPU, example, found[0]["shape"])
 
-    def sizes(self, values):
-        """The values of sizes and runs: {"n": 3} and {"s": (2, 4)}."""
+    def items(self, values):
+        """The parallel dims and runs of this call, those that it sums over, and what each return is ("new", "view", ...; None: unknown)."""
         run = self.program.run(values, self._world, checks=("shape",))  # autocast may still change dtypes
-        return run.bound("dim"), run.bound("run")
+        n, known = len(self.tree["parallel"]), (run.cases(), run.bound("dim"), run.bound("run"))
+        names = [*self.tree["parallel"], *(("dim", k) for k in self.tree["sum"])]
+        items = [Item(kind, place, *known) for (kind, _), place in zip(names, self.tree["places"])]
+        return items[:n], items[n:], [run.kind(len(self.names) + i) for i in range(len(self.returns))]
 
     def flops(self, values):
         """The cost of a call by the fact `flops`; 0 if the fact refers to an argument that is None."""
         return self.program.run(values, self._world, checks=()).cost("flops") or 0
-
-    def taken(self, values):
-        """The patterns and the outputs of the cases that hold."""
-        cases = self.program.run(values, self._world, checks=()).cases()
-        return [[p for p in self.tree[kind] if p["case"] is None or cases[p["case"][0]] == p["case"][1]] for kind in ("inputs", "outputs")]
 
     def _make(self, values, found, declared):
         if found is None:

@@ -21,7 +21,7 @@ ir, lowering, V = _torch.ir, _torch.lowering, _torch.V
 
 
 def install(operator):
-    if operator.contract and operator.contract.tree["outputs"] and any(o["view_of"] is not None for o in operator.contract.tree["outputs"]):
+    if operator.contract and operator.contract.views:
         return  # Inductor must see that a view is one
     lowering.lowerings[operator.overload] = _Lowering(operator)
     if not _takes_contiguous(operator):
@@ -31,8 +31,8 @@ def install(operator):
 
 def _takes_contiguous(operator):
     """Does every kernel copy tensors with other strides? Then Inductor should make them contiguous, since it can fuse that."""
-    contract = operator.declaration["contract"]
-    return (contract is not None and not operator.writes and not contract["takes"] and all(o["like"] is None for o in contract["outputs"])
+    tree = operator.contract and operator.contract.tree
+    return (tree is not None and not operator.writes and not tree["takes"] and all(r["kind"] != "like" for r in tree["program"]["results"])
             and not any(k["takes"] for k in operator.declaration["kernels"]))
 
 

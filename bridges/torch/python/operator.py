@@ -175,7 +175,7 @@ class Operator:
         if len(results) != len(self.returns):
             raise RuntimeError(f"{self.name}: {who} gives {len(results)} results, but there must be {len(self.returns)}")
         for i, (alias, e) in enumerate(zip(self.alias, expected)):
-            results[i] = values[alias] if alias is not None else self._conformed(results[i], e, i, who, values)
+            results[i] = values[alias] if alias is not None else self._conformed(results[i], e, self.results[i]["name"] or i, who, values)
         return self.returned(results)
 
     def call_kernel(self, kernel, args, kwargs):
@@ -186,10 +186,16 @@ class Operator:
 
         return self.checked(run, self.bind(args, kwargs), "the Python kernel")
 
-    def _conformed(self, x, expected, i, who, values):
-        """A result as the operator's own kernels would give it: a new tensor with the contract's strides."""
+    def _conformed(self, x, expected, name, who, values):
+        """A result as the operator's own kernels would give it: a new tensor with the contract's strides, or a list of such."""
+        label = f"{self.name}: result '{name}': {who}"
+        if isinstance(expected, list):
+            if not isinstance(x, (list, tuple)) or len(x) != len(expected):
+                found = f"a list of {len(x)}" if isinstance(x, (list, tuple)) else type(x).__name__
+                raise RuntimeError(f"{label} gives {found}, but it must be a list of {len(expected)} tensors")
+            return [self._conformed(y, e, f"{name}[{i}]", who, values) for i, (y, e) in enumerate(zip(x, expected))]
         if expected is not None:
-            expected.check(x, f"{self.name}: result '{self.results[i]['name'] or i}': {who}")
+            expected.check(x, label)
         if not isinstance(x, torch.Tensor):
             return x
         given = (t for v in values for t in (v if isinstance(v, (list, tuple)) else (v,)) if isinstance(t, torch.Tensor))

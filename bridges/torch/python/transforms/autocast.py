@@ -34,9 +34,8 @@ def _policy(tags, device):
 
 def _shared(operator):
     """For each dtype variable that several tensors have, these arguments."""
-    tree = operator.declaration["contract"] or {"dtypes": (), "inputs": ()}
-    lists = {i["slot"] for i in tree["inputs"] if i["kind"] == "list"}
-    return [d["carriers"] for d in tree["dtypes"] if len(d["carriers"]) > 1 or lists.intersection(d["carriers"])]
+    dtypes = operator.contract.tree["dtypes"] if operator.contract else ()
+    return [d["carriers"] for d in dtypes if len(d["carriers"]) > 1 or any("[" in operator.slots[i]["type"] for i in d["carriers"])]
 
 
 def _kernel(operator, groups, choose, device, key):

@@ -12,7 +12,7 @@ _formulas = {}  # packet -> function, of the registered libraries
 
 
 def install(operator):
-    if operator.contract and operator.declaration["contract"]["flops"]:
+    if operator.contract and operator.contract.tree["program"]["flops"]:
         formula = _formulas.setdefault(operator.packet, _Formula(operator.name.split(".")[0]))
         formula.overloads[operator.overload._overloadname] = operator
         _when_imported(_MODULE, _fill)

@@ -202,7 +202,8 @@ def _tensors(value):
 
 
 def _twin(operator, library):
-    """The operator without the results that are its arguments."""
+    """The operator without the results that are its arguments. It still writes, unlike core's functional form (dv_functional()): of that
+    form Inductor would copy every written argument, since its pass that writes in place again knows only auto_functionalized."""
     space, local = operator.name.split("::")
     local, _, overload = local.partition(".")
     schema = readable_schema(operator.overload._schema)

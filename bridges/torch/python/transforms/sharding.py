@@ -10,7 +10,6 @@ import sys
 import torch
 
 from .. import _when_imported
-from .facts import Facts, carries, position
 from ..private import sharding as _torch
 
 _MODULE = "torch.distributed.tensor"
@@ -67,45 +66,35 @@ class _Strategy:
     def placements(self, given):
         """(those of the results, those of the arguments by slot) for one dim of the mesh."""
         from torch.distributed.tensor import Partial, Replicate, Shard
-        operator, tree = self.operator, self.operator.declaration["contract"]
+        operator = self.operator
         n = len(operator.arguments)
         yield [Replicate()] * len(operator.returns), [Replicate()] * n
-        if not operator.contract or not (tree["parallel"] or tree["sum"]):
+        if not operator.contract or not operator.contract.tree["places"]:
             return
         values = [_meta(given[a.name]) if a.name in given else default for a, default in zip(operator.arguments, operator.defaults)]
-        facts = Facts(tree, [a.name for a in operator.arguments])
-        inputs, outputs = operator.contract.taken(values)
-        dims, runs = operator.contract.sizes(values)
-        patterns = {p["slot"]: p["dims"] for p in inputs if p["kind"] != "ints"}
-        results = {o["slot"]: o for o in outputs}
-        results = [results.get(n + i, {"absent": False, "dims": None}) for i in range(len(operator.returns))]
+        parallel, sums, kinds = operator.contract.items(values)
         tensors = [s for s in range(n) if any(isinstance(x, torch.Tensor) for x in _leaves(values[s]))]
 
         def shards(item, k):
-            """The placement of each argument; None if the item's position in one is unknown."""
-            out = [Replicate()] * n
-            for s in tensors:
-                if carries(patterns.get(s), item):
-                    at = position(patterns[s], item, runs)
-                    out[s] = None if at is None else Shard(at + k)
-            return None if None in out else out
+            """The placement of each argument; None if no argument is sharded, or the item's position in one is unknown."""
+            if not item.free(True) or any(item.at.get(s, 0) is None for s in tensors):
+                return None
+            out = [Shard(item.at[s] + k) if s in tensors and s in item.at else Replicate() for s in range(n)]
+            return out if any(p != Replicate() for p in out) else None
 
-        for item in tree["parallel"]:
-            fresh = [o for o, alias in zip(results, operator.alias) if alias is None and not o["absent"]]
-            if not facts.free(item, True) or not all(carries(o["dims"], item) and position(o["dims"], item, runs) is not None for o in fresh):
-                continue
-            for k in range(len(runs.get(item[1], ())) if item[0] == "run" else 1):
+        made = [i for i, kind in enumerate(kinds) if operator.alias[i] is None and kind != "absent"]
+        for item in parallel:
+            at = [item.at.get(n + i) for i in range(len(kinds))]
+            for k in range(item.count if all(at[i] is not None for i in made) else 0):
                 ins = shards(item, k)
-                if ins and any(p != Replicate() for p in ins):
-                    yield [ins[alias] if alias is not None else None if o["absent"] else Shard(position(o["dims"], item, runs) + k)
-                           for o, alias in zip(results, operator.alias)], ins
-        for name in tree["sum"]:
-            item = ["dim", name]
+                if ins:
+                    yield [ins[alias] if alias is not None else Shard(at[i] + k) if i in made else None for i, alias in enumerate(operator.alias)], ins
+        for item in sums:
             ins = shards(item, 0)
             # An argument without k takes part in each partial sum; only a non-differentiable number is known to be harmless there.
             whole = [s for s in tensors if ins and ins[s] == Replicate() and any(x.is_floating_point() or x.is_complex() for x in _leaves(values[s]))]
-            if ins and not whole and not operator.writes and facts.free(item, True) and any(p != Replicate() for p in ins):
-                yield [None if o["absent"] else Partial() for o in results], ins
+            if ins and not whole and not operator.writes:
+                yield [None if kind == "absent" else Partial() for kind in kinds], ins
 
 
 def _leaves(value):

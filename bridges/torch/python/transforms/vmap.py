@@ -9,7 +9,6 @@ calls the operator with that key excluded, which sends it on to the next level (
 """
 import torch
 
-from .facts import Facts, carries, position
 from ..private import vmap as _torch
 
 _BATCHED = _torch.DispatchKeySet(_torch.DispatchKey.FuncTorchBatched)
@@ -24,17 +23,16 @@ def install(operator, library, local):
 
 
 class _Tensor:
-    """One tensor of a call: `x` with its batch, `dim` the batch's dim (None: not batched), `dims` of its pattern."""
+    """One tensor of a call: `x` with its batch, `dim` the batch's dim (None: not batched)."""
 
     def __init__(self, slot, x, dim):
-        self.slot, self.x, self.dim, self.dims = slot, x, dim, None
+        self.slot, self.x, self.dim = slot, x, dim
 
 
 class _Rule:
     def __init__(self, operator):
         self.operator, self.name = operator, operator.name
         self.tree = operator.declaration["contract"]
-        self.facts = None  # made when first used
         self.alias = operator.alias
 
     # ---- the kernels
@@ -106,29 +104,17 @@ class _Rule:
         """The run or the dim that takes the batch, or None."""
         if not self.tree or not self.tree["parallel"]:
             return None
-        facts = self.facts = self.facts or Facts(self.tree, [a.name for a in self.operator.arguments])
-        patterns, outputs = self.operator.contract.taken(given)
-        by_slot = {p["slot"]: p["dims"] for p in patterns if p["kind"] != "ints"}
-        for t in tensors:
-            t.dims = by_slot.get(t.slot)
-        outputs = {o["slot"]: o for o in outputs}
-        outputs = [outputs.get(len(given) + i) for i in range(len(self.alias))]
-        dims, runs = None, None
+        if self.operator.contract.promotes and any(t.x.dim() - (t.dim is not None) == 0 for t in tensors):
+            return None  # a 0-d tensor has lower precedence in type promotion, and with a batch it would not be 0-d
+        items, _, kinds = self.operator.contract.items(given)
+        made = [i for i, kind in enumerate(kinds) if self.alias[i] is None and kind != "absent"]
         for fold in (False, True):
-            for item in self.tree["parallel"]:
-                if not facts.free(item, fold) or not self.carried(item, tensors, outputs):
-                    continue
-                if runs is None:
-                    dims, runs = self.operator.contract.sizes(given)
-                way = _Way(item, fold, tensors, outputs, dims, runs, given, self)
-                if way.fits():
-                    return way
+            for item in items if "view" not in kinds else ():
+                if (item.free(fold) and (item.size is not None or not fold)
+                        and all(item.at.get(t.slot, 0 if t.dim is None else None) is not None for t in tensors)
+                        and all(item.at.get(len(given) + i) is not None for i in made)):
+                    return _Way(item, fold, tensors, [item.at[len(given) + i] if i in made else None for i in range(len(kinds))], self)
         return None
-
-    def carried(self, item, tensors, outputs):
-        """Do all batched tensors and all new results have it?"""
-        return all(carries(t.dims, item) for t in tensors if t.dim is not None) and all(
-            self.alias[i] is not None or (o and (o["absent"] or (o["view_of"] is None and carries(o["dims"], item)))) for i, o in enumerate(outputs))
 
     # ---- a call for each slice
 
@@ -176,19 +162,10 @@ class _Rule:
 class _Way:
     """Move the batch into `item`: as its first dim, or folded into its first dim."""
 
-    def __init__(self, item, fold, tensors, outputs, dims, runs, given, rule):
-        self.item, self.fold, self.tensors, self.outputs = item, fold, tensors, outputs
-        self.runs, self.given, self.rule = runs, given, rule
-        self.size = dims.get(item[1]) if item[0] == "dim" else (runs[item[1]] or (None,))[0]  # of the dim that it is folded into
-        self.at = [position(t.dims, item, runs) for t in tensors]
-        self.out = [None if rule.alias[i] is not None or o["absent"] else position(o["dims"], item, runs) for i, o in enumerate(outputs)]
-
-    def fits(self):
-        if self.fold and self.size is None:
-            return False
-        if self.rule.facts.promotes and any(t.x.dim() - (t.dim is not None) == 0 for t in self.tensors):
-            return False  # a 0-d tensor has lower precedence in type promotion, and with a batch it would not be 0-d
-        return not any(p is None and carries(t.dims, self.item) for t, p in zip(self.tensors, self.at))
+    def __init__(self, item, fold, tensors, out, rule):
+        self.fold, self.tensors, self.out, self.rule = fold, tensors, out, rule
+        self.size = item.size  # of the dim that it is folded into
+        self.at = [item.at.get(t.slot) for t in tensors]
 
     def run(self, values, size):
         laid, back = [], []
@@ -203,7 +180,7 @@ class _Way:
         for to, x, at in back:
             to.copy_(x.unflatten(at, (size, self.size)))
         if self.fold:
-            found = [x if at is None else x.unflatten(at, (size, self.size)) for x, at in zip(found, self.out)]
+            found = [x if at is None else _each(x, lambda y, at=at: y.unflatten(at, (size, self.size))) for x, at in zip(found, self.out)]
         return found, self.out
 
     def folded(self, t, x, at, back):
@@ -215,6 +192,10 @@ class _Way:
         except RuntimeError:  # no strides for it: written to in a copy
             back.append((x, x.reshape(shape), at))
             return back[-1][1]
+
+
+def _each(x, f):
+    return [f(y) for y in x] if isinstance(x, (list, tuple)) else f(x)
 
 
 def _unwrap(given, level):

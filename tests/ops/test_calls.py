@@ -1,5 +1,6 @@
 """The shipped operators as users call them: every row of ops/<name>/cases.txt on NumPy arrays and on torch tensors; own kernels against
 native forms; gradients, and gradients of gradients, against differences."""
+import json
 import pathlib
 import re
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 import dovetail
+from dovetail import _describe, _formula
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMES = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "bool": torch.bool,
@@ -109,6 +111,45 @@ def test_gradients(case):
     tensors = [args[i].requires_grad_() for i in at]
     assert torch.autograd.gradcheck(f, tensors)
     assert torch.autograd.gradgradcheck(f, tensors)
+
+
+# What a bridge gives to translate formulas, for another host than torch: NumPy arrays and Dovetail's own base operators.
+BASE = _formula.Host(dovetail.find, np.dtype, {"numel": "{}.size"})
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if "bf16" not in c])
+def test_formulas_run_on_base_operators(case):
+    """Native forms and gradients as Python source over base::*, against the kernels and against torch's bridge."""
+    _, op, args = make(case)
+    op = op.overloads[0]
+    declared, (arguments, returns) = json.loads(op.json()), op._slots()
+    if not declared["native"] and not declared["gradient"]:
+        pytest.skip("has no formula")
+    slots, results_of = [[{"name": x[0], "type": x[1]} for x in part] for part in (arguments, returns)]
+    defaults = [None if a[2] is None else _describe.default(a[2]) for a in arguments[len(args):]]
+
+    def arrays():
+        return [a.numpy() if isinstance(a, torch.Tensor) else a for a in copies(args)] + defaults
+
+    given = arrays()
+    with dovetail.policy("all"):
+        made = op(*given[:len(args)])
+    made = list(made) if isinstance(made, tuple) else [] if made is None else [made]
+    if declared["native"]:
+        found, writes = _formula.native(BASE, declared["name"], declared["native"])(dict(zip(op_names := [s["name"] for s in slots], arrays())))
+        close([torch.as_tensor(x) for x in found + list(writes.values())],
+              [torch.as_tensor(x) for x in made + [given[op_names.index(n)] for n in writes]])
+    at = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
+    if declared["gradient"] and at and "!" not in op.schema:
+        gradient = _formula.Gradient(BASE, declared["name"], slots, results_of, declared["gradient"])
+        leaves = [a.requires_grad_() if i in at else a for i, a in enumerate(copies(args))]
+        out = results(op(*leaves), ())
+        grads = [torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(i)) for i, x in enumerate(out)]
+        expect = torch.autograd.grad(out, [leaves[i] for i in at], grads, allow_unused=True)
+        found = gradient.vjp()(*arrays(), *made, *(g.numpy() for g in grads))
+        pairs = [(found.get(slots[i]["name"]), e) for i, e in zip(at, expect)]
+        assert all((f is None) == (e is None) for f, e in pairs)
+        close([torch.as_tensor(f) for f, _ in pairs if f is not None], [e for _, e in pairs if e is not None])
 
 
 @pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])

@@ -11,7 +11,9 @@ import torch
 from torch.autograd import forward_ad
 
 from . import native
-from .gradient import Formula, Function, Missing, NativeForm, Tangent, is_list, is_tensor
+from .._formula import Gradient, Tangent, is_list
+from .formula import TORCH
+from .gradient import Function, Missing, NativeForm, is_tensor
 from .private import operators as _torch
 
 # The keys after the Autograd keys, without the two whose fallback only continues to the next key.
@@ -29,14 +31,14 @@ class Autograd:
         self.lists = [i for i, a in enumerate(op.slots) if is_list(a["type"])]
         self.positional = sum(not a.kwarg_only for a in op.arguments)
         self.keywords = [a.name for a in op.arguments[self.positional:]]
-        tree = op.declaration["gradient"]
-        self.rule = Formula(op, tree) if tree else NativeForm(op) if op.native and not op.writes else Missing(op)
+        declared, tree = (op.name, op.slots, op.results), op.declaration["gradient"]
+        self.rule = Gradient(TORCH, *declared, tree) if tree else NativeForm(op) if op.native and not op.writes else Missing(op)
         self.refuses = bool(op.writes) and not tree  # a needed gradient is an error here, not later in backward
         targets = set(self.rule.targets)
         self.differentiable = [i for i in self.tensors + self.lists if op.slots[i]["name"] in targets]
         self.views = op.is_view
         self.function = None if self.refuses or self.views else Function(op, self.rule, self.forward, self.jvp)
-        self.tangent = Tangent(op, op.declaration["tangent"]) if op.declaration["tangent"] else None
+        self.tangent = Tangent(TORCH, *declared, op.declaration["tangent"]) if op.declaration["tangent"] else None
         self._vjp = self.registration = self.direct = None
 
     def attach(self, registration):
@@ -195,7 +197,7 @@ class Autograd:
         if op.native:
             duals = op.native(dict(zip(op.names, values)))
             return [None if not isinstance(d, torch.Tensor) else self.unpack(d)[1] for d in duals]
-        if isinstance(self.rule, Formula):
+        if isinstance(self.rule, Gradient):
             return self.transposed(primals, tangents, results)
         raise NotImplementedError(f"{op.name}: an argument has a forward-mode tangent, and the operator declares no tangent, no native form and "
                                   "no gradient to make it from")

@@ -7,99 +7,15 @@ import re
 import torch
 from torch.autograd import forward_ad
 
-from .formula import Like, Source, identifier
+from .._formula import Source, identifier, is_list
+from .formula import TORCH, Like
 from .private import operators as _torch
 
 NOT_KEPT, VALUE, LIKE = 0, 1, 2  # "saves" in docs/json.md
 
 
-def is_list(type_text):
-    return type_text.startswith("Tensor") and "[" in type_text
-
-
 def is_tensor(type_text):
     return type_text in ("Tensor", "Tensor?")
-
-
-def _name(kind, what):
-    return {"arg": "a_", "result": "r_", "grad": "g_", "grad_of": "w_", "tangent": "t_", "needs": "n_"}[kind] + str(what)
-
-
-class Formula:
-    """Declared clauses, over locals that _name() names."""
-
-    def __init__(self, operator, tree):
-        self.operator, self.tree, self.saves = operator, tree, tree["saves"]
-        names = [a["name"] for a in operator.slots]
-        self.lists = {a["name"] for a in operator.slots if is_list(a["type"])}
-        self.clauses = [([names[t] for t in c["targets"] if t < len(names)], c["value"]) for c in tree["clauses"] if c["value"] is not None]
-        self.targets = [n for targets, _ in self.clauses for n in targets]
-        self.grads = set()  # what is named of the results' gradients
-        for _, value in self.clauses:
-            self._grads_of(value)
-
-    def _grads_of(self, e):
-        if isinstance(e, list) and e:
-            if e[0] in ("grad", "grad_of"):
-                self.grads.add(e[1])
-            for x in e[1:]:
-                self._grads_of(x)
-
-    def names(self, kind, what):
-        """A list is needed when one of its tensors is."""
-        return f"any(n_{what})" if kind == "needs" and what in self.lists else _name(kind, what)
-
-    def source(self):
-        source = Source(self.names)
-        for _, value in self.clauses:
-            source.count(value)
-        return source
-
-    def lines(self, source):
-        """d_x for every target x; n_x is true if it is needed."""
-        lines = [" = ".join("d_" + t for t in self.targets) + " = None"]
-        for targets, value in self.clauses:
-            wanted = "" if len(self.targets) == 1 else f"if {' or '.join(self.names('needs', t) for t in targets)}: "
-            lines.append(f"{wanted}{', '.join('d_' + t for t in targets)} = {source.expr(value)}")
-        return lines
-
-    def vjp(self):
-        """The same as a separate function, for forward mode: (arguments, results, gradients) -> gradients by name."""
-        source, op = self.source(), self.operator
-        lines = [f"n_{t} = {'[True]' if t in self.lists else 'True'}" for t in self.targets] + self.lines(source)
-        lines.append("return {" + ", ".join(f"{t!r}: d_{t}" for t in self.targets) + "}")
-        names = [*(f"a_{a['name']}" for a in op.slots), *(f"r_{i}" for i in range(len(op.results))), *(f"g_{i}" for i in range(len(op.results)))]
-        return source.function("vjp_of_" + identifier(op.name), ", ".join(names), lines)
-
-
-class Tangent:
-    """Forward mode by the declared formulas: (arguments, their tangents, results) -> tangents of the results."""
-
-    def __init__(self, operator, tree):
-        source, n = Source(_name), len(operator.slots)
-        clauses = [(c["targets"], c["value"]) for c in tree["clauses"] if c["value"] is not None]
-        for _, value in clauses:
-            source.count(value)
-        lines = []
-        for targets, value in clauses:
-            lines.append(f"{', '.join(f'd_{t - n}' for t in targets)} = {source.expr(value)}")
-        there = {t - n for targets, _ in clauses for t in targets}
-        lines.append("return [" + ", ".join(f"d_{i}" if i in there else "None" for i in range(len(operator.results))) + "]")
-        names = [*("a_" + a["name"] for a in operator.slots), *("t_" + a["name"] for a in operator.slots),
-                 *(f"r_{i}" for i in range(len(operator.results)))]
-        self.function = source.function("tangent_of_" + identifier(operator.name), ", ".join(names), lines)
-        self.used = sorted(_tangents(tree, set()))
-
-    def __call__(self, values, tangents, results):
-        return self.function(*values, *tangents, *results)
-
-
-def _tangents(e, found):
-    if isinstance(e, list) and e and e[0] == "tangent":
-        found.add(e[1])
-    for x in e.values() if isinstance(e, dict) else e if isinstance(e, list) else ():
-        _tangents(x, found)
-    return found
 
 
 class NativeForm:
@@ -111,7 +27,7 @@ class NativeForm:
         self.grads = set(range(len(operator.results)))
 
     def source(self):
-        source = Source(_name)
+        source = Source(TORCH)
         source.scope["again"] = self.again
         return source
 
@@ -172,7 +88,7 @@ class Missing:
         self.grads = set(range(len(operator.results)))
 
     def source(self):
-        source = Source(_name)
+        source = Source(TORCH)
         source.scope["missing"] = self.missing
         return source
 
@@ -191,7 +107,7 @@ def zeros(ctx, i):
 
 
 class Function:
-    """Writes the source of one operator's Function. rule: Formula, NativeForm or Missing; call: runs the operator itself; jvp: forward mode."""
+    """Writes the source of one operator's Function. rule: _formula.Gradient, NativeForm or Missing; call: runs the operator itself; jvp: forward mode."""
 
     def __init__(self, operator, rule, call, jvp=None):
         self.operator, self.rule = operator, rule

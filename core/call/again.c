@@ -12,6 +12,7 @@
 #include "call/fail.h"
 #include "call/frame.h"
 #include "call/host.h"
+#include "call/memory.h"
 #include "call/results.h"
 #include "call/split.h"
 
@@ -24,9 +25,10 @@ typedef struct seen_tensor {
     uint64_t bytes;
 } seen_tensor;
 
-typedef struct entry {
+struct dv__memory {
     uint64_t last;   /* what the latest call that could have been remembered here looked like */
     uint64_t serial; /* of the operator's plan; 0: empty */
+    int reading;     /* a host's allocator may call operators: an entry in use is not replaced */
     const dv__table *table;
     const dv__row *row;
     int isa; /* dv__isa_limit() */
@@ -39,14 +41,11 @@ typedef struct entry {
     dv_value values[SLOTS]; /* the same, completed and converted */
     bool alias[SLOTS];      /* of results: it is an argument */
     seen_tensor tensors[SLOTS];
-} entry;
+};
+typedef struct dv__memory entry;
 
-typedef struct memory {
-    entry entries[ENTRIES];
-    int reading; /* a host's allocator may call operators: no entry is replaced while one is being used */
-} memory;
-static _Thread_local memory of_thread;
-DV__OF_THREAD static memory *mine(void) { return &of_thread; }
+static _Thread_local entry of_thread[ENTRIES];
+DV__OF_THREAD static entry *entries(void) { return of_thread; }
 
 static uint64_t word(const void *p)
 {
@@ -65,8 +64,6 @@ static uint64_t look(const dv_operator *op, const dv_value *args, size_t nargs)
     }
     return h;
 }
-
-static entry *entry_of(uint64_t look) { return &mine()->entries[(look ^ look >> 4 ^ look >> 9) % ENTRIES]; }
 
 static bool same_tensor(const seen_tensor *s, const dv_tensor *t)
 {
@@ -91,56 +88,45 @@ static bool same_value(const dv_value *a, const dv_value *b)
     }
 }
 
-static bool overlap(uintptr_t a, uint64_t a_bytes, uintptr_t b, uint64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
-
-/* Check every written tensor against every other one. New results are NULL here. */
-static bool apart(const dv__plan *plan, const entry *e, const dv_tensor *const *tensors)
+static bool matches_one(dv__call *c, const entry *e, size_t slot, const dv_value *v)
 {
-    const size_t n = plan->nargs + plan->nreturns;
-    for (size_t w = plan->writes ? 0 : plan->nargs; w < n; w++) {
-        if (!tensors[w] || (w < plan->nargs && !(plan->slots[w].flags & DV__SLOT_WRITES)))
-            continue;
-        if (dv__tensor_is_read_only(tensors[w]))
-            return false;
-        for (size_t i = 0; i < n; i++)
-            if (i != w && tensors[i] &&
-                overlap((uintptr_t)tensors[w]->data, e->tensors[w].bytes, (uintptr_t)tensors[i]->data, e->tensors[i].bytes))
-                return false;
-    }
+    c->tensors[slot] = NULL;
+    if (v->type != e->types[slot])
+        return false;
+    if (v->type != DV_VALUE_TENSOR)
+        return same_value(v, &e->passed[slot]);
+    const dv_tensor *t = v->as.tensor;
+    const uint64_t bytes = e->tensors[slot].bytes;
+    if (!t || !same_tensor(&e->tensors[slot], t) || (!t->data && bytes))
+        return false;
+    c->tensors[slot] = t;
+    c->spans[slot] = (dv__span){ (uintptr_t)t->data, (uintptr_t)t->data + bytes };
     return true;
 }
 
-static bool matches(
-    const entry *e, const dv__plan *plan, const dv_value *args, const dv_value *results, const dv_tensor **tensors)
+/* The same as the remembered call in all that does not depend on addresses? Finds the tensors; new results are NULL. */
+static bool matches(dv__call *c, const entry *e, const dv_value *args, const dv_value *results)
 {
-    const size_t n = plan->nargs + plan->nreturns;
-    for (size_t i = 0; i < n; i++) {
-        tensors[i] = NULL;
-        if (i >= e->nargs && i < plan->nargs)
-            continue;
-        const dv_value *v = i < plan->nargs ? &args[i] : &results[i - plan->nargs];
-        if (v->type != e->types[i])
+    const size_t n = c->plan->nargs;
+    for (size_t i = 0; i < e->nargs; i++)
+        if (!matches_one(c, e, i, &args[i]))
             return false;
-        if (v->type == DV_VALUE_TENSOR) {
-            const dv_tensor *t = v->as.tensor;
-            if (!t || !same_tensor(&e->tensors[i], t) || (!t->data && e->tensors[i].bytes))
-                return false;
-            tensors[i] = t;
-        } else if (!same_value(v, &e->passed[i])) {
+    for (size_t i = e->nargs; i < n; i++)
+        c->tensors[i] = NULL;
+    for (size_t r = 0; r < c->plan->nreturns; r++)
+        if (!matches_one(c, e, n + r, &results[r]))
             return false;
-        }
-    }
     return true;
 }
 
 /* The rest of the call: new results, frame, kernel. */
-static int run(dv__call *c, const entry *e)
+static int run(dv__call *c, entry *e)
 {
     _Alignas(16) char frame[DV__STACK_FRAME];
     const dv__row *row = e->row;
     const int64_t workspace = e->workspace;
-    int *reading = &mine()->reading, status = DV_OK;
-    ++*reading;
+    int status = DV_OK;
+    e->reading++;
     dv__begin_results(c);
     for (size_t r = 0; r < c->nouts && !status; r++) {
         const size_t slot = c->plan->nargs + r;
@@ -166,7 +152,7 @@ static int run(dv__call *c, const entry *e)
     }
     if (!status)
         dv__fill_frame(c, row->binding, frame);
-    --*reading; /* from here on the entry may be another's */
+    e->reading--; /* from here on the entry may be another's */
     if (!status) {
         if (DV__HOST(c->host, before_kernel))
             c->host->before_kernel(c->host);
@@ -183,10 +169,10 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
     const dv_host *host, int *status)
 {
     const dv__plan *plan = op->plan;
-    c->decision = -1;
     if ((nargs && !args) || dv__test_chooses(host))
         return false;
-    const entry *e = entry_of(look(op, args, nargs));
+    c->look = look(op, args, nargs);
+    entry *e = c->place = &entries()[(c->look ^ c->look >> 4 ^ c->look >> 9) % ENTRIES];
     if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) ||
         (nresults && !results))
         return false;
@@ -194,13 +180,14 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
         !atomic_load_explicit(&op->alive, memory_order_acquire) || e->isa != dv__isa_limit() ||
         dv__guards()->included | dv__guards()->excluded)
         return false;
-    if (!matches(e, plan, args, results, c->tensors) || !apart(plan, e, c->tensors))
+    c->plan = plan;
+    c->all_contiguous = true;
+    if (!matches(c, e, args, results) || !dv__clearly_apart(c))
         return false;
     c->decision = dv__policy_decide(op, e->host_flags & DV_HOST_FUSES);
     if (!c->decision && op->native)
         return false;
     c->op = op;
-    c->plan = plan;
     c->args = e->values; /* all that are not tensors; the frame's strings and lists are never here */
     c->results = results;
     c->host = host;
@@ -266,27 +253,26 @@ static bool remember_result(entry *e, const dv__call *c, size_t r)
     return remember_tensor(&e->tensors[slot], out->tensor);
 }
 
-void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__entry *from, const dv__row *row, int64_t workspace)
+void dv__remember(dv__call *c, const dv__entry *from, const dv__row *row)
 {
     const dv__plan *plan = c->plan;
-    const size_t nslots = plan->nargs + plan->nreturns;
-    if (mine()->reading || nslots > SLOTS || c->inner || c->temps || !c->all_contiguous || !row->takes_all_contiguous ||
-        !dv__host_memory(c->device.type) || row->binding->frame_size > DV__STACK_FRAME ||
-        dv__guards()->included | dv__guards()->excluded || dv__host_flags(c->host) & DV_HOST_CHECK || !c->op->contract ||
-        dv__uses_shape(c->op))
+    entry *e = c->place;
+    if (!e || c->temps || !c->all_contiguous || !row->takes_all_contiguous || !c->op->contract || dv__uses_shape(c->op))
         return;
-    const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
-    if (from < table->entries || from >= table->entries + DV_KEY_RUNTIME_COUNT)
-        return; /* replaced in the meantime */
-    const uint64_t looks = look(c->op, args, nargs);
-    entry *e = entry_of(looks);
-    const bool twice = e->last == looks;
-    e->last = looks;
+    const bool twice = e->last == c->look;
+    e->last = c->look;
     if (!twice)
         return; /* sizes that never come again cost nothing here, and replace nothing */
+    const dv__table *table = atomic_load_explicit(&c->op->table, memory_order_acquire);
+    if (e->reading || plan->nargs + plan->nreturns > SLOTS || !dv__host_memory(c->device.type) ||
+        row->binding->frame_size > DV__STACK_FRAME || dv__guards()->included | dv__guards()->excluded ||
+        dv__host_flags(c->host) & DV_HOST_CHECK)
+        return;
+    if (from < table->entries || from >= table->entries + DV_KEY_RUNTIME_COUNT)
+        return; /* replaced in the meantime */
     e->serial = 0;
     for (size_t i = 0; i < plan->nargs; i++)
-        if (!remember_argument(e, c, args, nargs, i))
+        if (!remember_argument(e, c, c->passed, c->npassed, i))
             return;
     for (size_t r = 0; r < plan->nreturns; r++)
         if (!remember_result(e, c, r))
@@ -295,8 +281,8 @@ void dv__remember(dv__call *c, const dv_value *args, size_t nargs, const dv__ent
     e->row = row;
     e->isa = dv__isa_limit();
     e->device = c->device;
-    e->workspace = workspace;
+    e->workspace = c->workspace;
     e->host_flags = dv__host_flags(c->host);
-    e->nargs = (uint32_t)nargs;
+    e->nargs = (uint32_t)c->npassed;
     e->serial = plan->serial;
 }

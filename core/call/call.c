@@ -54,13 +54,7 @@ int dv__call_end(dv__call *c, int status)
     return status;
 }
 
-static int highest(uint32_t keys)
-{
-    int key = DV_KEY_NONE;
-    for (; keys; keys >>= 1)
-        key++;
-    return key;
-}
+static int highest(uint32_t keys) { return keys ? 31 - __builtin_clz(keys) : DV_KEY_NONE; }
 
 enum { BACKENDS = (1 << (DV_KEY_META + 1)) - 1 };
 
@@ -202,6 +196,7 @@ static int call_below(dv_operator *op, int below, const dv_value *args, size_t n
     const dv__entry *entry;
     int status;
     c.decision = -1;
+    c.place = NULL;
     c.enter = dv__call_values;
     if (below == DV_KEY_RUNTIME_COUNT && !inner && dv__call_again(&c, op, args, nargs, results, nresults, host, &status))
         return dv__call_end(&c, status);

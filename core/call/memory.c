@@ -5,64 +5,49 @@
 #include "base/memory.h"
 #include "call/fail.h"
 #include "call/host.h"
+#include "call/values.h"
 
 /* ---- Gathering ---- */
 
-/* most: raised to its number of elements. */
-static dv__span span_of(const dv_tensor *t, int64_t *most)
+static int check_memory(const dv__call *c, size_t slot, const dv_tensor *t, const dv__span *span)
 {
-    int64_t n = 1;
-    bool contiguous = true;
-    for (int32_t i = t->ndim; i-- > 0;) {
-        contiguous &= t->strides[i] == n || t->shape[i] == 1;
-        n *= t->shape[i];
-    }
-    dv__span s = { (uintptr_t)t->data, (uintptr_t)t->data, contiguous || !n };
-    *most = n > *most ? n : *most;
-    if (!n)
-        return s;
-    if (contiguous) {
-        s.end += (uintptr_t)dv_dtype_bytes(t->dtype, n);
-    } else { /* the extent of all tensors, for a quick test before the exact overlaps() */
-        s.begin = 0;
-        s.end = UINTPTR_MAX;
-    }
-    return s;
+    if (t->data || span->begin == span->end || t->device.type == DV_META)
+        return DV_OK;
+    return dv__fail_argument(
+        c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
 }
 
+/* A tensor that the caller did not give as itself: of a list, or made by the host. */
 static int gather_one(dv__call *c, size_t slot, const dv_tensor *t, dv__span *span)
 {
-    *span = span_of(t, &c->most);
-    c->all_contiguous &= span->contiguous;
-    if (!t->data && span->begin != span->end && t->device.type != DV_META)
-        return dv__fail_argument(
-            c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
-    return DV_OK;
+    return dv__look_at(c, t, span) ? check_memory(c, slot, t, span) : dv__check_tensor(c, slot, t);
+}
+
+static int gather_list(dv__call *c, size_t slot)
+{
+    int status = DV_OK;
+    dv__span unused;
+    for (size_t k = 0; k < c->lists[slot].size && !status; k++)
+        if (c->lists[slot].data[k])
+            status = gather_one(c, slot, c->lists[slot].data[k], &unused);
+    return status;
 }
 
 int dv__gather_args(dv__call *c)
 {
-    const size_t n = c->plan->nargs;
-    c->all_contiguous = true;
-    c->most = 0;
-    for (size_t i = 0; i < n; i++) {
+    int status = DV_OK;
+    for (size_t i = 0; i < c->plan->nargs && !status; i++) {
         const dv_value *v = &c->args[i];
-        int status = DV_OK;
         c->tensors[i] = NULL;
         if (v->type == DV_VALUE_TENSOR) {
             c->tensors[i] = v->as.tensor;
-            status = gather_one(c, i, v->as.tensor, &c->spans[i]);
+            status = check_memory(c, i, v->as.tensor, &c->spans[i]);
         } else if (c->plan->slots[i].flags & DV__SLOT_TENSORS) {
-            dv__span span;
             c->lists[i] = v->type == DV_VALUE_TENSORS ? v->as.tensors : (dv_tensors){ NULL, 0 };
-            for (size_t k = 0; k < c->lists[i].size && !status; k++)
-                if (c->lists[i].data[k])
-                    status = gather_one(c, i, c->lists[i].data[k], &span);
+            status = gather_list(c, i);
         }
-        if (status)
-            return status;
     }
-    return DV_OK;
+    return status;
 }
 
 int dv__gather_results(dv__call *c)
@@ -72,26 +57,23 @@ int dv__gather_results(dv__call *c)
     for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
         const size_t slot = c->plan->nargs + r;
         const dv__result *out = &c->outs[r];
-        c->tensors[slot] = NULL;
+        c->tensors[slot] = out->origin == DV__RESULT_GIVEN || out->origin == DV__RESULT_MADE ? out->tensor : NULL;
         switch (out->origin) {
         case DV__RESULT_GIVEN:
-        case DV__RESULT_MADE:
-            c->tensors[slot] = out->tensor;
-            c->any_given |= out->origin == DV__RESULT_GIVEN;
-            status = gather_one(c, slot, out->tensor, &c->spans[slot]);
+            c->any_given = true;
+            status = check_memory(c, slot, out->tensor, &c->spans[slot]);
             break;
+        case DV__RESULT_MADE: status = gather_one(c, slot, out->tensor, &c->spans[slot]); break;
         case DV__RESULT_PENDING:
             c->tensors[slot] = &out->header;
             c->any_given |= out->given != NULL;
+            c->all_contiguous = false;
             break;
         case DV__RESULT_LIST:
         case DV__RESULT_MADE_LIST:
             c->lists[slot] = out->value.as.tensors;
             c->any_given |= out->origin == DV__RESULT_LIST;
-            for (size_t k = 0; k < c->lists[slot].size && !status; k++) {
-                dv__span unused;
-                status = gather_one(c, slot, c->lists[slot].data[k], &unused);
-            }
+            status = gather_list(c, slot);
             break;
         case DV__RESULT_ALIAS:
         case DV__RESULT_ABSENT:
@@ -116,10 +98,7 @@ static bool share_set(const dv__call *c, const item *a, const item *b)
         (c->plan->slots[a->slot].sets & c->plan->slots[b->slot].sets);
 }
 
-static bool overlap(const item *a, const item *b)
-{
-    return a->span.begin < b->span.end && b->span.begin < a->span.end && dv_tensor_overlaps(a->t, b->t);
-}
+static bool overlap(const item *a, const item *b) { return dv__spans_meet(a->span, b->span) && dv_tensor_overlaps(a->t, b->t); }
 
 static size_t count_tensors(const dv__call *c)
 {
@@ -135,18 +114,20 @@ static size_t collect(const dv__call *c, item *items)
 {
     const size_t nargs = c->plan->nargs, nslots = nargs + c->plan->nreturns;
     size_t n = 0;
-    int64_t unused = 0;
+    int64_t unused;
     for (size_t i = 0; i < nslots; i++) {
         const dv__result *out = i < nargs ? NULL : &c->outs[i - nargs];
         const bool list = (c->plan->slots[i].flags & DV__SLOT_TENSORS) && (!out || out->origin == DV__RESULT_LIST);
         const bool written = out ? out->origin != DV__RESULT_MADE : c->plan->slots[i].flags & DV__SLOT_WRITES;
         if (out && out->origin == DV__RESULT_PENDING) {
             if (out->given)
-                items[n++] = (item){ out->given, span_of(out->given, &unused), i, 0, true };
+                items[n++] = (item){ out->given, c->spans[i], i, 0, true };
         } else if (list) {
-            for (size_t k = 0; k < c->lists[i].size; k++)
-                if (c->lists[i].data[k])
-                    items[n++] = (item){ c->lists[i].data[k], span_of(c->lists[i].data[k], &unused), i, k, written };
+            for (size_t k = 0; k < c->lists[i].size; k++) {
+                dv__span span;
+                if (c->lists[i].data[k] && dv__tensor_span(c->lists[i].data[k], &span, &unused))
+                    items[n++] = (item){ c->lists[i].data[k], span, i, k, written };
+            }
         } else if (c->tensors[i] && !(out && out->origin == DV__RESULT_MADE)) { /* a new tensor overlaps nothing */
             items[n++] = (item){ c->tensors[i], c->spans[i], i, 0, written };
         }
@@ -159,7 +140,7 @@ static int check_written(const dv__call *c, const item *items, size_t n, const i
     char name[256];
     if (dv__tensor_is_read_only(w->t))
         return dv__fail_argument(c, DV_EINVAL, w->slot, "would be written, but is read-only");
-    if (!w->span.contiguous && dv_tensor_overlaps_itself(w->t))
+    if (!dv__span_is_contiguous(w->span) && dv_tensor_overlaps_itself(w->t))
         return dv__fail_argument(
             c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements lie in one place");
     for (size_t i = 0; i < n; i++) {
@@ -175,23 +156,18 @@ static int check_written(const dv__call *c, const item *items, size_t n, const i
     return DV_OK;
 }
 
-/* The usual call, at a glance: contiguous tensors, no lists, nothing overlaps what is written. False: look closely. */
-static bool clearly_apart(const dv__call *c)
+bool dv__clearly_apart(const dv__call *c)
 {
     const size_t nargs = c->plan->nargs, n = nargs + c->plan->nreturns;
-    if (!c->all_contiguous)
+    if (!c->all_contiguous || c->plan->has_lists)
         return false;
     for (size_t w = c->plan->writes ? 0 : nargs; w < n; w++) {
-        const dv__span *s = &c->spans[w];
-        if (c->plan->slots[w].flags & DV__SLOT_TENSORS || (w >= nargs && c->outs[w - nargs].origin == DV__RESULT_PENDING))
-            return false;
         if (!c->tensors[w] || (w < nargs && !(c->plan->slots[w].flags & DV__SLOT_WRITES)))
             continue;
         if (dv__tensor_is_read_only(c->tensors[w]))
             return false;
         for (size_t i = 0; i < n; i++)
-            if (c->plan->slots[i].flags & DV__SLOT_TENSORS ||
-                (i != w && c->tensors[i] && s->begin < c->spans[i].end && c->spans[i].begin < s->end))
+            if (i != w && c->tensors[i] && dv__spans_meet(c->spans[w], c->spans[i]))
                 return false;
     }
     return true;
@@ -199,7 +175,7 @@ static bool clearly_apart(const dv__call *c)
 
 int dv__check_overlaps(dv__call *c)
 {
-    if ((!c->plan->writes && !c->any_given) || clearly_apart(c))
+    if ((!c->plan->writes && !c->any_given) || dv__clearly_apart(c))
         return DV_OK;
     item few[32], *items = few;
     const size_t room = count_tensors(c);

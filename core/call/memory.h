@@ -8,6 +8,8 @@
 int dv__gather_args(dv__call *c);
 int dv__gather_results(dv__call *c);
 int dv__check_overlaps(dv__call *c);
+/* The usual call, at a glance: contiguous tensors, no lists, nothing overlaps what is written. False: look closely. */
+bool dv__clearly_apart(const dv__call *c);
 /* Make stand-ins for tensors whose layout the row does not accept; fill them; after the kernel, copy back. */
 int dv__make_temps(dv__call *c, const dv__row *row);
 int dv__copy_in(dv__call *c);

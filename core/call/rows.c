@@ -173,7 +173,7 @@ int dv__run_rows(dv__call *c, const dv__entry *entry)
         return status;
     status = prepare_and_run(c, row);
     if (!status && c->whole && !dv__test_chooses(c->host))
-        dv__remember(c, c->passed, c->npassed, entry, row, c->workspace);
+        dv__remember(c, entry, row);
     return status;
 }
 

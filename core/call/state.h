@@ -60,12 +60,6 @@ typedef struct dv__temp {
     int64_t dims[];
 } dv__temp;
 
-/* Bytes that a tensor can touch. empty: begin == end. */
-typedef struct dv__span {
-    uintptr_t begin, end;
-    bool contiguous;
-} dv__span;
-
 /* How a call came about. */
 enum dv__inner {
     DV__INNER_KERNEL = 1,    /* a call from inside a kernel: its thread may have released the host's lock, so the host's functions
@@ -98,6 +92,8 @@ typedef struct dv__call {
     int decision;           /* the policy's decision: 1 the operator's kernels, 0 the native form, -1 not known yet */
     const dv_value *passed; /* what the caller passed, to be remembered */
     size_t npassed;
+    struct dv__memory *place; /* where this thread would remember the call (again.c); NULL: it is not remembered */
+    uint64_t look;
 
     enum dv__stage stage;
     bool in_kernel; /* between before_kernel and after_kernel */
@@ -111,9 +107,10 @@ typedef struct dv__call {
     size_t nouts; /* 0 until dv__begin_results(): outs may not be read before */
     dv__result outs[DV__MAX_RETURNS];
     const dv_tensor *tensors[DV__MAX_SLOTS]; /* what the kernel sees in each slot that is one tensor; NULL: None */
-    dv__span spans[DV__MAX_SLOTS];           /* of the same slots */
+    dv__span spans[DV__MAX_SLOTS];           /* of the same slots; of what the caller gave since dv__bind_values() */
     dv_tensors lists[DV__MAX_SLOTS];         /* the same of slots that are lists of tensors */
-    bool any_given, all_contiguous;          /* results; tensors */
+    bool any_given;                          /* a result */
+    bool all_contiguous;                     /* all tensors, and all are known */
     dv_value values[DV__STACK_VALUES];       /* args, when they had to be completed */
     char message[DV__MESSAGE];
 } dv__call;

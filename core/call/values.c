@@ -205,6 +205,22 @@ static uint32_t keys_of(const dv_value *v)
     return keys;
 }
 
+bool dv__look_at(dv__call *c, const dv_tensor *t, dv__span *span)
+{
+    int64_t n;
+    if (!dv__tensor_span(t, span, &n))
+        return false;
+    c->all_contiguous &= dv__span_is_contiguous(*span);
+    c->most = n > c->most ? n : c->most;
+    return true;
+}
+
+static int bind_tensor(dv__call *c, size_t slot, const dv_tensor *t)
+{
+    dv__span unused;
+    return dv__look_at(c, t, slot < DV__MAX_SLOTS ? &c->spans[slot] : &unused) ? DV_OK : dv__check_tensor(c, slot, t);
+}
+
 static int bind_one(dv__call *c, size_t i, const dv_value *v, dv_value *to)
 {
     const dv__slot *slot = &c->plan->slots[i];
@@ -213,7 +229,7 @@ static int bind_one(dv__call *c, size_t i, const dv_value *v, dv_value *to)
         return convert(c, i, v, to);
     if (slot->flags & DV__SLOT_LIST)
         return dv__check_list(c, i, to);
-    return v->type == DV_VALUE_TENSOR ? dv__check_tensor(c, i, v->as.tensor) : DV_OK;
+    return v->type == DV_VALUE_TENSOR ? bind_tensor(c, i, v->as.tensor) : DV_OK;
 }
 
 int dv__bind_partly_known(dv__call *c, size_t i, const dv_value *v, dv_value *to)
@@ -277,18 +293,29 @@ static uint32_t keys_of_all(const dv__call *c)
     return keys ? keys : dv__keys_of_device(DV_CPU);
 }
 
+static int bind_given(dv__call *c)
+{
+    int status = DV_OK;
+    for (size_t r = 0; r < c->plan->nreturns && !status; r++)
+        if (c->results[r].type == DV_VALUE_TENSOR)
+            status = bind_tensor(c, c->plan->nargs + r, c->results[r].as.tensor);
+    return status;
+}
+
 int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *keys)
 {
     const dv__plan *plan = c->plan;
     bool all_cpu = true, any = false;
-    if (nargs != plan->nargs || !args)
+    c->all_contiguous = true;
+    c->most = 0;
+    if (nargs != plan->nargs || nargs > DV__MAX_SLOTS || !args)
         goto slow;
     for (size_t i = 0; i < nargs; i++) {
         const dv__slot *slot = &plan->slots[i];
         if (args[i].type != slot->value || (slot->flags & DV__SLOT_LIST) || !slot->value)
             goto slow;
         if (slot->value == DV_VALUE_TENSOR) {
-            if (!dv__tensor_sound(args[i].as.tensor))
+            if (!dv__look_at(c, args[i].as.tensor, &c->spans[i]))
                 goto slow;
             any = true;
             all_cpu &= args[i].as.tensor->device.type == DV_CPU;
@@ -296,12 +323,12 @@ int dv__bind_values(dv__call *c, const dv_value *args, size_t nargs, uint32_t *k
     }
     c->args = args;
     *keys = all_cpu && any ? (1u << DV_KEY_CPU | 1u << DV_KEY_AUTOGRAD_CPU) : keys_of_all(c);
-    return DV_OK;
+    return bind_given(c);
 slow:;
     const int status = bind_slowly(c, args, nargs);
     if (!status)
         *keys = keys_of_all(c);
-    return status;
+    return status ? status : bind_given(c);
 }
 
 /* ---- Contract ---- */

@@ -72,6 +72,8 @@ int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solutio
  * be. Shapes and strides lie in the solution's pool: whoever asks about many puts pool_used back in between. */
 int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t *count);
 int dv__contract_element(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, dv__output *out);
+/* Does a tensor given for return i match at first sight? False: dv__contract_output() decides. */
+bool dv__contract_fits(const dv__contract *c, dv__solution *s, size_t i, const dv_tensor *given);
 /* A given tensor for return i (of a list: for its element `place`, else -1) must match (shape, dtype, device); reports like
  * solve. */
 int dv__contract_check_given(

@@ -288,10 +288,10 @@ int dv__contract_check_given(
 
 int dv__contract_workspace(const dv__contract *c, const dv_value *args, dv__solution *s, int64_t *bytes)
 {
-    dv__run r = { .c = c, .program = c->program, .args = args, .s = s };
     *bytes = 0;
     if (!c->workspace)
         return DV_OK;
+    dv__run r = { .c = c, .program = c->program, .args = args, .s = s };
     const int status = dv__run_section(&r, &c->program->workspace);
     *bytes = status ? 0 : dv__read(&r, c->program->workspace.value)->i;
     return status;

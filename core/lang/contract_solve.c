@@ -86,6 +86,13 @@ DV_INLINE bool match_plain(const dv__contract *c, dv__solution *s, dv__needs *bo
     return plain_dims_fit(c, s, bound, &t->dims, x);
 }
 
+bool dv__contract_fits(const dv__contract *c, dv__solution *s, size_t i, const dv_tensor *given)
+{
+    const dv__pattern *t = c->output_of[i] >= 0 ? &c->outputs[c->output_of[i]] : NULL;
+    dv__needs bound = { s->bound_dims, s->bound_runs, s->bound_dtypes };
+    return t && t->plain && match_plain(c, s, &bound, t, given);
+}
+
 /* ---- The whole ----------------------------------------------------------------------------------------------------------- */
 
 static void note_cases(const dv__run *r)

@@ -58,7 +58,7 @@ int dv__plan_make(const dv__schema *schema, dv__arena *arena, const dv__plan **o
         if (field->form == DV_FORM_LIST)
             slot->flags |= DV__SLOT_LIST;
         if (info.type == DV_FIELD_TENSORS)
-            slot->flags |= DV__SLOT_TENSORS;
+            slot->flags |= DV__SLOT_TENSORS, p->has_lists = true;
         if (info.default_text)
             slot->flags |= DV__SLOT_DEFAULT;
         slot->alias = (int16_t)info.alias;

@@ -31,6 +31,7 @@ typedef struct dv__plan {
     uint32_t nargs, nreturns;
     bool writes;      /* through any argument */
     bool has_device;  /* an argument of type Device selects the device */
+    bool has_lists;   /* of tensors, among arguments or results */
     dv__slot slots[]; /* arguments, then returns */
 } dv__plan;
 

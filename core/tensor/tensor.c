@@ -93,18 +93,39 @@ static int check_strides(dv_dtype dtype, int32_t ndim, const int64_t *shape, con
                                                    : dv_fail(DV_ESHAPE, "the strides reach beyond what an address can hold");
 }
 
-bool dv__tensor_sound(const dv_tensor *t)
+bool dv__tensor_span(const dv_tensor *t, dv__span *span, int64_t *numel)
 {
     int64_t n = 1; /* sizes of zero count as one, as in dv__shape_check() */
-    bool contiguous = true;
+    bool contiguous = true, empty = false;
     if (!t || t->ndim < 0 || t->ndim > DV_MAX_NDIM || (t->ndim && (!t->shape || !t->strides)))
         return false;
     for (int32_t i = t->ndim; i-- > 0;) {
-        contiguous &= t->strides[i] == n || t->shape[i] == 1;
-        if (t->shape[i] < 0 || __builtin_mul_overflow(n, t->shape[i] ? t->shape[i] : 1, &n))
+        const int64_t size = t->shape[i];
+        if (size == 1)
+            continue;
+        if (t->strides[i] != n)
+            contiguous = false;
+        if (size <= 0)
+            empty = true;
+        if (size < 0 || (size && __builtin_mul_overflow(n, size, &n)))
             return false;
     }
-    return dv_dtype_bytes(t->dtype, n) >= 0 && (contiguous || reach_fits(t->dtype, t->ndim, t->shape, t->strides));
+    const int64_t bytes = dv_dtype_bytes(t->dtype, n);
+    if (bytes < 0)
+        return false;
+    *numel = empty ? 0 : n;
+    *span = (dv__span){ (uintptr_t)t->data, (uintptr_t)t->data + (empty ? 0 : (uintptr_t)bytes) };
+    if (contiguous || empty)
+        return true;
+    *span = (dv__span){ 0, UINTPTR_MAX };
+    return reach_fits(t->dtype, t->ndim, t->shape, t->strides);
+}
+
+bool dv__tensor_sound(const dv_tensor *t)
+{
+    dv__span span;
+    int64_t numel;
+    return dv__tensor_span(t, &span, &numel);
 }
 
 int dv__tensor_check(const dv_tensor *t)

@@ -21,9 +21,15 @@ bool dv__tensor_is_read_only(const dv_tensor *t);
 /* Number of elements and contiguous strides of a shape; DV_ESHAPE as dv_tensor_init() says. strides may be NULL. */
 int dv__shape_check(dv_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *strides);
 
+/* Bytes that a tensor can touch: all addresses, unless it is contiguous. empty: begin == end. */
+typedef struct dv__span { uintptr_t begin, end; } dv__span;
+static inline bool dv__span_is_contiguous(dv__span s) { return s.end != UINTPTR_MAX; }
+static inline bool dv__spans_meet(dv__span a, dv__span b) { return a.begin < b.end && b.begin < a.end; }
+
 /* A caller's own dv_tensor can hold anything. Is it valid: 0 to DV_MAX_NDIM dims with a shape and strides, no negative size, and
  * the bytes of all elements, and those between the lowest and the highest element, fit int64_t? The functions below require it.
- */
+ * The same pass finds the span and the number of elements. */
+bool dv__tensor_span(const dv_tensor *t, dv__span *span, int64_t *numel);
 bool dv__tensor_sound(const dv_tensor *t);
 int dv__tensor_check(const dv_tensor *t); /* the same, with a message: DV_ETYPE (NULL), DV_ELIMIT, DV_EINVAL, DV_ESHAPE */
 

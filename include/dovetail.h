@@ -448,7 +448,7 @@ DV_API int dv_infer_list(
  * are unknown (strides may be NULL), and an argument of type DV_VALUE_UNKNOWN is unknown altogether. All that follows is
  * inferred; only what contradicts every possible call fails, with the status and message of the contract's check. */
 enum { DV_VALUE_UNKNOWN = 1000 }; /* dv_value.type */
-/* An integer: from least to most, and rest above a multiple of step (1: any). Known: least == most. */
+/* An integer: from least to most, and rest above a multiple of step (0 or 1: any). Known: least == most. */
 typedef struct dv_range { int64_t least, most, step, rest; } dv_range;
 typedef struct dv_known {
     /* 0: None, no result, or a name that is not bound; 1: there. The other fields hold where it is there. */

@@ -63,9 +63,26 @@ int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, siz
     return p && out ? dv__partial_get(p->partial, of, index, element, out) : dv_fail(DV_EINVAL, "dv_partial_get: found NULL");
 }
 
+/* A step of 0 is as good as 1, so that { 8, 8 } is 8. */
+static bool sound(dv_range *r)
+{
+    r->step += r->step == 0;
+    return r->step > 0 && r->rest >= 0 && r->rest < r->step;
+}
+
 int dv_partial_set(dv_partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known)
 {
-    return p && known ? dv__partial_set(p->partial, of, index, element, known) : dv_fail(DV_EINVAL, "dv_partial_set: found NULL");
+    if (!p || !known)
+        return dv_fail(DV_EINVAL, "dv_partial_set: found NULL");
+    dv_known k = *known;
+    for (int i = -2; i < DV_MAX_NDIM; i++) {
+        dv_range *r = i == -2 ? &k.present : i == -1 ? &k.value : &k.sizes[i];
+        if (!sound(r))
+            return dv_fail(DV_EINVAL,
+                "dv_partial_set: a range needs a step above 0 and a rest below the step: found step %lld, rest %lld",
+                (long long)r->step, (long long)r->rest);
+    }
+    return dv__partial_set(p->partial, of, index, element, &k);
 }
 
 int dv_infer_partial(dv_operator *op, const dv_value *args, size_t nargs, dv_known *specs, size_t nspecs)

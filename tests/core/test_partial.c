@@ -110,6 +110,24 @@ static void names(void **state)
     assert_true(k.value.least == 0 && k.value.step == 8 && !k.value.rest);
     k = exactly(12);
     CALL_FAILS(DV_EINVAL, "", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    const dv_range no_ranges[] = { { 0, 99, -3, 0 }, { 0, 99, 8, -3 }, { 0, 99, 8, 19 }, { 0, 99, INT64_MIN, INT64_MIN } };
+    for (size_t i = 0; i < 4; i++) {
+        k = dv_unknown();
+        k.value = no_ranges[i];
+        CALL_FAILS(DV_EINVAL, "a range needs a step above 0", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    }
+    for (int64_t huge = INT64_MAX; huge > INT64_MAX - 3; huge--) { /* steps that large may be forgotten */
+        k = dv_unknown();
+        k.value = (dv_range){ 0, INT64_MAX, huge, 8 };
+        CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+        CALL_OK(dv_partial_get(p, DV_PARTIAL_NAME, 0, 0, &k));
+        assert_true(k.value.least <= 8 && k.value.most >= 8 && 8 % k.value.step == k.value.rest);
+    }
+    dv_partial_free(p);
+    p = mixed_of_two(tensors, list);
+    k = dv_unknown();
+    k.value = (dv_range){ 16, 16, 0, 0 }; /* without a step */
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     k = exactly(16);
     CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 1, 0, &k)); /* w[n m] */

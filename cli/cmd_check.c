@@ -208,6 +208,8 @@ static void progress(void *user, size_t done, size_t all, const check_job *job)
 
 static int check_only(const cli_args *args, const char *only)
 {
+    if (only && !*only)
+        return cli_usage(args->verb, "option '--only': expected the name of a property, found nothing");
     for (const char *p = only; p && *p; p += strcspn(p, ","), p += *p == ',') {
         const size_t n = strcspn(p, ",");
         bool known = false;
@@ -226,8 +228,6 @@ static int check_only(const cli_args *args, const char *only)
 /* A file for each failure: FOLDER/operator.property.row.c and .py. */
 static int write_repros(const char *folder, const check_job *jobs, size_t n)
 {
-    if (mkdir(folder, 0777) && errno != EEXIST)
-        return cli_fail("cannot make the folder '%s': %s", folder, strerror(errno));
     for (size_t i = 0; i < n; i++) {
         if (!check_repro_possible(&jobs[i]))
             continue;
@@ -400,6 +400,9 @@ static int check(const cli_args *args, targets *t, check_options *options)
     bool show = isatty(STDERR_FILENO) && !cli_json;
     const double begin = cli_now();
     int status = CLI_OK;
+    const char *programs = cli_get(args, "repro");
+    if (programs && mkdir(programs, 0777) && errno != EEXIST)
+        return cli_fail("cannot make the folder '%s': %s", programs, strerror(errno));
     for (size_t i = 0; i < args->nwords && !status; i++)
         status = add_target(t, args->words[i]);
     if (!status && cli_has(args, "torch"))
@@ -433,9 +436,9 @@ static int check(const cli_args *args, targets *t, check_options *options)
         check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), stdout);
     if (cli_has(args, "junit"))
         status = write_junit(cli_get(args, "junit"), t, jobs, njobs);
-    if (!status && cli_has(args, "repro"))
-        status = write_repros(cli_get(args, "repro"), jobs, njobs);
-    else if (failed && !cli_json && !cli_has(args, "repro"))
+    if (!status && programs)
+        status = write_repros(programs, jobs, njobs);
+    else if (failed && !cli_json && !programs)
         puts("a program for each failure, in C and in Python: --repro FOLDER");
     return failed ? CLI_FAILED : status;
 }

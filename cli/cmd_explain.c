@@ -62,14 +62,29 @@ static void add_json_rows(cli_text *t, const rows *all)
     }
 }
 
+typedef struct call {
+    dv_operator *op;
+    const cli_values *values;
+    dv_result_spec *specs; /* of the results */
+    size_t n;
+} call;
+
+/* The tensors of result r, which is a list; the caller frees them. NULL: not said. */
+static dv_result_spec *elements(const call *c, size_t r, size_t *n)
+{
+    if (dv_infer_list(c->op, c->values->data, c->values->n, r, NULL, 0, n))
+        return NULL;
+    dv_result_spec *specs = cli_alloc(NULL, *n + 1, sizeof *specs);
+    if (!dv_infer_list(c->op, c->values->data, c->values->n, r, specs, *n, n))
+        return specs;
+    free(specs);
+    return NULL;
+}
+
 static void describe_spec(const dv_result_spec *s, cli_text *t)
 {
-    if (s->flags & DV_SPEC_LIST) {
-        cli_adds(t, "a list of tensors");
-        return;
-    }
     if (s->ndim < 0) {
-        cli_adds(t, "not a tensor, or absent");
+        cli_adds(t, s->flags & DV_SPEC_LIST ? "a list of tensors" : "not a tensor, or absent");
         return;
     }
     cli_add_shape(t, s->dtype, s->ndim, s->shape, s->strides);
@@ -79,26 +94,39 @@ static void describe_spec(const dv_result_spec *s, cli_text *t)
     cli_adds(t, s->flags & DV_SPEC_VIEW ? " (a view)" : "");
 }
 
-static void add_json_specs(cli_text *t, const dv_operator *op, const dv_result_spec *specs, size_t n)
+static void add_json_spec(const dv_result_spec *s, cli_text *t)
 {
-    for (size_t i = 0; i < n; i++) {
+    const int64_t *const lists[] = { s->shape, s->strides };
+    cli_addf(t, "\"dtype\": \"%s\", \"device\": \"%s\"", dv_dtype_name(s->dtype), dv_device_name(s->device.type));
+    for (size_t k = 0; k < 2; k++) {
+        cli_adds(t, k ? ", \"strides\": [" : ", \"shape\": [");
+        for (int32_t d = 0; d < s->ndim; d++)
+            cli_addf(t, "%s%lld", d ? ", " : "", (long long)lists[k][d]);
+        cli_adds(t, "]");
+    }
+    cli_addf(t, ", \"unbacked\": %s, \"view\": %s", s->flags & DV_SPEC_UNBACKED ? "true" : "false",
+        s->flags & DV_SPEC_VIEW ? "true" : "false");
+}
+
+static void add_json_specs(cli_text *t, const call *c)
+{
+    for (size_t i = 0; i < c->n; i++) {
         dv_slot_info info;
-        dv_operator_slot(op, dv_operator_nargs(op) + i, &info);
+        size_t n = 0;
+        dv_result_spec *list = c->specs[i].flags & DV_SPEC_LIST ? elements(c, i, &n) : NULL;
+        dv_operator_slot(c->op, dv_operator_nargs(c->op) + i, &info);
         cli_adds(t, i ? ", {\"name\": " : "{\"name\": ");
         cli_add_json(t, info.name);
-        if (specs[i].ndim >= 0) {
-            cli_addf(t, ", \"dtype\": \"%s\", \"device\": \"%s\"", dv_dtype_name(specs[i].dtype),
-                dv_device_name(specs[i].device.type));
-            const int64_t *const lists[] = { specs[i].shape, specs[i].strides };
-            for (size_t k = 0; k < 2; k++) {
-                cli_adds(t, k ? ", \"strides\": [" : ", \"shape\": [");
-                for (int32_t d = 0; d < specs[i].ndim; d++)
-                    cli_addf(t, "%s%lld", d ? ", " : "", (long long)lists[k][d]);
-                cli_adds(t, "]");
-            }
-            cli_addf(t, ", \"unbacked\": %s, \"view\": %s", specs[i].flags & DV_SPEC_UNBACKED ? "true" : "false",
-                specs[i].flags & DV_SPEC_VIEW ? "true" : "false");
+        if (c->specs[i].ndim >= 0) {
+            cli_adds(t, ", ");
+            add_json_spec(&c->specs[i], t);
         }
+        for (size_t k = 0; list && k <= n; k++) {
+            cli_adds(t, k == n ? n ? "}]" : ", \"list\": []" : k ? "}, {" : ", \"list\": [{");
+            if (k < n)
+                add_json_spec(&list[k], t);
+        }
+        free(list);
         cli_adds(t, "}");
     }
 }
@@ -119,27 +147,35 @@ static void print_call(const dv_operator *op, const cli_values *values)
     }
 }
 
-static void print_results(const dv_operator *op, const dv_result_spec *specs, size_t n)
+static void print_results(const call *c)
 {
     puts("");
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < c->n; i++) {
         dv_slot_info info;
         cli_text t = { 0 };
-        dv_operator_slot(op, dv_operator_nargs(op) + i, &info);
-        describe_spec(&specs[i], &t);
-        printf("  %s%s-> %s\n", info.name, *info.name ? " " : "", t.data);
+        size_t n = 0;
+        dv_result_spec *list = c->specs[i].flags & DV_SPEC_LIST ? elements(c, i, &n) : NULL;
+        dv_operator_slot(c->op, dv_operator_nargs(c->op) + i, &info);
+        if (!list)
+            describe_spec(&c->specs[i], &t);
+        for (size_t k = 0; list && k < n; k++) {
+            cli_adds(&t, k ? ", " : "[");
+            describe_spec(&list[k], &t);
+        }
+        printf("  %s%s-> %s%s\n", info.name, *info.name ? " " : "", t.data ? t.data : "[", list ? "]" : "");
+        free(list);
         cli_text_free(&t);
     }
 }
 
 static int explain(dv_operator *op, const cli_values *values)
 {
-    const size_t n = dv_operator_nresults(op);
-    dv_result_spec *specs = cli_alloc(NULL, n, sizeof *specs);
+    call c = { .op = op, .values = values, .n = dv_operator_nresults(op) };
     rows all = { 0 };
     cli_text refused = { 0 };
-    memset(specs, 0, n * sizeof *specs);
-    if (dv_infer(op, values->data, values->n, specs, n))
+    c.specs = cli_alloc(NULL, c.n, sizeof *c.specs);
+    memset(c.specs, 0, c.n * sizeof *c.specs);
+    if (dv_infer(op, values->data, values->n, c.specs, c.n))
         cli_adds(&refused, dv_last_error());
     if (dv_explain(op, values->data, values->n, add_row, &all) && !refused.size)
         cli_adds(&refused, dv_last_error());
@@ -156,7 +192,7 @@ static int explain(dv_operator *op, const cli_values *values)
         cli_adds(&t, ", \"kernels\": [");
         add_json_rows(&t, &all);
         cli_adds(&t, "], \"results\": [");
-        add_json_specs(&t, op, specs, n);
+        add_json_specs(&t, &c);
         printf("%s]}\n", t.data);
         cli_text_free(&t);
     } else if (!cli_json) {
@@ -164,11 +200,11 @@ static int explain(dv_operator *op, const cli_values *values)
         if (all.n)
             print_table(&all);
         if (!refused.size)
-            print_results(op, specs, n);
+            print_results(&c);
     }
     const int status = refused.size ? cli_fail("this call would be refused: %s", refused.data) : CLI_OK;
     cli_text_free(&refused);
-    free(specs);
+    free(c.specs);
     free(all.data);
     return status;
 }

@@ -327,6 +327,10 @@ static int find_output(struct parser *p, dv__pattern *t, dv__token name)
         if (found < 0) {
             char names[300];
             list_names(names, sizeof names, s->returns, s->nreturns);
+            if (find_word(s->args, s->nargs, name) >= 0)
+                return fail(p, name.start,
+                    "'%.*s' is an argument: after '->' stand only new results (a return that is an argument needs no pattern)",
+                    (int)name.size, name.start);
             return fail(p, name.start, "expected a return of the schema (%s), found '%.*s'", names, (int)name.size, name.start);
         }
         i = (size_t)found;

@@ -155,6 +155,27 @@ def types(tmp_path_factory):
     return d
 
 
+PARTS = """
+#include <dovetail_op.h>
+struct parts { const dv_tensor *x; int64_t size; dv_mut_tensors out; };
+static int parts_any(dv_context *ctx, const struct parts *a) { return dv_error(ctx, DV_EKERNEL, "this never runs"); }
+DV_OPERATOR(parts, struct parts, (x, size, out), .schema = "parts(Tensor x, int size) -> Tensor[] out",
+    .contract = "x[n]:T -> out{i < ceildiv(n, size)}[min(size, n - i * size)]:T; size > 0",
+    .kernels = DV_KERNELS(DV_KERNEL(struct parts, "cpu", NULL, parts_any)));
+DV_LIBRARY(lists, &dv_op_parts);
+"""
+
+
+def test_results_that_are_lists(tmp_path):
+    p = Dovetail(tmp_path)
+    p.write("parts.c", PARTS)
+    p("build", "parts.c", "-o", "parts.so")
+    call = ("explain", "parts.so", "lists::parts")
+    assert p(*call, "f32[5]", "2").out.endswith("  out -> [f32[2], f32[2], f32[1]]\n") and p(*call, "f32[0]", "2").out.endswith("  out -> []\n")
+    assert [x["shape"] for x in p(*call, "f32[5]", "2", "--json").json["results"][0]["list"]] == [[2], [2], [1]]
+    assert p(*call, "f32[0]", "2", "--json").json["results"][0]["list"] == []
+
+
 @pytest.mark.parametrize("word, shown", SHOWN, ids=[w for w, _ in SHOWN])
 def test_arguments(types, word, shown):
     words = [word] if "=" not in word or word.startswith("x=") else ["f32[2]", word]

@@ -5,6 +5,8 @@
     { 'A', "x[n]:T, y[n]:T - [n]:T", 16, "expected ',', '->' or ';', found '-'" },
     { 'A', "x[n]:T, y[n]:T -> [n]:", 23, "expected a dtype or a dtype variable, found the end" },
     { 'A', "x[n]:T, y[n]:T -> n:T", 19, "expected a return of the schema ('out'), found 'n'" },
+    { 'A', "x[n]:T, y[n]:T -> x", 19,
+        "'x' is an argument: after '->' stand only new results (a return that is an argument needs no pattern)" },
     { 'A', "x[n]:T, y[n]:T -> [n]", 19, "an output needs a dtype: expected ':' and a dtype after '[n]'" },
     { 'A', "x[n]:T, y[n]:T", 15, "return 0 'out' has no pattern: [...] leaves it to a C shape function" },
     { 'A', "x[n]:T -> [n]:T", 1, "argument 'y' has no pattern: y[...] takes any tensor" },

@@ -461,8 +461,9 @@ typedef struct check_result {
     uint32_t cases, refused; /* cases tried; and how many of them the kernel refused with a message */
     uint32_t fault;          /* enum check_fault_kind; 0: none */
     uint64_t step;           /* increases while the child makes progress, for time limits */
-    char kind[40];           /* for a failure: what must stay the same while the case is made smaller */
-    char message[1024];      /* of a failure; or why it is not checked */
+    int32_t helper; /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
+    char kind[40];  /* for a failure: what must stay the same while the case is made smaller */
+    char message[1024]; /* of a failure; or why it is not checked */
     uint32_t own; /* enum check_fault_kind bits: from now on this property also reports these crashes, and shows them in this way,
                      ... */
     enum check_show own_show;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -207,6 +208,7 @@ static enum beyond try_beyond(check_job *job, const check_case *c)
         return REFUSED_MEMORY;
     if (!pid) {
         const struct itimerval t = { .it_value = { 0, FAR_MS * 1000 } };
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         setrlimit(
             RLIMIT_DATA, &(struct rlimit){ MOST_DATA, MOST_DATA }); /* of what it asks for itself there is no more than usual */
         signal(SIGPROF, too_slow);
@@ -214,8 +216,10 @@ static enum beyond try_beyond(check_job *job, const check_case *c)
         call_beyond(job, c);
         _exit(0);
     }
+    r->helper = (int32_t)pid;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
+    r->helper = 0;
     r->how.show = CHECK_SHOW_FAR;
     const bool other_fault = r->fault && r->fault != CHECK_FAULT_MEMORY;
     if (other_fault) { /* perhaps an allocation of the operator failed: no failure of this property */

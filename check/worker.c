@@ -209,6 +209,7 @@ static void prepare_child(void)
     const stack_t alternate = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
     struct rlimit limit = { 0, 0 };
+    sigset_t caught;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &limit);
     limit.rlim_cur = limit.rlim_max = MOST_FILE;
@@ -231,8 +232,12 @@ static void prepare_child(void)
     for (int fd = 0; fd <= 2 && null >= 0; fd++)
         dup2(null, fd);
     sigaltstack(&alternate, NULL);
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    sigemptyset(&caught);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         sigaction(numbers[i], &action, NULL);
+        sigaddset(&caught, numbers[i]);
+    }
+    sigprocmask(SIG_UNBLOCK, &caught, NULL); /* whoever started this command may have blocked them */
     dv_set_threads(1);
 }
 
@@ -349,12 +354,13 @@ static unsigned long long ticks_of(pid_t pid, char *state)
 static bool is_stuck(child *c, double seconds)
 {
     char state;
-    const unsigned long long ticks = ticks_of(c->pid, &state);
+    const check_result *r = c->job->result;
+    const unsigned long long ticks = ticks_of(r->helper ? r->helper : c->pid, &state);
     const double time = now();
     c->stopped = state == 'T';
-    if ((state != 'S' && !c->stopped) || ticks != c->ticks || c->step != c->job->result->step || time - c->looked > 1) {
+    if ((state != 'S' && !c->stopped) || ticks != c->ticks || c->step != r->step || time - c->looked > 1) {
         c->ticks = ticks;
-        c->step = c->job->result->step;
+        c->step = r->step;
         c->since = time;
     }
     c->looked = time;
@@ -432,10 +438,18 @@ static void finish(child *c, bool killed)
 
 static bool (*interrupted)(void); /* check_options.interrupted */
 
+static void end(const child *c)
+{
+    const pid_t helper = c->job->result->helper;
+    if (helper)
+        kill(helper, SIGKILL);
+    kill(c->pid, SIGKILL);
+}
+
 static void end_all(child *children, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        kill(children[i].pid, SIGKILL);
+        end(&children[i]);
         finish(&children[i], false);
     }
 }
@@ -455,7 +469,7 @@ static check_job *wait_for_one(child *children, size_t *n, double seconds)
             const bool ended = fds[i].revents != 0;
             const bool late = !ended && is_stuck(c, seconds);
             if (late)
-                kill(c->pid, SIGKILL);
+                end(c);
             if (ended || late) {
                 check_job *job = c->job;
                 finish(c, late);

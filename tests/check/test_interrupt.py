@@ -50,3 +50,11 @@ def test_a_kernel_that_stops_its_process(tmp_path):
     done = subprocess.run([COMMAND, "check", "--json", "--only", "runs", build(tmp_path, "if (n == 3) raise(SIGSTOP);")], capture_output=True, text=True, timeout=100)
     failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
     assert done.returncode == 1 and [r["message"] for r in failed] == ["the kernel stops its process and does not end"]
+
+
+def test_signals_that_the_caller_blocks(tmp_path):
+    """A kernel that does not end is ended, though whoever starts the command blocks every signal."""
+    done = subprocess.run([COMMAND, "check", "--json", "--only", "runs", "--case-ms", "100", build(tmp_path, "for (volatile int on = 1; n && on;) {}")],
+                          capture_output=True, text=True, timeout=100, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()))
+    failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
+    assert len(failed) == 1 and failed[0]["message"].startswith("the kernel has not ended"), failed

@@ -338,7 +338,7 @@ static void open_flipped(void)
     dv__binary b;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         signal(numbers[i], SIG_DFL);
-    alarm(20);
+    setrlimit(RLIMIT_CPU, &(struct rlimit){ 20, 20 }); /* seconds of processor time: also right on a busy machine */
     _exit(dv__binary_open(in_dir("flipped.so"), &b) == DV_OK ? 0 : 1);
 }
 
@@ -468,7 +468,8 @@ static void test_flipped(void **state)
         const int status = check(copy, size);
         assert_true(status == DV_OK || status == DV_EBINARY || status == DV_EABI);
         refused += status != DV_OK;
-        if (status == DV_OK && i % 4 && i < 2000) { /* in the headers */
+        const bool in_headers = i % 4 != 0;
+        if (status == DV_OK && in_headers && i < 2000 && (i % 16 == 1 || !getenv("UNDER_QEMU"))) {
             put("flipped.so", copy, size);
             fflush(NULL);
             const pid_t child = fork();

@@ -1,13 +1,15 @@
 #!/bin/sh
-# tools/test_aarch64.sh BUILD [CTEST'S OPTIONS]: what runs under qemu of a build for aarch64: the C tests, the command with a new operator,
-# and examples/embed. qemu runs a program in this machine's file system: compilers that it starts are this machine's.
+# tools/test_aarch64.sh BUILD [CTEST'S OPTIONS]: runs a build for aarch64 under qemu: the C tests; the command builds, explains and checks a
+# new operator, and finds a planted fault; examples/embed. qemu runs a program in this machine's file system: compilers that it starts are
+# this machine's.
 set -eu
 cd "$(dirname "$0")/.."
 build=$(pwd)/$1
 shift
 run() { qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH="$build/sysroot/usr/lib/aarch64-linux-gnu" "$@"; }
 expect() { # expect WHAT TEXT: of standard input
-    grep -qF -- "$2" || { echo "$1: expected '$2'"; exit 1; }
+    text=$(cat)
+    echo "$text" | grep -qF -- "$2" || { echo "$text"; echo "$1: expected '$2'"; exit 1; }
     echo "$1: ok"
 }
 ctest --test-dir "$build" --output-on-failure "$@"
@@ -17,6 +19,11 @@ trap 'rm -rf "$work"' EXIT
 cp -r cli/templates/my_ops.c "$work"
 run "$build/bin/dovetail" build --cc aarch64-linux-gnu-gcc "$work/my_ops.c" -o "$work/my_ops.so" | expect "dovetail build" my_ops.so
 run "$build/bin/dovetail" explain "$work/my_ops.so" my_ops::swiglu 'f32[4, 8]' 'f32[4, 8]' | expect "dovetail explain" swiglu_f32
+
+checked=binding,runs,memory,shapes,fake,values,gradient,parallel,leaks # all but torch, which is this machine's
+run "$build/bin/dovetail" check --only $checked "$work/my_ops.so" | expect "dovetail check" ", 0 failed, 1 not checked"
+run -E CC=aarch64-linux-gnu-gcc "$build/bin/dovetail" check --only memory tests/faulty/tail_past_end/fault.c |
+    expect "dovetail check of a fault" "past the end"
 
 aarch64-linux-gnu-gcc -DDV_STATIC -Iinclude examples/embed/embed.c examples/embed/square.c -L"$build/lib" -ldovetail -lm -o "$work/embed"
 run -E LD_LIBRARY_PATH="$build/lib" "$work/embed" | expect "examples/embed" "1 4 9 16"

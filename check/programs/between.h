@@ -12,7 +12,7 @@
 #include <semaphore.h>
 #include <time.h>
 
-enum { MOST_BETWEEN = 500, MOST_STEPPED = 50000, BETWEEN_NS = 5000000 };
+enum { MOST_BETWEEN = 500, MOST_STEPPED = 50000, BETWEEN_NS = 5000000, FIRST_NS = 100000000, FIRST = 3 };
 
 static struct {
     void (*call)(void *arg); /* the other call */
@@ -21,6 +21,7 @@ static struct {
     sem_t wanted, made;
     bool under_way, ends;
     int64_t instructions, every; /* of the first call; 0: they are only counted */
+    int late;                    /* how many of the other calls did not end in time */
 } between;
 
 static void *calls_between(void *unused)
@@ -35,7 +36,8 @@ static void *calls_between(void *unused)
     }
 }
 
-/* A call that waits for the stopped one (a lock) does not hold it up: it ends later. */
+/* A call that waits for the stopped one (a lock) does not hold it up: it ends later. The first ones get more time: on a busy
+ * machine the other thread is late without a lock. */
 static bool call_between(const uint8_t *instruction)
 {
     const int error = errno;
@@ -45,11 +47,12 @@ static bool call_between(const uint8_t *instruction)
         between.under_way = false;
     if (between.every && !between.under_way && between.instructions % between.every == 0) {
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += BETWEEN_NS;
+        until.tv_nsec += between.late < FIRST ? FIRST_NS : BETWEEN_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         sem_post(&between.wanted);
         between.under_way = sem_timedwait(&between.made, &until);
+        between.late += between.under_way;
     }
     errno = error;
     return ++between.instructions < MOST_STEPPED;
@@ -77,6 +80,7 @@ static bool calls_inside(void (*first)(void *arg), void *first_arg, void (*other
     between.arg = other_arg;
     between.every = 0;
     between.ends = between.under_way = false;
+    between.late = 0;
     sem_init(&between.wanted, 0, 0);
     sem_init(&between.made, 0, 0);
     if (pthread_create(&between.id, NULL, calls_between, NULL))

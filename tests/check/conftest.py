@@ -1,4 +1,5 @@
-"""`dovetail check --json` as a function."""
+"""`dovetail check --json` as a function; what tests of faulty operators share."""
+import functools
 import json
 import os
 import pathlib
@@ -8,9 +9,11 @@ import sys
 import pytest
 
 BUILD = pathlib.Path(os.environ["DOVETAIL_BUILD"])
+COMMAND = BUILD / "bin" / "dovetail"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTY = ROOT / "tests" / "faulty"
 ENDLESS = {"endless_loop", "lock_kept", "waits_forever"}  # these use all the time that a case may take, several times
+LOADS_NOT = "gradient_names_nothing"  # building its binary shows the fault
 os.environ.setdefault("DOVETAIL_PYTHON", "")  # the property torch has tests of its own
 
 
@@ -21,7 +24,7 @@ def seeds(first, last):
 
 def run_check(*words, python=None):
     env = os.environ | ({"DOVETAIL_PYTHON": python} if python else {})
-    done = subprocess.run([BUILD / "bin" / "dovetail", "check", "--json", *map(str, words)], cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([COMMAND, "check", "--json", *map(str, words)], cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     assert done.stdout.startswith("{"), done.stdout + done.stderr
     report = json.loads(done.stdout)
     assert done.returncode == (0 if report["ok"] else 1), done.stderr
@@ -37,12 +40,41 @@ def check():
     return run_check
 
 
+def build(source, out):
+    subprocess.run([COMMAND, "build", source, "-o", out], cwd=ROOT, check=True, capture_output=True)
+    return out
+
+
 @pytest.fixture(scope="session")
-def faulty(shared):
+def binary(shared):
+    """binary(name) -> an operator of tests/faulty, built once for all tests."""
+    return lambda name: shared(f"{name}/fault.so", lambda path: build(f"tests/faulty/{name}/fault.c", path))
+
+
+@pytest.fixture(scope="session")
+def faulty(shared, binary):
     """faulty(name) -> the report on an operator of tests/faulty. It is made once for all tests."""
     def report(name):
-        return once(shared, name, f"tests/faulty/{name}/fault.c", *(["--case-ms", 200] if name in ENDLESS else []))
+        target = f"tests/faulty/{name}/fault.c" if name == LOADS_NOT else binary(name)
+        return once(shared, name, target, *(["--case-ms", 200] if name in ENDLESS else []))
     return report
+
+
+@pytest.fixture(scope="session")
+def program(shared, faulty):
+    """program(name) -> the C program that shows this fault, compiled once for all tests."""
+    @functools.cache
+    def flags():
+        return subprocess.run([COMMAND, "--cflags", "--libs"], check=True, capture_output=True, text=True).stdout.split()
+
+    def compile_it(name, path):
+        path.with_suffix(".c").write_text(failure(faulty(name))["c"])
+        subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", path.with_suffix(".c"), *flags(), "-lm", "-pthread", "-o", path], check=True)
+    return lambda name: shared(f"{name}/repro", lambda path: compile_it(name, path))
+
+
+def failure(report):
+    return next(r for r in report["results"] if r["result"] == "fail")
 
 
 @pytest.fixture(scope="session")

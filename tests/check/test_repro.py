@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, ENDLESS, FAULTY
+from conftest import ENDLESS, FAULTY, LOADS_NOT, build, failure
 
-COMMAND = BUILD / "bin" / "dovetail"
 WITHOUT_PROGRAM = {
-    "gradient_names_nothing",  # its binary does not load: building it shows the fault
+    LOADS_NOT,
     "partial_sums_overrun",  # what it overwrites beside its array is another address in each process: the smallest case may miss it
     "writes_later",  # when its thread writes is another time each time: what fails at first need not fail again
 }
@@ -27,19 +26,6 @@ NOT_IN_PYTHON = {
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()
 
 
-def build(source, out):
-    subprocess.run([COMMAND, "build", source, "-o", out], check=True, capture_output=True)
-    return out
-
-
-def c_program(text, folder):
-    (folder / "repro.c").write_text(text)
-    flags = subprocess.run([COMMAND, "--cflags", "--libs"], check=True, capture_output=True, text=True).stdout.split()
-    warnings = ["-Wall", "-Wextra", "-Werror"]
-    subprocess.run(["cc", "-std=c11", *warnings, folder / "repro.c", *flags, "-lm", "-pthread", "-o", folder / "repro"], check=True)
-    return [folder / "repro"]
-
-
 def python_program(text, folder):
     (folder / "repro.py").write_text(text)
     return [sys.executable, folder / "repro.py"]
@@ -51,28 +37,22 @@ def run(program, binary, most=120):
     return subprocess.run(["timeout", str(most), *program, binary], capture_output=True, text=True, env=env)
 
 
-def failure(report):
-    return next(r for r in report["results"] if r["result"] == "fail")
-
-
 @pytest.mark.parametrize("name", sorted({p.parent.name for p in FAULTY.glob("*/fault.c")} - WITHOUT_PROGRAM))
-def test_it_fails_alone(faulty, tmp_path, name):
+def test_it_fails_alone(faulty, program, binary, tmp_path, name):
     found = failure(faulty(name))
-    binary = build(FAULTY / name / "fault.c", tmp_path / "fault.so")
-    most = 3 if name in ENDLESS else 120  # a call that does not end is interrupted after 20 s
-    done = run(c_program(found["c"], tmp_path), binary, most)
+    most = 1 if name in ENDLESS else 120  # a call that does not end is interrupted after 20 s
+    done = run([program(name)], binary(name), most)
     assert done.returncode not in (0, 2) and (done.returncode == 124) == (name in ENDLESS), done
     assert ("python" in found) == (name not in NOT_IN_PYTHON)
     if "python" in found:
-        done = run(python_program(found["python"], tmp_path), binary, most)
+        done = run(python_program(found["python"], tmp_path), binary(name), most)
         assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ENDLESS))
-def test_a_program_ends_by_itself(faulty, tmp_path, name):
-    binary = build(FAULTY / name / "fault.c", tmp_path / "fault.so")
-    assert run(c_program(failure(faulty(name))["c"], tmp_path), binary).returncode == -signal.SIGALRM
+def test_a_program_ends_by_itself(program, binary, name):
+    assert run([program(name)], binary(name)).returncode == -signal.SIGALRM
 
 
 # A change that takes the fault away.
@@ -117,16 +97,16 @@ MENDED = {
 
 
 @pytest.mark.parametrize("name", sorted(MENDED))
-def test_it_passes_when_the_fault_is_gone(faulty, tmp_path, name):
+def test_it_passes_when_the_fault_is_gone(faulty, program, tmp_path, name):
     found = failure(faulty(name))
     text = (FAULTY / name / "fault.c").read_text()
     assert MENDED[name][0] in text
     (tmp_path / "fault.c").write_text(text.replace(*MENDED[name]))
-    binary = build(tmp_path / "fault.c", tmp_path / "fault.so")
-    done = run(c_program(found["c"], tmp_path), binary)
+    mended = build(tmp_path / "fault.c", tmp_path / "fault.so")
+    done = run([program(name)], mended)
     assert done.returncode == 0, done
     if "python" in found:
-        done = run(python_program(found["python"], tmp_path), binary)
+        done = run(python_program(found["python"], tmp_path), mended)
         assert done.returncode == 0, done
 
 

@@ -77,8 +77,12 @@ static size_t argument_of(const dv__call *c, size_t r)
 
 static int new_element(dv__call *c, size_t r, size_t place, dv__output *o, int64_t *strides)
 {
+    if (c->op->contract)
+        return dv__contract_element(c->op->contract, c->args, &c->solution, r, (int64_t)place, o);
     const dv_tensor *t = c->args[argument_of(c, r)].as.tensors.data[place];
-    *o = (dv__output){ .dtype = t->dtype, .device = t->device, .ndim = t->ndim, .shape = t->shape, .strides = strides };
+    *o = (dv__output){
+        .dtype = t->dtype, .device = t->device, .ndim = t->ndim, .shape = t->shape, .strides = strides, .view_of = -1
+    };
     return dv__shape_check(t->dtype, t->ndim, t->shape, strides);
 }
 

@@ -44,33 +44,31 @@ static int alias_result(dv__call *c, size_t r, const dv_value *given)
     return DV_OK;
 }
 
+/* place: of a list that is returned; it may be views of another list's tensors. */
+static int new_view(dv__call *c, size_t r, size_t place, const dv__output *o, dv_tensor **made)
+{
+    const dv_value *of = &c->args[o->view_of];
+    const dv_tensor *base = of->type == DV_VALUE_TENSORS ? of->as.tensors.data[place] : of->as.tensor;
+    c->outs[r].view = true;
+    if (DV__HOST(c->host, new_view))
+        return dv__made_by_host(c,
+            c->host->new_view(
+                c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides, o->offset, made),
+            made);
+    if (DV__HOST(c->host, new_tensor))
+        return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "is a view of '%s', and the host %s cannot make views",
+            c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
+    return dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, made);
+}
+
 static int make(dv__call *c, size_t r, const dv__output *o)
 {
     dv__result *out = &c->outs[r];
-    const int status = dv__new_tensor(c, (int)r, o->dtype, o->device, o->ndim, o->shape, o->strides, &out->made);
+    const int status = o->view_of >= 0
+        ? new_view(c, r, 0, o, &out->made)
+        : dv__new_tensor(c, (int)r, o->dtype, o->device, o->ndim, o->shape, o->strides, &out->made);
     out->origin = DV__RESULT_MADE;
     out->tensor = out->made;
-    return status;
-}
-
-static int make_view(dv__call *c, size_t r, const dv__output *o)
-{
-    dv__result *out = &c->outs[r];
-    const dv_tensor *base = c->args[o->view_of].as.tensor;
-    int status;
-    if (DV__HOST(c->host, new_view))
-        status = dv__made_by_host(c,
-            c->host->new_view(c->host, c->inner & DV__INNER_TEMPORARY ? -1 : (int)r, base, o->ndim, o->shape, o->strides,
-                o->offset, &out->made),
-            &out->made);
-    else if (DV__HOST(c->host, new_tensor))
-        return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "is a view of '%s', and the host %s cannot make views",
-            c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
-    else
-        status = dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, &out->made);
-    out->origin = DV__RESULT_MADE;
-    out->tensor = out->made;
-    out->view = true;
     return status;
 }
 
@@ -165,8 +163,8 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
     }
     if (given->type == DV_VALUE_NONE)
         return dv__fail_argument(c, DV_EINVAL, slot, "expected a tensor, or nothing so that it is made; found None");
-    if (o.view_of >= 0)
-        return t ? refuse_given(c, r, "is a view of an argument: a tensor cannot be given for it") : make_view(c, r, &o);
+    if (o.view_of >= 0 && t)
+        return refuse_given(c, r, "is a view of an argument: a tensor cannot be given for it");
     if (o.unbacked) {
         pending(out, &o, t);
         if (t && dv_dtype_key(t->dtype) != dv_dtype_key(o.dtype))
@@ -205,7 +203,8 @@ int dv__make_list(dv__call *c, size_t r, size_t n, dv__describe_fn describe)
         dv__output o;
         dv_tensor *made = NULL;
         if (!(status = describe(c, r, k, &o, strides)))
-            status = dv__new_tensor(c, (int)r, o.dtype, o.device, o.ndim, o.shape, o.strides, &made);
+            status = o.view_of >= 0 ? new_view(c, r, k, &o, &made)
+                                    : dv__new_tensor(c, (int)r, o.dtype, o.device, o.ndim, o.shape, o.strides, &made);
         c->solution.pool_used = used;
         list[k] = made;
         out->value.as.tensors.size = status ? k : k + 1;
@@ -228,6 +227,8 @@ static int check_given_list(dv__call *c, size_t r, int64_t count)
     if (list.size != (size_t)count)
         return dv__fail_argument(
             c, DV_EINVAL, c->plan->nargs + r, "expected %lld tensors, found %zu", (long long)count, list.size);
+    if (dv__contract_gives_view(c->op->contract, &c->solution, r))
+        return refuse_given(c, r, "is a list of views of an argument: tensors cannot be given for it");
     for (size_t k = 0; k < list.size && !status; k++)
         status = dv__contract_check_given(c->op->contract, c->args, &c->solution, r, (int64_t)k, list.data[k]);
     return status;

@@ -74,6 +74,7 @@ int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution
 int dv__contract_element(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, dv__output *out);
 /* Does a tensor given for return i match at first sight? False: dv__contract_output() decides. */
 bool dv__contract_fits(const dv__contract *c, dv__solution *s, size_t i, const dv_tensor *given);
+bool dv__contract_gives_view(const dv__contract *c, const dv__solution *s, size_t i); /* return i is a view, or a list of views */
 /* A given tensor for return i (of a list: for its element `place`, else -1) must match (shape, dtype, device); reports like
  * solve. */
 int dv__contract_check_given(
@@ -124,5 +125,7 @@ void dv__contract_describe(const dv__contract *c, dv__text *to); /* in words, wi
 void dv__contract_json(const dv__contract *c, dv__text *to);
 /* The contract's text without the patterns of returns that are arguments. */
 void dv__contract_own_outputs(const dv__contract *c, dv__text *to);
+/* "{i}" for the list of tensors in this slot, nothing for other arguments. */
+void dv__contract_index(const dv__contract *c, size_t slot, dv__text *to);
 
 #endif

@@ -241,6 +241,8 @@ bool dv__implies(const dv__builder *b, dv__operand x, dv__operand y, int depth)
     if (!depth || y == DV__NEVER)
         return false;
     const dv__step *s = maker(b, x), *t = maker(b, y);
+    if (is(s, DV__OP_PRESENT) && is(t, DV__OP_PRESENT) && s->slot == t->slot) /* sections do not share registers */
+        return true;
     depth--;
     if (is(t, DV__OP_AND) && dv__implies(b, x, t->in[0], depth) && dv__implies(b, x, t->in[1], depth))
         return true;

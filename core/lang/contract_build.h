@@ -31,10 +31,11 @@ typedef struct dv__builder {
     const char *who, *where;  /* for messages: the argument whose pattern contains it, or NULL; the text */
     const dv__fault *too_big; /* the message of the last who and where */
     const char *big_who, *big_where;
-    bool quiet;         /* building a message: its steps cannot fail, */
-    dv__operand valid;  /* and has a value when this holds */
-    dv__operand values; /* the element that x.values stands for */
-    dv__operand index;  /* which tensor of a list that is returned */
+    bool quiet;              /* building a message: its steps cannot fail, */
+    dv__operand valid;       /* and has a value when this holds */
+    dv__operand values;      /* the element that x.values stands for */
+    const dv__pattern *list; /* the returned list that is described, */
+    dv__operand index;       /* and which of its tensors */
     dv__put_aside asides[DV__MAX_ASIDES];
 } dv__builder;
 
@@ -110,8 +111,9 @@ static inline void dv__aloud(dv__builder *b, dv__hush before)
 
 /* contract_build_match.c */
 dv__operand dv__took_part(dv__builder *b, const dv__pattern *t);
-/* What n{i} or *s{i} is for tensor `index`, in the pattern of a list that is returned; and how many tensors there are. */
-dv__operand dv__own_value(dv__builder *b, const dv__pattern *t, const dv__item *item, dv__operand index);
+/* For the tensor that is described of a list that is returned: n{i} or *s{i}; the tensor of an argument; how many there are. */
+dv__operand dv__own_value(dv__builder *b, const dv__expr *e, dv__operand guard);
+dv__operand dv__own_tensor(dv__builder *b, int32_t slot, dv__operand guard);
 dv__operand dv__own_count(dv__builder *b, const dv__pattern *t);
 dv__operand dv__case_taken(const dv__builder *b, dv__when when);
 dv__part *dv__binder(dv__builder *b, bool run, int ref, const char *before, const char *after); /* "'n' is bound by 'x'" */

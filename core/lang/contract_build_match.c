@@ -176,7 +176,8 @@ static const dv__pattern *own_binder(dv__builder *b, const dv__pattern *t, const
             continue;
         if (!dv__implies(b, took, dv__took_part(b, other), 8))
             b->status = dv__fail_at(DV_ECONTRACT, b->c->text, item->e->at,
-                "%s is bound by '%s', which may be missing when '%s' is there", item->text, other->name, t->name);
+                "%s%s{%s} is bound by '%s', which may be missing when '%s' is there", item->e->kind == DV__EXPR_STAR ? "*" : "",
+                item->e->name, item->e->index, other->name, t->name);
         return other;
     }
     return t;
@@ -736,18 +737,32 @@ static void match_count(dv__builder *b, const dv__pattern *t, dv__operand guard)
     }
 }
 
-dv__operand dv__own_value(dv__builder *b, const dv__pattern *t, const dv__item *item, dv__operand index)
+dv__operand dv__own_value(dv__builder *b, const dv__expr *e, dv__operand guard)
 {
-    return own_value(b, own_binder(b, t, item), item, index, DV__ALWAYS);
+    const bool run = e->role == DV__ROLE_ELEMENT_RUN;
+    const dv__item item = {
+        .kind = run ? DV__ITEM_ELEMENT_RUN : DV__ITEM_ELEMENT, .ref = (int16_t)e->ref, .e = (dv__expr *)(uintptr_t)e
+    };
+    return own_value(b, own_binder(b, b->list, &item), &item, b->index, guard);
+}
+
+dv__operand dv__own_tensor(dv__builder *b, int32_t slot, dv__operand guard)
+{
+    if (!b->status && !dv__implies(b, dv__case_taken(b, b->list->when), dv__present(b, slot), 8))
+        b->status = dv__fail_at(
+            DV_ECONTRACT, b->c->text, b->list->at, "'%s': '%s' may be None", b->list->text, b->c->schema->args[slot].name);
+    return dv__emit(b, DV__OP_ELEMENT, DV__RTYPE_TENSOR, guard, 1, &b->index, slot, NULL);
 }
 
 dv__operand dv__own_count(dv__builder *b, const dv__pattern *t)
 {
     const dv__operand took = dv__case_taken(b, t->when);
-    for (const dv__pattern *list = b->c->patterns, *end = list + b->c->npatterns; list < end; list++)
-        if (list->kind == DV__PATTERN_LIST && !list->dims.any && list->presence != DV__ABSENT && !strcmp(list->index, t->index) &&
-            dv__implies(b, took, dv__took_part(b, list), 8))
-            return dv__load(b, DV__OP_LEN, DV__RTYPE_INT, DV__ALWAYS, list->slot);
+    for (int any = 1; any >= 0; any--) /* first what it is like, if that is xs{i}[...] */
+        for (const dv__pattern *list = b->c->patterns, *end = list + b->c->npatterns; list < end; list++)
+            if (list->kind == DV__PATTERN_LIST && list->presence != DV__ABSENT && !strcmp(list->index, t->index) &&
+                list->dims.any == any && (!any || list->slot == t->like || list->slot == t->view_of) &&
+                dv__implies(b, took, dv__took_part(b, list), 8))
+                return dv__load(b, DV__OP_LEN, DV__RTYPE_INT, DV__ALWAYS, list->slot);
     if (!b->status)
         b->status = dv__fail_at(
             DV_ECONTRACT, b->c->text, t->at, "'%s': no list with the index %s must be there to say how many", t->text, t->index);
@@ -760,7 +775,7 @@ static void match_list(dv__builder *b, const dv__pattern *t, dv__operand guard)
     dv__carry carries[DV_MAX_NDIM];
     uint32_t ncarries = 0;
     match_count(b, t, guard);
-    dv__operand some = dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
+    dv__operand some = dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, guard, t->slot);
     if (!t->may_be_empty && !t->dims.any) {
         dv__part *p = dv__then(
             dv__part_text(b, "argument '%s': expected at least one tensor", t->name), dv__case_text(b, t->when));

@@ -22,6 +22,8 @@ static const dv__fault *result_fault(dv__builder *b, const dv__pattern *t, int s
 static dv__operand tensor_in(dv__builder *b, const dv__pattern *t, int32_t slot, dv__operand g, const char *what)
 {
     const dv__operand there = dv__present(b, slot);
+    if (dv__type_of_argument(b->c->schema->args[slot].type) == DV__CTYPE_TENSORS)
+        return dv__own_tensor(b, slot, g);
     check_result(b, t, there, g, DV_EINVAL,
         dv__part_text(b, "expected a tensor in '%s'%s, found None", b->c->schema->args[slot].name, what));
     return dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, dv__and(b, g, there), slot);
@@ -47,8 +49,6 @@ static bool may_be_negative(const dv__builder *b, const dv__item *item)
 static dv__operand make_dims(dv__builder *b, const dv__pattern *t, const dv__dims *dims, dv__operand g, bool sizes)
 {
     dv__operand in[255] = { 0 };
-    if (dims->n == 1 && dims->items->kind == DV__ITEM_ELEMENT_RUN)
-        return dv__own_value(b, t, dims->items, b->index);
     if (dims->n == 1 && dims->items->kind == DV__ITEM_RUN)
         return dv__run_register(b->c, dims->items->ref);
     if (dims->n > 255)
@@ -56,10 +56,6 @@ static dv__operand make_dims(dv__builder *b, const dv__pattern *t, const dv__dim
     for (uint32_t i = 0; i < dims->n && !b->status; i++) {
         const dv__item *item = &dims->items[i];
         b->where = item->text;
-        if (dv__of_each(item)) {
-            in[i] = dv__own_value(b, t, item, b->index);
-            continue;
-        }
         in[i] = dv__value(b, item->e, g);
         if (sizes && may_be_negative(b, item))
             check_size(
@@ -304,6 +300,7 @@ void dv__build_results(dv__builder *b)
         r->guard = dv__case_taken(b, t->when);
         b->who = NULL;
         b->where = t->text;
+        b->list = t;
         make_count(b, t, r);
         open_section(b, &r->section);
         make_result(b, t, r);

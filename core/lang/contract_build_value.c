@@ -81,10 +81,12 @@ static dv__operand load_ints(dv__builder *b, int32_t slot, dv__operand guard)
     return load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, slot, guard, "a list of integers");
 }
 
-/* Apply `op` to a tensor argument, or to the first tensor of a list. */
+/* Apply `op` to a tensor argument, to the first tensor of a list, or to the one at the place of the result's. */
 static dv__operand of_tensor(dv__builder *b, enum dv__op op, enum dv__rtype type, const dv__expr *e, dv__operand guard)
 {
     const bool list = e->type == DV__CTYPE_TENSORS;
+    if (e->index)
+        return dv__op1(b, op, type, guard, dv__own_tensor(b, e->ref, guard));
     const dv__operand there = list ? dv__load(b, DV__OP_HOLDS, DV__RTYPE_BOOL, DV__ALWAYS, e->ref) : dv__present(b, e->ref);
     if (dv__may_fail(b, there, guard))
         dv__check(b, there, guard, DV_EINVAL,
@@ -241,6 +243,8 @@ static dv__operand run(dv__builder *b, const dv__expr *e, dv__operand guard)
 {
     if (e->role == DV__ROLE_RUN)
         return dv__run_register(b->c, e->ref);
+    if (e->role == DV__ROLE_ELEMENT_RUN)
+        return dv__own_value(b, e, guard);
     if (e->role == DV__ROLE_LIST)
         return list_of_sizes(b, e, guard);
     switch (e->ref) {
@@ -417,9 +421,10 @@ static dv__operand integer(dv__builder *b, const dv__expr *e, dv__operand guard)
     switch (e->kind) {
     case DV__EXPR_INT: return dv__int(b, e->i);
     case DV__EXPR_NAME:
-        return e->role == DV__ROLE_INDEX ? b->index
-            : e->role == DV__ROLE_ARG    ? load(b, DV__OP_ARGUMENT, DV__RTYPE_INT, e->ref, guard, "an integer")
-                                         : dv__dim_register(e->ref);
+        return e->role == DV__ROLE_INDEX  ? b->index
+            : e->role == DV__ROLE_ELEMENT ? dv__own_value(b, e, guard)
+            : e->role == DV__ROLE_ARG     ? load(b, DV__OP_ARGUMENT, DV__RTYPE_INT, e->ref, guard, "an integer")
+                                          : dv__dim_register(e->ref);
     case DV__EXPR_INDEX: return index_of(b, e, guard);
     case DV__EXPR_CALL: return int_call(b, e, guard);
     default: return arithmetic(b, e, guard);
@@ -562,8 +567,8 @@ static void promoted(dv__builder *b, const dv__expr *e, dv__operand guard, dv__o
     *sort = dv__int(b, SORT_DIMS);
     const bool argument = e->role == DV__ROLE_ARG;
     if (argument && e->type == DV__CTYPE_TENSOR) {
-        const dv__operand there = dv__present(b, e->ref), g = dv__and(b, guard, there);
-        const dv__operand x = dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, g, e->ref);
+        const dv__operand there = e->index ? DV__ALWAYS : dv__present(b, e->ref), g = dv__and(b, guard, there);
+        const dv__operand x = e->index ? dv__own_tensor(b, e->ref, g) : dv__load(b, DV__OP_TENSOR, DV__RTYPE_TENSOR, g, e->ref);
         const dv__operand rank = rank_of(b, dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, g, x), g);
         const dv__operand some = dv__op2(b, DV__OP_GT, DV__RTYPE_INT, g, rank, dv__int(b, 0));
         *type = dv__op1(b, DV__OP_DTYPE_OF, DV__RTYPE_DTYPE, g, x);

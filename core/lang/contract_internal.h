@@ -226,9 +226,10 @@ int dv__find_dtype_var(const dv__contract *c, const char *name);
 enum dv__ctype dv__type_of_argument(const dv__type *t); /* of optional ones, the type without None */
 const char *dv__ctype_text(unsigned type);              /* "an integer" */
 const char *dv__function_name(enum dv__function fn);
-int dv__resolve(const dv__contract *c, dv__expr *e, const char *index); /* index: of the list whose dims these are; or NULL */
+int dv__resolve(
+    const dv__contract *c, dv__expr *e, const dv__pattern *list); /* list: the returned list whose pattern has it; or NULL */
 int dv__resolve_constraint(const dv__contract *c, dv__expr *e);
-int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted);
+int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted, const dv__pattern *list);
 int dv__contract_resolve_expr(const dv__contract *c, const char *text, dv__expr *e, enum dv__ctype wanted, const char *what);
 dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
 bool dv__constant(const dv__expr *e, int64_t *out);                   /* made of integers alone, with + - *, and fits 64 bits */

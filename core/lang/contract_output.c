@@ -86,9 +86,11 @@ static int slower(const dv_tensor *x, int32_t a, int32_t b)
 /* As torch.empty_like: the same strides when they are dense, else dense ones with dims in the order of the argument's strides.
  * As in PyTorch, each dim moves past the dims that it must be slower than, also past undetermined ones, until a faster one stops
  * it. */
-static int like_strides(const dv__run *v, const dv__pattern *t, dv__output *out)
+static int like_strides(const dv__run *v, const dv__result *r, dv__output *out)
 {
-    const dv_tensor *x = dv__first_tensor(&v->args[t->like]);
+    const dv__pattern *t = r->pattern;
+    const dv_value *like = &v->args[t->like]; /* of a list: the tensor at the same place */
+    const dv_tensor *x = like->type == DV_VALUE_TENSORS ? like->as.tensors.data[v->s->registers[r->index].i] : like->as.tensor;
     int32_t order[DV_MAX_NDIM] = { 0 }; /* slowest first */
     const int32_t n = x->ndim;
     for (int32_t i = 0; i < n; i++)
@@ -150,7 +152,7 @@ static int make_output(dv__run *v, const dv__result *r, dv__output *out)
     out->ndim = shape->n;
     out->unbacked = r->pattern->unbacked;
     if (r->kind != DV__RESULT_VIEW)
-        return r->kind == DV__RESULT_LIKE ? like_strides(v, r->pattern, out) : dense_strides(v, r->pattern, out, NULL);
+        return r->kind == DV__RESULT_LIKE ? like_strides(v, r, out) : dense_strides(v, r->pattern, out, NULL);
     out->view_of = r->of;
     out->strides = dv__read(v, r->strides)->sizes;
     out->offset = r->offset == DV__NEVER ? 0 : dv__read(v, r->offset)->i;
@@ -224,6 +226,12 @@ int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solutio
     }
     s->registers[dv__device_register(c)].device = s->device;
     return make_output(&r, &c->program->results[t - c->outputs], out);
+}
+
+bool dv__contract_gives_view(const dv__contract *c, const dv__solution *s, size_t i)
+{
+    const dv__pattern *t = find_output(c, s, i);
+    return t && t->view_of >= 0;
 }
 
 int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t *count)

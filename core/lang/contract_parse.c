@@ -89,40 +89,6 @@ static int parse_index(struct parser *p, const char *what, const char **index)
     return status ? status : dv__lexer_expect(&p->lx, "}");
 }
 
-/* n{i}, *s{i} */
-static int parse_element(struct parser *p, dv__dims *dims)
-{
-    dv__expr *e = DV__ARENA_NEW(&p->c->arena, dv__expr);
-    const char *index;
-    if (!e)
-        return DV_ENOMEM;
-    e->at = p->lx.token.start;
-    const bool run = dv__lexer_accept(&p->lx, "*");
-    e->kind = run ? DV__EXPR_STAR : DV__EXPR_NAME;
-    e->role = run ? DV__ROLE_ELEMENT_RUN : DV__ROLE_ELEMENT;
-    int status = copy_word(p, &e->name);
-    dv__lexer_next(&p->lx);
-    const char *at = p->lx.token.start;
-    dv__lexer_next(&p->lx); /* { */
-    if (!status)
-        status = parse_index(p, "the list's index", &index);
-    if (status)
-        return status;
-    if (p->index && strcmp(index, p->index) != 0)
-        return fail(p, at, "expected {%s}, the index of this list, found {%s}", p->index, index);
-    return add_item(p, dims, e);
-}
-
-/* n{ or *s{ */
-static bool at_element(const struct parser *p)
-{
-    dv__lexer ahead = p->lx;
-    dv__lexer_accept(&ahead, "*");
-    const bool name = ahead.token.kind == DV__TOKEN_IDENT;
-    dv__lexer_next(&ahead);
-    return name && dv__lexer_is(&ahead, "{");
-}
-
 static bool begins_dim(const dv__lexer *lx)
 {
     return lx->token.kind == DV__TOKEN_IDENT || lx->token.kind == DV__TOKEN_INT || dv__lexer_is(lx, "*") ||
@@ -143,15 +109,15 @@ static int parse_dims(struct parser *p, dv__dims *dims)
         dv__expr *e = NULL;
         if (!begins_dim(&p->lx))
             return dv__lexer_unexpected(&p->lx, "a dim or ']'");
-        if (at_element(p)) {
-            status = parse_element(p, dims);
-        } else {
-            status = dv__expr_parse_sum(&p->lx, &p->c->arena, &e);
-            if (!status)
-                status = add_item(p, dims, e);
-        }
+        status = dv__expr_parse_sum(&p->lx, &p->c->arena, &e);
+        if (!status)
+            status = add_item(p, dims, e);
         if (status)
             return status;
+        if (e->index && p->index && strcmp(e->index, p->index) != 0)
+            return fail(p, strchr(e->at, '{'), "expected {%s}, the index of this list, found {%s}", p->index, e->index);
+        if (e->index)
+            e->role = e->kind == DV__EXPR_STAR ? DV__ROLE_ELEMENT_RUN : DV__ROLE_ELEMENT;
         if (dv__lexer_accept(&p->lx, ",") && dv__lexer_is(&p->lx, "]"))
             return dv__lexer_unexpected(&p->lx, "a dim after ','");
     }
@@ -178,17 +144,26 @@ static int parse_dtype(struct parser *p, dv__dtype_spec *spec)
     return DV_OK;
 }
 
-static int parse_tensor_argument(struct parser *p, const char *what, int32_t *slot)
+/* x, of a list that is returned also xs or xs{i} */
+static int parse_tensor_argument(struct parser *p, const dv__pattern *out, const char *what, int32_t *slot)
 {
+    const dv__schema *s = p->c->schema;
     if (p->lx.token.kind != DV__TOKEN_IDENT)
         return dv__lexer_unexpected(&p->lx, "a tensor argument's name for %s", what);
-    const int i = find_word(p->c->schema->args, p->c->schema->nargs, p->lx.token);
-    if (i < 0 || plain_type(p->c->schema->args[i].type)->kind != DV__TYPE_TENSOR)
+    const int i = find_word(s->args, s->nargs, p->lx.token);
+    const enum dv__ctype type = i < 0 ? DV__CTYPE_NONE : dv__type_of_argument(s->args[i].type);
+    if (type != DV__CTYPE_TENSOR && (type != DV__CTYPE_TENSORS || out->kind != DV__PATTERN_LIST))
         return fail(p, p->lx.token.start, "expected a tensor argument of the schema in %s, found '%.*s'", what,
             (int)p->lx.token.size, p->lx.token.start);
     dv__lexer_next(&p->lx);
     *slot = i;
-    return DV_OK;
+    const char *at = p->lx.token.start, *index = NULL;
+    if (type != DV__CTYPE_TENSORS || !dv__lexer_accept(&p->lx, "{"))
+        return DV_OK;
+    const int status = parse_index(p, "the list's index", &index);
+    if (!status && strcmp(index, out->index) != 0)
+        return fail(p, at + 1, "expected {%s}, the index of this list, found {%s}", out->index, index);
+    return status;
 }
 
 /* like(x), or view(x), view(x, transform): the current token is the word. */
@@ -201,7 +176,7 @@ static int parse_like_or_view(struct parser *p, dv__pattern *out)
     dv__lexer_next(&p->lx);
     int status = dv__lexer_expect(&p->lx, "(");
     if (!status)
-        status = parse_tensor_argument(p, view ? "view()" : "like()", slot);
+        status = parse_tensor_argument(p, out, view ? "view()" : "like()", slot);
     if (!status && view && dv__lexer_accept(&p->lx, ",")) {
         if (out->dims.given)
             return fail(p, p->lx.token.start, "a view with dims of its own takes strides[...] instead of a transform");
@@ -369,20 +344,9 @@ static int parse_count(struct parser *p, dv__pattern *t)
         status = dv__expr_parse(&p->lx, &p->c->arena, &t->count);
     if (!status)
         status = dv__lexer_expect(&p->lx, "}");
-    if (!status && !dv__lexer_is(&p->lx, "["))
-        status = dv__lexer_unexpected(&p->lx, "'[' after the list's index");
+    if (!status && !dv__lexer_is(&p->lx, "[") && !dv__lexer_is(&p->lx, "like") && !dv__lexer_is(&p->lx, "view"))
+        status = dv__lexer_unexpected(&p->lx, "'[', like() or view() after the list's index");
     return status;
-}
-
-/* What [...], like() and view() say of one tensor cannot be said of a list. */
-static int check_list_output(struct parser *p, const dv__pattern *t)
-{
-    if (t->kind == DV__PATTERN_LIST && (t->dims.any || t->like >= 0 || t->view_of >= 0))
-        return fail(p, t->at, "a list that is returned needs dims, and is new and contiguous: %s is for one tensor",
-            t->dims.any        ? "[...]"
-                : t->like >= 0 ? "like()"
-                               : "view()");
-    return DV_OK;
 }
 
 /* [name] ( [dims]:dtype suffixes | view(...) | like(x) | absent ); the name may be missing */
@@ -413,19 +377,19 @@ static int parse_output(struct parser *p)
         return status;
     if (dv__lexer_accept(&p->lx, "absent")) {
         t->presence = DV__ABSENT;
-    } else if (dv__lexer_is(&p->lx, "[") || dv__lexer_is(&p->lx, "{")) {
+    } else if (dv__lexer_is(&p->lx, "[") || dv__lexer_is(&p->lx, "{") || t->kind == DV__PATTERN_LIST) {
         status = parse_count(p, t);
-        if (!status)
+        if (!status && (!t->index || dv__lexer_is(&p->lx, "[")))
             status = parse_dims(p, &t->dims);
         if (!status && dv__lexer_accept(&p->lx, ":"))
             status = parse_dtype(p, &t->dtype);
+        if (!status && t->kind == DV__PATTERN_LIST && t->dims.any)
+            status = fail(p, t->at, "a list that is returned needs dims: [...] is for one tensor");
     } else if (!dv__lexer_is(&p->lx, "view") && !dv__lexer_is(&p->lx, "like")) {
         status = dv__lexer_unexpected(&p->lx, "'[' after the output's name");
     }
     if (!status)
         status = parse_suffixes(p, t, true);
-    if (!status)
-        status = check_list_output(p, t);
     if (!status)
         status = slice(p, t->at, &t->text);
     c->noutputs += !status;
@@ -569,9 +533,7 @@ static int parse_output_fact(struct parser *p)
         if (!dv__token_is(name, c->outputs[i].name))
             continue;
         p->lx = here;
-        int status = parse_like_or_view(p, &c->outputs[i]);
-        if (!status)
-            status = check_list_output(p, &c->outputs[i]);
+        const int status = parse_like_or_view(p, &c->outputs[i]);
         if (status)
             return status;
         found = true;

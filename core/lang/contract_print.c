@@ -622,3 +622,12 @@ void dv__contract_own_outputs(const dv__contract *c, dv__text *to)
     }
     dv__text_puts(to, from);
 }
+
+void dv__contract_index(const dv__contract *c, size_t slot, dv__text *to)
+{
+    for (uint32_t i = 0; i < c->npatterns; i++)
+        if (c->patterns[i].slot == (int32_t)slot && c->patterns[i].kind == DV__PATTERN_LIST && c->patterns[i].index) {
+            dv__text_add(to, "{%s}", c->patterns[i].index);
+            return;
+        }
+}

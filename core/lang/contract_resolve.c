@@ -49,8 +49,10 @@ static int add_run(dv__contract *c, const dv__expr *e, const char *index)
 static int create_in(dv__contract *c, const dv__expr *e)
 {
     int status = DV_OK, dim;
-    if (e->kind == DV__EXPR_NAME && e->role == DV__ROLE_NONE && dv__schema_arg(c->schema, e->name) < 0 &&
-        dv__find_dim(c, e->name) < 0)
+    if (e->index)
+        return wrong(c, e, "%s%s{%s} may only stand alone in the pattern of an argument", e->kind == DV__EXPR_STAR ? "*" : "",
+            e->name, e->index);
+    if (e->kind == DV__EXPR_NAME && dv__schema_arg(c->schema, e->name) < 0 && dv__find_dim(c, e->name) < 0)
         return add_dim(c, e, NULL, "a size", &dim);
     if (e->kind == DV__EXPR_STAR && dv__schema_arg(c->schema, e->name) < 0 && dv__find_run(c, e->name) < 0)
         return add_run(c, e, NULL);
@@ -133,37 +135,13 @@ static int add_aside(dv__contract *c, int pattern, int item, const char *at, int
     return DV_OK;
 }
 
-/* n{i} or *s{i} in the pattern of a list that is returned: a list of arguments has bound it. */
-static int find_element(const dv__contract *c, dv__expr *e, const char *index)
-{
-    const bool run = e->role == DV__ROLE_ELEMENT_RUN;
-    const char *star = run ? "*" : "";
-    const int ref = run ? dv__find_run(c, e->name) : dv__find_dim(c, e->name);
-    const char *own = ref < 0 ? NULL : run ? c->runs[ref].index : c->dims[ref].index;
-    if (!index)
-        return wrong(c, e, run ? "*%s{i} is for the patterns of lists" : "%s{i} is for the patterns of lists: expected total(%s)",
-            e->name, e->name);
-    if (!own)
-        return wrong(c, e, "unknown %s%s{%s}: no list of the inputs has it", star, e->name, index);
-    if (strcmp(own, index) != 0)
-        return wrong(c, e, "%s%s{%s} belongs to the lists with index %s", star, e->name, own, own);
-    e->ref = ref;
-    e->type = run ? DV__CTYPE_RUN : DV__CTYPE_INT;
-    return DV_OK;
-}
-
 /* pattern: its index for inputs, -1 for outputs. */
-static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index, const char *index_of_list)
+static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index, const dv__pattern *list)
 {
     dv__expr *e = item->e;
-    const bool each = e->role == DV__ROLE_ELEMENT || e->role == DV__ROLE_ELEMENT_RUN;
-    if (each && pattern < 0) {
-        const int status = find_element(c, e, index_of_list);
-        if (status)
-            return status;
-    }
+    const bool each = e->index && pattern >= 0; /* create_element() has resolved it */
     if (!each) {
-        const int status = dv__resolve(c, e, index_of_list);
+        const int status = dv__resolve(c, e, list);
         if (status)
             return status;
         if (e->type != DV__CTYPE_INT && e->type != DV__CTYPE_RUN)
@@ -172,7 +150,7 @@ static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index,
                                           : "expected a dim, found %s",
                 dv__ctype_text(e->type), e->name ? e->name : "");
     }
-    item->text = each ? dv__arena_strndup(&c->arena, e->at, strcspn(e->at, "}") + 1) : dv__contract_text_of(c, e);
+    item->text = dv__contract_text_of(c, e);
     item->needs = dv__contract_needs(c, e);
     if (!item->text)
         return DV_ENOMEM;
@@ -192,10 +170,10 @@ static int resolve_item(dv__contract *c, dv__item *item, int pattern, int index,
     return DV_OK;
 }
 
-static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern, const char *index)
+static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern, const dv__pattern *list)
 {
     for (uint32_t i = 0; i < dims->n; i++) {
-        const int status = resolve_item(c, &dims->items[i], pattern, (int)i, index);
+        const int status = resolve_item(c, &dims->items[i], pattern, (int)i, list);
         if (status)
             return status;
         dims->singles += dims->items[i].e->type == DV__CTYPE_INT;
@@ -203,11 +181,11 @@ static int resolve_dims(dv__contract *c, dv__dims *dims, int pattern, const char
     return DV_OK;
 }
 
-static int resolve_dtype(dv__contract *c, dv__dtype_spec *spec)
+static int resolve_dtype(dv__contract *c, dv__dtype_spec *spec, const dv__pattern *list)
 {
     for (uint32_t i = 0; i < spec->n; i++) {
         dv__expr *e = spec->alternatives[i];
-        const int status = dv__resolve_as(c, e, DV__CTYPE_DTYPE);
+        const int status = dv__resolve_as(c, e, DV__CTYPE_DTYPE, list);
         if (status)
             return status;
         if (spec->n > 1 && e->role != DV__ROLE_DTYPE)
@@ -228,9 +206,7 @@ static int create_variables(dv__contract *c)
         dv__pattern *t = &c->patterns[i];
         for (uint32_t k = 0; k < t->dims.n && !status; k++) {
             dv__item *item = &t->dims.items[k];
-            const uint8_t role = item->e->role;
-            status = role == DV__ROLE_ELEMENT || role == DV__ROLE_ELEMENT_RUN ? create_element(c, t, item)
-                                                                              : create_in(c, item->e);
+            status = item->e->role ? create_element(c, t, item) : create_in(c, item->e);
         }
         for (uint32_t k = 0; k < t->dtype.n && !status; k++)
             if (t->dtype.alternatives[k]->kind == DV__EXPR_NAME)
@@ -267,7 +243,7 @@ static int resolve_inputs(dv__contract *c)
         dv__pattern *t = &c->patterns[i];
         int status = resolve_dims(c, &t->dims, (int)i, NULL);
         if (!status)
-            status = resolve_dtype(c, &t->dtype);
+            status = resolve_dtype(c, &t->dtype, NULL);
         if (status)
             return status;
         if (t->kind == DV__PATTERN_INTS && !t->dims.any && (t->dims.n != 1 || t->dims.singles != 1))
@@ -289,7 +265,7 @@ static int resolve_inputs(dv__contract *c)
 /* ---- Outputs ------------------------------------------------------------------------------------------------------------- */
 
 /* Make a call of a function on an argument, for parts that like(x) and view(x) leave out. */
-static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const char *at)
+static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const dv__pattern *t)
 {
     dv__expr *call = DV__ARENA_NEW(&c->arena, dv__expr), *arg = DV__ARENA_NEW(&c->arena, dv__expr);
     dv__expr **args = DV__ARENA_ARRAY(&c->arena, dv__expr *, 1);
@@ -297,7 +273,9 @@ static dv__expr *call_on(dv__contract *c, enum dv__function fn, int slot, const 
         return NULL;
     arg->kind = DV__EXPR_NAME;
     arg->name = c->schema->args[slot].name;
-    arg->at = call->at = at;
+    arg->at = call->at = t->at;
+    if (dv__type_of_argument(c->schema->args[slot].type) == DV__CTYPE_TENSORS)
+        arg->index = t->index;
     call->kind = DV__EXPR_CALL;
     call->name = dv__function_name(fn);
     call->args = args;
@@ -317,7 +295,7 @@ static int complete_output(dv__contract *c, dv__pattern *t)
             return status;
         memset(t->dims.items, 0, sizeof *t->dims.items);
         t->dims.items[0].aside = -1;
-        t->dims.items[0].e = call_on(c, DV__FN_SHAPE, source, t->at);
+        t->dims.items[0].e = call_on(c, DV__FN_SHAPE, source, t);
         t->dims.n = 1;
         if (!t->dims.items[0].e)
             return DV_ENOMEM;
@@ -326,7 +304,7 @@ static int complete_output(dv__contract *c, dv__pattern *t)
         const int status = dv__contract_grow(c, &t->dtype.alternatives, 0, sizeof *t->dtype.alternatives);
         if (status)
             return status;
-        t->dtype.alternatives[0] = call_on(c, DV__FN_DTYPE, source, t->at);
+        t->dtype.alternatives[0] = call_on(c, DV__FN_DTYPE, source, t);
         t->dtype.kind = DV__DTYPE_EXPR;
         t->dtype.n = 1;
         if (!t->dtype.alternatives[0])
@@ -336,7 +314,7 @@ static int complete_output(dv__contract *c, dv__pattern *t)
 }
 
 /* swap(d0, d1), permute(dims), narrow(dim, start, length), select(dim, index) */
-static int resolve_transform(dv__contract *c, dv__expr *e)
+static int resolve_transform(dv__contract *c, dv__expr *e, const dv__pattern *list)
 {
     static const struct {
         const char *name;
@@ -349,7 +327,7 @@ static int resolve_transform(dv__contract *c, dv__expr *e)
             return wrong(c, e, "expected %u operands of %s() in a view, found %u", transforms[i].n, e->name, e->n);
         e->ref = i;
         for (uint32_t k = 0; k < e->n; k++) {
-            const int status = dv__resolve_as(c, e->args[k], i == 1 ? DV__CTYPE_INTS : DV__CTYPE_INT);
+            const int status = dv__resolve_as(c, e->args[k], i == 1 ? DV__CTYPE_INTS : DV__CTYPE_INT, list);
             if (status)
                 return status;
         }
@@ -368,9 +346,11 @@ static int resolve_count(dv__contract *c, dv__pattern *t)
     const int status = check_free(c, &index, "the index of a list");
     if (status)
         return status;
-    for (uint32_t i = 0; i < c->npatterns; i++)
-        lists |= c->patterns[i].kind == DV__PATTERN_LIST && c->patterns[i].index && !c->patterns[i].dims.any &&
-            !strcmp(c->patterns[i].index, t->index);
+    for (uint32_t i = 0; i < c->npatterns; i++) {
+        const dv__pattern *list = &c->patterns[i];
+        const bool source = list->slot == t->like || list->slot == t->view_of;
+        lists |= list->kind == DV__PATTERN_LIST && list->index && (!list->dims.any || source) && !strcmp(list->index, t->index);
+    }
     if (t->count && lists)
         return dv__fail_at(DV_ECONTRACT, c->text, t->count->at,
             "%s is the index of a list of the inputs, which says how many there are: a count needs another index", t->index);
@@ -388,19 +368,20 @@ static int resolve_count(dv__contract *c, dv__pattern *t)
 
 static int resolve_output(dv__contract *c, dv__pattern *t)
 {
+    const dv__pattern *list = t->index ? t : NULL;
     int status = complete_output(c, t);
     if (!status)
         status = resolve_count(c, t);
     if (!status)
-        status = resolve_dims(c, &t->dims, -1, t->index);
+        status = resolve_dims(c, &t->dims, -1, list);
     if (!status)
-        status = resolve_dims(c, &t->strides, -1, NULL);
+        status = resolve_dims(c, &t->strides, -1, list);
     if (!status)
-        status = resolve_dtype(c, &t->dtype);
+        status = resolve_dtype(c, &t->dtype, list);
     if (!status && t->transform)
-        status = resolve_transform(c, t->transform);
+        status = resolve_transform(c, t->transform, list);
     if (!status && t->offset)
-        status = dv__contract_resolve_expr(c, c->text, t->offset, DV__CTYPE_INT, "an offset");
+        status = dv__resolve_as(c, t->offset, DV__CTYPE_INT, list);
     if (status)
         return status;
     const bool said = t->dims.any || t->presence == DV__ABSENT || t->is_argument >= 0;

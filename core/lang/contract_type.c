@@ -5,8 +5,8 @@
 struct resolver {
     const dv__contract *c;
     const char *text;
-    bool values;       /* x.values is allowed: in constraints only, since only check mode reads elements */
-    const char *index; /* this name is the place in a list that is returned; or NULL */
+    bool values;             /* x.values is allowed: in constraints only, since only check mode reads elements */
+    const dv__pattern *list; /* the list that is returned whose pattern this is: its index is the place in it; or NULL */
 };
 
 static int resolve(const struct resolver *r, dv__expr *e);
@@ -85,14 +85,74 @@ static int resolve_as(const struct resolver *r, dv__expr *e, enum dv__ctype want
     return status ? status : expect(r, e, wanted);
 }
 
+/* The list with pattern xs{i}[...] that a returned list is like or a view of. It alone says how many tensors are returned. */
+static int source_of_any(const struct resolver *r)
+{
+    const int source = r->list->like >= 0 ? r->list->like : r->list->view_of;
+    for (uint32_t i = 0; i < r->c->npatterns; i++)
+        if (r->c->patterns[i].slot == source && r->c->patterns[i].kind == DV__PATTERN_LIST && r->c->patterns[i].dims.any)
+            return source;
+    return -1;
+}
+
+/* xs{i} in the pattern of a list that is returned: an argument with a tensor at each of its places. */
+static int resolve_tensor_of(const struct resolver *r, dv__expr *e, int slot)
+{
+    const dv__contract *c = r->c;
+    e->role = DV__ROLE_ARG;
+    e->ref = slot;
+    e->type = DV__CTYPE_TENSOR;
+    for (uint32_t i = 0; i < c->npatterns; i++) {
+        const dv__pattern *t = &c->patterns[i];
+        if (t->slot != slot || t->presence == DV__ABSENT)
+            continue;
+        if (t->kind != DV__PATTERN_LIST || strcmp(t->index, e->index) != 0)
+            return wrong(r, e, "'%s' is not a list with the index %s", e->name, e->index);
+        if (t->may_be_empty && (!t->dims.any || source_of_any(r) != slot))
+            return wrong(r, e, "'%s' may have no tensor at this place: '%s'", e->name, t->text);
+    }
+    return DV_OK;
+}
+
+/* n{i}, *s{i}, xs{i} in the pattern of a list that is returned: a list of arguments has bound it. */
+static int resolve_of_each(const struct resolver *r, dv__expr *e)
+{
+    const bool run = e->kind == DV__EXPR_STAR;
+    const char *star = run ? "*" : "";
+    const int slot = dv__schema_arg(r->c->schema, e->name), ref = run ? dv__find_run(r->c, e->name) : dv__find_dim(r->c, e->name);
+    const char *own = ref < 0 ? NULL : run ? r->c->runs[ref].index : r->c->dims[ref].index;
+    if (!r->list)
+        return wrong(r, e,
+            run ? "*%s{%s} is for the patterns of lists"
+                : slot >= 0 ? "%s{%s} is for the patterns of lists that are returned"
+                            : "%s{%s} is for the patterns of lists: expected total(%s)",
+            e->name, e->index, e->name);
+    if (strcmp(e->index, r->list->index) != 0)
+        return wrong(r, e, "expected {%s}, the index of this list, found {%s}", r->list->index, e->index);
+    const int alone = source_of_any(r);
+    if (alone >= 0 && slot != alone)
+        return wrong(r, e, "'%s' may have another number of tensors: nothing else with {%s} has a meaning here",
+            r->c->schema->args[alone].name, e->index);
+    if (!run && slot >= 0)
+        return resolve_tensor_of(r, e, slot);
+    if (!own)
+        return wrong(r, e, "unknown %s%s{%s}: no list of the inputs has it", star, e->name, e->index);
+    if (strcmp(own, e->index) != 0)
+        return wrong(r, e, "%s%s{%s} belongs to the lists with index %s", star, e->name, own, own);
+    e->role = run ? DV__ROLE_ELEMENT_RUN : DV__ROLE_ELEMENT;
+    e->ref = ref;
+    e->type = run ? DV__CTYPE_RUN : DV__CTYPE_INT;
+    return DV_OK;
+}
+
 static int resolve_name(const struct resolver *r, dv__expr *e)
 {
     const dv__contract *c = r->c;
     const int slot = dv__schema_arg(c->schema, e->name), dim = dv__find_dim(c, e->name), dtype = dv__find_dtype_var(c, e->name);
     uint32_t key;
-    if (e->role == DV__ROLE_ELEMENT)
-        return wrong(r, e, "%s{i} may only stand alone in the pattern of a list", e->name);
-    if (r->index && !strcmp(e->name, r->index)) {
+    if (e->index)
+        return resolve_of_each(r, e);
+    if (r->list && !strcmp(e->name, r->list->index)) {
         e->role = DV__ROLE_INDEX;
         e->type = DV__CTYPE_INT;
     } else if (slot >= 0) {
@@ -126,6 +186,8 @@ static int resolve_name(const struct resolver *r, dv__expr *e)
 static int resolve_star(const struct resolver *r, dv__expr *e)
 {
     const int slot = dv__schema_arg(r->c->schema, e->name), run = dv__find_run(r->c, e->name);
+    if (e->index)
+        return resolve_of_each(r, e);
     e->type = DV__CTYPE_RUN;
     if (slot >= 0) {
         e->role = DV__ROLE_LIST;
@@ -134,8 +196,6 @@ static int resolve_star(const struct resolver *r, dv__expr *e)
         return type == DV__CTYPE_INTS ? DV_OK
                                       : wrong(r, e, "'*%s' needs a list of integers, found %s", e->name, dv__ctype_text(type));
     }
-    if (e->role == DV__ROLE_ELEMENT_RUN)
-        return wrong(r, e, "*%s{i} may only stand alone in the pattern of a list", e->name);
     if (run >= 0 && r->c->runs[run].index)
         return wrong(r, e,
             "'*%s' is another run for each tensor of the list: only *%s{%s} in the pattern of a list has a meaning", e->name,
@@ -378,15 +438,15 @@ static int resolve(const struct resolver *r, dv__expr *e)
     }
 }
 
-int dv__resolve(const dv__contract *c, dv__expr *e, const char *index)
+int dv__resolve(const dv__contract *c, dv__expr *e, const dv__pattern *list)
 {
-    const struct resolver r = { c, c->text, false, index };
+    const struct resolver r = { c, c->text, false, list };
     return resolve(&r, e);
 }
 
-int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted)
+int dv__resolve_as(const dv__contract *c, dv__expr *e, enum dv__ctype wanted, const dv__pattern *list)
 {
-    const struct resolver r = { c, c->text, false, NULL };
+    const struct resolver r = { c, c->text, false, list };
     return resolve_as(&r, e, wanted);
 }
 

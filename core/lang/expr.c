@@ -191,7 +191,21 @@ static int parse_float(struct parser *p, dv__expr **out)
     return DV_OK;
 }
 
-/* name, ns::name(args), name.overload(args); True, False, None. */
+/* name{i}, *name{i}: of the tensor at place i of a list. */
+static int parse_place(struct parser *p, dv__expr *e)
+{
+    if (!dv__lexer_accept(p->lx, "{"))
+        return DV_OK;
+    const dv__token index = p->lx->token;
+    if (index.kind != DV__TOKEN_IDENT)
+        return dv__lexer_unexpected(p->lx, "the list's index");
+    if (!(e->index = dv__arena_strndup(p->arena, index.start, index.size)))
+        return DV_ENOMEM;
+    dv__lexer_next(p->lx);
+    return dv__lexer_expect(p->lx, "}");
+}
+
+/* name, name{i}, ns::name(args), name.overload(args); True, False, None. */
 static int parse_name(struct parser *p, dv__expr **out)
 {
     const dv__token first = p->lx->token;
@@ -240,7 +254,8 @@ static int parse_name(struct parser *p, dv__expr **out)
     }
     if (dv__token_is(first, "None"))
         return make(p, DV__EXPR_NONE, first.start, 0, NULL, out);
-    return make_named(p, DV__EXPR_NAME, first.start, first.start, first.size, 0, NULL, out);
+    const int status = make_named(p, DV__EXPR_NAME, first.start, first.start, first.size, 0, NULL, out);
+    return status ? status : parse_place(p, *out);
 }
 
 /* (value) is value; (a, b) and () are lists. */
@@ -292,7 +307,8 @@ static int parse_operand(struct parser *p, dv__expr **out)
         if (name.kind != DV__TOKEN_IDENT)
             return dv__lexer_unexpected(lx, "a name after '*'");
         dv__lexer_next(lx);
-        return make_named(p, DV__EXPR_STAR, at, name.start, name.size, 0, NULL, out);
+        const int status = make_named(p, DV__EXPR_STAR, at, name.start, name.size, 0, NULL, out);
+        return status ? status : parse_place(p, *out);
     }
     return dv__lexer_unexpected(lx, "a value");
 }
@@ -541,7 +557,6 @@ void dv__expr_print(const dv__expr *e, dv__text *to)
     case DV__EXPR_STRING: print_string(e->name, to); break;
     case DV__EXPR_BOOL: dv__text_puts(to, e->i ? "True" : "False"); break;
     case DV__EXPR_NONE: dv__text_puts(to, "None"); break;
-    case DV__EXPR_STAR: dv__text_add(to, "*%s", e->name); break;
     case DV__EXPR_ATTR:
         print_at(e->args[0], LEVEL_POSTFIX, to);
         dv__text_add(to, ".%s", e->name);
@@ -574,7 +589,9 @@ void dv__expr_print(const dv__expr *e, dv__text *to)
         dv__text_puts(to, e->kind == DV__EXPR_NEG ? "-" : "not ");
         print_at(e->args[0], level_of(e), to);
         break;
-    default: dv__text_puts(to, e->name); break; /* NAME, FLOAT */
+    default: /* NAME, STAR, FLOAT */
+        dv__text_add(to, e->index ? "%s%s{%s}" : "%s%s", e->kind == DV__EXPR_STAR ? "*" : "", e->name, e->index);
+        break;
     }
 }
 
@@ -626,11 +643,15 @@ void dv__expr_json(const dv__expr *e, dv__text *to)
     dv__text_puts(to, "]");
 }
 
+static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a, b) : a == b; }
+
 bool dv__expr_equal(const dv__expr *a, const dv__expr *b)
 {
     if (a->kind != b->kind || a->n != b->n || a->i != b->i || (a->kind == DV__EXPR_FLOAT && !(a->f == b->f)))
         return false;
-    if (a->kind != DV__EXPR_FLOAT && (!a->name != !b->name || (a->name && strcmp(a->name, b->name) != 0)))
+    if (a->kind != DV__EXPR_FLOAT && !same_text(a->name, b->name))
+        return false;
+    if (!same_text(a->index, b->index))
         return false;
     for (uint32_t i = 0; i < a->n; i++)
         if (!dv__expr_equal(a->args[i], b->args[i]))

@@ -53,7 +53,8 @@ typedef struct dv__expr {
     uint16_t depth; /* levels of operands below; at most DV__EXPR_MAX_DEPTH, so walking a tree by recursion is safe */
     uint32_t n;     /* operands */
     struct dv__expr **args;
-    const char *name; /* NUL-terminated, in the arena */
+    const char *name;  /* NUL-terminated, in the arena */
+    const char *index; /* of name{i} and *name{i}: i; else NULL */
     int64_t i;
     double f;
     const char *at; /* where it begins in the text: for errors */
@@ -62,7 +63,7 @@ typedef struct dv__expr {
 enum { DV__EXPR_MAX_DEPTH = 200 };
 
 /* Precedence from loose to tight: or; and; not; comparisons and `in` (chained: 0 <= a < b is a conjunction); + -; * / // %;
- * unary -; postfix [i] .name (args). DV_ESYNTAX at the column. Nesting deeper than 200 is refused (DV_ELIMIT). */
+ * unary -; postfix [i] .name (args) {i}. DV_ESYNTAX at the column. Nesting deeper than 200 is refused (DV_ELIMIT). */
 int dv__expr_parse(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 /* Only a sum (no comparison), for a dim in a list that is separated by spaces: outside parentheses "(", "[" and a "*" that has a
  * space before and none after it begin the next dim, so "co (h+1)//2 *s" are three. */

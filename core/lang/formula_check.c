@@ -230,6 +230,8 @@ static int fail_name(checker *c, const dv__expr *e)
 static int check_name(checker *c, dv__expr *e, bool only_described, const value **out)
 {
     const uint8_t how = only_described ? 2 : 1;
+    if (e->index)
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "%s{%s} is for contracts: expected %s[...]", e->name, e->index, e->name);
     if (c->mode == MODE_GRADIENT && !strcmp(e->name, "grad"))
         return check_grad(c, e, 0, false, out);
     if (c->mode == MODE_GRADIENT && !strcmp(e->name, "grads"))
@@ -260,7 +262,7 @@ static int check_name(checker *c, dv__expr *e, bool only_described, const value 
 static int argument_operand(checker *c, const dv__expr *call, int32_t *slot)
 {
     const dv__expr *x = call->n == 1 ? call->args[0] : NULL;
-    *slot = x && x->kind == DV__EXPR_NAME ? argument_named(c, x->name) : -1;
+    *slot = x && x->kind == DV__EXPR_NAME && !x->index ? argument_named(c, x->name) : -1;
     if (*slot >= 0)
         return DV_OK;
     return dv__fail_at(DV_ESCHEMA, c->text, x ? x->at : call->at, "%s() takes the name of one argument", call->name);

@@ -19,7 +19,6 @@ typedef struct maker {
 
 /* Without None: an absent result is None in any case. */
 static const dv__type *plain(const dv__type *t) { return t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t; }
-static bool is_list(const dv__argument *a) { return plain(a->type)->kind == DV__TYPE_LIST; }
 
 /* The written argument that this result is, or -1. */
 static int32_t aliased(const dv_operator *op, size_t r)
@@ -114,7 +113,7 @@ static int make_name(maker *m)
     return dv__text_take(&name, &m->op->name);
 }
 
-/* The operator's contract with an added rule: each new value is like its argument. A list of new values has no pattern. */
+/* The operator's contract with an added rule: each new value is like its argument. */
 static int make_contract(maker *m)
 {
     if (!m->base->contract)
@@ -123,13 +122,12 @@ static int make_contract(maker *m)
     dv__contract_own_outputs(m->base->contract, &text);
     for (size_t i = 0; i < m->from->nargs; i++) {
         const dv__argument *a = &m->from->args[i];
-        if (!dv__argument_writes(a) || is_list(a))
+        if (!dv__argument_writes(a))
             continue;
-        const char *name = a->name;
-        if (a->type->kind == DV__TYPE_OPTIONAL)
-            dv__text_add(&text, "; when present(%s): -> %s_out like(%s) / else: -> %s_out absent", name, name, name, name);
-        else
-            dv__text_add(&text, "; -> %s_out like(%s)", name, name);
+        const bool optional = a->type->kind == DV__TYPE_OPTIONAL;
+        dv__text_add(&text, optional ? "; when present(%s): -> %s_out" : "; -> %.0s%s_out", a->name, a->name);
+        dv__contract_index(m->base->contract, i, &text);
+        dv__text_add(&text, optional ? " like(%s) / else: -> %s_out absent" : " like(%s)", a->name, a->name);
     }
     m->op->text.contract = text.failed ? NULL : dv__arena_strndup(&m->op->arena, text.data, text.size);
     dv__text_deinit(&text);

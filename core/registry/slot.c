@@ -12,11 +12,14 @@ static bool shares_set(const dv__alias *a, const dv__alias *b)
     return false;
 }
 
+/* Of a list, the annotation is that of its elements. */
+static const dv__alias *annotation(const dv__argument *a) { return a->alias && a->alias->element ? a->alias->element : a->alias; }
+
 static int32_t alias_of(const dv__schema *schema, const dv__alias *alias)
 {
     if (alias)
         for (size_t i = 0; i < schema->nargs; i++)
-            if (schema->args[i].alias && shares_set(alias, schema->args[i].alias))
+            if (annotation(&schema->args[i]) && shares_set(alias, annotation(&schema->args[i])))
                 return (int32_t)i;
     return -1;
 }
@@ -31,7 +34,7 @@ int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out)
     const dv__type *type = a->type;
     out->name = a->name ? a->name : "";
     out->fixed_size = -1;
-    out->alias = result ? alias_of(schema, a->alias) : -1;
+    out->alias = result ? alias_of(schema, annotation(a)) : -1;
     if (type->kind == DV__TYPE_OPTIONAL) {
         out->flags |= DV_SLOT_OPTIONAL;
         type = type->elems[0];

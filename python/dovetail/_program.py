@@ -449,7 +449,7 @@ class Run:
         out = []
         for i in range(int(self.registers[count])):
             self.registers[index] = i
-            out.append(self._result(entry))
+            out.append({**self._result(entry), "place": i})
         return out
 
     def _result(self, entry):

@@ -152,7 +152,8 @@ static PyObject *to_python(ext_call *c, size_t i)
     switch (v->type) {
     case DV_VALUE_TENSOR: return from_tensor(c, i, slot, v);
     case DV_VALUE_TENSORS:
-        return slot->alias >= 0 && c->given[slot->alias] ? Py_NewRef(c->given[slot->alias]) : from_tensors(c, &v->as.tensors);
+        return slot->alias >= 0 && c->given[slot->alias] && (slot->flags & DV_SLOT_WRITES) ? Py_NewRef(c->given[slot->alias])
+                                                                                           : from_tensors(c, &v->as.tensors);
     case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
     case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
     case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);

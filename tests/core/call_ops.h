@@ -159,7 +159,7 @@ static int fill_all_run(dv_context *ctx, const struct fill_all *a)
     return DV_OK;
 }
 DV_OPERATOR(fill_all, struct fill_all, (xs, value), .schema = "fill_all(Tensor(a!)[] xs, float value) -> ()",
-    .kernels = DV_KERNELS(DV_KERNEL(struct fill_all, "cpu", NULL, fill_all_run)));
+    .contract = "xs{i}[...]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct fill_all, "cpu", NULL, fill_all_run)));
 
 struct copy_all {
     dv_tensors xs;

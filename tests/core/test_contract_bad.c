@@ -17,6 +17,8 @@ static const char *schema_of(char which)
     case 'N': return "f(Tensor x) -> (Tensor a, Tensor b)";
     case 'P': return "f(Tensor[] xs, Tensor[] ys, Tensor?[] zs, bool flag) -> Tensor";
     case 'Q': return "f(Tensor[] xs) -> Tensor[]";
+    case 'S': return "f(Tensor[] xs, Tensor[] ys) -> Tensor[]";
+    case 'T': return "f(Tensor[]? xs) -> Tensor[]";
     case 'R': return "f(Tensor x, Tensor? w) -> Tensor? a";
     case 'D': return "f(Tensor x, ScalarType? to) -> Tensor out";
     case 'M': return "f(Tensor(a!) x) -> Tensor[]";

@@ -161,6 +161,10 @@ static void new_lists(void **state)
     result = dv_from_tensors(news, 1);
     CALL_FAILS(DV_ETYPE, "expected 2 tensors given", dv_call(op, args, 2, &result, 1, NULL));
     result = dv_default();
+    dv_result_spec specs[2];
+    size_t n = 0;
+    CALL_OK(dv_infer_list(op, args, 2, 0, specs, 2, &n));
+    assert_true(n == 2 && specs[1].ndim == 1 && specs[1].shape[0] == 4 && dv_dtype_key(specs[1].dtype) == DV_DTYPE_f32);
     CALL_OK(dv_call(op, args, 2, &result, 1, NULL));
     assert_true(result.as.tensors.size == 2 && at(result.as.tensors.data[0], 3) == 7 && at(xs[0], 0) == 1);
     for (int k = 0; k < 2; k++)

@@ -101,4 +101,64 @@ DV_OPERATOR(adamw_, struct adamw,
                 "step > 0",
     .kernels = DV_KERNELS(DV_KERNEL(struct adamw, "cpu", "f32", adamw_f32)));
 
-DV_LIBRARY(list_ops, &dv_op_foreach_mul, &dv_op_foreach_add, &dv_op_split_copy, &dv_op_adamw_);
+/* Views. */
+struct unbind {
+    const dv_tensor *x;
+    int64_t dim;
+    dv_mut_tensors out;
+};
+DV_OPERATOR(unbind, struct unbind, (x, dim, out), .schema = "unbind(Tensor(a) x, int dim=0) -> Tensor(a)[] out",
+    .contract = "x[...] -> out{i < size(x, dim)} view(x, select(dim, i)); rank(x) > 0");
+struct transpose_all {
+    dv_tensors xs;
+    dv_mut_tensors out;
+};
+DV_OPERATOR(transpose_all, struct transpose_all, (xs, out), .schema = "transpose_all(Tensor(a)[] xs) -> Tensor(a)[] out",
+    .contract = "xs{i}[n{i} m{i}] -> out{i} view(xs, swap(0, 1))");
+
+/* What each tensor has of its own: dtype, strides, sizes. */
+struct clone_all {
+    dv_tensors xs;
+    dv_mut_tensors out;
+};
+static int clone_all(dv_context *ctx, const struct clone_all *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->xs.size; k++)
+        memcpy(a->out.data[k]->data, a->xs.data[k]->data, (size_t)dv_numel(a->xs.data[k]) * a->xs.data[k]->dtype.bits / 8);
+    return DV_OK;
+}
+DV_OPERATOR(clone_all, struct clone_all, (xs, out), .schema = "clone_all(Tensor[] xs) -> Tensor[] out",
+    .contract = "xs{i}[*s{i}] -> out{i}[*s{i}]:dtype(xs{i})",
+    .kernels = DV_KERNELS(DV_KERNEL(struct clone_all, "cpu", NULL, clone_all)));
+DV_OPERATOR(like_all, struct clone_all, (xs, out), .schema = "like_all(Tensor[] xs) -> Tensor[] out",
+    .contract = "xs{i}[...] -> out{i} like(xs); strided(xs), strided(out)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct clone_all, "cpu", NULL, clone_all)));
+static int twice(dv_context *ctx, const struct clone_all *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->xs.size; k++)
+        for (int r = 0; r < 2; r++)
+            memcpy((char *)a->out.data[k]->data + (size_t)r * (size_t)dv_numel(a->xs.data[k]) * 4, a->xs.data[k]->data,
+                (size_t)dv_numel(a->xs.data[k]) * 4);
+    return DV_OK;
+}
+DV_OPERATOR(twice, struct clone_all, (xs, out), .schema = "twice(Tensor[] xs) -> Tensor[] out",
+    .contract = "xs{i}[n{i} *s{i}]:f32 -> out{i}[2*n{i} *s{i}]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct clone_all, "cpu", NULL, twice)));
+struct scale {
+    dv_mut_tensors xs;
+    double by;
+};
+static int scale_all_run(dv_context *ctx, const struct scale *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->xs.size; k++)
+        for (int64_t i = 0; i < dv_numel(a->xs.data[k]); i++)
+            ((float *)a->xs.data[k]->data)[i] *= (float)a->by;
+    return DV_OK;
+}
+DV_OPERATOR(scale_all_, struct scale, (xs, by), .schema = "scale_all_(Tensor(a!)[] xs, float by) -> ()",
+    .contract = "xs{i}[...]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", NULL, scale_all_run)));
+DV_LIBRARY(list_ops, &dv_op_foreach_mul, &dv_op_foreach_add, &dv_op_split_copy, &dv_op_adamw_, &dv_op_unbind,
+    &dv_op_transpose_all, &dv_op_clone_all, &dv_op_like_all, &dv_op_twice, &dv_op_scale_all_);

@@ -146,3 +146,94 @@ def test_adamw(lib, amsgrad, compiled):
         optimizer.step()
         run(grads, n)
     assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(ours, params))
+
+
+MIXED = [torch.arange(6.0).reshape(2, 3), torch.arange(4, dtype=torch.int8), torch.tensor(True), torch.ones(2, 0, 3, dtype=torch.float64)]
+
+
+def same(a, b):
+    """Also in dtypes and strides."""
+    return len(a) == len(b) and all(torch.equal(x, y) and (x.dtype, x.stride()) == (y.dtype, y.stride()) for x, y in zip(a, b))
+
+
+def arrays(xs):
+    return [x.numpy() for x in xs]
+
+
+def test_each_tensor_has_its_own_dtype_strides_and_sizes(lib, ops):
+    turned = [x.t() if x.dim() == 2 else x for x in MIXED]
+    twice = [torch.cat([x, x]) for x in (torch.randn(2, 3), torch.randn(4))]
+    for f in (lib, ops):
+        assert same(f.clone_all(turned), [x.contiguous() for x in turned])
+        assert same(f.like_all(turned), [x.clone() for x in turned])
+        assert same(f.twice([x[:len(x) // 2] for x in twice]), twice)
+    assert same([torch.from_numpy(a) for a in lib.clone_all(arrays(turned))], [x.contiguous() for x in turned])
+    assert [a.strides for a in lib.like_all(arrays(turned[:3]))] == [a.strides for a in arrays(turned[:3])]
+    for f, expected in (ops.clone_all, [x.contiguous() for x in turned]), (ops.like_all, turned), (ops.twice, [torch.cat([turned[0]] * 2)]):
+        expected = [(x.shape, x.dtype, x.stride()) for x in expected]
+        with torch._subclasses.FakeTensorMode() as mode:
+            assert [(x.shape, x.dtype, x.stride()) for x in f([mode.from_tensor(x) for x in turned[:len(expected)]])] == expected
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_views(lib, ops, dim):
+    x = torch.arange(24.0).reshape(2, 3, 4)
+    for f in (lib.unbind, ops.unbind):
+        y = x.clone()
+        parts = f(y, dim)
+        assert same(parts, torch.unbind(y, dim)) and all(p._base is y for p in parts)
+        parts[1].zero_()
+        assert y._version == 1 and torch.equal(y, x.index_fill(dim, torch.tensor([1]), 0))
+    a = x.numpy().copy()
+    parts = lib.unbind(a, dim)
+    assert same([torch.from_numpy(p) for p in parts], torch.unbind(x, dim)) and all(p.base is a for p in parts)
+    with pytest.raises((RuntimeError, ValueError), match="dim"):
+        ops.unbind(x, 3)
+    expected = [(p.shape, p.stride()) for p in torch.unbind(x, dim)]
+    with torch._subclasses.FakeTensorMode() as mode:
+        assert [(p.shape, p.stride()) for p in ops.unbind(mode.from_tensor(x), dim)] == expected
+
+
+def test_views_keep_what_they_are_views_of(lib):
+    """The list's tensors are freed before the views are read."""
+    parts = [lib.transpose_all([numpy.full((50, 70), k, "f"), numpy.full((7, 30), k, "int8")]) for k in range(30)]
+    assert all((a == k).all() and (b == k).all() and a.shape == (70, 50) for k, (a, b) in enumerate(parts))
+    parts = [lib.transpose_all([torch.full((50, 70), float(k))]) for k in range(30)]
+    assert all((a == k).all() and a.shape == (70, 50) for k, (a,) in enumerate(parts))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiled_views(ops, dynamic):
+    def f(x):
+        y = x * 1
+        parts = ops.unbind(y)
+        parts[0].add_(1)
+        return y, [p * 2 for p in ops.transpose_all([y, x])], [p * 2 for p in ops.like_all([x.t(), x[0]])]
+
+    for n in (2, 5, 7):
+        x = torch.randn(n, 3)
+        torch._dynamo.reset()
+        (a, b, c), (d, e, g) = f(x), torch.compile(f, fullgraph=True, dynamic=dynamic)(x)
+        assert torch.equal(a, d) and equal(b, e) and equal(c, g)
+
+
+def test_gradient_of_views(ops):
+    x, y = torch.randn(3, 4, requires_grad=True), torch.randn(3, 4, requires_grad=True)
+    ours = sum((k + 1) * (p * p).sum() for k, p in enumerate(ops.unbind(x, 1)))
+    assert torch.allclose(torch.autograd.grad(ours, x)[0], 2 * x * torch.arange(1.0, 5.0))
+    assert torch.allclose(torch.autograd.grad((ops.transpose_all([x, y])[1] ** 2).sum(), y)[0], 2 * y)
+
+
+@pytest.mark.parametrize("name, arguments", [
+    ("unbind", lambda x: (x,)), ("like_all", lambda x: ([x.t(), x[0]],)), ("clone_all", lambda x: ([x, x[0]],)), ("twice", lambda x: ([x, x[0]],)),
+    ("transpose_all", lambda x: ([x, x * 2],)), ("scale_all_", lambda x: ([x.clone(), x[0].clone()], 2.0))])
+def test_opcheck(ops, name, arguments):
+    torch.library.opcheck(getattr(ops, name).default, arguments(torch.randn(2, 3)))
+
+
+def test_functional_form(lib):
+    form = dovetail.find("list_ops::scale_all_").functional()
+    xs = [numpy.arange(6, dtype="f").reshape(2, 3).T, numpy.ones(4, "f")]
+    out = form(xs, 3.0)
+    assert len(out) == 2 and all((o == 3 * x).all() and o.strides == x.strides for o, x in zip(out, xs)) and xs[0][2, 1] == 5
+    assert form([], 2.0) == []

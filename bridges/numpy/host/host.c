@@ -50,6 +50,21 @@ static bool is_result(const ext_call *c, int index)
     return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
 }
 
+/* The library's tensor, with dense strides in any order. */
+static int own_tensor(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
+{
+    const dv_tensor dense = { .ndim = ndim, .shape = shape, .strides = strides };
+    dv_tensor *memory = NULL;
+    if (!strides || dv_tensor_is_contiguous(&dense))
+        return dv_tensor_new(dtype, ndim, shape, out);
+    const int64_t n = dv_numel(&dense);
+    int status = dv_tensor_new(dtype, 1, &n, &memory);
+    if (!status)
+        status = dv_tensor_view(memory, ndim, shape, strides, 0, out);
+    dv_tensor_unref(memory);
+    return status;
+}
+
 static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
@@ -58,27 +73,45 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     if (device.type != DV_CPU)
         return dv_fail(DV_EDEVICE, "%s: a result on %s cannot be an array", c->f->name, dv_device_name(device.type));
     if (!is_result(c, index))
-        return dv_tensor_new(dtype, ndim, shape, out);
+        return own_tensor(dtype, ndim, shape, strides, out);
     const ext_gil g = ext_take_gil(c);
     const int status = new_array(c, index, dtype, ndim, shape, strides, out);
     ext_give_gil(g);
     return status;
 }
 
-/* The argument object whose memory this tensor is. */
-static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
+/* Does an element of the tensor lie there? */
+static bool holds(const dv_tensor *t, const void *place)
 {
-    for (size_t i = 0; i < c->f->nargs; i++)
-        if (c->args[i].type == DV_VALUE_TENSOR && c->args[i].as.tensor == t)
-            return c->given[i];
+    int64_t low = 0, high = 0;
+    for (int32_t i = 0; i < t->ndim; i++)
+        *(t->strides[i] < 0 ? &low : &high) += t->strides[i] * (t->shape[i] - 1);
+    const char *data = t->data, *at = place;
+    return dv_numel(t) && at >= data + low * (t->dtype.bits / 8) && at <= data + high * (t->dtype.bits / 8);
+}
+
+/* The argument's object, or the list's, that this tensor is, or whose memory is at this place; NULL: none. Borrowed. */
+static PyObject *owner_of(const ext_call *c, const dv_tensor *t, const void *place)
+{
+    for (size_t i = 0; i < c->f->nargs; i++) {
+        const dv_value *v = &c->args[i];
+        const bool list = v->type == DV_VALUE_TENSORS;
+        const size_t n = list ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
+        for (size_t k = 0; k < n; k++) {
+            const dv_tensor *x = list ? v->as.tensors.data[k] : v->as.tensor;
+            if (!x || !(t ? x == t : holds(x, place)))
+                continue;
+            PyObject *o = c->given[i];
+            o = !list ? o : PyList_Check(o) ? PyList_GetItem(o, (Py_ssize_t)k) : PyTuple_GetItem(o, (Py_ssize_t)k);
+            return o && dvnp_is_array(o) ? o : NULL;
+        }
+    }
     return NULL;
 }
 
 static int view_array(ext_call *c, int index, const dv_tensor *base, dv_tensor *t)
 {
-    PyObject *owner = owner_of(c, base);
-    if (!owner || !dvnp_is_array(owner))
-        return dv_fail(DV_ENOTSUP, "%s: result %d is a view of what is not an array", c->f->name, index);
+    PyObject *owner = owner_of(c, base, NULL);
     PyObject *array = dvnp_wrap(t, owner, dvnp_is_writeable(owner));
     if (!array)
         return DV_EHOST;
@@ -92,12 +125,16 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
 {
     ext_call *c = ext_call_of(host);
     *out = NULL;
-    if (!is_result(c, index))
+    if (index < 0)
         return dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
     const ext_gil g = ext_take_gil(c);
     int status = DV_ENOMEM;
     int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
-    if (own) {
+    if (!owner_of(c, base, NULL)) {
+        status = dv_fail(DV_ENOTSUP, "%s: result %d is a view of what is not an array", c->f->name, index);
+    } else if (!is_result(c, index)) { /* of a list: wrap() finds the array */
+        status = dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
+    } else if (own) {
         dv_tensor *t = &c->made_tensors[index];
         *t = *base;
         t->data = (char *)base->data + offset * (base->dtype.bits / 8);
@@ -126,10 +163,15 @@ static void free_tensor(const dv_host *host, dv_tensor *t)
 
 static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
 
-/* A tensor that the library made: the array keeps it. */
+/* A tensor that the library made: the array keeps it. A view of an argument keeps the argument's array instead. */
 static PyObject *wrap(ext_call *c, dv_tensor *take)
 {
-    (void)c;
+    PyObject *owner = owner_of(c, NULL, take->data);
+    if (owner) {
+        PyObject *view = dvnp_wrap(take, owner, dvnp_is_writeable(owner));
+        dv_tensor_unref(take);
+        return view;
+    }
     PyObject *capsule = PyCapsule_New(take, NULL, drop_tensor);
     if (!capsule) {
         dv_tensor_unref(take);

@@ -244,6 +244,8 @@ class Contract:
         if kind == "function":
             raise RuntimeError(f"{self.name}: its shapes come from a C function, which has no symbolic form")
         of = None if found["of"] is None else values[found["of"]]
+        if isinstance(of, (list, tuple)) and "place" in found:
+            of = of[found["place"]]
         if kind == "argument":
             return of
         if kind == "view":

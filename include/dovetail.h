@@ -481,7 +481,8 @@ typedef struct dv_partial dv_partial;
 enum dv_partial_of {
     DV_PARTIAL_ARGUMENT, /* index: the argument; element: of a list of tensors, else 0 */
     DV_PARTIAL_RESULT,
-    DV_PARTIAL_NAME, /* of the contract: dims, then runs, then dtypes, in the order of the operator's JSON */
+    DV_PARTIAL_NAME,    /* of the contract: dims, then runs, then dtypes, in the order of the operator's JSON */
+    DV_PARTIAL_ELEMENT, /* of a result that is a list of tensors; present 0..1: it is not known whether the list is that long */
 };
 DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);
 DV_API int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);

@@ -7,7 +7,7 @@
 #include "lang/contract_internal.h"
 #include "lang/range.h"
 
-enum { PASSES = 64, OTHER_DTYPE = 63, NO_ROOM = -1 };
+enum { PASSES = 64, OTHER_DTYPE = 63, NO_ROOM = -1, MOST_LOOKED_AT = 64 /* tensors of a list that is returned */ };
 
 /* The parts of an argument, or of a list's tensor, one behind the other. */
 enum part { PRESENT, VALUE, SHAPE, STRIDES, DTYPE, DEVICE, PARTS };
@@ -568,6 +568,20 @@ static bool relate_is_axis(dv__partial *p, const dv__step *s, bool sure)
     return !sure || !to.least || meet(p, i, dv__between(-n.most, n.most - 1));
 }
 
+/* The same dim counted from 0: i, or below 0 i + max(rank, 1). */
+static bool relate_axis(dv__partial *p, const dv__step *s, bool sure)
+{
+    dv_range *i = &at(p, s->in[0])->i, *to = &at(p, s->to)->i;
+    const dv_range n = dv__range_forward(DV__OP_MAX, at(p, s->in[1])->i, dv__exactly(1));
+    const dv_range below = dv__range_forward(DV__OP_ADD, *i, n);
+    if (!meet(p, to, dv__between(0, n.most - 1)) || (i->least >= 0 && !meet(p, to, *i)) || (i->most < 0 && !meet(p, to, below)))
+        return false;
+    const dv_range back = dv__range_forward(DV__OP_SUB, *to, n);
+    if (!sure)
+        return true;
+    return meet(p, i, i->least >= 0 ? *to : i->most < 0 ? back : dv__between(back.least, to->most));
+}
+
 static bool relate_are_axes(dv__partial *p, const dv__step *s, bool sure)
 {
     dv_range *sizes = sizes_of(p, at(p, s->in[0]));
@@ -757,12 +771,11 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
     case DV__OP_UNBACKED: return !sure || link(p, at(p, s->to), at(p, s->in[1]), true);
     case DV__OP_CHECK: return at(p, s->in[0])->i.most && (!sure || say(p, s->in[0], 1));
     case DV__OP_ELEMENT: relate_list_element(p, s); return true;
-    case DV__OP_EACH_VALUE: return true; /* values are never known */
     default: break;
     }
     if (s->op != DV__OP_SELECT && s->op != DV__OP_AND && s->op != DV__OP_OR && all_exact(p, s))
         return operate(p, s);
-    switch ((enum dv__op)s->op) {
+    switch ((enum dv__op)s->op) { /* every operation has a line here: without one, compilers warn */
     case DV__OP_RANK:
         return meet(p, &at(p, s->to)->i, at(p, s->in[0])->i) && (!sure || meet_rank(p, at(p, s->in[0]), at(p, s->to)->i));
     case DV__OP_AT: return relate_element(p, s, sure);
@@ -779,10 +792,7 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
     case DV__OP_BROADCASTS: return relate_broadcasts(p, s, sure);
     case DV__OP_IS_AXIS: return relate_is_axis(p, s, sure);
     case DV__OP_ARE_AXES: return relate_are_axes(p, s, sure);
-    case DV__OP_AXIS: {
-        const int64_t rank = at(p, s->in[1])->i.most;
-        return meet(p, &at(p, s->to)->i, dv__between(0, rank > 1 ? rank - 1 : 0));
-    }
+    case DV__OP_AXIS: return relate_axis(p, s, sure);
     case DV__OP_NOT:
         return meet(p, &at(p, s->to)->i, dv__between(1 - at(p, s->in[0])->i.most, 1 - at(p, s->in[0])->i.least)) &&
             (!sure || meet(p, &at(p, s->in[0])->i, dv__between(1 - at(p, s->to)->i.most, 1 - at(p, s->to)->i.least)));
@@ -808,8 +818,33 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
     case DV__OP_MAX:
     case DV__OP_ABS:
     case DV__OP_NEG: return relate_arithmetic(p, s, sure);
-    default: return true;
+    case DV__OP_DISTINCT_AXES: /* from here on: nothing is inferred unless all operands are known */
+    case DV__OP_DIV:
+    case DV__OP_TO_NUMBER:
+    case DV__OP_TO_REAL:
+    case DV__OP_PROMOTES:
+    case DV__OP_PROMOTE:
+    case DV__OP_ACCUMULATE:
+    case DV__OP_ITEMSIZE:
+    case DV__OP_EACH_VALUE: /* values are never known */
+    case DV__OP_PRESENT:    /* from here on: done above, or in relate_guarded() */
+    case DV__OP_HOLDS:
+    case DV__OP_TENSOR:
+    case DV__OP_ARGUMENT:
+    case DV__OP_LEN:
+    case DV__OP_NUMBER_DTYPE:
+    case DV__OP_SHAPE:
+    case DV__OP_STRIDES:
+    case DV__OP_DTYPE_OF:
+    case DV__OP_DEVICE_OF:
+    case DV__OP_COPY:
+    case DV__OP_UNBACKED:
+    case DV__OP_CHECK:
+    case DV__OP_ELEMENT:
+    case DV__OP_EACH:
+    case DV__OP_COUNT: break;
     }
+    return true;
 }
 
 /* ---- The program --------------------------------------------------------------------------------------------------------- */
@@ -837,12 +872,31 @@ static uint32_t swap_block(dv__partial *p, const dv__step *s, uint32_t kept)
     return kept;
 }
 
-/* The body for each tensor of a list. What is summed up over it is known forward only. */
+/* The sums over a list, from its last tensor to its first: what they can be narrows what each tensor adds. */
+static bool relate_sums(dv__partial *p, const dv__step *s, dv_range *sums, uint32_t kept, uint32_t room)
+{
+    const uint32_t begin = (uint32_t)(s - p->c->program->steps) + 1, end = begin + (uint32_t)s->body;
+    while (kept > p->blocks[begin - 1]) {
+        kept -= room;
+        swap_block(p, s, kept);
+        for (uint32_t c = 0; c < s->ncarry; c++)
+            if (!meet(p, &at(p, s->carry[c].next)->i, sums[c]))
+                return false;
+        if (!relate_steps(p, begin, end, false, true))
+            return false;
+        for (uint32_t c = 0; c < s->ncarry; c++)
+            sums[c] = at(p, s->carry[c].to)->i;
+        swap_block(p, s, kept);
+    }
+    return true;
+}
+
+/* The body for each tensor of a list. */
 static bool relate_each(dv__partial *p, const dv__step *s)
 {
     const uint32_t begin = (uint32_t)(s - p->c->program->steps) + 1, end = begin + (uint32_t)s->body;
     const struct argument *a = &p->arguments[s->slot];
-    uint32_t kept = p->blocks[begin - 1];
+    uint32_t kept = p->blocks[begin - 1], room = 0;
     dv_range sums[DV_MAX_NDIM];
     bool first = true;
     if (a->n < 0 || s->ncarry > DV_MAX_NDIM)
@@ -863,13 +917,16 @@ static bool relate_each(dv__partial *p, const dv__step *s)
             return false;
         for (uint32_t c = 0; c < s->ncarry; c++)
             sums[c] = at(p, s->carry[c].next)->i;
-        kept = swap_block(p, s, kept);
+        room = swap_block(p, s, kept) - kept;
+        kept += room;
         first = false;
     }
-    for (uint32_t c = 0; c < s->ncarry; c++)
+    for (uint32_t c = 0; c < s->ncarry; c++) {
         if (!meet(p, &at(p, s->carry[c].to)->i, sums[c]))
             return false;
-    return true;
+        sums[c] = at(p, s->carry[c].to)->i;
+    }
+    return !s->ncarry || relate_sums(p, s, sums, kept, room);
 }
 
 static bool relate_guarded(dv__partial *p, const dv__step *s, bool sure)
@@ -927,15 +984,54 @@ static bool relate_writers(dv__partial *p)
     return true;
 }
 
+static bool is_list(const dv__result *r) { return r->count.value != DV__NEVER; }
+
 static bool relate_results(dv__partial *p, bool up)
 {
     const dv__program *program = p->c->program;
     for (uint32_t i = 0; i < program->nresults; i++) {
         const dv__result *r = &program->results[i];
         const thing *guard = at(p, r->guard);
-        if (r->kind != DV__RESULT_ARGUMENT && r->count.value == DV__NEVER && guard->i.most &&
-            !relate_steps(p, r->section.begin, r->section.end, up, guard->i.least) && guard->i.least)
+        const dv__section *section = is_list(r) ? &r->count : &r->section; /* a list's tensors: relate_one() */
+        if (r->kind != DV__RESULT_ARGUMENT && guard->i.most &&
+            !relate_steps(p, section->begin, section->end, up, guard->i.least) && guard->i.least)
             return false;
+    }
+    return true;
+}
+
+/* The registers of one tensor of a list that is returned begin anew. */
+static void forget(dv__partial *p, dv__operand x)
+{
+    thing *t = at(p, x);
+    const int32_t room = t->room;
+    *t = any_of((enum dv__rtype)t->type);
+    t->room = room;
+    for (int32_t i = 0; room >= 0 && i < DV_MAX_NDIM; i++)
+        p->rooms[room].sizes[i] = dv__any_int();
+}
+
+/* The tensor at this place of a list that is returned. False: there is no such call. */
+static bool relate_one(dv__partial *p, const dv__result *r, dv_range place)
+{
+    for (uint32_t i = r->section.begin; i < r->section.end; i++)
+        if (p->c->program->steps[i].op != DV__OP_CHECK)
+            forget(p, p->c->program->steps[i].to);
+    at(p, r->index)->i = place;
+    return relate_steps(p, r->section.begin, r->section.end, true, false);
+}
+
+/* Do the tensors of each list fit, as far as their number is known? */
+static bool relate_lists(dv__partial *p)
+{
+    for (uint32_t i = 0; i < p->c->program->nresults; i++) {
+        const dv__result *r = &p->c->program->results[i];
+        if (!is_list(r) || !at(p, r->guard)->i.least)
+            continue;
+        const int64_t least = at(p, r->count.value)->i.least;
+        for (int64_t k = 0; k < least && k < MOST_LOOKED_AT; k++)
+            if (!relate_one(p, r, dv__exactly(k)))
+                return false;
     }
     return true;
 }
@@ -953,7 +1049,7 @@ static bool propagate(dv__partial *p)
         if (!p->changed)
             break;
     }
-    return !p->no_memory;
+    return relate_lists(p) && !p->no_memory;
 }
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------------ */
@@ -964,12 +1060,16 @@ static int refuse(dv__partial *p)
     const dv__step *s = p->failed, *end = p->c->program->steps + p->c->program->nsteps;
     if (p->no_memory)
         return DV_ENOMEM;
-    while (s && !s->fault && s + 1 < end) /* what makes a condition stands before its check */
+    const bool inside = s && s->flags & DV__STEP_DEAD; /* of a block: its registers are those of the tensor that does not fit */
+    const dv__step *block = inside ? s : NULL;
+    while (s && !s->fault && s->op != DV__OP_EACH && s + 1 < end) /* what makes a condition stands before its check */
         s++;
-    if (!s || !s->fault || s->flags & DV__STEP_DEAD)
+    if (!s || !s->fault || inside != !!(s->flags & DV__STEP_DEAD))
         return dv_fail(DV_EINVAL, "%s: no call fits what is known of the arguments", p->c->name);
+    while (inside && block->op != DV__OP_EACH)
+        block--;
     for (const dv__step *k = p->c->program->steps; k < s; k++)
-        if (k->flags & DV__STEP_SAY && !(k->flags & DV__STEP_DEAD) && at(p, k->guard)->i.least)
+        if (k->flags & DV__STEP_SAY && (!(k->flags & DV__STEP_DEAD) || (inside && k > block)) && at(p, k->guard)->i.least)
             relate(p, k, false);
     for (uint32_t i = 0; i < p->c->program->nregisters; i++)
         p->shown[i] = exact(p, (dv__operand)i) != NULL ||
@@ -1182,7 +1282,8 @@ static void tell_tensor(const dv__partial *p, const thing *parts, dv_known *out)
     tell(p, &parts[DEVICE], out);
 }
 
-static void tell_output(const dv__partial *p, const dv__result *r, dv_known *out)
+/* element: of a list; -1: how many. */
+static void tell_output(dv__partial *p, const dv__result *r, int64_t element, dv_known *out)
 {
     *out = dv_unknown();
     if (r->kind == DV__RESULT_ARGUMENT) {
@@ -1191,10 +1292,22 @@ static void tell_output(const dv__partial *p, const dv__result *r, dv_known *out
         return;
     }
     out->present = dv__exactly(r->kind != DV__RESULT_ABSENT);
-    if (r->kind == DV__RESULT_ABSENT || r->kind == DV__RESULT_FUNCTION ||
-        r->count.value != DV__NEVER) /* nothing is told of a list */
+    if (r->kind == DV__RESULT_ABSENT || r->kind == DV__RESULT_FUNCTION)
         return;
     out->flags = (r->pattern->unbacked ? DV_SPEC_UNBACKED : 0) | (r->kind == DV__RESULT_VIEW ? DV_SPEC_VIEW : 0);
+    if (is_list(r) && element < 0) {
+        out->flags |= DV_SPEC_LIST;
+        out->value = at(p, r->count.value)->i;
+        return;
+    }
+    if (is_list(r)) {
+        const dv_range count = at(p, r->count.value)->i;
+        out->present = dv__between(count.least > element, count.most > element);
+        if (out->present.most && !relate_one(p, r, dv__exactly(element)))
+            out->present = dv__exactly(0);
+        if (!out->present.most)
+            return;
+    }
     tell(p, at(p, r->shape), out);
     tell(p, at(p, r->dtype), out);
     tell(p, at(p, r->device), out);
@@ -1217,7 +1330,7 @@ static void join(dv_known *to, const dv_known *other)
     to->flags &= other->flags;
 }
 
-static void tell_result(const dv__partial *p, size_t i, dv_known *out)
+static void tell_result(dv__partial *p, size_t i, int64_t element, dv_known *out)
 {
     bool any = false, sure = false;
     for (uint32_t k = 0; k < p->c->program->nresults; k++) {
@@ -1226,7 +1339,7 @@ static void tell_result(const dv__partial *p, size_t i, dv_known *out)
         dv_known one;
         if (r->slot != (int32_t)(p->c->schema->nargs + i) || !guard.most)
             continue;
-        tell_output(p, r, any ? &one : out);
+        tell_output(p, r, element, any ? &one : out);
         if (any && one.present.most && out->present.most)
             join(out, &one);
         else if (any)
@@ -1259,9 +1372,9 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
 
 static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element)
 {
-    static const char *const kinds[] = { "argument", "result", "name" };
+    static const char *const kinds[] = { "argument", "result", "name", "list as result" };
     return dv_fail(DV_EINVAL, "%s: it has no %s %zu (element %zu)", p->c->name,
-        (unsigned)of < 3 ? kinds[of] : "such thing:", index, element);
+        (unsigned)of < 4 ? kinds[of] : "such thing:", index, element);
 }
 
 /* Is a name bound in these calls? */
@@ -1278,8 +1391,10 @@ int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, s
 {
     bool tensor;
     *out = dv_unknown();
-    if (of == DV_PARTIAL_RESULT && index < p->c->schema->nreturns) {
-        tell_result(p, index, out);
+    const bool of_list = of == DV_PARTIAL_ELEMENT && index < p->c->schema->nreturns &&
+        p->c->schema->returns[index].type->kind == DV__TYPE_LIST && element < INT64_MAX;
+    if (of_list || (of == DV_PARTIAL_RESULT && index < p->c->schema->nreturns)) {
+        tell_result((dv__partial *)(uintptr_t)p, index, of_list ? (int64_t)element : -1, out); /* it uses p's registers */
         return DV_OK;
     }
     const thing *t = find(p, of, index, element, &tensor);

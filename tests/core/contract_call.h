@@ -201,6 +201,17 @@ static inline char *call_run_partly(const dv__contract *contract, const dv__sche
                 abort();
             dv__text_puts(&t, i ? ", " : "");
             call_put_known(&t, &known);
+            if (!(known.flags & DV_SPEC_LIST))
+                continue;
+            t.size--; /* its tensors, too */
+            dv__text_puts(&t, ", \"of\": [");
+            for (int64_t k = 0, n = known.value.most < 4 ? known.value.most : 4; k < n; k++) {
+                if (dv__partial_get(partial, DV_PARTIAL_ELEMENT, i, (size_t)k, &known))
+                    abort();
+                dv__text_puts(&t, k ? ", " : "");
+                call_put_known(&t, &known);
+            }
+            dv__text_puts(&t, "]}");
         }
         dv__text_puts(&t, "], \"names\": [");
         for (size_t i = 0; !dv__partial_get(partial, DV_PARTIAL_NAME, i, 0, &known); i++) {

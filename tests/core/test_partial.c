@@ -32,7 +32,20 @@ DV_OPERATOR(six, struct six, (x, y, order, a, b, c, d),
     .schema = "six(Tensor x, Tensor y, int[] order) -> (Tensor a, Tensor b, Tensor c, Tensor d)",
     .contract = "x[*s]:T, y[*t]:U -> a[broadcast(*s, *t)]:promote(T, U), b[swap(*s, 0, -1)]:accumulate(T), "
                 "c[permute(*s, order)]:T, d[reduced(*s, order, True)]:T");
-DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_mixed, &dv_op_six);
+struct split_copy {
+    const dv_tensor *x;
+    int64_t size;
+    dv_mut_tensors parts;
+};
+DV_OPERATOR(split_copy, struct split_copy, (x, size, parts), .schema = "split_copy(Tensor x, int size) -> Tensor[] parts",
+    .contract = "x[n *s]:T -> parts{i < ceildiv(n, size)}[min(size, n - i*size) *s]:T; size > 0");
+struct joined {
+    dv_tensors xs;
+    const dv_tensor *y;
+};
+DV_OPERATOR(joined, struct joined, (xs, y), .schema = "joined(Tensor[] xs, Tensor y) -> ()",
+    .contract = "xs{i}[n{i} m]:T, y[total(n) k]");
+DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined);
 
 static bool is(dv_range r, int64_t least, int64_t most) { return r.least == least && r.most == most; }
 
@@ -154,6 +167,53 @@ static void names(void **state)
     dv_partial_free(p);
 }
 
+/* What is known of a list that is returned, and sums over a list both ways. */
+static void lists(void **state)
+{
+    (void)state;
+    const int64_t shape[] = { -1, 2 };
+    dv_tensor x;
+    dv_partial *p;
+    dv_known k;
+    const dv_value args[2] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, shape)), dv_from_int(3) };
+    CALL_OK(dv_partial_new(find("split_copy"), args, 2, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
+    assert_true(k.flags == DV_SPEC_LIST && k.value.least == 0);
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ELEMENT, 0, 1, &k));
+    assert_true(is(k.present, 0, 1) && is(k.value, 2, 2) && k.sizes[0].most == 3 && is(k.sizes[1], 2, 2) && k.dtype.bits == 32);
+    k = exactly(7);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
+    assert_true(is(k.value, 3, 3));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ELEMENT, 0, 2, &k));
+    assert_true(is(k.present, 1, 1) && is(k.sizes[0], 1, 1));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ELEMENT, 0, 3, &k));
+    assert_true(is(k.present, 0, 0));
+    CALL_FAILS(DV_EINVAL, "no list as result 1", dv_partial_get(p, DV_PARTIAL_ELEMENT, 1, 0, &k));
+    dv_partial_free(p);
+}
+
+static void sums(void **state)
+{
+    (void)state;
+    const int64_t any[] = { -1, -1 }, three[] = { 3, 4 }, wrong[] = { 3, 5 };
+    dv_tensor tensors[2], last;
+    const dv_tensor *list[] = { part_of(&tensors[0], DV_DTYPE_f32, 2, any), part_of(&tensors[1], DV_DTYPE_f32, 2, three) };
+    const dv_value args[2] = { dv_from_tensors(list, 2), dv_from_tensor(part_of(&last, DV_DTYPE_f32, 2, any)) };
+    dv_partial *p;
+    dv_known k = exactly(10);
+    CALL_OK(dv_partial_new(find("joined"), args, 2, &p));
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k)); /* total(n), of xs{i}[n{i} m] */
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    assert_true(is(k.sizes[0], 7, 7) && is(k.sizes[1], 4, 4));
+    k = exactly(2);
+    CALL_FAILS(DV_EINVAL, "no call fits", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    dv_partial_free(p);
+    tensors[0].shape = wrong; /* the message names the tensor */
+    CALL_FAILS(DV_ESHAPE, "argument 'xs[1]': expected shape [n{i}, 5] ('m' is bound by 'xs'), found [3, 4]",
+        dv_partial_new(find("joined"), args, 2, &p));
+}
+
 static void misuse(void **state)
 {
     (void)state;
@@ -210,6 +270,8 @@ int main(void)
         cmocka_unit_test(results),
         cmocka_unit_test(nothing_is_refused_that_can_be),
         cmocka_unit_test(names),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(sums),
         cmocka_unit_test(misuse),
         cmocka_unit_test(memory_runs_out),
     };

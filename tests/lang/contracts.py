@@ -172,10 +172,12 @@ class Generator:
         dims, list = [], ""
         if "ys" in self.has and self.chance(.7) or self.chance(.1):
             list = "{i}" if "ys" in self.has and self.chance(.6) else f"{{j < {self.pick('3', 'k', 'len(ks)', 'rank(x)', self.term(1))}}}"
+        if list and self.chance(.15):
+            return list + " view(" + (self.pick("xs", "xs, swap(0, -1)", "xs, select(0, i)") if list == "{i}" else self.pick("x, select(0, j)", "x, narrow(-1, j, 1)")) + ")"
         for _ in range(r.randrange(4)):
             c = r.random()
             if list and c < .5:
-                dims.append(self.pick("*o{i}", "l{i}", "i", "2*i + 1") if list == "{i}" else self.pick("j", "2*j + 1", "max(3 - j, 0)", "ks[j]"))
+                dims.append(self.pick("*o{i}", "l{i}", "i", "2*i + 1", "2*l{i} - i", "rank(xs{i})", "numel(*o{i})", "size(ys{i}, 0)") if list == "{i}" else self.pick("j", "2*j + 1", "max(3 - j, 0)", "ks[j]"))
             elif c < .5 or not self.runs:
                 dims.append(self.term(1))
             elif c < .7:
@@ -188,7 +190,7 @@ class Generator:
                 if {"k", "flag"} <= self.has:
                     forms += [f"reduced(*{run}, k, flag)"]
                 dims.append(r.choice(forms))
-        dtypes = ["f32", "dtype(x)"] + sorted(self.dtypes) * 3
+        dtypes = ["f32", "dtype(x)"] + sorted(self.dtypes) * 3 + ["dtype(xs{i})", "promote(xs{i}, ys{i})", "promote(x, xs{i})"] * 2 * (list == "{i}")
         if self.dtypes:
             one = r.choice(sorted(self.dtypes))
             dtypes += [f"accumulate({one})", f"promote({one}, x)", f"if(rank(x) > 1, {one}, f32)"]

@@ -136,9 +136,26 @@ static void free_boxed(const dv__call *c, const dv_value *results)
             dv__free_tensor(c, (dv_tensor *)(uintptr_t)results[r].as.tensor);
 }
 
+/* What the caller passed for results of tensors, before a boxed kernel sees it. */
+static int check_passed(const dv__call *c)
+{
+    for (size_t r = 0; r < c->plan->nreturns; r++) {
+        const size_t slot = c->plan->nargs + r;
+        const uint32_t type = c->results[r].type, takes = c->plan->slots[slot].value;
+        if (takes != DV_VALUE_TENSOR && !(c->plan->slots[slot].flags & DV__SLOT_TENSORS))
+            continue;
+        if (type != DV_VALUE_DEFAULT && type != takes && !(type == DV_VALUE_NONE && takes == DV_VALUE_TENSOR))
+            return dv__fail_type(c, DV_ETYPE, slot, &c->results[r], "");
+    }
+    return DV_OK;
+}
+
 /* A boxed kernel sets its results one by one; they are passed to the caller only when it succeeds. */
 static int run_boxed(dv__call *c, const dv__entry *entry)
 {
+    int status = check_passed(c);
+    if (status)
+        return status;
     dv_value few[16], *results = few;
     const size_t n = c->plan->nreturns;
     if (n > sizeof few / sizeof *few && !(results = DV__ARENA_ARRAY(&c->arena, dv_value, n)))
@@ -146,8 +163,7 @@ static int run_boxed(dv__call *c, const dv__entry *entry)
     for (size_t i = 0; i < n; i++)
         results[i] = c->results[i];
     const unsigned long errors = dv__errors();
-    int status = entry->fn(entry->user, c->op, c->args, c->plan->nargs, results, n, c->host);
-    if (status)
+    if ((status = entry->fn(entry->user, c->op, c->args, c->plan->nargs, results, n, c->host)))
         return dv__errors() == errors ? dv__report(c, status, "the boxed kernel") : status;
     if ((status = check_boxed(c, results)))
         free_boxed(c, results);

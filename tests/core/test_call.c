@@ -922,6 +922,12 @@ static void boxed_results(void **state)
     CALL_OK(dv_library_new(DV_LIBRARY_IMPL, "tc", DV_KEY_CPU, &lib));
     CALL_OK(dv_library_impl(lib, "twice", DV_KEY_NONE, leave, &what));
     CALL_OK(dv_library_impl(lib, "maybe", DV_KEY_NONE, leave_one, NULL));
+    results[0] = dv_from_int(4);
+    CALL_FAILS(
+        DV_ETYPE, "tc::twice: result 'out': expected Tensor, found int (4)", dv_call(find("twice"), &arg, 1, results, 1, NULL));
+    results[0].type = 777;
+    CALL_FAILS(DV_ETYPE, "tc::twice: result 'out': expected Tensor, found", dv_call(find("twice"), &arg, 1, results, 1, NULL));
+    results[0] = dv_default();
     CALL_FAILS(DV_EKERNEL, "tc::twice: result 'out': expected Tensor from the boxed kernel, found nothing",
         dv_call(find("twice"), &arg, 1, results, 1, NULL));
     what = 1;

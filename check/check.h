@@ -249,9 +249,15 @@ typedef struct check_call {
 void check_call_run(check_call *call, const check_case *c);
 /* Tensor i of the case after the last call. */
 const dv_tensor *check_call_tensor(size_t i);
-/* Result r after the call, and in *made as the host made it (which reveals a kernel that changes the header); NULL: it is an
- * argument, a view, absent, or not a tensor. */
-const dv_tensor *check_call_result(const check_call *call, size_t r, const dv_tensor **made);
+/* The tensors that the host made for the last call's results, one after the other, those of lists too: begin with { 0 }; false:
+ * no more. Not arguments, views, and what is absent. */
+typedef struct check_fresh {
+    size_t result, element, next;
+    const dv_tensor *t, *made; /* after the call; as the host made it (which reveals a kernel that changes the header) */
+} check_fresh;
+bool check_call_fresh(const check_call *call, check_fresh *of);
+/* "result 'out'", "element 1 of result 'outs'" */
+const char *check_fresh_name(const check_call *call, const check_fresh *of, char *buffer, size_t size);
 /* Were bytes of a written argument changed that are not part of an element? *offset is relative to the first element. */
 bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset);
 /* Bytes just behind a workspace or dv_alloc() memory, where alignment leaves room before the guard page; what is filled. */

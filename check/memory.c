@@ -442,16 +442,32 @@ const dv_tensor *check_call_tensors(void) { return machine.values.tensors; }
 
 const dv_tensor *check_call_tensor(size_t i) { return &machine.values.tensors[i]; }
 
-const dv_tensor *check_call_result(const check_call *call, size_t r, const dv_tensor **made)
+bool check_call_fresh(const check_call *call, check_fresh *of)
 {
-    const dv_value *v = &call->results[r];
-    for (const made_tensor *t = machine.made; t && v->type == DV_VALUE_TENSOR; t = t->next)
-        if (v->as.tensor == &t->t && !t->view) {
-            if (made)
-                *made = &t->as_made;
-            return &t->t;
+    for (; of->result < call->op->nresults; of->result++, of->next = 0) {
+        const dv_value *v = &call->results[of->result];
+        const bool list = v->type == DV_VALUE_TENSORS;
+        const size_t n = list ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
+        while (of->next < n) {
+            const dv_tensor *t = list ? v->as.tensors.data[of->next] : v->as.tensor;
+            of->element = of->next++;
+            for (const made_tensor *m = machine.made; m; m = m->next)
+                if (t == &m->t && !m->view) {
+                    of->t = t;
+                    of->made = &m->as_made;
+                    return true;
+                }
         }
-    return NULL;
+    }
+    return false;
+}
+
+const char *check_fresh_name(const check_call *call, const check_fresh *of, char *buffer, size_t size)
+{
+    const bool list = call->results[of->result].type == DV_VALUE_TENSORS;
+    const int n = list ? snprintf(buffer, size, "element %zu of ", of->element) : 0;
+    check_result_name(call->op, of->result, buffer + n, size - (size_t)n);
+    return buffer;
 }
 
 static const region *region_of(enum use use, size_t index)

@@ -16,6 +16,7 @@
 #include "check.h"
 
 enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23 };
+static const size_t NOT_KEPT = SIZE_MAX;
 
 /* What a call left in results and written arguments, one behind the other. */
 typedef struct kept {
@@ -35,8 +36,9 @@ static bool run(check_job *job, const check_case *c, enum check_end end, int poi
 
 static void keep_bytes(kept *k, const void *data, int64_t bytes)
 {
-    k->at[k->n++] = k->size;
-    if (bytes > 0 && k->size + (size_t)bytes <= sizeof k->data) {
+    const bool fits = bytes >= 0 && (size_t)bytes <= sizeof k->data - k->size;
+    k->at[k->n++] = fits ? k->size : NOT_KEPT;
+    if (fits && bytes) {
         memcpy(k->data + k->size, data, (size_t)bytes);
         k->size += (size_t)bytes;
     }
@@ -56,29 +58,26 @@ static int64_t extent(const dv_tensor *t)
 static void keep(kept *k, const check_call *call)
 {
     k->n = k->size = 0;
-    for (size_t r = 0; r < call->op->nresults; r++) {
-        const dv_tensor *t = check_call_result(call, r, NULL);
-        keep_bytes(k, t ? t->data : NULL, t ? extent(t) : 0);
-    }
+    for (check_fresh of = { 0 }; check_call_fresh(call, &of);)
+        keep_bytes(k, of.t->data, extent(of.t));
 }
 
 /* A kernel gets the result's own header: it may not put another address or shape into it. */
 static void check_headers(check_job *job, const check_call *call, const check_case *c)
 {
-    char name[80];
-    for (size_t r = 0; r < job->op->nresults; r++) {
-        const dv_tensor *made, *t = check_call_result(call, r, &made);
-        if (!t || !memcmp(t, made, sizeof *t))
+    char name[120];
+    for (check_fresh of = { 0 }; check_call_fresh(call, &of);) {
+        if (!memcmp(of.t, of.made, sizeof *of.t))
             continue;
-        check_result_name(job->op, r, name, sizeof name);
+        check_fresh_name(call, &of, name, sizeof name);
         for (size_t i = 0; i < c->ntensors; i++)
-            if (c->tensors[i].present && t->data == check_call_tensor(i)->data && t->data != made->data)
+            if (c->tensors[i].present && of.t->data == check_call_tensor(i)->data && of.t->data != of.made->data)
                 check_fail(job, "undeclared alias",
                     "%s shares the memory of argument '%s', and the schema declares no alias: the kernel changed the "
                     "address in its header",
                     name, job->op->slots[check_tensor_argument(c, i)].name);
         check_fail(job, "changed header", "the kernel changed the header of %s: its %s", name,
-            t->data != made->data ? "address" : "shape or dtype");
+            of.t->data != of.made->data ? "address" : "shape or dtype");
     }
 }
 
@@ -91,24 +90,24 @@ static bool is_poison(const unsigned char *p, size_t size, unsigned char poison)
 
 static bool all_written(check_job *job, const check_call *call)
 {
-    char name[80], index[200];
-    for (size_t r = 0; r < job->op->nresults; r++) {
-        const dv_tensor *t = check_call_result(call, r, NULL);
-        if (!t || !dv_tensor_is_contiguous(t))
+    char name[120], index[200];
+    size_t k = 0;
+    for (check_fresh of = { 0 }; check_call_fresh(call, &of); k++) {
+        if (!dv_tensor_is_contiguous(of.t) || first.at[k] == NOT_KEPT)
             continue;
-        const size_t size = (size_t)dv_dtype_bytes(t->dtype, 1);
-        int64_t n = dv_numel(t), missing = 0, which = -1;
+        const size_t size = (size_t)dv_dtype_bytes(of.t->dtype, 1);
+        int64_t n = dv_numel(of.t), missing = 0, which = -1;
         for (int64_t i = 0; i < n; i++)
-            if (is_poison(first.data + first.at[r] + (size_t)i * size, size, POISON) &&
-                is_poison(second.data + second.at[r] + (size_t)i * size, size, OTHER_POISON)) {
+            if (is_poison(first.data + first.at[k] + (size_t)i * size, size, POISON) &&
+                is_poison(second.data + second.at[k] + (size_t)i * size, size, OTHER_POISON)) {
                 missing++;
                 which = which < 0 ? i : which;
             }
         if (!missing)
             continue;
-        check_index_print(t->ndim, t->shape, which, index, sizeof index);
+        check_index_print(of.t->ndim, of.t->shape, which, index, sizeof index);
         check_fail(job, "unwritten", "the kernel leaves %lld of the %lld elements of %s unwritten, the first at [%s]",
-            (long long)missing, (long long)n, check_result_name(job->op, r, name, sizeof name), index);
+            (long long)missing, (long long)n, check_fresh_name(call, &of, name, sizeof name), index);
         return false;
     }
     return true;
@@ -118,17 +117,17 @@ static bool same(const kept *a, const kept *b) { return a->size == b->size && !m
 
 static void check_undefined(check_job *job, const check_call *call)
 {
-    char name[80], index[200];
-    for (size_t r = 0; r < job->op->nresults; r++) {
-        const dv_tensor *t = check_call_result(call, r, NULL);
-        const int64_t bytes = t ? extent(t) : 0;
+    char name[120], index[200];
+    size_t k = 0;
+    for (check_fresh of = { 0 }; check_call_fresh(call, &of); k++) {
+        const int64_t bytes = first.at[k] == NOT_KEPT ? 0 : extent(of.t);
         for (int64_t i = 0; i < bytes; i++)
-            if (first.data[first.at[r] + (size_t)i] != second.data[second.at[r] + (size_t)i]) {
-                check_index_print(t->ndim, t->shape, i / dv_dtype_bytes(t->dtype, 1), index, sizeof index);
+            if (first.data[first.at[k] + (size_t)i] != second.data[second.at[k] + (size_t)i]) {
+                check_index_print(of.t->ndim, of.t->shape, i / dv_dtype_bytes(of.t->dtype, 1), index, sizeof index);
                 check_fail(job, "uninitialised",
                     "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
                     "element [%s] differs when only that differs",
-                    check_result_name(job->op, r, name, sizeof name), index);
+                    check_fresh_name(call, &of, name, sizeof name), index);
                 return;
             }
     }
@@ -177,8 +176,8 @@ static bool end_is(const dv_tensor *t, unsigned char poison)
 static void call_beyond(check_job *job, const check_case *c)
 {
     static check_call call;
-    char name[80];
-    bool left[CHECK_RESULTS] = { false };
+    char name[120];
+    bool left[CHECK_RESULTS + CHECK_TENSORS] = { false };
     for (int turn = 0; turn < 2; turn++) {
         const int poison = turn ? OTHER_POISON : POISON;
         if (!run(job, c, CHECK_AT_END, poison, &call)) {
@@ -187,13 +186,13 @@ static void call_beyond(check_job *job, const check_case *c)
             return;
         }
         job->how.show = CHECK_SHOW_FAR;
-        for (size_t r = 0; r < job->op->nresults; r++) {
-            const dv_tensor *t = check_call_result(&call, r, NULL);
-            left[r] = t && dv_numel(t) > INT32_MAX && end_is(t, (unsigned char)poison) && (!turn || left[r]);
-            if (turn && left[r])
+        size_t k = 0;
+        for (check_fresh of = { 0 }; check_call_fresh(&call, &of); k++) {
+            left[k] = dv_numel(of.t) > INT32_MAX && end_is(of.t, (unsigned char)poison) && (!turn || left[k]);
+            if (turn && left[k])
                 check_fail(job, "unwritten",
                     "the kernel leaves the end of %s unwritten, which has %lld elements: more than 32 bits can count",
-                    check_result_name(job->op, r, name, sizeof name), (long long)dv_numel(t));
+                    check_fresh_name(&call, &of, name, sizeof name), (long long)dv_numel(of.t));
         }
     }
 }

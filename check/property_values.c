@@ -21,7 +21,7 @@ enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
 
 /* What a call left in results and written arguments, elements in the order of their indices. */
 typedef struct kept_tensor {
-    char name[80];
+    char name[120];
     size_t slot;
     dv_dtype dtype;
     int32_t ndim;
@@ -140,21 +140,36 @@ static bool keep_scalar(kept *k, const dv_value *v, size_t slot, const char *nam
     return keep_tensor(k, &t, slot, name);
 }
 
+static bool keep_result(kept *k, const check_call *call, size_t r)
+{
+    const dv_value *v = &call->results[r];
+    const int32_t alias = call->op->slots[call->op->nargs + r].alias;
+    const size_t slot = alias >= 0 ? (size_t)alias : call->op->nargs + r;
+    char result[80], name[120];
+    check_result_name(call->op, r, result, sizeof result);
+    switch (v->type) {
+    case DV_VALUE_TENSOR: return !v->as.tensor || keep_tensor(k, v->as.tensor, slot, result);
+    case DV_VALUE_FLOAT:
+    case DV_VALUE_INT:
+    case DV_VALUE_BOOL: return keep_scalar(k, v, slot, result);
+    case DV_VALUE_TENSORS:
+        for (size_t i = 0; i < v->as.tensors.size && alias < 0; i++) { /* else they are arguments */
+            snprintf(name, sizeof name, "element %zu of %s", i, result);
+            if (!keep_tensor(k, v->as.tensors.data[i], slot, name))
+                return false;
+        }
+        return true;
+    default: return true;
+    }
+}
+
 static bool keep_all(kept *k, const check_call *call, const check_case *c)
 {
     char name[80];
     k->n = k->size = 0;
-    for (size_t r = 0; r < call->op->nresults; r++) {
-        const dv_value *v = &call->results[r];
-        const int32_t alias = call->op->slots[call->op->nargs + r].alias;
-        const size_t slot = alias >= 0 ? (size_t)alias : call->op->nargs + r;
-        check_result_name(call->op, r, name, sizeof name);
-        if (v->type == DV_VALUE_TENSOR && v->as.tensor
-                ? !keep_tensor(k, v->as.tensor, slot, name)
-                : (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL) &&
-                    !keep_scalar(k, v, slot, name))
+    for (size_t r = 0; r < call->op->nresults; r++)
+        if (!keep_result(k, call, r))
             return false;
-    }
     for (size_t i = 0; i < c->ntensors; i++) {
         const size_t slot = check_tensor_argument(c, i);
         snprintf(name, sizeof name, "argument '%.60s'", call->op->slots[slot].name);

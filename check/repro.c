@@ -764,6 +764,9 @@ bool check_repro_python(const check_job *job, FILE *to)
         return fputs(job->said_python, to) >= 0;
     if (!has_question(job, ".py"))
         return false;
+    for (size_t r = 0; r < job->op->nresults && job->result->how.show == CHECK_SHOW_POISON; r++)
+        if (job->op->slots[job->op->nargs + r].type == DV_FIELD_TENSORS)
+            return false; /* NumPy's memory, not the program's: lists cannot be given */
     put_comment(job, "# ", "# ", "python repro.py ", to);
     fputs("\n", to);
     put_piece(&p, "memory.py"); /* it starts the process anew: before anything is loaded */

@@ -39,3 +39,16 @@ static int call(dv_operator *op, int row, dv_value *results)
     alarm(0);
     return status;
 }
+
+/* Tensor k of the results, those of lists too, and which result it is of; NULL: no more. */
+static inline const dv_tensor *result_tensor(const dv_value *results, size_t k, int *of)
+{
+    for (*of = 0; *of < NRESULTS; ++*of) {
+        const dv_value *v = &results[*of];
+        const size_t n = v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR && v->as.tensor;
+        if (k < n)
+            return v->type == DV_VALUE_TENSORS ? v->as.tensors.data[k] : v->as.tensor;
+        k -= n;
+    }
+    return NULL;
+}

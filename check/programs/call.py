@@ -15,7 +15,7 @@ def call(args=None, out=None):
     given = op(**args, **({"out": out if len(out) > 1 else out[0]} if out else {}))
     signal.alarm(0)
     given = given if isinstance(given, tuple) else (given,)
-    written = {(NARGS + i, 0): r for i, r in enumerate(given) if r is not None}
+    written = {(NARGS + i, k): a for i, r in enumerate(given) if r is not None for k, a in enumerate(r if isinstance(r, list) else [r])}
     for slot, name in WRITTEN.items():
         listed = args[name] if isinstance(args[name], list) else [args[name]]
         written.update({(slot, k): a for k, a in enumerate(listed) if a is not None})

@@ -49,11 +49,14 @@ static void take(outs *o, const dv_value *results)
         free(o->of[--o->n].t.data);
     for (int i = 0; i < NRESULTS && o->n < 64; i++) {
         const dv_value *v = &results[i];
-        if (v->type == DV_VALUE_TENSOR && v->as.tensor && !is_argument[i])
-            add(o, NARGS + i, v->as.tensor);
-        else if (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL)
+        if (v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_INT || v->type == DV_VALUE_BOOL)
             add_number(o, NARGS + i, v);
     }
+    const dv_tensor *t;
+    int of;
+    for (size_t k = 0; o->n < 64 && (t = result_tensor(results, k, &of)); k++)
+        if (!is_argument[of])
+            add(o, NARGS + of, t);
     for (int i = 0; i < NARGS; i++) {
         const dv_value *v = &args[i];
         if (is_written[i] && v->type == DV_VALUE_TENSOR && v->as.tensor && o->n < 64)

@@ -17,6 +17,7 @@ NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
+    "list_second_unwritten",  # nor what its lists' memory holds
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list

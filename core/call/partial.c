@@ -82,6 +82,14 @@ int dv_partial_set(dv_partial *p, enum dv_partial_of of, size_t index, size_t el
                 "dv_partial_set: a range needs a step above 0 and a rest below the step: found step %lld, rest %lld",
                 (long long)r->step, (long long)r->rest);
     }
+    if (k.string.data) { /* it is kept */
+        char *copy = dv__arena_alloc(&p->call.arena, k.string.size + 1);
+        if (!copy)
+            return DV_ENOMEM;
+        memcpy(copy, k.string.data, k.string.size);
+        copy[k.string.size] = 0;
+        k.string.data = copy;
+    }
     return dv__partial_set(p->partial, of, index, element, &k);
 }
 

@@ -38,6 +38,8 @@ const char *dv_key_name(int key) { return key >= 0 && key < DV_KEY_COUNT ? key_n
 
 int dv_key_parse(const char *name, int *key)
 {
+    if (!name || !key)
+        return dv_fail(DV_EINVAL, "dv_key_parse: no %s given: found NULL", name ? "place for the key" : "name");
     *key = DV_KEY_NONE;
     for (int i = 0; i < DV_KEY_COUNT; i++)
         if (!strcmp(name, key_names[i])) {

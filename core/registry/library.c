@@ -177,8 +177,12 @@ int dv_load_static(const struct dv_library_decl *decl, dv_library **out)
 
 /* ---- By hand ---- */
 
+static int no_library(const char *function) { return dv_fail(DV_EINVAL, "%s: no library given: found NULL", function); }
+
 int dv_library_new(int kind, const char *ns, int key, dv_library **out)
 {
+    if (!out)
+        return dv_fail(DV_EINVAL, "dv_library_new: no place for what it makes: found NULL");
     *out = NULL;
     if (key != DV_KEY_NONE && (key < 0 || key >= DV_KEY_COUNT))
         return dv_fail(DV_EINVAL, "library %s: %d is not a dispatch key", ns ? ns : "(null)", key);
@@ -201,6 +205,8 @@ int dv_library_define(dv_library *lib, const char *schema, const char *tags, dv_
 {
     if (borrowed_out)
         *borrowed_out = NULL;
+    if (!lib)
+        return no_library("dv_library_define");
     if (lib->kind == DV_LIBRARY_IMPL)
         return dv_fail(
             DV_EINVAL, "library %s: operators are defined by a DEF or FRAGMENT library, not by an IMPL one", lib->label);
@@ -235,6 +241,8 @@ static int full_name(const dv_library *lib, const char *name, char **out)
 
 static int add_impl(dv_library *lib, const char *name, int key, bool fallthrough, dv_boxed_fn fn, void *user)
 {
+    if (!lib)
+        return no_library("dv_library_impl");
     if (key == DV_KEY_NONE)
         key = lib->key;
     if (key == DV_KEY_NONE)
@@ -272,6 +280,8 @@ int dv_library_impl_fallthrough(dv_library *lib, const char *name, int key) { re
 
 int dv_library_fallback(dv_library *lib, int key, dv_boxed_fn fn, void *user)
 {
+    if (!lib)
+        return no_library("dv_library_fallback");
     if (key < 0 || key >= DV_KEY_RUNTIME_COUNT)
         return dv_fail(DV_EINVAL, "library %s: a fallback is for one runtime key, not for %s", lib->label, dv_key_name(key));
     return dv__registry_add_fallback(lib, key, fn, user);

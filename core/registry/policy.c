@@ -299,6 +299,8 @@ static bool decide(const char *op_name, bool host_fuses)
 
 bool dv_policy_enabled(const dv_operator *op, bool host_fuses)
 {
+    if (!op)
+        return false;
     if (op->functional)
         op = op->functional;
     return !op->native || decide(op->name, host_fuses);

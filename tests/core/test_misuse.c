@@ -158,12 +158,22 @@ static void tensors(void **state)
 static void nothing_given(void **state)
 {
     (void)state;
+    int key;
+
     dv_tensor *t;
     dv_result_spec spec;
     double number;
     size_t told = 0;
     struct DLManagedTensorVersioned *managed;
     dv_operator *op = find("swiglu");
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_key_parse(NULL, &key));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_key_parse("CPU", NULL));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_library_new(DV_LIBRARY_DEF, "nothing", DV_KEY_NONE, NULL));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_library_define(NULL, "f() -> ()", NULL, NULL));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_library_impl(NULL, "f", DV_KEY_CPU, NULL, NULL));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_library_impl_fallthrough(NULL, "f", DV_KEY_CPU));
+    CALL_FAILS(DV_EINVAL, "found NULL", dv_library_fallback(NULL, DV_KEY_CPU, NULL, NULL));
+    assert_false(dv_policy_enabled(NULL, false));
     assert_false(dv_tensor_is_contiguous(NULL));
     assert_true(dv_tensor_overlaps_itself(NULL) && dv_tensor_overlaps(NULL, NULL));
     CALL_FAILS(DV_ETYPE, "NULL", dv_tensor_copy(NULL, NULL));

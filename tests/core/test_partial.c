@@ -162,6 +162,12 @@ static void names(void **state)
     k = dv_unknown();
     k.string = (dv_string){ "C", 1 };
     CALL_FAILS(DV_EINVAL, "mode in", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 4, 0, &k));
+    char mode[] = "A"; /* it is copied */
+    k.string = (dv_string){ mode, 1 };
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 4, 0, &k));
+    *mode = 'Z';
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 4, 0, &k));
+    assert_string_equal(k.string.data, "A");
     CALL_FAILS(DV_EINVAL, "no name 99", dv_partial_get(p, DV_PARTIAL_NAME, 99, 0, &k));
     CALL_FAILS(DV_EINVAL, "no argument 2 (element 2)", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
     dv_partial_free(p);

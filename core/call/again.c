@@ -54,14 +54,14 @@ static uint64_t word(const void *p)
     return w;
 }
 
-/* Of the operator and the first argument's sizes. */
+/* A hash of the operator and the first argument's sizes; its highest bits choose the entry. */
 static uint64_t look(const dv_operator *op, const dv_value *args, size_t nargs)
 {
-    uint64_t h = op->plan->serial;
+    static const uint64_t odd = 0x9e3779b97f4a7c15u;
     const dv_tensor *t = nargs && args[0].type == DV_VALUE_TENSOR ? args[0].as.tensor : NULL;
-    if (t && t->ndim > 0 && t->ndim <= DIMS && t->shape) {
-        h += (uint64_t)t->shape[t->ndim - 1] * 5 + (uint64_t)t->shape[0] * 3;
-    }
+    uint64_t h = op->plan->serial * odd;
+    for (int32_t i = t && t->shape && t->ndim <= DIMS ? t->ndim : 0; i-- > 0;)
+        h = (h ^ (uint64_t)t->shape[i]) * odd;
     return h;
 }
 
@@ -172,7 +172,7 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
     if ((nargs && !args) || dv__test_chooses(host))
         return false;
     c->look = look(op, args, nargs);
-    entry *e = c->place = &entries()[(c->look ^ c->look >> 4 ^ c->look >> 9) % ENTRIES];
+    entry *e = c->place = &entries()[c->look / (UINT64_MAX / ENTRIES + 1)];
     if (e->serial != plan->serial || nargs != e->nargs || nresults != plan->nreturns || e->host_flags != dv__host_flags(host) ||
         (nresults && !results))
         return false;
@@ -187,19 +187,9 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
     c->decision = dv__policy_decide(op, e->host_flags & DV_HOST_FUSES);
     if (!c->decision && op->native)
         return false;
-    c->op = op;
+    dv__call_begin(c, op, results, host, 0);
     c->args = e->values; /* all that are not tensors; the frame's strings and lists are never here */
-    c->results = results;
-    c->host = host;
-    c->inner = 0;
     c->device = e->device;
-    c->arena.blocks = NULL;
-    c->temps = NULL;
-    c->nouts = 0;
-    c->in_kernel = false;
-    c->stage = DV__STAGE_KERNEL;
-    atomic_init(&c->failing, 0);
-    atomic_init(&c->status, 0);
     *status = run(c, e);
     return true;
 }

@@ -20,20 +20,8 @@ int dv__call_init(dv__call *c, dv_operator *op, dv_value *results, size_t nresul
 {
     if (!atomic_load_explicit(&op->alive, memory_order_acquire))
         return dv_fail(DV_EUNLOADED, "%s: the operator's library was unloaded", op->name);
-    c->op = op;
-    c->plan = op->plan;
-    c->results = results;
-    c->host = host;
-    c->inner = inner;
+    dv__call_begin(c, op, results, host, inner);
     c->enter = dv__call_values;
-    c->arena.blocks = NULL;
-    c->temps = NULL;
-    c->nouts = 0;
-    c->in_kernel = false;
-    c->stage = DV__STAGE_KERNEL;
-    atomic_init(&c->failing, 0);
-    atomic_init(&c->status, 0);
-    atomic_init(&c->random, 0);
     if (nresults != c->plan->nreturns)
         return dv_fail(DV_EINVAL, "%s: expected room for %u results, found %zu", op->name, c->plan->nreturns, nresults);
     if (nresults && !results)

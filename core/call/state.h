@@ -115,6 +115,23 @@ typedef struct dv__call {
     char message[DV__MESSAGE];
 } dv__call;
 
+static inline void dv__call_begin(dv__call *c, dv_operator *op, dv_value *results, const dv_host *host, uint32_t inner)
+{
+    c->op = op;
+    c->plan = op->plan;
+    c->results = results;
+    c->host = host;
+    c->inner = inner;
+    c->arena.blocks = NULL;
+    c->temps = NULL;
+    c->nouts = 0;
+    c->in_kernel = false;
+    c->stage = DV__STAGE_KERNEL;
+    atomic_init(&c->failing, 0);
+    atomic_init(&c->status, 0);
+    atomic_init(&c->random, 0);
+}
+
 /* The row that the host asks for, of the outermost call: its `row`. */
 static inline int32_t dv__asked_row(const dv__call *c)
 {

@@ -169,7 +169,7 @@ static PyObject *to_python(ext_call *c, size_t i)
     }
 }
 
-PyObject *ext_results(ext_call *c)
+static PyObject *ext_results(ext_call *c)
 {
     const size_t n = c->f->nresults;
     if (n == 1)

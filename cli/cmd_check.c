@@ -123,12 +123,13 @@ static int add_folder(targets *t, const char *path, int depth)
 /* The folder of an installed Python package; NULL: not found. */
 static char *find_package(const char *name)
 {
-    static const char program[] = "import importlib.util, sys\n"
+    static const char program[] = "import importlib.util, os, sys\n"
+                                  "sys.path.append(os.getcwd())\n"
                                   "try: s = importlib.util.find_spec(sys.argv[1])\n"
                                   "except Exception: s = None\n"
                                   "print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')\n";
     const char *python = cli_find_program("python3") ? "python3" : "python";
-    const char *const argv[] = { python, "-c", program, name, NULL };
+    const char *const argv[] = { python, "-P", "-c", program, name, NULL };
     cli_text output = { 0 };
     const int status = cli_run(argv, NULL, &output);
     const size_t size = output.data ? strcspn(output.data, "\n") : 0;
@@ -309,9 +310,9 @@ static char *ask_python(const char *python, const char *const *words, const char
 {
     cli_text output = { 0 }, content = { 0 };
     char *path = own_package();
-    const char *argv[12] = { python, "-m", "dovetail.torch.check" };
+    const char *argv[12] = { python, "-P", "-m", "dovetail.torch.check" };
     for (size_t i = 0; words[i]; i++)
-        argv[i + 3] = words[i];
+        argv[i + 4] = words[i];
     const int status = cli_run(argv, path, &output);
     if (status || cli_read_file(answer, &content)) {
         while (output.size && output.data[output.size - 1] == '\n')

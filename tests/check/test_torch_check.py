@@ -62,6 +62,17 @@ def test_a_shipped_operator(check):
     assert report["failed"] == 0 and report["passed"] >= 6, report["table"]
 
 
+def test_names_of_files_do_not_matter(tmp_path):
+    """In the folder where the checker runs, a file is not taken for a module of Python's; a module of the user's is found there."""
+    for name in ("pathlib", "types", "my_module"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError('taken from the folder')")
+    command = pathlib.Path(os.environ["DOVETAIL_BUILD"]) / "bin" / "dovetail"
+    assert "No module" not in (out := subprocess.run([command, "check", "--torch", "my_module"], cwd=tmp_path, capture_output=True, text=True).stderr), out
+    assert "taken from the folder" in out
+    out = subprocess.run([command, "check", "--torch", "pathlib"], cwd=tmp_path, capture_output=True, text=True)
+    assert "taken from the folder" not in out.stdout + out.stderr
+
+
 def test_a_contract_makes_the_inputs(check):
     report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::stride_ignored", "--contract", "x[m n]:f32 -> out[m n]:f32")
     failed, = (r["row"] for r in report["results"] if r["result"] == "fail")

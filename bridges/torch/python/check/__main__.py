@@ -521,5 +521,5 @@ def main(words):
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, "")
+    sys.path.append(os.getcwd())  # last, and python -P: a file of the folder is no module of Python's or torch's
     main(sys.argv[1:])

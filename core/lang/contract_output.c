@@ -276,6 +276,14 @@ int dv__contract_check_given(
         return status;
     if (out.ndim < 0)
         return dv_fail(DV_EINVAL, "%s: result %zu: expected none in this case, found a tensor", c->name, i);
+    char name[200];
+    dv__pattern element; /* 'out[1]' */
+    if (place >= 0 && *t->name) {
+        snprintf(name, sizeof name, "%s[%lld]", t->name, (long long)place);
+        element = *t;
+        element.name = name;
+        t = &element;
+    }
     if (dv_dtype_key(out.dtype) != dv_dtype_key(given->dtype))
         return wrong(c, DV_EDTYPE, t, "expected dtype %s, found %s", dv_dtype_name(out.dtype), dv_dtype_name(given->dtype));
     if (out.device.type != given->device.type || (out.device.id != given->device.id && out.device.type != DV_CPU))

@@ -62,22 +62,29 @@ static int missing(ext_call *c)
     return 0;
 }
 
-static bool may_be_given(const ext_slot *result) { return result->type == DV_FIELD_TENSOR && result->alias < 0; }
+/* A list of tensors is given as a list or a tuple. */
+static bool may_be_given(const ext_slot *result, PyObject *o)
+{
+    return result->alias < 0 &&
+        (result->type == DV_FIELD_TENSOR ||
+            (result->type == DV_FIELD_TENSORS && (PyList_Check(o) || PyTuple_Check(o) || Py_IsNone(o))));
+}
 
 static int bind_out(ext_call *c, PyObject *o)
 {
     const ext_operator *f = c->f;
-    const Py_ssize_t n = PyTuple_Check(o) ? PyTuple_Size(o) : 1;
+    const bool list = f->nresults == 1 && f->slots[f->nargs].type == DV_FIELD_TENSORS, several = PyTuple_Check(o) && !list;
+    const Py_ssize_t n = several ? PyTuple_Size(o) : 1;
     if (n != (Py_ssize_t)f->nresults)
         return wrong(
             f, "got out= with %zd array%s for %zu result%s", n, n == 1 ? "" : "s", f->nresults, f->nresults == 1 ? "" : "s");
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *one = PyTuple_Check(o) ? PyTuple_GetItem(o, i) : o;
+        PyObject *one = several ? PyTuple_GetItem(o, i) : o;
         if (Py_IsNone(one))
             continue;
         if (c->given[f->nargs + (size_t)i])
             return wrong(f, "got multiple values for result %zd", i);
-        if (!may_be_given(&f->slots[f->nargs + (size_t)i]))
+        if (!may_be_given(&f->slots[f->nargs + (size_t)i], one))
             return wrong(f, "cannot write result %zd to what out= gives", i);
         c->given[f->nargs + (size_t)i] = one;
     }
@@ -118,7 +125,7 @@ static int bind_name(ext_call *c, PyObject *name, PyObject *value)
     if (c->given[i])
         return wrong(f, "got multiple values for %s '%U'", i < f->nargs ? "argument" : "result", name);
     if (i >= f->nargs) {
-        if (!may_be_given(&f->slots[i]))
+        if (!may_be_given(&f->slots[i], value))
             return wrong(f, "cannot write result '%U' to what is given", name);
         if (Py_IsNone(value))
             return 0;
@@ -135,7 +142,7 @@ int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
         if (slot >= f->npositional) {
             if (slot == f->npositional)
                 slot = f->nargs;
-            while (slot < f->nargs + f->nresults && !may_be_given(&f->slots[slot]))
+            while (slot < f->nargs + f->nresults && !may_be_given(&f->slots[slot], args[i]))
                 slot++;
             if (slot >= f->nargs + f->nresults)
                 return too_many(f, nargs);

@@ -152,6 +152,8 @@ static PyObject *to_python(ext_call *c, size_t i)
     switch (v->type) {
     case DV_VALUE_TENSOR: return from_tensor(c, i, slot, v);
     case DV_VALUE_TENSORS:
+        if (c->given[slot - c->f->slots])
+            return Py_NewRef(c->given[slot - c->f->slots]);
         return slot->alias >= 0 && c->given[slot->alias] && (slot->flags & DV_SLOT_WRITES) ? Py_NewRef(c->given[slot->alias])
                                                                                            : from_tensors(c, &v->as.tensors);
     case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);

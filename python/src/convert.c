@@ -353,7 +353,7 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
 {
     if (Py_IsNone(o) && (slot->flags & DV_SLOT_ELEMENT_OPTIONAL))
         return *out = NULL, EXT_OK;
-    return c->of->tensor(c, slot, i, o, slot->flags & DV_SLOT_WRITES, out);
+    return c->of->tensor(c, slot, i, o, slot->flags & DV_SLOT_WRITES || slot >= c->f->slots + c->f->nargs, out);
 }
 
 /* X(list type, element's C type, conversion, field of dv_value, "what the elements are") */

@@ -237,3 +237,40 @@ def test_functional_form(lib):
     out = form(xs, 3.0)
     assert len(out) == 2 and all((o == 3 * x).all() and o.strides == x.strides for o, x in zip(out, xs)) and xs[0][2, 1] == 5
     assert form([], 2.0) == []
+
+
+def test_given_lists(lib):
+    """out= is a list or a tuple; what is given comes back, and holds the results."""
+    x, y = torch.arange(6.0).reshape(2, 3), torch.ones(2)
+    expected = [torch.cat([x, x]), torch.ones(4)]
+    for kind in (list, tuple):
+        out = kind([torch.zeros(4, 3), torch.zeros(4)])
+        assert lib.twice([x, y], out=out) is out and equal(out, expected) and out[0]._version == 1
+        out = kind([numpy.zeros((4, 3), "f"), numpy.zeros(4, "f")])
+        assert lib.twice(arrays([x, y]), out=out) is out and (out[0] == expected[0].numpy()).all()
+    assert lib.twice(arrays([x, y]), out) is out and len(lib.twice(arrays([x, y]), out=None)) == 2
+    new = [numpy.zeros(2, "f")]
+    assert dovetail.find("list_ops::scale_all_").functional()([numpy.ones(2, "f")], 3.0, out=new) is new and new[0].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("out, error, words", [
+    (["4,3"], ValueError, "result 'out': expected 2 tensors, found 1"),
+    (["4,3", "5"], ValueError, r"result 'out\[1\]': expected shape \[4\], found \[5\]"),
+    (["4,3", 3], TypeError, r"result 'out'\[1\]: expected Tensor, found int 3"),
+    ("4,3", TypeError, "cannot write result 'out' to what is given")])
+def test_given_lists_that_do_not_fit(lib, out, error, words):
+    def array(text):
+        return numpy.zeros([int(n) for n in text.split(",")], "f") if isinstance(text, str) else text
+
+    xs = [numpy.ones((2, 3), "f"), numpy.ones(2, "f")]
+    with pytest.raises(error, match=words):
+        lib.twice(xs, out=array(out) if isinstance(out, str) else [array(o) for o in out])
+    with pytest.raises(ValueError, match="result 'out': would be written, but overlaps argument 'xs'"):
+        lib.like_all(xs, out=[xs[0], numpy.ones(2, "f")])
+    with pytest.raises(TypeError, match="cannot write result 'out'"):
+        lib.unbind(xs[0], 0, out=[xs[1]])
+
+
+def test_lists_are_given_to_plain_calls_only(lib):
+    with pytest.raises(TypeError, match="its results cannot be given"):
+        lib.twice([torch.ones(2, requires_grad=True)], out=[torch.zeros(4)])

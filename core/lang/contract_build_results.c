@@ -34,7 +34,11 @@ static dv__operand tensor_in(dv__builder *b, const dv__pattern *t, int32_t slot,
 static void check_size(dv__builder *b, const dv__pattern *t, const dv__item *item, dv__operand size, dv__operand g)
 {
     dv__part *p = dv__then(dv__part_text(b, "expected a size, found %s = ", item->text), dv__show(b, size));
-    dv__part *with = dv__variables(b, item->needs, dv__join(b, " with ", ""));
+    dv__needs needs = item->needs;
+    for (uint32_t i = 0; i < b->c->ndims; i++)
+        if (t->index && b->c->dims[i].index) /* n is total(n), not n{i} */
+            needs.dims &= ~(1ull << i);
+    dv__part *with = dv__variables(b, needs, dv__join(b, " with ", ""));
     const dv__operand fine = dv__op2(b, DV__OP_GE, DV__RTYPE_INT, g, size, dv__int(b, 0));
     check_result(b, t, fine, g, DV_ESHAPE, with && with->then ? dv__then(p, with) : p);
 }

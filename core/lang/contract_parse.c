@@ -621,8 +621,9 @@ static bool at_pattern(const struct parser *p)
     dv__lexer ahead = p->lx;
     if (ahead.token.kind != DV__TOKEN_IDENT)
         return false;
+    const bool argument = find_word(p->c->schema->args, p->c->schema->nargs, ahead.token) >= 0;
     dv__lexer_next(&ahead);
-    if (dv__lexer_is(&ahead, "{") || dv__lexer_is(&ahead, "present") || dv__lexer_is(&ahead, "absent"))
+    if ((argument && dv__lexer_is(&ahead, "{")) || dv__lexer_is(&ahead, "present") || dv__lexer_is(&ahead, "absent"))
         return true;
     if (!dv__lexer_is(&ahead, "["))
         return false;

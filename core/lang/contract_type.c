@@ -121,6 +121,10 @@ static int resolve_of_each(const struct resolver *r, dv__expr *e)
     const char *star = run ? "*" : "";
     const int slot = dv__schema_arg(r->c->schema, e->name), ref = run ? dv__find_run(r->c, e->name) : dv__find_dim(r->c, e->name);
     const char *own = ref < 0 ? NULL : run ? r->c->runs[ref].index : r->c->dims[ref].index;
+    if (!run && dv__find_dtype_var(r->c, e->name) >= 0)
+        return wrong(r, e,
+            "a dtype variable holds for all tensors of a list: expected %s, or no dtype here and dtype(xs{%s}) in the result",
+            e->name, e->index);
     if (!r->list)
         return wrong(r, e,
             run ? "*%s{%s} is for the patterns of lists"
@@ -342,6 +346,9 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
         if (fn == DV__FN_DTYPE && e->args[i]->type == DV__CTYPE_DTYPE && e->args[i]->name)
             return wrong(r, e->args[i], "expected a tensor argument in dtype(), found a dtype: write '%s' in place of dtype(%s)",
                 e->args[i]->name, e->args[i]->name);
+        if (e->args[i]->type == DV__CTYPE_TENSORS && r->list)
+            return wrong(r, e->args[i], "expected %s in %s(), found a list of tensors: %s{%s} is its tensor at the same place",
+                operand_text(letter), e->name, e->args[i]->name, r->list->index);
         return wrong(
             r, e->args[i], "expected %s in %s(), found %s", operand_text(letter), e->name, dv__ctype_text(e->args[i]->type));
     }

@@ -60,7 +60,8 @@ static uint64_t look(const dv_operator *op, const dv_value *args, size_t nargs)
     static const uint64_t odd = 0x9e3779b97f4a7c15u;
     const dv_tensor *t = nargs && args[0].type == DV_VALUE_TENSOR ? args[0].as.tensor : NULL;
     uint64_t h = op->plan->serial * odd;
-    for (int32_t i = t && t->shape && t->ndim <= DIMS ? t->ndim : 0; i-- > 0;)
+    const int32_t n = t && t->shape && t->ndim <= DIMS ? t->ndim : 0;
+    for (int32_t i = 0; i < n; i++)
         h = (h ^ (uint64_t)t->shape[i]) * odd;
     return h;
 }

@@ -268,7 +268,8 @@ static int repeat_shape(dv_context *ctx, const struct repeat *a)
 static int repeat_f32(dv_context *ctx, const struct repeat *a)
 {
     const int64_t n = dv_numel(a->x);
-    (void)ctx;
+    if (dv_dtype_key(a->x->dtype) != DV_DTYPE_f32)
+        return dv_error(ctx, DV_EDTYPE, "expected f32");
     for (int64_t i = 0; i < dv_numel(a->out); i++)
         ((float *)a->out->data)[i] = ((const float *)a->x->data)[i % n];
     return DV_OK;
@@ -293,6 +294,8 @@ static int halves_shape(dv_context *ctx, const struct halves *a)
 static int halves_f32(dv_context *ctx, const struct halves *a)
 {
     const size_t n = (size_t)dv_numel(a->low);
+    if (dv_dtype_key(a->x->dtype) != DV_DTYPE_f32)
+        return dv_error(ctx, DV_EDTYPE, "expected f32");
     memcpy(a->low->data, a->x->data, n * sizeof(float));
     memcpy(a->high->data, (const float *)a->x->data + n, n * sizeof(float));
     return a->how ? dv_error(ctx, DV_EINVAL, "the kernel fails with both made") : DV_OK;
@@ -569,6 +572,7 @@ DV_OPERATOR(composed, struct unary, (x, out), .schema = "composed(Tensor x) -> T
     .native = "plus_one(twice(x))", .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", "f32", composed_f32)));
 DV_OPERATOR(wrong_native, struct repeat, (x, times, out), .schema = "wrong_native(Tensor x, int times=2) -> Tensor out",
     .contract = "x[n]:T -> out[n*times]:T; T in f32", .native = "twice(x)");
+DV_OPERATOR(unsaid, struct unary, (x, out), .schema = "unsaid(Tensor x) -> Tensor out", .native = "twice(x)"); /* no contract */
 struct double_ { dv_tensor *x; };
 DV_OPERATOR(double_, struct double_, (x), .schema = "double_(Tensor(a!) x) -> Tensor(a!)", .contract = "x[*s]:T; T in f32",
     .native = "twice(x)");
@@ -593,7 +597,7 @@ DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1
         &dv_op_scale_all, &dv_op_copy_all, &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves,        \
         &dv_op_column, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned,     \
         &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split, &dv_op_pick, &dv_op_twice, \
-        &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_double_, &dv_op_count
+        &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_unsaid, &dv_op_double_, &dv_op_count
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */

@@ -99,10 +99,12 @@ static void calls(void **state)
 {
     (void)state;
     static const char *const names[] = { "swiglu", "scale_", "swap_", "cat", "copy_all", "nonzero", "transposed", "repeat",
-        "halves", "column", "sum_rows", "sum_rows_strided", "composed" };
+        "halves", "column", "sum_rows", "sum_rows_strided", "composed", "unsaid", "scale_all" };
     dv_value args[8], results[4], before[4], out[12];
     for (int round = 0; round < 30000; round++) {
-        dv_operator *op = find(ONE_OF(names));
+        dv_operator *op = find(ONE_OF(names)), *form = NULL;
+        if (!draw(4) && !dv_functional(op, &form))
+            op = form;
         const size_t nargs = dv_operator_nargs(op), nresults = dv_operator_nresults(op);
         dv_slot_info slot;
         for (size_t i = 0; i < nargs + nresults; i++) {
@@ -125,6 +127,7 @@ static void calls(void **state)
             expect_message(dv_call(op, args, nargs, results, nresults, NULL), "dv_call");
             free_new(results, before, nresults);
         }
+        dv_operator_unref(form);
     }
     assert_true(well > 1000 && badly > 100000);
 }

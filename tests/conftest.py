@@ -1,9 +1,12 @@
 """For every folder of tests/: the same start everywhere, processor time for each test, reports made once."""
 import fcntl
+import json
 import os
 import pathlib
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -32,6 +35,29 @@ def shared(tmp_path_factory, worker_id):
                 part.rename(path)
         return path
     return ask
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    with subprocess.Popen([sys.executable, pathlib.Path(__file__).with_name("fork_server.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as server:
+        yield server
+
+
+@pytest.fixture
+def forked(fork_server, tmp_path):
+    """forked(code, *arguments) -> a CompletedProcess: the script in a new process that need not import torch itself, only name it. For
+    scripts that test what an import does there is subprocess.run()."""
+    def run(code, *arguments, folder=os.getcwd()):
+        out, err = tmp_path / "forked.out", tmp_path / "forked.err"
+        for path in (out, err):
+            path.write_text("")
+        json.dump({"code": code, "arguments": [*map(str, arguments)], "environment": dict(os.environ), "folder": str(folder), "out": str(out),
+                   "err": str(err)}, fork_server.stdin)
+        print(file=fork_server.stdin, flush=True)
+        status = int(fork_server.stdout.readline())
+        return subprocess.CompletedProcess([code, *arguments], status, out.read_text(), err.read_text())
+    return run
 
 
 # ---- Seconds of processor time, of the test and of the processes that it started: on a shared machine these are what can be compared ----

@@ -50,9 +50,8 @@ def test_planted_faults(torch_faulty, operator):
 
 
 @pytest.mark.parametrize("operator", ["wrong_fake", "undeclared_write", "size_hard_coded", "wrong_gradient", "wrong_sharding"])
-def test_scripts_fail_alone(torch_faulty, tmp_path, operator):
-    (tmp_path / "repro.py").write_text(failures(torch_faulty, operator)[0]["python"])
-    done = subprocess.run([sys.executable, tmp_path / "repro.py"], cwd=HERE, capture_output=True, text=True, timeout=300)
+def test_scripts_fail_alone(torch_faulty, forked, operator):
+    done = forked(failures(torch_faulty, operator)[0]["python"], folder=HERE)
     assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
 
 
@@ -73,6 +72,7 @@ def test_names_of_files_do_not_matter(tmp_path):
     assert "taken from the folder" not in out.stdout + out.stderr
 
 
+@pytest.mark.slow
 def test_a_contract_makes_the_inputs(check):
     report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::stride_ignored", "--contract", "x[m n]:f32 -> out[m n]:f32")
     failed, = (r["row"] for r in report["results"] if r["result"] == "fail")
@@ -127,6 +127,7 @@ def test_which_python(check, monkeypatch, tmp_path, where):
     assert result["result"] == "not checked" and re.search("python3: this one .*python", result["because"])
 
 
+@pytest.mark.slow
 def test_time(check):
     results = check("swiglu", "--only", "torch", "--time", 1)["results"]
     assert results and {r.get("because") for r in results if r["result"] == "not checked"} <= {"the time was up", "it writes nothing"}

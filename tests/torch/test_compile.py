@@ -2,8 +2,6 @@
 the same expression of torch's own operators is."""
 import functools
 import io
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -51,8 +49,11 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["dynamic", "automatic", "marked"])
-@pytest.mark.parametrize("name", PAIRS)
+MODES = ["dynamic", "automatic", "marked"]
+EACH_ONCE = [pytest.param(name, mode, marks=() if i % 3 == k else pytest.mark.slow) for i, name in enumerate(PAIRS) for k, mode in enumerate(MODES)]
+
+
+@pytest.mark.parametrize("name, mode", EACH_ONCE)
 def test_no_more_compilations_than_torchs_own(ops, shipped, name, mode):
     ours, theirs, make = PAIRS[name]
     shapes = [s for s in SHAPES if name not in ("add_custom", "badd", "rms_norm", "cat") or s]
@@ -173,9 +174,8 @@ print(torch.equal(g(torch.ones(4), torch.ones(4)), f(torch.ones(4), torch.ones(4
 """
 
 
-def test_no_compiler_is_imported_before_it_is_needed():
-    out = subprocess.run([sys.executable, "-c", FRESH], check=True, capture_output=True, text=True).stdout
-    assert out.split() == ["False", "False", "True"]
+def test_no_compiler_is_imported_before_it_is_needed(forked):
+    assert forked(FRESH).stdout.split() == ["False", "False", "True"]
 
 
 # ---- export

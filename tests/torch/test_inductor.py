@@ -189,6 +189,7 @@ def test_cpp_wrapper(ops, shipped):
         program(f, torch.rand(2, 4), torch.rand(2, 4))
 
 
+@pytest.mark.slow
 def test_aot_inductor(ops, shipped, tmp_path):
     class Model(torch.nn.Module):
         def forward(self, x, y):

@@ -170,14 +170,11 @@ print("pretend ok")
 """
 
 
-def test_a_device_without_rows_runs_the_native_form(tmp_path):
+def test_a_device_without_rows_runs_the_native_form(forked, tmp_path):
     """PyTorch's own backend in Python, in a process of its own: there is one PrivateUse1."""
-    import subprocess
-    import sys
-
     from conftest import compile_ops
     binary = compile_ops(ROOT / "tests/torch/more_ops.c", tmp_path / "more_ops.so")
-    done = subprocess.run([sys.executable, "-c", DEVICE, str(binary)], capture_output=True, text=True, timeout=300)
+    done = forked(DEVICE, binary)
     assert "pretend ok" in done.stdout, done.stdout + done.stderr
 
 

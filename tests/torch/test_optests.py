@@ -1,6 +1,4 @@
 """opcheck and generate_opcheck_tests on names: the out= overload is not in their way, an author's own overload is."""
-import subprocess
-import sys
 import unittest
 
 import pytest
@@ -58,6 +56,6 @@ print(sorted(set(torch.library.opcheck(torch.ops.torch_ops.cube, (torch.ones(2, 
 """
 
 
-def test_imported_after_the_library(binary):
-    done = subprocess.run([sys.executable, "-c", LATER, binary], capture_output=True, text=True)
+def test_imported_after_the_library(forked, binary):
+    done = forked(LATER, binary)
     assert done.stdout == "['SUCCESS']\n", done.stderr

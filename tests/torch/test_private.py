@@ -63,7 +63,7 @@ my.close()
 """
 
 
-@pytest.mark.parametrize("names", ["operators", "fake vmap functional traced out flops sharding dynamo inductor like samples python_kernels"])
+@pytest.mark.parametrize("names", [pytest.param("operators", marks=pytest.mark.slow), "fake vmap functional traced out flops sharding dynamo inductor like samples python_kernels"])
 def test_a_missing_name_turns_its_feature_off(tmp_path, names):
     from conftest import compile_ops
     (tmp_path / "private.c").write_text(square_source("private", "2 * grad * x"))

@@ -1,5 +1,6 @@
 """DTensor: two ranks, and a mesh of two by two, give what one device gives. The ranks are processes that run this file."""
 import os
+import signal
 import subprocess
 import sys
 
@@ -244,13 +245,7 @@ def written_of_a_square(mesh, P):
         f(a, b, c)
 
 
-def rank_main(rank, size, store, binary):
-    import dovetail
-    from dovetail.torch import register
-    names = [n for n in ("swiglu", "rms_norm", "add_rms_norm", "rotary_embedding") if getattr(dovetail.ops, n)]
-    library = dovetail.load(binary)
-    register(library)
-    assert "torch.distributed.tensor" not in sys.modules and names
+def run_rank(rank, size, store):
     import torch.distributed as dist
     import torch.distributed.tensor as P
     dist.init_process_group("gloo", rank=rank, world_size=size, store=dist.FileStore(store, size))
@@ -264,6 +259,29 @@ def rank_main(rank, size, store, binary):
     dist.destroy_process_group()
 
 
+def main(size, store, binary):
+    """The ranks are forks: what they import is imported once. When one fails the others are ended."""
+    import dovetail
+    from dovetail.torch import register
+    names = [n for n in ("swiglu", "rms_norm", "add_rms_norm", "rotary_embedding") if getattr(dovetail.ops, n)]
+    library = dovetail.load(binary)
+    register(library)
+    assert "torch.distributed.tensor" not in sys.modules and names
+    import torch.distributed.tensor  # noqa: F401
+    ranks = []
+    for rank in range(size):
+        child = os.fork()
+        if child == 0:
+            return run_rank(rank, size, store)
+        ranks.append(child)
+    while ranks:
+        child, status = os.wait()
+        ranks.remove(child)
+        if status:
+            for other in ranks:
+                os.kill(other, signal.SIGKILL)
+
+
 @pytest.fixture(scope="module")
 def binary(tmp_path_factory):
     from conftest import compile_ops
@@ -275,14 +293,14 @@ def binary(tmp_path_factory):
 def run_ranks(binary, size):
     """What the ranks said: (names of the checks that passed, errors)."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    running = [subprocess.Popen([sys.executable, __file__, str(rank), str(size), str(binary.parent / f"store{size}"), str(binary)],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for rank in range(size)]
+    process = subprocess.Popen([sys.executable, __file__, str(size), str(binary.parent / f"store{size}"), str(binary)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
     try:
-        said = [p.communicate(timeout=300) for p in running]
+        said, errors = process.communicate(timeout=300)
     finally:
-        for p in running:
-            p.kill()
-    return said[0][0].split(), "".join(errors for _, errors in said)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return said.split(), errors
 
 
 @pytest.fixture(scope="module")
@@ -301,6 +319,7 @@ def test_two_ranks(line, name):
     assert name in passed, errors[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKS[SQUARE])
 def test_four_ranks(square, name):
     passed, errors = square
@@ -308,4 +327,4 @@ def test_four_ranks(square, name):
 
 
 if __name__ == "__main__":
-    rank_main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])

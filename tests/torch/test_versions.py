@@ -224,9 +224,9 @@ dist.destroy_process_group()
 """
 
 
-def test_sharding(my, tmp_path):
+def test_sharding(my, forked, tmp_path):
     """DTensor"""
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", SHARDED, my.path, str(tmp_path / "store")], capture_output=True, text=True)
+    done = forked(SHARDED, my.path, tmp_path / "store")
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -86,7 +86,8 @@ def test_as_torchs_own(grad, name, program, backend):
     check(grad, name, program, backend)
 
 
-@pytest.mark.parametrize("name, program", [("add_", views), ("add_back_", twice), ("add_", an_input)], ids=lambda x: getattr(x, "__name__", x))
+@pytest.mark.parametrize("name, program", [("add_", views), pytest.param("add_back_", twice, marks=pytest.mark.slow),
+                                           pytest.param("add_", an_input, marks=pytest.mark.slow)], ids=lambda x: getattr(x, "__name__", x))
 def test_by_inductor(grad, name, program):
     check(grad, name, program, "inductor")
 

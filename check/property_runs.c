@@ -19,7 +19,7 @@ static void attempt(check_job *job, const check_case *c)
     job->how.show = CHECK_SHOW_ACCEPT;
     if (call.kernel_ran && strstr(dv_last_error(), "and no message"))
         check_fail(job, "no message", "the kernel fails without a message: %s", dv_last_error());
-    else if (call.kernel_ran && strstr(dv_last_error(), "which is no status"))
+    else if (call.kernel_ran && strstr(dv_last_error(), "which is not a status"))
         check_fail(job, "no status", "%s", dv_last_error());
 }
 

@@ -22,7 +22,7 @@ static bool contents_do_not_matter(const check_op *op, const check_case *c)
 /* The message must say which operator, and which argument or size. */
 static bool is_clear(const check_op *op, const char *message)
 {
-    return strstr(message, op->name) && !strstr(message, "and no message") && !strstr(message, "which is no status");
+    return strstr(message, op->name) && !strstr(message, "and no message") && !strstr(message, "which is not a status");
 }
 
 /* A written argument that has changed; NULL: none. */

@@ -450,7 +450,7 @@ static int run(const cli_args *args)
     check_options options = { .cases = CASES, .workers = WORKERS, .only = cli_get(args, "only"), .interrupted = cli_interrupted };
     int64_t seed, seconds, case_ms;
     if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
-        return cli_usage(args->verb, "option '--torch' names what is checked, '--contract' belongs to it");
+        return cli_usage(args->verb, "option '--torch' takes no other target, and '--contract' needs '--torch'");
     if (!args->nwords && !cli_has(args, "torch"))
         return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
     if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) ||
@@ -492,7 +492,7 @@ const cli_verb verb_check = {
     .purpose = "find what is wrong with operators before their users do",
     .usage = "[options] FILE.so | FILE.c | FOLDER | PACKAGE | NAMESPACE::OPERATOR ... | --torch MODULE",
     .about =
-        "Makes inputs from what each operator declares, and runs it on them until it proves or breaks each word of its\n"
+        "Makes inputs from what each operator declares, and runs it on them until it finds a case that breaks the\n"
         "declaration: it may not crash, touch memory that is not its own, leave results unwritten, write what it does not\n"
         "declare, or give other shapes than its contract says. Each kernel row is checked by itself, in processes that may\n"
         "crash. Says pass, fail with the smallest case found, or not checked and why (docs/check.md). With a Python that has\n"

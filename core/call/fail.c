@@ -104,6 +104,6 @@ int dv__report(dv__call *c, int status, const char *who)
         return DV_OK;
     const char *name = dv_status_name(status);
     if (status > 0 || !strcmp(name, "unknown status"))
-        return dv_fail(DV_EKERNEL, "%s: %s returned %d, which is no status", c->op->name, who, status);
+        return dv_fail(DV_EKERNEL, "%s: %s returned %d, which is not a status", c->op->name, who, status);
     return dv_fail(status, "%s: %s failed with %s and no message", c->op->name, who, name);
 }

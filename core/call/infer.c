@@ -111,7 +111,7 @@ static int infer(dv__call *c, dv_result_spec *specs, size_t nspecs)
     for (size_t r = 0; r < nspecs && !status && !c->op->contract && !c->op->shape; r++)
         if (c->plan->slots[c->plan->nargs + r].value == DV_VALUE_TENSOR &&
             !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_WRITES))
-            status = dv_fail(DV_ENOTSUP, "%s: neither a contract nor a shape function says what its results are", c->op->name);
+            status = dv_fail(DV_ENOTSUP, "%s: neither a contract nor a shape function describes its results", c->op->name);
     for (size_t r = 0; r < nspecs && !status; r++)
         status = infer_one(c, r, &specs[r]);
     return status;
@@ -144,7 +144,7 @@ static int infer_list(dv__call *c, size_t r, dv_result_spec *specs, size_t room,
     if (r >= c->plan->nreturns || !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_TENSORS))
         return dv_fail(DV_EINVAL, "%s: dv_infer_list: result %zu is not a list of tensors", c->op->name, r);
     if (!c->op->contract)
-        return dv_fail(DV_ENOTSUP, "%s: no contract says what is in the list that it returns", c->op->name);
+        return dv_fail(DV_ENOTSUP, "%s: no contract describes the list that it returns", c->op->name);
     int status = dv__contract_count(c->op->contract, c->args, &c->solution, r, &count);
     *n = count < 0 ? 0 : (size_t)count;
     for (size_t k = 0; k < *n && k < room && !status; k++)
@@ -272,7 +272,7 @@ int dv_explain(dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(v
     if (op && op->functional)
         op = op->functional; /* its calls are the operator's */
     if (!fn)
-        return dv_fail(DV_EINVAL, "dv_explain: no function to tell: found NULL");
+        return dv_fail(DV_EINVAL, "dv_explain: no function to call for each row: found NULL");
     const int status = begin(&c, op, args, nargs, &keys);
     explainer x = { &c, fn, user, false };
     return status ? status : dv__call_end(&c, explain(&x, keys));

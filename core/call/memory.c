@@ -142,7 +142,7 @@ static int check_written(const dv__call *c, const item *items, size_t n, const i
         return dv__fail_argument(c, DV_EINVAL, w->slot, "would be written, but is read-only");
     if (!dv__span_is_contiguous(w->span) && dv_tensor_overlaps_itself(w->t))
         return dv__fail_argument(
-            c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements lie in one place");
+            c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements share memory");
     for (size_t i = 0; i < n; i++) {
         const item *o = &items[i];
         if (o == w || !overlap(w, o) || share_set(c, w, o))

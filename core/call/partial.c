@@ -31,7 +31,7 @@ int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_parti
         return dv_fail(DV_EINVAL, "dv_partial_new: no %s given: found NULL", op ? "place for what it makes" : "operator");
     *out = NULL;
     if (!op->contract)
-        return dv_fail(DV_ENOTSUP, "%s: no contract says what follows from what is known", op->name);
+        return dv_fail(DV_ENOTSUP, "%s: it has no contract, so nothing follows from what is known", op->name);
     dv_partial *p = dv__calloc(1, sizeof *p);
     if (!p)
         return DV_ENOMEM;

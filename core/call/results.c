@@ -155,14 +155,14 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
         return DV_OK;
     } else {
         return dv__fail_argument(
-            c, DV_EINVAL, slot, "must be given: the operator has neither a contract nor a shape function that says what it is");
+            c, DV_EINVAL, slot, "must be given: the operator has neither a contract nor a shape function that describes it");
     }
     if (o.ndim < 0) {
         out->origin = DV__RESULT_ABSENT;
         return t ? dv__fail_argument(c, DV_EINVAL, slot, "is absent with these arguments, but a tensor was given for it") : DV_OK;
     }
     if (given->type == DV_VALUE_NONE)
-        return dv__fail_argument(c, DV_EINVAL, slot, "expected a tensor, or nothing so that it is made; found None");
+        return dv__fail_argument(c, DV_EINVAL, slot, "expected a tensor, or no value so that it is allocated; found None");
     if (o.view_of >= 0 && t)
         return refuse_given(c, r, "is a view of an argument: a tensor cannot be given for it");
     if (o.unbacked) {
@@ -250,7 +250,7 @@ static int list_result(dv__call *c, size_t r, const dv_value *given)
         return status;
     if (!c->op->contract)
         return dv__fail_argument(
-            c, DV_ENOTSUP, slot, "is a list of tensors, and no contract says what is in it: it must be given");
+            c, DV_ENOTSUP, slot, "is a list of tensors, and no contract describes it: it must be given");
     return count < 0 ? DV_OK : dv__make_list(c, r, (size_t)count, by_contract); /* else absent */
 }
 

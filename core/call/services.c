@@ -147,7 +147,7 @@ static int set_output(dv_context *ctx, dv_tensor *t, dv_dtype dtype, int32_t ndi
         return dv__call_error(c, DV_ESHAPE, "dv_set_output: %d dims", (int)ndim);
     dv__result *out = find_result(c, t, &r);
     if (!out)
-        return dv__call_error(c, DV_EINVAL, "dv_set_output: this is no result whose size the kernel decides");
+        return dv__call_error(c, DV_EINVAL, "dv_set_output: the kernel does not decide the size of this result");
     if (out->set)
         return dv__call_error(c, DV_EINVAL, "dv_set_output: result %zu was set already", r);
     int status;

@@ -176,7 +176,7 @@ static const dv__pattern *own_binder(dv__builder *b, const dv__pattern *t, const
             continue;
         if (!dv__implies(b, took, dv__took_part(b, other), 8))
             b->status = dv__fail_at(DV_ECONTRACT, b->c->text, item->e->at,
-                "%s%s{%s} is bound by '%s', which may be missing when '%s' is there", item->e->kind == DV__EXPR_STAR ? "*" : "",
+                "%s%s{%s} is bound by '%s', which may be absent when '%s' is given", item->e->kind == DV__EXPR_STAR ? "*" : "",
                 item->e->name, item->e->index, other->name, t->name);
         return other;
     }
@@ -765,7 +765,7 @@ dv__operand dv__own_count(dv__builder *b, const dv__pattern *t)
                 return dv__load(b, DV__OP_LEN, DV__RTYPE_INT, DV__ALWAYS, list->slot);
     if (!b->status)
         b->status = dv__fail_at(
-            DV_ECONTRACT, b->c->text, t->at, "'%s': no list with the index %s must be there to say how many", t->text, t->index);
+            DV_ECONTRACT, b->c->text, t->at, "'%s': its length is unknown: every list with the index %s may be absent", t->text, t->index);
     return DV__ALWAYS;
 }
 

@@ -268,7 +268,7 @@ static int parse_pattern(struct parser *p)
         if (dv__lexer_is(&p->lx, "{") != (t->kind == DV__PATTERN_LIST))
             return fail(p, p->lx.token.start,
                 t->kind == DV__PATTERN_LIST ? "'%s' is a list of tensors: expected %s{i}[...]"
-                                            : "'%s' is no list of tensors: expected %s[...]",
+                                            : "'%s' is not a list of tensors: expected %s[...]",
                 t->name, t->name);
         if (dv__lexer_accept(&p->lx, "{"))
             status = parse_index(p, "an index name such as i", &t->index);
@@ -487,7 +487,7 @@ static int parse_allowed(struct parser *p)
     }
     for (uint32_t i = 0; i < c->ndtypes; i++)
         if (!strcmp(c->dtypes[i].name, name) && c->dtypes[i].allowed)
-            return fail(p, at, "'%s in ...' is said twice", name);
+            return fail(p, at, "'%s in ...' is given twice", name);
     if (c->ndtypes == DV__MAX_DTYPE_VARS)
         return dv__fail_at(DV_ELIMIT, c->text, at, "more than %d dtype variables", DV__MAX_DTYPE_VARS);
     c->dtypes[c->ndtypes++] = (dv__dtype_var){ name, at, keys, n }; /* resolving checks that a pattern binds it */
@@ -565,7 +565,7 @@ static bool at_allowed(const struct parser *p)
 static int parse_cost(struct parser *p, dv__expr **out)
 {
     if (*out)
-        return fail(p, p->lx.token.start, "'%.*s' is said twice", (int)p->lx.token.size, p->lx.token.start);
+        return fail(p, p->lx.token.start, "'%.*s' is given twice", (int)p->lx.token.size, p->lx.token.start);
     dv__lexer_next(&p->lx);
     dv__lexer_next(&p->lx); /* = */
     return dv__expr_parse(&p->lx, &p->c->arena, out);

@@ -78,7 +78,7 @@ static int create_element(dv__contract *c, const dv__pattern *t, dv__item *item)
     const bool run = e->role == DV__ROLE_ELEMENT_RUN;
     const char *star = run ? "*" : "";
     if (t->kind != DV__PATTERN_LIST)
-        return wrong(c, e, "%s%s{i} is for lists of tensors, and '%s' is none", star, e->name, t->name);
+        return wrong(c, e, "%s%s{i} is for lists of tensors, and '%s' is not one", star, e->name, t->name);
     const dv__pattern *other = list_with(c, t, e);
     int ref = run ? dv__find_run(c, e->name) : dv__find_dim(c, e->name), status = DV_OK;
     const char *index = ref < 0 ? NULL : run ? c->runs[ref].index : c->dims[ref].index;
@@ -353,7 +353,7 @@ static int resolve_count(dv__contract *c, dv__pattern *t)
     }
     if (t->count && lists)
         return dv__fail_at(DV_ECONTRACT, c->text, t->count->at,
-            "%s is the index of a list of the inputs, which says how many there are: a count needs another index", t->index);
+            "%s is the index of an input list and already counts its tensors: a count needs another index", t->index);
     if (!t->count && !lists)
         return dv__fail_at(DV_ECONTRACT, c->text, t->at,
             "no list of the inputs has the index %s: expected {%s < count}, how many tensors are returned", t->index, t->index);
@@ -501,12 +501,12 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
             return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "expected a size or a run of an input, found '%s%s'",
                 list[i].run ? "*" : "", list[i].name);
         if (list[i].run ? c->runs[ref].index : c->dims[ref].index)
-            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s%s' is of each tensor's own: it cannot be said of all",
+            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s%s' differs from tensor to tensor: no fact holds for all of them",
                 list[i].run ? "*" : "", list[i].name);
         list[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)
             if (list[k].run == list[i].run && list[k].ref == ref)
-                return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s' is said twice", list[i].name);
+                return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s' is given twice", list[i].name);
     }
     return DV_OK;
 }

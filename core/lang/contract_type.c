@@ -418,7 +418,7 @@ static int resolve(const struct resolver *r, dv__expr *e)
         if (!status && strcmp(e->name, "values") != 0)
             status = wrong(r, e, "unknown attribute '.%s': expected .values", e->name);
         if (!status && !r->values)
-            status = wrong(r, e, "the values of tensors can be spoken of in constraints only");
+            status = wrong(r, e, "the values of tensors can be used in constraints only");
         return status;
     case DV__EXPR_INDEX:
         status = resolve_as(r, e->args[0], DV__CTYPE_INTS);

@@ -413,7 +413,7 @@ static int complete(parse *p, const dv__expr **outputs)
             continue;
         const char *name = name_of(s, (int32_t)slot, number, sizeof number);
         return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.token.start,
-            "nothing is said about '%s', which is %s; expected '%s: ...'", name, slot < s->nargs ? "written" : "returned", name);
+            "'%s', which is %s, has no clause; expected '%s: ...'", name, slot < s->nargs ? "written" : "returned", name);
     }
     return DV_OK;
 }

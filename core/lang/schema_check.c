@@ -104,7 +104,7 @@ static int check_argument(const dv__schema *s, const dv__argument *a, bool is_re
     const int64_t wanted = fixed_size(a->type), given = a->def.has ? list_size(&a->def.value) : -1;
     if (wanted > 0 && given > 0 && given != wanted)
         return fail(
-            s, a, is, "the default %s has %lld elements, the type says %lld", a->def.text, (long long)given, (long long)wanted);
+            s, a, is, "the default %s has %lld elements, the type has %lld", a->def.text, (long long)given, (long long)wanted);
     return check_alias(s, a, is_return);
 }
 
@@ -114,13 +114,13 @@ int dv__schema_validate(const dv__schema *s)
     if (s->vararg || s->varret)
         return dv_fail(DV_ESCHEMA, "schema of %s: '...' is for PyTorch's own primitives", s->name);
     if (s->stars > 1)
-        return dv_fail(DV_ESCHEMA, "schema of %s: '*' stands there twice", s->name);
+        return dv_fail(DV_ESCHEMA, "schema of %s: '*' appears twice", s->name);
     if (s->stars && (!s->nargs || !s->args[s->nargs - 1].kwarg_only))
         return dv_fail(DV_ESCHEMA, "schema of %s: nothing follows '*'", s->name);
     for (size_t i = 0; i < s->nargs; i++) {
         const dv__argument *a = &s->args[i];
         if (dv__schema_arg(s, a->name) != (int)i)
-            return fail(s, a, "argument", "there are two of this name");
+            return fail(s, a, "argument", "another one has the same name");
         if ((status = check_argument(s, a, false)))
             return status;
     }
@@ -128,10 +128,10 @@ int dv__schema_validate(const dv__schema *s)
         const dv__argument *r = &s->returns[i];
         for (size_t j = 0; *r->name && j < i; j++)
             if (!strcmp(r->name, s->returns[j].name))
-                return fail(s, r, "return", "there are two of this name");
+                return fail(s, r, "return", "another one has the same name");
         const int arg = *r->name ? dv__schema_arg(s, r->name) : -1;
         if (arg >= 0 && !(r->alias && dv__alias_equal(r->alias, s->args[arg].alias)))
-            return fail(s, r, "return", "there is an argument of this name, and the return is not annotated as its alias");
+            return fail(s, r, "return", "an argument has this name, and the return is not annotated as its alias");
         if ((status = check_argument(s, r, true)))
             return status;
     }

@@ -55,7 +55,7 @@ static int check_mutates(const char *op, const dv_field_decl *const *fields, con
             if (strlen(fields[i]->name) == n && !memcmp(fields[i]->name, p, n))
                 found = fields[i];
         if (n && !found)
-            return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which is no field of its struct", op, (int)n, p);
+            return dv_fail(DV_ESCHEMA, "operator %s: .mutates names '%.*s', which is not a field of its struct", op, (int)n, p);
         if (n && dv_field_at(found->type)->form != DV_FORM_WRITTEN)
             return dv_fail(DV_ESCHEMA,
                 "operator %s: .mutates names '%.*s', which the struct does not let the kernel write "

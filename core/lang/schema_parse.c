@@ -91,7 +91,7 @@ static int parse_argument(parser *p, bool is_return, dv__argument *a)
     if (!is_return && p->lx.token.kind != DV__TOKEN_IDENT)
         return dv__lexer_unexpected(&p->lx, "the name of the argument");
     if ((status = dv__schema_name(
-             &p->lx, p->arena, is_return ? "a name that is no keyword" : "the name of the argument (no keyword)", &a->name)))
+             &p->lx, p->arena, is_return ? "a name that is not a keyword" : "the name of the argument (no keyword)", &a->name)))
         return status;
     if (!is_return && dv__lexer_accept(&p->lx, "="))
         return dv__default_parse(&p->lx, p->arena, a->type, &a->def);

@@ -80,7 +80,7 @@ bool dv__alias_equal(const dv__alias *a, const dv__alias *b); /* NULL is fine */
 bool dv__type_equal(const dv__type *a, const dv__type *b);
 bool dv__type_is_subtype(
     const dv__type *sub, const dv__type *super); /* PyTorch's isSubtypeOf, on what arguments look like to it */
-/* A name: an identifier that is no keyword. *out is in the arena. what: for the message. */
+/* A name: an identifier that is not a keyword. *out is in the arena. what: for the message. */
 int dv__schema_name(dv__lexer *lx, dv__arena *arena, const char *what, const char **out);
 
 /* A growing array in an arena. */

@@ -299,7 +299,7 @@ int dv_tensor_copy(const dv_tensor *dst, const dv_tensor *src)
     if (dv__tensor_is_read_only(dst))
         return dv_fail(DV_EINVAL, "copy: the target is read-only");
     if (dv_tensor_overlaps_itself(dst))
-        return dv_fail(DV_EALIAS, "copy: two elements of the target lie in one place");
+        return dv_fail(DV_EALIAS, "copy: two elements of the target share memory");
     if (dv_tensor_overlaps(dst, src))
         return dv_fail(DV_EALIAS, "copy: the source and the target overlap");
     dv__copy_elements(dst, src);

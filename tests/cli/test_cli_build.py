@@ -278,8 +278,8 @@ ERRORS = [
     ("a field that is not there", "(gate, up, out)", "(gate, upp, out)", "(gate, upp, out)", "names one that the struct does not have"),
     ("a struct that is not there", "DV_OPERATOR(swiglu, struct swiglu,", "DV_OPERATOR(swiglu, struct swigloo,", "DV_OPERATOR(swiglu, struct swigloo,",
      "the struct that the declaration names does not exist"),
-    ("a misspelt part", ".native  ", ".natvie  ", ".natvie", "an operator has no such part: it has .schema"),
-    ("a misspelt row option", "swiglu_f32, .split", "swiglu_f32, .spilt", ".spilt", "a kernel row has no such part"),
+    ("a misspelt part", ".native  ", ".natvie  ", ".natvie", "an operator has no such member; it has .schema"),
+    ("a misspelt row option", "swiglu_f32, .split", "swiglu_f32, .spilt", ".spilt", "a kernel row has no such member"),
     ("an operator that is not declared", "&dv_op_swiglu_grad);", "&dv_op_swiglu_back);", "DV_LIBRARY(", "no DV_OPERATOR above it"),
 ]
 

@@ -934,7 +934,7 @@ static void boxed_results(void **state)
     CALL_FAILS(
         DV_EKERNEL, "expected Tensor from the boxed kernel, found int (3)", dv_call(find("twice"), &arg, 1, results, 1, NULL));
     what = -99;
-    CALL_FAILS(DV_EKERNEL, "tc::twice: the boxed kernel returned -99, which is no status",
+    CALL_FAILS(DV_EKERNEL, "tc::twice: the boxed kernel returned -99, which is not a status",
         dv_call(find("twice"), &arg, 1, results, 1, NULL));
     what = DV_ESHAPE;
     CALL_FAILS(

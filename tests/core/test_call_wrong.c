@@ -106,7 +106,7 @@ static const struct {
     /* what a kernel does wrong */
     { "fail_with", "f32[4] 1", "", DV_EINVAL, { "tc::fail_with: how is 1" } },
     { "fail_with", "f32[4] 2", "", DV_EKERNEL, { "tc::fail_with: fail_run failed with EKERNEL and no message" } },
-    { "fail_with", "f32[4] 3", "", DV_EKERNEL, { "fail_run returned 7, which is no status" } },
+    { "fail_with", "f32[4] 3", "", DV_EKERNEL, { "fail_run returned 7, which is not a status" } },
     { "fail_with", "f32[4] 4", "", DV_EINVAL, { "tc::fail_with: the first" } },
     { "fail_with", "f32[4] 5", "", DV_EINVAL, { "an error that is not returned" } },
     { "fail_with", "f32[4] 6", "", DV_EINVAL, { "piece ", " failed" } },
@@ -114,7 +114,7 @@ static const struct {
     { "fail_with", "f32[4] 8", "", DV_EINVAL, { "power of two, found 3" } },
     { "fail_with", "f32[4] 9", "", DV_ENOENT, { "no host that knows 'layer.0'" } },
     { "fail_with", "f32[4] 10", "", DV_EINVAL, { "no result whose size the kernel decides" } },
-    { "fail_with", "f32[4] 11", "", DV_EKERNEL, { "returned -999, which is no status" } },
+    { "fail_with", "f32[4] 11", "", DV_EKERNEL, { "returned -999, which is not a status" } },
 };
 
 /* A shape with a list of fixed size and an optional one. */

@@ -139,7 +139,7 @@ static void test_rows(void **state)
     } predicates[] = {
         { "n >", "operator my::f: predicate: column 4: expected a value, found the end" },
         { "n", "predicate: column 1: expected a boolean for a predicate, found an integer" },
-        { "x.values > 1", "predicate: column 1: the values of tensors can be spoken of in constraints only" },
+        { "x.values > 1", "predicate: column 1: the values of tensors can be used in constraints only" },
         { "q > 1", "predicate: column 1: unknown name 'q'" },
         { "n > 1; n < 3", "predicate: column 6: expected the end of the predicate, found ';'" },
     }, dtypes[] = {

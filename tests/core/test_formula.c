@@ -263,11 +263,11 @@ static const struct bad {
     { NATIVE, XW, "silu(w)", "is Tensor, found Tensor?" },
     { NATIVE, XW, "if(present(w), x, silu(w))", "is Tensor, found Tensor?" },
     { NATIVE, TWO, "x", "expected 2 results, one for each target, found 1" },
-    { NATIVE, TWO, "a: x", "nothing is said about 'b', which is returned; expected 'b: ...'" },
+    { NATIVE, TWO, "a: x", "'b', which is returned, has no clause; expected 'b: ...'" },
     { NATIVE, TWO, "a: x; a: x", "'a' has a formula already" },
     { NATIVE, TWO, "c: x; a: x", "'c' is not a result of the operator; there are: a, b" },
     { NATIVE, INPLACE, "x: x", "'x' is not a result of the operator; there are: out" },
-    { NATIVE, "f(Tensor x, Tensor(a!) out) -> Tensor", "x", "nothing is said about 'out', which is written" },
+    { NATIVE, "f(Tensor x, Tensor(a!) out) -> Tensor", "x", "'out', which is written, has no clause" },
     { NATIVE, "f(Tensor x) -> ()", "x", "neither returns nor writes anything" },
 
     { GRADIENT, XY, "", "operator my::f: gradient: column 1: expected an argument's name, found the end" },

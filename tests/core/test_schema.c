@@ -198,9 +198,9 @@ static void test_validate(void **state)
         { "f(*, Tensor(a!)[] out) -> ()", NULL },
         { "f(float? x=1, Scalar s=2, Scalar? b=True, complex c=1j) -> ()", NULL },
         { "f(Layout? l=strided, MemoryFormat? m=contiguous_format, Device d='cuda:1', bool[2] b=[True, False]) -> ()", NULL },
-        { "f(Tensor x, Tensor x) -> ()", "argument 'x': there are two of this name" },
-        { "f() -> (Tensor a, Tensor a)", "return 'a': there are two of this name" },
-        { "f(Tensor a) -> Tensor a", "return 'a': there is an argument of this name" },
+        { "f(Tensor x, Tensor x) -> ()", "argument 'x': another one has the same name" },
+        { "f() -> (Tensor a, Tensor a)", "return 'a': another one has the same name" },
+        { "f(Tensor a) -> Tensor a", "return 'a': an argument has this name" },
         { "f(int a=1.5) -> ()", "argument 'a': the default 1.5 does not fit the type int" },
         { "f(int a=True) -> ()", "the default True does not fit the type int" },
         { "f(int a=None) -> ()", "the default None does not fit the type int" },
@@ -216,14 +216,14 @@ static void test_validate(void **state)
         { "f(Device a='xla') -> ()", "does not fit the type Device" },
         { "f(ScalarType a=qint8) -> ()", "does not fit the type ScalarType" },
         { "f(ScalarType a=99) -> ()", "does not fit the type ScalarType" },
-        { "f(int[2] a=[1, 2, 3]) -> ()", "the default [1, 2, 3] has 3 elements, the type says 2" },
+        { "f(int[2] a=[1, 2, 3]) -> ()", "the default [1, 2, 3] has 3 elements, the type has 2" },
         { "f(int[]? a=1) -> ()", "the default 1 does not fit the type int[]?" },
-        { "f(float[2] a=[1, 2, 3]) -> ()", "has 3 elements, the type says 2" },
+        { "f(float[2] a=[1, 2, 3]) -> ()", "has 3 elements, the type has 2" },
         { "f(int(a) x) -> ()", "only tensors have alias annotations" },
         { "f(int(a!) x) -> ()", "only tensors have alias annotations" },
         { "f(Tensor x) -> Tensor(a)", "alias set 'a' is not the set of any argument" },
         { "f(Tensor(a) x) -> Tensor(a!)", "alias set 'a' is written, and argument 'x' only reads it" },
-        { "f(*, Tensor a, *, Tensor b) -> ()", "'*' stands there twice" },
+        { "f(*, Tensor a, *, Tensor b) -> ()", "'*' appears twice" },
         { "f(Tensor a, *) -> ()", "nothing follows '*'" },
         { "f(t x) -> t", "argument 'x': an operator cannot have the type t" },
         { "f(Dict(str, int) x) -> ()", "an operator cannot have the type Dict(str, int)" },
@@ -333,7 +333,7 @@ static void test_infer(void **state)
     infer_is(DV_FIELDS(struct all, m, out), "out m", "f(Tensor(a!) m, Tensor(b!) out) -> ()");
     infer_is(DV_FIELDS(struct words, default_, in_x, short_, keep_, for_), NULL, /* for is a word of schemas, too */
         "f(Tensor default, Tensor in_x, SymInt keep_, SymInt for_) -> Tensor short");
-    infer_fails(DV_FIELDS(struct all, x, out), "y", "operator f: .mutates names 'y', which is no field of its struct");
+    infer_fails(DV_FIELDS(struct all, x, out), "y", "operator f: .mutates names 'y', which is not a field of its struct");
     infer_fails(DV_FIELDS(struct all, x, out), "x", "which the struct does not let the kernel write");
     infer_fails(DV_FIELDS(struct all, i), "i", "which the struct does not let the kernel write");
     const dv_field_decl odd = { sizeof odd, 77, "odd", 0 };

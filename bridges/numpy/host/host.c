@@ -131,7 +131,7 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     int status = DV_ENOMEM;
     int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
     if (!owner_of(c, base, NULL)) {
-        status = dv_fail(DV_ENOTSUP, "%s: result %d is a view of what is not an array", c->f->name, index);
+        status = dv_fail(DV_ENOTSUP, "%s: result %d is a view of something that is not an array", c->f->name, index);
     } else if (!is_result(c, index)) { /* of a list: wrap() finds the array */
         status = dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
     } else if (own) {

@@ -1,4 +1,4 @@
-/* Returns how many elements it wrote, which is no status. */
+/* Returns how many elements it wrote, which is not a status. */
 #include <dovetail_op.h>
 struct scale {
     const dv_tensor *x;

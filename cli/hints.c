@@ -222,9 +222,11 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "has no member named", "dv_operator_decl", NULL, "an operator has no such member; it has" OPERATOR_PARTS },
         { "does not refer to any field", "dv_operator_decl", NULL, "an operator has no such member; it has" OPERATOR_PARTS },
         { "has no member named", "dv_kernel_decl", NULL,
-            "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority .flags" },
+            "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority "
+            ".flags" },
         { "does not refer to any field", "dv_kernel_decl", NULL,
-            "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority .flags" },
+            "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority "
+            ".flags" },
         { "no member named", "DV__FIELD", "DV_OPERATOR", "the list of fields names one that the struct does not have" },
         { "incomplete", "DV_OPERATOR", "DV_OPERATOR",
             "the struct that the declaration names does not exist (or is defined further down)" },

@@ -343,7 +343,8 @@ static int unpack(struct dv__torch_call *c, const struct dv__torch_slot *s, dv_v
     if (s->packed == DV_FIELD_GENERATOR)
         return decode_generator(c, NULL, (uint64_t)v->as.i, v);
     if (one ? n.size != each : n.size % each != 0)
-        return dv_fail(DV_ETYPE, "%s: argument '%s': %zu numbers do not encode a value of its type", c->op->name, s->name, n.size);
+        return dv_fail(
+            DV_ETYPE, "%s: argument '%s': %zu numbers do not encode a value of its type", c->op->name, s->name, n.size);
     switch (s->packed) {
     case DV_FIELD_SCALAR: value_of_scalar(unpack_scalar(n.data), v); return DV_OK;
     case DV_FIELD_COMPLEX:

@@ -249,8 +249,7 @@ static int list_result(dv__call *c, size_t r, const dv_value *given)
     if (status)
         return status;
     if (!c->op->contract)
-        return dv__fail_argument(
-            c, DV_ENOTSUP, slot, "is a list of tensors, and no contract describes it: it must be given");
+        return dv__fail_argument(c, DV_ENOTSUP, slot, "is a list of tensors, and no contract describes it: it must be given");
     return count < 0 ? DV_OK : dv__make_list(c, r, (size_t)count, by_contract); /* else absent */
 }
 

@@ -764,8 +764,8 @@ dv__operand dv__own_count(dv__builder *b, const dv__pattern *t)
                 dv__implies(b, took, dv__took_part(b, list), 8))
                 return dv__load(b, DV__OP_LEN, DV__RTYPE_INT, DV__ALWAYS, list->slot);
     if (!b->status)
-        b->status = dv__fail_at(
-            DV_ECONTRACT, b->c->text, t->at, "'%s': its length is unknown: every list with the index %s may be absent", t->text, t->index);
+        b->status = dv__fail_at(DV_ECONTRACT, b->c->text, t->at,
+            "'%s': its length is unknown: every list with the index %s may be absent", t->text, t->index);
     return DV__ALWAYS;
 }
 

@@ -501,8 +501,8 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
             return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "expected a size or a run of an input, found '%s%s'",
                 list[i].run ? "*" : "", list[i].name);
         if (list[i].run ? c->runs[ref].index : c->dims[ref].index)
-            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s%s' differs from tensor to tensor: no fact holds for all of them",
-                list[i].run ? "*" : "", list[i].name);
+            return dv__fail_at(DV_ECONTRACT, c->text, list[i].at,
+                "'%s%s' differs from tensor to tensor: no fact holds for all of them", list[i].run ? "*" : "", list[i].name);
         list[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)
             if (list[k].run == list[i].run && list[k].ref == ref)

@@ -412,8 +412,8 @@ static int complete(parse *p, const dv__expr **outputs)
         if (outputs[slot] || !is_output(s, (int32_t)slot))
             continue;
         const char *name = name_of(s, (int32_t)slot, number, sizeof number);
-        return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.token.start,
-            "'%s', which is %s, has no clause; expected '%s: ...'", name, slot < s->nargs ? "written" : "returned", name);
+        return dv__fail_at(DV_ESCHEMA, p->lx.text, p->lx.token.start, "'%s', which is %s, has no clause; expected '%s: ...'",
+            name, slot < s->nargs ? "written" : "returned", name);
     }
     return DV_OK;
 }

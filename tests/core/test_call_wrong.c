@@ -80,7 +80,7 @@ static const struct {
     { "fail_with", "f32[4] 100", "", DV_EINVAL, { "how < 100" } },
     { "transposed", "f32[4,5] 0 2", "", DV_EINVAL, { "from -2 to 1, found 2" } },
     { "bare", "f32[4]", "", DV_EINVAL, { "result 'out'", "must be given", "neither a contract nor a shape function" } },
-    { "copy_all", "{f32[4]}", "", DV_ENOTSUP, { "no contract says what is in it: it must be given" } },
+    { "copy_all", "{f32[4]}", "", DV_ENOTSUP, { "no contract describes it: it must be given" } },
     { "copy_all", "{f32[4]}", "f32[4]", DV_ETYPE, { "result 'out'", "expected Tensor[], found Tensor" } },
     { "copy_all", "{f32[4]}", "{f32[4] -}", DV_ETYPE, { "element 1, found None" } },
     { "copy_all", "{f32[4]}", "{f32[4] f32[4]}", DV_EINVAL, { "1 tensors into 2" } },
@@ -113,7 +113,7 @@ static const struct {
     { "fail_with", "f32[4] 7", "", DV_ENOMEM, { "out of memory: dv_alloc of " } },
     { "fail_with", "f32[4] 8", "", DV_EINVAL, { "power of two, found 3" } },
     { "fail_with", "f32[4] 9", "", DV_ENOENT, { "no host that knows 'layer.0'" } },
-    { "fail_with", "f32[4] 10", "", DV_EINVAL, { "no result whose size the kernel decides" } },
+    { "fail_with", "f32[4] 10", "", DV_EINVAL, { "the kernel does not decide the size of this result" } },
     { "fail_with", "f32[4] 11", "", DV_EKERNEL, { "returned -999, which is not a status" } },
 };
 

@@ -1,4 +1,5 @@
 """Private names of torch: they stand in one module, and a feature whose names are missing is off, says so, and harms nobody."""
+import ast
 import re
 import subprocess
 import sys
@@ -20,6 +21,24 @@ def test_private_names_stand_in_one_module():
         names = re.findall(r"(?<![\w.\"])(?:from )?torch\.(?:\w+\.)*_\w+(?:\.\w+)*", code)
         found[file.name] = [n for n in names if not re.match(ALLOWED, n.removeprefix("from ")) and "__" not in n]
     assert {f: names for f, names in found.items() if names and f != "private.py"} == {}
+
+
+def test_private_attributes_are_listed():
+    """Those of torch's objects: what stands after a dot with one '_', and is neither our own nor a name that a Feature looks up."""
+    listed = {n for names in private.ATTRIBUTES.values() for n in names} | private.OF_INSTANCES
+    ours, used = {"_core", "_initializing"}, {}
+    for file in [*(ROOT / "bridges/torch/python").rglob("*.py"), *(ROOT / "python/dovetail").glob("*.py")]:
+        tree = ast.parse(file.read_text())
+        ours.update(n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
+        stored = [n for n in ast.walk(tree) if isinstance(n, (ast.Attribute, ast.Name)) and isinstance(n.ctx, ast.Store)]
+        ours.update(n.id if isinstance(n, ast.Name) else n.attr for n in stored if isinstance(n, ast.Name) or ast.unparse(n.value) == "self")
+        if "bridges" not in file.parts or "check" in file.parts or file.name == "private.py":
+            continue
+        for n in ast.walk(tree):
+            if isinstance(n, ast.Attribute) and re.match("_[^_]", n.attr) and not re.match(r"(_torch|private|torch|operators)\b", ast.unparse(n.value)):
+                used.setdefault(n.attr, f"{file.name}: {ast.unparse(n)}")
+    assert {n: where for n, where in used.items() if n not in ours | listed} == {}
+    assert listed <= used.keys()
 
 
 SINCE = {"reasons": (2, 13)}  # features that older versions cannot have

@@ -1,4 +1,5 @@
-"""Everything private of torch that the bridge uses: one Feature each, with the names that it needs and what is lost without it.
+"""Everything private of torch that the bridge uses: one Feature each, with the names that it needs and what is lost without it; and the
+attributes of its objects.
 
 torch promises nothing about these names, and each version has others. A feature looks its names up when it is first asked for. Where one
 is missing the feature is off, and torch is left alone: `if feature:` asks, `feature.name` gives. `dovetail.torch.explain()` lists them all,
@@ -172,6 +173,28 @@ def unregistered():
 
 # ---- the table
 
+# Attributes of torch's objects, which other files read without a Feature: `operators` is off where an object lacks one.
+ATTRIBUTES = {
+    "torch.ops.aten.add.Tensor": ("_schema", "_op", "_op_dk", "_tags", "_opname", "_overloadname", "_overloadpacket", "_dispatch_cache",
+                                  "_nondeterministic_seeded", "_defined_in_python"),
+    "torch.ops.aten.add": ("_op", "_dir", "_overload_names", "_qualified_op_name"),
+    "torch.ops.aten": ("_dir",),
+    "torch.library.Library": ("_destroy", "_register_fake"),
+    "torch.autograd.forward_ad": ("_current_level", "_set_fwd_grad_enabled"),
+    "torch.Tensor": ("_cdata",),
+}
+# Those that only an instance has: of torch.library.Library, of a context and a class of torch.autograd.Function, of CustomOpDef.
+OF_INSTANCES = {"_op_defs", "_op_impls", "_autograd_function_id", "_input_metadata", "_backward_cls", "_opoverload", "_qualname", "_backend_fns",
+                "_disabled_kernel"}
+
+
+def _has_attributes(feature):
+    for path, names in ATTRIBUTES.items():
+        for name in names:
+            if not hasattr(find(path), name):
+                raise Lacking(f"this torch has no {path}.{name}")
+
+
 _KEYS = "torch._C.DispatchKey", "torch._C.DispatchKeySet", "torch._C._ExcludeDispatchKeyGuard"
 _FUNCTORCH = "torch._functorch.pyfunctorch.retrieve_current_functorch_interpreter", "torch._C._functorch.peek_interpreter_stack"
 
@@ -181,7 +204,7 @@ operators = Feature(
     "torch._C._is_fwd_grad_enabled", "torch._VF._unpack_dual", "torch._C._functorch.unwrap_if_dead", "torch._C._functorch.peek_interpreter_stack",
     "torch._C._get_privateuse1_backend_name", "torch._C._VariableFunctions", "torch._C._is_alias_of", "torch._C._jit_get_operation", "torch._ops.key_extractor",
     "torch._functorch.utils.enable_single_level_autograd_function", "torch._functorch.eager_transforms.enable_inplace_requires_grad",
-    "torch.autograd.function._SingleLevelFunction", "torch._prims_common.wrappers._maybe_resize_out")
+    "torch.autograd.function._SingleLevelFunction", "torch._prims_common.wrappers._maybe_resize_out", works=_has_attributes)
 fake = Feature("fake", "fakes are registered by torch.library.register_fake, which is slower", "torch._library.simple_registry.singleton",
                works=lambda torch: torch.singleton.find("aten::add").fake_impl.register)
 

@@ -36,7 +36,7 @@ const check_json *check_json_at(const check_json *array, size_t i);          /* 
 size_t check_json_size(const check_json *j);
 const char *check_json_text(const check_json *object, const char *key); /* NULL: no such text */
 bool check_json_true(const check_json *object, const char *key);
-bool check_json_is(const check_json *expr, const char *kind); /* an expression of this kind: ["dim", ...] */
+bool check_json_is(const check_json *x, const char *kind); /* an array that begins with this word: ["str", ...] */
 
 /* ---- A case (case.c) ----------------------------------------------------------------------------------------------------- */
 
@@ -95,8 +95,7 @@ typedef struct check_value {
     char string[CHECK_STRING];
 } check_value;
 
-/* The values of the contract's names (sizes, runs and dtypes), in the order of its JSON; they determine the tensors' shapes. A
- * run is at most CHECK_DIMS sizes. */
+/* The values of the contract's names, each kind in the order of check_op.names. A run is at most CHECK_DIMS sizes. */
 enum { CHECK_NAMES = 64, CHECK_RUNS = 16 };
 typedef struct check_shape {
     int32_t n;
@@ -106,8 +105,6 @@ typedef struct check_names {
     int64_t dims[CHECK_NAMES];
     check_shape runs[CHECK_RUNS];
     dv_dtype dtypes[CHECK_RUNS];
-    int64_t elements[CHECK_LIST][4];         /* n{i} of the first four such names, for each tensor of a list */
-    check_shape element_runs[CHECK_LIST][2]; /* *s{i} of the first two */
 } check_names;
 
 typedef struct check_case {
@@ -157,7 +154,7 @@ typedef struct check_values {
 bool check_is_untouchable(const void *address);
 void check_values_make(check_values *v, const check_case *c, dv_device device);
 
-/* ---- An operator (tree.c) ------------------------------------------------------------------------------------------------ */
+/* ---- An operator (operator.c) -------------------------------------------------------------------------------------------- */
 
 typedef struct check_row {
     const char *name, *provider, *dtypes, *isa, *when, *takes; /* NULL: not given */
@@ -166,6 +163,23 @@ typedef struct check_row {
     int64_t split;
 } check_row;
 
+/* A name of the contract: name `index` of dv_partial_get(), and value `at` of its kind in check_names. */
+enum check_name_kind { CHECK_NAME_DIM, CHECK_NAME_RUN, CHECK_NAME_DTYPE };
+typedef struct check_name {
+    const char *text;
+    enum check_name_kind kind;
+    uint32_t index, at;
+    bool total; /* of n{i}: the sum over a list */
+} check_name;
+
+/* What the contract's program does with an argument: does it read its value, and what does it compare it with? */
+enum { CHECK_LITERALS = 16 };
+typedef struct check_literals {
+    bool read;
+    size_t n;
+    const check_json *of[CHECK_LITERALS]; /* strings and integers */
+} check_literals;
+
 typedef struct check_op {
     dv_operator *op;
     const char *name;   /* "ns::op.overload" */
@@ -173,8 +187,12 @@ typedef struct check_op {
     const char *source; /* the path of its C file; NULL: a binary was given */
     size_t nargs, nresults;
     dv_slot_info slots[CHECK_ARGS + CHECK_RESULTS];
-    const check_json *json, *contract; /* contract NULL: none */
-    check_row *rows;                   /* CPU rows; without any, the native form */
+    const check_json *json, *contract, *program; /* the last two NULL: there is no contract */
+    check_name names[CHECK_NAMES + 2 * CHECK_RUNS];
+    size_t nnames;
+    check_literals literals[CHECK_ARGS];
+    bool looks_inside; /* the contract has facts on the elements of tensors */
+    check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
     bool random; /* tagged as nondeterministic */
     bool shape_function;
@@ -186,18 +204,22 @@ typedef struct check_op {
 int check_op_init(check_op *op, dv_operator *o);
 size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argument of this name */
 
-/* The context for evaluating an expression of the contract: a case that is being made. */
-typedef struct check_env {
-    const check_op *op;
-    check_case *c;
-    uint32_t element; /* the index of the current tensor of a list, for n{i} and *s{i} */
-} check_env;
-/* Evaluate an expression; false: its value is unknown. Booleans are 0 and 1. */
-bool check_eval(const check_env *e, const check_json *expr, int64_t *out);
-bool check_holds(const check_env *e, const check_json *which); /* [group, case] of the contract: was it taken? null: always */
-bool check_eval_dims(const check_env *e, const check_json *dims, check_shape *out); /* of a pattern: several expressions */
-bool check_eval_dtype(const check_env *e, const check_json *expr, dv_dtype *out);
-int check_name_index(const check_json *names, const char *name); /* -1: not among them */
+/* The name of this kind; NULL: there is none. */
+const check_name *check_op_name(const check_op *op, enum check_name_kind kind, const char *text);
+/* The size in the case that belongs to name k, of a run the first; NULL: no more names of sizes. */
+int64_t *check_name_size(const check_op *op, check_case *c, size_t k);
+/* Do facts on elements, or other names, depend on the sizes of this one? */
+bool check_name_decides(const check_op *op, const check_name *name);
+
+/* ---- Arguments that fit together (fit.c) --------------------------------------------------------------------------------- */
+
+/* Make the tensors, numbers and names of a case fit the contract, by partial inference: each stays what it is or becomes
+ * something near that is possible. First come those that are not as in `from`; names count only where they are not. from NULL:
+ * names come first, numbers before or after sizes as the case's seed says. elements: room for what facts leave to the elements of
+ * each tensor; NULL: the contents are narrowed to it. False: nothing fits (dv_last_error()). */
+bool check_fit(const check_op *op, check_case *c, const check_case *from, dv_range *elements);
+void check_narrow(check_tensor *t, dv_range elements);
+void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensors a list has */
 
 /* ---- Cases (generate.c) -------------------------------------------------------------------------------------------------- */
 
@@ -212,8 +234,6 @@ bool check_break(const check_op *op, const check_case *accepted, uint32_t i, che
 enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT };
 enum check_verdict check_judge(const check_op *op, const check_case *c);
 bool check_accepts(const check_op *op, const check_case *c);
-/* Compute the tensors' shapes and dtypes again from the case's names and arguments; false: they are inconsistent. */
-bool check_rebuild(const check_op *op, check_case *c);
 
 /* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k; *wide: so has what is
  * written. Not for check_judge(). False: that cannot be done; *end: there are no more names. */
@@ -478,6 +498,7 @@ typedef struct check_result {
     check_made made[CHECK_MADE]; /* the first results as inferred by dv_infer(); views and arguments are left out */
     char note[512];              /* the last message of a kernel that refused a case */
     char left_out[160];          /* for a pass: what was not checked, and why */
+    bool unmade;                 /* not checked because no arguments were found: its author can mend that */
     bool has_before;             /* it fails after a call with another case */
     check_case failing;          /* the current case */
     check_case before;           /* the other one */
@@ -558,6 +579,8 @@ int check_torch_answer(const check_op *ops, size_t nops, const char *answer, con
 
 /* ---- Reports (report.c) -------------------------------------------------------------------------------------------------- */
 
+/* A job for which no arguments were found; NULL: there is none. The run has failed then: it says nothing of the operator. */
+const check_job *check_report_unmade(const check_op *op, const check_job *jobs, size_t njobs);
 void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to);
 void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to);
 void check_report_json(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, const check_options *options,

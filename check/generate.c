@@ -1,6 +1,5 @@
-/* Generates cases from a contract. First the contract's names (sizes, runs, dtypes) and the arguments get values; then
- * constraints that one name can satisfy are satisfied ("n == num_seqs", "n1 % n2 == 0", "q <= n"); then the patterns give the
- * shapes. A case that dv_infer() refuses is drawn again, so this code need not be complete, only often right. */
+/* Generates cases. Names, sizes and arguments are drawn by themselves; then check_fit() makes them follow the contract. A case
+ * that dv_infer() refuses is drawn again. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +15,11 @@ typedef struct maker {
     const check_op *op;
     const check_row *row;
     check_random r;
-    check_env env;
     check_case *c;
     enum regime regime;
     uint32_t i;   /* number of the case */
     bool insists; /* for the numbers in turn: the contract has not refused them */
 } maker;
-
-static const check_json *part(const maker *m, const char *name) { return check_json_get(m->op->contract, name); }
 
 static int64_t one_of(check_random *r, const int64_t *list, size_t n) { return list[check_next(r) % n]; }
 #define ONE_OF(r, ...) one_of(r, (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
@@ -85,7 +81,8 @@ static size_t allowed_dtypes(const maker *m, const check_json *variable, bool fi
 static void draw_dtypes(maker *m)
 {
     size_t v = 0;
-    for (const check_json *d = part(m, "dtypes") ? part(m, "dtypes")->child : NULL; d && v < CHECK_RUNS; d = d->next, v++) {
+    const check_json *variables = check_json_get(m->op->contract, "dtypes");
+    for (const check_json *d = variables ? variables->child : NULL; d && v < CHECK_RUNS; d = d->next, v++) {
         dv_dtype allowed[64];
         const size_t n = allowed_dtypes(m, d, v == 0, allowed, 64);
         dv_dtype *to = &m->c->names.dtypes[v];
@@ -99,23 +96,26 @@ static void draw_dtypes(maker *m)
 
 /* ---- Names ---- */
 
+static size_t count_sizes(const maker *m)
+{
+    size_t n = 0;
+    while (check_name_size(m->op, m->c, n))
+        n++;
+    return n;
+}
+
 /* Of sizes that are to be large, one is. */
 static void enlarge_one(maker *m)
 {
     static const int64_t large[] = { 1025, 4099, 20011, 40000 };
-    const size_t dims = check_json_size(part(m, "dims")), runs = check_json_size(part(m, "runs"));
-    const size_t k = dims + runs ? check_next(&m->r) % (dims + runs) : 0;
-    const int64_t size = one_of(&m->r, large, sizeof large / sizeof *large);
-    if (k < dims && k < CHECK_NAMES)
-        m->c->names.dims[k] = size;
-    else if (k >= dims && k - dims < CHECK_RUNS)
-        m->c->names.runs[k - dims].d[0] = size;
+    const size_t n = count_sizes(m);
+    if (n)
+        *check_name_size(m->op, m->c, check_next(&m->r) % n) = one_of(&m->r, large, sizeof large / sizeof *large);
 }
 
 static void draw_runs(maker *m)
 {
-    const size_t n = check_json_size(part(m, "runs"));
-    for (size_t k = 0; k < n && k < CHECK_RUNS; k++) {
+    for (size_t k = 0; k < CHECK_RUNS; k++) {
         check_shape *s = &m->c->names.runs[k];
         const int64_t most = m->regime == LARGE || m->regime == ONES ? 2 : 3;
         s->n = (int32_t)check_between(&m->r, chance(&m->r, 15) ? 0 : 1, most);
@@ -137,32 +137,25 @@ static void draw_runs(maker *m)
 static void meet_row(maker *m)
 {
     char name[32];
+    const check_name *found;
     int of;
     for (const char *p = m->row && m->row->when ? m->row->when : ""; *p; p += strcspn(p, " "), p += strspn(p, " (")) {
-        const int i = sscanf(p, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 ? check_name_index(part(m, "dims"), name)
-                                                                                        : -1;
-        if (i >= 0 && i < CHECK_NAMES && chance(&m->r, 75))
-            m->c->names.dims[i] = (m->c->names.dims[i] + of - 1) / of * of;
+        if (sscanf(p, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 &&
+            (found = check_op_name(m->op, CHECK_NAME_DIM, name)) && chance(&m->r, 75))
+            m->c->names.dims[found->at] = (m->c->names.dims[found->at] + of - 1) / of * of;
     }
 }
 
 static void draw_names(maker *m)
 {
-    const size_t n = check_json_size(part(m, "dims"));
-    for (size_t i = 0; i < n && i < CHECK_NAMES; i++)
-        m->c->names.dims[i] = draw_size(m);
-    if (m->regime == ZERO && m->i / REGIMES % (n + 1) < n) /* each alone, in turn */
-        for (size_t i = 0; i < n && i < CHECK_NAMES; i++)
-            m->c->names.dims[i] = i == m->i / REGIMES % (n + 1) ? 0 : check_between(&m->r, 1, 4);
-    for (size_t i = 0; i < CHECK_LIST; i++) {
-        for (size_t k = 0; k < 4; k++)
-            m->c->names.elements[i][k] = draw_size(m);
-        for (size_t k = 0; k < 2; k++) {
-            check_shape *s = &m->c->names.element_runs[i][k];
-            s->n = (int32_t)check_between(&m->r, 0, m->regime == LARGE || m->regime == ONES ? 2 : 3);
-            for (int32_t d = 0; d < CHECK_DIMS; d++)
-                s->d[d] = draw_size(m);
-        }
+    const size_t n = count_sizes(m), turn = m->i / REGIMES % (n + 1);
+    for (size_t i = 0; i < n; i++) {
+        int64_t *size = check_name_size(m->op, m->c, i);
+        if (m->op->names[i].kind != CHECK_NAME_DIM)
+            continue;
+        *size = draw_size(m);
+        if (m->regime == ZERO && turn < n) /* each alone, in turn */
+            *size = i == turn ? 0 : check_between(&m->r, 1, 4);
     }
     draw_runs(m);
     draw_dtypes(m);
@@ -172,22 +165,6 @@ static void draw_names(maker *m)
 }
 
 /* ---- Arguments that are no tensors ---- */
-
-/* Literals that expressions compare an argument with. */
-static void gather_literals(const check_json *x, const char *name, const check_json **out, size_t *n, size_t most)
-{
-    if (!x || (x->kind != CHECK_ARRAY && x->kind != CHECK_OBJECT))
-        return;
-    const bool compares = check_json_is(x, "eq") || check_json_is(x, "ne") || check_json_is(x, "in");
-    bool about = false;
-    for (const check_json *k = compares ? x->child->next : NULL; k; k = k->next)
-        about |= check_json_is(k, "arg") && k->child->next && k->child->next->text && !strcmp(k->child->next->text, name);
-    for (const check_json *k = about ? x->child->next : NULL; k && *n < most; k = k->next)
-        if (check_json_is(k, "str") || check_json_is(k, "int"))
-            out[(*n)++] = k->child->next;
-    for (const check_json *k = x->child; k; k = k->next)
-        gather_literals(k, name, out, n, most);
-}
 
 static void set_string(check_value *v, const char *s)
 {
@@ -257,43 +234,19 @@ static void draw_plain(maker *m, const dv_slot_info *slot, check_value *v)
     }
 }
 
-/* The index of a list's pattern; NULL: none says anything. bare: another pattern of it is [...]: it may be empty there. */
-static const char *list_index(const maker *m, size_t slot, bool *bare)
-{
-    const check_json *inputs = part(m, "inputs");
-    const char *index = NULL;
-    *bare = false;
-    for (const check_json *in = inputs ? inputs->child : NULL; in; in = in->next) {
-        const check_json *dims = check_json_get(in, "dims");
-        if (check_json_get(in, "slot")->i != (int64_t)slot)
-            continue;
-        if (dims && dims->kind == CHECK_ARRAY)
-            index = check_json_text(in, "index");
-        else
-            *bare = true;
-    }
-    return index;
-}
-
-/* How many tensors a list has: as many as those before it with the same index. */
+/* How many tensors a list has: often as many as another. */
 static uint32_t draw_length(maker *m, size_t slot)
 {
-    bool bare, unused;
-    const char *index = list_index(m, slot, &bare), *other;
-    if (index && bare && chance(&m->r, 50))
-        return 0;
-    for (size_t i = 0; i < slot && index; i++)
-        if (m->c->args[i].type == DV_VALUE_TENSORS && m->c->args[i].count && (other = list_index(m, i, &unused)) &&
-            !strcmp(other, index))
+    for (size_t i = 0; i < slot; i++)
+        if (m->c->args[i].type == DV_VALUE_TENSORS && m->c->args[i].count && chance(&m->r, 50))
             return m->c->args[i].count;
-    return (uint32_t)check_between(&m->r, 1, 3);
+    return (uint32_t)check_between(&m->r, chance(&m->r, 20) ? 0 : 1, 3);
 }
 
 static void draw_argument(maker *m, size_t slot)
 {
     const dv_slot_info *s = &m->op->slots[slot];
-    const check_json *literals[32];
-    size_t n = 0;
+    const check_literals *literals = &m->op->literals[slot];
     check_value *v = &m->c->args[slot];
     memset(v, 0, sizeof *v);
     if (s->type == DV_FIELD_TENSOR || s->type == DV_FIELD_TENSORS) {
@@ -306,9 +259,8 @@ static void draw_argument(maker *m, size_t slot)
             m->c->tensors[v->first + k].present = !optional || m->i % 4 == 1 || (m->i % 4 && chance(&m->r, 50));
         return;
     }
-    gather_literals(m->op->contract, s->name, literals, &n, 32);
-    if (n && chance(&m->r, 90)) {
-        const check_json *l = literals[check_next(&m->r) % n];
+    if (literals->n && chance(&m->r, 90)) {
+        const check_json *l = literals->of[check_next(&m->r) % literals->n];
         if (l->kind == CHECK_TEXT)
             set_string(v, l->text);
         else
@@ -324,270 +276,7 @@ static void draw_argument(maker *m, size_t slot)
     }
 }
 
-/* ---- Meeting constraints ---- */
-
-static int64_t *settable(maker *m, const check_json *x)
-{
-    const char *name = x && x->kind == CHECK_ARRAY && x->child->next ? x->child->next->text : NULL;
-    if (check_json_is(x, "dim")) {
-        const int i = check_name_index(part(m, "dims"), name);
-        return i >= 0 && i < CHECK_NAMES ? &m->c->names.dims[i] : NULL;
-    }
-    if (check_json_is(x, "arg")) {
-        const size_t slot = check_op_slot(m->op, name);
-        if (slot < m->c->nargs && m->op->slots[slot].type == DV_FIELD_INT) {
-            check_value *v = &m->c->args[slot];
-            if (v->type != DV_VALUE_INT)
-                memset(v, 0, sizeof *v);
-            v->type = DV_VALUE_INT;
-            return &v->as.i;
-        }
-    }
-    return NULL;
-}
-
-static void meet(maker *m, const check_json *x);
-
-/* a == b, by setting one of them. */
-static void make_equal(maker *m, const check_json *a, const check_json *b)
-{
-    int64_t value, of;
-    dv_dtype dtype;
-    for (int turn = 0; turn < 2; turn++) {
-        const check_json *x = turn ? b : a, *y = turn ? a : b;
-        if (check_json_is(x, "dtype_var") && check_eval_dtype(&m->env, y, &dtype)) {
-            const int i = check_name_index(part(m, "dtypes"), x->child->next->text);
-            if (i >= 0)
-                m->c->names.dtypes[i] = dtype;
-            return;
-        }
-        if (check_json_is(x, "mod") && check_eval(&m->env, y, &value) && value == 0) { /* n1 % n2 == 0 */
-            int64_t *n = settable(m, check_json_at(x, 1));
-            if (n && check_eval(&m->env, check_json_at(x, 2), &of) && of > 0)
-                *n = *n < of && m->regime != ZERO ? of : *n - *n % of;
-            return;
-        }
-        int64_t *to = check_json_is(x, "dim") || check_json_is(x, "arg") ? settable(m, x) : NULL;
-        if (to && check_eval(&m->env, y, &value)) {
-            *to = value;
-            return;
-        }
-    }
-}
-
-/* Satisfy a < b or a <= b (by: 1 or 0) by setting one of them to the boundary. */
-static void make_less(maker *m, const check_json *a, const check_json *b, int64_t by)
-{
-    int64_t x, y, *to = NULL;
-    if (!check_eval(&m->env, a, &x) || !check_eval(&m->env, b, &y) || x + by <= y)
-        return;
-    if (chance(&m->r, 50) && (to = settable(m, a)))
-        *to = y - by;
-    else if ((to = settable(m, b)))
-        *to = x + by;
-    else if ((to = settable(m, a)))
-        *to = y - by;
-}
-
-static void meet_in(maker *m, const check_json *x)
-{
-    int64_t holds;
-    const size_t n = check_json_size(x) - 2;
-    if (n && (!check_eval(&m->env, x, &holds) || !holds))
-        make_equal(m, check_json_at(x, 1), check_json_at(x, 2 + check_next(&m->r) % n));
-}
-
-static void meet(maker *m, const check_json *x)
-{
-    const check_json *a = check_json_at(x, 1), *b = check_json_at(x, 2);
-    int64_t holds;
-    if (check_json_is(x, "and")) {
-        meet(m, a);
-        meet(m, b);
-    } else if (check_eval(&m->env, x, &holds) && holds) {
-        return;
-    } else if (check_json_is(x, "or")) {
-        meet(m, chance(&m->r, 50) ? a : b);
-    } else if (check_json_is(x, "eq")) {
-        make_equal(m, a, b);
-    } else if (check_json_is(x, "le") || check_json_is(x, "lt")) {
-        make_less(m, a, b, check_json_is(x, "lt"));
-    } else if (check_json_is(x, "ge") || check_json_is(x, "gt")) {
-        make_less(m, b, a, check_json_is(x, "gt"));
-    } else if (check_json_is(x, "in")) {
-        meet_in(m, x);
-    }
-}
-
-/* ---- Shapes from patterns ---- */
-
-bool check_holds(const check_env *e, const check_json *which)
-{
-    int64_t holds;
-    if (!which || which->kind != CHECK_ARRAY)
-        return true;
-    const check_json *cases = check_json_get(
-        check_json_at(check_json_get(e->op->contract, "groups"), (size_t)which->child->i), "cases");
-    const size_t wanted = (size_t)which->child->next->i;
-    size_t i = 0;
-    for (const check_json *k = cases ? cases->child : NULL; k; k = k->next, i++) {
-        const check_json *when = check_json_get(k, "when");
-        if (!when || when->kind == CHECK_NULL || (check_eval(e, when, &holds) && holds))
-            return i == wanted;
-    }
-    return false;
-}
-
-static bool shape_one(const check_env *e, const check_json *input, check_tensor *t)
-{
-    const check_json *dims = check_json_get(input, "dims"), *dtype = check_json_get(input, "dtype");
-    check_shape s;
-    if (dims && dims->kind == CHECK_ARRAY) {
-        if (!check_eval_dims(e, dims, &s))
-            return false;
-        t->ndim = s.n;
-        memcpy(t->shape, s.d, sizeof t->shape);
-    }
-    if (check_json_is(dtype, "any_of")) { /* as it was drawn, if it is one of them */
-        dv_dtype d;
-        const check_json *first = dtype->child->next;
-        for (const check_json *k = first; k; k = k->next)
-            if (check_eval_dtype(e, k, &d) && dv_dtype_key(d) == dv_dtype_key(t->dtype))
-                return true;
-        dtype = check_json_at(dtype, 1 + (size_t)(e->c->seed % (check_json_size(dtype) - 1)));
-    }
-    return !dtype || dtype->kind != CHECK_ARRAY || check_eval_dtype(e, dtype, &t->dtype);
-}
-
-static bool shape_input(const check_env *e, const check_json *input)
-{
-    const size_t slot = (size_t)check_json_get(input, "slot")->i;
-    const char *kind = check_json_text(input, "kind"), *presence = check_json_text(input, "presence");
-    check_value *v = &e->c->args[slot];
-    check_env here = *e;
-    if (!strcmp(kind, "ints")) {
-        check_shape s;
-        if (v->type == DV_VALUE_INTS && check_eval_dims(e, check_json_get(input, "dims"), &s) && s.n == 1 && s.d[0] <= CHECK_LIST)
-            v->count = (uint32_t)s.d[0];
-        return true;
-    }
-    if (v->type != DV_VALUE_TENSOR && v->type != DV_VALUE_TENSORS)
-        return true;
-    for (uint32_t k = 0; k < v->count; k++) {
-        check_tensor *t = &e->c->tensors[v->first + k];
-        here.element = k;
-        if (strcmp(presence, "optional") && !(e->op->slots[slot].flags & DV_SLOT_ELEMENT_OPTIONAL))
-            t->present = strcmp(presence, "absent") != 0;
-        if (t->present && !shape_one(&here, input, t))
-            return false;
-    }
-    return true;
-}
-
-/* Sizes that facts define, and totals of lists. */
-static void define(const check_op *op, check_env *e)
-{
-    const check_json *dims = check_json_get(op->contract, "dims"), *elements = check_json_get(op->contract, "elements");
-    const check_json *definitions = check_json_get(op->contract, "definitions"),
-                     *ranks = check_json_get(op->contract, "run_ranks");
-    uint32_t list = 0;
-    int64_t value;
-    for (size_t i = 0; i < e->c->nargs; i++)
-        list = e->c->args[i].type == DV_VALUE_TENSORS ? e->c->args[i].count : list;
-    size_t k = 0;
-    for (const check_json *n = elements ? elements->child : NULL; n && k < 4; n = n->next, k++) {
-        const int i = check_name_index(dims, n->text);
-        if (i < 0)
-            continue;
-        e->c->names.dims[i] = 0;
-        for (uint32_t t = 0; t < list; t++)
-            e->c->names.dims[i] += e->c->names.elements[t][k];
-    }
-    for (const check_json *d = definitions ? definitions->child : NULL; d; d = d->next) {
-        const int i = check_name_index(dims, check_json_text(d, "name"));
-        if (i >= 0 && check_holds(e, check_json_get(d, "case")) && check_eval(e, check_json_get(d, "value"), &value))
-            e->c->names.dims[i] = value;
-    }
-    for (const check_json *d = ranks ? ranks->child : NULL; d; d = d->next) {
-        const int i = check_name_index(check_json_get(op->contract, "runs"), check_json_text(d, "run"));
-        if (i >= 0 && check_eval(e, check_json_get(d, "rank"), &value) && value >= 0 && value <= CHECK_DIMS)
-            e->c->names.runs[i].n = (int32_t)value;
-    }
-}
-
-static bool build(const check_op *op, check_env *e)
-{
-    const check_json *inputs = check_json_get(op->contract, "inputs");
-    bool spoken[CHECK_ARGS] = { false };
-    define(op, e);
-    for (const check_json *in = inputs ? inputs->child : NULL; in; in = in->next)
-        if (check_holds(e, check_json_get(in, "case"))) {
-            spoken[check_json_get(in, "slot")->i] = true;
-            if (!shape_input(e, in))
-                return false;
-        }
-    for (size_t i = 0; i < op->nargs && op->contract; i++) /* of which only other cases speak */
-        for (uint32_t k = 0; !spoken[i] && k < e->c->args[i].count && e->c->args[i].type == DV_VALUE_TENSOR; k++)
-            e->c->tensors[e->c->args[i].first].present = false;
-    return true;
-}
-
 /* ---- Contents ---- */
-
-static bool is_values(const check_json *x) { return check_json_is(x, "attr"); }
-
-/* Narrow a tensor's range so that a constraint on its values holds. */
-static void narrow(const check_env *e, const check_json *x, check_tensor *t)
-{
-    const check_json *a = check_json_at(x, 1), *b = check_json_at(x, 2);
-    int64_t v;
-    if (check_json_is(x, "and")) {
-        narrow(e, a, t);
-        narrow(e, b, t);
-        return;
-    }
-    const bool less = check_json_is(x, "lt") || check_json_is(x, "le"), more = check_json_is(x, "gt") || check_json_is(x, "ge");
-    const int64_t by = check_json_is(x, "lt") || check_json_is(x, "gt");
-    const bool left = is_values(a);
-    if ((!less && !more && !check_json_is(x, "eq")) || left == is_values(b) || !check_eval(e, left ? b : a, &v))
-        return;
-    const bool upper = less == left;
-    if (check_json_is(x, "eq"))
-        t->low = t->high = (double)v;
-    else if (upper && t->high > (double)(v - by))
-        t->high = (double)(v - by);
-    else if (!upper && t->low < (double)(v + by))
-        t->low = (double)(v + by);
-    if (t->low > t->high) { /* the bound that was drawn gives way */
-        if (upper)
-            t->low = t->high;
-        else
-            t->high = t->low;
-    }
-}
-
-/* Ranges within what constraints on values allow. */
-static void narrow_all(const check_op *op, const check_env *e)
-{
-    const check_json *constraints = check_json_get(op->contract, "constraints");
-    for (const check_json *k = constraints ? constraints->child : NULL; k; k = k->next) {
-        const check_json *values = check_json_get(k, "values");
-        if (!values || values->kind != CHECK_INT || !check_holds(e, check_json_get(k, "case")))
-            continue;
-        const check_value *v = &e->c->args[values->i];
-        for (uint32_t n = 0; n < v->count; n++)
-            narrow(e, check_json_get(k, "expr"), &e->c->tensors[v->first + n]);
-    }
-}
-
-bool check_rebuild(const check_op *op, check_case *c)
-{
-    check_env e = { .op = op, .c = c };
-    if (!build(op, &e) || !build(op, &e)) /* conditions may ask about ranks */
-        return false;
-    narrow_all(op, &e);
-    return true;
-}
 
 /* The range of an integer type, without the minimum, which has no negative; a quarter of it for 64 bits, so that a sum of two
  * fits.
@@ -602,10 +291,12 @@ static void whole_range(check_tensor *t)
 /* Does a result or a written argument have this dtype? Then such numbers are not only indices. */
 static bool is_written(const maker *m, dv_dtype dtype)
 {
-    dv_dtype d;
-    const check_json *outputs = part(m, "outputs");
-    for (const check_json *o = outputs ? outputs->child : NULL; o; o = o->next)
-        if (check_eval_dtype(&m->env, check_json_get(o, "dtype"), &d) && dv_dtype_key(d) == dv_dtype_key(dtype))
+    static dv_result_spec specs[CHECK_RESULTS];
+    static check_values v;
+    check_values_make(&v, m->c, (dv_device){ DV_CPU, 0 });
+    const size_t n = dv_infer(m->op->op, v.values, m->c->nargs, specs, m->op->nresults) ? 0 : m->op->nresults;
+    for (size_t r = 0; r < n; r++)
+        if (specs[r].ndim >= 0 && dv_dtype_key(specs[r].dtype) == dv_dtype_key(dtype))
             return true;
     for (size_t i = 0; i < m->c->ntensors; i++)
         if (m->op->slots[check_tensor_argument(m->c, i)].flags & DV_SLOT_WRITES &&
@@ -661,7 +352,7 @@ static void draw_scale(const maker *m, size_t tensor, check_tensor *t)
     t->high = scales[k].middle + scales[k].width;
 }
 
-static void draw_contents(maker *m)
+static void draw_contents(maker *m, const dv_range *facts)
 {
     for (size_t i = 0; i < m->c->ntensors; i++) {
         check_tensor *t = &m->c->tensors[i];
@@ -676,8 +367,9 @@ static void draw_contents(maker *m)
             t->low = t->dtype.code == 1 ? 0 : m->i % 2 ? -5 : -9, t->high = m->i % 2 ? 100 : 3;
         if (is_index(t) && m->i % 5 == 4 && (t->dtype.bits <= 16 || is_written(m, t->dtype)))
             whole_range(t);
+        if (m->op->contract)
+            check_narrow(t, facts[i]);
     }
-    narrow_all(m->op, &m->env);
 }
 
 /* In every second pair of cases each tensor has the layouts in turn, in other combinations each round, so that no seed leaves one
@@ -717,15 +409,17 @@ static bool contents_hold(const check_op *op, const check_case *c)
 {
     static const check_row nowhere = { .name = "", .index = INT32_MAX };
     static check_call call;
-    const check_json *constraints = check_json_get(op->contract, "constraints");
-    bool any = false;
-    for (const check_json *k = constraints ? constraints->child : NULL; k; k = k->next)
-        any |= check_json_get(k, "values") && check_json_get(k, "values")->kind == CHECK_INT;
-    if (!any)
+    if (!op->looks_inside)
         return true;
     call = (check_call){ .op = op, .row = &nowhere, .flags = DV_HOST_CHECK };
     check_call_run(&call, c);
     return !call.status || call.not_this_row;
+}
+
+static enum check_verdict unfit(const check_op *op)
+{
+    dv_fail(DV_EINVAL, "%s: all tensors are None, or one is larger than %d MB", op->name, MOST_BYTES >> 20);
+    return CHECK_UNFIT;
 }
 
 enum check_verdict check_judge(const check_op *op, const check_case *c)
@@ -736,7 +430,7 @@ enum check_verdict check_judge(const check_op *op, const check_case *c)
     for (size_t i = 0; i < c->ntensors; i++)
         any |= c->tensors[i].present;
     if (!any || !small_enough(c)) /* without a tensor there is no device */
-        return CHECK_UNFIT;
+        return unfit(op);
     check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
     if (dv_infer(op->op, v.values, c->nargs, specs, op->nresults))
         return CHECK_REFUSED;
@@ -745,35 +439,35 @@ enum check_verdict check_judge(const check_op *op, const check_case *c)
         for (int32_t d = 0; d < specs[r].ndim; d++)
             bytes *= (double)specs[r].shape[d];
         if (bytes > MOST_BYTES)
-            return CHECK_UNFIT;
+            return unfit(op);
     }
     return contents_hold(op, c) ? CHECK_ACCEPTED : CHECK_UNFIT;
 }
 
 bool check_accepts(const check_op *op, const check_case *c) { return check_judge(op, c) == CHECK_ACCEPTED; }
 
-/* Without a contract: tensors of one shape and dtype. */
+/* Shapes and dtypes of what no name decides. Without a contract they are all the same. */
 static void draw_free_shapes(maker *m)
 {
     dv_dtype dtypes[16];
     const size_t n = row_dtypes(m->row, "", true, dtypes, 16);
-    check_shape s = { .n = (int32_t)check_between(&m->r, 0, 3) };
-    for (int32_t i = 0; i < s.n; i++)
-        s.d[i] = draw_size(m);
+    const bool alike = !m->op->contract || chance(&m->r, 40);
     for (size_t i = 0; i < m->c->ntensors; i++) {
         check_tensor *t = &m->c->tensors[i];
-        if (n)
-            t->dtype = dtypes[m->i % n];
-        else
-            dv_dtype_parse("f32", &t->dtype);
-        t->ndim = s.n;
-        memcpy(t->shape, s.d, sizeof t->shape);
+        t->dtype = n ? dtypes[m->i % n] : dv_dtype_from_key(DV_DTYPE_f32);
+        t->ndim = (int32_t)check_between(&m->r, 0, 3);
+        for (int32_t d = 0; d < CHECK_DIMS; d++)
+            t->shape[d] = draw_size(m);
+        if (i && alike) {
+            t->ndim = m->c->tensors[0].ndim;
+            memcpy(t->shape, m->c->tensors[0].shape, sizeof t->shape);
+        }
     }
 }
 
 static bool draw(maker *m)
 {
-    const check_json *constraints = part(m, "constraints");
+    dv_range facts[CHECK_TENSORS];
     check_case *c = m->c;
     memset(c, 0, sizeof *c);
     c->seed = (check_next(&m->r) & ~UINT64_C(1)) | (m->i / 5 & 1); /* so that every second special case has extremes */
@@ -781,18 +475,11 @@ static bool draw(maker *m)
     for (size_t i = 0; i < c->nargs && c->ntensors + 4 <= CHECK_TENSORS; i++)
         draw_argument(m, i);
     draw_names(m);
-    draw_free_shapes(m); /* what patterns leave open */
-    for (int round = 0; round < 3; round++) {
-        if (!build(m->op, &m->env) && round == 2)
-            return false;
-        for (const check_json *k = constraints ? constraints->child : NULL; k && round < 2; k = k->next) {
-            const check_json *values = check_json_get(k, "values");
-            if ((!values || values->kind != CHECK_INT) && check_holds(&m->env, check_json_get(k, "case")))
-                meet(m, check_json_get(k, "expr"));
-        }
-    }
+    draw_free_shapes(m);
+    if (!check_fit(m->op, c, NULL, facts))
+        return false;
     draw_layouts(m);
-    draw_contents(m);
+    draw_contents(m, facts);
     return check_accepts(m->op, c);
 }
 
@@ -801,7 +488,7 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
     uint64_t mixed = seed * UINT64_C(0x2545f4914f6cdd1d) + i;
     for (const char *p = op->name; *p; p++)
         mixed = mixed * 31 + (unsigned char)*p;
-    maker m = { .op = op, .row = row, .r = { mixed }, .env = { .op = op, .c = out }, .c = out, .i = i };
+    maker m = { .op = op, .row = row, .r = { mixed }, .c = out, .i = i };
     for (int attempt = 0; attempt < TRIES; attempt++) {
         m.insists = attempt < TRIES / 8;
         m.regime = attempt < TRIES / 2 ? (enum regime)(i % REGIMES) : attempt % 2 ? SMALL : TINY;
@@ -812,16 +499,6 @@ bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uin
 }
 
 /* ---- More than 2^31 elements ---- */
-
-/* The size of contract name k; NULL: no more names. */
-static int64_t *size_of_name(const check_op *op, check_case *c, uint32_t k)
-{
-    const uint32_t dims = (uint32_t)check_json_size(check_json_get(op->contract, "dims"));
-    const uint32_t runs = (uint32_t)check_json_size(check_json_get(op->contract, "runs"));
-    if (k < dims && k < CHECK_NAMES)
-        return &c->names.dims[k];
-    return k >= dims && k - dims < runs && k - dims < CHECK_RUNS ? &c->names.runs[k - dims].d[0] : NULL;
-}
 
 /* Elements of the largest tensor that is larger than in the other case. */
 static int64_t largest_grown(const check_case *from, const check_case *to)
@@ -836,19 +513,19 @@ static int64_t largest_grown(const check_case *from, const check_case *to)
 
 bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bool *end)
 {
-    static check_case one, two;
+    static check_case from, one, two;
     static dv_result_spec specs[CHECK_RESULTS];
     static check_values v;
     const int64_t beyond = INT64_C(3) << 30, most = INT64_C(1) << 33;
-    int64_t *size = size_of_name(op, c, k);
+    int64_t *size = check_name_size(op, c, k);
     *end = !size;
     *wide = false;
-    one = two = *c;
+    one = two = from = *c;
     if (!size || !*size)
         return false;
-    *size_of_name(op, &one, k) = 1;
-    *size_of_name(op, &two, k) = 2;
-    if (!check_rebuild(op, &one) || !check_rebuild(op, &two) || !largest_grown(&one, &two))
+    *check_name_size(op, &one, k) = 1;
+    *check_name_size(op, &two, k) = 2;
+    if (!check_fit(op, &one, &from, NULL) || !check_fit(op, &two, &from, NULL) || !largest_grown(&one, &two))
         return false;
     *size = (beyond / largest_grown(&one, &two) + 64) / 64 * 64; /* often a multiple of something is wanted */
     for (size_t i = 0; i < c->ntensors; i++) {
@@ -859,7 +536,7 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
             t->high = t->dtype.bits == 32 && *size > INT32_MAX ? INT32_MAX : (double)(*size - 1);
         }
     }
-    if (!check_rebuild(op, c))
+    if (!check_fit(op, c, &from, NULL))
         return false;
     for (size_t i = 0; i < c->ntensors; i++) {
         const bool written = op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES;

@@ -577,7 +577,7 @@ bool check_in_kernel(void) { return machine.in_kernel; }
 
 bool check_call_without_workspace(void)
 {
-    const check_json *workspace = machine.call ? check_json_get(machine.call->op->contract, "workspace") : NULL;
+    const check_json *workspace = machine.call ? check_json_get(machine.call->op->program, "workspace") : NULL;
     if (!workspace || workspace->kind == CHECK_NULL || !machine.call->kernel_ran)
         return false;
     for (size_t i = 0; i < machine.c->ntensors; i++)

@@ -124,90 +124,59 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
 
 /* ---- Parts ---- */
 
-/* Along what tensors are cut. */
+/* A name along which a case is cut in two: [0, at) and [at, size) of it. */
 typedef struct cutter {
-    const check_env *e;
-    const check_json *name; /* ["dim", "n"] or ["run", "s"] */
-    int32_t axis;           /* of a run: which of its dims */
-    int64_t size;
+    const check_op *op;
+    const check_case *c;
+    const check_name *name;
+    int32_t axis; /* of a run: which of its dims */
+    int64_t at, size;
+    int axes[CHECK_TENSORS]; /* along which each tensor is cut */
 } cutter;
-
-static const char *name_of(const check_json *x) { return x->child->next->text; }
-
-static bool mentions(const check_json *x, const char *name)
-{
-    for (const check_json *k = x ? x->child : NULL; k; k = k->next)
-        if ((k->kind == CHECK_TEXT && k != x->child && !strcmp(k->text, name)) || mentions(k, name))
-            return true;
-    return false;
-}
 
 enum { NOT_CUT = -1, UNSURE = -2 };
 
-/* Which axis of a tensor with this pattern is cut. */
-static int axis_of(const cutter *k, const check_json *dims, int32_t ndim, const int64_t *shape)
+/* The dim that is `whole` in one shape and `part` in the other, where nothing else differs. */
+static int cut_dim(
+    const cutter *k, int64_t part, int32_t n, const int64_t *whole_shape, int32_t part_n, const int64_t *part_shape)
 {
-    int32_t at = 0, axis = NOT_CUT;
-    if (!dims || dims->kind != CHECK_ARRAY)
-        return NOT_CUT;
-    for (const check_json *d = dims->child; d; d = d->next) {
-        const bool is_name = check_json_is(d, k->name->child->text) && name_of(d) && !strcmp(name_of(d), name_of(k->name));
-        check_json one = *d;
-        one.next = NULL;
-        const check_json list = { .kind = CHECK_ARRAY, .child = &one };
-        check_shape s;
-        if (!check_eval_dims(k->e, &list, &s) || (is_name && axis >= 0) || (!is_name && mentions(d, name_of(k->name))))
-            return UNSURE;
-        if (is_name)
-            axis = at + k->axis;
-        at += s.n;
-    }
-    return axis != NOT_CUT && (at != ndim || axis >= ndim || shape[axis] != k->size) ? UNSURE : axis;
+    int axis = NOT_CUT;
+    if (n != part_n)
+        return UNSURE;
+    for (int32_t d = 0; d < n; d++)
+        if (whole_shape[d] != part_shape[d])
+            axis = axis == NOT_CUT && whole_shape[d] == k->size && part_shape[d] == part ? d : UNSURE;
+    return axis;
 }
 
-/* Which axis of each tensor argument; false: it cannot be said, or no tensor has it. */
-static bool find_axes(const cutter *k, int *axes)
+/* The axes of tensors, by the case that check_fit() makes of a part; false: it cannot be said, or no tensor is cut. */
+static bool axes_of_part(const cutter *k, int64_t part, int *axes)
 {
-    const check_case *c = k->e->c;
-    const check_json *inputs = check_json_get(k->e->op->contract, "inputs");
+    static check_case c;
     bool any = false;
-    for (size_t i = 0; i < c->ntensors; i++)
-        axes[i] = NOT_CUT;
-    for (const check_json *in = inputs ? inputs->child : NULL; in; in = in->next) {
-        const check_value *v = &c->args[check_json_get(in, "slot")->i];
-        const check_json *dims = check_json_get(in, "dims");
-        if (!check_holds(k->e, check_json_get(in, "case")))
-            continue;
-        if (v->type != DV_VALUE_TENSOR && mentions(dims, name_of(k->name)))
+    c = *k->c;
+    int64_t *size = k->name->kind == CHECK_NAME_RUN ? &c.names.runs[k->name->at].d[k->axis] : &c.names.dims[k->name->at];
+    *size = part;
+    if (!check_fit(k->op, &c, k->c, NULL) || *size != part || c.ntensors != k->c->ntensors)
+        return false;
+    for (size_t i = 0; i < c.nargs; i++)
+        if (c.args[i].type == DV_VALUE_INT && c.args[i].as.i != k->c->args[i].as.i)
             return false;
-        for (uint32_t n = 0; n < v->count && v->type == DV_VALUE_TENSOR; n++) {
-            const check_tensor *t = &c->tensors[v->first + n];
-            axes[v->first + n] = t->present ? axis_of(k, dims, t->ndim, t->shape) : NOT_CUT;
-            if (axes[v->first + n] == UNSURE)
-                return false;
-            any |= axes[v->first + n] >= 0;
-        }
+    for (size_t i = 0; i < c.ntensors; i++) {
+        const check_tensor *whole = &k->c->tensors[i], *t = &c.tensors[i];
+        axes[i] = t->present ? cut_dim(k, part, whole->ndim, whole->shape, t->ndim, t->shape) : NOT_CUT;
+        any |= axes[i] >= 0;
+        if (axes[i] == UNSURE || t->present != whole->present)
+            return false;
     }
     return any;
 }
 
-static const check_json *pattern_of(const check_env *e, size_t slot)
+static bool find_axes(cutter *k)
 {
-    const check_json *list = check_json_get(e->op->contract, slot < e->op->nargs ? "inputs" : "outputs");
-    for (const check_json *p = list ? list->child : NULL; p; p = p->next)
-        if (check_json_get(p, "slot")->i == (int64_t)slot && check_holds(e, check_json_get(p, "case")))
-            return p;
-    return NULL;
-}
-
-/* Facts about what is inside tensors, or sizes that are computed from this one: a part of the call may mean something else. */
-static bool stands_in_facts(const check_op *op, const char *name)
-{
-    const check_json *constraints = check_json_get(op->contract, "constraints");
-    for (const check_json *k = constraints ? constraints->child : NULL; k; k = k->next)
-        if (check_json_get(k, "values")->kind == CHECK_INT && mentions(check_json_get(k, "expr"), name))
-            return true;
-    return mentions(check_json_get(op->contract, "definitions"), name);
+    int other[CHECK_TENSORS];
+    return axes_of_part(k, k->at, k->axes) && axes_of_part(k, k->size - k->at, other) &&
+        !memcmp(k->axes, other, sizeof *other * k->c->ntensors);
 }
 
 static bool all_random(const check_case *c)
@@ -247,17 +216,18 @@ typedef struct parts {
 static parts p;
 
 /* Results of the whole and of two parts that are cut at `at`; false: one was refused. */
-static bool run_parts(const cutter *k, const check_job *job, const int *axes, int64_t at)
+static bool run_parts(cutter *k, const check_job *job)
 {
-    if (!check_plain_make(&p.whole, job->op, job->row, k->e->c) || !check_plain_part(&p.part[0], &p.whole, axes, 0, at) ||
-        !check_plain_part(&p.part[1], &p.whole, axes, at, k->size))
+    if (!find_axes(k) || !check_plain_make(&p.whole, job->op, job->row, k->c) ||
+        !check_plain_part(&p.part[0], &p.whole, k->axes, 0, k->at) ||
+        !check_plain_part(&p.part[1], &p.whole, k->axes, k->at, k->size))
         return false;
     for (int i = 0; i < 3; i++) {
         check_plain *call = i ? &p.part[i - 1] : &p.whole;
         check_plain_call(call);
         if (call->status)
             return false;
-        check_outs_take(&p.outs[i], job->op, k->e->c, call->results, call->values.tensors);
+        check_outs_take(&p.outs[i], job->op, k->c, call->results, call->values.tensors);
         if (p.outs[i].incomplete || p.outs[i].n != p.outs[0].n)
             return false;
     }
@@ -265,36 +235,30 @@ static bool run_parts(const cutter *k, const check_job *job, const int *axes, in
 }
 
 /* How a part of the call is shown. */
-static void show_parts(
-    check_job *job, enum check_show show, const cutter *k, const int *axes, int64_t at, const check_out *of, double tolerance)
+static void show_parts(check_job *job, enum check_show show, const cutter *k, const check_out *of, double tolerance)
 {
-    job->how = (check_how){ .show = show, .atol = tolerance, .slot = (int32_t)of->slot, .at = at, .size = k->size };
-    for (size_t i = 0; i < k->e->c->ntensors; i++)
-        job->how.axes[i] = (int8_t)axes[i];
+    job->how = (check_how){ .show = show, .atol = tolerance, .slot = (int32_t)of->slot, .at = k->at, .size = k->size };
+    for (size_t i = 0; i < k->c->ntensors; i++)
+        job->how.axes[i] = (int8_t)k->axes[i];
 }
 
-static void check_slices(check_job *job, const cutter *k, int64_t at)
+static void check_slices(check_job *job, cutter *k)
 {
-    int axes[CHECK_TENSORS];
     char words[300];
-    if (!find_axes(k, axes) || !run_parts(k, job, axes, at))
+    if (!run_parts(k, job))
         return;
     for (int part = 0; part < 2; part++)
         for (size_t i = 0; i < p.outs[0].n && !failed(job); i++) {
             const check_out *whole = &p.outs[0].of[i], *mine = &p.outs[1 + part].of[i];
-            const check_json *pattern = pattern_of(k->e, whole->slot);
-            const int axis = pattern ? axis_of(k, check_json_get(pattern, "dims"), whole->t.ndim, whole->dims) : UNSURE;
-            const int64_t low = part ? at : 0, high = part ? k->size : at;
-            bool fits = axis >= 0 && mine->t.ndim == whole->t.ndim && mine->dims[axis] == high - low;
-            for (int32_t d = 0; d < whole->t.ndim && fits; d++)
-                fits = d == axis || mine->dims[d] == whole->dims[d];
-            show_parts(job, CHECK_SHOW_PARTS, k, axes, at, whole, check_rounding(whole->t.dtype, check_out_largest(whole)));
+            const int64_t low = part ? k->at : 0, high = part ? k->size : k->at;
+            const int axis = cut_dim(k, high - low, whole->t.ndim, whole->dims, mine->t.ndim, mine->dims);
+            show_parts(job, CHECK_SHOW_PARTS, k, whole, check_rounding(whole->t.dtype, check_out_largest(whole)));
             job->how.axis = axis;
-            if (fits && !same_part(job->op, whole, mine, axis, low, words, sizeof words))
+            if (axis >= 0 && !same_part(job->op, whole, mine, axis, low, words, sizeof words))
                 check_fail(job, "not parallel",
                     "parallel(%s%s) does not hold: of the slice [%lld, %lld) alone the result is another than that slice of the "
                     "whole: %s",
-                    check_json_is(k->name, "run") ? "*" : "", name_of(k->name), (long long)low, (long long)high, words);
+                    k->name->kind == CHECK_NAME_RUN ? "*" : "", k->name->text, (long long)low, (long long)high, words);
         }
 }
 
@@ -322,22 +286,19 @@ static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
     return check_rounding(dtype, fmax(largest, product)) + order * terms * product;
 }
 
-static void check_sum(check_job *job, const cutter *k, int64_t at)
+static void check_sum(check_job *job, cutter *k)
 {
-    int axes[CHECK_TENSORS];
     char where[200];
-    if (!find_axes(k, axes) || !all_real(k->e->c) || !run_parts(k, job, axes, at))
+    if (!all_real(k->c) || !run_parts(k, job))
         return;
     for (size_t i = 0; i < p.outs[0].n && !failed(job); i++) {
         const check_out *whole = &p.outs[0].of[i], *a = &p.outs[1].of[i], *b = &p.outs[2].of[i];
-        const check_json *pattern = pattern_of(k->e, whole->slot);
-        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype) || !pattern ||
-            mentions(check_json_get(pattern, "dims"), name_of(k->name)) || memcmp(whole->dims, a->dims, sizeof a->dims) ||
+        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype) || memcmp(whole->dims, a->dims, sizeof a->dims) ||
             memcmp(whole->dims, b->dims, sizeof a->dims))
             continue;
         const double largest = fmax(check_out_largest(whole), fmax(check_out_largest(a), check_out_largest(b)));
-        const double tolerance = sum_rounding(k->e->c, whole->t.dtype, largest);
-        show_parts(job, CHECK_SHOW_SUM, k, axes, at, whole, tolerance);
+        const double tolerance = sum_rounding(k->c, whole->t.dtype, largest);
+        show_parts(job, CHECK_SHOW_SUM, k, whole, tolerance);
         for (int64_t n = 0, all = dv_numel(&whole->t); n < all && !failed(job); n++) {
             const double w = check_get(whole->t.data, n, whole->t.dtype), x = check_get(a->t.data, n, a->t.dtype),
                          y = check_get(b->t.data, n, b->t.dtype);
@@ -346,38 +307,39 @@ static void check_sum(check_job *job, const cutter *k, int64_t at)
             check_out_element(job->op, whole, n, where, sizeof where);
             check_fail(job, "not a sum",
                 "sum(%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
-                name_of(k->name), (long long)at, (long long)at, (long long)k->size, where, x, y, w);
+                k->name->text, (long long)k->at, (long long)k->at, (long long)k->size, where, x, y, w);
         }
+    }
+}
+
+/* The name in ["dim", "n"] or ["run", "s"]. */
+static const check_name *name_of(const check_op *op, const check_json *f)
+{
+    return check_op_name(op, check_json_is(f, "run") ? CHECK_NAME_RUN : CHECK_NAME_DIM, f->child->next->text);
+}
+
+static void check_cut(check_job *job, const check_case *c, const check_name *name, void (*check)(check_job *, cutter *))
+{
+    const bool run = name && name->kind == CHECK_NAME_RUN;
+    if (!name || check_name_decides(job->op, name)) /* a part of the call may mean something else */
+        return;
+    for (int32_t axis = 0; axis < (run ? c->names.runs[name->at].n : 1) && !failed(job); axis++) {
+        cutter k = { .op = job->op, .c = c, .name = name, .axis = axis };
+        k.size = run ? c->names.runs[name->at].d[axis] : c->names.dims[name->at];
+        k.at = k.size > 1 ? 1 + (int64_t)(c->seed % (uint64_t)(k.size - 1)) : 0;
+        if (k.at)
+            check(job, &k);
     }
 }
 
 /* Every dim that a fact names, cut at one place. */
 static void check_parts(check_job *job, const check_case *c)
 {
-    const check_env e = { .op = job->op, .c = (check_case *)(uintptr_t)c };
     const check_json *parallel = check_json_get(job->op->contract, "parallel"), *sum = check_json_get(job->op->contract, "sum");
-    const check_json *dims = check_json_get(job->op->contract, "dims"), *runs = check_json_get(job->op->contract, "runs");
-    for (const check_json *f = parallel ? parallel->child : NULL; f; f = f->next) {
-        const bool run = check_json_is(f, "run");
-        const int i = check_name_index(run ? runs : dims, name_of(f));
-        if (i < 0 || i >= (run ? (int)CHECK_RUNS : (int)CHECK_NAMES) || stands_in_facts(job->op, name_of(f)))
-            continue;
-        const check_shape *s = &c->names.runs[run ? i : 0];
-        for (int32_t axis = 0; axis < (run ? s->n : 1) && !failed(job); axis++) {
-            const cutter k = { .e = &e, .name = f, .axis = axis, .size = run ? s->d[axis] : c->names.dims[i] };
-            if (k.size > 1)
-                check_slices(job, &k, 1 + (int64_t)(c->seed % (uint64_t)(k.size - 1)));
-        }
-    }
-    for (const check_json *f = sum ? sum->child : NULL; f && !failed(job); f = f->next) {
-        const check_json name = { .kind = CHECK_TEXT, .text = f->text },
-                         kind = { .kind = CHECK_TEXT, .text = "dim", .next = &name };
-        const check_json dim = { .kind = CHECK_ARRAY, .child = &kind };
-        const int i = check_name_index(dims, f->text);
-        const cutter k = { .e = &e, .name = &dim, .size = i >= 0 && i < CHECK_NAMES ? c->names.dims[i] : 0 };
-        if (k.size > 1 && !stands_in_facts(job->op, f->text))
-            check_sum(job, &k, 1 + (int64_t)(c->seed % (uint64_t)(k.size - 1)));
-    }
+    for (const check_json *f = parallel ? parallel->child : NULL; f && !failed(job); f = f->next)
+        check_cut(job, c, name_of(job->op, f), check_slices);
+    for (const check_json *f = sum ? sum->child : NULL; f && !failed(job); f = f->next)
+        check_cut(job, c, check_op_name(job->op, CHECK_NAME_DIM, f->text), check_sum);
 }
 
 /* ---- Four threads at once ---- */
@@ -547,22 +509,23 @@ static void check_threads(check_job *job, const check_case *c)
 /* The case with so many steps that work is shared among threads; false: it cannot be made. */
 static bool grow(const check_job *job, const check_case *c, check_case *out)
 {
-    const check_json *contract = job->op->contract, *parallel = check_json_get(contract, "parallel"),
-                     *f = parallel ? parallel->child : NULL;
-    const bool any = !f, run = any ? check_json_size(check_json_get(contract, "runs")) > 0 : check_json_is(f, "run");
-    const int i = any ? 0 : check_name_index(check_json_get(contract, run ? "runs" : "dims"), name_of(f));
+    const check_json *parallel = check_json_get(job->op->contract, "parallel"), *f = parallel ? parallel->child : NULL;
+    const check_name *name = f ? name_of(job->op, f) : job->op->nnames ? &job->op->names[0] : NULL;
+    for (size_t k = 0; k < job->op->nnames && !f; k++)
+        if (job->op->names[k].kind == CHECK_NAME_RUN && name->kind != CHECK_NAME_RUN)
+            name = &job->op->names[k];
     const int64_t wanted = job->row->split ? 5 * job->row->split / 2 + 3 : SHARED;
     *out = *c;
-    if (i < 0 || i >= (run ? (int)CHECK_RUNS : (int)CHECK_NAMES) || (run && !c->names.runs[i].n) ||
-        (any && check_case_largest(c) > SHARED / 4))
+    if (!name || name->kind == CHECK_NAME_DTYPE || (!f && check_case_largest(c) > SHARED / 4))
         return false;
-    int64_t steps = 1, *first = run ? &out->names.runs[i].d[0] : &out->names.dims[i];
-    for (int32_t k = 1; run && k < c->names.runs[i].n; k++)
-        steps *= c->names.runs[i].d[k];
-    if (!steps || *first * steps > wanted)
+    const bool run = name->kind == CHECK_NAME_RUN;
+    int64_t steps = 1, *first = run ? out->names.runs[name->at].d : &out->names.dims[name->at];
+    for (int32_t k = 1; run && k < c->names.runs[name->at].n; k++)
+        steps *= first[k];
+    if (!steps || (run && !c->names.runs[name->at].n) || *first * steps > wanted)
         return false;
     *first = wanted / steps + 1;
-    return check_rebuild(job->op, out) && check_accepts(job->op, out);
+    return check_fit(job->op, out, c, NULL) && check_accepts(job->op, out);
 }
 
 static void attempt(check_job *job, const check_case *drawn)

@@ -15,7 +15,7 @@ enum { SMALL = 2, SHORT = 32, LONG = 3 * SHORT, FEWEST = 64, APART = 8, COUNTED 
 
 static bool declares(const check_op *op, const char *cost)
 {
-    const check_json *x = check_json_get(op->contract, cost);
+    const check_json *x = check_json_get(op->program, cost);
     return x && x->kind != CHECK_NULL;
 }
 
@@ -92,39 +92,29 @@ static double count(const check_job *job, const check_case *c)
     return p.status || p.incomplete ? -1 : (double)found;
 }
 
-/* The sizes that the contract names: dims, and the first of each run. NULL past the end. */
-static int64_t *size_of(const check_op *op, check_case *c, size_t i)
+static bool fits(const check_op *op, check_case *c, const check_case *from)
 {
-    const size_t dims = check_json_size(check_json_get(op->contract, "dims")),
-                 runs = check_json_size(check_json_get(op->contract, "runs"));
-    if (i < dims)
-        return i < CHECK_NAMES ? &c->names.dims[i] : NULL;
-    return i - dims < runs && i - dims < CHECK_RUNS ? &c->names.runs[i - dims].d[0] : NULL;
+    return check_fit(op, c, from, NULL) && check_accepts(op, c);
 }
 
-static const char *name_of(const check_op *op, size_t i)
-{
-    const check_json *dims = check_json_get(op->contract, "dims"), *runs = check_json_get(op->contract, "runs");
-    const size_t n = check_json_size(dims);
-    const check_json *x = check_json_at(i < n ? dims : runs, i < n ? i : i - n);
-    return x ? x->text ? x->text : check_json_text(x, "name") : NULL;
-}
-
-static bool fits(const check_op *op, check_case *c) { return check_rebuild(op, c) && check_accepts(op, c); }
-
-/* The case with this size, and with small ones for all others unless it is a failing one; false: it cannot be. */
+/* The case with this size of name `at`, and with small ones for all others unless it is a failing one; false: it cannot be. */
 static bool with_size(const check_job *job, const check_case *c, size_t at, int64_t size, bool small, check_case *out)
 {
+    static check_case from;
     int64_t *p;
     *out = *c;
-    for (size_t i = 0; small && (p = size_of(job->op, out, i)); i++)
+    for (size_t i = 0; small && (p = check_name_size(job->op, out, i)); i++)
         *p = *p > SMALL ? SMALL : *p;
     for (size_t i = 0; i < out->ntensors; i++) {
         out->tensors[i].layout = CHECK_CONTIGUOUS;
         out->tensors[i].fill = out->tensors[i].fill == CHECK_SPECIAL ? CHECK_RANDOM : out->tensors[i].fill;
     }
-    *size_of(job->op, out, at) = size;
-    return fits(job->op, out);
+    if (small && !fits(job->op, out, c))
+        return false;
+    from = *out;
+    p = check_name_size(job->op, out, at);
+    *p = size;
+    return fits(job->op, out, &from) && *p == size;
 }
 
 /* Three times as long: does one grow and the other not, and are they far apart then? */
@@ -137,7 +127,7 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
 {
     static check_case low, high;
     double declared, declared3, bytes;
-    const int64_t size = again ? *size_of(job->op, (check_case *)(uintptr_t)c, at) : LONG;
+    const int64_t size = again ? *check_name_size(job->op, (check_case *)(uintptr_t)c, at) : LONG;
     if (size < LONG / 2 || !with_size(job, c, at, size / 3, !again, &low) || !with_size(job, c, at, size, !again, &high))
         return;
     const double done = count(job, &low), done3 = count(job, &high);
@@ -149,7 +139,7 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
     check_in_hand(job, &high);
     job->how = (check_how){ .show = CHECK_SHOW_FLOPS };
     check_fail(job, less ? "too few flops" : "too many flops",
-        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared, name_of(job->op, at),
+        "flops are %g with %s = %lld and %g with %lld, and %g and %g operations are counted", declared, job->op->names[at].text,
         (long long)size / 3, declared3, (long long)size, done, done3);
 }
 
@@ -166,12 +156,12 @@ static void check_counts(check_job *job, const check_case *c)
     const bool again = !job->result->cases;
     const double end = used() + SECONDS;
     size_t n = 0;
-    while (size_of(job->op, (check_case *)(uintptr_t)c, n))
+    while (check_name_size(job->op, (check_case *)(uintptr_t)c, n))
         n++;
     for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS && used() < end; k++) {
         const size_t i = (k + job->result->cases) % n;
-        const size_t dims = check_json_size(check_json_get(job->op->contract, "dims"));
-        if (i < dims || c->names.runs[i - dims].n)
+        const check_name *name = &job->op->names[i];
+        if (name->kind == CHECK_NAME_DIM || c->names.runs[name->at].n)
             check_dim(job, c, i, again);
     }
 }

@@ -127,10 +127,24 @@ static void print_reasons(const printer *p, enum check_outcome outcome, const ch
     }
 }
 
+const check_job *check_report_unmade(const check_op *op, const check_job *jobs, size_t njobs)
+{
+    for (size_t i = 0; i < njobs; i++)
+        if (jobs[i].op == op && jobs[i].result->unmade)
+            return &jobs[i];
+    return NULL;
+}
+
 void check_report_table(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, bool color, FILE *to)
 {
     printer p = { .jobs = jobs, .njobs = njobs, .to = to, .color = color };
     find_columns(&p);
+    for (size_t i = 0; i < nops; i++) {
+        const check_job *unmade = check_report_unmade(&ops[i], jobs, njobs);
+        if (unmade)
+            fprintf(to, "%sNOT CHECKED%s %s: %s\n\n", style(&p, "\033[1;31m"), style(&p, "\033[0m"), ops[i].name,
+                unmade->result->message);
+    }
     for (size_t i = 0; i < nops; i++)
         p.width = (int)strlen(ops[i].name) > p.width ? (int)strlen(ops[i].name) : p.width;
     for (size_t k = 0; k < njobs; k++)
@@ -211,6 +225,8 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
     else if (*r->left_out)
         put_member(to, "without", r->left_out);
+    if (r->unmade)
+        fputs(", \"no_arguments\": true", to);
     if (r->outcome == CHECK_FAIL && (job->said_case || r->has_case)) {
         put_written(job, "case", print_case, to);
         fprintf(to, ", \"elements\": %lld", (long long)(job->said_case ? job->said_elements : check_case_largest(&r->failing)));
@@ -236,8 +252,12 @@ static void put_xml(const char *s, FILE *to)
         }
 }
 
+/* What a reader of JUnit's XML must not pass over is a failure. */
+static enum check_outcome junit_outcome(const check_job *job) { return job->result->unmade ? CHECK_FAIL : job->result->outcome; }
+
 static void put_testcase(const check_job *job, FILE *to)
 {
+    const char *element = junit_outcome(job) == CHECK_FAIL ? "failure" : "skipped";
     const check_result *r = job->result;
     fputs("    <testcase classname=\"", to);
     put_xml(job->op->name, to);
@@ -248,7 +268,7 @@ static void put_testcase(const check_job *job, FILE *to)
         fputs("/>\n", to);
         return;
     }
-    fprintf(to, ">\n      <%s message=\"", r->outcome == CHECK_FAIL ? "failure" : "skipped");
+    fprintf(to, ">\n      <%s message=\"", element);
     put_xml(r->message, to);
     fputs("\">", to);
     char *text = NULL;
@@ -260,7 +280,7 @@ static void put_testcase(const check_job *job, FILE *to)
         put_xml(text, to);
     }
     free(text);
-    fprintf(to, "</%s>\n    </testcase>\n", r->outcome == CHECK_FAIL ? "failure" : "skipped");
+    fprintf(to, "</%s>\n    </testcase>\n", element);
 }
 
 void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs, size_t njobs, FILE *to)
@@ -270,7 +290,7 @@ void check_report_junit(const check_op *ops, size_t nops, const check_job *jobs,
         size_t counts[3] = { 0 };
         for (size_t k = 0; k < njobs; k++)
             if (jobs[k].op == &ops[i])
-                counts[jobs[k].result->outcome]++;
+                counts[junit_outcome(&jobs[k])]++;
         fputs("  <testsuite name=\"", to);
         put_xml(ops[i].name, to);
         fprintf(to, "\" tests=\"%zu\" failures=\"%zu\" skipped=\"%zu\">\n", counts[0] + counts[1] + counts[2], counts[CHECK_FAIL],
@@ -302,8 +322,11 @@ void check_report_json(
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
         counts[jobs[i].result->outcome]++;
-    fprintf(to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f", counts[CHECK_FAIL] ? "false" : "true",
-        (unsigned long long)options->seed, seconds);
+    bool ok = !counts[CHECK_FAIL];
+    for (size_t i = 0; i < nops; i++)
+        ok &= !check_report_unmade(&ops[i], jobs, njobs);
+    fprintf(
+        to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f", ok ? "true" : "false", (unsigned long long)options->seed, seconds);
     fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_PASS],
         counts[CHECK_FAIL], counts[CHECK_NOT]);
     for (size_t i = 0; i < nops; i++) {

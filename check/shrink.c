@@ -1,5 +1,5 @@
 /* The smallest failing case. Each step makes one thing smaller and asks a child whether it still fails in the same way; steps are
- * tried until none helps or the time is up. With a contract the steps are on its names, so that shapes keep fitting together. */
+ * tried until none helps or the time is up. With a contract check_fit() makes the rest of the case follow each step. */
 #include <string.h>
 #include <time.h>
 
@@ -57,7 +57,10 @@ static bool keep_with_contents(shrinker *s)
     return false;
 }
 
-static bool rebuilt(shrinker *s) { return !s->best.broken && check_rebuild(s->job->op, &s->next) && keep_with_contents(s); }
+static bool fitted(shrinker *s)
+{
+    return !s->best.broken && check_fit(s->job->op, &s->next, &s->best, NULL) && keep_with_contents(s);
+}
 
 /* A size to smaller ones. at is in s->next. */
 static void smaller_size(shrinker *s, int64_t *at, const int64_t *in_best, bool (*take)(shrinker *))
@@ -73,34 +76,21 @@ static void smaller_size(shrinker *s, int64_t *at, const int64_t *in_best, bool 
     }
 }
 
-static void smaller_names(shrinker *s)
+/* Single dims: with a contract the others follow. */
+static void smaller_dims(shrinker *s)
 {
-    const check_json *contract = s->job->op->contract;
-    const size_t dims = check_json_size(check_json_get(contract, "dims")),
-                 runs = check_json_size(check_json_get(contract, "runs"));
-    for (size_t k = 0; k < runs && k < CHECK_RUNS; k++) {
-        for (int32_t n = 0; n < s->best.names.runs[k].n; n++) { /* fewer dims */
+    bool (*const take)(shrinker *) = s->best.broken || !s->job->op->contract ? keep_with_contents : fitted;
+    for (size_t i = 0; i < s->best.ntensors; i++) {
+        check_tensor *next = &s->next.tensors[i], *best = &s->best.tensors[i];
+        for (int32_t d = 0; d < best->ndim && best->present && take == fitted; d++) { /* fewer of them */
             s->next = s->best;
-            check_shape *shape = &s->next.names.runs[k];
-            memmove(&shape->d[n], &shape->d[n + 1], sizeof *shape->d * (size_t)(CHECK_DIMS - 1 - n));
-            shape->n--;
-            if (rebuilt(s))
-                n--;
+            memmove(&next->shape[d], &next->shape[d + 1], sizeof *next->shape * (size_t)(CHECK_DIMS - 1 - d));
+            next->ndim--;
+            d -= check_fit(s->job->op, &s->next, &s->best, NULL) && next->ndim < best->ndim && keep_with_contents(s);
         }
-        for (int32_t n = 0; n < s->best.names.runs[k].n; n++)
-            smaller_size(s, &s->next.names.runs[k].d[n], &s->best.names.runs[k].d[n], rebuilt);
+        for (int32_t d = 0; d < best->ndim && best->present; d++)
+            smaller_size(s, &next->shape[d], &best->shape[d], take);
     }
-    for (size_t k = 0; k < dims && k < CHECK_NAMES; k++)
-        smaller_size(s, &s->next.names.dims[k], &s->best.names.dims[k], rebuilt);
-    for (size_t k = 0; k < CHECK_LIST * 2 && contract && check_json_size(check_json_get(contract, "element_runs")); k++) {
-        check_shape *next = &s->next.names.element_runs[k / 2][k % 2], *best = &s->best.names.element_runs[k / 2][k % 2];
-        while (best->n > 0 && (next->n--, rebuilt(s)))
-            continue;
-        for (int32_t n = 0; n < best->n; n++)
-            smaller_size(s, &next->d[n], &best->d[n], rebuilt);
-    }
-    for (size_t k = 0; k < CHECK_LIST * 4 && contract && check_json_size(check_json_get(contract, "elements")); k++)
-        smaller_size(s, &s->next.names.elements[k / 4][k % 4], &s->best.names.elements[k / 4][k % 4], rebuilt);
 }
 
 /* Change one size everywhere it occurs, in shapes and numbers: this keeps equal sizes equal without a contract, or across names.
@@ -122,13 +112,6 @@ static void smaller_everywhere(shrinker *s)
                 for (int32_t d = 0; d < s->next.tensors[i].ndim; d++)
                     if (s->next.tensors[i].shape[d] == values[k])
                         s->next.tensors[i].shape[d] = tries[t];
-            for (size_t d = 0; d < CHECK_NAMES; d++)
-                if (s->next.names.dims[d] == values[k])
-                    s->next.names.dims[d] = tries[t];
-            for (size_t r = 0; r < CHECK_RUNS; r++)
-                for (int32_t d = 0; d < s->next.names.runs[r].n; d++)
-                    if (s->next.names.runs[r].d[d] == values[k])
-                        s->next.names.runs[r].d[d] = tries[t];
             for (size_t a = 0; a < s->next.nargs; a++)
                 if (s->next.args[a].type == DV_VALUE_INT && s->next.args[a].as.i == values[k])
                     s->next.args[a].as.i = tries[t];
@@ -160,27 +143,16 @@ static void plainer_tensors(shrinker *s)
     }
 }
 
-/* The last tensor of a list. */
-static void drop_tensor(check_case *c, check_value *list)
-{
-    const uint32_t at = list->first + --list->count;
-    memmove(&c->tensors[at], &c->tensors[at + 1], sizeof *c->tensors * (CHECK_TENSORS - 1 - at));
-    c->ntensors--;
-    for (size_t i = 0; i < c->nargs; i++)
-        if ((c->args[i].type == DV_VALUE_TENSOR || c->args[i].type == DV_VALUE_TENSORS) && c->args[i].first > at)
-            c->args[i].first--;
-}
-
 static void plainer_arguments(shrinker *s)
 {
     for (size_t i = 0; i < s->best.nargs; i++) {
         check_value *v = &s->next.args[i];
         s->next = s->best;
         if (v->type == DV_VALUE_TENSORS && v->count > 1) {
-            drop_tensor(&s->next, v);
-            if (!rebuilt(s)) {
+            check_set_count(&s->next, i, v->count - 1);
+            if (!fitted(s)) {
                 s->next = s->best;
-                drop_tensor(&s->next, v);
+                check_set_count(&s->next, i, v->count - 1);
                 keep_if_fails(s);
             }
             continue;
@@ -193,16 +165,8 @@ static void plainer_arguments(shrinker *s)
                 continue;
         }
         if (s->best.args[i].type == DV_VALUE_INT)
-            smaller_size(s, &v->as.i, &s->best.args[i].as.i, s->best.broken ? keep_if_fails : rebuilt);
+            smaller_size(s, &v->as.i, &s->best.args[i].as.i, s->best.broken ? keep_if_fails : fitted);
     }
-}
-
-/* Single dims: for what lies outside a contract, and where there is none. */
-static void smaller_dims(shrinker *s)
-{
-    for (size_t i = 0; i < s->best.ntensors; i++)
-        for (int32_t d = 0; d < s->best.tensors[i].ndim && s->best.tensors[i].present; d++)
-            smaller_size(s, &s->next.tensors[i].shape[d], &s->best.tensors[i].shape[d], keep_with_contents);
 }
 
 /* ---- Failures that take a call before ---- */
@@ -285,11 +249,9 @@ void check_shrink(check_job *job)
     s.best = shared->failing;
     do {
         s.moved = false;
-        smaller_names(&s);
+        smaller_dims(&s);
         plainer_arguments(&s);
         plainer_tensors(&s);
-        if (s.best.broken || !job->op->contract)
-            smaller_dims(&s);
         smaller_everywhere(&s);
     } while (s.moved && seconds() < s.end);
     job->result->failing = s.best;

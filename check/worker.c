@@ -287,10 +287,15 @@ static void go_through_cases(check_job *job)
         attempt(job, &r->failing);
     }
     arm(0);
-    if (r->outcome == CHECK_PASS && !r->cases)
-        check_not(job,
-            job->op->contract ? "no arguments were found that the contract accepts"
-                              : "there is no contract, and no arguments were found that its shape function accepts");
+    r->unmade = r->outcome == CHECK_PASS && !r->cases;
+    if (r->unmade)
+        check_not(job, "%s%s",
+            !missed ? "no arguments were found that this row takes"
+                : job->op->contract
+                ? "no arguments were found that the contract accepts; the last were refused: "
+                : "there is no contract, and no arguments were found that its shape function accepts; the last "
+                  "were refused: ",
+            missed ? dv_last_error() : "");
     else if (r->outcome == CHECK_PASS && r->refused == r->cases)
         check_not(job, "the kernel refused all %u cases: %s", r->cases, r->note);
     else if (r->outcome == CHECK_PASS && job->property->incomplete && job->property->incomplete(job->op, job->row))

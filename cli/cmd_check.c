@@ -441,6 +441,8 @@ static int check(const cli_args *args, targets *t, check_options *options)
         status = write_repros(programs, jobs, njobs);
     else if (failed && !cli_json && !programs)
         puts("a program for each failure, in C and in Python: --repro FOLDER");
+    for (size_t i = 0; i < t->n; i++)
+        failed += check_report_unmade(&t->ops[i], jobs, njobs) != NULL;
     return failed ? CLI_FAILED : status;
 }
 

@@ -483,10 +483,12 @@ enum dv_partial_of {
     DV_PARTIAL_RESULT,
     DV_PARTIAL_NAME,    /* of the contract: dims, then runs, then dtypes, in the order of the operator's JSON */
     DV_PARTIAL_ELEMENT, /* of a result that is a list of tensors; present 0..1: it is not known whether the list is that long */
+    DV_PARTIAL_VALUES, /* the value is what facts (`ids.values < n`) allow the elements of a tensor to be; index as of ARGUMENT */
 };
 DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);
 DV_API int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);
-/* What known says, and all that follows. Where no call is left, it fails and p stays as it was. Not for results. */
+/* What known says, and all that follows. Where no call is left, it fails and p stays as it was. For arguments
+ * and names. */
 DV_API int dv_partial_set(dv_partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known);
 DV_API void dv_partial_free(dv_partial *p); /* NULL: nothing */
 

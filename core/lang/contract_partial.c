@@ -161,12 +161,26 @@ static bool apart(const dv__partial *p, const thing *a, const thing *b)
     return false;
 }
 
+/* to is this integer, or these dims. */
+static bool meet_one(dv__partial *p, thing *to, const thing *from)
+{
+    if (is_range(to) ? !meet(p, &to->i, from->i) : !meet_rank(p, to, from->i))
+        return false;
+    dv_range *mine = is_range(to) ? NULL : sizes_of(p, to);
+    const dv_range *sizes = mine ? sizes_of(p, from) : NULL;
+    for (int64_t i = 0; mine && (sizes || from->sizes) && i < to->i.least; i++)
+        if (!meet(p, &mine[i], sizes ? sizes[i] : dv__between(0, INT64_MAX)))
+            return false;
+    return true;
+}
+
 /* to is one of these. */
 static bool meet_one_of(dv__partial *p, thing *to, uint32_t n, thing *const *from)
 {
+    if (n == 1 && from[0]->type == to->type && (is_range(to) || to->type == DV__RTYPE_DIMS))
+        return meet_one(p, to, from[0]);
     thing one = *from[0];
     bool same = one.known;
-    one.i = from[0]->i;
     for (uint32_t k = 1; k < n; k++) {
         one.i = dv__range_join(one.i, from[k]->i);
         one.other = one.other == from[k]->other ? one.other : 0;
@@ -285,8 +299,10 @@ static bool operate(dv__partial *p, const dv__step *s)
 {
     p->solution.pool_used = 0;
     p->run.status = DV_OK;
-    if ((!dv__operate(&p->run, s) && s->fault) || p->run.status)
+    if ((!dv__operate(&p->run, s) && s->fault) || p->run.status) {
+        p->failed = s;
         return false;
+    }
     return learn(p, at(p, s->to), &p->solution.registers[s->to]);
 }
 
@@ -432,7 +448,7 @@ static dv_range *from_end(const dv__partial *p, const dv__step *s, uint32_t k, i
 }
 
 /* One dim of shapes that broadcast to `to`. */
-static bool relate_broadcast_dim(dv__partial *p, const dv__step *s, int64_t dim, dv_range *to, bool sure)
+static bool relate_broadcast_dim(dv__partial *p, const dv__step *s, int64_t dim, dv_range *to, bool *to_changed, bool sure)
 {
     const dv_range one = dv__exactly(1);
     dv_range result = one, joined = one, *last = NULL;
@@ -452,7 +468,7 @@ static bool relate_broadcast_dim(dv__partial *p, const dv__step *s, int64_t dim,
         joined = any ? dv__range_join(joined, *size) : *size;
         any = true;
     }
-    if (!meet(p, to, decided ? result : joined))
+    if (!dv__range_meet(to, decided ? result : joined, to_changed))
         return false;
     for (uint32_t k = 0; k < s->nin && sure; k++) {
         dv_range *size = from_end(p, s, k, dim);
@@ -482,7 +498,9 @@ static bool relate_broadcast(dv__partial *p, const dv__step *s, thing *to, bool 
             return false;
     for (int64_t dim = 1; all && dim <= rank.most; dim++) {
         dv_range nowhere = dv__any_int();
-        if (!relate_broadcast_dim(p, s, dim, to ? &p->rooms[to->room].sizes[rank.most - dim] : &nowhere, sure))
+        bool unused = false;
+        if (!relate_broadcast_dim(
+                p, s, dim, to ? &p->rooms[to->room].sizes[rank.most - dim] : &nowhere, to ? &p->changed : &unused, sure))
             return false;
     }
     return true;
@@ -565,21 +583,27 @@ static bool relate_is_axis(dv__partial *p, const dv__step *s, bool sure)
         return say(p, s->to, 1);
     if (i->most < -n.most || i->least >= n.most)
         return say(p, s->to, 0);
-    return !sure || !to.least || meet(p, i, dv__between(-n.most, n.most - 1));
+    if (!sure || !to.least)
+        return true;
+    const int64_t least = i->least > 0 ? i->least + 1 : i->most < -1 ? -i->most : 0;
+    return meet(p, i, dv__between(-n.most, n.most - 1)) && meet(p, &rank->i, dv__between(least, INT64_MAX));
 }
 
-/* The same dim counted from 0: i, or below 0 i + max(rank, 1). */
+/* The dim counted from 0. */
 static bool relate_axis(dv__partial *p, const dv__step *s, bool sure)
 {
-    dv_range *i = &at(p, s->in[0])->i, *to = &at(p, s->to)->i;
-    const dv_range n = dv__range_forward(DV__OP_MAX, at(p, s->in[1])->i, dv__exactly(1));
-    const dv_range below = dv__range_forward(DV__OP_ADD, *i, n);
-    if (!meet(p, to, dv__between(0, n.most - 1)) || (i->least >= 0 && !meet(p, to, *i)) || (i->most < 0 && !meet(p, to, below)))
-        return false;
-    const dv_range back = dv__range_forward(DV__OP_SUB, *to, n);
-    if (!sure)
-        return true;
-    return meet(p, i, i->least >= 0 ? *to : i->most < 0 ? back : dv__between(back.least, to->most));
+    dv_range *i = &at(p, s->in[0])->i, *rank = &at(p, s->in[1])->i, *to = &at(p, s->to)->i;
+    const dv_range n = dv__range_forward(DV__OP_MAX, *rank, dv__exactly(1));
+    if (i->least >= 0)
+        return meet(p, to, *i) && (!sure || meet(p, i, *to));
+    if (i->most < 0) {
+        const dv_range ranks = dv__range_forward(DV__OP_SUB, *to, *i);
+        return meet(p, to, dv__range_forward(DV__OP_ADD, *i, n)) &&
+            (!sure || (meet(p, i, dv__range_forward(DV__OP_SUB, *to, n)) && (ranks.least < 2 || meet(p, rank, ranks))));
+    }
+    return meet(p, to, dv__between(0, n.most - 1)) &&
+        (!sure || !dv__is_exact(*to) || !dv__is_exact(n) ||
+            meet(p, i, (dv_range){ to->least - n.least, to->least, n.least, to->least % n.least }));
 }
 
 static bool relate_are_axes(dv__partial *p, const dv__step *s, bool sure)
@@ -811,6 +835,7 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
     case DV__OP_ADD:
     case DV__OP_SUB:
     case DV__OP_MUL:
+    case DV__OP_DIV:
     case DV__OP_FLOORDIV:
     case DV__OP_MOD:
     case DV__OP_CEILDIV:
@@ -819,7 +844,6 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
     case DV__OP_ABS:
     case DV__OP_NEG: return relate_arithmetic(p, s, sure);
     case DV__OP_DISTINCT_AXES: /* from here on: nothing is inferred unless all operands are known */
-    case DV__OP_DIV:
     case DV__OP_TO_NUMBER:
     case DV__OP_TO_REAL:
     case DV__OP_PROMOTES:
@@ -929,6 +953,15 @@ static bool relate_each(dv__partial *p, const dv__step *s)
     return !s->ncarry || relate_sums(p, s, sums, kept, room);
 }
 
+/* The check that a step is for: what makes a condition stands before it. NULL: none in its block. */
+static const dv__step *check_after(const dv__partial *p, const dv__step *s)
+{
+    const dv__step *k = s, *last = p->c->program->steps + p->c->program->nsteps - 1;
+    while (k < last && k->op != DV__OP_CHECK && k->op != DV__OP_EACH)
+        k++;
+    return k->op == DV__OP_CHECK && !((k->flags ^ s->flags) & DV__STEP_DEAD) ? k : NULL;
+}
+
 static bool relate_guarded(dv__partial *p, const dv__step *s, bool sure)
 {
     thing *guard = at(p, s->guard);
@@ -937,9 +970,11 @@ static bool relate_guarded(dv__partial *p, const dv__step *s, bool sure)
     sure = sure && guard->i.least;
     if (s->op == DV__OP_EACH ? !sure || relate_each(p, s) : relate(p, s, sure))
         return true;
-    if (!sure && !guard->i.least && !p->no_memory)
+    if (!sure && !guard->i.least && !p->no_memory) {
+        p->failed = NULL;
         return meet(p, &guard->i, dv__exactly(0));
-    p->failed = p->failed ? p->failed : s;
+    }
+    p->failed = p->failed ? p->failed : check_after(p, s);
     return false;
 }
 
@@ -1057,14 +1092,12 @@ static bool propagate(dv__partial *p)
 /* The message of the check that no call passes, with ? for what is not known. */
 static int refuse(dv__partial *p)
 {
-    const dv__step *s = p->failed, *end = p->c->program->steps + p->c->program->nsteps;
+    const dv__step *s = p->failed;
     if (p->no_memory)
         return DV_ENOMEM;
     const bool inside = s && s->flags & DV__STEP_DEAD; /* of a block: its registers are those of the tensor that does not fit */
-    const dv__step *block = inside ? s : NULL;
-    while (s && !s->fault && s->op != DV__OP_EACH && s + 1 < end) /* what makes a condition stands before its check */
-        s++;
-    if (!s || !s->fault || inside != !!(s->flags & DV__STEP_DEAD))
+    const dv__step *block = s;
+    if (!s || !s->fault)
         return dv_fail(DV_EINVAL, "%s: no call fits what is known of the arguments", p->c->name);
     while (inside && block->op != DV__OP_EACH)
         block--;
@@ -1360,7 +1393,7 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
     *tensor = false;
     if (of == DV_PARTIAL_NAME)
         return index < (size_t)dv__device_register(p->c) ? &p->things[index] : NULL;
-    if (of != DV_PARTIAL_ARGUMENT || index >= p->c->schema->nargs)
+    if ((of != DV_PARTIAL_ARGUMENT && of != DV_PARTIAL_VALUES) || index >= p->c->schema->nargs)
         return NULL;
     const struct argument *a = &p->arguments[index];
     const enum dv__ctype type = dv__type_of_argument(p->c->schema->args[index].type);
@@ -1372,9 +1405,59 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
 
 static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element)
 {
-    static const char *const kinds[] = { "argument", "result", "name", "list as result" };
+    static const char *const kinds[] = { "argument", "result", "name", "list as result", "tensor" };
     return dv_fail(DV_EINVAL, "%s: it has no %s %zu (element %zu)", p->c->name,
-        (unsigned)of < 4 ? kinds[of] : "such thing:", index, element);
+        (unsigned)of < sizeof kinds / sizeof *kinds ? kinds[of] : "such thing:", index, element);
+}
+
+/* What an operand of a block on elements can be. */
+static dv_range operand_range(const dv__partial *p, const dv__step *block, dv__operand x)
+{
+    const thing *t = at(p, x);
+    for (const dv__step *s = block + 1; s <= block + block->body; s++)
+        if (s->to == x && s->nin && s->nin <= 2) {
+            const dv_range a = operand_range(p, block, s->in[0]);
+            return s->op == DV__OP_TO_NUMBER
+                ? a
+                : dv__range_forward((enum dv__op)s->op, a, operand_range(p, block, s->in[s->nin - 1]));
+        }
+    return is_range(t) ? t->i : t->known && !t->value.real ? dv__exactly(t->value.i) : dv__any_int();
+}
+
+/* Narrow the elements so that a condition in their block holds. */
+static void narrow_elements(const dv__partial *p, const dv__step *block, dv__operand holds, dv_range *elements)
+{
+    for (const dv__step *s = block + 1; s <= block + block->body; s++) {
+        const bool left = s->in[0] == block->to, ascends = s->op == DV__OP_LT || s->op == DV__OP_LE;
+        bool changed = false;
+        if (s->to != holds || s->op == DV__OP_CHECK)
+            continue;
+        for (int i = 0; i < 2 && s->op == DV__OP_AND; i++)
+            narrow_elements(p, block, s->in[i], elements);
+        if (left == (s->in[1] == block->to))
+            continue;
+        dv_range other = operand_range(p, block, s->in[left]);
+        if (s->op == DV__OP_EQ)
+            dv__range_meet(elements, other, &changed);
+        else if (ascends || s->op == DV__OP_GT || s->op == DV__OP_GE)
+            dv__range_order(left == ascends ? elements : &other, left == ascends ? &other : elements,
+                s->op == DV__OP_LE || s->op == DV__OP_GE, &changed);
+    }
+}
+
+/* What facts allow the elements of a tensor to be. */
+static dv_range tell_elements(const dv__partial *p, const thing *parts)
+{
+    dv_range elements = dv__any_int();
+    for (uint32_t i = 0; i < p->c->program->solve_end; i++) {
+        const dv__step *s = &p->c->program->steps[i];
+        if (s->op != DV__OP_EACH_VALUE || !at(p, s->guard)->i.least || &p->things[at(p, s->in[0])->value.i] != parts)
+            continue;
+        for (int32_t k = 1; k <= s->body; k++)
+            if (s[k].op == DV__OP_CHECK)
+                narrow_elements(p, s, s[k].in[0], &elements);
+    }
+    return elements;
 }
 
 /* Is a name bound in these calls? */
@@ -1398,9 +1481,11 @@ int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, s
         return DV_OK;
     }
     const thing *t = find(p, of, index, element, &tensor);
-    if (!t)
+    if (!t || (of == DV_PARTIAL_VALUES && !tensor))
         return missing(p, of, index, element);
-    if (tensor) {
+    if (of == DV_PARTIAL_VALUES) {
+        out->value = tell_elements(p, t);
+    } else if (tensor) {
         tell_tensor(p, t, out);
     } else if (of == DV_PARTIAL_ARGUMENT) {
         out->present = t[PRESENT].i;
@@ -1450,7 +1535,7 @@ static bool narrow_all(dv__partial *p, thing *t, bool argument, bool tensor, con
 int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known)
 {
     bool tensor;
-    thing *t = find(p, of, index, element, &tensor);
+    thing *t = of == DV_PARTIAL_VALUES ? NULL : find(p, of, index, element, &tensor);
     if (!t)
         return missing(p, of, index, element);
     const uint32_t nrooms = p->nrooms;

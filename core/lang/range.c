@@ -96,6 +96,8 @@ static bool both_remainders(dv_range *r, dv_range by)
 
 bool dv__range_meet(dv_range *to, dv_range by, bool *changed)
 {
+    if (to->least >= by.least && to->most <= by.most && (by.step == 1 || (by.step == to->step && by.rest == to->rest)))
+        return true; /* most often: nothing new */
     dv_range r = { max(to->least, by.least), min(to->most, by.most), to->step, to->rest };
     if (r.least > r.most || !both_remainders(&r, by) || !tighten(&r))
         return false;
@@ -208,6 +210,7 @@ dv_range dv__range_forward(enum dv__op op, dv_range a, dv_range b)
     case DV__OP_MUL: return product(a, b);
     case DV__OP_NEG: return opposite(a);
     case DV__OP_ABS: return absolute(a);
+    case DV__OP_DIV:
     case DV__OP_FLOORDIV:
     case DV__OP_CEILDIV: return quotient(op, a, b);
     case DV__OP_MOD: return remainder_of(a, b);
@@ -270,6 +273,7 @@ bool dv__range_backward(enum dv__op op, dv_range result, dv_range *a, dv_range *
         return dv__range_meet(a, sum(result, *b), changed) &&
             dv__range_meet(b, dv__range_forward(DV__OP_SUB, *a, result), changed);
     case DV__OP_MUL: return factor(result, a, *b, changed) && factor(result, b, *a, changed);
+    case DV__OP_DIV: return dv__range_meet(a, product(result, *b), changed); /* there is no remainder */
     case DV__OP_NEG: return dv__range_meet(a, opposite(result), changed);
     case DV__OP_ABS: return dv__range_meet(a, dv__between(-max(result.most, 0), result.most), changed);
     case DV__OP_FLOORDIV:

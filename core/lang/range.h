@@ -16,7 +16,7 @@ static inline bool dv__is_exact(dv_range r) { return r.least == r.most; }
 bool dv__range_meet(dv_range *to, dv_range by, bool *changed);
 bool dv__range_apart(dv_range a, dv_range b); /* nothing is in both */
 dv_range dv__range_join(dv_range a, dv_range b);
-/* ADD, SUB, MUL, FLOORDIV, MOD, CEILDIV, MIN, MAX, NEG, ABS (the last two have a alone). */
+/* ADD, SUB, MUL, DIV, FLOORDIV, MOD, CEILDIV, MIN, MAX, NEG, ABS (the last two have a alone). */
 dv_range dv__range_forward(enum dv__op op, dv_range a, dv_range b);
 bool dv__range_backward(enum dv__op op, dv_range result, dv_range *a, dv_range *b, bool *changed);
 /* Narrow both so that a < b + by. */

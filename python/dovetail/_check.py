@@ -20,6 +20,7 @@ class Result:
         self.property, self.operator, self.row, self.result = (found[k] for k in ("property", "operator", "row", "result"))
         self.message = found.get("message") or found.get("because") or found.get("without", "")
         self.kind, self.case, self.c, self.python = (found.get(k) for k in ("kind", "case", "c", "python"))
+        self.no_arguments = found.get("no_arguments", False)
         self.cases, self.refused, self.elements = found["cases"], found["refused"], found.get("elements")
 
     passed = property(lambda self: self.result == "pass")
@@ -31,7 +32,7 @@ class Result:
 
 
 class Report:
-    """The report of `dovetail check`: true when nothing failed; its repr is the table."""
+    """The report of `dovetail check`: true when nothing failed and arguments were found for every operator; its repr is the table."""
 
     def __init__(self, document):
         self.seed, self.seconds, self.operators, self.table = (document[k] for k in ("seed", "seconds", "operators", "table"))
@@ -40,7 +41,7 @@ class Report:
     failures = property(lambda self: [r for r in self.results if r.failed])
 
     def __bool__(self):
-        return not self.failures
+        return not any(r.failed or r.no_arguments for r in self)
 
     def __iter__(self):
         return iter(self.results)

@@ -57,7 +57,7 @@ class Property(pytest.Item):
         self.found = found
 
     def runtest(self):
-        if self.found.failed:
+        if self.found.failed or self.found.no_arguments:
             raise Failure
         if not self.found.passed:
             pytest.skip(f"not checked, because {self.found.message}")

@@ -32,6 +32,26 @@ def test_without_a_folder_for_temporary_files(check, monkeypatch):
     assert check(FAULTY / "tail_past_end" / "fault.c", "--only", "binding")["ok"]
 
 
+IMPOSSIBLE = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_any(dv_context *ctx, const struct f *a) { (void)ctx, (void)a; return DV_OK; }
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32; n % 2 == 0; n % 2 == 1",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_any)));
+DV_LIBRARY(impossible, &dv_op_f);
+"""
+
+
+def test_an_operator_without_arguments_is_no_success(check, tmp_path):
+    (tmp_path / "f.c").write_text(IMPOSSIBLE)
+    report = check(tmp_path / "f.c", "--only", "runs,memory", "--junit", tmp_path / "out.xml")
+    assert not report["ok"] and report["failed"] == 0 and all(r["no_arguments"] for r in report["results"])
+    first = report["table"].splitlines()[0]
+    assert first.startswith("NOT CHECKED impossible::f: no arguments were found that the contract accepts") and "expected n % 2 == " in first
+    suite = xml.etree.ElementTree.parse(tmp_path / "out.xml").getroot()[0]
+    assert suite.get("failures") == "2" and suite.get("skipped") == "0" and suite.find("testcase/failure") is not None
+
+
 def test_the_time_is_up(check):
     report = check("base", "--time", 1)
     assert any(r["result"] == "not checked" and r["because"] == "the time was up" for r in report["results"])

@@ -23,11 +23,19 @@ def test_no_seed_gives_a_false_alarm(check, seed):
     assert report["passed"] > 200
 
 
+@pytest.mark.parametrize("name", ["healthy.c", "contracts.c"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_healthy_operators_pass(check, seed):
-    report = check(HERE / "healthy.c", "--seed", seed)
+def test_healthy_operators_pass(check, seed, name):
+    report = check(HERE / name, "--seed", seed)
     of_all = ("binding", "runs", "memory", "shapes", "fake", "leaks")  # the others need a reference, a gradient, or torch
     assert [r for r in report["results"] if r["result"] == "fail" or (r["property"] in of_all and r["result"] != "pass")] == []
+
+
+@pytest.mark.parametrize("seed", seeds(1, 8))
+def test_cases_are_found_for_every_contract(check, seed):
+    report = check(HERE / "contracts.c", "--seed", seed, "--only", "runs")
+    assert len(report["results"]) == len(report["operators"]) == 12
+    assert [r for r in report["results"] if r["cases"] < 64] == []
 
 
 def test_declared_operators_are_not_checked(check):

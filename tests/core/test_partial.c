@@ -45,7 +45,15 @@ struct joined {
 };
 DV_OPERATOR(joined, struct joined, (xs, y), .schema = "joined(Tensor[] xs, Tensor y) -> ()",
     .contract = "xs{i}[n{i} m]:T, y[total(n) k]");
-DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined);
+struct around {
+    const dv_tensor *x, *ids;
+    int64_t dim;
+    dv_tensor *out;
+};
+DV_OPERATOR(around, struct around, (x, ids, dim, out), .schema = "around(Tensor x, Tensor ids, int dim) -> Tensor out",
+    .contract = "x[*a n *b]:f32, ids[k / 3]:i64 -> out[*a *b]:f32; rank(*a) == axis(dim, x); k % 2 == 0; 0 <= ids.values < 2*n; "
+                "n > ids.values");
+DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around);
 
 static bool is(dv_range r, int64_t least, int64_t most) { return r.least == least && r.most == most; }
 
@@ -220,6 +228,45 @@ static void sums(void **state)
         dv_partial_new(find("joined"), args, 2, &p));
 }
 
+/* A dim that is counted from the end, a size by division, and the range of elements. */
+static void axes_and_elements(void **state)
+{
+    (void)state;
+    enum { X, IDS, DIM, N = 0, K, A, B };
+    dv_known k;
+    dv_partial *p;
+    const dv_value args[3] = { unknown, unknown, unknown };
+    CALL_OK(dv_partial_new(find("around"), args, 3, &p));
+    k = exactly(-2);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, DIM, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, X, 0, &k));
+    assert_int_equal(k.value.least, 2);
+    k = exactly(3);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, A, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_NAME, B, 0, &k));
+    assert_true(is(k.value, 1, 1));
+    k = exactly(12);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, K, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, IDS, 0, &k));
+    assert_true(is(k.sizes[0], 4, 4));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_VALUES, IDS, 0, &k));
+    assert_int_equal(k.value.least, 0);
+    k = exactly(5);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_NAME, N, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_VALUES, IDS, 0, &k));
+    assert_true(is(k.value, 0, 4));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_VALUES, X, 0, &k));
+    assert_true(is(k.value, INT64_MIN, INT64_MAX));
+    CALL_FAILS(DV_EINVAL, "no tensor 2", dv_partial_get(p, DV_PARTIAL_VALUES, DIM, 0, &k));
+    CALL_FAILS(DV_EINVAL, "no tensor 1", dv_partial_set(p, DV_PARTIAL_VALUES, IDS, 0, &k));
+    dv_partial_free(p);
+    const dv_value four[3] = { unknown, unknown, dv_from_int(4) };
+    CALL_OK(dv_partial_new(find("around"), four, 3, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, X, 0, &k));
+    assert_int_equal(k.value.least, 5);
+    dv_partial_free(p);
+}
+
 static void misuse(void **state)
 {
     (void)state;
@@ -278,6 +325,7 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(lists),
         cmocka_unit_test(sums),
+        cmocka_unit_test(axes_and_elements),
         cmocka_unit_test(misuse),
         cmocka_unit_test(memory_runs_out),
     };

@@ -43,14 +43,14 @@ static dv_mut_tensors to_write(dv_tensors list)
     }
 #define PUT_RESULT(T, member) *(T *)p = result ? &result->as.member : NULL
 
-static void fill_field(dv__call *c, const dv__binding *b, size_t i, char *frame)
+static void fill_field(dv__call *c, const dv__bound_field *f, char *frame)
 {
     static const dv_value none = { .type = DV_VALUE_NONE };
-    const size_t slot = b->fields[i].slot, nargs = c->plan->nargs;
+    const size_t slot = f->slot, nargs = c->plan->nargs;
     const dv_value *v = slot < nargs ? &c->args[slot] : &none;
     dv_value *result = slot < nargs ? NULL : &c->outs[slot - nargs].value;
-    void *p = frame + b->fields[i].offset;
-    switch (b->fields[i].type) {
+    void *p = frame + f->offset;
+    switch (f->type) {
 #define FIELD(name, number, T, word, form, of, value, member) \
     case number: PUT_##form(T, member); break;
         DV_FIELD_TYPES(FIELD)
@@ -63,12 +63,12 @@ void dv__fill_frame(dv__call *c, const dv__binding *b, char *frame)
 {
     if (b->n * sizeof(void *) != b->frame_size) /* otherwise every byte is written below: the struct holds only pointers */
         memset(frame, 0, b->frame_size);
-    for (uint32_t i = 0; i < b->n; i++) {
-        assert(b->fields[i].slot < c->plan->nargs + c->plan->nreturns && b->fields[i].offset < b->frame_size);
-        if (b->fields[i].type == DV_FIELD_TENSOR || b->fields[i].type == DV_FIELD_MUT_TENSOR)
-            *(const dv_tensor **)(void *)(frame + b->fields[i].offset) = c->tensors[b->fields[i].slot];
+    for (const dv__bound_field *f = b->fields, *end = f + b->n; f < end; f++) {
+        assert(f->slot < c->plan->nargs + c->plan->nreturns && f->offset < b->frame_size);
+        if (f->type == DV_FIELD_TENSOR || f->type == DV_FIELD_MUT_TENSOR)
+            *(const dv_tensor **)(void *)(frame + f->offset) = c->tensors[f->slot];
         else
-            fill_field(c, b, i, frame);
+            fill_field(c, f, frame);
     }
 }
 

@@ -46,7 +46,7 @@ bool check_keep_lists(const check_op *op, dv_value *results, const dv_tensor **r
     bool fits = true;
     for (size_t r = 0; r < op->nresults; r++) {
         dv_tensors *list = &results[r].as.tensors;
-        if (results[r].type != DV_VALUE_TENSORS || op->slots[op->nargs + r].alias >= 0)
+        if (results[r].type != DV_VALUE_TENSORS)
             continue;
         void *array = (void *)(uintptr_t)(const void *)list->data;
         fits = list->size <= CHECK_TENSORS - used;

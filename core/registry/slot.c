@@ -12,8 +12,13 @@ static bool shares_set(const dv__alias *a, const dv__alias *b)
     return false;
 }
 
-/* Of a list, the annotation is that of its elements. */
-static const dv__alias *annotation(const dv__argument *a) { return a->alias && a->alias->element ? a->alias->element : a->alias; }
+/* Of a list, the annotation is that of its elements. A list that is an argument, Tensor(a!)[], cannot be made: it has none here.
+ */
+static const dv__alias *annotation(const dv__argument *a)
+{
+    const dv__alias *element = a->alias ? a->alias->element : NULL;
+    return !element ? a->alias : element->write ? NULL : element;
+}
 
 static int32_t alias_of(const dv__schema *schema, const dv__alias *alias)
 {
@@ -66,7 +71,7 @@ int dv_operator_slot(const dv_operator *op, size_t slot, dv_slot_info *out)
     const int status = dv__slot_info(op->schema, slot, out);
     if (status)
         return dv__fail_in(status, "%s", op->name);
-    if (slot >= op->schema->nargs && out->type == DV_FIELD_TENSORS && out->alias < 0 && !op->contract)
+    if (slot >= op->schema->nargs && out->type == DV_FIELD_TENSORS && !op->contract)
         out->flags |= DV_SLOT_GIVEN;
     return DV_OK;
 }

@@ -151,11 +151,10 @@ static PyObject *to_python(ext_call *c, size_t i)
     const dv_value *v = &c->results[i];
     switch (v->type) {
     case DV_VALUE_TENSOR: return from_tensor(c, i, slot, v);
-    case DV_VALUE_TENSORS:
-        if (c->given[slot - c->f->slots])
-            return Py_NewRef(c->given[slot - c->f->slots]);
-        return slot->alias >= 0 && c->given[slot->alias] && (slot->flags & DV_SLOT_WRITES) ? Py_NewRef(c->given[slot->alias])
-                                                                                           : from_tensors(c, &v->as.tensors);
+    case DV_VALUE_TENSORS: {
+        PyObject *given = c->given[slot - c->f->slots];
+        return given ? Py_NewRef(given) : from_tensors(c, &v->as.tensors);
+    }
     case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
     case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
     case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);

@@ -57,7 +57,7 @@ custom_grad.register_fake(lambda a, b: torch.empty_like(a))
 
 
 def in_turn(slices, names, calls, warm=1000, each=200):
-    """Microseconds of each call (a dict of expressions), the best of many slices, taken in turn: what else the machine does falls on all alike."""
+    """Microseconds of each call (a dict of expressions), the best of many slices, taken in turn: other work on the machine affects all of them alike."""
     timers = {what: timeit.Timer(call, globals=names) for what, call in {**calls, "nothing": "pass"}.items()}
     for timer in timers.values():
         timer.timeit(warm)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 # A program started in the background, by nohup or by CI may ignore these, and so would everything that a test starts. Here they have
-# a handler, which children do not inherit: they begin with the default. What ignored a signal goes on doing nothing about it.
+# a handler, which children do not inherit: they begin with the default. A process that ignored a signal keeps ignoring it.
 for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)

@@ -96,7 +96,7 @@ static bool like(const dv_tensor *t, const dv_tensor *out)
     return true;
 }
 
-/* Row by row of the result's last dim: in a row an input goes on by one element or stands still. */
+/* Row by row of the result's last dim: within a row an input advances by one element or stays at one. */
 static void add_rows(const struct add_custom *a)
 {
     const int64_t row = a->out->ndim ? a->out->shape[a->out->ndim - 1] : 1, n = dv_numel(a->out);
@@ -135,7 +135,7 @@ DV_OPERATOR(add_custom, struct add_custom, (self, other, out), .schema = "add_cu
     .kernels = DV_KERNELS(DV_ISA_ROWS(struct add_custom, add_custom_row, NULL),
         DV_KERNEL(struct add_custom, "cpu", NULL, add_custom_reference, .flags = DV_KERNEL_REFERENCE)));
 
-/* The gradient goes to both; where an input was repeated, the sum of what its repetitions got. */
+/* Both inputs get the gradient; an input that was broadcast gets the sum over its copies. */
 struct add_custom_backward {
     const dv_tensor *grad_output;
     dv_ints self_size, other_size;

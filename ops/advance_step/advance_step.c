@@ -24,7 +24,7 @@ static void put(const dv_tensor *t, int64_t i, int64_t x)
         ((int32_t *)t->data)[i] = (int32_t)x;
 }
 
-/* Everything is looked at before anything is written: a step that fails leaves the tensors as they were. */
+/* Everything is checked before anything is written: a step that fails leaves the tensors as they were. */
 static int check(dv_context *ctx, const struct step *s)
 {
     const int64_t columns = s->block_tables->shape[1], stride = s->block_tables->strides[0];

@@ -24,7 +24,7 @@ static enum category category(dv_dtype t)
     return key == DV_DTYPE_bool ? BOOLEAN : base_compute_of(t) == BASE_I64 ? INTEGER : FLOATING;
 }
 
-/* Of two dtypes that count alike. */
+/* Of two dtypes of one category. */
 static dv_dtype promote(dv_dtype a, dv_dtype b)
 {
     const enum category ca = category(a), cb = category(b);

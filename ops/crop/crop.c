@@ -77,7 +77,7 @@ static int crop_pil_f32(dv_context *ctx, const struct crop *a)
     return cut(a, true);
 }
 
-/* Obviously right: one element after the other. */
+/* The reference: one element after the other. */
 static int crop_reference(dv_context *ctx, const struct crop *a)
 {
     const int64_t h = height(a->out), w = width(a->out), planes = dv_numel_leading(a->out, a->out->ndim - 2);
@@ -177,7 +177,7 @@ static int paste_pil_reference(dv_context *ctx, const struct paste *a)
     return status;
 }
 
-/* The gradients are those of the exact operators, as if the bytes had not been: rounding has none. */
+/* The gradients are those of the exact operators: rounding to bytes has none. */
 DV_OPERATOR(crop_pil, struct crop, (pic, box, out), .schema = "crop_pil(Tensor pic, SymInt[] box) -> Tensor out",
     .contract =
         "pic[*s h w]:f32, box[4] -> out[*s box[3]-box[1] box[2]-box[0]]:f32; box[2] >= box[0]; box[3] >= box[1]; parallel(*s)",

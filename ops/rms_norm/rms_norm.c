@@ -48,7 +48,7 @@ struct add_rms_norm {
     dv_tensor *out;
 };
 
-/* The plain truth, in double. z: the normalised input. */
+/* The reference, in double. z: the normalised input. */
 static void reference(const dv_tensor *z, const dv_tensor *weight, double eps, const dv_tensor *out)
 {
     const uint32_t t = dv_dtype_key(z->dtype);

@@ -109,7 +109,7 @@ static int64_t position_of(const dv_tensor *positions, int64_t i)
     return positions->dtype.bits == 64 ? ((const int64_t *)positions->data)[i] : ((const int32_t *)positions->data)[i];
 }
 
-/* Positions are looked at before anything is written. */
+/* Positions are checked before anything is written. */
 static int check_positions(dv_context *ctx, const dv_tensor *positions, const dv_tensor *cache)
 {
     for (int64_t i = 0, n = dv_numel(positions); i < n; i++)

@@ -31,7 +31,7 @@ def test_layout(tmp_path, compiler, flags):
 
 
 def test_layout_can_fail(tmp_path):
-    """The asserts bite: a field that moves is named."""
+    """The static assertions work: the error names a field that moved."""
     text = (HERE / "layout.c").read_text().replace("FIELD(dv_kernel_decl, run, 64, 8)", "FIELD(dv_kernel_decl, run, 72, 8)")
     r = compile_text(tmp_path, "gcc", ["-std=c11"], text)
     assert r.returncode != 0 and "dv_kernel_decl.run moved" in r.stderr

@@ -1,4 +1,4 @@
-"""An operator may have 64 fields; every one arrives where its name says."""
+"""An operator may have 64 fields; each value reaches the field of its name."""
 import os
 import pathlib
 import subprocess

@@ -143,7 +143,7 @@ TOOLCHAINS = [["cc"], ["gcc"], ["clang"], ["cc", "-fuse-ld=gold"], ["clang", "-f
 
 @pytest.mark.parametrize("command", TOOLCHAINS, ids=" ".join)
 def test_toolchains(tmp_path, runtime, command):
-    """What compilers and linkers make passes the checks."""
+    """Binaries of several compilers and linkers pass the checks."""
     if not shutil.which(command[0]):
         pytest.skip(f"no {command[0]} here")
     probe = subprocess.run([*command, "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(tmp_path / "probe.so")], capture_output=True)
@@ -215,7 +215,7 @@ def test_call_of_an_older_binary(tmp_path, newer, newer_runtime):
 
 
 def test_older_binary(tmp_path, newer_runtime):
-    """The newer runtime reads what is missing as zero."""
+    """The newer runtime takes a field that an older binary lacks as zero."""
     assert newer_runtime.load(binary(tmp_path, ROOT / "include", "older")) == ""
 
 

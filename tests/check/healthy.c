@@ -1,4 +1,4 @@
-/* What good operators do and a checker might take for a fault. */
+/* Correct operators with behaviour that a checker might take for a fault. */
 #include <dovetail_op.h>
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static int table_kept(dv_context *ctx, const struct one *a)
 DV_OPERATOR(table, struct one, (x, out), .schema = "table(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", table_kept)));
 
-/* Indices are looked at, and refused. */
+/* Indices are checked, and wrong ones are refused. */
 struct pick {
     const dv_tensor *table, *ids;
     dv_tensor *out;
@@ -47,7 +47,7 @@ DV_OPERATOR(pick, struct pick, (table, ids, out), .schema = "pick(Tensor table, 
     .contract = "table[m]:T, ids[n]:i64 -> out[n]:T; T in f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_any)));
 
-/* Or they are declared: then the kernel need not look. */
+/* Or the contract declares their range: then the kernel need not check them. */
 static int pick_declared_any(dv_context *ctx, const struct pick *a)
 {
     const float *table = a->table->data;
@@ -62,7 +62,7 @@ DV_OPERATOR(pick_declared, struct pick, (table, ids, out), .schema = "pick_decla
     .contract = "table[m]:T, ids[n]:i64 -> out[n]:T; T in f32; ids.values >= 0; ids.values < m",
     .kernels = DV_KERNELS(DV_KERNEL(struct pick, "cpu", "f32", pick_declared_any)));
 
-/* How many there are only the kernel knows. */
+/* Only the kernel knows how many elements the result has. */
 static int positive_any(dv_context *ctx, const struct one *a)
 {
     const float *x = a->x->data;
@@ -96,7 +96,7 @@ static int set_any(dv_context *ctx, const struct set *a)
 DV_OPERATOR(set, struct set, (x, at), .schema = "set(Tensor(a!) x, int at) -> ()",
     .contract = "x[n]:T; T in f32; at >= 0; strided(x)", .kernels = DV_KERNELS(DV_KERNEL(struct set, "cpu", "f32", set_any)));
 
-/* Another number in each call, and says so. */
+/* Gives another number in each call, as its tag declares. */
 static int noise_any(dv_context *ctx, const struct one *a)
 {
     uint64_t seed, offset;
@@ -108,7 +108,7 @@ static int noise_any(dv_context *ctx, const struct one *a)
 DV_OPERATOR(noise, struct one, (x, out), .schema = "noise(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; T in f32",
     .tags = "nondeterministic_seeded", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", noise_any)));
 
-/* Memory of its own of odd sizes, also none. */
+/* Allocates memory of odd sizes, also of size 0. */
 static int scratch_any(dv_context *ctx, const struct one *a)
 {
     const size_t n = (size_t)dv_numel(a->x);
@@ -170,7 +170,7 @@ DV_OPERATOR(exponentials, struct one, (x, out), .schema = "exponentials(Tensor x
 #define TWO_ROWS(S, DTYPES, NAME) \
     DV_KERNELS(DV_KERNEL(S, "cpu", DTYPES, NAME), DV_KERNEL(S, "cpu", DTYPES, NAME##_reference, .flags = DV_KERNEL_REFERENCE))
 
-/* A cache of keys: all slots are looked at before the first is written, less than zero is not kept, and of equal ones the last
+/* A cache of keys: all slots are checked before the first is written, less than zero is not kept, and of equal ones the last
  * counts. */
 struct keep {
     dv_tensor *cache;

@@ -10,14 +10,14 @@ from conftest import ENDLESS, FAULTY, LOADS_NOT, build, failure
 
 WITHOUT_PROGRAM = {
     LOADS_NOT,
-    "partial_sums_overrun",  # what it overwrites beside its array is another address in each process: the smallest case may miss it
-    "writes_later",  # when its thread writes is another time each time: what fails at first need not fail again
+    "partial_sums_overrun",  # the address that it overwrites beside its array differs between processes: the smallest case may miss it
+    "writes_later",  # its thread writes at another time in each run: a failure need not repeat
 }
 NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
-    "list_second_unwritten",  # nor what its lists' memory holds
+    "list_second_unwritten",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 HERE = pathlib.Path(__file__).parent
 
-# Of each operator of torch_faulty.py: the questions of which at least the first must fail, and only these may.
+# For each operator of torch_faulty.py: the questions that may fail; the first of them must.
 FAULTS = {
     "right": (),
     "right_fill": (),
@@ -76,7 +76,7 @@ def test_names_of_files_do_not_matter(tmp_path):
 def test_a_contract_makes_the_inputs(check):
     report = check("--torch", HERE / "torch_faulty.py", "--op", "torch_faulty::stride_ignored", "--contract", "x[m n]:f32 -> out[m n]:f32")
     failed, = (r["row"] for r in report["results"] if r["result"] == "fail")
-    assert failed in ("bounds", "layouts"), report["table"]  # both are so; the first that an input shows stops the other
+    assert failed in ("bounds", "layouts"), report["table"]  # it fails both; the first failure stops the other question
     assert report["operators"] == ["torch_faulty::stride_ignored"]
 
 
@@ -112,7 +112,7 @@ def test_no_false_alarms_on_torch_itself(tmp_path):
 
 @pytest.mark.parametrize("where", ["active", "on PATH"])
 def test_which_python(check, monkeypatch, tmp_path, where):
-    """One that says who it is and has no torch."""
+    """A Python without torch, which prints which one it is."""
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.write_text("#!/bin/sh\necho this one $PYTHONPATH\nexit 1\n")

@@ -55,7 +55,7 @@ def unseen_write(x):
 
 @operator("right_fill(Tensor(a!) counts) -> ()", lambda counts: None)
 def right_fill(counts):
-    """No version counter moves, and nobody is misled: there are no gradients of integers."""
+    """No version counter is raised, which is harmless: integers have no gradients."""
     if counts.dtype != torch.int64 or not counts.is_contiguous():
         raise RuntimeError("expected contiguous i64")
     ctypes.memset(counts.data_ptr(), 7, counts.numel() * 8)

@@ -497,7 +497,7 @@ def test_a_process_that_the_binary_leaves_behind(project, source):
 
 
 def test_no_child_is_reported(project):
-    """Who ignores SIGCHLD passes that on to what it starts."""
+    """A process that ignores SIGCHLD passes this on to its children."""
     assert subprocess.run(["bash", "-c", "trap '' CHLD; exec dovetail build"], cwd=project.folder, env=project.env).returncode == 0
 
 

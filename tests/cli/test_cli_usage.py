@@ -26,7 +26,7 @@ def test_overview_lists_every_verb(dovetail):
         out = dovetail(*args).out
         for verb in VERBS:
             assert re.search(rf"^  {verb} +\S", out, re.M)
-    assert dovetail(code=2).out == out  # nothing asked: the same text, but it is no success
+    assert dovetail(code=2).out == out  # without a command: the same text, but not success
     assert dovetail("--version").out.startswith("dovetail 0.")
 
 

@@ -1,4 +1,4 @@
-/* Calls that go well: values, defaults, results of every kind, layouts, native forms, calls from structs, questions about calls.
+/* Calls that succeed: values, defaults, results of every kind, layouts, native forms, calls from structs, questions about calls.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -793,7 +793,7 @@ static void hosts(void **state)
     CALL_FAILS(DV_EINVAL, "size is not set", dv_call(find("composed"), args, 1, &result, 1, &m.host));
     m.host.size = sizeof m.host;
 
-    x->device.type = DV_CUDA; /* a device that is only played */
+    x->device.type = DV_CUDA; /* a device that is only pretended */
     result = dv_default();
     CALL_FAILS(DV_EHOST, "needs a host", dv_call(find("pick"), args, 1, &result, 1, NULL));
     m.made = 0;

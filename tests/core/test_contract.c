@@ -1,4 +1,4 @@
-/* Contracts that are right: what they bind and what the results are, and what a call that is wrong is told. */
+/* Contracts that are right: what they bind, their results, and the messages of wrong calls. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What a wrong contract is told: the operator, the column, what was expected. And what else a declaration may say wrongly. */
+/* The messages of wrong contracts: the operator, the column, what was expected; and of other errors in a declaration. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -146,7 +146,7 @@ static void test_refused_as_a_whole(void **state)
     assert_non_null(strstr(dv_last_error(), "argument 'a' has a default, which is not allowed beside '...'"));
 }
 
-static void test_deep(void **state) /* no nesting, however deep, is a matter of the stack */
+static void test_deep(void **state) /* deep nesting does not use up the stack */
 {
     static char text[1 << 18];
     static const char *const openings[] = { "(", "Future(", "Union(int, ", "Dict(str, " };

@@ -264,7 +264,7 @@ static void used(void **state)
     dv_tensor *a = floats(1, n4, 1, 1), *b = floats(1, n4, 5, 1);
     const dv_tensor *both[2] = { a, b };
     dv_value result = dv_default();
-    CALL_OK(dv_site_call(site, both, 2, &result, 1, NULL)); /* other sizes than the site's: the contract's affair */
+    CALL_OK(dv_site_call(site, both, 2, &result, 1, NULL)); /* other sizes than the site's: the contract checks them */
     assert_true(at(result.as.tensor, 7) == 8);
     dv_tensor_unref(tensor_of(&result));
     result = dv_default();

@@ -68,7 +68,7 @@ static void elements(void **state)
             for (unsigned k = 0; k < t.bits; k++)
                 to[(t.bits + k) / 8] ^= (uint8_t)(1u << (t.bits + k) % 8);
             dv_element_put(to, 1, t, x);
-            if (x != 0 && !isnan(x)) /* of zeros and NaNs there are several */
+            if (x != 0 && !isnan(x)) /* zero and NaN have several patterns */
                 assert_memory_equal(to, from, (2u * t.bits + 7) / 8);
             max = isfinite(x) ? fmax(max, x) : max;
             tiny = x > 0 ? fmin(tiny, x) : tiny;

@@ -91,7 +91,7 @@ def test_versions_side_by_side(core, tmp_path):
 
 
 def test_reload(core, tmp_path):
-    """An author's day: build, load, change, build to the same name, load."""
+    """As authors work: build, load, change, build to the same name, load."""
     path = build(tmp_path, "swiglu", swiglu("first"))
     library = load(core, path)
     assert "the same binary is already loaded" in refused(core, path)

@@ -1,4 +1,4 @@
-/* Any bytes at all are a binary that is refused, or one whose tables lie inside it. */
+/* For any bytes: the binary is refused, or its tables lie inside it. */
 #include <stdlib.h>
 
 #include "registry/elf_check.h"

@@ -1,5 +1,5 @@
-"""Calls of which not everything is known (dv_infer_partial()) against the same calls whole: random contracts, random calls, and random
-parts of them hidden."""
+"""Calls with unknown parts (dv_infer_partial()) against the same calls fully known: random contracts, random calls, and random parts of
+them hidden."""
 import json
 import random
 import subprocess
@@ -50,7 +50,7 @@ def is_known(known, value):
 
 
 def narrower(a, b):
-    """All that b says, a says too."""
+    """a says at least what b says."""
     if not within(a["present"], b["present"]):
         return False
     if not all(map(narrower, a.get("of", []), b.get("of", []))):
@@ -101,7 +101,7 @@ def hide(rng, call, share):
 
 
 def whole(program, names, values):
-    """The result and what the names are, of a call that is known; None: it is refused."""
+    """The result and the values of the names of a fully known call; None: it is refused."""
     try:
         run = Run(program, names, values)
         result = run.result(len(names))

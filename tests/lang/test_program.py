@@ -70,7 +70,7 @@ def text_of(result, values):
 
 
 def answer(program, names, values):
-    """As test_contract --answer says it."""
+    """In the form of test_contract --answer."""
     try:
         run = Run(program, names, values, True)
         return text_of(run.result(len(names)), values)

@@ -164,7 +164,7 @@ def test_dovetails_own_headers(place):
     record = place.build("op.c").with_suffix(".made").read_text()
     names = {line.split(" ", 1)[1].rsplit("/")[-1] for line in record.splitlines()}
     assert {"op.c", "add.h", "dovetail_op.h"} <= names
-    assert "stdint.h" not in names  # the system's belong to the compiler
+    assert "stdint.h" not in names  # the system's headers belong to the compiler
 
 
 def test_options_and_environment(place):
@@ -317,7 +317,7 @@ def test_where_builds_are_kept(place):
 @pytest.mark.parametrize("home, said", [(None, "HOME is not set"), ("", "HOME is '', which is not an absolute path"),
                                         ("relative", "HOME is 'relative', which is not an absolute path")])
 def test_no_usable_home(place, monkeypatch, home, said):
-    """As for every other folder that cannot be used: a private one, with one message."""
+    """As with every other folder that cannot be used: a private folder, and one message."""
     monkeypatch.delenv("HOME", raising=False)
     assert place.private(DOVETAIL_CACHE="", XDG_CACHE_HOME="", **{} if home is None else {"HOME": home})[1].count(said) == 1
 
@@ -451,7 +451,7 @@ def test_what_nobody_uses_goes(place):
             os.utime(path, (path.stat().st_mtime - month,) * 2)
     key = place.cache / old.name.partition("-")[0]
     age(old.with_suffix(".made"), key.with_suffix(".deps"), key.with_suffix(".lock"))
-    assert place.build("op.c") == old  # used: it is young again
+    assert place.build("op.c") == old  # used: it counts as new again
     place.build("-D", "A", "op.c")  # the folder was looked at less than a day ago
     age(place.cache / "swept")
     place.build("-D", "B", "op.c")

@@ -9,7 +9,7 @@ SETTINGS = settings(max_examples=150, deadline=None, derandomize=True)
 
 @st.composite
 def views(draw, dtypes=("f4", "f8")):
-    """An array that is a view in one of the many ways a view can be."""
+    """An array that is a view of a random kind."""
     dtype = draw(st.sampled_from(dtypes))
     base = draw(hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=6),
                            elements=st.floats(-100, 100, width=32)))

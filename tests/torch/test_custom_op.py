@@ -1,4 +1,4 @@
-"""dovetail.custom_op and dovetail.torch.library: torch.library is the oracle. Every scenario runs with both, and must tell the same."""
+"""dovetail.custom_op and dovetail.torch.library: torch.library is the oracle. Every scenario runs with both and must give the same."""
 import copy
 import gc
 import itertools
@@ -61,7 +61,7 @@ _watch = []
 
 
 def caller_of_kernel(frame):
-    """Whose call it was, leaving out what keeps Dynamo away."""
+    """The caller's name, without the frames that only keep Dynamo away."""
     frame = frame.f_back
     if frame.f_code.co_name == "kernel" and frame.f_code.co_filename.endswith("short.py"):
         frame = frame.f_back

@@ -134,7 +134,7 @@ def test_resized_and_exchanged(fast):
 
 
 def test_a_lazy_copy(fast):
-    """Reading leaves it one; writing makes it a copy first, and the other keeps its values."""
+    """Reading leaves it a lazy copy; writing makes a real copy first, and the other tensor keeps its values."""
     x = f64(3)
     before, y = x.clone(), torch._lazy_clone(x)
     with goes(fast.copy, PLAIN, 2):
@@ -261,7 +261,7 @@ def test_leaf_that_is_written(fast):
     assert torch.equal(leaf, x)
 
 
-# ---- what is torch's affair
+# ---- what torch decides
 
 class Marked(torch.Tensor):
     pass

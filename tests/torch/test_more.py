@@ -1,4 +1,4 @@
-"""Unusual schemas and callers (more_ops.c): unlucky names, kinds of sequences, no tensors, devices without kernels, objects that are no tensors."""
+"""Unusual schemas and callers (more_ops.c): unlucky names, kinds of sequences, no tensors, devices without kernels, objects that are not tensors."""
 import collections
 import re
 

@@ -19,7 +19,7 @@ from conftest import ROOT, compile_ops, one, square_source
 
 @pytest.fixture
 def python(forked):
-    """Run a script in a new process."""
+    """Runs a script in a new process."""
     def run(code, *arguments, ok="ok\n"):
         done = forked(code, *arguments)
         assert done.returncode == 0 and done.stdout.endswith(ok), done.stdout + done.stderr
@@ -787,7 +787,7 @@ def test_ten_thousand_calls_without_growth(db, path):
     call, grown = path(db), []
     for _ in range(3000):
         call()
-    for _ in range(3):  # what is lost in each call is lost in each round; the rest is malloc's
+    for _ in range(3):  # a leak in each call shows in each round; the rest is malloc's
         gc.collect()
         before, objects = resident(), len(gc.get_objects())
         for _ in range(10_000):

@@ -291,7 +291,7 @@ def binary(tmp_path_factory):
 
 
 def run_ranks(binary, size):
-    """What the ranks said: (names of the checks that passed, errors)."""
+    """The ranks' output: (names of the checks that passed, errors)."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     process = subprocess.Popen([sys.executable, __file__, str(size), str(binary.parent / f"store{size}"), str(binary)], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)

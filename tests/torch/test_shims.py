@@ -38,7 +38,7 @@ def test_what_is_required_came_with_2_10_at_the_latest():
 def test_numbers_of_dtypes_and_tags():
     lib = ctypes.CDLL(str(LIB))
     known = {theirs for theirs in types.DTYPES.values() if any(hasattr(lib, p + str(theirs)[6:]) for p in ("aoti_torch_dtype_", "torch_dtype_"))}
-    since = {torch.float8_e8m0fnu} if version(torch.__version__) < (2, 11) else set()  # its number is not told before
+    since = {torch.float8_e8m0fnu} if version(torch.__version__) < (2, 11) else set()  # older versions do not tell its number
     assert known == set(types.DTYPES.values()) - since and len(types.DTYPES) == 21
     tags = re.findall(r"TAG\((\w+)\)", (ROOT / "bridges/torch/tags.def").read_text())
     assert set(tags) - set(torch.Tag.__members__) <= (set() if version(torch.__version__) >= (2, 12) else {"out_variant"})

@@ -37,7 +37,7 @@ def a_constant(write, a, b):
 
 
 def an_input(write, a, b):
-    """The caller's tensor, which is no leaf."""
+    """The caller's tensor, which is not a leaf."""
     write(a, b, 2.0)
     return (a * b).sum()
 

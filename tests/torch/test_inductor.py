@@ -32,13 +32,13 @@ def shipped():
 
 
 def program(f, *args, **options):
-    """(results, source): compiled, run, and equal to eager mode in values, dtypes and strides."""
+    """(results, source): compiled, run, and equal to eager mode in values (a fused program may round once less), dtypes and strides."""
     copies = copy.deepcopy(args)  # with their strides
     with torch.no_grad():
         got, code = run_and_get_code(torch.compile(f, fullgraph=True, **options), *args)
         wanted = f(*copies)
     for a, b in zip(*(torch.utils._pytree.tree_leaves(x) for x in (got, wanted))):
-        assert torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride(), (a, b)
+        assert torch.allclose(a, b, rtol=1e-6, atol=0) and a.dtype == b.dtype and a.stride() == b.stride(), (a, b)
     for a, b in zip(args, copies):  # what was written
         assert not isinstance(a, torch.Tensor) or torch.equal(a, b)
     return got, "\n".join(code)

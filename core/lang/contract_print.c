@@ -54,18 +54,19 @@ static void say_walk(struct walk *w, dv__text *to)
             dv__text_add(to, "%s%s %s", separator, parts[i].verb, parts[i].names->data), separator = "; ";
         dv__text_deinit(parts[i].names);
     }
-    dv__text_puts(to, *separator == ' ' ? " checks nothing" : "");
-}
-
-static const char *group_text(const dv__contract *c, dv__when w)
-{
-    return w.group < 0 ? NULL : c->groups[w.group].cases[w.index].text;
+    dv__text_puts(to, *separator == ' ' ? " checks nothing\n" : "\n");
 }
 
 static void say_when(const dv__contract *c, dv__when w, dv__text *to)
 {
     if (w.group >= 0)
-        dv__text_add(to, "when %s: ", group_text(c, w));
+        dv__text_add(to, "when %s: ", c->groups[w.group].cases[w.index].text);
+}
+
+static void begin_step(const dv__contract *c, dv__when w, dv__text *to)
+{
+    dv__text_puts(to, "    ");
+    say_when(c, w, to);
 }
 
 static dv__needs pattern_needs(const dv__pattern *t)
@@ -78,65 +79,49 @@ static dv__needs pattern_needs(const dv__pattern *t)
     return n;
 }
 
-/* Calls line() for each step of solving, when every optional argument is there. In a pattern of a case, the variables of
+/* A line for each step of solving, when every optional argument is there. In a pattern of a case, the variables of
  * unconditional patterns and of earlier patterns of the same case are bound. */
-static void each_step(const dv__contract *c, dv__text *to, void (*line)(dv__text *to, const char *step))
+static void describe_steps(const dv__contract *c, dv__text *to)
 {
     dv__needs always = { 0, 0, 0 };
     for (uint32_t i = 0; i < c->npatterns; i++) {
         const dv__pattern *t = &c->patterns[i];
         struct walk w;
-        dv__text step = { 0 };
         dv__needs bound = always;
         memset(&w, 0, sizeof w);
         for (uint32_t k = 0; k < i && t->when.group >= 0; k++)
             if (c->patterns[k].when.group == t->when.group && c->patterns[k].when.index == t->when.index)
                 bound = dv__needs_or(bound, pattern_needs(&c->patterns[k]));
-        say_when(c, t->when, &step);
-        dv__text_puts(&step, t->text);
+        begin_step(c, t->when, to);
+        dv__text_puts(to, t->text);
         walk_pattern(c, t, &bound, &w);
-        say_walk(&w, &step);
+        say_walk(&w, to);
         if (t->when.group < 0)
             always = bound;
-        to->failed |= step.failed;
-        line(to, step.data ? step.data : "");
-        dv__text_deinit(&step);
     }
     for (uint32_t i = 0; i < c->nasides; i++) {
         const dv__aside *a = &c->asides[i];
-        dv__text step = { 0 };
         if (a->pattern < 0) {
-            say_when(c, c->definitions[a->item].when, &step);
-            dv__text_puts(&step, c->definitions[a->item].text);
-        } else {
-            const dv__pattern *t = &c->patterns[a->pattern];
-            const dv__item *item = &t->dims.items[a->item];
-            const uint64_t unknown = item->needs.dims & ~always.dims;
-            if (t->when.group >= 0)
-                continue;
-            if (unknown) {
-                dv__text_add(&step, "%s of '%s' is solved for %s", item->text, t->name, c->dims[__builtin_ctzll(unknown)].name);
-                always.dims |= unknown;
-            } else {
-                dv__text_add(&step, "%s of '%s' is checked", item->text, t->name);
-            }
+            begin_step(c, c->definitions[a->item].when, to);
+            dv__text_add(to, "%s\n", c->definitions[a->item].text);
+            continue;
         }
-        to->failed |= step.failed;
-        line(to, step.data ? step.data : "");
-        dv__text_deinit(&step);
+        const dv__pattern *t = &c->patterns[a->pattern];
+        const dv__item *item = &t->dims.items[a->item];
+        const uint64_t unknown = item->needs.dims & ~always.dims;
+        if (t->when.group >= 0)
+            continue;
+        begin_step(c, t->when, to);
+        dv__text_add(to, "%s of '%s' is %s%s\n", item->text, t->name, unknown ? "solved for " : "checked",
+            unknown ? c->dims[__builtin_ctzll(unknown)].name : "");
+        always.dims |= unknown;
     }
     for (uint32_t i = 0; i < c->nconstraints; i++) {
-        dv__text step = { 0 };
-        say_when(c, c->constraints[i].when, &step);
-        dv__text_add(&step, "%s is checked%s", c->constraints[i].text,
+        begin_step(c, c->constraints[i].when, to);
+        dv__text_add(to, "%s is checked%s\n", c->constraints[i].text,
             c->constraints[i].values >= 0 ? " for every element in check mode" : "");
-        to->failed |= step.failed;
-        line(to, step.data ? step.data : "");
-        dv__text_deinit(&step);
     }
 }
-
-static void describe_line(dv__text *to, const char *step) { dv__text_add(to, "    %s\n", step); }
 
 static void describe_expr(dv__text *to, const char *name, const dv__expr *e)
 {
@@ -163,7 +148,7 @@ static const char *slot_name(const dv__contract *c, size_t slot)
 void dv__contract_describe(const dv__contract *c, dv__text *to)
 {
     dv__text_puts(to, "  solved in this order:\n");
-    each_step(c, to, describe_line);
+    describe_steps(c, to);
     for (uint32_t i = 0; i < c->ndtypes; i++) {
         if (!c->dtypes[i].allowed)
             continue;
@@ -276,20 +261,6 @@ static void json_string(dv__text *to, const char *s)
     dv__text_json(to, s, strlen(s));
 }
 
-static void json_expr(dv__text *to, const dv__expr *e)
-{
-    if (e)
-        dv__expr_json(e, to);
-    else
-        dv__text_puts(to, "null");
-}
-
-static void json_key_expr(dv__text *to, const char *key, const dv__expr *e)
-{
-    dv__text_add(to, ", \"%s\": ", key);
-    json_expr(to, e);
-}
-
 static void json_slot(dv__text *to, const char *key, int32_t slot)
 {
     if (slot < 0)
@@ -304,87 +275,6 @@ static void json_case(dv__text *to, dv__when w)
         dv__text_puts(to, ", \"case\": null");
     else
         dv__text_add(to, ", \"case\": [%d, %d]", w.group, w.index);
-}
-
-static void json_dims(dv__text *to, const char *key, const dv__dims *dims, bool none)
-{
-    dv__text_add(to, ", \"%s\": %s", key, none ? "null" : "[");
-    for (uint32_t i = 0; i < dims->n && !none; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        json_expr(to, dims->items[i].e);
-    }
-    dv__text_puts(to, none ? "" : "]");
-}
-
-static void json_dtype(dv__text *to, const dv__dtype_spec *spec)
-{
-    dv__text_puts(to, ", \"dtype\": ");
-    if (spec->kind == DV__DTYPE_ANY) {
-        dv__text_puts(to, "null");
-    } else if (spec->n == 1) {
-        json_expr(to, spec->alternatives[0]);
-    } else {
-        dv__text_puts(to, "[\"any_of\"");
-        for (uint32_t i = 0; i < spec->n; i++) {
-            dv__text_puts(to, ", ");
-            json_expr(to, spec->alternatives[i]);
-        }
-        dv__text_puts(to, "]");
-    }
-}
-
-static void json_input(dv__text *to, const dv__pattern *t)
-{
-    static const char *const kinds[] = { "tensor", "list", "ints" };
-    static const char *const presences[] = { "required", "optional", "present", "absent" };
-    static const char *const devices[] = { "same", "cpu", "any" };
-    dv__text_add(to, "{\"slot\": %d, \"arg\": ", (int)t->slot);
-    json_string(to, t->name);
-    json_case(to, t->when);
-    dv__text_add(to, ", \"kind\": \"%s\", \"presence\": \"%s\"", kinds[t->kind], presences[t->presence]);
-    dv__text_puts(to, ", \"index\": ");
-    if (t->index)
-        json_string(to, t->index);
-    else
-        dv__text_puts(to, "null");
-    json_dims(to, "dims", &t->dims, t->dims.any);
-    json_dtype(to, &t->dtype);
-    dv__text_add(to, ", \"device\": \"%s\", \"text\": ", devices[t->on]);
-    json_string(to, t->text);
-    dv__text_puts(to, "}");
-}
-
-static void json_output(dv__text *to, const dv__contract *c, const dv__pattern *t)
-{
-    const bool itself = t->is_argument >= 0, absent = t->presence == DV__ABSENT;
-    dv__text_add(to, "{\"slot\": %d, \"name\": ", (int)t->slot);
-    json_string(to, t->name);
-    json_case(to, t->when);
-    dv__text_add(to, ", \"absent\": %s", absent ? "true" : "false");
-    dv__text_puts(to, ", \"index\": ");
-    if (t->index)
-        json_string(to, t->index);
-    else
-        dv__text_puts(to, "null");
-    json_key_expr(to, "count", t->count);
-    json_dims(to, "dims", &t->dims, itself || absent || t->dims.any || t->transform);
-    json_dtype(to, &t->dtype);
-    if (t->on == DV__ON_ARGUMENT) {
-        dv__text_puts(to, ", \"device\": [\"arg\", ");
-        json_string(to, c->schema->args[t->on_slot].name);
-        dv__text_puts(to, "]");
-    } else {
-        dv__text_add(to, ", \"device\": \"%s\"", t->on == DV__ON_CPU ? "cpu" : "same");
-    }
-    json_slot(to, "like", t->like);
-    json_slot(to, "view_of", t->view_of);
-    json_dims(to, "strides", &t->strides, !t->has_strides);
-    json_key_expr(to, "offset", t->offset);
-    json_key_expr(to, "transform", t->transform);
-    json_slot(to, "is_argument", t->is_argument);
-    dv__text_add(to, ", \"unbacked\": %s, \"text\": ", t->unbacked ? "true" : "false");
-    json_string(to, t->text);
-    dv__text_puts(to, "}");
 }
 
 static void json_dtype_vars(dv__text *to, const dv__contract *c)
@@ -436,62 +326,6 @@ static void json_variables(dv__text *to, const dv__contract *c)
         }
     dv__text_puts(to, "]");
     json_dtype_vars(to, c);
-}
-
-static void json_groups(dv__text *to, const dv__contract *c)
-{
-    dv__text_puts(to, ", \"groups\": [");
-    for (uint32_t g = 0; g < c->ngroups; g++) {
-        dv__text_puts(to, g ? ", {\"cases\": [" : "{\"cases\": [");
-        for (uint32_t i = 0; i < c->groups[g].n; i++) {
-            dv__text_puts(to, i ? ", {\"text\": " : "{\"text\": ");
-            json_string(to, group_text(c, (dv__when){ (int8_t)g, (int8_t)i }));
-            json_key_expr(to, "when", c->groups[g].cases[i].e);
-            dv__text_puts(to, "}");
-        }
-        dv__text_puts(to, "]}");
-    }
-    dv__text_puts(to, "]");
-}
-
-static void json_facts(dv__text *to, const dv__contract *c)
-{
-    dv__text_puts(to, ", \"definitions\": [");
-    for (uint32_t i = 0; i < c->ndefinitions; i++) {
-        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
-        json_string(to, c->definitions[i].name);
-        json_case(to, c->definitions[i].when);
-        json_key_expr(to, "value", c->definitions[i].e);
-        dv__text_puts(to, "}");
-    }
-    dv__text_puts(to, "], \"run_ranks\": [");
-    bool first = true;
-    for (uint32_t i = 0; i < c->nruns; i++)
-        if (c->run_ranks[i].e) {
-            dv__text_puts(to, first ? "{\"run\": " : ", {\"run\": ");
-            json_string(to, c->runs[i].name);
-            json_key_expr(to, "rank", c->run_ranks[i].e);
-            dv__text_puts(to, "}");
-            first = false;
-        }
-    dv__text_puts(to, "], \"unbacked\": [");
-    for (uint32_t i = 0; i < c->nunbacked; i++) {
-        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
-        json_string(to, c->unbacked[i].name);
-        json_key_expr(to, "min", c->unbacked[i].min);
-        json_key_expr(to, "max", c->unbacked[i].max);
-        dv__text_puts(to, "}");
-    }
-    dv__text_puts(to, "], \"constraints\": [");
-    for (uint32_t i = 0; i < c->nconstraints; i++) {
-        dv__text_puts(to, i ? ", {\"text\": " : "{\"text\": ");
-        json_string(to, c->constraints[i].text);
-        json_case(to, c->constraints[i].when);
-        json_key_expr(to, "expr", c->constraints[i].e);
-        json_slot(to, "values", c->constraints[i].values);
-        dv__text_puts(to, "}");
-    }
-    dv__text_puts(to, "]");
 }
 
 /* Where a tensor has the name, if it has it alone and once. */
@@ -558,31 +392,15 @@ static void json_takes(dv__text *to, const dv__contract *c)
     dv__text_puts(to, "]");
 }
 
-static void json_line(dv__text *to, const char *step)
-{
-    dv__text_puts(to, to->size && to->data[to->size - 1] == '[' ? "" : ", ");
-    json_string(to, step);
-}
-
 void dv__contract_json(const dv__contract *c, dv__text *to)
 {
     dv__text_puts(to, "{\"text\": ");
     json_string(to, c->text);
     json_variables(to, c);
-    json_groups(to, c);
-    dv__text_puts(to, ", \"inputs\": [");
-    for (uint32_t i = 0; i < c->npatterns; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        json_input(to, &c->patterns[i]);
-    }
-    dv__text_puts(to, "], \"outputs\": [");
-    for (uint32_t i = 0; i < c->noutputs; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        json_output(to, c, &c->outputs[i]);
-    }
-    dv__text_puts(to, "]");
-    json_facts(to, c);
-    dv__text_puts(to, ", \"parallel\": [");
+    dv__text_puts(to, ", \"unbacked\": [");
+    for (uint32_t i = 0; i < c->nunbacked; i++)
+        dv__text_add(to, "%s\"%s\"", i ? ", " : "", c->unbacked[i].name);
+    dv__text_puts(to, "], \"parallel\": [");
     for (uint32_t i = 0; i < c->nparallel; i++)
         dv__text_add(to, "%s[\"%s\", \"%s\"]", i ? ", " : "", c->parallel[i].run ? "run" : "dim", c->parallel[i].name);
     dv__text_puts(to, "], \"sum\": [");
@@ -591,12 +409,7 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     dv__text_puts(to, "]");
     json_places(to, c);
     json_takes(to, c);
-    json_key_expr(to, "workspace", c->workspace);
-    json_key_expr(to, "flops", c->flops);
-    json_key_expr(to, "bytes", c->bytes);
-    dv__text_puts(to, ", \"order\": [");
-    each_step(c, to, json_line);
-    dv__text_puts(to, "], \"program\": ");
+    dv__text_puts(to, ", \"program\": ");
     dv__program_json(c, to);
     dv__text_puts(to, "}");
 }

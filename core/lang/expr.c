@@ -602,12 +602,7 @@ void dv__expr_json(const dv__expr *e, dv__text *to)
         DV__EXPR_KINDS(KIND)
 #undef KIND
     };
-    static const char *const roles[] = {
-#define ROLE(name, json) json,
-        DV__EXPR_ROLES(ROLE)
-#undef ROLE
-    };
-    dv__text_add(to, "[\"%s\"", e->role ? roles[e->role] : kinds[e->kind]);
+    dv__text_add(to, "[\"%s\"", kinds[e->kind]);
     switch (e->kind) {
     case DV__EXPR_INT: dv__text_add(to, ", %lld", (long long)e->i); break;
     case DV__EXPR_FLOAT: { /* as written, but JSON has no "1.", ".5" or "00.5" */

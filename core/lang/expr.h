@@ -32,17 +32,18 @@ enum dv__expr_kind {
 #undef DV__EXPR_KIND
 };
 
-/* What a resolved NAME or STAR means: X(role, JSON name). A parser leaves DV__ROLE_NONE; contracts resolve, formulas need not. */
-/* clang-format off */
-#define DV__EXPR_ROLES(X)                                                                                                     \
-    X(NONE, "name") X(ARG, "arg") X(DIM, "dim") X(ELEMENT, "element") X(ELEMENT_RUN, "element_run") X(RUN, "run")              \
-    X(LIST, "list") X(DTYPE, "dtype") X(DTYPE_VAR, "dtype_var") X(INDEX, "position")
-/* clang-format on */
-
+/* What a resolved NAME or STAR means. A parser leaves DV__ROLE_NONE; contracts resolve, formulas need not. */
 enum dv__expr_role {
-#define DV__EXPR_ROLE(name, json) DV__ROLE_##name,
-    DV__EXPR_ROLES(DV__EXPR_ROLE)
-#undef DV__EXPR_ROLE
+    DV__ROLE_NONE,
+    DV__ROLE_ARG,
+    DV__ROLE_DIM,
+    DV__ROLE_ELEMENT,
+    DV__ROLE_ELEMENT_RUN,
+    DV__ROLE_RUN,
+    DV__ROLE_LIST,
+    DV__ROLE_DTYPE,
+    DV__ROLE_DTYPE_VAR,
+    DV__ROLE_INDEX
 };
 
 typedef struct dv__expr {
@@ -72,8 +73,8 @@ int dv__expr_parse_sum(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 int dv__expr_parse_no_div(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 /* One operand without operators: a literal, a name, a call. */
 int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out);
-void dv__expr_print(const dv__expr *e, dv__text *to); /* with as few parentheses as needed; parses to an equal tree */
-void dv__expr_json(const dv__expr *e, dv__text *to); /* ["add", ["name", "n"], ["int", 2]]; a resolved name has its role's name */
+void dv__expr_print(const dv__expr *e, dv__text *to);      /* with as few parentheses as needed; parses to an equal tree */
+void dv__expr_json(const dv__expr *e, dv__text *to);       /* ["add", ["name", "n"], ["int", 2]] */
 bool dv__expr_equal(const dv__expr *a, const dv__expr *b); /* structure, not places */
 /* Floor division and modulo with Python's signs; false on division by zero or overflow. */
 bool dv__floordiv(int64_t a, int64_t b, int64_t *out);

@@ -412,6 +412,9 @@ static int check(const cli_args *args, targets *t, check_options *options)
         status = keep_named(t, cli_get(args, "op"));
     if (!status && !t->n)
         status = cli_fail("there is no operator to check");
+    for (size_t i = 0; i < t->n && !status && !check_wanted(options, "binding"); i++)
+        if (t->ops[i].refused) /* else "binding" reports it */
+            status = cli_fail("%s", t->ops[i].refused);
     if (status)
         return status;
     if (check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, progress, &show, &jobs, &njobs)) {

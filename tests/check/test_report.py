@@ -1,6 +1,9 @@
 """What the command prints and writes, besides the table."""
 import pathlib
+import subprocess
 import xml.etree.ElementTree
+
+from conftest import COMMAND
 
 FAULTY = pathlib.Path(__file__).resolve().parent.parent / "faulty"
 
@@ -67,3 +70,9 @@ def test_one_operator_of_a_folder(check, tmp_path):
         subprocess.run([command, "build", tmp_path / "fault.c", "-o", tmp_path / f"{name}.so"], check=True, capture_output=True)
     assert set(check(tmp_path, "--only", "binding")["operators"]) == {"tail_unwritten::scale", "index_not_checked::pick"}
     assert check(tmp_path, "--only", "binding", "--op", "pick")["operators"] == ["index_not_checked::pick"]
+
+
+def test_what_does_not_build_is_no_pass(tmp_path):
+    (tmp_path / "broken.c").write_text("int x = ;\n")
+    done = subprocess.run([COMMAND, "check", "--only", "memory", tmp_path / "broken.c"], capture_output=True, text=True)
+    assert done.returncode == 1 and "broken.c:1:9" in done.stderr and "0 failed" not in done.stdout

@@ -65,14 +65,6 @@ def __getattr__(name):
         return globals()[name]
     raise AttributeError(f"module 'dovetail' has no attribute '{name}'")
 
-
-def _unbound(operator, instance, owner=None):
-    """As a class attribute, an operator is not bound to instances; and help() treats it as a function. In Python, which a tracing compiler follows."""
-    return operator
-
-
-Operator.__get__ = _unbound
-
 from . import _bridges  # noqa: E402
 
 for _name in _bridges.names:  # attaches bridges whose framework is imported before or after dovetail

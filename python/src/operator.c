@@ -179,6 +179,13 @@ static PyObject *slow_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return ext_vectorcall_of(op_of(self)->vectorcall, self, args, kwargs);
 }
 
+/* As a class attribute, an operator is not bound to instances; and help() treats it as a function. */
+static PyObject *get(PyObject *self, PyObject *instance, PyObject *owner)
+{
+    (void)instance, (void)owner;
+    return Py_NewRef(self);
+}
+
 /* ---- Attributes ---------------------------------------------------------------------------------------------------------- */
 
 /* dovetail._describe.<name>(self), kept. */
@@ -426,6 +433,7 @@ static PyMemberDef members[] = {
 static PyType_Slot type_slots[] = {
     { Py_tp_dealloc, (void *)dealloc },
     { Py_tp_call, (void *)slow_call },
+    { Py_tp_descr_get, (void *)get },
     { Py_tp_getattro, (void *)getattro },
     { Py_tp_repr, (void *)repr },
     { Py_tp_getset, getset },

@@ -120,9 +120,8 @@ def norm(mesh, P):
             torch.testing.assert_close(g.full_tensor(), e)
 
 
-@check
-def written(mesh, P):
-    """rotary_embedding writes to the shards; add_rms_norm writes and returns; what is written never moves."""
+def without_a_result(mesh, P):
+    """rotary_embedding writes to the shards; what is written never moves. (DTensor of torch 2.10 refuses every operator that returns nothing.)"""
     f = torch.ops.dovetail.rotary_embedding
     positions, cache = torch.arange(4), torch.randn(8, 4)
     q, k = torch.randn(4, 8), torch.randn(4, 4)
@@ -138,6 +137,15 @@ def written(mesh, P):
     a, b = shards(mesh, (positions, q), (P.Replicate(), P.Shard(1)))
     with pytest.raises(RuntimeError, match="rotary_embedding: no way to run it where its arguments lie.*'query' is placed as"):
         f(a, b, None, 4, shards(mesh, [cache], [P.Replicate()])[0], True)
+
+
+if torch.__version__ >= "2.11":
+    check(without_a_result)
+
+
+@check
+def written(mesh, P):
+    """add_rms_norm writes and returns."""
     x, r, w = torch.randn(4, 6), torch.randn(4, 6), torch.randn(6)
     a, b, c = shards(mesh, (x, r, w), (P.Replicate(), P.Shard(0), P.Replicate()))
     found, expected = torch.ops.dovetail.add_rms_norm(a, b, c), torch.ops.dovetail.add_rms_norm(x, r, w)

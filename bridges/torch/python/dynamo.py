@@ -13,6 +13,9 @@ from .private import dynamo as _torch
 
 _handlers = _torch._get_handlers()
 
+if torch.__version__ >= "2.13":  # Dynamo of 2.15 follows the __get__ of a class attribute only in Python; that of 2.11 fails at one in Python
+    dovetail.Operator.__get__ = lambda self, instance, owner=None: self
+
 
 def install(operator):
     """torch.ops.ns.name, its overload and its out= overload."""

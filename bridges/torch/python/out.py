@@ -14,8 +14,8 @@ class Out:
         self.operator, self.overload = operator, overload
         self.name = overload._schema.name + "." + overload._overloadname
         self.names = [a.name for a in overload._schema.arguments if a.alias_info is not None]
-        if hasattr(torch.Tag, "out") and torch.Tag.out not in overload._tags:  # torch 2.13's; its C interface has only out_variant
-            overload._tags = [*overload._tags, torch.Tag.out]
+        tags = [getattr(torch.Tag, n) for n in ("out_variant", "out") if hasattr(torch.Tag, n)]  # C sets the first from 2.12 on
+        overload._tags = [*overload._tags, *(t for t in tags if t not in overload._tags)]
 
     def install(self, library):
         private.register_fake(self.name, self.fake, library)

@@ -105,7 +105,7 @@ double cli_now(void);                                    /* seconds, monotonic *
  * printed. Owned by the process. */
 const char *cli_home(void);
 
-/* ---- Operators by name, and arguments from words (load.c, values.c) ------------------------------------------------------ */
+/* ---- Operators by name, and arguments from words (load.c) ---------------------------------------------------------------- */
 
 bool cli_is_binary(const char *word); /* is it a file to load, not an operator: has it a '/' or ends it in .so? */
 /* Load a binary; messages are printed. Libraries live as long as the process. */
@@ -119,24 +119,10 @@ size_t cli_libraries(dv_library *const **out);
 int cli_find_all(const char *word, dv_operator ***out, size_t *n);
 int cli_find_one(const char *word, dv_operator **out); /* exactly one */
 
-enum cli_memory { CLI_NO_MEMORY, CLI_MEMORY }; /* tensors with fake addresses, or with memory and contents */
-typedef struct cli_values {
-    dv_value *data; /* in the schema's order: as many as the operator has arguments */
-    size_t n;
-    void **owned; /* everything that the values point to */
-    size_t nowned;
-    dv_tensor **tensors; /* made by dv_tensor_new or _view */
-    size_t ntensors;
-    uintptr_t next_address;
-} cli_values;
-/* Arguments from words: in order, or name=value. docs/command.md has the syntax. CLI_OK, or CLI_USAGE with the message printed.
- */
-int cli_values_parse(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, enum cli_memory memory,
-    cli_values *out);
-void cli_values_free(cli_values *v);
-void cli_add_value(cli_text *t, const dv_value *v); /* "f32[4, 1024]", "1e-05", "[1, 2]" */
-void cli_add_shape(cli_text *t, dv_dtype dtype, int32_t ndim, const int64_t *shape,
-    const int64_t *strides); /* strides only when not contiguous */
+/* A call of this operator from words, each an argument as in a call site (docs/site.md). CLI_OK, or CLI_USAGE with the message
+ * printed. */
+int cli_site(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, dv_site **out);
+void cli_print_site(const dv_site *s);
 
 /* ---- Running programs, temporary folders, interruption (process.c) ------------------------------------------------------- */
 

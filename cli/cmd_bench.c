@@ -15,7 +15,9 @@ typedef struct timing {
 typedef struct bench {
     const cli_args *args;
     dv_operator *op;
-    cli_values values;
+    dv_site *site;
+    const dv_value *values; /* the site's */
+    size_t nvalues;
     dv_value *results;
     size_t nresults;
     bool alloc;
@@ -24,23 +26,24 @@ typedef struct bench {
     size_t nruns;
 } bench;
 
-static void free_results(dv_value *results, size_t n, const cli_values *values)
+static void free_results(bench *b)
 {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < b->nresults; i++) {
+        dv_value *r = &b->results[i];
         bool argument = false; /* Tensor(a!) results are the argument itself */
-        for (size_t k = 0; k < values->n; k++)
-            argument = argument || (values->data[k].type == DV_VALUE_TENSOR && values->data[k].as.tensor == results[i].as.tensor);
-        if (results[i].type == DV_VALUE_TENSOR && !argument)
-            dv_tensor_unref((dv_tensor *)(uintptr_t)results[i].as.tensor);
-        results[i] = dv_default();
+        for (size_t k = 0; k < b->nvalues; k++)
+            argument = argument || (b->values[k].type == DV_VALUE_TENSOR && b->values[k].as.tensor == r->as.tensor);
+        if (r->type == DV_VALUE_TENSOR && !argument)
+            dv_tensor_unref((dv_tensor *)(uintptr_t)r->as.tensor);
+        *r = dv_default();
     }
 }
 
 static int call(bench *b)
 {
     if (b->alloc)
-        free_results(b->results, b->nresults, &b->values);
-    return dv_call(b->op, b->values.data, b->values.n, b->results, b->nresults, NULL);
+        free_results(b);
+    return dv_call(b->op, b->values, b->nvalues, b->results, b->nresults, NULL);
 }
 
 static int compare(const void *a, const void *b)
@@ -132,7 +135,7 @@ static int run_one(bench *b, const char *isa, int threads)
         return cli_usage(b->args->verb, "option '--isa': %s", dv_last_error());
     if (threads && dv_set_threads(threads))
         return cli_fail("%s", dv_last_error());
-    if (dv_explain(b->op, b->values.data, b->values.n, find_taken, &kernel))
+    if (dv_explain(b->op, b->values, b->nvalues, find_taken, &kernel))
         return cli_fail("%s", dv_last_error());
     const int status = measure(b, &t);
     if (!status)
@@ -184,18 +187,6 @@ static int run_all(bench *b)
     return CLI_OK;
 }
 
-static void print_head(const bench *b)
-{
-    cli_text t = { 0 };
-    for (size_t i = 0; i < b->values.n; i++) {
-        cli_adds(&t, i ? ", " : "");
-        cli_add_value(&t, &b->values.data[i]);
-    }
-    printf(
-        "%s%s%s(%s)\n", cli_style(stdout, CLI_BOLD), dv_operator_name(b->op), cli_style(stdout, CLI_PLAIN), t.data ? t.data : "");
-    cli_text_free(&t);
-}
-
 static int run(const cli_args *args)
 {
     int64_t milliseconds;
@@ -215,12 +206,16 @@ static int run(const cli_args *args)
     b.results = cli_alloc(NULL, b.nresults, sizeof *b.results);
     for (size_t i = 0; i < b.nresults; i++)
         b.results[i] = dv_default();
-    int status = cli_values_parse(args->verb, b.op, args->words + first + 1, args->nwords - first - 1, CLI_MEMORY, &b.values);
+    int status = cli_site(args->verb, b.op, args->words + first + 1, args->nwords - first - 1, &b.site);
+    if (!status && !cli_json)
+        cli_print_site(b.site);
+    if (!status && dv_site_alloc(b.site))
+        status = cli_usage(args->verb, "%s", dv_last_error());
     if (!status) {
-        if (dv_cost(b.op, b.values.data, b.values.n, &b.flops, &b.bytes))
+        b.values = dv_site_args(b.site);
+        b.nvalues = dv_operator_nargs(b.op);
+        if (dv_cost(b.op, b.values, b.nvalues, &b.flops, &b.bytes))
             b.flops = b.bytes = -1;
-        if (!cli_json)
-            print_head(&b);
         status = run_all(&b);
     }
     if (!status && cli_json) {
@@ -229,9 +224,9 @@ static int run(const cli_args *args)
         printf("{\"ok\": true, \"operator\": %s, \"runs\": [%s]}\n", name.data, b.json.data ? b.json.data : "");
         cli_text_free(&name);
     }
-    free_results(b.results, b.nresults, &b.values);
+    free_results(&b);
     free(b.results);
-    cli_values_free(&b.values);
+    dv_site_free(b.site);
     cli_text_free(&b.json);
     return status;
 }

@@ -62,122 +62,115 @@ static void add_json_rows(cli_text *t, const rows *all)
     }
 }
 
-typedef struct call {
-    dv_operator *op;
-    const cli_values *values;
-    dv_result_spec *specs; /* of the results */
+/* A result, or for a list each of its tensors. */
+typedef struct result {
+    const char *name;
+    dv_result_spec spec, *list; /* list: NULL if it is not a list, or not said */
     size_t n;
-} call;
+} result;
 
-/* The tensors of result r, which is a list; the caller frees them. NULL: not said. */
-static dv_result_spec *elements(const call *c, size_t r, size_t *n)
+static int infer(const dv_site *s, size_t nresults, result *out)
 {
-    if (dv_infer_list(c->op, c->values->data, c->values->n, r, NULL, 0, n))
-        return NULL;
-    dv_result_spec *specs = cli_alloc(NULL, *n + 1, sizeof *specs);
-    if (!dv_infer_list(c->op, c->values->data, c->values->n, r, specs, *n, n))
-        return specs;
+    dv_operator *op = dv_site_operator(s);
+    const dv_value *args = dv_site_args(s);
+    const size_t nargs = dv_operator_nargs(op);
+    dv_result_spec *specs = cli_alloc(NULL, nresults, sizeof *specs);
+    const int status = dv_site_infer(s, specs, nresults);
+    for (size_t i = 0; i < nresults && !status; i++) {
+        result *r = &out[i];
+        dv_slot_info info;
+        dv_operator_slot(op, nargs + i, &info);
+        r->name = info.name;
+        r->spec = specs[i];
+        if (!(r->spec.flags & DV_SPEC_LIST) || dv_infer_list(op, args, nargs, i, NULL, 0, &r->n))
+            continue;
+        r->list = cli_alloc(NULL, r->n, sizeof *r->list);
+        if (dv_infer_list(op, args, nargs, i, r->list, r->n, &r->n)) {
+            free(r->list);
+            r->list = NULL;
+        }
+    }
     free(specs);
-    return NULL;
+    return status;
 }
 
-static void describe_spec(const dv_result_spec *s, cli_text *t)
+static void add_numbers(cli_text *t, const int64_t *data, int32_t n)
 {
+    cli_adds(t, "[");
+    for (int32_t i = 0; i < n; i++)
+        cli_addf(t, "%s%lld", i ? ", " : "", (long long)data[i]);
+    cli_adds(t, "]");
+}
+
+static void add_spec(cli_text *t, const dv_result_spec *s)
+{
+    const dv_tensor like = { .ndim = s->ndim, .dtype = s->dtype, .shape = s->shape, .strides = s->strides };
     if (s->ndim < 0) {
         cli_adds(t, s->flags & DV_SPEC_LIST ? "a list of tensors" : "not a tensor, or absent");
         return;
     }
-    cli_add_shape(t, s->dtype, s->ndim, s->shape, s->strides);
+    cli_adds(t, dv_dtype_name(s->dtype));
+    add_numbers(t, s->shape, s->ndim);
+    if (!dv_tensor_is_contiguous(&like)) {
+        cli_adds(t, " @ ");
+        add_numbers(t, s->strides, s->ndim);
+    }
     if (s->device.type != DV_CPU)
         cli_addf(t, " : %s:%d", dv_device_name(s->device.type), s->device.id);
     cli_adds(t, s->flags & DV_SPEC_UNBACKED ? " at most: the sizes depend on data" : "");
     cli_adds(t, s->flags & DV_SPEC_VIEW ? " (a view)" : "");
 }
 
-static void add_json_spec(const dv_result_spec *s, cli_text *t)
+static void add_json_spec(cli_text *t, const dv_result_spec *s)
 {
-    const int64_t *const lists[] = { s->shape, s->strides };
-    cli_addf(t, "\"dtype\": \"%s\", \"device\": \"%s\"", dv_dtype_name(s->dtype), dv_device_name(s->device.type));
-    for (size_t k = 0; k < 2; k++) {
-        cli_adds(t, k ? ", \"strides\": [" : ", \"shape\": [");
-        for (int32_t d = 0; d < s->ndim; d++)
-            cli_addf(t, "%s%lld", d ? ", " : "", (long long)lists[k][d]);
-        cli_adds(t, "]");
-    }
+    cli_addf(t, "\"dtype\": \"%s\", \"device\": \"%s\", \"shape\": ", dv_dtype_name(s->dtype), dv_device_name(s->device.type));
+    add_numbers(t, s->shape, s->ndim);
+    cli_adds(t, ", \"strides\": ");
+    add_numbers(t, s->strides, s->ndim);
     cli_addf(t, ", \"unbacked\": %s, \"view\": %s", s->flags & DV_SPEC_UNBACKED ? "true" : "false",
         s->flags & DV_SPEC_VIEW ? "true" : "false");
 }
 
-static void add_json_specs(cli_text *t, const call *c)
+static void add_json_result(cli_text *t, const result *r)
 {
-    for (size_t i = 0; i < c->n; i++) {
-        dv_slot_info info;
-        size_t n = 0;
-        dv_result_spec *list = c->specs[i].flags & DV_SPEC_LIST ? elements(c, i, &n) : NULL;
-        dv_operator_slot(c->op, dv_operator_nargs(c->op) + i, &info);
-        cli_adds(t, i ? ", {\"name\": " : "{\"name\": ");
-        cli_add_json(t, info.name);
-        if (c->specs[i].ndim >= 0) {
-            cli_adds(t, ", ");
-            add_json_spec(&c->specs[i], t);
-        }
-        for (size_t k = 0; list && k <= n; k++) {
-            cli_adds(t, k == n ? n ? "}]" : ", \"list\": []" : k ? "}, {" : ", \"list\": [{");
-            if (k < n)
-                add_json_spec(&list[k], t);
-        }
-        free(list);
+    cli_adds(t, "{\"name\": ");
+    cli_add_json(t, r->name);
+    if (r->spec.ndim >= 0) {
+        cli_adds(t, ", ");
+        add_json_spec(t, &r->spec);
+    }
+    cli_adds(t, r->list ? ", \"list\": [" : "");
+    for (size_t k = 0; r->list && k < r->n; k++) {
+        cli_adds(t, k ? ", {" : "{");
+        add_json_spec(t, &r->list[k]);
         cli_adds(t, "}");
     }
+    cli_adds(t, r->list ? "]}" : "}");
 }
 
-static void print_call(const dv_operator *op, const cli_values *values)
+static void add_result(cli_text *t, const result *r)
 {
-    printf("%s%s%s\n", cli_style(stdout, CLI_BOLD), dv_operator_schema(op), cli_style(stdout, CLI_PLAIN));
-    for (size_t i = 0; i < values->n; i++) {
-        dv_slot_info info;
-        cli_text t = { 0 };
-        dv_operator_slot(op, i, &info);
-        if (values->data[i].type == DV_VALUE_DEFAULT)
-            cli_addf(&t, "%s (the default)", info.default_text ? info.default_text : "");
-        else
-            cli_add_value(&t, &values->data[i]);
-        printf("  %s = %s\n", info.name, t.data);
-        cli_text_free(&t);
+    cli_addf(t, "\n  %s%s-> %s", r->name, *r->name ? " " : "", r->list ? "[" : "");
+    if (!r->list)
+        add_spec(t, &r->spec);
+    for (size_t k = 0; r->list && k < r->n; k++) {
+        cli_adds(t, k ? ", " : "");
+        add_spec(t, &r->list[k]);
     }
+    cli_adds(t, r->list ? "]" : "");
 }
 
-static void print_results(const call *c)
+static int explain(const dv_site *s)
 {
-    puts("");
-    for (size_t i = 0; i < c->n; i++) {
-        dv_slot_info info;
-        cli_text t = { 0 };
-        size_t n = 0;
-        dv_result_spec *list = c->specs[i].flags & DV_SPEC_LIST ? elements(c, i, &n) : NULL;
-        dv_operator_slot(c->op, dv_operator_nargs(c->op) + i, &info);
-        if (!list)
-            describe_spec(&c->specs[i], &t);
-        for (size_t k = 0; list && k < n; k++) {
-            cli_adds(&t, k ? ", " : "[");
-            describe_spec(&list[k], &t);
-        }
-        printf("  %s%s-> %s%s\n", info.name, *info.name ? " " : "", t.data ? t.data : "[", list ? "]" : "");
-        free(list);
-        cli_text_free(&t);
-    }
-}
-
-static int explain(dv_operator *op, const cli_values *values)
-{
-    call c = { .op = op, .values = values, .n = dv_operator_nresults(op) };
+    dv_operator *op = dv_site_operator(s);
+    const size_t n = dv_operator_nresults(op);
+    result *results = cli_alloc(NULL, n, sizeof *results);
     rows all = { 0 };
-    cli_text refused = { 0 };
-    c.specs = cli_alloc(NULL, c.n, sizeof *c.specs);
-    memset(c.specs, 0, c.n * sizeof *c.specs);
-    if (dv_infer(op, values->data, values->n, c.specs, c.n))
+    cli_text refused = { 0 }, t = { 0 };
+    memset(results, 0, n * sizeof *results);
+    if (infer(s, n, results))
         cli_adds(&refused, dv_last_error());
-    if (dv_explain(op, values->data, values->n, add_row, &all) && !refused.size)
+    if (dv_explain(op, dv_site_args(s), dv_operator_nargs(op), add_row, &all) && !refused.size)
         cli_adds(&refused, dv_last_error());
     if (!refused.size && all.n && !all.taken) {
         cli_addf(&refused, "%s: no kernel fits", dv_operator_name(op));
@@ -186,25 +179,32 @@ static int explain(dv_operator *op, const cli_values *values)
                 all.data[i].reason ? all.data[i].reason : "?");
     }
     if (cli_json && !refused.size) {
-        cli_text t = { 0 };
         cli_adds(&t, "{\"ok\": true, \"operator\": ");
         cli_add_json(&t, dv_operator_name(op));
         cli_adds(&t, ", \"kernels\": [");
         add_json_rows(&t, &all);
         cli_adds(&t, "], \"results\": [");
-        add_json_specs(&t, &c);
+        for (size_t i = 0; i < n; i++) {
+            cli_adds(&t, i ? ", " : "");
+            add_json_result(&t, &results[i]);
+        }
         printf("%s]}\n", t.data);
-        cli_text_free(&t);
     } else if (!cli_json) {
-        print_call(op, values);
+        puts(dv_operator_schema(op));
+        cli_print_site(s);
         if (all.n)
             print_table(&all);
-        if (!refused.size)
-            print_results(&c);
+        for (size_t i = 0; i < n && !refused.size; i++)
+            add_result(&t, &results[i]);
+        if (t.size)
+            puts(t.data);
     }
     const int status = refused.size ? cli_fail("this call would be refused: %s", refused.data) : CLI_OK;
+    for (size_t i = 0; i < n; i++)
+        free(results[i].list);
     cli_text_free(&refused);
-    free(c.specs);
+    cli_text_free(&t);
+    free(results);
     free(all.data);
     return status;
 }
@@ -212,7 +212,7 @@ static int explain(dv_operator *op, const cli_values *values)
 static int run(const cli_args *args)
 {
     dv_operator *op;
-    cli_values values = { 0 };
+    dv_site *site = NULL;
     size_t first = 0;
     const char *isa = cli_get(args, "isa");
     while (first < args->nwords && cli_is_binary(args->words[first]))
@@ -224,10 +224,10 @@ static int run(const cli_args *args)
         return cli_usage(args->verb, "option '--isa': %s", dv_last_error());
     if (cli_find_one(args->words[first], &op))
         return CLI_FAILED;
-    int status = cli_values_parse(args->verb, op, args->words + first + 1, args->nwords - first - 1, CLI_NO_MEMORY, &values);
+    int status = cli_site(args->verb, op, args->words + first + 1, args->nwords - first - 1, &site);
     if (!status)
-        status = explain(op, &values);
-    cli_values_free(&values);
+        status = explain(site);
+    dv_site_free(site);
     return status;
 }
 
@@ -246,18 +246,19 @@ const cli_verb verb_explain = {
     .name = "explain",
     .purpose = "show which kernel a call takes and why, and what comes out",
     .usage = "[options] [FILE.so ...] NAMESPACE::OPERATOR [ARGUMENT | NAME=ARGUMENT ...]",
-    .about = "Checks the arguments as a call would, prints each kernel row with its verdict, and the inferred results. Runs "
-             "nothing and\n"
-             "needs no memory for the tensors. A call that would be refused is explained, and the exit code is 1.\n\n"
-             "Arguments:\n"
-             "  f32[4,1024]          a tensor: element type and sizes; f32[] has no dims\n"
-             "  f32[4,6]@[1,4]       with strides, in elements\n"
-             "  f32[4,6]:cuda        on a device (explain only)\n"
-             "  i64[8]=0..100        filled at random from 0 to 100, exclusive; i64[8]=3: with one value (bench only)\n"
-             "  3  1e-5  true  1+2j  numbers\n"
-             "  BSND  \"BSND\"         a string; an element type (bf16) or a device (cpu) where one is expected\n"
-             "  [1,2]  [f32[2],none] lists\n"
-             "  none  default        None, and the schema's default",
+    .about =
+        "Checks the arguments as a call would, prints each kernel row with its verdict, and the inferred results. Runs "
+        "nothing and\n"
+        "needs no memory for the tensors. A call that would be refused is explained, and the exit code is 1.\n\n"
+        "Arguments:\n"
+        "  f32[4,1024]          a tensor: element type and sizes; f32[] has no dims\n"
+        "  f32[4,6]@[1,4]       with strides, in elements\n"
+        "  f32[4,6]:cuda        on a device (explain only)\n"
+        "  i64[8]=0..100        filled at random from 0 to 100, exclusive; i64[2]=[5,7]; i64[8]=3: with one value (bench only)\n"
+        "  3  1e-5  true  1+2j  numbers\n"
+        "  BSND  \"BSND\"         a string; an element type (bf16) or a device (cpu) where one is expected\n"
+        "  [1,2]  [f32[2],none] lists\n"
+        "  none  default        None, and the schema's default",
     .options = options,
     .examples = examples,
     .run = run,

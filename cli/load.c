@@ -128,3 +128,24 @@ int cli_find_one(const char *word, dv_operator **out)
     cli_text_free(&names);
     return failed;
 }
+
+int cli_site(const cli_verb *verb, const dv_operator *op, const char *const *words, size_t nwords, dv_site **out)
+{
+    cli_text t = { 0 };
+    cli_addf(&t, "%s(", dv_operator_name(op));
+    for (size_t i = 0; i < nwords; i++)
+        cli_addf(&t, "%s%s", i ? ", " : "", words[i]);
+    cli_adds(&t, ")");
+    const int status = dv_site_parse(t.data, out) ? cli_usage(verb, "%s", dv_last_error()) : CLI_OK;
+    cli_text_free(&t);
+    return status;
+}
+
+void cli_print_site(const dv_site *s)
+{
+    const size_t n = strlen(dv_operator_name(dv_site_operator(s)));
+    char *text;
+    if (!dv_site_print(s, &text))
+        printf("%s%.*s%s%s\n", cli_style(stdout, CLI_BOLD), (int)n, text, cli_style(stdout, CLI_PLAIN), text + n);
+    dv_free(text);
+}

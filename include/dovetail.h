@@ -503,7 +503,10 @@ DV_API int dv_site_print(const dv_site *s, char **out);    /* freed with dv_free
 DV_API void dv_site_free(dv_site *s);                      /* NULL is fine */
 DV_API dv_operator *dv_site_operator(const dv_site *s);    /* borrowed */
 DV_API const dv_value *dv_site_args(
-    const dv_site *s); /* all arguments, with defaults filled in and values converted; tensors have no memory */
+    const dv_site *s); /* all arguments, with defaults filled in and values converted; tensors have no memory yet */
+/* Give the tensors memory on the CPU, filled as the text says, else floats with values from -1 to 1, integers with 0. The same
+ * text gives the same numbers. */
+DV_API int dv_site_alloc(dv_site *s);
 DV_API size_t dv_site_ntensors(const dv_site *s); /* each tensor of a list counts, None does not */
 DV_API int dv_site_infer(const dv_site *s, dv_result_spec *specs, size_t nspecs);
 /* Call the operator with these tensors in place of the site's, in the order of the arguments. They may differ from the site's:

@@ -1,5 +1,5 @@
 /* A call site: an operator with all of a call's arguments fixed, with its tensors given by dtype, shape, strides and device,
- * without memory.
+ * without memory until dv_site_alloc().
  *
  * As text, "my_ops::swiglu(gate=f32[4, 6] @ [1, 4] : cuda:0, up=none, dim=-1)". The form of a value follows from the argument's
  * type, and parsing a printed site gives an equal one. */
@@ -14,11 +14,21 @@
 #include "call/call.h"
 #include "call/values.h"
 
+/* The contents that the text gives a tensor: n values in the order of the indices; for n == 0 a range, or one value. */
+typedef struct contents {
+    const dv_tensor *of;
+    double low, high, *values;
+    size_t n;
+    struct contents *next;
+} contents;
+
 struct dv_site {
     dv_operator *op; /* with a reference */
     dv__arena arena; /* everything below */
     dv_value *args;  /* all of them: converted and completed */
-    size_t ntensors;
+    size_t ntensors, nmade;
+    contents *contents;
+    dv_tensor **made; /* the tensors with memory; NULL: there are none */
 };
 
 static const char *const formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d" };
@@ -124,12 +134,24 @@ static int keep_tensor(dv__arena *arena, const dv_tensor *t, const dv_tensor **o
     return DV_OK;
 }
 
+static contents *contents_of(const dv_site *s, const dv_tensor *t)
+{
+    contents *c = s->contents;
+    while (c && c->of != t)
+        c = c->next;
+    return c;
+}
+
 static int keep(dv_site *s, const dv_value *from, dv_value *to)
 {
     *to = *from;
     if (from->type == DV_VALUE_TENSOR) {
+        contents *c = contents_of(s, from->as.tensor);
+        const int status = keep_tensor(&s->arena, from->as.tensor, &to->as.tensor);
+        if (c)
+            c->of = to->as.tensor;
         s->ntensors++;
-        return keep_tensor(&s->arena, from->as.tensor, &to->as.tensor);
+        return status;
     }
     if (from->type == DV_VALUE_STRING) {
         to->as.s.data = dv__arena_strndup(&s->arena, from->as.s.size ? from->as.s.data : "", from->as.s.size);
@@ -166,29 +188,44 @@ static int fill(dv_site *s, const dv_value *args, size_t nargs)
     return dv__call_end(&c, status);
 }
 
+/* Give *made, or free it. */
+static int finish(int status, dv_site *made, dv_site **out)
+{
+    if (status)
+        dv_site_free(made);
+    else
+        *out = made;
+    return status;
+}
+
+static dv_site *empty(dv_operator *op)
+{
+    dv_site *s = dv__calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->op = dv_operator_ref(op);
+    if (!(s->args = DV__ARENA_ARRAY(&s->arena, dv_value, op->plan->nargs + 1))) {
+        dv_site_free(s);
+        return NULL;
+    }
+    return s;
+}
+
 int dv_site_new(dv_operator *op, const dv_value *args, size_t nargs, dv_site **out)
 {
     *out = NULL;
     if (!op)
         return dv_fail(DV_EINVAL, "dv_site_new: no operator given: found NULL");
-    dv_site *s = dv__calloc(1, sizeof *s);
-    if (!s)
-        return DV_ENOMEM;
-    s->op = dv_operator_ref(op);
-    s->args = DV__ARENA_ARRAY(&s->arena, dv_value, op->plan->nargs + 1);
-    const int status = s->args ? fill(s, args, nargs) : DV_ENOMEM;
-    if (status) {
-        dv_site_free(s);
-        return status;
-    }
-    *out = s;
-    return DV_OK;
+    dv_site *s = empty(op);
+    return s ? finish(fill(s, args, nargs), s, out) : DV_ENOMEM;
 }
 
 void dv_site_free(dv_site *s)
 {
     if (!s)
         return;
+    for (size_t i = 0; i < s->nmade; i++)
+        dv_tensor_unref(s->made[i]);
     dv_operator_unref(s->op);
     dv__arena_deinit(&s->arena);
     dv__free(s);
@@ -197,6 +234,64 @@ void dv_site_free(dv_site *s)
 dv_operator *dv_site_operator(const dv_site *s) { return s->op; }
 const dv_value *dv_site_args(const dv_site *s) { return s->args; }
 size_t dv_site_ntensors(const dv_site *s) { return s->ntensors; }
+
+/* ---- Memory ---- */
+
+static double random_unit(uint64_t *state) /* splitmix64: the same contents every time */
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+static void fill_elements(const dv_tensor *t, const contents *c, uint64_t seed)
+{
+    const bool boolean = t->dtype.code == 6, whole = t->dtype.code == 0 || t->dtype.code == 1 || boolean;
+    const double low = c ? c->low : whole ? 0 : -1, high = c ? c->high : boolean ? 2 : whole ? 0 : 1;
+    const int64_t n = dv_numel(t);
+    for (int64_t i = 0; i < n; i++) {
+        const double step = low < high ? random_unit(&seed) * (high - low) : 0;
+        int64_t at = 0, rest = i;
+        for (int32_t d = t->ndim; d-- > 0; rest /= t->shape[d])
+            at += rest % t->shape[d] * t->strides[d];
+        dv_element_put(
+            t->data, at, t->dtype, c && c->n ? c->values[i] : low + (whole && step < 0x1p62 ? (double)(int64_t)step : step));
+    }
+}
+
+static int alloc_tensor(dv_site *s, const dv_tensor **t)
+{
+    contents *c = contents_of(s, *t);
+    dv_tensor **made = &s->made[s->nmade];
+    if ((*t)->device.type != DV_CPU)
+        return dv_fail(DV_EDEVICE, "%s: a call site allocates tensors on the CPU, this one is on %s", s->op->name,
+            dv_device_name((*t)->device.type));
+    const int status = dv__tensor_new_strided((*t)->dtype, (*t)->ndim, (*t)->shape, (*t)->strides, false, made);
+    if (status)
+        return status;
+    fill_elements(*made, c, s->nmade++);
+    *t = *made;
+    if (c)
+        c->of = *made;
+    return DV_OK;
+}
+
+int dv_site_alloc(dv_site *s)
+{
+    int status = DV_OK;
+    if (s->nmade < s->ntensors && !s->made && !(s->made = DV__ARENA_ARRAY(&s->arena, dv_tensor *, s->ntensors)))
+        return DV_ENOMEM;
+    for (size_t i = 0, met = 0; i < s->op->plan->nargs; i++) {
+        dv_value *v = &s->args[i];
+        const bool list = v->type == DV_VALUE_TENSORS;
+        const dv_tensor **all = list ? (const dv_tensor **)(uintptr_t)v->as.tensors.data : &v->as.tensor;
+        for (size_t k = 0, n = list ? v->as.tensors.size : v->type == DV_VALUE_TENSOR; k < n && !status; k++)
+            if (all[k] && met++ >= s->nmade)
+                status = alloc_tensor(s, &all[k]);
+    }
+    return status;
+}
 
 /* ---- Printing ---- */
 
@@ -208,8 +303,27 @@ static void print_sizes(dv__text *to, int32_t n, const int64_t *sizes)
     dv__text_puts(to, "]");
 }
 
-static void print_tensor(dv__text *to, const dv_tensor *t)
+static void print_float(dv__text *to, double x);
+
+static void print_contents(dv__text *to, const contents *c)
 {
+    dv__text_puts(to, c->n ? " = [" : " = ");
+    for (size_t i = 0; i < c->n; i++) {
+        dv__text_puts(to, i ? ", " : "");
+        print_float(to, c->values[i]);
+    }
+    if (!c->n)
+        print_float(to, c->low);
+    if (!c->n && c->low < c->high) {
+        dv__text_puts(to, "..");
+        print_float(to, c->high);
+    }
+    dv__text_puts(to, c->n ? "]" : "");
+}
+
+static void print_tensor(dv__text *to, const dv_site *s, const dv_tensor *t)
+{
+    const contents *c = contents_of(s, t);
     dv__text_puts(to, dv_dtype_name(t->dtype));
     print_sizes(to, t->ndim, t->shape);
     int64_t step = 1;
@@ -222,6 +336,8 @@ static void print_tensor(dv__text *to, const dv_tensor *t)
     }
     if (t->device.type != DV_CPU || t->device.id)
         dv__text_add(to, " : %s:%d", dv_device_name(t->device.type), (int)t->device.id);
+    if (c)
+        print_contents(to, c);
 }
 
 /* The shortest text that reads back to the same value, and never that of an integer. */
@@ -251,10 +367,10 @@ static void print_string(dv__text *to, dv_string s)
     dv__text_puts(to, "\"");
 }
 
-static void print_value(dv__text *to, const dv_value *v)
+static void print_value(dv__text *to, const dv_site *s, const dv_value *v)
 {
     switch (v->type) {
-    case DV_VALUE_TENSOR: print_tensor(to, v->as.tensor); return;
+    case DV_VALUE_TENSOR: print_tensor(to, s, v->as.tensor); return;
     case DV_VALUE_INT: dv__text_add(to, "%lld", (long long)v->as.i); return;
     case DV_VALUE_FLOAT: print_float(to, v->as.f); return;
     case DV_VALUE_BOOL: dv__text_puts(to, v->as.b ? "true" : "false"); return;
@@ -284,7 +400,7 @@ static void print_value(dv__text *to, const dv_value *v)
     for (size_t i = 0; i < v->as.ints.size; i++) {
         const dv_value one = element(v, i);
         dv__text_puts(to, i ? ", " : "");
-        print_value(to, &one);
+        print_value(to, s, &one);
     }
     dv__text_puts(to, "]");
 }
@@ -296,7 +412,7 @@ int dv_site_print(const dv_site *s, char **out)
     dv__text_add(&to, "%s(", s->op->name);
     for (size_t i = 0; i < s->op->plan->nargs; i++) {
         dv__text_add(&to, "%s%s=", i ? ", " : "", s->op->schema->args[i].name);
-        print_value(&to, &s->args[i]);
+        print_value(&to, s, &s->args[i]);
     }
     dv__text_puts(&to, ")");
     return dv__text_take(&to, out);
@@ -306,7 +422,7 @@ int dv_site_print(const dv_site *s, char **out)
 
 typedef struct reader {
     const char *text, *p;
-    dv__arena *arena;
+    dv_site *site; /* what is read lies in its arena */
     const dv_operator *op;
     const char *argument; /* NULL: before them */
 } reader;
@@ -398,10 +514,55 @@ static int read_dtype(reader *r, dv_dtype *out)
     return DV_OK;
 }
 
+static int read_float(reader *r, double *out)
+{
+    char *end;
+    skip(r);
+    errno = 0;
+    if (isspace((unsigned char)*r->p) || ((*out = strtod(r->p, &end)), end == r->p))
+        return wrong(r, "a number");
+    if (errno && isinf(*out))
+        return wrong(r, "a number that fits a double");
+    r->p = end;
+    return DV_OK;
+}
+
+/* After "=": "3", "0..8", "[1, 2, 3]". */
+static int read_contents(reader *r, const dv_tensor *t)
+{
+    contents *c = DV__ARENA_NEW(&r->site->arena, contents);
+    size_t room = 1;
+    int status;
+    for (const char *p = r->p; *p; p++)
+        room += *p == ',';
+    if (!c || !(c->values = DV__ARENA_ARRAY(&r->site->arena, double, room)))
+        return DV_ENOMEM;
+    c->of = t;
+    c->next = r->site->contents;
+    r->site->contents = c;
+    if (take(r, '[')) {
+        while (!take(r, ']')) {
+            if (c->n && !take(r, ','))
+                return wrong(r, "',' or ']'");
+            if ((status = read_float(r, &c->values[c->n++])))
+                return status;
+        }
+        return (int64_t)c->n == dv_numel(t) ? DV_OK : wrong(r, "as many values as elements");
+    }
+    if ((status = read_float(r, &c->low)))
+        return status;
+    r->p -= r->p[-1] == '.' && *r->p == '.'; /* of "0..8" strtod() takes the first dot */
+    c->high = c->low;
+    if (strncmp(r->p, "..", 2) != 0)
+        return DV_OK;
+    r->p += 2;
+    return read_float(r, &c->high);
+}
+
 static int read_tensor(reader *r, dv_value *out)
 {
-    dv_tensor *t = DV__ARENA_NEW(r->arena, dv_tensor);
-    int64_t *dims = DV__ARENA_ARRAY(r->arena, int64_t, 2 * DV_MAX_NDIM);
+    dv_tensor *t = DV__ARENA_NEW(&r->site->arena, dv_tensor);
+    int64_t *dims = DV__ARENA_ARRAY(&r->site->arena, int64_t, 2 * DV_MAX_NDIM);
     dv_dtype dtype;
     dv_device device = { DV_CPU, 0 };
     int32_t ndim, nstrides = -1;
@@ -418,17 +579,7 @@ static int read_tensor(reader *r, dv_value *out)
         return status;
     status = dv_tensor_init(t, NULL, dtype, device, ndim, dims, nstrides < 0 ? NULL : dims + DV_MAX_NDIM, dims + DV_MAX_NDIM);
     *out = dv_from_tensor(t);
-    return status;
-}
-
-static int read_float(reader *r, double *out)
-{
-    char *end;
-    skip(r);
-    if (isspace((unsigned char)*r->p) || ((*out = strtod(r->p, &end)), end == r->p))
-        return wrong(r, "a number");
-    r->p = end;
-    return DV_OK;
+    return !status && take(r, '=') ? read_contents(r, t) : status;
 }
 
 /* 3, 3.0, 1.5+2j, 2j, true: the type follows from the text. */
@@ -472,12 +623,16 @@ static int read_string(reader *r, dv_value *out)
 {
     skip(r);
     const char quote = *r->p;
-    if (quote != '"' && quote != '\'')
-        return wrong(r, "a string in quotes");
-    char *data = dv__arena_strndup(r->arena, r->p, strlen(r->p));
+    const size_t bare = isdigit((unsigned char)quote) ? 0 : word_size(r->p);
+    char *data = dv__arena_strndup(&r->site->arena, r->p, bare ? bare : strlen(r->p));
     size_t n = 0;
     if (!data)
         return DV_ENOMEM;
+    *out = dv_from_string(data);
+    if (bare)
+        return r->p += bare, DV_OK;
+    if (quote != '"' && quote != '\'')
+        return wrong(r, "a word, or a string in quotes");
     for (r->p++; *r->p != quote; r->p++) {
         if (!*r->p)
             return wrong(r, "a closing quote");
@@ -493,7 +648,6 @@ static int read_string(reader *r, dv_value *out)
     }
     r->p++;
     data[n] = 0;
-    *out = dv_from_string(data);
     out->as.s.size = n;
     return DV_OK;
 }
@@ -549,7 +703,7 @@ static int read_list(reader *r, uint32_t type, bool optional, dv_value *out)
         room += *p == ',';
     *out = dv_none();
     out->type = type;
-    out->as.ints.data = dv__arena_alloc(r->arena, room * element_size(type));
+    out->as.ints.data = dv__arena_alloc(&r->site->arena, room * element_size(type));
     if (!out->as.ints.data)
         return DV_ENOMEM;
     if (!take(r, '['))
@@ -620,7 +774,7 @@ static int which(reader *r, size_t *next, const bool *given, size_t *out)
 static int read_arguments(reader *r, dv_value *args)
 {
     const size_t n = r->op->plan->nargs;
-    bool *given = DV__ARENA_ARRAY(r->arena, bool, n + 1);
+    bool *given = DV__ARENA_ARRAY(&r->site->arena, bool, n + 1);
     size_t next = 0, at = 0;
     if (!given)
         return DV_ENOMEM;
@@ -639,38 +793,36 @@ static int read_arguments(reader *r, dv_value *args)
     return *r->p ? wrong(r, "the end") : DV_OK;
 }
 
-static int parse(const char *text, dv__arena *arena, dv_site **out)
+static int parse(reader *r, dv_operator *op, dv_site **out)
 {
-    reader r = { .text = text, .p = text, .arena = arena };
-    dv_operator *op = NULL;
-    skip(&r);
-    const size_t n = strcspn(r.p, "( \t\r\n");
-    char *name = dv__arena_strndup(arena, r.p, n);
-    if (!name)
+    r->op = op;
+    if (!(r->site = empty(op)))
         return DV_ENOMEM;
-    r.p += n;
-    if (!take(&r, '('))
-        return wrong(&r, "'(' after the operator's name");
-    int status = dv_find(name, &op);
-    if (status)
-        return status;
-    r.op = op;
-    dv_value *args = DV__ARENA_ARRAY(arena, dv_value, op->plan->nargs + 1);
-    status = args ? read_arguments(&r, args) : DV_ENOMEM;
+    dv_value *args = DV__ARENA_ARRAY(&r->site->arena, dv_value, op->plan->nargs + 1);
+    int status = args ? read_arguments(r, args) : DV_ENOMEM;
     if (!status)
-        status = dv_site_new(op, args, op->plan->nargs, out);
-    dv_operator_unref(op);
-    return status;
+        status = fill(r->site, args, op->plan->nargs);
+    return finish(status, r->site, out);
 }
 
 int dv_site_parse(const char *text, dv_site **out)
 {
-    dv__arena arena = { NULL };
+    reader r = { .text = text, .p = text };
+    dv_operator *op;
     *out = NULL;
     if (!text)
         return dv_fail(DV_EINVAL, "dv_site_parse: the text is NULL");
-    const int status = parse(text, &arena, out);
-    dv__arena_deinit(&arena);
+    skip(&r);
+    char *name = dv__strndup(r.p, strcspn(r.p, "( \t\r\n"));
+    if (!name)
+        return DV_ENOMEM;
+    r.p += strlen(name);
+    int status = take(&r, '(') ? dv_find(name, &op) : wrong(&r, "'(' after the operator's name");
+    dv__free(name);
+    if (status)
+        return status;
+    status = parse(&r, op, out);
+    dv_operator_unref(op);
     return status;
 }
 

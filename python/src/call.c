@@ -145,6 +145,21 @@ static PyObject *from_tensor(ext_call *c, size_t i, const ext_slot *slot, const 
     return c->of->wrap(c, t);
 }
 
+/* NULL without an exception: Python has no object for it. */
+static PyObject *plain(const ext_call *c, const dv_value *v)
+{
+    switch (v->type) {
+    case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
+    case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
+    case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);
+    case DV_VALUE_COMPLEX: return PyComplex_FromDoubles(v->as.c.re, v->as.c.im);
+    case DV_VALUE_STRING: return PyUnicode_FromStringAndSize(v->as.s.data, (Py_ssize_t)v->as.s.size);
+    case DV_VALUE_DTYPE: return (c->of->dtype_object ? c->of : ext_adopter())->dtype_object(v->as.dtype);
+    case DV_VALUE_NONE: Py_RETURN_NONE;
+    default: return NULL;
+    }
+}
+
 static PyObject *to_python(ext_call *c, size_t i)
 {
     const ext_slot *slot = &c->f->slots[c->f->nargs + i];
@@ -155,19 +170,14 @@ static PyObject *to_python(ext_call *c, size_t i)
         PyObject *given = c->given[slot - c->f->slots];
         return given ? Py_NewRef(given) : from_tensors(c, &v->as.tensors);
     }
-    case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
-    case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
-    case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);
-    case DV_VALUE_COMPLEX: return PyComplex_FromDoubles(v->as.c.re, v->as.c.im);
-    case DV_VALUE_STRING: return PyUnicode_FromStringAndSize(v->as.s.data, (Py_ssize_t)v->as.s.size);
-    case DV_VALUE_DTYPE: return (c->of->dtype_object ? c->of : ext_adopter())->dtype_object(v->as.dtype);
-    case DV_VALUE_NONE: Py_RETURN_NONE;
-    default:
-        if (slot->alias >= 0 && c->given[slot->alias])
-            return Py_NewRef(c->given[slot->alias]);
-        PyErr_Format(PyExc_TypeError, "%s: result %zu of type %s cannot be given to Python", c->f->name, i, slot->type_text);
-        return NULL;
+    default: break;
     }
+    PyObject *o = plain(c, v);
+    if (!o && !PyErr_Occurred() && slot->alias >= 0 && c->given[slot->alias])
+        return Py_NewRef(c->given[slot->alias]);
+    if (!o && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "%s: result %zu of type %s cannot be given to Python", c->f->name, i, slot->type_text);
+    return o;
 }
 
 static PyObject *ext_results(ext_call *c)
@@ -188,6 +198,76 @@ static PyObject *ext_results(ext_call *c)
             Py_DECREF(o);
     }
     return tuple;
+}
+
+/* ---- Call sites ---------------------------------------------------------------------------------------------------------- */
+
+static PyObject *site_tensor(ext_call *c, const dv_tensor *t)
+{
+    return t ? c->of->wrap(c, dv_tensor_ref((dv_tensor *)(uintptr_t)(const void *)t)) : Py_NewRef(Py_None);
+}
+
+static PyObject *site_value(ext_call *c, const dv_value *v)
+{
+    PyObject *list = NULL, *item;
+    switch (v->type) {
+    case DV_VALUE_TENSOR: return site_tensor(c, v->as.tensor);
+#define LIST(TYPE, member, make)                                             \
+    case DV_VALUE_##TYPE:                                                    \
+        list = PyList_New((Py_ssize_t)v->as.member.size);                    \
+        for (size_t i = 0; list && i < v->as.member.size; i++)               \
+            if (!(item = make) || PyList_SetItem(list, (Py_ssize_t)i, item)) \
+                Py_CLEAR(list);                                              \
+        return list;
+        LIST(TENSORS, tensors, site_tensor(c, v->as.tensors.data[i]))
+        LIST(INTS, ints, PyLong_FromLongLong(v->as.ints.data[i]))
+        LIST(FLOATS, floats, PyFloat_FromDouble(v->as.floats.data[i]))
+        LIST(BOOLS, bools, PyBool_FromLong(v->as.bools.data[i]))
+        LIST(STRINGS, strings, PyUnicode_FromStringAndSize(v->as.strings.data[i].data, (Py_ssize_t)v->as.strings.data[i].size))
+#undef LIST
+    default: item = plain(c, v);
+    }
+    if (!item && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "%s: an argument of this call site cannot be given to Python", c->f->name);
+    return item;
+}
+
+static PyObject *site_arguments(ext_call *c, const dv_site *site)
+{
+    PyObject *args = PyDict_New();
+    c->args = ext_alloc(c, c->f->nargs * sizeof *c->args); /* empty: no tensor is a view of an argument */
+    if (c->args)
+        memset(c->args, 0, c->f->nargs * sizeof *c->args);
+    for (size_t i = 0; c->args && args && i < c->f->nargs; i++) {
+        PyObject *o = site_value(c, &dv_site_args(site)[i]);
+        if (!o || PyDict_SetItem(args, c->f->slots[i].name, o))
+            Py_CLEAR(args);
+        Py_XDECREF(o);
+    }
+    if (!c->args)
+        Py_CLEAR(args);
+    return args;
+}
+
+PyObject *ext_site(const char *text)
+{
+    dv_site *site;
+    int status = dv_site_parse(text, &site);
+    if (!status && (status = dv_site_alloc(site)))
+        dv_site_free(site);
+    if (status)
+        return ext_raise(status);
+    ext_call c;
+    memset(&c, 0, sizeof c);
+    c.of = ext_adopter();
+    c.f = (ext_operator *)(void *)ext_operator_new(dv_site_operator(site));
+    PyObject *args = c.f ? site_arguments(&c, site) : NULL;
+    PyObject *both = args ? PyTuple_Pack(2, (PyObject *)c.f, args) : NULL;
+    Py_XDECREF(args);
+    Py_XDECREF((PyObject *)c.f);
+    dv_site_free(site);
+    ext_call_end(&c);
+    return both;
 }
 
 /* ---- The call ------------------------------------------------------------------------------------------------------------ */

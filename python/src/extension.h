@@ -125,6 +125,9 @@ enum ext_outcome ext_call_run(ext_call *c, PyObject **result);
 PyObject *ext_call_finish(ext_call *c, enum ext_outcome outcome, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 void ext_call_end(ext_call *c);
 
+/* (operator, {argument's name: value}) of a call site's text, with new tensors of the host with adopt(). */
+PyObject *ext_site(const char *text);
+
 /* For a host's before_kernel and after_kernel: release and take the GIL, and notify the host of writes. */
 void ext_before_kernel(const dv_host *host);
 void ext_after_kernel(const dv_host *host);

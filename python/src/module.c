@@ -134,6 +134,13 @@ static PyObject *find(PyObject *m, PyObject *name)
     return f;
 }
 
+static PyObject *site(PyObject *m, PyObject *o)
+{
+    (void)m;
+    const char *text = text_of(o, "site: expected a str such as \"my_ops::f(f32[2, 3], n=1)\"");
+    return text ? ext_site(text) : NULL;
+}
+
 static int add_name(void *list, dv_operator *op)
 {
     PyObject *name = PyUnicode_FromString(dv_operator_name(op));
@@ -330,6 +337,9 @@ static PyMethodDef methods[] = {
     { "library_operators", library_operators, METH_O, NULL },
     { "find", find, METH_O, NULL },
     { "names", names, METH_NOARGS, NULL },
+    { "site", site, METH_O,
+        "site(text, /)\n--\n\nThe operator of a call site, and its arguments by name, with arrays as the text says: f, args = "
+        "site(\"my_ops::f(f32[2, 3], n=1)\"); f(**args)." },
     { "packet", packet, METH_VARARGS, NULL },
     { "policy_set", policy_set, METH_O, NULL },
     { "policy_set_thread", policy_set_thread, METH_O, NULL },

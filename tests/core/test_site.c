@@ -219,6 +219,13 @@ static void texts(void **state)
             "tc::swiglu(gate=f32[2, 3] : cuda:1, up=f32[2, 3] @ [1, 2])", 0 },
         { "tc::scale_(f32[])", "tc::scale_(x=f32[], by=2.0)", 0 },
         { "tc::scale_(f32[], 3)", "tc::scale_(x=f32[], by=3.0)", 0 },
+        { "tc::scale_(f32[2,1]=0..8)", "tc::scale_(x=f32[2, 1] = 0.0..8.0, by=2.0)", 0 },
+        { "tc::scale_(f32[2] = [-.5, 1e9])", "tc::scale_(x=f32[2] = [-0.5, 1000000000.0], by=2.0)", 0 },
+        { "tc::scale_(f32[2] : cpu = 3)", "tc::scale_(x=f32[2] = 3.0, by=2.0)", 0 },
+        { "tc::scale_(f32[2] = [1])", "as many values as elements", DV_ESYNTAX },
+        { "tc::scale_(f32[2] = 0..)", "expected a number", DV_ESYNTAX },
+        { "tc::scale_(f32[], 1e400)", "column 19: expected a number that fits a double", DV_ESYNTAX },
+        { "tc::scale_(f32[], -1e400)", "expected a number that fits a double", DV_ESYNTAX },
         { "tc::fill_all([f32[1], f32[2]], value=1e20)", "tc::fill_all(xs=[f32[1], f32[2]], value=1e+20)", 0 },
         { "tc::swiglu(f32[4], up=f32[4]", "column 29: expected ',' or ')', found the end", DV_ESYNTAX },
         { "tc::swiglu(f32[4], uq=f32[4])", "column 20: expected an argument's name, found 'uq=f32[4])'", DV_ESYNTAX },
@@ -278,6 +285,36 @@ static void used(void **state)
     dv_tensor_unref(b);
 }
 
+/* The elements that the text says, at their places, also in lists and with strides of any sign. */
+static void with_memory(void **state)
+{
+    (void)state;
+    dv_site *site;
+    char *text, *again;
+    CALL_OK(dv_site_parse("tc::cat([f32[2, 2] @ [-1, 2] = [1, 2, 3, 4], f32[1, 2] = 7, f32[0, 2], f32[9, 2] = -3..-2])", &site));
+    CALL_OK(dv_site_print(site, &text));
+    CALL_OK(dv_site_alloc(site));
+    CALL_OK(dv_site_alloc(site)); /* nothing more */
+    CALL_OK(dv_site_print(site, &again));
+    assert_string_equal(text, again);
+    const dv_tensors xs = dv_site_args(site)[0].as.tensors;
+    const float *const x = xs.data[0]->data;
+    assert_true(x[0] == 1 && x[2] == 2 && x[-1] == 3 && x[1] == 4);
+    assert_true(at(xs.data[1], 0) == 7 && at(xs.data[1], 1) == 7);
+    for (int i = 0; i < 18; i++)
+        assert_true(at(xs.data[3], i) >= -3 && at(xs.data[3], i) < -2);
+    dv_value result = dv_default();
+    CALL_OK(dv_call(dv_site_operator(site), dv_site_args(site), 1, &result, 1, NULL));
+    assert_true(at(result.as.tensor, 1) == 2 && at(result.as.tensor, 2) == 3 && at(result.as.tensor, 4) == 7);
+    dv_tensor_unref(tensor_of(&result));
+    dv_free(text);
+    dv_free(again);
+    dv_site_free(site);
+    CALL_OK(dv_site_parse("tc::scale_(f32[2] : cuda)", &site));
+    CALL_FAILS(DV_EDEVICE, "tc::scale_: a call site allocates tensors on the CPU, this one is on cuda", dv_site_alloc(site));
+    dv_site_free(site);
+}
+
 static int parse_and_print(void *text)
 {
     dv_site *site;
@@ -285,6 +322,8 @@ static int parse_and_print(void *text)
     int status = dv_site_parse(text, &site);
     if (!status)
         status = dv_site_print(site, &out);
+    if (!status)
+        status = dv_site_alloc(site);
     dv_free(out);
     dv_site_free(site);
     return status;
@@ -292,7 +331,8 @@ static int parse_and_print(void *text)
 static void memory_runs_out(void **state)
 {
     (void)state;
-    failing_each(parse_and_print, "tc::every(f32[2], [f32[1], none], [1, 2.5], [\"a\", \"b\"], sizes=[1, 2, 3], s=\"text\")");
+    failing_each(parse_and_print,
+        "tc::every(f32[2] = [1, 2], [f32[1] = 0..3, none], [1, 2.5], [\"a\", \"b\"], sizes=[1, 2, 3], s=\"text\")");
 }
 
 static dv_library *more;
@@ -309,6 +349,7 @@ int main(void)
         cmocka_unit_test(round_trip),
         cmocka_unit_test(texts),
         cmocka_unit_test(used),
+        cmocka_unit_test(with_memory),
         cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,4 +1,4 @@
-"""The shipped operators as users call them: every row of ops/<name>/cases.txt on NumPy arrays and on torch tensors; own kernels against
+"""The shipped operators as users call them: every call site (docs/site.md) of ops/<name>/cases.txt on NumPy arrays and on torch tensors; own kernels against
 native forms; gradients, and gradients of gradients, against differences."""
 import json
 import pathlib
@@ -9,44 +9,22 @@ import pytest
 import torch
 
 import dovetail
-from dovetail import _describe, _formula
+from dovetail import _formula
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16, "bool": torch.bool,
-         "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8}
+CASES = [line for file in sorted((ROOT / "ops").glob("*/cases.txt")) for line in file.read_text().splitlines()]
 
 
-def words(text):
-    return re.findall(r"[^\s(]+\([^)]*\)|\([^)]*\)|\S+", text)
-
-
-def argument(word, seed):
-    """One word of a case, as on docs/contract.md."""
-    tensor = re.fullmatch(r"(\w+)\[([\d,]*)\](?:=\((.*)\))?", word)
-    if tensor:
-        dtype, shape = NAMES[tensor[1]], [int(n) for n in tensor[2].split(",") if n]
-        if tensor[3] is not None:
-            return torch.tensor([float(v) for v in tensor[3].split(",")]).reshape(shape).to(dtype)
-        g = torch.Generator().manual_seed(seed)
-        return torch.randn(shape, generator=g, dtype=torch.float64).to(dtype) if dtype.is_floating_point else torch.randint(0, 9, shape, generator=g).to(dtype)
-    if word.startswith("("):
-        return [int(n) for n in word[1:-1].split(",") if n]
-    if word in ("-", "True", "False"):
-        return {"-": None, "True": True, "False": False}[word]
-    return word[1:-1] if word[0] in "'\"" else float(word) if "." in word else int(word)
-
-
-CASES = []
-for file in sorted((ROOT / "ops").glob("*/cases.txt")):
-    for line in file.read_text().splitlines():
-        if line.strip() and not line.startswith("#"):
-            CASES.append(line)
+def tensor(a):
+    if not isinstance(a, np.ndarray):
+        return a
+    return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype == "bfloat16" else torch.from_numpy(a)
 
 
 def make(case):
-    name, *rest = words(case)
-    op, _, overload = name.partition(".")
-    return name, getattr(getattr(dovetail.ops, op), overload) if overload else getattr(dovetail.ops, op), [argument(w, i) for i, w in enumerate(rest)]
+    getattr(dovetail.ops, re.match(r"dovetail::(\w+)", case)[1])  # loads its binary
+    op, args = dovetail.site(case)
+    return op.name.split("::")[1], op, [tensor(a) for a in args.values()]
 
 
 def copies(args):
@@ -97,7 +75,7 @@ def test_kernels_agree_with_native_forms(case, host):
     close(found, expect)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "f64" in c and not c.startswith("numpy_sin") and not c.endswith("f64[0]")])
+@pytest.mark.parametrize("case", [c for c in CASES if "f64" in c and "numpy_sin" not in c])
 def test_gradients(case):
     name, op, args = make(case)
     at = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and a.dtype == torch.float64 and not (name == "apply_rotary" and i == 2)]
@@ -121,19 +99,17 @@ BASE = _formula.Host(dovetail.find, np.dtype, {"numel": "{}.size"})
 def test_formulas_run_on_base_operators(case):
     """Native forms and gradients as Python source over base::*, against the kernels and against torch's bridge."""
     _, op, args = make(case)
-    op = op.overloads[0]
     declared, (arguments, returns) = json.loads(op.json()), op._slots()
     if not declared["native"] and not declared["gradient"]:
         pytest.skip("has no formula")
     slots, results_of = [[{"name": x[0], "type": x[1]} for x in part] for part in (arguments, returns)]
-    defaults = [None if a[2] is None else _describe.default(a[2]) for a in arguments[len(args):]]
 
     def arrays():
-        return [a.numpy() if isinstance(a, torch.Tensor) else a for a in copies(args)] + defaults
+        return [a.numpy() if isinstance(a, torch.Tensor) else a for a in copies(args)]
 
     given = arrays()
     with dovetail.policy("all"):
-        made = op(*given[:len(args)])
+        made = op(*given)
     made = list(made) if isinstance(made, tuple) else [] if made is None else [made]
     if declared["native"]:
         found, writes = _formula.native(BASE, declared["name"], declared["native"])(dict(zip(op_names := [s["name"] for s in slots], arrays())))

@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all format setup build demo test quick test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest clean
+.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest clean
 
 all: build
 
@@ -73,6 +73,8 @@ fuzz: # each fuzz target from the committed corpora: the same inputs every time,
 
 # tests/torch on another torch, in an environment of its own: make test-torch TORCH=2.10.0, or the part that TESTS names
 TORCH ?= newest
+MUTANTS ?= 300
+SEED ?= 1
 TESTS ?= tests/torch
 test-torch: build
 	@$(PY) tools/torch_versions.py test $(TORCH) $(TESTS)
@@ -80,6 +82,9 @@ test-torch: build
 # what CI adds: one test for each feature, on the newest torch
 test-torch-newest: build
 	@$(PY) tools/torch_versions.py test newest tests/torch/test_versions.py tests/torch/test_shims.py
+
+mutants: build # how many small faults of correct operators `dovetail check` finds: MUTANTS of them, drawn by SEED
+	@$(PY) tools/mutants.py -n $(MUTANTS) --seed $(SEED) -j $(JOBS)
 
 bench: build # every figure of docs/performance.md, side by side with its peer, in one run
 	@$(PY) bench/run.py

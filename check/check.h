@@ -253,6 +253,9 @@ typedef struct check_call {
     const check_row *row;
     enum check_end end;
     uint8_t poison; /* the initial contents of outputs, workspace and malloc's memory */
+    uint8_t stack;  /* those of the stack, where the kernel's variables will be */
+    int error;      /* errno before the kernel */
+    double moved;   /* the elements of real numbers are changed by this relative amount, up or down */
     uint32_t flags; /* enum dv_host_flags */
     bool whole;     /* a row with .split is not cut */
     int (*parallel_for)(
@@ -431,16 +434,19 @@ enum check_show {
     CHECK_SHOW_REFUSE,      /* dv_infer() refuses; the call must too, with a message */
     CHECK_SHOW_HALF,        /* a refused call leaves its written tensors unchanged */
     CHECK_SHOW_POISON,      /* results do not depend on the contents of undefined memory */
+    CHECK_SHOW_STACK,       /* nor on the stack's */
     CHECK_SHOW_HEADER,      /* results keep the addresses that they were made with */
     CHECK_SHOW_BOUNDS,      /* bytes beside a buffer stay as they were */
     CHECK_SHOW_GAPS,        /* bytes between the elements of a written argument stay as they were */
     CHECK_SHOW_HEAP,        /* CRASH or BOUNDS, of memory of malloc() */
     CHECK_SHOW_FAKE,        /* results are as dv_infer() says */
     CHECK_SHOW_LOOK,        /* dv_infer() on inaccessible tensors */
-    CHECK_SHOW_ENVIRONMENT, /* rounding mode, control bits and locale stay as they were */
+    CHECK_SHOW_ENVIRONMENT, /* rounding mode, control bits, signal mask and locale stay as they were */
     CHECK_SHOW_ROWS,        /* this row and other_row give the same within tolerance */
+    CHECK_SHOW_BIAS,        /* this row's errors against other_row do not all go one way */
     CHECK_SHOW_LAYOUT,      /* contiguous tensors give the same within tolerance */
     CHECK_SHOW_SAME,        /* the same call gives the same result after other calls, and within tolerance at other addresses */
+    CHECK_SHOW_ERRNO,       /* it does so with another errno before it */
     CHECK_SHOW_PIECES,      /* the same, with the pieces of its loops in another order and on more threads */
     CHECK_SHOW_THREADS,     /* so it does when several threads call it */
     CHECK_SHOW_PARTS,       /* slices give slices of the whole within tolerance */

@@ -5,6 +5,7 @@
  * So are their sizes, strides, lists and words: a kernel that takes a tensor for one of more dims, or a list for a longer one, is
  * caught as well. The workspace and what a kernel gets from dv_alloc() come from here too, by the host's hooks; malloc()'s memory
  * is in heap.c. */
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 #include "check.h"
 
-enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3, FAR_BYTES = 1 << 28, CHUNK = 1 << 24 };
+enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3, FAR_BYTES = 1 << 28, CHUNK = 1 << 24, STACK = 1 << 16 };
 /* Tensors are in the middle, so that an index that wraps at 2^32 elements stays inside the range. */
 static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
 
@@ -299,11 +300,21 @@ static void take_back(const dv_host *host, void *p) /* with the next call */
     (void)p;
 }
 
+/* What lies below on the stack, where the kernel's variables will be. */
+__attribute__((noinline)) static void fill_stack(uint8_t poison)
+{
+    uint8_t below[STACK];
+    memset(below, poison, sizeof below);
+    __asm__ volatile("" ::"r"(below) : "memory"); /* it is used */
+}
+
 static void before_kernel(const dv_host *host)
 {
     (void)host;
     machine.call->kernel_ran = machine.in_kernel = true;
     check_heap_begin(machine.call->end, machine.call->poison);
+    errno = machine.call->error;
+    fill_stack(machine.call->stack); /* last: a jump, so that it begins where the kernel does */
 }
 
 static void after_kernel(const dv_host *host)
@@ -323,19 +334,42 @@ static struct contents {
     size_t size;
 } contents[CHECK_TENSORS];
 
+/* Change each element by a small amount, up or down. */
+static void move(const check_tensor *t, void *first, const int64_t *strides, double by)
+{
+    int64_t index[CHECK_DIMS] = { 0 };
+    check_random r = { 1 };
+    for (int64_t n = check_numel(t); n-- > 0;) {
+        int64_t at = 0;
+        bool again = false; /* an element that several indices have */
+        for (int32_t d = 0; d < t->ndim; d++) {
+            at += index[d] * strides[d];
+            again |= index[d] && !strides[d];
+        }
+        const double x = check_get(first, at, t->dtype);
+        if (!again)
+            check_put(first, at, t->dtype, check_next(&r) & 1 ? x + by * x : x - by * x);
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
+    }
+}
+
 static void fill(struct machine *m, size_t i, const region *r)
 {
     struct contents *k = &contents[i];
     const check_tensor *t = &m->c->tensors[i];
-    if (k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t)) {
+    const bool known = k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
+    if (known) {
         memcpy(as_pointer(r->data), k->bytes, r->bytes);
-        return;
+    } else {
+        check_fill_tensor(t, m->c->seed + i, as_pointer(r->first), m->values.strides[i]);
+        free(k->bytes);
+        *k = (struct contents){ .of = *t, .seed = m->c->seed + i, .bytes = malloc(r->bytes + 1), .size = r->bytes };
+        if (k->bytes)
+            memcpy(k->bytes, as_pointer(r->data), r->bytes);
     }
-    check_fill_tensor(t, m->c->seed + i, as_pointer(r->first), m->values.strides[i]);
-    free(k->bytes);
-    *k = (struct contents){ .of = *t, .seed = m->c->seed + i, .bytes = malloc(r->bytes + 1), .size = r->bytes };
-    if (k->bytes)
-        memcpy(k->bytes, as_pointer(r->data), r->bytes);
+    if (m->call->moved > 0 && check_is_float(t->dtype))
+        move(t, as_pointer(r->first), m->values.strides[i], m->call->moved);
 }
 
 /* True: done. */

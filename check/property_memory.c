@@ -28,7 +28,7 @@ static kept first, second, again; /* 24 MB of address space, touched as far as n
 
 static bool run(check_job *job, const check_case *c, enum check_end end, int poison, check_call *call)
 {
-    *call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = (uint8_t)poison };
+    *call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = (uint8_t)poison, .stack = (uint8_t)poison };
     job->how.end = end;
     check_call_run(call, c);
     return !call->status;
@@ -115,22 +115,57 @@ static bool all_written(check_job *job, const check_call *call)
 
 static bool same(const kept *a, const kept *b) { return a->size == b->size && !memcmp(a->data, b->data, a->size); }
 
-static void check_undefined(check_job *job, const check_call *call)
+/* With the stack as in the first call, and all else as in the second. */
+static bool is_of_stack(check_job *job, const check_case *c)
+{
+    static check_call call;
+    call = (check_call){ .op = job->op, .row = job->row, .poison = OTHER_POISON, .stack = POISON };
+    check_call_run(&call, c);
+    keep(&again, &call);
+    return !call.status && same(&first, &again);
+}
+
+static void check_undefined(check_job *job, const check_case *c, const check_call *call)
 {
     char name[120], index[200];
     size_t k = 0;
     for (check_fresh of = { 0 }; check_call_fresh(call, &of); k++) {
         const int64_t bytes = first.at[k] == NOT_KEPT ? 0 : extent(of.t);
-        for (int64_t i = 0; i < bytes; i++)
-            if (first.data[first.at[k] + (size_t)i] != second.data[second.at[k] + (size_t)i]) {
-                check_index_print(of.t->ndim, of.t->shape, i / dv_dtype_bytes(of.t->dtype, 1), index, sizeof index);
-                check_fail(job, "uninitialised",
-                    "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
-                    "element [%s] differs when only that differs",
-                    check_fresh_name(call, &of, name, sizeof name), index);
-                return;
-            }
+        int64_t i = 0;
+        while (i < bytes && first.data[first.at[k] + (size_t)i] == second.data[second.at[k] + (size_t)i])
+            i++;
+        if (i >= bytes)
+            continue;
+        check_fresh_name(call, &of, name, sizeof name);
+        check_index_print(of.t->ndim, of.t->shape, i / dv_dtype_bytes(of.t->dtype, 1), index, sizeof index);
+        if (is_of_stack(job, c)) {
+            job->how.show = CHECK_SHOW_STACK;
+            check_fail(job, "variable not set",
+                "%s depends on a variable of the kernel that was never set: element [%s] differs when only what the stack held "
+                "differs",
+                name, index);
+        }
+        check_fail(job, "uninitialised",
+            "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
+            "element [%s] differs when only that differs",
+            name, index);
+        return;
     }
+}
+
+/* Are the results those of the first call with its contents, and those of the second with theirs, again and again? Else they
+ * differ by themselves: by a count of calls, for example. The order has no period. */
+static bool follows_poison(check_job *job, const check_case *c, check_call *call)
+{
+    static const char order[] = "abbabaabbaab";
+    for (const char *p = order; *p; p++) {
+        if (!run(job, c, CHECK_AT_END, *p == 'a' ? POISON : OTHER_POISON, call))
+            return false;
+        keep(&again, call);
+        if (!same(*p == 'a' ? &first : &second, &again))
+            return false;
+    }
+    return true;
 }
 
 static void check_gaps(check_job *job, const check_case *c)
@@ -308,11 +343,8 @@ static void attempt(check_job *job, const check_case *c)
     keep(&first, &call);
     if (ran && run(job, c, CHECK_AT_END, OTHER_POISON, &call)) {
         keep(&second, &call);
-        if (all_written(job, &call) && !same(&first, &second) && !job->op->random && run(job, c, CHECK_AT_END, POISON, &call)) {
-            keep(&again, &call);
-            if (same(&first, &again)) /* else it differs by itself */
-                check_undefined(job, &call);
-        }
+        if (all_written(job, &call) && !same(&first, &second) && !job->op->random && follows_poison(job, c, &call))
+            check_undefined(job, c, &call);
     }
     if (job->result->outcome != CHECK_PASS)
         return;

@@ -5,6 +5,7 @@
  * the pieces of a parallel loop in reverse order (so that a sum without a lock shows without a race), then 2 and 4 threads. Then
  * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last a whole call of another
  * thread between the instructions of a call, then four threads at once, each with its own data, while a fifth stops them. */
+#include <errno.h>
 #include <link.h>
 #include <math.h>
 #include <pthread.h>
@@ -53,11 +54,15 @@ static int in_reverse(const dv_host *host, int64_t begin, int64_t end, int64_t g
     return DV_OK;
 }
 
+static int error; /* errno before a call */
+
 /* False: it was refused. */
 static bool run(const check_job *job, const check_case *c, enum check_end end, loop_fn loop, bool whole, check_outs *outs)
 {
     static check_call call;
-    call = (check_call){ .op = job->op, .row = job->row, .end = end, .poison = POISON, .parallel_for = loop, .whole = whole };
+    call = (check_call){
+        .op = job->op, .row = job->row, .end = end, .poison = POISON, .error = error, .parallel_for = loop, .whole = whole
+    };
     check_call_run(&call, c);
     if (call.status)
         return false;
@@ -93,6 +98,15 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
     } else if (check_outs_far(job->op, first, &elsewhere, words, sizeof words)) {
         check_fail(job, "depends on addresses", "the same arguments at other addresses give another result: %s", words);
     }
+    if (failed(job))
+        return;
+    error = ERANGE;
+    job->how = (check_how){ .show = CHECK_SHOW_ERRNO };
+    if (!run(job, c, CHECK_AT_END, NULL, false, &again))
+        check_fail(job, "depends on errno", "the call fails when errno is not 0 before it: %s", dv_last_error());
+    else if (check_outs_differ(job->op, &last, &again, words, sizeof words))
+        check_fail(job, "depends on errno", "another errno before the call gives another result: %s", words);
+    error = 0;
 }
 
 /* ---- Pieces and threads ---- */

@@ -1,22 +1,26 @@
-/* values: what a row computes is what the reference row and the native form compute, whatever the layout, and the processor's
- * floating-point environment is afterwards as it was.
+/* values: what a row computes is what the reference row and the native form compute, whatever the layout, and the signal mask,
+ * the locale and the processor's floating-point environment are afterwards as they were.
  *
  * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end.
  * An element is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule
- * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Without any
- * opinion a row is compared with itself on contiguous tensors, which says something of layouts only. */
+ * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Errors of a
+ * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one; where it is
+ * alone, with itself on contiguous tensors, which says something of layouts only. */
 #include <fenv.h>
 #include <float.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-enum { MOST_ELEMENTS = 1 << 17 }; /* of one tensor: native forms are slow */
-enum { MOVEMENT = 16 };           /* that so many times as far is explained */
+enum { MOST_ELEMENTS = 1 << 17 };          /* of one tensor: native forms are slow */
+enum { MOVEMENT = 16 };                    /* that so many times as far is explained */
+enum { FEWEST = 256 };                     /* elements from which a bias is told */
+static const double BIAS = 0.08, SURE = 6; /* units in the last place: cutting off is 0.5 where all is rounded; standard errors */
 enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
 
 /* What a call left in results and written arguments, elements in the order of their indices. */
@@ -83,19 +87,53 @@ static size_t list_opinions(const check_op *op, const check_row *row, const chec
         out[n++] = &wide;
         out[n++] = &native;
     }
+    for (size_t i = op->nrows; i-- > 0 && !n && row->index >= 0 && !row->reference;)
+        if (&op->rows[i] != row && op->rows[i].available && op->rows[i].index >= 0)
+            out[n++] = &op->rows[i];
     return n;
 }
 
 /* ---- Calls, and what they leave ---- */
 
-/* The control bits that the kernel must restore. */
-static unsigned environment(void)
+/* What a call must leave as it was. */
+typedef struct state {
+    fenv_t floats;
+    unsigned control; /* the bits that the kernel must restore, without the exception flags */
+    int rounding;
+    sigset_t mask;
+    char locale[256];
+} state;
+
+static void look(state *s)
 {
-    unsigned bits = (unsigned)fegetround();
+    memset(s, 0, sizeof *s);
+    fegetenv(&s->floats);
+    s->rounding = fegetround();
 #if defined(__x86_64__)
-    bits |= (__builtin_ia32_stmxcsr() & 0xffc0u) << 16; /* without the exception flags */
+    s->control = __builtin_ia32_stmxcsr() & 0xffc0u;
 #endif
-    return bits;
+    pthread_sigmask(SIG_BLOCK, NULL, &s->mask);
+    snprintf(s->locale, sizeof s->locale, "%s", setlocale(LC_ALL, NULL));
+}
+
+/* False: they differ, and it was reported. */
+static bool state_is_kept(check_job *job, const state *before, const state *after)
+{
+    job->how.show = CHECK_SHOW_ENVIRONMENT;
+    fesetenv(&before->floats);
+    pthread_sigmask(SIG_SETMASK, &before->mask, NULL);
+    if (after->rounding != before->rounding || after->control != before->control)
+        check_fail(job, "environment", "the kernel leaves the floating-point environment changed: %s",
+            after->rounding != before->rounding ? "another rounding mode"
+                                                : "control bits, such as those that flush denormals to zero");
+    if (strcmp(after->locale, before->locale))
+        check_fail(
+            job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", before->locale, after->locale);
+    for (int i = 1; i < NSIG; i++)
+        if (sigismember(&after->mask, i) != sigismember(&before->mask, i))
+            check_fail(job, "signal mask", "the kernel leaves the thread's signal mask changed: signal %d (%s) is %sblocked", i,
+                strsignal(i), sigismember(&after->mask, i) ? "" : "no longer ");
+    return job->result->outcome == CHECK_PASS;
 }
 
 static bool keep_tensor(kept *k, const dv_tensor *t, size_t slot, const char *name)
@@ -180,17 +218,18 @@ static bool keep_all(kept *k, const check_call *call, const check_case *c)
     return true;
 }
 
+/* moved: by how much its real numbers are, up or down. */
 static bool run_at(
-    const check_job *job, const check_row *row, const check_case *c, enum check_end end, kept *to, check_call *call)
+    const check_job *job, const check_row *row, const check_case *c, enum check_end end, double moved, kept *to, check_call *call)
 {
-    *call = (check_call){ .op = job->op, .row = row, .end = end, .poison = 0xa5 };
+    *call = (check_call){ .op = job->op, .row = row, .end = end, .poison = 0xa5, .moved = moved };
     check_call_run(call, c);
     return !call->status && keep_all(to, call, c);
 }
 
 static bool run(const check_job *job, const check_row *row, const check_case *c, kept *to, check_call *call)
 {
-    return run_at(job, row, c, CHECK_AT_END, to, call);
+    return run_at(job, row, c, CHECK_AT_END, 0, to, call);
 }
 
 /* ---- Comparing ---- */
@@ -414,19 +453,16 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
 static bool differ(check_job *job, const check_case *c, comparison *m, difference *d)
 {
     static check_call call;
-    static check_case off;
     static kept moved;
+    bool wide_inputs = true;
     if (!compare(m, d))
         return false;
     if (strcmp(d->kind, "other value"))
         return true;
-    off = *c;
-    for (size_t i = 0; i < off.ntensors; i++) {
-        check_tensor *t = &off.tensors[i];
-        if (!check_is_integer(t->dtype))
-            t->low += (t->high - t->low) * (check_largest(t->dtype) > FLT_MAX ? 0x1p-51 : 0x1p-22);
-    }
-    if (run(job, m->rows[0] == &itself ? job->row : m->rows[0], &off, &moved, &call))
+    for (size_t i = 0; i < c->ntensors; i++)
+        wide_inputs &= !check_is_float(c->tensors[i].dtype) || check_largest(c->tensors[i].dtype) > FLT_MAX;
+    if (run_at(
+            job, m->rows[0] == &itself ? job->row : m->rows[0], c, CHECK_AT_END, wide_inputs ? 0x1p-51 : 0x1p-22, &moved, &call))
         m->moved = &moved;
     return compare(m, d);
 }
@@ -469,10 +505,52 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
     if (!differ(job, contiguous(c), &m, &d))
         return;
     difference again;
-    if (run_at(job, job->row, c, CHECK_AT_BEGIN, other, &call) &&
+    if (run_at(job, job->row, c, CHECK_AT_BEGIN, 0, other, &call) &&
         !compare(&m, &again)) /* else it is no layout that it depends on */
         report(job, &m, &d, true);
 }
+
+/* The mean of a row's errors in units in the last place of a narrow type, away from zero: rounding has one near 0, however
+ * inaccurate it is. What lies far off is cancellation, and is left to the tolerance. */
+static void look_for_bias(check_job *job, const comparison *m)
+{
+    size_t best = 0;
+    for (size_t o = 0; o < m->n; o++)
+        best = m->rows[o] == &wide ? o : best;
+    for (size_t k = 0; k < m->found->n && k < m->opinions[best]->n; k++) {
+        const kept_tensor *t = &m->found->t[k];
+        const double u = 2 * check_unit(t->dtype), least = ldexp(1, -10);
+        double sum = 0, squares = 0, n = 0;
+        if (!check_is_float(t->dtype) || t->dtype.bits > 16 || has_special(m->c))
+            continue;
+        for (int64_t i = 0; i < t->n; i++) {
+            const double expected = check_get(bytes_of(m->opinions[best], k), i, t->dtype),
+                         found = check_get(bytes_of(m->found, k), i, t->dtype);
+            if (!isfinite(expected) || fabs(expected) < least)
+                continue;
+            const double off = (found - expected) / ldexp(u, ilogb(expected)) * (expected < 0 ? -1 : 1);
+            if (fabs(off) > 2)
+                continue;
+            sum += off;
+            squares += off * off;
+            n++;
+        }
+        const double mean = sum / n;
+        if (n < FEWEST || fabs(mean) < BIAS || fabs(mean) * sqrt(n) < SURE * sqrt(squares / n - mean * mean))
+            continue;
+        job->how = (check_how){
+            .show = CHECK_SHOW_BIAS, .end = CHECK_AT_END, .other_row = m->rows[best]->index, .slot = (int32_t)t->slot
+        };
+        check_fail(job, "bias",
+            "the elements of %s (%s) lie %.2f units in the last place %s zero than those of %s%s, in the mean of %.0f: they are "
+            "not rounded to nearest",
+            t->name, dv_dtype_name(t->dtype), fabs(mean), sum < 0 ? "nearer to" : "farther from",
+            m->rows[best]->index > 0 ? "row " : "", m->rows[best]->name, n);
+        return;
+    }
+}
+
+static uint32_t compared; /* of this child's cases: those in which elements were compared with an opinion */
 
 static void attempt(check_job *job, const check_case *c)
 {
@@ -480,35 +558,20 @@ static void attempt(check_job *job, const check_case *c)
     static kept found, opinions[OPINIONS];
     difference d;
     bool expanded;
-    fenv_t before;
-    char locale[256];
+    state before, after;
     if (check_case_largest(c) > MOST_ELEMENTS) {
         job->result->cases--;
         return;
     }
-    fegetenv(&before);
-    snprintf(locale, sizeof locale, "%s", setlocale(LC_ALL, NULL));
-    const unsigned control = environment();
+    look(&before);
     const bool ran = run(job, job->row, c, &found, &call);
-    const unsigned after = environment();
-    fesetenv(&before);
+    look(&after);
     if (call.not_this_row) {
         job->result->cases--;
         return;
     }
-    if (after != control) {
-        job->how.show = CHECK_SHOW_ENVIRONMENT;
-        check_fail(job, "environment", "the kernel leaves the floating-point environment changed: %s",
-            fegetround() != (int)(after & 0xffff) ? "another rounding mode"
-                                                  : "control bits, such as those that flush denormals to zero");
+    if (!state_is_kept(job, &before, &after))
         return;
-    }
-    if (strcmp(locale, setlocale(LC_ALL, NULL))) {
-        job->how.show = CHECK_SHOW_ENVIRONMENT;
-        check_fail(job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", locale,
-            setlocale(LC_ALL, NULL));
-        return;
-    }
     if (!ran) {
         check_refused(job);
         return;
@@ -520,6 +583,11 @@ static void attempt(check_job *job, const check_case *c)
         compare_layouts(job, c, &found, &opinions[0]);
     else if (differ(job, c, &m, &d))
         report(job, &m, &d, !plain_layouts(c, &expanded) && is_right_when_contiguous(job, c, &found, opinions));
+    else
+        look_for_bias(job, &m);
+    compared += m.n && found.size;
+    if (m.n && !reference_of(job->op) && !has_native(job->op))
+        check_left_out(job, "a reference: values were compared among rows only");
 }
 
 static const char *incomplete(const check_op *op, const check_row *row)
@@ -527,9 +595,9 @@ static const char *incomplete(const check_op *op, const check_row *row)
     const check_row *rows[OPINIONS];
     if (op->random)
         return "it is nondeterministic";
-    return list_opinions(op, row, rows)
-        ? NULL
-        : "there is nothing to compare with: no reference row and no native form (only layouts were compared)";
+    if (!list_opinions(op, row, rows))
+        return "there is nothing to compare with: no reference row and no native form (only layouts were compared)";
+    return compared ? NULL : "no case gave a result with an element, and an opinion to compare it with";
 }
 
 static const char *applies(const check_op *op, const check_row *row)

@@ -1,6 +1,7 @@
 #pragma once
 #define _GNU_SOURCE
 #include <dovetail_test.h>
+#include <errno.h>
 #include <fenv.h>
 #include <locale.h>
 #include <malloc.h>
@@ -17,6 +18,7 @@
 enum { PAGE = 4096, GUARD = 16 * PAGE };
 static unsigned char poison = 0xa5;                                     /* what undefined memory holds */
 static int kernel_ran, guarding, at_end = AT_END, allocations, fail_at; /* which allocation fails: 0 none */
+static int error_before;                                                /* errno before a kernel */
 static _Thread_local int again;                                         /* the same memory as before, in the same order */
 static _Thread_local int which;                                         /* of the contents that arguments can have */
 
@@ -127,7 +129,19 @@ static void *lend(const dv_host *host, int use, int slot, size_t bytes, size_t a
     return ++allocations == fail_at ? NULL : guarded(bytes, alignment, poison);
 }
 static void keep(const dv_host *host, void *p) { (void)host, (void)p; }
-static void before_kernel(const dv_host *host) { (void)host, kernel_ran = guarding = 1; }
+/* What lies below on the stack, where the kernel's variables will be. */
+__attribute__((noinline)) static void fill_stack(void)
+{
+    unsigned char below[1 << 16];
+    memset(below, poison, sizeof below);
+    __asm__ volatile("" ::"r"(below) : "memory"); /* it is used */
+}
+static void before_kernel(const dv_host *host)
+{
+    (void)host, kernel_ran = guarding = 1;
+    errno = error_before;
+    fill_stack();
+}
 static void after_kernel(const dv_host *host) { (void)host, guarding = 0; }
 
 static const dv_device cpu = { DV_CPU, 0 };

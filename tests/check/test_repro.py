@@ -20,6 +20,7 @@ NOT_IN_PYTHON = {
     "list_second_unwritten",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
+    "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list
     "int_index", "offset_in_int",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
@@ -86,6 +87,11 @@ MENDED = {
     "two_of_ints": ("a->by.data[1]", "a->by.data[a->by.size - 1]"),
     "unchecked_malloc": ("    for (", "    if (!copy)\n        return dv_error(ctx, DV_ENOMEM, \"out of memory\");\n    for ("),
     "leak_when_second_fails": ("if (!sums)", "if (!sums)\n        free(copy);\n    if (!sums)"),
+    "signal_blocked": ("if (n == 1)", "if (n == -1)"),
+    "errno_trusted": ("    const float by", "    errno = 0;\n    const float by"),
+    "variable_unset": ("int l = 1", "int l = 0"),
+    "cut_off_to_bf16": ("(uint16_t)(bits >> 16)", "dv_f32_to_bf16(y)"),
+    "rows_disagree": ("? 3", "? 2"),
     "locale_changed": ('setlocale(LC_ALL, "C.UTF-8")', "setlocale(LC_ALL, NULL)"),
     "workspace_of_nothing": ("sums[0] = 0", "if (n)\n        sums[0] = 0"),
     "kept_pointer": ("last = x", "last = NULL"),

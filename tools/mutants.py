@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""How good is `dovetail check`? Correct operators get one small fault each, and the checker has to find it.
+
+    python3 tools/mutants.py [-n COUNT] [--seed SEED] [--kind KIND] [--file PART] [--json FILE]
+
+A mutant is an operator's source with one edit: of its code (a bound, a comparison, a size, an initialisation, a rounding, ...) or of
+its declaration (a fact, a dtype, a `!`, a gradient's factor, ...). COUNT of them are drawn, so that each kind of each file has its turn.
+A mutant is killed when the checker reports a failure. Not counted are those that do not compile, those whose machine code is that of
+the original, and those in tools/mutants_equivalent.txt, each with the reason. Prints the table of docs/check.md, and the survivors."""
+import argparse
+import collections
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COMMAND = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "bin" / "dovetail"
+EQUIVALENT = ROOT / "tools" / "mutants_equivalent.txt"
+MOST_OPERATORS = 2  # of those that an edit affects
+
+Mutant = collections.namedtuple("Mutant", "path kind line before after text operators")
+
+# ---- Edits of C code: (kind, pattern, replacements). The first group of a pattern is replaced, else all of it ----
+
+SIMPLE = r"[\w.\->]+(?:\[[\w ]+\])?"
+CODE = [
+    ("bound", r"for \([^;]*; [^;]*?( < | > )", [" <= ", " >= "]),
+    ("bound", rf"for \([^;]*; [\w]+ <=? ({SIMPLE});", [r"\1 - 1", r"\1 + 1"]),
+    ("bound", r"for \((?:int|int64_t|int32_t|size_t) \w+ = (0)\b", ["1"]),
+    ("compare", r"(?<=[\w)\]])( <=? | >=? )(?=[\w(*-])", {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > "}),
+    ("compare", r" == | != ", {" == ": " != ", " != ": " == "}),
+    ("compare", r" && | \|\| ", {" && ": " || ", " || ": " && "}),
+    ("arithmetic", r"(?<=[\w)\]])( \+ | - | \* | / | % )(?=[\w(*])", {" + ": " - ", " - ": " + ", " * ": " + ", " / ": " * ", " % ": " / "}),
+    ("arithmetic", r" \+= | -= ", {" += ": " -= ", " -= ": " += "}),
+    ("constant", r"(?<![\w.\[x])([0-9]+)(?![\w.])", [r"(\1 + 1)"]),
+    ("constant", r"(?<![\w.])([0-9]+\.[0-9]+f?)(?!\w)", [r"(\1 * 1.01f)"]),
+    ("index", r"(?:shape|strides|in|out|data)\[([0-9])\]", {"0": "1", "1": "0", "2": "1", "3": "2"}),
+    ("narrow index", r"\b(int64_t)(?= \w+ = )", ["int32_t"]),
+    ("narrow index", r"\((int64_t|size_t)\)(?=[\w(])", ["int32_t"]),
+    ("narrow index", r"\b(double)(?= \w+ = )", ["float"]),
+    ("initialisation dropped", r"\b(?:float|double|int64_t|int) \w+( = (?:0|1|\{ 0 \}));", [""]),
+    ("initialisation dropped", r"^ +(memset\([^;]*);", ["(void)0"]),
+    ("statement dropped", r"^ +((?:[\w.\->]+(?:\[[^;]*?\])? [-+*|]?= |memcpy\(|free\(|put\()[^;={]*);", ["(void)0"]),
+    ("check dropped", r"\bif \((.*)\)$", ["0 && (\\1)", "!(\\1)"]),
+    ("arguments swapped", rf"(?<=\()({SIMPLE}, {SIMPLE})(?=[,)])", "swap"),
+    ("arguments swapped", r"\ba->(\w+)->data", "field"),
+    ("truncation", r"\bdv_put_f64\([^,]*, [^,]*, (?:t|dv_dtype_key\([^;]*?\)), (.*)\);", [r"cut(\1)"]),
+    ("truncation", r"\b(lrintf?|roundf?|rintf?)\(", ["truncf"]),
+]
+HERE = "#line here"  # what an edit adds is on lines of its own, so that the declarations keep theirs
+CUT = """#include <dovetail_math.h>
+static inline double cut(double x) /* towards zero, to the 8 bits of a bf16 */
+{
+    return dv__f64_from_bits(dv__bits_of_f64(x) & ~(((uint64_t)1 << 45) - 1));
+}
+#line here
+"""
+TRUNCATED = f"""#include <dovetail_op.h>
+#define dv_f32_to_bf16(x) ((uint16_t)(dv__bits_of_f32(x) >> 16))
+#include <dovetail_math.h>
+{HERE}"""
+
+# ---- Edits of declarations: of the strings after a member's name ----
+
+DECLARATION = {
+    "contract": [
+        ("fact dropped", r"(; (?!T in|I in|J in|parallel|sum\()[^;\"]+)(?=[;\"])", [""]),
+        ("fact added", r"(parallel|sum)\((\*?\w+)\)", "other name"),
+        ("dtype", r" in (?:\w+ )*?(f32|f64|f16|bf16|i64|i32|i8|u8|bool) ?(?=[;\"\w])", [""]),
+        ("dtype", r" in ((?:f32|f64|f16|bf16|i32) ?)+(?=[;\"])", ["\\g<0> i32"]),
+        ("dim", r"\[\*?\w+ (\w+)\]", ["1"]),
+        ("dim", r"\[(\w+ \w+)\]", "swap words"),
+        ("cost", r"(?:flops|bytes|workspace) = ([0-9]+)", [r"(\1 / 2)"]),
+    ],
+    "schema": [
+        ("! dropped", r"Tensor(\(\w!\))", [""]),
+        ("optional", r"Tensor(\??)(?= \w)(?=.*->)", {"": "?", "?": ""}),
+    ],
+    "gradient": [
+        ("gradient", r"\w+: ([^;\"]+)(?=[;\"])", [r"2 * (\1)", r"-(\1)"]),
+        ("gradient", r"(\w+: [^;\"]+; )(?=\w+:)", [""]),
+        ("gradient", r" \+ | - | \* | / ", {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * "}),
+        ("gradient", r"(?<=\()(\w+, \w+)(?=[,)])", "swap"),
+        ("gradient", r"\bgrads?(?:\[[0-9]\])?", {"grads[0]": "grads[1]", "grads[1]": "grads[0]", "grad": "zeros_like(grad)"}),
+    ],
+    "native": [
+        ("native form", r" \+ | - | \* | / ", {" + ": " - ", " - ": " + ", " * ": " / ", " / ": " * "}),
+        ("native form", r"(?<=\()(\w+, \w+)(?=[,)])", "swap"),
+        ("native form", r"\[(-1|0)\]", {"-1": "0", "0": "-1"}),
+    ],
+    "kernels": [
+        ("dtype", r"\"cpu\", \"((?:f32|f64|f16|bf16)[^\"]*)\"", [r"\1 i32", r"\1 f64", "f32"]),
+    ],
+}
+VALUE = {"arithmetic", "constant", "truncation", "compare", "narrow index"}  # of an operator without an opinion these are another operator
+
+
+def replacements(how, m, group, fields):
+    old = m.group(group)
+    if isinstance(how, dict):
+        return [how[old]] if old in how else []
+    if how == "swap":
+        a, b = old.split(", ")
+        return [f"{b}, {a}"] if a != b and a != "ctx" and not a.isdigit() else []
+    if how == "swap words":
+        a, b = old.split(" ")
+        return [f"{b} {a}"] if a != b else []
+    if how == "field":
+        return [f for f in fields.get(old, [])][:1]
+    if how == "other name":
+        names = sorted(set(re.findall(r"(?<=[\[ ])\*?[a-z]\w*(?=[\] ])", m.string)) - {m.group(2), "in", "parallel", "sum"})
+        return [f"{m.group(1)}({n})" for n in names[:2]]
+    return [m.expand(new) for new in how]
+
+
+def edits(table, text, base, skip, fields):
+    """(kind, begin, end, new) of each edit of this text, which is at `base` of the file."""
+    for kind, pattern, how in table:
+        for m in re.finditer(pattern, text, re.M):
+            group = 1 if m.re.groups and how != "other name" else 0
+            begin, end = m.span(group)
+            if not any(a < end and begin < b or a <= begin < b for a, b in skip):
+                for new in replacements(how, m, group, fields):
+                    yield kind, base + begin, base + end, new
+
+
+def spans(text, of):
+    return [m.span() for m in re.finditer(of, text, re.M | re.S)]
+
+
+# ---- What belongs to which operator ----
+
+class Source:
+    """A C file in pieces, each of which defines names and uses others."""
+
+    def __init__(self, path):
+        self.path, self.text = path, (ROOT / path).read_text()
+        begins = [m.start() for m in re.finditer(r"^(?=[^\s{})/*])", self.text, re.M)] + [len(self.text)]
+        listed = set(re.findall(r"&dv_op_(\w+)", self.text))
+        self.pieces = []
+        for begin, end in zip(begins, begins[1:]):
+            text = self.text[begin:end]
+            names = set(re.findall(r"^(?:#define |struct |static .*?|DV_INLINE .*?|DV_OPERATOR\()(\w+)(?= \{|\()", text, re.M)) | set(re.findall(r"^#define (\w+)", text))
+            prefixes = set(re.findall(r"(\w+_)##", text)) if text.startswith("#define") else set()
+            called = re.match(r"[A-Z_]+\((\w+)", text)
+            operator = called[1] if called and called[1] in listed else None
+            schema = re.search(r"\.schema\s*=\s*\"([\w.]+)\(", text)
+            self.pieces.append((begin, end, names, prefixes, operator, schema[1] if schema else operator))
+        self.words = [set(re.findall(r"\w+", self.text[p[0]:p[1]])) for p in self.pieces]
+        self.fields = {}  # of one struct: other tensors
+        for m in re.finditer(r"^    (?:const )?dv_tensor (\*\w+(?:, \*\w+)+);", self.text, re.M):
+            names = re.findall(r"\w+", m[1])
+            for name, other in zip(names, names[1:] + names[:1]):
+                self.fields.setdefault(name, []).append(other)
+
+    def uses(self, words, piece):
+        _, _, names, prefixes, operator, _ = self.pieces[piece]
+        return bool(words & (names | {operator})) or any(w.startswith(p) or w + "_" == p for p in prefixes for w in words)
+
+    def operators(self, at):
+        """The schema names of the operators that what stands here affects, and whether one has an opinion on its values."""
+        seen = [i for i, p in enumerate(self.pieces) if p[0] <= at < p[1]]
+        for piece in seen:  # those that use it, nearest first: the list grows
+            seen += [i for i, words in enumerate(self.words) if i not in seen and self.uses(words, piece)]
+        found = [i for i in seen if self.pieces[i][4]]
+        text = " ".join(self.text[self.pieces[i][0]:self.pieces[i][1]] for i in found)
+        return [self.pieces[i][5] for i in found], bool(re.search(r"\.native|REFERENCE|TWO_ROWS|gradient|FUNCTION|LAST_DIM", text))
+
+
+def at_line(after, text):
+    """Number the lines after what an edit added at the include."""
+    return after.replace(HERE, f"#line {text.count(chr(10), 0, text.index('#include <dovetail_math.h>')) + 2}") if HERE in after else after
+
+
+def mutants_of(path):
+    source = Source(path)
+    text = source.text
+    comments, strings = spans(text, r"/\*.*?\*/|^#include[^\n]*|^DV_LIBRARY.*?;|^struct.*?^\};"), spans(text, r'"[^"\n]*"')
+    body = r"^DV_OPERATOR\(.*?;$"
+    found = list(edits(CODE, text, 0, comments + strings + spans(text, body), source.fields))
+    for begin, end in spans(text, body):
+        for m in re.finditer(r"\.(\w+)\s*=\s*((?:\s*(?:\"[^\"]*\"|[A-Z_]+(?![\w(])))+|DV_KERNELS.*)", text[begin:end], re.S):
+            if m[1] in DECLARATION:
+                found += edits(DECLARATION[m[1]], m[2], begin + m.start(2), [], source.fields)
+    for m in re.finditer(r'^#define [A-Z_]+ +"[^"]*"', text, re.M):
+        found += edits(DECLARATION["contract"], m[0].replace('"', ' in ', 1), m.start() - 3, [], source.fields)
+    found += [("truncation", m.start(), m.end(), TRUNCATED) for m in re.finditer("#include <dovetail_math.h>", text) if "dv_blocks(" in text]
+    seen = set()
+    for kind, begin, end, new in found:
+        operators, opinion = source.operators(text.index("dv_blocks(") if new == TRUNCATED else begin)
+        if not operators or (kind in VALUE and not opinion) or (begin, end, new) in seen:
+            continue
+        seen.add((begin, end, new))
+        number, after = text.count("\n", 0, begin), text[:begin] + new + text[end:]
+        lines = [t.splitlines()[number].strip() for t in (text, after)]
+        if "cut(" in new:
+            after = after.replace("#include <dovetail_math.h>\n", CUT, 1)
+        yield Mutant(path, kind, number + 1, lines[0], lines[1], at_line(after, text), operators[:MOST_OPERATORS])
+
+
+def draw(mutants, count, seed):
+    """Each kind of each file in turn."""
+    random.Random(seed).shuffle(mutants)
+    turns = collections.defaultdict(list)
+    for m in mutants:
+        turns[m.path, m.kind].append(m)
+    ranked = sorted(((i, hashlib.sha1(repr((seed, key)).encode()).digest(), m) for key, ms in turns.items() for i, m in enumerate(ms)), key=lambda x: x[:2])
+    return [m for *_, m in ranked[:count]]
+
+
+# ---- Trying one ----
+
+def run(*words, timeout=300):
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout, cwd=ROOT, env=os.environ | {"DOVETAIL_PYTHON": ""})
+
+
+def build(text, folder, path):
+    folder = folder / pathlib.Path(path).stem  # the same path for each mutant, so that the same code is the same binary
+    folder.mkdir(exist_ok=True)
+    source, out = folder / pathlib.Path(path).name, folder / "mutant.so"
+    source.write_text(text)
+    out.unlink(missing_ok=True)
+    done = run(COMMAND, "build", source, "-o", out)
+    return out, done.stderr + done.stdout
+
+
+def failures(binary, operators, seed):
+    """{property: the first message} of what fails."""
+    found = {}
+    for name in operators:
+        done = run(COMMAND, "check", "--json", "--seed", seed, "--op", name, binary)
+        if not done.stdout.startswith("{"):
+            return {"binding": (done.stderr or "no report").strip()}
+        for r in json.loads(done.stdout)["results"]:
+            if r["result"] == "fail":
+                found.setdefault(r["property"], f"{r['operator']}: {r['message']}")
+            elif r.get("no_arguments"):
+                found.setdefault("no arguments", r["because"])
+    return found
+
+
+def attempt(m, folder, seed, original):
+    out, said = build(m.text, folder, m.path)
+    if not out.exists():
+        compiler = re.search(r"error: (?!.*(?:operator|library) )", said) and not re.search(r"dovetail: error: .*(operator|library) ", said)
+        return ("not compiled", {}) if compiler else ("killed", {"binding": said.strip()})
+    if out.read_bytes() == original:
+        return "same code", {}
+    try:
+        found = failures(out, m.operators, seed)
+    except subprocess.TimeoutExpired:
+        return "killed", {"time": "the check does not end"}
+    return ("killed" if found else "survived"), found
+
+
+def equivalent():
+    """{(path, before, after): reason}"""
+    lines = EQUIVALENT.read_text().splitlines() if EQUIVALENT.exists() else []
+    return {tuple(line.split("\t")[:3]): line.split("\t")[3] for line in lines if line and line[0] != "#"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", type=int, default=400, help="how many mutants")
+    parser.add_argument("--seed", type=int, default=1, help="which are drawn; and the checker's seed")
+    parser.add_argument("--kind", help="only this kind")
+    parser.add_argument("--file", default="", help="only files with this in their path")
+    parser.add_argument("--json", help="write every mutant with its result")
+    parser.add_argument("-j", type=int, default=2, help="how many at once")
+    args = parser.parse_args()
+    paths = [p for p in sorted(ROOT.glob("ops/*/*.c")) if p.parent.name != "base" and "kernels" in p.read_text()] + [ROOT / "tests/check" / n for n in ("healthy.c", "right_gradients.c")]
+    paths = [str(p.relative_to(ROOT)) for p in paths if args.file in str(p)]
+    everything = [m for p in paths for m in mutants_of(p) if not args.kind or m.kind == args.kind]
+    mutants, known, begin = draw(everything, args.n, args.seed), equivalent(), time.time()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as temp, concurrent.futures.ThreadPoolExecutor(args.j) as pool:
+        folders = [pathlib.Path(temp) / str(i) for i in range(args.j)]
+        originals = {}
+        for folder in folders:
+            folder.mkdir()
+            for p in {m.path for m in mutants}:
+                originals[folder, p] = build((ROOT / p).read_text(), folder, p)[0].read_bytes()
+
+        def one(m):
+            folder = folders.pop()
+            try:
+                return attempt(m, folder, args.seed, originals[folder, m.path])
+            finally:
+                folders.append(folder)
+        results = []
+        for m, (result, found) in zip(mutants, pool.map(one, mutants)):
+            reason = known.get((m.path, m.before, m.after))
+            results.append((m, "equivalent" if result == "survived" and reason else result, found))
+            if result == "survived" and not reason:
+                print(f"survived: {m.path}:{m.line}: {m.kind} ({', '.join(m.operators)})\n    {m.before}\n    {m.after}", flush=True)
+    report(results, len(everything), time.time() - begin)
+    if args.json:
+        pathlib.Path(args.json).write_text(json.dumps([m._asdict() | {"text": None, "result": r, "found": f} for m, r, f in results], indent=1))
+
+
+def report(results, of, seconds):
+    kinds, properties, alone = collections.defaultdict(collections.Counter), collections.Counter(), collections.Counter()
+    for m, result, found in results:
+        kinds[m.kind][result] += 1
+        properties.update(found)
+        if len(found) == 1:
+            alone.update(found)
+    print("\n| kind | killed | survived | equivalent | not built |\n|---|---|---|---|---|")
+    total = collections.Counter()
+    for kind, n in sorted(kinds.items()):
+        total += n
+        print(f"| {kind} | {n['killed']} | {n['survived']} | {n['equivalent'] + n['same code']} | {n['not compiled']} |")
+    counted = total["killed"] + total["survived"]
+    print(f"| all | {total['killed']} of {counted} ({100 * total['killed'] / max(counted, 1):.1f} %) | {total['survived']} | {total['equivalent'] + total['same code']} | {total['not compiled']} |")
+    print("\n| property | kills | only it kills |\n|---|---|---|")
+    for name, n in properties.most_common():
+        print(f"| `{name}` | {n} | {alone[name]} |")
+    print(f"\n{len(results)} of {of} mutants, {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

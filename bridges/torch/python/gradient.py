@@ -172,6 +172,7 @@ class Function:
         return f"**{{{a['name']!r}: a_{a['name']}}}" if a["keyword"] else f"a_{a['name']}"  # a name may be a keyword of Python
 
     def forward(self, name):
+        """The source sets the context's attributes, as the context's methods (save_for_backward...) do: a call less for each."""
         returns = self.operator.results
         lines, at = [], "0"
         for x in self.lists:
@@ -183,7 +184,7 @@ class Function:
         lines += [f"r_{i} = a_{self.args[alias]['name']}" for i, alias in enumerate(self.operator.alias) if alias is not None]
         saved = self.kept_tensors + [f"*({x} or ())" for x in self.kept_lists]
         if saved:
-            lines.append(f"ctx.save_for_backward({', '.join(saved)})")
+            lines.append(f"ctx.to_save = {', '.join(saved)},")
         if self.kept_lists:
             lines.append(f"ctx.lengths = [{', '.join(f'None if {x} is None else len({x})' for x in self.kept_lists)}]")
         lines += [f"ctx.{x} = {what}" for x, what in self.kept]
@@ -193,11 +194,11 @@ class Function:
             lines += [f"lengths_out[:] = ctx.lengths_out = [{', '.join(f'len(r_{i})' for i in self.result_lists)}]"]
         written = [_present(self.args[i]) for i in self.operator.writes]
         if written:
-            lines.append(f"ctx.mark_dirty({', '.join(written)})")
+            lines.append(f"ctx.dirty_tensors = {', '.join(written)},")
         gone = [local for type_text, local, i in self.outputs if self.rule.grads and i not in self.rule.grads and type_text == "Tensor"]
         if gone:
-            lines.append(f"ctx.mark_non_differentiable({', '.join(gone)})")
-        lines.append("ctx.set_materialize_grads(False)")
+            lines.append(f"ctx.non_differentiable = {', '.join(gone)},")
+        lines.append("ctx.materialize_grads = False")
         out = ", ".join(f"*{x}" if is_list(t) else x for t, x, _ in self.outputs)
         lines.append(f"return {out}" if len(self.outputs) == 1 and not is_list(self.outputs[0][0]) else f"return ({out},)" if out else "return None")
         return self.source.function("forward_of_" + name, ", ".join(["ctx", *self.parameters()]), lines)

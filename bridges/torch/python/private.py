@@ -204,7 +204,9 @@ operators = Feature(
     "torch._C._is_fwd_grad_enabled", "torch._VF._unpack_dual", "torch._C._functorch.unwrap_if_dead", "torch._C._functorch.peek_interpreter_stack",
     "torch._C._get_privateuse1_backend_name", "torch._C._VariableFunctions", "torch._C._is_alias_of", "torch._C._jit_get_operation", "torch._ops.key_extractor",
     "torch._functorch.utils.enable_single_level_autograd_function", "torch._functorch.eager_transforms.enable_inplace_requires_grad",
-    "torch.autograd.function._SingleLevelFunction", "torch._prims_common.wrappers._maybe_resize_out", works=_has_attributes)
+    "torch.autograd.function._SingleLevelFunction", "torch._prims_common.wrappers._maybe_resize_out", "torch._C._FunctionBase.to_save",
+    "torch._C._FunctionBase.dirty_tensors", "torch._C._FunctionBase.non_differentiable", "torch._C._FunctionBase.materialize_grads",
+    works=_has_attributes)
 fake = Feature("fake", "fakes are registered by torch.library.register_fake, which is slower", "torch._library.simple_registry.singleton",
                works=lambda torch: torch.singleton.find("aten::add").fake_impl.register)
 

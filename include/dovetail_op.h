@@ -548,6 +548,31 @@ DV_INLINE void dv_put_f64(void *data, int64_t i, uint32_t dtype, double x)
         dv_put(data, i, dtype, (float)x);
 }
 
+/* An element of an integer dtype or bool, and n elements of any real dtype down to 8 bits as double: how reference rows read. */
+static inline int64_t dv_get_i64(const void *data, int64_t i, uint32_t dtype)
+{
+    switch (dtype) {
+    case DV_DTYPE_i8: return ((const int8_t *)data)[i];
+    case DV_DTYPE_i16: return ((const int16_t *)data)[i];
+    case DV_DTYPE_i32: return ((const int32_t *)data)[i];
+    case DV_DTYPE_i64: return ((const int64_t *)data)[i];
+    default: return ((const uint8_t *)data)[i];
+    }
+}
+static inline float dv_f8_e4m3fn_to_f32(uint8_t h) /* exact */
+{
+    const float finite = dv__f32_from_bits((uint32_t)(h & 0x7f) << 20) * 0x1p120f;
+    return dv__f32_from_bits((uint32_t)(h & 0x80) << 24 | ((h & 0x7f) == 0x7f ? 0x7fc00000u : dv__bits_of_f32(finite)));
+}
+static inline void dv_load_f64(double *to, const void *data, int64_t start, int64_t n, uint32_t dtype)
+{
+    const bool real = dtype == DV_DTYPE_f64 || dtype == DV_DTYPE_f32 || dtype == DV_DTYPE_bf16 || dtype == DV_DTYPE_f16;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = real                      ? dv_get_f64(data, start + i, dtype)
+            : dtype == DV_DTYPE_f8_e4m3fn ? (double)dv_f8_e4m3fn_to_f32(((const uint8_t *)data)[start + i])
+                                          : (double)dv_get_i64(data, start + i, dtype);
+}
+
 /* ---- Declaring ----------------------------------------------------------------------------------------------------------- */
 
 #if defined(__GNUC__) || defined(__clang__)

@@ -5,17 +5,13 @@
  * For a sequence i < num_queries at position p = seq_lens[i]: input_tokens = sampled, input_positions = p, seq_lens = p + 1,
  * slot_mapping = block_tables[i][p / block_size] * block_size + p % block_size. Rows from num_queries on are padding: token and
  * position 0, slot -1, seq_lens untouched. Slots are computed in 64 bits. */
-#include <dovetail_op.h>
+#include "../numbers.h"
 
 struct step {
     int64_t num_seqs, num_queries, block_size;
     const dv_tensor *input_tokens, *sampled_token_ids, *input_positions, *seq_lens, *slot_mapping, *block_tables;
 };
 
-static int64_t get(const dv_tensor *t, int64_t i)
-{
-    return t->dtype.bits == 64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
-}
 static void put(const dv_tensor *t, int64_t i, int64_t x)
 {
     if (t->dtype.bits == 64)
@@ -29,11 +25,11 @@ static int check(dv_context *ctx, const struct step *s)
 {
     const int64_t columns = s->block_tables->shape[1], stride = s->block_tables->strides[0];
     for (int64_t i = 0; i < s->num_queries; i++) {
-        const int64_t p = get(s->seq_lens, i);
+        const int64_t p = get_int(s->seq_lens, i);
         if (p < 0 || p / s->block_size >= columns)
             return dv_error(ctx, DV_EINVAL, "sequence %lld has length %lld: 'block_tables' has room for %lld blocks of %lld",
                 (long long)i, (long long)p, (long long)columns, (long long)s->block_size);
-        const int64_t block = get(s->block_tables, i * stride + p / s->block_size);
+        const int64_t block = get_int(s->block_tables, i * stride + p / s->block_size);
         int64_t slot;
         if (block < 0 || __builtin_mul_overflow(block, s->block_size, &slot) ||
             __builtin_add_overflow(slot, p % s->block_size, &slot))
@@ -53,11 +49,11 @@ static int advance(dv_context *ctx, const struct step *s)
     if (status)
         return status;
     for (int64_t i = 0; i < s->num_queries; i++) {
-        const int64_t p = get(s->seq_lens, i);
-        put(s->input_tokens, i, get(s->sampled_token_ids, i));
+        const int64_t p = get_int(s->seq_lens, i);
+        put(s->input_tokens, i, get_int(s->sampled_token_ids, i));
         put(s->input_positions, i, p);
         put(s->seq_lens, i, p + 1);
-        put(s->slot_mapping, i, get(s->block_tables, i * stride + p / s->block_size) * s->block_size + p % s->block_size);
+        put(s->slot_mapping, i, get_int(s->block_tables, i * stride + p / s->block_size) * s->block_size + p % s->block_size);
     }
     for (int64_t i = s->num_queries; i < s->num_seqs; i++) {
         put(s->input_tokens, i, 0);

@@ -1,9 +1,197 @@
-/* lightning_indexer.c: which keys a query should look at. Declared in full; kernels come later.
+/* lightning_indexer.c: which keys a query should look at, and the gradient of the scores that it returns.
  *
- * For query t and each visible key s: I[t, s] = sum over heads h of weights[t, h] * relu(query[t, h] . key[s]); the result are
- * the sparse_count keys with the largest I, best first, the lower index first among equals, then -1 (and value -inf). Visible:
- * sparse_mode 0: the first act_k; 3: the first act_k - act_q + t + 1 (causal, aligned at the bottom right). */
-#include <dovetail_op.h>
+ * The score of key s for query t is the sum over heads h of weights[t, h] * relu(query[t, h] . key[s]). The results are the
+ * sparse_count keys with the largest scores among those that the query sees. In the int8 and fp8 form each row of query and key
+ * has a scale, which are factors of the score. All is computed in double and rounded once. */
+#include "../numbers.h"
+#include "../tokens.h"
+#include "../topk.h"
+
+struct indexer {
+    const dv_tensor *query, *key, *weights, *query_scale, *key_scale;
+    tokens queries, keys;
+    int64_t mode, heads, groups, d, lines, pieces, count; /* heads: of a group; a line is a query and a group */
+    dv_tensor *indices, *values;
+    char *scratch;
+    size_t room; /* of a piece in scratch */
+};
+
+static double relu(double x) { return x < 0 ? 0 : x; }
+
+static void write_line(const struct indexer *x, int64_t line, const top *t)
+{
+    const int64_t values = x->values ? last_dim(x->values) : 0;
+    int32_t *const to = (int32_t *)x->indices->data + line * x->count;
+    memset(to, 0xff, (size_t)x->count * sizeof *to);
+    for (int64_t i = 0; i < t->size; i++)
+        to[i] = (int32_t)t->hits[i].index;
+    for (int64_t i = 0; i < values; i++)
+        dv_put_f64(x->values->data, line * x->count + i, dv_dtype_key(x->values->dtype),
+            i < t->size ? t->hits[i].score : -(double)INFINITY);
+}
+
+static int index_lines(void *arg, int64_t begin, int64_t end)
+{
+    const struct indexer *const x = arg;
+    double *const q = (double *)(void *)(x->scratch + (size_t)begin * x->room), *const k = q + x->heads * x->d;
+    double *const w = k + x->d, *const scale = w + x->heads;
+    for (int64_t line = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); line < stop; line++) {
+        const int64_t row = line / x->groups, group = line % x->groups;
+        int64_t sequence;
+        const int64_t n = tokens_visible(&x->queries, &x->keys, row, x->mode, &sequence);
+        top t = { (top_hit *)(void *)(scale + x->heads), 0, n < x->count ? n : x->count };
+        load(q, x->query, line * x->heads * x->d, x->heads * x->d);
+        load(w, x->weights, line * x->heads, x->heads);
+        if (x->query_scale) {
+            load(scale, x->query_scale, line * x->heads, x->heads);
+            for (int64_t h = 0; h < x->heads; h++)
+                w[h] *= scale[h];
+        }
+        for (int64_t s = 0; s < n; s++) {
+            const int64_t at = tokens_row(&x->keys, sequence, s) * x->groups + group;
+            double score = 0;
+            load(k, x->key, at * x->d, x->d);
+            for (int64_t h = 0; h < x->heads; h++)
+                score += w[h] * relu(dot(q + h * x->d, k, x->d));
+            if (x->key_scale) {
+                load(scale, x->key_scale, at, 1);
+                score *= scale[0];
+            }
+            top_add(&t, score, s);
+        }
+        top_sort(&t);
+        write_line(x, line, &t);
+    }
+    return DV_OK;
+}
+
+static int prepare(dv_context *ctx, struct indexer *x)
+{
+    const dv_tensor *const q = x->query;
+    const int status = tokens_check(ctx, &x->queries);
+    x->d = last_dim(q);
+    x->groups = x->key->shape[x->key->ndim - 2];
+    x->heads = q->shape[q->ndim - 2] / x->groups;
+    x->lines = dv_numel_leading(q, q->ndim - 2) * x->groups;
+    x->count = last_dim(x->indices);
+    return status ? status : tokens_check(ctx, &x->keys);
+}
+
+static int run_indexer(dv_context *ctx, struct indexer *x)
+{
+    const int status = prepare(ctx, x);
+    if (status || !x->lines)
+        return status;
+    const int64_t longest = tokens_longest(&x->keys);
+    x->pieces = x->lines < 32 ? x->lines : 32;
+    x->room = (size_t)((x->heads + 1) * x->d + 2 * x->heads + 1) * sizeof(double) +
+        (size_t)(longest < x->count ? longest : x->count) * sizeof(top_hit);
+    x->scratch = dv_alloc(ctx, x->room * (size_t)x->pieces, 64);
+    return x->scratch ? dv_parallel_for(ctx, 0, x->pieces, 1, index_lines, x) : DV_ENOMEM;
+}
+
+/* ---- the gradient -------------------------------------------------------------------------------------------------------- */
+
+struct backward {
+    const dv_tensor *grad_values, *sparse_indices, *query, *key, *weights, *actual_seq_lengths_query, *actual_seq_lengths_key,
+        *block_table;
+    dv_string layout_query, layout_key;
+    dv_tensor *grad_query, *grad_key, *grad_weights;
+};
+
+/* Position `s` of an indices tensor must be a key of the sequence. */
+static int check_index(dv_context *ctx, const struct indexer *x, int64_t sequence, int64_t s)
+{
+    const int64_t n = sequence < x->queries.sequences ? tokens_length(&x->keys, sequence) : 0;
+    return s < n ? DV_OK
+                 : dv_error(ctx, DV_EINVAL, "argument 'sparse_indices': expected a position below %lld, found %lld", (long long)n,
+                       (long long)s);
+}
+
+/* z = q_h . k: d/dw_h = relu(z), and with c = grad * w_h where z > 0: d/dq_h = c k, d/dk = c q_h. */
+static int lightning_indexer_backward_any(dv_context *ctx, const struct backward *a)
+{
+    struct indexer x = { .query = a->query,
+        .key = a->key,
+        .weights = a->weights,
+        .queries = tokens_of(a->query, a->layout_query, "actual_seq_lengths_query", a->actual_seq_lengths_query, NULL),
+        .keys = tokens_of(a->key, a->layout_key, "actual_seq_lengths_key", a->actual_seq_lengths_key, a->block_table),
+        .indices = (dv_tensor *)(uintptr_t)a->sparse_indices };
+    const int status = prepare(ctx, &x);
+    const int64_t size = x.heads * x.d, keys = dv_numel(a->key), values = last_dim(a->grad_values);
+    double *const grad_k = status ? NULL : dv_alloc(ctx, (size_t)(keys + 2 * size + x.d + 2 * x.heads + 1) * sizeof(double), 64);
+    if (!grad_k)
+        return status ? status : DV_ENOMEM;
+    double *const grad_q = grad_k + keys, *const q = grad_q + size, *const k = q + size, *const w = k + x.d,
+                  *grad_w = w + x.heads;
+    memset(grad_k, 0, (size_t)keys * sizeof(double));
+    for (int64_t line = 0; line < x.lines; line++) {
+        int64_t sequence;
+        tokens_visible(&x.queries, &x.keys, line / x.groups, 0, &sequence);
+        memset(grad_q, 0, (size_t)size * sizeof(double));
+        memset(grad_w, 0, (size_t)x.heads * sizeof(double));
+        load(q, x.query, line * size, size);
+        load(w, x.weights, line * x.heads, x.heads);
+        for (int64_t j = 0; j < values; j++) {
+            const int64_t s = ((const int32_t *)a->sparse_indices->data)[line * x.count + j];
+            if (s < 0)
+                continue;
+            const int bad = check_index(ctx, &x, sequence, s);
+            if (bad)
+                return bad;
+            const int64_t at = (tokens_row(&x.keys, sequence, s) * x.groups + line % x.groups) * x.d;
+            const double grad = dv_get_f64(a->grad_values->data, line * values + j, dv_dtype_key(a->grad_values->dtype));
+            load(k, x.key, at, x.d);
+            for (int64_t h = 0; h < x.heads; h++) {
+                const double z = dot(q + h * x.d, k, x.d), c = z > 0 ? grad * w[h] : 0;
+                grad_w[h] += grad * relu(z);
+                add_times(grad_q + h * x.d, c, k, x.d);
+                add_times(grad_k + at, c, q + h * x.d, x.d);
+            }
+        }
+        store(a->grad_query, line * size, grad_q, size);
+        store(a->grad_weights, line * x.heads, grad_w, x.heads);
+    }
+    store(a->grad_key, 0, grad_k, keys);
+    return DV_OK;
+}
+
+/* ---- declarations -------------------------------------------------------------------------------------------------------- */
+
+/* The texts that all forms share. COUNT: names of results with their last dim; VALUES of the values, if there are some. */
+#define TENSORS "Tensor? actual_seq_lengths_query=None, Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, "
+#define LAYOUTS(KEY) "str layout_query=\"BSND\", str layout_key=\"" KEY "\""
+#define BOTH_TOKENS ", int pre_tokens=9223372036854775807, int next_tokens=9223372036854775807"
+#define LENGTHS(WHICH, MOST) "actual_seq_lengths_" WHICH "[b]:i32, 0 <= actual_seq_lengths_" WHICH ".values <= " MOST
+#define PRESENT(WHICH, MOST) "actual_seq_lengths_" WHICH "[b]:i32 present, 0 <= actual_seq_lengths_" WHICH ".values <= " MOST
+#define PAGED "block_table[b m]:i32 present, block_table.values < blocks"
+#define SIZES "n2 > 0; n1 % n2 == 0; layout_key == \"PA_BSND\" or layout_key == layout_query; keys <= 2147483647"
+#define KEY(EXTRA_BSND, EXTRA_TND, EXTRA_PAGED)                                                            \
+    "when layout_key == \"BSND\": key[b s2 n2 d]:T, " EXTRA_BSND LENGTHS(                                  \
+        "key", "s2") ", keys = s2 "                                                                        \
+                     "/ \"TND\": key[u n2 d]:T, " EXTRA_TND PRESENT(                                       \
+                         "key", "u") ", keys = u "                                                         \
+                                     "/ \"PA_BSND\": key[blocks block_size n2 d]:T, " EXTRA_PAGED PRESENT( \
+                                         "key", "m*block_size") ", " PAGED ", keys = m*block_size; "
+#define QUERY(BSND, TND)                                                                     \
+    "when layout_query == \"BSND\": query[b s n1 d]:T, weights[b s n1]:W, " LENGTHS("query", \
+        "s") ", lines = b*s" BSND "/ \"TND\": query[t n1 d]:T, weights[t n1]:W, " PRESENT("query", "t") ", lines = t" TND "; "
+#define VALUES "if(return_value, sparse_count, 0)]:T"
+#define FLOATS "T in f32 f16 bf16 f64; W == T or W == f32; "
+#define LIMITS "sparse_count > 0; sparse_mode in 0 3; flops = lines*n1*(2*d + 2)*keys"
+#define ALL_TOKENS "; pre_tokens == 9223372036854775807; next_tokens == 9223372036854775807"
+#define DOC                                                                                                                     \
+    "For each query the indices of the sparse_count keys with the largest scores, best first; ties go to the lower index, "     \
+    "missing ones are -1 (value -inf), NaN ranks first. A score is the sum over heads of weights * relu(query . key). Indices " \
+    "are positions in the sequence, not slots. Lengths are per sequence for BSND and PA_BSND, and inclusive prefix sums for "   \
+    "TND. There is no scale inside: weights carry it."
+
+#define INDEXER(a)                                                                                                         \
+    .query = (a)->query, .key = (a)->key, .weights = (a)->weights,                                                         \
+    .queries = tokens_of((a)->query, (a)->layout_query, "actual_seq_lengths_query", (a)->actual_seq_lengths_query, NULL),  \
+    .keys = tokens_of((a)->key, (a)->layout_key, "actual_seq_lengths_key", (a)->actual_seq_lengths_key, (a)->block_table), \
+    .mode = (a)->sparse_mode, .indices = (a)->sparse_indices
+#define ROWS(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 
 struct lightning_indexer {
     const dv_tensor *query, *key, *weights, *actual_seq_lengths_query, *actual_seq_lengths_key, *block_table;
@@ -12,29 +200,87 @@ struct lightning_indexer {
     bool return_value;
     dv_tensor *sparse_indices, *sparse_values;
 };
+static int lightning_indexer_reference(dv_context *ctx, const struct lightning_indexer *a)
+{
+    return run_indexer(ctx, &(struct indexer){ INDEXER(a), .values = a->sparse_values });
+}
 
-DV_OPERATOR(lightning_indexer, struct lightning_indexer,
+#define DECLARE(NAME)                                                                                                  \
+    DV_OPERATOR(NAME, struct lightning_indexer,                                                                        \
+        (query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key, \
+            sparse_count, sparse_mode, pre_tokens, next_tokens, return_value, sparse_indices, sparse_values),          \
+        .schema = #NAME "(Tensor query, Tensor key, Tensor weights, *, " TENSORS LAYOUTS(                              \
+            "BSND") ", int sparse_count=2048, int sparse_mode=3" BOTH_TOKENS                                           \
+                    ", bool return_value=False) -> (Tensor sparse_indices, Tensor sparse_values)",                     \
+        .contract = QUERY(" -> sparse_indices[b s n2 sparse_count]:i32, sparse_values[b s n2 " VALUES,                 \
+            " -> sparse_indices[t n2 sparse_count]:i32, sparse_values[t n2 " VALUES) KEY("", "", "") FLOATS SIZES      \
+        "; " LIMITS ALL_TOKENS,                                                                                        \
+        .gradient = "query, key, weights: lightning_indexer_backward(grads[1], sparse_indices, query, key, weights, "  \
+                    "actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key)",        \
+        .doc = DOC, .kernels = ROWS(struct lightning_indexer, lightning_indexer_reference))
+DECLARE(lightning_indexer);
+DECLARE(npu_lightning_indexer);
+
+struct lightning_indexer_pto {
+    const dv_tensor *query, *key, *weights, *actual_seq_lengths_query, *actual_seq_lengths_key, *block_table;
+    dv_string layout_query, layout_key;
+    int64_t sparse_count, sparse_mode;
+    dv_tensor *sparse_indices;
+};
+static int npu_lightning_indexer_pto_reference(dv_context *ctx, const struct lightning_indexer_pto *a)
+{
+    return run_indexer(ctx, &(struct indexer){ INDEXER(a) });
+}
+DV_OPERATOR(npu_lightning_indexer_pto, struct lightning_indexer_pto,
     (query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key, sparse_count,
-        sparse_mode, pre_tokens, next_tokens, return_value, sparse_indices, sparse_values),
-    .schema =
-        "lightning_indexer(Tensor query, Tensor key, Tensor weights, *, Tensor? actual_seq_lengths_query=None, "
-        "Tensor? actual_seq_lengths_key=None, Tensor? block_table=None, str layout_query=\"BSND\", str layout_key=\"BSND\", "
-        "int sparse_count=2048, int sparse_mode=3, int pre_tokens=9223372036854775807, int next_tokens=9223372036854775807, "
-        "bool return_value=False) -> (Tensor sparse_indices, Tensor sparse_values)",
-    .contract = "when layout_query == \"BSND\": query[b s n1 d]:T, weights[b s n1]:W, actual_seq_lengths_query[b]:i32 "
-                "  -> sparse_indices[b s n2 sparse_count]:i32, sparse_values[b s n2 if(return_value, sparse_count, 0)]:T "
-                "/ \"TND\": query[t n1 d]:T, weights[t n1]:W, actual_seq_lengths_query[b]:i32 present "
-                "  -> sparse_indices[t n2 sparse_count]:i32, sparse_values[t n2 if(return_value, sparse_count, 0)]:T; "
-                "when layout_key == \"BSND\": key[b s2 n2 d]:T, actual_seq_lengths_key[b]:i32 "
-                "/ \"TND\": key[u n2 d]:T, actual_seq_lengths_key[b]:i32 present "
-                "/ \"PA_BSND\": key[blocks block_size n2 d]:T, actual_seq_lengths_key[b]:i32 present, block_table[b m]:i32 "
-                "present, not return_value; "
-                "layout_key == \"PA_BSND\" or layout_key == layout_query; "
-                "T in f32 f16 bf16; W == T or W == f32; n2 > 0; n1 % n2 == 0; sparse_count > 0; sparse_mode in 0 3",
-    .doc = "For each query the indices of the sparse_count keys with the largest score, best first; ties go to the lower index, "
-           "missing "
-           "ones are -1. Indices are positions in the sequence, not slots. Lengths are per batch for BSND and PA_BSND, and "
-           "inclusive "
-           "prefix sums for TND. There is no scale inside: weights carry it.");
+        sparse_mode, sparse_indices),
+    .schema = "npu_lightning_indexer_pto(Tensor query, Tensor key, Tensor weights, *, " TENSORS LAYOUTS(
+        "PA_BSND") ", int sparse_count=2048, int sparse_mode=3) -> Tensor sparse_indices",
+    .contract = QUERY(" -> sparse_indices[b s n2 sparse_count]:i32", " -> sparse_indices[t n2 sparse_count]:i32") KEY("", "", "")
+        FLOATS SIZES "; " LIMITS,
+    .doc = "lightning_indexer without values, with the defaults of the pypto operator of this name.",
+    .kernels = ROWS(struct lightning_indexer_pto, npu_lightning_indexer_pto_reference));
 
-DV_LIBRARY_FRAGMENT(dovetail, lightning_indexer, &dv_op_lightning_indexer);
+struct lightning_indexer_quant {
+    const dv_tensor *query, *key, *weights, *query_dequant_scale, *key_dequant_scale, *actual_seq_lengths_query,
+        *actual_seq_lengths_key, *block_table;
+    int64_t query_quant_mode, key_quant_mode;
+    dv_string layout_query, layout_key;
+    int64_t sparse_count, sparse_mode;
+    dv_tensor *sparse_indices;
+};
+static int npu_lightning_indexer_quant_reference(dv_context *ctx, const struct lightning_indexer_quant *a)
+{
+    return run_indexer(
+        ctx, &(struct indexer){ INDEXER(a), .query_scale = a->query_dequant_scale, .key_scale = a->key_dequant_scale });
+}
+DV_OPERATOR(npu_lightning_indexer_quant, struct lightning_indexer_quant,
+    (query, key, weights, query_dequant_scale, key_dequant_scale, actual_seq_lengths_query, actual_seq_lengths_key, block_table,
+        query_quant_mode, key_quant_mode, layout_query, layout_key, sparse_count, sparse_mode, sparse_indices),
+    .schema = "npu_lightning_indexer_quant(Tensor query, Tensor key, Tensor weights, Tensor query_dequant_scale, Tensor "
+              "key_dequant_scale, *, " TENSORS "int query_quant_mode=0, int key_quant_mode=0, " LAYOUTS(
+                  "BSND") ", int sparse_count=2048, int sparse_mode=3) -> Tensor sparse_indices",
+    .contract = QUERY(", query_dequant_scale[b s n1]:S -> sparse_indices[b s n2 sparse_count]:i32",
+        ", query_dequant_scale[t n1]:S -> sparse_indices[t n2 sparse_count]:i32")
+        KEY("key_dequant_scale[b s2 n2]:S, ", "key_dequant_scale[u n2]:S, ",
+            "key_dequant_scale[blocks block_size n2]:S, ") "T in i8 f8_e4m3fn; W in f16 f32 bf16; S in f16 f32; query_quant_mode "
+                                                           "== 0; key_quant_mode == 0; " SIZES "; " LIMITS,
+    .doc = "lightning_indexer of int8 or fp8 queries and keys, with a scale for each row of them (quant mode 0): the score is "
+           "key_scale * sum over heads of weights * query_scale * relu(query . key).",
+    .kernels = ROWS(struct lightning_indexer_quant, npu_lightning_indexer_quant_reference));
+
+DV_OPERATOR(lightning_indexer_backward, struct backward,
+    (grad_values, sparse_indices, query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table,
+        layout_query, layout_key, grad_query, grad_key, grad_weights),
+    .schema = "lightning_indexer_backward(Tensor grad_values, Tensor sparse_indices, Tensor query, Tensor key, Tensor weights, "
+              "Tensor? actual_seq_lengths_query, Tensor? actual_seq_lengths_key, Tensor? block_table, str layout_query, str "
+              "layout_key) -> (Tensor grad_query, Tensor grad_key, Tensor grad_weights)",
+    .contract = QUERY(
+        ", grad_values[b s n2 v]:T, sparse_indices[b s n2 c]:i32 -> grad_query like(query), grad_weights like(weights)",
+        ", grad_values[t n2 v]:T, sparse_indices[t n2 c]:i32 -> grad_query like(query), grad_weights like(weights)")
+        KEY("", "", "") "-> grad_key like(key); v == 0 or v == c; sparse_indices.values < keys; " FLOATS SIZES,
+    .doc = "The gradients of lightning_indexer's sparse_values with respect to query, key and weights; the indices are constant.",
+    .kernels = ROWS(struct backward, lightning_indexer_backward_any));
+
+DV_LIBRARY_FRAGMENT(dovetail, lightning_indexer, &dv_op_lightning_indexer, &dv_op_npu_lightning_indexer,
+    &dv_op_npu_lightning_indexer_pto, &dv_op_npu_lightning_indexer_quant, &dv_op_lightning_indexer_backward);

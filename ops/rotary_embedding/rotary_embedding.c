@@ -3,6 +3,7 @@
  * cos_sin_cache holds for each position rot_dim / 2 cosines and then as many sines. The pairs are (i, i + rot_dim / 2) in the
  * neox style and (2i, 2i + 1) in the other; elements of a head past rot_dim stay. For each token the cosines and sines are made
  * float once, and serve all of its heads. */
+#include "../numbers.h"
 #include <dovetail_math.h>
 
 /* Of one token: cosines, then sines (less than zero to turn back), with room for a block more. Steps move cos and sin on. */
@@ -104,18 +105,13 @@ static void look_up(const struct turn *w, const dv_tensor *cache, int64_t positi
         look_up_f32(w, cache, position * rot, rot / 2, inverse ? -1 : 1);
 }
 
-static int64_t position_of(const dv_tensor *positions, int64_t i)
-{
-    return positions->dtype.bits == 64 ? ((const int64_t *)positions->data)[i] : ((const int32_t *)positions->data)[i];
-}
-
 /* Positions are checked before anything is written. */
 static int check_positions(dv_context *ctx, const dv_tensor *positions, const dv_tensor *cache)
 {
     for (int64_t i = 0, n = dv_numel(positions); i < n; i++)
-        if (position_of(positions, i) < 0 || position_of(positions, i) >= cache->shape[0])
+        if (get_int(positions, i) < 0 || get_int(positions, i) >= cache->shape[0])
             return dv_error(ctx, DV_EINVAL, "argument 'positions': position %lld is outside 'cos_sin_cache', which has %lld",
-                (long long)position_of(positions, i), (long long)cache->shape[0]);
+                (long long)get_int(positions, i), (long long)cache->shape[0]);
     return DV_OK;
 }
 
@@ -135,7 +131,7 @@ DV_INLINE int turn_all(dv_context *ctx, const struct turning *a)
     memset(memory, 0, (size_t)room * 2);
     for (int64_t i = 0; i < tokens; i++) {
         const struct turn w = { memory, memory + room };
-        look_up(&w, a->cache, position_of(a->positions, i), a->heads.in->dtype.bits == 64, a->inverse);
+        look_up(&w, a->cache, get_int(a->positions, i), a->heads.in->dtype.bits == 64, a->inverse);
         turn_token(a->heads, i, dv_numel(a->heads.in) / tokens, &w, rot, a->neox);
     }
     return DV_OK;
@@ -158,7 +154,7 @@ static int reference(dv_context *ctx, const dv_tensor *positions, const dv_tenso
     const uint32_t t = dv_dtype_key(h.in->dtype), u = dv_dtype_key(cache->dtype);
     const int64_t tokens = dv_numel(positions), n = dv_numel(h.in), rot = cache->shape[1], half = rot / 2;
     for (int64_t k = 0; k < n; k += h.size) {
-        const int64_t position = position_of(positions, k / (n / tokens));
+        const int64_t position = get_int(positions, k / (n / tokens));
         if (position < 0 || position >= cache->shape[0])
             return dv_error(
                 ctx, DV_EINVAL, "argument 'positions': position %lld is outside 'cos_sin_cache'", (long long)position);

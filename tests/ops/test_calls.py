@@ -63,8 +63,7 @@ def test_kernels_agree_with_native_forms(case, host):
     name, op, args = make(case)
     if host == "numpy" and any(isinstance(a, torch.Tensor) and a.dtype == torch.bfloat16 for a in args):
         pytest.skip("NumPy has no bf16")
-    has_native = name not in ("crop_pil", "paste", "paste_pil", "advance_step", "advance_step.tensors", "rotary_embedding")
-    if not has_native:
+    if name == "rotary_embedding" or not json.loads(op.overloads[0].json())["native"]:
         pytest.skip("has no native form")
     give = (lambda x: x) if host == "torch" else lambda x: [a.numpy() if isinstance(a, torch.Tensor) else a for a in x]
     mine, theirs = give(copies(args)), give(copies(args))
@@ -120,8 +119,9 @@ def test_formulas_run_on_base_operators(case):
         gradient = _formula.Gradient(BASE, declared["name"], slots, results_of, declared["gradient"])
         leaves = [a.requires_grad_() if i in at else a for i, a in enumerate(copies(args))]
         out = results(op(*leaves), ())
-        grads = [torch.randn(x.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(i)) for i, x in enumerate(out)]
-        expect = torch.autograd.grad(out, [leaves[i] for i in at], grads, allow_unused=True)
+        grads = [torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(i)).to(x.dtype) for i, x in enumerate(out)]
+        some = [i for i, x in enumerate(out) if x.is_floating_point()]
+        expect = torch.autograd.grad([out[i] for i in some], [leaves[i] for i in at], [grads[i] for i in some], allow_unused=True)
         found = gradient.vjp()(*arrays(), *made, *(g.numpy() for g in grads))
         pairs = [(found.get(slots[i]["name"]), e) for i, e in zip(at, expect)]
         assert all((f is None) == (e is None) for f, e in pairs)
@@ -148,7 +148,7 @@ def test_threads_and_isas_agree(isa):
 def test_all_binaries_load_and_are_small():
     build = pathlib.Path(dovetail.command()).resolve().parents[1]
     for path in sorted((build / "ops").glob("*.so")):
-        limit = 200_000 if path.stem == "base" else 70_000 if path.stem == "rms_norm" else 56_000 if path.stem == "rotary_embedding" else 40_960
+        limit = 200_000 if path.stem == "base" else 70_000 if path.stem == "rms_norm" else 64_000
         assert path.stat().st_size <= limit, path
 
 
@@ -162,10 +162,9 @@ def test_every_operator_has_a_page():
     assert all((folder / "README.md").exists() for folder in (ROOT / "ops").iterdir() if list(folder.glob("*.c")))
 
 
-@pytest.mark.parametrize("name", ["lightning_indexer", "npu_sparse_flash_attention", "fused_experts"])
+@pytest.mark.parametrize("name", ["npu_sparse_flash_attention", "fused_experts"])
 def test_declared_operators_have_fakes_and_say_that_there_is_no_kernel(name):
-    f = {"lightning_indexer": lambda o: o(torch.ones(2, 3, 4, 8), torch.ones(2, 9, 1, 8), torch.ones(2, 3, 4), sparse_count=5),
-         "npu_sparse_flash_attention": lambda o: o(torch.ones(2, 3, 4, 8), torch.ones(2, 9, 1, 8), torch.ones(2, 9, 1, 8), torch.zeros(2, 3, 1, 5, dtype=torch.int32), 0.5),
+    f = {"npu_sparse_flash_attention": lambda o: o(torch.ones(2, 3, 4, 8), torch.ones(2, 9, 1, 8), torch.ones(2, 9, 1, 8), torch.zeros(2, 3, 1, 5, dtype=torch.int32), 0.5),
          "fused_experts": lambda o: o(torch.ones(5, 8), torch.ones(3, 6, 8), torch.ones(3, 8, 3), torch.ones(5, 2), torch.zeros(5, 2, dtype=torch.int32))}[name]
     op = getattr(dovetail.ops, name)
     with pytest.raises(RuntimeError, match=f"{name}: no kernel"):
@@ -173,4 +172,4 @@ def test_declared_operators_have_fakes_and_say_that_there_is_no_kernel(name):
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
         out = f(getattr(torch.ops.dovetail, name))
     shapes = [tuple(t.shape) for t in (out if isinstance(out, (tuple, list)) else [out])]
-    assert shapes == {"lightning_indexer": [(2, 3, 1, 5), (2, 3, 1, 0)], "npu_sparse_flash_attention": [(2, 3, 4, 8), (0,), (0,)], "fused_experts": [(5, 8)]}[name]
+    assert shapes == {"npu_sparse_flash_attention": [(2, 3, 4, 8), (0,), (0,)], "fused_experts": [(5, 8)]}[name]

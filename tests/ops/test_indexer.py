@@ -1,0 +1,142 @@
+"""lightning_indexer against its formula in PyTorch, sequence by sequence, in f64."""
+import pytest
+import torch
+
+import dovetail
+from sequences import INT, LAYOUTS, LENGTHS, Sequences, draw, visible
+
+COUNT = 5
+
+
+def oracle(q, k, w, mode, scale=None):
+    """Of one sequence: q [n, h, d], k [m, g, d], w [n, h] -> indices and scores [n, g, COUNT]."""
+    groups = k.shape[1]
+    z = torch.einsum("nghd,mgd->nghm", q.unflatten(1, (groups, -1)), k).relu()
+    scores = torch.einsum("nghm,ngh->ngm", z, w.unflatten(1, (groups, -1)))
+    scores = scores if scale is None else scores * scale.T
+    at, values = torch.full((len(q), groups, COUNT), -1, dtype=INT), torch.full((len(q), groups, COUNT), -float("inf"), dtype=q.dtype)
+    for s in range(len(q)):
+        n = visible(len(q), len(k), s, mode)
+        best, order = scores[s, :, :n].sort(dim=-1, descending=True, stable=True)
+        at[s, :, :min(n, COUNT)], values[s, :, :min(n, COUNT)] = order[:, :COUNT].to(INT), best[:, :COUNT]
+    return at, values
+
+
+def problem(queries, keys, dtype, seed, groups=1, heads=3, d=5, ties=False):
+    g = torch.Generator().manual_seed(seed)
+    make = (lambda *s: torch.randint(-1, 2, s, generator=g).to(dtype)) if ties else (lambda *s: draw(s, dtype, g))
+    q, k = Sequences(queries, g), Sequences(keys, g)
+    return q, k, [make(n, groups * heads, d) for n in queries], [make(n, groups, d) for n in keys], \
+        [make(n, groups * heads).to(dtype if dtype != torch.int8 else torch.float32) for n in queries]
+
+
+def lengths(q, k, layout_query, layout_key):
+    return dict(actual_seq_lengths_query=q.actual(layout_query), actual_seq_lengths_key=k.actual(layout_key),
+                block_table=k.table if layout_key == "PA_BSND" else None, layout_query=layout_query, layout_key=layout_key)
+
+
+def expect(parts, q, layout, fill):
+    """Oracles of the sequences, in the layout of the queries; padded rows are `fill`."""
+    if layout == "TND":
+        return torch.cat(parts)
+    out = torch.full((len(parts), max(q.lengths), *parts[0].shape[1:]), fill, dtype=parts[0].dtype)
+    for b, part in enumerate(parts):
+        out[b, :len(part)] = part
+    return out
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("sizes", LENGTHS, ids=str)
+@pytest.mark.parametrize("mode", [0, 3])
+@pytest.mark.parametrize("dtype, groups, ties", [(torch.float64, 1, False), (torch.float32, 2, False), (torch.bfloat16, 1, True), (torch.float16, 1, True)], ids=str)
+def test_indices_and_values(layouts, sizes, mode, dtype, groups, ties):
+    q, k, query, key, weights = problem(*sizes, dtype, 1, groups, ties=ties)
+    both = [oracle(*(t.double() for t in x), mode) for x in zip(query, key, weights)]
+    at, values = (expect([b[i] for b in both], q, layouts[0], fill) for i, fill in ((0, -1), (1, -float("inf"))))
+    tensors = q.place(query, layouts[0]), k.place(key, layouts[1]), q.place(weights, layouts[0])
+    named = dict(lengths(q, k, *layouts), sparse_count=COUNT, sparse_mode=mode)
+    for op in (dovetail.ops.lightning_indexer, dovetail.ops.npu_lightning_indexer):
+        found_at, found = op(*tensors, **named, return_value=True)
+        assert torch.equal(found_at, at) and found.dtype == dtype
+        torch.testing.assert_close(found, values.to(dtype))
+        found_at, found = op(*tensors, **named)
+        assert torch.equal(found_at, at) and found.numel() == 0
+    assert torch.equal(dovetail.ops.npu_lightning_indexer_pto(*tensors, **named), at)
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn], ids=str)
+def test_quantised(layouts, dtype):
+    q, k, query, key, weights = problem([1, 4, 2], [7, 4, 12], torch.float32, 2)
+    query, key = ([(t * (20 if dtype == torch.int8 else 1)).to(dtype) for t in x] for x in (query, key))
+    g = torch.Generator().manual_seed(3)
+    query_scale, key_scale = ([torch.rand(t.shape[:-1], generator=g) for t in x] for x in (query, key))
+    both = [oracle(a.double() * sa.double()[..., None], b.double(), w.double(), 3, sb.double()) for a, b, w, sa, sb in zip(query, key, weights, query_scale, key_scale)]
+    place = {dtype: lambda s, x, layout: s.place([t.view(torch.int8) for t in x], layout).view(dtype)}.get(dtype)
+    found = dovetail.ops.npu_lightning_indexer_quant(place(q, query, layouts[0]), place(k, key, layouts[1]), q.place(weights, layouts[0]),
+                                                     q.place(query_scale, layouts[0]), k.place(key_scale, layouts[1]), **lengths(q, k, *layouts), sparse_count=COUNT)
+    assert torch.equal(found, expect([b[0] for b in both], q, layouts[0], -1))
+
+
+def test_without_lengths_all_are_used():
+    q, k, query, key, weights = problem([3, 3], [6, 6], torch.float64, 4)
+    both = [oracle(*x, 3) for x in zip(query, key, weights)]
+    at, values = dovetail.ops.lightning_indexer(torch.stack(query), torch.stack(key), torch.stack(weights), sparse_count=COUNT, return_value=True)
+    assert torch.equal(at, torch.stack([b[0] for b in both]))
+    torch.testing.assert_close(values, torch.stack([b[1] for b in both]))
+
+
+@pytest.mark.parametrize("n, count", [(3000, 2048), (3000, 1), (100, 100), (0, 7)])
+def test_many_keys_in_exact_order(n, count):
+    g = torch.Generator().manual_seed(n + count)
+    q, w, k = torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1), torch.randint(0, 40, (1, n, 1, 1), generator=g).float()  # many ties
+    at, values = dovetail.ops.lightning_indexer(q, k, w, sparse_count=count, return_value=True)
+    best, order = k.flatten().sort(descending=True, stable=True)
+    assert torch.equal(at.flatten()[:min(n, count)], order[:count].to(INT)) and torch.equal(values.flatten()[:min(n, count)], best[:count])
+    assert (at.flatten()[n:] == -1).all() and (values.flatten()[n:] == -float("inf")).all()
+
+
+def test_nan_ranks_first():
+    k = torch.tensor([1.0, float("nan"), 3.0, float("nan"), float("inf")]).reshape(1, 5, 1, 1)
+    at, _ = dovetail.ops.lightning_indexer(torch.ones(1, 1, 1, 1), k, torch.ones(1, 1, 1), sparse_count=6)
+    assert at.flatten().tolist() == [1, 3, 4, 2, 0, -1]
+
+
+@pytest.mark.parametrize("change, message", [
+    (dict(actual_seq_lengths_key=torch.tensor([7, 5, 13], dtype=INT)), r"'actual_seq_lengths_key': expected a length from 0 to 12, found 13 at \[2\]"),
+    (dict(actual_seq_lengths_query=torch.tensor([-1, 0, 0], dtype=INT)), "'actual_seq_lengths_query': expected a length from 0 to 4, found -1"),
+    (dict(pre_tokens=3), "'pre_tokens': expected pre_tokens == 9223372036854775807"), (dict(sparse_mode=4), "'sparse_mode': expected"),
+    (dict(sparse_count=0), "'sparse_count': expected sparse_count > 0")])
+def test_refusals(change, message):
+    q, k, query, key, weights = problem([1, 4, 2], [7, 4, 12], torch.float32, 1)
+    named = dict(lengths(q, k, "BSND", "BSND"), sparse_count=COUNT) | change
+    with pytest.raises(RuntimeError, match=message):
+        dovetail.ops.lightning_indexer(q.place(query, "BSND"), k.place(key, "BSND"), q.place(weights, "BSND"), **named)
+
+
+def test_prefix_sums_and_pages_are_checked():
+    q, k, query, key, weights = problem([1, 4, 2], [7, 4, 12], torch.float32, 1)
+    named = dict(lengths(q, k, "TND", "PA_BSND"), sparse_count=COUNT)
+    tensors = q.place(query, "TND"), k.place(key, "PA_BSND"), q.place(weights, "TND")
+    with pytest.raises(RuntimeError, match=r"expected a prefix sum from 5 to 7, found 3 at \[2\]"):
+        dovetail.ops.lightning_indexer(*tensors, **named | dict(actual_seq_lengths_query=torch.tensor([1, 5, 3], dtype=INT)))
+    table = k.table.clone()
+    table[2, 2] = k.pages
+    with pytest.raises(RuntimeError, match=rf"'block_table': expected a page from 0 to {k.pages - 1}, found {k.pages} at \[2, 2\]"):
+        dovetail.ops.lightning_indexer(*tensors, **named | dict(block_table=table))
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_gradient_is_that_of_the_formula(layouts, groups):
+    q, k, query, key, weights = problem([1, 4, 2], [7, 3, 6], torch.float64, 5, groups)
+    leaves = [[t.requires_grad_() for t in x] for x in (query, key, weights)]
+    _, values = dovetail.ops.lightning_indexer(q.place(query, layouts[0]).nan_to_num(), k.place(key, layouts[1]).nan_to_num(), q.place(weights, layouts[0]).nan_to_num(),
+                                               **lengths(q, k, *layouts), sparse_count=COUNT, return_value=True)
+    g = torch.randn(values.shape, generator=torch.Generator().manual_seed(6), dtype=torch.float64)
+    flat = [t for x in leaves for t in x]
+    finite = lambda x: torch.where(x.isfinite(), x, 0)
+    found = torch.autograd.grad((finite(values) * g).sum(), flat)
+    exact = expect([oracle(*x, 3)[1] for x in zip(query, key, weights)], q, layouts[0], 0.0)
+    for a, b in zip(found, torch.autograd.grad((finite(exact) * g).sum(), flat)):
+        torch.testing.assert_close(a, b)

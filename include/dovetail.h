@@ -459,9 +459,9 @@ typedef struct dv_known {
     dv_string string; /* data NULL: unknown */
     uint32_t flags;   /* enum dv_spec_flags, of results */
     uint32_t reserved;
-    dv_range sizes[DV_MAX_NDIM]; /* of dims; any size where their number is not known */
+    dv_range sizes[DV_MAX_NDIM]; /* of dims, or of an int[]: its elements; any where their number is not known */
 } dv_known;
-static inline dv_known dv_unknown(void) /* what dv_partial_set() narrows nothing with */
+static inline dv_known dv_unknown(void) /* dv_partial_set() narrows nothing by it. A size says: if there is such a dim */
 {
     const dv_range any = { INT64_MIN, INT64_MAX, 1, 0 };
     dv_known k;
@@ -484,6 +484,7 @@ enum dv_partial_of {
     DV_PARTIAL_NAME,    /* of the contract: dims, then runs, then dtypes, in the order of the operator's JSON */
     DV_PARTIAL_ELEMENT, /* of a result that is a list of tensors; present 0..1: it is not known whether the list is that long */
     DV_PARTIAL_VALUES, /* the value is what facts (`ids.values < n`) allow the elements of a tensor to be; index as of ARGUMENT */
+    DV_PARTIAL_STRIDES, /* of a result, or of an element of one: the sizes are its strides, in elements */
 };
 DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);
 DV_API int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);

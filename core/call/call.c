@@ -124,26 +124,10 @@ static void free_boxed(const dv__call *c, const dv_value *results)
             dv__free_tensor(c, (dv_tensor *)(uintptr_t)results[r].as.tensor);
 }
 
-/* What the caller passed for results of tensors, before a boxed kernel sees it. */
-static int check_passed(const dv__call *c)
-{
-    for (size_t r = 0; r < c->plan->nreturns; r++) {
-        const size_t slot = c->plan->nargs + r;
-        const uint32_t type = c->results[r].type, takes = c->plan->slots[slot].value;
-        if (takes != DV_VALUE_TENSOR && !(c->plan->slots[slot].flags & DV__SLOT_TENSORS))
-            continue;
-        if (type != DV_VALUE_DEFAULT && type != takes && !(type == DV_VALUE_NONE && takes == DV_VALUE_TENSOR))
-            return dv__fail_type(c, DV_ETYPE, slot, &c->results[r], "");
-    }
-    return DV_OK;
-}
-
 /* A boxed kernel sets its results one by one; they are passed to the caller only when it succeeds. */
 static int run_boxed(dv__call *c, const dv__entry *entry)
 {
-    int status = check_passed(c);
-    if (status)
-        return status;
+    int status;
     dv_value few[16], *results = few;
     const size_t n = c->plan->nreturns;
     if (n > sizeof few / sizeof *few && !(results = DV__ARENA_ARRAY(&c->arena, dv_value, n)))

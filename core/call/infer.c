@@ -16,6 +16,7 @@ static int begin(dv__call *c, dv_operator *op, const dv_value *args, size_t narg
     int status = dv__call_init(c, op, no_results, op->plan->nreturns, NULL, 0);
     if (status)
         return status;
+    c->infers = true;
     if (!(status = dv__too_many(c)) && !(status = dv__bind_values(c, args, nargs, keys)))
         status = dv__solve(c);
     return status ? dv__call_end(c, status) : DV_OK;

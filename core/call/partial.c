@@ -1,9 +1,11 @@
 /* Calls of which not everything is known: arguments as for a call where they are, then the contract (lang/contract_partial.c). */
 #include "call/call.h"
+#include "call/results.h"
 #include "call/values.h"
 
 struct dv_partial {
     dv__call call; /* keeps what conversion made */
+    dv_value *values;
     dv__partial *partial;
 };
 
@@ -26,7 +28,6 @@ static int bind(dv__call *c, const dv_value *args, size_t nargs, dv_value **valu
 int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out)
 {
     static dv_value no_results[DV__MAX_RETURNS]; /* nothing writes to them */
-    dv_value *values = NULL;
     if (!op || !out)
         return dv_fail(DV_EINVAL, "dv_partial_new: no %s given: found NULL", op ? "place for what it makes" : "operator");
     *out = NULL;
@@ -40,8 +41,8 @@ int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_parti
         dv__free(p);
         return status;
     }
-    if (!(status = bind(&p->call, args, nargs, &values)))
-        status = dv__partial_new(op->contract, values, &p->partial);
+    if (!(status = bind(&p->call, args, nargs, &p->values)))
+        status = dv__partial_new(op->contract, p->values, &p->partial);
     if (status)
         dv_partial_free(p);
     else
@@ -58,39 +59,79 @@ void dv_partial_free(dv_partial *p)
     dv__free(p);
 }
 
-int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out)
+/* ---- A C shape function, once all arguments are known ---- */
+
+static bool is_whole(const dv_tensor *t)
 {
-    return p && out ? dv__partial_get(p->partial, of, index, element, out) : dv_fail(DV_EINVAL, "dv_partial_get: found NULL");
+    bool whole = !t || (t->ndim >= 0 && t->dtype.bits && t->device.type && (t->strides || !t->ndim));
+    for (int32_t i = 0; t && whole && i < t->ndim; i++)
+        whole = t->shape[i] >= 0;
+    return whole;
 }
 
-/* A step of 0 is as good as 1, so that { 8, 8 } is 8. */
-static bool sound(dv_range *r)
+static bool know_argument(const dv_partial *p, size_t i, dv_value *v)
 {
-    r->step += r->step == 0;
-    return r->step > 0 && r->rest >= 0 && r->rest < r->step;
+    dv_known k;
+    bool whole = true;
+    if (v->type == DV_VALUE_TENSOR)
+        return is_whole(v->as.tensor);
+    for (size_t n = 0; v->type == DV_VALUE_TENSORS && n < v->as.tensors.size; n++)
+        whole &= is_whole(v->as.tensors.data[n]);
+    if (v->type != DV_VALUE_UNKNOWN || dv__partial_get(p->partial, DV_PARTIAL_ARGUMENT, i, 0, &k) ||
+        k.present.least != k.present.most)
+        return v->type != DV_VALUE_UNKNOWN && whole;
+    const uint32_t type = p->call.plan->slots[i].value;
+    *v = !k.present.most ? dv_none() : type == DV_VALUE_BOOL ? dv_from_bool(k.value.least) : dv_from_int(k.value.least);
+    return !k.present.most || ((type == DV_VALUE_INT || type == DV_VALUE_BOOL) && k.value.least == k.value.most);
+}
+
+static int run_shape(const dv_partial *p, size_t result, dv_known *out)
+{
+    const dv__plan *plan = p->call.plan;
+    dv_value *args = dv__calloc(plan->nargs + 1u, sizeof *args);
+    dv_result_spec *specs = dv__calloc(plan->nreturns, sizeof *specs);
+    int status = args && specs ? DV_OK : DV_ENOMEM;
+    bool known = !status;
+    for (size_t i = 0; i < plan->nargs && known; i++) {
+        args[i] = p->values[i];
+        known = know_argument(p, i, &args[i]);
+    }
+    if (known && !(status = dv_infer(p->call.op, args, plan->nargs, specs, plan->nreturns))) {
+        const dv_result_spec *s = &specs[result];
+        out->present.least = out->present.most = s->ndim >= 0;
+        out->value.least = out->value.most = s->ndim;
+        out->dtype = s->dtype;
+        out->device = s->device;
+        for (int32_t d = 0; d < s->ndim; d++)
+            out->sizes[d].least = out->sizes[d].most = s->shape[d];
+    }
+    dv__free(args);
+    dv__free(specs);
+    return status;
+}
+
+int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out)
+{
+    if (!p || !out)
+        return dv_fail(DV_EINVAL, "dv_partial_get: found NULL");
+    const int status = dv__partial_get(p->partial, of, index, element, out);
+    const bool shape = !status && of == DV_PARTIAL_RESULT && dv__uses_shape(p->call.op) &&
+        p->call.plan->slots[p->call.plan->nargs + index].value == DV_VALUE_TENSOR;
+    return shape ? run_shape(p, index, out) : status;
 }
 
 int dv_partial_set(dv_partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known)
 {
     if (!p || !known)
         return dv_fail(DV_EINVAL, "dv_partial_set: found NULL");
-    dv_known k = *known;
     for (int i = -2; i < DV_MAX_NDIM; i++) {
-        dv_range *r = i == -2 ? &k.present : i == -1 ? &k.value : &k.sizes[i];
-        if (!sound(r))
+        const dv_range *r = i == -2 ? &known->present : i == -1 ? &known->value : &known->sizes[i];
+        if (r->step < 0 || r->rest < 0 || r->rest >= r->step + !r->step)
             return dv_fail(DV_EINVAL,
                 "dv_partial_set: a range needs a step above 0 and a rest below the step: found step %lld, rest %lld",
                 (long long)r->step, (long long)r->rest);
     }
-    if (k.string.data) { /* it is kept */
-        char *copy = dv__arena_alloc(&p->call.arena, k.string.size + 1);
-        if (!copy)
-            return DV_ENOMEM;
-        memcpy(copy, k.string.data, k.string.size);
-        copy[k.string.size] = 0;
-        k.string.data = copy;
-    }
-    return dv__partial_set(p->partial, of, index, element, &k);
+    return dv__partial_set(p->partial, of, index, element, known);
 }
 
 int dv_infer_partial(dv_operator *op, const dv_value *args, size_t nargs, dv_known *specs, size_t nspecs)

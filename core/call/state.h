@@ -98,6 +98,7 @@ typedef struct dv__call {
     enum dv__stage stage;
     bool in_kernel; /* between before_kernel and after_kernel */
     bool whole;     /* it was not split */
+    bool infers;    /* no kernel runs, so tensors need no memory */
     int64_t workspace;
     int64_t most;                /* elements of the largest tensor */
     atomic_uint_fast64_t random; /* 0, or 1 + where the random numbers of a split call begin */
@@ -125,7 +126,7 @@ static inline void dv__call_begin(dv__call *c, dv_operator *op, dv_value *result
     c->arena.blocks = NULL;
     c->temps = NULL;
     c->nouts = 0;
-    c->in_kernel = false;
+    c->in_kernel = c->infers = false;
     c->stage = DV__STAGE_KERNEL;
     atomic_init(&c->failing, 0);
     atomic_init(&c->status, 0);

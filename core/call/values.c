@@ -296,9 +296,16 @@ static uint32_t keys_of_all(const dv__call *c)
 static int bind_given(dv__call *c)
 {
     int status = DV_OK;
-    for (size_t r = 0; r < c->plan->nreturns && !status; r++)
-        if (c->results[r].type == DV_VALUE_TENSOR)
-            status = bind_tensor(c, c->plan->nargs + r, c->results[r].as.tensor);
+    for (size_t r = 0; r < c->plan->nreturns && !status; r++) {
+        const dv_value *v = &c->results[r];
+        const size_t slot = c->plan->nargs + r;
+        const uint32_t takes = c->plan->slots[slot].value;
+        if (v->type == DV_VALUE_TENSOR && takes == DV_VALUE_TENSOR)
+            status = bind_tensor(c, slot, v->as.tensor);
+        else if (v->type != DV_VALUE_DEFAULT && v->type != takes && (takes == DV_VALUE_TENSORS || takes == DV_VALUE_TENSOR) &&
+            !(v->type == DV_VALUE_NONE && takes == DV_VALUE_TENSOR))
+            status = mismatch(c, slot, v);
+    }
     return status;
 }
 

@@ -28,9 +28,7 @@ static int failed(dv__builder *b, int status)
 static void *alloc(dv__builder *b, size_t size)
 {
     void *p = dv__arena_alloc(b->arena, size);
-    if (p)
-        memset(p, 0, size);
-    else
+    if (!p)
         failed(b, DV_ENOMEM);
     return p;
 }

@@ -8,6 +8,7 @@
 #include "base/near.h"
 
 #include <stdio.h>
+#include <strings.h>
 
 /* ---- Names --------------------------------------------------------------------------------------------------------------- */
 
@@ -18,12 +19,13 @@ bool dv__dtype_lookup(const char *name, uint32_t *key)
     return row;
 }
 
-/* The dtype with this other spelling, such as float32; or NULL. */
+/* The dtype with this other spelling, such as float32 or F32; or NULL. */
 static const dv_dtype_row *spelt(const char *name)
 {
     const dv_dtype_row *row;
-    for (size_t i = 0; (row = dv_dtype_at(i)) && !dv__has_word(row->names, name, strlen(name)); i++)
-        ;
+    for (size_t i = 0; (row = dv_dtype_at(i)); i++)
+        if (!strcasecmp(row->name, name) || dv__has_word(row->names, name, strlen(name)))
+            break;
     return row;
 }
 

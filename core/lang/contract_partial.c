@@ -16,7 +16,7 @@ typedef struct thing {
     uint8_t type; /* enum dv__rtype */
     bool known;   /* of NUMBER, REAL, STRING, DEVICE: is `value`; of TENSOR: value.i is the first of its parts */
     bool sizes;   /* none of its dims is negative */
-    int32_t room; /* of DIMS: where its elements are; NO_ROOM: their number was never known */
+    int32_t room; /* of DIMS: where its elements are, as far as it has so many; NO_ROOM: nothing was known of them */
     dv_range i;   /* of INT and BOOL; of DIMS: how many */
     uint64_t dtypes;
     uint32_t other; /* the dtype that OTHER_DTYPE stands for; 0: any */
@@ -114,11 +114,9 @@ static dv_range *sizes_of(const dv__partial *p, const thing *t)
     return t->room >= 0 && dv__is_exact(t->i) ? p->rooms[t->room].sizes : NULL;
 }
 
-static bool meet_rank(dv__partial *p, thing *t, dv_range by)
+static bool make_room(dv__partial *p, thing *t)
 {
-    if (!meet(p, &t->i, by))
-        return false;
-    if (!dv__is_exact(t->i) || t->room >= 0)
+    if (t->room >= 0)
         return true;
     if (!(p->nrooms & (p->nrooms - 1))) { /* room for twice as many */
         struct room *more = dv__realloc(p->rooms, (p->nrooms ? 2 * p->nrooms : 1) * sizeof *more);
@@ -132,6 +130,11 @@ static bool meet_rank(dv__partial *p, thing *t, dv_range by)
     for (int32_t i = 0; i < DV_MAX_NDIM; i++)
         p->rooms[t->room].sizes[i] = t->sizes ? dv__between(0, INT64_MAX) : dv__any_int();
     return true;
+}
+
+static bool meet_rank(dv__partial *p, thing *t, dv_range by)
+{
+    return meet(p, &t->i, by) && (!dv__is_exact(t->i) || make_room(p, t));
 }
 
 static bool same_value(const thing *a, const thing *b)
@@ -1019,6 +1022,36 @@ static bool relate_writers(dv__partial *p)
     return true;
 }
 
+/* May the bytes of such a tensor fit int64_t? Sizes of zero count as one, as in dv__shape_check(). */
+static bool fits(const dv__partial *p, const thing *shape, const thing *dtype)
+{
+    const dv_range *sizes = sizes_of(p, shape);
+    const uint32_t key = only_dtype(dtype);
+    int64_t n = 1;
+    for (int64_t i = 0; sizes && i < shape->i.least; i++)
+        if (sizes[i].least > 1 && __builtin_mul_overflow(n, sizes[i].least, &n))
+            return false;
+    return dv_dtype_bytes(dv_dtype_from_key(key ? key : DV_DTYPE_u1), n) >= 0;
+}
+
+static bool arguments_fit(const dv__partial *p)
+{
+    for (size_t i = 0; i < p->c->schema->nargs; i++) {
+        const struct argument *a = &p->arguments[i];
+        const bool list = dv__type_of_argument(p->c->schema->args[i].type) == DV__CTYPE_TENSORS;
+        const thing *parts = &p->things[list ? a->elements : a->at];
+        for (int32_t k = 0; k < (list ? a->n : 1); k++, parts += PARTS)
+            if (parts[PRESENT].i.least && parts[SHAPE].type == DV__RTYPE_DIMS && !fits(p, &parts[SHAPE], &parts[DTYPE]))
+                return false;
+    }
+    return true;
+}
+
+static bool result_fits(const dv__partial *p, const dv__result *r)
+{
+    return (r->kind != DV__RESULT_NEW && r->kind != DV__RESULT_LIKE) || fits(p, at(p, r->shape), at(p, r->dtype));
+}
+
 static bool is_list(const dv__result *r) { return r->count.value != DV__NEVER; }
 
 static bool relate_results(dv__partial *p, bool up)
@@ -1029,7 +1062,8 @@ static bool relate_results(dv__partial *p, bool up)
         const thing *guard = at(p, r->guard);
         const dv__section *section = is_list(r) ? &r->count : &r->section; /* a list's tensors: relate_one() */
         if (r->kind != DV__RESULT_ARGUMENT && guard->i.most &&
-            !relate_steps(p, section->begin, section->end, up, guard->i.least) && guard->i.least)
+            !(relate_steps(p, section->begin, section->end, up, guard->i.least) && (is_list(r) || result_fits(p, r))) &&
+            guard->i.least)
             return false;
     }
     return true;
@@ -1053,7 +1087,7 @@ static bool relate_one(dv__partial *p, const dv__result *r, dv_range place)
         if (p->c->program->steps[i].op != DV__OP_CHECK)
             forget(p, p->c->program->steps[i].to);
     at(p, r->index)->i = place;
-    return relate_steps(p, r->section.begin, r->section.end, true, false);
+    return relate_steps(p, r->section.begin, r->section.end, true, false) && result_fits(p, r);
 }
 
 /* Do the tensors of each list fit, as far as their number is known? */
@@ -1084,7 +1118,7 @@ static bool propagate(dv__partial *p)
         if (!p->changed)
             break;
     }
-    return relate_lists(p) && !p->no_memory;
+    return relate_lists(p) && arguments_fit(p) && !p->no_memory;
 }
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------------ */
@@ -1315,13 +1349,33 @@ static void tell_tensor(const dv__partial *p, const thing *parts, dv_known *out)
     tell(p, &parts[DEVICE], out);
 }
 
+/* The strides in place of the sizes. */
+static void tell_strides(const dv__partial *p, const dv__result *r, dv_known *out)
+{
+    const dv_range one = dv__exactly(1);
+    const thing *t = r->kind == DV__RESULT_VIEW ? at(p, r->strides)
+        : r->kind == DV__RESULT_ARGUMENT        ? &p->things[first_tensor(p, r->of) + STRIDES]
+                                                : NULL;
+    const dv_range *known = t ? sizes_of(p, t) : NULL;
+    dv_range step = one;
+    for (int64_t i = DV_MAX_NDIM; i-- > 0;) {
+        const dv_range size = out->sizes[i];
+        const bool there = dv__is_exact(out->value) && i < out->value.least;
+        out->sizes[i] = there && known ? known[i] : there && r->kind == DV__RESULT_NEW ? step : dv__any_int();
+        if (there)
+            step = dv__range_forward(DV__OP_MUL, step, dv__range_forward(DV__OP_MAX, size, one));
+    }
+}
+
 /* element: of a list; -1: how many. */
-static void tell_output(dv__partial *p, const dv__result *r, int64_t element, dv_known *out)
+static void tell_output(dv__partial *p, const dv__result *r, int64_t element, bool strides, dv_known *out)
 {
     *out = dv_unknown();
     if (r->kind == DV__RESULT_ARGUMENT) {
         tell_tensor(p, &p->things[first_tensor(p, r->of)], out);
         out->flags = DV_SPEC_VIEW;
+        if (strides)
+            tell_strides(p, r, out);
         return;
     }
     out->present = dv__exactly(r->kind != DV__RESULT_ABSENT);
@@ -1348,6 +1402,8 @@ static void tell_output(dv__partial *p, const dv__result *r, int64_t element, dv
         bool changed = false;
         dv__range_meet(&out->sizes[i], dv__between(0, INT64_MAX), &changed);
     }
+    if (strides)
+        tell_strides(p, r, out);
 }
 
 static void join(dv_known *to, const dv_known *other)
@@ -1363,7 +1419,7 @@ static void join(dv_known *to, const dv_known *other)
     to->flags &= other->flags;
 }
 
-static void tell_result(dv__partial *p, size_t i, int64_t element, dv_known *out)
+static void tell_result(dv__partial *p, size_t i, int64_t element, bool strides, dv_known *out)
 {
     bool any = false, sure = false;
     for (uint32_t k = 0; k < p->c->program->nresults; k++) {
@@ -1372,7 +1428,7 @@ static void tell_result(dv__partial *p, size_t i, int64_t element, dv_known *out
         dv_known one;
         if (r->slot != (int32_t)(p->c->schema->nargs + i) || !guard.most)
             continue;
-        tell_output(p, r, element, any ? &one : out);
+        tell_output(p, r, element, strides, any ? &one : out);
         if (any && one.present.most && out->present.most)
             join(out, &one);
         else if (any)
@@ -1405,7 +1461,7 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
 
 static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element)
 {
-    static const char *const kinds[] = { "argument", "result", "name", "list as result", "tensor" };
+    static const char *const kinds[] = { "argument", "result", "name", "list as result", "tensor", "result" };
     return dv_fail(DV_EINVAL, "%s: it has no %s %zu (element %zu)", p->c->name,
         (unsigned)of < sizeof kinds / sizeof *kinds ? kinds[of] : "such thing:", index, element);
 }
@@ -1474,10 +1530,11 @@ int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, s
 {
     bool tensor;
     *out = dv_unknown();
-    const bool of_list = of == DV_PARTIAL_ELEMENT && index < p->c->schema->nreturns &&
-        p->c->schema->returns[index].type->kind == DV__TYPE_LIST && element < INT64_MAX;
-    if (of_list || (of == DV_PARTIAL_RESULT && index < p->c->schema->nreturns)) {
-        tell_result((dv__partial *)(uintptr_t)p, index, of_list ? (int64_t)element : -1, out); /* it uses p's registers */
+    const bool strides = of == DV_PARTIAL_STRIDES, there = index < p->c->schema->nreturns && element < INT64_MAX;
+    const bool of_list = there && (strides || of == DV_PARTIAL_ELEMENT) &&
+        p->c->schema->returns[index].type->kind == DV__TYPE_LIST;
+    if (of_list || (there && (strides || of == DV_PARTIAL_RESULT))) {
+        tell_result((dv__partial *)(uintptr_t)p, index, of_list ? (int64_t)element : -1, strides, out); /* uses p's registers */
         return DV_OK;
     }
     const thing *t = find(p, of, index, element, &tensor);
@@ -1497,35 +1554,56 @@ int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, s
     return DV_OK;
 }
 
+/* A step of 0 is as good as 1, so that { 8, 8 } is 8. */
+static dv_range range_of(dv_range r)
+{
+    r.step += !r.step;
+    return r;
+}
+
+/* Also where their number is not known: then a size that cannot be is that of a dim which does not exist. */
+static bool narrow_dims(dv__partial *p, thing *t, const dv_known *known)
+{
+    if (!meet_rank(p, t, range_of(known->value)))
+        return false;
+    for (int64_t i = 0; i < t->i.most; i++) {
+        const dv_range by = range_of(known->sizes[i]);
+        if (by.least == INT64_MIN && by.most == INT64_MAX && by.step == 1)
+            continue;
+        if (!make_room(p, t))
+            return false;
+        if (!meet(p, &p->rooms[t->room].sizes[i], by) && !meet_rank(p, t, dv__between(0, i)))
+            return false;
+    }
+    return true;
+}
+
 static bool narrow(dv__partial *p, thing *t, const dv_known *known)
 {
     dv__reg value = { 0 };
     if (is_range(t))
-        return meet(p, &t->i, known->value);
-    if (t->type == DV__RTYPE_DIMS) {
-        if (!meet_rank(p, t, known->value))
-            return false;
-        for (int64_t i = 0; sizes_of(p, t) && i < t->i.least; i++)
-            if (!meet(p, &sizes_of(p, t)[i], known->sizes[i]))
-                return false;
-        return true;
-    }
+        return meet(p, &t->i, range_of(known->value));
+    if (t->type == DV__RTYPE_DIMS)
+        return narrow_dims(p, t, known);
     value.dtype = known->dtype;
     if (t->type == DV__RTYPE_DTYPE)
         return !known->dtype.bits || learn(p, t, &value);
     value.device = known->device;
     if (t->type == DV__RTYPE_DEVICE)
         return !known->device.type || learn(p, t, &value);
-    value.s = known->string.data;
+    if (t->type != DV__RTYPE_STRING || !known->string.data)
+        return true;
+    value.s = dv__arena_strndup(&p->arena, known->string.data, known->string.size);
     value.n = (int32_t)known->string.size;
-    return t->type != DV__RTYPE_STRING || !value.s || learn(p, t, &value);
+    p->no_memory = !value.s;
+    return value.s && learn(p, t, &value);
 }
 
 static bool narrow_all(dv__partial *p, thing *t, bool argument, bool tensor, const dv_known *known)
 {
     if (!argument)
         return narrow(p, t, known);
-    if (!meet(p, &t[PRESENT].i, known->present))
+    if (!meet(p, &t[PRESENT].i, range_of(known->present)))
         return false;
     if (!tensor)
         return narrow(p, &t[VALUE], known);

@@ -108,7 +108,7 @@ void dv__lexer_next(dv__lexer *lx)
     } else {
         size_t n = 0;
         for (size_t i = 0; i < sizeof operators / sizeof *operators && !n; i++)
-            if (!strncmp(p, operators[i], strlen(operators[i])))
+            if (*p == *operators[i] && !strncmp(p, operators[i], strlen(operators[i])))
                 n = strlen(operators[i]);
         if (!n && strchr("()[]{}<>,;:=+-*/%!?|.@&^~", *p))
             n = 1;

@@ -71,7 +71,8 @@ typedef struct dv__schema {
 
 /* Accepts and refuses what torch._C.parse_schema does (exceptions: docs/schema.md). DV_ESYNTAX: column and what was expected. */
 int dv__schema_parse(const char *text, dv__schema **out);
-void dv__schema_free(dv__schema *s); /* NULL is fine */
+int dv__schema_parse_in(const char *ns, const char *text, dv__schema **out); /* ns: where the text has no namespace */
+void dv__schema_free(dv__schema *s);                                         /* NULL is fine */
 void dv__schema_print(const dv__schema *s, dv__text *to);
 void dv__type_print(const dv__type *t, dv__text *to);
 uint32_t dv__type_field(const dv__type *t); /* enum dv_field_type; 0: no field holds this type alone */

@@ -179,7 +179,9 @@ static int check(const char *text, const dv__schema *s)
     return DV_OK;
 }
 
-int dv__schema_parse(const char *text, dv__schema **out)
+int dv__schema_parse(const char *text, dv__schema **out) { return dv__schema_parse_in("", text, out); }
+
+int dv__schema_parse_in(const char *ns, const char *text, dv__schema **out)
 {
     dv__text canonical = { 0 };
     dv__schema *s = dv__calloc(1, sizeof *s);
@@ -201,6 +203,10 @@ int dv__schema_parse(const char *text, dv__schema **out)
     }
     if ((status = check(text, s)))
         goto fail;
+    if (!*s->ns && !(s->ns = dv__arena_strndup(&s->arena, ns, strlen(ns)))) {
+        status = DV_ENOMEM;
+        goto fail;
+    }
     dv__schema_print(s, &canonical);
     s->text = canonical.failed ? NULL : dv__arena_strndup(&s->arena, canonical.data, canonical.size);
     status = s->text ? DV_OK : dv_fail(DV_ENOMEM, "out of memory");

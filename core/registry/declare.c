@@ -55,31 +55,17 @@ static int keep(dv_operator *op, const char *text, const char **out)
 
 /* ---- Schema ---- */
 
-/* Parsed as written first, so that an error shows the author's own text; then again with the namespace before the name. */
 static int parse_schema(const char *ns, const char *text, dv__schema **out)
 {
-    int status = dv__schema_parse(text, out);
+    const int status = dv__schema_parse_in(ns, text, out);
     if (status)
         return dv__fail_in(status, "schema");
-    if (*(*out)->ns) {
-        if (!strcmp((*out)->ns, ns))
-            return DV_OK;
-        dv_fail(DV_ESCHEMA, "schema: the namespace is '%s' in the schema but '%s' in the library", (*out)->ns, ns);
-        dv__schema_free(*out);
-        *out = NULL;
-        return DV_ESCHEMA;
-    }
-    dv__text full = { 0 };
-    char *full_text = NULL;
-    dv__text_add(&full, "%s::%s", ns,
-        text + strspn(text, " \t\r\n")); /* as written: torch's printed form of some defaults does not parse */
+    if (!strcmp((*out)->ns, ns))
+        return DV_OK;
+    dv_fail(DV_ESCHEMA, "schema: the namespace is '%s' in the schema but '%s' in the library", (*out)->ns, ns);
     dv__schema_free(*out);
     *out = NULL;
-    status = dv__text_take(&full, &full_text);
-    if (!status)
-        status = dv__schema_parse(full_text, out);
-    dv__free(full_text);
-    return status;
+    return DV_ESCHEMA;
 }
 
 static int set_schema(dv_operator *op, const char *ns, const char *text)
@@ -177,7 +163,8 @@ static int declared_schema(dv_operator *op, const char *ns, const dv_operator_de
     int status = dv__schema_infer(decl->name, decl->fields, mutates, &text);
     if (status)
         return status;
-    status = set_schema(op, ns, text);
+    if ((status = set_schema(op, ns, text)))
+        dv__fail_in(status, "the schema inferred from its struct");
     dv__free(text);
     return status;
 }
@@ -366,9 +353,10 @@ int dv__rows_make(
         n++;
     if (!n)
         return DV_OK;
-    dv__binding *binding;
-    int status = dv__binding_make(
-        op->name, op->schema, decl->fields, DV__GET(decl, dv_operator_decl, frame_size, 0), false, arena, &binding);
+    dv__binding *binding = op->binding;
+    int status = !vendor ? DV_OK
+                         : dv__binding_make(op->name, op->schema, decl->fields, DV__GET(decl, dv_operator_decl, frame_size, 0),
+                               false, arena, &binding);
     if (status)
         return status;
     dv__row *rows = DV__ARENA_ARRAY(arena, dv__row, n);

@@ -99,7 +99,8 @@ static int add_word(policy *p, const char *s, size_t n)
         return dv_fail(DV_EINVAL, "policy: expected all, none, +name or -name, found '%.*s'", (int)n, s);
     }
     if (p->all || p->none)
-        return dv_fail(DV_EINVAL, "policy: '%.*s' after '%s': exactly one of all and none", (int)n, s, p->all ? "all" : "none");
+        return dv_fail(
+            DV_EINVAL, "policy: expected 'all' or 'none' once, found '%.*s' after '%s'", (int)n, s, p->all ? "all" : "none");
     p->all = all;
     p->none = none;
     return DV_OK;
@@ -237,6 +238,8 @@ int dv_policy_set(const char *text)
 int dv_policy_load(const char *path)
 {
     policy *p;
+    if (!path)
+        return dv_fail(DV_EINVAL, "dv_policy_load: the path is NULL");
     pthread_once(&once, read_environment);
     const int status = policy_read(path, &p);
     if (!status)

@@ -53,7 +53,19 @@ struct around {
 DV_OPERATOR(around, struct around, (x, ids, dim, out), .schema = "around(Tensor x, Tensor ids, int dim) -> Tensor out",
     .contract = "x[*a n *b]:f32, ids[k / 3]:i64 -> out[*a *b]:f32; rank(*a) == axis(dim, x); k % 2 == 0; 0 <= ids.values < 2*n; "
                 "n > ids.values");
-DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around);
+struct tiled {
+    const dv_tensor *x;
+    int64_t times;
+    dv_tensor *out;
+};
+static int tiled_shape(dv_context *ctx, const struct tiled *a)
+{
+    const int64_t n = dv_numel(a->x) * a->times;
+    return a->times < 0 ? dv_error(ctx, DV_EINVAL, "times is negative") : dv_set_output(ctx, a->out, a->x->dtype, 1, &n);
+}
+DV_OPERATOR(tiled, struct tiled, (x, times, out), .schema = "tiled(Tensor x, int times) -> Tensor out",
+    .contract = "x[*s]:T -> out[...]", .shape = (dv_shape_fn)(void (*)(void))tiled_shape);
+DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_tiled, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around);
 
 static bool is(dv_range r, int64_t least, int64_t most) { return r.least == least && r.most == most; }
 
@@ -267,6 +279,103 @@ static void axes_and_elements(void **state)
     dv_partial_free(p);
 }
 
+static void strides(void **state)
+{
+    (void)state;
+    const int64_t open[] = { -1, 0, 4 }, given[] = { 1, 9, 100 }, five[] = { 5, 1, 4 };
+    dv_tensor x;
+    dv_partial *p;
+    dv_known k;
+    dv_value args[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 3, open)), unknown };
+    CALL_OK(dv_partial_new(find("swiglu"), args, 2, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_STRIDES, 0, 0, &k));
+    assert_true(is(k.value, 3, 3) && is(k.sizes[0], 4, 4) && is(k.sizes[1], 4, 4) && is(k.sizes[2], 1, 1));
+    CALL_FAILS(DV_EINVAL, "no result 1", dv_partial_get(p, DV_PARTIAL_STRIDES, 1, 0, &k));
+    dv_partial_free(p);
+    part_of(&x, DV_DTYPE_f32, 3, five)->strides = given;
+    args[1] = dv_from_int(0);
+    args[2] = dv_from_int(2);
+    CALL_OK(dv_partial_new(find("transposed"), args, 3, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_STRIDES, 0, 0, &k));
+    assert_true(is(k.sizes[0], 100, 100) && is(k.sizes[1], 9, 9) && is(k.sizes[2], 1, 1));
+    dv_partial_free(p);
+    const int64_t rows[] = { -1, 6 };
+    args[0] = dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, rows));
+    args[1] = dv_from_int(2);
+    CALL_OK(dv_partial_new(find("split_copy"), args, 2, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_STRIDES, 0, 1, &k));
+    assert_true(is(k.sizes[0], 6, 6) && is(k.sizes[1], 1, 1));
+    dv_partial_free(p);
+}
+
+static void shape_functions(void **state)
+{
+    (void)state;
+    const int64_t shape[] = { 2, 3 }, given[] = { 3, 1 };
+    dv_tensor x;
+    dv_partial *p;
+    dv_known k = exactly(4);
+    part_of(&x, DV_DTYPE_f32, 2, shape);
+    x.strides = given;
+    const dv_value args[2] = { dv_from_tensor(&x), unknown };
+    CALL_OK(dv_partial_new(find("tiled"), args, 2, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
+    assert_true(is(k.present, 1, 1) && k.value.most > 1); /* its device and its other argument are unknown */
+    dv_partial_free(p);
+    x.device.type = DV_CPU;
+    CALL_OK(dv_partial_new(find("tiled"), args, 2, &p));
+    k = exactly(4);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 1, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
+    assert_true(is(k.value, 1, 1) && is(k.sizes[0], 24, 24) && k.dtype.bits == 32 && k.device.type == DV_CPU);
+    dv_partial_free(p);
+    const dv_value wrong[2] = { dv_from_tensor(&x), dv_from_int(-1) };
+    CALL_OK(dv_partial_new(find("tiled"), wrong, 2, &p));
+    CALL_FAILS(DV_EINVAL, "times is negative", dv_partial_get(p, DV_PARTIAL_RESULT, 0, 0, &k));
+    dv_partial_free(p);
+}
+
+/* A size that is set before the number of dims is known; bytes beyond 64 bits. */
+static void sizes(void **state)
+{
+    (void)state;
+    dv_partial *p;
+    dv_known k = dv_unknown();
+    const dv_value args[3] = { unknown, unknown, unknown };
+    CALL_OK(dv_partial_new(find("six"), args, 3, &p));
+    k.sizes[0] = k.sizes[2] = (dv_range){ 5, 5, 1, 0 };
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    k = dv_unknown();
+    k.sizes[2] = (dv_range){ 6, 6, 1, 0 }; /* not 5: there is no such dim */
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    assert_int_equal(k.value.most, 2);
+    k = exactly(2);
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    assert_true(is(k.sizes[0], 5, 5) && is(k.sizes[1], 0, INT64_MAX));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_RESULT, 1, 0, &k)); /* swapped */
+    assert_true(is(k.sizes[1], 5, 5));
+    dv_partial_free(p);
+    const int64_t large[] = { INT64_C(1) << 40, -1 };
+    dv_tensor x;
+    const dv_value two[2] = { dv_from_tensor(part_of(&x, DV_DTYPE_f64, 2, large)), unknown };
+    CALL_OK(dv_partial_new(find("swiglu"), two, 2, &p));
+    k = dv_unknown();
+    k.sizes[1] = (dv_range){ INT64_C(1) << 20, INT64_MAX, 1, 0 };
+    CALL_FAILS(DV_EINVAL, "no call fits", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    k.sizes[1].least = INT64_C(1) << 19;
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    dv_partial_free(p);
+    const int64_t rows[] = { INT64_C(1) << 40, 1 }, columns[] = { 1, INT64_C(1) << 30 };
+    dv_tensor y;
+    dv_known four[4];
+    const dv_value wide[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 2, rows)),
+        dv_from_tensor(part_of(&y, DV_DTYPE_f32, 2, columns)), dv_from_ints((const int64_t[]){ 1, 0 }, 2) };
+    CALL_FAILS(
+        DV_EINVAL, "no call fits", dv_infer_partial(find("six"), wide, 3, four, 4)); /* the result that they broadcast to */
+}
+
 static void misuse(void **state)
 {
     (void)state;
@@ -326,6 +435,9 @@ int main(void)
         cmocka_unit_test(lists),
         cmocka_unit_test(sums),
         cmocka_unit_test(axes_and_elements),
+        cmocka_unit_test(strides),
+        cmocka_unit_test(shape_functions),
+        cmocka_unit_test(sizes),
         cmocka_unit_test(misuse),
         cmocka_unit_test(memory_runs_out),
     };

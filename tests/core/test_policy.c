@@ -118,8 +118,8 @@ static void test_bad_words(void **state)
     static const struct {
         const char *text, *message;
     } bad[] = {
-        { "all,none", "policy: 'none' after 'all': exactly one of all and none" },
-        { "all all", "policy: 'all' after 'all'" },
+        { "all,none", "policy: expected 'all' or 'none' once, found 'none' after 'all'" },
+        { "all all", "policy: expected 'all' or 'none' once, found 'all' after 'all'" },
         { "f", "expected all, none, +name or -name, found 'f'" },
         { "+", "'+' is not +name or +ns::name" },
         { "-a::b::c", "'-a::b::c' is not -name or -ns::name" },

@@ -338,8 +338,6 @@ static void test_infer(void **state)
     infer_fails(DV_FIELDS(struct all, i), "i", "which the struct does not let the kernel write");
     const dv_field_decl odd = { sizeof odd, 77, "odd", 0 };
     infer_fails((const dv_field_decl *const[]){ &odd, NULL }, NULL, "field 'odd' has a type (number 77)");
-    const dv_field_decl keyword = { sizeof keyword, DV_FIELD_INT, "in", 0 };
-    infer_fails((const dv_field_decl *const[]){ &keyword, NULL }, NULL, "the schema inferred from its struct: column");
 }
 
 /* ---- Every allocation failed in turn ------------------------------------------------------------------------------------- */
@@ -410,7 +408,7 @@ static void test_allocations(void **state)
     (void)state;
     assert_true(failing_each(parse_and_print, everything) > 10);
     assert_true(failing_each(use_public, everything) > 10);
-    assert_true(failing_each(infer, NULL) > 3);
+    assert_true(failing_each(infer, NULL) > 1);
 }
 
 int main(void)

@@ -277,6 +277,10 @@ static void used(void **state)
     result = dv_default();
     CALL_FAILS(DV_EINVAL, "takes 2 tensors, found 1", dv_site_call(site, both, 1, &result, 1, NULL));
     dv_site_free(site);
+    CALL_OK(dv_site_parse("tc::repeat(f32[2, 3], 4)", &site)); /* a shape function, without memory */
+    CALL_OK(dv_site_infer(site, &spec, 1));
+    assert_true(spec.ndim == 1 && spec.shape[0] == 24);
+    dv_site_free(site);
     CALL_OK(dv_site_parse("tc::scale_(f32[4], by=-1)", &site));
     CALL_OK(dv_site_call(site, both, 1, &result, 1, NULL));
     assert_true(at(a, 0) == -1 && result.as.tensor == a);

@@ -13,7 +13,16 @@
 
 #include "check.h"
 
-enum { LARGEST = 4096, LARGEST_F32 = 256, SPARSE = 8, POOL = 1 << 22, SLOTS = CHECK_ARGS + CHECK_RESULTS, RUNS = 3, MANY = 24 };
+enum {
+    LARGEST = 4096,
+    LARGEST_F32 = 256,
+    SPARSE = 8,
+    POOL = 1 << 22,
+    SLOTS = CHECK_ARGS + CHECK_RESULTS,
+    OUTS = CHECK_RESULTS + CHECK_TENSORS,
+    RUNS = 3,
+    MANY = 24
+};
 
 /* ---- Memory: of one evaluation, and of one case ---- */
 
@@ -155,9 +164,11 @@ typedef struct point {
     double *x[CHECK_TENSORS];                                  /* elements of floating tensors */
     unsigned char *bytes[CHECK_TENSORS], *live[CHECK_TENSORS]; /* contents; what a call gets */
     dv_value slots[SLOTS];                                     /* after a call: arguments and results */
-    size_t nouts, out_slot[SLOTS]; /* floating outputs: results, and written arguments that are not returned */
-    int64_t out_at[SLOTS], nw;     /* where their elements are in w */
-    double *w;                     /* weights */
+    const dv_tensor *listed[CHECK_TENSORS];                    /* the tensors of results that are lists */
+    size_t nouts, out_slot[OUTS], out_place[OUTS]; /* floating outputs: results, and written arguments that are not returned; of
+                                                      lists each tensor */
+    int64_t out_at[OUTS], nw;                      /* where their elements are in w */
+    double *w;                                     /* weights */
 } point;
 
 static bool differentiable(dv_dtype d) { return d.code == 2 || d.code == 4; }
@@ -222,7 +233,8 @@ static int forward(point *p, size_t a, const double *v, double h)
     memcpy(p->slots, p->v.values, sizeof *p->slots * p->op->nargs);
     for (size_t r = 0; r < p->op->nresults; r++)
         p->slots[p->op->nargs + r] = dv_default();
-    return dv_call(p->op->op, p->v.values, p->op->nargs, p->slots + p->op->nargs, p->op->nresults, host);
+    const int status = dv_call(p->op->op, p->v.values, p->op->nargs, p->slots + p->op->nargs, p->op->nresults, host);
+    return check_keep_lists(p->op, p->slots + p->op->nargs, p->listed) ? status : DV_ELIMIT;
 }
 
 static bool is_returned(const check_op *op, size_t arg)
@@ -235,52 +247,78 @@ static bool is_returned(const check_op *op, size_t arg)
 
 static bool is_output(const check_op *op, size_t slot)
 {
-    return slot >= op->nargs ? op->slots[slot].type == DV_FIELD_TENSOR
-                             : (op->slots[slot].flags & DV_SLOT_WRITES) && !is_returned(op, slot);
+    return slot >= op->nargs || ((op->slots[slot].flags & DV_SLOT_WRITES) && !is_returned(op, slot));
 }
 
-static const dv_tensor *slot_tensor(const dv_value *v) { return v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL; }
+/* Of a tensor one; of anything else none. */
+static size_t tensors_in(const dv_value *v)
+{
+    return v->type == DV_VALUE_TENSORS ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
+}
+static const dv_tensor *tensor_in(const dv_value *v, size_t place)
+{
+    return place >= tensors_in(v) ? NULL : v->type == DV_VALUE_TENSORS ? v->as.tensors.data[place] : v->as.tensor;
+}
+static const dv_tensor *out_tensor(const point *p, size_t k) { return tensor_in(&p->slots[p->out_slot[k]], p->out_place[k]); }
+static int64_t out_end(const point *p, size_t k) { return k + 1 < p->nouts ? p->out_at[k + 1] : p->nw; }
 
 /* After a call: find the outputs, and choose weights that are exact in every type. */
 static bool draw_weights(point *p, check_random *r)
 {
     p->nouts = 0;
     p->nw = 0;
-    for (size_t s = 0; s < p->op->nargs + p->op->nresults; s++) {
-        const dv_tensor *t = is_output(p->op, s) ? slot_tensor(&p->slots[s]) : NULL;
-        if (!t || !differentiable(t->dtype))
-            continue;
-        p->out_slot[p->nouts] = s;
-        p->out_at[p->nouts++] = p->nw;
-        p->nw += dv_numel(t);
-        p->eps = check_unit(t->dtype) > p->eps ? check_unit(t->dtype) : p->eps;
-    }
+    for (size_t s = 0; s < p->op->nargs + p->op->nresults; s++)
+        for (size_t place = 0; is_output(p->op, s) && place < tensors_in(&p->slots[s]) && p->nouts < OUTS; place++) {
+            const dv_tensor *t = tensor_in(&p->slots[s], place);
+            if (!t || !differentiable(t->dtype))
+                continue;
+            p->out_slot[p->nouts] = s;
+            p->out_place[p->nouts] = place;
+            p->out_at[p->nouts++] = p->nw;
+            p->nw += dv_numel(t);
+            p->eps = check_unit(t->dtype) > p->eps ? check_unit(t->dtype) : p->eps;
+        }
     p->w = doubles(p->nw);
     for (int64_t i = 0; p->w && i < p->nw; i++)
         p->w[i] = (double)check_between(r, 1, 8) / 8 * (check_next(r) & 1 ? 1 : -1);
     return p->w && p->nouts;
 }
 
-/* Tensors as the outputs are, with the weights or zeros: by slot. */
-static bool make_grads(const point *p, dv_value *grads)
+/* A tensor as this one is, of zeros; NULL: no memory. */
+static dv_tensor *zeros_like(const dv_tensor *t)
+{
+    int64_t strides[DV_MAX_NDIM], n = 1;
+    dv_tensor *g;
+    for (int32_t d = t->ndim; d-- > 0; n *= t->shape[d] > 0 ? t->shape[d] : 1)
+        strides[d] = n;
+    if (new_tensor(NULL, 0, t->dtype, t->device, t->ndim, t->shape, strides, &g))
+        return NULL;
+    bench.made->rounded = true;
+    return g;
+}
+
+/* Tensors as the outputs are, with the weights or zeros: by slot. list: the tensors of lists. */
+static bool make_grads(const point *p, dv_value *grads, const dv_tensor **list)
 {
     size_t k = 0;
     for (size_t s = 0; s < p->op->nargs + p->op->nresults; s++) {
-        const dv_tensor *t = is_output(p->op, s) ? slot_tensor(&p->slots[s]) : NULL;
-        int64_t strides[DV_MAX_NDIM], n = 1;
-        dv_tensor *g;
+        const size_t n = is_output(p->op, s) ? tensors_in(&p->slots[s]) : 0;
         grads[s] = dv_none();
-        if (!t)
-            continue;
-        for (int32_t d = t->ndim; d-- > 0; n *= t->shape[d] > 0 ? t->shape[d] : 1)
-            strides[d] = n;
-        if (new_tensor(NULL, 0, t->dtype, t->device, t->ndim, t->shape, strides, &g))
-            return false;
-        bench.made->rounded = true;
-        grads[s] = dv_from_tensor(g);
-        if (k < p->nouts && p->out_slot[k] == s)
-            for (int64_t i = 0, at = p->out_at[k++], size = dv_numel(g); i < size; i++)
-                check_put(g->data, i, g->dtype, p->w[at + i]);
+        for (size_t place = 0; place < n; place++) {
+            const dv_tensor *t = tensor_in(&p->slots[s], place);
+            dv_tensor *g = t ? zeros_like(t) : NULL;
+            if (t && !g)
+                return false;
+            if (k < p->nouts && p->out_slot[k] == s && p->out_place[k] == place)
+                for (int64_t i = 0, at = p->out_at[k++], size = dv_numel(g); i < size; i++)
+                    check_put(g->data, i, g->dtype, p->w[at + i]);
+            list[place] = g;
+        }
+        if (n && p->slots[s].type == DV_VALUE_TENSORS)
+            grads[s] = dv_from_tensors(list, n);
+        else if (n && list[0])
+            grads[s] = dv_from_tensor(list[0]);
+        list += n;
     }
     return true;
 }
@@ -330,9 +368,8 @@ typedef struct gradients { double *of[CHECK_TENSORS]; } gradients;
 
 static const dv_tensor *gradient_tensor(const point *p, const dv_value *out, size_t i)
 {
-    const size_t slot = check_tensor_argument(&p->c, i), k = i - p->c.args[slot].first;
-    const dv_value *v = &out[slot];
-    return v->type == DV_VALUE_TENSORS ? (k < v->as.tensors.size ? v->as.tensors.data[k] : NULL) : slot_tensor(v);
+    const size_t slot = check_tensor_argument(&p->c, i);
+    return tensor_in(&out[slot], i - p->c.args[slot].first);
 }
 
 static void print_shape(const dv_tensor *t, char *out, size_t size)
@@ -349,7 +386,7 @@ static bool one_type(const point *p)
 {
     const dv_tensor *first = NULL;
     for (size_t s = 0; s < p->c.ntensors + p->nouts; s++) {
-        const dv_tensor *t = s >= p->c.ntensors ? slot_tensor(&p->slots[p->out_slot[s - p->c.ntensors]])
+        const dv_tensor *t = s >= p->c.ntensors ? out_tensor(p, s - p->c.ntensors)
             : p->c.tensors[s].present           ? &p->v.tensors[s]
                                                 : NULL;
         if (!t || !differentiable(t->dtype))
@@ -401,13 +438,21 @@ static void want_floats(const point *p, bool *wanted)
             wanted[check_tensor_argument(&p->c, i)] = true;
 }
 
+static void free_lists(const dv_value *out, size_t n)
+{
+    for (size_t s = 0; s < n; s++)
+        if (out[s].type == DV_VALUE_TENSORS)
+            dv_free((void *)(uintptr_t)out[s].as.tensors.data);
+}
+
 enum outcome { DONE, FAILED, REFUSED };
 
 /* After forward(). FAILED: it was reported. */
 static enum outcome backward(check_job *job, const point *p, const bool *wanted, gradients *g)
 {
+    static const dv_tensor *list[SLOTS + CHECK_TENSORS];
     dv_value grads[SLOTS], out[SLOTS];
-    if (!make_grads(p, grads))
+    if (!make_grads(p, grads, list))
         return REFUSED;
     if (dv_gradient(p->op->op, p->slots, grads, wanted, out, &bench.host)) {
         show(job, CHECK_SHOW_FORM, 0);
@@ -424,9 +469,7 @@ static enum outcome backward(check_job *job, const point *p, const bool *wanted,
         if (g->of[i])
             get_all(t, g->of[i]);
     }
-    for (size_t s = 0; s < p->op->nargs; s++)
-        if (out[s].type == DV_VALUE_TENSORS)
-            dv_free((void *)(uintptr_t)out[s].as.tensors.data);
+    free_lists(out, p->op->nargs);
     return right ? DONE : FAILED;
 }
 
@@ -442,8 +485,8 @@ static bool outputs(point *p, size_t a, const double *v, double h, double *to)
     if (forward(p, a, v, h))
         return false;
     for (size_t k = 0; k < p->nouts; k++) {
-        const dv_tensor *t = slot_tensor(&p->slots[p->out_slot[k]]);
-        if (!t || dv_numel(t) != (k + 1 < p->nouts ? p->out_at[k + 1] : p->nw) - p->out_at[k])
+        const dv_tensor *t = out_tensor(p, k);
+        if (!t || dv_numel(t) != out_end(p, k) - p->out_at[k])
             return false; /* a size that depends on contents */
         get_all(t, to + p->out_at[k]);
     }
@@ -678,7 +721,7 @@ static bool tangent_along(check_job *job, point *p, size_t a, const double *v, d
         return false;
     }
     for (size_t k = 0; k < p->nouts; k++) {
-        const dv_tensor *t = slot_tensor(&out[p->out_slot[k]]), *o = slot_tensor(&p->slots[p->out_slot[k]]);
+        const dv_tensor *t = tensor_in(&out[p->out_slot[k]], p->out_place[k]), *o = out_tensor(p, k);
         const size_t before = pool.used;
         double *d = t ? doubles(dv_numel(t)) : NULL;
         if (t && (t->ndim != o->ndim || dv_numel(t) != dv_numel(o) || dv_dtype_key(t->dtype) != dv_dtype_key(o->dtype))) {
@@ -692,6 +735,7 @@ static bool tangent_along(check_job *job, point *p, size_t a, const double *v, d
             *sum += d[i] * p->w[p->out_at[k] + i];
         pool.used = before;
     }
+    free_lists(out, p->op->nargs + p->op->nresults);
     return true;
 }
 
@@ -703,7 +747,7 @@ static void compare_tangents(check_job *job, point *p, check_random *r)
     bool any;
     for (size_t k = 0; k < p->nouts && w; k++) { /* only results that have a tangent */
         const bool has = clause_of(p->op, "tangent", p->out_slot[k], &any) == HAS_CLAUSE;
-        for (int64_t i = p->out_at[k]; i < (k + 1 < p->nouts ? p->out_at[k + 1] : p->nw); i++)
+        for (int64_t i = p->out_at[k]; i < out_end(p, k); i++)
             w[i] = has ? all[i] : 0;
     }
     p->w = w ? w : all;
@@ -879,7 +923,7 @@ static bool same_types(const check_case *a, const check_case *b)
 static bool all_finite(const point *p)
 {
     for (size_t k = 0; k < p->nouts; k++) {
-        const dv_tensor *t = slot_tensor(&p->slots[p->out_slot[k]]);
+        const dv_tensor *t = out_tensor(p, k);
         for (int64_t i = 0; i < dv_numel(t); i++)
             if (!isfinite(check_get(t->data, i, t->dtype)))
                 return false;
@@ -983,9 +1027,6 @@ static void attempt(check_job *job, const check_case *given)
 static const char *applies(const check_op *op, const check_row *row)
 {
     (void)row;
-    for (size_t r = 0; r < op->nresults; r++)
-        if (op->slots[op->nargs + r].type == DV_FIELD_TENSORS)
-            return "it returns lists of tensors";
     if (op->random)
         return "it is nondeterministic";
     return has_formula(op, "gradient") ? NULL : "it declares no gradient";

@@ -47,11 +47,21 @@ static int64_t elements_of(const outs *o)
     return n;
 }
 
+/* The place of what was taken in its list; a result that is no list has one place. */
+static inline size_t place_of(const outs *o, int64_t i)
+{
+    size_t n = 0;
+    while (i-- > 0 && o->of[i].slot == o->of[i + 1].slot)
+        n++;
+    return n;
+}
+
 /* The gradients of the weighted sum of results. */
 static inline void backward(dv_operator *op, const bool *wanted)
 {
     static outs o;
     static dv_value grads[NARGS + NRESULTS + 1];
+    static const dv_tensor *lists[64];
     forward(op, &o);
     for (int i = 0; i < NARGS + NRESULTS; i++)
         grads[i] = dv_none();
@@ -62,7 +72,11 @@ static inline void backward(dv_operator *op, const bool *wanted)
                 dv_put_f64(t->data, k, dv_dtype_key(t->dtype), weights[at]);
         if (!is_real(t->dtype))
             memset(t->data, 0, (size_t)dv_dtype_bytes(t->dtype, dv_numel(t)));
-        if (!o.of[i].number)
+        const size_t place = place_of(&o, i);
+        lists[i] = t;
+        if (values[o.of[i].slot].type == DV_VALUE_TENSORS)
+            grads[o.of[i].slot] = dv_from_tensors(&lists[i - (int64_t)place], place + 1);
+        else if (!o.of[i].number)
             grads[o.of[i].slot] = dv_from_tensor(t);
     }
     if (dv_gradient(op, values, grads, wanted, gradients, &host))

@@ -35,7 +35,10 @@ static double tangent_along(dv_operator *op)
         exit((fprintf(stderr, "the tangent cannot be computed: %s\n", dv_last_error()), 1));
     for (int64_t i = 0, at = 0; i < o.n; i++) {
         const dv_value *v = &found[o.of[i].slot];
-        const dv_tensor *t = v->type == DV_VALUE_TENSOR ? v->as.tensor : NULL;
+        const size_t place = place_of(&o, i);
+        const dv_tensor *t = v->type == DV_VALUE_TENSOR                 ? v->as.tensor
+            : v->type == DV_VALUE_TENSORS && place < v->as.tensors.size ? v->as.tensors.data[place]
+                                                                        : NULL;
         if (t && dv_numel(t) != dv_numel(&o.of[i].t))
             exit((fprintf(stderr, "slot %d: the tangent has another size\n", o.of[i].slot), 1));
         for (int64_t k = 0, n = dv_numel(&o.of[i].t); k < n; k++, at++) {

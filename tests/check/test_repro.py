@@ -79,6 +79,7 @@ MENDED = {
     "leaked_file": ('fopen("/dev/null", "w")', "NULL"),
     "unchecked_allocation": (", 64);", ", 64);\n    if (!copy)\n        return dv_error(ctx, DV_ENOMEM, \"out of memory\");"),
     "gradient_sign": ("y: grad * 1", "y: -grad"),
+    "gradient_of_list": ("grad[0];", "if(len(ys) == 1, grad[0], grad[0] + grad[1]);"),
     "gradient_needs_ignored": ("mask.data[0] ? grad[i] * x", "mask.data[1] ? grad[i] * x"),
     "flops_wrong": ("flops = m * n", "flops = 2 * m * n * k"),
     "bytes_of_half": ("bytes = 4 * n", "bytes = 12 * n"),

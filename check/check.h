@@ -202,6 +202,8 @@ typedef struct check_op {
 } check_op;
 /* Read the declaration of an operator. 0, or -1 with the message in dv_last_error(). Never freed. */
 int check_op_init(check_op *op, dv_operator *o);
+/* Sizes that a C file compares with, each with its neighbours; how many. */
+size_t check_constants(const char *path, int64_t *out, size_t room);
 size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argument of this name */
 
 /* The name of this kind; NULL: there is none. */

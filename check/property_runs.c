@@ -1,5 +1,6 @@
 /* runs: what the contract accepts runs to its end. A kernel may refuse a case with a message (what is inside tensors is the
- * kernel's to check); it may not crash, end the process or loop, nor fail without a message. */
+ * kernel's to check); it may not crash, end the process or loop, fail without a message, or because it does
+ * not do what its declaration says of its results. */
 #include <string.h>
 
 #include "check.h"
@@ -17,7 +18,9 @@ static void attempt(check_job *job, const check_case *c)
         return;
     check_refused(job);
     job->how.show = CHECK_SHOW_ACCEPT;
-    if (call.kernel_ran && strstr(dv_last_error(), "and no message"))
+    if (call.kernel_ran && (strstr(dv_last_error(), "dv_set_output") || strstr(dv_last_error(), "dv_alloc: the alignment")))
+        check_fail(job, "against its declaration", "the kernel does not keep to what it declares: %s", dv_last_error());
+    else if (call.kernel_ran && strstr(dv_last_error(), "and no message"))
         check_fail(job, "no message", "the kernel fails without a message: %s", dv_last_error());
     else if (call.kernel_ran && strstr(dv_last_error(), "which is not a status"))
         check_fail(job, "no status", "%s", dv_last_error());

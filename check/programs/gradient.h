@@ -47,7 +47,7 @@ static int64_t elements_of(const outs *o)
     return n;
 }
 
-/* The place of what was taken in its list; a result that is no list has one place. */
+/* The place of what was taken in its list; a result that is one tensor has one place. */
 static inline size_t place_of(const outs *o, int64_t i)
 {
     size_t n = 0;

@@ -1,0 +1,87 @@
+/* Sizes that a kernel's source speaks of: the whole numbers that its code compares with, divides by or takes as sizes of arrays,
+ * each with its neighbours. A kernel that does something else at n == 37, or from 37 on, is called with 36, 37 and 38. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { LEAST = 3, MOST = 1 << 16, MOST_SOURCE = 1 << 22 };
+
+/* The whole file with a 0 at its end; NULL: it cannot be read. */
+static char *read_all(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char *text = f ? malloc(MOST_SOURCE + 1) : NULL;
+    if (text)
+        text[fread(text, 1, MOST_SOURCE, f)] = 0;
+    if (f)
+        fclose(f);
+    return text;
+}
+
+/* The end of a comment or of a quoted text that begins here; p: neither does. */
+static const char *skip(const char *p)
+{
+    const char quote = *p;
+    if (!strncmp(p, "//", 2) || *p == '#')
+        return p + strcspn(p, "\n");
+    if (!strncmp(p, "/*", 2)) {
+        const char *end = strstr(p + 2, "*/");
+        return end ? end + 2 : p + strlen(p);
+    }
+    if (quote != '"' && quote != '\'')
+        return p;
+    for (p++; *p && *p != quote; p++)
+        p += *p == '\\' && p[1];
+    return p + (*p != 0);
+}
+
+static void add(int64_t x, int64_t *out, size_t room, size_t *n)
+{
+    for (size_t i = 0; i < *n; i++)
+        if (out[i] == x)
+            return;
+    if (*n < room && x >= LEAST && x <= MOST)
+        out[(*n)++] = x;
+}
+
+/* Does a number between these characters count? */
+static bool is_limit(char before, const char *after)
+{
+    after += strspn(after, " )");
+    return (before && strchr("<>=%/&[", before)) || (*after && strchr("<>%", *after)) || !strncmp(after, "==", 2);
+}
+
+size_t check_constants(const char *path, int64_t *out, size_t room)
+{
+    size_t n = 0;
+    char before = 0; /* the last character that is no space */
+    char *const text = read_all(path);
+    for (const char *p = text ? text : ""; *p;) {
+        const char *after = skip(p);
+        char *end;
+        if (after > p) {
+            p = after;
+        } else if (isspace((unsigned char)*p)) {
+            p++;
+        } else if (isalpha((unsigned char)*p) || *p == '_') {
+            while (isalnum((unsigned char)*p) || *p == '_')
+                p++;
+            before = 'a';
+        } else if (!isdigit((unsigned char)*p)) {
+            before = *p++;
+        } else {
+            const long long x = strtoll(p, &end, 0);
+            const bool whole = !strchr(".eEpPxX", *end) || !*end; /* else it is a real number */
+            for (p = end; isalnum((unsigned char)*p) || *p == '.'; p++)
+                continue;
+            const bool counts = whole && is_limit(before, p);
+            before = '0';
+            for (int64_t by = -1; counts && by <= 1 && x >= LEAST && x <= MOST; by++)
+                add(x + by, out, room, &n);
+        }
+    }
+    free(text);
+    return n;
+}

@@ -1,6 +1,6 @@
 /* runs: what the contract accepts runs to its end. A kernel may refuse a case with a message (what is inside tensors is the
  * kernel's to check); it may not crash, end the process or loop, fail without a message, or because it does
- * not do what its declaration says of its results. */
+ * not do what its declaration says about its results. */
 #include <string.h>
 
 #include "check.h"

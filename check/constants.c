@@ -1,5 +1,5 @@
-/* Sizes that matter to a kernel, by its source: the whole numbers that its code compares with, divides by or takes as sizes of arrays,
- * each with its neighbours. A kernel that does something else at n == 37, or from 37 on, is called with 36, 37 and 38. */
+/* Sizes that matter to a kernel, by its source: the whole numbers that its code compares with, divides by or takes as sizes of
+ * arrays, each with its neighbours. A kernel that does something else at n == 37, or from 37 on, is called with 36, 37 and 38. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

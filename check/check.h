@@ -410,6 +410,7 @@ typedef struct check_property {
     X(parallel)             \
     X(leaks)                \
     X(tags)                 \
+    X(undefined)            \
     X(torch)
 #define CHECK__DECLARE(name) extern const check_property check_property_##name;
 CHECK_PROPERTIES(CHECK__DECLARE)

@@ -14,6 +14,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTY = ROOT / "tests" / "faulty"
 ENDLESS = {"endless_loop", "lock_kept", "waits_forever"}  # these use all the time that a case may take, several times
 LOADS_NOT = "gradient_names_nothing"  # building its binary shows the fault
+FROM_SOURCE = {LOADS_NOT, "own_array_overrun"}  # the others are built once for all tests
 os.environ.setdefault("DOVETAIL_PYTHON", "")  # the property torch has tests of its own
 
 
@@ -55,7 +56,7 @@ def binary(shared):
 def faulty(shared, binary):
     """faulty(name) -> the report on an operator of tests/faulty. It is made once for all tests."""
     def report(name):
-        target = f"tests/faulty/{name}/fault.c" if name == LOADS_NOT else binary(name)
+        target = f"tests/faulty/{name}/fault.c" if name in FROM_SOURCE else binary(name)
         return once(shared, name, target, *(["--case-ms", 200] if name in ENDLESS else []))
     return report
 

@@ -1,0 +1,98 @@
+/* undefined: kernels do nothing that C leaves undefined. Where the source is given it is built once more, so that what the
+ * compiler can watch (an index past a local array, a shift by too much, a misaligned or null pointer) traps; then another process
+ * of this command makes the cases of `runs` with that build. Signed overflow is left out: sums of integer tensors wrap on
+ * purpose. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+
+#define WATCHED "-fsanitize=bounds,shift,alignment,null,vla-bound,unreachable,return"
+#define TRAPS "-fsanitize-undefined-trap-on-error"
+enum { MOST_OUTPUT = 1 << 22 };
+
+/* What this command prints with these arguments; NULL: it could not be run. The caller frees it. */
+static char *ask(check_job *job, const char *const *argv)
+{
+    int fds[2], status;
+    size_t size = 0;
+    char *text = malloc(MOST_OUTPUT + 1);
+    if (!text || pipe(fds))
+        return free(text), NULL;
+    const pid_t pid = fork();
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        dup2(fds[1], STDOUT_FILENO);
+        close(fds[0]);
+        close(fds[1]);
+        execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    close(fds[1]);
+    for (ssize_t n = 1; pid > 0 && size < MOST_OUTPUT && n;) { /* it has time limits of its own */
+        struct pollfd ready = { .fd = fds[0], .events = POLLIN };
+        job->result->step++;
+        n = poll(&ready, 1, 500) > 0 ? read(fds[0], text + size, MOST_OUTPUT - size) : -1;
+        size += n > 0 ? (size_t)n : 0;
+    }
+    close(fds[0]);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    text[size] = 0;
+    return text;
+}
+
+/* The binary that traps; NULL: it could not be built. */
+static char *build(check_job *job)
+{
+    const char *const argv[] = { "dovetail", "build", "--cached", "-X", WATCHED, "-X", TRAPS, job->op->source, NULL };
+    char *path = ask(job, argv);
+    if (path)
+        path[strcspn(path, "\n")] = 0;
+    return path && *path ? path : (free(path), NULL);
+}
+
+static void whole(check_job *job)
+{
+    char seed[24];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)job->seed);
+    char *binary = build(job), *answer = NULL;
+    const char *const argv[] = { "dovetail", "check", "--json", "--only", "runs", "--seed", seed, "--op", job->op->name, binary,
+        NULL };
+    const check_json *report = binary && (answer = ask(job, argv)) ? check_json_parse(answer) : NULL;
+    const check_json *results = check_json_get(report, "results");
+    if (!results)
+        check_not(job, "it could not be built with " WATCHED);
+    for (size_t i = 0; i < check_json_size(results); i++) {
+        const check_json *r = check_json_at(results, i), *cases = check_json_get(r, "cases");
+        const char *message = check_json_text(r, "message"), *with = check_json_text(r, "case"), *row = check_json_text(r, "row");
+        job->result->cases += cases ? (uint32_t)cases->i : 0;
+        if (message && (!strncmp(message, "SIGILL", 6) || !strncmp(message, "SIGTRAP", 7)))
+            check_fail(job, "undefined behaviour",
+                "row %s does what C leaves undefined: an index past an array of its own, a shift by too much, or a pointer that "
+                "is "
+                "null or misaligned; with %s",
+                row ? row : "", with ? with : "every case");
+    }
+    free(binary);
+    free(answer);
+}
+
+static const char *applies(const check_op *op, const check_row *row)
+{
+    (void)row;
+    return op->source ? NULL : "a binary was given: it takes the C file";
+}
+
+const check_property check_property_undefined = {
+    .name = "undefined",
+    .promise = "kernels do nothing that C leaves undefined, as far as the compiler can watch it",
+    .applies = applies,
+    .whole = whole,
+};

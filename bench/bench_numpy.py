@@ -1,4 +1,4 @@
-"""A call on small NumPy arrays: f(a, b, out) and f(a, b) beside ctypes with pointers, and beside NumPy's own add."""
+"""A call on small NumPy arrays, of an operator that adds in a plain loop: beside the loop by ctypes with pointers, and beside NumPy's own add."""
 import ctypes
 import json
 import os
@@ -29,14 +29,29 @@ def row(what, ours, peer, theirs, goal=None):
     print(json.dumps({"what": what, "ours": ours, "peer": peer, "theirs": theirs, "unit": "us", "goal": goal, "higher": False}))
 
 
-def plain_c(folder):
-    """The same loop as a C function, for ctypes."""
-    source = folder / "plain.c"
-    source.write_text("void add(const float *a, const float *b, float *out, long n) { for (long i = 0; i < n; i++) out[i] = a[i] + b[i]; }\n")
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", folder / "plain.so", source], check=True)
-    add = ctypes.CDLL(str(folder / "plain.so")).add
-    add.restype, add.argtypes = None, [ctypes.c_void_p] * 3 + [ctypes.c_long]
-    return add
+SOURCE = """
+#include <dovetail_op.h>
+void plain_add(const float *a, const float *b, float *out, long n) { for (long i = 0; i < n; i++) out[i] = a[i] + b[i]; }
+struct add { const dv_tensor *a, *b; dv_tensor *out; };
+static int add(dv_context *ctx, const struct add *f)
+{
+    (void)ctx;
+    plain_add(f->a->data, f->b->data, f->out->data, dv_numel(f->out));
+    return DV_OK;
+}
+DV_OPERATOR(add, struct add, (a, b, out), .schema = "add(Tensor a, Tensor b) -> Tensor out",
+    .contract = "a[*s]:f32, b[*s]:f32 -> out[*s]:f32; parallel(*s)", .kernels = DV_KERNELS(DV_KERNEL(struct add, "cpu", "f32", add)));
+DV_LIBRARY(bench_numpy, &dv_op_add);
+"""
+
+
+def compiled(folder):
+    """(an operator, the function that it calls, for ctypes)"""
+    (folder / "add.c").write_text(SOURCE)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{ROOT / 'include'}", "-o", folder / "add.so", folder / "add.c"], check=True)
+    plain = ctypes.CDLL(str(folder / "add.so")).plain_add
+    plain.restype, plain.argtypes = None, [ctypes.c_void_p] * 3 + [ctypes.c_long]
+    return dovetail.load(folder / "add.so").add, plain
 
 
 def started(code):
@@ -51,15 +66,18 @@ def started(code):
 
 
 def main():
-    f, g = dovetail.ops.swiglu, dovetail.ops.add_custom if hasattr(dovetail.ops, "add_custom") else dovetail.ops.swiglu
     a, b, out = (np.ones((4, 8), np.float32) for _ in range(3))
     with tempfile.TemporaryDirectory() as folder:
-        add = plain_c(pathlib.Path(folder))
-        pointers = best("add(a.ctypes.data, b.ctypes.data, out.ctypes.data, 32)", add=add, a=a, b=b, out=out)
-        names = {"f": f, "g": g, "a": a, "b": b, "out": out, "np": np}
-        row("f(a, b, out) on NumPy arrays, 4x8 f32", best("f(a, b, out)", **names), "ctypes with .ctypes.data pointers", pointers, "<= 0.3")
-        row("f(a, b, out), beside numpy.add", best("g(a, b, out)", **names), "numpy.add(a, b, out)", best("np.add(a, b, out)", **names))
-        row("f(a, b) -> array", best("f(a, b)", **names), "numpy.add(a, b)", best("np.add(a, b)", **names))
+        add, plain = compiled(pathlib.Path(folder))
+        names = {"add": add, "plain": plain, "add_custom": dovetail.ops.add_custom, "np": np, "a": a, "b": b, "out": out}
+        t = {call: best(call, **names) for call in ("add(a, b, out)", "add_custom(a, b, out)", "np.add(a, b, out)", "np.add(a, b, out=out)", "add(a, b)",
+             "np.add(a, b)", "plain(a.ctypes.data, b.ctypes.data, out.ctypes.data, 32)")}
+        row("add(a, b, out) on NumPy arrays, 4x8 f32", t["add(a, b, out)"], "ctypes with .ctypes.data pointers",
+            t["plain(a.ctypes.data, b.ctypes.data, out.ctypes.data, 32)"], "<= 0.3")
+        row("add(a, b, out)", t["add(a, b, out)"], "numpy.add(a, b, out=out)", t["np.add(a, b, out=out)"], ">= 2.22 x")
+        row("add(a, b, out)", t["add(a, b, out)"], "numpy.add(a, b, out)", t["np.add(a, b, out)"])
+        row("add_custom(a, b, out), which broadcasts and promotes as NumPy's", t["add_custom(a, b, out)"], "numpy.add(a, b, out)", t["np.add(a, b, out)"])
+        row("add(a, b) -> array", t["add(a, b)"], "numpy.add(a, b)", t["np.add(a, b)"])
     operators = BUILD / "ops" / "swiglu.so"
     row("import dovetail and load a library", 1e3 * started(f"import dovetail; dovetail.load({str(operators)!r})"),
         "import numpy", 1e3 * started("import numpy"))

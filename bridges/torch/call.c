@@ -138,10 +138,23 @@ static void release_arguments(struct dv__torch_call *c)
 
 static void *handle_of_tensor(const dv_tensor *t) { return ((const struct dv__torch_tensor *)(const void *)t)->handle; }
 
+/* A list that dv_call made, and its tensors from begin on. */
+static void free_list(struct dv__torch_call *c, const dv_tensors *list, size_t begin)
+{
+    for (size_t k = begin; k < list->size; k++)
+        c->t->aoti_torch_delete_tensor_object(handle_of_tensor(list->data[k]));
+    dv_free((void *)(uintptr_t)(const void *)list->data);
+}
+
 static void release_spare(struct dv__torch_call *c)
 {
-    while (c->nspare)
-        c->t->aoti_torch_delete_tensor_object(handle_of_tensor(c->spare[--c->nspare].as.tensor));
+    while (c->nspare) {
+        const dv_value *v = &c->spare[--c->nspare];
+        if (v->type == DV_VALUE_TENSORS)
+            free_list(c, &v->as.tensors, 0);
+        else
+            c->t->aoti_torch_delete_tensor_object(handle_of_tensor(v->as.tensor));
+    }
 }
 
 void dv__torch_call_end(struct dv__torch_call *c)
@@ -656,13 +669,6 @@ static int encode_tensor(
     return DV_OK;
 }
 
-static void free_list(struct dv__torch_call *c, const dv_tensors *list, size_t begin)
-{
-    for (size_t k = begin; k < list->size; k++)
-        c->t->aoti_torch_delete_tensor_object(handle_of_tensor(list->data[k]));
-    dv_free((void *)(uintptr_t)(const void *)list->data);
-}
-
 /* A list that dv_call made: torch's list takes the handles. */
 static int encode_list(struct dv__torch_call *c, const dv_tensors *made, uint64_t *cell)
 {
@@ -788,6 +794,18 @@ static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_ten
     return DV_OK;
 }
 
+static int fill_outs(struct dv__torch_call *c, const dv_value *out, const dv_value *made, const struct dv__torch_slot *s)
+{
+    const dv_tensor *const *outs, *const *results;
+    const size_t n = tensors_of(out, &outs), expected = tensors_of(made, &results);
+    if (n != expected)
+        return dv_fail(DV_EINVAL, "%s: argument '%s': expected %zu tensors, found %zu", c->op->name, s->name, expected, n);
+    int status = DV_OK;
+    for (size_t i = 0; !status && i < n; i++)
+        status = fill_out(c, outs[i], results[i], s);
+    return status;
+}
+
 /* Write results to the tensors given by out=. If a shape differs, the result is made first and then copied. */
 static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
 {
@@ -803,7 +821,7 @@ static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
     c->spare = results;
     c->nspare = op->nresults;
     for (size_t i = 0; !status && i < op->nresults; i++)
-        status = fill_out(c, outs[i].as.tensor, results[i].as.tensor, &op->slots[op->nargs + i]);
+        status = fill_outs(c, &outs[i], &results[i], &op->slots[op->nargs + i]);
     release_spare(c);
     memcpy(results, outs, op->nresults * sizeof *results);
     return status;
@@ -856,7 +874,7 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
         memset(args, 0, (nargs + op->nresults) * sizeof *args);
     for (size_t i = 0; !status && i < nargs; i++)
         status = decode_argument(&c, &op->slots[i], stack[i], &args[i]);
-    const bool out = nargs > op->nargs;
+    const bool out = nargs > op->nargs, pushes = op->nresults && !(out && op->lists);
     if (!status && out)
         status = refuse_gradient(&c, args);
     if (!status && (op->mutates || out))
@@ -869,10 +887,10 @@ static int run(const struct dv__torch_op *op, uint64_t *stack, size_t nargs)
         c.stack = NULL; /* Python takes the arguments */
         return status;
     }
-    if (!status)
+    if (!status && pushes)
         status = encode_results(&c, args, results, cells);
     release_arguments(&c);
-    if (!status && op->nresults)
+    if (!status && pushes)
         memcpy(stack, cells, op->nresults * sizeof *cells);
     return status;
 }

@@ -23,6 +23,7 @@ struct dv__torch_op {
     const char *name;
     const char *overload; /* of the name; "" where there is none */
     bool mutates, views;  /* writes to arguments; returns a view of one */
+    bool lists;           /* a result is a list: the out= overload returns nothing, as ATen's do */
     /* Python objects that the Autograd kernel calls (python.c): one for every call; one for calls that are plain except that they
      * need a gradient. NULL: none. Read and set under the GIL. */
     _Atomic(void *) python, gradient;

@@ -156,6 +156,7 @@ static int describe(const struct dv__torch_shims *t, dv_operator *op, bool twin,
             .element_optional = info.flags & DV_SLOT_ELEMENT_OPTIONAL,
             .writes = result || info.flags & DV_SLOT_WRITES,
             .alias = result ? info.alias : -1 };
+        to->lists |= result && info.type == DV_FIELD_TENSORS;
         to->views |= result && info.alias >= 0 && !to->slots[info.alias].writes;
         to->mutates |= !result && info.flags & DV_SLOT_WRITES;
     }
@@ -294,7 +295,8 @@ static int keep(const struct dv__torch_shims *t, const char *ns, const char *nam
 /* ---- out= ---------------------------------------------------------------------------------------------------------------- */
 
 /* An operator that writes nothing and returns new tensors gets an overload that writes to given ones, with ATen's names and
- * rules: `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`. It has no trampoline of its own: its calls have more arguments. */
+ * rules: `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`; with a list among the results, `f.out(..., *, Tensor(a!)[] out) ->
+ * ()`. It has no trampoline of its own: its calls have more arguments. */
 static bool is_functional(const struct dv__torch_op *o)
 {
     const char *schema = dv_operator_schema(o->op);
@@ -303,7 +305,7 @@ static bool is_functional(const struct dv__torch_op *o)
         strstr(schema, "..."))
         return false;
     for (size_t i = o->nargs; i < o->nargs + o->nresults; i++)
-        if (o->slots[i].field != DV_FIELD_TENSOR || o->slots[i].optional)
+        if ((o->slots[i].field != DV_FIELD_TENSOR && o->slots[i].field != DV_FIELD_TENSORS) || o->slots[i].optional)
             return false;
     return true;
 }
@@ -356,12 +358,13 @@ static char *out_schema(const struct dv__torch_op *o, const char *overload)
     for (size_t i = 0; i < o->nresults; i++) {
         name_out(o, i, name, sizeof name);
         clash |= has_argument(o, name);
-        fprintf(f, ", Tensor(%c!) %s", 'a' + (char)i, name);
+        fprintf(f, ", Tensor(%c!)%s %s", 'a' + (char)i, o->slots[o->nargs + i].field == DV_FIELD_TENSORS ? "[]" : "", name);
     }
-    fprintf(f, ") -> %s", o->nresults == 1 ? "" : "(");
-    for (size_t i = 0; i < o->nresults; i++)
+    const size_t returned = o->lists ? 0 : o->nresults;
+    fprintf(f, ") -> %s", returned == 1 ? "" : "(");
+    for (size_t i = 0; i < returned; i++)
         fprintf(f, "%sTensor(%c!)", i ? ", " : "", 'a' + (char)i);
-    fputs(o->nresults == 1 ? "" : ")", f);
+    fputs(returned == 1 ? "" : ")", f);
     if (!fclose(f) && !clash)
         return text;
     free(text);
@@ -423,7 +426,7 @@ static int add_out(dv_torch_library *reg, const dv_library *lib, struct entry *e
     char overload[256], *schema = schema_of_out(lib, o, overload, sizeof overload);
     if (!schema)
         return DV_OK;
-    int status = define(reg->t, reg->own.definitions, o->op, schema, "out_variant");
+    int status = define(reg->t, reg->own.definitions, o->op, schema, o->lists ? "" : "out_variant");
     free(schema);
     e->has_out = !status;
     return status ? status : implement(reg->t, &reg->own, o, overload, e->number);

@@ -39,7 +39,7 @@ char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local, boo
         fprintf(f, " a%zu", i);
     }
     fputs(") -> (", f);
-    for (size_t i = 0; i < o->nresults; i++) {
+    for (size_t i = 0; i < (out && o->lists ? 0 : o->nresults); i++) {
         const struct dv__torch_slot *s = &o->slots[o->nargs + i];
         fputs(i ? ", " : "", f);
         print_slot(f, s, out ? (int32_t)(o->nargs + i) : s->alias, out || (s->alias >= 0 && o->slots[s->alias].writes));

@@ -271,6 +271,44 @@ def test_given_lists_that_do_not_fit(lib, out, error, words):
         lib.unbind(xs[0], 0, out=[xs[1]])
 
 
-def test_lists_are_given_to_plain_calls_only(lib):
-    with pytest.raises(TypeError, match="its results cannot be given"):
-        lib.twice([torch.ones(2, requires_grad=True)], out=[torch.zeros(4)])
+def test_given_lists_of_torch(lib, ops):
+    """torch.ops has the overload that ATen's operators with lists have, which returns nothing; tensors of other shapes are resized."""
+    assert str(ops.twice.out._schema) == "list_ops::twice.out(Tensor[] xs, *, Tensor(a!)[] out) -> ()"
+    xs = [torch.arange(6.0).reshape(2, 3), torch.ones(2)]
+    expected = ops.twice(xs)
+    for shapes in (((4, 3), (4,)), ((0,), (0,))):
+        out = [torch.zeros(s) for s in shapes]
+        assert ops.twice.out(xs, out=out) is None and equal(out, expected) and out[0]._version > 0
+        out = [torch.zeros(s) for s in shapes]
+        assert lib.twice(xs, out=out) is out and equal(out, expected)
+    for call in (ops.twice.out, lib.twice):
+        with pytest.raises((RuntimeError, ValueError), match="'out': expected 2 tensors, found 1"):
+            call(xs, out=[torch.zeros(4, 3)])
+        with pytest.raises(RuntimeError, match="functions with out=... arguments don't support automatic differentiation"):
+            call([torch.ones(2, requires_grad=True)], out=[torch.zeros(4)])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_given_lists_in_graphs(lib, backend):
+    def given(x, y, a, b):
+        return lib.twice([x + 1, y], out=[a, b])[0] * 2
+
+    def made(x, y):
+        a, b = torch.zeros(4, 3), torch.zeros(4)  # Dynamo takes no out= of another shape, for no operator
+        lib.twice([x, y], out=[a, b])
+        return a + 1, b
+
+    x, y = torch.arange(6.0).reshape(2, 3), torch.ones(2)
+    a, b = torch.zeros(4, 3), torch.zeros(4)
+    assert torch.equal(torch.compile(given, backend=backend, fullgraph=True)(x, y, a, b), a * 2)
+    assert equal([a, b], lib.twice([x + 1, y]))
+    for transform in (lambda f: torch.compile(f, backend=backend, fullgraph=True, dynamic=True), torch.func.functionalize):
+        assert equal(transform(made)(x, y), made(x, y))
+
+
+def test_given_lists_of_a_kernel_of_the_program(lib):
+    xs, out = [torch.ones(2, 3), torch.ones(2)], [torch.zeros(0), torch.zeros(0)]
+    mine = torch.library.Library("list_ops", "FRAGMENT")  # noqa: TOR901
+    mine.impl("twice", lambda xs: [torch.cat([x, x]) * 5 for x in xs], "CPU")
+    assert lib.twice(xs, out=out) is out and equal(out, [torch.full((4, 3), 5.0), torch.full((4,), 5.0)])
+    mine._destroy()

@@ -194,6 +194,8 @@ static int visit(struct visit *v, const struct dv__torch_op *op, enum dv__torch_
     v->args = v->f ? arguments_of(op, stack, nargs) : PyErr_Format(PyExc_RuntimeError, "%s: its library was unloaded", op->name);
     exchange->release_arguments(op, stack, nargs);
     v->out = v->args ? PyObject_Call(v->f, v->args, NULL) : NULL;
+    if (v->out && nargs > op->nargs && op->lists)
+        return 0;
     return v->out ? results_to(op, v->out, stack) : -1;
 }
 

@@ -8,7 +8,7 @@ import torch._dynamo
 
 import dovetail
 
-from . import registration
+from . import out, registration
 from .private import dynamo as _torch
 
 _handlers = _torch._get_handlers()
@@ -33,8 +33,13 @@ def trace_function(function):
         operators = registration.operators_of(function.name)
         if operators is None:
             return None  # not registered in torch: the call says why
-        f, args, kwargs = registration.target(operators, args, kwargs)
-        return _torch.VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
+        if len(operators) > 1:
+            return _torch.VariableTracker.build(tx, operators[0].packet).call_function(tx, list(args), dict(kwargs))
+        f, args, kwargs, given = out.target(operators[0], args, kwargs)
+        returned = _torch.VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
+        if given is None or not operators[0].out.lists:
+            return returned
+        return given[0] if len(given) == 1 else torch._dynamo.variables.TupleVariable(given)
 
     _handlers[function] = handler
 

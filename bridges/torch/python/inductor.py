@@ -85,7 +85,7 @@ class _Lowering:
     def __init__(self, operator):
         self.operator = operator
         self.contiguous = _takes_contiguous(operator)
-        self.allocated = operator.out is not None and operator.contract is not None and not operator.contract.tree["unbacked"]
+        self.allocated = operator.out is not None and not operator.out.lists and operator.contract is not None and not operator.contract.tree["unbacked"]
         positional = [a for a in operator.declaration["schema"]["args"] if not a["kwarg_only"]]
         self.defaults = [_literal(a) for a in positional]
 

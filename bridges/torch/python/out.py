@@ -14,7 +14,8 @@ class Out:
         self.operator, self.overload = operator, overload
         self.name = overload._schema.name + "." + overload._overloadname
         self.names = [a.name for a in overload._schema.arguments if a.alias_info is not None]
-        tags = [getattr(torch.Tag, n) for n in ("out_variant", "out") if hasattr(torch.Tag, n)]  # C sets the first from 2.12 on
+        self.lists = not overload._schema.returns  # as ATen's overloads with lists, it returns nothing
+        tags = [] if self.lists else [getattr(torch.Tag, n) for n in ("out_variant", "out") if hasattr(torch.Tag, n)]  # C sets the first from 2.12 on
         overload._tags = [*overload._tags, *(t for t in tags if t not in overload._tags)]
 
     def install(self, library):
@@ -26,7 +27,18 @@ class Out:
         self.overload.py_impl(_torch.FunctionalTensorMode)(lambda mode, /, *args, **kwargs: self.functionalize(_torch.PythonFunctionalizeAPI(mode), args, kwargs))
 
     def results(self, given):
-        return given[0] if len(given) == 1 else tuple(given)
+        """What the overload returns."""
+        return None if self.lists else self.operator.returned(given)
+
+    def pairs(self, given, made):
+        """(name, given tensor, result) of each result, and of each element of a list. None among the results: it is not known."""
+        for name, out, result in zip(self.names, given, made):
+            if result is None or isinstance(out, torch.Tensor):
+                yield name, out, result
+                continue
+            if len(out) != len(result):
+                raise RuntimeError(f"{self.operator.name}: argument '{name}': expected {len(result)} tensors, found {len(out)}")
+            yield from ((f"{name}[{i}]", x, r) for i, (x, r) in enumerate(zip(out, result)))
 
     def split(self, kwargs):
         """(the operator's keyword arguments, the tensors given for results)"""
@@ -38,7 +50,7 @@ class Out:
         if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors([*values, *given])):
             raise RuntimeError(f"{self.operator.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
                                "the arguments requires grad.")
-        for name, out, result in zip(self.names, given, self.operator.contract.infer(values)):
+        for name, out, result in self.pairs(given, self.operator.contract.infer(values)):
             self.fit(name, out, result)
             torch.autograd.graph.increment_version(out)
         return self.results(given)
@@ -56,14 +68,14 @@ class Out:
         """Call a Python kernel that the program registered for the overload: the given tensors get the results' shapes before it runs."""
         rest, given = self.split(kwargs)
         operator = self.operator
-        for name, out, e in zip(self.names, given, operator.contract.expected(operator.bind(args, rest)) if operator.contract else ()):
+        for name, out, e in self.pairs(given, operator.contract.expected(operator.bind(args, rest)) if operator.contract else ()):
             if e is not None and e.is_certain:
                 self.fit(name, out, e)
         kernel(*args, **kwargs)
         return self.results(given)
 
     def copy(self, given, made):
-        for name, out, result in zip(self.names, given, made if len(given) > 1 else (made,)):
+        for name, out, result in self.pairs(given, made if len(given) > 1 else (made,)):
             self.fit(name, out, result)
             out.copy_(result)
         return self.results(given)
@@ -73,7 +85,7 @@ class Out:
         kwargs, given = self.split(kwargs)
         with context.redispatch_to_next():
             made = self.operator.overload(*context.unwrap_tensors(args), **context.unwrap_tensors(kwargs))
-        for name, out, result in zip(self.names, given, made if len(given) > 1 else (made,)):
+        for name, out, result in self.pairs(given, made if len(given) > 1 else (made,)):
             self.fit(name, out, result)
             context.replace(out, result)
             context.commit_update(out)
@@ -101,7 +113,8 @@ def find(operator):
 
 def _returns_what_it_writes(schema):
     written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return bool(written) and all(a.kwarg_only for a in written) and len(written) == len(schema.returns)
+    lists = any("List" in str(a.type) for a in written)
+    return bool(written) and all(a.kwarg_only for a in written) and len(schema.returns) == (0 if lists else len(written))
 
 
 def bind(operator, args, kwargs):
@@ -133,20 +146,22 @@ def bind(operator, args, kwargs):
 
 
 def call(operator, args, kwargs):
-    """A call of a library's function whose operator has registered kernels, but its out= overload has none."""
-    if operator.out is None:
-        f, args, kwargs = target(operator, args, kwargs)
+    """A call of a library's function, which returns what out= gives."""
+    f, args, kwargs, given = target(operator, args, kwargs)
+    if given is None:
         return f(*args, **kwargs)
-    args, kwargs, given = bind(operator, args, kwargs)
-    made = operator.overload(*args, **kwargs)
-    return made if given is None else operator.out.copy(given, made)
+    if operator.overridden:  # the program's kernels are the operator's, not the overload's
+        operator.out.copy(given, operator.overload(*args, **operator.out.split(kwargs)[0]))
+    else:
+        f(*args, **kwargs)
+    return operator.returned(given)
 
 
 def target(operator, args, kwargs):
-    """(torch operator, args, kwargs) of a call of a library's function."""
+    """(torch operator, args, kwargs) of a call of a library's function, and the list of what out= gives, or None."""
     args, kwargs, given = bind(operator, args, kwargs)
     if given is None:
-        return operator.overload, args, kwargs
+        return operator.overload, args, kwargs, None
     if operator.out is None:
         raise TypeError(f"{operator.name}() got out=, but its results cannot be given")
-    return operator.out.overload, args, {**kwargs, **dict(zip(operator.out.names, given))}
+    return operator.out.overload, args, {**kwargs, **dict(zip(operator.out.names, given))}, given

@@ -156,17 +156,7 @@ def call(name, args, kwargs):
     operators = _callables.get(name)
     if operators is None:
         raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
-    if len(operators) == 1 and operators[0].overridden:
-        return out.call(operators[0], args, kwargs)
-    f, args, kwargs = target(operators, args, kwargs)
-    return f(*args, **kwargs)
-
-
-def target(operators, args, kwargs):
-    """The translated call: (torch operator, args, kwargs). Of several overloads, torch selects one."""
-    if len(operators) == 1:
-        return out.target(operators[0], args, kwargs)
-    return operators[0].packet, args, kwargs
+    return out.call(operators[0], args, kwargs) if len(operators) == 1 else operators[0].packet(*args, **kwargs)  # torch selects the overload
 
 
 def operators_of(name):

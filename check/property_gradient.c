@@ -447,7 +447,7 @@ static void free_lists(const dv_value *out, size_t n)
 
 enum outcome { DONE, FAILED, REFUSED };
 
-/* After forward(). FAILED: it was reported. */
+/* Run backward after forward(). FAILED: the failure was reported here. */
 static enum outcome backward(check_job *job, const point *p, const bool *wanted, gradients *g)
 {
     static const dv_tensor *list[SLOTS + CHECK_TENSORS];

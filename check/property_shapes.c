@@ -96,7 +96,7 @@ static void check_accepted(check_job *job, const check_case *c)
     if (!call.status)
         return;
     check_refused(job);
-    if (!is_clear(job->op, dv_last_error())) /* said by `runs` */
+    if (!is_clear(job->op, dv_last_error())) /* the property `runs` reports it */
         return;
     if (!call.kernel_ran && call.status == DV_ENOKERNEL)
         check_fail(job, "no kernel", "the contract accepts what no kernel takes: %s", dv_last_error());

@@ -31,16 +31,16 @@ typedef struct build {
     const cli_args *args;
     const char *home;
     words sources, objects;
-    char *out, *folder, *made; /* the binary; its folder ("" here); the same in the temporary folder */
+    char *out, *folder, *made; /* the binary's path; its folder ("": the current one); its path in the temporary folder */
     words cc, cxx;             /* the compilers and their first arguments; cxx for .cpp files only */
     const char *nvcc, *ccec;
     bool uses[NLANGUAGES], cached;
-    bool named; /* the output's name is known; otherwise it is the library's */
+    bool named; /* the caller gave the output's name; otherwise it is the library's name */
     cli_temp temp;
-    cli_cache cache;       /* where the result is kept, if it is */
-    cli_text rules;        /* -MMD's: what was included */
-    cli_text messages;     /* of compilers */
-    cli_text report, json; /* of the check: operators and rows */
+    cli_cache cache;       /* where the result is kept; unused if it is not */
+    cli_text rules;        /* the output of -MMD: the included files */
+    cli_text messages;     /* the compilers' output */
+    cli_text report, json; /* the check's results: operators and rows */
     double seconds;
     off_t size;
 } build;

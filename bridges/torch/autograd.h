@@ -8,8 +8,8 @@
 /* As dv__torch_call(): takes the stack's arguments and leaves its results, or throws. */
 void dv__torch_autograd(const struct dv__torch_op *op, uint64_t *stack);
 
-/* Calls Python: takes the stack's nargs arguments and leaves its results, or throws the Python exception. way: GRADIENT, OTHER or
- * NATIVE. */
+/* Calls Python. Takes the stack's nargs arguments and leaves the results there, or throws the Python exception. way:
+ * GRADIENT, OTHER or NATIVE. */
 typedef void (*dv__torch_python)(const struct dv__torch_op *op, enum dv__torch_way way, uint64_t *stack, size_t nargs);
 
 /* The function that calls Python; NULL: this process has no Python. */
@@ -24,7 +24,7 @@ struct dv__torch_exchange {
 };
 DV_API const struct dv__torch_exchange *dv_torch_exchange(void);
 
-/* Has this operator our kernel on the Autograd keys? */
+/* Does this operator have our kernel on the Autograd keys? */
 DV_API bool dv_torch_has_autograd(const dv_torch_library *reg, const char *name);
 
 /* Set the Python objects of one operator (described in struct dv__torch_op). The caller keeps owning them. Needs the GIL. */

@@ -182,7 +182,7 @@ static int bad_tensor(const struct dv__torch_call *c, const struct dv__torch_slo
     return dv_fail(DV_EHOST, "%s: argument '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
 }
 
-/* Is this tensor on a device for which the operator has no rows, but a native form that torch can run? */
+/* Is this tensor on a device for which the operator has no rows, while torch can run its native form there? */
 static bool is_elsewhere(const struct dv__torch_call *c, void *handle)
 {
     int32_t n;

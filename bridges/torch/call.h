@@ -33,7 +33,7 @@ struct dv__torch_op {
     struct dv__torch_slot slots[]; /* arguments, then results: in this order they are the arguments of the out= overload */
 };
 
-/* Can the shims carry this slot? NULL: yes; else the obstacle, for the message. */
+/* NULL if the shims can carry this slot; otherwise why they cannot, for the message. */
 const char *dv__torch_cannot_carry(const struct dv__torch_shims *t, const dv_slot_info *info, bool result);
 /* The type that a twin's argument has instead, as python/twin.py packs it; 0: nothing can replace this type. */
 uint8_t dv__torch_packs_as(uint8_t field);
@@ -41,11 +41,11 @@ uint8_t dv__torch_packs_as(uint8_t field);
 /* The schema of a twin, or of its out= overload, for this name; the caller frees it. NULL: out of memory, no error set. */
 char *dv__torch_twin_schema(const struct dv__torch_op *o, const char *local, bool out);
 
-/* Release what a stack cell holds: of an argument or result, given its slot; of all arguments. */
+/* Release what stack cells hold: one cell, given the slot of its argument or result; or the cells of all arguments. */
 void dv__torch_release(const struct dv__torch_op *op, size_t slot, uint64_t cell);
 void dv__torch_release_arguments(const struct dv__torch_op *op, const uint64_t *stack, size_t nargs);
 
-/* Make an optional of a cell. */
+/* Replace a cell's value by an optional that holds it. */
 int dv__torch_box(const struct dv__torch_op *op, uint64_t *cell);
 
 /* Run one call: takes the stack's nargs arguments and leaves its results, or throws a c10::Error with our message. More arguments
@@ -84,8 +84,8 @@ void dv__torch_call_end(struct dv__torch_call *c);
  * end. */
 int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool writes, const struct dv__torch_slot *s);
 
-/* The schema of the out= overload of an operator that has a twin, as Python is to define it; the twin has one too. NULL: there is
- * none. */
+/* The schema of the out= overload that Python must define for an operator with a twin. The twin has such an overload too.
+ * NULL: there is no overload. */
 DV_API const char *dv_torch_out_schema(const dv_torch_library *reg, const char *name);
 
 /* A registered operator, for calls that bypass torch; NULL: no operator of this name. Never freed. */

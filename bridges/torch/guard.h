@@ -1,10 +1,10 @@
-/* The guard: is a call so plain that nothing but its kernel would run, whichever way it took?
+/* The guard decides whether a call is plain: nothing but its kernel would run, whichever way the call took.
  *
- * It is positive: what is not known to be plain is not. Three fields of c10::TensorImpl are read at their place in memory: its
- * key set (which has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers, subclasses with Python keys ...), its
- * pointer to what autograd knows of it, and its storage. Their offsets are found and proved on samples by tensor.c, which needs
- * Python; until then nothing is plain. With them come those of sizes, dtype and memory: six shims for each tensor cost more than
- * most of a call.
+ * A tensor or thread that is not known to be plain is not plain. The guard reads three fields of c10::TensorImpl at their place
+ * in memory. The key set has a bit for conj, neg, zero tensors, sparse, meta, functorch's wrappers and subclasses with Python
+ * keys. The second field points to autograd's data, the third to the storage. tensor.c finds the offsets of these fields and
+ * proves them on samples, which needs Python; until then no tensor is plain. The fields for sizes, dtype and memory are found in
+ * the same way: six shims for each tensor would cost more than most of a call.
  */
 #ifndef DV_TORCH_GUARD_H
 #define DV_TORCH_GUARD_H
@@ -37,20 +37,20 @@ enum dv__torch_way {
  * on. NULL: this libc10 does not have them. */
 uint64_t *dv__torch_thread_keys(void);
 
-/* No dispatch mode, transform, autocast or tracing on this thread: the keys are the default ones, those of inference mode, or
- * those of a kernel below autograd. */
+/* True if this thread has no dispatch mode, transform, autocast or tracing on: its keys are the default ones, those of
+ * inference mode, or those of a kernel below autograd. */
 bool dv__torch_thread_is_plain(void);
 
-/* Also nothing that works above the dispatcher: no function mode, no profiler. For calls from Python. */
+/* True if also nothing above the dispatcher is on: no function mode and no profiler. For calls from Python. */
 bool dv__torch_python_is_plain(void);
 
-/* One tensor (a handle, which holds a tensor). written: it will be. */
+/* How a call with this tensor may go. handle: holds the tensor. written: the call will write it. */
 enum dv__torch_way dv__torch_way_of(const void *handle, bool written);
 
-/* Which of DV__TORCH_DEVICES a tensor is on, that way_of() does not find OTHER: 0 for the CPU. */
+/* The device, a number below DV__TORCH_DEVICES, of a tensor for which way_of() does not return OTHER. 0 is the CPU. */
 int dv__torch_device_of(const void *handle);
 
-/* The storage (c10::StorageImpl *) of such a tensor: those that share memory have the same one. */
+/* The storage (c10::StorageImpl *) of such a tensor. Tensors that share memory have the same storage. */
 const void *dv__torch_storage_of(const void *handle);
 
 /* Describe a plain tensor on the CPU without calling libtorch; its memory may be read and written. False: the shims must be
@@ -93,7 +93,7 @@ static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const voi
         dv__torch_word(impl, l->offset) * (uint64_t)(t->dtype.bits / 8);
     for (size_t i = 0; i < ndim; i++)
         if (!sizes[i])
-            t->data = NULL; /* as torch says it of empty ones */
+            t->data = NULL; /* as torch reports for empty tensors */
     return true;
 }
 
@@ -105,8 +105,8 @@ void dv__torch_count_write(void *handle);
  * with more known fields. NULL: off. */
 void dv__torch_guard_set(const struct dv__torch_layout *found);
 
-/* The functions of this library that dovetail._core calls. _core links neither this library nor torch: dovetail.torch passes it
- * this pointer. */
+/* The functions of this library that dovetail._core calls. _core links neither this library nor torch, so dovetail.torch
+ * passes it this pointer. */
 struct dv__torch_inside {
     const struct dv__torch_shims *(*shims)(void);
     uint64_t *(*thread_keys)(void);

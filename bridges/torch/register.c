@@ -528,7 +528,7 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");
     if (!status)
         status = implement(reg->t, &reg->own, o, o->name, e->number);
-    e->autograd = reg->autograd && !has_generator(o); /* python.c cannot make one from its handle */
+    e->autograd = reg->autograd && !has_generator(o); /* python.c cannot make a Generator from its handle */
     if (!status && e->autograd &&
         reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
         status = host_failed(reg->t, o->name, "the kernel");
@@ -637,7 +637,7 @@ int dv_torch_set_native(dv_torch_library *reg, const char *name, void *python)
     char overload[256];
     int status = DV_OK;
     name_overload(e->op, overload, sizeof overload);
-    if (!may_have_no_tensor(e->op)) /* otherwise it is registered already */
+    if (!may_have_no_tensor(e->op)) /* otherwise the kernel is registered already */
         status = e->twin ? native_of_twin(reg, e, e->name) : implement_elsewhere(reg->t, &reg->own, e->name, e->number);
     if (!status && e->has_out)
         status = e->twin ? native_of_twin(reg, e, overload) : implement_elsewhere(reg->t, &reg->own, overload, e->number);

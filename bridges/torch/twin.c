@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* alias: the argument whose alias set it has, or -1. */
+/* alias: the argument whose alias set the slot has, or -1. */
 static void print_slot(FILE *f, const struct dv__torch_slot *s, int32_t alias, bool writes)
 {
     const dv_field_row *row = dv_field_at(s->field);

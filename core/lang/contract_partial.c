@@ -177,7 +177,7 @@ static bool meet_one(dv__partial *p, thing *to, const thing *from)
     return true;
 }
 
-/* to is one of these. */
+/* `to` equals one of these. */
 static bool meet_one_of(dv__partial *p, thing *to, uint32_t n, thing *const *from)
 {
     if (n == 1 && from[0]->type == to->type && (is_range(to) || to->type == DV__RTYPE_DIMS))
@@ -228,7 +228,7 @@ static bool meet_one_of(dv__partial *p, thing *to, uint32_t n, thing *const *fro
     return true;
 }
 
-/* Two things are one. back: also the second is narrowed. */
+/* Two things are equal: narrow the first by the second. back: narrow the second by the first, too. */
 static bool link(dv__partial *p, thing *a, thing *b, bool back)
 {
     return meet_one_of(p, a, 1, &b) && (!back || meet_one_of(p, b, 1, &a));
@@ -264,7 +264,7 @@ static const dv__reg *exact(dv__partial *p, dv__operand x)
     return all ? to : NULL;
 }
 
-/* What is known of dims, an integer... to a register's value. */
+/* Convert what is known of a register (dims, an integer, ...) to its value. */
 static bool learn(dv__partial *p, thing *to, const dv__reg *value)
 {
     thing one = any_of((enum dv__rtype)to->type);
@@ -311,7 +311,7 @@ static bool operate(dv__partial *p, const dv__step *s)
 
 /* ---- Dims ---------------------------------------------------------------------------------------------------------------- */
 
-/* Where a dim of what a step makes comes from. */
+/* The origin of one dim of a step's result. */
 struct origin {
     dv__operand of;
     int32_t at; /* -1: the integer itself, -2: it is 1 */
@@ -344,7 +344,7 @@ static int32_t reduced_origins(const dv__reg *axes, bool keep, dv__operand from,
     return n;
 }
 
-/* How many dims s makes and where they come from; -1: it is not known. */
+/* The number of dims of the result of s, and the origin of each. -1: not known. */
 static int32_t origins(dv__partial *p, const dv__step *s, struct origin *out)
 {
     if (s->op == DV__OP_PACK)
@@ -485,7 +485,7 @@ static bool relate_broadcast_dim(dv__partial *p, const dv__step *s, int64_t dim,
     return !sure || !dv__range_apart(*to, one) || others != 1 || meet(p, last, *to);
 }
 
-/* to NULL: whether they broadcast is asked. */
+/* to: NULL if the step only asks whether they broadcast. */
 static bool relate_broadcast(dv__partial *p, const dv__step *s, thing *to, bool sure)
 {
     dv_range rank = dv__exactly(0);
@@ -575,7 +575,7 @@ static bool relate_negative(dv__partial *p, const dv__step *s, bool sure)
     return true;
 }
 
-/* Is i a dim of a tensor of that rank? */
+/* Is i a valid dim number for a tensor of that rank? */
 static bool relate_is_axis(dv__partial *p, const dv__step *s, bool sure)
 {
     dv_range *i = &at(p, s->in[0])->i;
@@ -780,7 +780,7 @@ static void relate_list_element(dv__partial *p, const dv__step *s)
     at(p, s->to)->value.i = a->elements + index.least * PARTS;
 }
 
-/* sure: the step is done in every call. False: it cannot be. */
+/* Narrow the registers of one step. sure: the step is done in every call. Returns false if no call can do the step. */
 static bool relate(dv__partial *p, const dv__step *s, bool sure)
 {
     switch ((enum dv__op)s->op) {
@@ -878,7 +878,7 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
 
 static bool relate_steps(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure);
 
-/* A block's registers for one tensor of its list change places with those that are kept for it. */
+/* Exchange a block's registers with those that are kept for one tensor of its list. */
 static void swap_one(dv__partial *p, dv__operand x, uint32_t *kept)
 {
     const thing one = *at(p, x);
@@ -956,7 +956,7 @@ static bool relate_each(dv__partial *p, const dv__step *s)
     return !s->ncarry || relate_sums(p, s, sums, kept, room);
 }
 
-/* The check that a step is for: what makes a condition stands before it. NULL: none in its block. */
+/* The check that uses a step's result: the steps that compute a condition stand before their check. NULL: the block has none. */
 static const dv__step *check_after(const dv__partial *p, const dv__step *s)
 {
     const dv__step *k = s, *last = p->c->program->steps + p->c->program->nsteps - 1;
@@ -994,7 +994,7 @@ static bool relate_steps(dv__partial *p, uint32_t begin, uint32_t end, bool up, 
     return true;
 }
 
-/* What a variable can be: what one of its writers can still write. */
+/* A variable can have the values that one of its writers can still write. */
 static bool relate_writers(dv__partial *p)
 {
     for (uint32_t i = 0, n; i < p->nwriters; i += n) {
@@ -1069,7 +1069,7 @@ static bool relate_results(dv__partial *p, bool up)
     return true;
 }
 
-/* The registers of one tensor of a list that is returned begin anew. */
+/* Reset the registers for one tensor of a returned list. */
 static void forget(dv__partial *p, dv__operand x)
 {
     thing *t = at(p, x);
@@ -1203,7 +1203,7 @@ static int learn_argument(dv__partial *p, uint32_t slot)
                       DV_MAX_NDIM);
 }
 
-/* Those of each variable together. */
+/* Group them by variable. */
 static void find_writers(dv__partial *p)
 {
     const dv__program *program = p->c->program;

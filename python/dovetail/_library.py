@@ -58,7 +58,7 @@ class Library:
     def __dir__(self):
         return sorted({*super().__dir__(), *self._operators})
 
-    def __getattr__(self, name):  # only what is not there comes here
+    def __getattr__(self, name):  # called only for attributes that do not exist
         near = ", ".join(self._operators) if "_operators" in self.__dict__ else ""
         raise AttributeError(f"library '{self.__dict__.get('name')}' has no operator '{name}'; it has: {near or 'none'}")
 

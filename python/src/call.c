@@ -116,7 +116,7 @@ void ext_give_gil(ext_gil g)
 static PyObject *from_tensors(ext_call *c, const dv_tensors *list)
 {
     PyObject *out = PyList_New((Py_ssize_t)list->size);
-    for (size_t i = 0; i < list->size; i++) { /* all are taken, whatever happens */
+    for (size_t i = 0; i < list->size; i++) { /* all tensors are taken, also after a failure */
         dv_tensor *t = (dv_tensor *)(uintptr_t)(const void *)list->data[i];
         PyObject *array = !t ? Py_NewRef(Py_None) : c->of->wrap(c, t);
         if (!array)
@@ -188,7 +188,7 @@ static PyObject *ext_results(ext_call *c)
     if (!n)
         Py_RETURN_NONE;
     PyObject *tuple = PyTuple_New((Py_ssize_t)n);
-    for (size_t i = 0; i < n; i++) { /* all of them: each may own something */
+    for (size_t i = 0; i < n; i++) { /* all of them, also after a failure: each may own something */
         PyObject *o = to_python(c, i);
         if (!o)
             Py_CLEAR(tuple);

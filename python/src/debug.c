@@ -18,7 +18,7 @@ static void note_row(void *user, const dv_row_report *row)
         snprintf(user, 200, "row %.100s%s%.20s", row->name, row->isa && *row->isa ? ", " : "", row->isa ? row->isa : "");
 }
 
-/* Before the call, so that one which crashes is the last line. */
+/* Shown before the call, so that a call which crashes is the last line. */
 void ext_show_call(const ext_call *c)
 {
     char row[200] = "";

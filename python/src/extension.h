@@ -74,7 +74,7 @@ struct ext_call {
     const ext_host *of; /* whose tensors they are */
     bool begun;         /* of->begin() succeeded, of->end() must be called */
     bool ran, writes;   /* dv_call was called; the host must be notified of writes when the kernel begins */
-    bool trial;         /* only the types of what is given count */
+    bool trial;         /* only the types of the given objects matter */
     int way;            /* of->tensor()'s note; not 0: the call is not plain. -1: not all arguments were converted */
     ext_operator *f;
     PyObject **given; /* for each slot: what the caller passed (borrowed), or NULL */

@@ -1,9 +1,9 @@
 /* A call of several overloads under one name.
  *
- * Where the host has no dispatcher of its own, they are tried in order until the arguments fit one. Where it has one, it picks,
- * unless the arguments' types alone leave only one overload: then no other can fit, whatever their values are. That is found by
- * trial conversions and remembered, by the types of the arguments. What depends on more than types is not remembered: an int
- * beyond 64 bits, a list of several types, and whatever is neither a tensor nor an everyday object of Python.
+ * If the host has no dispatcher of its own, the overloads are tried in order until the arguments fit one. If it has one, that
+ * dispatcher selects, unless the arguments' types alone leave only one overload: no other can fit then, whatever the values are.
+ * Trial conversions find that overload, and it is remembered by the types of the arguments. A call is not remembered if more than
+ * types matters: an int beyond 64 bits, a list of several types, an object that is neither a tensor nor of a usual Python type.
  */
 #include "extension.h"
 

@@ -1,10 +1,10 @@
 /* torch's table. A call with torch's tensors goes one of three ways:
  *
- * - When nothing but the kernel would run (guard.h), straight to it: the same steps as with arrays, with the host that calls by
- *   torch's dispatcher have too.
- * - When only a gradient is needed besides, to the operator's autograd function.
- * - Else by torch's dispatcher, which also says what is wrong with arguments that we do not convert: only objects of exactly the
- *   types that a program has in its hands every day take the first two ways.
+ * - If nothing but the kernel would run (guard.h), it goes straight to the kernel, by the same steps as a call with arrays. Its
+ *   dv_host is that of calls by torch's dispatcher.
+ * - If only a gradient is needed besides, it goes to the operator's autograd function.
+ * - Every other call goes to torch's dispatcher, which also reports arguments that are not converted here. Only objects of
+ *   exactly the usual types (torch.Tensor, torch.nn.Parameter, int, float, ...) take the first two ways.
  */
 #include "tensor.h"
 #include "../autograd.h"
@@ -16,8 +16,8 @@ typedef struct known {
     struct known *next;
     const dv_operator *op;
     size_t users;
-    const struct dv__torch_op *torch; /* NULL: not registered there, and the rest is not set */
-    PyObject *overload;               /* what torch.ops has */
+    const struct dv__torch_op *torch; /* NULL: not registered in torch, and the following fields are not set */
+    PyObject *overload;               /* the object in torch.ops */
     PyObject *defaults;               /* a tuple of the arguments' defaults, in order */
     PyObject *gradient;               /* called with all arguments by position when only a gradient is needed besides; or NULL */
     uint64_t taken[3];                /* number of calls of each kind, by enum dv__torch_way */
@@ -275,7 +275,7 @@ static PyObject *taken(PyObject *m, PyObject *o)
         (unsigned long long)t->taken[DV__TORCH_OTHER]);
 }
 
-/* Why calls do not bypass the dispatcher; "" if they do. */
+/* Why calls do not bypass the dispatcher. "": they do. */
 static PyObject *why(PyObject *m, PyObject *unused)
 {
     (void)m, (void)unused;

@@ -1,28 +1,30 @@
-/* A torch operator whose kernels are Python functions, called the short way: _core.torch.kernel, with which dovetail.torch makes
- * custom_op and the like.
+/* Direct calls of a torch operator whose kernels are Python functions. dovetail.torch makes custom_op and its like with
  *
- *     kernel(fallback, arguments, returns, below, fresh, again) -> callable
+ *     _core.torch.kernel(fallback, arguments, returns, below, fresh, again) -> callable
  *
- * fallback: what is called when anything but the kernel would run: the operator's own call in torch.
- * arguments: of each ("Tensor", has a default, is written, is keyword-only), the type as torch prints it; returns: the types
- * alone. below: the kernel runs as below an Autograd kernel (1), where what it makes has no history, or as below one for the key
- * ADInplaceOrView too (2), where what it writes is not counted. Otherwise (0) on the thread as it
- * is. fresh: results must share no memory with arguments or with each other. again: a function (fallback, args, result), called
- * with a result that is not at once what torch would hand on: it shares memory, or has another type than it should. It gives what
- * the call gives, or raises what torch raises. The attribute `kernels` is a tuple of the functions for (CPU, CUDA), None for
- * a function that does not exist; at first the tuple is empty.
+ * - fallback: the operator's own call in torch, for calls in which anything but the kernel would run.
+ * - arguments: ("Tensor", has a default, is written, is keyword-only) of each, with the type as torch prints it.
+ * - returns: the types.
+ * - below: the dispatch keys of the thread while the kernel runs. 0: unchanged. 1: as below an Autograd kernel, where new tensors
+ *   have no history. 2: as below ADInplaceOrView too, where writes are not counted.
+ * - fresh: results must share no memory with arguments or with each other.
+ * - again: a function (fallback, args, result). It is called with a result that torch would not pass on unchanged, because it
+ *   shares memory or has another type than declared. It returns what the call returns, or raises what torch raises.
+ *
+ * The attribute `kernels` is a tuple of the functions for (CPU, CUDA), with None for a function that does not exist. At first the
+ * tuple is empty.
  *
  * The kernel is called directly, with the caller's positional arguments (copies of lists), when all of this holds: the thread and
- * its modes are plain and every tensor is, on one device, with no gradient wanted (guard.h); the numbers and strings are of
- * exactly the type of their argument, and lists are lists or tuples; nothing is given by name. Then what is written is counted.
- * The object hashes and compares as its fallback, and has its attributes.
+ * every tensor are plain, all tensors are on one device, and no gradient is wanted (guard.h); numbers and strings have exactly
+ * the type of their argument; lists are lists or tuples; nothing is given by name. Afterwards the writes are counted. The object
+ * hashes and compares as its fallback, and has its attributes.
  */
 #include "tensor.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
-enum { MOST = 64 }; /* arguments, and results, of what is called directly */
+enum { MOST = 64 }; /* of arguments, and of results, in a direct call */
 enum type { UNKNOWN, TENSOR, INT, FLOAT, BOOL, STRING, NUMBER, NOTHING };
 
 typedef struct slot {
@@ -35,8 +37,8 @@ typedef struct python_kernel {
     ext_vectorcall vectorcall;
     PyObject *fallback, *again;
     PyObject *kernels[DV__TORCH_DEVICES];
-    int below;         /* 0, or 1 more than what dvt_below() takes */
-    bool fresh, lists; /* lists: there are arguments of these */
+    int below;         /* 0, or 1 more than the second argument of dvt_below() */
+    bool fresh, lists; /* lists: an argument is a list */
     bool usable;       /* all results are of types that we check */
     Py_ssize_t nargs, nresults;
     slot *slots; /* arguments, then results */
@@ -147,7 +149,7 @@ typedef struct compared {
     bool itself;
 } compared;
 
-/* A result equals one entry among the results: itself. */
+/* The result itself is one entry among the results; that entry does not count. */
 static bool shares(PyObject *o, void *user)
 {
     compared *c = user;
@@ -161,7 +163,7 @@ typedef struct everything {
     Py_ssize_t nargs, nresults;
 } everything;
 
-/* May this result share memory? An unreadable tensor counts as sharing. */
+/* May this result share memory with an argument or with another result? A tensor that cannot be read counts as sharing. */
 static bool is_suspect(PyObject *result, void *user)
 {
     const everything *all = user;
@@ -229,7 +231,7 @@ static PyObject *let_torch_say(const python_kernel *k, PyObject *const *args, Py
 static PyObject *run(const python_kernel *k, PyObject *kernel, PyObject *const *args, Py_ssize_t nargs)
 {
     count_writes(k, args, nargs);
-    Py_INCREF(kernel); /* may be replaced meanwhile */
+    Py_INCREF(kernel); /* the call may replace it */
     uint64_t *keys = k->below ? dvt->thread_keys() : NULL;
     const uint64_t before = keys ? dvt_below(keys, k->below - 1) : 0;
     PyObject *result = ext_call_python(kernel, args, (size_t)nargs, NULL);
@@ -267,7 +269,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t nargsf, PyOb
     if (PyErr_Occurred())
         goto done;
     PyObject *kernel = possible ? kernel_for(k, given, nargs) : NULL;
-    Py_INCREF(self); /* so may this */
+    Py_INCREF(self); /* the call may replace this object, too */
     answer = kernel ? run(k, kernel, given, nargs) : ext_call_python(k->fallback, args, nargsf, kwnames);
     Py_DECREF(self);
 done:

@@ -164,7 +164,7 @@ static bool guard_is_right(const sample *s, size_t n)
     return dvt->python_is_plain();
 }
 
-/* If one of these is not found, the shims are called. */
+/* Find the fields that dv__torch_read() reads. If one is not found, the shims are called instead. */
 static void find_memory(sample *s, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -175,7 +175,7 @@ static void find_memory(sample *s, size_t n)
     layout.dtype = only_place(s, n, HEAD, IMPL_SIZE, 2, is_dtype);
     layout.data = only_place(s, n, HEAD, STORAGE_SIZE, 8, is_memory);
     layout.checked = layout.data ? only_place(s, n, layout.data + 24, STORAGE_SIZE, 1, is_check)
-                                 : 0; /* behind memory, owner and deleter */
+                                 : 0; /* it comes after memory, owner and deleter */
     for (int32_t i = 0; i < DV_TORCH_MAX_DTYPE; i++)
         if (dvt_shims->dtype_key[i])
             layout.dtypes[i] = dv_dtype_from_key(dvt_shims->dtype_key[i]);
@@ -248,14 +248,14 @@ static void turn_off(void)
 static bool set_up(void)
 {
     const uint64_t *keys = dvt->thread_keys();
-    state = OFF; /* also for operator calls while samples are made */
+    state = OFF; /* operators that are called while samples are made see this, too */
     if (!variable_wrap || !keys || !dvt_shims->requires_grad || !dvt_shims->bump_version || !dvt_shims->function_modes ||
         !dvt_shims->has_callbacks) {
         snprintf(why, sizeof why, "this torch lacks a symbol that the fast path needs");
         return false;
     }
     if (keys[0] | keys[1] || dvt_shims->function_modes()) {
-        state = UNTRIED; /* a mode would see the samples: later */
+        state = UNTRIED; /* a mode would see the samples: try again later */
         return false;
     }
     PyObject *module = PyImport_ImportModule("dovetail.torch.probe");

@@ -15,11 +15,11 @@ extern const struct dv__torch_shims *dvt_shims;
 /* dovetail.torch gives the address of dv_torch_inside(). torch is imported by then. 0, or -1 with an exception. */
 int dvt_attach(const struct dv__torch_inside *inside);
 
-/* Can tensor objects be read, and is the guard on? Cheap. The first time, samples are made: then false with an exception is
- * possible, only for what must not be swallowed (KeyboardInterrupt); whatever else goes wrong turns the fast path off for good,
- * and dvt_why() tells why. While a mode is on, nothing is tried. */
+/* True if tensor objects can be read and the guard is on. Cheap, but the first call makes samples, unless a mode is on. If
+ * that fails, the fast path stays off, and dvt_why() tells why. False with an exception: KeyboardInterrupt and the like,
+ * which must not be swallowed. */
 bool dvt_setup(void);
-const char *dvt_why(void); /* "" while nothing went wrong */
+const char *dvt_why(void); /* "": nothing failed */
 
 /* The result of probe.run(): samples, words of a tensor object, the thread's keys in inference mode, the keys excluded in
  * kernels. */
@@ -38,10 +38,10 @@ void *dvt_handle(PyObject *tensor);
  * exception. */
 PyObject *dvt_wrap(const void *handle);
 
-PyObject *dvt_wrap_taken(void *take); /* the same, and takes ownership of the handle */
+PyObject *dvt_wrap_taken(void *take); /* the same; takes ownership of the handle */
 
-/* Which way may a call with this tensor go? OTHER for an object that is not a tensor of an exact type. The thread is for
- * dvt->python_is_plain(). */
+/* How a call with this tensor may go. OTHER for an object that is not a tensor of an exact type. The thread is not
+ * considered: dvt->python_is_plain() does that. */
 enum dv__torch_way dvt_way_of(PyObject *o, bool written);
 
 bool dvt_read(const void *handle, dv_tensor *t); /* dv__torch_read() */
@@ -50,18 +50,18 @@ bool dvt_read(const void *handle, dv_tensor *t); /* dv__torch_read() */
  * plain thread. Returns the old keys[1], which the caller restores. */
 uint64_t dvt_below(uint64_t *keys, int which);
 
-/* Throw the Python exception that is set, as torch's own python_error: it arrives in Python with its type, value, traceback and
- * cause. Only in frames that torch's dispatcher called (thrown out of a function that Python calls, it ends the process),
- * compiled with -fexceptions. Needs the GIL, which the caller's frame gives back by a cleanup attribute, like all that it holds.
- * Does not return. */
+/* Throw the current Python exception as torch's own python_error, which arrives in Python with its type, value, traceback and
+ * cause. Call it only in frames that torch's dispatcher called, compiled with -fexceptions: the process ends if the error
+ * leaves a function that Python called. Needs the GIL. The caller's frame releases the GIL and everything else that it holds
+ * by cleanup attributes. Does not return. */
 void dvt_rethrow(void);
 
-/* python.c: where the Autograd kernel (autograd.h) goes into Python. numbers: (kind, number of libtorch's, ...) -> a dtype, a
- * device, a layout or a memory format. */
+/* python.c: lets the Autograd kernel (autograd.h) call Python. numbers: a function (kind, libtorch's number, ...) that
+ * returns a dtype, a device, a layout or a memory format. */
 struct dv__torch_exchange;
 void dvt_set_exchange(const struct dv__torch_exchange *to, PyObject *numbers);
 
-/* kernel.c, which says what it takes. */
+/* kernel.c describes its arguments. */
 int dvt_python_kernel_setup(void);
 PyObject *dvt_python_kernel(PyObject *m, PyObject *args);
 

@@ -42,8 +42,8 @@ class Autograd:
         self._vjp = self.registration = self.direct = None
 
     def attach(self, registration):
-        """Called by the C kernel; or directly by Python's dispatcher, which compilers turn on, since for C symbolic sizes would become
-        numbers."""
+        """Make the Autograd key call this object, by the C kernel. torch's Python dispatcher, which compilers turn on, calls it directly: on the
+        way through C, symbolic sizes would become numbers."""
         self.registration = registration
         self.direct = self.function.direct() if self.function and not self.operator.writes else None
         native.bridge.dv_torch_set_autograd(registration, self.operator.name.encode(), id(self), self.direct and id(self.direct))
@@ -102,7 +102,7 @@ class Autograd:
         return found
 
     def forward(self, /, *args, **kwargs):
-        """Called in the Function's forward. The Function turned gradients off for this level; the levels below get their former setting."""
+        """Called in the Function's forward. The Function has turned gradients off for this level. The levels below get the setting from before."""
         (keys, backward_mode, forward_mode, duals), _now.below = _now.below, None
         with torch.set_grad_enabled(backward_mode), forward_ad._set_fwd_grad_enabled(forward_mode):
             out = self.below(keys, args, kwargs)

@@ -13,7 +13,7 @@ from .private import dynamo as _torch
 
 _handlers = _torch._get_handlers()
 
-if torch.__version__ >= "2.13":  # Dynamo of 2.15 follows the __get__ of a class attribute only in Python; that of 2.11 fails at one in Python
+if torch.__version__ >= "2.13":  # torch 2.15's Dynamo follows only a __get__ written in Python; torch 2.11's fails on one
     dovetail.Operator.__get__ = lambda self, instance, owner=None: self
 
 

@@ -183,7 +183,7 @@ ATTRIBUTES = {
     "torch.autograd.forward_ad": ("_current_level", "_set_fwd_grad_enabled"),
     "torch.Tensor": ("_cdata",),
 }
-# Those that only an instance has: of torch.library.Library, of a context and a class of torch.autograd.Function, of CustomOpDef.
+# Attributes that only instances have: of torch.library.Library, CustomOpDef, and the contexts and classes of torch.autograd.Function.
 OF_INSTANCES = {"_op_defs", "_op_impls", "_autograd_function_id", "_input_metadata", "_backward_cls", "_opoverload", "_qualname", "_backend_fns",
                 "_disabled_kernel"}
 
@@ -285,7 +285,7 @@ def _found(path):
 
 
 out_variant = _found("torch._library._out_variant")  # since 2.11
-# Kernels of torch.library.custom_op that write ran below ADInplaceOrView, where what they call counts no writes, until there was this.
+# Before torch had this name, kernels of torch.library.custom_op that write ran below ADInplaceOrView, where no writes are counted.
 writes_below = _found("torch._library.custom_ops.CustomOpDef._register_mutation_version_bump") is None
 
 

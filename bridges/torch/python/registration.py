@@ -163,8 +163,8 @@ def operators_of(name):
     return _callables.get(name)
 
 
-# torch's opcheck and generate_opcheck_tests take no operator that has overloads. Ours have the out= overload beside them, which is not what
-# their tests call.
+# torch's opcheck and generate_opcheck_tests refuse a name with several overloads. Ours have an out= overload as well, which these tests do not
+# call: they are given the other overload.
 
 _OPTESTS = "torch.testing._internal.optests.generate_tests"
 

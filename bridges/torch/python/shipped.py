@@ -7,7 +7,7 @@ _lock = threading.RLock()
 
 
 def offer():
-    """Make torch.ops.dovetail load them. What is loaded already is found without that."""
+    """Make torch.ops.dovetail load them. Operators that are loaded already are found before."""
     space = torch.ops.dovetail
     plain = type(space)
 

@@ -26,7 +26,7 @@ _given = threading.local()  # value: (a result,) that torch's call uses as the k
 try:
     _core.torch.attach(native.bridge.dv_torch_inside())
     _possible = True
-except RuntimeError:  # a libtorch without what the guard reads
+except RuntimeError:  # the guard does not know this libtorch
     _possible = False
 
 
@@ -79,7 +79,7 @@ def _call(owner, schema, custom_op):
     results = tuple(str(r.real_type) for r in schema.returns)
     below = 0 if not custom_op else 2 if private.writes_below and schema.is_mutable else 1
     owner._op = _core.torch.kernel(owner._op, arguments, results, below, custom_op, _again)
-    return owner._op  # hashes as what was there
+    return owner._op  # it hashes as torch's own call
 
 
 def _again(fallback, args, result):

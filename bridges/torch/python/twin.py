@@ -59,7 +59,7 @@ def _plain(type):
 
 
 def define(library, name, pointer, declaration, out):
-    """Define the operator in torch, before anything is added to it, and its out= overload, where there is its schema."""
+    """Define the operator in torch, before anything is added to it. out: the schema of its out= overload, or None."""
     tags = [getattr(torch.Tag, t) for t in {*declaration["tags"], "pt2_compliant_tag"} if hasattr(torch.Tag, t)]
     # always for the CPU: its error message lists the existing rows
     keys = [key for key, device in _KEYS.items() if device == "cpu" or native.has_rows(pointer, device)]
@@ -87,7 +87,8 @@ class _Kernel:
 
     @functools.cached_property
     def route(self):
-        """(the twin, the operator's arguments, those that are packed with their function): when it is first called, all is defined."""
+        """(the twin, the operator's arguments, [(index of an argument, the function that packs it)]). Looked up at the first call, when all
+        operators are defined."""
         space, local = self.name.split("::")
         call, arguments = _overload(native.TWINS + space, local), _overload(space, local)._schema.arguments
         pairs = zip(arguments, call._schema.arguments)

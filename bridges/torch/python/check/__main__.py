@@ -2,7 +2,7 @@
 
 QUESTION has operators with arguments that their contracts accept (those of a module that says nothing: trial.py finds some). Each operator is
 asked in a process of its own, so that what crashes or does not end is an answer. An answer is the smallest case that fails, with a script.
-How far it is goes to the descriptor SHOWN, -1: nowhere.
+Its progress goes to the descriptor SHOWN (-1: nowhere).
 
 `--schemas FILE MODULE [NAME]` writes the schemas of the operators that torch knows after a module was imported, one a line.
 """

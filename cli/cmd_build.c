@@ -884,6 +884,17 @@ static void print_result(const build *b)
         b->report.data ? b->report.data : "");
 }
 
+static void tell(const build *b)
+{
+    const char *level = getenv("DOVETAIL_DEBUG");
+    cli_text t = { 0 };
+    for (size_t i = 0; i < b->sources.n; i++)
+        cli_addf(&t, " %s", b->sources.data[i]);
+    if (level && atoi(level) >= 1)
+        cli_note("building%s", t.data ? t.data : "");
+    cli_text_free(&t);
+}
+
 static int make(build *b)
 {
     const double start = cli_now();
@@ -917,6 +928,7 @@ static int make_cached(build *b)
         return status;
     b->folder = cli_format("%s", b->cache.folder);
     cli_cache_sweep(&b->cache);
+    tell(b);
     return make(b);
 }
 

@@ -201,8 +201,7 @@ struct dv__contract {
     int16_t *output_of; /* for return i its only pattern; -1: none; -2: depends on the case */
     int16_t *case_only; /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
-    dv__needs always; /* the variables bound in every combination of cases even when all optional arguments are absent */
-    uint32_t nplain;  /* the number of plain patterns at the beginning; 0 when there are cases */
+    uint32_t nplain; /* the number of plain patterns at the beginning; 0 when there are cases */
     dv__program *program;
     bool matching_only; /* no computed dims, definitions or constraints: solving is only matching */
     /* How calls are split, if that does not depend on cases. */

@@ -472,7 +472,6 @@ static int prove_combination(struct prover *p)
         status = check_uses(p, bound);
     if (status)
         return status;
-    c->always.dims &= bound.dims, c->always.runs &= bound.runs, c->always.dtypes &= bound.dtypes;
     p->ever = dv__needs_or(p->ever, bound);
     for (uint32_t i = 0; i < c->npatterns && !status; i++) {
         const dv__pattern *t = &c->patterns[i];
@@ -714,7 +713,6 @@ int dv__contract_prove(dv__contract *c)
     if (!p)
         return DV_ENOMEM;
     p->c = c;
-    memset(&c->always, 0xff, sizeof c->always);
     int status = check_schema(p);
     if (!status)
         status = prove_cases(p);

@@ -252,10 +252,6 @@ static int quick_op(const dv__step *s)
     case DV__OP_TENSOR: return DV__QUICK_ARGUMENT_HAS;
     case DV__OP_AT: return s->in[1] < 0 ? DV__QUICK_AT : DV__QUICK_AT_ANY;
     case DV__OP_STRIDES: return DV__QUICK_STRIDES;
-    case DV__OP_SLICE: return DV__QUICK_SLICE;
-    case DV__OP_NEGATIVE: return DV__QUICK_NEGATIVE;
-    case DV__OP_IS_AXIS: return DV__QUICK_IS_AXIS;
-    case DV__OP_AXIS: return DV__QUICK_AXIS;
     case DV__OP_PACK:
     case DV__OP_BROADCAST:
     case DV__OP_REDUCED:
@@ -265,16 +261,12 @@ static int quick_op(const dv__step *s)
     case DV__OP_DROP: return DV__QUICK_DIMS;
     case DV__OP_ARGUMENT: return ints ? DV__QUICK_INT : DV__QUICK_STEP;
     case DV__OP_PRESENT: return DV__QUICK_PRESENT;
-    case DV__OP_ADD: return ints ? DV__QUICK_ADD : DV__QUICK_STEP;
-    case DV__OP_SUB: return ints ? DV__QUICK_SUB : DV__QUICK_STEP;
-    case DV__OP_MUL: return ints ? DV__QUICK_MUL : DV__QUICK_STEP;
-    case DV__OP_NEG: return ints ? DV__QUICK_NEG : DV__QUICK_STEP;
-    case DV__OP_MIN: return ints ? DV__QUICK_MIN : DV__QUICK_STEP;
-    case DV__OP_MAX: return ints ? DV__QUICK_MAX : DV__QUICK_STEP;
-    case DV__OP_NOT: return DV__QUICK_NOT;
-    case DV__OP_AND: return DV__QUICK_AND;
-    case DV__OP_OR: return DV__QUICK_OR;
-    case DV__OP_SELECT: return DV__QUICK_SELECT;
+#define SIMPLE(id, statement) \
+    case DV__OP_##id: return DV__QUICK_##id;
+        DV__SIMPLE_OPS(SIMPLE)
+#define ON_INTS(id, test) \
+    case DV__OP_##id: return ints ? DV__QUICK_##id : DV__QUICK_STEP;
+        DV__INT_OPS(ON_INTS)
     case DV__OP_SAME_DEVICE: return DV__QUICK_SAME_DEVICE;
     case DV__OP_EQ:
     case DV__OP_NE:

@@ -10,6 +10,27 @@
 /* X(id, operator): comparisons of integers; each is also a check. */
 #define DV__QUICK_COMPARISONS(X) X(EQ, ==) X(NE, !=) X(LT, <) X(LE, <=) X(GT, >) X(GE, >=)
 
+/* X(id, statement): operations that are done alike by both evaluators, contract_run.c and contract_quick_run.c: from the operands
+ * A, B and C to the register TO. */
+#define DV__SIMPLE_OPS(X)                       \
+    X(RANK, TO->i = A->n)                       \
+    X(SLICE, dv__slice(A, B->i, C->i, TO))      \
+    X(NEGATIVE, TO->i = dv__negative(A))        \
+    X(IS_AXIS, TO->i = dv__is_axis(A->i, B->i)) \
+    X(AXIS, TO->i = dv__axis_from(A->i, B->i))  \
+    X(NOT, TO->i = !A->i)                       \
+    X(AND, TO->i = A->i && B->i)                \
+    X(OR, TO->i = A->i || B->i)                 \
+    X(SELECT, *TO = *(A->i ? B : C))
+/* X(id, test): of integers, where the result fits. */
+#define DV__INT_OPS(X)                                  \
+    X(ADD, !__builtin_add_overflow(A->i, B->i, &TO->i)) \
+    X(SUB, !__builtin_sub_overflow(A->i, B->i, &TO->i)) \
+    X(MUL, !__builtin_mul_overflow(A->i, B->i, &TO->i)) \
+    X(NEG, !__builtin_sub_overflow(0, A->i, &TO->i))    \
+    X(MIN, (TO->i = A->i < B->i ? A->i : B->i, true))   \
+    X(MAX, (TO->i = A->i > B->i ? A->i : B->i, true))
+
 enum dv__quick_op {
     DV__QUICK_UNLESS,       /* a is false: skip `slot` steps */
     DV__QUICK_ARGUMENT_HAS, /* for the tensor in slot: itself, its device, dtype and shape */
@@ -18,31 +39,19 @@ enum dv__quick_op {
     DV__QUICK_AT_IS,        /* the same, checked against b */
     DV__QUICK_AT_ANY,       /* the size of a at b */
     DV__QUICK_STRIDES,
-    DV__QUICK_SLICE,
-    DV__QUICK_RANK,
-    DV__QUICK_NEGATIVE,
-    DV__QUICK_IS_AXIS,
-    DV__QUICK_AXIS,
     DV__QUICK_SIZES_CHECK, /* none of a is negative */
     DV__QUICK_INT,         /* the int argument in slot */
     DV__QUICK_PRESENT,
-    DV__QUICK_ADD,
-    DV__QUICK_SUB,
-    DV__QUICK_MUL,
-    DV__QUICK_NEG,
-    DV__QUICK_MIN,
-    DV__QUICK_MAX,
-    DV__QUICK_NOT,
-    DV__QUICK_AND,
-    DV__QUICK_OR,
-    DV__QUICK_SELECT,
     DV__QUICK_COPY,
     DV__QUICK_BOUND, /* a variable of the solution is bound: `to` */
     DV__QUICK_CHECK,
-#define DV__QUICK_ID(id, operator) DV__QUICK_##id, DV__QUICK_##id##_CHECK,
-    DV__QUICK_COMPARISONS(DV__QUICK_ID)
+#define DV__QUICK_ID(id, does) DV__QUICK_##id,
+    DV__SIMPLE_OPS(DV__QUICK_ID) DV__INT_OPS(DV__QUICK_ID)
 #undef DV__QUICK_ID
-        DV__QUICK_SAME_DTYPE,
+#define DV__QUICK_ID(id, operator) DV__QUICK_##id, DV__QUICK_##id##_CHECK,
+        DV__QUICK_COMPARISONS(DV__QUICK_ID)
+#undef DV__QUICK_ID
+            DV__QUICK_SAME_DTYPE,
     DV__QUICK_SAME_DTYPE_CHECK,
     DV__QUICK_SAME_DIMS,
     DV__QUICK_SAME_DIMS_CHECK,

@@ -56,11 +56,6 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
             registers[q->to].n = x->ndim;
             break;
         }
-        case DV__QUICK_SLICE: dv__slice(IN(q->a), IN(q->b)->i, IN(q->c)->i, &registers[q->to]); break;
-        case DV__QUICK_RANK: registers[q->to].i = IN(q->a)->n; break;
-        case DV__QUICK_IS_AXIS: registers[q->to].i = dv__is_axis(IN(q->a)->i, IN(q->b)->i); break;
-        case DV__QUICK_AXIS: registers[q->to].i = dv__axis_from(IN(q->a)->i, IN(q->b)->i); break;
-        case DV__QUICK_NEGATIVE: registers[q->to].i = dv__negative(IN(q->a)); break;
         case DV__QUICK_SIZES_CHECK:
             if (dv__negative(IN(q->a)))
                 return false;
@@ -71,28 +66,19 @@ static bool run(dv__run *r, const dv__quick *q, const dv__quick *end)
             registers[q->to].i = args[q->slot].as.i;
             break;
         case DV__QUICK_PRESENT: registers[q->to].i = dv__is_present(&args[q->slot]); break;
-        case DV__QUICK_ADD:
-            if (__builtin_add_overflow(IN(q->a)->i, IN(q->b)->i, &registers[q->to].i))
-                return false;
-            break;
-        case DV__QUICK_SUB:
-            if (__builtin_sub_overflow(IN(q->a)->i, IN(q->b)->i, &registers[q->to].i))
-                return false;
-            break;
-        case DV__QUICK_MUL:
-            if (__builtin_mul_overflow(IN(q->a)->i, IN(q->b)->i, &registers[q->to].i))
-                return false;
-            break;
-        case DV__QUICK_NEG:
-            if (__builtin_sub_overflow(0, IN(q->a)->i, &registers[q->to].i))
-                return false;
-            break;
-        case DV__QUICK_MIN: registers[q->to].i = IN(q->a)->i < IN(q->b)->i ? IN(q->a)->i : IN(q->b)->i; break;
-        case DV__QUICK_MAX: registers[q->to].i = IN(q->a)->i > IN(q->b)->i ? IN(q->a)->i : IN(q->b)->i; break;
-        case DV__QUICK_NOT: registers[q->to].i = !IN(q->a)->i; break;
-        case DV__QUICK_AND: registers[q->to].i = IN(q->a)->i && IN(q->b)->i; break;
-        case DV__QUICK_OR: registers[q->to].i = IN(q->a)->i || IN(q->b)->i; break;
-        case DV__QUICK_SELECT: registers[q->to] = *(IN(q->a)->i ? IN(q->b) : IN(q->c)); break;
+#define TO (&registers[q->to])
+#define A IN(q->a)
+#define B IN(q->b)
+#define C IN(q->c)
+#define SIMPLE(id, statement) \
+    case DV__QUICK_##id: statement; break;
+            DV__SIMPLE_OPS(SIMPLE)
+#define ON_INTS(id, test) \
+    case DV__QUICK_##id:  \
+        if (!(test))      \
+            return false; \
+        break;
+            DV__INT_OPS(ON_INTS)
         case DV__QUICK_COPY: registers[q->to] = *IN(q->a); break;
         case DV__QUICK_BOUND: dv__note_bound(r, q->to); break;
         case DV__QUICK_CHECK:

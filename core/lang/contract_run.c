@@ -7,6 +7,7 @@
 #endif
 
 #include "lang/contract_internal.h"
+#include "lang/contract_quick.h"
 
 #include <math.h>
 
@@ -421,13 +422,14 @@ bool dv__operate(dv__run *r, const dv__step *s)
             : NULL;
         return true;
     }
-    case DV__OP_RANK: to->i = a->n; return true;
+#define TO to
+#define A a
+#define B dv__read(r, s->in[1])
+#define C dv__read(r, s->in[2])
+#define SIMPLE(id, statement) \
+    case DV__OP_##id: statement; return true;
+        DV__SIMPLE_OPS(SIMPLE)
     case DV__OP_AT: to->i = dv__size_at(a, dv__read(r, s->in[1])->i); return true;
-    case DV__OP_SLICE: dv__slice(a, dv__read(r, s->in[1])->i, dv__read(r, s->in[2])->i, to); return true;
-    case DV__OP_NOT: to->i = !a->i; return true;
-    case DV__OP_AND: to->i = a->i && dv__read(r, s->in[1])->i; return true;
-    case DV__OP_OR: to->i = a->i || dv__read(r, s->in[1])->i; return true;
-    case DV__OP_SELECT: *to = *dv__read(r, s->in[a->i ? 1 : 2]); return true;
     case DV__OP_SAME_DEVICE: to->i = dv__same_device(a->device, dv__read(r, s->in[1])->device); return true;
     case DV__OP_COPY:
         *to = *a;
@@ -442,9 +444,6 @@ bool dv__operate(dv__run *r, const dv__step *s)
     case DV__OP_PERMUTE:
     case DV__OP_REPLACE:
     case DV__OP_DROP: return dv__make_dims(r, s);
-    case DV__OP_NEGATIVE: to->i = dv__negative(a); return true;
-    case DV__OP_IS_AXIS: to->i = dv__is_axis(a->i, dv__read(r, s->in[1])->i); return true;
-    case DV__OP_AXIS: to->i = dv__axis_from(a->i, dv__read(r, s->in[1])->i); return true;
     case DV__OP_ARE_AXES: to->i = are_axes(a, dv__read(r, s->in[1])->i); return true;
     case DV__OP_DISTINCT_AXES: to->i = distinct_axes(a, dv__read(r, s->in[1])->i); return true;
     case DV__OP_TO_NUMBER:

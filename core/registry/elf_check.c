@@ -27,7 +27,7 @@ enum { BYTE_ORDER_HERE = ELFDATA2MSB };
 
 enum {
     LARGEST_HOLE = 1 << 26,      /* bytes that the headers name and that belong to no section: alignment */
-    LARGEST_NOT_LOADED = 1 << 28 /* a section that is only read with the file: for debuggers */
+    LARGEST_NOT_LOADED = 1 << 28 /* bytes of sections after the last segment: for debuggers */
 };
 
 typedef struct image {
@@ -675,14 +675,15 @@ int dv__elf_extent(dv__elf_read read, void *user, size_t size, const char *where
         if (!(status = read(user, h->e_phoff + i * sizeof p, &p, sizeof p)) && p.p_type != PT_NULL && p.p_type != PT_GNU_STACK)
             status = name_bytes(&im, "a segment", p.p_offset, p.p_filesz, &end);
     }
+    const uint64_t loaded = end;
     for (unsigned i = 0; i < sections(&im) && !status; i++) {
         Elf64_Shdr s;
         if (!(status = read(user, h->e_shoff + i * sizeof s, &s, sizeof s)) && s.sh_type != SHT_NULL && s.sh_type != SHT_NOBITS) {
             status = name_bytes(&im, "a section", s.sh_offset, s.sh_size, &end);
             sum += s.sh_size;
-            if (!status && !(s.sh_flags & SHF_ALLOC) && s.sh_size > LARGEST_NOT_LOADED)
-                status = fail(&im, "section %u, which is never loaded, has %llu bytes, more than %d: strip the file", i,
-                    (unsigned long long)s.sh_size, LARGEST_NOT_LOADED);
+            if (!status && end > loaded && end - loaded > LARGEST_NOT_LOADED)
+                status = fail(&im, "section %u ends %llu bytes after what is loaded, more than %d: strip the file", i,
+                    (unsigned long long)(end - loaded), LARGEST_NOT_LOADED);
         }
     }
     if (status || (status = name_bytes(&im, "its headers", h->e_phoff, h->e_phnum * sizeof(Elf64_Phdr), &end)) ||

@@ -33,6 +33,8 @@ def local(kind, what):
     """The local variable that holds an argument `x` ("a_x"), result 0 ("r_0"), its gradient ("g_0"), ..."""
     return _LOCALS[kind] + str(what)
 
+_told = set()  # sources that were printed: one may be compiled twice, to call different functions
+
 
 class Source:
     """Python source of expressions. names(kind, what) gives the source of an argument, a result or a gradient."""
@@ -109,7 +111,9 @@ class Source:
         """lines are written last, when repeated calls are known."""
         first, self.twice = [" = ".join([*self.twice.values(), "None"])] if self.twice else [], {}
         source = "\n    ".join([f"def {name}({parameters}):", *first, *lines]) + "\n"
-        _debug.say(3, *source.splitlines())
+        if _debug.LEVEL >= 3 and source not in _told:
+            _told.add(source)
+            _debug.say(3, *source.splitlines())
         exec(compile(source, f"<{name}>", "exec"), self.scope)  # our own source, made above
         return self.scope[name]
 

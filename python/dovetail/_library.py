@@ -196,20 +196,24 @@ def _binaries(folder):
 
 
 def _reduce(operator):
-    """For pickle: finds the operator by name if it is loaded, else loads its file."""
-    path = next((l.path for l in _libraries.values() if operator in l._operators.values()
-                 or any(operator in o.overloads for o in l._operators.values())), None)
-    return _restore, (operator.name, path)
+    """For pickle: finds the operator by name if it is loaded, else loads its file. A functional form is made again."""
+    import json
+    of = operator.overloads[0] is operator and json.loads(operator.json()).get("functional_form_of")
+    name = of or operator.name
+    path = next((l.path for l in _libraries.values() if any(name in (o.name, *(x.name for x in o.overloads)) for o in l._operators.values())), None)
+    return _restore, (name, path, bool(of))
 
 
-def _restore(name, path):
+def _restore(name, path, functional=False):
+    look = _core.find if functional else find
     try:
-        return find(name)
+        found = look(name)
     except LookupError:
         if not path:
             raise
-    load(path)
-    return find(name)
+        load(path)
+        found = look(name)
+    return found.functional() if functional else found
 
 
 def _after_fork():

@@ -14,7 +14,6 @@ def build(sources, flags, verbose):
     if isinstance(flags, str):
         raise TypeError(f"flags: expected a list of arguments of `dovetail build`, such as ['-D', 'N=4'], found the string {flags!r}")
     from . import command
-    _debug.say(1, f"building {' '.join(sources)}")
     arguments = ["dovetail", "build", "--cached", *(["--verbose"] if verbose or _debug.LEVEL >= 2 else []), *flags, "--", *sources]
     code, output = _run(command(), arguments)
     if code:

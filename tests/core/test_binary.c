@@ -437,6 +437,20 @@ static void test_large(void **state)
                 expect("large.so", DV_EBINARY, "belong to no section");
         }
     }
+    for (unsigned i = 0; i < sections; i++) { /* a section that does */
+        unsigned char *copy = malloc(size);
+        Elf64_Shdr h;
+        memcpy(copy, whole, size);
+        memcpy(&head, copy, sizeof head);
+        memcpy(&h, copy + head.e_shoff + i * sizeof h, sizeof h);
+        h.sh_size = (Elf64_Xword)LARGE - h.sh_offset;
+        memcpy(copy + head.e_shoff + i * sizeof h, &h, sizeof h);
+        put("large.so", copy, size);
+        free(copy);
+        assert_int_equal(truncate(in_dir("large.so"), LARGE), 0);
+        if (h.sh_type != SHT_NULL && h.sh_type != SHT_NOBITS)
+            expect("large.so", DV_EBINARY, "strip the file");
+    }
     setrlimit(RLIMIT_AS, &old);
     dv__binary_deinit(&a);
     dv__binary_deinit(&b);

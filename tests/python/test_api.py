@@ -3,6 +3,7 @@ import inspect
 import json
 import os
 import pathlib
+import pickle
 import pydoc
 import subprocess
 
@@ -240,6 +241,9 @@ def test_functional_forms(ops):
     np.testing.assert_array_equal(x, X)
     x.flags.writeable = False  # nothing is written
     np.testing.assert_array_equal(form(x, y), X + 1)
+    again = pickle.loads(pickle.dumps(form))
+    assert again.schema == form.schema
+    np.testing.assert_array_equal(again(x, y), X + 1)
     filled = ops.fill.functional()
     np.testing.assert_array_equal(filled(x, 3.0), np.full_like(X, 3))
     assert ops.scale.functional().name == "py_ops::scale"

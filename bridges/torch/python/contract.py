@@ -204,7 +204,7 @@ class Contract:
         """Fake results, one for each return (None for an absent one). Raises RuntimeError where the C code would fail."""
         run = self.program.run(values, self._world)
         if _debug.LEVEL >= 3:
-            _debug.say(3, f"{self.name}: fake: {run.bound('dim')} {run.bound('run')} {run.bound('dtype')}")
+            _debug.say(3, f"{self.name}: fake: sizes {run.bound('dim')}, shapes {run.bound('run')}, dtypes {run.bound('dtype')}")
         return [self._make(values, run.result(len(self.names) + i), r) for i, r in enumerate(self.returns)]
 
     def expected(self, values):

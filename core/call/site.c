@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "call/call.h"
@@ -267,9 +268,9 @@ static int alloc_tensor(dv_site *s, const dv_tensor **t)
     if ((*t)->device.type != DV_CPU)
         return dv_fail(DV_EDEVICE, "%s: a call site allocates tensors on the CPU, this one is on %s", s->op->name,
             dv_device_name((*t)->device.type));
-    const int status = dv__tensor_new_strided((*t)->dtype, (*t)->ndim, (*t)->shape, (*t)->strides, false, made);
+    const int status = dv__tensor_new_strided((*t)->dtype, (*t)->ndim, (*t)->shape, (*t)->strides, true, made);
     if (status)
-        return status;
+        return dv__fail_in(status, "%s", s->op->name);
     fill_elements(*made, c, s->nmade++);
     *t = *made;
     if (c)
@@ -556,7 +557,9 @@ static int read_contents(reader *r, const dv_tensor *t)
     if (strncmp(r->p, "..", 2) != 0)
         return DV_OK;
     r->p += 2;
-    return read_float(r, &c->high);
+    if ((status = read_float(r, &c->high)))
+        return status;
+    return c->low < c->high ? DV_OK : wrong(r, "a range that ends above its beginning");
 }
 
 static int read_tensor(reader *r, dv_value *out)
@@ -578,8 +581,10 @@ static int read_tensor(reader *r, dv_value *out)
     if (take(r, ':') && (status = read_device(r, &device)))
         return status;
     status = dv_tensor_init(t, NULL, dtype, device, ndim, dims, nstrides < 0 ? NULL : dims + DV_MAX_NDIM, dims + DV_MAX_NDIM);
+    if (status)
+        return dv__fail_in(status, "%s: argument '%s'", r->op->name, r->argument);
     *out = dv_from_tensor(t);
-    return !status && take(r, '=') ? read_contents(r, t) : status;
+    return take(r, '=') ? read_contents(r, t) : DV_OK;
 }
 
 /* 3, 3.0, 1.5+2j, 2j, true: the type follows from the text. */
@@ -623,7 +628,7 @@ static int read_string(reader *r, dv_value *out)
 {
     skip(r);
     const char quote = *r->p;
-    const size_t bare = isdigit((unsigned char)quote) ? 0 : word_size(r->p);
+    const size_t bare = isdigit((unsigned char)quote) || !word_size(r->p) ? 0 : strcspn(r->p, ",()[]{}'\" \t\r\n");
     char *data = dv__arena_strndup(&r->site->arena, r->p, bare ? bare : strlen(r->p));
     size_t n = 0;
     if (!data)

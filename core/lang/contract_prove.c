@@ -4,6 +4,9 @@
  * - in every combination of cases each tensor argument and each tensor return has one pattern, and every size, run and dtype that
  * an output or a cost needs is bound by arguments that must be there.
  *
+ * It reads the trees, not the program: there the first case that holds is taken and a check covers the rest, so cases that
+ * overlap or leave a gap make a program that is as good as any other.
+ *
  * Cases: the conditions depend on finitely many atoms, each with finitely many distinct values (for a string: the literals that
  * it is compared with, and "any other"), so all assignments are tried. Binding: one more optional argument never binds less, so
  * it suffices to try each combination without optional arguments, and with each one alone. */

@@ -2,60 +2,16 @@
  * descriptors, threads and mappings grow in none, or not in every one, of four equal stretches. Calls that the kernel refuses
  * count as well as those that succeed. Then each allocation that the host makes for a call fails in turn, and each malloc() of
  * the kernel's own: the call returns an error, does not crash, and leaks nothing. */
-#include <dirent.h>
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "programs/leaks.h"
 
 enum { CALLS = 1000, FEWEST = 80, STRETCHES = 4, WARM = 20, SEEN = 10, FEW = 48, COUNTED = 3, MOST_FAILING = 64, LARGEST = 4096 };
 static const double SECONDS = 0.02; /* for the calls of a case */
-
-/* What glibc's mallinfo2() returns; older ones do not have it. */
-typedef struct heap_info {
-    size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
-} heap_info;
-typedef heap_info (*heap_info_fn)(void);
-
-enum { DESCRIPTORS, TASKS, HEAP, PAGES, KINDS };
-static const char *const kinds[] = { "file descriptors", "threads", "bytes of malloc()", "pages of mappings" };
-typedef struct held { int64_t of[KINDS]; } held;
-
-static int64_t entries(const char *path)
-{
-    int64_t n = 0;
-    DIR *d = opendir(path);
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
-static int64_t mapped_pages(void)
-{
-    long long pages = 0;
-    FILE *f = fopen("/proc/self/statm", "r");
-    if (f && fscanf(f, "%lld", &pages) != 1)
-        pages = 0;
-    if (f)
-        fclose(f);
-    return pages;
-}
-
-static held look(heap_info_fn heap)
-{
-    held h = { .of = {
-                   [DESCRIPTORS] = entries("/proc/self/fd"), [TASKS] = entries("/proc/self/task"), [PAGES] = mapped_pages() } };
-    if (heap) {
-        const heap_info i = heap();
-        h.of[HEAP] = (int64_t)(i.uordblks + i.hblkhd);
-    }
-    return h;
-}
 
 static double used(void)
 {
@@ -82,25 +38,22 @@ static int stretch_of(check_plain *p)
 /* In stretches of n calls; 0: of as many as the time allows. */
 static void check_growth(check_job *job, check_plain *p, int n)
 {
-    heap_info_fn heap;
-    void *symbol = dlsym(RTLD_DEFAULT, "mallinfo2");
-    memcpy(&heap, &symbol, sizeof heap);
-    held at[STRETCHES + 1];
+    long long at[STRETCHES + 1][KINDS];
     job->how.show = n ? CHECK_SHOW_FAILING : CHECK_SHOW_LEAKS; /* n: something fails as well */
     if (n)
         call_often(p, WARM);
     else
         n = stretch_of(p);
     for (int i = 0; i < SEEN; i++) /* the measurement itself uses malloc(), which keeps some freed memory */
-        at[0] = look(heap);
+        look(at[0]);
     for (int i = 0; i < STRETCHES; i++) {
         call_often(p, n);
-        at[i + 1] = look(heap);
+        look(at[i + 1]);
     }
     for (int k = 0; k < KINDS; k++) {
         bool grows = true;
         for (int i = 0; i < STRETCHES; i++)
-            grows = grows && at[i + 1].of[k] - at[i].of[k] >= (k == HEAP ? n : n / 2);
+            grows = grows && at[i + 1][k] - at[i][k] >= (k == HEAP ? n : n / 2);
         if (grows)
             check_fail(
                 job, kinds[k], "%s leak: ever more are held, call after call%s", kinds[k], p->status ? ", when it fails" : "");

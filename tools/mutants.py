@@ -217,8 +217,9 @@ def draw(mutants, count, seed):
 
 # ---- Trying one ----
 
-def run(*words, timeout=300):
-    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=timeout, cwd=ROOT, env=os.environ | {"DOVETAIL_PYTHON": ""})
+def run(*words, folder=ROOT):
+    env = os.environ | {"DOVETAIL_PYTHON": "", "XDG_CACHE_HOME": str(folder)}
+    return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300, cwd=ROOT, env=env)
 
 
 def build(text, folder, path):
@@ -228,14 +229,14 @@ def build(text, folder, path):
     source.write_text(text)
     out.unlink(missing_ok=True)
     done = run(COMMAND, "build", source, "-o", out)
-    return out, done.stderr + done.stdout
+    return source, out, done.stderr + done.stdout
 
 
-def failures(binary, operators, seed):
+def failures(source, operators, seed):
     """{property: the first message} of what fails."""
     found = {}
     for name in operators:
-        done = run(COMMAND, "check", "--json", "--seed", seed, "--op", name, binary)
+        done = run(COMMAND, "check", "--json", "--seed", seed, "--op", name, source, folder=source.parent)
         if not done.stdout.startswith("{"):
             return {"binding": (done.stderr or "no report").strip()}
         for r in json.loads(done.stdout)["results"]:
@@ -247,14 +248,14 @@ def failures(binary, operators, seed):
 
 
 def attempt(m, folder, seed, original):
-    out, said = build(m.text, folder, m.path)
+    source, out, said = build(m.text, folder, m.path)
     if not out.exists():
         compiler = re.search(r"error: (?!.*(?:operator|library) )", said) and not re.search(r"dovetail: error: .*(operator|library) ", said)
         return ("not compiled", {}) if compiler else ("killed", {"binding": said.strip()})
     if out.read_bytes() == original:
         return "same code", {}
     try:
-        found = failures(out, m.operators, seed)
+        found = failures(source, m.operators, seed)
     except subprocess.TimeoutExpired:
         return "killed", {"time": "the check does not end"}
     return ("killed" if found else "survived"), found
@@ -285,7 +286,7 @@ def main():
         for folder in folders:
             folder.mkdir()
             for p in {m.path for m in mutants}:
-                originals[folder, p] = build((ROOT / p).read_text(), folder, p)[0].read_bytes()
+                originals[folder, p] = build((ROOT / p).read_text(), folder, p)[1].read_bytes()
 
         def one(m):
             folder = folders.pop()
@@ -299,18 +300,18 @@ def main():
             results.append((m, "equivalent" if result == "survived" and reason else result, found))
             if result == "survived" and not reason:
                 print(f"survived: {m.path}:{m.line}: {m.kind} ({', '.join(m.operators)})\n    {m.before}\n    {m.after}", flush=True)
-    report(results, len(everything), time.time() - begin)
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps([m._asdict() | {"text": None, "result": r, "found": f} for m, r, f in results], indent=1))
+    report(results, len(everything), time.time() - begin)
 
 
 def report(results, of, seconds):
     kinds, properties, alone = collections.defaultdict(collections.Counter), collections.Counter(), collections.Counter()
     for m, result, found in results:
         kinds[m.kind][result] += 1
-        properties.update(found)
+        properties.update(list(found))
         if len(found) == 1:
-            alone.update(found)
+            alone.update(list(found))
     print("\n| kind | killed | survived | equivalent | not built |\n|---|---|---|---|---|")
     total = collections.Counter()
     for kind, n in sorted(kinds.items()):

@@ -1,6 +1,5 @@
 #pragma once
-#include "call.h"
-#include "tables.h"
+#include "outs.h"
 #include "tensors.h"
 #include "axes.h"
 
@@ -32,4 +31,18 @@ static void cut_arguments(void)
     for (int i = 0; i < NTENSORS; i++)
         if (tensor(i))
             cut(tensor(i), axes[i]);
+}
+
+/* What the whole call writes, and each of its parts; 1: one was refused. */
+static int take_parts(dv_operator *op, dv_value *results, outs *whole, outs *part)
+{
+    for (int i = -1; i < 2; i++) {
+        change = i < 0 ? NULL : cut_arguments;
+        low = i > 0 ? AT : 0;
+        high = i > 0 ? SIZE : AT;
+        if (call(op, ROW, results))
+            return fprintf(stderr, "%s\n", dv_last_error()), 1;
+        take(i < 0 ? whole : &part[i], results);
+    }
+    return 0;
 }

@@ -1,9 +1,10 @@
-#include "leaks.h"
 #include "call.h"
+#include "leaks.h"
+
+enum { CALLS = 250 };
 
 static int question(dv_operator *op, dv_value *results)
 {
-    static const char *const kinds[] = { "file descriptors", "threads", "bytes of malloc()", "pages of mappings" };
     long long held[5][KINDS];
     again = 1;
     for (int i = 0; i < 5; i++) {

@@ -1,11 +1,12 @@
 #pragma once
-#include "memory.h"
+#include <dirent.h>
+#include <malloc.h>
+#include <stdio.h>
 
 /* What a process holds. */
 
-#include <dirent.h>
-
-enum { DESCRIPTORS, TASKS, HEAP, PAGES, KINDS, CALLS = 250 };
+enum { DESCRIPTORS, TASKS, HEAP, PAGES, KINDS };
+static const char *const kinds[] = { "file descriptors", "threads", "bytes of malloc()", "pages of mappings" };
 
 static long long entries(const char *path)
 {
@@ -21,14 +22,16 @@ static long long entries(const char *path)
 static void look(long long *held)
 {
     FILE *f = fopen("/proc/self/statm", "r");
-    if (!f || fscanf(f, "%lld", &held[PAGES]) != 1)
-        exit(2);
-    fclose(f);
+    held[PAGES] = held[HEAP] = 0;
+    if (f && fscanf(f, "%lld", &held[PAGES]) != 1)
+        held[PAGES] = 0;
+    if (f)
+        fclose(f);
     held[DESCRIPTORS] = entries("/proc/self/fd");
     held[TASKS] = entries("/proc/self/task");
-#if __GLIBC_PREREQ(2, 33)
+#if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 33)
     held[HEAP] = (long long)(mallinfo2().uordblks + mallinfo2().hblkhd);
-#else
+#elif defined(__GLIBC__)
     held[HEAP] = (long long)((unsigned)mallinfo().uordblks + (unsigned)mallinfo().hblkhd);
 #endif
 }

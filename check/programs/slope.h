@@ -50,3 +50,25 @@ static int find_slope(dv_operator *op, double *value, double *allowed)
     *allowed = (wide ? 1e-5 : 1e-2) * scale + slack * noise;
     return fabs(*value - third) <= agree && fabs(right - left) <= 4 * agree;
 }
+
+/* Is the slope that a formula gives (it may take away weights) another one than that of finite differences, most of the time? */
+static inline int ask(dv_operator *op, double (*along)(dv_operator *), const char *formula)
+{
+    static outs o;
+    int differs = 0, smooth = 0;
+    forward(op, &o);
+    for (int turn = 0; turn < 8; turn++) {
+        double slope, allowed;
+        weights = draw_some(elements_of(&o));
+        direction = draw_some(dv_numel(tensor(TENSOR)));
+        const double sum = along(op);
+        if (!find_slope(op, &slope, &allowed))
+            continue;
+        smooth++;
+        differs += !(fabs(sum - slope) <= allowed);
+        fprintf(stderr, "the %s gives %.9g, and finite differences %.9g\n", formula, sum, slope);
+    }
+    if (2 * differs > smooth)
+        return 1;
+    return puts("the fault does not show"), 0;
+}

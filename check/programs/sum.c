@@ -1,20 +1,10 @@
-#include "outs.h"
 #include "cut.h"
 
 static int question(dv_operator *op, dv_value *results)
 {
     static outs whole, part[2];
-    if (call(op, ROW, results))
-        return fprintf(stderr, "%s\n", dv_last_error()), 0;
-    take(&whole, results);
-    change = cut_arguments;
-    for (int i = 0; i < 2; i++) {
-        low = i ? AT : 0;
-        high = i ? SIZE : AT;
-        if (call(op, ROW, results))
-            return fprintf(stderr, "%s\n", dv_last_error()), 0;
-        take(&part[i], results);
-    }
+    if (take_parts(op, results, &whole, part))
+        return 0;
     for (int i = 0; i < whole.n; i++)
         for (int64_t k = 0; whole.of[i].slot == SLOT && k < dv_numel(&whole.of[i].t); k++) {
             const double w = element(&whole.of[i].t, k), a = element(&part[0].of[i].t, k), b = element(&part[1].of[i].t, k);

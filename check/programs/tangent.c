@@ -1,23 +1,3 @@
 #include "tangent.h"
 
-static int question(dv_operator *op, dv_value *results)
-{
-    static outs o;
-    int differs = 0, smooth = 0;
-    (void)results;
-    forward(op, &o);
-    for (int turn = 0; turn < 8; turn++) {
-        double slope, allowed;
-        weights = draw_some(elements_of(&o));
-        direction = draw_some(dv_numel(tensor(TENSOR)));
-        const double sum = tangent_along(op);
-        if (!find_slope(op, &slope, &allowed))
-            continue;
-        smooth++;
-        differs += !(fabs(sum - slope) <= allowed);
-        fprintf(stderr, "the tangent gives %.9g, and finite differences %.9g\n", sum, slope);
-    }
-    if (2 * differs > smooth)
-        return 1;
-    return puts("the fault does not show"), 0;
-}
+static int question(dv_operator *op, dv_value *results) { return (void)results, ask(op, tangent_along, "tangent"); }

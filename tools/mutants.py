@@ -16,7 +16,9 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -225,6 +227,8 @@ def run(*words, folder=ROOT):
 def build(text, folder, path):
     folder = folder / pathlib.Path(path).stem  # the same path for each mutant, so that the same code is the same binary
     folder.mkdir(exist_ok=True)
+    for header in (ROOT / path).parent.parent.glob("*.h"):
+        shutil.copy(header, folder.parent)
     source, out = folder / pathlib.Path(path).name, folder / "mutant.so"
     source.write_text(text)
     out.unlink(missing_ok=True)
@@ -286,7 +290,8 @@ def main():
         for folder in folders:
             folder.mkdir()
             for p in {m.path for m in mutants}:
-                originals[folder, p] = build((ROOT / p).read_text(), folder, p)[1].read_bytes()
+                _, out, said = build((ROOT / p).read_text(), folder, p)
+                originals[folder, p] = out.read_bytes() if out.exists() else sys.exit(f"{p} does not build: {said}")
 
         def one(m):
             folder = folders.pop()

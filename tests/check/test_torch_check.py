@@ -15,6 +15,8 @@ HERE = pathlib.Path(__file__).parent
 FAULTS = {
     "right": (),
     "right_fill": (),
+    "right_in_f32": (),
+    "right_rounding": (),
     "wrong_fake": ("fake",),
     "wrong_fake_dtype": ("fake",),
     "undeclared_write": ("writes",),

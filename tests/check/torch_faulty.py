@@ -152,3 +152,24 @@ def lost_write(x):
 
 
 library.impl("lost_write", lambda x: None, "Functionalize")  # the copy that it should have written is forgotten
+
+
+def straight_through(name, forward):
+    """An operator whose declared gradient is that of doing nothing."""
+    operator(f"{name}(Tensor x) -> Tensor", torch.empty_like)(forward)
+
+    class Gradient(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            with torch._C._AutoDispatchBelowAutograd():
+                return getattr(torch.ops.torch_faulty, name)(x)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    library.impl(name, Gradient.apply, "Autograd")
+
+
+straight_through("right_in_f32", lambda x: (x.float() + 3).to(x.dtype))  # at small steps all differences are roundings
+straight_through("right_rounding", lambda x: (x * 2).round() / 2)

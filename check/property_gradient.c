@@ -454,7 +454,10 @@ static enum outcome backward(check_job *job, const point *p, const bool *wanted,
     dv_value grads[SLOTS], out[SLOTS];
     if (!make_grads(p, grads, list))
         return REFUSED;
-    if (dv_gradient(p->op->op, p->slots, grads, wanted, out, &bench.host)) {
+    const int status = dv_gradient(p->op->op, p->slots, grads, wanted, out, &bench.host);
+    if (status == DV_ENOTSUP) /* of these arguments there is no gradient, and the operator says so */
+        return REFUSED;
+    if (status) {
         show(job, CHECK_SHOW_FORM, 0);
         check_fail(job, "gradient fails", "the gradient cannot be computed: %s", dv_last_error());
         return FAILED;

@@ -1,9 +1,13 @@
-/* fused_experts.c: the experts of a mixture, after routing. Declared in full: the kernels come later, or from anyone who has
- * some for his device (DV_LIBRARY_IMPL).
+/* fused_experts.c: the experts of a mixture, after routing, and the gradient of the forms whose weights are not quantised.
  *
- * y_t = sum over j of topk_weights[t, j] * w2[e] (silu(g) * u), where e = topk_ids[t, j] and [g; u] = w1[e] x_t. w1 holds for
- * each expert n rows of gates and then n rows of ups. */
-#include <dovetail_op.h>
+ * y_t = sum over j of topk_weights[t, j] * (w2[e] a + w2_bias[e]), where e = topk_ids[t, j], a = act(g) * u and
+ * [g; u] = w1[e] x_t + w1_bias[e]. Expert by expert, a row of weights is read once for all of the expert's tokens. Quantised
+ * numbers are used by their values: (q - zero point) * scale. Sums are in double; a and y are rounded to the model's type. */
+#include "../numbers.h"
+#include <math.h>
+
+enum { CHUNK = 64 }; /* tokens at a time */
+enum activation { SILU, GELU, GELU_TANH, SWIGLUOAI };
 
 struct fused_experts {
     const dv_tensor *hidden_states, *w1, *w2, *topk_weights, *topk_ids;
@@ -18,7 +22,397 @@ struct fused_experts {
     dv_tensor *out;
 };
 
-/* Of int4 weights two share a byte, so w1 and w2 have half as many columns; all other formats are an element a weight. */
+/* ---- weights ------------------------------------------------------------------------------------------------------------- */
+
+struct weights {
+    const dv_tensor *q, *scale, *zero, *bias;
+    int64_t rows, columns, block_rows, block_columns; /* of one expert; of a block with its own scale, 0: there are no blocks */
+    bool packed;                                      /* two numbers of 4 bits in a byte, the low ones first */
+};
+
+static int64_t nibble(const dv_tensor *t, int64_t i) { return ((const uint8_t *)t->data)[i / 2] >> (i % 2 ? 4 : 0) & 15; }
+static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Row `row` of expert e, as numbers. */
+static void load_weights(double *to, const struct weights *w, int64_t e, int64_t row)
+{
+    const int64_t start = (e * w->rows + row) * w->columns, width = w->block_columns ? up(w->columns, w->block_columns) : 1;
+    if (w->packed)
+        for (int64_t i = 0; i < w->columns; i++)
+            to[i] = (double)nibble(w->q, start + i);
+    else
+        load(to, w->q, start, w->columns);
+    if (!w->scale)
+        return;
+    const int64_t scales = dv_numel(w->scale) / w->q->shape[0]; /* of an expert: one, or one for each row, without blocks */
+    const int64_t line = w->block_columns ? row / w->block_rows * width : scales > 1 ? row : 0;
+    const double half = w->packed ? 8 : dv_dtype_key(w->q->dtype) == DV_DTYPE_u8 ? 128 : 0;
+    for (int64_t b = 0; b < width; b++) {
+        double scale, zero = half;
+        load(&scale, w->scale, e * scales + line + b, 1);
+        if (w->zero && w->packed) /* packed along the rows */
+            zero = (double)(((const uint8_t *)w->zero->data)[(e * (w->rows / 2) + row / 2) * width + b] >> (row % 2 ? 4 : 0) &
+                15);
+        else if (w->zero)
+            zero = (double)get_int(w->zero, (e * w->rows + row) * width + b);
+        const int64_t from = b * w->block_columns,
+                      end = w->block_columns && from + w->block_columns < w->columns ? from + w->block_columns : w->columns;
+        for (int64_t i = from; i < end; i++)
+            to[i] = (to[i] - zero) * scale;
+    }
+}
+static double bias_of(const struct weights *w, int64_t e, int64_t row)
+{
+    double b = 0;
+    if (w->bias)
+        load(&b, w->bias, e * w->rows + row, 1);
+    return b;
+}
+
+/* ---- activations --------------------------------------------------------------------------------------------------------- */
+
+static double rounded(double x, uint32_t dtype)
+{
+    double element;
+    dv_put_f64(&element, 0, dtype, x);
+    return dv_get_f64(&element, 0, dtype);
+}
+static double to_f8_e4m3fn(double x) /* the nearest, at most 448 */
+{
+    int exponent;
+    frexp(x, &exponent);
+    const double unit = ldexp(1, (exponent < -5 ? -5 : exponent) - 4), near = rint(x / unit) * unit;
+    return near > 448 ? 448 : near < -448 ? -448 : near;
+}
+static double to_i8(double x)
+{
+    const double near = rint(x);
+    return near > 127 ? 127 : near < -128 ? -128 : near;
+}
+
+/* Replaces x[n] by what is left of it as fp8 or int8: scale given, or for each group of so many elements of its own. */
+static void quantise(double *x, int64_t n, bool fp8, const dv_tensor *given, int64_t group)
+{
+    for (int64_t from = 0; from < n; from += group) {
+        const int64_t end = n - from < group ? n : from + group;
+        double scale = 0;
+        for (int64_t i = from; i < end; i++)
+            scale = fmax(scale, fabs(x[i]));
+        scale /= fp8 ? 448 : 127;
+        if (given)
+            load(&scale, given, 0, 1);
+        for (int64_t i = from; i < end && scale != 0; i++)
+            x[i] = (fp8 ? to_f8_e4m3fn(x[i] / scale) : to_i8(x[i] / scale)) * scale;
+    }
+}
+
+static enum activation activation_of(dv_string name)
+{
+    static const char *const names[] = { "silu", "gelu", "gelu_tanh", "swigluoai" };
+    int a = 0;
+    while (a < SWIGLUOAI && strcmp(name.data, names[a]) != 0)
+        a++;
+    return (enum activation)a;
+}
+/* Where gate i and up i of n are in a row: swigluoai has them in pairs. */
+static int64_t gate_at(enum activation a, int64_t i) { return a == SWIGLUOAI ? 2 * i : i; }
+static int64_t up_at(enum activation a, int64_t i, int64_t n) { return a == SWIGLUOAI ? 2 * i + 1 : n + i; }
+
+/* act(g) * u, and its derivatives. */
+static double activate(enum activation a, double g, double u, double *dg, double *du)
+{
+    const double limit = 7, alpha = 1.702, root = 0.7978845608028654 /* sqrt(2 / pi) */, cubic = 0.044715;
+    double s, t;
+    switch (a) {
+    case SILU:
+        s = 1 / (1 + exp(-g));
+        *du = g * s;
+        *dg = u * s * (1 + g * (1 - s));
+        return *du * u;
+    case GELU:
+        s = 0.5 * (1 + erf(g * 0.7071067811865476));
+        *du = g * s;
+        *dg = u * (s + g * 0.3989422804014327 * exp(-0.5 * g * g));
+        return *du * u;
+    case GELU_TANH:
+        t = tanh(root * (g + cubic * g * g * g));
+        *du = 0.5 * g * (1 + t);
+        *dg = u * (0.5 * (1 + t) + 0.5 * g * (1 - t * t) * root * (1 + 3 * cubic * g * g));
+        return *du * u;
+    default: break;
+    }
+    const double gate = g > limit ? limit : g, linear = u > limit ? limit : u < -limit ? -limit : u;
+    s = 1 / (1 + exp(-alpha * gate));
+    *du = fabs(u) > limit ? 0 : gate * s;
+    *dg = g > limit ? 0 : (linear + 1) * s * (1 + alpha * gate * (1 - s));
+    return (linear + 1) * gate * s;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------------------------- */
+
+/* Everything about a call that does not change from token to token, and a chunk's memory. */
+struct mixture {
+    struct weights w1, w2;
+    const dv_tensor *x, *topk_weights, *ids, *map, *a1_scale, *a2_scale, *out;
+    enum activation activation;
+    bool on_input, fp8, quantised; /* activations become fp8 or int8 */
+    int64_t k, n, choices, experts, group1, group2;
+    double *row, *tokens, *hidden, *sums; /* a row of weights; x of the chunk; [g; u] of its pairs of token and choice; y */
+};
+
+/* The expert of pair i of token and choice; -1: none. */
+static int64_t expert_of(const struct mixture *x, int64_t i)
+{
+    const int64_t id = get_int(x->ids, i);
+    return id < 0 || !x->map ? id : get_int(x->map, id);
+}
+static int check_ids(dv_context *ctx, const struct mixture *x)
+{
+    const int64_t most = x->map ? x->map->shape[0] : x->experts;
+    for (int64_t i = 0, n = dv_numel(x->ids); i < n; i++)
+        if (get_int(x->ids, i) >= most)
+            return dv_error(ctx, DV_EINVAL, "argument 'topk_ids': expected an expert below %lld, found %lld", (long long)most,
+                (long long)get_int(x->ids, i));
+        else if (expert_of(x, i) >= x->experts)
+            return dv_error(ctx, DV_EINVAL, "argument 'expert_map': expected an expert below %lld, found %lld",
+                (long long)x->experts, (long long)expert_of(x, i));
+    return DV_OK;
+}
+
+static double router_weight(const struct mixture *x, int64_t i)
+{
+    double w;
+    load(&w, x->topk_weights, i, 1);
+    return w;
+}
+/* Token t as the first product takes it. */
+static void load_token(const struct mixture *x, double *to, int64_t t)
+{
+    const uint32_t dtype = dv_dtype_key(x->x->dtype);
+    load(to, x->x, t * x->k, x->k);
+    for (int64_t i = 0; x->on_input && i < x->k; i++)
+        to[i] = rounded(to[i] * router_weight(x, t), dtype);
+    if (x->quantised)
+        quantise(to, x->k, x->fp8, x->a1_scale, x->group1);
+}
+/* hidden: [g; u] becomes act(g) * u, in its first half. */
+static void activate_row(const struct mixture *x, double *hidden)
+{
+    const uint32_t dtype = dv_dtype_key(x->x->dtype);
+    double *const both = x->row, dg, du;
+    memcpy(both, hidden, (size_t)(2 * x->n) * sizeof(double));
+    for (int64_t i = 0; i < x->n; i++)
+        hidden[i] = rounded(
+            activate(x->activation, both[gate_at(x->activation, i)], both[up_at(x->activation, i, x->n)], &dg, &du), dtype);
+    if (x->quantised)
+        quantise(hidden, x->n, x->fp8, x->a2_scale, x->group2);
+}
+
+/* The pairs of tokens [begin, end) that chose expert e. */
+static void run_expert(const struct mixture *x, int64_t e, int64_t begin, int64_t end)
+{
+    const int64_t first = begin * x->choices, pairs = (end - begin) * x->choices;
+    bool chosen = false;
+    for (int64_t p = 0; p < pairs && !chosen; p++)
+        chosen = expert_of(x, first + p) == e;
+    for (int64_t r = 0; r < x->w1.rows && chosen; r++) {
+        const double bias = bias_of(&x->w1, e, r);
+        load_weights(x->row, &x->w1, e, r);
+        for (int64_t p = 0; p < pairs; p++)
+            if (expert_of(x, first + p) == e)
+                x->hidden[p * 2 * x->n + r] = dot(x->tokens + p / x->choices * x->k, x->row, x->k) + bias;
+    }
+    for (int64_t p = 0; p < pairs && chosen; p++)
+        if (expert_of(x, first + p) == e)
+            activate_row(x, x->hidden + p * 2 * x->n);
+    for (int64_t r = 0; r < x->w2.rows && chosen; r++) {
+        const double bias = bias_of(&x->w2, e, r);
+        load_weights(x->row, &x->w2, e, r);
+        for (int64_t p = 0; p < pairs; p++)
+            if (expert_of(x, first + p) == e)
+                x->sums[p / x->choices * x->k + r] += (x->on_input ? 1 : router_weight(x, first + p)) *
+                    (dot(x->hidden + p * 2 * x->n, x->row, x->n) + bias);
+    }
+}
+
+static void set_sizes(struct mixture *x, const dv_tensor *w1, const dv_tensor *ids)
+{
+    x->choices = ids->shape[1];
+    x->experts = w1->shape[0];
+    x->n = w1->shape[1] / 2;
+    x->k = x->x->shape[1];
+    x->w1.rows = 2 * x->n;
+    x->w1.columns = x->w2.rows = x->k;
+    x->w2.columns = x->n;
+}
+
+static int fused_experts_reference(dv_context *ctx, const struct fused_experts *a)
+{
+    const bool blocks = a->block_shape.has;
+    const int64_t block_rows = blocks && a->block_shape.value.data[0] ? a->block_shape.value.data[0] : 1;
+    const int64_t block_columns = blocks ? a->block_shape.value.data[1] : 0, tokens = a->hidden_states->shape[0];
+    struct mixture x = {
+        .w1 = { a->w1, a->w1_scale, a->w1_zp, a->w1_bias, 0, 0, block_rows, block_columns, a->use_int4_w4a16 },
+        .w2 = { a->w2, a->w2_scale, a->w2_zp, a->w2_bias, 0, 0, block_rows, block_columns, a->use_int4_w4a16 },
+        .x = a->hidden_states,
+        .topk_weights = a->topk_weights,
+        .ids = a->topk_ids,
+        .map = a->expert_map,
+        .a1_scale = a->a1_scale,
+        .a2_scale = a->a2_scale,
+        .out = a->out,
+        .activation = activation_of(a->activation),
+        .on_input = a->apply_router_weight_on_input,
+        .fp8 = a->use_fp8_w8a8,
+        .quantised = a->use_fp8_w8a8 || a->use_int8_w8a8,
+    };
+    set_sizes(&x, a->w1, a->topk_ids);
+    x.group1 = blocks ? block_columns : x.k;
+    x.group2 = blocks ? block_columns : x.n;
+    const int status = check_ids(ctx, &x);
+    const int64_t chunk = tokens < CHUNK ? tokens : CHUNK;
+    if (status || !tokens || !x.k)
+        return status;
+    x.row = dv_alloc(ctx, (size_t)(x.k + 2 * x.n + chunk * (2 * x.k + x.choices * 2 * x.n) + 1) * sizeof(double), 64);
+    if (!x.row)
+        return DV_ENOMEM;
+    x.tokens = x.row + x.k + 2 * x.n;
+    x.sums = x.tokens + chunk * x.k;
+    x.hidden = x.sums + chunk * x.k;
+    for (int64_t begin = 0; begin < tokens; begin += CHUNK) {
+        const int64_t end = tokens - begin < CHUNK ? tokens : begin + CHUNK;
+        memset(x.sums, 0, (size_t)(chunk * x.k) * sizeof(double));
+        for (int64_t t = begin; t < end; t++)
+            load_token(&x, x.tokens + (t - begin) * x.k, t);
+        for (int64_t e = 0; e < x.experts; e++)
+            run_expert(&x, e, begin, end);
+        store(a->out, begin * x.k, x.sums, (end - begin) * x.k);
+    }
+    return DV_OK;
+}
+
+/* ---- the gradient -------------------------------------------------------------------------------------------------------- */
+
+struct backward {
+    const dv_tensor *grad, *hidden_states, *w1, *w2, *topk_weights, *topk_ids;
+    dv_string activation;
+    bool apply_router_weight_on_input, quantised;
+    const dv_tensor *expert_map, *w1_bias, *w2_bias;
+    dv_tensor *grad_hidden, *grad_w1, *grad_w2, *grad_topk_weights, *grad_w1_bias, *grad_w2_bias;
+};
+/* Sums over tokens, and one pair's values. */
+struct sums { double *w1, *w2, *b1, *b2, *hidden, *grad, *x, *h, *a, *da, *dh, *dx; };
+
+/* A token and expert e, which it chose with this weight (the sum, if more than once). Returns the gradient of a weight. The
+ * roundings in between are taken as if they were not there. */
+static double back_pair(const struct mixture *x, const struct sums *s, int64_t e, double weight)
+{
+    const double c = x->on_input ? 1 : weight, first = x->on_input ? weight : 1;
+    double of_weight = 0;
+    for (int64_t r = 0; r < 2 * x->n; r++) {
+        load_weights(x->row, &x->w1, e, r);
+        s->h[r] = first * dot(s->x, x->row, x->k) + bias_of(&x->w1, e, r);
+    }
+    for (int64_t r = 0; r < x->n; r++) {
+        double dg, du;
+        s->a[r] = activate(x->activation, s->h[gate_at(x->activation, r)], s->h[up_at(x->activation, r, x->n)], &dg, &du);
+        s->dh[gate_at(x->activation, r)] = dg;
+        s->dh[up_at(x->activation, r, x->n)] = du;
+    }
+    memset(s->da, 0, (size_t)x->n * sizeof(double));
+    for (int64_t r = 0; r < x->k; r++) {
+        load_weights(x->row, &x->w2, e, r);
+        of_weight += s->grad[r] * (dot(s->a, x->row, x->n) + bias_of(&x->w2, e, r));
+        add_times(s->da, c * s->grad[r], x->row, x->n);
+        add_times(s->w2 + (e * x->k + r) * x->n, c * s->grad[r], s->a, x->n);
+        s->b2[e * x->k + r] += c * s->grad[r];
+    }
+    memset(s->dx, 0, (size_t)x->k * sizeof(double));
+    for (int64_t r = 0; r < 2 * x->n; r++) {
+        const int64_t of = x->activation == SWIGLUOAI ? r / 2 : r % x->n;
+        const double dh = s->dh[r] * s->da[of];
+        load_weights(x->row, &x->w1, e, r);
+        add_times(s->dx, dh, x->row, x->k);
+        add_times(s->w1 + (e * 2 * x->n + r) * x->k, first * dh, s->x, x->k);
+        s->b1[e * 2 * x->n + r] += dh;
+    }
+    add_times(s->hidden, first, s->dx, x->k);
+    return x->on_input ? dot(s->dx, s->x, x->k) : of_weight;
+}
+
+static int fused_experts_backward_any(dv_context *ctx, const struct backward *a)
+{
+    struct mixture x = { .w1 = { .q = a->w1, .bias = a->w1_bias },
+        .w2 = { .q = a->w2, .bias = a->w2_bias },
+        .x = a->hidden_states,
+        .topk_weights = a->topk_weights,
+        .ids = a->topk_ids,
+        .map = a->expert_map,
+        .activation = activation_of(a->activation),
+        .on_input = a->apply_router_weight_on_input };
+    if (a->quantised)
+        return dv_error(ctx, DV_ENOTSUP, "fused_experts has no gradient with quantised weights");
+    set_sizes(&x, a->w1, a->topk_ids);
+    const int status = check_ids(ctx, &x);
+    const int64_t n1 = dv_numel(a->w1), n2 = dv_numel(a->w2), b1 = x.experts * 2 * x.n, b2 = x.experts * x.k;
+    const int64_t sums = n1 + n2 + b1 + b2, room = sums + 5 * x.k + 8 * x.n + 1;
+    double *const memory = status ? NULL : dv_alloc(ctx, (size_t)room * sizeof(double), 64);
+    if (!memory)
+        return status ? status : DV_ENOMEM;
+    struct sums s = { memory, memory + n1, memory + n1 + n2, memory + n1 + n2 + b1, memory + sums, 0, 0, 0, 0, 0, 0, 0 };
+    s.grad = s.hidden + x.k;
+    s.x = s.grad + x.k;
+    s.dx = s.x + x.k;
+    s.h = s.dx + x.k;
+    s.dh = s.h + 2 * x.n;
+    s.a = s.dh + 2 * x.n;
+    s.da = s.a + x.n;
+    x.row = s.da + x.n; /* of k or n */
+    memset(memory, 0, (size_t)sums * sizeof(double));
+    for (int64_t t = 0; t < x.x->shape[0]; t++) {
+        load(s.x, x.x, t * x.k, x.k);
+        load(s.grad, a->grad, t * x.k, x.k);
+        memset(s.hidden, 0, (size_t)x.k * sizeof(double));
+        const int64_t begin = t * x.choices, end = begin + x.choices;
+        for (int64_t i = begin; i < end; i++) {
+            const int64_t e = expert_of(&x, i);
+            double weight = 0;
+            bool seen = false;
+            for (int64_t p = begin; p < i && !seen; p++)
+                seen = e >= 0 && expert_of(&x, p) == e;
+            for (int64_t p = i; p < end && !seen; p++)
+                weight += expert_of(&x, p) == e ? router_weight(&x, p) : 0;
+            const double grad = seen || e < 0 || !x.k ? 0 : back_pair(&x, &s, e, weight);
+            for (int64_t p = i; p < end && !seen; p++)
+                if (p == i || expert_of(&x, p) == e)
+                    store(a->grad_topk_weights, p, &grad, 1);
+        }
+        store(a->grad_hidden, t * x.k, s.hidden, x.k);
+    }
+    store(a->grad_w1, 0, s.w1, n1);
+    store(a->grad_w2, 0, s.w2, n2);
+    if (a->grad_w1_bias)
+        store(a->grad_w1_bias, 0, s.b1, b1);
+    if (a->grad_w2_bias)
+        store(a->grad_w2_bias, 0, s.b2, b2);
+    return DV_OK;
+}
+
+/* ---- declarations -------------------------------------------------------------------------------------------------------- */
+
+#define MODEL                                                                                                               \
+    "hidden_states[m k]:T, topk_weights[m j]:R, topk_ids[m j]:i32|i64, w1_bias[e 2*n]:B, w2_bias[e k]:B; "                  \
+    "when present(expert_map): expert_map[g]:i32, topk_ids.values < g, expert_map.values < e / else: topk_ids.values < e; " \
+    "T in f32 f16 bf16 f64; R == f32 or R == T; absent(w1_bias) and absent(w2_bias) or B == f32 or B == T; "                \
+    "activation in \"silu\" \"gelu\" \"gelu_tanh\" \"swigluoai\"; not apply_router_weight_on_input or j == 1; "
+
+/* Scales: one for each expert or row of weights, or for each block of block_shape (0 rows: of one row). */
+#define SCALES                                                                                                               \
+    "when present(block_shape): w1_scale[e ceildiv(2*n, max(block_shape[0], 1)) ceildiv(k, block_shape[1])]:S, "             \
+    "w2_scale[e ceildiv(k, max(block_shape[0], 1)) ceildiv(n, block_shape[1])]:S, block_shape[0] >= 0, block_shape[1] > 0, " \
+    "block_shape[2] / else: w1_scale[e *p]:S, w2_scale[e *q]:S, numel(*p) == 1 or numel(*p) == 2*n, numel(*q) == 1 or "      \
+    "numel(*q) == k; S in f32 f16 bf16; "
+
 DV_OPERATOR(fused_experts, struct fused_experts,
     (hidden_states, w1, w2, topk_weights, topk_ids, activation, apply_router_weight_on_input, use_fp8_w8a8, use_int8_w8a8,
         use_int8_w8a16, use_int4_w4a16, ocp_mx_scheme, per_channel_quant, global_num_experts, expert_map, w1_scale, w2_scale,
@@ -31,19 +425,45 @@ DV_OPERATOR(fused_experts, struct fused_experts,
         "Tensor? expert_map=None, Tensor? w1_scale=None, Tensor? w2_scale=None, Tensor? w1_zp=None, Tensor? w2_zp=None, "
         "Tensor? a1_scale=None, Tensor? a2_scale=None, SymInt[]? block_shape=None, Tensor? w1_bias=None, Tensor? w2_bias=None) "
         "-> Tensor out",
-    .contract = "hidden_states[m k]:T, topk_weights[m j]:f32, topk_ids[m j]:i32|i64, expert_map[g]:i32, "
-                "w1_scale[...], w2_scale[...], w1_zp[...], w2_zp[...], a1_scale[...], a2_scale[...], block_shape[2]; "
-                "when use_int4_w4a16: w1[e 2*n k/2]:u8, w2[e k n/2]:u8, w1_bias[e 2*n]:T, w2_bias[e k]:T "
-                "/ else: w1[e 2*n k]:W, w2[e k n]:W, w1_bias[e 2*n]:T, w2_bias[e k]:T, "
-                "W == if(use_fp8_w8a8, f8_e4m3fn, if(use_int8_w8a8 or use_int8_w8a16, i8, T)); "
-                "-> out[m k]:T; T in f32 f16 bf16; parallel(m); "
-                "activation in \"silu\" \"gelu\" \"gelu_tanh\" \"swigluoai\"; not apply_router_weight_on_input or j == 1; "
-                "global_num_experts == -1 or global_num_experts >= e; absent(expert_map) or g == global_num_experts; "
-                "topk_ids.values < max(e, global_num_experts); flops = 6*m*j*n*k",
+    .contract = MODEL SCALES
+    "a1_scale[*a1]:f32, a2_scale[*a2]:f32; numel(*a1) == 1; numel(*a2) == 1; absent(a1_scale) and absent(a2_scale) or "
+    "(use_fp8_w8a8 or use_int8_w8a8) and absent(block_shape) and not per_channel_quant; "
+    "when use_int4_w4a16: w1[e 2*n k/2]:u8, w2[e k n/2]:u8, w1_zp[e n ceildiv(k, block_shape[1])]:u8, "
+    "w2_zp[e k/2 ceildiv(n, block_shape[1])]:u8, present(block_shape) or (absent(w1_zp) and absent(w2_zp)) "
+    "/ use_int8_w8a16 and not use_int4_w4a16: w1[e 2*n k]:W, w2[e k n]:W, w1_zp[e 2*n ceildiv(k, block_shape[1])]:W, "
+    "w2_zp[e k ceildiv(n, block_shape[1])]:W, W == i8 or W == u8, present(block_shape) or (absent(w1_zp) and absent(w2_zp)) "
+    "/ else: w1[e 2*n k]:V, w2[e k n]:V, V == if(use_fp8_w8a8, f8_e4m3fn, if(use_int8_w8a8, i8, T)); "
+    "-> out[m k]:T; parallel(m); absent(ocp_mx_scheme); "
+    "if(use_fp8_w8a8, 1, 0) + if(use_int8_w8a8, 1, 0) + if(use_int8_w8a16, 1, 0) + if(use_int4_w4a16, 1, 0) <= 1; "
+    "present(w1_scale) == (use_fp8_w8a8 or use_int8_w8a8 or use_int8_w8a16 or use_int4_w4a16); "
+    "present(w2_scale) == present(w1_scale); absent(block_shape) or present(w1_scale); "
+    "not per_channel_quant or absent(block_shape); "
+    "global_num_experts == -1 or global_num_experts >= e; absent(expert_map) or global_num_experts in -1 g; "
+    "flops = 6*m*j*n*k",
+    .gradient = "hidden_states, w1, w2, topk_weights, w1_bias, w2_bias: fused_experts_backward(grad, hidden_states, w1, w2, "
+                "topk_weights, topk_ids, activation, apply_router_weight_on_input, present(w1_scale), expert_map, w1_bias, "
+                "w2_bias); w1_scale, w2_scale, a1_scale, a2_scale: non_differentiable",
     .doc =
         "The experts of a mixture, after routing: each token goes to the experts in topk_ids, and their results are added with "
-        "topk_weights. Id -1, or an id that expert_map sends to -1, adds nothing; one that appears twice counts twice. Products "
-        "are "
-        "accumulated in float; silu(gate) * up is rounded to the element type in between; the sum over experts is in float.");
+        "topk_weights. A negative id, or one that expert_map sends to a negative number, adds nothing; one that appears twice "
+        "counts twice. act(gate) * up is rounded to the element type in between; sums are not rounded before the end.",
+    .kernels = DV_KERNELS(
+        DV_KERNEL(struct fused_experts, "cpu", NULL, fused_experts_reference, .split = 16, .flags = DV_KERNEL_REFERENCE)));
 
-DV_LIBRARY_FRAGMENT(dovetail, fused_experts, &dv_op_fused_experts);
+DV_OPERATOR(fused_experts_backward, struct backward,
+    (grad, hidden_states, w1, w2, topk_weights, topk_ids, activation, apply_router_weight_on_input, quantised, expert_map,
+        w1_bias, w2_bias, grad_hidden, grad_w1, grad_w2, grad_topk_weights, grad_w1_bias, grad_w2_bias),
+    .schema = "fused_experts_backward(Tensor grad, Tensor hidden_states, Tensor w1, Tensor w2, Tensor topk_weights, Tensor "
+              "topk_ids, str activation, bool apply_router_weight_on_input, bool quantised, Tensor? expert_map, Tensor? w1_bias, "
+              "Tensor? w2_bias) -> (Tensor grad_hidden, Tensor grad_w1, Tensor grad_w2, Tensor grad_topk_weights, Tensor? "
+              "grad_w1_bias, Tensor? grad_w2_bias)",
+    .contract = MODEL
+    "grad[m k]:T; when quantised: w1[e *v], w2[e *w] / else: w1[e 2*n k]:T, w2[e k n]:T; -> grad_hidden like(hidden_states), "
+    "grad_w1 like(w1), grad_w2 like(w2), grad_topk_weights like(topk_weights); "
+    "when present(w1_bias): -> grad_w1_bias like(w1_bias) / else: -> grad_w1_bias absent; "
+    "when present(w2_bias): -> grad_w2_bias like(w2_bias) / else: -> grad_w2_bias absent; flops = "
+    "18*numel(topk_ids)*(numel(w2)//max(e, 1))",
+    .doc = "The gradients of fused_experts; the ids are constant. With quantised weights it is an error.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct backward, "cpu", NULL, fused_experts_backward_any, .flags = DV_KERNEL_REFERENCE)));
+
+DV_LIBRARY_FRAGMENT(dovetail, fused_experts, &dv_op_fused_experts, &dv_op_fused_experts_backward);

@@ -1,0 +1,114 @@
+"""sparse_flash_attention against dense attention in PyTorch, sequence by sequence, in f64: a token that is selected n times has weight n."""
+import pytest
+import torch
+
+import dovetail
+from sequences import INT, LAYOUTS, LENGTHS, Sequences, draw, visible
+from test_indexer import expect
+
+SLOTS, SCALE = 4, 0.3
+
+
+def selected(indices, n, block):
+    """How often each of n visible tokens is selected by one list."""
+    count = torch.zeros(n, dtype=torch.float64)
+    for i in indices[:-(-n // block)].tolist():
+        if i < 0:
+            break
+        count[i * block:(i + 1) * block] += 1
+    return count
+
+
+def oracle(q, qr, k, kr, v, indices, mode, block):
+    """Of one sequence: q [n, h, d], k [m, g, d], v [m, g, e], indices [n, g, SLOTS] -> out [n, h, e], max and sum [n, g, h / g]."""
+    groups = k.shape[1]
+    z = SCALE * (torch.einsum("nghd,mgd->nghm", q.unflatten(1, (groups, -1)), k) + torch.einsum("nghr,mgr->nghm", qr.unflatten(1, (groups, -1)), kr))
+    times = torch.zeros(len(q), groups, 1, len(k), dtype=torch.float64)
+    for s in range(len(q)):
+        for g in range(groups):
+            n = visible(len(q), len(k), s, mode)
+            times[s, g, 0, :n] = selected(indices[s, g], n, block)
+    none = (times.sum(-1, keepdim=True) == 0)
+    top = torch.where(times > 0, z, -torch.inf).amax(-1, keepdim=True) if len(k) else torch.zeros(*z.shape[:3], 1, dtype=z.dtype)
+    top = torch.where(none, torch.zeros_like(top), top)
+    e = times * torch.exp(torch.where(times > 0, z - top, 0))
+    total = e.sum(-1, keepdim=True)
+    out = torch.einsum("nghm,mge->nghe", e / torch.where(none, 1.0, total), v)
+    return out.flatten(1, 2), top[..., 0], total[..., 0]
+
+
+def problem(queries, keys, dtype, seed, groups=1, block=1, heads=2, d=5, r=3, e=4):
+    g = torch.Generator().manual_seed(seed)
+    q, k = Sequences(queries, g), Sequences(keys, g)
+    of_q = [[draw((n, groups * heads, size), dtype, g) for n in queries] for size in (d, r)]
+    of_k = [[draw((n, groups, size), dtype, g) for n in keys] for size in (d, r, e)]
+    indices = [torch.randint(-1, max(2, -(-m // block) + 1), (n, groups, SLOTS), generator=g).to(INT) for n, m in zip(queries, keys)]
+    return q, k, of_q, of_k, indices
+
+
+def call(q, k, of_q, of_k, indices, layouts, mode, block, op=None, fill=None, **more):
+    place = lambda s, x, layout: s.place(x, layout) if fill is None else s.place(x, layout).nan_to_num(fill)
+    query, query_rope = (place(q, x, layouts[0]) for x in of_q)
+    key, key_rope, value = (place(k, x, layouts[1]) for x in of_k)
+    return (op or dovetail.ops.sparse_flash_attention)(
+        query, key, value, q.place(indices, layouts[0]), SCALE, query_rope=query_rope, key_rope=key_rope, sparse_block_size=block, sparse_mode=mode,
+        actual_seq_lengths_query=q.actual(layouts[0]), actual_seq_lengths_kv=k.actual(layouts[1]), layout_query=layouts[0], layout_kv=layouts[1],
+        block_table=k.table if layouts[1] == "PA_BSND" else None, return_softmax_lse=True, **more)
+
+
+def expected(both, q, layout):
+    """out, max and sum as the operator has them: max and sum with the groups in front of the queries."""
+    out, top, total = (expect([b[i] for b in both], q, layout, 0.0) for i in range(3))
+    return [out] + [t.movedim(-2, 0 if layout == "TND" else 1) for t in (top, total)]
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("sizes", LENGTHS, ids=str)
+@pytest.mark.parametrize("mode, block, groups, dtype", [(0, 1, 1, torch.float64), (3, 1, 2, torch.float32), (3, 2, 1, torch.float64), (0, 3, 2, torch.bfloat16),
+                                                        (3, 100, 1, torch.float16)], ids=str)
+def test_against_dense_attention(layouts, sizes, mode, block, groups, dtype):
+    q, k, of_q, of_k, indices = problem(*sizes, dtype, 1, groups, block)
+    both = [oracle(a.double(), ar.double(), b.double(), br.double(), v.double(), i, mode, block) for a, ar, b, br, v, i in zip(*of_q, *of_k, indices)]
+    for op in (dovetail.ops.sparse_flash_attention, dovetail.ops.npu_sparse_flash_attention):
+        found = call(q, k, of_q, of_k, indices, layouts, mode, block, op)
+        for a, b in zip(found, expected(both, q, layouts[0])):
+            assert a.dtype in (dtype, torch.float32)
+            torch.testing.assert_close(a, b.to(a.dtype))
+
+
+def test_without_rope_lengths_or_lse():
+    g = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(s, generator=g, dtype=torch.float64) for s in ((2, 3, 4, 5), (2, 6, 1, 5), (2, 6, 1, 5)))
+    every = torch.arange(6, dtype=INT).expand(2, 3, 1, 6)
+    out, top, total = dovetail.ops.sparse_flash_attention(q, k, v, every, SCALE)
+    mask = torch.ones(3, 6, dtype=torch.bool).tril(3)
+    exact = torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), k.transpose(1, 2).expand(2, 4, 6, 5), v.transpose(1, 2).expand(2, 4, 6, 5), mask, scale=SCALE)
+    torch.testing.assert_close(out, exact.transpose(1, 2))
+    assert top.shape == total.shape == (0,)
+
+
+def test_nan_only_where_it_is_selected():
+    q, k = torch.ones(1, 2, 1, 2), torch.ones(1, 3, 1, 2)
+    k[0, 1] = float("nan")
+    out, top, _ = dovetail.ops.sparse_flash_attention(q, k, torch.ones(1, 3, 1, 2), torch.tensor([[0, 2], [0, 1]], dtype=INT).reshape(1, 2, 1, 2), 1.0, sparse_mode=0, return_softmax_lse=True)
+    assert (out[0, 0] == 1).all() and out[0, 1].isnan().all() and top.isnan().tolist() == [[[[False], [True]]]]
+
+
+def test_large_scores_do_not_overflow():
+    q, k = torch.full((1, 1, 1, 1), 1e4), torch.tensor([-1e4, 1e4, 0.0]).reshape(1, 3, 1, 1)
+    out, _, total = dovetail.ops.sparse_flash_attention(q, k, k, torch.tensor([0, 1, 2], dtype=INT).reshape(1, 1, 1, 3), 1.0, return_softmax_lse=True)
+    assert out.item() == 1e4 and total.item() == 1
+
+
+@pytest.mark.parametrize("layouts", LAYOUTS, ids="-".join)
+@pytest.mark.parametrize("mode, block, groups", [(3, 1, 1), (0, 2, 2)])
+def test_gradient_is_that_of_the_formula(layouts, mode, block, groups):
+    q, k, of_q, of_k, indices = problem([1, 4, 2], [7, 3, 6], torch.float64, 5, groups, block)
+    flat = [t.requires_grad_() for x in (*of_q, *of_k) for t in x]
+    found = call(q, k, of_q, of_k, indices, layouts, mode, block, fill=0.0)
+    exact = expected([oracle(a, ar, b, br, v, i, mode, block) for a, ar, b, br, v, i in zip(*of_q, *of_k, indices)], q, layouts[0])
+    g = torch.Generator().manual_seed(6)
+    weights = [torch.randn(t.shape, generator=g, dtype=torch.float64) for t in exact]
+    a, b = (torch.autograd.grad(sum((t * w).sum() for t, w in zip(x, weights)), flat) for x in (found, exact))
+    for x, y in zip(a, b):
+        torch.testing.assert_close(x, y)

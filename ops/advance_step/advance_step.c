@@ -83,14 +83,17 @@ struct ints_first {
 };
 static int advance_ints_first(dv_context *ctx, const struct ints_first *a) { return advance(ctx, STEP(a)); }
 
-DV_OPERATOR(advance_step, struct ints_first,
-    (num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping, block_tables),
-    .schema = "advance_step(int num_seqs, int num_queries, int block_size, Tensor(a!) input_tokens, Tensor sampled_token_ids, "
-              "Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables) -> ()",
-    .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "
-                "block_tables[n m]:J; "
-                "I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",
-    .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct ints_first, "cpu", NULL, advance_ints_first)));
+#define INTS_FIRST(NAME)                                                                                                        \
+    DV_OPERATOR(NAME, struct ints_first,                                                                                        \
+        (num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,           \
+            block_tables),                                                                                                      \
+        .schema = #NAME "(int num_seqs, int num_queries, int block_size, Tensor(a!) input_tokens, Tensor sampled_token_ids, "   \
+                        "Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables) -> ()", \
+        .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "     \
+                    "block_tables[n m]:J; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",                \
+        .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct ints_first, "cpu", NULL, advance_ints_first)))
+INTS_FIRST(advance_step);
+INTS_FIRST(adv_step_flash);
 
 /* torch_npu.npu_advance_step_flashattn: the same, tensors first */
 struct tensors_first {
@@ -131,4 +134,5 @@ DV_OPERATOR(advance_step_v2, struct speculative,
                 "spec_token absent, accepted_num absent; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",
     .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct speculative, "cpu", NULL, advance_speculative)));
 
-DV_LIBRARY_FRAGMENT(dovetail, advance_step, &dv_op_advance_step, &dv_op_advance_step_tensors, &dv_op_advance_step_v2);
+DV_LIBRARY_FRAGMENT(
+    dovetail, advance_step, &dv_op_advance_step, &dv_op_adv_step_flash, &dv_op_advance_step_tensors, &dv_op_advance_step_v2);

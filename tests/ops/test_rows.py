@@ -202,7 +202,7 @@ def test_rotary_positions_are_checked():
 STEP_NAMES = ["input_tokens", "sampled_token_ids", "input_positions", "seq_lens", "slot_mapping", "block_tables"]
 
 
-@pytest.mark.parametrize("operator", ["advance_step", "advance_step_tensors", "advance_step_v2"])
+@pytest.mark.parametrize("operator", ["advance_step", "adv_step_flash", "advance_step_tensors", "advance_step_v2"])
 @pytest.mark.parametrize("tokens, lengths", [(torch.int64, torch.int32), (torch.int64, torch.int64), (torch.int32, torch.int32)], ids=str)
 @pytest.mark.parametrize("n, q, block", [(0, 0, 16), (1, 1, 1), (5, 3, 16), (64, 64, 128), (7, 0, 4)])
 def test_advance_step(operator, tokens, lengths, n, q, block):

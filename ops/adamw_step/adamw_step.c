@@ -1,0 +1,60 @@
+/* adamw_step.c: one step of AdamW on lists of parameters, in place. */
+#include "../numbers.h"
+#include <math.h>
+
+struct adamw_step {
+    dv_mut_tensors params;
+    dv_tensors grads;
+    dv_mut_tensors exp_avgs, exp_avg_sqs, max_exp_avg_sqs;
+    int64_t step;
+    double lr, beta1, beta2, eps, weight_decay;
+    bool amsgrad, maximize;
+};
+
+static void step_one(const struct adamw_step *a, size_t k)
+{
+    const dv_tensor *const p = a->params.data[k], *const m = a->exp_avgs.data[k], *const v = a->exp_avg_sqs.data[k];
+    const double scale = a->lr / (1 - pow(a->beta1, (double)a->step)), root = sqrt(1 - pow(a->beta2, (double)a->step));
+    for (int64_t i = 0, n = dv_numel(p); i < n; i++) {
+        double g, param, mean, square, most;
+        load(&g, a->grads.data[k], i, 1);
+        load(&param, p, i, 1);
+        load(&mean, m, i, 1);
+        load(&square, v, i, 1);
+        g = a->maximize ? -g : g;
+        mean += (1 - a->beta1) * (g - mean);
+        square = a->beta2 * square + (1 - a->beta2) * g * g;
+        most = square;
+        if (a->amsgrad) {
+            load(&most, a->max_exp_avg_sqs.data[k], i, 1);
+            most = square > most || isnan(square) ? square : most;
+            store(a->max_exp_avg_sqs.data[k], i, &most, 1);
+        }
+        param -= a->lr * a->weight_decay * param + scale * mean / (sqrt(most) / root + a->eps);
+        store(p, i, &param, 1);
+        store(m, i, &mean, 1);
+        store(v, i, &square, 1);
+    }
+}
+
+static int adamw_step_reference(dv_context *ctx, const struct adamw_step *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->params.size; k++)
+        step_one(a, k);
+    return DV_OK;
+}
+
+DV_OPERATOR(adamw_step_, struct adamw_step,
+    (params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, step, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize),
+    .schema = "adamw_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, Tensor(d!)[] "
+              "max_exp_avg_sqs, int step, *, float lr=0.001, float beta1=0.9, float beta2=0.999, float eps=1e-08, float "
+              "weight_decay=0.01, bool amsgrad=False, bool maximize=False) -> ()",
+    .contract = "params{i}[*s{i}]:T, grads{i}[*s{i}]:G, exp_avgs{i}[*s{i}]:M, exp_avg_sqs{i}[*s{i}]:M; "
+                "when amsgrad: max_exp_avg_sqs{i}[*s{i}]:M / else: max_exp_avg_sqs{j}[...], len(max_exp_avg_sqs) == 0; "
+                "T in f32 f64 bf16 f16; G in f32 f64 bf16 f16; M in f32 f64 bf16 f16; step > 0; 0 <= beta1 < 1; 0 <= beta2 < 1",
+    .doc = "One step of AdamW on all parameters, in place; step counts from 1. With amsgrad max_exp_avg_sqs has a tensor for "
+           "each parameter, else it is empty. maximize goes up the gradient.",
+    .kernels = DV_KERNELS(DV_KERNEL(struct adamw_step, "cpu", NULL, adamw_step_reference, .flags = DV_KERNEL_REFERENCE)));
+
+DV_LIBRARY_FRAGMENT(dovetail, adamw_step, &dv_op_adamw_step_);

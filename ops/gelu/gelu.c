@@ -1,0 +1,60 @@
+/* gelu.c: x times the normal distribution's share below x, exact or by tanh, and its gradient. */
+#include "../numbers.h"
+#include <math.h>
+
+static const double root = 0.7978845608028654 /* sqrt(2 / pi) */, cubic = 0.044715;
+
+static double gelu_of(double x, bool by_tanh)
+{
+    return 0.5 * x * (1 + (by_tanh ? tanh(root * (x + cubic * x * x * x)) : erf(x * 0.7071067811865476)));
+}
+static double slope_of(double x, bool by_tanh)
+{
+    if (!by_tanh)
+        return 0.5 * (1 + erf(x * 0.7071067811865476)) + x * 0.3989422804014327 * exp(-0.5 * x * x);
+    const double t = tanh(root * (x + cubic * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * cubic * x * x);
+}
+
+struct gelu {
+    const dv_tensor *x;
+    dv_string approximate;
+    dv_tensor *out;
+};
+struct gelu_backward {
+    const dv_tensor *grad_output, *x;
+    dv_string approximate;
+    dv_tensor *grad_input;
+};
+
+static int gelu_reference(dv_context *ctx, const struct gelu *a)
+{
+    const uint32_t t = dv_dtype_key(a->x->dtype);
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        dv_put_f64(a->out->data, i, t, gelu_of(dv_get_f64(a->x->data, i, t), a->approximate.data[0] == 't'));
+    return DV_OK;
+}
+static int gelu_backward_reference(dv_context *ctx, const struct gelu_backward *a)
+{
+    const uint32_t t = dv_dtype_key(a->x->dtype);
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        dv_put_f64(a->grad_input->data, i, t,
+            dv_get_f64(a->grad_output->data, i, t) * slope_of(dv_get_f64(a->x->data, i, t), a->approximate.data[0] == 't'));
+    return DV_OK;
+}
+
+#define FACTS "T in f32 f64 bf16 f16; approximate in \"none\" \"tanh\"; parallel(*s)"
+#define ROW(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN, .split = 4096, .flags = DV_KERNEL_REFERENCE))
+
+DV_OPERATOR(gelu, struct gelu, (x, approximate, out), .schema = "gelu(Tensor x, str approximate=\"none\") -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; " FACTS, .gradient = "x: gelu_backward(grad, x, approximate)",
+    .doc = "x times the share of a normal distribution below x; by erf, or by tanh as an approximation.",
+    .kernels = ROW(struct gelu, gelu_reference));
+DV_OPERATOR(gelu_backward, struct gelu_backward, (grad_output, x, approximate, grad_input),
+    .schema = "gelu_backward(Tensor grad_output, Tensor x, str approximate=\"none\") -> Tensor grad_input",
+    .contract = "grad_output[*s]:T, x[*s]:T -> grad_input[*s]:T; " FACTS, .doc = "The gradient of gelu.",
+    .kernels = ROW(struct gelu_backward, gelu_backward_reference));
+
+DV_LIBRARY_FRAGMENT(dovetail, gelu, &dv_op_gelu, &dv_op_gelu_backward);

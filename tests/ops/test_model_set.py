@@ -1,0 +1,152 @@
+"""The smaller operators of a model, against PyTorch's own in f64 and against their definitions."""
+import pytest
+import torch
+import torch.nn.functional as F
+
+import dovetail
+
+ops = dovetail.ops
+TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+SHAPES = [(1,), (7,), (3, 8), (2, 3, 130), (0, 4), (70, 6)]
+
+
+def draw(*shape, dtype=torch.float64, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def same(found, exact):
+    """One rounding of the f64 result, up to a unit in the last place."""
+    torch.testing.assert_close(found, exact.to(found.dtype), rtol=torch.finfo(found.dtype).eps * 2, atol=1e-12 if found.dtype == torch.float64 else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_of_one_tensor(shape, dtype):
+    x = draw(*shape, dtype=dtype)
+    for how in ("none", "tanh"):
+        same(ops.gelu(x, how), F.gelu(x.double(), approximate=how))
+    for dim in range(-x.ndim, x.ndim):
+        same(ops.softmax(x, dim), x.double().softmax(dim))
+    gate, up = draw(*shape, dtype=dtype, seed=1), draw(*shape, dtype=dtype, seed=2)
+    same(ops.silu_and_mul(torch.cat([gate, up], -1)), F.silu(gate.double()) * up.double())
+    w, b = draw(shape[-1], dtype=dtype, seed=3), draw(shape[-1], dtype=dtype, seed=4)
+    for weight, bias in ((None, None), (w, None), (None, b), (w, b)):
+        exact = F.layer_norm(x.double(), shape[-1:], *(None if t is None else t.double() for t in (weight, bias)), 1e-3)
+        if shape[-1] > 1:
+            same(ops.layer_norm(x, weight, bias, 1e-3), exact)
+
+
+def test_special_numbers():
+    inf, nan = float("inf"), float("nan")
+    for row in ([-inf, -inf], [inf, 1.0], [nan, 1.0], [-inf, 2.0], [1e300, 0.0]):
+        x = torch.tensor(row, dtype=torch.float64)
+        torch.testing.assert_close(ops.softmax(x), x.softmax(0), equal_nan=True)
+    x = torch.tensor([inf, nan, 0.0, -0.0, 1e4], dtype=torch.float64)
+    torch.testing.assert_close(ops.gelu(x), F.gelu(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("shape, n", [((5,), 3), ((2, 3, 8), 1), ((130, 7), 9), ((0, 4), 2), ((3, 0), 2), ((2, 3), 0)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear(dtype, shape, n, bias):
+    x, w, b = draw(*shape, dtype=dtype), draw(n, shape[-1], dtype=dtype, seed=1), draw(n, dtype=dtype, seed=2) if bias else None
+    exact = lambda w: x.double() @ w.T + (b.double() if bias else 0)
+    same(ops.linear(x, w, b), exact(w.double()))
+    q, scale = torch.randint(-128, 128, w.shape, generator=torch.Generator().manual_seed(3), dtype=torch.int8), torch.rand(n) / 100
+    same(ops.linear(x, q, b, scale), exact(q.double() * scale.double()[:, None]))
+    with pytest.raises(RuntimeError, match="weight_scale"):
+        ops.linear(x, q, b)
+
+
+@pytest.mark.parametrize("name", ["gelu", "softmax", "silu_and_mul", "layer_norm", "linear"])
+def test_gradients(name):
+    x = draw(2, 6).requires_grad_()
+    f = {"gelu": lambda x: ops.gelu(x, "tanh") + ops.gelu(x), "softmax": lambda x: ops.softmax(x, 0), "silu_and_mul": ops.silu_and_mul,
+         "layer_norm": lambda x: ops.layer_norm(x, draw(6, seed=1), draw(6, seed=2)), "linear": lambda x: ops.linear(x, draw(3, 6, seed=1), draw(3, seed=2))}[name]
+    assert torch.autograd.gradcheck(f, x)
+    weight = draw(6, 6, seed=1).requires_grad_()
+    if name in ("linear", "layer_norm"):
+        call = (lambda w, b: ops.linear(x, w, b)) if name == "linear" else lambda w, b: ops.layer_norm(x, w[0], b)
+        assert torch.autograd.gradcheck(call, (weight, draw(6, seed=2).requires_grad_()))
+
+
+# ---- routing -----------------------------------------------------------------------------------------------------------------
+
+def routed(gating, k, renormalize, groups=1, kept=1, scoring="softmax", factor=1.0, bias=None):
+    """By definition, in f64, with stable sorts."""
+    scores = gating.double().softmax(-1) if scoring == "softmax" else gating.double().sigmoid()
+    by = scores if bias is None else scores + bias.double()
+    parts = by.unflatten(1, (groups, -1))
+    best = parts.amax(-1) if bias is None else parts.topk(min(2, parts.shape[-1]), -1).values.sum(-1)
+    some = best.sort(dim=-1, descending=True, stable=True).indices[:, :kept]
+    mask = torch.zeros_like(best, dtype=torch.bool).scatter_(1, some, True)
+    by = parts.masked_fill(~mask[..., None], -torch.inf).flatten(1)
+    ids = by.sort(dim=-1, descending=True, stable=True).indices[:, :k]
+    weights = scores.gather(1, ids)
+    return (weights / weights.sum(-1, keepdim=True) if renormalize else weights) * factor, ids.int()
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("options", [dict(), dict(groups=4, kept=2), dict(groups=4, kept=2, scoring="sigmoid", factor=2.5), dict(groups=3, kept=3, bias=True),
+                                     dict(groups=4, kept=1, scoring="sigmoid", bias=True), dict(scoring="sigmoid")], ids=str)
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_grouped_topk(dtype, options, renormalize):
+    gating = (draw(9, 12) * 2).round().div(2).to(dtype)  # with ties
+    bias = draw(12, dtype=dtype, seed=1) if options.get("bias") else None
+    weights, ids = routed(gating, 3, renormalize, **options | dict(bias=bias))
+    found, at = ops.grouped_topk(gating, 3, renormalize, options.get("groups", 1), options.get("kept", 1), options.get("scoring", "softmax"),
+                                 options.get("factor", 1.0), bias)
+    assert torch.equal(at, ids)
+    torch.testing.assert_close(found, weights.to(found.dtype))
+    if not set(options) - {"bias"}:
+        index = torch.int64 if renormalize else torch.int32
+        out = torch.empty(9, 3), torch.empty(9, 3, dtype=index), torch.empty(9, 3, dtype=torch.int32)
+        ops.topk_softmax(*out, gating, renormalize, bias)
+        assert torch.equal(out[1].int(), ids) and torch.equal(out[2], (torch.arange(3) * 9 + torch.arange(9)[:, None]).int())
+        torch.testing.assert_close(out[0], weights.float())
+
+
+@pytest.mark.parametrize("scoring", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_gradient_of_routing(scoring, renormalize):
+    gating = draw(3, 8).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: ops.grouped_topk(x, 3, renormalize, 4, 2, scoring, 2.5)[0], gating)
+
+
+# ---- in place ----------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("name", ["paged_kv_write", "reshape_and_cache"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+def test_paged_kv_write(name, dtype):
+    r = lambda *s: torch.randint(-100, 100, s).to(dtype)
+    key, value, keys, values = r(5, 2, 3), r(5, 2, 4), r(6, 4, 2, 3), r(6, 4, 2, 4)
+    slots = torch.tensor([23, -1, 0, 7, 0])
+    exact = [t.clone() for t in (keys, values)]
+    for i, s in enumerate(slots.tolist()):
+        if s >= 0:
+            exact[0][s // 4, s % 4], exact[1][s // 4, s % 4] = key[i], value[i]
+    getattr(ops, name)(key, value, keys, values, slots.int())
+    assert torch.equal(keys, exact[0]) and torch.equal(values, exact[1])
+    with pytest.raises(RuntimeError, match=r"'slot_mapping': expected a slot below 24, found 24 at \[4\]"):
+        getattr(ops, name)(key * 0, value * 0, keys, values, torch.tensor([1, 2, 3, 4, 24]))
+    assert torch.equal(keys, exact[0]) and torch.equal(values, exact[1])
+
+
+@pytest.mark.parametrize("amsgrad", [False, True])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_adamw(amsgrad, maximize):
+    params = [draw(3, 4), draw(5, seed=1), draw(0)]
+    mine, theirs = [p.clone() for p in params], [p.clone().requires_grad_() for p in params]
+    state = [[torch.zeros_like(p) for p in params] for _ in range(3)]
+    adamw = torch.optim.AdamW(theirs, lr=0.1, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2, amsgrad=amsgrad, maximize=maximize)
+    for step in range(1, 4):
+        grads = [draw(*p.shape, seed=10 * step + k) for k, p in enumerate(params)]
+        ops.adamw_step_(mine, grads, state[0], state[1], state[2] if amsgrad else [], step, lr=0.1, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.2,
+                        amsgrad=amsgrad, maximize=maximize)
+        for p, g in zip(theirs, grads):
+            p.grad = g
+        adamw.step()
+    for a, b in zip(mine, theirs):
+        torch.testing.assert_close(a, b.detach())
+    with pytest.raises(RuntimeError, match="grads"):
+        ops.adamw_step_(mine, mine[:2], state[0], state[1], [], 1)

@@ -235,19 +235,18 @@ def test_gradient_callable(fast):
         calls.append(args)
         return "it"
 
-    registration = dovetail.torch.registered(fast)
-    operator = registration.operators["fastpath::scale"]
-    registration._shorten(operator, gradient)
+    operator = dovetail.torch.registered(fast).operators["fastpath::scale"]
+    operator.shorten(gradient)
     try:
         with goes(scale, GRADIENT, 2):
             assert scale(x) == "it" and scale(by=3.0, x=x) == "it"
         with goes(scale, PLAIN):
             scale(x.detach())
-        registration._shorten(operator, None)
+        operator.shorten(None)
         with goes(scale, OTHER, runs=1):
             scale(x)
     finally:
-        registration._shorten(operator, operator.autograd.direct)
+        operator.shorten(operator.autograd.direct)
     assert [(a[0] is x, a[1]) for a in calls] == [(True, 2.0), (True, 3.0)]
 
 

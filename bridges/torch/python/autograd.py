@@ -37,7 +37,6 @@ class Autograd:
         targets = set(self.rule.targets)
         self.differentiable = [i for i in self.tensors + self.lists if op.slots[i]["name"] in targets]
         self.views = op.is_view
-        self.function = None if self.refuses or self.views else Function(op, self.rule, self.forward, self.jvp)
         self.tangent = Tangent(TORCH, *declared, op.declaration["tangent"]) if op.declaration["tangent"] else None
         self._vjp = self.registration = self.direct = None
 
@@ -45,9 +44,26 @@ class Autograd:
         """Make the Autograd key call this object, by the C kernel. torch's Python dispatcher, which compilers turn on, calls it directly: on the
         way through C, symbolic sizes would become numbers."""
         self.registration = registration
-        self.direct = self.function.direct() if self.function and not self.operator.writes else None
-        native.bridge.dv_torch_set_autograd(registration, self.operator.name.encode(), id(self), self.direct and id(self.direct))
+        self.set_direct(None if self.refuses or self.views or self.operator.writes else self.first)
         self.operator.overload.py_impl(_AUTOGRAD)(self.python)
+
+    @functools.cached_property
+    def function(self):
+        """Made when a gradient is first wanted: writing its source takes milliseconds, and most operators are never differentiated."""
+        return Function(self.operator, self.rule, self.forward, self.jvp)
+
+    def first(self, *values):
+        """The first call that is plain except for a needed gradient: later ones do not come here."""
+        direct = self.function.direct()
+        if self.registration is not None:
+            self.set_direct(direct)
+            if not self.operator.overridden:
+                self.operator.shorten(direct)
+        return direct(*values)
+
+    def set_direct(self, direct):
+        native.bridge.dv_torch_set_autograd(self.registration, self.operator.name.encode(), id(self), direct and id(direct))
+        self.direct = direct  # C has its address
 
     def detach(self):
         if self.registration is not None:

@@ -140,6 +140,7 @@ class Operator:
 
     def install(self, library, registration):
         """Add the parts that C cannot register. library: the torch.library.Library that owns them; registration: the C registration."""
+        self._registration = registration
         if self.contract or not self.returns:
             private.register_fake(self.name, self.fake, library)
         if native.bridge.dv_torch_has_autograd(registration, self.name.encode()):
@@ -149,7 +150,7 @@ class Operator:
         if self.out and self.contract:
             self.out.install(library)
         if self.native:
-            self._registration, self._kept = registration, self.run_native  # C has its address
+            self._kept = self.run_native  # C has its address
             native.check(native.bridge.dv_torch_set_native(registration, self.name.encode(), id(self._kept)))
         local = self.name.split("::")[1]
         if private.vmap:
@@ -161,6 +162,12 @@ class Operator:
         autocast.install(self, library, local)
         flops.install(self)
         sharding.install(self)
+
+    def shorten(self, gradient):
+        """Let calls of the library's function run the kernel directly if nothing else would run; and if only a gradient is needed besides,
+        call `gradient` with all arguments by position."""
+        entry = native.bridge.dv_torch_operator(self._registration, self.name.encode())
+        dovetail._core.torch.operator(self.pointer, entry, self.overload, self.defaults, gradient)
 
     # ---- the native form, run by torch
 

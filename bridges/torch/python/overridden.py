@@ -18,7 +18,8 @@ _lock = threading.RLock()
 _switches = {}  # "ns::name.overload" -> a function called with whether such kernels exist
 _checks = {}    # "ns::name.overload" -> call_kernel() of the Operator or of its out= overload
 _by = {}        # "ns::name.overload" -> the libraries that they came by
-_before = set()  # the same names: kernels that were registered unobserved, which may exist for ever
+_earlier = set()  # kernels that were registered unobserved, which may exist for ever: "ns/name.overload/KEY"
+_before = {}     # namespace -> those of its operators that have such a kernel
 _own = weakref.WeakSet()  # Own
 
 
@@ -40,15 +41,19 @@ class Own(torch.library.Library):
 
 
 def look():
-    """Find the kernels registered so far; called when the first library is registered."""
+    """Note the kernels registered so far; called when the first library is registered."""
+    global _earlier
     with _lock:
-        ours = set().union(*(library._op_impls for library in _own))
+        _earlier = getattr(torch.library, "_impls", set()).difference(*(library._op_impls for library in _own))
         _before.clear()
-        for place in getattr(torch.library, "_impls", set()) - ours:  # "ns/name.overload/KEY"
-            space, _, rest = place.partition("/")
-            name, _, key = rest.rpartition("/")
-            if not key.startswith(_HARMLESS):
-                _before.add(f"{space}::{name}")
+
+
+def _came_before(name):
+    space = name.partition("::")[0]
+    if space not in _before:
+        found = [place.rpartition("/") for place in _earlier if place.startswith(space + "/")]
+        _before[space] = {name.replace("/", "::", 1) for name, _, key in found if not key.startswith(_HARMLESS)}
+    return name in _before[space]
 
 
 def watch(checks, switch):
@@ -57,7 +62,7 @@ def watch(checks, switch):
     with _lock:
         _checks.update(checks)
         _switches.update(dict.fromkeys(checks, switch))
-        there = any(_by.get(name) or name in _before for name in checks)
+        there = any(_by.get(name) or _came_before(name) for name in checks)
         if there:
             switch(True)
         return there

@@ -91,14 +91,8 @@ class Registration:
             return
         operator = self.operators[name] = Operator(op, declaration)
         operator.install(self._library, self._handle)
-        self._shorten(operator, operator.autograd.direct)
+        operator.shorten(operator.autograd.direct)
         operator.kernels_came_before = overridden.watch(operator.kernel_checks, functools.partial(self._override, operator))
-
-    def _shorten(self, op, gradient):
-        """Let calls of the library's function run the kernel directly if nothing else would run; and if only a gradient is needed
-        besides, call `gradient` with all arguments by position."""
-        entry = native.bridge.dv_torch_operator(self._handle, op.name.encode())
-        _core.torch.operator(op.pointer, entry, op.overload, op.defaults, gradient)
 
     def _override(self, op, yes):
         op.overridden = yes
@@ -106,7 +100,7 @@ class Registration:
         if yes:
             _core.torch.operator(op.pointer, None, None, (), None)
         else:
-            self._shorten(op, op.autograd.direct)
+            op.shorten(op.autograd.direct)
 
     def close(self):
         for name, op in self.operators.items():

@@ -202,8 +202,9 @@ def _tensors(value):
 
 
 def _twin(operator, library):
-    """The operator without the results that are its arguments. It still writes, unlike core's functional form (dv_functional()): of that
-    form Inductor would copy every written argument, since its pass that writes in place again knows only auto_functionalized."""
+    """The operator without the results that are its arguments. It still writes, unlike core's functional form (dv_functional()). Of that
+    form Inductor would copy every written argument, unless its table `inplaceable_ops` had the operator; then it would write all of them in
+    place or none, and only where both forms have the same results. auto_functionalized decides for each argument."""
     space, local = operator.name.split("::")
     local, _, overload = local.partition(".")
     schema = readable_schema(operator.overload._schema)

@@ -257,6 +257,7 @@ typedef struct check_call {
     uint8_t poison; /* the initial contents of outputs, workspace and malloc's memory */
     uint8_t stack;  /* those of the stack, where the kernel's variables will be */
     int error;      /* errno before the kernel */
+    bool identity;  /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
     double moved;   /* the elements of real numbers are changed by this relative amount, up or down */
     uint32_t flags; /* enum dv_host_flags */
     bool whole;     /* a row with .split is not cut */

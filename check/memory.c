@@ -334,9 +334,10 @@ static struct contents {
     size_t size;
 } contents[CHECK_TENSORS];
 
-/* Change each element by a small amount, up or down. */
+/* Change each element by a small amount, up or down; by 0: into that of an identity matrix. */
 static void move(const check_tensor *t, void *first, const int64_t *strides, double by)
 {
+    const bool square = t->ndim > 1 && t->shape[t->ndim - 1] == t->shape[t->ndim - 2];
     int64_t index[CHECK_DIMS] = { 0 };
     check_random r = { 1 };
     for (int64_t n = check_numel(t); n-- > 0;) {
@@ -347,8 +348,10 @@ static void move(const check_tensor *t, void *first, const int64_t *strides, dou
             again |= index[d] && !strides[d];
         }
         const double x = check_get(first, at, t->dtype);
-        if (!again)
+        if (by > 0 && !again)
             check_put(first, at, t->dtype, check_next(&r) & 1 ? x + by * x : x - by * x);
+        else if (!(by > 0) && square)
+            check_put(first, at, t->dtype, index[t->ndim - 1] == index[t->ndim - 2]);
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
     }
@@ -368,7 +371,7 @@ static void fill(struct machine *m, size_t i, const region *r)
         if (k->bytes)
             memcpy(k->bytes, as_pointer(r->data), r->bytes);
     }
-    if (m->call->moved > 0 && check_is_float(t->dtype))
+    if ((m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype))
         move(t, as_pointer(r->first), m->values.strides[i], m->call->moved);
 }
 

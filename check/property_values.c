@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -101,8 +102,12 @@ typedef struct state {
     unsigned control; /* the bits that the kernel must restore, without the exception flags */
     int rounding;
     sigset_t mask;
-    char locale[256];
+    struct sigaction handlers[NSIG];
+    uint64_t variables; /* of the environment: a sum */
+    char locale[256], folder[1024];
 } state;
+
+extern char **environ;
 
 static void look(state *s)
 {
@@ -113,6 +118,13 @@ static void look(state *s)
     s->control = __builtin_ia32_stmxcsr() & 0xffc0u;
 #endif
     pthread_sigmask(SIG_BLOCK, NULL, &s->mask);
+    for (int i = 1; i < NSIG; i++)
+        sigaction(i, NULL, &s->handlers[i]);
+    for (char **v = environ; v && *v; v++)
+        for (const char *p = *v; *p; p++)
+            s->variables = s->variables * 31 + (unsigned char)*p;
+    if (!getcwd(s->folder, sizeof s->folder))
+        *s->folder = 0;
     snprintf(s->locale, sizeof s->locale, "%s", setlocale(LC_ALL, NULL));
 }
 
@@ -129,6 +141,13 @@ static bool state_is_kept(check_job *job, const state *before, const state *afte
     if (strcmp(after->locale, before->locale))
         check_fail(
             job, "locale", "the kernel changes the locale of the process, from \"%s\" to \"%s\"", before->locale, after->locale);
+    if (after->variables != before->variables)
+        check_fail(job, "environment variables", "the kernel changes the environment variables of the process");
+    if (strcmp(after->folder, before->folder))
+        check_fail(job, "folder", "the kernel changes the current folder of the process");
+    for (int i = 1; i < NSIG; i++)
+        if (after->handlers[i].sa_handler != before->handlers[i].sa_handler)
+            check_fail(job, "signal handler", "the kernel leaves another handler for signal %d (%s)", i, strsignal(i));
     for (int i = 1; i < NSIG; i++)
         if (sigismember(&after->mask, i) != sigismember(&before->mask, i))
             check_fail(job, "signal mask", "the kernel leaves the thread's signal mask changed: signal %d (%s) is %sblocked", i,
@@ -443,6 +462,9 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
             m->rows[m->n] = rows[o];
             m->opinions[m->n] = &kepts[m->n];
             m->n++;
+        } else if (rows[o] == &native && m->found->size && !call.not_this_row && call.status != DV_ENOMEM) {
+            job->how.show = CHECK_SHOW_NOTHING;
+            check_fail(job, "native form fails", "this row computes what the native form refuses: %s", dv_last_error());
         } else if (!call.not_this_row) {
             snprintf(job->result->note, sizeof job->result->note, "%s: %s", rows[o]->name, dv_last_error());
         }

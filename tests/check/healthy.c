@@ -1,6 +1,9 @@
 /* Correct operators with behaviour that a checker might take for a fault. */
+#define _GNU_SOURCE
 #include <dovetail_op.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 /* A table that is made once and kept. */
@@ -503,6 +506,62 @@ DV_OPERATOR(adamw, struct adamw, (params, grads, means, squares, most, lr, amsgr
                 "when amsgrad: most{i}[*s{i}]:f32 / else: most{i}[...], len(most) == 0",
     .kernels = DV_KERNELS(DV_KERNEL(struct adamw, "cpu", "f32", adamw_any)));
 
-DV_LIBRARY(healthy, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch,
-    &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
-    &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);
+/* Refuses what has no answer, in the words of its contents: NaN has no rank, and such a matrix no factor. */
+static int highest_any(dv_context *ctx, const struct one *a)
+{
+    const float *x = a->x->data;
+    int64_t where = 0;
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        if (x[i] != x[i])
+            return dv_error(ctx, DV_EINVAL, "element %lld is NaN, which has no rank", (long long)i);
+        where = x[i] > x[where] ? i : where;
+    }
+    *(int64_t *)a->out->data = where;
+    return DV_OK;
+}
+DV_OPERATOR(highest, struct one, (x, out), .schema = "highest(Tensor x) -> Tensor out",
+    .contract = "x[n]:f32 -> out[]:i64; n > 0", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", highest_any)));
+static int factor_any(dv_context *ctx, const struct one *a)
+{
+    const int64_t n = a->x->shape[0];
+    const float *x = a->x->data;
+    float *out = a->out->data;
+    memset(out, 0, (size_t)(n * n) * sizeof *out);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k <= i; k++) {
+            double sum = (double)x[i * n + k];
+            for (int64_t j = 0; j < k; j++)
+                sum -= (double)out[i * n + j] * (double)out[k * n + j];
+            if (i == k && !(sum > 0))
+                return dv_error(ctx, DV_EINVAL, "the matrix is not positive definite");
+            out[i * n + k] = (float)(i == k ? sqrt(sum) : sum / (double)out[k * n + k]);
+        }
+    return DV_OK;
+}
+DV_OPERATOR(factor, struct one, (x, out), .schema = "factor(Tensor x) -> Tensor out", .contract = "x[n n]:f32 -> out[n n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", factor_any)));
+
+/* Counts its calls under a lock, and lets no signal in meanwhile. */
+static int counting_any(dv_context *ctx, const struct one *a)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static int64_t calls;
+    sigset_t all, before;
+    (void)ctx;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_mutex_lock(&lock);
+    calls++;
+    pthread_mutex_unlock(&lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((float *)a->out->data)[i] = 2 * ((const float *)a->x->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(counting, struct one, (x, out), .schema = "counting(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", counting_any)));
+
+DV_LIBRARY(healthy, &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared,
+    &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows,
+    &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined,
+    &dv_op_adamw);

@@ -17,7 +17,8 @@ uint64_t check_next(check_random *r)
 
 int64_t check_between(check_random *r, int64_t low, int64_t high)
 {
-    return high <= low ? low : low + (int64_t)(check_next(r) % ((uint64_t)high - (uint64_t)low + 1));
+    const uint64_t n = (uint64_t)high - (uint64_t)low + 1; /* 0: all integers */
+    return high <= low ? low : (int64_t)((uint64_t)low + (n ? check_next(r) % n : check_next(r)));
 }
 
 int64_t check_numel(const check_tensor *t)
@@ -77,10 +78,13 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
     static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
     if (check_is_integer(t->dtype)) {
-        const int64_t low = (int64_t)t->low, high = (int64_t)t->high, random = check_between(r, low, high);
+        const int64_t low = (int64_t)t->low, high = t->high < 0x1p63 ? (int64_t)t->high : INT64_MAX;
+        const int64_t random = check_between(r, low, high);
+        if (t->fill == CHECK_EXTREMES && ++*special % 2)
+            return *special / 2 % 3 == 0 ? t->low : *special / 2 % 3 == 1 || t->low > -1 ? t->high : -1;
         if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
             return t->high > -t->low ? t->high : t->low;
-        return (double)(t->fill == CHECK_RANDOM ? random : low <= 0 && high >= 0 ? 0 : low);
+        return (double)(t->fill == CHECK_RANDOM || t->fill == CHECK_EXTREMES ? random : low <= 0 && high >= 0 ? 0 : low);
     }
     const uint64_t bits = check_next(r);
     if (t->fill == CHECK_SIMPLE)
@@ -88,6 +92,13 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     if (t->fill == CHECK_SPECIAL && (!i || bits % 5 == 0))
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
     return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
+}
+
+void check_seeded(const check_case *planned, uint64_t seed, check_case *out)
+{
+    check_random r = { seed * UINT64_C(0x2545f4914f6cdd1d) + planned->number };
+    *out = *planned;
+    out->seed = (check_next(&r) & ~UINT64_C(1)) | (planned->seed & 1); /* which decides whether special values are extremes */
 }
 
 void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)

@@ -63,8 +63,9 @@ enum check_layout {
 enum check_fill {
     CHECK_RANDOM,
     CHECK_SIMPLE,
-    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes */
-    CHECK_LAST,    /* integers: all zero, except that the last one is the bound of the range farther from zero */
+    CHECK_SPECIAL,  /* includes NaN, infinities, zeros and extremes */
+    CHECK_LAST,     /* integers: all zero, except that the last one is the bound of the range farther from zero */
+    CHECK_EXTREMES, /* integers: half of them the bounds of the range, and -1 */
 };
 typedef struct check_tensor {
     bool present; /* false: None */
@@ -105,10 +106,12 @@ typedef struct check_names {
     int64_t dims[CHECK_NAMES];
     check_shape runs[CHECK_RUNS];
     dv_dtype dtypes[CHECK_RUNS];
+    bool bound[CHECK_NAMES + 2 * CHECK_RUNS]; /* has the call this name? in the order of check_op.names */
 } check_names;
 
 typedef struct check_case {
-    uint64_t seed; /* of the tensors' contents */
+    uint64_t seed;   /* of the tensors' contents */
+    uint32_t number; /* in its plan: decides what nothing else decides */
     uint32_t nargs, ntensors;
     bool broken; /* made to violate the contract: the names are unused */
     check_names names;
@@ -169,11 +172,10 @@ typedef struct check_name {
     const char *text;
     enum check_name_kind kind;
     uint32_t index, at;
-    bool total; /* of n{i}: the sum over a list */
 } check_name;
 
 /* What the contract's program does with an argument: does it read its value, and what does it compare it with? */
-enum { CHECK_LITERALS = 16 };
+enum { CHECK_LITERALS = 16, CHECK_SPECIALS = 24 };
 typedef struct check_literals {
     bool read;
     size_t n;
@@ -191,6 +193,8 @@ typedef struct check_op {
     check_name names[CHECK_NAMES + 2 * CHECK_RUNS];
     size_t nnames;
     check_literals literals[CHECK_ARGS];
+    int64_t special[CHECK_SPECIALS]; /* more sizes to try: numbers that the kernel's code compares sizes with */
+    size_t nspecial;
     bool looks_inside; /* the contract has facts on the elements of tensors */
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
@@ -208,8 +212,8 @@ size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argu
 
 /* The name of this kind; NULL: there is none. */
 const check_name *check_op_name(const check_op *op, enum check_name_kind kind, const char *text);
-/* The size in the case that belongs to name k, of a run the first; NULL: no more names of sizes. */
-int64_t *check_name_size(const check_op *op, check_case *c, size_t k);
+/* The size in the case that belongs to a name, of a run the first; NULL: the name is of a dtype. Names of sizes come first. */
+int64_t *check_name_size(const check_name *name, check_case *c);
 /* Do facts on elements, or other names, depend on the sizes of this one? */
 bool check_name_decides(const check_op *op, const check_name *name);
 
@@ -217,23 +221,56 @@ bool check_name_decides(const check_op *op, const check_name *name);
 
 /* Make the tensors, numbers and names of a case fit the contract, by partial inference: each stays what it is or becomes
  * something near that is possible. First come those that are not as in `from`; names count only where they are not. from NULL:
- * names come first, numbers before or after sizes as the case's seed says. elements: room for what facts leave to the elements of
- * each tensor; NULL: the contents are narrowed to it. False: nothing fits (dv_last_error()). */
+ * names come first, those of `order` before the others; numbers before or after sizes as the case's number says. elements:
+ * room for what facts leave to the elements of each tensor; NULL: the contents are narrowed to it. False: nothing fits
+ * (dv_last_error()). */
 bool check_fit(const check_op *op, check_case *c, const check_case *from, dv_range *elements);
+typedef struct check_order {
+    const check_name *names[2];
+    bool numbers; /* before sizes */
+} check_order;
+bool check_fit_in_order(const check_op *op, check_case *c, const check_order *order, dv_range *elements);
+/* Which tensors of a case have shapes and dtypes that no name decides; the other dtypes are set. */
+void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes);
+/* Does core prove that no call has this, or both (other NULL: the first)? */
+typedef struct check_wish {
+    enum dv_partial_of of;
+    size_t index;
+    dv_known is;
+} check_wish;
+bool check_refutes(const check_op *op, const check_wish *one, const check_wish *other);
+/* A value, of a default that the contract reads the default itself. */
+check_value check_default_of(const check_op *op, size_t slot, const check_value *v);
 void check_narrow(check_tensor *t, dv_range elements);
 void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensors a list has */
 
+/* ---- The plan: the cases of a row (plan.c) ------------------------------------------------------------------------------- */
+
+enum { CHECK_MOST_CASES = 200, CHECK_MOST_ELEMENTS = 400000 };
+typedef struct check_plan {
+    uint32_t n;
+    uint32_t met, infeasible, cut, not_met;  /* pairs of levels of two factors; cut: larger than --max-elements */
+    char example[140];                       /* of those cut or not met */
+    char refusal[512];                       /* of the last case that was not accepted */
+    volatile bool dropped[CHECK_MOST_CASES]; /* they take longer than a case may */
+    check_case cases[CHECK_MOST_CASES];
+} check_plan;
+/* The same for every seed; tensors get their contents from check_seeded(). Runs shape functions: in children only. fewest: so
+ * many cases at least. No case: none was found that dv_infer() accepts (dv_last_error()). */
+void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, check_plan *plan);
+void check_seeded(const check_case *planned, uint64_t seed, check_case *out);
+void check_plan_goes_on(void);           /* told by the plan for each case: it makes progress */
+bool check_is_huge(const check_case *c); /* has it a number so large that a loop to it does not end? */
+
 /* ---- Cases (generate.c) -------------------------------------------------------------------------------------------------- */
 
-/* Case number i of a row, drawn from seed: the same every time. False: no case was found that dv_infer() accepts. Runs shape
- * functions: in children only. */
-bool check_generate(const check_op *op, const check_row *row, uint64_t seed, uint32_t i, check_case *out);
 /* A case just outside the contract: number i of those made from an accepted case; false: no more. what: the part of the contract
  * or schema that it violates. */
 bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
-/* Is the case accepted by dv_infer(), which reads no contents? UNFIT: it is, but it must not run: it is too large, or its
+/* Is the case accepted by dv_infer(), which reads no contents? TOO_LARGE, UNFIT: it is not asked, or it is, but must not run: its
  * contents violate the contract. */
-enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT };
+extern int64_t check_most_elements; /* of a tensor */
+enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT, CHECK_TOO_LARGE };
 enum check_verdict check_judge(const check_op *op, const check_case *c);
 bool check_accepts(const check_op *op, const check_case *c);
 
@@ -503,30 +540,37 @@ typedef struct check_result {
     uint32_t own; /* enum check_fault_kind bits: from now on this property also reports these crashes, and shows them in this way,
                      ... */
     enum check_show own_show;
-    char during[80];             /* ... with this condition in the message: "when the first dv_alloc() fails" */
-    check_how how;               /* of a failure */
-    check_made made[CHECK_MADE]; /* the first results as inferred by dv_infer(); views and arguments are left out */
-    char note[512];              /* the last message of a kernel that refused a case */
-    char left_out[160];          /* for a pass: what was not checked, and why */
-    bool unmade;                 /* not checked because no arguments were found: its author can mend that */
-    bool has_before;             /* it fails after a call with another case */
-    check_case failing;          /* the current case */
-    check_case before;           /* the other one */
+    char during[80];                        /* ... with this condition in the message: "when the first dv_alloc() fails" */
+    check_how how;                          /* of a failure */
+    check_made made[CHECK_MADE];            /* the first results as inferred by dv_infer(); views and arguments are left out */
+    char note[512];                         /* the last message of a kernel that refused a case */
+    char left_out[160];                     /* for a pass: what was not checked, and why */
+    uint32_t met, infeasible, cut, not_met; /* of its plan */
+    char example[140];
+    char dropped[200];  /* for a pass: which cases were not tried, and why */
+    bool unmade;        /* not checked because no arguments were found, or none that the kernel takes: its author can mend that */
+    bool has_before;    /* it fails after a call with another case */
+    check_case failing; /* the current case */
+    check_case before;  /* the other one */
+    uint32_t at, next;  /* the current case in the plan; how many were begun */
+    uint64_t seed;      /* of its contents */
     bool has_case, done;
 } check_result;
 
 /* A property of a row. */
 typedef struct check_job {
+    check_plan *plan; /* its row's cases, shared with the others of the row; NULL: the property takes none */
     const check_op *op;
     const check_row *row; /* NULL: once an operator */
     const check_property *property;
-    uint64_t seed;
+    uint64_t seed, last_seed;            /* contents are drawn from each of them */
     uint32_t cases;                      /* how many to try */
-    double seconds;                      /* of processor time, for all cases */
+    double seconds;                      /* of processor time, for all cases of a seed */
     check_result *result;                /* shared with the child */
     check_how how;                       /* set by a property: how failures from now on are reproduced */
     const char *said_case, *said_python; /* for a failure found outside of cases: NULL, or the replacement of result->failing */
     int64_t said_elements;
+    bool finished;
 } check_job;
 
 /* Report a failure, in a child. Only the first one counts. kind: a few words that name the fault, such as "read past the end". */
@@ -540,9 +584,9 @@ void check_refused(check_job *job);
 void check_in_hand(check_job *job, const check_case *c);
 
 typedef struct check_options {
-    uint64_t seed;
+    uint64_t seed, last_seed;
     double seconds; /* for everything; 0: no limit */
-    uint32_t cases; /* for each property of each row */
+    uint32_t cases; /* for each property of each row; 0: as many as the plan needs */
     int case_ms;    /* processor time that one case may take */
     uint32_t workers;
     const char *only;                        /* "memory,shapes": NULL: all */
@@ -552,8 +596,8 @@ typedef struct check_options {
 bool check_wanted(const check_options *options, const char *name);
 
 typedef struct check_report check_report;
-/* Check operators, telling of each finished job; results are in the order of operators, rows, properties. 0, or -1 with
- * errno (EINTR: options->interrupted). */
+/* Check operators, telling of each finished job; results are in the order of operators, rows, properties. What an interrupt left
+ * is "not checked". 0, or -1 with errno. */
 int check_run(const check_op *ops, size_t nops, const check_options *options,
     void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **jobs, size_t *njobs);
 /* Try one case again in a new child; true: it fails in the same way. */

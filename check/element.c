@@ -18,7 +18,10 @@ double check_unit(dv_dtype d)
 
 void check_put(void *data, int64_t i, dv_dtype dtype, double x)
 {
-    dv_element_put(data, i, dtype, dtype.code == 6 ? x > 0 : x);
+    if (dtype.bits == 64 && dtype.code < 2 && x >= (dtype.code ? 0x1p64 : 0x1p63)) /* the largest, rounded to a double */
+        ((uint64_t *)data)[i] = dtype.code ? UINT64_MAX : INT64_MAX;
+    else
+        dv_element_put(data, i, dtype, dtype.code == 6 ? x > 0 : x);
     if (dtype.code == 5) /* an imaginary part, too */
         dv_element_put(data, 2 * i + 1, (dv_dtype){ 2, (uint8_t)(dtype.bits / 2), 1 }, -x / 2);
 }

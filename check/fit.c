@@ -11,7 +11,8 @@ typedef struct fitter {
     const check_op *op;
     check_case *c;
     const check_case *from;
-    bool rest; /* it is the turn of what is as in from */
+    const check_order *order; /* NULL: none */
+    bool rest;                /* it is the turn of what is as in from */
     dv_partial *p;
     int64_t used[MOST_USED]; /* sizes, the last first: others are often equal, or divide them */
 } fitter;
@@ -103,7 +104,7 @@ static bool fit_dtype(fitter *f, enum dv_partial_of of, size_t index, size_t ele
         DV_DTYPES(KEY)
 #undef KEY
     };
-    const size_t n = sizeof all / sizeof *all, first = (size_t)(f->c->seed >> 9) % n;
+    const size_t n = sizeof all / sizeof *all, first = (size_t)f->c->number % n;
     dv_known k = known(f, of, index, element);
     if (!k.present.most || k.dtype.bits) {
         *wish = k.dtype.bits ? k.dtype : *wish;
@@ -116,7 +117,7 @@ static bool fit_dtype(fitter *f, enum dv_partial_of of, size_t index, size_t ele
             return false;
         k.dtype = f->c->names.dtypes[0]; /* several are often the same */
         if (i || !k.dtype.bits)
-            k.dtype = dv_dtype_from_key(all[(f->c->seed >> 8 & 1 ? first + i : first + n - i) % n]);
+            k.dtype = dv_dtype_from_key(all[(f->c->number & 1 ? first + i : first + n - i) % n]);
     }
     *wish = k.dtype;
     return true;
@@ -183,29 +184,41 @@ static bool fit_dtypes(fitter *f)
 
 static bool names_in_turn(const fitter *f) { return !f->from || !f->rest; }
 
-static bool fit_ranks(fitter *f)
+static bool fit_rank(fitter *f, const check_name *name)
+{
+    check_shape *run = &f->c->names.runs[name->at];
+    return name->kind != CHECK_NAME_RUN || !(IN_TURN(f, &run->n) || IN_TURN(f, &run->d)) ||
+        fit_count(f, DV_PARTIAL_NAME, name->index, 0, (uint32_t *)&run->n);
+}
+
+static bool fit_sizes(fitter *f, const check_name *name)
 {
     bool fits = true;
-    for (size_t k = 0; k < f->op->nnames && fits && names_in_turn(f); k++) {
-        const check_name *name = &f->op->names[k];
-        check_shape *run = &f->c->names.runs[name->at];
-        if (name->kind == CHECK_NAME_RUN && (IN_TURN(f, &run->n) || IN_TURN(f, &run->d)))
-            fits = fit_count(f, DV_PARTIAL_NAME, name->index, 0, (uint32_t *)&run->n);
-    }
+    int64_t *size = check_name_size(name, f->c);
+    const bool run = name->kind == CHECK_NAME_RUN;
+    const int32_t n = run ? f->c->names.runs[name->at].n : 1;
+    for (int32_t d = 0; size && d < n && fits; d++)
+        if (IN_TURN(f, &size[d]))
+            fits = fit(f, DV_PARTIAL_NAME, name->index, 0, run ? d : VALUE, INT64_MAX, &size[d]);
     return fits;
 }
 
-static bool fit_name_sizes(fitter *f)
+static bool fit_names(fitter *f, bool (*part)(fitter *, const check_name *))
 {
     bool fits = true;
-    for (size_t k = 0; k < f->op->nnames && fits && names_in_turn(f); k++) {
-        const check_name *name = &f->op->names[k];
-        int64_t *size = check_name_size(f->op, f->c, k);
-        const int32_t n = name->kind == CHECK_NAME_RUN ? f->c->names.runs[name->at].n : 1;
-        for (int32_t d = 0; size && d < n && fits && !name->total; d++)
-            if (IN_TURN(f, &size[d]))
-                fits = fit(f, DV_PARTIAL_NAME, name->index, 0, name->kind == CHECK_NAME_RUN ? d : VALUE, INT64_MAX, &size[d]);
-    }
+    for (size_t k = 0; k < f->op->nnames && fits && names_in_turn(f); k++)
+        fits = part(f, &f->op->names[k]);
+    return fits;
+}
+
+/* The names that come first. */
+static bool fit_first(fitter *f)
+{
+    bool fits = true;
+    for (size_t k = 0; k < 2 && f->order && fits; k++)
+        fits = !f->order->names[k] || fit_rank(f, f->order->names[k]);
+    for (size_t k = 0; k < 2 && f->order && fits; k++)
+        fits = !f->order->names[k] || fit_sizes(f, f->order->names[k]);
     return fits;
 }
 
@@ -250,7 +263,7 @@ static bool fit_tensors(fitter *f, bool sizes)
 /* ---- All of them ----------------------------------------------------------------------------------------------------------- */
 
 /* A default is a wish like any other: here its value, ... */
-static check_value of_default(const check_op *op, size_t slot, const check_value *v)
+check_value check_default_of(const check_op *op, size_t slot, const check_value *v)
 {
     const dv_value *d = &op->slots[slot].default_value;
     check_value is = *v;
@@ -271,13 +284,13 @@ static check_value of_default(const check_op *op, size_t slot, const check_value
 /* ... and the default again, if it has stayed. */
 static void keep_default(const check_op *op, size_t slot, const check_value *was, check_value *v)
 {
-    const check_value d = of_default(op, slot, was);
+    const check_value d = check_default_of(op, slot, was);
     if (was->type == DV_VALUE_DEFAULT && d.as.i == v->as.i && !strcmp(d.string, v->string))
         *v = *was;
 }
 
 /* What is not known of the arguments is unknown. lists: of lists, too. */
-static bool begin(fitter *f, bool lists)
+static bool begin_unknown(fitter *f, bool lists)
 {
     static check_values v;
     check_values_make(&v, f->c, (dv_device){ DV_CPU, 0 });
@@ -292,8 +305,10 @@ static bool begin(fitter *f, bool lists)
     }
     dv_partial_free(f->p);
     f->p = NULL;
-    return !dv_partial_new(f->op->op, v.values, f->c->nargs, &f->p) && fit_words(f);
+    return !dv_partial_new(f->op->op, v.values, f->c->nargs, &f->p);
 }
+
+static bool begin(fitter *f, bool lists) { return begin_unknown(f, lists) && fit_words(f); }
 
 static bool begin_with_lists(fitter *f)
 {
@@ -306,10 +321,10 @@ static bool begin_with_lists(fitter *f)
 /* Sizes before numbers give way to them, or the other way round. */
 static bool fit_all(fitter *f)
 {
-    const bool early = f->from || f->c->seed >> 10 & 1;
+    const bool early = f->from || (f->order && f->order->numbers) || f->c->number >> 1 & 1;
     for (f->rest = !f->from;; f->rest = true) {
-        if (!fit_ranks(f) || !fit_tensors(f, false) || (early && !fit_numbers(f)) || !fit_name_sizes(f) ||
-            (!early && !fit_numbers(f)) || !fit_tensors(f, true))
+        if (!fit_first(f) || !fit_names(f, fit_rank) || !fit_tensors(f, false) || (early && !fit_numbers(f)) ||
+            !fit_names(f, fit_sizes) || (!early && !fit_numbers(f)) || !fit_tensors(f, true))
             return false;
         if (f->rest)
             return true;
@@ -333,6 +348,7 @@ static bool read_all(fitter *f)
     for (size_t k = 0; k < f->op->nnames; k++) {
         const check_name *name = &f->op->names[k];
         const dv_known is = known(f, DV_PARTIAL_NAME, name->index, 0);
+        f->c->names.bound[k] = is.present.most;
         if (!is.present.most)
             continue;
         if (name->kind == CHECK_NAME_RUN)
@@ -358,13 +374,14 @@ void check_narrow(check_tensor *t, dv_range by)
     t->high = t->high > most ? most : t->high < least ? least : t->high;
 }
 
-bool check_fit(const check_op *op, check_case *c, const check_case *from, dv_range *elements)
+static bool fit_case(fitter f, dv_range *elements)
 {
-    fitter f = { .op = op, .c = c, .from = from };
+    const check_op *op = f.op;
+    check_case *c = f.c;
     check_value was[CHECK_ARGS];
     memcpy(was, c->args, c->nargs * sizeof *was);
     for (size_t i = 0; i < c->nargs; i++)
-        c->args[i] = of_default(op, i, &was[i]);
+        c->args[i] = check_default_of(op, i, &was[i]);
     const bool fits = !op->contract || (begin_with_lists(&f) && fit_dtypes(&f) && fit_all(&f) && read_all(&f));
     for (size_t i = 0; i < c->nargs; i++)
         keep_default(op, i, &was[i], &c->args[i]);
@@ -378,6 +395,61 @@ bool check_fit(const check_op *op, check_case *c, const check_case *from, dv_ran
     }
     dv_partial_free(f.p);
     return fits;
+}
+
+void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes)
+{
+    fitter f = { .op = op, .c = c };
+    const bool fits = op->contract && begin_with_lists(&f) && fit_dtypes(&f) && fit_names(&f, fit_rank) && fit_numbers(&f) &&
+        fit_names(&f, fit_sizes);
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const size_t slot = check_tensor_argument(c, i);
+        check_shape ignored;
+        dv_known is = dv_unknown();
+        if (fits)
+            is = known(&f, DV_PARTIAL_ARGUMENT, slot, i - c->args[slot].first);
+        shapes[i] = fits ? is.present.most && !read_shape(&is, &ignored.n, ignored.d) : !op->contract;
+        dtypes[i] = fits ? is.present.most && !is.dtype.bits : !op->contract;
+        c->tensors[i].dtype = is.dtype.bits ? is.dtype : c->tensors[i].dtype;
+    }
+    dv_partial_free(f.p);
+}
+
+bool check_refutes(const check_op *op, const check_wish *one, const check_wish *other)
+{
+    static check_case c;
+    fitter f = { .op = op, .c = &c };
+    memset(&c, 0, sizeof c);
+    c.nargs = (uint32_t)op->nargs;
+    for (size_t i = 0; i < c.nargs; i++) { /* all unknown that core can leave unknown */
+        const dv_slot_info *s = &op->slots[i];
+        const bool list = s->type == DV_FIELD_TENSORS;
+        c.args[i] = (check_value){ .type = list ? DV_VALUE_TENSORS : DV_VALUE_DEFAULT };
+        if (s->type == DV_FIELD_TENSOR)
+            c.args[i] = (check_value){ .type = DV_VALUE_TENSOR, .first = c.ntensors++, .count = 1 };
+        else if (op->literals[i].read && !list)
+            c.args[i].type = s->type == DV_FIELD_BOOL ? DV_VALUE_BOOL
+                : s->type == DV_FIELD_STRING          ? DV_VALUE_STRING
+                : s->type == DV_FIELD_INTS            ? DV_VALUE_INTS
+                : s->type == DV_FIELD_INT             ? DV_VALUE_INT
+                                                      : DV_VALUE_DEFAULT;
+    }
+    if (!begin_unknown(&f, true))
+        return false;
+    const bool refuted = dv_partial_set(f.p, one->of, one->index, 0, &one->is) ||
+        (other && dv_partial_set(f.p, other->of, other->index, 0, &other->is));
+    dv_partial_free(f.p);
+    return refuted;
+}
+
+bool check_fit(const check_op *op, check_case *c, const check_case *from, dv_range *elements)
+{
+    return fit_case((fitter){ .op = op, .c = c, .from = from }, elements);
+}
+
+bool check_fit_in_order(const check_op *op, check_case *c, const check_order *order, dv_range *elements)
+{
+    return fit_case((fitter){ .op = op, .c = c, .order = order }, elements);
 }
 
 void check_set_count(check_case *c, size_t list, uint32_t n)

@@ -115,18 +115,14 @@ static void read_names(check_op *op)
 {
     static const char *const kinds[] = { "dim", "run", "dtype" };
     uint32_t n[3] = { 0 };
-    const check_json *variables = check_json_get(op->program, "variables"), *totals = check_json_get(op->contract, "elements");
+    const check_json *variables = check_json_get(op->program, "variables");
     for (const check_json *v = variables ? variables->child : NULL; v; v = v->next)
         for (uint32_t kind = 0; kind < 3; kind++)
-            if (!strcmp(check_json_text(v, "kind"), kinds[kind])) {
-                check_name *name = &op->names[op->nnames++];
-                *name = (check_name){ .text = check_json_text(v, "name"),
+            if (!strcmp(check_json_text(v, "kind"), kinds[kind]))
+                op->names[op->nnames++] = (check_name){ .text = check_json_text(v, "name"),
                     .kind = (enum check_name_kind)kind,
                     .index = (uint32_t)check_json_get(v, "register")->i,
                     .at = n[kind]++ };
-                for (const check_json *t = totals ? totals->child : NULL; t && !kind; t = t->next)
-                    name->total |= !strcmp(t->text, name->text);
-            }
 }
 
 int check_op_init(check_op *op, dv_operator *o)
@@ -177,10 +173,9 @@ const check_name *check_op_name(const check_op *op, enum check_name_kind kind, c
     return NULL;
 }
 
-int64_t *check_name_size(const check_op *op, check_case *c, size_t k)
+int64_t *check_name_size(const check_name *name, check_case *c)
 {
-    const check_name *name = &op->names[k];
-    if (k >= op->nnames || name->kind == CHECK_NAME_DTYPE)
-        return NULL;
-    return name->kind == CHECK_NAME_RUN ? c->names.runs[name->at].d : &c->names.dims[name->at];
+    return name->kind == CHECK_NAME_RUN ? c->names.runs[name->at].d
+        : name->kind == CHECK_NAME_DIM  ? &c->names.dims[name->at]
+                                        : NULL;
 }

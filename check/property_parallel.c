@@ -172,7 +172,7 @@ static bool axes_of_part(const cutter *k, int64_t part, int *axes)
     static check_case c;
     bool any = false;
     c = *k->c;
-    int64_t *size = k->name->kind == CHECK_NAME_RUN ? &c.names.runs[k->name->at].d[k->axis] : &c.names.dims[k->name->at];
+    int64_t *size = check_name_size(k->name, &c) + k->axis;
     *size = part;
     if (!check_fit(k->op, &c, k->c, NULL) || *size != part || c.ntensors != k->c->ntensors)
         return false;
@@ -558,7 +558,7 @@ static bool grow(const check_job *job, const check_case *c, check_case *out)
     if (!name || name->kind == CHECK_NAME_DTYPE || (!f && check_case_largest(c) > SHARED / 4))
         return false;
     const bool run = name->kind == CHECK_NAME_RUN;
-    int64_t steps = 1, *first = run ? out->names.runs[name->at].d : &out->names.dims[name->at];
+    int64_t steps = 1, *first = check_name_size(name, out);
     for (int32_t k = 1; run && k < c->names.runs[name->at].n; k++)
         steps *= first[k];
     if (!steps || (run && !c->names.runs[name->at].n) || *first * steps > wanted)

@@ -103,7 +103,7 @@ static bool with_size(const check_job *job, const check_case *c, size_t at, int6
     static check_case from;
     int64_t *p;
     *out = *c;
-    for (size_t i = 0; small && (p = check_name_size(job->op, out, i)); i++)
+    for (size_t i = 0; small && i < job->op->nnames && (p = check_name_size(&job->op->names[i], out)); i++)
         *p = *p > SMALL ? SMALL : *p;
     for (size_t i = 0; i < out->ntensors; i++) {
         out->tensors[i].layout = CHECK_CONTIGUOUS;
@@ -112,7 +112,7 @@ static bool with_size(const check_job *job, const check_case *c, size_t at, int6
     if (small && !fits(job->op, out, c))
         return false;
     from = *out;
-    p = check_name_size(job->op, out, at);
+    p = check_name_size(&job->op->names[at], out);
     *p = size;
     return fits(job->op, out, &from) && *p == size;
 }
@@ -127,7 +127,7 @@ static void check_dim(check_job *job, const check_case *c, size_t at, bool again
 {
     static check_case low, high;
     double declared, declared3, bytes;
-    const int64_t size = again ? *check_name_size(job->op, (check_case *)(uintptr_t)c, at) : LONG;
+    const int64_t size = again ? *check_name_size(&job->op->names[at], (check_case *)(uintptr_t)c) : LONG;
     if (size < LONG / 2 || !with_size(job, c, at, size / 3, !again, &low) || !with_size(job, c, at, size, !again, &high))
         return;
     const double done = count(job, &low), done3 = count(job, &high);
@@ -156,7 +156,7 @@ static void check_counts(check_job *job, const check_case *c)
     const bool again = !job->result->cases;
     const double end = used() + SECONDS;
     size_t n = 0;
-    while (check_name_size(job->op, (check_case *)(uintptr_t)c, n))
+    while (n < job->op->nnames && job->op->names[n].kind != CHECK_NAME_DTYPE)
         n++;
     for (size_t k = 0; k < n && job->result->outcome == CHECK_PASS && used() < end; k++) {
         const size_t i = (k + job->result->cases) % n;

@@ -77,6 +77,7 @@ static bool note_cases(const check_op *ops, size_t nops, const check_options *op
     shared = p;
     first_op = ops;
     mine.properties = only_noting;
+    mine.cases = mine.cases && mine.cases < 64 ? mine.cases : 64;
     if (check_run(ops, nops, &mine, quiet, NULL, &jobs, &njobs))
         return false;
     free(jobs);

@@ -127,6 +127,52 @@ static void print_reasons(const printer *p, enum check_outcome outcome, const ch
     }
 }
 
+/* Cases that were not tried. */
+static void print_dropped(const printer *p)
+{
+    bool any = false;
+    for (size_t i = 0; i < p->njobs; i++) {
+        const check_job *job = &p->jobs[i];
+        if (!*job->result->dropped || job->result->outcome != CHECK_PASS)
+            continue;
+        fprintf(p->to, "%s%s of %s%s%s: %s\n", any ? "" : "\npassed, without these cases\n", job->property->name, job->op->name,
+            job->row ? ", row " : "", job->row ? job->row->name : "", job->result->dropped);
+        any = true;
+    }
+}
+
+/* How far the plans went: of each operator all rows together, of many operators in one line. */
+static void print_pairs(const printer *p, const check_op *ops, size_t nops)
+{
+    enum { MOST_LINES = 4 };
+    size_t met = 0, infeasible = 0, cut = 0, not_met = 0;
+    const char *example = "";
+    for (size_t i = 0; i < nops; i++) {
+        for (size_t k = 0; k < p->njobs; k++) {
+            const check_result *r = p->jobs[k].result;
+            bool again = p->jobs[k].op != &ops[i];
+            for (size_t j = 0; j < k; j++)
+                again |= p->jobs[j].op == p->jobs[k].op && p->jobs[j].row == p->jobs[k].row && p->jobs[j].result->met;
+            if (again)
+                continue;
+            met += r->met, infeasible += r->infeasible, cut += r->cut, not_met += r->not_met;
+            example = *r->example && !*example ? r->example : example;
+        }
+        if ((nops > MOST_LINES && i + 1 < nops) || !(met + cut + not_met))
+            continue;
+        fprintf(p->to, "\npairs of %s: %zu of %zu", nops > MOST_LINES ? "all" : ops[i].name, met, met + cut + not_met);
+        if (infeasible)
+            fprintf(p->to, ", %zu infeasible", infeasible);
+        if (cut)
+            fprintf(p->to, ", %zu larger than --max-elements", cut);
+        if (not_met)
+            fprintf(p->to, ", %zu not met", not_met);
+        fprintf(p->to, *example ? " (as %s)\n" : "\n", example);
+        met = infeasible = cut = not_met = 0;
+        example = "";
+    }
+}
+
 const check_job *check_report_unmade(const check_op *op, const check_job *jobs, size_t njobs)
 {
     for (size_t i = 0; i < njobs; i++)
@@ -168,6 +214,8 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
             print_failure(&p, &jobs[i]);
     print_reasons(&p, CHECK_NOT, "not checked, because\n");
     print_reasons(&p, CHECK_PASS, "passed, without\n");
+    print_dropped(&p);
+    print_pairs(&p, ops, nops);
     fprintf(to, "\n%zu passed, %zu failed, %zu not checked\n", counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
 }
 
@@ -226,7 +274,12 @@ static void put_job(const check_job *job, FILE *to)
     else if (*r->left_out)
         put_member(to, "without", r->left_out);
     if (r->unmade)
-        fputs(", \"no_arguments\": true", to);
+        fprintf(to, ", \"%s\": true", r->cases ? "all_refused" : "no_arguments");
+    if (*r->dropped)
+        put_member(to, "dropped", r->dropped);
+    if (r->met)
+        fprintf(to, ", \"pairs\": {\"met\": %u, \"infeasible\": %u, \"cut\": %u, \"not_met\": %u}", r->met, r->infeasible, r->cut,
+            r->not_met);
     if (r->outcome == CHECK_FAIL && (job->said_case || r->has_case)) {
         put_written(job, "case", print_case, to);
         fprintf(to, ", \"elements\": %lld", (long long)(job->said_case ? job->said_elements : check_case_largest(&r->failing)));

@@ -171,29 +171,19 @@ static void plainer_arguments(shrinker *s)
 
 /* ---- Failures that take a call before ---- */
 
-/* Set the preceding case to case `number` of those that the job tried. */
+/* Set the preceding case to this one of the plan. */
 static struct {
     const check_property *property;
     uint32_t number;
     enum check_end end;
 } pair;
 
-/* In a child. */
-static bool find_before(const check_job *job, check_case *out)
-{
-    uint32_t number = pair.number;
-    for (uint32_t i = 0; i < job->cases && number; i++)
-        number -= check_generate(job->op, job->row, job->seed, i, out);
-    return !number;
-}
-
 static void attempt_after_another(check_job *job, const check_case *c)
 {
     static check_case own;
     check_call call = { .op = job->op, .row = job->row, .end = pair.end, .poison = 0xa5 };
     own = *c;
-    if (!find_before(job, &job->result->before))
-        return;
+    check_seeded(&job->plan->cases[pair.number], job->seed, &job->result->before);
     check_call_run(&call, &job->result->before);
     job->result->has_before = true;
     check_in_hand(job, &own);
@@ -204,8 +194,8 @@ static void attempt_after_another(check_job *job, const check_case *c)
 static bool fails_after_another(const check_job *job, const check_case *c, check_result *shared, check_job *after)
 {
     static check_property property;
-    const uint32_t last = job->result->cases, numbers[] = { last - 1, last - 2, last - 3, 1 };
-    if (!job->property->attempt || last < 2)
+    const uint32_t at = job->result->at, numbers[] = { at - 1, at - 2, at - 3, 0 };
+    if (!job->property->attempt || !job->plan || !at)
         return false;
     property = *job->property;
     property.attempt = attempt_after_another;
@@ -216,7 +206,7 @@ static bool fails_after_another(const check_job *job, const check_case *c, check
         int times = 0;
         pair.number = numbers[k / 2];
         pair.end = k % 2 ? CHECK_AT_BEGIN : CHECK_AT_END;
-        while (pair.number && pair.number < last && times < SURE && check_again(after, c, shared) && shared->has_before)
+        while (pair.number < at && times < SURE && check_again(after, c, shared) && shared->has_before)
             times++;
         if (times == SURE)
             return true;

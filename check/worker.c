@@ -19,7 +19,7 @@
 
 #include "check.h"
 
-enum { STOPPED = 77 };
+enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
 static const rlim_t MOST_FILE = 1 << 20, MORE_STACK = 256 << 10;
@@ -269,37 +269,117 @@ static void attempt(check_job *job, const check_case *c)
     arm(0);
 }
 
+/* Contents that a kernel refuses may be its right to refuse: log() of a negative number. */
+static void tame(check_case *c, uint32_t how)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && !check_is_integer(c->tensors[i].dtype)) {
+            c->tensors[i].fill = CHECK_RANDOM;
+            c->tensors[i].low = how ? 0 : 0.25;
+            c->tensors[i].high = how ? 1 : 2;
+        }
+}
+
+static bool has_wrong_index(const check_case *c)
+{
+    bool wrong = false;
+    for (size_t i = 0; i < c->ntensors; i++)
+        wrong |= c->tensors[i].present && c->tensors[i].fill == CHECK_LAST;
+    return wrong;
+}
+
+/* Case i of the plan. What the kernel refuses is tried with tamer contents. */
+static void try_case(check_job *job, uint32_t i, uint64_t seed)
+{
+    static check_case tried;
+    check_result *r = job->result;
+    const uint32_t refused = r->refused;
+    check_seeded(&job->plan->cases[i], seed, &r->failing);
+    r->has_case = true;
+    arm(4 * cpu_ms); /* a shape function may loop */
+    if (job->op->looks_inside && !check_accepts(job->op, &r->failing))
+        return;
+    tried = r->failing;
+    r->cases++;
+    attempt(job, &r->failing);
+    for (uint32_t how = 0; how < 2 && r->outcome == CHECK_PASS && r->refused > refused && !has_wrong_index(&tried); how++) {
+        tame(&tried, how);
+        if (!check_accepts(job->op, &tried))
+            return;
+        r->refused = refused;
+        r->failing = tried;
+        attempt(job, &r->failing);
+    }
+}
+
+static void tell_dropped(check_job *job, uint32_t untried)
+{
+    check_result *r = job->result;
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = job->plan->n; i-- > 0;)
+        if (job->plan->dropped[i]) {
+            n++;
+            first = i;
+        }
+    FILE *to = fmemopen(r->dropped, sizeof r->dropped, "w");
+    if (to && n) {
+        fprintf(to, "%u of %u cases, which take longer than %g s, as does ", n, job->plan->n, case_ms / 1e3);
+        check_case_print(job->op, &job->plan->cases[first], to);
+    } else if (to && untried) {
+        fprintf(to, "the last %u of %u cases: the first took %g s", untried, job->cases, job->seconds);
+    }
+    if (to)
+        fclose(to);
+    r->dropped[sizeof r->dropped - 1] = 0;
+}
+
 static void go_through_cases(check_job *job)
 {
     check_result *r = job->result;
-    const double end = used() + job->seconds;
-    uint32_t missed = 0;
-    for (uint32_t i = 0; i < job->cases && r->outcome == CHECK_PASS && used() < end; i++) {
+    const check_plan *plan = job->plan;
+    const uint32_t each = job->cases && job->cases < plan->n ? job->cases : plan->n;
+    const uint64_t seeds = job->last_seed - job->seed + 1;
+    const double end = used() + job->seconds * (double)seeds;
+    job->cases = each * (uint32_t)seeds;
+    for (; r->next < job->cases && r->outcome == CHECK_PASS && used() < end;) {
+        r->at = r->next++ % each;
+        r->seed = job->seed + (r->next - 1) / each;
         r->step++;
-        arm(4 * cpu_ms);    /* a shape function may loop */
-        r->has_case = true; /* also while it is made: a shape function may fail */
-        if (!check_generate(job->op, job->row, job->seed, i, &r->failing)) {
-            if (++missed == 8 && !r->cases)
-                break;
-            continue;
-        }
-        r->cases++;
-        attempt(job, &r->failing);
+        if (!plan->dropped[r->at])
+            try_case(job, r->at, r->seed);
     }
     arm(0);
-    r->unmade = r->outcome == CHECK_PASS && !r->cases;
-    if (r->unmade)
+    r->met = plan->met, r->infeasible = plan->infeasible, r->cut = plan->cut, r->not_met = plan->not_met;
+    snprintf(r->example, sizeof r->example, "%s", plan->example);
+    tell_dropped(job, job->cases - r->next);
+    r->unmade = r->outcome == CHECK_PASS && (!r->cases || r->refused == r->cases);
+    if (r->unmade && r->cases)
+        check_not(job,
+            "the kernel refused all %u cases: %s; a fact on the contents of a tensor, such as x.values > 0, would say which it "
+            "takes",
+            r->cases, r->note);
+    else if (r->unmade && plan->n)
+        check_not(job, "%s", *r->dropped ? r->dropped : "no arguments were found that this row takes");
+    else if (r->unmade)
         check_not(job, "%s%s",
-            !missed ? "no arguments were found that this row takes"
-                : job->op->contract
-                ? "no arguments were found that the contract accepts; the last were refused: "
-                : "there is no contract, and no arguments were found that its shape function accepts; the last "
-                  "were refused: ",
-            missed ? dv_last_error() : "");
-    else if (r->outcome == CHECK_PASS && r->refused == r->cases)
-        check_not(job, "the kernel refused all %u cases: %s", r->cases, r->note);
+            job->op->contract ? "no arguments were found that the contract accepts; the last were refused: "
+                              : "there is no contract, and no arguments were found that its shape function accepts; the last "
+                                "were refused: ",
+            plan->refusal);
     else if (r->outcome == CHECK_PASS && job->property->incomplete && job->property->incomplete(job->op, job->row))
         check_not(job, "%s", job->property->incomplete(job->op, job->row));
+}
+
+void check_plan_goes_on(void)
+{
+    current->result->step++;
+    arm(4 * cpu_ms); /* a shape function may loop */
+}
+
+static void make_plan(check_job *job)
+{
+    check_plan_make(job->op, job->row, job->cases, job->plan);
+    snprintf(job->plan->refusal, sizeof job->plan->refusal, "%s", dv_last_error());
 }
 
 static void run_job(check_job *job)
@@ -464,8 +544,11 @@ static check_job *wait_for_one(child *children, size_t *n, double seconds)
 {
     struct pollfd fds[64];
     for (;;) {
-        if (interrupted && interrupted())
-            return end_all(children, *n), NULL;
+        if (interrupted && interrupted()) {
+            end_all(children, *n);
+            *n = 0;
+            return NULL;
+        }
         for (size_t i = 0; i < *n; i++)
             fds[i] = (struct pollfd){ .fd = children[i].fd, .events = POLLIN };
         poll(fds, *n, 100);
@@ -506,36 +589,42 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
     return again_within(case_ms / 8, job, c, shared);
 }
 
-/* A number so large that a loop to it does not end. */
-static bool has_huge_number(const check_case *c)
+/* A case that does not end is the failure of `runs`, if it does not end in more time; else it is dropped for all properties of
+ * this row. True: it was, and the others go on. */
+static bool drop_slow(check_job *job, check_result *shared)
 {
-    bool huge = false;
-    for (size_t i = 0; i < c->nargs; i++)
-        huge |= c->args[i].type == DV_VALUE_INT && (c->args[i].as.i >= INT32_MAX || c->args[i].as.i <= INT32_MIN);
-    return huge;
+    check_result *r = job->result;
+    check_plan *plan = job->plan;
+    if (r->fault != CHECK_FAULT_TIME || !r->has_case || !plan || !shared)
+        return false;
+    const bool huge = check_is_huge(&r->failing), is_ours = job->property->faults & CHECK_FAULT_TIME;
+    if (is_ours && !huge && (!strcmp(r->kind, "endless wait") || again_within(4 * case_ms, job, &r->failing, shared)))
+        return false;
+    uint32_t dropped = 0;
+    for (uint32_t i = 0; i < plan->n; i++) {
+        plan->dropped[i] |= i == r->at || (huge && check_is_huge(&plan->cases[i]));
+        dropped += plan->dropped[i] && !check_is_huge(&plan->cases[i]);
+    }
+    for (uint32_t i = 0; i < plan->n && dropped >= MOST_SLOW; i++) /* all are slow */
+        plan->dropped[i] = true;
+    r->outcome = CHECK_PASS;
+    r->fault = 0;
+    *r->kind = *r->message = 0;
+    r->cases -= r->cases > 0;
+    return true;
 }
 
-/* Make a failing case smaller; a case that is only slow is not a failure. */
-static void settle(check_job *job)
+/* Make a failing case smaller. True: the case was slow, and the job is to go on with the next. */
+static bool settle(check_job *job)
 {
     static check_result *shared;
-    check_result *r = job->result;
-    if (r->outcome != CHECK_FAIL || !r->has_case)
-        return;
     if (!shared)
         shared = check_shared(1);
-    if (r->fault == CHECK_FAULT_TIME && has_huge_number(&r->failing) && r->cases > 1) {
-        r->outcome = CHECK_PASS;
-        check_left_out(job, "what comes after a call with a number past 2^31, which takes longer than a case may");
-        return;
-    }
-    if (r->fault == CHECK_FAULT_TIME && strcmp(r->kind, "endless wait") && shared &&
-        !again_within(4 * case_ms, job, &r->failing, shared)) {
-        r->outcome = CHECK_NOT;
-        snprintf(r->message, sizeof r->message, "it is slow: one case took more than %g s of processor time", case_ms / 1e3);
-        return;
-    }
-    check_shrink(job);
+    if (drop_slow(job, shared))
+        return true;
+    if (job->result->outcome == CHECK_FAIL && job->result->has_case)
+        check_shrink(job);
+    return false;
 }
 
 /* ---- All of it ---- */
@@ -557,7 +646,13 @@ static void add_job(
     check_job *jobs, size_t *n, const check_op *op, const check_row *row, const check_property *p, const check_options *o)
 {
     if (jobs)
-        jobs[*n] = (check_job){ .op = op, .row = row, .property = p, .seed = o->seed, .cases = o->cases, .seconds = 2 };
+        jobs[*n] = (check_job){ .op = op,
+            .row = row,
+            .property = p,
+            .seed = o->seed,
+            .last_seed = o->last_seed > o->seed ? o->last_seed : o->seed,
+            .cases = o->cases,
+            .seconds = 2 };
     ++*n;
 }
 
@@ -635,6 +730,88 @@ static void leave_unsound_rows(check_job *jobs, size_t n)
             }
 }
 
+/* ---- Plans of rows, each as long as a job needs it ---- */
+
+typedef struct planned {
+    const check_op *op;
+    const check_row *row;
+    check_plan *plan;
+    check_result *result; /* of making it: a shape function may fail */
+    size_t jobs;          /* that still need it */
+} planned;
+
+static bool takes_cases(const check_job *job) { return !job->property->whole; }
+
+static planned *find_plan(planned *plans, const check_job *job)
+{
+    for (size_t i = 0; i < MOST_PLANS; i++)
+        if (plans[i].plan && plans[i].op == job->op && plans[i].row == job->row)
+            return &plans[i];
+    return NULL;
+}
+
+static void release_plan(planned *plans, const check_job *job)
+{
+    planned *p = find_plan(plans, job);
+    if (!p || !takes_cases(job) || --p->jobs)
+        return;
+    munmap(p->plan, sizeof *p->plan);
+    *p = (planned){ .result = p->result };
+}
+
+/* The plan for a job, made in a child. NULL: with errno. */
+static planned *plan_for(planned *plans, const check_job *job, const check_job *jobs, size_t n)
+{
+    static const check_property planning = { .name = "plan", .whole = make_plan };
+    planned *p = find_plan(plans, job);
+    child one;
+    size_t running = 1;
+    if (p)
+        return p;
+    for (p = plans; p->plan; p++)
+        if (p + 1 == plans + MOST_PLANS)
+            return errno = ENOMEM, NULL;
+    void *memory = mmap(NULL, sizeof *p->plan, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || (!p->result && !(p->result = check_shared(1))))
+        return NULL;
+    *p = (planned){ job->op, job->row, memory, p->result, 0 };
+    for (size_t i = 0; i < n; i++)
+        p->jobs += jobs[i].op == job->op && jobs[i].row == job->row && takes_cases(&jobs[i]);
+    check_job making = *job;
+    making.property = &planning;
+    making.result = p->result;
+    making.plan = p->plan;
+    memset(p->result, 0, sizeof *p->result);
+    return start(&one, &making, run_job) && wait_for_one(&one, &running, stuck) ? p : NULL;
+}
+
+/* Begin a job; false: it has ended at once. */
+static bool begin(check_job *job, child *c, planned *plans, const check_job *jobs, size_t n)
+{
+    cpu_ms = case_ms;
+    if (takes_cases(job) && !job->plan) {
+        const planned *p = plan_for(plans, job, jobs, n);
+        if (!p) {
+            check_not(job, "no process could be started: %s", strerror(errno));
+            return false;
+        }
+        job->plan = p->plan;
+        if (p->result->outcome != CHECK_PASS) { /* what failed while the plan was made: a shape function */
+            *job->result = *p->result;
+            job->result->failing = p->plan->cases[p->plan->n];
+            job->result->has_case = true;
+            job->result->outcome = CHECK_FAIL;
+            blame(job);
+            settle(job);
+            return false;
+        }
+    }
+    if (start(c, job, run_job))
+        return true;
+    check_not(job, "no process could be started: %s", strerror(errno));
+    return false;
+}
+
 int check_run(const check_op *ops, size_t nops, const check_options *options,
     void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **out, size_t *nout)
 {
@@ -642,6 +819,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
     check_job *jobs = calloc(n + 1, sizeof *jobs);
     check_result *results = check_shared(n + 1);
     const double end = now() + options->seconds;
+    static planned plans[MOST_PLANS];
     child children[64];
     size_t running = 0, done = 0;
     *out = NULL;
@@ -653,34 +831,42 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
         return -1;
     }
     list_jobs(ops, nops, options, jobs);
-    for (size_t next = 0; done < n;) {
+    for (size_t next = 0; done < n && !(interrupted && interrupted());) {
         while (next < n && running < options->workers) {
             check_job *job = &jobs[next++];
             job->result = &results[job - jobs];
             const char *why = out_of_question(job);
             if (!why && options->seconds > 0 && now() > end)
                 why = "the time was up";
-            cpu_ms = case_ms;
             if (why)
                 check_not(job, "%s", why);
-            else if (start(&children[running], job, run_job) && ++running)
+            else if (begin(job, &children[running], plans, jobs, n) && ++running)
                 continue;
-            else
-                check_not(job, "no process could be started: %s", strerror(errno));
+            release_plan(plans, job);
+            job->finished = true;
             progress(user, ++done, n, job);
         }
         if (running) {
             check_job *job = wait_for_one(children, &running, stuck);
-            if (job)
-                settle(job);
-            if (!job || (interrupted && interrupted())) {
-                end_all(children, job ? running : 0);
-                free(jobs);
-                errno = EINTR;
-                return -1;
-            }
+            if (job && settle(job) && !(interrupted && interrupted()) && begin(job, &children[running], plans, jobs, n) &&
+                ++running)
+                continue;
+            if (!job)
+                break;
+            release_plan(plans, job);
+            job->finished = true;
             progress(user, ++done, n, job);
         }
+    }
+    if (done < n) {
+        end_all(children, running);
+        for (size_t i = 0; i < n; i++)
+            if (!jobs[i].finished) {
+                jobs[i].result = &results[i];
+                memset(jobs[i].result, 0, offsetof(check_result, failing));
+                check_not(&jobs[i], "interrupted");
+                release_plan(plans, &jobs[i]);
+            }
     }
     leave_unsound_rows(jobs, n);
     *out = jobs;

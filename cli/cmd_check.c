@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-enum { CASES = 64, WORKERS = 2, CASE_MS = 2000 };
+enum { WORKERS = 2, CASE_MS = 2000, QUICK = 24 };
 
 static bool ends_with(const char *s, const char *end)
 {
@@ -53,6 +53,8 @@ static int add_operator(targets *t, dv_operator *op, const char *path, const cha
         return cli_fail("%s", dv_last_error());
     added->path = path;
     added->source = source;
+    if (source)
+        added->nspecial = check_constants(source, added->special, CHECK_SPECIALS);
     return CLI_OK;
 }
 
@@ -365,7 +367,7 @@ static int check_in_torch(
     char *answer = NULL, *why = NULL;
     if (!check_wanted(options, "torch"))
         return CLI_OK;
-    char *python = find_python(), *question = check_torch_question(t->ops, t->n, *jobs, *njobs, options);
+    char *python = find_python(), *question = python ? check_torch_question(t->ops, t->n, *jobs, *njobs, options) : calloc(1, 1);
     if (!question || make_temp(t))
         return question ? CLI_FAILED : cannot_run();
     if (!python) {
@@ -426,10 +428,8 @@ static int check(const cli_args *args, targets *t, check_options *options)
         fputs("\r\033[Ktorch", stderr);
     if (options->seconds > 0) /* the remaining time; end at once if there is none */
         options->seconds = options->seconds > cli_now() - begin ? options->seconds - (cli_now() - begin) : 0.001;
-    if (check_in_torch(args, t, options, show, &jobs, &njobs))
+    if (!cli_interrupted() && check_in_torch(args, t, options, show, &jobs, &njobs))
         return CLI_FAILED;
-    if (cli_interrupted())
-        return cli_fail("interrupted");
     if (show)
         fputs("\r\033[K", stderr);
     for (size_t i = 0; i < njobs; i++)
@@ -438,6 +438,8 @@ static int check(const cli_args *args, targets *t, check_options *options)
         check_report_json(t->ops, t->n, jobs, njobs, options, cli_now() - begin, stdout);
     else
         check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), stdout);
+    if (cli_interrupted()) /* with the table so far */
+        return cli_fail("interrupted");
     if (cli_has(args, "junit"))
         status = write_junit(cli_get(args, "junit"), t, jobs, njobs);
     if (!status && programs)
@@ -449,19 +451,38 @@ static int check(const cli_args *args, targets *t, check_options *options)
     return failed ? CLI_FAILED : status;
 }
 
+/* --seeds A..B */
+static int get_seeds(const cli_args *args, check_options *options)
+{
+    unsigned long long first, last;
+    char end;
+    const char *given = cli_get(args, "seeds");
+    if (!given)
+        return CLI_OK;
+    if (sscanf(given, "%llu..%llu%c", &first, &last, &end) != 2 || last < first || last - first > 1000 || cli_has(args, "seed"))
+        return cli_usage(args->verb, "option '--seeds': expected A..B, as 1..20, and no '--seed'; found '%s'", given);
+    options->seed = first;
+    options->last_seed = last;
+    return CLI_OK;
+}
+
 static int run(const cli_args *args)
 {
     targets t = { 0 };
-    check_options options = { .cases = CASES, .workers = WORKERS, .only = cli_get(args, "only"), .interrupted = cli_interrupted };
-    int64_t seed, seconds, case_ms;
+    check_options options = { .workers = WORKERS, .only = cli_get(args, "only"), .interrupted = cli_interrupted };
+    int64_t seed, seconds, case_ms, cases;
     if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
         return cli_usage(args->verb, "option '--torch' takes no other target, and '--contract' needs '--torch'");
     if (!args->nwords && !cli_has(args, "torch"))
         return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");
     if (cli_get_int(args, "seed", 0, INT64_MAX, 1, &seed) || cli_get_int(args, "time", 1, 1000000, 0, &seconds) ||
-        cli_get_int(args, "case-ms", 8, 1000000, CASE_MS, &case_ms) || check_only(args, options.only))
+        cli_get_int(args, "case-ms", 8, 1000000, CASE_MS, &case_ms) ||
+        cli_get_int(args, "cases", 1, CHECK_MOST_CASES, cli_has(args, "quick") ? QUICK : 0, &cases) ||
+        cli_get_int(args, "max-elements", 1, INT64_C(1) << 28, CHECK_MOST_ELEMENTS, &check_most_elements) ||
+        check_only(args, options.only) || get_seeds(args, &options))
         return CLI_USAGE;
-    options.seed = (uint64_t)seed;
+    options.seed = options.last_seed ? options.seed : (uint64_t)seed;
+    options.cases = (uint32_t)cases;
     options.seconds = (double)seconds;
     options.case_ms = (int)case_ms;
     t.temp.lock = -1;
@@ -477,7 +498,11 @@ static const cli_option options[] = {
     { 0, "only", "PROPERTY,...", "only these properties" },
     { 0, "torch", "MODULE", "check torch operators that this Python module or library (.so) brings, whoever wrote them" },
     { 0, "contract", "TEXT", "with --torch and --op: the contract that inputs are made from" },
-    { 0, "seed", "N", "draw other cases (default 1)" },
+    { 0, "seed", "N", "other contents of the same cases (default 1)" },
+    { 0, "seeds", "A..B", "each case with the contents of each of these seeds" },
+    { 0, "cases", "N", "so many cases of a row instead of those that its plan needs (at most 200)" },
+    { 0, "quick", NULL, "24 cases" },
+    { 0, "max-elements", "N", "no tensor of more elements (default 400000)" },
     { 0, "time", "SECONDS", "begin nothing new after this time" },
     { 0, "case-ms", "N", "processor time that a case may take before it counts as endless (default 2000)" },
     { 0, "repro", "FOLDER", "write a C program and a Python script for each failure there" },

@@ -43,7 +43,8 @@ def test_a_signal_ends_it(tmp_path, number):
     assert p.poll() is None
     p.send_signal(number)
     out, err = p.communicate(timeout=30)
-    assert p.returncode == -number and err == "dovetail: error: interrupted\n" and not out
+    assert p.returncode == -number and err == "dovetail: error: interrupted\n"
+    assert "interrupted::f" in out and ": interrupted\n" in out  # the table so far
 
 
 def test_a_kernel_that_stops_its_process(tmp_path):

@@ -1,0 +1,1141 @@
+/* The cases of a row: a covering array. Each thing that a case can vary is a *factor*: the size class of a name, the rank of a
+ * run and where it has 1s, a dtype, whether an optional tensor is there, a word or number, the layout and contents of a tensor.
+ * Each pair of levels of two factors is met in a case, or core proves that no call has both (check_refutes()), or the case would
+ * be larger than --max-elements, or it is counted as not met. Nothing here depends on the seed: it only fills the tensors.
+ *
+ * A level that keeps a kernel from computing what it otherwise would (no elements, NaN, a wrong index, a number past 2^31) masks
+ * the others: such a case meets only pairs with that level. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+enum { LEVELS = 24, FACTORS = 96, MOST_RANK = 4, TRIES = 10, MOST_TRIES = 12000, FIRST = 6, FEWEST = 64, NOT = -1 };
+
+/* ---- Classes of sizes ------------------------------------------------------------------------------------------------------ */
+
+enum { NOUGHT, ONE, FEW, BEFORE_VECTOR, VECTOR, AFTER_VECTOR, OTHER, PAST_4096, PAST_32768, CLASSES };
+static const struct {
+    const char *name;
+    int64_t of[4]; /* its members, or some of them */
+    int64_t low, high;
+} classes[CLASSES] = {
+    [NOUGHT] = { "0", { 0, 0, 0, 0 }, 0, 0 },
+    [ONE] = { "1", { 1, 1, 1, 1 }, 1, 1 },
+    [FEW] = { "2 to 6", { 3, 2, 5, 4 }, 2, 6 },
+    [BEFORE_VECTOR] = { "7, 15, 31", { 7, 15, 31, 63 }, 0, -1 },
+    [VECTOR] = { "8, 16, 32", { 8, 16, 32, 64 }, 0, -1 },
+    [AFTER_VECTOR] = { "9, 17, 33", { 9, 17, 33, 65 }, 0, -1 },
+    [OTHER] = { "another prime", { 11, 13, 37, 101 }, 10, 4096 },
+    [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
+    [PAST_32768] = { "past 32768", { 32771, 40000, 32769, 36007 }, 32769, INT64_MAX },
+};
+static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000 };
+enum { HUGE_NUMBERS = sizeof huge / sizeof *huge };
+
+static bool is_member(int c, int64_t size)
+{
+    bool is = false;
+    for (size_t k = 0; k < 4; k++)
+        is |= classes[c].of[k] == size;
+    return is;
+}
+
+/* A class; CLASSES: a number of the source that is in none. NOT: neither. */
+static int64_t class_of(const check_op *op, int64_t size)
+{
+    for (int c = 0; c < CLASSES; c++)
+        if (is_member(c, size))
+            return c;
+    for (size_t k = 0; k < op->nspecial; k++)
+        if (op->special[k] == size)
+            return CLASSES;
+    for (int c = 0; c < CLASSES; c++)
+        if (size >= classes[c].low && size <= classes[c].high)
+            return c;
+    return NOT;
+}
+
+static int64_t of_class(const check_op *op, int64_t class, uint32_t turn)
+{
+    for (size_t k = 0; k < op->nspecial && class == CLASSES; k++)
+        if (class_of(op, op->special[(turn + k) % op->nspecial]) == CLASSES)
+            return op->special[(turn + k) % op->nspecial];
+    return classes[class < CLASSES ? class : FEW].of[turn % 4];
+}
+
+/* ---- Factors --------------------------------------------------------------------------------------------------------------- */
+
+enum kind { DIM, RANK, RUN, ONES, DTYPE, FREE_RANK, FREE_SIZE, FREE_DTYPE, ALIKE, PRESENT, LENGTH, WORD, LAYOUT, CONTENTS, MOOD };
+enum ones { NO_ONES, LEADING, TRAILING, BOTH_ENDS, INTERIOR, ONES_LEVELS };
+/* The mood of a case: what its tensors hold beside their own contents; from WRONG on, the last element of an index is one of
+ * these kinds of wrong index. */
+enum mood { PLAIN, SCALED, SPECIAL, EXTREME, WRONG, WRONG_INDICES = 7 };
+
+typedef struct factor {
+    enum kind kind;
+    uint32_t at, n; /* of a name in check_op.names, or an argument; how many levels */
+    int64_t level[LEVELS];
+} factor;
+
+/* What became of a pair of levels. */
+enum state { OPEN, MET, NO_PAIR, INFEASIBLE, CUT, NOT_MET };
+
+typedef struct planner {
+    const check_op *op;
+    const check_row *row;
+    check_plan *plan;
+    check_random r;
+    factor f[FACTORS];
+    int n;
+    check_value words[CHECK_ARGS][LEVELS];
+    size_t at[FACTORS][FACTORS]; /* of a < b: the pairs of their levels in `state` */
+    uint8_t *state;
+    size_t npairs;
+    uint32_t tries, turn;
+    int64_t most; /* elements */
+} planner;
+
+/* Cases are made in the first free place of the plan, so that a failing one can be seen. */
+static check_case *place(const planner *p) { return &p->plan->cases[p->plan->n]; }
+
+static factor *add(planner *p, enum kind kind, size_t at)
+{
+    static factor none;
+    factor *f = p->n < FACTORS ? &p->f[p->n++] : &none;
+    *f = (factor){ .kind = kind, .at = (uint32_t)at };
+    return f;
+}
+
+static void add_level(factor *f, int64_t level)
+{
+    for (uint32_t k = 0; k < f->n; k++)
+        if (f->level[k] == level)
+            return;
+    if (f->n < LEVELS)
+        f->level[f->n++] = level;
+}
+
+static void add_count(planner *p, enum kind kind, size_t at, int64_t low, int64_t high)
+{
+    factor *f = add(p, kind, at);
+    for (int64_t i = low; i <= high; i++)
+        add_level(f, i);
+}
+
+static void add_classes(planner *p, enum kind kind, size_t at)
+{
+    factor *f = add(p, kind, at);
+    for (int64_t c = 0; c <= CLASSES; c++)
+        if (class_of(p->op, of_class(p->op, c, 0)) == c)
+            add_level(f, c);
+}
+
+/* The dtypes that a row takes for a variable ("f32 bf16" is for the first variable, "T=f32, U=i32 i64" by name). */
+static void add_row_dtypes(factor *f, const check_row *row, const char *variable, bool first)
+{
+    char word[32];
+    bool mine = first;
+    dv_dtype d;
+    for (const char *s = row && row->dtypes ? row->dtypes : ""; *s;) {
+        s += strspn(s, " ,");
+        const size_t size = strcspn(s, " ,=");
+        snprintf(word, sizeof word, "%.*s", (int)size, s);
+        s += size;
+        if (s[strspn(s, " ")] == '=') {
+            mine = !strcmp(word, variable);
+            s += strspn(s, " ") + 1;
+        } else if (*word && mine && !dv_dtype_parse(word, &d)) {
+            add_level(f, dv_dtype_key(d));
+        }
+    }
+}
+
+static void add_dtypes(planner *p, enum kind kind, size_t at, const check_json *variable, bool first)
+{
+    static const char *const common[] = { "f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64" };
+    const check_json *in = check_json_get(variable, "in");
+    const char *name = variable ? check_json_text(variable, "name") : "";
+    dv_dtype d;
+    factor *f = add(p, kind, at);
+    add_row_dtypes(f, p->row, name, first);
+    for (size_t k = 0; !p->row && in && in->kind == CHECK_NULL && k < p->op->nrows; k++) /* any: then what some row takes */
+        add_row_dtypes(f, &p->op->rows[k], name, first);
+    for (const check_json *x = f->n || !in ? NULL : in->child; x; x = x->next)
+        if (!dv_dtype_parse(x->text, &d))
+            add_level(f, dv_dtype_key(d));
+    for (size_t k = 0; !f->n && kind == FREE_DTYPE && k < p->op->nrows; k++)
+        add_row_dtypes(f, &p->op->rows[k], name, first);
+    for (size_t k = 0, none = !f->n; none && k < (kind == FREE_DTYPE ? 1 : sizeof common / sizeof *common); k++)
+        if (!dv_dtype_parse(common[k], &d))
+            add_level(f, dv_dtype_key(d));
+}
+
+/* ---- Arguments that are no tensors ---- */
+
+static check_value *new_word(planner *p, factor *f, uint32_t type)
+{
+    static check_value none;
+    check_value *v = f->n < LEVELS ? &p->words[f->at][f->n] : &none;
+    add_level(f, f->n);
+    *v = (check_value){ .type = type };
+    return v;
+}
+
+static void add_string(planner *p, factor *f, const char *s)
+{
+    snprintf(new_word(p, f, DV_VALUE_STRING)->string, CHECK_STRING, "%s", s);
+}
+
+static void add_ints(planner *p, factor *f, const int64_t *numbers, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        new_word(p, f, DV_VALUE_INT)->as.i = numbers[k];
+}
+#define ADD_INTS(p, f, ...) \
+    add_ints(p, f, (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
+
+static void add_halves(planner *p, factor *f, const int *halves, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        new_word(p, f, DV_VALUE_FLOAT)->as.f = halves[k] / 2.0;
+}
+#define ADD_HALVES(p, f, ...) add_halves(p, f, (const int[]){ __VA_ARGS__ }, sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int))
+
+static void add_lists(planner *p, factor *f, const dv_slot_info *s, uint32_t type)
+{
+    static const int64_t numbers[] = { 0, 1, 2, -1, 1, 0, 3, 2, 4, 1, -1, 8, 5, 3 };
+    const bool fixed = s->fixed_size > 1 && s->fixed_size <= CHECK_LIST,
+               read = p->op->literals[f->at].read && type == DV_VALUE_INTS;
+    for (uint32_t k = 0; k < (read ? fixed ? 1 : 4 : 6); k++) { /* by the length where the contract ties the numbers */
+        check_value *v = new_word(p, f, type);
+        v->count = fixed ? (uint32_t)s->fixed_size : k % 4;
+        for (uint32_t i = 0; i < v->count; i++) {
+            const int64_t number = numbers[(2 * k + i) % (sizeof numbers / sizeof *numbers)];
+            v->ints[i] = type == DV_VALUE_BOOLS ? (k + i) % 2 : number;
+            v->floats[i] = (double)number / 2;
+        }
+    }
+}
+
+static void add_words(planner *p, size_t slot)
+{
+    const dv_slot_info *s = &p->op->slots[slot];
+    const check_literals *literals = &p->op->literals[slot];
+    factor *f = add(p, WORD, slot);
+    if (s->default_value.type != DV_VALUE_DEFAULT)
+        new_word(p, f, DV_VALUE_DEFAULT);
+    if (s->flags & DV_SLOT_OPTIONAL && s->default_value.type != DV_VALUE_NONE)
+        new_word(p, f, DV_VALUE_NONE);
+    for (size_t k = 0; k < literals->n; k++) {
+        bool again = false;
+        for (size_t i = 0; i < k; i++)
+            again |= literals->of[i]->kind == literals->of[k]->kind && literals->of[i]->i == literals->of[k]->i &&
+                !(literals->of[k]->text && strcmp(literals->of[i]->text, literals->of[k]->text));
+        if (!again && literals->of[k]->kind == CHECK_TEXT)
+            add_string(p, f, literals->of[k]->text);
+        else if (!again && (literals->of[k]->i < -1 || literals->of[k]->i > 3))
+            new_word(p, f, DV_VALUE_INT)->as.i = literals->of[k]->i;
+    }
+    switch (s->type) {
+    case DV_FIELD_INT: ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0]); break;
+    case DV_FIELD_FLOAT: ADD_HALVES(p, f, 1, 2, 3, 0, -1, 32); break;
+    case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
+    case DV_FIELD_STRING: add_string(p, f, "a"); break;
+    case DV_FIELD_SCALAR: ADD_INTS(p, f, 1, 0, -1, 3), ADD_HALVES(p, f, 1, -3, 6); break;
+    case DV_FIELD_COMPLEX: new_word(p, f, DV_VALUE_COMPLEX)->as.c = (dv_complex){ 1, -0.5 }; break;
+    case DV_FIELD_DTYPE:
+        dv_dtype_parse("f32", &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
+        dv_dtype_parse("f64", &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
+        break;
+    case DV_FIELD_DEVICE: new_word(p, f, DV_VALUE_DEVICE)->as.device = (dv_device){ DV_CPU, 0 }; break;
+    case DV_FIELD_GENERATOR: new_word(p, f, DV_VALUE_NONE); break;
+    case DV_FIELD_INTS: add_lists(p, f, s, DV_VALUE_INTS); break;
+    case DV_FIELD_FLOATS: add_lists(p, f, s, DV_VALUE_FLOATS); break;
+    case DV_FIELD_BOOLS: add_lists(p, f, s, DV_VALUE_BOOLS); break;
+    case DV_FIELD_SCALARS: add_lists(p, f, s, DV_VALUE_SCALARS); break;
+    default: { /* rare values: zeros; an empty list fits every element type */
+        const dv_field_row *row = dv_field_at(s->type);
+        new_word(p, f, row->form == DV_FORM_LIST ? DV_VALUE_INTS : row->value);
+    }
+    }
+}
+
+static bool is_tensor(const check_op *op, size_t slot)
+{
+    return op->slots[slot].type == DV_FIELD_TENSOR || op->slots[slot].type == DV_FIELD_TENSORS;
+}
+
+static bool is_optional(const check_op *op, size_t slot)
+{
+    return op->slots[slot].flags & (op->slots[slot].type == DV_FIELD_TENSOR ? DV_SLOT_OPTIONAL : DV_SLOT_ELEMENT_OPTIONAL);
+}
+
+/* ---- From levels to a case ------------------------------------------------------------------------------------------------- */
+
+/* The level that a case is to have; NOT: there is no such factor. */
+static int64_t level(const planner *p, const int *want, enum kind kind, size_t at)
+{
+    for (int k = 0; k < p->n; k++)
+        if (p->f[k].kind == kind && p->f[k].at == at)
+            return want[k] < 0 ? NOT : p->f[k].level[want[k]];
+    return NOT;
+}
+
+static bool is_huge(int64_t number)
+{
+    for (size_t k = 0; k < HUGE_NUMBERS; k++)
+        if (number == huge[k])
+            return true;
+    return false;
+}
+
+/* Numbers that belong to sizes: dims, their neighbours and halves; often the first half is small and the second large, as of a
+ * box. */
+static void set_list(planner *p, const check_case *c, check_value *v)
+{
+    for (uint32_t i = 0; i < CHECK_LIST; i++) { /* how many it becomes is the contract's to say */
+        const check_name *name = p->op->nnames ? &p->op->names[(p->turn + i) % p->op->nnames] : NULL;
+        const int64_t size = !name || name->kind == CHECK_NAME_DTYPE ? 3
+            : name->kind == CHECK_NAME_RUN                           ? c->names.runs[name->at].d[i % CHECK_DIMS]
+                                                                     : c->names.dims[name->at];
+        const int64_t small[] = { 0, 1, 0, -1, 2, 0 }, large[] = { size, size - 1, size / 2, size + 1, size + 7, size };
+        const uint64_t k = check_next(&p->r) % 6;
+        v->ints[i] = p->turn % 3 == 2 ? (k % 2 ? small : large)[k] : (i % 4 < 2 ? small : large)[p->turn % 3 ? k : k % 3];
+    }
+}
+
+static void set_arguments(planner *p, const int *want, check_case *c)
+{
+    c->nargs = (uint32_t)p->op->nargs;
+    for (size_t i = 0; i < c->nargs; i++) {
+        check_value *v = &c->args[i];
+        const int64_t word = level(p, want, WORD, i), length = level(p, want, LENGTH, i);
+        if (!is_tensor(p->op, i)) {
+            if (word >= 0)
+                *v = p->words[i][word];
+            if (v->type == DV_VALUE_INT && v->as.i == huge[0])
+                v->as.i = huge[p->turn % HUGE_NUMBERS];
+            if (v->type == DV_VALUE_INTS && p->op->literals[i].read)
+                set_list(p, c, v);
+            continue;
+        }
+        const uint32_t room = CHECK_TENSORS - c->ntensors;
+        v->type = p->op->slots[i].type == DV_FIELD_TENSOR ? DV_VALUE_TENSOR : DV_VALUE_TENSORS;
+        v->count = v->type == DV_VALUE_TENSOR ? 1 : length < 0 ? 1 : (uint32_t)length;
+        v->count = v->count > room ? room : v->count;
+        v->first = c->ntensors;
+        c->ntensors += v->count;
+        for (uint32_t k = 0; k < v->count; k++)
+            c->tensors[v->first + k].present = level(p, want, PRESENT, i) != 0 || k % 2;
+    }
+}
+
+/* A shape of this rank with 1s where they are to be, and one dim of this class. */
+static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uint32_t turn, bool tight, int32_t *n, int64_t *d)
+{
+    int32_t large = -1;
+    *n = (int32_t)(rank < 0 ? 2 : rank);
+    for (int32_t i = 0; i < CHECK_DIMS; i++)
+        d[i] = class == ONE ? 1 : tight ? 2 : of_class(p->op, FEW, turn + (uint32_t)i);
+    for (int32_t i = 0; i < *n; i++) {
+        const bool first = i == 0, last = i + 1 == *n;
+        const bool one = first ? ones == LEADING || ones == BOTH_ENDS
+            : last             ? ones == TRAILING || ones == BOTH_ENDS
+                               : ones == INTERIOR;
+        if (one && *n > 1)
+            d[i] = 1;
+        else if (large < 0 || turn % 3)
+            large = i;
+    }
+    if (class >= 0 && class != FEW && class != ONE && large >= 0)
+        d[large] = of_class(p->op, class, tight && class < CLASSES ? 0 : turn);
+}
+
+/* A predicate such as "n % 8 == 0" of a row: satisfied, since the row would not run otherwise. */
+static void meet_row(const planner *p, check_case *c)
+{
+    char name[32];
+    const check_name *found;
+    int of;
+    for (const char *s = p->row && p->row->when ? p->row->when : ""; *s; s += strcspn(s, " "), s += strspn(s, " ("))
+        if (sscanf(s, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 &&
+            (found = check_op_name(p->op, CHECK_NAME_DIM, name)))
+            c->names.dims[found->at] = (c->names.dims[found->at] + of - 1) / of * of;
+}
+
+static void set_names(planner *p, const int *want, bool tight, check_case *c)
+{
+    for (size_t k = 0; k < p->op->nnames; k++) {
+        const check_name *name = &p->op->names[k];
+        const uint32_t turn = p->turn + (uint32_t)k;
+        const int64_t class = level(p, want, name->kind == CHECK_NAME_RUN ? RUN : DIM, k), d = level(p, want, DTYPE, k);
+        if (name->kind == CHECK_NAME_DTYPE && d >= 0)
+            c->names.dtypes[name->at] = dv_dtype_from_key((uint32_t)d);
+        else if (name->kind == CHECK_NAME_RUN)
+            set_shape(p, level(p, want, RANK, k), class, level(p, want, ONES, k), turn, tight, &c->names.runs[name->at].n,
+                c->names.runs[name->at].d);
+        else if (name->kind == CHECK_NAME_DIM)
+            c->names.dims[name->at] = of_class(p->op, class < 0 ? FEW : class, tight && class < CLASSES ? 0 : turn);
+    }
+    meet_row(p, c);
+}
+
+/* Shapes and dtypes of what no name decides. */
+static void set_free(planner *p, const int *want, bool tight, check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++) {
+        check_tensor *t = &c->tensors[i];
+        const size_t slot = check_tensor_argument(c, i), element = i - c->args[slot].first;
+        const int64_t d = level(p, want, FREE_DTYPE, slot);
+        t->dtype = dv_dtype_from_key(d >= 0 ? (uint32_t)d : DV_DTYPE_f32);
+        set_shape(p, level(p, want, FREE_RANK, slot), level(p, want, FREE_SIZE, slot), NO_ONES,
+            p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
+        if (i && level(p, want, ALIKE, 0) == 1) {
+            t->ndim = c->tensors[0].ndim;
+            t->dtype = p->op->contract ? t->dtype : c->tensors[0].dtype;
+            memcpy(t->shape, c->tensors[0].shape, sizeof t->shape);
+        }
+    }
+}
+
+/* ---- Contents ---- */
+
+static bool is_index(const check_tensor *t) { return check_is_integer(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool; }
+
+/* Does a result or a written argument have this dtype? Then such numbers are not only indices. */
+static bool is_written(const planner *p, const check_case *c, dv_dtype dtype)
+{
+    static dv_result_spec specs[CHECK_RESULTS];
+    static check_values v;
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    const size_t n = dv_infer(p->op->op, v.values, c->nargs, specs, p->op->nresults) ? 0 : p->op->nresults;
+    for (size_t r = 0; r < n; r++)
+        if (specs[r].ndim >= 0 && dv_dtype_key(specs[r].dtype) == dv_dtype_key(dtype))
+            return true;
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (p->op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES &&
+            dv_dtype_key(c->tensors[i].dtype) == dv_dtype_key(dtype))
+            return true;
+    return false;
+}
+
+/* If these are indices, all but the last are valid: the last one is a wrong index of this kind. If all sizes are 1, the kinds
+ * include the first index past the end and the first before the start. */
+static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor *t)
+{
+    const int bits = t->dtype.bits - (t->dtype.code != 1);
+    const int64_t most = bits >= 63 ? INT64_MAX >> 1 : (INT64_C(1) << bits) - 1;
+    int64_t sizes[64] = { 0 };
+    size_t n = 0;
+    for (size_t i = 0; i < c->ntensors; i++)
+        for (int32_t d = 0; d < c->tensors[i].ndim && c->tensors[i].present && n < 64; d++)
+            sizes[n++] = c->tensors[i].shape[d];
+    const int64_t size = sizes[n ? p->turn % n : 0], low = t->dtype.code == 1 ? 0 : -most;
+    const int64_t kinds[WRONG_INDICES] = { -size - 1, 1000, -1000, size, -1, INT64_MAX, INT64_MIN };
+    const int64_t last = kinds[kind];
+    t->fill = CHECK_LAST;
+    t->low = last > 0 ? 0 : (double)(last < low ? low : last);
+    t->high = last < 0 ? 0 : (double)(last > most ? most : last);
+}
+
+/* Integers: small ones, which are indices mostly; negative; large; the extremes of their type. Others: spread around 0, positive
+ * (so that a sum does not cancel), wider. */
+static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
+{
+    static const struct {
+        double low, high;
+    } of[2][4] = { { { -2, 2 }, { 0.25, 2 }, { -20, 20 }, { -2, 2 } }, { { 0, 1 }, { 0, 3 }, { -9, 3 }, { -5, 100 } } };
+    const bool integer = check_is_integer(t->dtype);
+    t->fill = CHECK_RANDOM;
+    t->low = of[integer][kind % 4].low;
+    t->high = of[integer][kind % 4].high;
+    if (dv_dtype_key(t->dtype) == DV_DTYPE_bool) {
+        t->low = kind == 2;
+        t->high = kind != 1;
+    } else if (integer && kind == 4 && (t->dtype.bits <= 16 || is_written(p, c, t->dtype))) {
+        t->fill = CHECK_EXTREMES;
+        t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));
+        t->high = (t->dtype.code == 1 ? 2.0 : 1.0) * (double)(UINT64_C(1) << (t->dtype.bits - 1)) - 1;
+    }
+    if (t->dtype.code == 1 && t->low < 0)
+        t->low = 0;
+}
+
+/* Far from zero, where exp() overflows or underflows; where the square of an f16 does. Never all near zero: for a division by
+ * small numbers the tolerance, which depends on the inputs, is too narrow. */
+static void set_scale(const planner *p, size_t tensor, check_tensor *t)
+{
+    static const double middles[] = { 200, -200, 0, 1000 };
+    const size_t turn = p->turn, k = (turn + tensor * (1 + turn / 4)) % 4;
+    t->fill = CHECK_RANDOM;
+    t->low = middles[k] - 20;
+    t->high = middles[k] + 20;
+}
+
+static void set_tensors(planner *p, const int *want, const dv_range *facts, check_case *c)
+{
+    const int64_t mood = level(p, want, MOOD, 0);
+    size_t indices = 0, index = 0;
+    for (size_t i = 0; i < c->ntensors; i++)
+        indices += c->tensors[i].present && is_index(&c->tensors[i]);
+    c->seed = mood == EXTREME;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        check_tensor *t = &c->tensors[i];
+        const size_t slot = check_tensor_argument(c, i), element = i - c->args[slot].first;
+        const int64_t layout = level(p, want, LAYOUT, slot), contents = level(p, want, CONTENTS, slot);
+        t->layout = layout <= 0 ? CHECK_CONTIGUOUS : (uint8_t)((layout + (int64_t)element) % CHECK_FAR);
+        if (p->op->slots[slot].flags & DV_SLOT_WRITES && t->layout == CHECK_EXPANDED)
+            t->layout = CHECK_SLICED;
+        t->outer = t->layout && (p->turn + i) / 2 % 2;
+        set_contents(p, c, contents < 0 ? 0 : contents, t);
+        if (!check_is_integer(t->dtype) && mood == SCALED)
+            set_scale(p, i, t);
+        if (!check_is_integer(t->dtype) && (mood == SPECIAL || mood == EXTREME) &&
+            (p->turn % 2 || i == p->turn / 2 % c->ntensors))
+            t->fill = CHECK_SPECIAL;
+        if (t->present && is_index(t) && index++ == p->turn % indices && mood >= WRONG)
+            set_last(p, c, mood - WRONG, t);
+        if (p->op->contract)
+            check_narrow(t, facts[i]);
+    }
+}
+
+/* A case with these levels, as far as it can have them; the names of factors a and b come first. tight: all else is small. */
+static enum check_verdict make(planner *p, const int *want, int a, int b, bool tight, check_case *c)
+{
+    dv_range facts[CHECK_TENSORS];
+    check_order order = { 0 };
+    check_plan_goes_on();
+    memset(c, 0, sizeof *c);
+    c->number = p->turn;
+    set_names(p, want, tight, c);
+    set_arguments(p, want, c);
+    set_free(p, want, tight, c);
+    for (int k = 0; k < 2; k++) {
+        const int of = k ? b : a;
+        if (of >= 0 && p->f[of].kind <= ONES)
+            order.names[k] = &p->op->names[p->f[of].at];
+        order.numbers |= of >= 0 && p->f[of].kind == WORD;
+    }
+    if (!check_fit_in_order(p->op, c, &order, facts))
+        return CHECK_REFUSED;
+    set_tensors(p, want, facts, c);
+    return check_judge(p->op, c);
+}
+
+/* ---- From a case to its levels --------------------------------------------------------------------------------------------- */
+
+static int64_t class_of_shape(const check_op *op, int32_t n, const int64_t *d)
+{
+    int64_t most = n ? 1 : NOT;
+    bool empty = false;
+    for (int32_t i = 0; i < n; i++) {
+        most = d[i] > most ? d[i] : most;
+        empty |= !d[i];
+    }
+    return empty ? NOUGHT : most < 0 ? NOT : class_of(op, most);
+}
+
+static int64_t ones_of(int32_t n, const int64_t *d)
+{
+    bool inner = false, all = true;
+    for (int32_t i = 0; i < n; i++) {
+        inner |= i && i + 1 < n && d[i] == 1;
+        all &= d[i] == 1;
+    }
+    if (n < 2 || all)
+        return NOT;
+    return d[0] == 1 ? d[n - 1] == 1 ? BOTH_ENDS : LEADING : d[n - 1] == 1 ? TRAILING : inner ? INTERIOR : NO_ONES;
+}
+
+static bool same_word(const check_value *a, const check_value *b, bool read)
+{
+    return (read && a->type == DV_VALUE_INTS && b->type == DV_VALUE_INTS && a->count == b->count) || !memcmp(a, b, sizeof *a) ||
+        (a->type == DV_VALUE_INT && b->type == DV_VALUE_INT && a->as.i == huge[0] && is_huge(b->as.i));
+}
+
+static int64_t found_level(const planner *p, const int *want, int k, const check_case *c)
+{
+    const factor *f = &p->f[k];
+    const check_name *name = &p->op->names[f->kind <= DTYPE ? f->at : 0];
+    const check_value *v = &c->args[f->kind > DTYPE ? f->at : 0];
+    const bool of_tensor = f->kind >= FREE_RANK && f->kind != ALIKE && f->kind != WORD && f->kind != MOOD;
+    const check_tensor *t = &c->tensors[of_tensor ? v->first : 0];
+    const bool there = of_tensor && v->count && t->present;
+    if (f->kind <= DTYPE && !c->names.bound[f->at])
+        return NOT;
+    if (of_tensor && !there && f->kind != PRESENT && f->kind != LENGTH)
+        return NOT;
+    switch (f->kind) {
+    case DIM: return class_of(p->op, c->names.dims[name->at]);
+    case RANK: return c->names.runs[name->at].n;
+    case RUN: return class_of_shape(p->op, c->names.runs[name->at].n, c->names.runs[name->at].d);
+    case ONES: return ones_of(c->names.runs[name->at].n, c->names.runs[name->at].d);
+    case DTYPE: return dv_dtype_key(c->names.dtypes[name->at]);
+    case FREE_RANK: return t->ndim;
+    case FREE_SIZE: return class_of_shape(p->op, t->ndim, t->shape);
+    case FREE_DTYPE: return dv_dtype_key(t->dtype);
+    case PRESENT: return v->count ? t->present : NOT;
+    case LENGTH: return v->count;
+    case WORD:
+        for (uint32_t l = 0; l < f->n; l++)
+            if (same_word(&p->words[f->at][l], v, p->op->literals[f->at].read))
+                return l;
+        return NOT;
+    case LAYOUT: return t->layout;
+    default: return want[k] < 0 ? NOT : f->level[want[k]];
+    }
+}
+
+static void find_levels(const planner *p, const int *want, const check_case *c, int *found)
+{
+    for (int k = 0; k < p->n; k++) {
+        const int64_t is = found_level(p, want, k, c);
+        found[k] = NOT;
+        for (uint32_t l = 0; l < p->f[k].n && is >= 0; l++)
+            if (p->f[k].level[l] == is)
+                found[k] = (int)l;
+    }
+}
+
+/* Is a tensor or the result empty? */
+static bool is_empty(const planner *p, const check_case *c)
+{
+    static dv_result_spec specs[CHECK_RESULTS];
+    static check_values v;
+    bool empty = false, any = false, all = true;
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    const size_t n = dv_infer(p->op->op, v.values, c->nargs, specs, p->op->nresults) ? 0 : p->op->nresults;
+    for (size_t r = 0; r < n; r++) {
+        bool none = false;
+        for (int32_t d = 0; d < specs[r].ndim; d++)
+            none |= !specs[r].shape[d];
+        any |= specs[r].ndim >= 0;
+        all &= specs[r].ndim < 0 || none;
+    }
+    for (size_t i = 0; i < c->ntensors; i++)
+        empty |= c->tensors[i].present && !check_numel(&c->tensors[i]);
+    return empty || (any && all);
+}
+
+static bool is_size(enum kind kind) { return kind == DIM || kind == RUN || kind == FREE_SIZE; }
+
+/* Does it keep a kernel from computing what it otherwise would? */
+static bool masks(const planner *p, int k, int l)
+{
+    const int64_t is = l < 0 ? 0 : p->f[k].level[l];
+    switch (p->f[k].kind) {
+    case DIM:
+    case RUN:
+    case FREE_SIZE: return l >= 0 && is == NOUGHT;
+    case WORD: return l >= 0 && p->words[p->f[k].at][l].type == DV_VALUE_INT && is_huge(p->words[p->f[k].at][l].as.i);
+    case MOOD: return is != PLAIN;
+    case CONTENTS: return is >= 3; /* indices that may be wrong */
+    default: return false;
+    }
+}
+
+/* ---- Pairs ----------------------------------------------------------------------------------------------------------------- */
+
+static uint8_t *pair(const planner *p, int a, int la, int b, int lb)
+{
+    if (a > b)
+        return pair(p, b, lb, a, la);
+    return &p->state[p->at[a][b] + (size_t)la * p->f[b].n + (size_t)lb];
+}
+
+/* Levels that exclude each other by what they are. */
+static bool is_pair(const planner *p, int a, int la, int b, int lb)
+{
+    const factor *f = &p->f[a], *g = &p->f[b];
+    const int64_t is = f->level[la], other = g->level[lb];
+    const bool of_name = f->kind <= ONES && g->kind <= ONES, of_tensor = f->kind >= FREE_RANK && g->kind >= FREE_RANK;
+    if (f->at != g->at || (!of_name && !of_tensor) || f->kind == ALIKE || g->kind == ALIKE || f->kind == MOOD || g->kind == MOOD)
+        return true;
+    if ((f->kind == PRESENT || f->kind == LENGTH) && !is)
+        return false;
+    if ((g->kind == PRESENT || g->kind == LENGTH) && !other)
+        return false;
+    if ((f->kind == RANK && g->kind == RUN) || (f->kind == FREE_RANK && g->kind == FREE_SIZE))
+        return is > 0;
+    if (f->kind == RANK && g->kind == ONES)
+        return is >= 2 && (other != INTERIOR || is >= 3);
+    if (f->kind == RUN && g->kind == ONES)
+        return is != ONE;
+    return true;
+}
+
+static bool lay_out(planner *p)
+{
+    for (int a = 0; a < p->n; a++)
+        for (int b = a + 1; b < p->n; b++) {
+            p->at[a][b] = p->npairs;
+            p->npairs += (size_t)p->f[a].n * p->f[b].n;
+        }
+    p->state = calloc(p->npairs + 1, 1);
+    for (int a = 0; a < p->n && p->state; a++)
+        for (int b = a + 1; b < p->n; b++)
+            for (int la = 0; la < (int)p->f[a].n; la++)
+                for (int lb = 0; lb < (int)p->f[b].n; lb++)
+                    if (!is_pair(p, a, la, b, lb))
+                        *pair(p, a, la, b, lb) = NO_PAIR;
+    return p->state;
+}
+
+/* Mark the pairs that a case meets; how many are new. Only count: without marking them. A case that is empty because of something
+ * that is not a factor, such as the distance of two numbers, meets none. */
+static uint32_t meet(planner *p, const int *found, bool only_count)
+{
+    bool masked[FACTORS], nought = false;
+    int nmasked = 0;
+    uint32_t n = 0;
+    for (int k = 0; k < p->n; k++) {
+        nmasked += masked[k] = masks(p, k, found[k]);
+        nought |= masked[k] && is_size(p->f[k].kind);
+    }
+    if (!nought && is_empty(p, place(p)))
+        return 0;
+    for (int a = 0; a < p->n; a++)
+        for (int b = a + 1; b < p->n; b++) {
+            if (found[a] < 0 || found[b] < 0 ||
+                (nmasked && !(masked[a] && masked[b]) && !(nmasked == 1 && (masked[a] || masked[b]))))
+                continue;
+            uint8_t *of = pair(p, a, found[a], b, found[b]);
+            if (*of != MET && *of != NO_PAIR) {
+                n++;
+                *of = only_count ? *of : MET;
+            }
+        }
+    return n;
+}
+
+/* ---- Proofs ---------------------------------------------------------------------------------------------------------------- */
+
+static dv_range between(int64_t low, int64_t high) { return (dv_range){ low, high, 1, 0 }; }
+
+/* Way i in which a size is of a class; false: there are no more. All members, or the range that they lie in. */
+static bool size_in(const planner *p, int64_t class, int i, dv_range *out)
+{
+    const bool range = class < CLASSES && classes[class].high > classes[class].low;
+    const int64_t member = range ? 0 : of_class(p->op, class, (uint32_t)i);
+    if (class == CLASSES ? i >= (int)p->op->nspecial : i > 3 || (i && (range || member == classes[class].of[0])))
+        return false;
+    *out = range ? between(classes[class].low, classes[class].high) : between(member, member);
+    return true;
+}
+
+/* Way i in which a shape has this rank, class or 1s. */
+static bool shape_with(const planner *p, enum kind kind, int64_t is, int i, dv_known *k)
+{
+    if (kind == RANK || kind == FREE_RANK) {
+        k->value = between(is, is);
+        return !i;
+    }
+    for (int32_t n = kind == ONES ? 2 : 1; n <= MOST_RANK; n++) {
+        k->value = between(n, n);
+        if (kind == ONES && is != INTERIOR && !i--) {
+            if (is == LEADING || is == BOTH_ENDS)
+                k->sizes[0] = between(1, 1);
+            if (is == TRAILING || is == BOTH_ENDS)
+                k->sizes[n - 1] = between(1, 1);
+            return true;
+        }
+        for (int32_t d = 0; kind != ONES && d < n; d++)
+            for (int j = 0; size_in(p, is, j, &k->sizes[d]); j++)
+                if (!i--)
+                    return true;
+                else
+                    k->sizes[d] = dv_unknown().sizes[d];
+        for (int32_t d = 1; kind == ONES && is == INTERIOR && d + 1 < n; d++)
+            if (!i--) {
+                k->sizes[d] = between(1, 1);
+                return true;
+            }
+    }
+    return false;
+}
+
+/* Way i in which a call has a level; false: no more, or (*said false) core cannot be asked. */
+static bool way(const planner *p, int a, int la, int i, check_wish *w, bool *said)
+{
+    const factor *f = &p->f[a];
+    const int64_t is = f->level[la];
+    const bool of_name = f->kind <= DTYPE;
+    *w = (check_wish){ of_name ? DV_PARTIAL_NAME : DV_PARTIAL_ARGUMENT, of_name ? p->op->names[f->at].index : f->at,
+        dv_unknown() };
+    *said = true;
+    switch (f->kind) {
+    case DIM: return size_in(p, is, i, &w->is.value);
+    case RANK:
+    case RUN:
+    case ONES: return shape_with(p, f->kind, is, i, &w->is);
+    case FREE_RANK:
+    case FREE_SIZE: *said = p->op->slots[f->at].type == DV_FIELD_TENSOR; return shape_with(p, f->kind, is, i, &w->is);
+    case DTYPE: w->is.dtype = dv_dtype_from_key((uint32_t)is); return !i;
+    case FREE_DTYPE:
+        *said = p->op->slots[f->at].type == DV_FIELD_TENSOR;
+        w->is.dtype = dv_dtype_from_key((uint32_t)is);
+        return !i;
+    case PRESENT:
+        *said = p->op->slots[f->at].type == DV_FIELD_TENSOR;
+        w->is.present = between(is, is);
+        return !i;
+    case LENGTH: w->is.value = between(is, is); return !i;
+    case WORD: {
+        const check_value v = check_default_of(p->op, f->at, &p->words[f->at][is]);
+        *said = p->op->literals[f->at].read && (v.type == DV_VALUE_INT || v.type == DV_VALUE_BOOL || v.type == DV_VALUE_STRING);
+        if (v.type == DV_VALUE_INT && v.as.i == huge[0]) {
+            w->is.value = between(huge[i % HUGE_NUMBERS], huge[i % HUGE_NUMBERS]);
+            return i < HUGE_NUMBERS;
+        }
+        w->is.value = v.type == DV_VALUE_STRING ? w->is.value
+            : v.type == DV_VALUE_BOOL           ? between(v.as.b, v.as.b)
+                                                : between(v.as.i, v.as.i);
+        if (v.type == DV_VALUE_STRING)
+            w->is.string = dv_from_string(p->words[f->at][is].type == DV_VALUE_DEFAULT
+                    ? p->op->slots[f->at].default_value.as.s.data
+                    : p->words[f->at][is].string)
+                               .as.s;
+        return !i;
+    }
+    default: *said = false; return false;
+    }
+}
+
+/* Does core prove that no call has both? b NOT: that none has the first. */
+static bool is_refuted(const planner *p, int a, int la, int b, int lb)
+{
+    check_wish one, two;
+    bool said = true;
+    for (int i = 0; way(p, a, la, i, &one, &said) && said; i++) {
+        if (b < 0 && !check_refutes(p->op, &one, NULL))
+            return false;
+        for (int k = 0; b >= 0 && way(p, b, lb, k, &two, &said) && said; k++)
+            if (!check_refutes(p->op, &one, &two))
+                return false;
+        if (!said)
+            return false;
+    }
+    return said && p->op->contract;
+}
+
+/* ---- The array ------------------------------------------------------------------------------------------------------------- */
+
+static void keep(planner *p) { p->plan->n++; }
+
+static bool is_large(const planner *p, int k, int l)
+{
+    const factor *f = &p->f[k];
+    return l >= 0 && is_size(f->kind) && of_class(p->op, f->level[l], 0) > 1000;
+}
+
+/* Levels for all factors but a and b: those with the most pairs that are still open. */
+static void choose(planner *p, int a, int b, int *want, bool random)
+{
+    int order[FACTORS];
+    const bool large = (a >= 0 && is_large(p, a, want[a])) || (b >= 0 && is_large(p, b, want[b]));
+    const bool masked = (a >= 0 && masks(p, a, want[a])) || (b >= 0 && masks(p, b, want[b]));
+    const bool both = masked && masks(p, a, want[a]) && masks(p, b, want[b]);
+    for (int k = 0; k < p->n; k++) {
+        const int other = (int)(check_next(&p->r) % (uint64_t)(k + 1));
+        order[k] = order[other];
+        order[other] = k;
+        want[k] = k == a || k == b ? want[k] : NOT;
+    }
+    for (int i = 0; i < p->n; i++) {
+        const int k = order[i];
+        int best = 0;
+        uint64_t most = 0;
+        if (k == a || k == b)
+            continue;
+        for (int l = 0; l < (int)p->f[k].n; l++) {
+            uint64_t score = 1 + check_next(&p->r) % 256;
+            const bool kept = !is_large(p, k, l) && (!masks(p, k, l) || both) &&
+                !(large && is_size(p->f[k].kind) && p->f[k].level[l] > FEW) &&
+                !(large && (p->f[k].kind == RANK || p->f[k].kind == FREE_RANK) && p->f[k].level[l] > 2);
+            for (int g = 0; g < p->n && kept && !random; g++)
+                if (g != k && want[g] >= 0 && is_pair(p, k < g ? k : g, k < g ? l : want[g], k < g ? g : k, k < g ? want[g] : l))
+                    score += *pair(p, k, l, g, want[g]) == OPEN ? 256 : 0;
+            if (kept && score > most) {
+                most = score;
+                best = l;
+            }
+        }
+        want[k] = best;
+    }
+}
+
+/* The first cases are plain, for properties that look closely at few. */
+static void add_first(planner *p)
+{
+    static const int64_t sizes[FIRST] = { FEW, FEW, OTHER, AFTER_VECTOR, FEW, VECTOR };
+    int want[FACTORS], found[FACTORS];
+    for (uint32_t i = 0; i < 4 * FIRST && p->plan->n < FIRST; i++) {
+        choose(p, NOT, NOT, want, true);
+        for (int k = 0; k < p->n; k++) {
+            const factor *f = &p->f[k];
+            for (uint32_t l = 0; l < f->n; l++)
+                if ((is_size(f->kind) && f->level[l] == sizes[i % FIRST]) || (f->kind == ONES && f->level[l] == NO_ONES) ||
+                    ((f->kind == RANK || f->kind == FREE_RANK) && f->level[l] == 1 + i % 2) ||
+                    (f->kind == PRESENT && f->level[l] == (i % 4 != 2)) || (f->kind == LENGTH && f->level[l] == 1 + i % 3) ||
+                    (f->kind >= LAYOUT && !f->level[l]) || (f->kind == ALIKE && f->level[l] == 1))
+                    want[k] = (int)l;
+        }
+        if (make(p, want, NOT, NOT, false, place(p)) == CHECK_ACCEPTED) {
+            find_levels(p, want, place(p), found);
+            meet(p, found, false);
+            if (i >= 2 * FIRST || !is_empty(p, place(p)))
+                keep(p);
+        }
+        p->turn++;
+    }
+}
+
+/* Cases until this pair is met, or it cannot be. */
+static void meet_pair(planner *p, int a, int la, int b, int lb)
+{
+    int want[FACTORS], found[FACTORS];
+    uint8_t *of = pair(p, a, la, b, lb);
+    bool cut = false;
+    for (int i = 0; i < TRIES && *of == OPEN && p->tries < MOST_TRIES && p->plan->n + 1 < CHECK_MOST_CASES; i++, p->tries++) {
+        want[a] = la;
+        want[b] = lb;
+        choose(p, a, b, want, i > TRIES / 2);
+        const bool tight = i % 2 || is_large(p, a, la) || is_large(p, b, lb);
+        const enum check_verdict is = make(p, want, a, b, tight, place(p));
+        cut |= is == CHECK_TOO_LARGE;
+        p->turn++;
+        if (is == CHECK_ACCEPTED) {
+            find_levels(p, want, place(p), found);
+            if (found[a] == la && found[b] == lb && (meet(p, found, false) || i + 2 >= TRIES)) {
+                *of = MET; /* also where a third level masks it: nothing better was found */
+                keep(p);
+            } else if (meet(p, found, true) > 8) {
+                meet(p, found, false);
+                keep(p);
+            }
+        }
+        if (i == 1 && *of == OPEN && is_refuted(p, a, la, b, lb))
+            *of = INFEASIBLE;
+    }
+    if (*of == OPEN)
+        *of = cut ? CUT : NOT_MET;
+}
+
+typedef struct two { int a, la, b, lb; } two;
+
+/* In any order, so that a full plan leaves out no factor. */
+static void meet_all(planner *p)
+{
+    two *open = calloc(p->npairs + 1, sizeof *open);
+    size_t n = 0;
+    for (int a = 0; a < p->n && open; a++)
+        for (int b = a + 1; b < p->n; b++)
+            for (int la = 0; la < (int)p->f[a].n; la++)
+                for (int lb = 0; lb < (int)p->f[b].n; lb++) {
+                    const size_t other = check_next(&p->r) % (n + 1);
+                    open[n] = open[other];
+                    open[other] = (two){ a, la, b, lb };
+                    n++;
+                }
+    for (size_t i = 0; i < n; i++)
+        if (*pair(p, open[i].a, open[i].la, open[i].b, open[i].lb) == OPEN)
+            meet_pair(p, open[i].a, open[i].la, open[i].b, open[i].lb);
+    free(open);
+}
+
+static void add_rest(planner *p, uint32_t fewest)
+{
+    int want[FACTORS];
+    for (uint32_t i = 0; i < 4 * fewest && p->plan->n < fewest && p->plan->n + 1 < CHECK_MOST_CASES; i++) {
+        choose(p, NOT, NOT, want, true);
+        if (make(p, want, NOT, NOT, i % 2, place(p)) == CHECK_ACCEPTED)
+            keep(p);
+        p->turn++;
+    }
+}
+
+/* A number so large that a loop to it does not end. */
+bool check_is_huge(const check_case *c)
+{
+    bool is = false;
+    for (size_t i = 0; i < c->nargs; i++)
+        is |= c->args[i].type == DV_VALUE_INT && (c->args[i].as.i >= INT32_MAX || c->args[i].as.i <= INT32_MIN);
+    return is;
+}
+
+/* Cases with huge numbers last: a call that does not end ends the others. */
+static void put_huge_last(check_plan *plan)
+{
+    static check_case kept[CHECK_MOST_CASES];
+    uint32_t n = 0, last = 0;
+    for (uint32_t i = 0; i < plan->n; i++)
+        if (check_is_huge(&plan->cases[i]))
+            kept[last++] = plan->cases[i];
+        else
+            plan->cases[n++] = plan->cases[i];
+    memcpy(&plan->cases[n], kept, last * sizeof *kept);
+}
+
+/* Levels that no call has at all are no levels. */
+static void drop_impossible(planner *p)
+{
+    for (int k = 0; k < p->n; k++)
+        for (uint32_t l = 0; l < p->f[k].n;)
+            if (p->f[k].n > 1 && is_refuted(p, k, (int)l, NOT, 0)) {
+                factor *f = &p->f[k];
+                f->n--;
+                if (f->kind == WORD)
+                    memmove(&p->words[f->at][l], &p->words[f->at][l + 1], (f->n - l) * sizeof(check_value));
+                else
+                    memmove(&f->level[l], &f->level[l + 1], (f->n - l) * sizeof *f->level);
+            } else {
+                l++;
+            }
+}
+
+static void add_tensor(planner *p, size_t slot, bool free_shape, bool free_dtype)
+{
+    const check_op *op = p->op;
+    const bool list = op->slots[slot].type == DV_FIELD_TENSORS, written = op->slots[slot].flags & DV_SLOT_WRITES;
+    if (is_optional(op, slot))
+        add_count(p, PRESENT, slot, 0, 1);
+    if (list)
+        add_count(p, LENGTH, slot, 0, 3);
+    if (free_shape) {
+        add_count(p, FREE_RANK, slot, 0, MOST_RANK - 1);
+        add_classes(p, FREE_SIZE, slot);
+    }
+    if (free_dtype)
+        add_dtypes(p, FREE_DTYPE, slot, NULL, true);
+    factor *f = add(p, LAYOUT, slot);
+    for (int64_t l = 0; l < CHECK_FAR; l++)
+        if (!written || l != CHECK_EXPANDED)
+            add_level(f, l);
+}
+
+/* May the tensors of an argument be integers? */
+static bool may_be_integer(const planner *p)
+{
+    bool may = false;
+    for (int k = 0; k < p->n; k++)
+        for (uint32_t l = 0; l < p->f[k].n && (p->f[k].kind == DTYPE || p->f[k].kind == FREE_DTYPE); l++)
+            may |= check_is_integer(dv_dtype_from_key((uint32_t)p->f[k].level[l]));
+    return may;
+}
+
+static void find_factors(planner *p)
+{
+    static check_case c;
+    static bool shapes[CHECK_TENSORS], dtypes[CHECK_TENSORS];
+    const check_op *op = p->op;
+    const check_json *variables = check_json_get(op->contract, "dtypes"), *d = variables ? variables->child : NULL;
+    size_t nfree = 0, first_dtype = op->nnames;
+    for (size_t k = 0; k < op->nnames; k++) {
+        if (op->names[k].kind == CHECK_NAME_DIM)
+            add_classes(p, DIM, k);
+        if (op->names[k].kind == CHECK_NAME_RUN) {
+            add_count(p, RANK, k, 0, MOST_RANK);
+            add_classes(p, RUN, k);
+            add_count(p, ONES, k, 0, ONES_LEVELS - 1);
+        }
+        if (op->names[k].kind == CHECK_NAME_DTYPE) {
+            first_dtype = k < first_dtype ? k : first_dtype;
+            add_dtypes(p, DTYPE, k, d, k == first_dtype);
+            d = d ? d->next : NULL;
+        }
+    }
+    for (size_t i = 0; i < op->nargs; i++)
+        if (!is_tensor(op, i))
+            add_words(p, i);
+    int want[FACTORS] = { 0 };
+    for (int k = 0; k < p->n; k++)
+        for (uint32_t l = 0; l < p->f[k].n; l++)
+            if ((is_size(p->f[k].kind) && p->f[k].level[l] == FEW) || (p->f[k].kind == RANK && p->f[k].level[l] == 2))
+                want[k] = (int)l;
+    memset(&c, 0, sizeof c);
+    set_arguments(p, want, &c);
+    set_names(p, want, false, &c);
+    set_free(p, want, false, &c);
+    check_free(op, &c, shapes, dtypes);
+    for (size_t i = 0; i < op->nargs; i++) {
+        const size_t t = c.args[i].first;
+        if (!is_tensor(op, i))
+            continue;
+        add_tensor(p, i, shapes[t], dtypes[t]);
+        nfree += shapes[t];
+    }
+    if (nfree > 1)
+        add_count(p, ALIKE, 0, 0, 1);
+    const bool literal = may_be_integer(p);
+    bool integers = literal, reals = false;
+    for (size_t i = 0; i < c.ntensors; i++) {
+        integers |= check_is_integer(c.tensors[i].dtype);
+        reals |= !check_is_integer(c.tensors[i].dtype);
+    }
+    for (size_t i = 0; i < op->nargs; i++)
+        if (is_tensor(op, i))
+            add_count(p, CONTENTS, i, 0, literal || check_is_integer(c.tensors[c.args[i].first].dtype) ? 4 : 2);
+    factor *mood = add(p, MOOD, 0);
+    add_level(mood, PLAIN);
+    for (int64_t k = SCALED; k <= EXTREME && reals; k++)
+        add_level(mood, k);
+    for (int64_t k = 0; k < WRONG_INDICES && integers; k++)
+        add_level(mood, WRONG + k);
+    if (op->contract)
+        drop_impossible(p);
+}
+
+/* What was cut, by name: "n past 4096 with m past 32768". */
+static void say_cut(planner *p, int a, int la, int b, int lb)
+{
+    char words[2][64];
+    const int of[] = { a, b }, l[] = { la, lb };
+    for (int i = 0; i < 2; i++) {
+        const factor *f = &p->f[of[i]];
+        const int64_t is = f->level[l[i]];
+        const char *name = f->kind <= DTYPE       ? p->op->names[f->at].text
+            : f->kind == ALIKE || f->kind == MOOD ? ""
+                                                  : p->op->slots[f->at].name;
+        if (is_size(f->kind))
+            snprintf(words[i], sizeof words[i], "%.40s %s", name, is < CLASSES ? classes[is].name : "of the source");
+        else
+            snprintf(words[i], sizeof words[i], "%.40s", *name ? name : "contents");
+    }
+    snprintf(p->plan->example, sizeof p->plan->example, "%s with %s", words[0], words[1]);
+}
+
+static void count_pairs(planner *p)
+{
+    check_plan *plan = p->plan;
+    for (int a = 0; a < p->n; a++)
+        for (int b = a + 1; b < p->n; b++)
+            for (int la = 0; la < (int)p->f[a].n; la++)
+                for (int lb = 0; lb < (int)p->f[b].n; lb++) {
+                    const uint8_t is = *pair(p, a, la, b, lb);
+                    plan->met += is == MET;
+                    plan->infeasible += is == INFEASIBLE;
+                    plan->cut += is == CUT;
+                    plan->not_met += is == NOT_MET || is == OPEN;
+                    if ((is == CUT || is == NOT_MET) && (!*plan->example || (is == NOT_MET && plan->not_met == 1)))
+                        say_cut(p, a, la, b, lb);
+                }
+}
+
+void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, check_plan *plan)
+{
+    static planner p;
+    p = (planner){ .op = op, .row = row, .plan = plan };
+    for (const char *s = op->name; *s; s++)
+        p.r.state = p.r.state * 31 + (unsigned char)*s;
+    find_factors(&p);
+    if (!lay_out(&p))
+        return;
+    add_first(&p);
+    meet_all(&p);
+    count_pairs(&p);
+    add_rest(&p, fewest > FEWEST ? fewest : FEWEST);
+    put_huge_last(plan);
+    free(p.state);
+}

@@ -1,0 +1,92 @@
+"""The cases of a row: planned, the same for all properties and seeds; the report counts what was not tried."""
+import subprocess
+
+import pytest
+from conftest import COMMAND, FAULTY, ROOT
+
+KERNEL = """
+#include <dovetail_op.h>
+#include <time.h>
+struct f { FIELDS };
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    BODY
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (NAMES), .schema = "SCHEMA", .contract = "CONTRACT",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_any)));
+DV_LIBRARY(planned, &dv_op_f);
+"""
+COPY = "float *out = a->out->data; const float *x = a->x->data; for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) out[i] = x[i];"
+
+
+def operator(folder, contract, body=COPY, schema="f(Tensor x) -> Tensor out", fields="const dv_tensor *x; dv_tensor *out;", names="x, out"):
+    text = KERNEL.replace("FIELDS", fields).replace("BODY", body).replace("NAMES", names).replace("SCHEMA", schema).replace("CONTRACT", contract)
+    (folder / "f.c").write_text(text)
+    return folder / "f.c"
+
+
+def test_all_pairs_are_met_or_proved_infeasible(check, tmp_path):
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32"), "--only", "runs,memory,shapes")
+    for result in report["results"]:
+        assert result["pairs"]["met"] > 150 and result["pairs"]["not_met"] == result["pairs"]["cut"] == result["pairs"]["infeasible"] == 0
+    assert "pairs of planned::f: " in report["table"] and "infeasible" not in report["table"]
+
+
+def test_infeasible_is_what_core_proves(check, tmp_path):
+    report = check(operator(tmp_path, "x[m n]:f32 -> out[m n]:f32; n == 2 * m"), "--only", "runs")
+    pairs = report["results"][0]["pairs"]
+    assert pairs["infeasible"] > 20, pairs
+
+
+def test_what_is_too_large_is_named(check, tmp_path):
+    report = check(operator(tmp_path, "x[m n]:f32 -> out[m n]:f32"), "--only", "runs")
+    assert "4 larger than --max-elements (as m past 4096 with n past 4096)" in report["table"]
+    assert check(tmp_path / "f.c", "--only", "runs", "--max-elements", 100)["results"][0]["pairs"]["cut"] > 4
+
+
+def test_the_structure_does_not_depend_on_the_seed_or_on_what_else_is_checked(check, tmp_path):
+    source = operator(tmp_path, "x[m n]:f32 -> out[m n]:f32")
+    plans = [check(source, "--only", only, "--seed", seed)["results"][0] for only, seed in (("runs", 1), ("memory", 1), ("runs", 99))]
+    assert len({(p["cases"], str(p["pairs"])) for p in plans}) == 1
+
+
+def test_tensors_without_names_get_different_shapes(check, tmp_path):
+    """A kernel that takes the shape of one for that of the other reads out of bounds."""
+    body = "float *out = a->out->data; const float *y = a->y->data; for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) out[i] = y[i];"
+    source = operator(tmp_path, "x[*s]:f32, y[...]:f32 -> out[*s]:f32", body, "f(Tensor x, Tensor y) -> Tensor out",
+                      "const dv_tensor *x, *y; dv_tensor *out;", "x, y, out")
+    report = check(source, "--only", "memory")
+    assert [r["property"] for r in report["results"] if r["result"] == "fail"] == ["memory"]
+
+
+def test_a_slow_case_is_dropped_and_counted(check, tmp_path):
+    body = "for (clock_t end = clock() + (a->x->shape[0] > 30000 ? CLOCKS_PER_SEC * 6 / 5 : 0); clock() < end;) {}" + COPY
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "runs,memory", "--case-ms", 700)
+    assert report["ok"] and all(r["result"] == "pass" for r in report["results"]), report["table"]
+    assert any("cases, which take longer than 0.7 s, as does x: f32[" in r.get("dropped", "") for r in report["results"])
+
+
+def test_contents_that_a_kernel_refuses_are_tried_again(check, tmp_path):
+    refusal = 'const float *x0 = a->x->data; for (int64_t i = 0; i < dv_numel(a->x); i++) if (!(x0[i] > 0)) return dv_error(ctx, DV_EINVAL, "not positive");'
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", refusal + COPY), "--only", "memory")
+    assert report["ok"] and report["results"][0]["refused"] < report["results"][0]["cases"] / 2, report
+
+
+def test_an_operator_that_refuses_everything_is_no_success(check, tmp_path):
+    report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", 'if (a->x) return dv_error(ctx, DV_EINVAL, "never");' + COPY), "--only", "memory")
+    assert not report["ok"] and report["results"][0]["all_refused"] and ".values" in report["results"][0]["because"]
+    assert report["table"].startswith("NOT CHECKED planned::f: the kernel refused all")
+
+
+def test_cases_and_seeds(check, tmp_path):
+    source = operator(tmp_path, "x[n]:f32 -> out[n]:f32")
+    assert check(source, "--only", "runs", "--cases", 10)["results"][0]["cases"] == 10
+    assert check(source, "--only", "runs", "--quick", "--seeds", "1..3")["results"][0]["cases"] == 72
+
+
+@pytest.mark.parametrize("words", [["--seeds", "3"], ["--seeds", "3..1"], ["--seeds", "1..2", "--seed", "1"], ["--cases", "0"]])
+def test_wrong_numbers(words):
+    done = subprocess.run([COMMAND, "check", *words, FAULTY / "leak" / "fault.c"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2 and words[0] in done.stderr

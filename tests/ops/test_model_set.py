@@ -150,3 +150,29 @@ def test_adamw(amsgrad, maximize):
         torch.testing.assert_close(a, b.detach())
     with pytest.raises(RuntimeError, match="grads"):
         ops.adamw_step_(mine, mine[:2], state[0], state[1], [], 1)
+
+
+# ---- causal_conv1d -----------------------------------------------------------------------------------------------------------
+
+def conv(x, weight, bias, states, activation):
+    w = weight.shape[1]
+    past = torch.cat([torch.zeros(*x.shape[:2], w - 1, dtype=x.dtype) if states is None else states, x], -1)
+    y = F.conv1d(past, weight[:, None], bias, groups=len(weight)) if x.numel() else x * 1
+    return F.silu(y) if activation else y
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("b, d, l, w", [(2, 3, 7, 4), (1, 1, 1, 1), (2, 2, 2, 5), (3, 2, 0, 3), (1, 4, 100, 2)])
+@pytest.mark.parametrize("bias, states, activation", [(False, False, None), (True, False, "silu"), (True, True, "swish"), (False, True, None)])
+def test_causal_conv1d(dtype, b, d, l, w, bias, states, activation):
+    x, weight = draw(b, d, l, dtype=dtype), draw(d, w, dtype=dtype, seed=1)
+    bias, states = draw(d, dtype=dtype, seed=2) if bias else None, draw(b, d, w - 1, dtype=dtype, seed=3) if states else None
+    wide = [None if t is None else t.double() for t in (x, weight, bias, states)]
+    same(ops.causal_conv1d(x, weight, bias, states, activation=activation), conv(*wide, activation))
+
+
+@pytest.mark.parametrize("activation", [None, "silu"])
+def test_gradient_of_causal_conv1d(activation):
+    leaves = [draw(*s, seed=k).requires_grad_() for k, s in enumerate([(2, 3, 4), (3, 3), (3,), (2, 3, 2)])]
+    assert torch.autograd.gradcheck(lambda *t: ops.causal_conv1d(*t, activation=activation), leaves)
+    assert torch.autograd.gradcheck(lambda *t: ops.causal_conv1d(*t, activation=activation), leaves[:2])

@@ -450,6 +450,15 @@ static const check_case *contiguous(const check_case *c)
     return &out;
 }
 
+/* Else a native form may have nothing to go by. */
+static bool all_have_elements(const kept *k)
+{
+    for (size_t i = 0; i < k->n; i++)
+        if (!k->t[i].n)
+            return false;
+    return true;
+}
+
 /* Opinions on a case; 0: there are none. */
 static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *m)
 {
@@ -462,7 +471,7 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
             m->rows[m->n] = rows[o];
             m->opinions[m->n] = &kepts[m->n];
             m->n++;
-        } else if (rows[o] == &native && m->found->size && !call.not_this_row && call.status != DV_ENOMEM) {
+        } else if (rows[o] == &native && all_have_elements(m->found) && !call.not_this_row && call.status != DV_ENOMEM) {
             job->how.show = CHECK_SHOW_NOTHING;
             check_fail(job, "native form fails", "this row computes what the native form refuses: %s", dv_last_error());
         } else if (!call.not_this_row) {

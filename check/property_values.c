@@ -450,7 +450,7 @@ static const check_case *contiguous(const check_case *c)
     return &out;
 }
 
-/* Else a native form may have nothing to go by. */
+/* A native form may refuse tensors without elements. */
 static bool all_have_elements(const kept *k)
 {
     for (size_t i = 0; i < k->n; i++)

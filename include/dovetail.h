@@ -408,7 +408,7 @@ typedef struct dv_host {
 enum dv_host_flags {
     DV_HOST_DETERMINISTIC = 1,
     DV_HOST_CHECK = 2,       /* check mode: value checks on (`ids.values < e`) */
-    DV_HOST_FUSES = 4,       /* a compiler will fuse native forms: the policy's default is off */
+    DV_HOST_FUSES = 4,       /* a compiler will fuse native forms: the policy's word vllm-default means off */
     DV_HOST_NO_DISPATCH = 8, /* the host has dispatched already (PyTorch): go straight to the device's rows */
     DV_HOST_OWN_NATIVE = 32, /* the host runs native forms of tensors outside of the CPU's memory itself: a call that needs one
                                 gives DV_ENATIVE after the contract's checks, and nothing is written */
@@ -564,14 +564,17 @@ DV_API const char *dv_isa_at(size_t i); /* every name that a row's .isa may have
 
 /* ---- Policy: which operators run their own kernels and which their native form ------------------------------------------- */
 
-/* Text like "all,-ns::rms_norm" or "none,+swiglu": at most one of all and none (without either, all are on, unless the host
- * fuses), then +name and -name, where a name is "ns::name" or "name". Unknown names are accepted, since they may be loaded later.
- * The message of DV_EINVAL names the wrong word. Precedence: thread, process (these functions), DOVETAIL_OPS, the file named by
- * DOVETAIL_POLICY. NULL unsets. */
+/* Text like "all,-ns::rms_norm" or "none,+swiglu": at most one of all, none and vllm-default (none where the host fuses, else
+ * all), then +name and -name, where a name is "ns::name" or "name". Without the first word all operators are on. Unknown names
+ * are accepted, since they may be loaded later. The message of DV_EINVAL names the wrong word. Precedence: thread, process (these
+ * functions), DOVETAIL_OPS, the file named by DOVETAIL_POLICY. NULL unsets. */
 DV_API int dv_policy_set(const char *text);
 DV_API int dv_policy_set_thread(const char *text);
 DV_API int dv_policy_load(const char *path); /* a file of such words, # comments; sets the process policy */
 DV_API bool dv_policy_enabled(const dv_operator *op, bool host_fuses);
+/* The same for a class of layers with several forms (vLLM's CustomOp): without a first word it follows vllm-default. NULL: false.
+ */
+DV_API bool dv_policy_enabled_class(const char *name, bool host_fuses);
 DV_API uint64_t dv_policy_generation(void); /* changes whenever a decision may change: for guards and cache keys */
 /* How often each operator was called while enabled and while disabled, since the start, in order of name. */
 DV_API int dv_policy_counts(int (*fn)(void *user, const char *name, uint64_t enabled, uint64_t disabled), void *user);

@@ -1,8 +1,8 @@
 /* Policy: which operators run their own kernels.
  *
  * Of four layers (the thread's, the process's, DOVETAIL_OPS, the file that DOVETAIL_POLICY names) the first that is set decides
- * alone. In it a word with a namespace wins over one without, and both over all or none; with neither, everything is on unless a
- * compiler will fuse native forms.
+ * alone. In it a word with a namespace wins over one without, and both over all, none and vllm-default. Without one of these
+ * three operators are on. vllm-default is vLLM's rule: off where a compiler will fuse native forms.
  *
  * An operator caches its two decisions (host fuses or not) with the generation they belong to, which changes whenever any layer
  * does; so a call costs one comparison and one count. While any thread has a policy of its own, decisions are not cached. A count
@@ -22,8 +22,10 @@ typedef struct word {
     bool on;
     char *name;
 } word;
+enum base { BASE_NONE_GIVEN, BASE_ALL, BASE_NONE, BASE_VLLM };
+static const char *const base_words[] = { NULL, "all", "none", "vllm-default" };
 typedef struct policy {
-    bool all, none;
+    enum base base;
     word *words;
     size_t n;
 } policy;
@@ -92,18 +94,18 @@ static int add_name(policy *p, const char *s, size_t n)
 
 static int add_word(policy *p, const char *s, size_t n)
 {
-    const bool all = n == 3 && !memcmp(s, "all", 3), none = n == 4 && !memcmp(s, "none", 4);
-    if (!all && !none) {
-        if (*s == '+' || *s == '-')
-            return add_name(p, s, n);
-        return dv_fail(DV_EINVAL, "policy: expected all, none, +name or -name, found '%.*s'", (int)n, s);
+    for (enum base b = BASE_ALL; b <= BASE_VLLM; b++) {
+        if (strlen(base_words[b]) != n || memcmp(s, base_words[b], n) != 0)
+            continue;
+        if (p->base)
+            return dv_fail(DV_EINVAL, "policy: '%s' after '%s': expected one of all, none and vllm-default", base_words[b],
+                base_words[p->base]);
+        p->base = b;
+        return DV_OK;
     }
-    if (p->all || p->none)
-        return dv_fail(
-            DV_EINVAL, "policy: expected 'all' or 'none' once, found '%.*s' after '%s'", (int)n, s, p->all ? "all" : "none");
-    p->all = all;
-    p->none = none;
-    return DV_OK;
+    if (*s == '+' || *s == '-')
+        return add_name(p, s, n);
+    return dv_fail(DV_EINVAL, "policy: expected all, none, vllm-default, +name or -name, found '%.*s'", (int)n, s);
 }
 
 static int policy_parse(const char *text, policy **out)
@@ -272,13 +274,13 @@ int dv_policy_set_thread(const char *text)
 /* "ns::name.overload" against "ns::name" or "name". */
 static bool names(const char *w, const char *op_name)
 {
-    const char *base = strstr(op_name, "::") + 2;
+    const char *colons = strstr(op_name, "::"), *base = colons ? colons + 2 : op_name;
     const char *from = strstr(w, "::") ? op_name : base;
     const size_t n = strlen(w);
     return !strncmp(from, w, n) && (!from[n] || from[n] == '.');
 }
 
-static bool decide_by(const policy *p, const char *op_name, bool host_fuses)
+static bool decide_by(const policy *p, const char *op_name, enum base otherwise, bool host_fuses)
 {
     const word *best = NULL;
     for (size_t i = 0; p && i < p->n; i++)
@@ -286,19 +288,22 @@ static bool decide_by(const policy *p, const char *op_name, bool host_fuses)
             best = &p->words[i];
     if (best)
         return best->on;
-    return p && (p->all || p->none) ? p->all : !host_fuses;
+    const enum base base = p && p->base ? p->base : otherwise;
+    return base == BASE_ALL || (base == BASE_VLLM && !host_fuses);
 }
 
-static bool decide(const char *op_name, bool host_fuses)
+static bool decide(const char *op_name, enum base otherwise, bool host_fuses)
 {
     if (of_thread)
-        return decide_by(of_thread, op_name, host_fuses);
+        return decide_by(of_thread, op_name, otherwise, host_fuses);
     pthread_once(&once, read_environment);
     pthread_rwlock_rdlock(&lock);
-    const bool on = decide_by(process ? process : environment ? environment : file, op_name, host_fuses);
+    const bool on = decide_by(process ? process : environment ? environment : file, op_name, otherwise, host_fuses);
     pthread_rwlock_unlock(&lock);
     return on;
 }
+
+bool dv_policy_enabled_class(const char *name, bool host_fuses) { return name && decide(name, BASE_VLLM, host_fuses); }
 
 bool dv_policy_enabled(const dv_operator *op, bool host_fuses)
 {
@@ -306,7 +311,7 @@ bool dv_policy_enabled(const dv_operator *op, bool host_fuses)
         return false;
     if (op->functional)
         op = op->functional;
-    return !op->native || decide(op->name, host_fuses);
+    return !op->native || decide(op->name, BASE_ALL, host_fuses);
 }
 uint64_t dv_policy_generation(void) { return atomic_load(&generation); }
 

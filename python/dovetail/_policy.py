@@ -7,18 +7,23 @@ from . import _core
 _here = threading.local()
 
 
+def _words(text):
+    return ",".join(text) if isinstance(text, (list, tuple)) else text
+
+
 class policy:
-    """Operators on and off: "all,-my_ops::rms_norm" or "none,+swiglu" (one of all and none at most, then +name and -name).
+    """Operators on and off: "all,-my_ops::rms_norm" or ["none", "+swiglu"] (at most one of all, none and vllm-default, then +name and
+    -name).
 
         with dovetail.policy("none"):            # in this thread, until the block ends
             ...
         dovetail.policy.set("all,-rms_norm")     # in the process; None: back to DOVETAIL_OPS and the file named by DOVETAIL_POLICY
 
-    An operator that is off runs its native form.
+    An operator that is off runs its native form. vllm-default: operators are off in what Inductor compiles.
     """
 
     def __init__(self, text):
-        self.text = text
+        self.text = _words(text)
 
     def __enter__(self):
         before = getattr(_here, "stack", [])
@@ -33,7 +38,7 @@ class policy:
     @staticmethod
     def set(text):
         """The policy of the process."""
-        _core.policy_set(text)
+        _core.policy_set(_words(text))
 
     @staticmethod
     def load(path):

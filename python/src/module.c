@@ -239,12 +239,20 @@ static PyObject *policy_generation(PyObject *m, PyObject *o)
 static PyObject *policy_enabled(PyObject *m, PyObject *o)
 {
     (void)m;
-    ext_operator *f = (ext_operator *)(void *)o;
-    if (!Py_IS_TYPE(o, ext_operator_type) || !f->op) {
-        PyErr_SetString(PyExc_TypeError, "expected one overload of an operator");
+    PyObject *which;
+    int fuses = 0;
+    if (!PyArg_ParseTuple(o, "O|p:policy_enabled", &which, &fuses))
+        return NULL;
+    if (PyUnicode_Check(which)) {
+        const char *name = PyUnicode_AsUTF8AndSize(which, NULL);
+        return name ? PyBool_FromLong(dv_policy_enabled_class(name, fuses)) : NULL;
+    }
+    ext_operator *f = (ext_operator *)(void *)which;
+    if (!Py_IS_TYPE(which, ext_operator_type) || !f->op) {
+        PyErr_SetString(PyExc_TypeError, "expected one overload of an operator, or the name of a class");
         return NULL;
     }
-    return PyBool_FromLong(dv_policy_enabled(f->op, false));
+    return PyBool_FromLong(dv_policy_enabled(f->op, fuses));
 }
 
 static int add_count(void *dict, const char *name, uint64_t enabled, uint64_t disabled)
@@ -345,7 +353,7 @@ static PyMethodDef methods[] = {
     { "policy_set_thread", policy_set_thread, METH_O, NULL },
     { "policy_load", policy_load, METH_O, NULL },
     { "policy_generation", policy_generation, METH_NOARGS, NULL },
-    { "policy_enabled", policy_enabled, METH_O, NULL },
+    { "policy_enabled", policy_enabled, METH_VARARGS, NULL },
     { "policy_counts", policy_counts, METH_NOARGS, NULL },
     { "set_threads", set_threads, METH_O,
         "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },

@@ -236,11 +236,10 @@ static PyObject *get_pointer(PyObject *self, void *unused)
     return PyLong_FromVoidPtr(op_of(self)->op);
 }
 
-/* The policy's current decision, for guards of compiled programs. */
-static PyObject *get_enabled(PyObject *self, void *unused)
+/* The policy's current decision, for guards of compiled programs. fuses: not NULL where the compiler fuses native forms. */
+static PyObject *get_enabled(PyObject *self, void *fuses)
 {
-    (void)unused;
-    return PyBool_FromLong(!op_of(self)->op || dv_policy_enabled(op_of(self)->op, false));
+    return PyBool_FromLong(!op_of(self)->op || dv_policy_enabled(op_of(self)->op, fuses));
 }
 
 static PyGetSetDef getset[] = {
@@ -250,6 +249,7 @@ static PyGetSetDef getset[] = {
     { "overloads", get_overloads, NULL, "a tuple of the overloads, in the order in which they are tried", NULL },
     { "_pointer", get_pointer, NULL, NULL, NULL },
     { "_enabled", get_enabled, NULL, NULL, NULL },
+    { "_enabled_where_fused", get_enabled, NULL, NULL, "" },
     { "__name__", described, NULL, NULL, (void *)(uintptr_t)"short_name" },
     { "__qualname__", described, NULL, NULL, (void *)(uintptr_t)"short_name" },
     { "__module__", described, NULL, NULL, (void *)(uintptr_t)"module_name" },

@@ -77,15 +77,18 @@ static void decisions(char out[9])
 static const struct {
     const char *text, *expected;
 } rows[] = {
-    { NULL, "11110001" },
-    { "", "11110001" },
+    { NULL, "11111111" },
+    { "", "11111111" },
+    { "vllm-default", "11110001" },
+    { "vllm-default,-g", "11010001" },
+    { "vllm-default,+g", "11110011" },
     { "all", "11111111" },
     { "none", "00010001" },
     { "all,-f", "00110011" },
     { "none,+f", "11011101" },
     { "none +pol::f", "11011101" },
-    { "-g", "11010001" },
-    { "+g", "11110011" },
+    { "-g", "11011101" },
+    { "+g", "11111111" },
     { "all,-f,+pol::f", "11111111" },
     { "+pol::f;all\n-f", "11111111" },
     { "none,+other::f", "00010001" },
@@ -93,7 +96,7 @@ static const struct {
     { "none,-plain", "00010001" },
     { "none # ,+f\n,+g", "00110011" },
     { "all,-g,-g", "11011101" },
-    { "-unknown", "11110001" },
+    { "-unknown", "11111111" },
 };
 
 static void test_words(void **state)
@@ -112,15 +115,32 @@ static void test_words(void **state)
     assert_int_equal(dv_policy_set(NULL), DV_OK);
 }
 
+static void test_classes(void **state) /* without a first word they follow vllm-default */
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool on, fused;
+    } rows_of[] = { { NULL, true, false }, { "-x", true, false }, { "vllm-default", true, false }, { "all", true, true },
+        { "none", false, false }, { "none,+norm", true, true }, { "all,-norm", false, false }, { "+norm", true, true } };
+    for (size_t i = 0; i < sizeof rows_of / sizeof rows_of[0]; i++) {
+        assert_int_equal(dv_policy_set(rows_of[i].text), DV_OK);
+        assert_int_equal(dv_policy_enabled_class("norm", false), rows_of[i].on);
+        assert_int_equal(dv_policy_enabled_class("norm", true), rows_of[i].fused);
+    }
+    assert_false(dv_policy_enabled_class(NULL, false));
+    assert_int_equal(dv_policy_set(NULL), DV_OK);
+}
+
 static void test_bad_words(void **state)
 {
     (void)state;
     static const struct {
         const char *text, *message;
     } bad[] = {
-        { "all,none", "policy: expected 'all' or 'none' once, found 'none' after 'all'" },
-        { "all all", "policy: expected 'all' or 'none' once, found 'all' after 'all'" },
-        { "f", "expected all, none, +name or -name, found 'f'" },
+        { "all,none", "policy: 'none' after 'all': expected one of all, none and vllm-default" },
+        { "all all", "policy: 'all' after 'all'" },
+        { "f", "expected all, none, vllm-default, +name or -name, found 'f'" },
         { "+", "'+' is not +name or +ns::name" },
         { "-a::b::c", "'-a::b::c' is not -name or -ns::name" },
         { "+a:b", "'+a:b' is not +name" },
@@ -243,7 +263,8 @@ static void test_environment(void **state)
     fputs("none,+g\n", file);
     fclose(file);
     const char *self = "/proc/self/exe";
-    assert_int_equal(child(self, NULL, NULL, "11110001"), 0);
+    assert_int_equal(child(self, NULL, NULL, "11111111"), 0);
+    assert_int_equal(child(self, "vllm-default", NULL, "11110001"), 0);
     assert_int_equal(child(self, "all,-g", NULL, "11011101"), 0);
     assert_int_equal(child(self, NULL, "test_policy_env.txt", "00110011"), 0);
     assert_int_equal(child(self, "all", "test_policy_env.txt", "11111111"), 0);
@@ -270,8 +291,9 @@ static void test_counts(void **state)
         dv__policy_decide(f, false);
     dv__policy_decide(g, true);
     dv__policy_decide(plain, true);
-    dv_policy_set(NULL);
+    dv_policy_set("vllm-default");
     dv__policy_decide(f, true);
+    dv_policy_set(NULL);
     assert_int_equal(dv_policy_counts(count, &t), 0);
     assert_string_equal(t.data, "pol::f 3 1; pol::f.other 0 0; pol::g 0 1; pol::plain 1 0; ");
     dv__text_deinit(&t);
@@ -300,6 +322,7 @@ int main(int argc, char **argv)
         return in_child(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_classes),
         cmocka_unit_test(test_bad_words),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_file),

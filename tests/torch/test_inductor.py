@@ -280,6 +280,16 @@ def test_an_operator_that_is_off_is_fused(shipped, scope):
     assert "dovetail" not in code.split("def call")[1] and code.count("void  kernel(") + code.count("void kernel(") == 1
 
 
+def test_vllm_default_means_off_for_inductor_alone(shipped):
+    a, b = torch.rand(8), torch.rand(8)
+    with torch.no_grad(), dovetail.policy("vllm-default"):
+        f = shipped.swiglu
+        for backend, count in ((None, (1, 0)), ("eager", (1, 0)), ("aot_eager", (1, 0)), ("inductor", (0, 0))):
+            torch._dynamo.reset()
+            g = torch.compile(lambda a, b: f(a, b), backend=backend, fullgraph=True) if backend else f
+            assert runs("dovetail::swiglu", lambda: torch.testing.assert_close(g(a, b), a * torch.sigmoid(a) * b)) == count, backend
+
+
 def test_changing_the_policy_compiles_again_and_back_reuses(shipped):
     compiled = torch._dynamo.testing.CompileCounterWithBackend("inductor")
     f = torch.compile(lambda a, b: shipped.swiglu(a, b) + dovetail.ops.sigmoid(a), backend=compiled, fullgraph=True)

@@ -82,7 +82,9 @@ def _call(tx, operator, args, kwargs):
     source = _guard(tx, operator)
     if operator.native is None or torch.compiler.is_exporting():
         return None
-    _torch.install_guard(_torch.AttrSource(source, "_enabled").make_guard(_torch.GuardBuilder.CONSTANT_MATCH))
-    if operator.entry.function._enabled:
+    fuses = getattr(_torch.innermost_backend(tx.output.compiler_fn), "compiler_name", None) == "inductor"
+    enabled = "_enabled_where_fused" if fuses else "_enabled"
+    _torch.install_guard(_torch.AttrSource(source, enabled).make_guard(_torch.GuardBuilder.CONSTANT_MATCH))
+    if getattr(operator.entry.function, enabled):
         return None
     return _torch.VariableTracker.build(tx, operator.native_overload()).call_function(tx, list(args), dict(kwargs))

@@ -18,7 +18,7 @@ class Entry:
 
 
 class _Missing:
-    _enabled = True
+    _enabled = _enabled_where_fused = True
 
     def __init__(self, name):
         self.name = name

@@ -55,7 +55,7 @@ def _declarations(module):
 def _collect(name, found):
     for op in registration.operators_of(name) or ():
         if op.name not in found:
-            found[op.name] = op.declaration, bool(op.entry.function._enabled)
+            found[op.name] = op.declaration, bool(op.entry.function._enabled_where_fused)
             for formula in ("native", "gradient", "tangent"):
                 _collect_called(op.declaration[formula], found)
 

@@ -253,7 +253,7 @@ dynamo = Feature(
     "torch._dynamo.guards.GuardBuilder", "torch._dynamo.guards.install_guard", "torch._dynamo.source.AttrSource", "torch._dynamo.source.GlobalSource",
     "torch._dynamo.variables.base.VariableTracker", "torch._dynamo.variables.torch.TorchInGraphFunctionVariable._get_handlers",
     "torch._dynamo.guards.GuardBuilder.ID_MATCH", "torch._dynamo.guards.GuardBuilder.CONSTANT_MATCH",
-    "torch._dynamo.variables.base.VariableTracker.build", works=lambda torch: torch._get_handlers().items(),
+    "torch._dynamo.variables.base.VariableTracker.build", "torch._dynamo.eval_frame.innermost_backend", works=lambda torch: torch._get_handlers().items(),
     after="torch._dynamo")
 inductor = Feature(
     "inductor", "compiled programs call the operators by torch's dispatcher, and Inductor does not plan their memory", "torch._inductor.ir",

@@ -1,0 +1,156 @@
+"""CustomOp: a layer with several forms, of which the platform and the policy choose one when the layer is made."""
+import collections
+import sys
+import threading
+
+import torch
+
+import dovetail
+from dovetail import _core
+
+_here = threading.local()
+
+
+class CompilationConfig:
+    """What CustomOps need of vLLM's class of this name. Layers that are made in its `with` block follow it:
+
+        with CompilationConfig(custom_ops="none,+rms_norm", backend="inductor") as config:
+            model = Model()
+        config.enabled_custom_ops      # Counter({'rms_norm': 24})
+
+    custom_ops: words as of dovetail.policy, a list or a str. Without any the policy of dovetail.policy applies. Where neither says all or
+    none, CustomOps are off for the backend inductor, which fuses their native forms, and on for all others.
+    backend: the one that torch.compile will have; "" in eager mode.
+    platform: cpu, cuda, hip, xpu, tpu, npu or oot; by default the one that torch has here.
+    """
+
+    def __init__(self, custom_ops=(), backend="", platform=None):
+        self.custom_ops = custom_ops.replace(",", " ").split() if isinstance(custom_ops, str) else list(custom_ops)
+        self.backend = backend
+        self.platform = platform
+        self.enabled_custom_ops = collections.Counter()
+        self.disabled_custom_ops = collections.Counter()
+        with dovetail.policy(self.custom_ops):  # a mistake is an error here, not at the first layer
+            pass
+
+    def __enter__(self):
+        self._outer = getattr(_here, "config", None)
+        _here.config = self
+        return self
+
+    def __exit__(self, *exception):
+        _here.config = self._outer
+
+
+_default = CompilationConfig()
+
+
+def _config():
+    """vLLM's, while it makes a model; else the innermost `with` block's; else one for the process."""
+    vllm = sys.modules.get("vllm.config")
+    theirs = vllm.get_current_vllm_config_or_none() if vllm else None
+    return theirs.compilation_config if theirs else getattr(_here, "config", None) or _default
+
+
+def _platform(config):
+    given = getattr(config, "platform", None)
+    if given:
+        return given
+    if "vllm.platforms" in sys.modules and config is not _default and not isinstance(config, CompilationConfig):
+        from vllm.platforms import current_platform
+        known = {n: getattr(current_platform, f"is_{n}", bool)() for n in ("rocm", "cpu", "tpu", "xpu", "out_of_tree")}
+        found = next((n for n, yes in known.items() if yes), "cuda")
+        return {"rocm": "hip", "out_of_tree": "oot"}.get(found, found)
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    name = found.type if found else "cpu"
+    return "hip" if name == "cuda" and torch.version.hip else name
+
+
+class CustomOp(torch.nn.Module):
+    """Derive from it, register the class by a name, and write forward_native and forms for platforms:
+
+        @CustomOp.register("rms_norm")
+        class RMSNorm(CustomOp):
+            def forward_native(self, x): ...
+            def forward_cuda(self, x): ...
+
+    A layer runs forward_native where the policy turns its name off. A platform without a form runs forward_native too, except hip, which runs
+    forward_cuda.
+    """
+
+    op_registry = {}      # name -> class
+    op_registry_oot = {}  # name of a class -> the class that is made in its place
+
+    def __new__(cls, *args, **kwargs):
+        return super().__new__(CustomOp.op_registry_oot.get(cls.__name__, cls))
+
+    def __init__(self, *, enforce_enable=False):
+        super().__init__()
+        self._enforce_enable = enforce_enable
+        self._forward_method = self.dispatch_forward()
+
+    def forward(self, *args, **kwargs):
+        return self._forward_method(*args, **kwargs)
+
+    def forward_native(self, *args, **kwargs):
+        raise NotImplementedError(f"{type(self).__name__} has no forward_native")
+
+    def forward_cuda(self, *args, **kwargs):
+        return self.forward_native(*args, **kwargs)
+
+    def forward_hip(self, *args, **kwargs):
+        return self.forward_cuda(*args, **kwargs)
+
+    forward_cpu = forward_xpu = forward_tpu = forward_npu = forward_oot = forward_cuda
+
+    def dispatch_forward(self):
+        """The bound method that this layer will run. Counted in the configuration."""
+        config = _config()
+        on = self._enforce_enable or self.enabled()
+        (config.enabled_custom_ops if on else config.disabled_custom_ops).update([self._policy_name()])
+        return getattr(self, f"forward_{_platform(config)}", self.forward_oot) if on else self.forward_native
+
+    @classmethod
+    def _policy_name(cls):
+        return getattr(cls, "name", cls.__name__)
+
+    @classmethod
+    def enabled(cls):
+        """Would a layer that is made now run its platform's form?"""
+        return _decide(cls._policy_name())
+
+    @staticmethod
+    def default_on():
+        """The same for a name that no word of the policy has."""
+        return _decide("")
+
+    @classmethod
+    def register(cls, name):
+        def decorator(layer):
+            if name in CustomOp.op_registry:
+                raise ValueError(f"CustomOp.register: the name {name!r} belongs to {CustomOp.op_registry[name].__qualname__} already")
+            layer.name = name
+            CustomOp.op_registry[name] = layer
+            return layer
+        return decorator
+
+    @classmethod
+    def register_oot(cls, layer=None, *, name=None):
+        """Make another class in the place of one: @RMSNorm.register_oot, or @CustomOp.register_oot(name="RMSNorm"). It keeps the name that
+        the policy knows."""
+        def decorator(layer):
+            replaced = name or cls.__name__
+            if replaced in CustomOp.op_registry_oot:
+                raise ValueError(f"CustomOp.register_oot: {replaced} is replaced by {CustomOp.op_registry_oot[replaced].__qualname__} already")
+            CustomOp.op_registry_oot[replaced] = layer
+            return layer
+        return decorator(layer) if layer else decorator
+
+
+def _decide(name):
+    config = _config()
+    fuses = config.backend == "inductor"
+    if not config.custom_ops:
+        return _core.policy_enabled(name, fuses)
+    with dovetail.policy(config.custom_ops):
+        return _core.policy_enabled(name, fuses)

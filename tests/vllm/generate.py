@@ -1,0 +1,87 @@
+"""generate.py FOLDER OPTIONS: a Llama of two layers with random weights generates 64 tokens for each of 8 prompts. The result is JSON.
+
+OPTIONS is JSON: eager (bool), custom_ops (list), dtype, workers (tensor parallel size), scale (each kernel's result is multiplied by it).
+"""
+import json
+import os
+import pathlib
+import sys
+
+os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="INFO")
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 256, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
+    "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0}
+
+
+def make_model(folder):
+    """Weights from a seed with standard deviation 1 / sqrt(fan-in): with vLLM's dummy weights, of 1e-3, a wrong kernel changes no token."""
+    import torch
+    from safetensors.torch import save_file
+    generator = torch.Generator().manual_seed(1)
+
+    def random(rows, columns):
+        return torch.randn(rows, columns, generator=generator) / columns ** 0.5
+
+    def scale(n):
+        return 1 + torch.randn(n, generator=generator) / 4
+
+    h, middle, heads, vocabulary = CONFIG["hidden_size"], CONFIG["intermediate_size"], CONFIG["head_dim"], CONFIG["vocab_size"]
+    queries, keys = CONFIG["num_attention_heads"] * heads, CONFIG["num_key_value_heads"] * heads
+    weights = {"model.embed_tokens.weight": random(vocabulary, h) * h ** 0.5, "model.norm.weight": scale(h), "lm_head.weight": random(vocabulary, h)}
+    for i in range(CONFIG["num_hidden_layers"]):
+        shapes = {"self_attn.q_proj": (queries, h), "self_attn.k_proj": (keys, h), "self_attn.v_proj": (keys, h), "self_attn.o_proj": (h, queries),
+                  "mlp.gate_proj": (middle, h), "mlp.up_proj": (middle, h), "mlp.down_proj": (h, middle)}
+        weights |= {f"model.layers.{i}.{name}.weight": random(*shape) for name, shape in shapes.items()}
+        weights |= {f"model.layers.{i}.{name}.weight": scale(h) for name in ("input_layernorm", "post_attention_layernorm")}
+    folder.mkdir(parents=True)
+    save_file(weights, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps(CONFIG))
+
+
+def scale_kernels(scale):
+    """Planted fault: each result of our operators is multiplied."""
+    import torch
+
+    from dovetail.vllm import plugin
+
+    class Scaled:
+        def __getattr__(self, name):
+            op = getattr(torch.ops.dovetail, name)
+
+            def call(*args):
+                result = op(*args)
+                if result is None:
+                    args[1].mul_(scale)  # rotary_embedding writes the query
+                return result if result is None else result * scale
+            return call
+
+    before = plugin._layers, plugin._provide
+    plugin._layers = lambda ops: before[0](Scaled())
+    plugin._provide = lambda names, platform, ops: before[1](names, platform, Scaled())
+
+
+def main(folder, eager=True, custom_ops=(), dtype="float32", workers=1, scale=None):
+    from vllm import LLM, SamplingParams
+    if scale:
+        scale_kernels(scale)
+    compilation = {"custom_ops": custom_ops} if custom_ops else {}
+    llm = LLM(model=str(folder), skip_tokenizer_init=True, enforce_eager=eager, max_model_len=128, max_num_seqs=8, dtype=dtype, seed=0,
+              disable_log_stats=True, tensor_parallel_size=workers, compilation_config=compilation)
+    prompts = [{"prompt_token_ids": [(7 * i + 13 * j + 3) % 250 + 3 for j in range(4 + i)]} for i in range(8)]
+    out = llm.generate(prompts, SamplingParams(max_tokens=64, temperature=0, detokenize=False, ignore_eos=True, logprobs=1), use_tqdm=False)
+    config = llm.llm_engine.vllm_config.compilation_config
+    found = {"tokens": [list(o.outputs[0].token_ids) for o in out],
+             "logprobs": [[step[t].logprob for t, step in zip(o.outputs[0].token_ids, o.outputs[0].logprobs)] for o in out],
+             "enabled": config.enabled_custom_ops, "disabled": config.disabled_custom_ops, "calls": {}}
+    if "dovetail" in sys.modules:
+        import dovetail
+        found["calls"] = {name.partition("::")[2]: n for name, n in dovetail.policy.counts().items() if any(n)}
+    print("RESULT " + json.dumps(found))
+
+
+if __name__ == "__main__":
+    folder = pathlib.Path(sys.argv[1])
+    if not folder.exists():
+        make_model(folder)
+    main(folder, **json.loads(sys.argv[2]))

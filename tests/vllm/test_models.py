@@ -1,0 +1,103 @@
+"""A Llama in vLLM with Dovetail's operators and without: the same tokens. Needs vLLM (make test-vllm); each run is a process of its own."""
+import collections
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+if not importlib.util.find_spec("vllm"):
+    pytest.skip("vLLM is not installed here: make test-vllm", allow_module_level=True)
+HERE = pathlib.Path(__file__).parent
+OURS = {"rms_norm", "add_rms_norm", "swiglu", "rotary_embedding"}
+
+
+@pytest.fixture(scope="module")
+def generate(tmp_path_factory):
+    """generate(DOVETAIL_VLLM, options...): the result of a run, made once for each set of options."""
+    folder = tmp_path_factory.mktemp("vllm")
+    info = folder / "site/dovetail_here.dist-info"  # the entry point, which an installed wheel has
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dovetail-here\nVersion: 0\n")
+    (info / "entry_points.txt").write_text("[vllm.general_plugins]\ndovetail = dovetail.vllm:register\n")
+    runs = {}
+
+    def run(dovetail="", environment=(), **options):
+        key = dovetail, tuple(environment), json.dumps(options)
+        if key not in runs:
+            env = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{os.environ['PYTHONPATH']}", "VLLM_CACHE_ROOT": str(folder / "cache"),
+                   "XDG_CACHE_HOME": str(folder / "cache"), "DOVETAIL_VLLM": dovetail, **dict(environment)}
+            done = subprocess.run([sys.executable, HERE / "generate.py", folder / "model", json.dumps(options)], env=env, text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
+            assert done.returncode == 0 and results, done.stdout[-4000:]
+            runs[key] = json.loads(results[0][7:]) | {"output": done.stdout}
+        return runs[key]
+    return run
+
+
+def off_by(a, b):
+    return max(abs(x - y) for p, q in zip(a["logprobs"], b["logprobs"]) for x, y in zip(p, q))
+
+
+def same(a, b):
+    return a["tokens"] == b["tokens"] and off_by(a, b) < 1e-4
+
+
+def test_the_model_tells_tokens_apart(generate):
+    plain = generate()
+    assert len({t for row in plain["tokens"] for t in row}) >= 30 and [len(row) for row in plain["tokens"]] == [64] * 8
+    assert plain["calls"] == {} and "Dovetail" not in plain["output"]  # installed, but not asked for
+
+
+def test_eager(generate):
+    ours = generate("1")
+    assert same(ours, generate())
+    assert {name for name, (on, off) in ours["calls"].items() if on and not off} == OURS
+    assert ours["output"].count("in vLLM: fused_add_rms_norm, rms_norm, rotary_embedding, silu_and_mul") == 1
+
+
+def test_a_wrong_kernel_is_seen(generate):
+    assert not same(generate("1", scale=1.01), generate())
+
+
+def test_some_operators(generate):
+    ours = generate("silu_and_mul", [("VLLM_PLUGINS", "dovetail")])
+    assert same(ours, generate()) and set(ours["calls"]) == {"swiglu"}
+
+
+def test_the_policy_turns_operators_off(generate):
+    ours = generate("1", [("DOVETAIL_OPS", "none")])
+    assert same(ours, generate()) and all(on == 0 and off for on, off in ours["calls"].values())
+
+
+def test_compiled(generate):
+    """vLLM turns layers off for Inductor; the norms are operators of its IR and stay."""
+    ours = generate("1", eager=False)
+    assert same(ours, generate()) and set(ours["calls"]) == {"rms_norm", "add_rms_norm"}
+    assert collections.Counter(ours["disabled"]).keys() >= {"silu_and_mul", "rotary_embedding"}
+
+
+def test_compiled_with_the_policy_names_of_vllm(generate):
+    ours = generate("1", eager=False, custom_ops=["none", "+silu_and_mul", "+rotary_embedding"])
+    assert same(ours, generate()) and set(ours["calls"]) == OURS
+
+
+def test_bf16(generate):
+    """vLLM's native norm rounds before it multiplies by the weight, ours after: tokens may differ, the first step's log-probabilities by 0.1."""
+    ours, plain = generate("1", dtype="bfloat16"), generate(dtype="bfloat16")
+    assert set(ours["calls"]) == OURS
+    assert max(abs(a[0] - b[0]) for a, b in zip(ours["logprobs"], plain["logprobs"]) if a and b) < 0.1
+
+
+def test_tensor_parallel_workers(generate):
+    ours = generate("1", workers=2)
+    assert same(ours, generate())
+
+
+def test_an_unknown_name(generate):
+    with pytest.raises(AssertionError, match="DOVETAIL_VLLM: unknown nom; expected 1 or some of fused_add_rms_norm, rms_norm, rotary_embedding"):
+        generate("nom")

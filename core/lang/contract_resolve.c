@@ -366,6 +366,25 @@ static int resolve_count(dv__contract *c, dv__pattern *t)
     return wrong_type;
 }
 
+static bool has_set(const char *const *sets, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(sets[i], name) || !strcmp(sets[i], "*"))
+            return true;
+    return false;
+}
+
+/* Does the schema declare that the return may share the argument's memory? Hosts believe the schema. */
+static bool is_alias(const dv__argument *ret, const dv__argument *arg)
+{
+    for (const dv__alias *r = ret->alias; r; r = r->element)
+        for (const dv__alias *a = arg->alias; a; a = a->element)
+            for (size_t i = 0; i < r->nbefore; i++)
+                if (has_set(a->before, a->nbefore, r->before[i]) || has_set(a->after, a->nafter, r->before[i]))
+                    return true;
+    return false;
+}
+
 static int resolve_output(dv__contract *c, dv__pattern *t)
 {
     const dv__pattern *list = t->index ? t : NULL;
@@ -394,6 +413,11 @@ static int resolve_output(dv__contract *c, dv__pattern *t)
             t->unbacked |= (t->dims.items[i].needs.dims >> c->unbacked[u].var & 1) != 0;
     if (t->has_strides && (t->strides.singles != t->strides.n || !t->dims.given))
         return dv__fail_at(DV_ECONTRACT, c->text, t->at, "strides[...] need dims, and have one stride for each");
+    const dv__schema *schema = c->schema;
+    if (t->view_of >= 0 && !is_alias(&schema->returns[(size_t)t->slot - schema->nargs], &schema->args[t->view_of]))
+        return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+            "the schema does not declare this view: expected Tensor(a) as the types of '%s' and of what is returned",
+            schema->args[t->view_of].name);
     return DV_OK;
 }
 

@@ -58,7 +58,7 @@ def scale_kernels(scale):
 
     before = plugin._layers, plugin._provide
     plugin._layers = lambda ops: before[0](Scaled())
-    plugin._provide = lambda names, platform, ops: before[1](names, platform, Scaled())
+    plugin._provide = lambda names, ops: before[1](names, Scaled())
 
 
 def main(folder, eager=True, custom_ops=(), dtype="float32", workers=1, scale=None):

@@ -41,9 +41,8 @@ def register():
     layers = _layers(torch.ops.dovetail)
     for name in names & LAYERS.keys():
         _replace(name, layers[name])
-    if names & NORMS.keys():
-        _provide(names & NORMS.keys(), current_platform, torch.ops.dovetail)
-    logger.info("Dovetail %s in vLLM: %s", dovetail.__version__, ", ".join(sorted(names)) or "nothing")
+    _provide(names & NORMS.keys(), torch.ops.dovetail)
+    _put_first(names & NORMS.keys(), current_platform, logger, f"Dovetail {dovetail.__version__} in vLLM: {', '.join(sorted(names)) or 'nothing'}")
 
 
 def _devices(overload):
@@ -73,8 +72,8 @@ def _layers(ops):
     return {"silu_and_mul": silu_and_mul, "rotary_embedding": rotary_embedding}
 
 
-def _provide(names, platform, ops):
-    """The norms: a provider "dovetail" of vLLM's IR, first where the user does not say another."""
+def _provide(names, ops):
+    """The norms: a provider "dovetail" of vLLM's IR."""
     from torch import Tensor
     from vllm import ir
 
@@ -98,12 +97,18 @@ def _provide(names, platform, ops):
         key = _hash(getattr(dovetail.ops, NORMS[name]))
         theirs = made.uuid
         made.uuid = lambda theirs=theirs, key=key: f"{theirs()}-{key}"  # vLLM's compile cache depends on it
+
+
+def _put_first(names, platform, logger, line):
+    """The provider comes first where the user does not name another. vLLM asks for this after it has set its log up, so the log's line is
+    written here."""
     before = platform.get_default_ir_op_priority
 
     def get_default_ir_op_priority(vllm_config):
         found = before(vllm_config)
         for name in names:
             setattr(found, name, ["dovetail", *getattr(found, name)])
+        logger.info_once(line)
         return found
 
     type(platform).get_default_ir_op_priority = staticmethod(get_default_ir_op_priority)

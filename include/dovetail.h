@@ -418,7 +418,8 @@ enum dv_host_flags {
  * return of the schema: a given tensor is written to (it must have the right shape, dtype and device, and overlap no input), a
  * DV_VALUE_DEFAULT entry is allocated by the host. On failure everything allocated has been freed and no result is set. host
  * NULL: the embedded default. A result that the schema declares to be an argument, Tensor(a!) -> Tensor(a!), is that argument's
- * own pointer, with no new reference. */
+ * own pointer, with no new reference. The caller owns the tensors of an allocated result, and of a list also its array: dv_free()
+ * releases the array after the tensors. */
 DV_API int dv_call(dv_operator *op, const dv_value *args, size_t nargs, dv_value *results, size_t nresults, const dv_host *host);
 /* The same with the author's struct, in which the caller fills every field, also those of results, with tensors. fields describe
  * the struct: DV_FIELDS(struct swiglu, gate, up, out). */

@@ -699,7 +699,7 @@ static int read_value(reader *r, uint32_t type, dv_value *out)
     return status;
 }
 
-/* As many elements as there are commas, at most. */
+/* A list has at most one element more than the text has commas. */
 static int read_list(reader *r, uint32_t type, bool optional, dv_value *out)
 {
     size_t room = 1;

@@ -411,6 +411,12 @@ static int resolve_output(dv__contract *c, dv__pattern *t)
     for (uint32_t i = 0; i < t->dims.n; i++)
         for (uint32_t u = 0; u < c->nunbacked; u++)
             t->unbacked |= (t->dims.items[i].needs.dims >> c->unbacked[u].var & 1) != 0;
+    for (uint32_t u = 0; u < c->nunbacked && t->kind == DV__PATTERN_LIST; u++)
+        if (t->unbacked || t->count_needs.dims >> c->unbacked[u].var & 1)
+            return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+                "'%s' is unbacked: the sizes and the number of a list's tensors are known before the "
+                "kernel runs",
+                c->unbacked[u].name);
     if (t->has_strides && (t->strides.singles != t->strides.n || !t->dims.given))
         return dv__fail_at(DV_ECONTRACT, c->text, t->at, "strides[...] need dims, and have one stride for each");
     const dv__schema *schema = c->schema;

@@ -1,6 +1,6 @@
 """A Llama in vLLM with Dovetail's operators and without: the same tokens. Needs vLLM (make test-vllm); each run is a process of its own."""
 import collections
-import importlib.util
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-if not importlib.util.find_spec("vllm"):
+if "vllm" not in importlib.metadata.packages_distributions():  # this folder is a package of that name to find_spec()
     pytest.skip("vLLM is not installed here: make test-vllm", allow_module_level=True)
 HERE = pathlib.Path(__file__).parent
 OURS = {"rms_norm", "add_rms_norm", "swiglu", "rotary_embedding"}

@@ -7,7 +7,7 @@
  *
  * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
  * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
- * like n where the terms cancel. Integers and booleans: exact. */
+ * like n where the terms cancel or are equal (expanded tensors), so that roundings add up. Integers and booleans: exact. */
 #include <math.h>
 #include <string.h>
 
@@ -43,6 +43,7 @@ static double largest_number(const check_value *v)
 check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone)
 {
     double largest = 1, n = 1;
+    bool equal = false;
     if (!check_is_float(dtype) && !is_complex(dtype))
         return (check_tolerance){ 0, 0 };
     for (size_t i = 0; i < c->nargs; i++)
@@ -52,6 +53,7 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
         if (!t->present)
             continue;
         largest = fmax(largest, fmax(fabs(t->low), fabs(t->high)));
+        equal |= t->layout == CHECK_EXPANDED;
         for (int32_t d = 0; d < t->ndim; d++)
             n = fmax(n, (double)t->shape[d]);
         if (elements)
@@ -61,8 +63,8 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
      * computed in f32 are still far off.
      */
     const double u = check_unit(dtype), v = u == 0x1p-53 ? 0x1p-47 : 0x1p-24;
-    return (
-        check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + 4 * sqrt(n)), v * (16 * largest * largest + n * largest) };
+    return (check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
+        v * (16 * largest * largest + n * largest) };
 }
 
 double check_rounding(dv_dtype dtype, double largest)

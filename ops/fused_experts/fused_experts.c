@@ -122,7 +122,7 @@ static int64_t up_at(enum activation a, int64_t i, int64_t n) { return a == SWIG
 static double activate(enum activation a, double g, double u, double *dg, double *du)
 {
     const double limit = 7, alpha = 1.702, root = 0.7978845608028654 /* sqrt(2 / pi) */, cubic = 0.044715;
-    double s, t;
+    double s;
     switch (a) {
     case SILU:
         s = 1 / (1 + exp(-g));
@@ -130,14 +130,14 @@ static double activate(enum activation a, double g, double u, double *dg, double
         *dg = u * s * (1 + g * (1 - s));
         return *du * u;
     case GELU:
-        s = 0.5 * (1 + erf(g * 0.7071067811865476));
+        s = 0.5 * erfc(g * -0.7071067811865476); /* accurate far below 0, where 1 + erf cancels; so is GELU_TANH's form */
         *du = g * s;
         *dg = u * (s + g * 0.3989422804014327 * exp(-0.5 * g * g));
         return *du * u;
     case GELU_TANH:
-        t = tanh(root * (g + cubic * g * g * g));
-        *du = 0.5 * g * (1 + t);
-        *dg = u * (0.5 * (1 + t) + 0.5 * g * (1 - t * t) * root * (1 + 3 * cubic * g * g));
+        s = 1 / (1 + exp(-2 * root * (g + cubic * g * g * g)));
+        *du = g * s;
+        *dg = u * (s + 2 * g * s * (1 - s) * root * (1 + 3 * cubic * g * g));
         return *du * u;
     default: break;
     }

@@ -4,15 +4,15 @@
 
 static const double root = 0.7978845608028654 /* sqrt(2 / pi) */, cubic = 0.044715;
 
-/* The share: in forms that keep their accuracy far below 0, where 1 + erf and 1 + tanh cancel. */
-static double share(double x, bool by_tanh)
+/* The share of the distribution below x: in forms that keep their accuracy far below 0, where 1 + erf and 1 + tanh cancel. */
+static double below(double x, bool by_tanh)
 {
     return by_tanh ? 1 / (1 + exp(-2 * root * (x + cubic * x * x * x))) : 0.5 * erfc(x * -0.7071067811865476);
 }
-static double gelu_of(double x, bool by_tanh) { return x * share(x, by_tanh); }
+static double gelu_of(double x, bool by_tanh) { return x * below(x, by_tanh); }
 static double slope_of(double x, bool by_tanh)
 {
-    const double s = share(x, by_tanh);
+    const double s = below(x, by_tanh);
     if (!by_tanh)
         return s + x * 0.3989422804014327 * exp(-0.5 * x * x);
     return s + 2 * x * s * (1 - s) * root * (1 + 3 * cubic * x * x);

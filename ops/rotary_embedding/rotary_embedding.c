@@ -249,14 +249,14 @@ APPLY(base)
 
 /* The native form, in parts: all tokens in one dim, the cosines and sines of each, the halves of the heads. */
 #define ROT "cos_sin_cache.shape[1]"
-#define X "reshape(x, [-1, x.shape[-2], x.shape[-1]])"
+#define X "reshape(x, [positions.numel, x.shape[-2], x.shape[-1]])"
 #define TABLE "unsqueeze(index_select(cos_sin_cache, 0, reshape(positions, [-1])), 1)"
 #define COS "narrow(" TABLE ", 2, 0, " ROT " // 2)"
 #define SIN "(narrow(" TABLE ", 2, " ROT " // 2, " ROT " // 2) * if(inverse, -1, 1))"
 #define X0 "narrow(" X ", 2, 0, " ROT " // 2)"
 #define X1 "narrow(" X ", 2, " ROT " // 2, " ROT " // 2)"
 #define REST "narrow(" X ", 2, " ROT ", x.shape[-1] - " ROT ")"
-#define PAIRS "reshape(narrow(" X ", 2, 0, " ROT "), [-1, x.shape[-2], " ROT " // 2, 2])"
+#define PAIRS "reshape(narrow(" X ", 2, 0, " ROT "), [positions.numel, x.shape[-2], " ROT " // 2, 2])"
 #define P0 "narrow(" PAIRS ", 3, 0, 1)"
 #define P1 "narrow(" PAIRS ", 3, 1, 1)"
 
@@ -265,10 +265,11 @@ DV_OPERATOR(apply_rotary, struct apply_rotary, (x, positions, cos_sin_cache, is_
         "apply_rotary(Tensor x, Tensor positions, Tensor cos_sin_cache, bool is_neox=True, bool inverse=False) -> Tensor out",
     .contract = "x[*p h d]:T, positions[*p]:i64|i32, cos_sin_cache[m r]:U -> out[*p h d]:T; T in " FLOATS "; U in " FLOATS "; "
                 "r % 2 == 0; r <= d; parallel(*p)",
-    .native = "if(is_neox, reshape(cat([" X0 " * " COS " - " X1 " * " SIN ", " X1 " * " COS " + " X0 " * " SIN ", " REST
-              "], 2), x.shape), "
-              "reshape(cat([reshape(cat([" P0 " * unsqueeze(" COS ", 3) - " P1 " * unsqueeze(" SIN ", 3), " P1 " * unsqueeze(" COS
-              ", 3) + " P0 " * unsqueeze(" SIN ", 3)], 3), [-1, x.shape[-2], " ROT "]), " REST "], 2), x.shape))",
+    .native = "if(is_neox, reshape(cat([type_as(" X0 " * " COS " - " X1 " * " SIN ", x), type_as(" X1 " * " COS " + " X0 " * " SIN
+              ", x), " REST "], 2), x.shape), "
+              "reshape(cat([type_as(reshape(cat([" P0 " * unsqueeze(" COS ", 3) - " P1 " * unsqueeze(" SIN ", 3), " P1
+              " * unsqueeze(" COS ", 3) + " P0 " * unsqueeze(" SIN ", 3)], 3), [positions.numel, x.shape[-2], " ROT
+              "]), x), " REST "], 2), x.shape))",
     .gradient =
         "x: apply_rotary(grad, positions, cos_sin_cache, is_neox, not inverse); positions, cos_sin_cache: non_differentiable",
     .doc =

@@ -56,7 +56,7 @@ def main():
     flags = run("dovetail", "--cflags", "--libs").split()
     run("cc", "-O2", "main.c", *flags, "-o", "main")
     linked = run("ldd", "main")
-    assert "libdovetail" in linked and "python" not in linked and "torch" not in linked, linked
+    assert "libdovetail" in linked and "libpython" not in linked and "libtorch" not in linked, linked
     show(run("./main"))
     call = json.loads(run("dovetail", "bench", "--json", "--threads", "1", "./my_ops.so", "my_ops::swiglu", "f32[64,64]", "f32[64,64]"))["runs"][0]
     small = json.loads(run("dovetail", "bench", "--json", "--threads", "1", "./my_ops.so", "my_ops::swiglu", "f32[2]", "f32[2]"))["runs"][0]

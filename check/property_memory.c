@@ -350,7 +350,7 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
-    if (attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran &&
+    if (job->cases && attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran &&
         check_case_largest(c) > 1 && check_case_largest(c) <= FAR_ELEMENTS)
         look_past_32_bits(job, c);
 }

@@ -3,7 +3,10 @@
 
 /* Bytes between the elements of a tensor, only for sizes of which every second element is there. */
 
-static int gap_written(const dv_tensor *t)
+enum { GAP = 0xc3 };
+
+/* Mark them; or, after a call: was one written? */
+static int look_at_gaps(const dv_tensor *t, int mark)
 {
     const int64_t size = dv_dtype_bytes(t->dtype, 1);
     int64_t last = 0;
@@ -17,9 +20,13 @@ static int gap_written(const dv_tensor *t)
             inside &= index < t->shape[d];
             rest -= index * t->strides[d];
         }
-        for (int64_t k = 0; k < size && (rest || !inside); k++)
-            if (((const unsigned char *)t->data)[at * size + k])
+        for (int64_t k = 0; k < size && (rest || !inside); k++) {
+            unsigned char *byte = (unsigned char *)t->data + at * size + k;
+            if (mark)
+                *byte = GAP;
+            else if (*byte != GAP)
                 return 1;
+        }
     }
     return 0;
 }

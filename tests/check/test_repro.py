@@ -26,7 +26,7 @@ NOT_IN_PYTHON = {
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list
-    "int_index", "offset_in_int", "swapped_dims",  # takes sparse memory
+    "int_index", "offset_in_int",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()

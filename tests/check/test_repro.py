@@ -13,13 +13,11 @@ WITHOUT_PROGRAM = {
     "native_refuses",  # the message is what there is to see: nothing is computed
     "own_array_overrun",  # a build that traps shows it; in another one nothing may happen
     "partial_sums_overrun",  # the address that it overwrites beside its array differs between processes: the smallest case may miss it
-    "last_row_strided",  # its smallest case writes zeros between the elements, where the program has zeros
-    "table_of_first_size",  # its smallest case is a tensor beyond 2^31 elements, and the program makes no call before it
     "writes_later",  # its thread writes at another time in each run: a failure need not repeat
 }
 NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
-    "malloc_too_small", "used_after_free", "freed_twice",  # and malloc() is Python's too
+    "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
     "list_second_unwritten",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function

@@ -7,9 +7,9 @@ from conftest import seeds
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-@pytest.mark.parametrize("words", [["dovetail", "--quick"], ["base", "--only", "binding,runs,memory,shapes,fake,values,leaks,tags"]], ids=["shipped", "base"])
+@pytest.mark.parametrize("words", [["dovetail", "--quick", "--time", "300"], ["base", "--only", "binding,runs,memory,shapes,fake,values,leaks,tags"]], ids=["shipped", "base"])
 def test_no_false_alarms(check, words):
-    """With few cases; all of them under slow. Of the base set without the properties parallel, which takes half of the time, and gradient,
+    """With few cases, for five minutes: all of them take half an hour. Of the base set without the properties parallel, which takes half of the time, and gradient,
     which test_gradient.py asks for."""
     report = check(*words)
     assert [r for r in report["results"] if r["result"] == "fail"] == []
@@ -17,11 +17,11 @@ def test_no_false_alarms(check, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["--seed", "1"], ["--seed", "2", "--quick"], ["--seed", "3", "--quick"]], ids=lambda words: words[1])
-def test_no_seed_gives_a_false_alarm(check, words):
-    report = check("dovetail", "base", *words)
+@pytest.mark.parametrize("library", ["dovetail", "base"])
+def test_another_seed_gives_no_false_alarm(check, library):
+    report = check(library, "--quick", "--seed", 2, "--time", 300)
     assert [r for r in report["results"] if r["result"] == "fail"] == []
-    assert report["passed"] > 200
+    assert report["passed"] > 100
 
 
 @pytest.mark.parametrize("name", ["healthy.c", "contracts.c"])

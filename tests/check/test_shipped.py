@@ -17,9 +17,8 @@ def test_no_false_alarms(check, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["dovetail", "base"])
-def test_another_seed_gives_no_false_alarm(check, library):
-    report = check(library, "--quick", "--seed", 2, "--time", 300)
+def test_another_seed_gives_no_false_alarm(check):
+    report = check("dovetail", "--quick", "--seed", 2, "--time", 300)
     assert [r for r in report["results"] if r["result"] == "fail"] == []
     assert report["passed"] > 100
 

@@ -128,16 +128,21 @@ def run(*command, **more):
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory):
-    """The sources with all toys, built: the folder."""
-    tree = tmp_path_factory.mktemp("seams") / "tree"
+def patched(tree):
+    """A copy of the sources in this folder, with all patches."""
     for name in run("git", "-C", ROOT, "ls-files", "-z").split("\0"):
         if name and (ROOT / name).is_file():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name)
     for kind in GOALS:
         run("patch", "-p1", "--fuzz=3", "--no-backup-if-mismatch", "-d", tree, "-i", HERE / f"{kind}.patch")
+    return tree
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory):
+    """The sources with all toys, built: the folder."""
+    tree = patched(tmp_path_factory.mktemp("seams") / "tree")
     run("cmake", "-G", "Ninja", "-B", tree / "build", "-S", tree, "-DDOVETAIL_PYTHON=ON", "-DDOVETAIL_TESTS=OFF", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
         f"-DPython_EXECUTABLE={sys.executable}")
     run("ninja", "-C", tree / "build", "--quiet")
@@ -151,7 +156,10 @@ def python(tree, program):
     return run(sys.executable, "-c", program, tree / "toys.so", env={**os.environ, "PYTHONPATH": str(tree / "build/python"), "DOVETAIL_BUILD": str(tree / "build")})
 
 
-@pytest.mark.slow
+def test_the_patches_apply(tmp_path):
+    patched(tmp_path)
+
+
 @pytest.mark.parametrize("kind", GOALS)
 def test_files_that_a_patch_touches(kind):
     touched = re.findall(r"^\+\+\+ b/(\S+)", (HERE / f"{kind}.patch").read_text(), re.M)

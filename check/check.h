@@ -506,6 +506,7 @@ enum check_show {
 };
 
 enum check_outcome { CHECK_PASS, CHECK_FAIL, CHECK_NOT };
+extern const char *const check_outcomes[]; /* "pass", "fail", "not checked" */
 
 /* How a failure can be shown. */
 typedef struct check_how {
@@ -583,6 +584,9 @@ void check_refused(check_job *job);
 /* Replace the current case: failures from now on refer to this one. */
 void check_in_hand(check_job *job, const check_case *c);
 
+/* Told of a job ten times a second while it runs, and once when it is finished. done: how many of all are. */
+typedef void check_progress(void *user, size_t done, size_t all, const check_job *job);
+
 typedef struct check_options {
     uint64_t seed, last_seed;
     double seconds; /* for everything; 0: no limit */
@@ -592,14 +596,15 @@ typedef struct check_options {
     const char *only;                        /* "memory,shapes": NULL: all */
     const check_property *const *properties; /* NULL: check_properties */
     bool (*interrupted)(void);               /* asked ten times a second: true ends everything (NULL: never) */
+    check_progress *progress;                /* may be NULL */
+    void *user;                              /* its first argument */
 } check_options;
 bool check_wanted(const check_options *options, const char *name);
 
 typedef struct check_report check_report;
-/* Check operators, telling of each finished job; results are in the order of operators, rows, properties. What an interrupt left
- * is "not checked". 0, or -1 with errno. */
-int check_run(const check_op *ops, size_t nops, const check_options *options,
-    void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **jobs, size_t *njobs);
+/* Check operators; results are in the order of operators, rows, properties. What an interrupt left is "not checked". 0, or -1
+ * with errno. */
+int check_run(const check_op *ops, size_t nops, const check_options *options, check_job **jobs, size_t *njobs);
 /* Try one case again in a new child; true: it fails in the same way. */
 bool check_again(const check_job *job, const check_case *c, check_result *shared);
 void check_shrink(check_job *job);    /* replaces the failing case of its result by the smallest found */

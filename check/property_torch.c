@@ -64,8 +64,6 @@ static void note(check_job *job, const check_case *c)
 static const check_property noting = { .name = "cases", .promise = "", .faults = ~0u, .attempt = note };
 static const check_property *const only_noting[] = { &noting, NULL };
 
-static void quiet(void *user, size_t done, size_t all, const check_job *job) { (void)user, (void)done, (void)all, (void)job; }
-
 static bool note_cases(const check_op *ops, size_t nops, const check_options *options)
 {
     check_options mine = *options;
@@ -77,8 +75,9 @@ static bool note_cases(const check_op *ops, size_t nops, const check_options *op
     shared = p;
     first_op = ops;
     mine.properties = only_noting;
+    mine.progress = NULL;
     mine.cases = mine.cases && mine.cases < 64 ? mine.cases : 64;
-    if (check_run(ops, nops, &mine, quiet, NULL, &jobs, &njobs))
+    if (check_run(ops, nops, &mine, &jobs, &njobs))
         return false;
     free(jobs);
     return true;

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-static const char *const words[] = { [CHECK_PASS] = "pass", [CHECK_FAIL] = "fail", [CHECK_NOT] = "not checked" };
+const char *const check_outcomes[] = { [CHECK_PASS] = "pass", [CHECK_FAIL] = "fail", [CHECK_NOT] = "not checked" };
 
 /* The smallest case found; false: none. */
 static bool print_case(const check_job *job, FILE *to)
@@ -265,7 +265,7 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, "row", job->row->name);
     else
         fputs(", \"row\": null", to);
-    put_member(to, "result", words[r->outcome]);
+    put_member(to, "result", check_outcomes[r->outcome]);
     fprintf(to, ", \"cases\": %u, \"refused\": %u", r->cases, r->refused);
     if (r->outcome == CHECK_FAIL)
         put_member(to, "kind", r->kind);

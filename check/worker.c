@@ -523,6 +523,20 @@ static void finish(child *c, bool killed)
 
 static bool (*interrupted)(void); /* check_options.interrupted */
 
+/* check_options.progress, and how far everything is */
+static struct {
+    check_progress *fn;
+    void *user;
+    size_t done, all;
+} shown;
+
+static void show(const check_job *job)
+{
+    shown.done += job->finished;
+    if (shown.fn)
+        shown.fn(shown.user, shown.done, shown.all, job);
+}
+
 static void end(const child *c)
 {
     const pid_t helper = c->job->result->helper;
@@ -552,6 +566,8 @@ static check_job *wait_for_one(child *children, size_t *n, double seconds)
         for (size_t i = 0; i < *n; i++)
             fds[i] = (struct pollfd){ .fd = children[i].fd, .events = POLLIN };
         poll(fds, *n, 100);
+        if (*n)
+            show(children[0].job);
         for (size_t i = 0; i < *n; i++) {
             child *c = &children[i];
             const bool ended = fds[i].revents != 0;
@@ -812,8 +828,14 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
     return false;
 }
 
-int check_run(const check_op *ops, size_t nops, const check_options *options,
-    void (*progress)(void *user, size_t done, size_t all, const check_job *job), void *user, check_job **out, size_t *nout)
+static void finish_job(planned *plans, check_job *job)
+{
+    release_plan(plans, job);
+    job->finished = true;
+    show(job);
+}
+
+int check_run(const check_op *ops, size_t nops, const check_options *options, check_job **out, size_t *nout)
 {
     const size_t n = list_jobs(ops, nops, options, NULL);
     check_job *jobs = calloc(n + 1, sizeof *jobs);
@@ -821,17 +843,21 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
     const double end = now() + options->seconds;
     static planned plans[MOST_PLANS];
     child children[64];
-    size_t running = 0, done = 0;
+    size_t running = 0;
     *out = NULL;
     *nout = 0;
     case_ms = options->case_ms;
     interrupted = options->interrupted;
+    shown.fn = options->progress;
+    shown.user = options->user;
+    shown.done = 0;
+    shown.all = n;
     if (!jobs || !results) {
         free(jobs);
         return -1;
     }
     list_jobs(ops, nops, options, jobs);
-    for (size_t next = 0; done < n && !(interrupted && interrupted());) {
+    for (size_t next = 0; shown.done < n && !(interrupted && interrupted());) {
         while (next < n && running < options->workers) {
             check_job *job = &jobs[next++];
             job->result = &results[job - jobs];
@@ -842,9 +868,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
                 check_not(job, "%s", why);
             else if (begin(job, &children[running], plans, jobs, n) && ++running)
                 continue;
-            release_plan(plans, job);
-            job->finished = true;
-            progress(user, ++done, n, job);
+            finish_job(plans, job);
         }
         if (running) {
             check_job *job = wait_for_one(children, &running, stuck);
@@ -853,12 +877,10 @@ int check_run(const check_op *ops, size_t nops, const check_options *options,
                 continue;
             if (!job)
                 break;
-            release_plan(plans, job);
-            job->finished = true;
-            progress(user, ++done, n, job);
+            finish_job(plans, job);
         }
     }
-    if (done < n) {
+    if (shown.done < n) {
         end_all(children, running);
         for (size_t i = 0; i < n; i++)
             if (!jobs[i].finished) {

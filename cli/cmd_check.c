@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -200,13 +201,41 @@ static int keep_named(targets *t, const char *name)
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------- */
 
+/* What is printed while it runs. */
+typedef struct shown {
+    bool line;  /* on a terminal: what runs now, in one line that is rewritten */
+    bool every; /* --verbose: a line for each property that has ended */
+} shown;
+
+static void clear(const shown *s)
+{
+    if (s->line)
+        fputs("\r\033[K", stderr);
+}
+
+/* A line that is wider than the terminal could not be rewritten. */
+static int terminal_width(void)
+{
+    struct winsize size;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || !size.ws_col ? 80 : size.ws_col;
+}
+
 static void progress(void *user, size_t done, size_t all, const check_job *job)
 {
-    const bool *show = user;
-    if (*show)
-        fprintf(stderr, "\r\033[K%zu of %zu: %s %s", done, all, job->property->name, job->op->name);
-    if (*show && done == all)
-        fputs("\r\033[K", stderr);
+    const shown *s = user;
+    char *what = cli_format(
+        "%s of %s%s%s", job->property->name, job->op->name, job->row ? ", row " : "", job->row ? job->row->name : "");
+    char *now = job->result->next ? cli_format(" (case %u)", (unsigned)job->result->next) : cli_format("%s", "");
+    char *line = cli_format("%zu of %zu: %s%s", done, all, what, now);
+    clear(s);
+    if (s->every && job->finished)
+        fprintf(stderr, "%s: %s%s\n", what, check_outcomes[job->result->outcome], now);
+    if (s->line && done < all)
+        fprintf(stderr, "%.*s", terminal_width() - 1, line);
+    fflush(stderr);
+    free(line);
+    free(now);
+    free(what);
 }
 
 static int check_only(const cli_args *args, const char *only)
@@ -374,15 +403,15 @@ static int check_in_torch(
         why = cli_format("%s", no_python);
     } else if (*question) {
         char *asked = cli_join(t->temp.path, "question"), *answered = cli_join(t->temp.path, "answer");
-        char *shown = show ? cli_format("%d", dup(STDERR_FILENO)) : cli_format("-1"); /* cli_run() keeps what it prints */
+        char *descriptor = show ? cli_format("%d", dup(STDERR_FILENO)) : cli_format("-1"); /* cli_run() keeps what it prints */
         FILE *to = fopen(asked, "w");
         if (!to || fputs(question, to) < 0 || fclose(to))
             return cli_fail("cannot write '%s': %s", asked, strerror(errno));
-        const char *const words[] = { asked, answered, shown, cli_get(args, "torch"), NULL };
+        const char *const words[] = { asked, answered, descriptor, cli_get(args, "torch"), NULL };
         answer = ask_python(python, words, answered, &why);
         if (show)
-            close(atoi(shown));
-        free(shown);
+            close(atoi(descriptor));
+        free(descriptor);
         free(asked);
         free(answered);
     }
@@ -400,7 +429,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
 {
     check_job *jobs;
     size_t njobs, failed = 0;
-    bool show = isatty(STDERR_FILENO) && !cli_json;
+    shown show = { isatty(STDERR_FILENO) && !cli_json, cli_has(args, "verbose") };
     const double begin = cli_now();
     int status = CLI_OK;
     const char *programs = cli_get(args, "repro");
@@ -419,19 +448,19 @@ static int check(const cli_args *args, targets *t, check_options *options)
             status = cli_fail("%s", t->ops[i].refused);
     if (status)
         return status;
-    if (check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, progress, &show, &jobs, &njobs)) {
-        if (show)
-            fputs("\r\033[K", stderr);
+    options->progress = progress;
+    options->user = &show;
+    const int failure = check_run(t->ops, cli_has(args, "torch") ? 0 : t->n, options, &jobs, &njobs);
+    clear(&show);
+    if (failure)
         return cannot_run();
-    }
-    if (show && check_wanted(options, "torch"))
-        fputs("\r\033[Ktorch", stderr);
+    if (show.line && check_wanted(options, "torch"))
+        fputs("torch", stderr);
     if (options->seconds > 0) /* the remaining time; end at once if there is none */
         options->seconds = options->seconds > cli_now() - begin ? options->seconds - (cli_now() - begin) : 0.001;
-    if (!cli_interrupted() && check_in_torch(args, t, options, show, &jobs, &njobs))
+    if (!cli_interrupted() && check_in_torch(args, t, options, show.line, &jobs, &njobs))
         return CLI_FAILED;
-    if (show)
-        fputs("\r\033[K", stderr);
+    clear(&show);
     for (size_t i = 0; i < njobs; i++)
         failed += jobs[i].result->outcome == CHECK_FAIL;
     if (cli_json)
@@ -507,6 +536,7 @@ static const cli_option options[] = {
     { 0, "case-ms", "N", "processor time that a case may take before it counts as endless (default 2000)" },
     { 0, "repro", "FOLDER", "write a C program and a Python script for each failure there" },
     { 0, "junit", "FILE", "also write the results as JUnit's XML" },
+    { 'v', "verbose", NULL, "a line on stderr for each property that has ended" },
     { 0, "json", NULL, "the results as one JSON document, with those programs" },
     { 0 },
 };

@@ -1,4 +1,4 @@
-#include "outs.h"
+#include "both.h"
 
 /* The mean of the errors, in units in the last place, away from zero. */
 static double bias(const dv_tensor *x, const dv_tensor *y)
@@ -18,12 +18,7 @@ static double bias(const dv_tensor *x, const dv_tensor *y)
 static int question(dv_operator *op, dv_value *results)
 {
     static outs a, b;
-    if (call(op, ROW, results))
-        return fprintf(stderr, "%s\n", dv_last_error()), 0;
-    take(&a, results);
-    if (call(op, OTHER_ROW, results))
-        return fprintf(stderr, "%s\n", dv_last_error()), 0;
-    take(&b, results);
+    both(op, results, &a, &b);
     for (int i = 0; i < a.n && i < b.n; i++)
         if (a.of[i].slot == SLOT && fabs(bias(&a.of[i].t, &b.of[i].t)) > 0.06)
             return fprintf(stderr, "the errors are %.2f units in the last place in the mean\n", bias(&a.of[i].t, &b.of[i].t)), 1;

@@ -1,15 +1,8 @@
-#include "outs.h"
+#include "both.h"
 
 static int question(dv_operator *op, dv_value *results)
 {
     static outs a, b;
-    if (call(op, ROW, results))
-        return fprintf(stderr, "%s\n", dv_last_error()), 0;
-    take(&a, results);
-    if (call(op, OTHER_ROW, results))
-        return fprintf(stderr, "%s\n", dv_last_error()), 0;
-    take(&b, results);
-    if (differ(&a, &b, SLOT, RTOL, ATOL))
-        return 1;
-    return puts("the fault does not show"), 0;
+    both(op, results, &a, &b);
+    return differ(&a, &b, SLOT, RTOL, ATOL) ? 1 : (puts("the fault does not show"), 0);
 }

@@ -1,6 +1,11 @@
 """What the command prints and writes, besides the table."""
+import fcntl
+import os
 import pathlib
+import pty
+import struct
 import subprocess
+import termios
 import xml.etree.ElementTree
 
 from conftest import COMMAND
@@ -76,3 +81,35 @@ def test_what_does_not_build_is_no_pass(tmp_path):
     (tmp_path / "broken.c").write_text("int x = ;\n")
     done = subprocess.run([COMMAND, "check", "--only", "memory", tmp_path / "broken.c"], capture_output=True, text=True)
     assert done.returncode == 1 and "broken.c:1:9" in done.stderr and "0 failed" not in done.stdout
+
+
+def on_a_terminal(columns, *words):
+    """What the command writes to a terminal."""
+    child, fd = pty.fork()
+    if not child:
+        fcntl.ioctl(2, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        os.execv(COMMAND, [COMMAND, "check", *words])
+    written = b""
+    while True:
+        try:
+            written += os.read(fd, 1 << 16)
+        except OSError:  # its end
+            os.waitpid(child, 0)
+            return written.decode()
+
+
+def test_a_line_shows_what_runs(binary):
+    written = on_a_terminal(40, "--only", "runs,memory,binding", binary("tail_past_end"))
+    before, table = written.split("\r\033[K")[1:-1], written.split("\r\033[K")[-1]
+    assert "FAIL" in table and len(before) > 2 and all(len(line) < 40 and "\n" not in line for line in before), written
+    assert any(line.startswith("0 of 3: ") for line in before)
+
+
+def test_no_line_elsewhere(binary):
+    words = [COMMAND, "check", "--only", "runs,binding", binary("rows_disagree")]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert not done.stderr and "\r" not in done.stdout
+    said = subprocess.run([*words, "--verbose"], capture_output=True, text=True)
+    assert said.stdout == done.stdout
+    assert [line.split(" (")[0] for line in sorted(said.stderr.splitlines())] == ["binding of faulty::scale: pass", "runs of faulty::scale, row scale_one: pass",
+                                                                              "runs of faulty::scale, row scale_two: pass"]

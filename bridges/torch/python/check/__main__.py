@@ -496,7 +496,8 @@ def ask_all(question, module, shown):
             else:
                 running.append(Worker(entry, module, question["seed"], end))
                 if shown >= 0:
-                    os.write(shown, f"\r\033[K{len(answers)} of {len(question['operators'])} in torch: {entry['name']}".encode())
+                    line = f"{len(answers)} of {len(question['operators'])} in torch: {entry['name']}"
+                    os.write(shown, f"\r\033[K{line[:(os.get_terminal_size(shown).columns or 80) - 1]}".encode())
         ready = select.select([w.fd for w in running], [], [], 0.2)[0] if running else []
         for worker in list(running):
             ended = worker.fd in ready and not worker.read()

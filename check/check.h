@@ -198,7 +198,8 @@ typedef struct check_op {
     bool looks_inside; /* the contract has facts on the elements of tensors */
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
-    bool random; /* tagged as nondeterministic */
+    bool random;       /* tagged as nondeterministic */
+    double rtol, atol; /* that the contract declares; -1: none */
     bool shape_function;
     const char *too_large; /* why it cannot be checked; NULL: it can */
     bool foreign;          /* an operator of torch: it has only a schema and perhaps a contract (op may be NULL) */
@@ -410,9 +411,9 @@ bool check_heap_wrong_free(void); /* it aborted because a block was freed twice,
 
 /* The tolerance between two right results of a case: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
 typedef struct check_tolerance { double rtol, atol; } check_tolerance;
-check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone);
+check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_dtype dtype, int64_t elements, bool alone);
 /* The tolerance for elements that were computed in another order; largest: the largest of the inputs. */
-double check_rounding(dv_dtype dtype, double largest);
+double check_rounding(const check_op *op, dv_dtype dtype, double largest);
 double check_largest(dv_dtype dtype); /* the largest finite number of a float dtype */
 
 /* ---- Properties ---------------------------------------------------------------------------------------------------------- */

@@ -125,6 +125,12 @@ static void read_names(check_op *op)
                     .at = n[kind]++ };
 }
 
+static double number_or(const check_json *object, const char *key, double otherwise)
+{
+    const check_json *j = check_json_get(object, key);
+    return j && j->kind != CHECK_NULL ? j->f : otherwise;
+}
+
 int check_op_init(check_op *op, dv_operator *o)
 {
     char *text;
@@ -149,6 +155,8 @@ int check_op_init(check_op *op, dv_operator *o)
     op->random = has_tag(op, "nondeterministic_seeded") || has_tag(op, "nondeterministic_bitwise");
     op->shape_function = check_json_true(op->json, "shape_function");
     op->program = check_json_get(op->contract, "program");
+    op->rtol = number_or(op->contract, "rtol", -1);
+    op->atol = number_or(op->contract, "atol", -1);
     read_names(op);
     read_steps(op, check_json_get(op->program, "solve"));
     const check_json *results = check_json_get(op->program, "results");

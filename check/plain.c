@@ -136,7 +136,7 @@ static bool differ(const check_op *op, const check_outs *a, const check_outs *b,
     for (size_t k = 0; k < a->n; k++) {
         const check_out *x = &a->of[k], *y = &b->of[k];
         const size_t bytes = (size_t)dv_dtype_bytes(x->t.dtype, 1);
-        const double tolerance = rounded ? check_rounding(x->t.dtype, check_out_largest(x)) : 0;
+        const double tolerance = rounded ? check_rounding(op, x->t.dtype, check_out_largest(x)) : 0;
         for (int64_t i = 0, n = dv_numel(&x->t); i < n; i++)
             if (memcmp((const char *)x->t.data + (size_t)i * bytes, (const char *)y->t.data + (size_t)i * bytes, bytes) &&
                 (!rounded || far(x, y, i, tolerance))) {

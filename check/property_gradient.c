@@ -400,7 +400,7 @@ static bool one_type(const point *p)
 
 static void show(check_job *job, enum check_show how, size_t tensor)
 {
-    job->how = (check_how){ .show = how, .tensor = (int32_t)tensor };
+    job->how = (check_how){ .show = how, .tensor = (int32_t)tensor, .rtol = fmax(job->op->rtol, 0) };
 }
 
 /* Every gradient has its argument's shape and element type. */
@@ -511,6 +511,7 @@ static bool flat_here_only(point *p, size_t a, const double *v, const double *he
 
 typedef struct precision { double step, agree, differ, slack; } precision;
 static const precision in_f64 = { 1e-4, 1e-6, 1e-5, 1000 }, in_f32 = { 0x1p-5, 3e-3, 1e-2, 30 };
+enum { APPROXIMATE = 4 }; /* a formula over approximate results is off by so many times their declared tolerance */
 static const precision *precision_of(const point *p) { return p->eps < 0x1p-50 ? &in_f64 : &in_f32; }
 
 /* The slope of the weighted sum of outputs when tensor a moves along v: by steps h, h/2 and 0.3 h to both sides. */
@@ -596,7 +597,9 @@ static enum verdict judge(const point *p, const slope *s, double formula, differ
         return UNSURE;
     if (s->flat)
         return fabs(formula) > 0 ? UNSURE : AGREES;
-    return fabs(formula - s->value) <= q->differ * s->scale + q->slack * s->noise ? AGREES : DIFFERS;
+    const double results = s->noise * 0.3 * q->step / p->eps; /* how large they are */
+    const double allowed = q->differ * s->scale + q->slack * s->noise + fmax(p->op->rtol, 0) * (s->scale + APPROXIMATE * results);
+    return fabs(formula - s->value) <= allowed ? AGREES : DIFFERS;
 }
 
 static enum verdict compare_once(point *p, size_t a, const double *g, check_random *r, difference *d)
@@ -861,7 +864,8 @@ static enum verdict compare_rounded(check_job *job, point *low, point *p, check_
         for (int64_t k = 0; k < n && g.of[i]; k++)
             most = fmax(most, fabs(g.of[i][k]));
         for (int64_t k = 0; k < n && g.of[i]; k++) {
-            const double found = rounded.of[i] ? rounded.of[i][k] : 0, allowed = 16 * (spread[i] + low->eps * most) + 1e-5;
+            const double found = rounded.of[i] ? rounded.of[i][k] : 0,
+                         allowed = 16 * (spread[i] + low->eps * most) + 1e-5 + fmax(p->op->rtol, 0) * most;
             *a = i;
             *d = (difference){ found, g.of[i][k] };
             if (!isfinite(g.of[i][k]) || fabs(found - g.of[i][k]) <= allowed)

@@ -73,11 +73,11 @@ static bool run(const check_job *job, const check_case *c, enum check_end end, l
     return true;
 }
 
-static double largest_rounding(const check_outs *o)
+static double largest_rounding(const check_op *op, const check_outs *o)
 {
     double most = 0;
     for (size_t i = 0; i < o->n; i++)
-        most = fmax(most, check_rounding(o->of[i].t.dtype, check_out_largest(&o->of[i])));
+        most = fmax(most, check_rounding(op, o->of[i].t.dtype, check_out_largest(&o->of[i])));
     return most;
 }
 
@@ -87,7 +87,7 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
     char words[300];
     if (!run(job, c, CHECK_AT_BEGIN, in_order, false, &elsewhere) || !run(job, c, CHECK_AT_END, NULL, false, &last))
         return;
-    job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(first) };
+    job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(job->op, first) };
     if (check_outs_differ(job->op, first, &last, words, sizeof words)) {
         const bool settled = run(job, c, CHECK_AT_END, NULL, false, &again) &&
             !check_outs_differ(job->op, &last, &again, words, sizeof words);
@@ -209,7 +209,7 @@ static bool same_part(
     const check_op *op, const check_out *whole, const check_out *part, int axis, int64_t low, char *words, size_t room)
 {
     const int64_t n = dv_numel(&part->t), size = whole->dims[axis], mine = part->dims[axis];
-    const double tolerance = check_rounding(whole->t.dtype, check_out_largest(whole));
+    const double tolerance = check_rounding(op, whole->t.dtype, check_out_largest(whole));
     char where[200];
     int64_t inner = 1;
     for (int32_t i = axis + 1; i < part->t.ndim; i++)
@@ -269,7 +269,7 @@ static void check_slices(check_job *job, cutter *k)
             const check_out *whole = &p.outs[0].of[i], *mine = &p.outs[1 + part].of[i];
             const int64_t low = part ? k->at : 0, high = part ? k->size : k->at;
             const int axis = cut_dim(k, high - low, whole->t.ndim, whole->dims, mine->t.ndim, mine->dims);
-            show_parts(job, CHECK_SHOW_PARTS, k, whole, check_rounding(whole->t.dtype, check_out_largest(whole)));
+            show_parts(job, CHECK_SHOW_PARTS, k, whole, check_rounding(job->op, whole->t.dtype, check_out_largest(whole)));
             job->how.axis = axis;
             if (axis >= 0 && !same_part(job->op, whole, mine, axis, low, words, sizeof words))
                 check_fail(job, "not parallel",
@@ -289,7 +289,7 @@ static bool all_real(const check_case *c)
 
 /* The tolerance of a sum of products in another order, with each real argument as a factor. A kernel that rounds every step to a
  * small type has inaccurate values, but its result is still a sum, so the largest rounding error is allowed. */
-static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
+static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dtype, double largest)
 {
     double product = 1, terms = 1;
     for (size_t i = 0; i < c->ntensors; i++) {
@@ -300,7 +300,7 @@ static double sum_rounding(const check_case *c, dv_dtype dtype, double largest)
         terms = fmax(terms, (double)check_numel(t));
     }
     const double order = dtype.bits >= 64 ? 8 * 0x1p-53 : dtype.bits >= 32 ? 8 * 0x1p-24 : terms * check_unit(dtype);
-    return check_rounding(dtype, fmax(largest, product)) + order * terms * product;
+    return check_rounding(op, dtype, fmax(largest, product)) + order * terms * product;
 }
 
 static void check_sum(check_job *job, cutter *k)
@@ -314,7 +314,7 @@ static void check_sum(check_job *job, cutter *k)
             memcmp(whole->dims, b->dims, sizeof a->dims))
             continue;
         const double largest = fmax(check_out_largest(whole), fmax(check_out_largest(a), check_out_largest(b)));
-        const double tolerance = sum_rounding(k->c, whole->t.dtype, largest);
+        const double tolerance = sum_rounding(job->op, k->c, whole->t.dtype, largest);
         show_parts(job, CHECK_SHOW_SUM, k, whole, tolerance);
         for (int64_t n = 0, all = dv_numel(&whole->t); n < all && !failed(job); n++) {
             const double w = check_get(whole->t.data, n, whole->t.dtype), x = check_get(a->t.data, n, a->t.dtype),

@@ -3,6 +3,7 @@
  *
  * Cases are made as for any property, in forked children; their text comes back through shared memory. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -123,8 +124,9 @@ char *check_torch_question(const check_op *ops, size_t nops, const check_job *jo
         check_put_text(to, ops[i].name);
         fputs(", \"file\": ", to);
         check_put_text(to, ops[i].path);
-        fprintf(to, ", \"foreign\": %s, \"contract\": %s, \"cases\": [%.*s]}", ops[i].foreign ? "true" : "false",
-            ops[i].op ? "true" : "false", ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
+        fprintf(to, ", \"foreign\": %s, \"contract\": %s, \"rtol\": %.17g, \"atol\": %.17g, \"cases\": [%.*s]}",
+            ops[i].foreign ? "true" : "false", ops[i].op ? "true" : "false", fmax(ops[i].rtol, 0), fmax(ops[i].atol, 0),
+            ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
     }
     fputs("]}\n", to);
     fclose(to);

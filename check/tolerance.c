@@ -7,7 +7,8 @@
  *
  * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
  * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
- * like n where the terms cancel or are equal (expanded tensors), so that roundings add up. Integers and booleans: exact. */
+ * like n where the terms cancel or are equal (expanded tensors), so that roundings add up. An rtol that the contract
+ * declares replaces the second term of r, an atol the second term of the bound. Integers and booleans: exact. */
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +41,7 @@ static double largest_number(const check_value *v)
     return most;
 }
 
-check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t elements, bool alone)
+check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_dtype dtype, int64_t elements, bool alone)
 {
     double largest = 1, n = 1;
     bool equal = false;
@@ -63,16 +64,17 @@ check_tolerance check_tolerance_of(const check_case *c, dv_dtype dtype, int64_t 
      * computed in f32 are still far off.
      */
     const double u = check_unit(dtype), v = u == 0x1p-53 ? 0x1p-47 : 0x1p-24;
-    return (check_tolerance){ (alone ? 8 : 4) * u + v * (16 * largest + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
-        v * (16 * largest * largest + n * largest) };
+    const double relative = v * (16 * largest + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
+                 absolute = v * (16 * largest * largest + n * largest);
+    return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol), op->atol < 0 ? absolute : op->atol };
 }
 
-double check_rounding(dv_dtype dtype, double largest)
+double check_rounding(const check_op *op, dv_dtype dtype, double largest)
 {
     if (check_is_integer(dtype))
         return 0;
     const int bits = dtype.code == 5 ? dtype.bits / 2 : dtype.bits;
     const double order = 1024 * (bits >= 64 ? 0x1p-53 : 0x1p-24); /* of sums, in f32 at least */
     const double last = bits > 16 ? 0 : bits == 16 ? check_unit(dtype) : 0x1p-2;
-    return (order + 4 * last) * largest + 1e-30;
+    return (order + 4 * last + fmax(op->rtol, 0)) * largest + fmax(op->atol, 1e-30);
 }

@@ -47,7 +47,7 @@ static int find_slope(dv_operator *op, double *value, double *allowed)
     const double right = (4 * d[3] - d[1]) / h, left = -(4 * d[4] - d[2]) / h;
     *value = (4 * half - whole) / 3;
     const double scale = sqrt(squares) + fabs(*value), agree = (wide ? 1e-6 : 3e-3) * scale + slack * noise;
-    *allowed = (wide ? 1e-5 : 1e-2) * scale + slack * noise;
+    *allowed = (wide ? 1e-5 : 1e-2) * scale + slack * noise + RTOL * (scale + 4 * noise * 0.3 * h / eps);
     return fabs(*value - third) <= agree && fabs(right - left) <= 4 * agree;
 }
 

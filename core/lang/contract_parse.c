@@ -599,6 +599,10 @@ static int parse_fact(struct parser *p)
             return parse_cost(p, &c->flops);
         if (dv__lexer_is(&p->lx, "bytes"))
             return parse_cost(p, &c->bytes);
+        if (dv__lexer_is(&p->lx, "rtol"))
+            return parse_cost(p, &c->rtol);
+        if (dv__lexer_is(&p->lx, "atol"))
+            return parse_cost(p, &c->atol);
         return parse_definition(p);
     }
     if (next_is(p, ":"))

@@ -179,6 +179,8 @@ void dv__contract_describe(const dv__contract *c, dv__text *to)
     describe_expr(to, "workspace", c->workspace);
     describe_expr(to, "flops", c->flops);
     describe_expr(to, "bytes", c->bytes);
+    describe_expr(to, "rtol", c->rtol);
+    describe_expr(to, "atol", c->atol);
 }
 
 /* ---- Places of parallel dims -------------------------------------------------------------------------------------------
@@ -379,6 +381,14 @@ static void json_places(dv__text *to, const dv__contract *c)
     dv__text_puts(to, "]");
 }
 
+static void json_number(dv__text *to, const char *key, const dv__expr *e)
+{
+    if (e)
+        dv__text_add(to, ", \"%s\": %.15g", key, e->f);
+    else
+        dv__text_add(to, ", \"%s\": null", key);
+}
+
 static void json_takes(dv__text *to, const dv__contract *c)
 {
     bool first = true;
@@ -409,6 +419,8 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     dv__text_puts(to, "]");
     json_places(to, c);
     json_takes(to, c);
+    json_number(to, "rtol", c->rtol);
+    json_number(to, "atol", c->atol);
     dv__text_puts(to, ", \"program\": ");
     dv__program_json(c, to);
     dv__text_puts(to, "}");

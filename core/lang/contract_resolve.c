@@ -541,10 +541,23 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
     return DV_OK;
 }
 
+static int check_tolerance(const dv__contract *c, const dv__expr *e, const char *what)
+{
+    const bool whole = e && e->kind == DV__EXPR_INT && e->i == 0;
+    if (!e || whole || (e->kind == DV__EXPR_FLOAT && e->f < 1))
+        return DV_OK;
+    return wrong(c, e, "%s: expected a number below 1, such as 1e-3", what);
+}
+
 /* What no call could find right. */
 static int check_constants(const dv__contract *c)
 {
     int64_t least, most;
+    int status = check_tolerance(c, c->rtol, "rtol");
+    if (!status)
+        status = check_tolerance(c, c->atol, "atol");
+    if (status)
+        return status;
     if (c->workspace && dv__constant(c->workspace, &least) && least < 0)
         return wrong(c, c->workspace, "workspace: expected a size, found the negative %lld", (long long)least);
     for (uint32_t i = 0; i < c->nunbacked; i++) {

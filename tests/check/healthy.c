@@ -561,7 +561,23 @@ static int counting_any(dv_context *ctx, const struct one *a)
 DV_OPERATOR(counting, struct one, (x, out), .schema = "counting(Tensor x) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", counting_any)));
 
-DV_LIBRARY(healthy, &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared,
-    &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows,
-    &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined,
-    &dv_op_adamw);
+/* The hyperbolic tangent by a rational function, as exact as it declares. */
+static int rational(dv_context *ctx, const struct one *a)
+{
+    (void)ctx;
+    const uint32_t dtype = dv_dtype_key(a->x->dtype);
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++) {
+        const double x = dv_get_f64(a->x->data, i, dtype), c = x > 4.97 ? 4.97 : x < -4.97 ? -4.97 : x, s = c * c;
+        const double y = c * (135135 + s * (17325 + s * (378 + s))) / (135135 + s * (62370 + s * (3150 + 28 * s)));
+        dv_put_f64(a->out->data, i, dtype, isnan(x) ? x : i % 8 ? y : y * 1.0002);
+    }
+    return DV_OK;
+}
+DV_OPERATOR(tangent, struct one, (x, out), .schema = "tangent(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T; parallel(*s); T in f32 f64 bf16; rtol = 5e-4", .native = "tanh(x)",
+    .gradient = "x: grad * (1 - result * result)", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32 f64 bf16", rational)));
+
+DV_LIBRARY(healthy, &dv_op_tangent, &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick,
+    &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep,
+    &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift,
+    &dv_op_joined, &dv_op_adamw);

@@ -340,3 +340,7 @@
         "i is the index of an input list and already counts its tensors: a count needs another index" },
     { 'Q', "xs{i}[*s{i}] -> {j < 2}[*s{j}]:f32", 25, "*s{i} belongs to the lists with index i" },
     { 'O', "x[n]:T -> [n]:T", 11, "the schema has no return for this output: it returns 0 values" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; rtol = 1", 33, "rtol: expected a number below 1, such as 1e-3" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; atol = -0.5", 33, "atol: expected a number below 1, such as 1e-3" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; rtol = n", 33, "rtol: expected a number below 1, such as 1e-3" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; rtol = 0; rtol = 0.1", 36, "'rtol' is given twice" },

@@ -158,6 +158,7 @@ class Asker:
         self.entry, self.module, self.seed, self.crashes, self.to = worker.entry, worker.module, worker.seed, worker.crashes, to
         self.end = worker.end
         self.name = self.entry["name"]
+        questions.DECLARED.update(rtol=self.entry["rtol"], atol=self.entry["atol"])
         self.failures = {a["check"] for a in worker.answers if a["result"] == "fail"} - ({"runs"} if self.crashes else set())  # see find_cases()
 
     def say(self, **words):
@@ -371,6 +372,7 @@ def script(asker, question, some, message, native):
         loading = f"import dovetail\ndovetail.load(sys.argv[1] if len(sys.argv) > 1 else {file!r})"
     lines = [f"# {question.__name__} of {name} in torch:", *("# " + line for line in message.splitlines()), "#",
              "# It ends with a signal or with 1 while the fault is there, with 0 when it is gone.", "import sys", imports, loading, "",
+             f"DECLARED = {questions.DECLARED}  # the contract's tolerance, beside rounding",
              sources(question), *([] if question is questions.runs else [source(c) for c in (Broken, Contents, Stricter, Unsure) if f"class {c.__name__}" not in sources(question)]),
              f"op = torch.ops.{space}.{local}.{overload or 'default'}",
              "cases = [" + ",\n    ".join(literal(list(values)) for values in some) + "]", "signal.alarm(60)  # it must end",

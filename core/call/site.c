@@ -15,11 +15,13 @@
 #include "call/call.h"
 #include "call/values.h"
 
-/* The contents that the text gives a tensor: n values in the order of the indices; for n == 0 a range, or one value. */
+/* The contents that the text gives a tensor, as numbers of its element type: n values in the order of the indices; for n == 0 a
+ * range, or one value twice. */
 typedef struct contents {
     const dv_tensor *of;
-    double low, high, *values;
+    dv_value low, high, *values;
     size_t n;
+    bool is_range;
     struct contents *next;
 } contents;
 
@@ -246,18 +248,49 @@ static double random_unit(uint64_t *state) /* splitmix64: the same contents ever
     return (double)((z ^ z >> 31) >> 11) * 0x1p-53;
 }
 
+static bool is_whole(dv_dtype t) { return t.code == 0 || t.code == 1 || t.code == 6; }
+
+static double as_double(const dv_value *v)
+{
+    return v->type == DV_VALUE_INT ? (double)v->as.i : v->type == DV_VALUE_BOOL ? v->as.b : v->as.f;
+}
+
+static void put(const dv_tensor *t, int64_t at, const dv_value *v)
+{
+    if (t->dtype.code == 5) { /* complex: two floats of half the size */
+        const dv_dtype part = { 2, t->dtype.bits / 2, 1 };
+        dv_element_put(t->data, 2 * at, part, v->type == DV_VALUE_COMPLEX ? v->as.c.re : as_double(v));
+        dv_element_put(t->data, 2 * at + 1, part, v->type == DV_VALUE_COMPLEX ? v->as.c.im : 0);
+    } else if (t->dtype.bits == 64 && v->type == DV_VALUE_INT && is_whole(t->dtype)) {
+        ((int64_t *)t->data)[at] = v->as.i; /* a double would lose the low bits */
+    } else {
+        dv_element_put(t->data, at, t->dtype, as_double(v));
+    }
+}
+
+/* A number of a range: an integer for integers, else a double. */
+static dv_value between(const contents *c, bool whole, double unit)
+{
+    if (!whole)
+        return dv_from_float(as_double(&c->low) + unit * (as_double(&c->high) - as_double(&c->low)));
+    const uint64_t span = (uint64_t)c->high.as.i - (uint64_t)c->low.as.i, step = (uint64_t)(unit * (double)span);
+    return dv_from_int((int64_t)((uint64_t)c->low.as.i + (step < span ? step : span - 1)));
+}
+
 static void fill_elements(const dv_tensor *t, const contents *c, uint64_t seed)
 {
-    const bool boolean = t->dtype.code == 6, whole = t->dtype.code == 0 || t->dtype.code == 1 || boolean;
-    const double low = c ? c->low : whole ? 0 : -1, high = c ? c->high : boolean ? 2 : whole ? 0 : 1;
+    const bool boolean = t->dtype.code == 6, whole = is_whole(t->dtype);
+    const contents made = { .low = whole ? dv_from_int(0) : dv_from_float(-1),
+        .high = whole ? dv_from_int(2) : dv_from_float(1),
+        .is_range = !whole || boolean };
+    c = c ? c : &made;
     const int64_t n = dv_numel(t);
     for (int64_t i = 0; i < n; i++) {
-        const double step = low < high ? random_unit(&seed) * (high - low) : 0;
+        const dv_value v = c->n ? c->values[i] : c->is_range ? between(c, whole, random_unit(&seed)) : c->low;
         int64_t at = 0, rest = i;
         for (int32_t d = t->ndim; d-- > 0; rest /= t->shape[d])
             at += rest % t->shape[d] * t->strides[d];
-        dv_element_put(
-            t->data, at, t->dtype, c && c->n ? c->values[i] : low + (whole && step < 0x1p62 ? (double)(int64_t)step : step));
+        put(t, at, &v);
     }
 }
 
@@ -304,20 +337,20 @@ static void print_sizes(dv__text *to, int32_t n, const int64_t *sizes)
     dv__text_puts(to, "]");
 }
 
-static void print_float(dv__text *to, double x);
+static void print_value(dv__text *to, const dv_site *s, const dv_value *v);
 
-static void print_contents(dv__text *to, const contents *c)
+static void print_contents(dv__text *to, const dv_site *s, const contents *c)
 {
     dv__text_puts(to, c->n ? " = [" : " = ");
     for (size_t i = 0; i < c->n; i++) {
         dv__text_puts(to, i ? ", " : "");
-        print_float(to, c->values[i]);
+        print_value(to, s, &c->values[i]);
     }
     if (!c->n)
-        print_float(to, c->low);
-    if (!c->n && c->low < c->high) {
+        print_value(to, s, &c->low);
+    if (!c->n && c->is_range) {
         dv__text_puts(to, "..");
-        print_float(to, c->high);
+        print_value(to, s, &c->high);
     }
     dv__text_puts(to, c->n ? "]" : "");
 }
@@ -338,7 +371,7 @@ static void print_tensor(dv__text *to, const dv_site *s, const dv_tensor *t)
     if (t->device.type != DV_CPU || t->device.id)
         dv__text_add(to, " : %s:%d", dv_device_name(t->device.type), (int)t->device.id);
     if (c)
-        print_contents(to, c);
+        print_contents(to, s, c);
 }
 
 /* The shortest text that reads back to the same value, and never that of an integer. */
@@ -524,67 +557,8 @@ static int read_float(reader *r, double *out)
         return wrong(r, "a number");
     if (errno && isinf(*out))
         return wrong(r, "a number that fits a double");
-    r->p = end;
+    r->p = end - (end[-1] == '.' && *end == '.'); /* of "0..8" strtod() takes the first dot */
     return DV_OK;
-}
-
-/* After "=": "3", "0..8", "[1, 2, 3]". */
-static int read_contents(reader *r, const dv_tensor *t)
-{
-    contents *c = DV__ARENA_NEW(&r->site->arena, contents);
-    size_t room = 1;
-    int status;
-    for (const char *p = r->p; *p; p++)
-        room += *p == ',';
-    if (!c || !(c->values = DV__ARENA_ARRAY(&r->site->arena, double, room)))
-        return DV_ENOMEM;
-    c->of = t;
-    c->next = r->site->contents;
-    r->site->contents = c;
-    if (take(r, '[')) {
-        while (!take(r, ']')) {
-            if (c->n && !take(r, ','))
-                return wrong(r, "',' or ']'");
-            if ((status = read_float(r, &c->values[c->n++])))
-                return status;
-        }
-        return (int64_t)c->n == dv_numel(t) ? DV_OK : wrong(r, "as many values as elements");
-    }
-    if ((status = read_float(r, &c->low)))
-        return status;
-    r->p -= r->p[-1] == '.' && *r->p == '.'; /* of "0..8" strtod() takes the first dot */
-    c->high = c->low;
-    if (strncmp(r->p, "..", 2) != 0)
-        return DV_OK;
-    r->p += 2;
-    if ((status = read_float(r, &c->high)))
-        return status;
-    return c->low < c->high ? DV_OK : wrong(r, "a range that ends above its beginning");
-}
-
-static int read_tensor(reader *r, dv_value *out)
-{
-    dv_tensor *t = DV__ARENA_NEW(&r->site->arena, dv_tensor);
-    int64_t *dims = DV__ARENA_ARRAY(&r->site->arena, int64_t, 2 * DV_MAX_NDIM);
-    dv_dtype dtype;
-    dv_device device = { DV_CPU, 0 };
-    int32_t ndim, nstrides = -1;
-    if (!t || !dims)
-        return DV_ENOMEM;
-    int status = read_dtype(r, &dtype);
-    if (status || (status = read_sizes(r, dims, &ndim)))
-        return status;
-    if (take(r, '@') && (status = read_sizes(r, dims + DV_MAX_NDIM, &nstrides)))
-        return status;
-    if (nstrides >= 0 && nstrides != ndim)
-        return wrong(r, "as many strides as sizes");
-    if (take(r, ':') && (status = read_device(r, &device)))
-        return status;
-    status = dv_tensor_init(t, NULL, dtype, device, ndim, dims, nstrides < 0 ? NULL : dims + DV_MAX_NDIM, dims + DV_MAX_NDIM);
-    if (status)
-        return dv__fail_in(status, "%s: argument '%s'", r->op->name, r->argument);
-    *out = dv_from_tensor(t);
-    return take(r, '=') ? read_contents(r, t) : DV_OK;
 }
 
 /* 3, 3.0, 1.5+2j, 2j, true: the type follows from the text. */
@@ -620,6 +594,89 @@ static int read_number(reader *r, dv_value *out)
             *out = dv_from_int(i);
     }
     return status;
+}
+
+/* A number that the element type can hold: an integer in its range for integers, complex only for complex. The end of a range
+ * may be one past the largest. */
+static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
+{
+    skip(r);
+    const char *begin = r->p;
+    const int status = read_number(r, out);
+    if (status)
+        return status;
+    const unsigned bits = t.code == 6 ? 1 : t.code == 0 ? t.bits - 1u : t.bits;
+    const int64_t most = bits < 63 ? (INT64_C(1) << bits) - 1 : INT64_MAX, least = t.code == 0 ? -most - 1 : 0;
+    const int64_t i = out->type == DV_VALUE_BOOL ? out->as.b : out->as.i;
+    char expected[64] = "a real number";
+    if (is_whole(t) && ((out->type != DV_VALUE_INT && out->type != DV_VALUE_BOOL) || i < least || i - (is_end && i > 0) > most))
+        snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)least, (long long)most);
+    else if (is_whole(t) || t.code == 5 || out->type != DV_VALUE_COMPLEX)
+        return DV_OK;
+    r->p = begin;
+    return wrong(r, expected);
+}
+
+/* After "=": "3", "0..8", "[1, 2, 3]". */
+static int read_contents(reader *r, const dv_tensor *t)
+{
+    contents *c = DV__ARENA_NEW(&r->site->arena, contents);
+    size_t room = 1;
+    int status;
+    for (const char *p = r->p; *p; p++)
+        room += *p == ',';
+    if (!c || !(c->values = DV__ARENA_ARRAY(&r->site->arena, dv_value, room)))
+        return DV_ENOMEM;
+    c->of = t;
+    c->next = r->site->contents;
+    r->site->contents = c;
+    if (take(r, '[')) {
+        while (!take(r, ']')) {
+            if (c->n && !take(r, ','))
+                return wrong(r, "',' or ']'");
+            if ((status = read_element(r, t->dtype, false, &c->values[c->n++])))
+                return status;
+        }
+        return (int64_t)c->n == dv_numel(t) ? DV_OK : wrong(r, "as many values as elements");
+    }
+    if ((status = read_element(r, t->dtype, false, &c->low)))
+        return status;
+    c->high = c->low;
+    if (strncmp(r->p, "..", 2) != 0)
+        return DV_OK;
+    r->p += 2;
+    if ((status = read_element(r, t->dtype, true, &c->high)))
+        return status;
+    c->is_range = true;
+    const bool complex = c->low.type == DV_VALUE_COMPLEX || c->high.type == DV_VALUE_COMPLEX;
+    const bool above = c->low.type == DV_VALUE_INT && c->high.type == DV_VALUE_INT ? c->low.as.i < c->high.as.i
+                                                                                   : as_double(&c->low) < as_double(&c->high);
+    return above && !complex ? DV_OK : wrong(r, "a range of real numbers that ends above its beginning");
+}
+
+static int read_tensor(reader *r, dv_value *out)
+{
+    dv_tensor *t = DV__ARENA_NEW(&r->site->arena, dv_tensor);
+    int64_t *dims = DV__ARENA_ARRAY(&r->site->arena, int64_t, 2 * DV_MAX_NDIM);
+    dv_dtype dtype;
+    dv_device device = { DV_CPU, 0 };
+    int32_t ndim, nstrides = -1;
+    if (!t || !dims)
+        return DV_ENOMEM;
+    int status = read_dtype(r, &dtype);
+    if (status || (status = read_sizes(r, dims, &ndim)))
+        return status;
+    if (take(r, '@') && (status = read_sizes(r, dims + DV_MAX_NDIM, &nstrides)))
+        return status;
+    if (nstrides >= 0 && nstrides != ndim)
+        return wrong(r, "as many strides as sizes");
+    if (take(r, ':') && (status = read_device(r, &device)))
+        return status;
+    status = dv_tensor_init(t, NULL, dtype, device, ndim, dims, nstrides < 0 ? NULL : dims + DV_MAX_NDIM, dims + DV_MAX_NDIM);
+    if (status)
+        return dv__fail_in(status, "%s: argument '%s'", r->op->name, r->argument);
+    *out = dv_from_tensor(t);
+    return take(r, '=') ? read_contents(r, t) : DV_OK;
 }
 
 static int hex(char c) { return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? (c | 32) - 'a' + 10 : -1; }

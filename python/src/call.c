@@ -145,6 +145,13 @@ static PyObject *from_tensor(ext_call *c, size_t i, const ext_slot *slot, const 
     return c->of->wrap(c, t);
 }
 
+static PyObject *from_complex(dv_complex z) { return PyComplex_FromDoubles(z.re, z.im); }
+
+static PyObject *from_dtype(const ext_call *c, dv_dtype d)
+{
+    return (c->of->dtype_object ? c->of : ext_adopter())->dtype_object(d);
+}
+
 /* NULL without an exception: Python has no object for it. */
 static PyObject *plain(const ext_call *c, const dv_value *v)
 {
@@ -152,9 +159,9 @@ static PyObject *plain(const ext_call *c, const dv_value *v)
     case DV_VALUE_INT: return PyLong_FromLongLong(v->as.i);
     case DV_VALUE_FLOAT: return PyFloat_FromDouble(v->as.f);
     case DV_VALUE_BOOL: return PyBool_FromLong(v->as.b);
-    case DV_VALUE_COMPLEX: return PyComplex_FromDoubles(v->as.c.re, v->as.c.im);
+    case DV_VALUE_COMPLEX: return from_complex(v->as.c);
     case DV_VALUE_STRING: return PyUnicode_FromStringAndSize(v->as.s.data, (Py_ssize_t)v->as.s.size);
-    case DV_VALUE_DTYPE: return (c->of->dtype_object ? c->of : ext_adopter())->dtype_object(v->as.dtype);
+    case DV_VALUE_DTYPE: return from_dtype(c, v->as.dtype);
     case DV_VALUE_NONE: Py_RETURN_NONE;
     default: return NULL;
     }
@@ -207,6 +214,17 @@ static PyObject *site_tensor(ext_call *c, const dv_tensor *t)
     return t ? c->of->wrap(c, dv_tensor_ref((dv_tensor *)(uintptr_t)(const void *)t)) : Py_NewRef(Py_None);
 }
 
+static PyObject *site_scalar(const dv_scalar *s)
+{
+    return s->kind == DV_SCALAR_INT  ? PyLong_FromLongLong(s->as.i)
+        : s->kind == DV_SCALAR_BOOL  ? PyBool_FromLong(s->as.b)
+        : s->kind == DV_SCALAR_FLOAT ? PyFloat_FromDouble(s->as.f)
+                                     : from_complex(s->as.c);
+}
+
+static PyObject *site_device(dv_device d) { return PyUnicode_FromFormat("%s:%d", dv_device_name(d.type), (int)d.id); }
+
+/* Devices, layouts and memory formats become the words that a call takes. NULL without an exception: there is none. */
 static PyObject *site_value(ext_call *c, const dv_value *v)
 {
     PyObject *list = NULL, *item;
@@ -224,12 +242,16 @@ static PyObject *site_value(ext_call *c, const dv_value *v)
         LIST(FLOATS, floats, PyFloat_FromDouble(v->as.floats.data[i]))
         LIST(BOOLS, bools, PyBool_FromLong(v->as.bools.data[i]))
         LIST(STRINGS, strings, PyUnicode_FromStringAndSize(v->as.strings.data[i].data, (Py_ssize_t)v->as.strings.data[i].size))
+        LIST(SCALARS, scalars, site_scalar(&v->as.scalars.data[i]))
+        LIST(COMPLEXES, complexes, from_complex(v->as.complexes.data[i]))
+        LIST(DTYPES, dtypes, from_dtype(c, v->as.dtypes.data[i]))
+        LIST(DEVICES, devices, site_device(v->as.devices.data[i]))
 #undef LIST
-    default: item = plain(c, v);
+    case DV_VALUE_DEVICE: return site_device(v->as.device);
+    case DV_VALUE_LAYOUT: return ext_word(ext_layouts, v->as.layout.value);
+    case DV_VALUE_MEMORY_FORMAT: return ext_word(ext_memory_formats, v->as.memory_format.value);
+    default: return plain(c, v);
     }
-    if (!item && !PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "%s: an argument of this call site cannot be given to Python", c->f->name);
-    return item;
 }
 
 static PyObject *site_arguments(ext_call *c, const dv_site *site)
@@ -240,6 +262,9 @@ static PyObject *site_arguments(ext_call *c, const dv_site *site)
         memset(c->args, 0, c->f->nargs * sizeof *c->args);
     for (size_t i = 0; c->args && args && i < c->f->nargs; i++) {
         PyObject *o = site_value(c, &dv_site_args(site)[i]);
+        if (!o && !PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "%s: argument '%U' of type %s cannot be given to Python", c->f->name,
+                c->f->slots[i].name, c->f->slots[i].type_text);
         if (!o || PyDict_SetItem(args, c->f->slots[i].name, o))
             Py_CLEAR(args);
         Py_XDECREF(o);

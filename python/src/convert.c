@@ -305,18 +305,28 @@ static bool one_of(const char *text, const char *const *words, int32_t *out)
     return false;
 }
 
+const char *const ext_layouts[] = { "strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc",
+    "jagged", NULL };
+const char *const ext_memory_formats[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d", NULL };
+
+PyObject *ext_word(const char *const *words, int32_t number)
+{
+    for (int32_t i = 0; words[i]; i++)
+        if (i == number)
+            return PyUnicode_FromString(words[i]);
+    return NULL;
+}
+
 static enum ext_outcome layout(ext_call *c, const ext_slot *slot, PyObject *o, dv_layout *out)
 {
-    static const char *const words[] = { "strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr",
-        "sparse_bsc", "jagged", NULL };
-    return one_of(word(c, o), words, &out->value) ? EXT_OK : ext_wrong(c, slot, -1, "a layout, such as \"strided\"", o);
+    return one_of(word(c, o), ext_layouts, &out->value) ? EXT_OK : ext_wrong(c, slot, -1, "a layout, such as \"strided\"", o);
 }
 
 static enum ext_outcome memory_format(ext_call *c, const ext_slot *slot, PyObject *o, dv_memory_format *out)
 {
-    static const char *const words[] = { "contiguous_format", "preserve_format", "channels_last", "channels_last_3d", NULL };
-    return one_of(word(c, o), words, &out->value) ? EXT_OK
-                                                  : ext_wrong(c, slot, -1, "a memory format, such as \"contiguous_format\"", o);
+    return one_of(word(c, o), ext_memory_formats, &out->value)
+        ? EXT_OK
+        : ext_wrong(c, slot, -1, "a memory format, such as \"contiguous_format\"", o);
 }
 
 /* ---- Lists --------------------------------------------------------------------------------------------------------------- */

@@ -102,6 +102,10 @@ int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
 /* Convert everything in c->given to c->args and c->results, in one pass. */
 enum ext_outcome ext_convert_all(ext_call *c);
 
+/* The words for layouts and memory formats, by their numbers, to a NULL; a word as a str, NULL without an exception: none. */
+extern const char *const ext_layouts[], *const ext_memory_formats[];
+PyObject *ext_word(const char *const *words, int32_t number);
+
 /* Is it a sequence, set or dict view that counts as a list? */
 bool ext_is_sequence(PyObject *o);
 

@@ -219,12 +219,26 @@ static void texts(void **state)
             "tc::swiglu(gate=f32[2, 3] : cuda:1, up=f32[2, 3] @ [1, 2])", 0 },
         { "tc::scale_(f32[])", "tc::scale_(x=f32[], by=2.0)", 0 },
         { "tc::scale_(f32[], 3)", "tc::scale_(x=f32[], by=3.0)", 0 },
-        { "tc::scale_(f32[2,1]=0..8)", "tc::scale_(x=f32[2, 1] = 0.0..8.0, by=2.0)", 0 },
+        { "tc::scale_(f32[2,1]=0..8)", "tc::scale_(x=f32[2, 1] = 0..8, by=2.0)", 0 },
         { "tc::scale_(f32[2] = [-.5, 1e9])", "tc::scale_(x=f32[2] = [-0.5, 1000000000.0], by=2.0)", 0 },
-        { "tc::scale_(f32[2] : cpu = 3)", "tc::scale_(x=f32[2] = 3.0, by=2.0)", 0 },
-        { "tc::scale_(f32[2] = 8..0)", "a range that ends above its beginning", DV_ESYNTAX },
+        { "tc::scale_(f32[2] : cpu = 3)", "tc::scale_(x=f32[2] = 3, by=2.0)", 0 },
+        { "tc::scale_(f32[2] = 8..0)", "a range of real numbers that ends above its beginning", DV_ESYNTAX },
         { "tc::scale_(f32[99999999999, 99999999999])", "tc::scale_: argument 'x': the number of elements overflows", DV_ESHAPE },
         { "tc::every(f32[2], [], [1], [], sizes=[1, 2, 3], s=a-b.c/d:e)", "s=\"a-b.c/d:e\"", 0 },
+        { "tc::scale_(i64[2] = [9007199254740993, -9223372036854775808])", "x=i64[2] = [9007199254740993, -9223372036854775808]",
+            0 },
+        { "tc::scale_(c64[2] = [1.5+2.0j, 1])", "x=c64[2] = [1.5+2.0j, 1]", 0 },
+        { "tc::scale_(bool[3] = [true, 0, 1])", "x=bool[3] = [true, 0, 1]", 0 },
+        { "tc::scale_(u8[3] = 250..256)", "x=u8[3] = 250..256", 0 },
+        { "tc::scale_(u8[3] = 250..257)", "column 25: expected an integer from 0 to 255, found '257)'", DV_ESYNTAX },
+        { "tc::scale_(i8[2] = 300)", "column 20: expected an integer from -128 to 127, found '300)'", DV_ESYNTAX },
+        { "tc::scale_(i4[2] = [7, 8])", "column 24: expected an integer from -8 to 7, found '8])'", DV_ESYNTAX },
+        { "tc::scale_(u64[2] = -1)", "expected an integer from 0 to 9223372036854775807, found '-1)'", DV_ESYNTAX },
+        { "tc::scale_(i8[2] = 1.5)", "expected an integer", DV_ESYNTAX },
+        { "tc::scale_(i64[2] = nan)", "expected an integer", DV_ESYNTAX },
+        { "tc::scale_(i64[2] = 9223372036854775808)", "expected an integer of 64 bits", DV_ESYNTAX },
+        { "tc::scale_(f32[2] = 1.0+2.0j)", "expected a real number", DV_ESYNTAX },
+        { "tc::scale_(c64[2] = 0..1.0j)", "a range of real numbers", DV_ESYNTAX },
         { "tc::scale_(f32[2] = [1])", "as many values as elements", DV_ESYNTAX },
         { "tc::scale_(f32[2] = 0..)", "expected a number", DV_ESYNTAX },
         { "tc::scale_(f32[], 1e400)", "column 19: expected a number that fits a double", DV_ESYNTAX },
@@ -316,6 +330,19 @@ static void with_memory(void **state)
     dv_tensor_unref(tensor_of(&result));
     dv_free(text);
     dv_free(again);
+    dv_site_free(site);
+    CALL_OK(dv_site_parse("tc::every(i64[2] = [9007199254740993, -1], [c64[2] = [1, 2.5-3.0j], f32[2] = inf, u8[99] = 250..256], "
+                          "[1], [], sizes=[1, 2, 3])",
+        &site));
+    CALL_OK(dv_site_alloc(site));
+    const int64_t *const i = dv_site_args(site)[0].as.tensor->data;
+    const dv_tensors list = dv_site_args(site)[1].as.tensors;
+    const float *const c = list.data[0]->data, *const inf = list.data[1]->data;
+    assert_true(i[0] == INT64_C(9007199254740993) && i[1] == -1);
+    assert_true(c[0] == 1 && c[1] == 0 && c[2] == 2.5F && c[3] == -3);
+    assert_true(inf[0] > 1e38F && inf[1] > 1e38F);
+    for (int k = 0; k < 99; k++)
+        assert_true(((const uint8_t *)list.data[2]->data)[k] >= 250);
     dv_site_free(site);
     CALL_OK(dv_site_parse("tc::scale_(f32[2] : cuda)", &site));
     CALL_FAILS(DV_EDEVICE, "tc::scale_: a call site allocates tensors on the CPU, this one is on cuda", dv_site_alloc(site));

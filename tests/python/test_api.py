@@ -247,3 +247,17 @@ def test_functional_forms(ops):
     filled = ops.fill.functional()
     np.testing.assert_array_equal(filled(x, 3.0), np.full_like(X, 3))
     assert ops.scale.functional().name == "py_ops::scale"
+
+
+@pytest.mark.parametrize("text", ["echo_places(cpu, strided, channels_last)", "echo_complex(1.5-2.0j)", "echo_dtype(f32)", "echo_dtype(bf16)",
+                                  "echo_lists([1], [0.5], [true], [a, \"b c\"], [1, 2.5, true, 2.0j])"])
+def test_arguments_of_a_call_site(ops, text):
+    f, args = dovetail.site("py_ops::" + text)
+    f(**args)
+    assert f.name == "py_ops::" + text.split("(")[0]
+
+
+def test_values_of_a_call_site(ops):
+    assert dovetail.site("py_ops::echo_places(cuda:1, strided, channels_last)")[1] == {"device": "cuda:1", "layout": "strided", "format": "channels_last"}
+    assert dovetail.site("py_ops::echo_lists([1], [0.5], [true], [a], [1, 2.5, true, 2.0j])")[1]["z"] == [1, 2.5, True, 2j]
+    assert dovetail.site("py_ops::scale(i64[1] = [9007199254740993])")[1]["x"].tolist() == [9007199254740993]

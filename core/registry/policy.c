@@ -54,7 +54,7 @@ static void policy_free(policy *p)
     dv__free(p);
 }
 
-static bool is_separator(char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ';'; }
+static bool is_separator(char c) { return c == ',' || c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 static bool is_name(const char *s, size_t n)
 {

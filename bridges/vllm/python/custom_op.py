@@ -1,5 +1,6 @@
 """CustomOp: a layer with several forms, of which the platform and the policy choose one when the layer is made."""
 import collections
+import collections.abc
 import sys
 import threading
 
@@ -25,6 +26,8 @@ class CompilationConfig:
     """
 
     def __init__(self, custom_ops=(), backend="", platform=None):
+        if not isinstance(custom_ops, (str, collections.abc.Iterable)):
+            raise TypeError(f"CompilationConfig: custom_ops: expected words as of dovetail.policy, found {custom_ops!r}")
         self.custom_ops = custom_ops.replace(",", " ").split() if isinstance(custom_ops, str) else list(custom_ops)
         self.backend = backend
         self.platform = platform

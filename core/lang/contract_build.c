@@ -334,13 +334,35 @@ dv__operand dv__add_ints(dv__builder *b, dv__operand guard, dv__operand x, dv__o
 dv__operand dv__bound(dv__builder *b, dv__needs needs)
 {
     dv__operand all = DV__ALWAYS;
-    for (uint64_t left = needs.dims; left; left &= left - 1)
-        all = dv__and(b, all, b->dims[__builtin_ctzll(left)]);
-    for (uint32_t left = needs.runs; left; left &= left - 1)
-        all = dv__and(b, all, b->runs[__builtin_ctz(left)]);
-    for (uint32_t left = needs.dtypes; left; left &= left - 1)
-        all = dv__and(b, all, b->dtypes[__builtin_ctz(left)]);
+    for (dv__variable v; dv__next_variable(b, &needs, &v);)
+        all = dv__and(b, all, v.bound);
     return all;
+}
+
+bool dv__next_variable(const dv__builder *b, dv__needs *left, dv__variable *out)
+{
+    if (left->dims) {
+        const int i = __builtin_ctzll(left->dims);
+        *out = (dv__variable){ b->c->dims[i].name, b->dims[i] };
+        left->dims &= left->dims - 1;
+    } else if (left->runs) {
+        const int i = __builtin_ctz(left->runs);
+        *out = (dv__variable){ b->c->runs[i].name, b->runs[i] };
+        left->runs &= left->runs - 1;
+    } else if (left->dtypes) {
+        const int i = __builtin_ctz(left->dtypes);
+        *out = (dv__variable){ b->c->dtypes[i].name, b->dtypes[i] };
+        left->dtypes &= left->dtypes - 1;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void dv__claim_that(dv__builder *b, dv__operand given, dv__operand holds, const char *at, const dv__part *message)
+{
+    if (grow(b, &b->claims, b->nclaims, sizeof *b->claims))
+        b->claims[b->nclaims++] = (dv__claim){ given, holds, at, message };
 }
 
 /* ---- Messages ---------------------------------------------------------------------------------------------------------- */

@@ -19,6 +19,20 @@ typedef struct dv__put_aside {
     dv__place place;
 } dv__put_aside;
 
+/* How the case of a group is chosen. */
+typedef struct dv__choice {
+    dv__operand *holds; /* the condition of each case by itself; DV__ALWAYS: else */
+    dv__operand subject;
+} dv__choice;
+
+/* Where `given` holds, `holds` does too. The prover shows it for every call, or says the message. Without a message it is a fact:
+ * a call checks it. */
+typedef struct dv__claim {
+    dv__operand given, holds;
+    const char *at;
+    const dv__part *message;
+} dv__claim;
+
 /* After the first error nothing is added, and the results are never run. */
 typedef struct dv__builder {
     const dv__contract *c;
@@ -37,6 +51,9 @@ typedef struct dv__builder {
     const dv__pattern *list; /* the returned list that is described, */
     dv__operand index;       /* and which of its tensors */
     dv__put_aside asides[DV__MAX_ASIDES];
+    dv__choice choices[DV__MAX_CASE_GROUPS];
+    dv__claim *claims;
+    uint32_t nclaims;
 } dv__builder;
 
 static inline dv__operand dv__dim_register(int ref) { return (dv__operand)ref; }
@@ -67,6 +84,12 @@ bool dv__implies(const dv__builder *b, dv__operand x, dv__operand y, int depth);
 dv__operand dv__select(dv__builder *b, dv__operand guard, dv__operand c, dv__operand x, dv__operand y);
 dv__operand dv__add_ints(dv__builder *b, dv__operand guard, dv__operand x, dv__operand y); /* literals are added up */
 dv__operand dv__bound(dv__builder *b, dv__needs needs);                                    /* when all of them are bound */
+typedef struct dv__variable {
+    const char *name;
+    dv__operand bound;
+} dv__variable;
+bool dv__next_variable(const dv__builder *b, dv__needs *left, dv__variable *out); /* false: none is left */
+void dv__claim_that(dv__builder *b, dv__operand given, dv__operand holds, const char *at, const dv__part *message);
 
 const dv__operand *dv__keep(dv__builder *b, const dv__operand *in, uint32_t n); /* in the arena */
 
@@ -129,5 +152,7 @@ void dv__build_settle(dv__builder *b);
 void dv__build_constraints(dv__builder *b);
 /* contract_build_results.c */
 void dv__build_results(dv__builder *b);
+/* contract_prove.c */
+int dv__contract_prove(dv__builder *b);
 
 #endif

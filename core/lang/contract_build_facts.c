@@ -66,15 +66,6 @@ static bool can_solve(const dv__expr *e, int ref)
     return true;
 }
 
-int dv__solvable_for(const dv__item *item, dv__needs bound)
-{
-    const uint64_t unknown = item->needs.dims & ~bound.dims;
-    if (!unknown || unknown & (unknown - 1) || item->needs.runs & ~bound.runs || item->needs.dtypes & ~bound.dtypes)
-        return -1;
-    const int ref = __builtin_ctzll(unknown);
-    return can_solve(item->e, ref) ? ref : -1;
-}
-
 static dv__part *unsolvable(dv__builder *b, int ref, dv__operand found)
 {
     dv__part *p = dv__part_text(b, "expected a size for which there is a whole '%s', found ", b->c->dims[ref].name);
@@ -307,6 +298,8 @@ static void check_fact(dv__builder *b, const dv__constraint *k)
         return;
     }
     const dv__operand holds = dv__value(b, k->e, guard);
+    if (k->when.group < 0)
+        dv__claim_that(b, guard, holds, k->at, NULL);
     if (dv__may_fail(b, holds, guard))
         dv__check(b, holds, guard, DV_EINVAL, wrong_constraint(b, k));
 }

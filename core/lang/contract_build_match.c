@@ -301,6 +301,16 @@ static dv__part *wrong_shape(dv__builder *b, const struct subject *x, int32_t it
     return dv__then(p, dv__part_text(b, "]"));
 }
 
+/* The variables are bound where the guard holds, or the message ends with "'n' must be bound before `this`". */
+static void must_be_bound(
+    dv__builder *b, dv__operand guard, dv__needs needs, const char *at, const char *text, const char *colon, const char *this)
+{
+    for (dv__variable v; dv__next_variable(b, &needs, &v);)
+        if (!dv__implies(b, guard, v.bound, 8))
+            dv__claim_that(
+                b, guard, v.bound, at, dv__part_text(b, "%s%s'%s' must be bound before %s", text, colon, v.name, this));
+}
+
 /* ---- Devices ------------------------------------------------------------------------------------------------------------- */
 
 static dv__part *wrong_device(dv__builder *b, const struct subject *x, dv__operand expected, dv__operand found)
@@ -419,8 +429,10 @@ static void match_dtype(dv__builder *b, const struct subject *x)
             keys[i] = (uint32_t)spec->alternatives[i]->i;
         dv__check(b, one_of(b, found, keys, n, g), g, DV_EDTYPE, wrong_dtype(b, x, say_dtypes(b, keys, n), found));
     } else {
+        const dv__expr *e = spec->alternatives[0];
         b->where = x->t->text;
-        const dv__operand expected = dv__value(b, spec->alternatives[0], g);
+        must_be_bound(b, g, dv__contract_needs(b->c, e), e->at, "", "", "this");
+        const dv__operand expected = dv__value(b, e, g);
         const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, g, found, expected);
         dv__check(b, same, g, DV_EDTYPE, wrong_dtype(b, x, dv__show(b, expected), found));
     }
@@ -459,6 +471,7 @@ static void run_length(dv__builder *b, const struct subject *x, uint32_t i, stru
     const dv__operand zero = dv__int(b, 0), g = x->guard;
     if (item->kind == DV__ITEM_RUNS) {
         b->where = item->text;
+        must_be_bound(b, g, item->needs, item->e->at, item->text, " stands for several dims: ", "it");
         to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__value(b, item->e, g));
         return;
     }
@@ -491,6 +504,7 @@ static bool find_places(dv__builder *b, const struct subject *x, dv__place *plac
     const dv__dims *dims = &x->t->dims;
     const dv__operand g = x->guard, one = dv__int(b, 1);
     dv__operand known = dv__int(b, 0), open = DV__NEVER;
+    uint32_t first = 0; /* the run that takes the remaining dims */
     if (dims->n > MAX_ITEMS) {
         b->status = dv__fail_at(DV_ELIMIT, b->c->text, x->t->at, "more than %d dims", MAX_ITEMS);
         return false;
@@ -501,6 +515,16 @@ static bool find_places(dv__builder *b, const struct subject *x, dv__place *plac
         if (dims->items[i].e->type == DV__CTYPE_RUN)
             run_length(b, x, i, &lengths);
         known = dv__add_ints(b, g, known, lengths.known[i]);
+        const dv__hush hush = dv__quietly(b);
+        const dv__operand both = dv__and(b, open, lengths.free[i]);
+        dv__aloud(b, hush);
+        if (both != DV__NEVER && x->phase != CHECK) {
+            const char *name = dims->items[first].e->name;
+            dv__claim_that(b, both, DV__NEVER, dims->items[i].e->at,
+                dv__part_text(b, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell", name,
+                    dims->items[i].e->name, name));
+        }
+        first = open == DV__NEVER ? i : first;
         open = dv__or(b, open, lengths.free[i]);
     }
     const dv__operand rank = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, x->shape);
@@ -583,23 +607,34 @@ static void match_run(dv__builder *b, const struct subject *x, uint32_t i, const
     }
 }
 
-/* Which of these variables the first tensor of a list has bound up to this item. */
-static dv__operand bound_for_first(dv__builder *b, const struct subject *x, uint64_t dims)
+/* When these variables are bound for the first tensor of a list, up to this item. */
+static dv__operand bound_for_first(dv__builder *b, const struct subject *x, dv__needs needs)
 {
-    dv__operand all = DV__ALWAYS;
-    for (; dims; dims &= dims - 1)
-        all = dv__and(b, all, x->dims[__builtin_ctzll(dims)]);
+    dv__operand all = dv__bound(b, (dv__needs){ .dtypes = needs.dtypes });
+    for (uint64_t left = needs.dims; left; left &= left - 1)
+        all = dv__and(b, all, x->dims[__builtin_ctzll(left)]);
+    for (uint32_t left = needs.runs; left; left &= left - 1)
+        all = dv__and(b, all, x->runs[__builtin_ctz(left)]);
     return all;
+}
+
+/* When the sizes of a computed dim are bound. One that has no size cannot wait for them. */
+static dv__operand bound_here(dv__builder *b, const dv__item *item, dv__operand guard)
+{
+    if (item->aside >= 0)
+        return dv__bound(b, item->needs);
+    must_be_bound(b, guard, item->needs, item->e->at, item->text, ": ", "this");
+    return DV__ALWAYS;
 }
 
 /* A computed dim: compared if its sizes are bound, else put aside for later. */
 static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
 {
     const dv__item *item = &x->t->dims.items[i];
-    const dv__operand bound = item->aside < 0 ? DV__ALWAYS : dv__bound(b, (dv__needs){ .dims = item->needs.dims });
+    const dv__operand bound = bound_here(b, item, x->guard);
     dv__operand g = dv__and(b, x->guard, bound);
     if (x->phase == CHECK && item->aside >= 0) { /* it may have been put aside for the first tensor */
-        const dv__operand early = bound_for_first(b, x, item->needs.dims);
+        const dv__operand early = bound_for_first(b, x, item->needs);
         g = early == bound ? g : dv__and(b, g, dv__or(b, dv__not(b, x->first, DV__ALWAYS), early));
     }
     if (x->phase != CHECK && item->aside >= 0) {
@@ -831,7 +866,7 @@ static void match_length(dv__builder *b, const dv__pattern *t, dv__operand g)
     } else if (item->kind == DV__ITEM_INT) {
         expected = dv__int(b, item->value);
     } else {
-        const dv__operand bound = item->aside < 0 ? DV__ALWAYS : dv__bound(b, (dv__needs){ .dims = item->needs.dims });
+        const dv__operand bound = bound_here(b, item, g);
         compared = dv__and(b, g, bound);
         if (item->aside >= 0)
             b->asides[item->aside] = (dv__put_aside){
@@ -947,7 +982,7 @@ void dv__check_aside(dv__builder *b, const dv__pattern *t, uint32_t item, dv__op
 
 /* ---- Cases --------------------------------------------------------------------------------------------------------------- */
 
-static dv__part *no_case(dv__builder *b, const dv__group *g)
+static dv__part *no_case(dv__builder *b, const dv__group *g, dv__operand found)
 {
     const dv__expr *subject = g->subject;
     if (!subject)
@@ -969,20 +1004,29 @@ static dv__part *no_case(dv__builder *b, const dv__group *g)
                 p = dv__then(p, dv__part_text(b, "%s%s", before, e->name ? e->name : e->i ? "True" : "False"));
         }
     p = dv__then(p, dv__part_text(b, ", found "));
-    const dv__hush hush = dv__quietly(b);
-    const bool shown = subject->type == DV__CTYPE_STRING || subject->type == DV__CTYPE_INT || subject->type == DV__CTYPE_DTYPE;
-    p = dv__then(p, shown ? dv__show(b, dv__value(b, subject, DV__ALWAYS)) : dv__part_text(b, "None"));
-    dv__aloud(b, hush);
-    return p;
+    return dv__then(p, found >= 0 ? dv__show(b, found) : dv__part_text(b, "None"));
 }
 
-/* Which case of each group is taken: the first that holds. */
+/* The string, rank or dtype whose values a group lists; DV__ALWAYS: there is none. */
+static dv__operand subject_of(dv__builder *b, const dv__expr *e)
+{
+    if (!e || (e->type != DV__CTYPE_STRING && e->type != DV__CTYPE_INT && e->type != DV__CTYPE_DTYPE))
+        return DV__ALWAYS;
+    const dv__hush hush = dv__quietly(b);
+    const dv__operand x = dv__value(b, e, DV__ALWAYS);
+    dv__aloud(b, hush);
+    return x;
+}
+
+/* Which case of each group is taken: the first that holds. The prover shows that no other one holds. */
 static void choose_cases(dv__builder *b)
 {
     for (uint32_t g = 0; g < b->c->ngroups && !b->status; g++) {
         const dv__group *group = &b->c->groups[g];
         dv__operand *taken = DV__ARENA_ARRAY(b->arena, dv__operand, group->n), any = DV__NEVER;
-        if (!taken) {
+        dv__choice *choice = &b->choices[g];
+        choice->holds = DV__ARENA_ARRAY(b->arena, dv__operand, group->n);
+        if (!taken || !choice->holds) {
             b->status = DV_ENOMEM;
             return;
         }
@@ -990,11 +1034,13 @@ static void choose_cases(dv__builder *b)
             const dv__operand left = dv__not(b, any, DV__ALWAYS);
             b->who = NULL;
             b->where = group->cases[i].text;
-            taken[i] = group->cases[i].e ? dv__and(b, left, dv__value(b, group->cases[i].e, left)) : left;
+            choice->holds[i] = group->cases[i].e ? dv__value(b, group->cases[i].e, left) : DV__ALWAYS;
+            taken[i] = dv__and(b, left, choice->holds[i]);
             any = dv__or(b, any, taken[i]);
         }
+        choice->subject = subject_of(b, group->subject);
         if (any != DV__ALWAYS) { /* after the check, the last case is taken when no other is */
-            dv__check(b, any, DV__ALWAYS, DV_EINVAL, no_case(b, group));
+            dv__check(b, any, DV__ALWAYS, DV_EINVAL, no_case(b, group, choice->subject));
             any = DV__NEVER;
             for (uint32_t i = 0; i + 1 < group->n; i++)
                 any = dv__or(b, any, taken[i]);

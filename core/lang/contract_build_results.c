@@ -370,9 +370,12 @@ int dv__contract_build(dv__contract *c)
     dv__build_settle(b);
     dv__build_constraints(b);
     p->solve_end = p->nsteps;
-    bind_everything(b);
-    dv__build_results(b);
-    const int status = b->status ? b->status : dv__quicken(c, p, &c->arena);
+    int status = b->status ? b->status : dv__contract_prove(b);
+    if (!status) {
+        bind_everything(b);
+        dv__build_results(b);
+        status = b->status ? b->status : dv__quicken(c, p, &c->arena);
+    }
     dv__free(b);
     return status;
 }

@@ -235,7 +235,7 @@ dv__needs dv__contract_needs(const dv__contract *c, const dv__expr *e);
 bool dv__constant(const dv__expr *e, int64_t *out);                   /* made of integers alone, with + - *, and fits 64 bits */
 const char *dv__contract_text_of(dv__contract *c, const dv__expr *e); /* printed, in the arena; NULL: out of memory */
 /* contract_prove.c */
-int dv__contract_prove(dv__contract *c);
+int dv__contract_prepare(dv__contract *c); /* what can be said before the program is built */
 /* contract_output.c */
 int dv__contract_prepare_split(dv__contract *c);
 /* contract_build_results.c */
@@ -275,7 +275,8 @@ int dv__run_section(dv__run *r, const dv__section *section);
 int dv__run_block(dv__run *r, const dv__step *s);
 void dv__note_bound(const dv__run *r, dv__operand to); /* a variable, or any other register */
 bool dv__operate(dv__run *r, const dv__step *s);
-bool dv__make_dims(dv__run *r, const dv__step *s); /* those of them that make new dims */
+bool dv__compare(const dv__step *s, const dv__reg *a, const dv__reg *b); /* of EQ to GE */
+bool dv__make_dims(dv__run *r, const dv__step *s);                       /* those of them that make new dims */
 bool dv__same_dims(const dv__reg *a, const dv__reg *b);
 void dv__slice(const dv__reg *from, int64_t start, int64_t n, dv__reg *out);
 static inline const dv__reg *dv__read(const dv__run *r, dv__operand x)
@@ -327,8 +328,6 @@ const char *dv__dtype_hint(const char *name, char *buffer, size_t size); /* "; d
 /* torch.result_type; 0: the operands do not promote. tried: how many operands were visited. */
 uint32_t dv__promote(const uint32_t *keys, const int64_t *sorts, uint32_t n, uint32_t *tried);
 uint32_t dv__accumulate(uint32_t key);
-/* contract_build_facts.c: the only unknown variable of a computed dim, if the dim can be solved for it; else -1. */
-int dv__solvable_for(const dv__item *item, dv__needs bound);
 
 /* Registers of the contract's variables. */
 static inline dv__operand dv__run_register(const dv__contract *c, int ref) { return (dv__operand)(c->ndims + (uint32_t)ref); }

@@ -821,7 +821,7 @@ int dv__contract_parse(const char *text, const char *name, const dv__schema *sch
     if (!status)
         status = dv__contract_resolve(c);
     if (!status)
-        status = dv__contract_prove(c);
+        status = dv__contract_prepare(c);
     if (!status)
         status = dv__contract_build(c);
     if (!status) {

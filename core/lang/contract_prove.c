@@ -1,233 +1,209 @@
 /* What is proved when a library is loaded, so that no call can find the contract itself wrong:
  *
- * - cases ask only about strings, booleans, presence, dtypes and ranks; exactly one case of each group holds;
+ * - exactly one case of each group holds;
  * - in every combination of cases each tensor argument and each tensor return has one pattern, and every size, run and dtype that
  * an output or a cost needs is bound by arguments that must be there.
  *
- * It reads the trees, not the program: there the first case that holds is taken and a check covers the rest, so cases that
- * overlap or leave a gap make a program that is as good as any other.
- *
- * Cases: the conditions depend on finitely many atoms, each with finitely many distinct values (for a string: the literals that
- * it is compared with, and "any other"), so all assignments are tried. Binding: one more optional argument never binds less, so
- * it suffices to try each combination without optional arguments, and with each one alone. */
-#include "lang/contract_internal.h"
+ * It evaluates the program's conditions. They depend on finitely many atoms, each with finitely many distinct values (for a
+ * string: the literals that it is compared with, and "any other"), so all assignments are tried, except those that a fact
+ * excludes. Binding: one more optional argument never binds less, so it suffices to try each assignment without further
+ * optional arguments, and with each one alone. */
+#include "lang/contract_build.h"
 
-enum { MAX_ATOMS = 24, MAX_VALUES = 70, MAX_ASSIGNMENTS = 20000, ANY_OTHER = -1 };
+enum { MAX_ATOMS = 24, MAX_VALUES = 70, MAX_ASSIGNMENTS = 20000, UNKNOWN = -1, NOBODY = -1, ANYBODY = -2 };
 
 enum atom_kind { ATOM_STRING, ATOM_BOOL, ATOM_PRESENT, ATOM_DTYPE, ATOM_RANK };
 struct atom {
     enum atom_kind kind;
     int32_t slot;
     int32_t n;
-    int64_t values[MAX_VALUES]; /* bool, rank, dtype key; strings: index in names; ANY_OTHER last for strings and dtypes */
-    const char *names[MAX_VALUES];
-    int64_t value; /* in the current assignment */
+    dv__reg values[MAX_VALUES]; /* of strings and dtypes the last one is any other */
+    int32_t value;              /* in the current assignment */
 };
 
 struct prover {
-    dv__contract *c;
+    const dv__contract *c;
+    dv__builder *b;
     struct atom atoms[MAX_ATOMS];
     int natoms;
+    int8_t atom_of[DV__MAX_REGISTERS];  /* the atom that a register holds, or -1 */
+    int8_t truth[DV__MAX_REGISTERS];    /* of booleans: 0, 1 or UNKNOWN */
     int32_t cases[DV__MAX_CASE_GROUPS]; /* of the current assignment */
+    dv__needs bound, ever;              /* now; in some combination */
     bool any;                           /* some assignment was possible */
-    dv__needs ever;                     /* bound in some combination */
 };
 
-#define wrong(p, at, ...) dv__fail_at(DV_ECONTRACT, (p)->c->text, at, __VA_ARGS__)
+#define wrong(c, at, ...) dv__fail_at(DV_ECONTRACT, (c)->text, at, __VA_ARGS__)
 
 /* ---- Atoms ------------------------------------------------------------------------------------------------------------- */
 
-static int find_atom(const struct prover *p, enum atom_kind kind, int32_t slot)
+static const dv__step *maker(const struct prover *p, dv__operand x)
 {
-    for (int i = 0; i < p->natoms; i++)
-        if (p->atoms[i].kind == kind && p->atoms[i].slot == slot)
-            return i;
-    return -1;
+    return x < 0 || p->b->made_by[x] < 0 ? NULL : &p->b->p->steps[p->b->made_by[x]];
 }
 
-/* The atom of a tree, or -1. kind and slot are also set for a new atom; for a tree that is not an atom, slot is unchanged. */
-static int atom_of(const struct prover *p, const dv__expr *e, enum atom_kind *kind, int32_t *slot)
+static bool compares(const dv__step *s) { return s->op >= DV__OP_EQ && s->op <= DV__OP_GE; }
+
+/* The atom of a step's result. False: it is none. */
+static bool atom_of(const struct prover *p, const dv__step *s, enum atom_kind *kind, int32_t *slot)
 {
-    if (e->role == DV__ROLE_ARG && (e->type == DV__CTYPE_STRING || e->type == DV__CTYPE_BOOL)) {
-        *kind = e->type == DV__CTYPE_STRING ? ATOM_STRING : ATOM_BOOL;
-        *slot = e->ref;
-    } else if (e->kind == DV__EXPR_CALL && (e->ref == DV__FN_PRESENT || e->ref == DV__FN_ABSENT)) {
-        *kind = ATOM_PRESENT;
-        *slot = e->args[0]->ref;
-    } else if (e->kind == DV__EXPR_CALL && (e->ref == DV__FN_RANK || e->ref == DV__FN_DTYPE) &&
-        e->args[0]->type == DV__CTYPE_TENSOR) {
-        *kind = e->ref == DV__FN_RANK ? ATOM_RANK : ATOM_DTYPE;
-        *slot = e->args[0]->ref;
-    } else {
-        return -1;
+    const bool rank = s->op == DV__OP_RANK;
+    *kind = rank                      ? ATOM_RANK
+        : s->op == DV__OP_DTYPE_OF    ? ATOM_DTYPE
+        : s->op == DV__OP_PRESENT     ? ATOM_PRESENT
+        : s->type == DV__RTYPE_STRING ? ATOM_STRING
+                                      : ATOM_BOOL;
+    for (; s && (s->op == DV__OP_RANK || s->op == DV__OP_SHAPE || s->op == DV__OP_DTYPE_OF);)
+        s = maker(p, s->in[0]);
+    *slot = s ? s->slot : 0;
+    if (*kind == ATOM_RANK || *kind == ATOM_DTYPE)
+        return s && s->op == DV__OP_TENSOR;
+    return s->op == DV__OP_PRESENT || (s->op == DV__OP_ARGUMENT && (s->type == DV__RTYPE_STRING || s->type == DV__RTYPE_BOOL));
+}
+
+/* Those that choosing the cases reads; later steps may read them again. */
+static int find_atoms(struct prover *p)
+{
+    memset(p->atom_of, -1, sizeof p->atom_of);
+    for (uint32_t i = 0; i < p->b->p->solve_end; i++) {
+        const dv__step *s = &p->b->p->steps[i];
+        enum atom_kind kind;
+        int32_t slot;
+        int k = 0;
+        if (s->to < 0 || s->flags & DV__STEP_DEAD || !atom_of(p, s, &kind, &slot))
+            continue;
+        while (k < p->natoms && (p->atoms[k].kind != kind || p->atoms[k].slot != slot))
+            k++;
+        if (k == p->natoms && (i >= p->b->p->choose_end || s->flags & DV__STEP_SAY))
+            continue;
+        if (k == MAX_ATOMS)
+            return dv__fail_at(
+                DV_ELIMIT, p->c->text, p->c->groups[0].cases[0].at, "cases ask about more than %d things", MAX_ATOMS);
+        p->atoms[k].kind = kind, p->atoms[k].slot = slot;
+        p->natoms += k == p->natoms;
+        p->atom_of[s->to] = (int8_t)k;
     }
-    return find_atom(p, *kind, *slot);
-}
-
-static int add_value(struct prover *p, struct atom *a, const dv__expr *literal)
-{
-    const int64_t value = a->kind == ATOM_STRING ? a->n : literal->i;
-    for (int i = 0; i < a->n; i++)
-        if (a->kind == ATOM_STRING ? !strcmp(a->names[i], literal->name) : a->values[i] == value)
-            return DV_OK;
-    if (a->n >= MAX_VALUES - 4 || (a->kind == ATOM_RANK && (value < 0 || value > DV_MAX_NDIM)))
-        return wrong(p, literal->at, "this value is out of the range that cases can test");
-    a->names[a->n] = literal->name;
-    a->values[a->n++] = value;
     return DV_OK;
 }
 
-static bool is_literal(const dv__expr *e)
+static struct atom *atom_in(struct prover *p, dv__operand x)
 {
-    return e->kind == DV__EXPR_STRING || e->kind == DV__EXPR_INT || e->kind == DV__EXPR_BOOL || e->role == DV__ROLE_DTYPE;
+    return x < 0 || p->atom_of[x] < 0 ? NULL : &p->atoms[p->atom_of[x]];
 }
 
-/* Make the atoms of a case's condition; refuse other terms. */
-static int collect(struct prover *p, const dv__expr *e)
+/* The literals that the atoms are compared with. */
+static int collect_values(struct prover *p)
 {
-    enum atom_kind kind;
-    int32_t slot = -1;
-    const int known = atom_of(p, e, &kind, &slot);
-    if (e->role == DV__ROLE_ARG && e->type != DV__CTYPE_STRING && e->type != DV__CTYPE_BOOL)
-        return wrong(p, e->at, "'when' tests strings, booleans, presence, dtypes and ranks, never a size: found '%s'", e->name);
-    if (e->role == DV__ROLE_DTYPE_VAR)
-        return wrong(p, e->at, "cases are chosen before anything is bound: expected dtype(argument), found '%s'", e->name);
-    if (known >= 0)
-        return DV_OK;
-    if (slot >= 0) {
-        if ((kind == ATOM_RANK || kind == ATOM_DTYPE) && p->c->schema->args[slot].type->kind == DV__TYPE_OPTIONAL)
-            return wrong(p, e->at, "'%s' is optional: cases can ask for its presence only", p->c->schema->args[slot].name);
-        if (p->natoms == MAX_ATOMS)
-            return dv__fail_at(DV_ELIMIT, p->c->text, e->at, "cases ask about more than %d things", MAX_ATOMS);
-        p->atoms[p->natoms] = (struct atom){ .kind = kind, .slot = slot };
-        p->natoms++;
-        return DV_OK;
+    for (uint32_t i = 0; i < p->b->p->solve_end; i++) {
+        dv__step s = p->b->p->steps[i];
+        for (int side = 0; compares(&s) && side < 2; side++) {
+            struct atom *a = atom_in(p, s.in[side]);
+            if (!a || s.in[1 - side] >= 0)
+                continue;
+            const dv__reg literal = p->b->p->constants[-1 - s.in[1 - side]];
+            int32_t k = 0;
+            s.op = DV__OP_EQ;
+            while (k < a->n && !dv__compare(&s, &a->values[k], &literal))
+                k++;
+            if (k < a->n || (a->kind == ATOM_RANK && (literal.i < 0 || literal.i > DV_MAX_NDIM)))
+                continue;
+            if (a->n >= MAX_VALUES - 4)
+                return dv__fail_at(DV_ELIMIT, p->c->text, p->c->groups[0].cases[0].at,
+                    "'%s' is compared with more than %d values", p->c->schema->args[a->slot].name, MAX_VALUES - 4);
+            a->values[a->n++] = literal;
+        }
     }
-    const bool fine = is_literal(e) || e->kind == DV__EXPR_AND || e->kind == DV__EXPR_OR || e->kind == DV__EXPR_NOT ||
-        (e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE) || e->kind == DV__EXPR_IN;
-    if (!fine)
-        return wrong(p, e->at, "'when' tests strings, booleans, presence, dtypes and ranks, never a size");
-    int status = DV_OK;
-    for (uint32_t i = 0; i < e->n && !status; i++)
-        status = collect(p, e->args[i]);
-    return status;
-}
-
-/* The literals that an atom is compared with. */
-static int collect_values(struct prover *p, const dv__expr *e)
-{
-    enum atom_kind kind;
-    int32_t slot;
-    int status = DV_OK;
-    const bool comparison = (e->kind >= DV__EXPR_EQ && e->kind <= DV__EXPR_GE) || e->kind == DV__EXPR_IN;
-    if (comparison) {
-        const int left = atom_of(p, e->args[0], &kind, &slot), right = atom_of(p, e->args[1], &kind, &slot);
-        for (uint32_t i = 1; left >= 0 && i < e->n && !status; i++)
-            if (is_literal(e->args[i]))
-                status = add_value(p, &p->atoms[left], e->args[i]);
-        if (right >= 0 && is_literal(e->args[0]) && !status)
-            status = add_value(p, &p->atoms[right], e->args[0]);
-    }
-    for (uint32_t i = 0; i < e->n && !status; i++)
-        status = collect_values(p, e->args[i]);
-    return status;
+    return DV_OK;
 }
 
 static void complete_values(struct atom *a)
 {
-    int64_t most = 0;
-    switch (a->kind) {
-    case ATOM_BOOL:
-    case ATOM_PRESENT:
-        a->n = 2;
-        a->values[0] = 0, a->values[1] = 1;
-        break;
-    case ATOM_RANK: /* every rank up to two above the literals: enough for each order of the ranks of two tensors */
+    int64_t most = 1; /* of booleans */
+    if (a->kind == ATOM_STRING || a->kind == ATOM_DTYPE) {
+        a->n++;
+        return;
+    }
+    if (a->kind == ATOM_RANK) { /* every rank up to two above the literals: enough for each order of the ranks of two tensors */
+        most = 0;
         for (int i = 0; i < a->n; i++)
-            most = a->values[i] > most ? a->values[i] : most;
-        a->n = 0;
-        for (int64_t r = 0; r <= most + 2 && r <= DV_MAX_NDIM; r++)
-            a->values[a->n++] = r;
-        break;
-    default: a->values[a->n++] = ANY_OTHER;
+            most = a->values[i].i > most ? a->values[i].i : most;
+        most = most + 2 < DV_MAX_NDIM ? most + 2 : DV_MAX_NDIM;
+    }
+    for (a->n = 0; a->n <= most; a->n++)
+        a->values[a->n].i = a->n;
+}
+
+/* ---- Conditions over the current assignment ------------------------------------------------------------------------------ */
+
+static bool took(const struct prover *p, dv__when w) { return w.group < 0 || p->cases[w.group] == w.index; }
+
+static int8_t truth(const struct prover *p, dv__operand x) { return x < 0 ? (int8_t)p->b->p->constants[-1 - x].i : p->truth[x]; }
+
+static bool is_other(const struct atom *a)
+{
+    return a && (a->kind == ATOM_STRING || a->kind == ATOM_DTYPE) && a->value == a->n - 1;
+}
+
+static int8_t compare(struct prover *p, const dv__step *s)
+{
+    const dv__reg *values[2];
+    const struct atom *atoms[] = { atom_in(p, s->in[0]), atom_in(p, s->in[1]) };
+    for (int i = 0; i < 2; i++) {
+        if (!atoms[i] && s->in[i] >= 0)
+            return UNKNOWN;
+        values[i] = atoms[i] ? &atoms[i]->values[atoms[i]->value] : &p->b->p->constants[-1 - s->in[i]];
+    }
+    return is_other(atoms[0]) && is_other(atoms[1]) ? UNKNOWN : dv__compare(s, values[0], values[1]);
+}
+
+/* Is a value given whose presence no case asks about? */
+static int8_t is_given(const struct prover *p, int32_t slot, int32_t given)
+{
+    if (given == ANYBODY || slot == given)
+        return given == ANYBODY ? UNKNOWN : 1;
+    for (uint32_t i = 0; i < p->c->npatterns; i++)
+        if (p->c->patterns[i].slot == slot && p->c->patterns[i].presence == DV__PRESENT && took(p, p->c->patterns[i].when))
+            return 1;
+    return 0;
+}
+
+static int8_t condition(struct prover *p, const dv__step *s, int32_t given)
+{
+    const int8_t x = s->nin ? truth(p, s->in[0]) : 0, y = s->nin > 1 ? truth(p, s->in[1]) : 0;
+    const int8_t decides = s->op == DV__OP_OR;
+    if (atom_in(p, s->to))
+        return (int8_t)atom_in(p, s->to)->value;
+    if (compares(s))
+        return compare(p, s);
+    switch (s->op) {
+    case DV__OP_PRESENT: return is_given(p, s->slot, given);
+    case DV__OP_HOLDS: return given == ANYBODY ? UNKNOWN : s->slot == given;
+    case DV__OP_NOT: return x < 0 ? x : !x;
+    case DV__OP_AND:
+    case DV__OP_OR: return x == decides || y == decides ? decides : x < 0 || y < 0 ? UNKNOWN : !decides;
+    case DV__OP_SELECT: return x < 0 ? x : x ? y : truth(p, s->in[2]);
+    default: return UNKNOWN;
     }
 }
 
-/* ---- Conditions over the current assignment: 0, 1, or -1: not known ------------------------------------------------------ */
-
-static bool value_of(const struct prover *p, const dv__expr *e, int64_t *value, const char **name)
+/* given: the only optional argument there is of those that no case asks about; ANYBODY: not known. */
+static void evaluate(struct prover *p, int32_t given)
 {
-    enum atom_kind kind;
-    int32_t slot;
-    const int atom = atom_of(p, e, &kind, &slot);
-    *name = NULL;
-    if (atom >= 0) {
-        const struct atom *a = &p->atoms[atom];
-        *value = a->value;
-        *name = a->kind == ATOM_STRING && a->value != ANY_OTHER ? a->names[a->value] : NULL;
-        if (e->kind == DV__EXPR_CALL && e->ref == DV__FN_ABSENT)
-            *value = !*value;
-        return true;
+    const dv__program *program = p->b->p;
+    for (uint32_t i = 0; i < program->solve_end; i++) {
+        const dv__step *s = &program->steps[i];
+        if (s->op == DV__OP_EACH || s->op == DV__OP_EACH_VALUE)
+            i += (uint32_t)s->body;
+        else if (s->to >= 0 && program->types[s->to] == DV__RTYPE_BOOL)
+            p->truth[s->to] = condition(p, s, given);
     }
-    *value = e->i;
-    *name = e->name;
-    return is_literal(e);
-}
-
-static int compare(const struct prover *p, enum dv__expr_kind kind, const dv__expr *a, const dv__expr *b)
-{
-    int64_t x, y;
-    const char *s, *t;
-    if (!value_of(p, a, &x, &s) || !value_of(p, b, &y, &t))
-        return -1;
-    int order;
-    if (a->type == DV__CTYPE_STRING || a->type == DV__CTYPE_DTYPE) {
-        const bool unknown = a->type == DV__CTYPE_STRING ? !s && !t : x == ANY_OTHER && y == ANY_OTHER;
-        if (unknown)
-            return -1;
-        order = a->type == DV__CTYPE_STRING ? !s || !t || strcmp(s, t) != 0 : x != y;
-    } else {
-        order = (x > y) - (x < y);
-    }
-    switch (kind) {
-    case DV__EXPR_NE: return order != 0;
-    case DV__EXPR_LT: return order < 0;
-    case DV__EXPR_LE: return order <= 0;
-    case DV__EXPR_GT: return order > 0;
-    case DV__EXPR_GE: return order >= 0;
-    default: return order == 0;
-    }
-}
-
-static int holds(const struct prover *p, const dv__expr *e)
-{
-    int64_t value;
-    const char *name;
-    int a, b;
-    switch (e->kind) {
-    case DV__EXPR_NOT: a = holds(p, e->args[0]); return a < 0 ? a : !a;
-    case DV__EXPR_AND:
-    case DV__EXPR_OR: {
-        const int decides = e->kind == DV__EXPR_OR;
-        a = holds(p, e->args[0]);
-        b = holds(p, e->args[1]);
-        return a == decides || b == decides ? decides : a < 0 || b < 0 ? -1 : !decides;
-    }
-    case DV__EXPR_IN:
-        a = 0;
-        for (uint32_t i = 1; i < e->n && a != 1; i++) {
-            b = compare(p, DV__EXPR_EQ, e->args[0], e->args[i]);
-            a = b ? b : a;
-        }
-        return a;
-    case DV__EXPR_EQ:
-    case DV__EXPR_NE:
-    case DV__EXPR_LT:
-    case DV__EXPR_LE:
-    case DV__EXPR_GT:
-    case DV__EXPR_GE: return compare(p, e->kind, e->args[0], e->args[1]);
-    default: return value_of(p, e, &value, &name) ? value != 0 : -1;
-    }
+    memset(&p->bound, 0, sizeof p->bound);
+    for (uint32_t i = 0; i < p->c->ndims; i++)
+        p->bound.dims |= (uint64_t)(truth(p, p->b->dims[i]) == 1) << i;
+    for (uint32_t i = 0; i < p->c->nruns; i++)
+        p->bound.runs |= (uint32_t)(truth(p, p->b->runs[i]) == 1) << i;
+    for (uint32_t i = 0; i < p->c->ndtypes; i++)
+        p->bound.dtypes |= (uint32_t)(truth(p, p->b->dtypes[i]) == 1) << i;
 }
 
 /* "layout == "TND", bias absent" */
@@ -235,6 +211,7 @@ static void say_assignment(const struct prover *p, dv__words *w)
 {
     for (int i = 0; i < p->natoms; i++) {
         const struct atom *a = &p->atoms[i];
+        const dv__reg *value = &a->values[a->value];
         const char *name = p->c->schema->args[a->slot].name;
         dv__say(w, "%s", i ? ", " : "");
         if (a->kind == ATOM_PRESENT)
@@ -242,38 +219,24 @@ static void say_assignment(const struct prover *p, dv__words *w)
         else if (a->kind == ATOM_BOOL)
             dv__say(w, "%s is %s", name, a->value ? "True" : "False");
         else if (a->kind == ATOM_RANK)
-            dv__say(w, "rank(%s) == %lld", name, (long long)a->value);
-        else if (a->value == ANY_OTHER)
+            dv__say(w, "rank(%s) == %d", name, (int)a->value);
+        else if (is_other(a))
             dv__say(w, "%s is anything else", name);
         else if (a->kind == ATOM_STRING)
-            dv__say(w, "%s == \"%s\"", name, a->names[a->value]);
+            dv__say(w, "%s == \"%s\"", name, value->s);
         else
-            dv__say(w, "dtype(%s) == %s", name, dv_dtype_name(dv_dtype_from_key((uint32_t)a->value)));
+            dv__say(w, "dtype(%s) == %s", name, dv_dtype_name(value->dtype));
     }
 }
 
 /* ---- Binding ------------------------------------------------------------------------------------------------------------- */
 
-static bool took(const struct prover *p, dv__when w) { return w.group < 0 || p->cases[w.group] == w.index; }
-
-/* Does the pattern apply if `extra` is the only optional argument given, among those whose presence is unknown? */
-static bool takes_part(const struct prover *p, const dv__pattern *t, int32_t extra)
+static const char *first_missing(const dv__builder *b, dv__needs needs, dv__needs bound)
 {
-    if (!took(p, t->when) || t->presence == DV__ABSENT)
-        return false;
-    if (t->presence != DV__OPTIONAL && !t->may_be_empty)
-        return true;
-    const int atom = find_atom(p, ATOM_PRESENT, t->slot);
-    return atom >= 0 && !t->may_be_empty ? p->atoms[atom].value != 0 : t->slot == extra;
-}
-
-static const char *first_missing(const dv__contract *c, dv__needs needs, dv__needs bound)
-{
+    dv__variable v = { "?", DV__NEVER };
     needs.dims &= ~bound.dims, needs.runs &= ~bound.runs, needs.dtypes &= ~bound.dtypes;
-    return needs.dims  ? c->dims[__builtin_ctzll(needs.dims)].name
-        : needs.runs   ? c->runs[__builtin_ctz(needs.runs)].name
-        : needs.dtypes ? c->dtypes[__builtin_ctz(needs.dtypes)].name
-                       : NULL;
+    dv__next_variable(b, &needs, &v);
+    return v.name;
 }
 
 /* " (when ...)", or nothing when there are no cases. */
@@ -286,106 +249,29 @@ static void say_case(const struct prover *p, dv__words *w)
     dv__say(w, ")");
 }
 
-static int unbound(const struct prover *p, const char *at, const char *text, dv__needs needs, dv__needs bound)
+static int unbound(const struct prover *p, const char *at, const char *text, dv__needs needs)
 {
     dv__words w = { 0 };
     say_case(p, &w);
-    return wrong(
-        p, at, "%s: '%s' is not bound by any argument that must be present%s", text, first_missing(p->c, needs, bound), w.data);
+    return wrong(p->c, at, "%s: '%s' is not bound by any argument that must be present%s", text,
+        first_missing(p->b, needs, p->bound), w.data);
 }
 
-static int bind_pattern(const struct prover *p, const dv__pattern *t, dv__needs *bound, uint64_t *aside)
+/* What the builder took for granted. */
+static int check_claims(const struct prover *p)
 {
-    const dv__contract *c = p->c;
-    const char *unknown = NULL;
-    for (uint32_t i = 0; i < t->dims.n; i++) { /* the number of dims comes first */
-        const dv__item *item = &t->dims.items[i];
-        if (item->kind == DV__ITEM_RUNS && !dv__needs_within(item->needs, *bound))
-            return wrong(p, item->e->at, "%s stands for several dims: '%s' must be bound before it", item->text,
-                first_missing(c, item->needs, *bound));
-        if ((item->kind != DV__ITEM_RUN && item->kind != DV__ITEM_ELEMENT_RUN) || bound->runs >> item->ref & 1)
-            continue;
-        const dv__run_rank *fact = &c->run_ranks[item->ref];
-        if (fact->e && dv__needs_within(fact->needs, *bound))
-            continue;
-        if (unknown)
-            return wrong(p, item->e->at, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell",
-                unknown, c->runs[item->ref].name, unknown);
-        unknown = c->runs[item->ref].name;
-    }
-    for (uint32_t i = 0; i < t->dtype.n; i++) {
-        const dv__needs needs = dv__contract_needs(c, t->dtype.alternatives[i]);
-        if (t->dtype.kind == DV__DTYPE_VAR)
-            bound->dtypes |= 1u << t->dtype.ref;
-        else if (!dv__needs_within(needs, *bound))
-            return wrong(p, t->dtype.alternatives[i]->at, "'%s' must be bound before this", first_missing(c, needs, *bound));
-    }
-    for (uint32_t i = 0; i < t->dims.n; i++) {
-        const dv__item *item = &t->dims.items[i];
-        if (item->kind == DV__ITEM_VAR || item->kind == DV__ITEM_ELEMENT)
-            bound->dims |= 1ull << item->ref;
-        else if (item->kind == DV__ITEM_RUN || item->kind == DV__ITEM_ELEMENT_RUN)
-            bound->runs |= 1u << item->ref;
-        else if (item->kind == DV__ITEM_EXPR && !dv__needs_within(item->needs, *bound) && item->aside >= 0)
-            *aside |= 1ull << item->aside;
-        else if (item->kind == DV__ITEM_EXPR && !dv__needs_within(item->needs, *bound))
-            return wrong(p, item->e->at, "%s: '%s' must be bound before this", item->text, first_missing(c, item->needs, *bound));
+    const dv__builder *b = p->b;
+    for (uint32_t i = 0; i < b->nclaims; i++)
+        if (b->claims[i].message && truth(p, b->claims[i].given) && truth(p, b->claims[i].holds) != 1)
+            return wrong(p->c, b->claims[i].at, "%s", b->claims[i].message->text);
+    for (uint32_t i = 0; i < p->c->nasides; i++) {
+        const dv__aside *a = &p->c->asides[i];
+        const dv__item *item = a->pattern < 0 ? NULL : &p->c->patterns[a->pattern].dims.items[a->item];
+        if (item && truth(p, b->asides[i].pending))
+            return wrong(p->c, item->e->at, "%s cannot be solved for '%s', and nothing else binds it", item->text,
+                first_missing(b, item->needs, p->bound));
     }
     return DV_OK;
-}
-
-/* The same procedure as in contract_build_facts.c, on bit masks. */
-static int settle(const struct prover *p, dv__needs *bound, uint64_t aside)
-{
-    const dv__contract *c = p->c;
-    for (uint32_t i = 0; i < c->ndefinitions; i++)
-        if (took(p, c->definitions[i].when))
-            aside |= 1ull << c->definitions[i].aside;
-    for (bool progress = true; aside && progress;) {
-        progress = false;
-        for (uint64_t left = aside; left; left &= left - 1) {
-            const int bit = __builtin_ctzll(left);
-            const dv__aside *a = &c->asides[bit];
-            const dv__needs needs = a->pattern < 0 ? c->definitions[a->item].needs
-                                                   : c->patterns[a->pattern].dims.items[a->item].needs;
-            if (!dv__needs_within(needs, *bound))
-                continue;
-            if (a->pattern < 0)
-                bound->dims |= 1ull << c->definitions[a->item].var;
-            aside &= ~(1ull << bit);
-            progress = true;
-        }
-        for (uint64_t left = aside; left && !progress; left &= left - 1) {
-            const dv__aside *a = &c->asides[__builtin_ctzll(left)];
-            const int ref = a->pattern < 0 ? -1 : dv__solvable_for(&c->patterns[a->pattern].dims.items[a->item], *bound);
-            if (ref >= 0)
-                bound->dims |= 1ull << ref, progress = true;
-        }
-    }
-    for (uint64_t left = aside; left; left &= left - 1) {
-        const dv__aside *a = &c->asides[__builtin_ctzll(left)];
-        if (a->pattern < 0)
-            continue;
-        const dv__item *item = &c->patterns[a->pattern].dims.items[a->item];
-        return wrong(p, item->e->at, "%s cannot be solved for '%s', and nothing else binds it", item->text,
-            first_missing(c, item->needs, *bound));
-    }
-    return DV_OK;
-}
-
-static int bind_all(const struct prover *p, int32_t extra, dv__needs *bound)
-{
-    uint64_t aside = 0;
-    int status = DV_OK;
-    memset(bound, 0, sizeof *bound);
-    for (uint32_t i = 0; i < p->c->npatterns && !status; i++)
-        if (takes_part(p, &p->c->patterns[i], extra))
-            status = bind_pattern(p, &p->c->patterns[i], bound, &aside);
-    if (!status)
-        status = settle(p, bound, aside);
-    for (uint32_t i = 0; i < p->c->nunbacked; i++)
-        bound->dims |= 1ull << p->c->unbacked[i].var;
-    return status;
 }
 
 /* ---- One combination of cases -------------------------------------------------------------------------------------------- */
@@ -404,27 +290,28 @@ static int check_coverage(const struct prover *p)
             if (list[i].slot != (int32_t)slot || !took(p, list[i].when))
                 continue;
             if (first)
-                return wrong(p, list[i].at, "%s '%s' has another pattern already: '%s'", output ? "return" : "argument", a->name,
-                    first->text);
+                return wrong(p->c, list[i].at, "%s '%s' has another pattern already: '%s'", output ? "return" : "argument",
+                    a->name, first->text);
             first = &list[i];
         }
         if (first)
             continue;
         if (!output &&
             (a->type->kind == DV__TYPE_TENSOR || (a->type->kind == DV__TYPE_LIST && a->type->elems[0]->kind == DV__TYPE_TENSOR)))
-            return wrong(p, c->text, "argument '%s' has no pattern%s: %s[...] takes any tensor", a->name, w.data, a->name);
+            return wrong(p->c, c->text, "argument '%s' has no pattern%s: %s[...] takes any tensor", a->name, w.data, a->name);
         if (output && dv__is_tensors(a->type) && a->type->kind == DV__TYPE_LIST)
-            return wrong(p, c->text + strlen(c->text),
+            return wrong(p->c, c->text + strlen(c->text),
                 "return %zu%s%s%s has no pattern%s: expected {i}[dims]:dtype or {i < count}[dims]:dtype", slot - s->nargs,
                 *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
         if (output && dv__is_tensors(a->type))
-            return wrong(p, c->text + strlen(c->text), "return %zu%s%s%s has no pattern%s: [...] leaves it to a C shape function",
-                slot - s->nargs, *a->name ? " '" : "", a->name, *a->name ? "'" : "", w.data);
+            return wrong(p->c, c->text + strlen(c->text),
+                "return %zu%s%s%s has no pattern%s: [...] leaves it to a C shape function", slot - s->nargs, *a->name ? " '" : "",
+                a->name, *a->name ? "'" : "", w.data);
     }
     return DV_OK;
 }
 
-static int check_uses(const struct prover *p, dv__needs bound)
+static int check_uses(const struct prover *p)
 {
     const dv__contract *c = p->c;
     for (uint32_t i = 0; i < c->noutputs; i++) {
@@ -443,8 +330,8 @@ static int check_uses(const struct prover *p, dv__needs bound)
             needs = dv__needs_or(needs, dv__contract_needs(c, t->transform));
         if (t->offset)
             needs = dv__needs_or(needs, dv__contract_needs(c, t->offset));
-        if (!dv__needs_within(needs, bound))
-            return unbound(p, t->at, t->text, needs, bound);
+        if (!dv__needs_within(needs, p->bound))
+            return unbound(p, t->at, t->text, needs);
     }
     const struct {
         const dv__expr *e;
@@ -452,36 +339,31 @@ static int check_uses(const struct prover *p, dv__needs bound)
     } costs[] = { { c->workspace, "workspace" }, { c->flops, "flops" }, { c->bytes, "bytes" } };
     for (size_t i = 0; i < sizeof costs / sizeof *costs; i++) {
         const dv__needs needs = costs[i].e ? dv__contract_needs(c, costs[i].e) : (dv__needs){ 0, 0, 0 };
-        if (!dv__needs_within(needs, bound))
-            return unbound(p, costs[i].e->at, costs[i].name, needs, bound);
+        if (!dv__needs_within(needs, p->bound))
+            return unbound(p, costs[i].e->at, costs[i].name, needs);
     }
     for (uint32_t i = 0; i < c->nunbacked; i++) {
         const dv__needs needs = dv__needs_or(
             dv__contract_needs(c, c->unbacked[i].min), dv__contract_needs(c, c->unbacked[i].max));
-        if (!dv__needs_within(needs, bound))
-            return unbound(p, c->unbacked[i].at, c->unbacked[i].name, needs, bound);
+        if (!dv__needs_within(needs, p->bound))
+            return unbound(p, c->unbacked[i].at, c->unbacked[i].name, needs);
     }
     return DV_OK;
 }
 
 static int prove_combination(struct prover *p)
 {
-    dv__contract *c = p->c;
-    dv__needs bound;
+    const dv__contract *c = p->c;
     int status = check_coverage(p);
-    if (!status)
-        status = bind_all(p, -1, &bound);
-    if (!status)
-        status = check_uses(p, bound);
-    if (status)
-        return status;
-    p->ever = dv__needs_or(p->ever, bound);
-    for (uint32_t i = 0; i < c->npatterns && !status; i++) {
-        const dv__pattern *t = &c->patterns[i];
-        if (takes_part(p, t, -1) || !takes_part(p, t, t->slot))
+    for (int32_t i = -1; i < (int32_t)c->npatterns && !status; i++) {
+        const dv__pattern *t = i < 0 ? NULL : &c->patterns[i];
+        if (t && !(took(p, t->when) && (t->presence == DV__OPTIONAL || t->may_be_empty)))
             continue;
-        status = bind_all(p, t->slot, &bound);
-        p->ever = dv__needs_or(p->ever, bound);
+        evaluate(p, t ? t->slot : NOBODY);
+        status = check_claims(p);
+        if (!status && !t)
+            status = check_uses(p);
+        p->ever = dv__needs_or(p->ever, p->bound);
     }
     return status;
 }
@@ -490,43 +372,37 @@ static int prove_combination(struct prover *p)
 
 /* May a call simply refuse a value without a case? Yes, if the group lists values of one string, dtype or rank that no other
  * condition uses. */
-static bool refused_in_call(const struct prover *p, const dv__group *g)
+static bool refused_in_call(struct prover *p, uint32_t g)
 {
-    enum atom_kind kind;
-    int32_t slot;
-    const int i = g->subject ? atom_of(p, g->subject, &kind, &slot) : -1;
-    return i >= 0 &&
-        (p->atoms[i].kind == ATOM_RANK ||
-            ((p->atoms[i].kind == ATOM_STRING || p->atoms[i].kind == ATOM_DTYPE) && p->atoms[i].value == ANY_OTHER));
+    const struct atom *a = atom_in(p, p->b->choices[g].subject);
+    return a && (a->kind == ATOM_RANK || is_other(a));
 }
-
-/* A call may skip a fact about a size, since the size's argument may be absent. */
-static bool speaks_of_no_size(const dv__constraint *k) { return dv__needs_within(k->needs, (dv__needs){ 0, 0, 0 }); }
 
 static int try_assignment(struct prover *p)
 {
     const dv__contract *c = p->c;
-    for (uint32_t i = 0; i < c->nconstraints; i++)
-        if (c->constraints[i].when.group < 0 && speaks_of_no_size(&c->constraints[i]) && !holds(p, c->constraints[i].e))
-            return DV_OK; /* the facts exclude it */
+    evaluate(p, ANYBODY);
+    for (uint32_t i = 0; i < p->b->nclaims; i++) {
+        const dv__claim *fact = &p->b->claims[i];
+        if (!fact->message && truth(p, fact->given) == 1 && !truth(p, fact->holds))
+            return DV_OK;
+    }
     for (uint32_t g = 0; g < c->ngroups; g++) {
         const dv__group *group = &c->groups[g];
         int found = -1;
         dv__words w = { 0 };
         say_assignment(p, &w);
         for (uint32_t i = 0; i < group->n; i++) {
-            const int yes = group->cases[i].e ? holds(p, group->cases[i].e) : found < 0;
+            const int yes = group->cases[i].e ? truth(p, p->b->choices[g].holds[i]) : found < 0;
             if (yes < 0)
-                return wrong(p, group->cases[i].at, "cases can compare with literals only");
+                return wrong(c, group->cases[i].at, "cases can compare with literals only");
             if (yes && found >= 0)
-                return wrong(p, group->cases[i].at, "cases overlap: this one and '%s' both hold when %s",
+                return wrong(c, group->cases[i].at, "cases overlap: this one and '%s' both hold when %s",
                     group->cases[found].text, w.data);
             found = yes ? (int)i : found;
         }
-        if (found < 0 && refused_in_call(p, group))
-            return DV_OK;
         if (found < 0)
-            return wrong(p, group->cases[0].at, "no case holds when %s", w.data);
+            return refused_in_call(p, g) ? DV_OK : wrong(c, group->cases[0].at, "no case holds when %s", w.data);
         p->cases[g] = found;
     }
     p->any = true;
@@ -535,21 +411,11 @@ static int try_assignment(struct prover *p)
 
 static int prove_cases(struct prover *p)
 {
-    dv__contract *c = p->c;
-    int status = DV_OK, total = 1;
-    for (uint32_t g = 0; g < c->ngroups; g++)
-        for (uint32_t i = 0; i < c->groups[g].n && !status; i++)
-            if (c->groups[g].cases[i].e)
-                status = collect(p, c->groups[g].cases[i].e);
-    for (uint32_t g = 0; g < c->ngroups; g++)
-        for (uint32_t i = 0; i < c->groups[g].n && !status; i++)
-            if (c->groups[g].cases[i].e)
-                status = collect_values(p, c->groups[g].cases[i].e);
-    for (uint32_t i = 0; i < c->nconstraints && !status; i++)
-        status = collect_values(p, c->constraints[i].e);
-    if (status)
-        return status;
-    for (int i = 0; i < p->natoms; i++) {
+    const dv__contract *c = p->c;
+    int status = find_atoms(p), total = 1;
+    if (!status)
+        status = collect_values(p);
+    for (int i = 0; i < p->natoms && !status; i++) {
         complete_values(&p->atoms[i]);
         total = total > MAX_ASSIGNMENTS ? total : total * p->atoms[i].n;
     }
@@ -559,17 +425,43 @@ static int prove_cases(struct prover *p)
     for (int k = 0; k < total && !status; k++) {
         int rest = k;
         for (int i = 0; i < p->natoms; i++) {
-            p->atoms[i].value = p->atoms[i].values[rest % p->atoms[i].n];
+            p->atoms[i].value = rest % p->atoms[i].n;
             rest /= p->atoms[i].n;
         }
         status = try_assignment(p);
     }
-    if (!status && !p->any)
-        status = wrong(p, c->text, "the facts exclude every case");
+    return status || p->any ? status : wrong(c, c->text, "the facts exclude every case");
+}
+
+static int check_ever(const struct prover *p)
+{
+    const dv__contract *c = p->c;
+    for (uint32_t i = 0; i < c->nconstraints; i++)
+        if (!dv__needs_within(c->constraints[i].needs, p->ever))
+            return wrong(c, c->constraints[i].at, "'%s': nothing ever binds '%s'", c->constraints[i].text,
+                first_missing(p->b, c->constraints[i].needs, p->ever));
+    for (uint32_t i = 0; i < c->ndefinitions; i++)
+        if (!dv__needs_within(c->definitions[i].needs, p->ever))
+            return wrong(c, c->definitions[i].at, "'%s': nothing ever binds '%s'", c->definitions[i].text,
+                first_missing(p->b, c->definitions[i].needs, p->ever));
+    return DV_OK;
+}
+
+int dv__contract_prove(dv__builder *b)
+{
+    struct prover *p = dv__calloc(1, sizeof *p);
+    if (!p)
+        return DV_ENOMEM;
+    p->c = b->c;
+    p->b = b;
+    int status = prove_cases(p);
+    if (!status)
+        status = check_ever(p);
+    dv__free(p);
     return status;
 }
 
-/* ---- What needs no cases ------------------------------------------------------------------------------------------------- */
+/* ---- What needs no program ----------------------------------------------------------------------------------------------- */
 
 static bool has_tensors(const dv__type *t)
 {
@@ -578,23 +470,22 @@ static bool has_tensors(const dv__type *t)
     return t->kind == DV__TYPE_TENSOR;
 }
 
-static int check_schema(const struct prover *p)
+static int check_schema(const dv__contract *c)
 {
-    const dv__contract *c = p->c;
     const dv__schema *s = c->schema;
     for (size_t i = 0; i < s->nargs; i++) {
         bool found = false;
         for (uint32_t k = 0; k < c->npatterns; k++)
             found |= c->patterns[k].slot == (int32_t)i;
         if (!found && has_tensors(s->args[i].type))
-            return wrong(p, c->text, "argument '%s' has no pattern: %s%s[...] takes any tensor", s->args[i].name, s->args[i].name,
+            return wrong(c, c->text, "argument '%s' has no pattern: %s%s[...] takes any tensor", s->args[i].name, s->args[i].name,
                 s->args[i].type->kind == DV__TYPE_LIST ? "{i}" : "");
     }
     for (size_t i = 0; i < s->nreturns; i++)
         if (has_tensors(s->returns[i].type) &&
             (!dv__is_tensors(s->returns[i].type) ||
                 (s->returns[i].type->kind != DV__TYPE_TENSOR && dv__argument_writes(&s->returns[i]))))
-            return wrong(p, c->text,
+            return wrong(c, c->text,
                 "return %zu is a list that may hold None, or an argument that is a list or may be None: a contract cannot "
                 "describe it",
                 i);
@@ -603,13 +494,13 @@ static int check_schema(const struct prover *p)
         for (uint32_t k = 0; k < c->npatterns; k++)
             carried |= c->patterns[k].dtype.kind == DV__DTYPE_VAR && c->patterns[k].dtype.ref == (int16_t)i;
         if (!carried)
-            return wrong(p, c->dtypes[i].at, "no input has dtype '%s'", c->dtypes[i].name);
+            return wrong(c, c->dtypes[i].at, "no input has dtype '%s'", c->dtypes[i].name);
     }
     return DV_OK;
 }
 
 /* A parallel dim stands alone in all written tensors, and in every input that has it. */
-static int check_parallel_in(const struct prover *p, const dv__named *name, const dv__pattern *t, bool written)
+static int check_parallel_in(const dv__contract *c, const dv__named *name, const dv__pattern *t, bool written)
 {
     int alone = 0, inside = 0;
     for (uint32_t i = 0; i < t->dims.n; i++) {
@@ -620,44 +511,29 @@ static int check_parallel_in(const struct prover *p, const dv__named *name, cons
     }
     const char *star = name->run ? "*" : "";
     if (inside)
-        return wrong(p, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
+        return wrong(c, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
     if (alone > 1)
-        return wrong(p, name->at, "parallel(%s%s): it stands more than once in '%s'", star, name->name, t->text);
+        return wrong(c, name->at, "parallel(%s%s): it stands more than once in '%s'", star, name->name, t->text);
     const bool like = t->like >= 0 && !t->dims.given; /* it has its argument's shape, which is checked itself */
     if (!alone && written && !t->dims.any && !like)
-        return wrong(p, name->at, "parallel(%s%s): '%s', which is written, has no such dim", star, name->name, t->text);
+        return wrong(c, name->at, "parallel(%s%s): '%s', which is written, has no such dim", star, name->name, t->text);
     return DV_OK;
 }
 
-static int check_parallel(const struct prover *p)
+static int check_parallel(const dv__contract *c)
 {
-    const dv__contract *c = p->c;
     for (uint32_t n = 0; n < c->nparallel; n++) {
         int status = DV_OK;
         for (uint32_t i = 0; i < c->npatterns && !status; i++)
             if (c->patterns[i].presence != DV__ABSENT)
                 status = check_parallel_in(
-                    p, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
+                    c, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
         for (uint32_t i = 0; i < c->noutputs && !status; i++)
             if (c->outputs[i].presence != DV__ABSENT && c->outputs[i].is_argument < 0)
-                status = check_parallel_in(p, &c->parallel[n], &c->outputs[i], true);
+                status = check_parallel_in(c, &c->parallel[n], &c->outputs[i], true);
         if (status)
             return status;
     }
-    return DV_OK;
-}
-
-static int check_ever(const struct prover *p)
-{
-    const dv__contract *c = p->c;
-    for (uint32_t i = 0; i < c->nconstraints; i++)
-        if (!dv__needs_within(c->constraints[i].needs, p->ever))
-            return wrong(p, c->constraints[i].at, "'%s': nothing ever binds '%s'", c->constraints[i].text,
-                first_missing(c, c->constraints[i].needs, p->ever));
-    for (uint32_t i = 0; i < c->ndefinitions; i++)
-        if (!dv__needs_within(c->definitions[i].needs, p->ever))
-            return wrong(p, c->definitions[i].at, "'%s': nothing ever binds '%s'", c->definitions[i].text,
-                first_missing(c, c->definitions[i].needs, p->ever));
     return DV_OK;
 }
 
@@ -710,23 +586,12 @@ static int prepare(dv__contract *c)
     return DV_OK;
 }
 
-int dv__contract_prove(dv__contract *c)
+int dv__contract_prepare(dv__contract *c)
 {
-    struct prover *p = dv__calloc(1, sizeof *p);
-    if (!p)
-        return DV_ENOMEM;
-    p->c = c;
-    int status = check_schema(p);
+    int status = check_schema(c);
     if (!status)
-        status = prove_cases(p);
-    if (!status)
-        status = check_ever(p);
-    if (!status)
-        status = check_parallel(p);
+        status = check_parallel(c);
     if (!status)
         status = prepare(c);
-    if (!status)
-        status = dv__contract_prepare_split(c);
-    dv__free(p);
-    return status;
+    return status ? status : dv__contract_prepare_split(c);
 }

@@ -597,6 +597,37 @@ static int resolve_facts(dv__contract *c)
     return status ? status : check_constants(c);
 }
 
+/* Cases are chosen before anything is bound. */
+static int check_case(const dv__contract *c, const dv__expr *e)
+{
+    const bool call = e->kind == DV__EXPR_CALL;
+    if (e->role == DV__ROLE_ARG && e->type != DV__CTYPE_STRING && e->type != DV__CTYPE_BOOL)
+        return wrong(c, e, "'when' tests strings, booleans, presence, dtypes and ranks, never a size: found '%s'", e->name);
+    if (e->role == DV__ROLE_DTYPE_VAR)
+        return wrong(c, e, "cases are chosen before anything is bound: expected dtype(argument), found '%s'", e->name);
+    if (call && (e->ref == DV__FN_RANK || e->ref == DV__FN_DTYPE) && e->args[0]->type == DV__CTYPE_TENSOR) {
+        const dv__argument *a = &c->schema->args[e->args[0]->ref];
+        return a->type->kind != DV__TYPE_OPTIONAL ? DV_OK
+                                                  : wrong(c, e, "'%s' is optional: cases can ask for its presence only", a->name);
+    }
+    if (e->role == DV__ROLE_ARG || e->role == DV__ROLE_DTYPE || (call && (e->ref == DV__FN_PRESENT || e->ref == DV__FN_ABSENT)))
+        return DV_OK;
+    if (e->kind != DV__EXPR_STRING && e->kind != DV__EXPR_INT && e->kind != DV__EXPR_BOOL && e->kind != DV__EXPR_AND &&
+        e->kind != DV__EXPR_OR && e->kind != DV__EXPR_NOT && e->kind != DV__EXPR_IN &&
+        (e->kind < DV__EXPR_EQ || e->kind > DV__EXPR_GE))
+        return wrong(c, e, "'when' tests strings, booleans, presence, dtypes and ranks, never a size");
+    int status = DV_OK;
+    for (uint32_t i = 0; i < e->n && !status; i++)
+        status = check_case(c, e->args[i]);
+    return status;
+}
+
+static int resolve_case(const dv__contract *c, dv__expr *e)
+{
+    const int status = dv__contract_resolve_expr(c, c->text, e, DV__CTYPE_BOOL, "a case");
+    return status ? status : check_case(c, e);
+}
+
 int dv__contract_resolve(dv__contract *c)
 {
     int status = create_variables(c);
@@ -605,7 +636,7 @@ int dv__contract_resolve(dv__contract *c)
     for (uint32_t g = 0; g < c->ngroups && !status; g++)
         for (uint32_t i = 0; i < c->groups[g].n && !status; i++)
             if (c->groups[g].cases[i].e)
-                status = dv__contract_resolve_expr(c, c->text, c->groups[g].cases[i].e, DV__CTYPE_BOOL, "a case");
+                status = resolve_case(c, c->groups[g].cases[i].e);
     if (!status)
         status = resolve_constraints(c);
     if (!status)

@@ -343,9 +343,8 @@ static int compare_numbers(const dv__reg *a, const dv__reg *b)
     return rest > 0 ? -1 : rest < 0 ? 1 : 0;
 }
 
-static bool compare(const dv__run *r, const dv__step *s)
+bool dv__compare(const dv__step *s, const dv__reg *a, const dv__reg *b)
 {
-    const dv__reg *a = dv__read(r, s->in[0]), *b = dv__read(r, s->in[1]);
     int order;
     switch (s->type) {
     case DV__RTYPE_INT:
@@ -459,7 +458,7 @@ bool dv__operate(dv__run *r, const dv__step *s)
     case DV__OP_LT:
     case DV__OP_LE:
     case DV__OP_GT:
-    case DV__OP_GE: to->i = compare(r, s); return true;
+    case DV__OP_GE: to->i = dv__compare(s, a, dv__read(r, s->in[1])); return true;
     case DV__OP_ONE_OF: to->i = one_of(r, s); return true;
     case DV__OP_ON_CPU: to->i = a->device.type == DV_CPU; return true;
     case DV__OP_PROMOTES: to->i = promoted(r, s) != 0; return true;

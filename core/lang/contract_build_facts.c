@@ -170,10 +170,12 @@ void dv__build_settle(dv__builder *b)
         const dv__definition *d = &b->c->definitions[i];
         b->asides[d->aside] = (dv__put_aside){ .pending = dv__case_taken(b, d->when), .tested = DV__NEVER };
     }
-    do
+    for (uint32_t round = 0; round <= b->c->ndims && !b->status; round++) { /* each solves a variable, for every call that can */
         while (evaluate(b))
             continue;
-    while (!b->status && solve_one(b));
+        if (!solve_one(b))
+            return;
+    }
 }
 
 /* ---- Facts ----------------------------------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 
 /* The tensor that is matched: an argument, or an element of a list. A list is matched twice: its first tensor binds variables,
  * then all are checked.
- */
-enum phase { BOTH, BIND, CHECK };
+ * FIND: only the positions of its dims are wanted. */
+enum phase { BOTH, BIND, CHECK, FIND };
 enum { MAX_ITEMS = DV_MAX_NDIM + DV__MAX_RUNS + 64 }; /* of a pattern */
 struct subject {
     const dv__pattern *t;
@@ -192,7 +192,7 @@ static dv__operand own_value(
     dv__builder *b, const dv__pattern *binder, const dv__item *item, dv__operand index, dv__operand guard)
 {
     dv__place places[MAX_ITEMS];
-    struct subject x = { .t = binder, .phase = BIND, .guard = guard, .index = index };
+    struct subject x = { .t = binder, .phase = FIND, .guard = guard, .index = index };
     x.tensor = dv__emit(b, DV__OP_ELEMENT, DV__RTYPE_TENSOR, guard, 1, &index, binder->slot, NULL);
     x.shape = dv__op1(b, DV__OP_SHAPE, DV__RTYPE_DIMS, guard, x.tensor);
     const dv__item *at = find_own(binder, item);
@@ -417,6 +417,8 @@ static void match_dtype_variable(dv__builder *b, const struct subject *x, dv__op
 static void match_dtype(dv__builder *b, const struct subject *x)
 {
     const dv__dtype_spec *spec = &x->t->dtype;
+    if (x->phase < CHECK && spec->kind != DV__DTYPE_VAR && spec->n == 1)
+        must_be_bound(b, x->guard, dv__contract_needs(b->c, spec->alternatives[0]), spec->alternatives[0]->at, "", "", "this");
     if (spec->kind == DV__DTYPE_ANY || (x->phase == BIND && spec->kind != DV__DTYPE_VAR))
         return;
     const dv__operand g = x->guard, found = dv__op1(b, DV__OP_DTYPE_OF, DV__RTYPE_DTYPE, g, x->tensor);
@@ -429,10 +431,8 @@ static void match_dtype(dv__builder *b, const struct subject *x)
             keys[i] = (uint32_t)spec->alternatives[i]->i;
         dv__check(b, one_of(b, found, keys, n, g), g, DV_EDTYPE, wrong_dtype(b, x, say_dtypes(b, keys, n), found));
     } else {
-        const dv__expr *e = spec->alternatives[0];
         b->where = x->t->text;
-        must_be_bound(b, g, dv__contract_needs(b->c, e), e->at, "", "", "this");
-        const dv__operand expected = dv__value(b, e, g);
+        const dv__operand expected = dv__value(b, spec->alternatives[0], g);
         const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, g, found, expected);
         dv__check(b, same, g, DV_EDTYPE, wrong_dtype(b, x, dv__show(b, expected), found));
     }
@@ -471,7 +471,8 @@ static void run_length(dv__builder *b, const struct subject *x, uint32_t i, stru
     const dv__operand zero = dv__int(b, 0), g = x->guard;
     if (item->kind == DV__ITEM_RUNS) {
         b->where = item->text;
-        must_be_bound(b, g, item->needs, item->e->at, item->text, " stands for several dims: ", "it");
+        if (x->phase < CHECK)
+            must_be_bound(b, g, item->needs, item->e->at, item->text, " stands for several dims: ", "it");
         to->known[i] = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__value(b, item->e, g));
         return;
     }
@@ -518,7 +519,7 @@ static bool find_places(dv__builder *b, const struct subject *x, dv__place *plac
         const dv__hush hush = dv__quietly(b);
         const dv__operand both = dv__and(b, open, lengths.free[i]);
         dv__aloud(b, hush);
-        if (both != DV__NEVER && x->phase != CHECK) {
+        if (both != DV__NEVER && x->phase < CHECK) {
             const char *name = dims->items[first].e->name;
             dv__claim_that(b, both, DV__NEVER, dims->items[i].e->at,
                 dv__part_text(b, "'*%s' and '*%s' are both unknown here: a fact such as rank(*%s) == ... can tell", name,
@@ -529,7 +530,7 @@ static bool find_places(dv__builder *b, const struct subject *x, dv__place *plac
     }
     const dv__operand rank = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, x->shape);
     const bool whole = dv__implies(b, g, open, 6) && known < 0 && !b->status && !b->p->constants[-1 - known].i; /* [*s] */
-    if (x->phase != BIND && !whole) {
+    if (x->phase != BIND && x->phase != FIND && !whole) {
         const dv__operand more = open == DV__NEVER ? open : dv__op2(b, DV__OP_GE, DV__RTYPE_INT, g, rank, known);
         const dv__operand equal = dv__implies(b, g, open, 6) ? more : dv__op2(b, DV__OP_EQ, DV__RTYPE_INT, g, rank, known);
         const dv__operand fits = more == equal ? more : dv__select(b, g, open, more, equal);
@@ -619,11 +620,12 @@ static dv__operand bound_for_first(dv__builder *b, const struct subject *x, dv__
 }
 
 /* When the sizes of a computed dim are bound. One that has no size cannot wait for them. */
-static dv__operand bound_here(dv__builder *b, const dv__item *item, dv__operand guard)
+static dv__operand bound_here(dv__builder *b, const dv__item *item, enum phase phase, dv__operand guard)
 {
     if (item->aside >= 0)
         return dv__bound(b, item->needs);
-    must_be_bound(b, guard, item->needs, item->e->at, item->text, ": ", "this");
+    if (phase < CHECK)
+        must_be_bound(b, guard, item->needs, item->e->at, item->text, ": ", "this");
     return DV__ALWAYS;
 }
 
@@ -631,7 +633,7 @@ static dv__operand bound_here(dv__builder *b, const dv__item *item, dv__operand 
 static void match_computed(dv__builder *b, const struct subject *x, uint32_t i, const dv__place *place)
 {
     const dv__item *item = &x->t->dims.items[i];
-    const dv__operand bound = bound_here(b, item, x->guard);
+    const dv__operand bound = bound_here(b, item, x->phase, x->guard);
     dv__operand g = dv__and(b, x->guard, bound);
     if (x->phase == CHECK && item->aside >= 0) { /* it may have been put aside for the first tensor */
         const dv__operand early = bound_for_first(b, x, item->needs);
@@ -866,7 +868,7 @@ static void match_length(dv__builder *b, const dv__pattern *t, dv__operand g)
     } else if (item->kind == DV__ITEM_INT) {
         expected = dv__int(b, item->value);
     } else {
-        const dv__operand bound = bound_here(b, item, g);
+        const dv__operand bound = bound_here(b, item, BOTH, g);
         compared = dv__and(b, g, bound);
         if (item->aside >= 0)
             b->asides[item->aside] = (dv__put_aside){
@@ -942,7 +944,7 @@ static dv__place place_in_each(dv__builder *b, const struct subject *x, uint32_t
     bool own = false;
     for (uint32_t i = 0; i < x->t->dims.n; i++)
         own |= x->t->dims.items[i].kind == DV__ITEM_ELEMENT_RUN;
-    one.phase = BIND; /* the number of dims has been checked */
+    one.phase = FIND; /* the number of dims has been checked */
     return own && find_places(b, &one, places) ? places[item] : in_first;
 }
 
@@ -1034,7 +1036,9 @@ static void choose_cases(dv__builder *b)
             const dv__operand left = dv__not(b, any, DV__ALWAYS);
             b->who = NULL;
             b->where = group->cases[i].text;
-            choice->holds[i] = group->cases[i].e ? dv__value(b, group->cases[i].e, left) : DV__ALWAYS;
+            choice->holds[i] = DV__ALWAYS;
+            if (group->cases[i].e)
+                choice->holds[i] = dv__value(b, group->cases[i].e, left == DV__NEVER ? DV__ALWAYS : left);
             taken[i] = dv__and(b, left, choice->holds[i]);
             any = dv__or(b, any, taken[i]);
         }

@@ -60,8 +60,10 @@ static dv__operand or_nothing(dv__builder *b, dv__operand there, dv__operand val
 static dv__operand load(dv__builder *b, enum dv__op op, enum dv__rtype type, int32_t slot, dv__operand guard, const char *wanted)
 {
     const dv__operand there = dv__present(b, slot);
-    if (dv__may_fail(b, there, guard))
+    if (dv__may_fail(b, there, guard)) {
+        dv__claim_that(b, guard, there, NULL, NULL);
         dv__check(b, there, guard, DV_EINVAL, no_value(b, slot, wanted));
+    }
     const bool was_quiet = b->quiet;
     const dv__hush hush = dv__quietly(b); /* only messages read it */
     const dv__fault *fault = was_quiet ? NULL : dv__fault_new(b, DV_EINVAL, no_value(b, slot, wanted));

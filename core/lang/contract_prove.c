@@ -47,18 +47,21 @@ static bool compares(const dv__step *s) { return s->op >= DV__OP_EQ && s->op <= 
 /* The atom of a step's result. False: it is none. */
 static bool atom_of(const struct prover *p, const dv__step *s, enum atom_kind *kind, int32_t *slot)
 {
-    const bool rank = s->op == DV__OP_RANK;
+    const bool rank = s->op == DV__OP_RANK, tensor = rank || s->op == DV__OP_DTYPE_OF;
     *kind = rank                      ? ATOM_RANK
-        : s->op == DV__OP_DTYPE_OF    ? ATOM_DTYPE
+        : tensor                      ? ATOM_DTYPE
         : s->op == DV__OP_PRESENT     ? ATOM_PRESENT
         : s->type == DV__RTYPE_STRING ? ATOM_STRING
                                       : ATOM_BOOL;
-    for (; s && (s->op == DV__OP_RANK || s->op == DV__OP_SHAPE || s->op == DV__OP_DTYPE_OF);)
+    if (rank && (s = maker(p, s->in[0])) && s->op != DV__OP_SHAPE)
+        return false;
+    if (tensor && s)
         s = maker(p, s->in[0]);
     *slot = s ? s->slot : 0;
-    if (*kind == ATOM_RANK || *kind == ATOM_DTYPE)
-        return s && s->op == DV__OP_TENSOR;
-    return s->op == DV__OP_PRESENT || (s->op == DV__OP_ARGUMENT && (s->type == DV__RTYPE_STRING || s->type == DV__RTYPE_BOOL));
+    return s &&
+        (tensor ? s->op == DV__OP_TENSOR
+                : s->op == DV__OP_PRESENT ||
+                    (s->op == DV__OP_ARGUMENT && (s->type == DV__RTYPE_STRING || s->type == DV__RTYPE_BOOL)));
 }
 
 /* Those that choosing the cases reads; later steps may read them again. */
@@ -192,9 +195,7 @@ static void evaluate(struct prover *p, int32_t given)
     const dv__program *program = p->b->p;
     for (uint32_t i = 0; i < program->solve_end; i++) {
         const dv__step *s = &program->steps[i];
-        if (s->op == DV__OP_EACH || s->op == DV__OP_EACH_VALUE)
-            i += (uint32_t)s->body;
-        else if (s->to >= 0 && program->types[s->to] == DV__RTYPE_BOOL)
+        if (s->to >= 0 && program->types[s->to] == DV__RTYPE_BOOL)
             p->truth[s->to] = condition(p, s, given);
     }
     memset(&p->bound, 0, sizeof p->bound);
@@ -209,11 +210,18 @@ static void evaluate(struct prover *p, int32_t given)
 /* "layout == "TND", bias absent" */
 static void say_assignment(const struct prover *p, dv__words *w)
 {
+    bool any = false;
     for (int i = 0; i < p->natoms; i++) {
         const struct atom *a = &p->atoms[i];
+        bool said = false; /* a value is present */
+        for (int k = 0; k < p->natoms; k++)
+            said |= a->kind == ATOM_PRESENT && a->value && k != i && p->atoms[k].slot == a->slot;
+        if (said)
+            continue;
         const dv__reg *value = &a->values[a->value];
         const char *name = p->c->schema->args[a->slot].name;
-        dv__say(w, "%s", i ? ", " : "");
+        dv__say(w, "%s", any ? ", " : "");
+        any = true;
         if (a->kind == ATOM_PRESENT)
             dv__say(w, "%s is %s", name, a->value ? "present" : "absent");
         else if (a->kind == ATOM_BOOL)
@@ -447,6 +455,44 @@ static int check_ever(const struct prover *p)
     return DV_OK;
 }
 
+/* A parallel dim stands alone in all written tensors, and in every input that has it. */
+static int check_parallel_in(const dv__contract *c, const dv__named *name, const dv__pattern *t, bool written)
+{
+    int alone = 0, inside = 0;
+    for (uint32_t i = 0; i < t->dims.n; i++) {
+        const dv__item *item = &t->dims.items[i];
+        const bool is = item->ref == name->ref && item->kind == (name->run ? DV__ITEM_RUN : DV__ITEM_VAR);
+        alone += is;
+        inside += !is && (name->run ? item->needs.runs >> name->ref & 1 : item->needs.dims >> name->ref & 1);
+    }
+    const char *star = name->run ? "*" : "";
+    if (inside)
+        return wrong(c, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
+    if (alone > 1)
+        return wrong(c, name->at, "parallel(%s%s): it stands more than once in '%s'", star, name->name, t->text);
+    const bool like = t->like >= 0 && !t->dims.given; /* it has its argument's shape, which is checked itself */
+    if (!alone && written && !t->dims.any && !like)
+        return wrong(c, name->at, "parallel(%s%s): '%s', which is written, has no such dim", star, name->name, t->text);
+    return DV_OK;
+}
+
+static int check_parallel(const dv__contract *c)
+{
+    for (uint32_t n = 0; n < c->nparallel; n++) {
+        int status = DV_OK;
+        for (uint32_t i = 0; i < c->npatterns && !status; i++)
+            if (c->patterns[i].presence != DV__ABSENT)
+                status = check_parallel_in(
+                    c, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
+        for (uint32_t i = 0; i < c->noutputs && !status; i++)
+            if (c->outputs[i].presence != DV__ABSENT && c->outputs[i].is_argument < 0)
+                status = check_parallel_in(c, &c->parallel[n], &c->outputs[i], true);
+        if (status)
+            return status;
+    }
+    return DV_OK;
+}
+
 int dv__contract_prove(dv__builder *b)
 {
     struct prover *p = dv__calloc(1, sizeof *p);
@@ -458,7 +504,7 @@ int dv__contract_prove(dv__builder *b)
     if (!status)
         status = check_ever(p);
     dv__free(p);
-    return status;
+    return status ? status : check_parallel(b->c);
 }
 
 /* ---- What needs no program ----------------------------------------------------------------------------------------------- */
@@ -495,44 +541,6 @@ static int check_schema(const dv__contract *c)
             carried |= c->patterns[k].dtype.kind == DV__DTYPE_VAR && c->patterns[k].dtype.ref == (int16_t)i;
         if (!carried)
             return wrong(c, c->dtypes[i].at, "no input has dtype '%s'", c->dtypes[i].name);
-    }
-    return DV_OK;
-}
-
-/* A parallel dim stands alone in all written tensors, and in every input that has it. */
-static int check_parallel_in(const dv__contract *c, const dv__named *name, const dv__pattern *t, bool written)
-{
-    int alone = 0, inside = 0;
-    for (uint32_t i = 0; i < t->dims.n; i++) {
-        const dv__item *item = &t->dims.items[i];
-        const bool is = item->ref == name->ref && item->kind == (name->run ? DV__ITEM_RUN : DV__ITEM_VAR);
-        alone += is;
-        inside += !is && (name->run ? item->needs.runs >> name->ref & 1 : item->needs.dims >> name->ref & 1);
-    }
-    const char *star = name->run ? "*" : "";
-    if (inside)
-        return wrong(c, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
-    if (alone > 1)
-        return wrong(c, name->at, "parallel(%s%s): it stands more than once in '%s'", star, name->name, t->text);
-    const bool like = t->like >= 0 && !t->dims.given; /* it has its argument's shape, which is checked itself */
-    if (!alone && written && !t->dims.any && !like)
-        return wrong(c, name->at, "parallel(%s%s): '%s', which is written, has no such dim", star, name->name, t->text);
-    return DV_OK;
-}
-
-static int check_parallel(const dv__contract *c)
-{
-    for (uint32_t n = 0; n < c->nparallel; n++) {
-        int status = DV_OK;
-        for (uint32_t i = 0; i < c->npatterns && !status; i++)
-            if (c->patterns[i].presence != DV__ABSENT)
-                status = check_parallel_in(
-                    c, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
-        for (uint32_t i = 0; i < c->noutputs && !status; i++)
-            if (c->outputs[i].presence != DV__ABSENT && c->outputs[i].is_argument < 0)
-                status = check_parallel_in(c, &c->parallel[n], &c->outputs[i], true);
-        if (status)
-            return status;
     }
     return DV_OK;
 }
@@ -589,8 +597,6 @@ static int prepare(dv__contract *c)
 int dv__contract_prepare(dv__contract *c)
 {
     int status = check_schema(c);
-    if (!status)
-        status = check_parallel(c);
     if (!status)
         status = prepare(c);
     return status ? status : dv__contract_prepare_split(c);

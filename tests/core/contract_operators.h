@@ -284,6 +284,11 @@
         { { "f32[5,2] 2", "{f32[2,2]&0 f32[2,2]&0+4 f32[1,2]&0+8}" }, { "f32[5,2] 0", "error: expected size > 0" } } },
     { "transpose_all(Tensor(a)[] xs) -> Tensor(a)[]", "xs{i}[n{i} m{i}] -> {i} view(xs, swap(0, 1))",
         { { "{f32[2,3] i8[4,5]}", "{f32[3,2]/(1,3)&0 i8[5,4]/(1,5)&0}" } } },
+    { "waits(Tensor y, Tensor x, Tensor z) -> Tensor", "y[n]:T, x[n + rank(*s)]:T, z[*s]:T -> [n]:T", /* *s comes later */
+        { { "f32[3] f32[5] f32[4,6]", "f32[3]" }, { "f32[3] f32[4] f32[4]", "f32[3]" },
+            { "f32[3] f32[3] f32[4,6]",
+                "error: argument 'x': expected shape [5] with n + rank(*s) ('*s' is bound by 'z', 'n' is bound by 'y'), found "
+                "[3]" } } },
     { "stack(Tensor[] xs, int dim=0) -> Tensor", "xs{i}[*a *b]:T -> [*a len(xs) *b]:T; rank(*a) == dim",
         { { "{f32[2,3] f32[2,3]} 1", "f32[2,2,3]" }, { "{f32[2,3] f32[2,3]} 2", "f32[2,3,2]" } } },
     { "sum(Tensor x, int[]? dim=None, bool keepdim=False) -> Tensor", "x[*s]:T -> [reduced(*s, dim, keepdim)]:accumulate(T)",

@@ -370,6 +370,8 @@ static bool read_all(fitter *f)
 void check_narrow(check_tensor *t, dv_range by)
 {
     const double least = (double)by.least, most = (double)by.most;
+    if (least > most) /* no element is allowed: the contract refuses the case, or the tensor is empty */
+        return;
     t->low = t->low < least ? least : t->low > most ? most : t->low;
     t->high = t->high > most ? most : t->high < least ? least : t->high;
 }

@@ -449,7 +449,7 @@ DV_API int dv_infer_list(
  * are unknown (strides may be NULL), and an argument of type DV_VALUE_UNKNOWN is unknown altogether. All that follows is
  * inferred; only what contradicts every possible call fails, with the status and message of the contract's check. */
 enum { DV_VALUE_UNKNOWN = 1000 }; /* dv_value.type */
-/* An integer: from least to most, and rest above a multiple of step (0 or 1: any). Known: least == most. */
+/* An integer: from least to most, and rest above a multiple of step (0 or 1: any; then rest is 0). Known: least == most. */
 typedef struct dv_range { int64_t least, most, step, rest; } dv_range;
 typedef struct dv_known {
     /* 0: None, no result, or a name that is not bound; 1: there. The other fields hold where it is there. */
@@ -484,7 +484,9 @@ enum dv_partial_of {
     DV_PARTIAL_RESULT,
     DV_PARTIAL_NAME,    /* of the contract: dims, then runs, then dtypes, in the order of the operator's JSON */
     DV_PARTIAL_ELEMENT, /* of a result that is a list of tensors; present 0..1: it is not known whether the list is that long */
-    DV_PARTIAL_VALUES, /* the value is what facts (`ids.values < n`) allow the elements of a tensor to be; index as of ARGUMENT */
+    /* The value is what facts (`ids.values < n`) allow the elements of a tensor to be; least > most: they allow none. Index as of
+     * ARGUMENT. */
+    DV_PARTIAL_VALUES,
     DV_PARTIAL_STRIDES, /* of a result, or of an element of one: the sizes are its strides, in elements */
 };
 DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);

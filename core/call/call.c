@@ -100,7 +100,7 @@ static int check_boxed(const dv__call *c, const dv_value *results)
         const dv__slot *s = &c->plan->slots[slot];
         const dv_value *v = &results[r];
         if (v->type == DV_VALUE_TENSOR && s->value == DV_VALUE_TENSOR)
-            status = dv__check_tensor(c, slot, v->as.tensor);
+            status = dv__check_tensor(c, slot, DV__WHOLE, v->as.tensor);
         else if (s->flags & DV__SLOT_SCALAR ? !dv__is_number(v->type) : v->type != s->value)
             if (v->type != DV_VALUE_NONE || !(s->flags & DV__SLOT_OPTIONAL || s->value == DV_VALUE_TENSOR))
                 status = dv__fail_type(c, DV_EKERNEL, slot, v, " from the boxed kernel");

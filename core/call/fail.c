@@ -29,26 +29,35 @@ void dv__print_value_type(const dv_value *v, char *out, size_t size)
         snprintf(out, size, "a value of type %u, which this runtime does not know", v->type);
 }
 
-const char *dv__slot_name(const dv__call *c, size_t slot, char *buffer, size_t size)
+const char *dv__slot_name(const dv__call *c, size_t slot, int64_t element, char *buffer, size_t size)
 {
     const dv__schema *s = c->op->schema;
-    if (slot < s->nargs)
-        snprintf(buffer, size, "argument '%s'", s->args[slot].name);
-    else if (*s->returns[slot - s->nargs].name)
-        snprintf(buffer, size, "result '%s'", s->returns[slot - s->nargs].name);
+    const bool argument = slot < s->nargs;
+    const char *name = argument ? s->args[slot].name : s->returns[slot - s->nargs].name;
+    char place[24] = "";
+    if (element >= 0)
+        snprintf(place, sizeof place, "[%lld]", (long long)element);
+    if (*name)
+        snprintf(buffer, size, "%s '%s%s'", argument ? "argument" : "result", name, place);
     else
-        snprintf(buffer, size, "result %zu", slot - s->nargs);
+        snprintf(buffer, size, "result %zu%s", slot - s->nargs, place);
     return buffer;
 }
 
-int dv__fail_argument(const dv__call *c, int status, size_t slot, const char *format, ...)
+int dv__fail_element(const dv__call *c, int status, size_t slot, int64_t element, const char *format, ...)
 {
     char text[DV__ERROR_SIZE / 2], name[256];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return dv_fail(status, "%s: %s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name), text);
+    return dv_fail(status, "%s: %s: %s", c->op->name, dv__slot_name(c, slot, element, name, sizeof name), text);
+}
+
+int dv__fail_in_slot(const dv__call *c, int status, size_t slot, int64_t element)
+{
+    char name[256];
+    return dv__fail_in(status, "%s: %s", c->op->name, dv__slot_name(c, slot, element, name, sizeof name));
 }
 
 int dv__fail_type(const dv__call *c, int status, size_t slot, const dv_value *v, const char *from)
@@ -63,12 +72,9 @@ int dv__fail_type(const dv__call *c, int status, size_t slot, const dv_value *v,
     return status;
 }
 
-int dv__check_tensor(const dv__call *c, size_t slot, const dv_tensor *t)
+int dv__check_tensor(const dv__call *c, size_t slot, int64_t element, const dv_tensor *t)
 {
-    char name[256];
-    return dv__tensor_sound(t)
-        ? DV_OK
-        : dv__fail_in(dv__tensor_check(t), "%s: %s", c->op->name, dv__slot_name(c, slot, name, sizeof name));
+    return dv__tensor_sound(t) ? DV_OK : dv__fail_in_slot(c, dv__tensor_check(t), slot, element);
 }
 
 /* ---- From kernels ---- */

@@ -58,7 +58,7 @@ static int check_element(dv__call *c, size_t r, const dv_tensor *t, const dv_ten
             const dv_tensor *other = v->type == DV_VALUE_TENSOR ? v->as.tensor : v->as.tensors.data[k];
             if (other && dv_tensor_overlaps(t, other))
                 return dv__fail_argument(
-                    c, DV_EALIAS, slot, "would be written, but overlaps %s", dv__slot_name(c, i, name, sizeof name));
+                    c, DV_EALIAS, slot, "would be written, but overlaps %s", dv__slot_name(c, i, DV__WHOLE, name, sizeof name));
         }
     }
     return DV_OK;
@@ -116,7 +116,7 @@ static int begin_own(dv__call *c, size_t r)
     if (given->type == DV_VALUE_TENSOR) {
         c->outs[r].origin = DV__RESULT_GIVEN;
         c->outs[r].tensor = (dv_tensor *)(uintptr_t)given->as.tensor;
-        return dv__check_tensor(c, c->plan->nargs + r, given->as.tensor);
+        return dv__check_tensor(c, c->plan->nargs + r, DV__WHOLE, given->as.tensor);
     }
     if (given->type == DV_VALUE_TENSORS) {
         c->outs[r].origin = DV__RESULT_LIST;

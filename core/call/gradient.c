@@ -118,10 +118,10 @@ static int check_slots(dv__call *c, size_t first, const dv_value *slots)
     int status = DV_OK;
     for (size_t i = first; i < c->plan->nargs + c->plan->nreturns && !status; i++)
         if (slots[i].type == DV_VALUE_TENSOR)
-            status = dv__check_tensor(c, i, slots[i].as.tensor);
+            status = dv__check_tensor(c, i, DV__WHOLE, slots[i].as.tensor);
         else if (slots[i].type == DV_VALUE_TENSORS)
             for (size_t k = 0; k < slots[i].as.tensors.size && !status; k++)
-                status = slots[i].as.tensors.data[k] ? dv__check_tensor(c, i, slots[i].as.tensors.data[k]) : DV_OK;
+                status = slots[i].as.tensors.data[k] ? dv__check_tensor(c, i, (int64_t)k, slots[i].as.tensors.data[k]) : DV_OK;
     return status;
 }
 

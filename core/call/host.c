@@ -39,11 +39,10 @@ static int make_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device d
 int dv__new_tensor(const dv__call *c, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
-    char name[256];
     *out = NULL;
     const int status = make_tensor(c, index, dtype, device, ndim, shape, strides, out);
     if (status == DV_ENOMEM && index >= 0) /* an allocator knows the bytes only */
-        dv__fail_in(status, "%s: %s", c->op->name, dv__slot_name(c, c->plan->nargs + (size_t)index, name, sizeof name));
+        dv__fail_in_slot(c, status, c->plan->nargs + (size_t)index, DV__WHOLE);
     return status;
 }
 

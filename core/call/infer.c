@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "call/call.h"
+#include "call/fail.h"
 #include "call/memory.h"
 #include "call/results.h"
 #include "call/rows.h"
@@ -37,11 +38,33 @@ static void set_spec(
     }
 }
 
+/* The number of tensors of a list, and the first `room` of them. specs: NULL if they are only checked. */
+static int infer_elements(dv__call *c, size_t r, dv_result_spec *specs, size_t room, size_t *n)
+{
+    const int32_t used = c->solution.pool_used;
+    int64_t count = -1;
+    int status = dv__contract_count(c->op->contract, c->args, &c->solution, r, &count);
+    *n = count < 0 ? 0 : (size_t)count;
+    for (size_t k = 0; k < *n && k < room && !status; k++) {
+        dv__output o;
+        status = dv__describe_result(c, r, (int64_t)k, &o);
+        c->solution.pool_used = used;
+        if (!status && specs)
+            set_spec(&specs[k], o.dtype, o.device, o.ndim, o.shape, o.strides);
+    }
+    return status;
+}
+
+enum { MOST_LOOKED_AT = 1 << 20 }; /* tensors of a list */
+
 static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
 {
     const dv__slot *slot = &c->plan->slots[c->plan->nargs + r];
+    size_t n;
     spec->ndim = -1;
     spec->flags = slot->flags & DV__SLOT_TENSORS ? DV_SPEC_LIST : 0;
+    if (spec->flags && c->op->contract && !(slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES)))
+        return infer_elements(c, r, NULL, MOST_LOOKED_AT, &n);
     if (slot->value != DV_VALUE_TENSOR)
         return DV_OK;
     if (slot->alias >= 0 && (slot->flags & DV__SLOT_WRITES)) {
@@ -59,7 +82,7 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
         return DV_OK;
     }
     dv__output o;
-    const int status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o);
+    const int status = dv__describe_result(c, r, DV__WHOLE, &o);
     if (status || o.ndim < 0)
         return status;
     set_spec(spec, o.dtype, o.device, o.ndim, o.shape, o.strides);
@@ -128,29 +151,13 @@ int dv_infer(dv_operator *op, const dv_value *args, size_t nargs, dv_result_spec
     return status ? status : dv__call_end(&c, infer(&c, specs, nspecs));
 }
 
-static int infer_element(dv__call *c, size_t r, size_t place, dv_result_spec *spec)
-{
-    const int32_t used = c->solution.pool_used;
-    dv__output o;
-    const int status = dv__contract_element(c->op->contract, c->args, &c->solution, r, (int64_t)place, &o);
-    c->solution.pool_used = used;
-    if (!status)
-        set_spec(spec, o.dtype, o.device, o.ndim, o.shape, o.strides);
-    return status;
-}
-
 static int infer_list(dv__call *c, size_t r, dv_result_spec *specs, size_t room, size_t *n)
 {
-    int64_t count = -1;
     if (r >= c->plan->nreturns || !(c->plan->slots[c->plan->nargs + r].flags & DV__SLOT_TENSORS))
         return dv_fail(DV_EINVAL, "%s: dv_infer_list: result %zu is not a list of tensors", c->op->name, r);
     if (!c->op->contract)
         return dv_fail(DV_ENOTSUP, "%s: no contract describes the list that it returns", c->op->name);
-    int status = dv__contract_count(c->op->contract, c->args, &c->solution, r, &count);
-    *n = count < 0 ? 0 : (size_t)count;
-    for (size_t k = 0; k < *n && k < room && !status; k++)
-        status = infer_element(c, r, k, &specs[k]);
-    return status;
+    return infer_elements(c, r, specs, room, n);
 }
 
 int dv_infer_list(

@@ -9,18 +9,18 @@
 
 /* ---- Gathering ---- */
 
-static int check_memory(const dv__call *c, size_t slot, const dv_tensor *t, const dv__span *span)
+static int check_memory(const dv__call *c, size_t slot, int64_t element, const dv_tensor *t, const dv__span *span)
 {
     if (t->data || span->begin == span->end || t->device.type == DV_META || c->infers)
         return DV_OK;
-    return dv__fail_argument(
-        c, DV_EINVAL, slot, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
+    return dv__fail_element(
+        c, DV_EINVAL, slot, element, "a tensor of %lld elements without memory: its data is NULL", (long long)dv_numel(t));
 }
 
 /* A tensor that the caller did not give as itself: of a list, or made by the host. */
-static int gather_one(dv__call *c, size_t slot, const dv_tensor *t, dv__span *span)
+static int gather_one(dv__call *c, size_t slot, int64_t element, const dv_tensor *t, dv__span *span)
 {
-    return dv__look_at(c, t, span) ? check_memory(c, slot, t, span) : dv__check_tensor(c, slot, t);
+    return dv__look_at(c, t, span) ? check_memory(c, slot, element, t, span) : dv__check_tensor(c, slot, element, t);
 }
 
 static int gather_list(dv__call *c, size_t slot)
@@ -29,7 +29,7 @@ static int gather_list(dv__call *c, size_t slot)
     dv__span unused;
     for (size_t k = 0; k < c->lists[slot].size && !status; k++)
         if (c->lists[slot].data[k])
-            status = gather_one(c, slot, c->lists[slot].data[k], &unused);
+            status = gather_one(c, slot, (int64_t)k, c->lists[slot].data[k], &unused);
     return status;
 }
 
@@ -41,7 +41,7 @@ int dv__gather_args(dv__call *c)
         c->tensors[i] = NULL;
         if (v->type == DV_VALUE_TENSOR) {
             c->tensors[i] = v->as.tensor;
-            status = check_memory(c, i, v->as.tensor, &c->spans[i]);
+            status = check_memory(c, i, DV__WHOLE, v->as.tensor, &c->spans[i]);
         } else if (c->plan->slots[i].flags & DV__SLOT_TENSORS) {
             c->lists[i] = v->type == DV_VALUE_TENSORS ? v->as.tensors : (dv_tensors){ NULL, 0 };
             status = gather_list(c, i);
@@ -61,9 +61,9 @@ int dv__gather_results(dv__call *c)
         switch (out->origin) {
         case DV__RESULT_GIVEN:
             c->any_given = true;
-            status = check_memory(c, slot, out->tensor, &c->spans[slot]);
+            status = check_memory(c, slot, DV__WHOLE, out->tensor, &c->spans[slot]);
             break;
-        case DV__RESULT_MADE: status = gather_one(c, slot, out->tensor, &c->spans[slot]); break;
+        case DV__RESULT_MADE: status = gather_one(c, slot, DV__WHOLE, out->tensor, &c->spans[slot]); break;
         case DV__RESULT_PENDING:
             c->tensors[slot] = &out->header;
             c->any_given |= out->given != NULL;
@@ -88,7 +88,8 @@ int dv__gather_results(dv__call *c)
 typedef struct item {
     const dv_tensor *t;
     dv__span span;
-    size_t slot, element;
+    size_t slot;
+    int64_t element; /* of a list; DV__WHOLE */
     bool written;
 } item;
 
@@ -121,15 +122,15 @@ static size_t collect(const dv__call *c, item *items)
         const bool written = out ? out->origin != DV__RESULT_MADE : c->plan->slots[i].flags & DV__SLOT_WRITES;
         if (out && out->origin == DV__RESULT_PENDING) {
             if (out->given)
-                items[n++] = (item){ out->given, c->spans[i], i, 0, true };
+                items[n++] = (item){ out->given, c->spans[i], i, DV__WHOLE, true };
         } else if (list) {
             for (size_t k = 0; k < c->lists[i].size; k++) {
                 dv__span span;
                 if (c->lists[i].data[k] && dv__tensor_span(c->lists[i].data[k], &span, &unused))
-                    items[n++] = (item){ c->lists[i].data[k], span, i, k, written };
+                    items[n++] = (item){ c->lists[i].data[k], span, i, (int64_t)k, written };
             }
         } else if (c->tensors[i] && !(out && out->origin == DV__RESULT_MADE)) { /* a new tensor overlaps nothing */
-            items[n++] = (item){ c->tensors[i], c->spans[i], i, 0, written };
+            items[n++] = (item){ c->tensors[i], c->spans[i], i, DV__WHOLE, written };
         }
     }
     return n;
@@ -139,19 +140,17 @@ static int check_written(const dv__call *c, const item *items, size_t n, const i
 {
     char name[256];
     if (dv__tensor_is_read_only(w->t))
-        return dv__fail_argument(c, DV_EINVAL, w->slot, "would be written, but is read-only");
+        return dv__fail_element(c, DV_EINVAL, w->slot, w->element, "would be written, but is read-only");
     if (!dv__span_is_contiguous(w->span) && dv_tensor_overlaps_itself(w->t))
-        return dv__fail_argument(
-            c, DV_EALIAS, w->slot, "would be written, but overlaps itself: several of its elements share memory");
+        return dv__fail_element(
+            c, DV_EALIAS, w->slot, w->element, "would be written, but overlaps itself: several of its numbers share memory");
     for (size_t i = 0; i < n; i++) {
         const item *o = &items[i];
         if (o == w || !overlap(w, o) || share_set(c, w, o))
             continue;
-        if (o->slot == w->slot)
-            return dv__fail_argument(
-                c, DV_EALIAS, w->slot, "would be written, but its elements %zu and %zu overlap", w->element, o->element);
-        return dv__fail_argument(c, DV_EALIAS, w->slot, "would be written, but overlaps %s, and the schema declares no alias: %s",
-            dv__slot_name(c, o->slot, name, sizeof name), c->op->schema->text);
+        return dv__fail_element(c, DV_EALIAS, w->slot, w->element,
+            "would be written, but overlaps %s, and the schema declares no alias: %s",
+            dv__slot_name(c, o->slot, o->element, name, sizeof name), c->op->schema->text);
     }
     return DV_OK;
 }

@@ -128,7 +128,7 @@ int dv_partial_set(dv_partial *p, enum dv_partial_of of, size_t index, size_t el
         const dv_range *r = i == -2 ? &known->present : i == -1 ? &known->value : &known->sizes[i];
         if (r->step < 0 || r->rest < 0 || r->rest >= r->step + !r->step)
             return dv_fail(DV_EINVAL,
-                "dv_partial_set: a range needs a step above 0 and a rest below the step: found step %lld, rest %lld",
+                "dv_partial_set: expected a step of at least 0 and a rest from 0 to below the step, found step %lld, rest %lld",
                 (long long)r->step, (long long)r->rest);
     }
     return dv__partial_set(p->partial, of, index, element, known);

@@ -44,11 +44,40 @@ static int alias_result(dv__call *c, size_t r, const dv_value *given)
     return DV_OK;
 }
 
-/* place: of a list that is returned; it may be views of another list's tensors. */
-static int new_view(dv__call *c, size_t r, size_t place, const dv__output *o, dv_tensor **made)
+/* The argument that a result is a view of; of a list, its tensor at the same place. */
+static const dv_tensor *base_of(const dv__call *c, int64_t place, const dv__output *o)
 {
     const dv_value *of = &c->args[o->view_of];
-    const dv_tensor *base = of->type == DV_VALUE_TENSORS ? of->as.tensors.data[place] : of->as.tensor;
+    return of->type == DV_VALUE_TENSORS ? of->as.tensors.data[place < 0 ? 0 : place] : of->as.tensor;
+}
+
+/* The argument may itself be a part of more memory, which is not the view's. */
+static int check_view(const dv__call *c, size_t r, int64_t place, const dv__output *o)
+{
+    const dv_tensor *x = base_of(c, place, o);
+    int64_t low, high, first, last, x_first, x_last;
+    if (!dv__extent(x->ndim, x->shape, x->strides, &x_first, &x_last) ||
+        !dv__extent(o->ndim, o->shape, o->strides, &low, &high) || __builtin_add_overflow(o->offset, low, &first) ||
+        __builtin_add_overflow(o->offset, high, &last))
+        return dv__fail_element(c, DV_ESHAPE, c->plan->nargs + r, place, "its strides reach beyond what an address can hold");
+    if (first >= x_first && last <= x_last)
+        return DV_OK;
+    return dv__fail_element(c, DV_ESHAPE, c->plan->nargs + r, place,
+        "expected a view inside '%s', which has elements %lld to %lld, found elements %lld to %lld",
+        c->op->schema->args[o->view_of].name, (long long)x_first, (long long)x_last, (long long)first, (long long)last);
+}
+
+int dv__describe_result(dv__call *c, size_t r, int64_t place, dv__output *o)
+{
+    const dv__contract *contract = c->op->contract;
+    const int status = place < 0 ? dv__contract_output(contract, c->args, &c->solution, r, o)
+                                 : dv__contract_element(contract, c->args, &c->solution, r, place, o);
+    return status || o->ndim < 0 || o->view_of < 0 ? status : check_view(c, r, place, o);
+}
+
+static int new_view(dv__call *c, size_t r, int64_t place, const dv__output *o, dv_tensor **made)
+{
+    const dv_tensor *base = base_of(c, place, o);
     c->outs[r].view = true;
     if (DV__HOST(c->host, new_view))
         return dv__made_by_host(c,
@@ -58,14 +87,15 @@ static int new_view(dv__call *c, size_t r, size_t place, const dv__output *o, dv
     if (DV__HOST(c->host, new_tensor))
         return dv__fail_argument(c, DV_ENOTSUP, c->plan->nargs + r, "is a view of '%s', and the host %s cannot make views",
             c->op->schema->args[o->view_of].name, c->host->name ? c->host->name : "");
-    return dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, made);
+    const int status = dv_tensor_view((dv_tensor *)(uintptr_t)base, o->ndim, o->shape, o->strides, o->offset, made);
+    return status ? dv__fail_in_slot(c, status, c->plan->nargs + r, place) : DV_OK;
 }
 
 static int make(dv__call *c, size_t r, const dv__output *o)
 {
     dv__result *out = &c->outs[r];
     const int status = o->view_of >= 0
-        ? new_view(c, r, 0, o, &out->made)
+        ? new_view(c, r, DV__WHOLE, o, &out->made)
         : dv__new_tensor(c, (int)r, o->dtype, o->device, o->ndim, o->shape, o->strides, &out->made);
     out->origin = DV__RESULT_MADE;
     out->tensor = out->made;
@@ -120,7 +150,7 @@ int dv__check_given_like(const dv__call *c, size_t r, const dv_value *given, con
     const dv__output o = { .dtype = like->dtype, .device = like->device, .ndim = like->ndim, .shape = like->shape };
     char found[96];
     if (given->type == DV_VALUE_TENSOR) {
-        const int status = dv__check_tensor(c, slot, given->as.tensor);
+        const int status = dv__check_tensor(c, slot, DV__WHOLE, given->as.tensor);
         return status ? status : check_given(c, r, given->as.tensor, &o);
     }
     dv__print_value_type(given, found, sizeof found);
@@ -140,7 +170,7 @@ static int tensor_result(dv__call *c, size_t r, const dv_value *given)
             out->tensor = (dv_tensor *)(uintptr_t)t;
             return DV_OK;
         }
-        if ((status = dv__contract_output(c->op->contract, c->args, &c->solution, r, &o)))
+        if ((status = dv__describe_result(c, r, DV__WHOLE, &o)))
             return status;
     } else if (c->op->shape) {
         o = (dv__output){ .dtype = out->header.dtype,
@@ -192,7 +222,7 @@ int dv__make_list(dv__call *c, size_t r, size_t n, dv__describe_fn describe)
     dv__result *out = &c->outs[r];
     const dv_tensor **list = dv__calloc(n + 1, sizeof *list);
     if (!list)
-        return DV_ENOMEM;
+        return dv__fail_in_slot(c, DV_ENOMEM, c->plan->nargs + r, DV__WHOLE);
     out->origin = DV__RESULT_MADE_LIST;
     out->value = (dv_value){ .type = DV_VALUE_TENSORS };
     out->value.as.tensors.data = list;
@@ -203,7 +233,7 @@ int dv__make_list(dv__call *c, size_t r, size_t n, dv__describe_fn describe)
         dv__output o;
         dv_tensor *made = NULL;
         if (!(status = describe(c, r, k, &o, strides)))
-            status = o.view_of >= 0 ? new_view(c, r, k, &o, &made)
+            status = o.view_of >= 0 ? new_view(c, r, (int64_t)k, &o, &made)
                                     : dv__new_tensor(c, (int)r, o.dtype, o.device, o.ndim, o.shape, o.strides, &made);
         c->solution.pool_used = used;
         list[k] = made;
@@ -215,7 +245,7 @@ int dv__make_list(dv__call *c, size_t r, size_t n, dv__describe_fn describe)
 static int by_contract(dv__call *c, size_t r, size_t place, dv__output *o, int64_t *strides)
 {
     (void)strides;
-    return dv__contract_element(c->op->contract, c->args, &c->solution, r, (int64_t)place, o);
+    return dv__describe_result(c, r, (int64_t)place, o);
 }
 
 static int check_given_list(dv__call *c, size_t r, int64_t count)

@@ -6,7 +6,10 @@
 
 /* Does a C shape function describe the results? It does without a contract, or where the contract says [...]. */
 bool dv__uses_shape(const dv_operator *op);
-int dv__run_shape(dv__call *c);      /* the shape function's shape and dtype for each result, into c->outs[].header */
+int dv__run_shape(dv__call *c); /* the shape function's shape and dtype for each result, into c->outs[].header */
+/* Result r by the contract, without memory. place: of a list; DV__WHOLE: it is one tensor. A view must lie inside its argument.
+ */
+int dv__describe_result(dv__call *c, size_t r, int64_t place, dv__output *o);
 void dv__begin_results(dv__call *c); /* mark every result as absent, before any is made */
 int dv__make_results(dv__call *c);
 /* Make a list of n new tensors for result r. describe() fills *o for each, and may keep the strides in the array it is given. */

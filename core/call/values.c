@@ -108,9 +108,9 @@ static int check_tensors(const dv__call *c, size_t i, const dv__slot *slot, cons
 {
     for (size_t k = 0; k < list->size; k++)
         if (!list->data[k] && !(slot->flags & DV__SLOT_ELEMENT_OPTIONAL))
-            return dv__fail_argument(c, DV_ETYPE, i, "expected a Tensor as element %zu, found None", k);
+            return dv__fail_element(c, DV_ETYPE, i, (int64_t)k, "expected Tensor, found None");
         else if (list->data[k] && !dv__tensor_sound(list->data[k]))
-            return dv__check_tensor(c, i, list->data[k]);
+            return dv__check_tensor(c, i, (int64_t)k, list->data[k]);
     return DV_OK;
 }
 
@@ -218,7 +218,7 @@ bool dv__look_at(dv__call *c, const dv_tensor *t, dv__span *span)
 static int bind_tensor(dv__call *c, size_t slot, const dv_tensor *t)
 {
     dv__span unused;
-    return dv__look_at(c, t, slot < DV__MAX_SLOTS ? &c->spans[slot] : &unused) ? DV_OK : dv__check_tensor(c, slot, t);
+    return dv__look_at(c, t, slot < DV__MAX_SLOTS ? &c->spans[slot] : &unused) ? DV_OK : dv__check_tensor(c, slot, DV__WHOLE, t);
 }
 
 static int bind_one(dv__call *c, size_t i, const dv_value *v, dv_value *to)
@@ -246,11 +246,13 @@ int dv__bind_partly_known(dv__call *c, size_t i, const dv_value *v, dv_value *to
         return dv__fail_argument(c, DV_EINVAL, i, "a list of %zu elements without data: found NULL", n);
     for (size_t k = 0; k < n; k++) {
         const dv_tensor *t = one ? v->as.tensor : v->as.tensors.data[k];
+        const int64_t element = one ? DV__WHOLE : (int64_t)k;
         if (!t && (one || !(slot->flags & DV__SLOT_ELEMENT_OPTIONAL)))
-            return dv__fail_argument(c, DV_ETYPE, i, "expected a Tensor as element %zu, found None", k);
-        if (t && (t->ndim > DV_MAX_NDIM || (t->ndim > 0 && !t->shape)))
-            return dv__fail_argument(
-                c, DV_EINVAL, i, "expected at most %d dims and their sizes, found %d", DV_MAX_NDIM, (int)t->ndim);
+            return dv__fail_element(c, DV_ETYPE, i, element, "expected Tensor, found None");
+        if (t && t->ndim > DV_MAX_NDIM)
+            return dv__fail_element(c, DV_EINVAL, i, element, "expected at most %d dims, found %d", DV_MAX_NDIM, (int)t->ndim);
+        if (t && t->ndim > 0 && !t->shape)
+            return dv__fail_element(c, DV_EINVAL, i, element, "expected %d sizes, found NULL", (int)t->ndim);
     }
     return DV_OK;
 }

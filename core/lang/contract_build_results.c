@@ -1,21 +1,25 @@
 /* Builds the steps of results and costs, each in a separate section that depends only on the variables. */
 #include "lang/contract_build.h"
 
+/* "result 'out': ", "result 'outs[1]': " */
 static dv__part *result_label(dv__builder *b, const dv__pattern *t)
 {
-    return *t->name ? dv__part_text(b, "result '%s'", t->name)
-                    : dv__part_text(b, "result %d", (int)t->slot - (int)b->c->schema->nargs);
+    dv__part *p = *t->name ? dv__part_text(b, "result '%s", t->name)
+                           : dv__part_text(b, "result %d", (int)t->slot - (int)b->c->schema->nargs);
+    if (b->index != DV__NEVER)
+        p = dv__then(dv__then(dv__then(p, dv__part_text(b, "[")), dv__show(b, b->index)), dv__part_text(b, "]"));
+    return dv__then(p, dv__part_text(b, *t->name ? "': " : ": "));
 }
 
 static void check_result(dv__builder *b, const dv__pattern *t, dv__operand holds, dv__operand guard, int status, dv__part *what)
 {
     if (dv__may_fail(b, holds, guard))
-        dv__check(b, holds, guard, status, dv__then(dv__then(result_label(b, t), dv__part_text(b, ": ")), what));
+        dv__check(b, holds, guard, status, dv__then(result_label(b, t), what));
 }
 
 static const dv__fault *result_fault(dv__builder *b, const dv__pattern *t, int status, dv__part *what)
 {
-    return dv__fault_new(b, status, dv__then(dv__then(result_label(b, t), dv__part_text(b, ": ")), what));
+    return dv__fault_new(b, status, dv__then(result_label(b, t), what));
 }
 
 /* The argument that a result is like, or a view of. */
@@ -252,8 +256,7 @@ static void open_section(dv__builder *b, dv__section *s)
 static void make_count(dv__builder *b, const dv__pattern *t, dv__result *r)
 {
     open_section(b, &r->count);
-    r->count.value = DV__NEVER;
-    r->index = DV__NEVER;
+    r->count.value = r->index = b->index = DV__NEVER;
     if (t->kind == DV__PATTERN_LIST && t->count) {
         const dv__operand n = dv__value(b, t->count, DV__ALWAYS);
         dv__part *p = dv__then(dv__part_text(b, "expected a number of tensors, found "), dv__show(b, n));

@@ -4,19 +4,28 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* "result 'out'", "result 0" */
-static int wrong(const dv__contract *c, int status, const dv__pattern *t, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-static int wrong(const dv__contract *c, int status, const dv__pattern *t, const char *format, ...)
+/* "result 'out'", "result 'outs[1]'", "result 0". place: of a list; < 0: none */
+static int wrong(const dv__contract *c, int status, const dv__pattern *t, int64_t place, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+static int wrong(const dv__contract *c, int status, const dv__pattern *t, int64_t place, const char *format, ...)
 {
-    char what[1800];
+    char what[1800], element[24] = "";
+    if (place >= 0)
+        snprintf(element, sizeof element, "[%lld]", (long long)place);
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     if (*t->name)
-        return dv_fail(status, "%s: result '%s': %s", c->name, t->name, what);
-    return dv_fail(status, "%s: result %d: %s", c->name, (int)t->slot - (int)c->schema->nargs, what);
+        return dv_fail(status, "%s: result '%s%s': %s", c->name, t->name, element, what);
+    return dv_fail(status, "%s: result %d%s: %s", c->name, (int)t->slot - (int)c->schema->nargs, element, what);
+}
+
+/* The place of the tensor of a list that is described now; -1: not a list. */
+static int64_t place_of(const dv__run *v, const dv__pattern *t)
+{
+    const dv__operand index = v->program->results[t - v->c->outputs].index;
+    return index < 0 ? -1 : v->s->registers[index].i;
 }
 
 /* The pattern of return i in this call's cases, or NULL. */
@@ -37,7 +46,7 @@ static int too_big(const dv__run *v, const dv__pattern *t, const dv__output *out
 {
     dv__words w = { 0 };
     dv__say_sizes(&w, out->shape, out->ndim);
-    return wrong(v->c, DV_ESHAPE, t, "expected a size in bytes that fits 64 bits, found shape %s of %s", w.data,
+    return wrong(v->c, DV_ESHAPE, t, place_of(v, t), "expected a size in bytes that fits 64 bits, found shape %s of %s", w.data,
         dv_dtype_name(out->dtype));
 }
 
@@ -137,7 +146,7 @@ static void argument_itself(const dv_tensor *x, int32_t slot, dv__output *out)
 static int make_output(dv__run *v, const dv__result *r, dv__output *out)
 {
     if (r->kind == DV__RESULT_FUNCTION)
-        return wrong(v->c, DV_ENOTSUP, r->pattern, "the contract leaves it to a C shape function");
+        return wrong(v->c, DV_ENOTSUP, r->pattern, -1, "the contract leaves it to a C shape function");
     const int status = dv__run_section(v, &r->section);
     if (status)
         return status;
@@ -276,18 +285,11 @@ int dv__contract_check_given(
         return status;
     if (out.ndim < 0)
         return dv_fail(DV_EINVAL, "%s: result %zu: expected none in this case, found a tensor", c->name, i);
-    char name[200];
-    dv__pattern element; /* 'out[1]' */
-    if (place >= 0 && *t->name) {
-        snprintf(name, sizeof name, "%s[%lld]", t->name, (long long)place);
-        element = *t;
-        element.name = name;
-        t = &element;
-    }
     if (dv_dtype_key(out.dtype) != dv_dtype_key(given->dtype))
-        return wrong(c, DV_EDTYPE, t, "expected dtype %s, found %s", dv_dtype_name(out.dtype), dv_dtype_name(given->dtype));
+        return wrong(
+            c, DV_EDTYPE, t, place, "expected dtype %s, found %s", dv_dtype_name(out.dtype), dv_dtype_name(given->dtype));
     if (out.device.type != given->device.type || (out.device.id != given->device.id && out.device.type != DV_CPU))
-        return wrong(c, DV_EDEVICE, t, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(out.device.type),
+        return wrong(c, DV_EDEVICE, t, place, "expected a tensor on %s:%d, found one on %s:%d", dv_device_name(out.device.type),
             (int)out.device.id, dv_device_name(given->device.type), (int)given->device.id);
     bool same = out.ndim == given->ndim;
     for (int32_t d = 0; same && d < out.ndim && !out.unbacked; d++)
@@ -297,7 +299,7 @@ int dv__contract_check_given(
     dv__words expected = { 0 }, found = { 0 };
     dv__say_sizes(&expected, out.shape, out.ndim);
     dv__say_sizes(&found, given->shape, given->ndim);
-    return wrong(c, DV_ESHAPE, t, "expected shape %s, found %s", expected.data, found.data);
+    return wrong(c, DV_ESHAPE, t, place, "expected shape %s, found %s", expected.data, found.data);
 }
 
 /* ---- Costs --------------------------------------------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ struct dv__partial {
     bool *shown;            /* registers that messages can show */
     uint32_t nthings, nrooms, nwriters;
     bool changed, no_memory;
+    dv__words why; /* no call is left, where no check says it */
     const dv__step *failed;
     dv__run run;
     dv__solution solution;
@@ -1034,7 +1035,14 @@ static bool fits(const dv__partial *p, const thing *shape, const thing *dtype)
     return dv_dtype_bytes(dv_dtype_from_key(key ? key : DV_DTYPE_u1), n) >= 0;
 }
 
-static bool arguments_fit(const dv__partial *p)
+static bool too_large(dv__partial *p, const char *what, size_t index)
+{
+    p->why.n = 0;
+    dv__say(&p->why, ": %s %zu would have more bytes than fit 64 bits", what, index);
+    return false;
+}
+
+static bool arguments_fit(dv__partial *p)
 {
     for (size_t i = 0; i < p->c->schema->nargs; i++) {
         const struct argument *a = &p->arguments[i];
@@ -1042,14 +1050,15 @@ static bool arguments_fit(const dv__partial *p)
         const thing *parts = &p->things[list ? a->elements : a->at];
         for (int32_t k = 0; k < (list ? a->n : 1); k++, parts += PARTS)
             if (parts[PRESENT].i.least && parts[SHAPE].type == DV__RTYPE_DIMS && !fits(p, &parts[SHAPE], &parts[DTYPE]))
-                return false;
+                return too_large(p, "argument", i);
     }
     return true;
 }
 
-static bool result_fits(const dv__partial *p, const dv__result *r)
+static bool result_fits(dv__partial *p, const dv__result *r)
 {
-    return (r->kind != DV__RESULT_NEW && r->kind != DV__RESULT_LIKE) || fits(p, at(p, r->shape), at(p, r->dtype));
+    return (r->kind != DV__RESULT_NEW && r->kind != DV__RESULT_LIKE) || fits(p, at(p, r->shape), at(p, r->dtype)) ||
+        too_large(p, "result", (size_t)r->slot - p->c->schema->nargs);
 }
 
 static bool is_list(const dv__result *r) { return r->count.value != DV__NEVER; }
@@ -1109,6 +1118,7 @@ static bool relate_lists(dv__partial *p)
 static bool propagate(dv__partial *p)
 {
     p->failed = NULL;
+    p->why.n = 0;
     for (int pass = 0; pass < PASSES; pass++) {
         p->changed = false;
         const uint32_t end = p->c->program->solve_end;
@@ -1123,8 +1133,21 @@ static bool propagate(dv__partial *p)
 
 /* ---- Messages ------------------------------------------------------------------------------------------------------------ */
 
-/* The message of the check that no call passes, with ? for what is not known. */
-static int refuse(dv__partial *p)
+/* What follows from the arguments and names alone: steps in order, without what checks add. */
+static void derive(dv__partial *p, const dv__step *end)
+{
+    for (int pass = 0; pass < 3; pass++) { /* names are bound after the steps that read them */
+        for (const dv__step *s = p->c->program->steps; s < end; s++)
+            if (s->op == DV__OP_EACH && at(p, s->guard)->i.least)
+                relate_each(p, s);
+            else if (!s->flags && s->op != DV__OP_CHECK && s->op != DV__OP_EACH && at(p, s->guard)->i.most)
+                relate(p, s, false);
+        relate_writers(p);
+    }
+}
+
+/* The message of the check s that no call passes, with ? for what is not known. begin() sets what is known without that check. */
+static int refuse(dv__partial *p, bool (*begin)(dv__partial *p, void *user), void *user)
 {
     const dv__step *s = p->failed;
     if (p->no_memory)
@@ -1132,7 +1155,9 @@ static int refuse(dv__partial *p)
     const bool inside = s && s->flags & DV__STEP_DEAD; /* of a block: its registers are those of the tensor that does not fit */
     const dv__step *block = s;
     if (!s || !s->fault)
-        return dv_fail(DV_EINVAL, "%s: no call fits what is known of the arguments", p->c->name);
+        return dv_fail(DV_EINVAL, "%s: no call fits what is known of the arguments%s", p->c->name, p->why.n ? p->why.data : "");
+    if (!inside && begin(p, user))
+        derive(p, s);
     while (inside && block->op != DV__OP_EACH)
         block--;
     for (const dv__step *k = p->c->program->steps; k < s; k++)
@@ -1193,6 +1218,8 @@ static int learn_argument(dv__partial *p, uint32_t slot)
         p->things[a->at + PRESENT].i = dv__exactly(dv__is_present(v));
     else if (p->c->schema->args[slot].type->kind != DV__TYPE_OPTIONAL)
         p->things[a->at + PRESENT].i = dv__exactly(1);
+    if (v->type == DV_VALUE_INT && is_range(&p->things[a->at + VALUE])) /* also if only steps on elements read it */
+        p->things[a->at + VALUE].i = dv__exactly(v->as.i);
     bool fits = v->type != DV_VALUE_TENSOR || learn_tensor(p, a->at, v->as.tensor);
     if (list)
         fits = meet(p, &p->things[a->at + VALUE].i, dv__exactly(a->n));
@@ -1278,6 +1305,20 @@ static bool fill(dv__partial *p)
     return true;
 }
 
+static int learn_arguments(dv__partial *p)
+{
+    int status = DV_OK;
+    for (uint32_t i = 0; i < p->c->schema->nargs && !status; i++)
+        status = learn_argument(p, i);
+    return status;
+}
+
+static bool learn_again(dv__partial *p, void *user)
+{
+    (void)user;
+    return fill(p) && !learn_arguments(p);
+}
+
 int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **out)
 {
     const dv__program *program = c->program;
@@ -1301,10 +1342,9 @@ int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **o
     if (p->things && fill(p)) {
         status = DV_OK;
         find_writers(p);
-        for (uint32_t i = 0; i < nargs && !status; i++)
-            status = learn_argument(p, i);
+        status = learn_arguments(p);
         if (!status && !propagate(p))
-            status = refuse(p);
+            status = refuse(p, learn_again, NULL);
     }
     if (status) {
         dv__partial_free(p);
@@ -1459,61 +1499,132 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
     return element ? NULL : &p->things[a->at];
 }
 
-static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element)
+static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element, bool set)
 {
-    static const char *const kinds[] = { "argument", "result", "name", "list as result", "tensor", "result" };
-    return dv_fail(DV_EINVAL, "%s: it has no %s %zu (element %zu)", p->c->name,
-        (unsigned)of < sizeof kinds / sizeof *kinds ? kinds[of] : "such thing:", index, element);
+    static const char *const kinds[] = { "argument", "result", "name", "result", "argument", "result" };
+    const dv__schema *schema = p->c->schema;
+    if ((unsigned)of >= sizeof kinds / sizeof *kinds)
+        return dv_fail(DV_EINVAL, "%s: expected one of enum dv_partial_of, found %d", p->c->name, (int)of);
+    if (set && of != DV_PARTIAL_ARGUMENT && of != DV_PARTIAL_NAME)
+        return dv_fail(DV_EINVAL, "%s: only arguments and names can be set, found %s %zu", p->c->name,
+            of == DV_PARTIAL_VALUES ? "the values of argument" : kinds[of], index);
+    const bool argument = of == DV_PARTIAL_ARGUMENT || of == DV_PARTIAL_VALUES;
+    const size_t n = argument ? schema->nargs : of == DV_PARTIAL_NAME ? (size_t)dv__device_register(p->c) : schema->nreturns;
+    if (index >= n)
+        return dv_fail(DV_EINVAL, "%s: expected %s from 0 to %zu, found %zu", p->c->name, kinds[of], n - 1, index);
+    if (of == DV_PARTIAL_NAME)
+        return dv_fail(DV_EINVAL, "%s: name %zu: expected element 0, found %zu", p->c->name, index, element);
+    if (of == DV_PARTIAL_VALUES && !element)
+        return dv_fail(
+            DV_EINVAL, "%s: argument '%s': expected a tensor, whose values facts narrow", p->c->name, schema->args[index].name);
+    if (of == DV_PARTIAL_ELEMENT && schema->returns[index].type->kind != DV__TYPE_LIST)
+        return dv_fail(DV_EINVAL, "%s: result %zu: expected a list of tensors, found one", p->c->name, index);
+    if (!argument)
+        return dv_fail(DV_EINVAL, "%s: result %zu: expected an element below 2^63 - 1, found %zu", p->c->name, index, element);
+    return dv_fail(DV_EINVAL, "%s: argument '%s': expected an element below %d, found %zu", p->c->name, schema->args[index].name,
+        p->arguments[index].n > 0 ? (int)p->arguments[index].n : 1, element);
 }
 
-/* What an operand of a block on elements can be. */
-static dv_range operand_range(const dv__partial *p, const dv__step *block, dv__operand x)
+/* A block on the elements of a tensor, and what they can still be. */
+struct elements {
+    const dv__partial *p;
+    const dv__step *block;
+    dv_range of;
+};
+
+/* The step of the block that makes a register. NULL: it is made elsewhere. */
+static const dv__step *maker(const struct elements *e, dv__operand x)
 {
-    const thing *t = at(p, x);
-    for (const dv__step *s = block + 1; s <= block + block->body; s++)
-        if (s->to == x && s->nin && s->nin <= 2) {
-            const dv_range a = operand_range(p, block, s->in[0]);
-            return s->op == DV__OP_TO_NUMBER
-                ? a
-                : dv__range_forward((enum dv__op)s->op, a, operand_range(p, block, s->in[s->nin - 1]));
-        }
+    for (const dv__step *s = e->block + 1; s <= e->block + e->block->body; s++)
+        if (s->to == x && s->op != DV__OP_CHECK)
+            return s;
+    return NULL;
+}
+
+static bool is_arithmetic(const dv__step *s) { return s && s->op != DV__OP_DIV && s->nin && s->nin <= 2 && !s->many; }
+
+static dv_range number_range(const struct elements *e, dv__operand x)
+{
+    const thing *t = at(e->p, x);
+    const dv__step *s = maker(e, x);
+    if (x == e->block->to)
+        return e->of;
+    if (s && s->op == DV__OP_ARGUMENT)
+        t = part(e->p, e->p->arguments[s->slot].at, VALUE);
+    else if (s && s->op == DV__OP_TO_NUMBER)
+        return number_range(e, s->in[0]);
+    else if (is_arithmetic(s))
+        return dv__range_forward((enum dv__op)s->op, number_range(e, s->in[0]), number_range(e, s->in[s->nin - 1]));
     return is_range(t) ? t->i : t->known && !t->value.real ? dv__exactly(t->value.i) : dv__any_int();
 }
 
-/* Narrow the elements so that a condition in their block holds. */
-static void narrow_elements(const dv__partial *p, const dv__step *block, dv__operand holds, dv_range *elements)
+/* Narrow the elements so that a number is in this range. False: it cannot be. */
+static bool narrow_number(struct elements *e, dv__operand x, dv_range by)
 {
-    for (const dv__step *s = block + 1; s <= block + block->body; s++) {
-        const bool left = s->in[0] == block->to, ascends = s->op == DV__OP_LT || s->op == DV__OP_LE;
-        bool changed = false;
-        if (s->to != holds || s->op == DV__OP_CHECK)
-            continue;
-        for (int i = 0; i < 2 && s->op == DV__OP_AND; i++)
-            narrow_elements(p, block, s->in[i], elements);
-        if (left == (s->in[1] == block->to))
-            continue;
-        dv_range other = operand_range(p, block, s->in[left]);
-        if (s->op == DV__OP_EQ)
-            dv__range_meet(elements, other, &changed);
-        else if (ascends || s->op == DV__OP_GT || s->op == DV__OP_GE)
-            dv__range_order(left == ascends ? elements : &other, left == ascends ? &other : elements,
-                s->op == DV__OP_LE || s->op == DV__OP_GE, &changed);
+    const dv__step *s = maker(e, x);
+    bool changed = false;
+    if (x == e->block->to)
+        return dv__range_meet(&e->of, by, &changed);
+    if (dv__range_apart(number_range(e, x), by))
+        return false;
+    if (!is_arithmetic(s) || s->op == DV__OP_TO_NUMBER)
+        return true;
+    dv_range a = number_range(e, s->in[0]), b = number_range(e, s->in[s->nin - 1]);
+    return dv__range_backward((enum dv__op)s->op, by, &a, &b, &changed) && narrow_number(e, s->in[0], a) &&
+        (s->nin < 2 || narrow_number(e, s->in[1], b));
+}
+
+static bool narrow_order(struct elements *e, const dv__step *s, bool holds)
+{
+    const bool swapped = s->op == DV__OP_GT || s->op == DV__OP_GE, or_equal = s->op == DV__OP_LE || s->op == DV__OP_GE;
+    const dv__operand low = s->in[swapped == holds], high = s->in[swapped != holds];
+    dv_range a = number_range(e, low), b = number_range(e, high);
+    bool changed = false;
+    return dv__range_order(&a, &b, holds == or_equal, &changed) && narrow_number(e, low, a) && narrow_number(e, high, b);
+}
+
+/* Narrow the elements so that a condition holds, or does not. False: that cannot be. */
+static bool narrow_condition(struct elements *e, dv__operand x, bool holds)
+{
+    const dv__step *s = maker(e, x);
+    if (!s)
+        return !dv__range_apart(at(e->p, x)->i, dv__exactly(holds));
+    switch (s->op) {
+    case DV__OP_NOT: return narrow_condition(e, s->in[0], !holds);
+    case DV__OP_LT:
+    case DV__OP_LE:
+    case DV__OP_GT:
+    case DV__OP_GE: return narrow_order(e, s, holds);
+    case DV__OP_EQ:
+    case DV__OP_NE:
+        return holds != (s->op == DV__OP_EQ) ||
+            (narrow_number(e, s->in[0], number_range(e, s->in[1])) && narrow_number(e, s->in[1], number_range(e, s->in[0])));
+    case DV__OP_AND:
+    case DV__OP_OR: break;
+    default: return true;
     }
+    if (holds == (s->op == DV__OP_AND))
+        return narrow_condition(e, s->in[0], holds) && narrow_condition(e, s->in[1], holds);
+    struct elements other = *e; /* one of two */
+    const bool one = narrow_condition(e, s->in[0], holds), two = narrow_condition(&other, s->in[1], holds);
+    e->of = one && two ? dv__range_join(e->of, other.of) : one ? e->of : other.of;
+    return one || two;
 }
 
 /* What facts allow the elements of a tensor to be. */
 static dv_range tell_elements(const dv__partial *p, const thing *parts)
 {
-    dv_range elements = dv__any_int();
+    struct elements e = { .p = p, .of = dv__any_int() };
     for (uint32_t i = 0; i < p->c->program->solve_end; i++) {
         const dv__step *s = &p->c->program->steps[i];
         if (s->op != DV__OP_EACH_VALUE || !at(p, s->guard)->i.least || &p->things[at(p, s->in[0])->value.i] != parts)
             continue;
+        e.block = s;
         for (int32_t k = 1; k <= s->body; k++)
-            if (s[k].op == DV__OP_CHECK)
-                narrow_elements(p, s, s[k].in[0], &elements);
+            if (s[k].op == DV__OP_CHECK && !narrow_condition(&e, s[k].in[0], true))
+                return dv__between(1, 0); /* none */
     }
-    return elements;
+    return e.of;
 }
 
 /* Is a name bound in these calls? */
@@ -1539,7 +1650,7 @@ int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, s
     }
     const thing *t = find(p, of, index, element, &tensor);
     if (!t || (of == DV_PARTIAL_VALUES && !tensor))
-        return missing(p, of, index, element);
+        return missing(p, of, index, element, false);
     if (of == DV_PARTIAL_VALUES) {
         out->value = tell_elements(p, t);
     } else if (tensor) {
@@ -1561,11 +1672,34 @@ static dv_range range_of(dv_range r)
     return r;
 }
 
+static void say_range(dv__words *w, dv_range r)
+{
+    if (r.least == r.most)
+        dv__say(w, "%lld", (long long)r.least);
+    else if (r.least == INT64_MIN || r.most == INT64_MAX)
+        dv__say(w, "at %s %lld", r.least == INT64_MIN ? "most" : "least", (long long)(r.least == INT64_MIN ? r.most : r.least));
+    else
+        dv__say(w, "%lld to %lld", (long long)r.least, (long long)r.most);
+    if (r.step > 1)
+        dv__say(w, " (%lld above a multiple of %lld)", (long long)r.rest, (long long)r.step);
+}
+
+/* What is set does not fit what is known. */
+static bool clash(dv__partial *p, const char *what, int64_t dim, dv_range known, dv_range found)
+{
+    p->why.n = 0;
+    dv__say(&p->why, dim < 0 ? "expected %s " : "expected %s %lld to be ", what, (long long)dim);
+    say_range(&p->why, known);
+    dv__say(&p->why, ", found ");
+    say_range(&p->why, found);
+    return false;
+}
+
 /* Also where their number is not known: then a size that cannot be is that of a dim which does not exist. */
 static bool narrow_dims(dv__partial *p, thing *t, const dv_known *known)
 {
     if (!meet_rank(p, t, range_of(known->value)))
-        return false;
+        return clash(p, "a number of dims of", -1, t->i, range_of(known->value));
     for (int64_t i = 0; i < t->i.most; i++) {
         const dv_range by = range_of(known->sizes[i]);
         if (by.least == INT64_MIN && by.most == INT64_MAX && by.step == 1)
@@ -1573,7 +1707,7 @@ static bool narrow_dims(dv__partial *p, thing *t, const dv_known *known)
         if (!make_room(p, t))
             return false;
         if (!meet(p, &p->rooms[t->room].sizes[i], by) && !meet_rank(p, t, dv__between(0, i)))
-            return false;
+            return clash(p, "size", i, p->rooms[t->room].sizes[i], by);
     }
     return true;
 }
@@ -1581,8 +1715,13 @@ static bool narrow_dims(dv__partial *p, thing *t, const dv_known *known)
 static bool narrow(dv__partial *p, thing *t, const dv_known *known)
 {
     dv__reg value = { 0 };
+    p->why.n = 0;
+    dv__say(&p->why, "its %s does not fit what is known",
+        t->type == DV__RTYPE_DTYPE        ? "dtype"
+            : t->type == DV__RTYPE_DEVICE ? "device"
+                                          : "text");
     if (is_range(t))
-        return meet(p, &t->i, range_of(known->value));
+        return meet(p, &t->i, range_of(known->value)) || clash(p, "a value of", -1, t->i, range_of(known->value));
     if (t->type == DV__RTYPE_DIMS)
         return narrow_dims(p, t, known);
     value.dtype = known->dtype;
@@ -1604,36 +1743,69 @@ static bool narrow_all(dv__partial *p, thing *t, bool argument, bool tensor, con
     if (!argument)
         return narrow(p, t, known);
     if (!meet(p, &t[PRESENT].i, range_of(known->present)))
-        return false;
+        return clash(p, "its presence to be", -1, t[PRESENT].i, range_of(known->present));
     if (!tensor)
         return narrow(p, &t[VALUE], known);
     return narrow(p, &t[SHAPE], known) && narrow(p, &t[DTYPE], known) && narrow(p, &t[DEVICE], known);
 }
 
+/* A name or argument that is set, and all that was known before. */
+struct setting {
+    thing *t;
+    bool argument, tensor;
+    const dv_known *known;
+    char *things, *rooms;
+    uint32_t nrooms;
+};
+
+static void undo(dv__partial *p, const struct setting *s)
+{
+    memcpy(p->things, s->things, p->nthings * sizeof *p->things);
+    if (s->nrooms)
+        memcpy(p->rooms, s->rooms, s->nrooms * sizeof *p->rooms);
+    p->nrooms = s->nrooms;
+    p->no_memory = false;
+}
+
+static bool set_again(dv__partial *p, void *user)
+{
+    const struct setting *s = user;
+    undo(p, s);
+    return narrow_all(p, s->t, s->argument, s->tensor, s->known);
+}
+
+static int cannot_set(const dv__partial *p, enum dv_partial_of of, size_t index)
+{
+    const dv__contract *c = p->c;
+    const size_t runs = index - c->ndims, dtypes_at = runs - c->nruns;
+    const char *name = of == DV_PARTIAL_ARGUMENT ? c->schema->args[index].name
+        : index < c->ndims                       ? c->dims[index].name
+        : runs < c->nruns                        ? c->runs[runs].name
+                                                 : c->dtypes[dtypes_at].name;
+    return dv_fail(DV_EINVAL, "%s: %s '%s': %s", c->name, of == DV_PARTIAL_ARGUMENT ? "argument" : "name", name, p->why.data);
+}
+
 int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known)
 {
-    bool tensor;
-    thing *t = of == DV_PARTIAL_VALUES ? NULL : find(p, of, index, element, &tensor);
-    if (!t)
-        return missing(p, of, index, element);
-    const uint32_t nrooms = p->nrooms;
+    struct setting s = { .argument = of == DV_PARTIAL_ARGUMENT, .known = known, .nrooms = p->nrooms };
+    s.t = of == DV_PARTIAL_VALUES ? NULL : find(p, of, index, element, &s.tensor);
+    if (!s.t)
+        return missing(p, of, index, element, true);
     const size_t size = p->nthings * sizeof *p->things;
-    char *before = dv__alloc(size + nrooms * sizeof *p->rooms);
-    if (!before)
+    s.things = dv__alloc(size + s.nrooms * sizeof *p->rooms);
+    if (!s.things)
         return DV_ENOMEM;
-    memcpy(before, p->things, size);
-    if (nrooms)
-        memcpy(before + size, p->rooms, nrooms * sizeof *p->rooms);
-    p->failed = NULL;
+    s.rooms = s.things + size;
+    memcpy(s.things, p->things, size);
+    if (s.nrooms)
+        memcpy(s.rooms, p->rooms, s.nrooms * sizeof *p->rooms);
     int status = DV_OK;
-    if (!narrow_all(p, t, of == DV_PARTIAL_ARGUMENT, tensor, known) || !propagate(p)) {
-        status = refuse(p);
-        memcpy(p->things, before, size);
-        if (nrooms)
-            memcpy(p->rooms, before + size, nrooms * sizeof *p->rooms);
-        p->nrooms = nrooms;
-        p->no_memory = false;
-    }
-    dv__free(before);
+    if (!narrow_all(p, s.t, s.argument, s.tensor, known))
+        status = p->no_memory ? DV_ENOMEM : cannot_set(p, of, index);
+    else if (!propagate(p))
+        status = refuse(p, set_again, &s);
+    if (status)
+        undo(p, &s);
+    dv__free(s.things);
     return status;
 }

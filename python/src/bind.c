@@ -2,6 +2,8 @@
  * by name, or as out= (one array, or a tuple with None for results to be allocated). Error messages have the form of Python's. */
 #include "extension.h"
 
+#include <stdio.h>
+
 static int wrong(const ext_operator *f, const char *format, ...)
 {
     va_list args;
@@ -70,14 +72,33 @@ static bool may_be_given(const ext_slot *result, PyObject *o)
             (result->type == DV_FIELD_TENSORS && (PyList_Check(o) || PyTuple_Check(o) || Py_IsNone(o))));
 }
 
+/* Why o cannot be given for result i. */
+static int refuse(ext_call *c, size_t i, PyObject *o)
+{
+    const ext_operator *f = c->f;
+    const ext_slot *result = &f->slots[f->nargs + i];
+    char name[200];
+    if (*result->text)
+        snprintf(name, sizeof name, "'%s'", result->text);
+    else
+        snprintf(name, sizeof name, "%zu", i);
+    if (result->alias >= 0)
+        return wrong(f, "cannot write result %s: it has the memory of argument '%s'", name, f->slots[result->alias].text);
+    if (result->type != DV_FIELD_TENSORS)
+        return wrong(f, "cannot write result %s: a value of type %s is only returned", name, result->type_text);
+    ext_wrong(c, result, -1, "a list or tuple", o);
+    return -1;
+}
+
 static int bind_out(ext_call *c, PyObject *o)
 {
     const ext_operator *f = c->f;
     const bool list = f->nresults == 1 && f->slots[f->nargs].type == DV_FIELD_TENSORS, several = PyTuple_Check(o) && !list;
     const Py_ssize_t n = several ? PyTuple_Size(o) : 1;
+    if (n != (Py_ssize_t)f->nresults && several)
+        return wrong(f, "got out= with a tuple of %zd for %zu result%s", n, f->nresults, f->nresults == 1 ? "" : "s");
     if (n != (Py_ssize_t)f->nresults)
-        return wrong(
-            f, "got out= with %zd array%s for %zu result%s", n, n == 1 ? "" : "s", f->nresults, f->nresults == 1 ? "" : "s");
+        return wrong(f, "got out= with no tuple for %zu results: expected a tuple of %zu", f->nresults, f->nresults);
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *one = several ? PyTuple_GetItem(o, i) : o;
         if (Py_IsNone(one))
@@ -85,7 +106,7 @@ static int bind_out(ext_call *c, PyObject *o)
         if (c->given[f->nargs + (size_t)i])
             return wrong(f, "got multiple values for result %zd", i);
         if (!may_be_given(&f->slots[f->nargs + (size_t)i], one))
-            return wrong(f, "cannot write result %zd to what out= gives", i);
+            return refuse(c, (size_t)i, one);
         c->given[f->nargs + (size_t)i] = one;
     }
     return 0;
@@ -126,7 +147,7 @@ static int bind_name(ext_call *c, PyObject *name, PyObject *value)
         return wrong(f, "got multiple values for %s '%U'", i < f->nargs ? "argument" : "result", name);
     if (i >= f->nargs) {
         if (!may_be_given(&f->slots[i], value))
-            return wrong(f, "cannot write result '%U' to what is given", name);
+            return refuse(c, i - f->nargs, value);
         if (Py_IsNone(value))
             return 0;
     }

@@ -58,10 +58,11 @@ static enum ext_outcome complain(
     if (!found)
         return EXT_FAILED;
     PyObject *where = element < 0 ? PyUnicode_FromString("") : PyUnicode_FromFormat("[%zd]", element);
-    PyObject *name = *slot->text ? PyUnicode_FromFormat("'%s'", slot->text)
-                                 : PyUnicode_FromFormat("%zd", slot - f->slots - (Py_ssize_t)f->nargs);
-    if (where && name)
-        PyErr_Format(PyExc_TypeError, "%s: %s %U%U: expected %s%s%s%s, found %U", f->name, kind_of(f, slot), name, where,
+    PyObject *name = !where ? NULL
+        : *slot->text       ? PyUnicode_FromFormat("'%s%U'", slot->text, where)
+                            : PyUnicode_FromFormat("%zd%U", slot - f->slots - (Py_ssize_t)f->nargs, where);
+    if (name)
+        PyErr_Format(PyExc_TypeError, "%s: %s %U: expected %s%s%s%s, found %U", f->name, kind_of(f, slot), name,
             element < 0 ? slot->type_text : expected, element < 0 && expected ? " (" : "",
             element < 0 && expected ? expected : "", element < 0 && expected ? ")" : "", found);
     Py_XDECREF(where);

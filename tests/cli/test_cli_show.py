@@ -165,7 +165,11 @@ static int parts_any(dv_context *ctx, const struct parts *a) { return dv_error(c
 DV_OPERATOR(parts, struct parts, (x, size, out), .schema = "parts(Tensor x, int size) -> Tensor[] out",
     .contract = "x[n]:T -> out{i < ceildiv(n, size)}[min(size, n - i * size)]:T; size > 0",
     .kernels = DV_KERNELS(DV_KERNEL(struct parts, "cpu", NULL, parts_any)));
-DV_LIBRARY(lists, &dv_op_parts);
+struct odd { int64_t n; dv_mut_tensors out; };
+static int odd_any(dv_context *ctx, const struct odd *a) { return (void)ctx, (void)a, DV_OK; }
+DV_OPERATOR(odd, struct odd, (n, out), .schema = "odd(int n) -> Tensor[] out", .contract = "-> out{i < n}[1 - 2*i]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct odd, "cpu", NULL, odd_any)));
+DV_LIBRARY(lists, &dv_op_parts, &dv_op_odd);
 """
 
 
@@ -177,6 +181,8 @@ def test_results_that_are_lists(tmp_path):
     assert p(*call, "f32[5]", "2").out.endswith("  out -> [f32[2], f32[2], f32[1]]\n") and p(*call, "f32[0]", "2").out.endswith("  out -> []\n")
     assert [x["shape"] for x in p(*call, "f32[5]", "2", "--json").json["results"][0]["list"]] == [[2], [2], [1]]
     assert p(*call, "f32[0]", "2", "--json").json["results"][0]["list"] == []
+    assert "lists::odd: result 'out[1]': expected a size, found 1 - 2*i = -1" in p("explain", "parts.so", "lists::odd", "2", code=1).err
+    assert "lists::odd: result 'out': expected a number of tensors, found -1" in p("explain", "parts.so", "lists::odd", "-1", code=1).err
 
 
 @pytest.mark.parametrize("word, shown", SHOWN, ids=[w for w, _ in SHOWN])

@@ -46,7 +46,7 @@ static const struct {
     { "maybe", "f32[4] 1", "", DV_ETYPE, { "argument 'second'", "expected bool, found int (1)" } },
     { "maybe", "f32[4] 0.0", "", DV_ETYPE, { "expected bool, found float" } },
     { "cat", "f32[4]", "", DV_ETYPE, { "argument 'xs'", "expected Tensor[], found Tensor" } },
-    { "cat", "{f32[4] -}", "", DV_ETYPE, { "argument 'xs'", "expected a Tensor as element 1, found None" } },
+    { "cat", "{f32[4] -}", "", DV_ETYPE, { "argument 'xs[1]'", "expected Tensor, found None" } },
     { "cat", "(1,2)", "", DV_ETYPE, { "expected Tensor[], found int[]" } },
     { "every", "f32[4] {} () () - 1 2.0 True 3", "", DV_ETYPE, { "argument 's'", "expected str, found int (3)" } },
     { "every", "f32[4] {} () () - 1 2.0 True 's' 's'", "", DV_ETYPE, { "argument 'scalar'", "expected Scalar, found str" } },
@@ -82,7 +82,7 @@ static const struct {
     { "bare", "f32[4]", "", DV_EINVAL, { "result 'out'", "must be given", "neither a contract nor a shape function" } },
     { "copy_all", "{f32[4]}", "", DV_ENOTSUP, { "no contract describes it: it must be given" } },
     { "copy_all", "{f32[4]}", "f32[4]", DV_ETYPE, { "result 'out'", "expected Tensor[], found Tensor" } },
-    { "copy_all", "{f32[4]}", "{f32[4] -}", DV_ETYPE, { "element 1, found None" } },
+    { "copy_all", "{f32[4]}", "{f32[4] -}", DV_ETYPE, { "result 'out[1]'", "expected Tensor, found None" } },
     { "copy_all", "{f32[4]}", "{f32[4] f32[4]}", DV_EINVAL, { "1 tensors into 2" } },
     /* given results */
     { "swiglu", "f32[4] f32[4]", "f32[5]", DV_ESHAPE, { "result", "4", "5" } },
@@ -102,7 +102,7 @@ static const struct {
     /* what is written */
     { "scale_", "f32[4]/(0)", "", DV_EALIAS, { "argument 'x'", "would be written, but overlaps itself" } },
     { "scale_", "f32[2,3]/(1,1)", "", DV_EALIAS, { "overlaps itself" } },
-    { "fill_all", "{f32[4] f32[4]/(0)} 1.0", "", DV_EALIAS, { "argument 'xs'", "overlaps itself" } },
+    { "fill_all", "{f32[4] f32[4]/(0)} 1.0", "", DV_EALIAS, { "argument 'xs[1]'", "overlaps itself" } },
     /* what a kernel does wrong */
     { "fail_with", "f32[4] 1", "", DV_EINVAL, { "tc::fail_with: how is 1" } },
     { "fail_with", "f32[4] 2", "", DV_EKERNEL, { "tc::fail_with: fail_run failed with EKERNEL and no message" } },
@@ -234,7 +234,8 @@ static void overlaps(void **state)
     CALL_OK(dv_call(find("swap_"), args, 2, NULL, 0, NULL));
     const dv_tensor *list[2] = { &x, &x };
     const dv_value all[2] = { dv_from_tensors(list, 2), dv_from_float(1) };
-    CALL_FAILS(DV_EALIAS, "its elements 0 and 1 overlap", dv_call(find("fill_all"), all, 2, NULL, 0, NULL));
+    CALL_FAILS(DV_EALIAS, "argument 'xs[0]': would be written, but overlaps argument 'xs[1]'",
+        dv_call(find("fill_all"), all, 2, NULL, 0, NULL));
 }
 
 /* A call that is remembered, then the same with one thing changed that must be noticed. */

@@ -65,7 +65,22 @@ static int tiled_shape(dv_context *ctx, const struct tiled *a)
 }
 DV_OPERATOR(tiled, struct tiled, (x, times, out), .schema = "tiled(Tensor x, int times) -> Tensor out",
     .contract = "x[*s]:T -> out[...]", .shape = (dv_shape_fn)(void (*)(void))tiled_shape);
-DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_tiled, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around);
+struct picked {
+    const dv_tensor *x, *ids;
+    int64_t n;
+};
+#define PICKED(name, fact)                                                                               \
+    DV_OPERATOR(name, struct picked, (x, ids, n), .schema = #name "(Tensor x, Tensor ids, int n) -> ()", \
+        .contract = "x[e]:f32, ids[m]:i64; " fact)
+PICKED(below, "0 <= ids.values < n");
+PICKED(equal, "ids.values == n");
+PICKED(twice_below, "2*ids.values + 1 < n; ids.values >= n - e");
+PICKED(either, "ids.values in 3 7 or ids.values == n");
+PICKED(neither, "not (ids.values < n)");
+PICKED(inside, "n <= ids.values < e");
+PICKED(close_to, "abs(e - n) <= 10; n*e < 1000");
+DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_below, &dv_op_equal, &dv_op_twice_below, &dv_op_either, &dv_op_neither, &dv_op_inside,
+    &dv_op_close_to, &dv_op_tiled, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around);
 
 static bool is(dv_range r, int64_t least, int64_t most) { return r.least == least && r.most == most; }
 
@@ -147,7 +162,7 @@ static void names(void **state)
     for (size_t i = 0; i < 4; i++) {
         k = dv_unknown();
         k.value = no_ranges[i];
-        CALL_FAILS(DV_EINVAL, "a range needs a step above 0", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+        CALL_FAILS(DV_EINVAL, "expected a step of at least 0", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     }
     for (int64_t huge = INT64_MAX; huge > INT64_MAX - 3; huge--) { /* steps that large may be forgotten */
         k = dv_unknown();
@@ -188,8 +203,9 @@ static void names(void **state)
     *mode = 'Z';
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 4, 0, &k));
     assert_string_equal(k.string.data, "A");
-    CALL_FAILS(DV_EINVAL, "no name 99", dv_partial_get(p, DV_PARTIAL_NAME, 99, 0, &k));
-    CALL_FAILS(DV_EINVAL, "no argument 2 (element 2)", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
+    CALL_FAILS(DV_EINVAL, "expected name from 0 to 5, found 99", dv_partial_get(p, DV_PARTIAL_NAME, 99, 0, &k));
+    CALL_FAILS(
+        DV_EINVAL, "argument 'xs': expected an element below 2, found 2", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
     dv_partial_free(p);
 }
 
@@ -215,7 +231,7 @@ static void lists(void **state)
     assert_true(is(k.present, 1, 1) && is(k.sizes[0], 1, 1));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ELEMENT, 0, 3, &k));
     assert_true(is(k.present, 0, 0));
-    CALL_FAILS(DV_EINVAL, "no list as result 1", dv_partial_get(p, DV_PARTIAL_ELEMENT, 1, 0, &k));
+    CALL_FAILS(DV_EINVAL, "expected result from 0 to 0, found 1", dv_partial_get(p, DV_PARTIAL_ELEMENT, 1, 0, &k));
     dv_partial_free(p);
 }
 
@@ -233,7 +249,7 @@ static void sums(void **state)
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
     assert_true(is(k.sizes[0], 7, 7) && is(k.sizes[1], 4, 4));
     k = exactly(2);
-    CALL_FAILS(DV_EINVAL, "no call fits", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    CALL_FAILS(DV_EINVAL, "name 'n': expected a value of 10, found 2", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
     dv_partial_free(p);
     tensors[0].shape = wrong; /* the message names the tensor */
     CALL_FAILS(DV_ESHAPE, "argument 'xs[1]': expected shape [n{i}, 5] ('m' is bound by 'xs'), found [3, 4]",
@@ -269,13 +285,79 @@ static void axes_and_elements(void **state)
     assert_true(is(k.value, 0, 4));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_VALUES, X, 0, &k));
     assert_true(is(k.value, INT64_MIN, INT64_MAX));
-    CALL_FAILS(DV_EINVAL, "no tensor 2", dv_partial_get(p, DV_PARTIAL_VALUES, DIM, 0, &k));
-    CALL_FAILS(DV_EINVAL, "no tensor 1", dv_partial_set(p, DV_PARTIAL_VALUES, IDS, 0, &k));
+    CALL_FAILS(DV_EINVAL, "argument 'dim': expected a tensor", dv_partial_get(p, DV_PARTIAL_VALUES, DIM, 0, &k));
+    CALL_FAILS(DV_EINVAL, "the values of argument 1", dv_partial_set(p, DV_PARTIAL_VALUES, IDS, 0, &k));
     dv_partial_free(p);
     const dv_value four[3] = { unknown, unknown, dv_from_int(4) };
     CALL_OK(dv_partial_new(find("around"), four, 3, &p));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_ARGUMENT, X, 0, &k));
     assert_int_equal(k.value.least, 5);
+    dv_partial_free(p);
+}
+
+/* Facts on elements, with an integer argument that is given or set. */
+static void elements(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op;
+        int64_t n, least, most;
+    } rows[] = {
+        { "below", 4, 0, 3 },
+        { "below", 0, 1, 0 }, /* none */
+        { "equal", -3, -3, -3 },
+        { "twice_below", 10, 4, 4 },
+        { "twice_below", 100, 94, 49 },
+        { "either", 5, 3, 7 },
+        { "either", 9, 3, 9 },
+        { "neither", 2, 2, INT64_MAX },
+        { "inside", 2, 2, 5 },
+        { "inside", 6, 1, 0 },
+    };
+    const int64_t six[] = { 6 };
+    dv_tensor x;
+    part_of(&x, DV_DTYPE_f32, 1, six);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (int given = 0; given < 2; given++) {
+            const dv_value args[3] = { dv_from_tensor(&x), unknown, given ? dv_from_int(rows[i].n) : unknown };
+            dv_partial *p;
+            dv_known k = exactly(rows[i].n);
+            CALL_OK(dv_partial_new(find(rows[i].op), args, 3, &p));
+            if (!given)
+                CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 2, 0, &k));
+            CALL_OK(dv_partial_get(p, DV_PARTIAL_VALUES, 1, 0, &k));
+            if (rows[i].least > rows[i].most)
+                assert_true(k.value.least > k.value.most);
+            else
+                assert_true(is(k.value, rows[i].least, rows[i].most));
+            dv_partial_free(p);
+        }
+}
+
+/* What cannot be set, and what the message shows as not known. */
+static void contradictions(void **state)
+{
+    (void)state;
+    const int64_t many[] = { 300000 }, six[] = { 6 };
+    dv_tensor x;
+    dv_partial *p;
+    dv_known k = exactly(3);
+    const dv_value args[3] = { dv_from_tensor(part_of(&x, DV_DTYPE_f32, 1, many)), unknown, unknown };
+    CALL_FAILS(DV_EINVAL, "found n = ?, e = 300000", dv_partial_new(find("close_to"), args, 3, &p));
+    part_of(&x, DV_DTYPE_f32, 1, six);
+    CALL_OK(dv_partial_new(find("below"), args, 3, &p));
+    CALL_FAILS(
+        DV_EINVAL, "argument 'x': expected a number of dims of 1, found 3", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    CALL_FAILS(DV_EINVAL, "name 'e': expected a value of 6, found 3", dv_partial_set(p, DV_PARTIAL_NAME, 0, 0, &k));
+    k = dv_unknown();
+    k.sizes[0] = (dv_range){ 7, 9, 1, 0 };
+    CALL_FAILS(DV_EINVAL, "expected size 0 to be 6, found 7 to 9", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 0, 0, &k));
+    k = dv_unknown();
+    k.dtype = dv_dtype_from_key(DV_DTYPE_i8);
+    CALL_FAILS(DV_EINVAL, "argument 'ids': its dtype does not fit", dv_partial_set(p, DV_PARTIAL_ARGUMENT, 1, 0, &k));
+    CALL_FAILS(DV_EINVAL, "argument 'n': expected an element below 1, found 2", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
+    CALL_FAILS(DV_EINVAL, "expected argument from 0 to 2, found 3", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 3, 0, &k));
+    CALL_FAILS(DV_EINVAL, "enum dv_partial_of, found 77", dv_partial_get(p, (enum dv_partial_of)77, 0, 0, &k));
     dv_partial_free(p);
 }
 
@@ -290,7 +372,7 @@ static void strides(void **state)
     CALL_OK(dv_partial_new(find("swiglu"), args, 2, &p));
     CALL_OK(dv_partial_get(p, DV_PARTIAL_STRIDES, 0, 0, &k));
     assert_true(is(k.value, 3, 3) && is(k.sizes[0], 4, 4) && is(k.sizes[1], 4, 4) && is(k.sizes[2], 1, 1));
-    CALL_FAILS(DV_EINVAL, "no result 1", dv_partial_get(p, DV_PARTIAL_STRIDES, 1, 0, &k));
+    CALL_FAILS(DV_EINVAL, "expected result from 0 to 0, found 1", dv_partial_get(p, DV_PARTIAL_STRIDES, 1, 0, &k));
     dv_partial_free(p);
     part_of(&x, DV_DTYPE_f32, 3, five)->strides = given;
     args[1] = dv_from_int(0);
@@ -435,6 +517,8 @@ int main(void)
         cmocka_unit_test(lists),
         cmocka_unit_test(sums),
         cmocka_unit_test(axes_and_elements),
+        cmocka_unit_test(elements),
+        cmocka_unit_test(contradictions),
         cmocka_unit_test(strides),
         cmocka_unit_test(shape_functions),
         cmocka_unit_test(sizes),

@@ -160,5 +160,27 @@ static int scale_all_run(dv_context *ctx, const struct scale *a)
 }
 DV_OPERATOR(scale_all_, struct scale, (xs, by), .schema = "scale_all_(Tensor(a!)[] xs, float by) -> ()",
     .contract = "xs{i}[...]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", NULL, scale_all_run)));
+struct ranges {
+    const dv_tensor *like;
+    int64_t n;
+    dv_mut_tensors out;
+};
+static int ranges(dv_context *ctx, const struct ranges *a)
+{
+    (void)ctx;
+    for (size_t k = 0; k < a->out.size; k++)
+        for (int64_t i = 0; i < dv_numel(a->out.data[k]); i++)
+            ((float *)a->out.data[k]->data)[i] = (float)i;
+    return DV_OK;
+}
+DV_OPERATOR(ranges, struct ranges, (like, n, out), .schema = "ranges(Tensor? like, int n) -> Tensor[] out",
+    .contract = "like[...] -> out{i < n}[i]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct ranges, "cpu", NULL, ranges)));
+struct windows {
+    const dv_tensor *x;
+    int64_t step;
+    dv_mut_tensors out;
+};
+DV_OPERATOR(windows, struct windows, (x, step, out), .schema = "windows(Tensor(a) x, int step) -> Tensor(a)[] out",
+    .contract = "x[n] -> out{i < 2}[2] view(x) strides[1] offset(i * step)");
 DV_LIBRARY(list_ops, &dv_op_foreach_mul, &dv_op_foreach_add, &dv_op_split_copy, &dv_op_adamw_, &dv_op_unbind,
-    &dv_op_transpose_all, &dv_op_clone_all, &dv_op_like_all, &dv_op_twice, &dv_op_scale_all_);
+    &dv_op_transpose_all, &dv_op_clone_all, &dv_op_like_all, &dv_op_twice, &dv_op_scale_all_, &dv_op_ranges, &dv_op_windows);

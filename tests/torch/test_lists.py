@@ -119,6 +119,27 @@ def test_gradient_of_one_result(ops):
     assert equal(ours, [torch.zeros(2, 3), torch.ones(4), 3 * torch.ones(4)])
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_without_a_tensor(lib, ops, backend):
+    """No argument says that the results are torch's."""
+    for call in (lambda: ops.ranges(None, 3), lambda: lib.ranges(None, 3)):
+        for fullgraph in (True, False):
+            torch._dynamo.reset()
+            f = torch.compile(lambda x: [x.sum() + y for y in call()], backend=backend, fullgraph=fullgraph)
+            assert [y.tolist() for y in f(torch.ones(3))] == [[], [3], [3, 4]]
+
+
+@pytest.mark.parametrize("array", [numpy.arange, torch.arange, lambda n: torch.arange(2 * n)[:n], lambda n: torch.empty(n, device="meta")])
+def test_views_stay_inside(lib, ops, array):
+    """Also where the argument is itself a part of more memory, and without memory."""
+    for f in (lib.windows, ops.windows) if isinstance(array(1), torch.Tensor) else (lib.windows,):
+        assert [len(v) for v in f(array(5), 3)] == [2, 2]
+        for n, step, wrong in ((5, 4, r"out\[1\]': expected a view inside 'x', which has elements 0 to 4, found elements 4 to 5"), (1, 0, r"out\[0\]"),
+                               (0, 0, "elements 0 to -1"), (5, -1, "found elements -1 to 0"), (5, 2**63 - 1, "out")):
+            with pytest.raises((ValueError, RuntimeError), match=wrong):
+                f(array(n), step)
+
+
 def test_compiled_gradient(ops):
     torch._dynamo.reset()
     xs, ys = [torch.randn(2, 3, requires_grad=True), torch.randn(4, requires_grad=True)], [torch.randn(2, 3), torch.randn(4)]
@@ -256,8 +277,8 @@ def test_given_lists(lib):
 @pytest.mark.parametrize("out, error, words", [
     (["4,3"], ValueError, "result 'out': expected 2 tensors, found 1"),
     (["4,3", "5"], ValueError, r"result 'out\[1\]': expected shape \[4\], found \[5\]"),
-    (["4,3", 3], TypeError, r"result 'out'\[1\]: expected Tensor, found int 3"),
-    ("4,3", TypeError, "cannot write result 'out' to what is given")])
+    (["4,3", 3], TypeError, r"result 'out\[1\]': expected Tensor, found int 3"),
+    ("4,3", TypeError, r"result 'out': expected Tensor\[\] \(a list or tuple\), found an array")])
 def test_given_lists_that_do_not_fit(lib, out, error, words):
     def array(text):
         return numpy.zeros([int(n) for n in text.split(",")], "f") if isinstance(text, str) else text
@@ -265,9 +286,9 @@ def test_given_lists_that_do_not_fit(lib, out, error, words):
     xs = [numpy.ones((2, 3), "f"), numpy.ones(2, "f")]
     with pytest.raises(error, match=words):
         lib.twice(xs, out=array(out) if isinstance(out, str) else [array(o) for o in out])
-    with pytest.raises(ValueError, match="result 'out': would be written, but overlaps argument 'xs'"):
+    with pytest.raises(ValueError, match=r"result 'out\[0\]': would be written, but overlaps argument 'xs\[0\]'"):
         lib.like_all(xs, out=[xs[0], numpy.ones(2, "f")])
-    with pytest.raises(TypeError, match="cannot write result 'out'"):
+    with pytest.raises(TypeError, match="cannot write result 'out': it has the memory of argument 'x'"):
         lib.unbind(xs[0], 0, out=[xs[1]])
 
 

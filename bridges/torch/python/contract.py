@@ -249,11 +249,22 @@ class Contract:
         if kind == "argument":
             return of
         if kind == "view":
+            if not found["transform"]:
+                self._check_view(of, found, declared, found.get("place"))
             return _view(of, found)
         dtype, device = DTYPES[found["dtype"]], found["device"] or _CPU
         if kind == "like":
             return _like(of, found["shape"], dtype, device)
         return torch.empty(found["shape"], dtype=dtype, device=device)
+
+    def _check_view(self, x, found, declared, place):
+        """A view has only elements of the argument, also where the argument is itself a part of more memory."""
+        offset, (low, high), (x_first, x_last) = found["offset"] or 0, _extent(found["shape"], found["strides"]), _extent(x.shape, x.stride())
+        first, last = offset + low, offset + high
+        where = declared["name"] + ("" if place is None else f"[{place}]")
+        for holds in (first >= x_first, last <= x_last):
+            torch._check(holds, lambda: f"{self.name}: result '{where}': expected a view inside '{self.names[found['of']]}', which has "
+                                        f"elements {x_first} to {x_last}, found elements {first} to {last}")
 
     def _undescribed(self, declared):
         """A number that only the kernel knows is a symbol where the schema can have one, by torch's rules for Tensor.item(). For other types
@@ -290,6 +301,14 @@ def _like(x, shape, dtype, device):
     order, _ = private.like.compute_elementwise_output_logical_to_physical_perm(x)
     back = [order.index(d) for d in range(len(order))]
     return torch.empty([shape[d] for d in order], dtype=dtype, device=device).permute(back)
+
+
+def _extent(shape, strides):
+    """The first and the last element, counted from the one at index 0. Without elements: 0 to -1."""
+    if any(isinstance(n, int) and not n for n in shape):
+        return 0, -1
+    reach = [(n - 1) * stride for n, stride in zip(shape, strides)]
+    return sum(torch.sym_min(r, 0) for r in reach), sum(torch.sym_max(r, 0) for r in reach)
 
 
 def _view(x, found):

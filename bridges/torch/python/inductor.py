@@ -95,11 +95,12 @@ class _Lowering:
     def create(self, args, kwargs):
         """The call in Inductor's graph, added once: an operator that writes must not occur twice."""
         if not _torch or V.graph.cpp_wrapper or V.graph.fx_wrapper:
-            with _torchs_own_out_off():
-                return ir.FallbackKernel.create(self.operator.overload, *args, **kwargs)
+            return _TorchsCall.create(self.operator.overload, *args, **kwargs)
         if self.allocated:
             return _Out.create(self, args, kwargs)
-        return _Direct.create(self.operator.overload, *args, **kwargs)
+        # A direct call knows by its tensors that its results are torch's.
+        direct = any(isinstance(x, ir.IRNode) for x in pytree.tree_leaves((args, kwargs)))
+        return (_Direct if direct else _TorchsCall).create(self.operator.overload, *args, **kwargs)
 
 
 def _wrapped(x):
@@ -132,14 +133,16 @@ def _import(wrapper, name):
     return variable + ".function"
 
 
-class _Direct(ir.FallbackKernel):
-    """The same as torch does for a custom operator, with another call."""
+class _TorchsCall(ir.FallbackKernel):
+    """As torch does for a custom operator."""
 
     @classmethod
     def create(cls, kernel, *args, **kwargs):
         with _torchs_own_out_off():
             return super().create(kernel, *args, **kwargs)
 
+
+class _Direct(_TorchsCall):
     def codegen(self, wrapper):
         self.python_kernel_name = _import(wrapper, self.op_overload.name())
         super().codegen(wrapper)

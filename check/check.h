@@ -292,13 +292,14 @@ typedef struct check_call {
     const check_op *op;
     const check_row *row;
     enum check_end end;
-    uint8_t poison; /* the initial contents of outputs, workspace and malloc's memory */
-    uint8_t stack;  /* those of the stack, where the kernel's variables will be */
-    int error;      /* errno before the kernel */
-    bool identity;  /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
-    double moved;   /* the elements of real numbers are changed by this relative amount, up or down */
-    uint32_t flags; /* enum dv_host_flags */
-    bool whole;     /* a row with .split is not cut */
+    uint8_t poison;             /* the initial contents of outputs, workspace and malloc's memory */
+    uint8_t stack;              /* those of the stack, where the kernel's variables will be */
+    int error;                  /* errno before the kernel */
+    bool identity;              /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
+    double moved;               /* the elements of real numbers are changed by this relative amount, up or down */
+    const check_case *contents; /* the case whose elements the tensors have, in their own types and layouts; NULL: their own */
+    uint32_t flags;             /* enum dv_host_flags */
+    bool whole;                 /* a row with .split is not cut */
     int (*parallel_for)(
         const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
     /* Out: */

@@ -357,13 +357,43 @@ static void move(const check_tensor *t, void *first, const int64_t *strides, dou
     }
 }
 
-static void fill(struct machine *m, size_t i, const region *r)
+/* The elements of a tensor with the same shape. False: no memory. */
+static bool copy_elements(const check_tensor *from, uint64_t seed, const check_tensor *t, void *first, const int64_t *strides)
+{
+    int64_t own[CHECK_DIMS], low, high, index[CHECK_DIMS] = { 0 };
+    check_strides(from, own, &low, &high);
+    const int64_t size = dv_dtype_bytes(from->dtype, 1);
+    char *bytes = malloc((size_t)((high - low + 1) * size) + 1), *origin = bytes ? bytes - low * size : NULL;
+    if (bytes)
+        check_fill_tensor(from, seed, origin, own);
+    for (int64_t n = bytes ? check_numel(t) : 0; n-- > 0;) {
+        int64_t at = 0, to = 0;
+        for (int32_t d = 0; d < t->ndim; d++) {
+            at += index[d] * own[d];
+            to += index[d] * strides[d];
+        }
+        if (dv_dtype_key(from->dtype) == dv_dtype_key(t->dtype))
+            memcpy((char *)first + to * size, origin + at * size, (size_t)size);
+        else
+            check_put(first, to, t->dtype, check_get(origin, at, from->dtype));
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
+    }
+    free(bytes);
+    return bytes != NULL;
+}
+
+static bool fill(struct machine *m, size_t i, const region *r)
 {
     struct contents *k = &contents[i];
     const check_tensor *t = &m->c->tensors[i];
-    const bool known = k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
+    const check_case *as = m->call->contents;
+    const bool known = !as && k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
     if (known) {
         memcpy(as_pointer(r->data), k->bytes, r->bytes);
+    } else if (as) {
+        if (!copy_elements(&as->tensors[i], as->seed + i, t, as_pointer(r->first), m->values.strides[i]))
+            return false;
     } else {
         check_fill_tensor(t, m->c->seed + i, as_pointer(r->first), m->values.strides[i]);
         free(k->bytes);
@@ -373,6 +403,7 @@ static void fill(struct machine *m, size_t i, const region *r)
     }
     if ((m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype))
         move(t, as_pointer(r->first), m->values.strides[i], m->call->moved);
+    return true;
 }
 
 /* True: done. */
@@ -392,8 +423,7 @@ static bool make_argument(struct machine *m, size_t i)
         return false;
     r->first = r->data + (uintptr_t)(-low * size);
     m->values.tensors[i].data = as_pointer(r->first);
-    fill(m, i, r);
-    return written || !r->bytes || !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ);
+    return fill(m, i, r) && (written || !r->bytes || !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ));
 }
 
 /* Its sizes and strides. True: done. */

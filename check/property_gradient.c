@@ -713,12 +713,12 @@ static bool make_tangents(const point *p, size_t a, const double *v, dv_value *t
     return true;
 }
 
-/* The weighted sum of tangents; false: reported. */
-static bool tangent_along(check_job *job, point *p, size_t a, const double *v, double *sum)
+/* The weighted sum of tangents, and that of their magnitudes; false: reported. */
+static bool tangent_along(check_job *job, point *p, size_t a, const double *v, double *sum, double *size)
 {
     static const dv_tensor *list[CHECK_TENSORS];
     dv_value tangents[SLOTS], out[SLOTS];
-    *sum = 0;
+    *sum = *size = 0;
     show(job, CHECK_SHOW_TANGENT, a);
     if (forward(p, 0, NULL, 0) || !make_tangents(p, a, v, tangents, list))
         return false;
@@ -737,27 +737,31 @@ static bool tangent_along(check_job *job, point *p, size_t a, const double *v, d
         }
         if (d)
             get_all(t, d);
-        for (int64_t i = 0; d && i < dv_numel(t); i++)
+        for (int64_t i = 0; d && i < dv_numel(t); i++) {
             *sum += d[i] * p->w[p->out_at[k] + i];
+            *size += fabs(d[i] * p->w[p->out_at[k] + i]);
+        }
         pool.used = before;
     }
     free_lists(out, p->op->nargs + p->op->nresults);
     return true;
 }
 
+/* Only of results that have a tangent. */
+static void weigh_tangents(point *p)
+{
+    bool any;
+    for (size_t k = 0; k < p->nouts; k++)
+        for (int64_t i = p->out_at[k]; i < out_end(p, k) && clause_of(p->op, "tangent", p->out_slot[k], &any) != HAS_CLAUSE; i++)
+            p->w[i] = 0;
+}
+
 static void compare_tangents(check_job *job, point *p, check_random *r)
 {
     const check_json *formula = check_json_get(p->op->json, "tangent");
-    double *const all = p->w;
-    double *w = doubles(p->nw);
     bool any;
-    for (size_t k = 0; k < p->nouts && w; k++) { /* only results that have a tangent */
-        const bool has = clause_of(p->op, "tangent", p->out_slot[k], &any) == HAS_CLAUSE;
-        for (int64_t i = p->out_at[k]; i < out_end(p, k); i++)
-            w[i] = has ? all[i] : 0;
-    }
-    p->w = w ? w : all;
-    for (size_t a = 0; w && a < p->c.ntensors && job->result->outcome == CHECK_PASS; a++) {
+    weigh_tangents(p);
+    for (size_t a = 0; a < p->c.ntensors && job->result->outcome == CHECK_PASS; a++) {
         const size_t slot = check_tensor_argument(&p->c, a);
         const bool named = names(formula, "tangent", p->op->slots[slot].name);
         int differ = 0;
@@ -767,8 +771,8 @@ static void compare_tangents(check_job *job, point *p, check_random *r)
             continue;
         for (int k = 0; k < 3 && (k == 0 || differ == k); k++) { /* the same in every direction */
             slope s;
-            double sum, *v = draw_direction(p, a, r);
-            if (!v || !find_slope(p, a, v, &s) || !tangent_along(job, p, a, v, &sum))
+            double sum, size, *v = draw_direction(p, a, r);
+            if (!v || !find_slope(p, a, v, &s) || !tangent_along(job, p, a, v, &sum, &size))
                 break;
             differ += judge(p, &s, sum, &d) == DIFFERS;
             first = k ? first : d;
@@ -778,17 +782,59 @@ static void compare_tangents(check_job *job, point *p, check_random *r)
                 "the tangent is wrong: moving '%s' it gives %.6g in a direction in which finite differences give %.6g (%s)",
                 p->op->slots[slot].name, first.formula, first.slope, type_text(p));
     }
-    p->w = all;
 }
 
-/* ---- Parts of the gradient ---- */
+/* ---- Relations between gradients, which hold without finite differences ---- */
+
+/* Are these, of those that are wanted, `by` times those of all? */
+static void compare_gradients(
+    check_job *job, const point *p, const bool *wanted, const gradients *all, double by, const gradients *some, const char *kind)
+{
+    char name[100];
+    for (size_t i = 0; i < p->c.ntensors && job->result->outcome == CHECK_PASS; i++) {
+        double worst = 0, scale = 1e-30;
+        for (int64_t k = 0; some->of[i] && all->of[i] && k < check_numel(&p->c.tensors[i]); k++) {
+            const double expected = by * all->of[i][k];
+            worst = isfinite(some->of[i][k]) || by <= 1 ? fmax(worst, fabs(some->of[i][k] - expected)) : worst;
+            scale = fmax(scale, fabs(expected));
+        }
+        if (worst <= 1000 * p->eps * scale && (!wanted[check_tensor_argument(&p->c, i)] || !some->of[i] == !all->of[i]))
+            continue;
+        print_name(p, i, name, sizeof name);
+        job->how.tensor = (int32_t)i;
+        check_fail(job, kind, "the gradient of '%s' is %s", name,
+            by > 1       ? "not linear in grad: a million times grad gives something else than a million times the gradient"
+                : by < 1 ? "not linear in grad: a millionth of grad gives something else than a millionth of the gradient"
+                         : "another one when not all gradients are wanted");
+    }
+}
+
+/* The gradient is linear in that of the results. By a power of two nothing is rounded. */
+static void compare_scaled(check_job *job, point *p, const gradients *g)
+{
+    static const double by[] = { 0x1p20, 0x1p-20 };
+    bool wanted[SLOTS];
+    want_floats(p, wanted);
+    for (size_t k = 0; k < 2 && job->result->outcome == CHECK_PASS; k++) {
+        const size_t before = pool.used;
+        gradients scaled = { { NULL } };
+        for (int64_t i = 0; i < p->nw; i++)
+            p->w[i] *= by[k];
+        const bool done = !forward(p, 0, NULL, 0) && backward(job, p, wanted, &scaled) == DONE;
+        show(job, CHECK_SHOW_NOTHING, 0);
+        if (done)
+            compare_gradients(job, p, wanted, g, by[k], &scaled, "not linear in grad");
+        for (int64_t i = 0; i < p->nw; i++)
+            p->w[i] /= by[k];
+        pool.used = before;
+    }
+}
 
 /* The gradients of some arguments are the same as when all are computed. */
 static void compare_needs(check_job *job, point *p, const gradients *all)
 {
     bool everything[SLOTS], wanted[SLOTS];
     size_t slots[8], n = 0;
-    char name[100];
     want_floats(p, everything);
     for (size_t s = 0; s < p->op->nargs && n < 8; s++)
         if (everything[s])
@@ -801,19 +847,9 @@ static void compare_needs(check_job *job, point *p, const gradients *all)
             wanted[slots[k]] = set >> k & 1;
         if (forward(p, 0, NULL, 0) || backward(job, p, wanted, &some) != DONE)
             return;
-        for (size_t i = 0; i < p->c.ntensors; i++) {
-            double worst = 0, scale = 0;
-            for (int64_t k = 0; some.of[i] && all->of[i] && k < check_numel(&p->c.tensors[i]); k++) {
-                worst = fmax(worst, fabs(some.of[i][k] - all->of[i][k]));
-                scale = fmax(scale, fabs(all->of[i][k]));
-            }
-            print_name(p, i, name, sizeof name);
-            show(job, CHECK_SHOW_NEEDS, i);
-            job->how.rtol = 1000 * p->eps;
-            if (worst > 1000 * p->eps * scale || (wanted[check_tensor_argument(&p->c, i)] && !some.of[i] != !all->of[i]))
-                check_fail(
-                    job, "depends on needs", "the gradient of '%s' is another one when not all gradients are wanted", name);
-        }
+        show(job, CHECK_SHOW_NEEDS, 0);
+        job->how.rtol = 1000 * p->eps;
+        compare_gradients(job, p, wanted, all, 1, &some, "depends on needs");
         pool.used = before;
     }
 }
@@ -843,6 +879,57 @@ static bool find_spread(check_job *job, point *p, double eps, const gradients *g
     }
     bench.noise = 0;
     return done && bench.largest < 4096; /* of f16: 65504 */
+}
+
+/* Backward is forward transposed: along v the tangent, weighed with w, is what the gradient for w is along v. Also where
+ * differences say nothing: in narrow types, at jumps. */
+static bool transposed(check_job *job, point *p, size_t a, check_random *r, difference *d)
+{
+    const size_t before = pool.used;
+    const int64_t n = check_numel(&p->c.tensors[a]);
+    bool wanted[SLOTS];
+    gradients g = { { NULL } };
+    double size = 0, sum = 0, far = 0, spread[CHECK_TENSORS], *v = draw_direction(p, a, r);
+    want_floats(p, wanted);
+    bool agree = !v || forward(p, 0, NULL, 0) || backward(job, p, wanted, &g) != DONE ||
+        !tangent_along(job, p, a, v, &sum, &size);
+    *d = (difference){ sum, agree ? 0 : along(g.of[a], v, n) };
+    for (int64_t i = 0; !agree && i < n; i++) {
+        size += g.of[a] ? fabs(g.of[a][i] * v[i]) : 0;
+        far += fabs(v[i]);
+    }
+    const double apart = fabs(d->formula - d->slope), rounded = 32 * p->eps * size + 1e-5;
+    agree = agree || !isfinite(apart) || apart <= rounded || !find_spread(job, p, p->eps, &g, spread) ||
+        apart <= rounded + 64 * spread[a] * far;
+    pool.used = before;
+    return agree;
+}
+
+static void compare_transposed(check_job *job, point *p, check_random *r)
+{
+    static point other;
+    difference d, first;
+    bool any;
+    weigh_tangents(p);
+    for (size_t a = 0; a < p->c.ntensors && job->result->outcome == CHECK_PASS; a++) {
+        const size_t slot = check_tensor_argument(&p->c, a), before = pool.used;
+        if (!p->c.tensors[a].present || !differentiable(p->c.tensors[a].dtype) || !check_numel(&p->c.tensors[a]) ||
+            clause_of(p->op, "gradient", slot, &any) != HAS_CLAUSE)
+            continue;
+        bool agree = transposed(job, p, a, r, &first);
+        for (uint64_t k = 1; k <= 3 && !agree; k++) { /* and at other points, so that it is no kink */
+            agree = !elsewhere(&other, p, k, r);
+            if (!agree)
+                weigh_tangents(&other);
+            agree = agree || transposed(job, &other, a, r, &d);
+        }
+        pool.used = before;
+        show(job, CHECK_SHOW_NOTHING, a);
+        if (!agree)
+            check_fail(job, "not transposed",
+                "the tangent and the gradient of '%s' are not of one function: in a direction one gives %.6g and the other %.6g",
+                p->op->slots[slot].name, first.formula, first.slope);
+    }
 }
 
 /* The gradient in the case's own types against that in f64, at the same numbers. DIFFERS: *a and *d say where. */
@@ -957,13 +1044,17 @@ static void compare_numbers(check_job *job, point *own, const check_case *c, che
         return;
     if (has_formula(job->op, "gradient"))
         compare_all(job, &p, &g, r);
+    if (job->result->outcome == CHECK_PASS && has_formula(job->op, "gradient"))
+        compare_scaled(job, &p, &g);
     if (job->result->outcome == CHECK_PASS && names(check_json_get(job->op->json, "gradient"), "needs", NULL))
         compare_needs(job, &p, &g);
-    if (job->result->outcome == CHECK_PASS && has_formula(job->op, "tangent"))
-        compare_tangents(job, &p, r);
     if (job->result->outcome == CHECK_PASS && !same_types(c, &wide) && own->eps < 0x1p-7 && precision_of(&p) == &in_f64) {
         check_in_hand(job, c);
         compare_low(job, own, &p, r);
+    }
+    if (job->result->outcome == CHECK_PASS && has_formula(job->op, "tangent")) { /* last: it changes the weights */
+        check_in_hand(job, &wide);
+        compare_tangents(job, &p, r);
     }
 }
 
@@ -1028,6 +1119,10 @@ static void attempt(check_job *job, const check_case *given)
     want_floats(&own, wanted);
     if (own.nouts && has_formula(job->op, "gradient") && backward(job, &own, wanted, &g) == DONE)
         compare_numbers(job, &own, &c, &r);
+    if (own.nouts && has_formula(job->op, "gradient") && has_formula(job->op, "tangent") && job->result->outcome == CHECK_PASS) {
+        check_in_hand(job, &c);
+        compare_transposed(job, &own, &r);
+    }
     take_stock(job);
 }
 

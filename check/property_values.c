@@ -4,8 +4,9 @@
  * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end.
  * An element is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule
  * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Errors of a
- * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one; where it is
- * alone, with itself on contiguous tensors, which says something of layouts only. */
+ * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one, on the same
+ * numbers in a wider type if no other takes the case's own; where it is alone, with itself on contiguous tensors of the same
+ * elements, which says something of layouts only. */
 #include <fenv.h>
 #include <float.h>
 #include <inttypes.h>
@@ -47,6 +48,9 @@ typedef struct comparison {
     const kept *moved; /* the first opinion on slightly changed arguments; NULL: not computed yet */
     const check_row *rows[OPINIONS];
     size_t n;
+    const check_case
+        *asked;         /* the case that the opinions are on: c, or one with the same numbers in a wider type or contiguous */
+    dv_dtype narrow;    /* what was widened; bits 0: nothing was */
     bool wild, extreme; /* some number that goes in may be so large that its square overflows; that is sure */
 } comparison;
 
@@ -237,18 +241,20 @@ static bool keep_all(kept *k, const check_call *call, const check_case *c)
     return true;
 }
 
-/* moved: by how much its real numbers are, up or down. */
-static bool run_at(
-    const check_job *job, const check_row *row, const check_case *c, enum check_end end, double moved, kept *to, check_call *call)
+/* contents: the case whose elements it has; NULL: c. moved: by how much its real numbers are, up or down. */
+static bool run_at(const check_job *job, const check_row *row, const check_case *c, const check_case *contents,
+    enum check_end end, double moved, kept *to, check_call *call)
 {
-    *call = (check_call){ .op = job->op, .row = row, .end = end, .poison = 0xa5, .moved = moved };
+    *call = (check_call){
+        .op = job->op, .row = row, .end = end, .poison = 0xa5, .moved = moved, .contents = contents == c ? NULL : contents
+    };
     check_call_run(call, c);
     return !call->status && keep_all(to, call, c);
 }
 
 static bool run(const check_job *job, const check_row *row, const check_case *c, kept *to, check_call *call)
 {
-    return run_at(job, row, c, CHECK_AT_END, 0, to, call);
+    return run_at(job, row, c, c, CHECK_AT_END, 0, to, call);
 }
 
 /* ---- Comparing ---- */
@@ -354,7 +360,8 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
     const bool complex = t->dtype.code == 5, special = has_special(m->c);
     const int parts = complex ? 2 : 1;
     const dv_dtype real = { .code = 2, .bits = (uint8_t)(t->dtype.bits / 2), .lanes = 1 }, dtype = complex ? real : t->dtype;
-    const check_tolerance tolerance = check_tolerance_of(m->job->op, m->c, t->dtype, t->n, m->n == 1);
+    const dv_dtype coarsest = m->narrow.bits && m->narrow.bits < dtype.bits ? m->narrow : t->dtype;
+    const check_tolerance tolerance = check_tolerance_of(m->job->op, m->c, coarsest, t->n, m->n == 1);
     const double largest = check_largest(dtype);
     double spread = 0;
     for (int64_t i = 0; i < t->n * parts && m->n > 1; i++)
@@ -420,7 +427,7 @@ static bool compare(const comparison *m, difference *out)
 
 static comparison comparison_of(check_job *job, const check_case *c, const kept *found)
 {
-    comparison m = { .job = job, .c = c, .found = found };
+    comparison m = { .job = job, .c = c, .asked = c, .found = found };
     for (size_t i = 0; i < c->ntensors; i++) {
         const bool special = c->tensors[i].present && c->tensors[i].fill == CHECK_SPECIAL;
         m.extreme |= special && (c->seed + i) % 2;
@@ -429,15 +436,11 @@ static comparison comparison_of(check_job *job, const check_case *c, const kept 
     return m;
 }
 
-static bool plain_layouts(const check_case *c, bool *expanded)
+static bool plain_layouts(const check_case *c)
 {
     bool plain = true;
-    *expanded = false;
     for (size_t i = 0; i < c->ntensors; i++)
-        if (c->tensors[i].present && c->tensors[i].layout) {
-            plain = false;
-            *expanded |= c->tensors[i].layout == CHECK_EXPANDED;
-        }
+        plain &= !c->tensors[i].present || !c->tensors[i].layout;
     return plain;
 }
 
@@ -459,6 +462,67 @@ static bool all_have_elements(const kept *k)
     return true;
 }
 
+/* The same numbers in the next wider type; false: the contract does not take them. */
+static bool widen(const check_op *op, const check_case *c, const char *type, check_case *out, dv_dtype *narrow)
+{
+    dv_dtype wide_type;
+    dv_dtype_parse(type, &wide_type);
+    *out = *c;
+    narrow->bits = 0;
+    for (size_t i = 0; i < c->ntensors; i++) {
+        const dv_dtype t = c->tensors[i].dtype;
+        if (!c->tensors[i].present || !check_is_float(t) || t.bits < 16 || t.bits >= wide_type.bits)
+            continue;
+        *narrow = !narrow->bits || check_unit(t) > check_unit(*narrow) ? t : *narrow;
+        out->tensors[i].dtype = wide_type;
+    }
+    for (size_t i = 0; i < c->nargs; i++)
+        if (c->args[i].type == DV_VALUE_DTYPE && check_is_float(c->args[i].as.dtype))
+            return false;
+    return narrow->bits && check_accepts(op, out);
+}
+
+/* Round what is wider than in `as`; false: nothing can be compared. */
+static bool narrow_down(kept *k, const kept *as)
+{
+    bool any = false;
+    for (size_t t = 0; t < k->n && k->n == as->n; t++) {
+        kept_tensor *from = &k->t[t];
+        const dv_dtype to = as->t[t].dtype;
+        for (int64_t i = 0; check_is_float(from->dtype) && check_is_float(to) && to.bits <= from->dtype.bits && i < from->n; i++)
+            check_put(k->data + from->at, i, to, check_get(k->data + from->at, i, from->dtype));
+        any |= from->n > 0 && check_is_float(from->dtype);
+        from->dtype = check_is_float(from->dtype) ? to : from->dtype;
+    }
+    return any;
+}
+
+/* The opinion of a row that takes no case of this one's types: on the same numbers in a wider type. */
+static void ask_wider(check_job *job, const check_case *c, kept *to, comparison *m)
+{
+    static const char *const types[] = { "f32", "f64" };
+    static check_case wider;
+    static check_row by;
+    static char name[80];
+    check_call call;
+    for (size_t k = 0; k < 2 && !m->n; k++) {
+        if (!widen(job->op, c, types[k], &wider, &m->narrow))
+            continue;
+        for (size_t i = 0; i < job->op->nrows && !m->n; i++) {
+            by = job->op->rows[i];
+            if (!by.available || by.index < 0 || !run_at(job, &by, &wider, c, CHECK_AT_END, 0, to, &call) ||
+                !narrow_down(to, m->found))
+                continue;
+            snprintf(name, sizeof name, "%s on the same numbers in %s", job->op->rows[i].name, types[k]);
+            by.name = name;
+            m->asked = &wider;
+            m->rows[0] = &by;
+            m->opinions[0] = to;
+            m->n = 1;
+        }
+    }
+}
+
 /* Opinions on a case; 0: there are none. */
 static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *m)
 {
@@ -477,12 +541,15 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
         } else if (!call.not_this_row) {
             snprintf(job->result->note, sizeof job->result->note, "%s: %s", rows[o]->name, dv_last_error());
         }
+    if (!m->n && job->result->outcome == CHECK_PASS && !has_special(c))
+        ask_wider(job, c, &kepts[0], m);
     return m->n;
 }
 
 /* They differ by more than the sensitivity to the inputs explains. */
-static bool differ(check_job *job, const check_case *c, comparison *m, difference *d)
+static bool differ(check_job *job, comparison *m, difference *d)
 {
+    const check_case *c = m->asked;
     static check_call call;
     static kept moved;
     bool wide_inputs = true;
@@ -492,15 +559,18 @@ static bool differ(check_job *job, const check_case *c, comparison *m, differenc
         return true;
     for (size_t i = 0; i < c->ntensors; i++)
         wide_inputs &= !check_is_float(c->tensors[i].dtype) || check_largest(c->tensors[i].dtype) > FLT_MAX;
-    if (run_at(
-            job, m->rows[0] == &itself ? job->row : m->rows[0], c, CHECK_AT_END, wide_inputs ? 0x1p-51 : 0x1p-22, &moved, &call))
+    if (run_at(job, m->rows[0] == &itself ? job->row : m->rows[0], c, m->c, CHECK_AT_END, wide_inputs ? 0x1p-51 : 0x1p-22, &moved,
+            &call) &&
+        (!m->narrow.bits || narrow_down(&moved, m->found)))
         m->moved = &moved;
     return compare(m, d);
 }
 
 static void report(check_job *job, const comparison *m, const difference *d, bool layout)
 {
-    job->how.show = !d->shows ? CHECK_SHOW_NOTHING : m->rows[0] == &itself ? CHECK_SHOW_LAYOUT : CHECK_SHOW_ROWS;
+    job->how.show = !d->shows || m->narrow.bits ? CHECK_SHOW_NOTHING
+        : m->rows[0] == &itself                 ? CHECK_SHOW_LAYOUT
+                                                : CHECK_SHOW_ROWS;
     job->how.slot = (int32_t)d->slot;
     memset(job->how.axes, -1, sizeof job->how.axes);
     job->how.end = CHECK_AT_END;
@@ -518,7 +588,7 @@ static bool is_right_when_contiguous(check_job *job, const check_case *c, kept *
     difference d;
     const check_case *plain = contiguous(c);
     comparison m = comparison_of(job, plain, found);
-    return run(job, job->row, plain, found, &call) && ask(job, plain, opinions, &m) && !differ(job, plain, &m, &d);
+    return run(job, job->row, plain, found, &call) && ask(job, plain, opinions, &m) && !differ(job, &m, &d);
 }
 
 /* Without opinions: the row itself on contiguous tensors. */
@@ -526,17 +596,17 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
 {
     static check_call call;
     difference d;
-    bool expanded;
-    if (job->op->random || plain_layouts(c, &expanded) || expanded || !run(job, job->row, contiguous(c), other, &call))
+    if (job->op->random || plain_layouts(c) || !run_at(job, job->row, contiguous(c), c, CHECK_AT_END, 0, other, &call))
         return;
     comparison m = comparison_of(job, c, found);
+    m.asked = contiguous(c);
     m.opinions[0] = other;
     m.rows[0] = &itself;
     m.n = 1;
-    if (!differ(job, contiguous(c), &m, &d))
+    if (!differ(job, &m, &d))
         return;
     difference again;
-    if (run_at(job, job->row, c, CHECK_AT_BEGIN, 0, other, &call) &&
+    if (run_at(job, job->row, c, c, CHECK_AT_BEGIN, 0, other, &call) &&
         !compare(&m, &again)) /* else it is no layout that it depends on */
         report(job, &m, &d, true);
 }
@@ -571,9 +641,10 @@ static void look_for_bias(check_job *job, const comparison *m)
         const double mean = sum / n;
         if (n < FEWEST || fabs(mean) < BIAS || fabs(mean) * sqrt(n) < SURE * sqrt(squares / n - mean * mean))
             continue;
-        job->how = (check_how){
-            .show = CHECK_SHOW_BIAS, .end = CHECK_AT_END, .other_row = m->rows[best]->index, .slot = (int32_t)t->slot
-        };
+        job->how = (check_how){ .show = m->narrow.bits ? CHECK_SHOW_NOTHING : CHECK_SHOW_BIAS,
+            .end = CHECK_AT_END,
+            .other_row = m->rows[best]->index,
+            .slot = (int32_t)t->slot };
         check_fail(job, "bias",
             "the elements of %s (%s) lie %.2f units in the last place %s zero than those of %s%s, in the mean of %.0f: they are "
             "not rounded to nearest",
@@ -590,7 +661,6 @@ static void attempt(check_job *job, const check_case *c)
     static check_call call;
     static kept found, opinions[OPINIONS];
     difference d;
-    bool expanded;
     state before, after;
     if (check_case_largest(c) > MOST_ELEMENTS) {
         job->result->cases--;
@@ -614,8 +684,8 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (!ask(job, c, opinions, &m))
         compare_layouts(job, c, &found, &opinions[0]);
-    else if (differ(job, c, &m, &d))
-        report(job, &m, &d, !plain_layouts(c, &expanded) && is_right_when_contiguous(job, c, &found, opinions));
+    else if (differ(job, &m, &d))
+        report(job, &m, &d, !plain_layouts(c) && is_right_when_contiguous(job, c, &found, opinions));
     else
         look_for_bias(job, &m);
     compared += m.n && found.size;

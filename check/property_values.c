@@ -81,6 +81,17 @@ static bool has_native(const check_op *op)
     return form && form->kind == CHECK_OBJECT;
 }
 
+/* Has it a result that the contract makes as a view of an argument? The native form says it a second time. */
+static bool gives_view(const check_op *op)
+{
+    bool any = false;
+    for (size_t r = 0; r < op->nresults; r++) {
+        const dv_slot_info *s = &op->slots[op->nargs + r];
+        any |= s->alias >= 0 && !(op->slots[s->alias].flags & DV_SLOT_WRITES);
+    }
+    return any;
+}
+
 /* The opinions on this row, best first. */
 static size_t list_opinions(const check_op *op, const check_row *row, const check_row **out)
 {
@@ -88,10 +99,10 @@ static size_t list_opinions(const check_op *op, const check_row *row, const chec
     const check_row *reference = reference_of(op);
     if (reference && reference != row)
         out[n++] = reference;
-    if (has_native(op) && row->index >= 0) {
+    if (has_native(op) && (row->index >= 0 || gives_view(op)))
         out[n++] = &wide;
+    if (has_native(op) && row->index >= 0 && !gives_view(op)) /* it would give the view */
         out[n++] = &native;
-    }
     for (size_t i = op->nrows; i-- > 0 && !n && row->index >= 0 && !row->reference;)
         if (&op->rows[i] != row && op->rows[i].available && op->rows[i].index >= 0)
             out[n++] = &op->rows[i];
@@ -705,8 +716,7 @@ static const char *incomplete(const check_op *op, const check_row *row)
 
 static const char *applies(const check_op *op, const check_row *row)
 {
-    (void)op;
-    return row->index < 0 ? "the native form is what rows are compared with" : NULL;
+    return row->index < 0 && !gives_view(op) ? "the native form is what rows are compared with" : NULL;
 }
 
 const check_property check_property_values = {

@@ -2,11 +2,12 @@
 """How good is `dovetail check`? Correct operators get one small fault each, and the checker has to find it.
 
     python3 tools/mutants.py [-n COUNT] [--seed SEED] [--kind KIND] [--file PART] [--json FILE]
+    python3 tools/mutants.py --table FILE ...        # what --json wrote, as the tables of docs/check.md, which it replaces
 
 A mutant is an operator's source with one edit: of its code (a bound, a comparison, a size, an initialisation, a rounding, ...) or of
 its declaration (a fact, a dtype, a `!`, a gradient's factor, ...). COUNT of them are drawn, so that each kind of each file has its turn.
 A mutant is killed when the checker reports a failure. Not counted are those that do not compile, those whose machine code is that of
-the original, and those in tools/mutants_equivalent.txt, each with the reason. Prints the table of docs/check.md, and the survivors."""
+the original, and those in tools/mutants_equivalent.txt, each with the reason. Prints the tables, and the survivors."""
 import argparse
 import collections
 import concurrent.futures
@@ -25,6 +26,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 COMMAND = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "bin" / "dovetail"
 EQUIVALENT = ROOT / "tools" / "mutants_equivalent.txt"
+PAGE, BEGIN, END = ROOT / "docs" / "check.md", "<!-- make mutants -->\n", "<!-- end -->\n"  # where the tables stand
 MOST_OPERATORS = 2  # of those that an edit affects
 
 Mutant = collections.namedtuple("Mutant", "path kind line before after text operators")
@@ -73,7 +75,7 @@ TRUNCATED = f"""#include <dovetail_op.h>
 
 DECLARATION = {
     "contract": [
-        ("fact dropped", r"(; (?!T in|I in|J in|parallel|sum\()[^;\"]+)(?=[;\"])", [""]),
+        ("fact dropped", r"(; (?!T in|I in|J in|parallel|sum\(|flops|bytes|strided|last_contiguous|align)[^;\"]+)(?=[;\"])", [""]),
         ("fact added", r"(parallel|sum)\((\*?\w+)\)", "other name"),
         ("dtype", r" in (?:\w+ )*?(f32|f64|f16|bf16|i64|i32|i8|u8|bool) ?(?=[;\"\w])", [""]),
         ("dtype", r" in ((?:f32|f64|f16|bf16|i32) ?)+(?=[;\"])", ["\\g<0> i32"]),
@@ -171,9 +173,12 @@ class Source:
         seen = [i for i, p in enumerate(self.pieces) if p[0] <= at < p[1]]
         for piece in seen:  # those that use it, nearest first: the list grows
             seen += [i for i, words in enumerate(self.words) if i not in seen and self.uses(words, piece)]
+        def text(i):
+            return self.text[self.pieces[i][0]:self.pieces[i][1]]
         found = [i for i in seen if self.pieces[i][4]]
-        text = " ".join(self.text[self.pieces[i][0]:self.pieces[i][1]] for i in found)
-        return [self.pieces[i][5] for i in found], bool(re.search(r"\.native|REFERENCE|TWO_ROWS", text))
+        judged = {i for i in found if re.search(r"\.native|REFERENCE|TWO_ROWS|\.gradient|^FUNCTION", text(i))}
+        opinion = any(re.search(r"\.native|REFERENCE|TWO_ROWS", text(i)) for i in found)
+        return [self.pieces[i][5] for i in sorted(found, key=lambda i: i not in judged)], opinion
 
 
 def at_line(after, text):
@@ -278,8 +283,11 @@ def main():
     parser.add_argument("--kind", help="only this kind")
     parser.add_argument("--file", default="", help="only files with this in their path")
     parser.add_argument("--json", help="write every mutant with its result")
+    parser.add_argument("--table", nargs="+", help="write the tables of docs/check.md from these files of --json")
     parser.add_argument("-j", type=int, default=2, help="how many at once")
     args = parser.parse_args()
+    if args.table:
+        return write_tables([r for path in args.table for r in json.loads(pathlib.Path(path).read_text())])
     paths = [p for p in sorted(ROOT.glob("ops/*/*.c")) if p.parent.name != "base" and ".kernels" in p.read_text()] + [ROOT / "tests/check" / n for n in ("healthy.c", "right_gradients.c")]
     paths = [str(p.relative_to(ROOT)) for p in paths if args.file in str(p)]
     everything = [m for p in paths for m in mutants_of(p) if not args.kind or m.kind == args.kind]
@@ -301,33 +309,41 @@ def main():
                 folders.append(folder)
         results = []
         for m, (result, found) in zip(mutants, pool.map(one, mutants)):
-            reason = known.get((m.path, m.before, m.after))
-            results.append((m, "equivalent" if result == "survived" and reason else result, found))
-            if result == "survived" and not reason:
+            results.append(m._asdict() | {"text": None, "result": result, "found": found})
+            if judged(results[-1], known) == "survived":
                 print(f"survived: {m.path}:{m.line}: {m.kind} ({', '.join(m.operators)})\n    {m.before}\n    {m.after}", flush=True)
     if args.json:
-        pathlib.Path(args.json).write_text(json.dumps([m._asdict() | {"text": None, "result": r, "found": f} for m, r, f in results], indent=1))
-    report(results, len(everything), time.time() - begin)
+        pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
+    print(tables(results), f"\n{len(results)} of {len(everything)} mutants, {time.time() - begin:.0f} s")
 
 
-def report(results, of, seconds):
-    kinds, properties, alone = collections.defaultdict(collections.Counter), collections.Counter(), collections.Counter()
-    for m, result, found in results:
-        kinds[m.kind][result] += 1
-        properties.update(list(found))
-        if len(found) == 1:
-            alone.update(list(found))
-    print("\n| kind | killed | survived | equivalent | not built |\n|---|---|---|---|---|")
-    total = collections.Counter()
-    for kind, n in sorted(kinds.items()):
-        total += n
-        print(f"| {kind} | {n['killed']} | {n['survived']} | {n['equivalent'] + n['same code']} | {n['not compiled']} |")
-    counted = total["killed"] + total["survived"]
-    print(f"| all | {total['killed']} of {counted} ({100 * total['killed'] / max(counted, 1):.1f} %) | {total['survived']} | {total['equivalent'] + total['same code']} | {total['not compiled']} |")
-    print("\n| property | kills | only it kills |\n|---|---|---|")
-    for name, n in properties.most_common():
-        print(f"| `{name}` | {n} | {alone[name]} |")
-    print(f"\n{len(results)} of {of} mutants, {seconds:.0f} s")
+def judged(r, known):
+    """Its result, after the list of those that are as right as the original."""
+    return "equivalent" if r["result"] == "same code" or (r["result"] == "survived" and (r["path"], r["before"], r["after"]) in known) else r["result"]
+
+
+def tables(results):
+    known, kinds, kills, alone = equivalent(), collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter), collections.Counter()
+    for r in {(r["path"], r["before"], r["after"]): r for r in results}.values():
+        for kind in (r["kind"], "all"):
+            kinds[kind][judged(r, known)] += 1
+            kills[kind].update(list(r["found"]))
+        if len(r["found"]) == 1:
+            alone.update(list(r["found"]))
+    lines = ["| kind | made | not built | equivalent | killed | survived | by (mutants) |", "|---|---|---|---|---|---|---|"]
+    for kind, n in sorted(kinds.items(), key=lambda k: (k[0] == "all", k[0])):
+        share = f" ({100 * n['killed'] / max(n['killed'] + n['survived'], 1):.0f} %)" if kind == "all" else ""
+        by = ", ".join(f"{name} {count}" for name, count in kills[kind].most_common())
+        lines.append(f"| {kind} | {n.total()} | {n['not compiled']} | {n['equivalent']} | {n['killed']}{share} | {n['survived']} | {by} |")
+    lines += ["", "| property | kills | only it kills |", "|---|---|---|"]
+    lines += [f"| `{name}` | {n} | {alone[name]} |" for name, n in kills["all"].most_common()]
+    return "\n".join(lines) + "\n"
+
+
+def write_tables(results):
+    text = PAGE.read_text()
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    PAGE.write_text(text[:begin] + tables(results) + text[end:])
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ static void cut_arguments(void)
 }
 
 /* What the whole call writes, and each of its parts; 1: one was refused. */
-static int take_parts(dv_operator *op, dv_value *results, outs *whole, outs *part)
+static inline int take_parts(dv_operator *op, dv_value *results, outs *whole, outs *part)
 {
     for (int i = -1; i < 2; i++) {
         change = i < 0 ? NULL : cut_arguments;

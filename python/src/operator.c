@@ -230,6 +230,17 @@ static PyObject *get_overloads(PyObject *self, void *unused)
     return f->op ? PyTuple_Pack(1, self) : Py_NewRef(f->overloads);
 }
 
+/* Are there kernel rows for this kind of device ("cpu", "cuda", "npu")? */
+static PyObject *has_rows(PyObject *self, PyObject *name)
+{
+    dv_device device;
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    const int status = text ? dv_device_parse(text, &device) : 0;
+    if (!text || status)
+        return text ? ext_raise(status) : NULL;
+    return PyBool_FromLong(op_of(self)->op && dv_operator_has_rows(op_of(self)->op, device.type));
+}
+
 static PyObject *get_pointer(PyObject *self, void *unused)
 {
     (void)unused;
@@ -420,6 +431,7 @@ static PyMethodDef methods[] = {
         "functional($self, /)\n--\n\nThe operator that writes nothing and gives the new values of its arguments "
         "(docs/schema.md)." },
     { "_slots", slots, METH_NOARGS, NULL },
+    { "_has_rows", has_rows, METH_O, NULL },
     { "__reduce__", reduce, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },
 };

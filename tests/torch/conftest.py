@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 warnings.filterwarnings("ignore", category=UserWarning)
 
 import dovetail  # noqa: E402
-from dovetail.torch import native, private, register, unregister  # noqa: E402
+from dovetail import _core  # noqa: E402
+from dovetail.torch import private, register, unregister  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,7 @@ def binary(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def library(binary):
-    return native.load(binary)
+    return _core.load(binary)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +53,7 @@ def db(tmp_path_factory):
 @pytest.fixture(scope="session")
 def grad(tmp_path_factory):
     """The operators of grad_ops.c, which have gradients of every kind."""
-    register(native.load(compile_ops(ROOT / "tests/torch/grad_ops.c", tmp_path_factory.mktemp("grad_ops") / "grad_ops.so")))
+    register(_core.load(compile_ops(ROOT / "tests/torch/grad_ops.c", tmp_path_factory.mktemp("grad_ops") / "grad_ops.so")))
     return torch.ops.grad_ops
 
 
@@ -70,7 +71,7 @@ def fresh(tmp_path):
     def make(text, name="fresh", register_it=True):
         source = tmp_path / f"{name}.c"
         source.write_text(text)
-        handle = native.load(compile_ops(source, tmp_path / f"{name}.so"))
+        handle = _core.load(compile_ops(source, tmp_path / f"{name}.so"))
         made.append(handle)
         return (handle, register(handle)) if register_it else handle
 
@@ -78,7 +79,7 @@ def fresh(tmp_path):
     yield make
     for handle in made:
         unregister(handle)
-        native.core.dv_library_free(handle)
+        _core.library_free(handle)
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 

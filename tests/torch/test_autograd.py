@@ -10,7 +10,8 @@ import torch._dynamo.testing
 from conftest import ROOT, compile_ops
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dovetail.torch import native, register, unregister
+from dovetail import _core
+from dovetail.torch import register, unregister
 
 
 def r(*shape, grad=True):
@@ -292,7 +293,7 @@ def test_backward_in_another_thread_and_after_fork(grad):
 def test_backward_after_the_library_is_gone(tmp_path):
     source = (ROOT / "tests/torch/grad_ops.c").read_text().replace("DV_LIBRARY(grad_ops", "DV_LIBRARY(grad_gone")
     (tmp_path / "gone.c").write_text(source)
-    library = native.load(compile_ops(tmp_path / "gone.c", tmp_path / "gone.so"))
+    library = _core.load(compile_ops(tmp_path / "gone.c", tmp_path / "gone.so"))
     register(library)
     x = r()
     by_torch, by_ours, held = torch.ops.grad_gone.times(x, x), torch.ops.grad_gone.cosine(x), torch.ops.grad_gone.times
@@ -302,7 +303,7 @@ def test_backward_after_the_library_is_gone(tmp_path):
         torch.autograd.grad(by_ours.sum(), x)
     with pytest.raises(RuntimeError, match="was unloaded"):
         held(x, x)
-    native.core.dv_library_free(library)
+    _core.library_free(library)
 
 
 def test_opcheck(grad):

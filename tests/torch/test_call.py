@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from conftest import ROOT, one
+from dovetail import _core
 from dovetail.torch import native, register, registered, unregister
 
 pytestmark = pytest.mark.quick
@@ -298,7 +299,7 @@ def test_unregister_and_register_again(fresh):
 
 def test_a_library_that_was_freed_first_says_so(fresh):
     library, _ = fresh(one("torch_freed"))
-    native.core.dv_library_free(library)
+    _core.library_free(library)
     fresh.forget(library)
     with pytest.raises(RuntimeError, match="torch_freed::f.*unloaded"):
         torch.ops.torch_freed.f(torch.zeros(2))
@@ -309,7 +310,7 @@ def test_a_changed_operator_under_the_same_name(fresh):
     first, _ = fresh(one("torch_changed"), "a")
     assert torch.ops.torch_changed.f(torch.zeros(1)).item() == 1
     unregister(first)
-    native.core.dv_library_free(first)
+    _core.library_free(first)
     fresh.forget(first)
     fresh(one("torch_changed", 2, "f(Tensor x, int unused=0) -> Tensor out").replace("dv_tensor *x;", "dv_tensor *x; int64_t unused;").replace(
         "(x, out)", "(x, unused, out)"), "b")
@@ -388,8 +389,8 @@ def test_registration_waits_for_torch(binary):
     done = run_python("""
 import sys
 import dovetail.torch as bridge
-from dovetail.torch import native
-library = native.load(sys.argv[1])
+from dovetail import _core
+library = _core.load(sys.argv[1])
 bridge.attach(library)
 assert "torch" not in sys.modules and bridge.registered(library) is None
 import torch
@@ -405,10 +406,10 @@ print("ok")
 def test_without_torch_the_message_says_what_to_do(binary):
     done = run_python("""
 import sys
-import dovetail.torch as bridge
+from dovetail import _core
 from dovetail.torch import native
 import ctypes
-assert native.bridge.dv_torch_register(native.load(sys.argv[1]), 0, ctypes.byref(ctypes.c_void_p())) != 0
-print(native.core.dv_last_error().decode())
+assert native.bridge.dv_torch_register(_core.library_info(_core.load(sys.argv[1]))[2], 0, ctypes.byref(ctypes.c_void_p())) != 0
+print(native.bridge.dv_last_error().decode())
 """, binary)
     assert "import torch" in done.stdout, done.stderr

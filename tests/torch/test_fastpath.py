@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import dovetail
 from dovetail import _core
-from dovetail.torch import native, register, unregister
+from dovetail.torch import register, unregister
 
 SOURCE = """
 #include <dovetail_op.h>
@@ -736,7 +736,7 @@ def test_unload(tmp_path):
 def test_unregistered(tmp_path):
     """Without torch's registration nothing is short: the message says what to do."""
     (tmp_path / "alone.c").write_text(one("fastpath_alone"))
-    handle = native.load(compile_ops(tmp_path / "alone.c", tmp_path / "alone.so"))
+    handle = _core.load(compile_ops(tmp_path / "alone.c", tmp_path / "alone.so"))
     f, x = _core.find("fastpath_alone::f"), torch.zeros(2)
     try:
         with goes(f, OTHER), pytest.raises(RuntimeError, match="not registered in torch"):
@@ -748,7 +748,7 @@ def test_unregistered(tmp_path):
         with goes(f, OTHER), pytest.raises(RuntimeError, match="fastpath_alone::f"):
             f(x)
     finally:
-        native.core.dv_library_free(handle)
+        _core.library_free(handle)
 
 
 def test_arrays_are_as_before(fast):

@@ -2,7 +2,8 @@
 import pytest
 import torch
 
-from dovetail.torch import native, operator, overridden, private, register, registration, unregister
+from dovetail import _core
+from dovetail.torch import operator, overridden, private, register, registration, unregister
 from dovetail.torch.transforms import functional, vmap
 
 from conftest import compile_ops, one
@@ -52,7 +53,7 @@ def test_all_or_nothing(halfway, monkeypatch, where, name, nth):
             raise ZeroDivisionError
         return whole(*args, **kwargs)
 
-    handle = native.load(halfway)
+    handle = _core.load(halfway)
     try:
         with monkeypatch.context() as patch:
             patch.setattr(where, name, fail)
@@ -64,13 +65,13 @@ def test_all_or_nothing(halfway, monkeypatch, where, name, nth):
         check(space)
     finally:
         unregister(handle)
-        native.core.dv_library_free(handle)
+        _core.library_free(handle)
 
 
 def test_torch_refuses_the_second_operator(halfway):
     theirs = torch.library.Library("halfway", "FRAGMENT")  # noqa: TOR901
     theirs.define("g(Tensor x) -> Tensor")
-    handle = native.load(halfway)
+    handle = _core.load(halfway)
     try:
         with pytest.raises(RuntimeError, match="halfway::g: torch refused the schema"):
             register(handle, strict=False)
@@ -81,4 +82,4 @@ def test_torch_refuses_the_second_operator(halfway):
         check(torch.ops.halfway)
     finally:
         unregister(handle)
-        native.core.dv_library_free(handle)
+        _core.library_free(handle)

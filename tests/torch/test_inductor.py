@@ -388,7 +388,7 @@ def test_reload(fresh):
         dovetail.torch.unregister(handle)
         with pytest.raises(RuntimeError, match="unloaded|not loaded"):
             f(torch.ones(2))
-        dovetail.torch.native.core.dv_library_free(handle)
+        dovetail._core.library_free(handle)
         fresh.forget(handle)
         fresh(ADD % 2, name="reloaded")
         assert f(torch.ones(2)).tolist() == [6, 6]

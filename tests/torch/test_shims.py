@@ -50,11 +50,12 @@ def test_numbers_of_dtypes_and_tags():
 OLD = """
 import ctypes, sys
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+from dovetail import _core
 from dovetail.torch import native
 out = ctypes.c_void_p()
 assert native.bridge.dv_torch_available() == -15  # DV_EABI
-assert native.bridge.dv_torch_register(native.load(sys.argv[2]), 0, ctypes.byref(out)) == -15 and not out.value
-print(native.core.dv_last_error().decode())
+assert native.bridge.dv_torch_register(_core.library_info(_core.load(sys.argv[2]))[2], 0, ctypes.byref(out)) == -15 and not out.value
+print(native.bridge.dv_last_error().decode())
 """
 
 

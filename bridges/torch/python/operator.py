@@ -51,8 +51,8 @@ def give_tags(overload, names):
 
 
 class Operator:
-    def __init__(self, pointer, declaration):
-        self.pointer, self.declaration = pointer, declaration
+    def __init__(self, op, declaration):
+        self.pointer, self.declaration = op._pointer, declaration
         self.name = declaration["name"]  # "ns::name.overload"
         self.namespace = self.name.split("::")[0]
         self.packet, self.overload = _objects(self.name)
@@ -112,10 +112,6 @@ class Operator:
     def is_view(self):
         """Are all its results views of arguments? Then torch's own views implement the contract."""
         return bool(self.contract and self.returns and not self.writes and all(r.alias_info is not None for r in self.returns))
-
-    def runs_on(self, device):
-        """Are there kernel rows for this kind of device ("cpu", "cuda", "npu")?"""
-        return native.has_rows(self.pointer, device)
 
     def fake(self, /, *args, **kwargs):
         values = self.bind(args, kwargs)

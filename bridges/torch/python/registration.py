@@ -1,6 +1,7 @@
 """Registering a library: C code defines operators and kernels; this module adds their fake functions and gradients."""
 import ctypes
 import functools
+import json
 import threading
 
 import torch
@@ -11,7 +12,7 @@ from .operator import Operator
 from .types import from_number
 
 _lock = threading.RLock()
-_by_library = {}   # dv_library * -> Registration
+_by_library = {}   # handle -> Registration
 _callables = {}    # "ns::name" -> its operators, "ns::name.overload" -> that one
 _waiting = {"dynamo": [], "inductor": []}  # operators not yet registered with a compiler that may be imported later
 
@@ -39,21 +40,20 @@ _core.torch.attach(native.bridge.dv_torch_inside())
 _core.torch.exchange(native.bridge.dv_torch_exchange(), from_number)
 
 
-def _pointer(library):
-    """The dv_library * of a result of dovetail.load, or of a number."""
-    if isinstance(library, int):
-        return library
-    pointer = getattr(library, "_pointer", None)
-    if pointer is None:
+def _handle(library):
+    """Of a result of dovetail.load, or of _core.load."""
+    handle = getattr(library, "_handle", library)
+    if handle is not None and type(handle).__name__ != "PyCapsule":
         raise TypeError(f"expected a library that dovetail.load gave, found {type(library).__name__}")
-    return pointer() if callable(pointer) else pointer
+    return handle
 
 
 class Registration:
     """A library's operators in torch, until unregister()."""
 
-    def __init__(self, pointer, strict):
+    def __init__(self, library, strict):
         handle = ctypes.c_void_p()
+        self.namespace, _, pointer = _core.library_info(library)
         flags = 0 if strict else native.SKIP_UNSUPPORTED | native.TWIN_UNSUPPORTED
         if _core.torch.why():  # tensor objects cannot be read from C: then the Autograd kernels are in Python
             flags |= native.NO_AUTOGRAD
@@ -63,15 +63,14 @@ class Registration:
         if private.registered():
             overridden.look()
         try:
-            self._fill(pointer)
+            self._fill(_core.library_operators(library))
         except BaseException:  # all or nothing
             self.close()
             raise
 
-    def _fill(self, pointer):
-        self.namespace = native.core.dv_library_name(pointer).decode()
+    def _fill(self, operators):
         self._library = overridden.Own(self.namespace, "FRAGMENT")  # lives as long as this
-        for op in native.operators(pointer):
+        for op in operators:
             self._add(op)
         for name, op in self.operators.items():
             _callables.setdefault(name.split(".")[0], []).append(op)
@@ -83,7 +82,7 @@ class Registration:
         _when_imported("torch._inductor.lowering", _tell_inductor)
 
     def _add(self, op):
-        name, declaration = native.core.dv_operator_name(op).decode(), native.declaration(op)
+        name, declaration = op.name, json.loads(op.json())
         if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
             twin.define(self._library, name, op, declaration, native.bridge.dv_torch_out_schema(self._handle, name.encode()))
         elif not native.bridge.dv_torch_has(self._handle, name.encode()):
@@ -127,22 +126,24 @@ class Registration:
 
 
 def register(library, *, strict):
-    pointer = _pointer(library)
+    handle = _handle(library)
+    if handle is None:
+        raise ValueError(f"{library!r}: load it again")
     with _lock:
-        if pointer not in _by_library:
-            _by_library[pointer] = Registration(pointer, strict)
-        return _by_library[pointer]
+        if handle not in _by_library:
+            _by_library[handle] = Registration(handle, strict)
+        return _by_library[handle]
 
 
 def unregister(library):
     with _lock:
-        registration = _by_library.pop(_pointer(library), None)
+        registration = _by_library.pop(_handle(library), None)
     if registration:
         registration.close()
 
 
 def find(library):
-    return _by_library.get(_pointer(library))
+    return _by_library.get(_handle(library))
 
 
 def call(name, args, kwargs):

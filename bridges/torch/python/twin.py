@@ -58,14 +58,14 @@ def _plain(type):
     return text[len("Optional["):-1] if text.startswith("Optional[") else text
 
 
-def define(library, name, pointer, declaration, out):
+def define(library, name, op, declaration, out):
     """Define the operator in torch, before anything is added to it. out: the schema of its out= overload, or None."""
     tags = [getattr(torch.Tag, t) for t in {*declaration["tags"], "pt2_compliant_tag"} if hasattr(torch.Tag, t)]
     # always for the CPU: its error message lists the existing rows
-    keys = [key for key, device in _KEYS.items() if device == "cpu" or native.has_rows(pointer, device)]
+    keys = [key for key, device in _KEYS.items() if device == "cpu" or op._has_rows(device)]
     if declaration["native"] or not any(a["type"] == ["tensor"] for a in declaration["schema"]["args"]):
         keys.append("CompositeExplicitAutograd")  # for devices without rows, and for calls without tensors
-    _define(library, native.core.dv_operator_schema(pointer).decode(), tags, keys, name)
+    _define(library, op.schema, tags, keys, name)
     if out:
         _define(library, out.decode(), tags, keys, name)
 

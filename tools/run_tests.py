@@ -41,10 +41,10 @@ def run(folder, marks, jobs):
 
 
 def selected(marks):
-    """Folders with tests; for the slow ones only those in which a test has that mark."""
+    """Folders with tests; for the slow or quick ones only those in which a test has that mark."""
+    words = {"slow": ("mark.slow", "seeds"), "quick": ("mark.quick",)}.get(marks.split()[0], ("",))
     for folder in sorted((ROOT / "tests").iterdir()):
-        files = list(folder.glob("test_*.py"))
-        if files and (marks != "slow" or any("mark.slow" in f.read_text() or "seeds" in f.read_text() for f in files)):
+        if any(word in f.read_text() for f in folder.glob("test_*.py") for word in words):
             yield folder.name
 
 

@@ -174,7 +174,8 @@ static int list_result(dv__eval *ev, size_t r, const dv__expr *e)
     if (status)
         return status;
     if (v.type != DV_VALUE_TENSORS || v.as.tensors.size != to.size)
-        return dv__fail_expr(ev, DV_ETYPE, e, "expected a list of as many tensors as the result has");
+        return dv__fail_argument(ev->c, DV_ETYPE, ev->c->plan->nargs + r, "expected %zu tensors from the native form, found %zu",
+            to.size, v.type == DV_VALUE_TENSORS ? v.as.tensors.size : 1);
     for (size_t k = 0; k < to.size && !status; k++)
         status = copy_into(ev, r, to.data[k], v.as.tensors.data[k]);
     return status;

@@ -71,6 +71,8 @@ int dv__contract_output(const dv__contract *c, const dv_value *args, dv__solutio
 /* Of a return that is a list: how many tensors (-1: it is not a list, or absent in this case), and what the one at `place` must
  * be. Shapes and strides lie in the solution's pool: whoever asks about many puts pool_used back in between. */
 int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t *count);
+int64_t dv__contract_length(
+    const dv__contract *c, size_t i); /* how many, if every call gives as many; -1: not a list, or not known */
 int dv__contract_element(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, dv__output *out);
 /* Does a tensor given for return i match at first sight? False: dv__contract_output() decides. */
 bool dv__contract_fits(const dv__contract *c, dv__solution *s, size_t i, const dv_tensor *given);

@@ -257,6 +257,13 @@ int dv__contract_count(const dv__contract *c, const dv_value *args, dv__solution
     return status;
 }
 
+int64_t dv__contract_length(const dv__contract *c, size_t i)
+{
+    const dv__pattern *t = c->output_of[i] >= 0 ? &c->outputs[c->output_of[i]] : NULL;
+    int64_t n;
+    return t && t->kind == DV__PATTERN_LIST && t->count && dv__constant(t->count, &n) ? n : -1;
+}
+
 int dv__contract_element(const dv__contract *c, const dv_value *args, dv__solution *s, size_t i, int64_t place, dv__output *out)
 {
     const dv__pattern *t = find_output(c, s, i);

@@ -1,6 +1,8 @@
 /* Finds the meaning of names in trees, and the type of each node. A name must exist; contract_resolve.c makes the variables. */
 #include "lang/contract_internal.h"
 
+#include "base/near.h"
+
 /* The context in which a tree is resolved. Predicates of rows have a separate text. */
 struct resolver {
     const dv__contract *c;
@@ -313,16 +315,34 @@ static int check_divisor(const struct resolver *r, const dv__expr *e)
     return dv__constant(e, &value) && !value ? wrong(r, e, "division by zero") : DV_OK;
 }
 
+/* A fact that is misspelt looks like a function. */
+static int unknown_function(const struct resolver *r, const dv__expr *e)
+{
+    static const char *const facts[] = { "parallel", "sum", "contiguous", "last_contiguous", "strided", "align" };
+    dv__near near = { .wanted = e->name };
+    dv__text all = { 0 };
+    char hint[200];
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        dv__near_add(&near, facts[i]);
+    for (int i = 0; i < DV__FN_COUNT; i++) {
+        dv__near_add(&near, functions[i].name);
+        dv__text_add(&all, "%s%s", i ? ", " : "", functions[i].name);
+    }
+    const char *did_you_mean = dv__near_print(&near, hint, sizeof hint);
+    const int status = *did_you_mean
+        ? wrong(r, e, "unknown function or fact '%s'%s", e->name, did_you_mean)
+        : wrong(r, e, "unknown function '%s': expected one of %s", e->name, all.data ? all.data : "?");
+    dv__text_deinit(&all);
+    return status;
+}
+
 static int resolve_call(const struct resolver *r, dv__expr *e)
 {
     int fn = 0;
     while (fn < DV__FN_COUNT && strcmp(functions[fn].name, e->name) != 0)
         fn++;
     if (fn == DV__FN_COUNT)
-        return wrong(r, e,
-            "unknown function '%s': expected one of min, max, abs, ceildiv, if, len, rank, numel, size, stride, total, axis, "
-            "present, absent, dtype, itemsize, shape, broadcast, reduced, swap, permute, promote, accumulate",
-            e->name);
+        return unknown_function(r, e);
     const char *operands = functions[fn].operands;
     const size_t letters = strlen(operands);
     const bool many = operands[letters - 1] == '+';

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "registry/internal.h"
@@ -202,6 +203,54 @@ static int look_up(void *user, const char *name, size_t i, const dv__schema **ou
     return status || *out || i ? status : unknown(l, name);
 }
 
+/* ---- Lists whose length the contract fixes ---- */
+
+static int wrong_length(const dv_operator *op, const char *formula, size_t r, const char *expected, long long n, long long found)
+{
+    const char *name = op->schema->returns[r].name;
+    char number[24];
+    snprintf(number, sizeof number, "%zu", r);
+    return dv_fail(DV_ESCHEMA, "operator %s: %s: result '%s': expected %s %lld, found %lld", op->name, formula,
+        *name ? name : number, expected, n, found);
+}
+
+/* grad[2], result[2] of a list that has two tensors. */
+static int check_places(const dv_operator *op, const char *formula, const dv__expr *e)
+{
+    const dv__expr *list = e && e->kind == DV__EXPR_INDEX ? e->args[0] : NULL;
+    int status = DV_OK;
+    if (list && list->kind == DV__EXPR_NAME && (list->role == DV__ROLE_GRAD || list->role == DV__ROLE_RESULT) &&
+        e->args[1]->kind == DV__EXPR_INT && (size_t)list->ref >= op->schema->nargs) {
+        const size_t r = (size_t)list->ref - op->schema->nargs;
+        const int64_t n = dv__contract_length(op->contract, r), place = e->args[1]->i;
+        if (n >= 0 && (place < -n || place >= n))
+            return wrong_length(op, formula, r, "an index below", n, place);
+    }
+    for (uint32_t i = 0; e && i < e->n && !status; i++)
+        status = check_places(op, formula, e->args[i]);
+    return status;
+}
+
+static int check_clauses(const dv_operator *op, const char *formula, const dv__formula *f)
+{
+    int status = DV_OK;
+    for (size_t i = 0; f && i < f->n && !status; i++)
+        status = check_places(op, formula, f->clauses[i].value);
+    return status;
+}
+
+static int check_lists(const dv_operator *op)
+{
+    for (size_t r = 0; op->native && r < op->native->n; r++) {
+        const dv__expr *e = op->native->results[r];
+        const int64_t n = dv__contract_length(op->contract, r);
+        if (n >= 0 && e && e->kind == DV__EXPR_LIST && e->n != n)
+            return wrong_length(op, "native", r, "as many tensors as the contract gives,", n, e->n);
+    }
+    const int status = check_clauses(op, "gradient", op->gradient);
+    return status ? status : check_clauses(op, "tangent", op->tangent);
+}
+
 int dv__operator_formulas(const dv_library *lib, dv_operator *op)
 {
     lookup l = { .lib = lib };
@@ -216,5 +265,5 @@ int dv__operator_formulas(const dv_library *lib, dv_operator *op)
     if (!status && op->text.tangent)
         status = dv__tangent_parse(op->text.tangent, op->name, op->schema, look_up, &l, &op->arena, &op->tangent);
     release(&l);
-    return status;
+    return status || !op->contract ? status : check_lists(op);
 }

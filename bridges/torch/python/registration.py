@@ -149,6 +149,9 @@ def find(library):
 def call(name, args, kwargs):
     """Call an operator on torch tensors through torch's dispatcher."""
     operators = _callables.get(name)
+    if operators is None and name.partition(".")[0].endswith("_functional"):
+        raise RuntimeError(f"{name}: a functional form runs on NumPy arrays and in C; PyTorch makes one of the operator itself, in torch.compile and "
+                           "torch.func.functionalize")
     if operators is None:
         raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
     return out.call(operators[0], args, kwargs) if len(operators) == 1 else operators[0].packet(*args, **kwargs)  # torch selects the overload

@@ -325,6 +325,8 @@ bool check_call_fresh(const check_call *call, check_fresh *of);
 const char *check_fresh_name(const check_call *call, const check_fresh *of, char *buffer, size_t size);
 /* Were bytes of a written argument changed that are not part of an element? *offset is relative to the first element. */
 bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset);
+/* Did the last call change an element of a tensor that it may write? */
+bool check_call_changed(size_t tensor);
 /* Bytes just behind a workspace or dv_alloc() memory, where alignment leaves room before the guard page; what is filled. */
 bool check_call_slack_changed(char *what, size_t size);
 /* Find the memory that contains an address, or the nearest, for the fault handler. */

@@ -580,6 +580,13 @@ bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset
     return changed;
 }
 
+bool check_call_changed(size_t tensor)
+{
+    const region *r = region_of(ARGUMENT, tensor);
+    const struct contents *k = &contents[tensor];
+    return !r || !k->bytes || r->bytes != k->size || memcmp(as_pointer(r->data), k->bytes, k->size) != 0;
+}
+
 static void describe(const region *r, check_place *out)
 {
     const check_op *op = machine.call->op;

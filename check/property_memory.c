@@ -15,7 +15,7 @@
 
 #include "check.h"
 
-enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23 };
+enum { POISON = 0xa5, OTHER_POISON = 0x5a, MOST_BYTES = 1 << 23, ENOUGH = 24, PLACES = 4 };
 static const size_t NOT_KEPT = SIZE_MAX;
 
 /* What a call left in results and written arguments, one behind the other. */
@@ -321,6 +321,29 @@ static void look_past_32_bits(check_job *job, const check_case *c)
     check_left_out(job, worst == LOOKED ? NULL : without[worst]);
 }
 
+/* An argument that is declared to be written, or an element of a list by its place, and no case changes it. */
+static void check_unchanged(check_job *job, const check_case *c)
+{
+    static uint32_t seen[CHECK_ARGS][PLACES], changed[CHECK_ARGS][PLACES];
+    for (size_t i = 0; i < c->ntensors && job->result->outcome == CHECK_PASS; i++) {
+        const size_t slot = check_tensor_argument(c, i), place = i - c->args[slot].first;
+        const bool list = c->args[slot].type == DV_VALUE_TENSORS;
+        char at[24] = "";
+        if (place >= PLACES || !c->tensors[i].present || check_numel(&c->tensors[i]) < 2 ||
+            !(job->op->slots[slot].flags & DV_SLOT_WRITES))
+            continue;
+        changed[slot][place] += check_call_changed(i);
+        if (++seen[slot][place] < ENOUGH || changed[slot][place])
+            continue;
+        job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+        if (list)
+            snprintf(at, sizeof at, "[%zu]", place);
+        check_fail(job, "never written",
+            "the schema says that the kernel writes argument '%s', and none of %d cases changes %s%s", job->op->slots[slot].name,
+            ENOUGH, list ? job->op->slots[slot].name : "it", at);
+    }
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
     static uint32_t attempts;
@@ -336,6 +359,8 @@ static void attempt(check_job *job, const check_case *c)
     job->how.show = CHECK_SHOW_HEADER;
     if (!ran)
         check_refused(job);
+    else if (job->result->cases) /* not while it is made smaller */
+        check_unchanged(job, c);
     check_headers(job, &call, c);
     if (job->result->outcome != CHECK_PASS)
         return;

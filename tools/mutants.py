@@ -177,7 +177,8 @@ class Source:
             return self.text[self.pieces[i][0]:self.pieces[i][1]]
         found = [i for i in seen if self.pieces[i][4]]
         judged = {i for i in found if re.search(r"\.native|REFERENCE|TWO_ROWS|\.gradient|^FUNCTION", text(i))}
-        opinion = any(re.search(r"\.native|REFERENCE|TWO_ROWS", text(i)) for i in found)
+        everything = " ".join(map(text, found))  # a reference row that is alone is compared with nothing but its gradient
+        opinion = bool(re.search(r"\.native|TWO_ROWS", everything)) or "REFERENCE" in everything and bool(re.search(r"\.gradient|DV_KERNEL\(.*DV_KERNEL\(", self.text, re.S))
         return [self.pieces[i][5] for i in sorted(found, key=lambda i: i not in judged)], opinion
 
 
@@ -312,8 +313,8 @@ def main():
             results.append(m._asdict() | {"text": None, "result": result, "found": found})
             if judged(results[-1], known) == "survived":
                 print(f"survived: {m.path}:{m.line}: {m.kind} ({', '.join(m.operators)})\n    {m.before}\n    {m.after}", flush=True)
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
+            if args.json:
+                pathlib.Path(args.json).write_text(json.dumps(results, indent=1))
     print(tables(results), f"\n{len(results)} of {len(everything)} mutants, {time.time() - begin:.0f} s")
 
 

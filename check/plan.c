@@ -10,7 +10,7 @@
 
 #include "check.h"
 
-enum { LEVELS = 24, FACTORS = 96, MOST_RANK = 4, TRIES = 10, MOST_TRIES = 12000, FIRST = 6, FEWEST = 64, NOT = -1 };
+enum { LEVELS = 24, FACTORS = 96, MOST_RANK = 4, TRIES = 10, MOST_TRIES = 12000, FIRST = 6, FEWEST = 64, WORK = 10, NOT = -1 };
 
 /* ---- Classes of sizes ------------------------------------------------------------------------------------------------------ */
 
@@ -501,6 +501,23 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, chec
     }
 }
 
+/* How often a loop over all names would go round; runs often share dims. */
+static double work_of(const check_op *op, const check_case *c)
+{
+    double dims = 1, most = 1;
+    for (size_t k = 0; k < op->nnames; k++) {
+        const check_name *name = &op->names[k];
+        const check_shape *run = &c->names.runs[name->at];
+        double n = 1;
+        for (int32_t d = 0; name->kind == CHECK_NAME_RUN && c->names.bound[k] && d < run->n; d++)
+            n *= (double)run->d[d];
+        if (name->kind == CHECK_NAME_DIM && c->names.bound[k])
+            dims *= (double)c->names.dims[name->at];
+        most = n > most ? n : most;
+    }
+    return dims * most;
+}
+
 /* A case with these levels, as far as it can have them; the names of factors a and b come first. tight: all else is small. */
 static enum check_verdict make(planner *p, const int *want, int a, int b, bool tight, check_case *c)
 {
@@ -520,6 +537,8 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
     }
     if (!check_fit_in_order(p->op, c, &order, facts))
         return CHECK_REFUSED;
+    if (work_of(p->op, c) > WORK * (double)check_most_elements)
+        return CHECK_TOO_LARGE;
     set_tensors(p, want, facts, c);
     return check_judge(p->op, c);
 }

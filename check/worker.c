@@ -668,7 +668,7 @@ static void add_job(
             .seed = o->seed,
             .last_seed = o->last_seed > o->seed ? o->last_seed : o->seed,
             .cases = o->cases,
-            .seconds = 2 };
+            .seconds = 1 };
     ++*n;
 }
 

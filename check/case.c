@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-enum { UNTOUCHABLE = 1 << 30, MOST_APART = 8 };
+enum { UNTOUCHABLE = 1 << 30, MOST_APART = 8, MOST_SLICED = 4 /* dims */ };
 
 uint64_t check_next(check_random *r)
 {
@@ -55,8 +55,8 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
     for (int32_t k = 0; k < t->ndim; k++) {
         const int32_t i = t->layout == CHECK_TRANSPOSED ? k : t->ndim - 1 - k;
         const bool expanded = t->layout == CHECK_EXPANDED && i == dim, far = t->layout == CHECK_FAR && i == dim;
-        strides[i] = expanded ? 0 : far ? INT64_C(1) << 31 : n * step;
-        n *= expanded || far ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * step;
+        strides[i] = expanded ? 0 : far ? INT64_C(1) << 31 : n * (k < MOST_SLICED ? step : 1);
+        n *= expanded || far ? 1 : (t->shape[i] > 0 ? t->shape[i] : 1) * (k < MOST_SLICED ? step : 1);
         n += t->layout == CHECK_PADDED && k == 0;
     }
     if (t->layout == CHECK_REVERSED && dim >= 0)
@@ -91,6 +91,10 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
     if (t->fill == CHECK_SPECIAL && (!i || bits % 5 == 0))
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
+    if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
+        return t->high;
+    if (t->fill == CHECK_LAST)
+        return t->low + 4 * ((double)(bits >> 11) * 0x1p-53);
     return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
 }
 
@@ -111,7 +115,10 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
         int64_t at = 0;
         for (int32_t d = 0; d < t->ndim; d++)
             at += index[d] * strides[d];
-        check_put(first, at, t->dtype, draw(t, &r, i, seed % 2, &special));
+        const double x = draw(t, &r, i, seed % 2, &special);
+        check_put(first, at, t->dtype, x);
+        if (isnan(x) && special % 2 && check_is_float(t->dtype) && t->dtype.bits > 8) /* the NaN with all bits set */
+            memset((char *)first + at * dv_dtype_bytes(t->dtype, 1), 0xff, (size_t)dv_dtype_bytes(t->dtype, 1));
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
     }

@@ -40,7 +40,7 @@ bool check_json_is(const check_json *x, const char *kind); /* an array that begi
 
 /* ---- A case (case.c) ----------------------------------------------------------------------------------------------------- */
 
-enum { CHECK_DIMS = 8, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 24, CHECK_RESULTS = 32 };
+enum { CHECK_DIMS = 10, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 24, CHECK_RESULTS = 32 };
 
 /* X(layout, name in reports): the layout of a tensor's elements. */
 #define CHECK_LAYOUTS(X)                                    \
@@ -63,8 +63,9 @@ enum check_layout {
 enum check_fill {
     CHECK_RANDOM,
     CHECK_SIMPLE,
-    CHECK_SPECIAL,  /* includes NaN, infinities, zeros and extremes */
-    CHECK_LAST,     /* integers: all zero, except that the last one is the bound of the range farther from zero */
+    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes */
+    CHECK_LAST, /* integers: all zero, except that the last one is the bound of the range farther from zero; real numbers: within
+                   4 of the lower bound, except that the last one is the upper one */
     CHECK_EXTREMES, /* integers: half of them the bounds of the range, and -1 */
 };
 typedef struct check_tensor {
@@ -260,8 +261,10 @@ typedef struct check_plan {
  * many cases at least. No case: none was found that dv_infer() accepts (dv_last_error()). */
 void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, check_plan *plan);
 void check_seeded(const check_case *planned, uint64_t seed, check_case *out);
-void check_plan_goes_on(void);           /* told by the plan for each case: it makes progress */
-bool check_is_huge(const check_case *c); /* has it a number so large that a loop to it does not end? */
+void check_plan_goes_on(void);                               /* told by the plan for each case: it makes progress */
+bool check_is_huge(const check_op *op, const check_case *c); /* has it a number so large that a loop to it does not end? */
+double check_work(
+    const check_op *op, const check_case *c); /* how often a loop over all names goes round; runs often share dims */
 
 /* ---- Cases (generate.c) -------------------------------------------------------------------------------------------------- */
 
@@ -275,8 +278,9 @@ enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT, CHECK_TOO_LARGE
 enum check_verdict check_judge(const check_op *op, const check_case *c);
 bool check_accepts(const check_op *op, const check_case *c);
 
-/* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k; *wide: so has what is
- * written. Not for check_judge(). False: that cannot be done; *end: there are no more names. */
+/* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k / 2; of odd k integers that
+ * the contract reads are as large, since they may be positions. *wide: so has what is written. Not for check_judge(). False: that
+ * cannot be done; *end: there are no more names. */
 bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bool *end);
 
 typedef struct check_random { uint64_t state; } check_random;

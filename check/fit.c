@@ -37,6 +37,8 @@ static dv_range exactly(int64_t i) { return (dv_range){ i, i, 1, 0 }; }
 /* The next multiple, if there is one: rather two groups than none. */
 static int64_t nearest(dv_range r, int64_t i)
 {
+    if (r.step >= 8 && i > 1 && i < r.step && !r.rest && r.most / 3 >= r.step) /* several multiples */
+        i = (1 + i % 3) * r.step;
     i = i < r.least ? r.least : i > r.most ? r.most : i;
     int64_t over = (i % r.step - r.rest) % r.step;
     over += over < 0 ? r.step : 0;

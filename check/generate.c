@@ -89,14 +89,16 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
     static dv_result_spec specs[CHECK_RESULTS];
     static check_values v;
     const int64_t beyond = INT64_C(3) << 30, most = INT64_C(1) << 33;
-    int64_t *size = k < op->nnames ? check_name_size(&op->names[k], c) : NULL;
+    const uint32_t name = k / 2;
+    int64_t *size = name < op->nnames ? check_name_size(&op->names[name], c) : NULL;
+    bool numbers = false;
     *end = !size;
     *wide = false;
     one = two = from = *c;
     if (!size || !*size)
         return false;
-    *check_name_size(&op->names[k], &one) = 1;
-    *check_name_size(&op->names[k], &two) = 2;
+    *check_name_size(&op->names[name], &one) = 1;
+    *check_name_size(&op->names[name], &two) = 2;
     if (!check_fit(op, &one, &from, NULL) || !check_fit(op, &two, &from, NULL) || !largest_grown(&one, &two))
         return false;
     *size = (beyond / largest_grown(&one, &two) + 64) / 64 * 64; /* often a multiple of something is wanted */
@@ -108,7 +110,12 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
             t->high = t->dtype.bits == 32 && *size > INT32_MAX ? INT32_MAX : (double)(*size - 1);
         }
     }
-    if (!check_fit(op, c, &from, NULL))
+    for (size_t i = 0; i < c->nargs && k % 2; i++)
+        if (c->args[i].type == DV_VALUE_INT && op->literals[i].read) {
+            c->args[i].as.i = *size - 1;
+            numbers = true;
+        }
+    if ((k % 2 && !numbers) || !check_fit(op, c, &from, NULL))
         return false;
     for (size_t i = 0; i < c->ntensors; i++) {
         const bool written = op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES;

@@ -5,12 +5,24 @@
  *
  * A level that keeps a kernel from computing what it otherwise would (no elements, NaN, a wrong index, a number past 2^31) masks
  * the others: such a case meets only pairs with that level. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-enum { LEVELS = 24, FACTORS = 96, MOST_RANK = 4, TRIES = 10, MOST_TRIES = 12000, FIRST = 6, FEWEST = 64, WORK = 10, NOT = -1 };
+enum {
+    LEVELS = 24,
+    FACTORS = 96,
+    MOST_RANK = 4,
+    HIGH_RANK = 9,
+    TRIES = 10,
+    MOST_TRIES = 12000,
+    FIRST = 6,
+    FEWEST = 64,
+    WORK = 10,
+    NOT = -1
+};
 
 /* ---- Classes of sizes ------------------------------------------------------------------------------------------------------ */
 
@@ -166,7 +178,7 @@ static void add_dtypes(planner *p, enum kind kind, size_t at, const check_json *
             add_level(f, dv_dtype_key(d));
     for (size_t k = 0; !f->n && kind == FREE_DTYPE && k < p->op->nrows; k++)
         add_row_dtypes(f, &p->op->rows[k], name, first);
-    for (size_t k = 0, none = !f->n; none && k < (kind == FREE_DTYPE ? 1 : sizeof common / sizeof *common); k++)
+    for (size_t k = 0, none = !f->n; none && k < (p->op->contract ? sizeof common / sizeof *common : 1); k++)
         if (!dv_dtype_parse(common[k], &d))
             add_level(f, dv_dtype_key(d));
 }
@@ -238,12 +250,19 @@ static void add_words(planner *p, size_t slot)
             new_word(p, f, DV_VALUE_INT)->as.i = literals->of[k]->i;
     }
     switch (s->type) {
-    case DV_FIELD_INT: ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0]); break;
+    case DV_FIELD_INT:
+        ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0]);
+        if (literals->read) /* perhaps a size */
+            ADD_INTS(p, f, 100);
+        break;
     case DV_FIELD_FLOAT: ADD_HALVES(p, f, 1, 2, 3, 0, -1, 32); break;
     case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
     case DV_FIELD_STRING: add_string(p, f, "a"); break;
     case DV_FIELD_SCALAR: ADD_INTS(p, f, 1, 0, -1, 3), ADD_HALVES(p, f, 1, -3, 6); break;
-    case DV_FIELD_COMPLEX: new_word(p, f, DV_VALUE_COMPLEX)->as.c = (dv_complex){ 1, -0.5 }; break;
+    case DV_FIELD_COMPLEX:
+        for (int k = 0; k < 4; k++)
+            new_word(p, f, DV_VALUE_COMPLEX)->as.c = (dv_complex){ 1 - k, k % 2 - 0.5 };
+        break;
     case DV_FIELD_DTYPE:
         dv_dtype_parse("f32", &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
         dv_dtype_parse("f64", &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
@@ -335,9 +354,10 @@ static void set_arguments(planner *p, const int *want, check_case *c)
 static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uint32_t turn, bool tight, int32_t *n, int64_t *d)
 {
     int32_t large = -1;
+    const bool high = rank > MOST_RANK;
     *n = (int32_t)(rank < 0 ? 2 : rank);
     for (int32_t i = 0; i < CHECK_DIMS; i++)
-        d[i] = class == ONE ? 1 : tight ? 2 : of_class(p->op, FEW, turn + (uint32_t)i);
+        d[i] = class == ONE || (high && i % 3) ? 1 : tight || high ? 2 : of_class(p->op, FEW, turn + (uint32_t)i);
     for (int32_t i = 0; i < *n; i++) {
         const bool first = i == 0, last = i + 1 == *n;
         const bool one = first ? ones == LEADING || ones == BOTH_ENDS
@@ -349,7 +369,7 @@ static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uin
             large = i;
     }
     if (class >= 0 && class != FEW && class != ONE && large >= 0)
-        d[large] = of_class(p->op, class, tight && class < CLASSES ? 0 : turn);
+        d[large] = of_class(p->op, class, tight && class <= OTHER ? 0 : turn);
 }
 
 /* A predicate such as "n % 8 == 0" of a row: satisfied, since the row would not run otherwise. */
@@ -376,9 +396,18 @@ static void set_names(planner *p, const int *want, bool tight, check_case *c)
             set_shape(p, level(p, want, RANK, k), class, level(p, want, ONES, k), turn, tight, &c->names.runs[name->at].n,
                 c->names.runs[name->at].d);
         else if (name->kind == CHECK_NAME_DIM)
-            c->names.dims[name->at] = of_class(p->op, class < 0 ? FEW : class, tight && class < CLASSES ? 0 : turn);
+            c->names.dims[name->at] = of_class(p->op, class < 0 ? FEW : class, tight && class <= OTHER ? 0 : turn);
     }
     meet_row(p, c);
+}
+
+/* In every second case the tensors of a list have different dtypes. */
+static dv_dtype free_dtype(const planner *p, const int *want, size_t slot, size_t element)
+{
+    for (int k = 0; k < p->n; k++)
+        if (p->f[k].kind == FREE_DTYPE && p->f[k].at == slot && want[k] >= 0)
+            return dv_dtype_from_key((uint32_t)p->f[k].level[((size_t)want[k] + (p->turn % 2 ? element : 0)) % p->f[k].n]);
+    return dv_dtype_from_key(DV_DTYPE_f32);
 }
 
 /* Shapes and dtypes of what no name decides. */
@@ -387,8 +416,7 @@ static void set_free(planner *p, const int *want, bool tight, check_case *c)
     for (size_t i = 0; i < c->ntensors; i++) {
         check_tensor *t = &c->tensors[i];
         const size_t slot = check_tensor_argument(c, i), element = i - c->args[slot].first;
-        const int64_t d = level(p, want, FREE_DTYPE, slot);
-        t->dtype = dv_dtype_from_key(d >= 0 ? (uint32_t)d : DV_DTYPE_f32);
+        t->dtype = free_dtype(p, want, slot, element);
         set_shape(p, level(p, want, FREE_RANK, slot), level(p, want, FREE_SIZE, slot), NO_ONES,
             p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
         if (i && level(p, want, ALIKE, 0) == 1) {
@@ -402,23 +430,6 @@ static void set_free(planner *p, const int *want, bool tight, check_case *c)
 /* ---- Contents ---- */
 
 static bool is_index(const check_tensor *t) { return check_is_integer(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool; }
-
-/* Does a result or a written argument have this dtype? Then such numbers are not only indices. */
-static bool is_written(const planner *p, const check_case *c, dv_dtype dtype)
-{
-    static dv_result_spec specs[CHECK_RESULTS];
-    static check_values v;
-    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
-    const size_t n = dv_infer(p->op->op, v.values, c->nargs, specs, p->op->nresults) ? 0 : p->op->nresults;
-    for (size_t r = 0; r < n; r++)
-        if (specs[r].ndim >= 0 && dv_dtype_key(specs[r].dtype) == dv_dtype_key(dtype))
-            return true;
-    for (size_t i = 0; i < c->ntensors; i++)
-        if (p->op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES &&
-            dv_dtype_key(c->tensors[i].dtype) == dv_dtype_key(dtype))
-            return true;
-    return false;
-}
 
 /* If these are indices, all but the last are valid: the last one is a wrong index of this kind. If all sizes are 1, the kinds
  * include the first index past the end and the first before the start. */
@@ -439,9 +450,10 @@ static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor
     t->high = last < 0 ? 0 : (double)(last > most ? most : last);
 }
 
-/* Integers: small ones, which are indices mostly; negative; large; the extremes of their type. Others: spread around 0, positive
+/* Integers: small ones, which are indices mostly; negative; large; the extremes of their type; all the extreme whose products and
+ * sums are largest. Others: spread around 0, positive
  * (so that a sum does not cancel), wider. */
-static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
+static void set_contents(int64_t kind, check_tensor *t)
 {
     static const struct {
         double low, high;
@@ -453,24 +465,33 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
     if (dv_dtype_key(t->dtype) == DV_DTYPE_bool) {
         t->low = kind == 2;
         t->high = kind != 1;
-    } else if (integer && kind == 4 && (t->dtype.bits <= 16 || is_written(p, c, t->dtype))) {
-        t->fill = CHECK_EXTREMES;
+    } else if (integer && kind >= 4) {
+        t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
         t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));
         t->high = (t->dtype.code == 1 ? 2.0 : 1.0) * (double)(UINT64_C(1) << (t->dtype.bits - 1)) - 1;
+        if (kind == 5)
+            *(t->dtype.code == 1 ? &t->low : &t->high) = t->dtype.code == 1 ? t->high : t->low;
     }
     if (t->dtype.code == 1 && t->low < 0)
         t->low = 0;
 }
 
-/* Far from zero, where exp() overflows or underflows; where the square of an f16 does. Never all near zero: for a division by
- * small numbers the tolerance, which depends on the inputs, is too narrow. */
+/* Far from zero, where exp() overflows or underflows; where the square of an f16 does; small but for the last; narrow types whose
+ * squares f32 still holds: below what is normal. Never all near zero else: for a division by small numbers the tolerance, which
+ * depends on the inputs, is too narrow. */
 static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 {
-    static const double middles[] = { 200, -200, 0, 1000 };
-    const size_t turn = p->turn, k = (turn + tensor * (1 + turn / 4)) % 4;
-    t->fill = CHECK_RANDOM;
-    t->low = middles[k] - 20;
-    t->high = middles[k] + 20;
+    static const double middles[] = { 200, -200, 0, 1000, 0, 0 };
+    enum { ALL = sizeof middles / sizeof *middles, LAST = 4, TINY };
+    const size_t turn = p->turn, k = (turn + tensor * (1 + turn / ALL)) % ALL;
+    const dv_dtype_row *row = dv_dtype_find(t->dtype);
+    t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
+    t->low = k == LAST ? -2 : middles[k] - 20;
+    t->high = k == LAST ? 200 : middles[k] + 20;
+    if (k == TINY && check_is_float(t->dtype) && t->dtype.bits <= 16 && row->bias < 64) {
+        t->high = ldexp(1, 1 - row->bias);
+        t->low = -t->high;
+    }
 }
 
 static void set_tensors(planner *p, const int *want, const dv_range *facts, check_case *c)
@@ -488,7 +509,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, chec
         if (p->op->slots[slot].flags & DV_SLOT_WRITES && t->layout == CHECK_EXPANDED)
             t->layout = CHECK_SLICED;
         t->outer = t->layout && (p->turn + i) / 2 % 2;
-        set_contents(p, c, contents < 0 ? 0 : contents, t);
+        set_contents(contents < 0 ? 0 : contents, t);
         if (!check_is_integer(t->dtype) && mood == SCALED)
             set_scale(p, i, t);
         if (!check_is_integer(t->dtype) && (mood == SPECIAL || mood == EXTREME) &&
@@ -501,8 +522,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, chec
     }
 }
 
-/* How often a loop over all names would go round; runs often share dims. */
-static double work_of(const check_op *op, const check_case *c)
+double check_work(const check_op *op, const check_case *c)
 {
     double dims = 1, most = 1;
     for (size_t k = 0; k < op->nnames; k++) {
@@ -537,7 +557,7 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
     }
     if (!check_fit_in_order(p->op, c, &order, facts))
         return CHECK_REFUSED;
-    if (work_of(p->op, c) > WORK * (double)check_most_elements)
+    if (check_work(p->op, c) > WORK * (double)check_most_elements)
         return CHECK_TOO_LARGE;
     set_tensors(p, want, facts, c);
     return check_judge(p->op, c);
@@ -664,12 +684,21 @@ static uint8_t *pair(const planner *p, int a, int la, int b, int lb)
     return &p->state[p->at[a][b] + (size_t)la * p->f[b].n + (size_t)lb];
 }
 
-/* Levels that exclude each other by what they are. */
+/* A wrong index is as wrong in any layout; of sizes a few are enough. */
+static bool matters_to_wrong_index(const factor *f, int64_t is)
+{
+    return f->kind != LAYOUT && f->kind != ONES && (!is_size(f->kind) || is == ONE || is == FEW || is == OTHER);
+}
+
+/* Levels that exclude each other by what they are, or that are not tried together. */
 static bool is_pair(const planner *p, int a, int la, int b, int lb)
 {
     const factor *f = &p->f[a], *g = &p->f[b];
     const int64_t is = f->level[la], other = g->level[lb];
     const bool of_name = f->kind <= ONES && g->kind <= ONES, of_tensor = f->kind >= FREE_RANK && g->kind >= FREE_RANK;
+    if ((g->kind == MOOD && other >= WRONG && !matters_to_wrong_index(f, is)) ||
+        (f->kind == MOOD && is >= WRONG && !matters_to_wrong_index(g, other)))
+        return false;
     if (f->at != g->at || (!of_name && !of_tensor) || f->kind == ALIKE || g->kind == ALIKE || f->kind == MOOD || g->kind == MOOD)
         return true;
     if ((f->kind == PRESENT || f->kind == LENGTH) && !is)
@@ -707,17 +736,19 @@ static bool lay_out(planner *p)
 static uint32_t meet(planner *p, const int *found, bool only_count)
 {
     bool masked[FACTORS], nought = false;
-    int nmasked = 0;
+    int nmasked = 0, ncontents = 0;
     uint32_t n = 0;
     for (int k = 0; k < p->n; k++) {
         nmasked += masked[k] = masks(p, k, found[k]);
+        ncontents += masked[k] && p->f[k].kind == CONTENTS;
         nought |= masked[k] && is_size(p->f[k].kind);
     }
     if (!nought && is_empty(p, place(p)))
         return 0;
     for (int a = 0; a < p->n; a++)
         for (int b = a + 1; b < p->n; b++) {
-            if (found[a] < 0 || found[b] < 0 ||
+            const bool contents = p->f[a].kind == CONTENTS && p->f[b].kind == CONTENTS;
+            if (found[a] < 0 || found[b] < 0 || (contents && nmasked > ncontents) ||
                 (nmasked && !(masked[a] && masked[b]) && !(nmasked == 1 && (masked[a] || masked[b]))))
                 continue;
             uint8_t *of = pair(p, a, found[a], b, found[b]);
@@ -751,7 +782,7 @@ static bool shape_with(const planner *p, enum kind kind, int64_t is, int i, dv_k
         k->value = between(is, is);
         return !i;
     }
-    for (int32_t n = kind == ONES ? 2 : 1; n <= MOST_RANK; n++) {
+    for (int32_t n = kind == ONES ? 2 : 1; n <= HIGH_RANK; n = n == MOST_RANK ? HIGH_RANK : n + 1) {
         k->value = between(n, n);
         if (kind == ONES && is != INTERIOR && !i--) {
             if (is == LEADING || is == BOTH_ENDS)
@@ -856,6 +887,7 @@ static void choose(planner *p, int a, int b, int *want, bool random)
     const bool large = (a >= 0 && is_large(p, a, want[a])) || (b >= 0 && is_large(p, b, want[b]));
     const bool masked = (a >= 0 && masks(p, a, want[a])) || (b >= 0 && masks(p, b, want[b]));
     const bool both = masked && masks(p, a, want[a]) && masks(p, b, want[b]);
+    const bool contents = both && p->f[a].kind == CONTENTS && p->f[b].kind == CONTENTS;
     for (int k = 0; k < p->n; k++) {
         const int other = (int)(check_next(&p->r) % (uint64_t)(k + 1));
         order[k] = order[other];
@@ -870,7 +902,7 @@ static void choose(planner *p, int a, int b, int *want, bool random)
             continue;
         for (int l = 0; l < (int)p->f[k].n; l++) {
             uint64_t score = 1 + check_next(&p->r) % 256;
-            const bool kept = !is_large(p, k, l) && (!masks(p, k, l) || both) &&
+            const bool kept = !is_large(p, k, l) && (!masks(p, k, l) || (both && (!contents || p->f[k].kind == CONTENTS))) &&
                 !(large && is_size(p->f[k].kind) && p->f[k].level[l] > FEW) &&
                 !(large && (p->f[k].kind == RANK || p->f[k].kind == FREE_RANK) && p->f[k].level[l] > 2);
             for (int g = 0; g < p->n && kept && !random; g++)
@@ -975,22 +1007,27 @@ static void add_rest(planner *p, uint32_t fewest)
     }
 }
 
-/* A number so large that a loop to it does not end. */
-bool check_is_huge(const check_case *c)
+/* A number so large that a loop to it does not end, and that the contract does not name. */
+bool check_is_huge(const check_op *op, const check_case *c)
 {
     bool is = false;
-    for (size_t i = 0; i < c->nargs; i++)
-        is |= c->args[i].type == DV_VALUE_INT && (c->args[i].as.i >= INT32_MAX || c->args[i].as.i <= INT32_MIN);
+    for (size_t i = 0; i < c->nargs; i++) {
+        const int64_t number = c->args[i].as.i;
+        bool named = false;
+        for (size_t k = 0; k < op->literals[i].n; k++)
+            named |= op->literals[i].of[k]->i == number;
+        is |= c->args[i].type == DV_VALUE_INT && (number >= INT32_MAX || number <= INT32_MIN) && !named;
+    }
     return is;
 }
 
 /* Cases with huge numbers last: a call that does not end ends the others. */
-static void put_huge_last(check_plan *plan)
+static void put_huge_last(const check_op *op, check_plan *plan)
 {
     static check_case kept[CHECK_MOST_CASES];
     uint32_t n = 0, last = 0;
     for (uint32_t i = 0; i < plan->n; i++)
-        if (check_is_huge(&plan->cases[i]))
+        if (check_is_huge(op, &plan->cases[i]))
             kept[last++] = plan->cases[i];
         else
             plan->cases[n++] = plan->cases[i];
@@ -1014,7 +1051,22 @@ static void drop_impossible(planner *p)
             }
 }
 
-static void add_tensor(planner *p, size_t slot, bool free_shape, bool free_dtype)
+/* Core is not asked about the tensors of lists: dtypes that no call of this kind has are no levels. */
+static void keep_possible_dtypes(planner *p, const check_case *like, size_t slot, factor *f)
+{
+    static check_case c;
+    const size_t first = like->args[slot].first;
+    uint32_t n = 0;
+    for (uint32_t l = 0; l < f->n; l++) {
+        c = *like;
+        c.tensors[first].dtype = dv_dtype_from_key((uint32_t)f->level[l]);
+        if (check_fit(p->op, &c, NULL, NULL) && dv_dtype_key(c.tensors[first].dtype) == f->level[l])
+            f->level[n++] = f->level[l];
+    }
+    f->n = n ? n : f->n;
+}
+
+static void add_tensor(planner *p, const check_case *like, size_t slot, bool free_shape, bool free_dtype)
 {
     const check_op *op = p->op;
     const bool list = op->slots[slot].type == DV_FIELD_TENSORS, written = op->slots[slot].flags & DV_SLOT_WRITES;
@@ -1028,6 +1080,8 @@ static void add_tensor(planner *p, size_t slot, bool free_shape, bool free_dtype
     }
     if (free_dtype)
         add_dtypes(p, FREE_DTYPE, slot, NULL, true);
+    if (free_dtype && list && op->contract && like->args[slot].count)
+        keep_possible_dtypes(p, like, slot, &p->f[p->n - 1]);
     factor *f = add(p, LAYOUT, slot);
     for (int64_t l = 0; l < CHECK_FAR; l++)
         if (!written || l != CHECK_EXPANDED)
@@ -1056,6 +1110,7 @@ static void find_factors(planner *p)
             add_classes(p, DIM, k);
         if (op->names[k].kind == CHECK_NAME_RUN) {
             add_count(p, RANK, k, 0, MOST_RANK);
+            add_level(&p->f[p->n - 1], HIGH_RANK);
             add_classes(p, RUN, k);
             add_count(p, ONES, k, 0, ONES_LEVELS - 1);
         }
@@ -1082,7 +1137,7 @@ static void find_factors(planner *p)
         const size_t t = c.args[i].first;
         if (!is_tensor(op, i))
             continue;
-        add_tensor(p, i, shapes[t], dtypes[t]);
+        add_tensor(p, &c, i, shapes[t], dtypes[t]);
         nfree += shapes[t];
     }
     if (nfree > 1)
@@ -1095,7 +1150,7 @@ static void find_factors(planner *p)
     }
     for (size_t i = 0; i < op->nargs; i++)
         if (is_tensor(op, i))
-            add_count(p, CONTENTS, i, 0, literal || check_is_integer(c.tensors[c.args[i].first].dtype) ? 4 : 2);
+            add_count(p, CONTENTS, i, 0, literal || check_is_integer(c.tensors[c.args[i].first].dtype) ? 5 : 2);
     factor *mood = add(p, MOOD, 0);
     add_level(mood, PLAIN);
     for (int64_t k = SCALED; k <= EXTREME && reals; k++)
@@ -1155,6 +1210,6 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, 
     meet_all(&p);
     count_pairs(&p);
     add_rest(&p, fewest > FEWEST ? fewest : FEWEST);
-    put_huge_last(plan);
+    put_huge_last(op, plan);
     free(p.state);
 }

@@ -288,14 +288,15 @@ static enum beyond go_beyond(check_job *job, const check_case *c)
     bool wide, end = false;
     enum beyond done = NOTHING_TO_TRY;
     for (int turn = 0; turn < 2; turn++)
-        for (uint32_t k = 0; job->result->outcome == CHECK_PASS && done < REFUSED_MEMORY; k++) {
+        for (uint32_t k = 0; job->result->outcome == CHECK_PASS && done != REFUSED_MEMORY; k++) {
             far = *c;
             const bool made = check_enlarge(job->op, &far, k, &wide, &end);
             if (end)
                 break;
             if (made && wide == turn) {
                 check_in_hand(job, &far);
-                done = try_beyond(job, &far);
+                const enum beyond now = try_beyond(job, &far);
+                done = done == NOTHING_TO_TRY || now > done ? now : done;
             }
         }
     return done;

@@ -3,8 +3,9 @@
  * Guarded calls first, in this order: other contents at the same addresses; the case; the case elsewhere; the case again. The
  * second and the last are the same call, so their bits are the same, unless the operator keeps something from call to call. Then
  * the pieces of a parallel loop in reverse order (so that a sum without a lock shows without a race), then 2 and 4 threads. Then
- * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last a whole call of another
- * thread between the instructions of a call, then four threads at once, each with its own data, while a fifth stops them. */
+ * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last the other pieces of a loop between
+ * the instructions of one, a call of another thread during the first one of a process, a whole call of another thread between the
+ * instructions of a call, then four threads at once, each with its own data, while a fifth stops them. */
 #include <errno.h>
 #include <link.h>
 #include <math.h>
@@ -21,7 +22,16 @@
 #include "check.h"
 #include "programs/between.h"
 
-enum { POISON = 0xa5, STRESSED = 4, GROWN = 2, SHARED = 2000, THREADS = 4, MOST_STATIC = 1 << 20 };
+enum {
+    POISON = 0xa5,
+    STRESSED = 4,
+    RACED = 3,
+    GROWN = 2,
+    SHARED = 2000,
+    THREADS = 4,
+    MOST_STATIC = 1 << 20,
+    MOST_WORK = 1 << 20
+};
 
 static const char *applies(const check_op *op, const check_row *row)
 {
@@ -462,17 +472,19 @@ static int prepare_threads(const check_job *job, const check_case *c)
 }
 
 /* One call between the instructions of another. */
-static void step_through(void)
+static bool step_through(const check_job *job, const check_case *c)
 {
+    (void)job, (void)c;
     const dv_host host = threads[0].plain.host;
     threads[0].plain.host.before_kernel = between_begin;
     threads[0].plain.host.after_kernel = between_end;
     calls_inside(call_once, &threads[0], call_once, &threads[1]);
     threads[0].plain.host = host;
+    return threads[0].differs || threads[1].differs;
 }
 
-/* In a process of its own: the trap after each instruction ends one that blocks signals, which is no fault. */
-static void step_elsewhere(check_job *job)
+/* Does it differ, in a process of its own? The trap after each instruction ends one that blocks signals, which is no fault. */
+static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differs)(const check_job *, const check_case *))
 {
     int status = 0;
     struct itimerval left;
@@ -481,8 +493,7 @@ static void step_elsewhere(check_job *job)
     if (!pid) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         setitimer(ITIMER_PROF, &left, NULL);
-        step_through();
-        _exit(threads[0].differs || threads[1].differs);
+        _exit(differs(job, c));
     }
     job->result->helper = (int32_t)(pid > 0 ? pid : 0);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -490,7 +501,7 @@ static void step_elsewhere(check_job *job)
     job->result->helper = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) > 1) /* of a fault's handler */
         _exit(WEXITSTATUS(status));
-    threads[0].differs |= WIFEXITED(status) && WEXITSTATUS(status) == 1;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 1;
 }
 
 static void stop_them(int n, double seconds, const atomic_bool *stop)
@@ -519,7 +530,7 @@ static void check_threads(check_job *job, const check_case *c)
     job->result->own_show = CHECK_SHOW_THREADS;
     snprintf(job->result->during, sizeof job->result->during, "when %d threads call it at once, each with its own data", n);
     if (written || !job->result->cases)
-        step_elsewhere(job);
+        threads[0].differs |= differs_elsewhere(job, c, step_through);
     prctl(PR_SET_TIMERSLACK, 1);
     sigaction(SIGUSR1, &action, &before);
     atomic_store(&stop, threads[0].differs || threads[1].differs);
@@ -543,6 +554,67 @@ static void check_threads(check_job *job, const check_case *c)
                 started, written ? ": the kernel writes to static memory" : "");
 }
 
+/* ---- Pieces, and first calls, inside each other ---- */
+
+/* The other pieces between the instructions of the first. */
+static bool pieces_race(const check_job *job, const check_case *c)
+{
+    static check_outs whole, other;
+    char words[300];
+    if (!run(job, c, CHECK_AT_END, NULL, false, &whole))
+        return false;
+    once.at = 0;
+    do {
+        if (run(job, c, CHECK_AT_END, others_inside, false, &other) &&
+            check_outs_differ(job->op, &whole, &other, words, sizeof words))
+            return true;
+    } while (next_instruction());
+    return false;
+}
+
+static void first_begin(const dv_host *host) { (void)host, (void)once_begin(call_once, &threads[1]); }
+static void first_end(const dv_host *host) { (void)host, once_end(); }
+
+/* In a process that has not called it: before instruction once.at of the first call another call is made, and both again. */
+static bool first_call_differs(const check_job *job, const check_case *c)
+{
+    char words[300];
+    bool differs = false;
+    for (int i = 0; i < 2; i++) {
+        threads[i].c = *c;
+        threads[i].c.seed += (uint64_t)i * 1000;
+        if (!check_plain_make(&threads[i].plain, job->op, job->row, &threads[i].c))
+            return false;
+    }
+    const uint64_t sum = static_memory();
+    threads[0].plain.host.before_kernel = first_begin;
+    threads[0].plain.host.after_kernel = first_end;
+    call_once(&threads[0]);
+    if (static_memory() == sum)
+        _exit(0);
+    threads[0].plain.host.before_kernel = threads[0].plain.host.after_kernel = NULL;
+    for (int i = 0; i < 2 && !differs; i++) {
+        stressed *s = &threads[i];
+        check_plain_call(&s->plain);
+        if (s->plain.status || s->now.incomplete)
+            return false;
+        check_outs_take(&s->alone, job->op, &s->c, s->plain.results, s->plain.values.tensors);
+        differs = s->now.n == s->alone.n && check_outs_differ(job->op, &s->alone, &s->now, words, sizeof words);
+    }
+    return differs;
+}
+
+static bool first_calls_race(check_job *job, const check_case *c)
+{
+    static const int64_t stops[] = { 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256, 512 };
+    bool differs = false;
+    for (size_t i = 0; i < sizeof stops / sizeof *stops && !differs; i++) {
+        once.at = stops[i];
+        differs = differs_elsewhere(job, c, first_call_differs);
+    }
+    return differs;
+}
+
 /* ---- All of it ---- */
 
 /* The case with so many steps that work is shared among threads; false: it cannot be made. */
@@ -564,19 +636,21 @@ static bool grow(const check_job *job, const check_case *c, check_case *out)
     if (!steps || (run && !c->names.runs[name->at].n) || *first * steps > wanted)
         return false;
     *first = wanted / steps + 1;
-    return check_fit(job->op, out, c, NULL) && check_accepts(job->op, out);
+    return check_fit(job->op, out, c, NULL) && check_work(job->op, out) <= MOST_WORK && check_accepts(job->op, out);
 }
 
 static void attempt(check_job *job, const check_case *drawn)
 {
     static check_case before, grown;
     static check_outs first;
+    static int raced;
     const check_case *c = drawn;
     const uint32_t number = job->result->cases; /* 0: it is being made smaller */
     if (number > 1 && number <= 1 + GROWN && grow(job, drawn, &grown)) {
         c = &grown;
         check_in_hand(job, c);
     }
+    const bool race = number <= 1 && first_calls_race(job, c);
     before = *c;
     before.seed ^= 0x5555;
     run(job, &before, CHECK_AT_END, NULL, false, &first);
@@ -594,10 +668,20 @@ static void attempt(check_job *job, const check_case *drawn)
     check_again_and_elsewhere(job, c, &first);
     if (pieces > 1 && !failed(job))
         check_pieces(job, c, &first);
+    if (pieces > 1 && !failed(job) && raced++ < RACED && differs_elsewhere(job, c, pieces_race))
+        check_fail(job, "pieces race",
+            "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
+            "run between two instructions of the first");
     if (!failed(job) && all_random(c))
         check_parts(job, c);
     if (!failed(job) && number <= STRESSED)
         check_threads(job, c);
+    job->how = (check_how){ .show = CHECK_SHOW_THREADS };
+    if (!failed(job) && race)
+        check_fail(job, "first calls race",
+            "in a new process another thread called it during the first call, and a result is not the one that the same call "
+            "gives "
+            "later: what the first call makes is used before it is made");
 }
 
 const check_property check_property_parallel = {

@@ -89,17 +89,60 @@ static bool runs_with_others(check_job *job, const check_case *c)
     return runs;
 }
 
+/* A word that the contract names, but of which the kernel refuses every call, though it takes other words. */
+enum { WORDS = 48, REFUSALS = 6 };
+static void check_words(check_job *job, const check_case *c, bool taken)
+{
+    static struct {
+        size_t slot;
+        const char *word;
+        uint32_t taken, refused;
+    } words[WORDS];
+    static size_t n;
+    for (size_t i = 0; i < c->nargs; i++) {
+        const check_value v = check_default_of(job->op, i, &c->args[i]);
+        const check_literals *literals = &job->op->literals[i];
+        size_t k = 0, w = 0;
+        while (k < literals->n && (literals->of[k]->kind != CHECK_TEXT || strcmp(literals->of[k]->text, v.string)))
+            k++;
+        if (v.type != DV_VALUE_STRING || k == literals->n)
+            continue;
+        while (w < n && (words[w].slot != i || strcmp(words[w].word, v.string)))
+            w++;
+        if (w == n && n == WORDS)
+            continue;
+        if (w == n) {
+            words[n].slot = i;
+            words[n++].word = literals->of[k]->text;
+        }
+        words[w].taken += taken;
+        words[w].refused += !taken;
+        bool others = !job->result->cases; /* it is being made smaller */
+        for (size_t o = 0; o < n; o++)
+            others |= words[o].slot == i && o != w && words[o].taken;
+        if (!taken && !words[w].taken && others && (words[w].refused >= REFUSALS || !job->result->cases))
+            check_fail(job, "word never taken",
+                "the contract accepts \"%s\" as '%s', and the kernel refuses every call with it: %s", words[w].word,
+                job->op->slots[i].name, dv_last_error());
+    }
+}
+
 static void check_accepted(check_job *job, const check_case *c)
 {
     static check_call call;
     job->how.show = CHECK_SHOW_ACCEPT;
     call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
     check_call_run(&call, c);
+    if (!call.status || call.kernel_ran)
+        check_words(job, c, !call.status);
     if (!call.status)
         return;
     check_refused(job);
     if (!is_clear(job->op, dv_last_error())) /* the property `runs` reports it */
         return;
+    const char *written = !is_split(job->op) && call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_EKERNEL
+        ? written_anyway(job->op, c)
+        : NULL;
     if (!call.kernel_ran && call.status == DV_ENOKERNEL)
         check_fail(job, "no kernel", "the contract accepts what no kernel takes: %s", dv_last_error());
     else if (!call.kernel_ran && call.status != DV_ENOMEM)
@@ -107,9 +150,6 @@ static void check_accepted(check_job *job, const check_case *c)
     else if (call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_ENOTSUP && contents_do_not_matter(job->op, c) &&
         !runs_with_others(job, c))
         check_fail(job, "refused by the kernel", "the contract accepts what the kernel refuses: %s", dv_last_error());
-    const char *written = !is_split(job->op) && call.kernel_ran && call.status != DV_ENOMEM && call.status != DV_EKERNEL
-        ? written_anyway(job->op, c)
-        : NULL;
     if (written) {
         job->how.show = CHECK_SHOW_HALF;
         check_fail(job, "written before it was refused",

@@ -284,7 +284,7 @@ static bool has_wrong_index(const check_case *c)
 {
     bool wrong = false;
     for (size_t i = 0; i < c->ntensors; i++)
-        wrong |= c->tensors[i].present && c->tensors[i].fill == CHECK_LAST;
+        wrong |= c->tensors[i].present && c->tensors[i].fill == CHECK_LAST && check_is_integer(c->tensors[i].dtype);
     return wrong;
 }
 
@@ -348,6 +348,9 @@ static void go_through_cases(check_job *job)
         if (!plan->dropped[r->at])
             try_case(job, r->at, r->seed);
     }
+    for (uint32_t i = each; i < plan->n && r->outcome == CHECK_PASS && r->cases && r->refused == r->cases && used() < end; i++)
+        if (!plan->dropped[i]) /* all were refused: others */
+            try_case(job, r->at = i, job->seed);
     arm(0);
     r->met = plan->met, r->infeasible = plan->infeasible, r->cut = plan->cut, r->not_met = plan->not_met;
     snprintf(r->example, sizeof r->example, "%s", plan->example);
@@ -358,8 +361,11 @@ static void go_through_cases(check_job *job)
             "the kernel refused all %u cases: %s; a fact on the contents of a tensor, such as x.values > 0, would say which it "
             "takes",
             r->cases, r->note);
-    else if (r->unmade && plan->n)
-        check_not(job, "%s", *r->dropped ? r->dropped : "no arguments were found that this row takes");
+    else if (r->unmade && plan->n && *r->dropped) {
+        r->unmade = false;
+        check_not(job, "%s", r->dropped);
+    } else if (r->unmade && plan->n)
+        check_not(job, "no arguments were found that this row takes");
     else if (r->unmade)
         check_not(job, "%s%s",
             job->op->contract ? "no arguments were found that the contract accepts; the last were refused: "
@@ -479,6 +485,12 @@ static bool start(child *c, check_job *job, void (*fn)(check_job *))
     return c->pid > 0;
 }
 
+static const char see[] = " (see ";
+static const char *whose(const check_result *r)
+{
+    return r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs";
+}
+
 /* A fault that is another property's to report. */
 static void blame(check_job *job)
 {
@@ -486,7 +498,6 @@ static void blame(check_job *job)
     if (r->outcome != CHECK_FAIL || !r->fault || job->property->faults & r->fault)
         return;
     char message[sizeof r->message];
-    const char *who = r->fault == CHECK_FAULT_MEMORY ? "memory" : r->fault == CHECK_FAULT_LOOK ? "fake" : "runs";
     memcpy(message, r->message, sizeof message);
     if (r->own & r->fault) {
         snprintf(r->message, sizeof r->message, "%.900s, %s", message, r->during);
@@ -494,7 +505,7 @@ static void blame(check_job *job)
         return;
     }
     r->outcome = CHECK_NOT;
-    snprintf(r->message, sizeof r->message, "%.900s (see %s)", message, who);
+    snprintf(r->message, sizeof r->message, "%.900s%s%s)", message, see, whose(r));
 }
 
 static void finish(child *c, bool killed)
@@ -613,13 +624,13 @@ static bool drop_slow(check_job *job, check_result *shared)
     check_plan *plan = job->plan;
     if (r->fault != CHECK_FAULT_TIME || !r->has_case || !plan || !shared)
         return false;
-    const bool huge = check_is_huge(&r->failing), is_ours = job->property->faults & CHECK_FAULT_TIME;
+    const bool huge = check_is_huge(job->op, &r->failing), is_ours = job->property->faults & CHECK_FAULT_TIME;
     if (is_ours && !huge && (!strcmp(r->kind, "endless wait") || again_within(4 * case_ms, job, &r->failing, shared)))
         return false;
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < plan->n; i++) {
-        plan->dropped[i] |= i == r->at || (huge && check_is_huge(&plan->cases[i]));
-        dropped += plan->dropped[i] && !check_is_huge(&plan->cases[i]);
+        plan->dropped[i] |= i == r->at || (huge && check_is_huge(job->op, &plan->cases[i]));
+        dropped += plan->dropped[i] && !check_is_huge(job->op, &plan->cases[i]);
     }
     for (uint32_t i = 0; i < plan->n && dropped >= MOST_SLOW; i++) /* all are slow */
         plan->dropped[i] = true;
@@ -726,6 +737,32 @@ static bool is_late_refusal(const check_job *memory, const check_job *job)
     return memory->op == job->op && memory->property == &check_property_memory && memory->result->outcome == CHECK_FAIL &&
         job->property == &check_property_shapes && job->result->outcome == CHECK_FAIL &&
         !strcmp(job->result->kind, "written before it was refused");
+}
+
+static bool row_fails(const check_job *jobs, size_t n, const check_row *row)
+{
+    bool fails = false;
+    for (size_t i = 0; i < n; i++)
+        fails |= jobs[i].row == row && jobs[i].result->outcome == CHECK_FAIL;
+    return fails;
+}
+
+/* A fault that the property which reports such faults has not met: it is its failure all the same. */
+static void hand_over_faults(check_job *jobs, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n && jobs[i].result->outcome == CHECK_NOT && jobs[i].result->fault && jobs[i].row; k++) {
+            check_result *from = jobs[i].result, *to = jobs[k].result;
+            if (jobs[k].row != jobs[i].row || strcmp(jobs[k].property->name, whose(from)) || row_fails(jobs, n, jobs[i].row))
+                continue;
+            *to = *from;
+            to->outcome = CHECK_FAIL;
+            char *end = strstr(to->message, see);
+            if (end)
+                *end = 0;
+            if (to->has_case)
+                check_shrink(&jobs[k]);
+        }
 }
 
 /* Then its values are not judged: the other property reports the failure. */
@@ -890,6 +927,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
                 release_plan(plans, &jobs[i]);
             }
     }
+    hand_over_faults(jobs, n);
     leave_unsound_rows(jobs, n);
     *out = jobs;
     *nout = n;

@@ -94,4 +94,94 @@ static bool calls_inside(void (*first)(void *arg), void *first_arg, void (*other
     return true;
 }
 
+/* ---- Once ---- */
+
+enum { MOST_ONCE = 100 };
+static struct {
+    void (*other)(void *arg); /* runs before instruction `at` of what is stepped through, in another thread */
+    void *arg;
+    int64_t at, instructions;
+    pthread_t id;
+    sem_t wanted, made;
+    bool asked;
+    int late; /* how often it did not end in time */
+} once;
+
+static void *other_once(void *unused)
+{
+    while (sem_wait(&once.wanted))
+        ;
+    once.other(once.arg);
+    sem_post(&once.made);
+    return unused;
+}
+
+static bool stop_once(const uint8_t *instruction)
+{
+    const int error = errno;
+    struct timespec until;
+    (void)instruction;
+    if (once.instructions++ == once.at) {
+        once.asked = true;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 4 * BETWEEN_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        sem_post(&once.wanted);
+        once.late += sem_timedwait(&once.made, &until) != 0; /* it waits for a lock */
+    }
+    errno = error;
+    return once.instructions < MOST_STEPPED;
+}
+
+/* False: no thread. */
+static bool once_begin(void (*other)(void *arg), void *arg)
+{
+    once.other = other;
+    once.arg = arg;
+    once.asked = false;
+    once.instructions = 0;
+    sem_init(&once.wanted, 0, 0);
+    sem_init(&once.made, 0, 0);
+    return !pthread_create(&once.id, NULL, other_once, NULL) && (steps_begin(stop_once), true);
+}
+
+static void once_end(void)
+{
+    steps_end();
+    if (!once.asked)
+        sem_post(&once.wanted);
+    pthread_join(once.id, NULL);
+}
+
+typedef struct other_steps {
+    dv_range_fn fn;
+    void *arg;
+    int64_t begin, end;
+} other_steps;
+static void run_steps(void *of)
+{
+    const other_steps *s = of;
+    s->fn(s->arg, s->begin, s->end);
+}
+
+/* For dv_host.parallel_for: before one instruction of the first step all others run. */
+static int others_inside(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+{
+    other_steps others = { fn, arg, begin + 1, end };
+    (void)host, (void)grain;
+    if (end - begin < 2 || !once_begin(run_steps, &others))
+        return fn(arg, begin, end);
+    const int status = fn(arg, begin, begin + 1);
+    once_end();
+    return status;
+}
+
+/* The next instruction to stop before; false: there are no more. */
+static bool next_instruction(void)
+{
+    once.at += once.instructions / MOST_ONCE + 1;
+    return once.at < once.instructions && once.instructions < MOST_STEPPED && once.late < FIRST;
+}
+
 #endif

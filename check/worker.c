@@ -739,21 +739,22 @@ static bool is_late_refusal(const check_job *memory, const check_job *job)
         !strcmp(job->result->kind, "written before it was refused");
 }
 
-static bool row_fails(const check_job *jobs, size_t n, const check_row *row)
+static bool fails(const check_job *jobs, size_t n, const check_op *op)
 {
-    bool fails = false;
+    bool any = false;
     for (size_t i = 0; i < n; i++)
-        fails |= jobs[i].row == row && jobs[i].result->outcome == CHECK_FAIL;
-    return fails;
+        any |= jobs[i].op == op && jobs[i].result->outcome == CHECK_FAIL;
+    return any;
 }
 
-/* A fault that the property which reports such faults has not met: it is its failure all the same. */
+/* A fault that the property which reports such faults has not met: it is its failure all the same. Where something else fails, it
+ * may be the same fault. */
 static void hand_over_faults(check_job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < n && jobs[i].result->outcome == CHECK_NOT && jobs[i].result->fault && jobs[i].row; k++) {
             check_result *from = jobs[i].result, *to = jobs[k].result;
-            if (jobs[k].row != jobs[i].row || strcmp(jobs[k].property->name, whose(from)) || row_fails(jobs, n, jobs[i].row))
+            if (jobs[k].row != jobs[i].row || strcmp(jobs[k].property->name, whose(from)) || fails(jobs, n, jobs[i].op))
                 continue;
             *to = *from;
             to->outcome = CHECK_FAIL;

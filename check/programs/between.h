@@ -59,14 +59,14 @@ static bool call_between(const uint8_t *instruction)
 }
 
 /* For dv_host.before_kernel and .after_kernel of the first call. */
-static void between_begin(const dv_host *host)
+static inline void between_begin(const dv_host *host)
 {
     (void)host;
     between.instructions = 0;
     steps_begin(call_between);
 }
 
-static void between_end(const dv_host *host)
+static inline void between_end(const dv_host *host)
 {
     (void)host;
     steps_end();
@@ -74,7 +74,7 @@ static void between_end(const dv_host *host)
 
 /* first() makes the first call, with that host: once to count its instructions, once with calls between them. False: no thread.
  */
-static bool calls_inside(void (*first)(void *arg), void *first_arg, void (*other)(void *arg), void *other_arg)
+static inline bool calls_inside(void (*first)(void *arg), void *first_arg, void (*other)(void *arg), void *other_arg)
 {
     between.call = other;
     between.arg = other_arg;
@@ -100,7 +100,7 @@ enum { MOST_ONCE = 100 };
 static struct {
     void (*other)(void *arg); /* runs before instruction `at` of what is stepped through, in another thread */
     void *arg;
-    int64_t at, instructions;
+    int64_t at, instructions, all; /* all: of what is stepped through, counted when `at` is 0 */
     pthread_t id;
     sem_t wanted, made;
     bool asked;
@@ -124,18 +124,18 @@ static bool stop_once(const uint8_t *instruction)
     if (once.instructions++ == once.at) {
         once.asked = true;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 4 * BETWEEN_NS;
+        until.tv_nsec += once.late < FIRST ? FIRST_NS : BETWEEN_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         sem_post(&once.wanted);
         once.late += sem_timedwait(&once.made, &until) != 0; /* it waits for a lock */
     }
     errno = error;
-    return once.instructions < MOST_STEPPED;
+    return once.instructions <= (once.at ? once.at : MOST_STEPPED);
 }
 
 /* False: no thread. */
-static bool once_begin(void (*other)(void *arg), void *arg)
+static inline bool once_begin(void (*other)(void *arg), void *arg)
 {
     once.other = other;
     once.arg = arg;
@@ -146,9 +146,10 @@ static bool once_begin(void (*other)(void *arg), void *arg)
     return !pthread_create(&once.id, NULL, other_once, NULL) && (steps_begin(stop_once), true);
 }
 
-static void once_end(void)
+static inline void once_end(void)
 {
     steps_end();
+    once.all = once.at ? once.all : once.instructions;
     if (!once.asked)
         sem_post(&once.wanted);
     pthread_join(once.id, NULL);
@@ -166,7 +167,7 @@ static void run_steps(void *of)
 }
 
 /* For dv_host.parallel_for: before one instruction of the first step all others run. */
-static int others_inside(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+static inline int others_inside(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
     other_steps others = { fn, arg, begin + 1, end };
     (void)host, (void)grain;
@@ -178,10 +179,10 @@ static int others_inside(const dv_host *host, int64_t begin, int64_t end, int64_
 }
 
 /* The next instruction to stop before; false: there are no more. */
-static bool next_instruction(void)
+static inline bool next_instruction(void)
 {
-    once.at += once.instructions / MOST_ONCE + 1;
-    return once.at < once.instructions && once.instructions < MOST_STEPPED && once.late < FIRST;
+    once.at += once.all / MOST_ONCE + 1;
+    return once.at < once.all && once.all < MOST_STEPPED && once.late < FIRST;
 }
 
 #endif

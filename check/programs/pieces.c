@@ -1,5 +1,6 @@
 #include "outs.h"
 #include "order.h"
+#include "between.h"
 
 static int question(dv_operator *op, dv_value *results)
 {
@@ -19,6 +20,14 @@ static int question(dv_operator *op, dv_value *results)
     uncut = false;
     if (differ(&first, &other, -1, -1, 0))
         return 1;
+    loop = others_inside;
+    do {
+        if (!call_again(op, ROW, results))
+            take(&other, results);
+        if (differ(&first, &other, -1, -1, 0))
+            return 1;
+    } while (next_instruction());
+    loop = NULL;
     for (int threads = 2; threads <= 4; threads *= 2) {
         dv_set_threads(threads);
         if (!call_again(op, ROW, results))

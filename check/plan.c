@@ -357,7 +357,9 @@ static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uin
     const bool high = rank > MOST_RANK;
     *n = (int32_t)(rank < 0 ? 2 : rank);
     for (int32_t i = 0; i < CHECK_DIMS; i++)
-        d[i] = class == ONE || (high && i % 3) ? 1 : tight || high ? 2 : of_class(p->op, FEW, turn + (uint32_t)i);
+        d[i] = class == ONE || (high && (i % 3 || class > OTHER)) ? 1
+            : tight || high                                       ? 2
+                                                                  : of_class(p->op, FEW, turn + (uint32_t)i);
     for (int32_t i = 0; i < *n; i++) {
         const bool first = i == 0, last = i + 1 == *n;
         const bool one = first ? ones == LEADING || ones == BOTH_ENDS
@@ -431,6 +433,23 @@ static void set_free(planner *p, const int *want, bool tight, check_case *c)
 
 static bool is_index(const check_tensor *t) { return check_is_integer(t->dtype) && dv_dtype_key(t->dtype) != DV_DTYPE_bool; }
 
+/* Does a result or a written argument have this dtype? Then such numbers are not only indices. */
+static bool is_written(const planner *p, const check_case *c, dv_dtype dtype)
+{
+    static dv_result_spec specs[CHECK_RESULTS];
+    static check_values v;
+    check_values_make(&v, c, (dv_device){ DV_CPU, 0 });
+    const size_t n = dv_infer(p->op->op, v.values, c->nargs, specs, p->op->nresults) ? 0 : p->op->nresults;
+    for (size_t r = 0; r < n; r++)
+        if (specs[r].ndim >= 0 && dv_dtype_key(specs[r].dtype) == dv_dtype_key(dtype))
+            return true;
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (p->op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES &&
+            dv_dtype_key(c->tensors[i].dtype) == dv_dtype_key(dtype))
+            return true;
+    return false;
+}
+
 /* If these are indices, all but the last are valid: the last one is a wrong index of this kind. If all sizes are 1, the kinds
  * include the first index past the end and the first before the start. */
 static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor *t)
@@ -453,7 +472,7 @@ static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor
 /* Integers: small ones, which are indices mostly; negative; large; the extremes of their type; all the extreme whose products and
  * sums are largest. Others: spread around 0, positive
  * (so that a sum does not cancel), wider. */
-static void set_contents(int64_t kind, check_tensor *t)
+static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
 {
     static const struct {
         double low, high;
@@ -465,7 +484,7 @@ static void set_contents(int64_t kind, check_tensor *t)
     if (dv_dtype_key(t->dtype) == DV_DTYPE_bool) {
         t->low = kind == 2;
         t->high = kind != 1;
-    } else if (integer && kind >= 4) {
+    } else if (integer && kind >= 4 && (t->dtype.bits < 64 || is_written(p, c, t->dtype))) {
         t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
         t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));
         t->high = (t->dtype.code == 1 ? 2.0 : 1.0) * (double)(UINT64_C(1) << (t->dtype.bits - 1)) - 1;
@@ -509,7 +528,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, chec
         if (p->op->slots[slot].flags & DV_SLOT_WRITES && t->layout == CHECK_EXPANDED)
             t->layout = CHECK_SLICED;
         t->outer = t->layout && (p->turn + i) / 2 % 2;
-        set_contents(contents < 0 ? 0 : contents, t);
+        set_contents(p, c, contents < 0 ? 0 : contents, t);
         if (!check_is_integer(t->dtype) && mood == SCALED)
             set_scale(p, i, t);
         if (!check_is_integer(t->dtype) && (mood == SPECIAL || mood == EXTREME) &&
@@ -708,7 +727,7 @@ static bool is_pair(const planner *p, int a, int la, int b, int lb)
     if ((f->kind == RANK && g->kind == RUN) || (f->kind == FREE_RANK && g->kind == FREE_SIZE))
         return is > 0;
     if (f->kind == RANK && g->kind == ONES)
-        return is >= 2 && (other != INTERIOR || is >= 3);
+        return is >= 2 && is <= MOST_RANK && (other != INTERIOR || is >= 3); /* of a high rank most are 1 */
     if (f->kind == RUN && g->kind == ONES)
         return is != ONE;
     return true;

@@ -896,7 +896,7 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
     }
     list_jobs(ops, nops, options, jobs);
     for (size_t next = 0; shown.done < n && !(interrupted && interrupted());) {
-        while (next < n && running < options->workers) {
+        while (next < n && running < options->workers && !(interrupted && interrupted())) {
             check_job *job = &jobs[next++];
             job->result = &results[job - jobs];
             const char *why = out_of_question(job);

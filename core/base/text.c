@@ -34,6 +34,23 @@ void dv__text_put(dv__text *t, const char *s, size_t n)
 
 void dv__text_puts(dv__text *t, const char *s) { dv__text_put(t, s, strlen(s)); }
 
+void dv__json_key(dv__text *t, const char *key)
+{
+    if (t->size && !strchr("[{ ", t->data[t->size - 1])) /* a key ends with a space */
+        dv__text_puts(t, ", ");
+    if (key)
+        dv__text_add(t, "\"%s\": ", key);
+}
+
+void dv__json_text(dv__text *t, const char *key, const char *s)
+{
+    dv__json_key(t, key);
+    if (s)
+        dv__text_json(t, s, strlen(s));
+    else
+        dv__text_puts(t, "null");
+}
+
 void dv__text_add(dv__text *t, const char *format, ...)
 {
     va_list args, again;

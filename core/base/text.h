@@ -15,6 +15,9 @@ void dv__text_put(dv__text *t, const char *s, size_t n);
 void dv__text_puts(dv__text *t, const char *s);
 void dv__text_json(dv__text *t, const char *s,
     size_t n); /* as a JSON string, with its quotes; bytes that are not UTF-8 as \udcXX, as Python's surrogateescape */
+/* The next member of a JSON object, or with NULL the next element of a list: a comma unless it is the first, then the key. */
+void dv__json_key(dv__text *t, const char *key);
+void dv__json_text(dv__text *t, const char *key, const char *s); /* and its value, a string; NULL: null */
 void dv__text_deinit(dv__text *t);
 /* The caller's string (to be freed with dv__free), never NULL on DV_OK; DV_ENOMEM if any addition failed. Leaves t empty. */
 int dv__text_take(dv__text *t, char **out);

@@ -1,8 +1,6 @@
 /* Prints a contract as text, and as JSON for bridges (docs/json.md). */
 #include "lang/contract_internal.h"
 
-#include <assert.h>
-
 /* ---- The order of solving, in words ------------------------------------------------------------------------------------ */
 
 /* "binds m, k" and "checks T", collected while a pattern is walked. */
@@ -257,12 +255,6 @@ static struct asked ask_all(const dv__contract *c)
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
-static void json_string(dv__text *to, const char *s)
-{
-    assert(s);
-    dv__text_json(to, s, strlen(s));
-}
-
 static void json_slot(dv__text *to, const char *key, int32_t slot)
 {
     if (slot < 0)
@@ -283,16 +275,18 @@ static void json_dtype_vars(dv__text *to, const dv__contract *c)
 {
     dv__text_puts(to, ", \"dtypes\": [");
     for (uint32_t i = 0; i < c->ndtypes; i++) {
-        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
-        json_string(to, c->dtypes[i].name);
-        dv__text_puts(to, ", \"in\": ");
+        dv__json_key(to, NULL);
+        dv__text_puts(to, "{");
+        dv__json_text(to, "name", c->dtypes[i].name);
+        dv__json_key(to, "in");
         for (uint32_t k = 0; k < c->dtypes[i].nallowed; k++)
             dv__text_add(to, "%s\"%s\"", k ? ", " : "[", dv_dtype_name(dv_dtype_from_key(c->dtypes[i].allowed[k])));
         dv__text_puts(to, c->dtypes[i].nallowed ? "], \"carriers\": [" : "null, \"carriers\": [");
-        bool first = true;
         for (uint32_t k = 0; k < c->npatterns; k++)
-            if (c->patterns[k].dtype.kind == DV__DTYPE_VAR && c->patterns[k].dtype.ref == (int16_t)i)
-                dv__text_add(to, "%s%d", first ? "" : ", ", (int)c->patterns[k].slot), first = false;
+            if (c->patterns[k].dtype.kind == DV__DTYPE_VAR && c->patterns[k].dtype.ref == (int16_t)i) {
+                dv__json_key(to, NULL);
+                dv__text_add(to, "%d", (int)c->patterns[k].slot);
+            }
         dv__text_puts(to, "]}");
     }
     dv__text_puts(to, "]");
@@ -301,37 +295,25 @@ static void json_dtype_vars(dv__text *to, const dv__contract *c)
 static void json_variables(dv__text *to, const dv__contract *c)
 {
     dv__text_puts(to, ", \"dims\": [");
-    for (uint32_t i = 0; i < c->ndims; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        json_string(to, c->dims[i].name);
-    }
-    dv__text_puts(to, "], \"elements\": [");
-    bool first = true;
     for (uint32_t i = 0; i < c->ndims; i++)
-        if (c->dims[i].index) {
-            dv__text_puts(to, first ? "" : ", ");
-            json_string(to, c->dims[i].name);
-            first = false;
-        }
+        dv__json_text(to, NULL, c->dims[i].name);
+    dv__text_puts(to, "], \"elements\": [");
+    for (uint32_t i = 0; i < c->ndims; i++)
+        if (c->dims[i].index)
+            dv__json_text(to, NULL, c->dims[i].name);
     dv__text_puts(to, "], \"runs\": [");
-    for (uint32_t i = 0; i < c->nruns; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        json_string(to, c->runs[i].name);
-    }
-    dv__text_puts(to, "], \"element_runs\": [");
-    first = true;
     for (uint32_t i = 0; i < c->nruns; i++)
-        if (c->runs[i].index) {
-            dv__text_puts(to, first ? "" : ", ");
-            json_string(to, c->runs[i].name);
-            first = false;
-        }
+        dv__json_text(to, NULL, c->runs[i].name);
+    dv__text_puts(to, "], \"element_runs\": [");
+    for (uint32_t i = 0; i < c->nruns; i++)
+        if (c->runs[i].index)
+            dv__json_text(to, NULL, c->runs[i].name);
     dv__text_puts(to, "]");
     json_dtype_vars(to, c);
 }
 
 /* Where a tensor has the name, if it has it alone and once. */
-static void json_place(dv__text *to, const dv__contract *c, const dv__pattern *t, const dv__named *name, bool *first)
+static void json_place(dv__text *to, const dv__contract *c, const dv__pattern *t, const dv__named *name)
 {
     uint32_t at = 0, n = 0;
     for (uint32_t i = t->dims.n; i-- > 0;)
@@ -346,17 +328,17 @@ static void json_place(dv__text *to, const dv__contract *c, const dv__pattern *t
         const dv__item *item = &t->dims.items[i];
         known &= item->kind != DV__ITEM_RUNS && item->kind != DV__ITEM_ELEMENT_RUN;
         if (item->kind == DV__ITEM_RUN)
-            dv__text_add(&after, "%s\"%s\"", after.size ? ", " : "", c->runs[item->ref].name);
+            dv__json_text(&after, NULL, c->runs[item->ref].name);
         else
             axis++;
     }
-    dv__text_add(to, "%s{\"slot\": %d", *first ? "" : ", ", (int)t->slot);
+    dv__json_key(to, NULL);
+    dv__text_add(to, "{\"slot\": %d", (int)t->slot);
     json_case(to, t->when);
     json_slot(to, "axis", known ? axis : -1);
     dv__text_add(to, ", \"after\": [%s]}", after.size ? after.data : "");
     to->failed |= after.failed;
     dv__text_deinit(&after);
-    *first = false;
 }
 
 static void json_places(dv__text *to, const dv__contract *c)
@@ -367,15 +349,15 @@ static void json_places(dv__text *to, const dv__contract *c)
         const dv__named *name = i < c->nparallel ? &c->parallel[i] : &c->sums[i - c->nparallel];
         const bool size = (name->run ? asked.size.runs : asked.size.dims) >> name->ref & 1,
                    rank = name->run && asked.ranks >> name->ref & 1;
-        bool first = true;
-        dv__text_add(to, "%s{\"name\": \"%s\", \"asked\": %s, \"at\": [", i ? ", " : "", name->name,
-            size       ? "\"size\""
-                : rank ? "\"rank\""
-                       : "null");
+        dv__json_key(to, NULL);
+        dv__text_puts(to, "{");
+        dv__json_text(to, "name", name->name);
+        dv__json_text(to, "asked", size ? "size" : rank ? "rank" : NULL);
+        dv__text_puts(to, ", \"at\": [");
         for (uint32_t k = 0; k < c->npatterns; k++)
-            json_place(to, c, &c->patterns[k], name, &first);
+            json_place(to, c, &c->patterns[k], name);
         for (uint32_t k = 0; k < c->noutputs; k++)
-            json_place(to, c, &c->outputs[k], name, &first);
+            json_place(to, c, &c->outputs[k], name);
         dv__text_puts(to, "]}");
     }
     dv__text_puts(to, "]");
@@ -391,31 +373,30 @@ static void json_number(dv__text *to, const char *key, const dv__expr *e)
 
 static void json_takes(dv__text *to, const dv__contract *c)
 {
-    bool first = true;
     dv__text_puts(to, ", \"takes\": [");
     for (size_t slot = 0; slot < c->schema->nargs + c->schema->nreturns; slot++)
         if (c->takes[slot].kind || c->takes[slot].align_log2) {
-            dv__text_add(to, "%s{\"slot\": %zu, \"kind\": \"%s\", \"align\": %d}", first ? "" : ", ", slot,
-                takes_names[c->takes[slot].kind], 1 << c->takes[slot].align_log2);
-            first = false;
+            dv__json_key(to, NULL);
+            dv__text_add(to, "{\"slot\": %zu, \"kind\": \"%s\", \"align\": %d}", slot, takes_names[c->takes[slot].kind],
+                1 << c->takes[slot].align_log2);
         }
     dv__text_puts(to, "]");
 }
 
 void dv__contract_json(const dv__contract *c, dv__text *to)
 {
-    dv__text_puts(to, "{\"text\": ");
-    json_string(to, c->text);
+    dv__text_puts(to, "{");
+    dv__json_text(to, "text", c->text);
     json_variables(to, c);
     dv__text_puts(to, ", \"unbacked\": [");
     for (uint32_t i = 0; i < c->nunbacked; i++)
-        dv__text_add(to, "%s\"%s\"", i ? ", " : "", c->unbacked[i].name);
+        dv__json_text(to, NULL, c->unbacked[i].name);
     dv__text_puts(to, "], \"parallel\": [");
     for (uint32_t i = 0; i < c->nparallel; i++)
         dv__text_add(to, "%s[\"%s\", \"%s\"]", i ? ", " : "", c->parallel[i].run ? "run" : "dim", c->parallel[i].name);
     dv__text_puts(to, "], \"sum\": [");
     for (uint32_t i = 0; i < c->nsums; i++)
-        dv__text_add(to, "%s\"%s\"", i ? ", " : "", c->sums[i].name);
+        dv__json_text(to, NULL, c->sums[i].name);
     dv__text_puts(to, "]");
     json_places(to, c);
     json_takes(to, c);

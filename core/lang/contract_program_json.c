@@ -1,14 +1,6 @@
 /* A contract's program as JSON (docs/json.md). */
 #include "lang/contract_internal.h"
 
-static void put_string(dv__text *to, const char *s, size_t n) { dv__text_json(to, s, n); }
-
-static void put_key(dv__text *to, const char *key, const char *value)
-{
-    dv__text_add(to, ", \"%s\": ", key);
-    put_string(to, value, strlen(value));
-}
-
 /* ---- Operands ---------------------------------------------------------------------------------------------------------- */
 
 static void put_literal(dv__text *to, enum dv__rtype type, const dv__reg *value)
@@ -23,7 +15,7 @@ static void put_literal(dv__text *to, enum dv__rtype type, const dv__reg *value)
         else
             dv__text_add(to, "%.17g", value->f);
         break;
-    case DV__RTYPE_STRING: put_string(to, value->s, (size_t)value->n); break;
+    case DV__RTYPE_STRING: dv__text_json(to, value->s, (size_t)value->n); break;
     case DV__RTYPE_DTYPE: dv__text_add(to, "\"%s\"", dv_dtype_name(value->dtype)); break;
     case DV__RTYPE_DEVICE: dv__text_add(to, "\"%s\"", dv_device_name(value->device.type)); break;
     case DV__RTYPE_DIMS: dv__text_puts(to, "[]"); break;
@@ -40,11 +32,20 @@ static void put_operand(dv__text *to, const dv__program *p, dv__operand x)
         put_literal(to, (enum dv__rtype)p->constant_types[-1 - x], &p->constants[-1 - x]);
 }
 
+static void put_named_operand(dv__text *to, const dv__program *p, const char *key, dv__operand x)
+{
+    dv__json_key(to, key);
+    if (x == DV__NEVER)
+        dv__text_puts(to, "null");
+    else
+        put_operand(to, p, x);
+}
+
 static void put_operands(dv__text *to, const dv__program *p, const dv__operand *in, uint32_t n)
 {
     dv__text_puts(to, "[");
     for (uint32_t i = 0; i < n; i++) {
-        dv__text_puts(to, i ? ", " : "");
+        dv__json_key(to, NULL);
         put_operand(to, p, in[i]);
     }
     dv__text_puts(to, "]");
@@ -58,13 +59,13 @@ static void put_join(dv__text *to, const dv__program *p, const dv__part *join)
 {
     dv__text_puts(to, "{\"join\": [");
     for (const dv__part *part = join->then; part; part = part->next) {
-        dv__text_puts(to, part == join->then ? "" : ", ");
+        dv__json_key(to, NULL);
         put_parts(to, p, part->then);
     }
     dv__text_puts(to, "]");
-    put_key(to, "open", join->text);
-    put_key(to, "between", ", ");
-    put_key(to, "close", join->close);
+    dv__json_text(to, "open", join->text);
+    dv__json_text(to, "between", ", ");
+    dv__json_text(to, "close", join->close);
     dv__text_puts(to, "}");
 }
 
@@ -106,14 +107,14 @@ static void put_part(dv__text *to, const dv__program *p, const dv__part *part)
 static void put_parts(dv__text *to, const dv__program *p, const dv__part *part)
 {
     dv__text_puts(to, "[");
-    for (const char *separator = ""; part; separator = ", ") {
+    while (part) {
         dv__text text = { 0 }; /* texts that follow each other are one */
-        dv__text_puts(to, separator);
+        dv__json_key(to, NULL);
         const bool is_text = part->kind == DV__PART_TEXT;
         for (; part && part->kind == DV__PART_TEXT; part = part->next)
             dv__text_puts(&text, part->text);
         if (is_text) {
-            put_string(to, text.size ? text.data : "", text.size);
+            dv__text_json(to, text.size ? text.data : "", text.size);
             to->failed |= text.failed;
             dv__text_deinit(&text);
             continue;
@@ -150,7 +151,8 @@ static void put_block(dv__text *to, const dv__contract *c, const dv__step *s, ui
         dv__text_add(
             to, ", \"slot\": %d, \"index\": %d, \"first\": %d, \"carry\": [", (int)s->slot, (int)s->index, (int)s->first);
         for (uint32_t i = 0; i < s->ncarry; i++) {
-            dv__text_add(to, "%s{\"to\": %d, \"from\": ", i ? ", " : "", (int)s->carry[i].to);
+            dv__json_key(to, NULL);
+            dv__text_add(to, "{\"to\": %d, \"from\": ", (int)s->carry[i].to);
             put_operand(to, c->program, s->carry[i].from);
             dv__text_puts(to, ", \"next\": ");
             put_operand(to, c->program, s->carry[i].next);
@@ -175,14 +177,12 @@ static void put_step(dv__text *to, const dv__contract *c, uint32_t at)
         dv__text_puts(to, ", \"in\": ");
         put_operands(to, p, s->many ? s->many : s->in, s->nin);
     }
-    if (s->guard != DV__ALWAYS) {
-        dv__text_puts(to, ", \"guard\": ");
-        put_operand(to, p, s->guard);
-    }
+    if (s->guard != DV__ALWAYS)
+        put_named_operand(to, p, "guard", s->guard);
     if (s->flags & DV__STEP_SAY)
         dv__text_puts(to, ", \"say\": true");
     if (s->fault) {
-        put_key(to, "error", error_name(s->fault->status));
+        dv__json_text(to, "error", error_name(s->fault->status));
         dv__text_puts(to, ", \"message\": ");
         put_parts(to, p, s->fault->message);
     }
@@ -195,7 +195,7 @@ static void put_steps(dv__text *to, const dv__contract *c, uint32_t begin, uint3
 {
     dv__text_puts(to, "[");
     for (uint32_t i = begin; i < end; i++) {
-        dv__text_puts(to, i > begin ? ", " : "");
+        dv__json_key(to, NULL);
         put_step(to, c, i);
         i += (uint32_t)c->program->steps[i].body;
     }
@@ -204,37 +204,27 @@ static void put_steps(dv__text *to, const dv__contract *c, uint32_t begin, uint3
 
 /* ---- The whole --------------------------------------------------------------------------------------------------------- */
 
-static void put_variable(dv__text *to, const char **separator, uint32_t at, const char *kind, const char *name)
+static void put_variable(dv__text *to, uint32_t at, const char *kind, const char *name)
 {
-    dv__text_add(to, "%s{\"register\": %u, \"kind\": \"%s\"", *separator, at, kind);
-    put_key(to, "name", name);
+    dv__json_key(to, NULL);
+    dv__text_add(to, "{\"register\": %u, \"kind\": \"%s\"", at, kind);
+    dv__json_text(to, "name", name);
     dv__text_puts(to, "}");
-    *separator = ", ";
 }
 
 static void put_variables(dv__text *to, const dv__contract *c)
 {
     uint32_t at = 0;
-    const char *separator = "";
     dv__text_puts(to, "\"variables\": [");
     for (uint32_t i = 0; i < c->ndims; i++, at++)
-        put_variable(to, &separator, at, "dim", c->dims[i].name);
+        put_variable(to, at, "dim", c->dims[i].name);
     for (uint32_t i = 0; i < c->nruns; i++, at++)
         if (!c->runs[i].index) /* *s{i}: no register holds it */
-            put_variable(to, &separator, at, "run", c->runs[i].name);
+            put_variable(to, at, "run", c->runs[i].name);
     for (uint32_t i = 0; i < c->ndtypes; i++, at++)
-        put_variable(to, &separator, at, "dtype", c->dtypes[i].name);
-    put_variable(to, &separator, at, "device", "");
+        put_variable(to, at, "dtype", c->dtypes[i].name);
+    put_variable(to, at, "device", "");
     dv__text_puts(to, "]");
-}
-
-static void put_named_operand(dv__text *to, const dv__program *p, const char *key, dv__operand x)
-{
-    dv__text_add(to, ", \"%s\": ", key);
-    if (x == DV__NEVER)
-        dv__text_puts(to, "null");
-    else
-        put_operand(to, p, x);
 }
 
 static void put_result(dv__text *to, const dv__contract *c, const dv__result *r)
@@ -242,12 +232,9 @@ static void put_result(dv__text *to, const dv__contract *c, const dv__result *r)
     static const char *const kinds[] = { "new", "like", "view", "argument", "absent", "function" };
     static const char *const transforms[] = { "swap", "permute", "narrow", "select" };
     const dv__program *p = c->program;
-    dv__text_add(to, "{\"slot\": %d, \"guard\": ", (int)r->slot);
-    if (r->guard == DV__ALWAYS)
-        dv__text_puts(to, "null");
-    else
-        put_operand(to, p, r->guard);
-    put_key(to, "kind", kinds[r->kind]);
+    dv__text_add(to, "{\"slot\": %d", (int)r->slot);
+    put_named_operand(to, p, "guard", r->guard == DV__ALWAYS ? DV__NEVER : r->guard); /* null: always */
+    dv__json_text(to, "kind", kinds[r->kind]);
     put_named_operand(to, p, "shape", r->shape);
     put_named_operand(to, p, "dtype", r->dtype);
     put_named_operand(to, p, "device", r->device);
@@ -301,19 +288,19 @@ void dv__program_json(const dv__contract *c, dv__text *to)
     const dv__program *p = c->program;
     dv__text_puts(to, "{\"version\": 1, \"registers\": [");
     for (uint32_t i = 0; i < p->nregisters; i++)
-        dv__text_add(to, "%s\"%s\"", i ? ", " : "", dv__rtype_name((enum dv__rtype)p->types[i]));
+        dv__json_text(to, NULL, dv__rtype_name((enum dv__rtype)p->types[i]));
     dv__text_puts(to, "], ");
     put_variables(to, c);
     dv__text_puts(to, ", \"taken\": [");
     for (uint32_t g = 0; g < c->ngroups; g++) {
-        dv__text_puts(to, g ? ", " : "");
+        dv__json_key(to, NULL);
         put_operands(to, p, p->taken[g], c->groups[g].n);
     }
     dv__text_puts(to, "], \"solve\": ");
     put_steps(to, c, 0, p->solve_end);
     dv__text_puts(to, ", \"results\": [");
     for (uint32_t i = 0; i < p->nresults; i++) {
-        dv__text_puts(to, i ? ", " : "");
+        dv__json_key(to, NULL);
         put_result(to, c, &p->results[i]);
     }
     dv__text_puts(to, "]");

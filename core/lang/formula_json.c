@@ -3,36 +3,34 @@
 
 static void print(const dv__expr *e, const dv__schema *s, dv__text *to);
 
-static void print_string(const char *text, dv__text *to) { dv__text_json(to, text, strlen(text)); }
-
 static void print_name(const dv__expr *e, const dv__schema *s, dv__text *to)
 {
     const bool argument = e->ref < (int32_t)s->nargs;
     switch (e->role) {
-    case DV__ROLE_ARG: dv__text_puts(to, "[\"arg\", "); break;
+    case DV__ROLE_ARG: dv__text_puts(to, "[\"arg\""); break;
     case DV__ROLE_RESULT: dv__text_add(to, "[\"result\", %d]", (int)e->ref - (int)s->nargs); return;
     case DV__ROLE_GRAD:
         if (!argument) {
             dv__text_add(to, "[\"grad\", %d]", (int)e->ref - (int)s->nargs);
             return;
         }
-        dv__text_puts(to, "[\"grad_of\", ");
+        dv__text_puts(to, "[\"grad_of\"");
         break;
-    case DV__ROLE_TANGENT: dv__text_puts(to, "[\"tangent\", "); break;
+    case DV__ROLE_TANGENT: dv__text_puts(to, "[\"tangent\""); break;
     default:
-        dv__text_puts(to, "[\"dtype\", ");
-        print_string(e->name, to);
+        dv__text_puts(to, "[\"dtype\"");
+        dv__json_text(to, NULL, e->name);
         dv__text_puts(to, "]");
         return;
     }
-    print_string(s->args[e->ref].name, to);
+    dv__json_text(to, NULL, s->args[e->ref].name);
     dv__text_puts(to, "]");
 }
 
 static void print_operands(const dv__expr *e, const dv__schema *s, dv__text *to)
 {
     for (uint32_t i = 0; i < e->n; i++) {
-        dv__text_puts(to, ", ");
+        dv__json_key(to, NULL);
         print(e->args[i], s, to);
     }
     dv__text_puts(to, "]");
@@ -42,8 +40,8 @@ static void print_operands(const dv__expr *e, const dv__schema *s, dv__text *to)
 static void print_call(const dv__expr *e, const dv__schema *s, dv__text *to)
 {
     if (e->ref == DV__FORMULA_OPERATOR) {
-        dv__text_puts(to, "[\"call\", ");
-        print_string(e->name, to);
+        dv__text_puts(to, "[\"call\"");
+        dv__json_text(to, NULL, e->name);
     } else {
         dv__text_add(to, "[\"%s\"", e->name);
     }
@@ -53,16 +51,13 @@ static void print_call(const dv__expr *e, const dv__schema *s, dv__text *to)
 /* [kind, X, "name"]: attributes and named arguments */
 static void print_with_name(const char *kind, const dv__expr *e, bool name_first, const dv__schema *s, dv__text *to)
 {
-    dv__text_add(to, "[\"%s\", ", kind);
-    if (name_first) {
-        print_string(e->name, to);
-        dv__text_puts(to, ", ");
-    }
+    dv__text_add(to, "[\"%s\"", kind);
+    if (name_first)
+        dv__json_text(to, NULL, e->name);
+    dv__json_key(to, NULL);
     print(e->args[0], s, to);
-    if (!name_first) {
-        dv__text_puts(to, ", ");
-        print_string(e->name, to);
-    }
+    if (!name_first)
+        dv__json_text(to, NULL, e->name);
     dv__text_puts(to, "]");
 }
 
@@ -95,22 +90,18 @@ void dv__native_json(const dv__native *n, const char *text, const dv__schema *sc
         dv__text_puts(to, "null");
         return;
     }
-    dv__text_puts(to, "{\"text\": ");
-    print_string(text, to);
+    dv__text_puts(to, "{");
+    dv__json_text(to, "text", text);
     dv__text_puts(to, ", \"results\": [");
     for (size_t i = 0; i < n->n; i++) {
-        dv__text_puts(to, i ? ", " : "");
+        dv__json_key(to, NULL);
         print(n->results[i], schema, to);
     }
     dv__text_puts(to, "], \"writes\": {");
-    bool any = false;
     for (size_t i = 0; n->writes && i < schema->nargs; i++) {
         if (!n->writes[i])
             continue;
-        dv__text_puts(to, any ? ", " : "");
-        any = true;
-        print_string(schema->args[i].name, to);
-        dv__text_puts(to, ": ");
+        dv__json_key(to, schema->args[i].name);
         print(n->writes[i], schema, to);
     }
     dv__text_puts(to, "}}");
@@ -122,8 +113,8 @@ void dv__formula_json(const dv__formula *f, const char *text, const dv__schema *
         dv__text_puts(to, "null");
         return;
     }
-    dv__text_puts(to, "{\"text\": ");
-    print_string(text, to);
+    dv__text_puts(to, "{");
+    dv__json_text(to, "text", text);
     dv__text_puts(to, ", \"clauses\": [");
     for (size_t i = 0; i < f->n; i++) {
         const dv__clause *c = &f->clauses[i];

@@ -165,8 +165,6 @@ bool dv__schema_equal(const dv__schema *a, const dv__schema *b)
 
 /* ---- JSON ---------------------------------------------------------------------------------------------------------------- */
 
-static void json_string(const char *s, dv__text *to) { dv__text_json(to, s, strlen(s)); }
-
 static void json_type(const dv__type *t, dv__text *to)
 {
     static const char *const names[] = {
@@ -176,11 +174,10 @@ static void json_type(const dv__type *t, dv__text *to)
     };
     dv__text_add(to, "[\"%s\"", names[t->kind]);
     if (t->kind == DV__TYPE_OTHER) {
-        dv__text_puts(to, ", ");
-        json_string(t->name, to);
+        dv__json_text(to, NULL, t->name);
     } else {
         for (size_t i = 0; i < t->nelems; i++) {
-            dv__text_puts(to, ", ");
+            dv__json_key(to, NULL);
             json_type(t->elems[i], to);
         }
         if (t->kind == DV__TYPE_LIST)
@@ -192,10 +189,8 @@ static void json_type(const dv__type *t, dv__text *to)
 static void json_set(const char *const *names, size_t n, dv__text *to)
 {
     dv__text_puts(to, "[");
-    for (size_t i = 0; i < n; i++) {
-        dv__text_puts(to, i ? ", " : "");
-        json_string(names[i], to);
-    }
+    for (size_t i = 0; i < n; i++)
+        dv__json_text(to, NULL, names[i]);
     dv__text_puts(to, "]");
 }
 
@@ -229,7 +224,7 @@ static void json_value(const dv_value *v, dv__text *to)
     do {                                                \
         dv__text_puts(to, "[");                         \
         for (size_t i = 0; i < v->as.field.size; i++) { \
-            dv__text_puts(to, i ? ", " : "");           \
+            dv__json_key(to, NULL);                     \
             PRINT;                                      \
         }                                               \
         dv__text_puts(to, "]");                         \
@@ -259,15 +254,15 @@ static void json_arguments(const char *key, const dv__argument *args, size_t n, 
     dv__text_add(to, ", \"%s\": [", key);
     for (size_t i = 0; i < n; i++) {
         const dv__argument *a = &args[i];
-        dv__text_puts(to, i ? ", {\"name\": " : "{\"name\": ");
-        json_string(a->name, to);
+        dv__json_key(to, NULL);
+        dv__text_puts(to, "{");
+        dv__json_text(to, "name", a->name);
         dv__text_puts(to, ", \"type\": ");
         json_type(a->type, to);
         dv__text_add(to, ", \"kwarg_only\": %s, \"alias\": ", a->kwarg_only ? "true" : "false");
         json_alias(a->alias, to);
         if (a->def.has) {
-            dv__text_puts(to, ", \"default\": ");
-            json_string(a->def.text, to);
+            dv__json_text(to, "default", a->def.text);
             dv__text_puts(to, ", \"default_value\": ");
             json_value(&a->def.value, to);
         }
@@ -278,14 +273,11 @@ static void json_arguments(const char *key, const dv__argument *args, size_t n, 
 
 void dv__schema_json(const dv__schema *s, dv__text *to)
 {
-    dv__text_puts(to, "{\"text\": ");
-    json_string(s->text, to);
-    dv__text_puts(to, ", \"ns\": ");
-    json_string(s->ns, to);
-    dv__text_puts(to, ", \"name\": ");
-    json_string(s->name, to);
-    dv__text_puts(to, ", \"overload\": ");
-    json_string(s->overload, to);
+    dv__text_puts(to, "{");
+    dv__json_text(to, "text", s->text);
+    dv__json_text(to, "ns", s->ns);
+    dv__json_text(to, "name", s->name);
+    dv__json_text(to, "overload", s->overload);
     json_arguments("args", s->args, s->nargs, to);
     json_arguments("returns", s->returns, s->nreturns, to);
     dv__text_add(to, ", \"vararg\": %s, \"varret\": %s}", s->vararg ? "true" : "false", s->varret ? "true" : "false");

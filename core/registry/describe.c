@@ -135,15 +135,6 @@ int dv_operator_describe(const dv_operator *op, char **out)
 
 /* ---- As JSON ---- */
 
-static void put_string(const char *key, const char *text, dv__text *to)
-{
-    dv__text_add(to, ", \"%s\": ", key);
-    if (text)
-        dv__text_json(to, text, strlen(text));
-    else
-        dv__text_puts(to, "null");
-}
-
 static void put_bool(const char *key, bool value, dv__text *to)
 {
     dv__text_add(to, ", \"%s\": %s", key, value ? "true" : "false");
@@ -153,13 +144,11 @@ static void put_bool(const char *key, bool value, dv__text *to)
 static void put_tags(const char *tags, dv__text *to)
 {
     dv__text_puts(to, ", \"tags\": [");
-    bool any = false;
     for (const char *at = tags ? tags : ""; *at;) {
         const size_t n = strcspn(at, " ,\t\n");
         if (n) {
-            dv__text_puts(to, any ? ", " : "");
+            dv__json_key(to, NULL);
             dv__text_json(to, at, n);
-            any = true;
         }
         at += n ? n : 1;
     }
@@ -170,16 +159,17 @@ static const char *or_null(const char *text) { return text && *text ? text : NUL
 
 static void put_row(const dv__row *row, int key, dv__text *to)
 {
-    dv__text_puts(to, "{\"name\": ");
-    dv__text_json(to, row->name, strlen(row->name));
-    put_string("provider", or_null(row->provider), to);
-    put_string("device", row->device, to);
-    put_string("key", dv_key_name(key), to);
-    put_string("dtypes", or_null(row->dtypes_text), to);
-    put_string("isa", or_null(row->isa_text), to);
+    dv__json_key(to, NULL);
+    dv__text_puts(to, "{");
+    dv__json_text(to, "name", row->name);
+    dv__json_text(to, "provider", or_null(row->provider));
+    dv__json_text(to, "device", row->device);
+    dv__json_text(to, "key", dv_key_name(key));
+    dv__json_text(to, "dtypes", or_null(row->dtypes_text));
+    dv__json_text(to, "isa", or_null(row->isa_text));
     put_bool("isa_available", dv__isa_available(row->isa), to);
-    put_string("when", or_null(row->when_text), to);
-    put_string("takes", or_null(row->takes_text), to);
+    dv__json_text(to, "when", or_null(row->when_text));
+    dv__json_text(to, "takes", or_null(row->takes_text));
     dv__text_add(to, ", \"priority\": %d, \"split\": %lld", (int)row->priority, (long long)row->split);
     put_bool("reference", row->flags & DV_KERNEL_REFERENCE, to);
     put_bool("vendor", row->vendor, to);
@@ -189,14 +179,10 @@ static void put_row(const dv__row *row, int key, dv__text *to)
 static void put_table(const dv_operator *op, dv__text *to)
 {
     const dv__table *table = table_of(op);
-    bool any = false;
     dv__text_puts(to, ", \"kernels\": [");
     for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++)
-        for (size_t i = 0; i < table->entries[key].nrows; i++) {
-            dv__text_puts(to, any ? ", " : "");
-            any = true;
+        for (size_t i = 0; i < table->entries[key].nrows; i++)
             put_row(table->entries[key].rows[i], key, to);
-        }
     dv__text_puts(to, "], \"table\": {");
     for (int key = 0; table && key < DV_KEY_RUNTIME_COUNT; key++)
         dv__text_add(to, "%s\"%s\": {\"kind\": \"%s\", \"from\": \"%s\"}", key ? ", " : "", dv_key_name(key),
@@ -208,9 +194,9 @@ int dv_operator_json(const dv_operator *op, char **out)
 {
     *out = NULL;
     dv__text to = { 0 };
-    dv__text_puts(&to, "{\"name\": ");
-    dv__text_json(&to, op->name, strlen(op->name));
-    put_string("doc", op->text.doc ? op->text.doc : "", &to);
+    dv__text_puts(&to, "{");
+    dv__json_text(&to, "name", op->name);
+    dv__json_text(&to, "doc", op->text.doc ? op->text.doc : "");
     dv__text_puts(&to, ", \"schema\": ");
     dv__schema_json(op->schema, &to);
     dv__text_puts(&to, ", \"contract\": ");
@@ -227,8 +213,8 @@ int dv_operator_json(const dv_operator *op, char **out)
     put_tags(op->text.tags, &to);
     put_bool("shape_function", op->shape != NULL, &to);
     put_table(op, &to);
-    put_string("functional_form_of", op->functional ? op->functional->name : NULL, &to);
-    put_string("file", op->text.file, &to);
+    dv__json_text(&to, "functional_form_of", op->functional ? op->functional->name : NULL);
+    dv__json_text(&to, "file", op->text.file);
     dv__text_add(&to, ", \"line\": %u", op->line);
     put_bool("alive", atomic_load(&op->alive), &to);
     dv__text_puts(&to, "}");

@@ -537,6 +537,13 @@ typedef struct check_made {
     int64_t shape[CHECK_DIMS];
 } check_made;
 
+/* The largest error of results of a dtype, in units in the last place (ulp). */
+enum { CHECK_ACCURACY = 4 };
+typedef struct check_accuracy {
+    dv_dtype dtype; /* bits 0: unused */
+    double ulp;
+} check_accuracy;
+
 /* What a child leaves in shared memory. */
 typedef struct check_result {
     enum check_outcome outcome;
@@ -549,12 +556,13 @@ typedef struct check_result {
     uint32_t own; /* enum check_fault_kind bits: from now on this property also reports these crashes, and shows them in this way,
                      ... */
     enum check_show own_show;
-    char during[80];                        /* ... with this condition in the message: "when the first dv_alloc() fails" */
-    check_how how;                          /* of a failure */
-    check_made made[CHECK_MADE];            /* the first results as inferred by dv_infer(); views and arguments are left out */
-    char note[512];                         /* the last message of a kernel that refused a case */
-    char left_out[160];                     /* for a pass: what was not checked, and why */
-    uint32_t met, infeasible, cut, not_met; /* of its plan */
+    char during[80];                         /* ... with this condition in the message: "when the first dv_alloc() fails" */
+    check_how how;                           /* of a failure */
+    check_made made[CHECK_MADE];             /* the first results as inferred by dv_infer(); views and arguments are left out */
+    char note[512];                          /* the last message of a kernel that refused a case */
+    char left_out[160];                      /* for a pass: what was not checked, and why */
+    check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */
+    uint32_t met, infeasible, cut, not_met;  /* of its plan */
     char example[140];
     char dropped[200];  /* for a pass: which cases were not tried, and why */
     bool unmade;        /* not checked because no arguments were found, or none that the kernel takes: its author can mend that */

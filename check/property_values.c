@@ -665,6 +665,44 @@ static void look_for_bias(check_job *job, const comparison *m)
     }
 }
 
+static const kept *opinion_of(const comparison *m, const check_row *row)
+{
+    for (size_t o = 0; o < m->n; o++)
+        if (m->rows[o] == row)
+            return m->opinions[o];
+    return NULL;
+}
+
+static check_accuracy *accuracy_of(check_result *r, dv_dtype dtype)
+{
+    for (size_t i = 0; i < CHECK_ACCURACY; i++)
+        if (!r->accuracy[i].dtype.bits || dv_dtype_key(r->accuracy[i].dtype) == dv_dtype_key(dtype))
+            return &r->accuracy[i];
+    return NULL;
+}
+
+/* Errors in units in the last place, against the native form in f64: of types narrower than that, and where the native form in
+ * the row's own types is near; else the element is a small difference of large numbers, and no row is accurate. */
+static void measure(const comparison *m)
+{
+    enum { NEAR = 16 };
+    const kept *in_f64 = opinion_of(m, &wide), *own = opinion_of(m, &native);
+    for (size_t k = 0; in_f64 && own && k < m->found->n && k < own->n && !has_special(m->c); k++) {
+        const kept_tensor *t = &m->found->t[k];
+        const dv_dtype_row *form = dv_dtype_find(t->dtype);
+        check_accuracy *a = check_is_float(t->dtype) && t->dtype.bits < 64 ? accuracy_of(m->job->result, t->dtype) : NULL;
+        for (int64_t i = 0; a && form && i < t->n; i++) {
+            const double expected = check_get(bytes_of(in_f64, k), i, t->dtype), size = fabs(expected),
+                         unit = ldexp(
+                             2 * check_unit(t->dtype), size > 0 ? (int)fmax(ilogb(size), 1 - form->bias) : 1 - form->bias),
+                         off = fabs(check_get(bytes_of(m->found, k), i, t->dtype) - expected) / unit,
+                         others = fabs(check_get(bytes_of(own, k), i, t->dtype) - expected) / unit;
+            if (isfinite(off) && others <= NEAR)
+                *a = (check_accuracy){ t->dtype, fmax(a->ulp, off) };
+        }
+    }
+}
+
 static uint32_t compared; /* of this child's cases: those in which elements were compared with an opinion */
 
 static void attempt(check_job *job, const check_case *c)
@@ -698,7 +736,7 @@ static void attempt(check_job *job, const check_case *c)
     else if (differ(job, &m, &d))
         report(job, &m, &d, !plain_layouts(c) && is_right_when_contiguous(job, c, &found, opinions));
     else
-        look_for_bias(job, &m);
+        look_for_bias(job, &m), measure(&m);
     compared += m.n && found.size;
     if (m.n && !reference_of(job->op) && !has_native(job->op))
         check_left_out(job, "a reference: values were compared among rows only");

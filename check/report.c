@@ -18,6 +18,13 @@ static bool print_case(const check_job *job, FILE *to)
     return true;
 }
 
+/* Where it was declared; 0: not known. */
+static long long line_of(const check_op *op)
+{
+    const check_json *line = check_json_get(op->json, "line");
+    return line && !op->foreign && check_json_text(op->json, "file") ? (long long)line->i : 0;
+}
+
 /* ---- The table ---- */
 
 typedef struct printer {
@@ -25,7 +32,7 @@ typedef struct printer {
     size_t njobs, ncolumns;
     const check_property *columns[32];
     FILE *to;
-    bool color;
+    bool color, ulp; /* ulp: some row's accuracy is known */
     int width;
 } printer;
 
@@ -33,6 +40,8 @@ static const char *style(const printer *p, const char *code) { return p->color ?
 
 static void find_columns(printer *p)
 {
+    for (size_t i = 0; i < p->njobs; i++)
+        p->ulp |= p->jobs[i].result->accuracy[0].dtype.bits != 0;
     for (const check_property *const *c = check_properties; *c; c++)
         for (size_t i = 0; i < p->njobs; i++)
             if (p->jobs[i].property == *c) {
@@ -59,6 +68,16 @@ static cell cell_of(const check_job *job)
     return job ? cells[job->result->outcome] : (cell){ "", "" };
 }
 
+/* "f32 2, bf16 0.5": what was measured of a row; false: nothing. */
+static bool put_accuracy(const check_job *job, const char *format, FILE *to)
+{
+    bool any = false;
+    for (size_t i = 0; job && i < CHECK_ACCURACY && job->result->accuracy[i].dtype.bits; i++, any = true)
+        fprintf(to, any ? ", " : ""),
+            fprintf(to, format, dv_dtype_name(job->result->accuracy[i].dtype), job->result->accuracy[i].ulp);
+    return any;
+}
+
 /* One line: an operator, or one of its rows. */
 static void print_line(const printer *p, const check_op *op, const check_row *row)
 {
@@ -66,9 +85,12 @@ static void print_line(const printer *p, const check_op *op, const check_row *ro
     fprintf(p->to, "%s%-*s%s", row ? "  " : style(p, "\033[1m"), p->width - (row ? 2 : 0), name, row ? "" : style(p, "\033[0m"));
     for (size_t k = 0; k < p->ncolumns; k++) {
         const cell c = cell_of(find_job(p, op, row, p->columns[k]));
-        const int left = k + 1 < p->ncolumns ? (int)strlen(p->columns[k]->name) - (int)strlen(c.word) : 0;
+        const int left = k + 1 < p->ncolumns || p->ulp ? (int)strlen(p->columns[k]->name) - (int)strlen(c.word) : 0;
         fprintf(p->to, "  %s%s%s%*s", style(p, c.color), c.word, style(p, "\033[0m"), left, "");
     }
+    const check_job *values = find_job(p, op, row, &check_property_values);
+    if (values && values->result->accuracy[0].dtype.bits)
+        fputs("  ", p->to), put_accuracy(values, "%s %.3g", p->to);
     fputs("\n", p->to);
 }
 
@@ -90,6 +112,8 @@ static void print_failure(const printer *p, const check_job *job)
         print_case(job, p->to);
         fputs("\n", p->to);
     }
+    if (line_of(job->op))
+        fprintf(p->to, "     declared in %s:%lld\n", check_json_text(job->op->json, "file"), line_of(job->op));
 }
 
 /* Why it was not checked, or what a pass leaves out; NULL for others. */
@@ -139,6 +163,83 @@ static void print_dropped(const printer *p)
             job->row ? ", row " : "", job->row ? job->row->name : "", job->result->dropped);
         any = true;
     }
+}
+
+/* ---- What a declaration could add, so that more is checked ---- */
+
+static bool was_run(const printer *p, const check_op *op, const check_property *property)
+{
+    for (size_t i = 0; i < p->njobs; i++)
+        if (p->jobs[i].op == op && p->jobs[i].property == property && p->jobs[i].result->outcome != CHECK_FAIL)
+            return p->jobs[i].row && p->jobs[i].result->cases;
+    return false;
+}
+
+static bool lacks(const check_op *op, const char *fact)
+{
+    return op->contract && !check_json_size(check_json_get(op->contract, fact));
+}
+
+/* Has the contract's first pattern of this argument no dtype: "x[n]", not "x[n]:f32"? */
+static bool lacks_dtype(const check_op *op, const char *name)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+    const char *text = check_json_text(op->contract, "text");
+    for (const char *p = text; p && (p = strstr(p, name)); p++) {
+        const char *end = p + strlen(name);
+        if ((p > text && strchr(letters, p[-1])) || (*end != '[' && *end != '{') || !(end = strchr(end, '[')))
+            continue;
+        for (int depth = 1; depth && *++end;)
+            depth += (*end == '[') - (*end == ']');
+        end += *end != 0;
+        return end[strspn(end, " ")] != ':';
+    }
+    return false;
+}
+
+static void put_undeclared(const printer *p, const check_op *op, FILE *to)
+{
+    bool reference = false, any = false;
+    const check_json *native = check_json_get(op->json, "native");
+    for (size_t i = 0; i < op->nrows; i++)
+        reference |= op->rows[i].reference || op->rows[i].index < 0;
+    if (was_run(p, op, &check_property_values) && !op->random && !reference && (!native || native->kind != CHECK_OBJECT))
+        any = fputs("a native form or a reference row, which values are compared with", to) >= 0;
+    if (was_run(p, op, &check_property_parallel) && !op->random && op->nnames && lacks(op, "parallel") && lacks(op, "sum"))
+        fprintf(to, "%sparallel(...) or sum(...), where one holds", any ? "; " : ""), any = true;
+    for (size_t i = 0; i < op->nargs && op->json && !op->foreign; i++)
+        if ((op->slots[i].type == DV_FIELD_TENSOR || op->slots[i].type == DV_FIELD_TENSORS) && lacks_dtype(op, op->slots[i].name))
+            fprintf(to, "%sthe dtype of %s", any ? "; " : "", op->slots[i].name), any = true;
+}
+
+/* What several operators lack is printed once. */
+static void print_undeclared(const printer *p, const check_op *ops, size_t nops)
+{
+    enum { ROOM = 512 };
+    char (*texts)[ROOM] = calloc(nops + 1, sizeof *texts);
+    bool any = false;
+    for (size_t i = 0; i < nops && texts; i++) {
+        FILE *memory = fmemopen(texts[i], ROOM - 1, "w");
+        if (memory) {
+            put_undeclared(p, &ops[i], memory);
+            fclose(memory);
+        }
+    }
+    for (size_t i = 0; i < nops && texts; i++) {
+        size_t before = 0, more = 0;
+        for (size_t k = 0; k < nops; k++) {
+            before += k < i && !strcmp(texts[i], texts[k]);
+            more += k > i && !strcmp(texts[i], texts[k]);
+        }
+        if (before || !*texts[i])
+            continue;
+        fprintf(p->to, "%s%s", any ? "" : "\nnot declared, so less is checked\n", ops[i].name);
+        if (more)
+            fprintf(p->to, " and %zu more", more);
+        fprintf(p->to, ": %s\n", texts[i]);
+        any = true;
+    }
+    free(texts);
 }
 
 /* How far the plans went: of each operator all rows together, of many operators in one line. */
@@ -199,7 +300,7 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
     fprintf(to, "%*s", p.width, "");
     for (size_t k = 0; k < p.ncolumns; k++)
         fprintf(to, "  %s", p.columns[k]->name);
-    fputs("\n", to);
+    fputs(p.ulp ? "  ulp\n" : "\n", to);
     for (size_t i = 0; i < nops; i++) {
         print_line(&p, &ops[i], NULL);
         for (size_t k = 0; k < njobs; k++)
@@ -215,6 +316,7 @@ void check_report_table(const check_op *ops, size_t nops, const check_job *jobs,
     print_reasons(&p, CHECK_NOT, "not checked, because\n");
     print_reasons(&p, CHECK_PASS, "passed, without\n");
     print_dropped(&p);
+    print_undeclared(&p, ops, nops);
     print_pairs(&p, ops, nops);
     fprintf(to, "\n%zu passed, %zu failed, %zu not checked\n", counts[CHECK_PASS], counts[CHECK_FAIL], counts[CHECK_NOT]);
 }
@@ -273,6 +375,15 @@ static void put_job(const check_job *job, FILE *to)
         put_member(to, r->outcome == CHECK_FAIL ? "message" : "because", r->message);
     else if (*r->left_out)
         put_member(to, "without", r->left_out);
+    if (line_of(job->op)) {
+        put_member(to, "file", check_json_text(job->op->json, "file"));
+        fprintf(to, ", \"line\": %lld", line_of(job->op));
+    }
+    if (r->accuracy[0].dtype.bits) {
+        fputs(", \"ulp\": {", to);
+        put_accuracy(job, "\"%s\": %.6g", to);
+        fputs("}", to);
+    }
     if (r->unmade)
         fprintf(to, ", \"%s\": true", r->cases ? "all_refused" : "no_arguments");
     if (*r->dropped)
@@ -317,6 +428,11 @@ static void put_testcase(const check_job *job, FILE *to)
     fprintf(to, "\" name=\"%s%s", job->property->name, job->row ? "[" : "");
     put_xml(job->row ? job->row->name : "", to);
     fputs(job->row ? "]\"" : "\"", to);
+    if (line_of(job->op)) {
+        fputs(" file=\"", to);
+        put_xml(check_json_text(job->op->json, "file"), to);
+        fprintf(to, "\" line=\"%lld\"", line_of(job->op));
+    }
     if (r->outcome == CHECK_PASS) {
         fputs("/>\n", to);
         return;

@@ -23,6 +23,8 @@ def test_junit(check, tmp_path):
         assert case.get("name") == result["property"] + (f"[{result['row']}]" if result["row"] else "")
         assert (case.find("failure") is not None) == (result["result"] == "fail")
         assert (case.find("skipped") is not None) == (result["result"] == "not checked")
+        assert (case.get("file"), case.get("line")) == (result["file"], str(result["line"]))
+    assert f"declared in {report['results'][0]['file']}:" in report["table"]
     assert "SIGFPE" in suites[0].find("testcase/failure").get("message")
 
 
@@ -113,3 +115,39 @@ def test_no_line_elsewhere(binary):
     assert said.stdout == done.stdout
     assert [line.split(" (")[0] for line in sorted(said.stderr.splitlines())] == ["binding of faulty::scale: pass", "runs of faulty::scale, row scale_one: pass",
                                                                               "runs of faulty::scale, row scale_two: pass"]
+
+
+TWO_ROWS = """
+#include <dovetail_op.h>
+#include <math.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_any(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    const uint32_t dtype = dv_dtype_key(a->x->dtype);
+    for (int64_t i = 0; i < dv_numel(a->x); i++) {
+        const float y = tanhf(dv_get(a->x->data, i, dtype));
+        dv_put(a->out->data, i, dtype, dtype == DV_DTYPE_f32 ? nextafterf(nextafterf(nextafterf(y, 9), 9), 9) : y);
+    }
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T; T in f32 bf16", .native = "tanh(x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32 bf16", f_any)));
+struct g { const dv_tensor *x, *xs; dv_tensor *out; };
+static int g_any(dv_context *ctx, const struct g *a) { (void)ctx; memset(a->out->data, 0, 4 * (size_t)dv_numel(a->out)); return DV_OK; }
+DV_OPERATOR(g, struct g, (x, xs, out), .schema = "g(Tensor x, Tensor xs) -> Tensor out", .contract = "xs[n m]:f32, x[n] -> out[n]:f32; parallel(n)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct g, "cpu", NULL, g_any)));
+DV_LIBRARY(reported, &dv_op_f, &dv_op_g);
+"""
+
+
+def test_accuracy_and_what_is_not_declared(check, tmp_path):
+    (tmp_path / "two rows.c").write_text(TWO_ROWS)
+    report = check(tmp_path / "two rows.c", "--only", "values,parallel", "--quick")
+    row = next(r for r in report["results"] if r["row"] == "f_any" and r["property"] == "values")
+    assert row["result"] == "pass" and 3 <= row["ulp"]["f32"] <= 5 and row["ulp"]["bf16"] <= 1, row
+    assert (row["file"], row["line"]) == (str(tmp_path / "two rows.c"), 15)
+    assert report["table"].splitlines()[0].endswith("  ulp") and f"f32 {row['ulp']['f32']:.3g}" in report["table"]
+    assert report["table"].split("not declared, so less is checked\n")[1].split("\n\n")[0].splitlines() == [
+        "reported::f: parallel(...) or sum(...), where one holds",
+        "reported::g: a native form or a reference row, which values are compared with; the dtype of x"]

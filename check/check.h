@@ -340,6 +340,7 @@ typedef struct check_place {
     bool far;                  /* it is where only sparse memory reaches */
     bool between;              /* inside the tensor, but not an element, since elements are far apart */
     bool header;               /* not elements: sizes, strides, or the target of a list's pointer */
+    bool in_list;              /* of a result that is a list, which Python cannot be given */
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
 bool check_in_kernel(void);

@@ -602,6 +602,7 @@ static void describe(const region *r, check_place *out)
         : r->use == LISTED             ? "the list or string of "
                                        : "";
     out->header = header || r->use == LISTED;
+    out->in_list = r->use == RESULT && op->slots[slot].type == DV_FIELD_TENSORS;
     switch (r->use) {
     case WORKSPACE: snprintf(out->what, sizeof out->what, "the workspace"); return;
     case KERNEL: snprintf(out->what, sizeof out->what, "memory of dv_alloc()"); return;

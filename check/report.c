@@ -491,11 +491,12 @@ void check_report_json(
     size_t counts[3] = { 0 };
     for (size_t i = 0; i < njobs; i++)
         counts[jobs[i].result->outcome]++;
-    bool ok = !counts[CHECK_FAIL];
+    const bool interrupted = options->interrupted && options->interrupted();
+    bool ok = !counts[CHECK_FAIL] && !interrupted;
     for (size_t i = 0; i < nops; i++)
         ok &= !check_report_unmade(&ops[i], jobs, njobs);
-    fprintf(
-        to, "{\"ok\": %s, \"seed\": %llu, \"seconds\": %.3f", ok ? "true" : "false", (unsigned long long)options->seed, seconds);
+    fprintf(to, "{\"ok\": %s, \"interrupted\": %s, \"seed\": %llu, \"seconds\": %.3f", ok ? "true" : "false",
+        interrupted ? "true" : "false", (unsigned long long)options->seed, seconds);
     fprintf(to, ", \"passed\": %zu, \"failed\": %zu, \"not_checked\": %zu, \"operators\": [", counts[CHECK_PASS],
         counts[CHECK_FAIL], counts[CHECK_NOT]);
     for (size_t i = 0; i < nops; i++) {

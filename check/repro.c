@@ -767,7 +767,8 @@ bool check_repro_python(const check_job *job, FILE *to)
         return fputs(job->said_python, to) >= 0;
     if (!has_question(job, ".py"))
         return false;
-    for (size_t r = 0; r < job->op->nresults && job->result->how.show == CHECK_SHOW_POISON; r++)
+    const bool of_results = job->result->how.show == CHECK_SHOW_POISON || job->result->how.show == CHECK_SHOW_HEADER;
+    for (size_t r = 0; r < job->op->nresults && of_results; r++)
         if (job->op->slots[job->op->nargs + r].type == DV_FIELD_TENSORS)
             return false; /* NumPy's memory, not the program's: lists cannot be given */
     put_comment(job, "# ", "# ", "python repro.py ", to);

@@ -3,9 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -425,6 +429,16 @@ static int check_in_torch(
     return status;
 }
 
+/* Is word i a file that was named before? */
+static bool is_again(const cli_args *args, size_t i)
+{
+    struct stat file, other;
+    for (size_t k = 0; k < i && !stat(args->words[i], &file); k++)
+        if (!stat(args->words[k], &other) && file.st_ino == other.st_ino && file.st_dev == other.st_dev)
+            return true;
+    return false;
+}
+
 static int check(const cli_args *args, targets *t, check_options *options)
 {
     check_job *jobs;
@@ -436,7 +450,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
     if (programs && mkdir(programs, 0777) && errno != EEXIST)
         return cli_fail("cannot make the folder '%s': %s", programs, strerror(errno));
     for (size_t i = 0; i < args->nwords && !status; i++)
-        status = add_target(t, args->words[i]);
+        status = is_again(args, i) ? CLI_OK : add_target(t, args->words[i]);
     if (!status && cli_has(args, "torch"))
         status = add_foreign(t, args);
     else if (!status && cli_has(args, "op"))
@@ -467,10 +481,10 @@ static int check(const cli_args *args, targets *t, check_options *options)
         check_report_json(t->ops, t->n, jobs, njobs, options, cli_now() - begin, stdout);
     else
         check_report_table(t->ops, t->n, jobs, njobs, cli_colors(stdout), stdout);
-    if (cli_interrupted()) /* with the table so far */
-        return cli_fail("interrupted");
     if (cli_has(args, "junit"))
         status = write_junit(cli_get(args, "junit"), t, jobs, njobs);
+    if (cli_interrupted()) /* with the results so far */
+        return cli_fail("interrupted");
     if (!status && programs)
         status = write_repros(programs, jobs, njobs);
     else if (failed && !cli_json && !programs)
@@ -495,9 +509,102 @@ static int get_seeds(const cli_args *args, check_options *options)
     return CLI_OK;
 }
 
+static int check_once(const cli_args *args, check_options *options)
+{
+    targets t = { .temp.lock = -1 };
+    cli_signals_begin();
+    const int status = check(args, &t, options);
+    cli_temp_remove(&t.temp);
+    cli_signals_end();
+    return status;
+}
+
+/* ---- Watching ------------------------------------------------------------------------------------------------------------ */
+
+/* A number that changes with a file; of a folder, with its binaries, or with headers beside a C file. */
+static uint64_t state_of(const char *path, const char *ending, int depth)
+{
+    struct stat s;
+    struct dirent **names;
+    uint64_t state = 0;
+    if (stat(path, &s))
+        return 0;
+    if (!S_ISDIR(s.st_mode))
+        return ((uint64_t)s.st_ino * 31 + (uint64_t)s.st_size) * 31 + (uint64_t)s.st_mtim.tv_sec * 1000000007 +
+            (uint64_t)s.st_mtim.tv_nsec;
+    const int n = depth ? scandir(path, &names, NULL, alphasort) : -1;
+    for (int i = 0; i < n; i++) {
+        char *full = cli_join(path, names[i]->d_name);
+        if (*names[i]->d_name != '.' && (ends_with(full, ending) || is_folder(full)))
+            state = state * 31 + state_of(full, ending, depth - 1);
+        free(full);
+        free(names[i]);
+    }
+    if (n >= 0)
+        free(names);
+    return state;
+}
+
+static uint64_t state_of_all(const cli_args *args)
+{
+    uint64_t state = cli_has(args, "torch") ? state_of(cli_get(args, "torch"), "", 0) : 0;
+    for (size_t i = 0; i < args->nwords; i++) {
+        const char *word = args->words[i], *slash = strrchr(word, '/');
+        state = state * 31 + state_of(word, ".so", 2);
+        char *folder = slash ? cli_format("%.*s/", (int)(slash - word), word) : cli_format(".");
+        if (ends_with(word, ".c"))
+            state = state * 31 + state_of(folder, ".h", 1);
+        free(folder);
+    }
+    return state;
+}
+
+static void doze(void) { nanosleep(&(struct timespec){ .tv_nsec = 100 * 1000 * 1000 }, NULL); }
+
+/* Check in a child, again after each change, until a signal ends it. */
+static int watch(const cli_args *args, check_options *options)
+{
+    cli_signals_begin();
+    for (;;) {
+        const uint64_t state = state_of_all(args);
+        fflush(NULL);
+        const pid_t child = fork();
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGTERM);
+            cli_signals_end();
+            return check_once(args, options);
+        }
+        for (bool told = false; child > 0 && waitpid(child, NULL, WNOHANG) == 0; doze())
+            if (cli_interrupted() && !told)
+                told = !kill(child, SIGTERM);
+        if (child > 0 && !cli_interrupted())
+            fputs("dovetail: checked; waits for a change (Ctrl-C ends it)\n", stderr);
+        while (child > 0 && !cli_interrupted() && state_of_all(args) == state)
+            doze();
+        for (uint64_t last = state; child > 0 && !cli_interrupted() && state_of_all(args) != last;
+            doze()) /* until it is complete */
+            last = state_of_all(args);
+        if (child > 0 && !cli_interrupted())
+            continue;
+        cli_signals_end();
+        return cli_fail("%s", child < 0 ? strerror(errno) : "interrupted");
+    }
+}
+
+/* Names of operators and packages are no files that could be watched. */
+static int check_watch(const cli_args *args)
+{
+    const char *module = cli_get(args, "torch");
+    for (size_t i = 0; cli_has(args, "watch") && i <= args->nwords; i++) {
+        const char *word = i < args->nwords ? args->words[i] : module;
+        if (word && access(word, F_OK))
+            return cli_usage(args->verb, "option '--watch': expected files and folders, found '%s'", word);
+    }
+    return CLI_OK;
+}
+
 static int run(const cli_args *args)
 {
-    targets t = { 0 };
     check_options options = { .workers = WORKERS, .only = cli_get(args, "only"), .interrupted = cli_interrupted };
     int64_t seed, seconds, case_ms, cases;
     if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
@@ -508,18 +615,13 @@ static int run(const cli_args *args)
         cli_get_int(args, "case-ms", 8, 1000000, CASE_MS, &case_ms) ||
         cli_get_int(args, "cases", 1, CHECK_MOST_CASES, cli_has(args, "quick") ? QUICK : 0, &cases) ||
         cli_get_int(args, "max-elements", 1, INT64_C(1) << 28, CHECK_MOST_ELEMENTS, &check_most_elements) ||
-        check_only(args, options.only) || get_seeds(args, &options))
+        check_only(args, options.only) || get_seeds(args, &options) || check_watch(args))
         return CLI_USAGE;
     options.seed = options.last_seed ? options.seed : (uint64_t)seed;
     options.cases = (uint32_t)cases;
     options.seconds = (double)seconds;
     options.case_ms = (int)case_ms;
-    t.temp.lock = -1;
-    cli_signals_begin();
-    const int status = check(args, &t, &options);
-    cli_temp_remove(&t.temp);
-    cli_signals_end();
-    return status;
+    return cli_has(args, "watch") ? watch(args, &options) : check_once(args, &options);
 }
 
 static const cli_option options[] = {
@@ -536,6 +638,7 @@ static const cli_option options[] = {
     { 0, "case-ms", "N", "processor time that a case may take before it counts as endless (default 2000)" },
     { 0, "repro", "FOLDER", "write a C program and a Python script for each failure there" },
     { 0, "junit", "FILE", "also write the results as JUnit's XML" },
+    { 0, "watch", NULL, "check again whenever a file changes, until Ctrl-C" },
     { 'v', "verbose", NULL, "a line on stderr for each property that has ended" },
     { 0, "json", NULL, "the results as one JSON document, with those programs" },
     { 0 },

@@ -47,6 +47,18 @@ def test_a_signal_ends_it(tmp_path, number):
     assert "interrupted::f" in out and ": interrupted\n" in out  # the table so far
 
 
+def test_what_is_written_of_an_interrupted_check(tmp_path):
+    (tmp_path / "out.xml").write_text("of an earlier run")
+    p = subprocess.Popen([COMMAND, "check", "--json", "--junit", tmp_path / "out.xml", build(tmp_path, "usleep(300000);")], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True, preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    time.sleep(1)
+    p.send_signal(signal.SIGTERM)
+    report = json.loads(p.communicate(timeout=30)[0])
+    assert p.returncode == -signal.SIGTERM and report["interrupted"] and not report["ok"]
+    assert any(r["because"] == "interrupted" for r in report["results"] if r["result"] == "not checked")
+    assert "skipped message=\"interrupted\"" in (tmp_path / "out.xml").read_text()
+
+
 def test_a_kernel_that_stops_its_process(tmp_path):
     done = subprocess.run([COMMAND, "check", "--json", "--only", "runs", build(tmp_path, "if (n == 3) raise(SIGSTOP);")], capture_output=True, text=True, timeout=100)
     failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
@@ -59,3 +71,35 @@ def test_signals_that_the_caller_blocks(tmp_path):
                           capture_output=True, text=True, timeout=100, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()))
     failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
     assert len(failed) == 1 and failed[0]["message"].startswith("the kernel has not ended"), failed
+
+
+def next_report(p):
+    """The next document that it prints."""
+    text = ""
+    while True:
+        text += p.stdout.readline()
+        if text.endswith("}\n"):
+            return json.loads(text)
+
+
+def test_watch(tmp_path):
+    """It checks again when a source or a header beside it changes, and ends when it is told to."""
+    folder = tmp_path / "of my own"
+    folder.mkdir()
+    (folder / "by.h").write_text("#define BY 1\n")
+    (folder / "f.c").write_text('#include "by.h"\n' + SOURCE.replace("BODY", "if (n == BY - 1) raise(SIGABRT);"))
+    p = subprocess.Popen([COMMAND, "check", "--watch", "--json", "--only", "binding,runs", folder / "f.c"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    assert not next_report(p)["ok"]
+    (folder / "by.h").write_text("#define BY -5\n")
+    assert next_report(p)["ok"]
+    (folder / "f.c").write_text("int x = ;\n")
+    assert next_report(p)["failed"] == 1
+    p.send_signal(signal.SIGINT)
+    rest, err = p.communicate(timeout=30)
+    assert p.returncode == -signal.SIGINT and not rest and err.count("waits for a change") >= 2 and "interrupted" not in err
+
+
+def test_what_cannot_be_watched():
+    done = subprocess.run([COMMAND, "check", "--watch", "base"], capture_output=True, text=True)
+    assert done.returncode == 2 and "expected files and folders, found 'base'" in done.stderr

@@ -79,6 +79,12 @@ def test_one_operator_of_a_folder(check, tmp_path):
     assert check(tmp_path, "--only", "binding", "--op", "pick")["operators"] == ["index_not_checked::pick"]
 
 
+def test_a_file_that_is_named_twice(check, binary, tmp_path):
+    (tmp_path / "other name.so").symlink_to(binary("rows_disagree"))
+    report = check(binary("rows_disagree"), binary("rows_disagree"), tmp_path / "other name.so", "--only", "binding")
+    assert report["ok"] and report["operators"] == ["faulty::scale"]
+
+
 def test_what_does_not_build_is_no_pass(tmp_path):
     (tmp_path / "broken.c").write_text("int x = ;\n")
     done = subprocess.run([COMMAND, "check", "--only", "memory", tmp_path / "broken.c"], capture_output=True, text=True)

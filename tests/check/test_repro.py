@@ -20,7 +20,7 @@ NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
-    "list_second_unwritten",  # nor can the contents of its lists' memory be chosen
+    "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these

@@ -90,6 +90,26 @@ static unsigned char *contents(const check_case *c, size_t i, int set, int64_t *
     return bytes;
 }
 
+/* Are its contents a formula, since as numbers they would make a long program? */
+static bool by_formula(const check_job *job, const check_tensor *t)
+{
+    enum { MANY = 1024 };
+    const bool drawn = t->fill == CHECK_RANDOM || t->fill == CHECK_SIMPLE;
+    return job->result->how.show != CHECK_SHOW_NOTHING && t->present && drawn && t->layout == CHECK_CONTIGUOUS &&
+        check_numel(t) > MANY && t->dtype.code != 5 && t->dtype.bits >= 8 && fabs(t->low) < 0x1p53 && fabs(t->high) < 0x1p53;
+}
+
+static bool any_by_formula(const check_job *job)
+{
+    const check_result *r = job->result;
+    bool any = false;
+    for (size_t i = 0; i < r->failing.ntensors; i++)
+        any |= by_formula(job, &r->failing.tensors[i]);
+    for (size_t i = 0; i < r->before.ntensors && r->has_before; i++)
+        any |= by_formula(job, &r->before.tensors[i]);
+    return any;
+}
+
 static bool writes(const check_job *job, size_t tensor)
 {
     return job->op->slots[check_tensor_argument(&job->result->failing, tensor)].flags & DV_SLOT_WRITES;
@@ -365,6 +385,27 @@ static void put_c_far(const check_job *job, size_t i, const int64_t *strides, in
     fputs("    }\n", to);
 }
 
+/* Memory of n elements with the contents, in the block of a tensor. */
+static void put_c_guarded(const check_job *job, size_t i, const int64_t *strides, int64_t n, int64_t first, FILE *to)
+{
+    const check_case *c = &job->result->failing;
+    const check_tensor *t = &c->tensors[i];
+    const int64_t size = dv_dtype_bytes(t->dtype, 1);
+    put_c_dims(t, strides, to);
+    fprintf(to, "        const size_t bytes = %lld;\n", (long long)(n * size));
+    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
+    if (by_formula(job, t))
+        fprintf(to,
+            "        fill_drawn(data, %lld, (dv_dtype){ %u, %u, %u }, UINT64_C(%llu) + 1000 * (uint64_t)which, %d, %a, %a);\n",
+            (long long)n, t->dtype.code, t->dtype.bits, t->dtype.lanes, (unsigned long long)(c->seed + i),
+            t->fill == CHECK_SIMPLE, t->low, t->high);
+    else
+        fputs("        memcpy(data, elements[which], bytes);\n", to);
+    fprintf(to, "        protect(data, %s);\n", writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ");
+    put_c_header(job, i, "data", first * size, to);
+    fputs("    }\n", to);
+}
+
 static void put_c_tensor(const check_job *job, size_t i, FILE *to)
 {
     const check_case *c = &job->result->failing;
@@ -378,6 +419,13 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
     }
     fputs("    { /* ", to);
     put_name(job, i, to);
+    if (by_formula(job, t)) {
+        n = check_numel(t);
+        first = 0;
+        fprintf(to, ": %s */\n", dv_dtype_name(t->dtype));
+        put_c_guarded(job, i, strides, n, first, to);
+        return;
+    }
     const bool as_bytes = !strcmp(c_type(t), "uint8_t") && !check_is_integer(t->dtype);
     const int64_t count = as_bytes ? (high - low + 1) * size : high - low + 1;
     fprintf(to, ": %s */\n        static const %s elements[][%lld] = {", dv_dtype_name(t->dtype), c_type(t),
@@ -393,13 +441,7 @@ static void put_c_tensor(const check_job *job, size_t i, FILE *to)
         free(bytes);
     }
     fputs(" };\n", to);
-    put_c_dims(t, strides, to);
-    fprintf(to, "        const size_t bytes = %lld;\n", (long long)(n * size));
-    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n        memcpy(data, elements[which], bytes);\n",
-        (long long)(t->dtype.code == 5 ? size / 2 : size));
-    fprintf(to, "        protect(data, %s);\n", writes(job, i) ? "PROT_READ | PROT_WRITE" : "PROT_READ");
-    put_c_header(job, i, "data", first * size, to);
-    fputs("    }\n", to);
+    put_c_guarded(job, i, strides, n, first, to);
 }
 
 static void put_c_variables(const check_job *job, const char *indent, FILE *to)
@@ -551,7 +593,7 @@ bool check_repro_c(const check_job *job, FILE *to)
         return false;
     put_comment(job, "/* ", " * ", run, to);
     fputs(" */\n", to);
-    put_piece(&p, "memory.h");
+    put_piece(&p, any_by_formula(job) ? "drawn.h" : "memory.h");
     put_question(&p, ".c");
     put_piece(&p, "begin.h");
     if (before)
@@ -617,7 +659,10 @@ static void put_python_tensor(const check_job *job, size_t i, FILE *to)
     fputs(", ", to);
     put_tuple(strides, t->ndim, to);
     fprintf(to, ", %lld, ", (long long)first);
-    if (bytes)
+    if (by_formula(job, t))
+        fprintf(to, "drawn(%s, %lld, %llu, %s, %.17g, %.17g)", numpy_dtype(t->dtype, buffer, sizeof buffer), (long long)n,
+            (unsigned long long)(c->seed + i), t->fill == CHECK_SIMPLE ? "True" : "False", t->low, t->high);
+    else if (bytes)
         put_python_elements(t, bytes, n, to);
     fprintf(to, ", %s)", writes(job, i) || job->result->how.show == CHECK_SHOW_SAME ? "True" : "False");
     free(bytes);
@@ -774,6 +819,8 @@ bool check_repro_python(const check_job *job, FILE *to)
     put_comment(job, "# ", "# ", "python repro.py ", to);
     fputs("\n", to);
     put_piece(&p, "memory.py"); /* it starts the process anew: before anything is loaded */
+    if (any_by_formula(job))
+        put_piece(&p, "drawn.py");
     if (job->result->has_before) {
         put_piece(&p, "call.py");
         put_python_before(job, to);

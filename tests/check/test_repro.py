@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ENDLESS, FAULTY, LOADS_NOT, build, failure
+from conftest import COMMAND, ENDLESS, FAULTY, LOADS_NOT, build, failure
 
 WITHOUT_PROGRAM = {
     LOADS_NOT,
@@ -62,6 +62,7 @@ def test_a_program_ends_by_itself(program, binary, name):
 
 # A change that takes the fault away.
 MENDED = {
+    "index_not_checked": ("    for (", "    for (int64_t i = 0; i < dv_numel(a->ids); i++)\n        if (ids[i] < 0 || ids[i] >= a->table->shape[0])\n            return dv_error(ctx, DV_EINVAL, \"no such row\");\n    for ("),
     "tail_past_end": ("k < 8; k++", "k < 8 && i + k < n; k++"),
     "input_written": ("x[i] = x[i] > 0 ? x[i] : 0;\n        out[i] = x[i];", "out[i] = x[i] > 0 ? x[i] : 0;"),
     "tail_unwritten": ("n / 8 * 8", "n"),
@@ -120,6 +121,39 @@ def test_it_passes_when_the_fault_is_gone(faulty, program, tmp_path, name):
     if "python" in found:
         done = run(python_program(found["python"], tmp_path), mended)
         assert done.returncode == 0, done
+
+
+LARGE = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x, *by; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    const uint32_t dtype = dv_dtype_key(a->x->dtype);
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        dv_put_f64(a->out->data, i, dtype, dv_get_f64(a->x->data, i < 4500 ? i : i - 4001, dtype) * ((const int16_t *)a->by->data)[i]);
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, by, out), .schema = "f(Tensor x, Tensor by) -> Tensor out",
+    .contract = "x[n]:T, by[n]:i16 -> out[n]:T; T in DTYPE; by.values > 0; by.values < 40", .native = "x * by", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", NULL, f)));
+DV_LIBRARY(large, &dv_op_f);
+"""
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16", "f64"])
+def test_many_elements_are_computed(check, tmp_path, dtype):
+    """A large case gives a short program, with the checker's own numbers."""
+    text = LARGE.replace("DTYPE", dtype)
+    (tmp_path / "f.c").write_text(text)
+    (tmp_path / "mended.c").write_text(text.replace("i - 4001", "i"))
+    broken, mended = (build(tmp_path / f"{name}.c", tmp_path / f"{name}.so") for name in ("f", "mended"))
+    found = failure(check(broken, "--only", "values"))
+    assert found["elements"] > 4500 and len(found["c"]) < 20000 and len(found["python"]) < 20000, found["case"]
+    (tmp_path / "repro.c").write_text(found["c"])
+    flags = subprocess.run([COMMAND, "--cflags", "--libs"], check=True, capture_output=True, text=True).stdout.split()
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", tmp_path / "repro.c", *flags, "-lm", "-pthread", "-o", tmp_path / "repro"], check=True)
+    ends = [run(program, of) for program in ([tmp_path / "repro"], python_program(found["python"], tmp_path)) for of in (broken, mended)]
+    assert [e.returncode for e in ends] == [1, 0, 1, 0], ends
 
 
 def test_files(check, tmp_path):

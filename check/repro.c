@@ -54,6 +54,17 @@ static void put_words(const char *s, FILE *to)
         fputc((*s == '*' && s[1] == '/') || *s == '\n' || *s == '"' ? ' ' : *s, to);
 }
 
+/* A path as a word of the shell. */
+static void put_path(const char *path, FILE *to)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+    const bool quoted = path[strspn(path, plain)] != 0;
+    fputs(quoted ? "'" : "", to);
+    for (; *path; path++)
+        fputs(*path == '\'' ? "'\\''" : (char[]){ *path, 0 }, to);
+    fputs(quoted ? "'" : "", to);
+}
+
 static void put_comment(const check_job *job, const char *begin, const char *line, const char *run, FILE *to)
 {
     fprintf(to, "%s%s of %s%s%s:\n%s", begin, job->property->name, job->op->name, job->row ? ", row " : "",
@@ -62,10 +73,16 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     fprintf(to, "\n%s", line);
     check_repro_case(job, to);
     fprintf(to, "\n%s\n", line);
-    if (job->op->source)
-        fprintf(to, "%s    dovetail build %s -o %s\n", line, job->op->source, file_of(job->op->path));
-    fprintf(to, "%s    %s%s\n%s\n", line, run, file_of(job->op->path), line);
-    fprintf(to, "%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line);
+    if (job->op->source) {
+        fprintf(to, "%s    dovetail build ", line);
+        put_path(job->op->source, to);
+        fputs(" -o ", to);
+        put_path(file_of(job->op->path), to);
+        fputs("\n", to);
+    }
+    fprintf(to, "%s    %s", line, run);
+    put_path(file_of(job->op->path), to);
+    fprintf(to, "\n%s\n%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line, line);
 }
 
 /* How many contents a program needs of each tensor. */

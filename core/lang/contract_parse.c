@@ -376,8 +376,8 @@ static int parse_output(struct parser *p)
     if (status)
         return status;
     if (dv__lexer_is(&p->lx, "absent") && t->kind == DV__PATTERN_LIST)
-        return fail(
-            p, p->lx.token.start, "a return of type Tensor[] is never absent: expected a list without tensors, {i < 0}[...]");
+        return fail(p, p->lx.token.start,
+            "a return of type Tensor[] is never absent: expected a list without tensors, such as {j < 0}[1]:f32");
     if (dv__lexer_accept(&p->lx, "absent")) {
         t->presence = DV__ABSENT;
     } else if (dv__lexer_is(&p->lx, "[") || dv__lexer_is(&p->lx, "{") || t->kind == DV__PATTERN_LIST) {

@@ -385,6 +385,15 @@ static bool is_alias(const dv__argument *ret, const dv__argument *arg)
     return false;
 }
 
+/* Does it share the memory of an argument that it does not write? */
+static bool is_declared_view(const dv__argument *ret)
+{
+    for (const dv__alias *r = ret->alias; r; r = r->element)
+        if (r->nbefore && !r->write)
+            return true;
+    return false;
+}
+
 static int resolve_output(dv__contract *c, dv__pattern *t)
 {
     const dv__pattern *list = t->index ? t : NULL;
@@ -420,7 +429,12 @@ static int resolve_output(dv__contract *c, dv__pattern *t)
     if (t->has_strides && (t->strides.singles != t->strides.n || !t->dims.given))
         return dv__fail_at(DV_ECONTRACT, c->text, t->at, "strides[...] need dims, and have one stride for each");
     const dv__schema *schema = c->schema;
-    if (t->view_of >= 0 && !is_alias(&schema->returns[(size_t)t->slot - schema->nargs], &schema->args[t->view_of]))
+    const dv__argument *ret = &schema->returns[(size_t)t->slot - schema->nargs];
+    if (t->view_of < 0 && t->presence != DV__ABSENT && is_declared_view(ret))
+        return dv__fail_at(DV_ECONTRACT, c->text, t->at,
+            "the schema declares what is returned as a view of an argument: expected view(...) in each case, found '%s'",
+            t->text);
+    if (t->view_of >= 0 && !is_alias(ret, &schema->args[t->view_of]))
         return dv__fail_at(DV_ECONTRACT, c->text, t->at,
             "the schema does not declare this view: expected Tensor(a) as the types of '%s' and of what is returned",
             schema->args[t->view_of].name);

@@ -21,6 +21,7 @@ static const char *schema_of(char which)
     case 'T': return "f(Tensor[]? xs) -> Tensor[]";
     case 'R': return "f(Tensor x, Tensor? w) -> Tensor? a";
     case 'D': return "f(Tensor x, ScalarType? to) -> Tensor out";
+    case 'V': return "f(Tensor(a) x, bool copy) -> Tensor(a)";
     case 'M': return "f(Tensor(a!) x) -> Tensor[]";
     default: return "f(Tensor x) -> ()";
     }

@@ -101,7 +101,7 @@ DV_API int dv_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, dv_
  * outlive the new tensor. offset and strides are in elements; the view must lie inside base's extent, else DV_ESHAPE. */
 DV_API int dv_tensor_view(
     dv_tensor *base, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset, dv_tensor **out);
-/* Only for tensors that this library made. unref(NULL) is fine; both are atomic. */
+/* Only for tensors that this library made. unref(NULL) is fine; the counts are atomic. */
 DV_API dv_tensor *dv_tensor_ref(dv_tensor *t);
 DV_API void dv_tensor_unref(dv_tensor *t);
 
@@ -487,7 +487,7 @@ enum dv_partial_of {
     /* The value is what facts (`ids.values < n`) allow the elements of a tensor to be; least > most: they allow none. Index as of
      * ARGUMENT. */
     DV_PARTIAL_VALUES,
-    DV_PARTIAL_STRIDES, /* of a result, or of an element of one: the sizes are its strides, in elements */
+    DV_PARTIAL_STRIDES, /* the strides of a result, or of one tensor of a list, in elements: dv_known.sizes holds them */
 };
 DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);
 DV_API int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);

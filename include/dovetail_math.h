@@ -264,7 +264,7 @@ DV_INLINE float dv_cosf_small(float x) /* 2.4 ulp */
     return dv__f32_from_bits(dv__bits_of_f32(s) ^ ~dv__bits_of_f32(shifted) << 31);
 }
 
-/* sin(|x| + quarter pi/2) for 1 <= |x| < infinity, exactly reduced (Payne and Hanek): |x| is m 2^e with an integer m. Only 96
+/* sin(|x| + quarter * pi/2) for 1 <= |x| < infinity, exactly reduced (Payne and Hanek): |x| is m 2^e with an integer m. Only 96
  * bits of 2/pi matter: higher bits give multiples of 4 times pi/2, and lower bits too little to count. */
 DV_INLINE float dv__sinf_large(float x, uint32_t quarter)
 {

@@ -44,7 +44,7 @@ DV_INLINE uint32_t dv_philox_at(uint64_t seed, uint64_t i)
     return block[i % 4];
 }
 
-/* Uniform in [0, 1), every value a multiple of 2^-24 or 2^-53. */
+/* Uniform in [0, 1): multiples of 2^-24 (f32) or of 2^-53 (f64). */
 DV_INLINE float dv_uniform_f32(uint32_t bits) { return (float)(bits >> 8) * 0x1p-24f; }
 DV_INLINE double dv_uniform_f64(uint32_t high, uint32_t low) { return (double)(((uint64_t)high << 32 | low) >> 11) * 0x1p-53; }
 

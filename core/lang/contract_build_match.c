@@ -858,8 +858,10 @@ static void match_length(dv__builder *b, const dv__pattern *t, dv__operand g)
     if (t->dims.any)
         return;
     const dv__item *item = t->dims.items;
-    const dv__operand list = dv__load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, g, t->slot);
-    const dv__operand n = dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, list);
+    const bool ints = dv__type_of_argument(b->c->schema->args[t->slot].type) == DV__CTYPE_INTS;
+    const dv__operand n = ints
+        ? dv__op1(b, DV__OP_RANK, DV__RTYPE_INT, g, dv__load(b, DV__OP_ARGUMENT, DV__RTYPE_DIMS, g, t->slot))
+        : dv__load(b, DV__OP_LEN, DV__RTYPE_INT, g, t->slot);
     b->where = item->text;
     dv__operand compared = g, expected;
     if (item->kind == DV__ITEM_VAR) {
@@ -894,37 +896,40 @@ static dv__part *wrong_presence(dv__builder *b, const dv__pattern *t, const char
 }
 
 /* Read the argument; only in C can its type differ from the schema's. */
-static void load_argument(dv__builder *b, const dv__pattern *t, dv__operand guard, const char *noun)
+static void load_argument(dv__builder *b, const dv__pattern *t, dv__operand guard, enum dv__ctype is)
 {
-    static const struct {
-        enum dv__op op;
-        enum dv__rtype type;
-    } loads[] = { { DV__OP_TENSOR, DV__RTYPE_TENSOR }, { DV__OP_HOLDS, DV__RTYPE_BOOL }, { DV__OP_ARGUMENT, DV__RTYPE_DIMS } };
+    const enum dv__op op = is == DV__CTYPE_TENSOR ? DV__OP_TENSOR
+        : is == DV__CTYPE_TENSORS                 ? DV__OP_HOLDS
+        : is == DV__CTYPE_INTS                    ? DV__OP_ARGUMENT
+                                                  : DV__OP_LEN;
+    const enum dv__rtype type = is == DV__CTYPE_TENSOR ? DV__RTYPE_TENSOR
+        : is == DV__CTYPE_TENSORS                      ? DV__RTYPE_BOOL
+        : is == DV__CTYPE_INTS                         ? DV__RTYPE_DIMS
+                                                       : DV__RTYPE_INT;
     const dv__hush hush = dv__quietly(b);
     const dv__operand given = dv__load(b, DV__OP_PRESENT, DV__RTYPE_BOOL, DV__ALWAYS, t->slot);
     dv__aloud(b, hush);
     dv__part *found = dv__if_part(b, given, dv__part_text(b, "another type"), dv__part_text(b, "None"));
-    dv__emit(b, loads[t->kind].op, loads[t->kind].type, guard, 0, NULL, t->slot,
-        dv__fault_new(b, DV_EINVAL, wrong_presence(b, t, noun, found)));
+    dv__emit(b, op, type, guard, 0, NULL, t->slot, dv__fault_new(b, DV_EINVAL, wrong_presence(b, t, dv__ctype_text(is), found)));
 }
 
 static void match_pattern(dv__builder *b, const dv__pattern *t)
 {
-    static const char *const nouns[] = { "a tensor", "a list of tensors", "a list of integers" };
+    const enum dv__ctype is = dv__type_of_argument(b->c->schema->args[t->slot].type);
     const dv__operand taken = dv__case_taken(b, t->when), there = dv__present(b, t->slot);
     b->who = t->name;
     b->where = t->text;
     if (t->presence == DV__ABSENT) {
         dv__check(b, dv__not(b, there, DV__ALWAYS), taken, DV_EINVAL,
-            wrong_presence(b, t, "None", dv__part_text(b, "%s", nouns[t->kind])));
+            wrong_presence(b, t, "None", dv__part_text(b, "%s", dv__ctype_text(is))));
         return;
     }
     const dv__operand guard = t->presence == DV__OPTIONAL ? dv__and(b, taken, there) : taken;
     if (guard == DV__NEVER)
         return;
     if (t->presence == DV__PRESENT)
-        dv__check(b, there, taken, DV_EINVAL, wrong_presence(b, t, nouns[t->kind], dv__part_text(b, "None")));
-    load_argument(b, t, guard, nouns[t->kind]);
+        dv__check(b, there, taken, DV_EINVAL, wrong_presence(b, t, dv__ctype_text(is), dv__part_text(b, "None")));
+    load_argument(b, t, guard, is);
     if (t->kind == DV__PATTERN_INTS) {
         match_length(b, t, guard);
     } else if (t->kind == DV__PATTERN_LIST) {

@@ -21,6 +21,7 @@ enum dv__ctype {
     DV__CTYPE_DTYPE,
     DV__CTYPE_RUN,  /* several dims */
     DV__CTYPE_INTS, /* an int[] argument */
+    DV__CTYPE_LIST, /* another list that holds no tensors: only its length is used */
     DV__CTYPE_TENSOR,
     DV__CTYPE_TENSORS,
     DV__CTYPE_OTHER, /* an argument that may only be used in present() and absent() */

@@ -277,7 +277,7 @@ static int parse_pattern(struct parser *p)
             status = parse_dims(p, &t->dims);
         t->may_be_empty |= t->kind == DV__PATTERN_LIST && t->dims.any;
         if (!status && dv__lexer_is(&p->lx, ":") && t->kind == DV__PATTERN_INTS)
-            status = fail(p, p->lx.token.start, "'%s' is a list of integers: it has no dtype", t->name);
+            status = fail(p, p->lx.token.start, "'%s' is not a list of tensors: it has no dtype", t->name);
         if (!status && dv__lexer_accept(&p->lx, ":"))
             status = parse_dtype(p, &t->dtype);
         const char *suffix = p->lx.token.start;

@@ -248,7 +248,7 @@ static int resolve_inputs(dv__contract *c)
             return status;
         if (t->kind == DV__PATTERN_INTS && !t->dims.any && (t->dims.n != 1 || t->dims.singles != 1))
             return dv__fail_at(
-                DV_ECONTRACT, c->text, t->at, "'%s' is a list of integers: its pattern has one dim, its length", t->name);
+                DV_ECONTRACT, c->text, t->at, "'%s' is not a list of tensors: its pattern has one dim, its length", t->name);
     }
     for (uint32_t i = 0; i < c->ndefinitions; i++) {
         dv__definition *d = &c->definitions[i];

@@ -90,7 +90,7 @@ static bool load(const dv__run *r, const dv__step *s, dv__reg *to)
     case DV__OP_PRESENT: to->i = dv__is_present(v); return true;
     case DV__OP_HOLDS: to->i = dv__first_tensor(v) != NULL; return v->type == DV_VALUE_TENSORS;
     case DV__OP_TENSOR: to->tensor = dv__first_tensor(v); return v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS;
-    case DV__OP_LEN: to->i = v->type == DV_VALUE_TENSORS ? (int64_t)v->as.tensors.size : 0; return v->type == DV_VALUE_TENSORS;
+    case DV__OP_LEN: to->i = dv__is_list(v->type) ? (int64_t)v->as.ints.size : 0; return dv__is_list(v->type);
     case DV__OP_NUMBER_DTYPE: to->dtype = dv_dtype_from_key(type_of_number(v)); return true;
     default: return load_argument(v, (enum dv__rtype)s->type, to);
     }

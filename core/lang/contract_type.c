@@ -56,7 +56,7 @@ enum dv__ctype dv__type_of_argument(const dv__type *t)
     case DV__TYPE_SCALAR_TYPE: return DV__CTYPE_DTYPE;
     case DV__TYPE_LIST: {
         const enum dv__ctype element = dv__type_of_argument(t->elems[0]);
-        return element == DV__CTYPE_TENSOR ? DV__CTYPE_TENSORS : element == DV__CTYPE_INT ? DV__CTYPE_INTS : DV__CTYPE_OTHER;
+        return element == DV__CTYPE_TENSOR ? DV__CTYPE_TENSORS : element == DV__CTYPE_INT ? DV__CTYPE_INTS : DV__CTYPE_LIST;
     }
     default: return DV__CTYPE_OTHER;
     }
@@ -65,7 +65,7 @@ enum dv__ctype dv__type_of_argument(const dv__type *t)
 const char *dv__ctype_text(unsigned type)
 {
     static const char *const texts[] = { "nothing", "an integer", "a number", "a boolean", "a string", "a dtype", "a run of dims",
-        "a list of integers", "a tensor", "a list of tensors", "an argument that only present() can ask about" };
+        "a list of integers", "a list", "a tensor", "a list of tensors", "an argument that only present() can ask about" };
     return texts[type];
 }
 
@@ -253,7 +253,7 @@ static bool operand_fits(const struct resolver *r, char letter, const dv__expr *
     case 'r': return e->type == DV__CTYPE_RUN;
     case 't': return e->type == DV__CTYPE_TENSOR;
     case 'R': return e->type == DV__CTYPE_TENSOR || e->type == DV__CTYPE_TENSORS || e->type == DV__CTYPE_RUN;
-    case 'L': return e->type == DV__CTYPE_TENSORS || e->type == DV__CTYPE_INTS;
+    case 'L': return e->type == DV__CTYPE_TENSORS || e->type == DV__CTYPE_INTS || e->type == DV__CTYPE_LIST;
     case 'I': return e->type == DV__CTYPE_INTS;
     case 'x': return e->type == DV__CTYPE_INT || e->type == DV__CTYPE_INTS;
     case 'o': return argument && r->c->schema->args[e->ref].type->kind == DV__TYPE_OPTIONAL;
@@ -415,7 +415,7 @@ static int resolve_comparison(const struct resolver *r, dv__expr *e)
             return wrong(
                 r, b, "expected %s, found %s: they can never be equal", dv__ctype_text(a->type), dv__ctype_text(b->type));
         if (a->type == DV__CTYPE_TENSOR || a->type == DV__CTYPE_TENSORS || a->type == DV__CTYPE_INTS ||
-            a->type == DV__CTYPE_OTHER)
+            a->type == DV__CTYPE_LIST || a->type == DV__CTYPE_OTHER)
             return wrong(r, b, "%s cannot be compared", dv__ctype_text(a->type));
     }
     return DV_OK;

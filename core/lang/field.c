@@ -22,6 +22,14 @@ uint32_t dv_field_over(uint32_t type, enum dv_field_form form)
     return 0;
 }
 
+bool dv__is_list(uint32_t value)
+{
+    for (uint32_t i = 1; i < NROWS; i++)
+        if (rows[i].form == DV_FORM_LIST && rows[i].value == value)
+            return true;
+    return false;
+}
+
 uint32_t dv__type_field(const dv__type *t)
 {
     static const uint32_t fields[] = {

@@ -76,6 +76,7 @@ void dv__schema_free(dv__schema *s);                                         /* 
 void dv__schema_print(const dv__schema *s, dv__text *to);
 void dv__type_print(const dv__type *t, dv__text *to);
 uint32_t dv__type_field(const dv__type *t); /* enum dv_field_type; 0: no field holds this type alone */
+bool dv__is_list(uint32_t value);           /* do values of this type (enum dv_value_type) have a size and elements? */
 void dv__schema_json(const dv__schema *s, dv__text *to);
 bool dv__schema_equal(const dv__schema *a, const dv__schema *b); /* structure, not text */
 /* Checks at registration, beyond the grammar: unique argument names, defaults that fit, one '*', valid alias sets.

@@ -115,6 +115,13 @@ static inline void call_parse(call *c, const char *text)
         } else if (*p == '?' && (p[1] == ' ' || !p[1])) {
             v->type = DV_VALUE_UNKNOWN;
             p++;
+        } else if (*p == '(' && strcspn(p, ".") < strcspn(p, ")")) { /* "(0.5,2.0)" */
+            double *data = call_alloc(c, 64 * 8);
+            size_t n = 0;
+            for (char *end; *p != ')'; p = end)
+                data[n++] = strtod(p + 1, &end);
+            p++;
+            *v = (dv_value){ .type = DV_VALUE_FLOATS, .as.floats = { data, n } };
         } else if (*p == '(') {
             int64_t *data = call_alloc(c, 64 * 8);
             int32_t n;

@@ -94,6 +94,8 @@ static int bind_out(ext_call *c, PyObject *o)
 {
     const ext_operator *f = c->f;
     const bool list = f->nresults == 1 && f->slots[f->nargs].type == DV_FIELD_TENSORS, several = PyTuple_Check(o) && !list;
+    if (Py_IsNone(o))
+        return 0; /* all are made */
     const Py_ssize_t n = several ? PyTuple_Size(o) : 1;
     if (n != (Py_ssize_t)f->nresults && several)
         return wrong(f, "got out= with a tuple of %zd for %zu result%s", n, f->nresults, f->nresults == 1 ? "" : "s");

@@ -24,7 +24,7 @@ class Generator:
         r = self.rng
         self.args = [("x", "Tensor")]
         for name, types in (("y", ["Tensor", "Tensor?"]), ("z", ["Tensor?", "Tensor"]), ("xs", ["Tensor[]", "Tensor?[]"]), ("k", ["int", "int?"]),
-                            ("ks", ["int[]", "int[]?"]), ("flag", ["bool"]), ("mode", ["str", "str?"]), ("alpha", ["Scalar", "float"])):
+                            ("ks", ["int[]", "int[]?"]), ("fs", ["float[]", "float[]?"]), ("flag", ["bool"]), ("mode", ["str", "str?"]), ("alpha", ["Scalar", "float"])):
             if self.chance(.5):
                 self.args.append((name, r.choice(types)))
         if self.chance(.15):  # two lists, in whose patterns the same names stand with the index
@@ -41,6 +41,8 @@ class Generator:
         inputs = [self.pattern(*a) for a in tensors]
         if "ks" in self.has and self.chance(.4):
             inputs.append(f"ks[{self.pick('2', '3', 'n', 'm + 1')}]")
+        if "fs" in self.has and self.chance(.4):
+            inputs.append(f"fs[{self.pick('2', '3', 'n', 'm + 1')}]")
         text = ", ".join(inputs)
         for name, type in groups:
             when = self.condition()
@@ -111,6 +113,8 @@ class Generator:
             options += ["k", "axis(k, x)", "size(x, k)"]
         if "ks" in self.has:
             options += ["len(ks)", "ks[0]", "ks[-1]", "ks[1]"]
+        if "fs" in self.has:
+            options += ["len(fs)"]
         if "xs" in self.has:
             options += ["len(xs)", "numel(xs)"]
         if "ys" in self.has:
@@ -238,6 +242,9 @@ class Generator:
             return str(self.k), self.k
         if type == "int[]":
             value = [r.choice([0, 1, -1, 2, 3, -2]) for _ in range(r.randrange(4))]
+            return f"({','.join(map(str, value))})", value
+        if type == "float[]":
+            value = [self.pick(0.5, 1.5) for _ in range(r.randrange(1, 4))]
             return f"({','.join(map(str, value))})", value
         if type == "bool":
             value = self.chance(.5)

@@ -204,6 +204,7 @@ def test_by_the_function(shipped):
         out = torch.empty(4)
         assert call(out) is out and torch.equal(out, wanted)
     assert torch.equal(f(gate, up, out=None), wanted)
+    assert [len(made) for made in dovetail.ops.grouped_topk(torch.ones(2, 4), 2, True, out=None)] == [2, 2]
     a, b = torch.empty(4), torch.empty(4)
     assert grad(gate, gate, up, out=(a, b))[0] is a
     c, d = torch.empty(4), torch.empty(4)

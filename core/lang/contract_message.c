@@ -83,6 +83,7 @@ static void say_argument(dv__words *w, const dv__run *r, int32_t slot)
     case DV_VALUE_STRING:
         dv__say(w, "%s = \"%.*s\"", name, (int)(value->as.s.size > 40 ? 40 : value->as.s.size), value->as.s.data);
         break;
+    case DV_VALUE_DTYPE: dv__say(w, "%s = %s", name, dv_dtype_name(value->as.dtype)); break;
     default: dv__say(w, "%s = %s", name, dv__is_present(value) ? "a value" : "None");
     }
 }

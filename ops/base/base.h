@@ -13,6 +13,8 @@
 #define BASE_NUMBERS "T in " BASE_DTYPES
 #define BASE_OTHER "; U in " BASE_DTYPES
 #define BASE_PAIRS BASE_NUMBERS BASE_OTHER
+#define BASE_TO "; dtype in " BASE_DTYPES /* of an argument */
+#define BASE_MAYBE_TO "; absent(dtype) or dtype in " BASE_DTYPES
 
 /* ---- compute types: f32 for f32, bf16 and f16; f64; i64 for integers and bool -------------------------------------------- */
 

@@ -167,21 +167,22 @@ FULL(mean, MEAN)
 DIMS(mean_dim, MEAN)
 
 DV_OPERATOR(sum, struct full_reduction, (self, dtype, out), .schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS,
+    .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS BASE_MAYBE_TO,
     .gradient = "self: expand(grad, self.shape)", .kernels = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, sum_any)));
 DV_OPERATOR(sum_dim_IntList, struct dim_reduction, (self, dim, keepdim, dtype, out),
     .schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS,
+    .contract =
+        "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, accumulate(T)); " BASE_NUMBERS BASE_MAYBE_TO,
     .gradient = "self: expand(reshape(grad, sum(self, dim, True).shape), self.shape)",
     .kernels = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, sum_dim_any)));
 DV_OPERATOR(mean, struct full_reduction, (self, dtype, out),
     .schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, T); " BASE_FLOATS,
+    .contract = "self[*s]:T -> out[]:if(present(dtype), dtype, T); " BASE_FLOATS BASE_MAYBE_TO,
     .gradient = "self: div(expand(grad, self.shape), self.numel)",
     .kernels = DV_KERNELS(DV_KERNEL(struct full_reduction, "cpu", NULL, mean_any)));
 DV_OPERATOR(mean_dim, struct dim_reduction, (self, dim, keepdim, dtype, out),
     .schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, T); " BASE_FLOATS,
+    .contract = "self[*s]:T -> out[reduced(*s, dim, keepdim)]:if(present(dtype), dtype, T); " BASE_FLOATS BASE_MAYBE_TO,
     .gradient = "self: div(expand(reshape(grad, sum(self, dim, True).shape), self.shape), if(result.numel == 0, 1, self.numel // "
                 "result.numel))",
     .kernels = DV_KERNELS(DV_KERNEL(struct dim_reduction, "cpu", NULL, mean_dim_any)));

@@ -585,7 +585,7 @@ struct full_like {
 };
 #define OPTIONS \
     "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None"
-#define LIKE "self[*s]:T -> out[*s]:if(present(dtype), dtype, T); " BASE_NUMBERS "; parallel(*s)"
+#define LIKE "self[*s]:T -> out[*s]:if(present(dtype), dtype, T); " BASE_NUMBERS BASE_MAYBE_TO "; parallel(*s)"
 
 static int zeros_like_any(dv_context *ctx, const struct like *a)
 {
@@ -646,7 +646,7 @@ static int clone_any(dv_context *ctx, const struct clone *a)
 DV_OPERATOR(to_dtype, struct to, (self, dtype, non_blocking, copy, memory_format, out),
     .schema = "to.dtype(Tensor self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
               "MemoryFormat? memory_format=None) -> Tensor out",
-    .contract = "self[*s]:T -> out[*s]:dtype; " BASE_NUMBERS "; parallel(*s)", .gradient = "self: type_as(grad, self)",
+    .contract = "self[*s]:T -> out[*s]:dtype; " BASE_NUMBERS BASE_TO "; parallel(*s)", .gradient = "self: type_as(grad, self)",
     .kernels = ROW(struct to, to_any));
 DV_OPERATOR(type_as, struct type_as, (self, other, out), .schema = "type_as(Tensor self, Tensor other) -> Tensor out",
     .contract = "self[*s]:T, other[...]:U -> out[*s]:U; " BASE_PAIRS,

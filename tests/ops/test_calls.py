@@ -167,3 +167,12 @@ def test_examples_of_the_pages_run(page):
 
 def test_every_operator_has_a_page():
     assert all((folder / "README.md").exists() for folder in (ROOT / "ops").iterdir() if list(folder.glob("*.c")))
+
+
+@pytest.mark.parametrize("dtype", ["f8_e4m3fn", "u16", "c64"])
+def test_base_refuses_a_dtype_that_it_cannot_convert_to(dtype):
+    dovetail.ops.swiglu  # loads the base set
+    x = np.ones(3, np.float32)
+    for name, args in (("to.dtype", (x, dtype)), ("sum", (x, dtype)), ("zeros_like", (x, dtype))):
+        with pytest.raises(ValueError, match=f"found dtype = {dtype}"):
+            dovetail.find("base::" + name)(*args[:1], dtype=args[1])

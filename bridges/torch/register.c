@@ -32,7 +32,9 @@ static _Atomic(const struct dv__torch_op *) operators[CAPACITY]; /* an old opera
 HEX3(TRAMPOLINE)
 static const dv_torch_boxed trampolines[CAPACITY] = { HEX3(NAME) };
 
-/* The free numbers: first those never used, then a queue of those given back. */
+/* The free numbers: a queue of those given back, and those never used. A thread may still be in a call of an operator that was
+ * taken out, so its number rests until REST others were given back after it; then the next operator replaces and frees it. */
+enum { REST = CAPACITY / 4 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static size_t unused, queue_first, queue_size;
 static uint16_t queue[CAPACITY];
@@ -41,7 +43,7 @@ static int take_number(const char *name, size_t *out)
 {
     int status = DV_OK;
     pthread_mutex_lock(&lock);
-    if (unused < CAPACITY) {
+    if (unused < CAPACITY && queue_size <= REST) {
         *out = unused++;
     } else if (queue_size) {
         *out = queue[queue_first];
@@ -522,7 +524,10 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     e->name = o->name;
     e->op = o;
     reg->n++; /* from here on dv_torch_unregister() knows it */
-    atomic_store_explicit(&operators[e->number], o, memory_order_release);
+    const struct dv__torch_op *old = atomic_exchange_explicit(&operators[e->number], o, memory_order_acq_rel);
+    if (old)
+        dv_operator_unref(old->op);
+    free((void *)(uintptr_t)(const void *)old);
     if (e->twin)
         return add_twin(reg, lib, e);
     status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");

@@ -2,11 +2,12 @@
 """How good is `dovetail check`? Correct operators get one small fault each, and the checker has to find it.
 
     python3 tools/mutants.py [-n COUNT] [--seed SEED] [--kind KIND] [--file PART] [--json FILE]
+    python3 tools/mutants.py --again FILE [--json FILE]   # those that survived in what --json wrote
     python3 tools/mutants.py --table FILE ...        # what --json wrote, as the tables of docs/check.md, which it replaces
 
 A mutant is an operator's source with one edit: of its code (a bound, a comparison, a size, an initialisation, a rounding, ...) or of
 its declaration (a fact, a dtype, a `!`, a gradient's factor, ...). COUNT of them are drawn, so that each kind of each file has its turn.
-A mutant is killed when the checker reports a failure. Not counted are those that do not compile, those whose machine code is that of
+A mutant is killed when the checker reports a failure; not tried, when the check has not ended after five minutes. Not counted are those that do not compile, those whose machine code is that of
 the original, and those in tools/mutants_equivalent.txt, each with the reason. Prints the tables, and the survivors."""
 import argparse
 import collections
@@ -78,7 +79,7 @@ DECLARATION = {
         ("fact dropped", r"(; (?!T in|I in|J in|parallel|sum\(|flops|bytes|strided|last_contiguous|align)[^;\"]+)(?=[;\"])", [""]),
         ("fact added", r"(parallel|sum)\((\*?\w+)\)", "other name"),
         ("dtype", r" in (?:\w+ )*?(f32|f64|f16|bf16|i64|i32|i8|u8|bool) ?(?=[;\"\w])", [""]),
-        ("dtype", r" in ((?:f32|f64|f16|bf16|i32) ?)+(?=[;\"])", ["\\g<0> i32"]),
+        ("dtype", r" in ((?:(?:f32|f64|f16|bf16|i32) ?)+)(?=[;\"])", [r"\1 i32"]),
         ("dim", r"\[\*?\w+ (\w+)\]", ["1"]),
         ("dim", r"\[(\w+ \w+)\]", "swap words"),
         ("cost", r"(?:flops|workspace) = ([0-9]+)", [r"(\1 / 2)"]),
@@ -267,7 +268,7 @@ def attempt(m, folder, seed, original):
     try:
         found = failures(source, m.operators, seed)
     except subprocess.TimeoutExpired:
-        return "killed", {"time": "the check does not end"}
+        return "not tried", {}
     return ("killed" if found else "survived"), found
 
 
@@ -284,6 +285,7 @@ def main():
     parser.add_argument("--kind", help="only this kind")
     parser.add_argument("--file", default="", help="only files with this in their path")
     parser.add_argument("--json", help="write every mutant with its result")
+    parser.add_argument("--again", help="those that survived in this file of --json")
     parser.add_argument("--table", nargs="+", help="write the tables of docs/check.md from these files of --json")
     parser.add_argument("-j", type=int, default=2, help="how many at once")
     args = parser.parse_args()
@@ -293,6 +295,9 @@ def main():
     paths = [str(p.relative_to(ROOT)) for p in paths if args.file in str(p)]
     everything = [m for p in paths for m in mutants_of(p) if not args.kind or m.kind == args.kind]
     mutants, known, begin = draw(everything, args.n, args.seed), equivalent(), time.time()
+    if args.again:
+        again = {(r["path"], r["before"], r["after"]) for r in json.loads(pathlib.Path(args.again).read_text()) if judged(r, known) == "survived"}
+        mutants = [m for m in everything if (m.path, m.before, m.after) in again]
     with tempfile.TemporaryDirectory(prefix="mutants-") as temp, concurrent.futures.ThreadPoolExecutor(args.j) as pool:
         folders = [pathlib.Path(temp) / str(i) for i in range(args.j)]
         originals = {}
@@ -301,6 +306,8 @@ def main():
             for p in {m.path for m in mutants}:
                 _, out, said = build((ROOT / p).read_text(), folder, p)
                 originals[folder, p] = out.read_bytes() if out.exists() else sys.exit(f"{p} does not build: {said}")
+                if run(COMMAND, "check", "--only", "binding,fake", out).returncode:
+                    sys.exit(f"{p} fails as it is, so a mutant of it says nothing")
 
         def one(m):
             folder = folders.pop()
@@ -319,7 +326,9 @@ def main():
 
 
 def judged(r, known):
-    """Its result, after the list of those that are as right as the original."""
+    """Its result: not compiled, too, where the declaration cannot be read; equivalent by the list of those that are as right as the original."""
+    if re.search(r"(contract|native|gradient): column [0-9]+: expected (?!Tensor|a size)", r["found"].get("binding", "")):
+        return "not compiled"
     return "equivalent" if r["result"] == "same code" or (r["result"] == "survived" and (r["path"], r["before"], r["after"]) in known) else r["result"]
 
 
@@ -328,14 +337,14 @@ def tables(results):
     for r in {(r["path"], r["before"], r["after"]): r for r in results}.values():
         for kind in (r["kind"], "all"):
             kinds[kind][judged(r, known)] += 1
-            kills[kind].update(list(r["found"]))
-        if len(r["found"]) == 1:
+            kills[kind].update(list(r["found"]) if judged(r, known) == "killed" else [])
+        if len(r["found"]) == 1 and judged(r, known) == "killed":
             alone.update(list(r["found"]))
-    lines = ["| kind | made | not built | equivalent | killed | survived | by (mutants) |", "|---|---|---|---|---|---|---|"]
+    lines = ["| kind | made | not built | not tried | equivalent | killed | survived | by (mutants) |", "|---|---|---|---|---|---|---|---|"]
     for kind, n in sorted(kinds.items(), key=lambda k: (k[0] == "all", k[0])):
         share = f" ({100 * n['killed'] / max(n['killed'] + n['survived'], 1):.0f} %)" if kind == "all" else ""
         by = ", ".join(f"{name} {count}" for name, count in kills[kind].most_common())
-        lines.append(f"| {kind} | {n.total()} | {n['not compiled']} | {n['equivalent']} | {n['killed']}{share} | {n['survived']} | {by} |")
+        lines.append(f"| {kind} | {n.total()} | {n['not compiled']} | {n['not tried']} | {n['equivalent']} | {n['killed']}{share} | {n['survived']} | {by} |")
     lines += ["", "| property | kills | only it kills |", "|---|---|---|"]
     lines += [f"| `{name}` | {n} | {alone[name]} |" for name, n in kills["all"].most_common()]
     return "\n".join(lines) + "\n"

@@ -165,7 +165,7 @@ static void add_row_dtypes(factor *f, const check_row *row, const char *variable
 
 static void add_dtypes(planner *p, enum kind kind, size_t at, const check_json *variable, bool first)
 {
-    static const char *const common[] = { "f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64" };
+    static const char *const common[] = { "f32", "f64", "bf16", "f16", "i64", "i32", "i16", "i8", "u8", "bool", "c64", "c128" };
     const check_json *in = check_json_get(variable, "in");
     const char *name = variable ? check_json_text(variable, "name") : "";
     dv_dtype d;

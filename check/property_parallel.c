@@ -684,12 +684,13 @@ static void attempt(check_job *job, const check_case *drawn)
         check_parts(job, c);
     if (!failed(job) && number <= STRESSED)
         check_threads(job, c);
-    job->how = (check_how){ .show = CHECK_SHOW_THREADS };
-    if (!failed(job) && race)
+    if (!failed(job) && race) {
+        job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
         check_fail(job, "first calls race",
             "in a new process another thread called it during the first call, and a result is not the one that the same call "
             "gives "
             "later: what the first call makes is used before it is made");
+    }
 }
 
 const check_property check_property_parallel = {

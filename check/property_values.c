@@ -4,9 +4,8 @@
  * The opinions on a case are the reference row's, the native form's, and the native form's in f64 with one rounding at the end.
  * An element is checked where they agree whether it is finite, which infinity or NaN (integers: on the number), within the rule
  * of tolerance.c widened by how far they lie apart. Numbers so large that their squares overflow may overflow or not. Errors of a
- * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one, on the same
- * numbers in a wider type if no other takes the case's own; where it is alone, with itself on contiguous tensors of the same
- * elements, which says something of layouts only. */
+ * narrow type may not all go one way, however small they are. Without any opinion a row is compared with another one; where it is
+ * alone, with itself on contiguous tensors of the same elements, which says something of layouts only. */
 #include <fenv.h>
 #include <float.h>
 #include <inttypes.h>
@@ -48,10 +47,8 @@ typedef struct comparison {
     const kept *moved; /* the first opinion on slightly changed arguments; NULL: not computed yet */
     const check_row *rows[OPINIONS];
     size_t n;
-    const check_case
-        *asked;         /* the case that the opinions are on: c, or one with the same numbers in a wider type or contiguous */
-    dv_dtype narrow;    /* what was widened; bits 0: nothing was */
-    bool wild, extreme; /* some number that goes in may be so large that its square overflows; that is sure */
+    const check_case *asked; /* the case that the opinions are on: c, or the same contiguous */
+    bool wild, extreme;      /* some number that goes in may be so large that its square overflows; that is sure */
 } comparison;
 
 /* A difference, in words. */
@@ -371,8 +368,7 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
     const bool complex = t->dtype.code == 5, special = has_special(m->c);
     const int parts = complex ? 2 : 1;
     const dv_dtype real = { .code = 2, .bits = (uint8_t)(t->dtype.bits / 2), .lanes = 1 }, dtype = complex ? real : t->dtype;
-    const dv_dtype coarsest = m->narrow.bits && m->narrow.bits < dtype.bits ? m->narrow : t->dtype;
-    const check_tolerance tolerance = check_tolerance_of(m->job->op, m->c, coarsest, t->n, m->n == 1);
+    const check_tolerance tolerance = check_tolerance_of(m->job->op, m->c, t->dtype, t->n, m->n == 1);
     const double largest = check_largest(dtype);
     double spread = 0;
     for (int64_t i = 0; i < t->n * parts && m->n > 1; i++)
@@ -473,67 +469,6 @@ static bool all_have_elements(const kept *k)
     return true;
 }
 
-/* The same numbers in the next wider type; false: the contract does not take them. */
-static bool widen(const check_op *op, const check_case *c, const char *type, check_case *out, dv_dtype *narrow)
-{
-    dv_dtype wide_type;
-    dv_dtype_parse(type, &wide_type);
-    *out = *c;
-    narrow->bits = 0;
-    for (size_t i = 0; i < c->ntensors; i++) {
-        const dv_dtype t = c->tensors[i].dtype;
-        if (!c->tensors[i].present || !check_is_float(t) || t.bits < 16 || t.bits >= wide_type.bits)
-            continue;
-        *narrow = !narrow->bits || check_unit(t) > check_unit(*narrow) ? t : *narrow;
-        out->tensors[i].dtype = wide_type;
-    }
-    for (size_t i = 0; i < c->nargs; i++)
-        if (c->args[i].type == DV_VALUE_DTYPE && check_is_float(c->args[i].as.dtype))
-            return false;
-    return narrow->bits && check_accepts(op, out);
-}
-
-/* Round what is wider than in `as`; false: nothing can be compared. */
-static bool narrow_down(kept *k, const kept *as)
-{
-    bool any = false;
-    for (size_t t = 0; t < k->n && k->n == as->n; t++) {
-        kept_tensor *from = &k->t[t];
-        const dv_dtype to = as->t[t].dtype;
-        for (int64_t i = 0; check_is_float(from->dtype) && check_is_float(to) && to.bits <= from->dtype.bits && i < from->n; i++)
-            check_put(k->data + from->at, i, to, check_get(k->data + from->at, i, from->dtype));
-        any |= from->n > 0 && check_is_float(from->dtype);
-        from->dtype = check_is_float(from->dtype) ? to : from->dtype;
-    }
-    return any;
-}
-
-/* The opinion of a row that takes no case of this one's types: on the same numbers in a wider type. */
-static void ask_wider(check_job *job, const check_case *c, kept *to, comparison *m)
-{
-    static const char *const types[] = { "f32", "f64" };
-    static check_case wider;
-    static check_row by;
-    static char name[80];
-    check_call call;
-    for (size_t k = 0; k < 2 && !m->n; k++) {
-        if (!widen(job->op, c, types[k], &wider, &m->narrow))
-            continue;
-        for (size_t i = 0; i < job->op->nrows && !m->n; i++) {
-            by = job->op->rows[i];
-            if (!by.available || by.index < 0 || !run_at(job, &by, &wider, c, CHECK_AT_END, 0, to, &call) ||
-                !narrow_down(to, m->found))
-                continue;
-            snprintf(name, sizeof name, "%s on the same numbers in %s", job->op->rows[i].name, types[k]);
-            by.name = name;
-            m->asked = &wider;
-            m->rows[0] = &by;
-            m->opinions[0] = to;
-            m->n = 1;
-        }
-    }
-}
-
 /* Opinions on a case; 0: there are none. */
 static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *m)
 {
@@ -552,8 +487,6 @@ static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *
         } else if (!call.not_this_row) {
             snprintf(job->result->note, sizeof job->result->note, "%s: %s", rows[o]->name, dv_last_error());
         }
-    if (!m->n && job->result->outcome == CHECK_PASS && !has_special(c))
-        ask_wider(job, c, &kepts[0], m);
     return m->n;
 }
 
@@ -571,17 +504,14 @@ static bool differ(check_job *job, comparison *m, difference *d)
     for (size_t i = 0; i < c->ntensors; i++)
         wide_inputs &= !check_is_float(c->tensors[i].dtype) || check_largest(c->tensors[i].dtype) > FLT_MAX;
     if (run_at(job, m->rows[0] == &itself ? job->row : m->rows[0], c, m->c, CHECK_AT_END, wide_inputs ? 0x1p-51 : 0x1p-22, &moved,
-            &call) &&
-        (!m->narrow.bits || narrow_down(&moved, m->found)))
+            &call))
         m->moved = &moved;
     return compare(m, d);
 }
 
 static void report(check_job *job, const comparison *m, const difference *d, bool layout)
 {
-    job->how.show = !d->shows || m->narrow.bits ? CHECK_SHOW_NOTHING
-        : m->rows[0] == &itself                 ? CHECK_SHOW_LAYOUT
-                                                : CHECK_SHOW_ROWS;
+    job->how.show = !d->shows ? CHECK_SHOW_NOTHING : m->rows[0] == &itself ? CHECK_SHOW_LAYOUT : CHECK_SHOW_ROWS;
     job->how.slot = (int32_t)d->slot;
     memset(job->how.axes, -1, sizeof job->how.axes);
     job->how.end = CHECK_AT_END;
@@ -652,10 +582,9 @@ static void look_for_bias(check_job *job, const comparison *m)
         const double mean = sum / n;
         if (n < FEWEST || fabs(mean) < BIAS || fabs(mean) * sqrt(n) < SURE * sqrt(squares / n - mean * mean))
             continue;
-        job->how = (check_how){ .show = m->narrow.bits ? CHECK_SHOW_NOTHING : CHECK_SHOW_BIAS,
-            .end = CHECK_AT_END,
-            .other_row = m->rows[best]->index,
-            .slot = (int32_t)t->slot };
+        job->how = (check_how){
+            .show = CHECK_SHOW_BIAS, .end = CHECK_AT_END, .other_row = m->rows[best]->index, .slot = (int32_t)t->slot
+        };
         check_fail(job, "bias",
             "the elements of %s (%s) lie %.2f units in the last place %s zero than those of %s%s, in the mean of %.0f: they are "
             "not rounded to nearest",

@@ -2,7 +2,7 @@
 #include "memory.h"
 
 /* Many elements, as the checker draws them: SplitMix64, or 1, 2, 3, 4 again and again. */
-static void fill_drawn(void *data, int64_t n, dv_dtype dtype, uint64_t seed, int simple, double low, double high)
+static inline void fill_drawn(void *data, int64_t n, dv_dtype dtype, uint64_t seed, int simple, double low, double high)
 {
     const int whole = dtype.code < 2 || dtype.code == 6;
     for (int64_t i = 0; i < n; i++) {

@@ -12,7 +12,7 @@
 enum { THREADS = 4, STOPS = 2000 };
 static dv_operator *stressed;
 static atomic_int stop, differs, calls, stops;
-static outs alone[THREADS], now[THREADS];
+static outs alone[THREADS];
 
 static void sleep_ns(long ns)
 {
@@ -34,6 +34,7 @@ static void on_stop(int number)
 static void call_as(int i, const dv_host *host)
 {
     static _Thread_local dv_value results[NRESULTS + 1];
+    static _Thread_local outs now;
     static _Thread_local size_t made;
     int written = 0;
     which = i;
@@ -51,8 +52,8 @@ static void call_as(int i, const dv_host *host)
     calls++;
     if (dv_call(stressed, args, NARGS, results, NRESULTS, host))
         return;
-    take(&now[i], results);
-    if (differ(&alone[which], &now[i], -1, -1, 0))
+    take(&now, results);
+    if (differ(&alone[which], &now, -1, -1, 0))
         differs = stop = 1;
 }
 
@@ -76,33 +77,4 @@ static void other_call(void *arg)
 {
     const dv_host host = host_of(ROW);
     (void)arg, call_as(1, &host);
-}
-
-/* In new processes: another call before some instruction of the first one, and both again. */
-#include <sys/wait.h>
-
-static void first_begin(const dv_host *host) { (void)host, (void)once_begin(other_call, NULL); }
-static void first_end(const dv_host *host) { (void)host, once_end(); }
-
-static int first_calls_differ(void)
-{
-    int status = 0;
-    for (once.at = 16; once.at < 16384 && !status; once.at += once.at / 4) {
-        const pid_t pid = fork();
-        if (!pid) {
-            dv_host host = host_of(ROW);
-            host.before_kernel = first_begin;
-            host.after_kernel = first_end;
-            call_as(0, &host);
-            memcpy(alone, now, sizeof now);
-            memset(now, 0, sizeof now);
-            host = host_of(ROW);
-            differs = 0;
-            for (int i = 0; i < 2; i++)
-                call_as(i, &host);
-            _exit(differs);
-        }
-        waitpid(pid, &status, 0);
-    }
-    return status != 0;
 }

@@ -11,7 +11,7 @@ from conftest import COMMAND, ENDLESS, FAULTY, LOADS_NOT, build, failure
 WITHOUT_PROGRAM = {
     LOADS_NOT,
     "native_refuses",  # the message is what there is to see: nothing is computed
-    "gradient_clipped", "tangent_in_half", "half_row_wrong", "list_first_skipped",  # several calls, which no program makes
+    "gradient_clipped", "tangent_in_half", "list_first_skipped", "first_call_races",  # several calls, which no program makes
     "own_array_overrun",  # a build that traps shows it; in another one nothing may happen
     "partial_sums_overrun",  # the address that it overwrites beside its array differs between processes: the smallest case may miss it
     "writes_later",  # its thread writes at another time in each run: a failure need not repeat
@@ -25,7 +25,7 @@ NOT_IN_PYTHON = {
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints",  # nor are there guard pages beside an array's sizes and a list
-    "int_index", "offset_in_int",  # takes sparse memory
+    "int_index", "offset_in_int", "position_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()

@@ -1,5 +1,5 @@
-/* Elements of every type of the table as doubles. Floats of less than 16 bits are rounded by search: the nearest value of the
- * format. Elements of less than a byte are packed, the first in the lowest bits. */
+/* Elements of every type of the table as doubles. Floats of less than 16 bits are rounded by bisection, to the nearest finite
+ * value of the format. Elements of less than a byte are packed, the first in the lowest bits. */
 #include "tensor/tensor.h"
 
 #include <math.h>
@@ -43,19 +43,24 @@ static double small_value(const dv_dtype_row *f, unsigned bits)
     return sign * ldexp((1u << f->mantissa) + mantissa, (int)exponent - f->bias - f->mantissa);
 }
 
+/* The values of bits from 0 grow, up to infinity or NaN. */
 static unsigned small_bits(const dv_dtype_row *f, double x)
 {
-    unsigned best = 0;
-    double error = INFINITY;
-    for (unsigned bits = 0; bits >> (f->exponent + f->mantissa + (f->form != DV_FLOAT_FNU)) == 0; bits++) {
-        const double v = small_value(f, bits);
-        double e = v == x ? 0 : fabs(v - x);
-        if (isnan(x) || isnan(v))
-            e = isnan(x) && isnan(v) ? 0 : INFINITY;
-        if (e < error)
-            error = e, best = bits;
+    const unsigned sign = 1u << (f->exponent + f->mantissa);
+    const double size = f->form == DV_FLOAT_FNU ? x : fabs(x);
+    unsigned low = 0, high = sign;
+    if (isnan(x)) {
+        while (low <= sign && !isnan(small_value(f, low)))
+            low++;
+        return low <= sign ? low : 0;
     }
-    return best;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        *(small_value(f, middle) <= size ? &low : &high) = middle;
+    }
+    if (high < sign && small_value(f, high) - size < size - small_value(f, low))
+        low = high;
+    return low && x < 0 ? sign | low : low;
 }
 
 static bool is_integer(dv_dtype t) { return t.code == 0 || t.code == 1 || t.code == 6; }

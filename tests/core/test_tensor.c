@@ -56,6 +56,7 @@ static void elements(void **state)
         { DV_DTYPE_i4, 7, 1 },
         { DV_DTYPE_u2, 3, 1 },
     };
+    uint8_t memory[16] = { 0 };
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const dv_dtype t = dv_dtype_from_key(rows[r].key);
         double max = 0, tiny = INFINITY;
@@ -74,8 +75,11 @@ static void elements(void **state)
             tiny = x > 0 ? fmin(tiny, x) : tiny;
         }
         assert_true(max == rows[r].max && tiny == rows[r].tiny);
+        if (t.code > 1) { /* also where the distance to each is the same double */
+            dv_element_put(memory, 1, t, 1e300);
+            assert_true(dv_element_get(memory, 1, t) == max);
+        }
     }
-    uint8_t memory[16];
     const dv_dtype c32 = dv_dtype_from_key(DV_DTYPE_c32), u64 = dv_dtype_from_key(DV_DTYPE_u64);
     dv_element_put(memory, 1, c32, -1.5);
     assert_true(dv_element_get(memory, 1, c32) == -1.5 && dv_get((uint16_t *)(void *)memory + 2, 1, DV_DTYPE_f16) == 0);

@@ -14,7 +14,16 @@
 
 #include "check.h"
 
-enum { PAGE = 4096, GUARD = 16 * PAGE, REGIONS = 4096, GAP = 0xc3, FAR_BYTES = 1 << 28, CHUNK = 1 << 24, STACK = 1 << 16 };
+enum {
+    PAGE = 4096,
+    GUARD = 16 * PAGE,
+    REGIONS = 4096,
+    GAP = 0xc3,
+    FAR_BYTES = 1 << 28,
+    SPAN = 1 << 18,
+    CHUNK = 1 << 24,
+    STACK = 1 << 16
+};
 /* Tensors are in the middle, so that an index that wraps at 2^32 elements stays inside the range. */
 static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
 
@@ -28,6 +37,7 @@ typedef struct region {
     size_t bytes, margin;  /* margin: for far memory, the reserved bytes before it */
     enum use use;
     size_t index; /* of the tensor in the case, of the result, of the argument */
+    bool sealed;  /* its pages are read-only */
 } region;
 
 typedef struct made_tensor {
@@ -43,9 +53,9 @@ static struct machine {
     dv_test_hooks hooks; /* of host */
     check_call *call;
     const check_case *c;
-    uintptr_t area, used;
+    uintptr_t area, used, mapped;
     region regions[REGIONS];
-    size_t nregions;
+    size_t nregions, nkept; /* nkept: as many of them, up to `mapped`, are still as the last call left them */
     made_tensor *made;
     bool in_kernel;
     check_values values;
@@ -66,7 +76,16 @@ static bool reserve(struct machine *m)
 
 static void *as_pointer(uintptr_t p) { return (void *)p; }
 
-/* Make all memory of the call inaccessible again. */
+/* What the last call left from here on is inaccessible again. */
+static void drop_kept(struct machine *m)
+{
+    if (m->mapped > m->used)
+        mmap(as_pointer(m->used), m->mapped - m->used, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    m->mapped = m->used;
+    m->nkept = m->nregions;
+}
+
+/* Before a call. The memory of the last one is kept: where the next needs the same pages, they need not be mapped again. */
 static void reset(struct machine *m)
 {
     for (made_tensor *t = m->made, *next; t; t = next) {
@@ -74,14 +93,15 @@ static void reset(struct machine *m)
         free(t);
     }
     m->made = NULL;
-    const uintptr_t begin = m->area + BEGIN;
-    for (size_t i = 0; i < m->nregions; i++)
-        if (m->regions[i].margin)
+    m->nkept = m->nkept > m->nregions ? m->nkept : m->nregions;
+    m->mapped = m->mapped > m->used ? m->mapped : m->used;
+    for (size_t i = m->nregions; i-- > 0;)
+        if (m->regions[i].margin) {
             munmap(as_pointer(m->regions[i].begin - m->regions[i].margin),
                 m->regions[i].end - m->regions[i].begin + 2 * m->regions[i].margin);
-    if (m->used > begin)
-        mmap(as_pointer(begin), m->used - begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    m->used = begin;
+            m->nkept = i;
+        }
+    m->used = m->area + BEGIN;
     m->nregions = 0;
 }
 
@@ -138,20 +158,15 @@ static region *lend_far(struct machine *m, size_t bytes, size_t size, enum use u
     return r;
 }
 
-/* Make it inaccessible except where elements are. */
+/* Of a tensor whose elements lie far apart along one dim: the pages where they are. */
 static bool open_elements(const region *r, const check_tensor *t, const int64_t *strides, int protection)
 {
-    int64_t index[CHECK_DIMS] = { 0 };
-    const int64_t size = dv_dtype_bytes(t->dtype, 1);
-    for (int64_t n = check_numel(t); n-- > 0;) {
-        int64_t at = 0;
-        for (int32_t d = 0; d < t->ndim; d++)
-            at += index[d] * strides[d];
-        const uintptr_t page = (r->first + (uintptr_t)(at * size)) / PAGE * PAGE;
-        if (mprotect(as_pointer(page), PAGE, protection))
+    const int32_t dim = check_far_dim(t);
+    const int64_t size = dv_dtype_bytes(t->dtype, 1), bytes = check_numel(t) / t->shape[dim] * size;
+    for (int64_t k = 0; k < t->shape[dim]; k++) {
+        const uintptr_t at = r->first + (uintptr_t)(k * strides[dim] * size), page = at / PAGE * PAGE;
+        if (mprotect(as_pointer(page), at - page + (size_t)bytes, protection))
             return false;
-        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
-            index[d] = 0;
     }
     return true;
 }
@@ -159,7 +174,7 @@ static bool open_elements(const region *r, const check_tensor *t, const int64_t 
 static bool make_far_argument(struct machine *m, size_t i, size_t bytes, bool written)
 {
     const check_tensor *t = &m->c->tensors[i];
-    const bool apart = t->layout == CHECK_FAR;
+    const bool apart = t->layout == CHECK_FAR && check_far_dim(t) >= 0;
     region *r = lend_far(m, bytes, (size_t)dv_dtype_bytes(t->dtype, 1), ARGUMENT, i,
         apart         ? NOWHERE
             : written ? ONE_CHUNK
@@ -177,43 +192,76 @@ static bool make_far_argument(struct machine *m, size_t i, size_t bytes, bool wr
 
 /* ---- Near memory ---- */
 
-/* The lowest byte of new memory. NULL: too much. */
-static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use use, size_t index)
+static uintptr_t after(const region *r) { return (r->end + GUARD + SPAN - 1) / SPAN * SPAN; }
+
+/* Addresses for so many bytes. *kept: with the pages of the last call there. NULL: too much. */
+static region *place(struct machine *m, size_t bytes, size_t alignment, enum use use, size_t index, region *kept)
 {
     const size_t pages = (bytes + alignment - 1 + PAGE - 1) / PAGE * PAGE;
-    pthread_mutex_lock(&m->lock);
     region *r = NULL;
-    if (m->nregions < REGIONS && bytes < AREA && m->used + 2 * GUARD + pages < m->area + AREA) {
-        r = &m->regions[m->nregions++];
-        *r = (region){
-            .begin = m->used + GUARD, .end = m->used + GUARD + (bytes ? pages : 0), .bytes = bytes, .use = use, .index = index
-        };
-        m->used = r->begin + pages + GUARD;
-        if (bytes && mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ | PROT_WRITE)) {
-            m->nregions--;
-            r = NULL;
-        }
+    pthread_mutex_lock(&m->lock);
+    if (m->nregions < REGIONS && bytes < AREA && m->used + 2 * GUARD + SPAN + pages < m->area + AREA) {
+        const uintptr_t begin = m->used + GUARD, end = begin + (bytes ? pages : 0);
+        region one = { .begin = begin, .end = end, .bytes = bytes, .use = use, .index = index };
+        r = &m->regions[m->nregions];
+        *kept = *r;
+        if (m->nregions >= m->nkept || r->begin != begin || after(r) != after(&one))
+            drop_kept(m);
+        else if (r->end != end && r->end > begin)
+            mmap(as_pointer(begin), r->end - begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        if (m->nregions >= m->nkept || r->end != end)
+            *kept = (region){ .begin = 0 };
+        *r = one;
+        r->data = r->first = m->call->end == CHECK_AT_END ? (end - bytes) / alignment * alignment : begin;
+        m->nregions++;
+        m->used = after(r);
     }
     pthread_mutex_unlock(&m->lock);
-    if (!r)
-        return NULL;
-    r->data = m->call->end == CHECK_AT_END ? (r->end - bytes) / alignment * alignment : r->begin;
-    r->first = r->data;
-    memset(as_pointer(r->begin), GAP, r->end - r->begin);
     return r;
+}
+
+static bool open_pages(region *r, const region *kept)
+{
+    if (r->bytes && (!kept->begin || kept->sealed) && mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ | PROT_WRITE)) {
+        r->end = r->begin;
+        return false;
+    }
+    memset(as_pointer(r->begin), GAP, r->end - r->begin);
+    return true;
+}
+
+static bool seal(region *r)
+{
+    r->sealed = r->bytes && !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ);
+    return r->sealed || !r->bytes;
+}
+
+/* The same bytes are there, from the last call, and could not be written. */
+static bool has_kept(region *r, const region *kept, const void *data)
+{
+    r->sealed = kept->sealed && kept->data == r->data && kept->bytes == r->bytes && !memcmp(as_pointer(r->data), data, r->bytes);
+    return r->sealed;
+}
+
+/* New memory. NULL: too much. */
+static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use use, size_t index)
+{
+    region kept, *r = place(m, bytes, alignment, use, index, &kept);
+    return r && open_pages(r, &kept) ? r : NULL;
 }
 
 /* A read-only copy. NULL: too large. */
 static const void *lend_copy(struct machine *m, const void *data, size_t bytes, size_t alignment, enum use use, size_t index)
 {
-    const region *r = lend(m, bytes, alignment, use, index);
-    if (!r)
-        return NULL;
-    if (bytes) {
-        memcpy(as_pointer(r->data), data, bytes);
-        mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ);
+    region kept, *r = place(m, bytes, alignment, use, index, &kept);
+    if (r && !has_kept(r, &kept, data)) {
+        if (!open_pages(r, &kept))
+            return NULL;
+        if (bytes)
+            memcpy(as_pointer(r->data), data, bytes);
+        seal(r);
     }
-    return as_pointer(r->data);
+    return r ? as_pointer(r->data) : NULL;
 }
 
 /* ---- The host ---- */
@@ -311,6 +359,7 @@ __attribute__((noinline)) static void fill_stack(uint8_t poison)
 static void before_kernel(const dv_host *host)
 {
     (void)host;
+    drop_kept(&machine);
     machine.call->kernel_ran = machine.in_kernel = true;
     check_heap_begin(machine.call->end, machine.call->poison);
     errno = machine.call->error;
@@ -383,12 +432,17 @@ static bool copy_elements(const check_tensor *from, uint64_t seed, const check_t
     return bytes != NULL;
 }
 
-static bool fill(struct machine *m, size_t i, const region *r)
+static bool fill(struct machine *m, size_t i, region *r, const region *kept)
 {
     struct contents *k = &contents[i];
     const check_tensor *t = &m->c->tensors[i];
     const check_case *as = m->call->contents;
     const bool known = !as && k->bytes && k->seed == m->c->seed + i && k->size == r->bytes && !memcmp(&k->of, t, sizeof *t);
+    const bool moved = (m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype);
+    if (known && !moved && has_kept(r, kept, k->bytes))
+        return true;
+    if (!open_pages(r, kept))
+        return false;
     if (known) {
         memcpy(as_pointer(r->data), k->bytes, r->bytes);
     } else if (as) {
@@ -401,7 +455,7 @@ static bool fill(struct machine *m, size_t i, const region *r)
         if (k->bytes)
             memcpy(k->bytes, as_pointer(r->data), r->bytes);
     }
-    if ((m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype))
+    if (moved)
         move(t, as_pointer(r->first), m->values.strides[i], m->call->moved);
     return true;
 }
@@ -418,12 +472,13 @@ static bool make_argument(struct machine *m, size_t i)
     check_strides(t, strides, &low, &high);
     if ((high - low + 1) * size >= FAR_BYTES)
         return make_far_argument(m, i, (size_t)((high - low + 1) * size), written);
-    region *r = lend(m, (size_t)((high - low + 1) * size), (size_t)(t->dtype.code == 5 ? size / 2 : size), ARGUMENT, i);
+    region kept,
+        *r = place(m, (size_t)((high - low + 1) * size), (size_t)(t->dtype.code == 5 ? size / 2 : size), ARGUMENT, i, &kept);
     if (!r)
         return false;
     r->first = r->data + (uintptr_t)(-low * size);
     m->values.tensors[i].data = as_pointer(r->first);
-    return fill(m, i, r) && (written || !r->bytes || !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ));
+    return fill(m, i, r, &kept) && (written || r->sealed || seal(r));
 }
 
 /* Its sizes and strides. True: done. */

@@ -4,6 +4,7 @@
  * killed. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@
 
 #include "check.h"
 
-enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256 };
+enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
 static const rlim_t MOST_FILE = 1 << 20, MORE_STACK = 256 << 10;
@@ -211,6 +212,7 @@ static void prepare_child(void)
     struct rlimit limit = { 0, 0 };
     sigset_t caught;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    mallopt(M_TRIM_THRESHOLD, MOST_KEPT); /* small blocks come and go: the heap's end stays */
     setrlimit(RLIMIT_CORE, &limit);
     limit.rlim_cur = limit.rlim_max = MOST_FILE;
     setrlimit(RLIMIT_FSIZE, &limit);

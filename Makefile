@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest test-vllm clean
+.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest test-vllm test-mindspore clean
 
 all: build
 
@@ -79,9 +79,9 @@ TESTS ?= tests/torch
 test-torch: build
 	@$(PY) tools/torch_versions.py test $(TORCH) $(TESTS)
 
-# tests/vllm with vLLM, in an environment of its own
-test-vllm: build
-	@tools/test_host.sh vllm
+# tests/HOST with that framework, in an environment of its own
+test-vllm test-mindspore: test-%: build
+	@tools/test_host.sh $*
 
 # what CI adds: one test for each feature, on the newest torch
 test-torch-newest: build

@@ -146,6 +146,7 @@ class Gradient:
         self.grads = set()  # what is named of the results' gradients
         for _, value in self.clauses:
             self.grads |= _named(value, ("grad", "grad_of"))
+        self.written = [n for n in names if n in self.grads]
 
     def names(self, kind, what):
         """A list is needed when one of its tensors is."""
@@ -165,12 +166,13 @@ class Gradient:
             lines.append(f"{wanted}{', '.join('d_' + t for t in targets)} = {source.expr(value)}")
         return lines
 
-    def vjp(self):
-        """All gradients, as a function of arguments, results, and gradients of the results, that gives a dict by name."""
+    def vjp(self, needs=False):
+        """All gradients, as a function of arguments, results, and gradients of the results, that gives a dict by name. needs: then
+        follow the gradients of written arguments (`written`), and a dict of which targets are needed."""
         source, n = self.source(), len(self.results)
-        lines = [f"n_{t} = {'[True]' if t in self.lists else 'True'}" for t in self.targets] + self.lines(source)
+        lines = [f"n_{t} = " + (f"needs[{t!r}]" if needs else "[True]" if t in self.lists else "True") for t in self.targets] + self.lines(source)
         lines.append("return {" + ", ".join(f"{t!r}: d_{t}" for t in self.targets) + "}")
-        names = [*(f"a_{a['name']}" for a in self.slots), *(f"r_{i}" for i in range(n)), *(f"g_{i}" for i in range(n))]
+        names = [*(f"a_{a['name']}" for a in self.slots), *(f"r_{i}" for i in range(n)), *(f"g_{i}" for i in range(n)), *([*(f"w_{x}" for x in self.written), "needs"] if needs else [])]
         return source.function("vjp_of_" + identifier(self.name), ", ".join(names), lines)
 
 

@@ -295,6 +295,20 @@ PyObject *ext_site(const char *text)
     return both;
 }
 
+int ext_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
+{
+    const dv_tensor dense = { .ndim = ndim, .shape = shape, .strides = strides };
+    dv_tensor *memory = NULL;
+    if (!strides || dv_tensor_is_contiguous(&dense))
+        return dv_tensor_new(dtype, ndim, shape, out);
+    const int64_t n = dv_numel(&dense);
+    int status = dv_tensor_new(dtype, 1, &n, &memory);
+    if (!status)
+        status = dv_tensor_view(memory, ndim, shape, strides, 0, out);
+    dv_tensor_unref(memory);
+    return status;
+}
+
 /* ---- The call ------------------------------------------------------------------------------------------------------------ */
 
 bool ext_any_given(const ext_call *c)

@@ -141,7 +141,7 @@ enum ext_outcome ext_other_tensor(
         return EXT_FAILED;
     if (other && other != c->of && kind == EXT_TENSOR)
         return mixed(c, slot, o, other);
-    return c->of->slow ? EXT_SLOW : adopt(c, slot, element, o, write, other && kind == EXT_NUMBER, out);
+    return c->of->dispatches ? EXT_SLOW : adopt(c, slot, element, o, write, other && kind == EXT_NUMBER, out);
 }
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
@@ -480,7 +480,7 @@ enum ext_outcome ext_convert_all(ext_call *c)
         if (outcome == EXT_OK)
             continue;
         c->way = -1;
-        if (outcome != EXT_FAILED || !c->of->slow)
+        if (outcome != EXT_FAILED || !c->of->dispatches)
             return outcome;
         PyErr_Clear(); /* the framework says what is wrong */
         return EXT_SLOW;

@@ -146,6 +146,9 @@ typedef struct ext_gil {
 ext_gil ext_take_gil(ext_call *c);
 void ext_give_gil(ext_gil g);
 
+/* The library's tensor, with dense strides in any order, for what a host does not make itself. */
+int ext_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
+
 bool ext_any_given(const ext_call *c); /* was a result given, to be written to? */
 /* Call fn for every given tensor that is written. */
 void ext_each_written(const ext_call *c, void (*fn)(PyObject *o));

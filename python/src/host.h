@@ -15,14 +15,16 @@
 
 #include "dovetail.h"
 
+#include <stdbool.h>
+
 typedef struct ext_call ext_call;
 typedef struct ext_slot ext_slot;
 typedef struct ext_operator ext_operator;
 
 enum ext_outcome {
     EXT_OK = 0,
-    EXT_SLOW = 1,    /* not plain: the call goes through the framework's own dispatch, which also reports errors */
-    EXT_FAILED = -1, /* an exception is set; a framework with its own dispatch is called anyway */
+    EXT_SLOW = 1,    /* not plain: the call is made by slow() */
+    EXT_FAILED = -1, /* an exception is set; a framework that dispatches is called anyway */
     EXT_MIXED = -2   /* an exception is set, and the framework is not called */
 };
 
@@ -61,9 +63,11 @@ typedef struct ext_host {
     enum ext_outcome (*failed)(ext_call *c, int status);
     /* Called after a successful begin(): release the call's resources. c->ran: dv_call was called. Default: nothing. */
     void (*end)(ext_call *c);
-    /* Make the call through the framework's dispatch; begin() was not called, or end() was. NULL only if no function returns
-     * SLOW. */
+    /* Make the call in the framework's way; begin() was not called, or end() was. NULL only if no function returns SLOW. */
     PyObject *(*slow)(ext_call *c, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+    /* slow() is the framework's own dispatch: it also takes arguments that cannot be converted here, reports errors, and selects
+     * overloads. */
+    bool dispatches;
 
     /* Make a tensor of this host from an object of no host that has __dlpack__, or from a number of this host. One host has this
      * function; it also makes the calls without tensors. NULL with an exception. */

@@ -239,5 +239,6 @@ PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, 
 {
     ext_operator *packet = (ext_operator *)(void *)self;
     const ext_host *host = host_of_all(args, EXT_NARGS(nargsf) + (kwnames ? PyTuple_Size(kwnames) : 0));
-    return host && host->slow ? call_by_host(packet, host, args, nargsf, kwnames) : call_in_order(packet, args, nargsf, kwnames);
+    return host && host->dispatches ? call_by_host(packet, host, args, nargsf, kwnames)
+                                    : call_in_order(packet, args, nargsf, kwnames);
 }

@@ -50,21 +50,6 @@ static bool is_result(const ext_call *c, int index)
     return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
 }
 
-/* The library's tensor, with dense strides in any order. */
-static int own_tensor(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
-{
-    const dv_tensor dense = { .ndim = ndim, .shape = shape, .strides = strides };
-    dv_tensor *memory = NULL;
-    if (!strides || dv_tensor_is_contiguous(&dense))
-        return dv_tensor_new(dtype, ndim, shape, out);
-    const int64_t n = dv_numel(&dense);
-    int status = dv_tensor_new(dtype, 1, &n, &memory);
-    if (!status)
-        status = dv_tensor_view(memory, ndim, shape, strides, 0, out);
-    dv_tensor_unref(memory);
-    return status;
-}
-
 static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
@@ -73,7 +58,7 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     if (device.type != DV_CPU)
         return dv_fail(DV_EDEVICE, "%s: a result on %s cannot be an array", c->f->name, dv_device_name(device.type));
     if (!is_result(c, index))
-        return own_tensor(dtype, ndim, shape, strides, out);
+        return ext_tensor_new(dtype, ndim, shape, strides, out);
     const ext_gil g = ext_take_gil(c);
     const int status = new_array(c, index, dtype, ndim, shape, strides, out);
     ext_give_gil(g);

@@ -334,6 +334,7 @@ const ext_host ext_host_torch = { .name = "torch",
     .wrap = wrap,
     .failed = failed,
     .end = end,
+    .dispatches = true,
     .slow = slow,
     .attach = attach,
     .detach = detach };

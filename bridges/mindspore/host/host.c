@@ -1,0 +1,483 @@
+/* MindSpore's table: eager calls (PyNative) by pointers. A Tensor has no C interface, so it is read by the methods of its base
+ * class TensorPy. Where a gradient may be wanted, the call goes through dovetail.mindspore, which records it.
+ *
+ * MindSpore runs operators later, in threads of its own, and a tensor's pointer does not wait for them: a pending in-place
+ * operator may still write what the kernel reads, and a pending read may still need what the kernel overwrites. So each call
+ * waits first for all operators that were issued (PyNativeExecutor_.sync).
+ */
+#include "../../numpy/host/array.h"
+
+#include <stdio.h>
+
+enum { DTYPES = 64 };
+
+static PyTypeObject *tensor_type;
+static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *wait_for_all,
+    *wants_gradients;                                          /* functions of MindSpore */
+static PyObject *from_numpy, *from_bytes, *as_strided, *types; /* types: the module */
+
+static struct {
+    PyObject *type; /* a reference; equal types are the same object */
+    uint32_t key;
+} dtypes[DTYPES];
+static size_t n_dtypes;
+
+/* ---- Setup --------------------------------------------------------------------------------------------------------------- */
+
+/* The object at a path of attributes, "a.b.c", from a module; NULL with an exception. */
+static PyObject *find(const char *module, const char *path)
+{
+    PyObject *o = PyImport_ImportModule(module);
+    while (o && path) {
+        const char *dot = strchr(path, '.');
+        PyObject *name = PyUnicode_FromStringAndSize(path, dot ? dot - path : (Py_ssize_t)strlen(path));
+        PyObject *next = name ? PyObject_GetAttr(o, name) : NULL;
+        Py_XDECREF(name);
+        Py_DECREF(o);
+        o = next;
+        path = dot ? dot + 1 : NULL;
+    }
+    return o;
+}
+
+/* 1: ready. 0: MindSpore is not imported (completely), so no object can be a tensor of it. -1 with an exception. */
+static int get_ready(void)
+{
+    static const struct {
+        PyObject **to;
+        const char *module, *path;
+    } parts[] = {
+        { &data_ptr, "mindspore._c_expression", "TensorPy._data_ptr" },
+        { &strides_of, "mindspore._c_expression", "TensorPy.stride" },
+        { &from_bytes, "mindspore._c_expression", "TensorPy.convert_bytes_to_tensor" },
+        { &from_numpy, "mindspore", "Tensor.from_numpy" },
+        { &wait_for_all, "mindspore.common.api", "_pynative_executor._executor.sync" },
+        { &wants_gradients, "mindspore.common.api", "_pynative_executor._executor.requires_grad" },
+        { &as_strided, "mindspore.ops.auto_generate", "as_strided" },
+        { &types, "mindspore", NULL },
+    };
+    if (tensor_type)
+        return 1;
+    PyObject *modules = PySys_GetObject("modules"), *module = modules ? PyDict_GetItemString(modules, "mindspore") : NULL;
+    if (!module || !PyObject_HasAttrString(module, "ops") || dvnp_setup(false) <= 0)
+        return PyErr_Occurred() ? -1 : 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        Py_XDECREF(*parts[i].to);
+        if (!(*parts[i].to = find(parts[i].module, parts[i].path)))
+            return -1;
+    }
+    if (!dtype_text && !(dtype_text = PyUnicode_InternFromString("dtype")))
+        return -1;
+    if (!shape_text && !(shape_text = PyUnicode_InternFromString("shape")))
+        return -1;
+    if (!device_text && !(device_text = PyUnicode_InternFromString("device")))
+        return -1;
+    tensor_type = (PyTypeObject *)find("mindspore", "Tensor"); /* last: another thread may read it */
+    return tensor_type ? 1 : -1;
+}
+
+static bool is_tensor(PyObject *o)
+{
+    return tensor_type && (Py_IS_TYPE(o, tensor_type) || PyType_IsSubtype(Py_TYPE(o), tensor_type));
+}
+
+static enum ext_kind kind(PyTypeObject *type)
+{
+    return get_ready() > 0 && PyType_IsSubtype(type, tensor_type) ? EXT_TENSOR : EXT_NOTHING;
+}
+
+/* ---- Element types ------------------------------------------------------------------------------------------------------- */
+
+/* "Float8E4M3FN" and "float8_e4m3fn" are the same name. */
+static bool same_name(const char *theirs, const char *ours)
+{
+    while (*theirs && *theirs != ' ') {
+        while (*ours == '_')
+            ours++;
+        const char c = *theirs >= 'A' && *theirs <= 'Z' ? (char)(*theirs - 'A' + 'a') : *theirs;
+        if (c != *ours)
+            return false;
+        theirs++, ours++;
+    }
+    return !*ours;
+}
+
+/* The element type's key of one of MindSpore's types; 0: none, without an exception. */
+static uint32_t key_of(PyObject *type)
+{
+    for (size_t i = 0; i < n_dtypes; i++)
+        if (dtypes[i].type == type)
+            return dtypes[i].key;
+    PyObject *text = PyObject_Str(type);
+    const char *name = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    const dv_dtype_row *row = NULL;
+    for (size_t i = 0; name && (row = dv_dtype_at(i)) && !same_name(name, dv_dtype_long_name(row->dtype)); i++) {
+    }
+    PyErr_Clear();
+    Py_XDECREF(text);
+    if (row && n_dtypes < DTYPES) {
+        dtypes[n_dtypes].type = Py_NewRef(type);
+        dtypes[n_dtypes++].key = dv_dtype_key(row->dtype);
+    }
+    return row ? dv_dtype_key(row->dtype) : 0;
+}
+
+static int dtype(PyObject *o, dv_dtype *out)
+{
+    const uint32_t key = get_ready() > 0 ? key_of(o) : 0;
+    *out = dv_dtype_from_key(key);
+    return key ? 0 : -1;
+}
+
+/* mindspore.float32 of f32; NULL with an exception. */
+static PyObject *dtype_object(dv_dtype of)
+{
+    if (get_ready() <= 0)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ImportError, "MindSpore is not imported");
+    PyObject *found = PyObject_GetAttrString(types, dv_dtype_long_name(of));
+    if (found && key_of(found) == dv_dtype_key(of))
+        return found;
+    Py_XDECREF(found);
+    return PyErr_Format(PyExc_TypeError, "MindSpore has no element type like %s", dv_dtype_name(of));
+}
+
+/* ---- Tensors that exist -------------------------------------------------------------------------------------------------- */
+
+static PyObject *ask(PyObject *function, PyObject *o) { return ext_call_python(function, &o, o ? 1 : 0, NULL); }
+
+/* Numbers of a tuple or list. -1 with an exception. */
+static int numbers(PyObject *from, int64_t *to)
+{
+    const bool list = PyList_Check(from);
+    const Py_ssize_t n = list ? PyList_Size(from) : PyTuple_Size(from);
+    for (Py_ssize_t i = 0; i < n; i++)
+        to[i] = PyLong_AsLongLong(list ? PyList_GetItem(from, i) : PyTuple_GetItem(from, i));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Not on the CPU: the pointer is a device's. NULL, or where it is. */
+static const char *elsewhere(PyObject *o)
+{
+    static char text[160];
+    PyObject *device = PyObject_GetAttr(o, device_text);
+    const char *name = device && PyUnicode_Check(device) ? PyUnicode_AsUTF8AndSize(device, NULL) : NULL;
+    const bool here = name && !strncmp(name, "CPU", 3);
+    if (!here)
+        snprintf(
+            text, sizeof text, "a tensor on %.32s (Dovetail takes MindSpore's tensors on the CPU)", name ? name : "a device");
+    Py_XDECREF(device);
+    PyErr_Clear();
+    return here ? NULL : text;
+}
+
+/* Describe a tensor. NULL with an exception, or with *why set. */
+static dv_tensor *view(ext_call *c, PyObject *o, const char **why)
+{
+    static const dv_device cpu = { .type = DV_CPU };
+    dv_tensor *t = NULL;
+    PyObject *type = PyObject_GetAttr(o, dtype_text), *steps = ask(strides_of, o), *place = ask(data_ptr, o);
+    PyObject *shape = PyObject_GetAttr(o, shape_text);
+    const uint32_t key = type ? key_of(type) : 0;
+    if (!type || !steps || !place || !shape)
+        goto done;
+    if ((*why = elsewhere(o)) || (!key && (*why = "a tensor of an element type that operators do not know")))
+        goto done;
+    const size_t n = (size_t)PyTuple_Size(shape);
+    if (PyErr_Occurred() || !(t = ext_alloc(c, sizeof *t + (2 * n + 1) * sizeof(int64_t))))
+        goto done;
+    int64_t *numbers_of = (int64_t *)(void *)(t + 1);
+    *t = (dv_tensor){ .data = PyLong_AsVoidPtr(place),
+        .device = cpu,
+        .ndim = (int32_t)n,
+        .dtype = dv_dtype_from_key(key),
+        .shape = numbers_of,
+        .strides = numbers_of + n };
+    if (numbers(shape, numbers_of) || numbers(steps, numbers_of + n))
+        t = NULL;
+done:
+    Py_XDECREF(type);
+    Py_XDECREF(steps);
+    Py_XDECREF(place);
+    Py_XDECREF(shape);
+    return t;
+}
+
+/* ---- New tensors --------------------------------------------------------------------------------------------------------- */
+
+/* A Tensor over an array's memory. Takes the array, also NULL. */
+static PyObject *over(PyObject *array)
+{
+    PyObject *o = array ? ask(from_numpy, array) : NULL;
+    Py_XDECREF(array);
+    return o;
+}
+
+static PyObject *tuple_of(int32_t n, const int64_t *values)
+{
+    PyObject *tuple = PyTuple_New(n);
+    for (int32_t i = 0; tuple && i < n; i++)
+        PyTuple_SetItem(tuple, i, PyLong_FromLongLong(values[i])); /* NULL stays an exception */
+    return tuple && PyErr_Occurred() ? Py_DECREF(tuple), NULL : tuple;
+}
+
+/* A view with any strides, by MindSpore's own operator. Its place in memory is that of x, moved by offset elements. */
+static PyObject *strided(PyObject *x, int32_t ndim, const int64_t *shape, const int64_t *strides, int64_t offset)
+{
+    PyObject *sizes = tuple_of(ndim, shape), *steps = tuple_of(ndim, strides), *o = NULL;
+    if (sizes && steps)
+        o = PyObject_CallFunction(as_strided, "OOOL", x, sizes, steps, (long long)offset);
+    Py_XDECREF(sizes);
+    Py_XDECREF(steps);
+    return o;
+}
+
+/* NumPy has no elements of this kind: bf16 and the types of less than 16 bits, by DLPack's codes. */
+static bool is_new_type(dv_dtype of) { return of.code == 4 || of.code > 6; }
+
+/* A Tensor with a copy of these elements; data NULL: uninitialised. */
+static PyObject *copied(const void *data, dv_dtype of, int32_t ndim, const int64_t *shape)
+{
+    const dv_tensor t = { .ndim = ndim, .shape = shape };
+    PyObject *type = dtype_object(of), *sizes = tuple_of(ndim, shape), *made = NULL, *o;
+    PyObject *bytes = PyBytes_FromStringAndSize(data, (Py_ssize_t)dv_dtype_bytes(of, dv_numel(&t)));
+    if (type && sizes && bytes)
+        made = PyObject_CallFunctionObjArgs(from_bytes, bytes, sizes, type, NULL); /* of the base class */
+    o = made ? ask((PyObject *)tensor_type, made) : NULL;
+    Py_XDECREF(made);
+    Py_XDECREF(type);
+    Py_XDECREF(sizes);
+    Py_XDECREF(bytes);
+    return o;
+}
+
+/* A dense Tensor, uninitialised. NULL with an exception. */
+static PyObject *dense(dv_dtype of, int32_t ndim, const int64_t *shape)
+{
+    PyObject *type = dtype_object(of); /* for the error */
+    Py_XDECREF(type);
+    return !type ? NULL : is_new_type(of) ? copied(NULL, of, ndim, shape) : over(dvnp_new(of, ndim, shape, NULL));
+}
+
+static bool is_dense(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    const dv_tensor t = { .ndim = ndim, .shape = shape, .strides = strides };
+    return !strides || dv_tensor_is_contiguous(&t);
+}
+
+static PyObject *new_object(dv_dtype of, int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    if (is_dense(ndim, shape, strides))
+        return dense(of, ndim, shape);
+    int64_t n = 1; /* up to the last element */
+    for (int32_t i = 0; i < ndim; i++)
+        n = shape[i] ? n + (shape[i] - 1) * strides[i] : n;
+    PyObject *all = dense(of, 1, &n), *o = all ? strided(all, ndim, shape, strides, 0) : NULL;
+    Py_XDECREF(all);
+    return o;
+}
+
+/* Is this result allocated as a Tensor? Others are the library's until the end of the call. */
+static bool is_result(const ext_call *c, int index)
+{
+    return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
+}
+
+/* Keep the object as result index of the call, and describe it. Takes the object, also NULL. */
+static int made(ext_call *c, int index, PyObject *o, dv_tensor **out)
+{
+    const char *why = NULL;
+    dv_tensor *t = o ? view(c, o, &why) : NULL;
+    if (!t) {
+        Py_XDECREF(o);
+        return why ? dv_fail(DV_EHOST, "%s: result %d: %s", c->f->name, index, why) : DV_EHOST;
+    }
+    Py_XDECREF(c->made[index]);
+    c->made[index] = o;
+    c->made_tensors[index] = *t;
+    *out = &c->made_tensors[index];
+    return DV_OK;
+}
+
+static int new_tensor(const dv_host *host, int index, dv_dtype of, dv_device device, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, dv_tensor **out)
+{
+    ext_call *c = ext_call_of(host);
+    *out = NULL;
+    if (device.type != DV_CPU)
+        return dv_fail(DV_EDEVICE, "%s: a result on %s (Dovetail makes MindSpore's tensors on the CPU)", c->f->name,
+            dv_device_name(device.type));
+    if (!is_result(c, index))
+        return ext_tensor_new(of, ndim, shape, strides, out);
+    const ext_gil g = ext_take_gil(c);
+    const int status = made(c, index, new_object(of, ndim, shape, strides), out);
+    ext_give_gil(g);
+    return status;
+}
+
+/* The argument's object, or the list's, whose tensor this is; NULL: none. Borrowed. */
+static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
+{
+    for (size_t i = 0; i < c->f->nargs; i++) {
+        const dv_value *v = &c->args[i];
+        if (v->type == DV_VALUE_TENSOR && v->as.tensor == t)
+            return c->given[i];
+        for (size_t k = 0; v->type == DV_VALUE_TENSORS && k < v->as.tensors.size; k++)
+            if (v->as.tensors.data[k] == t)
+                return PyList_Check(c->given[i]) ? PyList_GetItem(c->given[i], (Py_ssize_t)k)
+                                                 : PyTuple_GetItem(c->given[i], (Py_ssize_t)k);
+    }
+    return NULL;
+}
+
+static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
+    const int64_t *strides, int64_t offset, dv_tensor **out)
+{
+    ext_call *c = ext_call_of(host);
+    *out = NULL;
+    if (index < 0)
+        return dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
+    const ext_gil g = ext_take_gil(c);
+    PyObject *owner = owner_of(c, base), *start = NULL;
+    int status = DV_ENOTSUP;
+    if (!owner || !is_tensor(owner) || !is_result(c, index)) {
+        status = dv_fail(
+            DV_ENOTSUP, "%s: result %d is a view of something that is not one of MindSpore's tensors", c->f->name, index);
+    } else if (!(start = PyObject_CallMethod(owner, "storage_offset", NULL))) {
+        status = DV_EHOST;
+    } else {
+        const int64_t first = PyLong_AsLongLong(start);
+        status = made(c, index, strided(owner, ndim, shape, strides, first + offset), out);
+    }
+    Py_XDECREF(start);
+    ext_give_gil(g);
+    return status;
+}
+
+static void free_tensor(const dv_host *host, dv_tensor *t)
+{
+    ext_call *c = ext_call_of(host);
+    for (size_t i = 0; i < c->f->nresults; i++)
+        if (t == &c->made_tensors[i]) {
+            const ext_gil g = ext_take_gil(c);
+            Py_CLEAR(c->made[i]);
+            ext_give_gil(g);
+            return;
+        }
+    dv_tensor_unref(t);
+}
+
+static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
+
+/* A tensor that the library made. The Tensor keeps it, unless NumPy lacks its type. */
+static PyObject *wrap(ext_call *c, dv_tensor *take)
+{
+    (void)c;
+    PyObject *type = dtype_object(take->dtype), *o = NULL, *capsule = NULL;
+    if (type && is_new_type(take->dtype))
+        o = copied(take->data, take->dtype, take->ndim, take->shape);
+    else if (type && (capsule = PyCapsule_New(take, NULL, drop_tensor)))
+        o = over(dvnp_wrap(take, capsule, true));
+    if (!capsule)
+        dv_tensor_unref(take);
+    Py_XDECREF(capsule);
+    Py_XDECREF(type);
+    return o;
+}
+
+/* ---- The call ------------------------------------------------------------------------------------------------------------ */
+
+static bool is_true(PyObject *take)
+{
+    const bool yes = take && PyObject_IsTrue(take) == 1;
+    Py_XDECREF(take);
+    return yes;
+}
+
+static enum ext_outcome begin(ext_call *c)
+{
+    static const dv_host tensors = { .size = sizeof(dv_host),
+        .name = "mindspore",
+        .new_tensor = new_tensor,
+        .new_view = new_view,
+        .free_tensor = free_tensor,
+        .random = ext_random,
+        .before_kernel = ext_before_kernel,
+        .after_kernel = ext_after_kernel };
+    c->host = tensors;
+    c->host.test = ext_hooks();
+    if (c->trial)
+        return EXT_OK;
+    c->way = is_true(ask(wants_gradients, NULL)); /* then slow() makes the call, once all arguments are converted */
+    PyObject *waited = PyErr_Occurred() ? NULL : ask(wait_for_all, NULL);
+    Py_XDECREF(waited);
+    return waited ? EXT_OK : EXT_MIXED;
+}
+
+static enum ext_outcome tensor(
+    ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out)
+{
+    if (!is_tensor(o))
+        return ext_other_tensor(c, slot, element, o, write, out);
+    if (c->trial)
+        return EXT_OK;
+    const char *why = NULL;
+    const dv_tensor *t = view(c, o, &why);
+    if (!t)
+        return why ? ext_wrong_text(c, slot, element, element < 0 ? NULL : "Tensor", why) : EXT_FAILED;
+    c->elements += dv_numel(t);
+    *out = t;
+    return EXT_OK;
+}
+
+static PyObject *slow(ext_call *c, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    return ext_call_bridge(c->of, c->f->name, args, EXT_NARGS(nargsf), kwnames);
+}
+
+/* ---- Other objects ------------------------------------------------------------------------------------------------------- */
+
+static PyObject *describe(PyObject *o)
+{
+    if (!is_tensor(o))
+        return NULL;
+    PyObject *type = PyObject_GetAttr(o, dtype_text), *shape = PyObject_GetAttr(o, shape_text);
+    PyObject *text = type && shape ? PyUnicode_FromFormat("a mindspore.Tensor of %S with shape %S", type, shape) : NULL;
+    Py_XDECREF(type);
+    Py_XDECREF(shape);
+    return text;
+}
+
+/* The letter of a tensor without dims, for an argument that is a number. */
+static char number(PyObject *o)
+{
+    PyObject *shape = PyObject_GetAttr(o, shape_text), *type = PyObject_GetAttr(o, dtype_text);
+    const dv_dtype t = dv_dtype_from_key(type ? key_of(type) : 0);
+    const char letter = t.code < 7 ? "iufffcb"[t.code] : 'f'; /* by DLPack's codes */
+    const bool single = shape && PyTuple_Size(shape) == 0;
+    PyErr_Clear();
+    Py_XDECREF(shape);
+    Py_XDECREF(type);
+    return single ? letter : 0;
+}
+
+static PyObject *items(PyObject *o)
+{
+    PyObject *shape = PyObject_GetAttr(o, shape_text), *list = NULL;
+    if (shape && PyTuple_Size(shape) < 2)
+        list = PyObject_CallMethod(o, "tolist", NULL);
+    Py_XDECREF(shape);
+    return list;
+}
+
+const ext_host ext_host_mindspore = { .name = "mindspore",
+    .tensor_title = "a mindspore.Tensor",
+    .kind = kind,
+    .begin = begin,
+    .tensor = tensor,
+    .wrap = wrap,
+    .slow = slow,
+    .describe = describe,
+    .number = number,
+    .items = items,
+    .dtype = dtype,
+    .dtype_object = dtype_object };

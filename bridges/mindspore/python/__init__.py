@@ -1,0 +1,18 @@
+"""Dovetail's operators on MindSpore's tensors: docs/mindspore.md. Importing this module does not import MindSpore."""
+OFFERS = frozenset()
+
+
+def attach(library):
+    """Nothing to register: the extension calls operators on MindSpore's tensors directly."""
+
+
+def detach(library):
+    pass
+
+
+def _call(name, args, kwargs):
+    """Called by a function object where MindSpore records gradients."""
+    from . import gradient
+    global _call
+    _call = gradient.call
+    return _call(name, args, kwargs)

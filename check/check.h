@@ -251,9 +251,12 @@ void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensor
 enum { CHECK_MOST_CASES = 200, CHECK_MOST_ELEMENTS = 400000 };
 typedef struct check_plan {
     uint32_t n;
-    uint32_t met, infeasible, cut, not_met;  /* pairs of levels of two factors; cut: larger than --max-elements */
-    char example[140];                       /* of those cut or not met */
-    char refusal[512];                       /* of the last case that was not accepted */
+    uint32_t infeasible, cut, not_met; /* pairs of levels of two factors; cut: larger than --max-elements */
+    uint32_t met[CHECK_MOST_CASES];    /* that the cases meet first */
+    char example[140];                 /* of those cut or not met */
+    char refusal[512];                 /* of the last case that was not accepted */
+    bool has_stray;                    /* a case that fits, but has a view outside of its argument, which is refused */
+    check_case stray;
     volatile bool dropped[CHECK_MOST_CASES]; /* they take longer than a case may */
     check_case cases[CHECK_MOST_CASES];
 } check_plan;
@@ -276,6 +279,8 @@ bool check_break(const check_op *op, const check_case *accepted, uint32_t i, che
 extern int64_t check_most_elements; /* of a tensor */
 enum check_verdict { CHECK_ACCEPTED, CHECK_REFUSED, CHECK_UNFIT, CHECK_TOO_LARGE };
 enum check_verdict check_judge(const check_op *op, const check_case *c);
+/* Is a case that fits refused only because a view of its result is not inside the argument, though no number says where it is? */
+bool check_is_stray(const check_op *op, const check_case *c);
 bool check_accepts(const check_op *op, const check_case *c);
 
 /* Make an accepted case one in which a tensor has more than 2^31 elements, by contract name number k / 2; of odd k integers that
@@ -413,6 +418,7 @@ void check_heap_count(size_t refuse);
 size_t check_heap_counted(void);
 bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
+size_t check_heap_kept(void);                           /* how many blocks of kernels are not freed */
 bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that malloc() never returned */
 
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
@@ -496,7 +502,8 @@ enum check_show {
     CHECK_SHOW_BIAS,        /* this row's errors against other_row do not all go one way */
     CHECK_SHOW_LAYOUT,      /* contiguous tensors give the same within tolerance */
     CHECK_SHOW_SAME,        /* the same call gives the same result after other calls, and within tolerance at other addresses */
-    CHECK_SHOW_ERRNO,       /* it does so with another errno before it */
+    CHECK_SHOW_KEPT,        /* it does so after a call with another number */
+    CHECK_SHOW_ERRNO,       /* with another errno before it */
     CHECK_SHOW_PIECES,      /* the same, with the pieces of its loops in another order and on more threads */
     CHECK_SHOW_THREADS,     /* so it does when several threads call it */
     CHECK_SHOW_PARTS,       /* slices give slices of the whole within tolerance */
@@ -563,7 +570,7 @@ typedef struct check_result {
     char note[512];                          /* the last message of a kernel that refused a case */
     char left_out[160];                      /* for a pass: what was not checked, and why */
     check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */
-    uint32_t met, infeasible, cut, not_met;  /* of its plan */
+    uint32_t met, infeasible, cut, not_met;  /* of its plan; met: by cases that were tried */
     char example[140];
     char dropped[200];  /* for a pass: which cases were not tried, and why */
     bool unmade;        /* not checked because no arguments were found, or none that the kernel takes: its author can mend that */
@@ -637,8 +644,8 @@ void check_repro_case(const check_job *job, FILE *to); /* "x: f32[3], after a ca
 bool check_repro_c(const check_job *job, FILE *to);      /* false: the failure cannot be reproduced in C */
 bool check_repro_python(const check_job *job, FILE *to); /* false: from Python */
 
-/* The arguments of the job's failing case as Python: "dict(x=tensor(\"float32\", (2, ), (1, ), 0, [1, 2, ], False), dim=1, )".
- * What is at its default is left out. */
+/* The arguments of the job's failing case as Python: "{\"x\": tensor(\"float32\", (2, ), (1, ), 0, [1, 2, ], False), \"dim\": 1,
+ * }". What is at its default is left out. */
 void check_repro_arguments(const check_job *job, FILE *to);
 
 /* ---- PyTorch (property_torch.c) ------------------------------------------------------------------------------------------ */

@@ -68,6 +68,14 @@ enum check_verdict check_judge(const check_op *op, const check_case *c)
     return contents_hold(op, c) ? CHECK_ACCEPTED : CHECK_UNFIT;
 }
 
+bool check_is_stray(const check_op *op, const check_case *c)
+{
+    bool numbers = false;
+    for (size_t i = 0; i < op->nargs; i++)
+        numbers |= op->literals[i].read && (op->slots[i].type == DV_FIELD_INT || op->slots[i].type == DV_FIELD_INTS);
+    return !numbers && check_judge(op, c) == CHECK_REFUSED && strstr(dv_last_error(), "expected a view inside");
+}
+
 bool check_accepts(const check_op *op, const check_case *c) { return check_judge(op, c) == CHECK_ACCEPTED; }
 
 /* ---- More than 2^31 elements ---- */

@@ -28,8 +28,8 @@ typedef struct block {
     size_t bytes;
     bool freed;
 } block;
-static block *blocks; /* in the order of their addresses */
-static size_t nblocks;
+static block *blocks;         /* in the order of their addresses */
+static size_t nblocks, nkept; /* that were asked for; of these not freed */
 static uintptr_t area, used;
 static atomic_bool active, zeroed;
 static enum check_end side;
@@ -114,6 +114,7 @@ static void *new_block(size_t bytes, size_t alignment)
         if (side == CHECK_AT_END)
             b->data = (b->end - bytes) / alignment * alignment;
         used = b->end;
+        nkept++;
         memset((void *)begin, FILL, room);
         data = memset((void *)b->data, poison, bytes);
     }
@@ -139,6 +140,7 @@ static void free_block(void *p)
     const bool wrong = !b || b->data != (uintptr_t)p || b->freed;
     if (!wrong) {
         check_slack(b);
+        nkept--;
         b->freed = true; /* the pages are released and become inaccessible */
         mmap((void *)b->begin, b->end - b->begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
@@ -243,6 +245,8 @@ bool check_heap_slack_changed(char *what, size_t size)
 
 bool check_heap_wrong_free(void) { return wrong_free; }
 
+size_t check_heap_kept(void) { return nkept; }
+
 #else /* another libc, or a sanitizer with its own malloc() */
 
 void check_heap_begin(enum check_end end, uint8_t with) { (void)end, (void)with; }
@@ -261,5 +265,6 @@ bool check_heap_slack_changed(char *what, size_t size)
     return false;
 }
 bool check_heap_wrong_free(void) { return false; }
+size_t check_heap_kept(void) { return 0; }
 
 #endif

@@ -32,6 +32,11 @@ static int read_rows(check_op *op)
     const check_json *native = check_json_get(op->json, "native");
     if (!op->nrows && native && native->kind == CHECK_OBJECT)
         op->rows[op->nrows++] = (check_row){ .name = "native form", .index = -1, .available = true };
+    bool views = op->nresults;
+    for (size_t r = op->nargs; r < op->nargs + op->nresults; r++)
+        views &= op->slots[r].alias >= 0 && !(op->slots[op->slots[r].alias].flags & DV_SLOT_WRITES);
+    if (!op->nrows && op->contract && views)
+        op->rows[op->nrows++] = (check_row){ .name = "contract", .index = 0, .available = true }; /* which makes them */
     return 0;
 }
 

@@ -257,7 +257,11 @@ static void add_words(planner *p, size_t slot)
         break;
     case DV_FIELD_FLOAT: ADD_HALVES(p, f, 1, 2, 3, 0, -1, 32); break;
     case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
-    case DV_FIELD_STRING: add_string(p, f, "a"); break;
+    case DV_FIELD_STRING:
+        add_string(p, f, "a");
+        if (!literals->read)
+            add_string(p, f, "");
+        break;
     case DV_FIELD_SCALAR: ADD_INTS(p, f, 1, 0, -1, 3), ADD_HALVES(p, f, 1, -3, 6); break;
     case DV_FIELD_COMPLEX:
         for (int k = 0; k < 4; k++)
@@ -374,16 +378,24 @@ static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uin
         d[large] = of_class(p->op, class, tight && class <= OTHER ? 0 : turn);
 }
 
-/* A predicate such as "n % 8 == 0" of a row: satisfied, since the row would not run otherwise. */
+/* A predicate such as "n % 8 == 0" of a row: satisfied, since the row would not run otherwise. Of the sides of an "or" one, in
+ * turn. */
 static void meet_row(const planner *p, check_case *c)
 {
+    const char *when = p->row && p->row->when ? p->row->when : "";
+    const bool all = strchr(when, '(');
     char name[32];
     const check_name *found;
+    uint32_t sides = 1, side = 0;
     int of;
-    for (const char *s = p->row && p->row->when ? p->row->when : ""; *s; s += strcspn(s, " "), s += strspn(s, " ("))
-        if (sscanf(s, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 &&
+    for (const char *s = when; (s = strstr(s, " or ")); s += 4)
+        sides++;
+    for (const char *s = when; *s; s += strcspn(s, " "), s += strspn(s, " (")) {
+        side += !strncmp(s, "or ", 3);
+        if ((all || side == p->turn % sides) && sscanf(s, "%31[A-Za-z0-9_] %% %d == 0", name, &of) == 2 && of > 0 &&
             (found = check_op_name(p->op, CHECK_NAME_DIM, name)))
             c->names.dims[found->at] = (c->names.dims[found->at] + of - 1) / of * of;
+    }
 }
 
 static void set_names(planner *p, const int *want, bool tight, check_case *c)
@@ -579,7 +591,13 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
     if (check_work(p->op, c) > WORK * (double)check_most_elements)
         return CHECK_TOO_LARGE;
     set_tensors(p, want, facts, c);
-    return check_judge(p->op, c);
+    const enum check_verdict is = check_judge(p->op, c);
+    if (is == CHECK_REFUSED && !p->plan->has_stray && check_is_stray(p->op, c)) {
+        p->plan->has_stray = true;
+        p->plan->stray = *c;
+        p->plan->stray.broken = true;
+    }
+    return is;
 }
 
 /* ---- From a case to its levels --------------------------------------------------------------------------------------------- */
@@ -891,7 +909,8 @@ static bool is_refuted(const planner *p, int a, int la, int b, int lb)
 
 /* ---- The array ------------------------------------------------------------------------------------------------------------- */
 
-static void keep(planner *p) { p->plan->n++; }
+/* The case meets these new pairs. */
+static void keep(planner *p, uint32_t met) { p->plan->met[p->plan->n++] = met; }
 
 static bool is_large(const planner *p, int k, int l)
 {
@@ -954,9 +973,8 @@ static void add_first(planner *p)
         }
         if (make(p, want, NOT, NOT, false, place(p)) == CHECK_ACCEPTED) {
             find_levels(p, want, place(p), found);
-            meet(p, found, false);
             if (i >= 2 * FIRST || !is_empty(p, place(p)))
-                keep(p);
+                keep(p, meet(p, found, false));
         }
         p->turn++;
     }
@@ -978,12 +996,13 @@ static void meet_pair(planner *p, int a, int la, int b, int lb)
         p->turn++;
         if (is == CHECK_ACCEPTED) {
             find_levels(p, want, place(p), found);
-            if (found[a] == la && found[b] == lb && (meet(p, found, false) || i + 2 >= TRIES)) {
-                *of = MET; /* also where a third level masks it: nothing better was found */
-                keep(p);
-            } else if (meet(p, found, true) > 8) {
+            const uint32_t met = meet(p, found, true);
+            if (found[a] == la && found[b] == lb && (met || i + 2 >= TRIES)) {
                 meet(p, found, false);
-                keep(p);
+                keep(p, met + (*of != MET));
+                *of = MET; /* also where a third level masks it: nothing better was found */
+            } else if (met > 8) {
+                keep(p, meet(p, found, false));
             }
         }
         if (i == 1 && *of == OPEN && is_refuted(p, a, la, b, lb))
@@ -1021,7 +1040,7 @@ static void add_rest(planner *p, uint32_t fewest)
     for (uint32_t i = 0; i < 4 * fewest && p->plan->n < fewest && p->plan->n + 1 < CHECK_MOST_CASES; i++) {
         choose(p, NOT, NOT, want, true);
         if (make(p, want, NOT, NOT, i % 2, place(p)) == CHECK_ACCEPTED)
-            keep(p);
+            keep(p, 0);
         p->turn++;
     }
 }
@@ -1044,12 +1063,16 @@ bool check_is_huge(const check_op *op, const check_case *c)
 static void put_huge_last(const check_op *op, check_plan *plan)
 {
     static check_case kept[CHECK_MOST_CASES];
-    uint32_t n = 0, last = 0;
+    uint32_t met[CHECK_MOST_CASES], n = 0, last = 0;
     for (uint32_t i = 0; i < plan->n; i++)
-        if (check_is_huge(op, &plan->cases[i]))
+        if (check_is_huge(op, &plan->cases[i])) {
+            met[last] = plan->met[i];
             kept[last++] = plan->cases[i];
-        else
+        } else {
+            plan->met[n] = plan->met[i];
             plan->cases[n++] = plan->cases[i];
+        }
+    memcpy(&plan->met[n], met, last * sizeof *met);
     memcpy(&plan->cases[n], kept, last * sizeof *kept);
 }
 
@@ -1180,7 +1203,7 @@ static void find_factors(planner *p)
         drop_impossible(p);
 }
 
-/* What was cut, by name: "n past 4096 with m past 32768". */
+/* What was cut, by name: "as n past 4096 with m past 32768". */
 static void say_cut(planner *p, int a, int la, int b, int lb)
 {
     char words[2][64];
@@ -1196,7 +1219,7 @@ static void say_cut(planner *p, int a, int la, int b, int lb)
         else
             snprintf(words[i], sizeof words[i], "%.40s", *name ? name : "contents");
     }
-    snprintf(p->plan->example, sizeof p->plan->example, "%s with %s", words[0], words[1]);
+    snprintf(p->plan->example, sizeof p->plan->example, "as %s with %s", words[0], words[1]);
 }
 
 static void count_pairs(planner *p)
@@ -1207,7 +1230,6 @@ static void count_pairs(planner *p)
             for (int la = 0; la < (int)p->f[a].n; la++)
                 for (int lb = 0; lb < (int)p->f[b].n; lb++) {
                     const uint8_t is = *pair(p, a, la, b, lb);
-                    plan->met += is == MET;
                     plan->infeasible += is == INFEASIBLE;
                     plan->cut += is == CUT;
                     plan->not_met += is == NOT_MET || is == OPEN;

@@ -1,6 +1,7 @@
 /* parallel: what an operator says about parts and threads holds, and a call's results depend on its arguments alone.
  *
- * Guarded calls first, in this order: other contents at the same addresses; the case; the case elsewhere; the case again. The
+ * Of an operator that writes to static memory, first a call after one with another number, each in a new process. Then guarded
+ * calls, in this order: other contents at the same addresses; the case; the case elsewhere; the case again. The
  * second and the last are the same call, so their bits are the same, unless the operator keeps something from call to call. Then
  * the pieces of a parallel loop in reverse order (so that a sum without a lock shows without a race), then 2 and 4 threads. Then
  * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last the other pieces of a loop between
@@ -13,6 +14,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -30,6 +32,7 @@ enum {
     SHARED = 2000,
     THREADS = 4,
     MOST_STATIC = 1 << 20,
+    NUMBERED = 3,
     MOST_WORK = 1 << 20,
     FIRST_STOP = 16,
     LAST_STOP = 16384
@@ -132,15 +135,17 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
     char words[300], *during = job->result->during;
     job->how = (check_how){ .show = CHECK_SHOW_PIECES };
     job->result->own_show = CHECK_SHOW_PIECES;
+    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+    snprintf(during, sizeof job->result->during, "when its pieces run in reverse order");
     if (run(job, c, CHECK_AT_END, in_reverse, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "order of pieces",
             "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
+    snprintf(during, sizeof job->result->during, "when the row is not cut at multiples of .split");
     if (!failed(job) && job->row->split && run(job, c, CHECK_AT_END, NULL, true, &other) &&
         check_outs_differ(job->op, &other, first, words, sizeof words))
         check_fail(job, "split differs",
             "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
             (long long)job->row->split, words);
-    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
     for (int threads = 2; threads <= THREADS && !failed(job); threads *= 2) {
         dv_set_threads(threads);
         snprintf(during, sizeof job->result->during, "when its pieces run on %d threads", threads);
@@ -436,8 +441,9 @@ static int add_writable(struct dl_phdr_info *info, size_t size, void *sum)
         counts = counts && !strstr(info->dlpi_name, others[i]);
     for (int i = 0; counts && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *s = &info->dlpi_phdr[i];
-        const unsigned char *from = (const unsigned char *)(uintptr_t)(info->dlpi_addr + s->p_vaddr);
-        if (s->p_type == PT_LOAD && s->p_flags & PF_W && s->p_memsz <= MOST_STATIC)
+        const bool of_thread = s->p_type == PT_TLS;
+        const unsigned char *from = of_thread ? info->dlpi_tls_data : (const void *)(uintptr_t)(info->dlpi_addr + s->p_vaddr);
+        if (from && (of_thread || (s->p_type == PT_LOAD && s->p_flags & PF_W)) && s->p_memsz <= MOST_STATIC)
             for (size_t k = 0; k < s->p_memsz; k++)
                 *h = (*h ^ from[k]) * UINT64_C(0x100000001b3);
     }
@@ -616,11 +622,98 @@ static bool first_call_writes(const check_job *job, const check_case *c)
 static bool first_calls_race(check_job *job, const check_case *c)
 {
     bool differs = false;
-    if (!differs_elsewhere(job, c, first_call_writes))
-        return false;
     for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
         differs = differs_elsewhere(job, c, first_call_differs);
     return differs;
+}
+
+/* ---- After a call with another number ---- */
+
+static struct {
+    const check_case *before; /* NULL: none */
+    uint64_t *sum;            /* of what the call wrote */
+} kept;
+
+static bool sum_after(const check_job *job, const check_case *c)
+{
+    static check_outs outs;
+    check_result *r = job->result;
+    r->has_before = kept.before;
+    if (kept.before) {
+        r->failing = *kept.before;
+        run(job, kept.before, CHECK_AT_END, NULL, false, &outs);
+    }
+    r->failing = *c;
+    if (!run(job, c, CHECK_AT_END, NULL, false, &outs))
+        return false;
+    *kept.sum = 0;
+    for (size_t i = 0; i < outs.n; i++) {
+        const dv_tensor *t = &outs.of[i].t;
+        const unsigned char *data = t->data;
+        for (int64_t k = dv_numel(t) * dv_dtype_bytes(t->dtype, 1); k-- > 0;)
+            *kept.sum = (*kept.sum ^ data[k]) * UINT64_C(0x100000001b3);
+    }
+    return !outs.incomplete;
+}
+
+/* Is the result of a call another one after this call, each time? Both in a process that has made no call. */
+static bool depends_on(check_job *job, const check_case *before, const check_case *c)
+{
+    uint64_t sums[4];
+    for (int i = 0; i < 4; i++) {
+        kept.before = i % 2 ? before : NULL;
+        if (!differs_elsewhere(job, c, sum_after))
+            return false;
+        sums[i] = *kept.sum;
+        if (i == 1 && sums[0] == sums[1])
+            return false;
+    }
+    return sums[0] == sums[2] && sums[1] == sums[3];
+}
+
+/* The case with another number, flag or word, as some case of the plan has it; false: there is none that fits. */
+static bool with_another(const check_job *job, const check_case *c, size_t arg, check_case *out)
+{
+    if (c->args[arg].type == DV_VALUE_TENSOR || c->args[arg].type == DV_VALUE_TENSORS)
+        return false;
+    for (uint32_t k = 0; job->plan && k < job->plan->n; k++) {
+        *out = *c;
+        out->args[arg] = job->plan->cases[k].args[arg];
+        if (memcmp(&out->args[arg], &c->args[arg], sizeof *out->args) && !check_is_huge(job->op, out) &&
+            check_accepts(job->op, out))
+            return true;
+    }
+    return false;
+}
+
+/* Of the first cases, all before the first call; or of the one that is made smaller. */
+static void check_numbers(check_job *job, const check_case *drawn)
+{
+    static check_case own, c, other;
+    const bool again = !job->result->cases;
+    own = *drawn;
+    if (!kept.sum) {
+        void *page = mmap(NULL, sizeof *kept.sum, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        kept.sum = page == MAP_FAILED ? NULL : page;
+    }
+    for (uint32_t k = 0; k < (again ? 1 : NUMBERED) && kept.sum; k++) {
+        if (again)
+            c = own;
+        else
+            check_seeded(&job->plan->cases[k], job->result->seed, &c);
+        for (size_t i = 0; i < c.nargs && check_accepts(job->op, &c); i++) {
+            if (!with_another(job, &c, i, &other) || !depends_on(job, &other, &c))
+                continue;
+            job->result->before = other;
+            job->how = (check_how){ .show = CHECK_SHOW_KEPT };
+            check_fail(job, "keeps something",
+                "the same call gives another result after a call with another '%s', so something is kept from call to call",
+                job->op->slots[i].name);
+            return;
+        }
+    }
+    job->result->has_before = false;
+    job->result->failing = own;
 }
 
 /* ---- All of it ---- */
@@ -658,7 +751,11 @@ static void attempt(check_job *job, const check_case *drawn)
         c = &grown;
         check_in_hand(job, c);
     }
-    const bool race = number <= 1 && first_calls_race(job, c);
+    const bool keeps = number <= 1 && differs_elsewhere(job, c, first_call_writes), race = keeps && first_calls_race(job, c);
+    if (keeps)
+        check_numbers(job, c);
+    if (failed(job))
+        return;
     before = *c;
     before.seed ^= 0x5555;
     run(job, &before, CHECK_AT_END, NULL, false, &first);

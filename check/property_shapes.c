@@ -179,6 +179,13 @@ static void attempt(check_job *job, const check_case *c)
 {
     static check_case broken, accepted;
     char what[160] = "";
+    if (job->result->cases == 1 && job->plan->has_stray)
+        check_in_hand(job, &job->plan->stray);
+    if (check_is_stray(job->op, c)) {
+        job->how.show = CHECK_SHOW_ACCEPT;
+        check_fail(job, "stray view", "the contract accepts sizes for which its view is none: %s", dv_last_error());
+        return;
+    }
     if (c->broken) { /* one of those below, made smaller */
         if (check_judge(job->op, c) == CHECK_REFUSED)
             check_refusal(job, c, "outside the contract");

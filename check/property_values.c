@@ -22,7 +22,7 @@ enum { MOST_ELEMENTS = 1 << 17 };          /* of one tensor: native forms are sl
 enum { MOVEMENT = 16 };                    /* that so many times as far is explained */
 enum { FEWEST = 256 };                     /* elements from which a bias is told */
 static const double BIAS = 0.08, SURE = 6; /* units in the last place: cutting off is 0.5 where all is rounded; standard errors */
-enum { OPINIONS = 3, KEPT = CHECK_RESULTS + CHECK_TENSORS };
+enum { OPINIONS = 3, ASKED = 64, KEPT = CHECK_RESULTS + CHECK_TENSORS };
 
 /* What a call left in results and written arguments, elements in the order of their indices. */
 typedef struct kept_tensor {
@@ -64,12 +64,12 @@ static const check_row itself = { .name = "the same row on contiguous tensors", 
 static const check_row native = { .name = "the native form", .index = -1 },
                        wide = { .name = "the native form in f64", .index = -2 };
 
-static const check_row *reference_of(const check_op *op)
+static bool has_reference(const check_op *op)
 {
+    bool any = false;
     for (size_t i = 0; i < op->nrows; i++)
-        if (op->rows[i].reference && op->rows[i].available)
-            return &op->rows[i];
-    return NULL;
+        any |= op->rows[i].reference && op->rows[i].available;
+    return any;
 }
 
 static bool has_native(const check_op *op)
@@ -89,18 +89,20 @@ static bool gives_view(const check_op *op)
     return any;
 }
 
-/* The opinions on this row, best first. */
+/* Who has an opinion on this row, best first. Of several kernel rows, which may take different dtypes, the first that takes the
+ * case is asked. */
 static size_t list_opinions(const check_op *op, const check_row *row, const check_row **out)
 {
     size_t n = 0;
-    const check_row *reference = reference_of(op);
-    if (reference && reference != row)
-        out[n++] = reference;
+    for (size_t i = 0; i < op->nrows && n < ASKED - 2; i++)
+        if (&op->rows[i] != row && op->rows[i].reference && op->rows[i].available)
+            out[n++] = &op->rows[i];
     if (has_native(op) && (row->index >= 0 || gives_view(op)))
         out[n++] = &wide;
     if (has_native(op) && row->index >= 0 && !gives_view(op)) /* it would give the view */
         out[n++] = &native;
-    for (size_t i = op->nrows; i-- > 0 && !n && row->index >= 0 && !row->reference;)
+    const bool others = !n && row->index >= 0 && !row->reference;
+    for (size_t i = op->nrows; i-- > 0 && others && n < ASKED;)
         if (&op->rows[i] != row && op->rows[i].available && op->rows[i].index >= 0)
             out[n++] = &op->rows[i];
     return n;
@@ -460,28 +462,21 @@ static const check_case *contiguous(const check_case *c)
     return &out;
 }
 
-/* A native form may refuse tensors without elements. */
-static bool all_have_elements(const kept *k)
-{
-    for (size_t i = 0; i < k->n; i++)
-        if (!k->t[i].n)
-            return false;
-    return true;
-}
-
 /* Opinions on a case; 0: there are none. */
 static size_t ask(check_job *job, const check_case *c, kept *kepts, comparison *m)
 {
     static check_call call;
-    const check_row *rows[OPINIONS];
+    const check_row *rows[ASKED];
     const size_t n = list_opinions(job->op, job->row, rows);
     m->n = 0;
     for (size_t o = 0; o < n; o++)
-        if (run(job, rows[o], c, &kepts[m->n], &call)) {
+        if (rows[o]->index > 0 && m->n)
+            continue;
+        else if (run(job, rows[o], c, &kepts[m->n], &call)) {
             m->rows[m->n] = rows[o];
             m->opinions[m->n] = &kepts[m->n];
             m->n++;
-        } else if (rows[o] == &native && all_have_elements(m->found) && !call.not_this_row && call.status != DV_ENOMEM) {
+        } else if (rows[o] == &native && !call.not_this_row && call.status != DV_ENOMEM) {
             job->how.show = CHECK_SHOW_NOTHING;
             check_fail(job, "native form fails", "this row computes what the native form refuses: %s", dv_last_error());
         } else if (!call.not_this_row) {
@@ -667,13 +662,13 @@ static void attempt(check_job *job, const check_case *c)
     else
         look_for_bias(job, &m), measure(&m);
     compared += m.n && found.size;
-    if (m.n && !reference_of(job->op) && !has_native(job->op))
+    if (m.n && !has_reference(job->op) && !has_native(job->op))
         check_left_out(job, "a reference: values were compared among rows only");
 }
 
 static const char *incomplete(const check_op *op, const check_row *row)
 {
-    const check_row *rows[OPINIONS];
+    const check_row *rows[ASKED];
     if (op->random)
         return "it is nondeterministic";
     if (!list_opinions(op, row, rows))

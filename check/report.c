@@ -252,8 +252,9 @@ static void print_pairs(const printer *p, const check_op *ops, size_t nops)
         for (size_t k = 0; k < p->njobs; k++) {
             const check_result *r = p->jobs[k].result;
             bool again = p->jobs[k].op != &ops[i];
-            for (size_t j = 0; j < k; j++)
-                again |= p->jobs[j].op == p->jobs[k].op && p->jobs[j].row == p->jobs[k].row && p->jobs[j].result->met;
+            for (size_t j = 0; j < p->njobs; j++) /* the property that tried most of them */
+                again |= p->jobs[j].op == p->jobs[k].op && p->jobs[j].row == p->jobs[k].row &&
+                    p->jobs[j].result->met + (j < k) > r->met;
             if (again)
                 continue;
             met += r->met, infeasible += r->infeasible, cut += r->cut, not_met += r->not_met;
@@ -268,7 +269,7 @@ static void print_pairs(const printer *p, const check_op *ops, size_t nops)
             fprintf(p->to, ", %zu larger than --max-elements", cut);
         if (not_met)
             fprintf(p->to, ", %zu not met", not_met);
-        fprintf(p->to, *example ? " (as %s)\n" : "\n", example);
+        fprintf(p->to, *example ? " (%s)\n" : "\n", example);
         met = infeasible = cut = not_met = 0;
         example = "";
     }

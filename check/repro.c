@@ -166,6 +166,7 @@ static const char *const questions[CHECK_SHOW_COUNT] = {
     [CHECK_SHOW_BIAS] = "bias",
     [CHECK_SHOW_LAYOUT] = "layout",
     [CHECK_SHOW_SAME] = "same",
+    [CHECK_SHOW_KEPT] = "kept",
     [CHECK_SHOW_ERRNO] = "errno",
     [CHECK_SHOW_PIECES] = "pieces",
     [CHECK_SHOW_THREADS] = "threads",
@@ -604,7 +605,7 @@ bool check_repro_c(const check_job *job, FILE *to)
     static const made_piece made[] = { { "names.h", put_c_names }, { "case.h", put_c_makers }, { "tables.h", put_c_tables },
         { "tensors.h", put_c_tensors }, { "axes.h", put_c_axes }, { "wants.h", put_c_wants }, { NULL, NULL } };
     const char *run = "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -pthread -o repro && ./repro ";
-    const bool before = job->result->has_before;
+    const bool before = job->result->has_before && job->result->how.show != CHECK_SHOW_KEPT; /* which makes that call itself */
     program p = { .job = job, .made = made, .to = to };
     if (job->said_python)
         return false;
@@ -749,15 +750,15 @@ static void put_results(const check_job *job, FILE *to)
 static void put_python_arguments(const check_job *job, const char *function, FILE *to)
 {
     const check_case *c = &job->result->failing;
-    fprintf(to, "def %s():\n    return dict(", function);
+    fprintf(to, "def %s():\n    return {", function);
     for (size_t i = 0; i < c->nargs; i++) {
         if (c->args[i].type == DV_VALUE_DEFAULT)
             continue;
-        fprintf(to, "\n        %s=", job->op->slots[i].name);
+        fprintf(to, "\n        \"%s\": ", job->op->slots[i].name);
         put_python_value(job, &c->args[i], to);
         fputs(",", to);
     }
-    fputs(")\n\n\n", to);
+    fputs("}\n\n\n", to);
 }
 
 /* Names of written arguments by slot, and along which dim each tensor is cut. */
@@ -785,15 +786,15 @@ static void put_python_tables(const check_job *job, FILE *to)
 void check_repro_arguments(const check_job *job, FILE *to)
 {
     const check_case *c = &job->result->failing;
-    fputs("dict(", to);
+    fputs("{", to);
     for (size_t i = 0; i < c->nargs; i++) {
         if (c->args[i].type == DV_VALUE_DEFAULT)
             continue;
-        fprintf(to, "%s=", job->op->slots[i].name);
+        fprintf(to, "\"%s\": ", job->op->slots[i].name);
         put_python_value(job, &c->args[i], to);
         fputs(", ", to);
     }
-    fputs(")", to);
+    fputs("}", to);
 }
 
 static void put_python_names(const check_job *job, FILE *to)

@@ -32,6 +32,8 @@ static bool keep_if_fails(shrinker *s)
     memcpy(r->message, s->shared->message, sizeof r->message);
     r->how = s->shared->how;
     memcpy(r->made, s->shared->made, sizeof r->made);
+    r->has_before = s->shared->has_before;
+    r->before = s->shared->before;
     s->moved = true;
     return true;
 }
@@ -232,10 +234,10 @@ void check_shrink(check_job *job)
     }
     if (!alone) {
         s.job = &after;
-        job->result->has_before = true;
-        job->result->before = shared->before;
         job->result->how = shared->how;
     }
+    job->result->has_before = shared->has_before;
+    job->result->before = shared->before;
     s.best = shared->failing;
     do {
         s.moved = false;

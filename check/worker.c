@@ -354,8 +354,12 @@ static void go_through_cases(check_job *job)
         if (!plan->dropped[i]) /* all were refused: others */
             try_case(job, r->at = i, job->seed);
     arm(0);
-    r->met = plan->met, r->infeasible = plan->infeasible, r->cut = plan->cut, r->not_met = plan->not_met;
+    r->infeasible = plan->infeasible, r->cut = plan->cut, r->not_met = plan->not_met;
+    for (uint32_t i = 0; i < plan->n; i++)
+        *(i < each && i < r->next && !plan->dropped[i] ? &r->met : &r->not_met) += plan->met[i];
     snprintf(r->example, sizeof r->example, "%s", plan->example);
+    if (each < plan->n)
+        snprintf(r->example, sizeof r->example, "%u of %u cases", each, plan->n);
     tell_dropped(job, job->cases - r->next);
     r->unmade = r->outcome == CHECK_PASS && (!r->cases || r->refused == r->cases);
     if (r->unmade && r->cases)
@@ -871,6 +875,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
 static void finish_job(planned *plans, check_job *job)
 {
     release_plan(plans, job);
+    job->plan = NULL;
     job->finished = true;
     show(job);
 }

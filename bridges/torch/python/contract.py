@@ -242,7 +242,7 @@ class Contract:
         if kind == "absent":
             return None
         if kind == "function":
-            raise RuntimeError(f"{self.name}: its shapes come from a C function, which has no symbolic form")
+            raise NotImplementedError(f"{self.name}: its shapes come from a C function, which has no symbolic form")
         of = None if found["of"] is None else values[found["of"]]
         if isinstance(of, (list, tuple)) and "place" in found:
             of = of[found["place"]]
@@ -276,7 +276,7 @@ class Contract:
             return torch.empty((), dtype=_NUMBERS[declared["declared"]], device="cpu").item()
         if declared["type"].endswith("?"):
             return None
-        raise RuntimeError(f"{self.name}: its contract does not say what its result is, so it has no fake")
+        raise NotImplementedError(f"{self.name}: its contract does not say what its result is, so it has no fake")
 
 
 def _overload(name):

@@ -7,8 +7,8 @@ def results():
 
 
 def arguments():
-    return dict(
-        x=tensor("float32", (4,), (1,), 0, [1, 2, 3, 4], False),)
+    return {
+        "x": tensor("float32", (4,), (1,), 0, [1, 2, 3, 4], False),}
 
 
 def other_arguments():

@@ -107,7 +107,7 @@ def _tensor(dtype, shape, strides, first, elements, writable):
 
 
 # The names that the command's argument texts use (check/repro.c), which are written for NumPy.
-_NAMES = {"tensor": _tensor, "numpy": types.SimpleNamespace(nan=float("nan"), inf=float("inf")), "ml_dtypes": torch, "dict": dict, "complex": complex,
+_NAMES = {"tensor": _tensor, "numpy": types.SimpleNamespace(nan=float("nan"), inf=float("inf")), "ml_dtypes": torch, "complex": complex,
           "True": True, "False": False, "None": None, "__builtins__": {}}
 
 

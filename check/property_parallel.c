@@ -317,7 +317,9 @@ static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dty
         terms = fmax(terms, (double)check_numel(t));
     }
     const double order = dtype.bits >= 64 ? 8 * 0x1p-53 : dtype.bits >= 32 ? 8 * 0x1p-24 : terms * check_unit(dtype);
-    return check_rounding(op, dtype, fmax(largest, product)) + order * terms * product;
+    const double one_by_one = dtype.bits >= 32 ? terms * check_unit(dtype) * largest
+                                               : 0; /* equal terms are rounded the same way */
+    return check_rounding(op, dtype, fmax(largest, product)) + order * terms * product + one_by_one;
 }
 
 static void check_sum(check_job *job, cutter *k)

@@ -51,7 +51,7 @@ static const dv_tensor *base_of(const dv__call *c, int64_t place, const dv__outp
     return of->type == DV_VALUE_TENSORS ? of->as.tensors.data[place < 0 ? 0 : place] : of->as.tensor;
 }
 
-/* The argument may itself be a part of more memory, which is not the view's. */
+/* The argument may itself be a part of more memory, which is not the view's. A view without elements is anywhere. */
 static int check_view(const dv__call *c, size_t r, int64_t place, const dv__output *o)
 {
     const dv_tensor *x = base_of(c, place, o);
@@ -60,7 +60,7 @@ static int check_view(const dv__call *c, size_t r, int64_t place, const dv__outp
         !dv__extent(o->ndim, o->shape, o->strides, &low, &high) || __builtin_add_overflow(o->offset, low, &first) ||
         __builtin_add_overflow(o->offset, high, &last))
         return dv__fail_element(c, DV_ESHAPE, c->plan->nargs + r, place, "its strides reach beyond what an address can hold");
-    if (first >= x_first && last <= x_last)
+    if (low > high || (first >= x_first && last <= x_last))
         return DV_OK;
     return dv__fail_element(c, DV_ESHAPE, c->plan->nargs + r, place,
         "expected a view inside '%s', which has elements %lld to %lld, found elements %lld to %lld",

@@ -25,8 +25,10 @@ static int linear_reference(dv_context *ctx, const struct linear *a)
                 load(&bias, a->bias, i, 1);
             if (a->weight_scale)
                 load(&scale, a->weight_scale, i, 1);
+            for (int64_t j = 0; j < k; j++)
+                row[j] *= scale;
             for (int64_t r = 0; r < some; r++) {
-                const double y = scale * dot(x + r * k, row, k) + bias;
+                const double y = dot(x + r * k, row, k) + bias;
                 store(a->out, (begin + r) * n + i, &y, 1);
             }
         }

@@ -153,11 +153,9 @@ static int reference(dv_context *ctx, const dv_tensor *positions, const dv_tenso
 {
     const uint32_t t = dv_dtype_key(h.in->dtype), u = dv_dtype_key(cache->dtype);
     const int64_t tokens = dv_numel(positions), n = dv_numel(h.in), rot = cache->shape[1], half = rot / 2;
-    for (int64_t k = 0; k < n; k += h.size) {
+    const int status = check_positions(ctx, positions, cache);
+    for (int64_t k = 0; k < n && !status; k += h.size) {
         const int64_t position = get_int(positions, k / (n / tokens));
-        if (position < 0 || position >= cache->shape[0])
-            return dv_error(
-                ctx, DV_EINVAL, "argument 'positions': position %lld is outside 'cos_sin_cache'", (long long)position);
         for (int64_t i = 0; i < half; i++) {
             const int64_t p = k + (neox ? i : 2 * i), q = k + (neox ? i + half : 2 * i + 1);
             const double c = dv_get_f64(cache->data, position * rot + i, u);
@@ -169,7 +167,7 @@ static int reference(dv_context *ctx, const dv_tensor *positions, const dv_tenso
         for (int64_t i = k + rot; i < k + h.size; i++)
             dv_put_f64(h.out->data, i, t, dv_get_f64(h.in->data, i, t));
     }
-    return DV_OK;
+    return status;
 }
 
 static int rotary_embedding_reference(dv_context *ctx, const struct rotary_embedding *a)

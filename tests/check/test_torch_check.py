@@ -63,6 +63,21 @@ def test_a_shipped_operator(check):
     assert report["failed"] == 0 and report["passed"] >= 6, report["table"]
 
 
+def test_numbers_as_results_and_as_many_as_sizes_say(check):
+    """What PyTorch cannot do is not the operator's fault."""
+    results = {name: check(HERE / "unusual.c", "--only", "torch", "--op", name, "--seed", 7)["results"] for name in ("summary", "pieces", "accumulate_")}
+    assert [r for rs in results.values() for r in rs if r["result"] == "fail"] == []
+    assert {"writes", "aliases", "vmapped"} <= {r["row"] for r in results["summary"] if r["result"] == "pass"}
+    assert {"fake", "opcheck", "gradcheck", "compiled"} <= {r["row"] for r in results["pieces"] if r["result"] == "pass"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["unusual.c", "healthy.c"])
+def test_no_false_alarms_on_right_operators(check, name):
+    results = check(HERE / name, "--only", "torch", "--seed", 7)["results"]
+    assert [r for r in results if r["result"] == "fail"] == []
+
+
 def test_names_of_files_do_not_matter(tmp_path):
     """In the folder where the checker runs, a file is not taken for a module of Python's; a module of the user's is found there."""
     for name in ("pathlib", "types", "my_module"):

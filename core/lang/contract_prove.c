@@ -174,8 +174,9 @@ static int8_t condition(struct prover *p, const dv__step *s, int32_t given)
 {
     const int8_t x = s->nin ? truth(p, s->in[0]) : 0, y = s->nin > 1 ? truth(p, s->in[1]) : 0;
     const int8_t decides = s->op == DV__OP_OR;
-    if (atom_in(p, s->to))
-        return (int8_t)atom_in(p, s->to)->value;
+    const struct atom *atom = atom_in(p, s->to);
+    if (atom)
+        return (int8_t)atom->value;
     if (compares(s))
         return compare(p, s);
     switch (s->op) {

@@ -494,11 +494,14 @@ static bool step_through(const check_job *job, const check_case *c)
     return threads[0].differs || threads[1].differs;
 }
 
-/* Does it differ, in a process of its own? The trap after each instruction ends one that blocks signals, which is no fault. */
+/* Does it differ, with other calls between the instructions, in a process of its own? The trap after each instruction ends one
+ * that blocks signals, which is no fault. */
 static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differs)(const check_job *, const check_case *))
 {
     int status = 0;
     struct itimerval left;
+    if (!CAN_STEP)
+        return false;
     getitimer(ITIMER_PROF, &left);
     const pid_t pid = fork();
     if (!pid) {

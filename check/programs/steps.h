@@ -10,7 +10,7 @@
 #if defined(__x86_64__)
 #include <ucontext.h>
 
-enum { TRAP_FLAG = 0x100 };
+enum { CAN_STEP = 1, TRAP_FLAG = 0x100 };
 
 static struct {
     bool (*before)(const uint8_t *instruction); /* false: no more of them */
@@ -56,6 +56,7 @@ static inline void steps_end(void)
 
 #else
 
+enum { CAN_STEP = 0 };
 static inline bool steps_begin(bool (*before)(const uint8_t *instruction)) { return before && false; }
 static inline void steps_end(void) {}
 

@@ -111,16 +111,16 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
     uint64_t special = check_next(&r);
     int64_t index[CHECK_DIMS] = { 0 };
     const int64_t n = check_numel(t);
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at = 0;
-        for (int32_t d = 0; d < t->ndim; d++)
-            at += index[d] * strides[d];
+    for (int64_t i = 0, at = 0; i < n; i++) {
         const double x = draw(t, &r, i, seed % 2, &special);
         check_put(first, at, t->dtype, x);
         if (isnan(x) && special % 2 && check_is_float(t->dtype) && t->dtype.bits > 8) /* the NaN with all bits set */
             memset((char *)first + at * dv_dtype_bytes(t->dtype, 1), 0xff, (size_t)dv_dtype_bytes(t->dtype, 1));
-        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
-            index[d] = 0;
+        for (int32_t d = t->ndim; d-- > 0; index[d] = 0, at -= t->shape[d] * strides[d]) {
+            at += strides[d];
+            if (++index[d] < t->shape[d])
+                break;
+        }
     }
 }
 

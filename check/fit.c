@@ -61,8 +61,11 @@ static bool fit(fitter *f, enum dv_partial_of of, size_t index, size_t element, 
     memcpy(tries + 1 + MOST_USED, (int64_t[]){ 1, 0, 2, r.least, r.most }, 5 * sizeof *tries);
     for (size_t i = 0; i < sizeof tries / sizeof *tries && r.least <= r.most; i++) {
         const int64_t value = nearest(r, tries[i]);
+        bool again = false;
+        for (size_t earlier = 0; earlier < i; earlier++)
+            again |= nearest(r, tries[earlier]) == value;
         *(dim == VALUE ? &one.value : &one.sizes[dim]) = exactly(value);
-        if (!is_exact(r) && dv_partial_set(f->p, of, index, element, &one))
+        if (again || (!is_exact(r) && dv_partial_set(f->p, of, index, element, &one)))
             continue;
         *wish = value;
         if (dim != VALUE || of == DV_PARTIAL_NAME) {

@@ -268,6 +268,8 @@ static const dv__reg *exact(dv__partial *p, dv__operand x)
 /* Convert what is known of a register (dims, an integer, ...) to its value. */
 static bool learn(dv__partial *p, thing *to, const dv__reg *value)
 {
+    if (is_range(to))
+        return meet(p, &to->i, dv__exactly(value->i));
     thing one = any_of((enum dv__rtype)to->type);
     thing *const from = &one;
     if (to->type == DV__RTYPE_DIMS) {
@@ -281,7 +283,6 @@ static bool learn(dv__partial *p, thing *to, const dv__reg *value)
             fits = meet(p, &p->rooms[to->room].sizes[i], dv__exactly(sizes[i]));
         return fits;
     }
-    one.i = dv__exactly(value->i);
     if (to->type == DV__RTYPE_DTYPE)
         one.other = dv_dtype_key(value->dtype), one.dtypes = set_of(one.other);
     one.known = true;

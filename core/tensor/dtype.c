@@ -24,10 +24,19 @@ const dv_dtype_row *dv_dtype_named(const char *name)
 
 const dv_dtype_row *dv_dtype_find(dv_dtype t)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].dtype.code == t.code && rows[i].dtype.bits == t.bits)
-            return &rows[i];
-    return NULL;
+    enum {
+#define AT(name, ...) AT_##name,
+        DV_DTYPES(AT)
+#undef AT
+    };
+    t.lanes = 1;
+    switch (dv_dtype_key(t)) {
+#define FIND(name, ...) \
+    case DV_DTYPE_##name: return &rows[AT_##name];
+        DV_DTYPES(FIND)
+#undef FIND
+    default: return NULL;
+    }
 }
 
 const char *dv_dtype_name(dv_dtype t)

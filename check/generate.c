@@ -91,20 +91,37 @@ static int64_t largest_grown(const check_case *from, const check_case *to)
     return most;
 }
 
+/* 1 for all dims but the first of this name, so that it alone passes 2^31; false: they are, or cannot be. */
+static bool make_narrow(const check_op *op, check_case *c, uint32_t name)
+{
+    static check_case from;
+    bool changed = false;
+    from = *c;
+    for (uint32_t i = 0; i < op->nnames && check_name_size(&op->names[i], c); i++) {
+        int64_t *const size = check_name_size(&op->names[i], c);
+        const int32_t n = op->names[i].kind == CHECK_NAME_RUN ? c->names.runs[op->names[i].at].n : 1;
+        for (int32_t d = i == name; d < n; d++) {
+            changed |= size[d] > 1;
+            size[d] = size[d] > 1 ? 1 : size[d];
+        }
+    }
+    return changed && check_fit(op, c, &from, NULL);
+}
+
 bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bool *end)
 {
     static check_case from, one, two;
     static dv_result_spec specs[CHECK_RESULTS];
     static check_values v;
     const int64_t beyond = INT64_C(3) << 30, most = INT64_C(1) << 33;
-    const uint32_t name = k / 2;
+    const uint32_t name = k / 3;
     int64_t *size = name < op->nnames ? check_name_size(&op->names[name], c) : NULL;
     bool numbers = false;
     *end = !size;
     *wide = false;
-    one = two = from = *c;
-    if (!size || !*size)
+    if (!size || !*size || (k % 3 == 2 && !make_narrow(op, c, name)))
         return false;
+    one = two = from = *c;
     *check_name_size(&op->names[name], &one) = 1;
     *check_name_size(&op->names[name], &two) = 2;
     if (!check_fit(op, &one, &from, NULL) || !check_fit(op, &two, &from, NULL) || !largest_grown(&one, &two))
@@ -118,12 +135,12 @@ bool check_enlarge(const check_op *op, check_case *c, uint32_t k, bool *wide, bo
             t->high = t->dtype.bits == 32 && *size > INT32_MAX ? INT32_MAX : (double)(*size - 1);
         }
     }
-    for (size_t i = 0; i < c->nargs && k % 2; i++)
+    for (size_t i = 0; i < c->nargs && k % 3 == 1; i++)
         if (c->args[i].type == DV_VALUE_INT && op->literals[i].read) {
             c->args[i].as.i = *size - 1;
             numbers = true;
         }
-    if ((k % 2 && !numbers) || !check_fit(op, c, &from, NULL))
+    if ((k % 3 == 1 && !numbers) || !check_fit(op, c, &from, NULL))
         return false;
     for (size_t i = 0; i < c->ntensors; i++) {
         const bool written = op->slots[check_tensor_argument(c, i)].flags & DV_SLOT_WRITES;

@@ -918,6 +918,23 @@ static bool is_large(const planner *p, int k, int l)
     return l >= 0 && is_size(f->kind) && of_class(p->op, f->level[l], 0) > 1000;
 }
 
+/* In every third case variables have the same dtype, and in every fourth runs the same rank, where that can be: a kernel may have
+ * a way of its own for it. */
+static void make_alike(const planner *p, int a, int b, int *want)
+{
+    static const enum kind kinds[] = { DTYPE, RANK };
+    for (uint32_t i = 0; i < 2; i++) {
+        int like = a >= 0 && p->f[a].kind == kinds[i] ? a : b >= 0 && p->f[b].kind == kinds[i] ? b : NOT;
+        for (int k = 0; k < p->n && p->turn % (3 + i) == 0; k++) {
+            if (p->f[k].kind != kinds[i])
+                continue;
+            like = like < 0 ? k : like;
+            for (uint32_t l = 0; l < p->f[k].n && k != a && k != b; l++)
+                want[k] = p->f[k].level[l] == p->f[like].level[want[like]] ? (int)l : want[k];
+        }
+    }
+}
+
 /* Levels for all factors but a and b: those with the most pairs that are still open. */
 static void choose(planner *p, int a, int b, int *want, bool random)
 {
@@ -953,6 +970,7 @@ static void choose(planner *p, int a, int b, int *want, bool random)
         }
         want[k] = best;
     }
+    make_alike(p, a, b, want);
 }
 
 /* The first cases are plain, for properties that look closely at few. */

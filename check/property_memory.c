@@ -288,7 +288,7 @@ static enum beyond go_beyond(check_job *job, const check_case *c)
     bool wide, end = false;
     enum beyond done = NOTHING_TO_TRY;
     for (int turn = 0; turn < 2; turn++)
-        for (uint32_t k = 0; job->result->outcome == CHECK_PASS && done != REFUSED_MEMORY; k++) {
+        for (uint32_t k = 0; job->result->outcome == CHECK_PASS; k++) {
             far = *c;
             const bool made = check_enlarge(job->op, &far, k, &wide, &end);
             if (end)
@@ -302,7 +302,7 @@ static enum beyond go_beyond(check_job *job, const check_case *c)
     return done;
 }
 
-/* In the second half of the cases, with the first few small ones that can be made so large. */
+/* With the first few small cases that can be made so large, after some plain ones. */
 static void look_past_32_bits(check_job *job, const check_case *c)
 {
     static enum beyond apart = NOTHING_TO_TRY, beyond = NOTHING_TO_TRY;
@@ -376,8 +376,8 @@ static void attempt(check_job *job, const check_case *c)
         return;
     if (run(job, c, CHECK_AT_BEGIN, POISON, &call))
         check_gaps(job, c);
-    if (job->cases && attempts > job->cases / 2 && job->result->outcome == CHECK_PASS && job->op->contract && ran &&
-        check_case_largest(c) > 1 && check_case_largest(c) <= FAR_ELEMENTS)
+    if (job->cases && attempts > (job->cases / 2 < ENOUGH ? job->cases / 2 : ENOUGH) && job->result->outcome == CHECK_PASS &&
+        job->op->contract && ran && check_case_largest(c) > 1 && check_case_largest(c) <= FAR_ELEMENTS)
         look_past_32_bits(job, c);
 }
 

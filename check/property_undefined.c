@@ -1,7 +1,7 @@
 /* undefined: kernels do nothing that C leaves undefined. Where the source is given it is built once more, so that what the
- * compiler can watch (an index past a local array, a shift by too much, a misaligned or null pointer) traps; then another process
- * of this command makes the cases of `runs` with that build. Signed overflow is left out: sums of integer tensors wrap on
- * purpose. */
+ * compiler can watch (an index past a local array or variable, a shift by too much, a misaligned or null pointer) traps; then
+ * another process of this command makes the cases of `runs` with that build. Signed overflow is left out: sums of integer tensors
+ * wrap on purpose. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -13,7 +13,7 @@
 
 #include "check.h"
 
-#define WATCHED "-fsanitize=bounds,shift,alignment,null,vla-bound,unreachable,return"
+#define WATCHED "-fsanitize=bounds,object-size,shift,alignment,null,vla-bound,unreachable,return"
 #define TRAPS "-fsanitize-undefined-trap-on-error"
 enum { MOST_OUTPUT = 1 << 22 };
 
@@ -75,9 +75,8 @@ static void whole(check_job *job)
         job->result->cases += cases ? (uint32_t)cases->i : 0;
         if (message && (!strncmp(message, "SIGILL", 6) || !strncmp(message, "SIGTRAP", 7)))
             check_fail(job, "undefined behaviour",
-                "row %s does what C leaves undefined: an index past an array of its own, a shift by too much, or a pointer that "
-                "is "
-                "null or misaligned; with %s",
+                "row %s does what C leaves undefined: an index past an array or variable of its own, a shift by too much, or a "
+                "pointer that is null or misaligned; with %s",
                 row ? row : "", with ? with : "every case");
     }
     free(binary);

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """How good is `dovetail check`? Correct operators get one small fault each, and the checker has to find it.
 
-    python3 tools/mutants.py [-n COUNT] [--seed SEED] [--kind KIND] [--file PART] [--json FILE]
+    python3 tools/mutants.py [-n COUNT] [--seed SEED] [--kind KIND] [--file PART] [--quick] [--json FILE]
     python3 tools/mutants.py --again FILE [--json FILE]   # those that survived in what --json wrote
     python3 tools/mutants.py --table FILE ...        # what --json wrote, as the tables of docs/check.md, which it replaces
 
 A mutant is an operator's source with one edit: of its code (a bound, a comparison, a size, an initialisation, a rounding, ...) or of
 its declaration (a fact, a dtype, a `!`, a gradient's factor, ...). COUNT of them are drawn, so that each kind of each file has its turn.
-A mutant is killed when the checker reports a failure; not tried, when the check has not ended after five minutes. Not counted are those that do not compile, those whose machine code is that of
-the original, and those in tools/mutants_equivalent.txt, each with the reason. Prints the tables, and the survivors."""
+A mutant is killed when the checker reports a failure of what passes in the original; not tried, when the check has not ended after five
+minutes. Not counted are those that do not compile, those whose machine code is that of the original, and those in
+tools/mutants_equivalent.txt, each with the reason. Prints the tables, and the survivors."""
 import argparse
 import collections
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -226,8 +228,8 @@ def draw(mutants, count, seed):
 
 # ---- Trying one ----
 
-def run(*words, folder=ROOT):
-    env = os.environ | {"DOVETAIL_PYTHON": "", "XDG_CACHE_HOME": str(folder)}
+def run(*words):
+    env = os.environ | {"DOVETAIL_PYTHON": ""}
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=300, cwd=ROOT, env=env)
 
 
@@ -243,33 +245,46 @@ def build(text, folder, path):
     return source, out, done.stderr + done.stdout
 
 
-def failures(source, operators, seed):
+# What is cheap comes first: a mutant that a round kills is not tried in the next. The last two together are the whole check.
+CHEAP, DEAR = "binding,runs,memory,shapes,fake,values,gradient,leaks,tags", "parallel,undefined"
+ROUNDS = [("--quick", CHEAP), ("", CHEAP), ("", DEAR)]
+
+
+def failures(file, name, seed, quick, properties):
     """{property: the first message} of what fails."""
-    found = {}
-    for name in operators:
-        done = run(COMMAND, "check", "--json", "--seed", seed, "--op", name, source, folder=source.parent)
-        if not done.stdout.startswith("{"):
-            return {"binding": (done.stderr or "no report").strip()}
-        for r in json.loads(done.stdout)["results"]:
-            if r["result"] == "fail":
-                found.setdefault(r["property"], f"{r['operator']}: {r['message']}")
-            elif r.get("no_arguments"):
-                found.setdefault("no arguments", r["because"])
+    found, options = {}, ["--json", "--seed", seed, "--op", name, "--only", properties] + [quick] * bool(quick)
+    done = run(COMMAND, "check", *options, file)
+    if not done.stdout.startswith("{"):
+        return {"binding": (done.stderr or "no report").strip()}
+    for r in json.loads(done.stdout)["results"]:
+        if r["result"] == "fail":
+            found.setdefault(r["property"], f"{r['operator']}: {r['message']}")
+        elif r.get("no_arguments"):
+            found.setdefault("no arguments", r["because"])
     return found
 
 
-def attempt(m, folder, seed, original):
+def attempt(m, folder, seed, original, rounds):
+    """(its result, {property: message}); a failure counts where the original passes."""
     source, out, said = build(m.text, folder, m.path)
     if not out.exists():
         compiler = re.search(r"error: (?!.*(?:operator|library) )", said) and not re.search(r"dovetail: error: .*(operator|library) ", said)
         return ("not compiled", {}) if compiler else ("killed", {"binding": said.strip()})
-    if out.read_bytes() == original:
+    if out.read_bytes() == original.read_bytes():
         return "same code", {}
     try:
-        found = failures(source, m.operators, seed)
+        for quick, properties in rounds:
+            for name in m.operators:
+                if found := failures(out if quick else source, name, seed, quick, properties):
+                    tried = ",".join(sorted(set(found) - {"no arguments"}) or ["binding"])
+                    alarms = right(original if quick else ROOT / m.path, name, seed, quick, tried)
+                    return ("not tried", alarms) if alarms else ("killed", found)
     except subprocess.TimeoutExpired:
         return "not tried", {}
-    return ("killed" if found else "survived"), found
+    return "survived", {}
+
+
+right = functools.cache(failures)  # of the originals
 
 
 def equivalent():
@@ -285,6 +300,7 @@ def main():
     parser.add_argument("--kind", help="only this kind")
     parser.add_argument("--file", default="", help="only files with this in their path")
     parser.add_argument("--json", help="write every mutant with its result")
+    parser.add_argument("--quick", action="store_true", help="only the first round; --again tries those that are left in the others")
     parser.add_argument("--again", help="those that survived in this file of --json")
     parser.add_argument("--table", nargs="+", help="write the tables of docs/check.md from these files of --json")
     parser.add_argument("-j", type=int, default=2, help="how many at once")
@@ -296,23 +312,24 @@ def main():
     everything = [m for p in paths for m in mutants_of(p) if not args.kind or m.kind == args.kind]
     mutants, known, begin = draw(everything, args.n, args.seed), equivalent(), time.time()
     if args.again:
-        again = {(r["path"], r["before"], r["after"]) for r in json.loads(pathlib.Path(args.again).read_text()) if judged(r, known) == "survived"}
-        mutants = [m for m in everything if (m.path, m.before, m.after) in again]
+        again = {(r["path"], r["line"], r["after"]) for r in json.loads(pathlib.Path(args.again).read_text()) if judged(r, known) == "survived"}
+        mutants = [m for m in everything if (m.path, m.line, m.after) in again]
+    rounds = ROUNDS[1:] if args.again else ROUNDS[:1] if args.quick else ROUNDS
     with tempfile.TemporaryDirectory(prefix="mutants-") as temp, concurrent.futures.ThreadPoolExecutor(args.j) as pool:
+        os.environ["XDG_CACHE_HOME"] = temp
         folders = [pathlib.Path(temp) / str(i) for i in range(args.j)]
-        originals = {}
         for folder in folders:
             folder.mkdir()
             for p in {m.path for m in mutants}:
-                _, out, said = build((ROOT / p).read_text(), folder, p)
-                originals[folder, p] = out.read_bytes() if out.exists() else sys.exit(f"{p} does not build: {said}")
-                if run(COMMAND, "check", "--only", "binding,fake", out).returncode:
-                    sys.exit(f"{p} fails as it is, so a mutant of it says nothing")
+                source, out, said = build((ROOT / p).read_text(), folder, p)
+                out.rename(source.with_suffix(".so")) if out.exists() else sys.exit(f"{p} does not build: {said}")
 
         def one(m):
+            if (m.path, m.before, m.after) in known:
+                return "equivalent", {}
             folder = folders.pop()
             try:
-                return attempt(m, folder, args.seed, originals[folder, m.path])
+                return attempt(m, folder, args.seed, folder / pathlib.Path(m.path).stem / (pathlib.Path(m.path).stem + ".so"), rounds)
             finally:
                 folders.append(folder)
         results = []
@@ -334,19 +351,20 @@ def judged(r, known):
 
 def tables(results):
     known, kinds, kills, alone = equivalent(), collections.defaultdict(collections.Counter), collections.defaultdict(collections.Counter), collections.Counter()
-    for r in {(r["path"], r["before"], r["after"]): r for r in results}.values():
+    for r in {(r["path"], r["line"], r["after"]): r for r in results}.values():  # what is later counts
         for kind in (r["kind"], "all"):
             kinds[kind][judged(r, known)] += 1
             kills[kind].update(list(r["found"]) if judged(r, known) == "killed" else [])
         if len(r["found"]) == 1 and judged(r, known) == "killed":
             alone.update(list(r["found"]))
+    kills["all"].update(dict.fromkeys((CHEAP + "," + DEAR).split(","), 0))
     lines = ["| kind | made | not built | not tried | equivalent | killed | survived | by (mutants) |", "|---|---|---|---|---|---|---|---|"]
     for kind, n in sorted(kinds.items(), key=lambda k: (k[0] == "all", k[0])):
-        share = f" ({100 * n['killed'] / max(n['killed'] + n['survived'], 1):.0f} %)" if kind == "all" else ""
-        by = ", ".join(f"{name} {count}" for name, count in kills[kind].most_common())
+        share = f" ({100 * n['killed'] / max(n['killed'] + n['survived'], 1):.1f} %)" if kind == "all" else ""
+        by = ", ".join(f"{name} {count}" for name, count in kills[kind].most_common() if count)
         lines.append(f"| {kind} | {n.total()} | {n['not compiled']} | {n['not tried']} | {n['equivalent']} | {n['killed']}{share} | {n['survived']} | {by} |")
     lines += ["", "| property | kills | only it kills |", "|---|---|---|"]
-    lines += [f"| `{name}` | {n} | {alone[name]} |" for name, n in kills["all"].most_common()]
+    lines += [f"| `{name}` | {n} | {alone[name]} |" for name, n in sorted(kills["all"].items(), key=lambda k: -k[1])]
     return "\n".join(lines) + "\n"
 
 

@@ -14,7 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTY = ROOT / "tests" / "faulty"
 ENDLESS = {"endless_loop", "lock_kept", "waits_forever"}  # these use all the time that a case may take, several times
 LOADS_NOT = "gradient_names_nothing"  # building its binary shows the fault
-FROM_SOURCE = {LOADS_NOT, "own_array_overrun"}  # the others are built once for all tests
+UNDEFINED = {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().startswith("undefined")}
+FROM_SOURCE = {LOADS_NOT} | UNDEFINED  # the others are built once for all tests
 os.environ.setdefault("DOVETAIL_PYTHON", "")  # the property torch has tests of its own
 
 

@@ -65,7 +65,7 @@ def test_a_shipped_operator(check):
 
 def test_numbers_as_results_and_as_many_as_sizes_say(check):
     """What PyTorch cannot do is not the operator's fault."""
-    results = {name: check(HERE / "unusual.c", "--only", "torch", "--op", name, "--seed", 7)["results"] for name in ("summary", "pieces", "accumulate_")}
+    results = {name: check(HERE / "unusual.c", "--only", "torch", "--op", name, "--seed", 7)["results"] for name in ("summary", "pieces")}
     assert [r for rs in results.values() for r in rs if r["result"] == "fail"] == []
     assert {"writes", "aliases", "vmapped"} <= {r["row"] for r in results["summary"] if r["result"] == "pass"}
     assert {"fake", "opcheck", "gradcheck", "compiled"} <= {r["row"] for r in results["pieces"] if r["result"] == "pass"}

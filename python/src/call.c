@@ -295,6 +295,28 @@ PyObject *ext_site(const char *text)
     return both;
 }
 
+bool ext_is_tensor(const ext_call *c, int index)
+{
+    return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
+}
+
+void ext_free_tensor(const dv_host *host, dv_tensor *t)
+{
+    ext_call *c = ext_call_of(host);
+    for (size_t i = 0; i < c->f->nresults; i++)
+        if (t == &c->made_tensors[i]) {
+            const ext_gil g = ext_take_gil(c);
+            Py_CLEAR(c->made[i]);
+            ext_give_gil(g);
+            return;
+        }
+    dv_tensor_unref(t);
+}
+
+static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
+
+PyObject *ext_keep_tensor(dv_tensor *take) { return PyCapsule_New(take, NULL, drop_tensor); }
+
 int ext_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out)
 {
     const dv_tensor dense = { .ndim = ndim, .shape = shape, .strides = strides };

@@ -146,6 +146,12 @@ typedef struct ext_gil {
 ext_gil ext_take_gil(ext_call *c);
 void ext_give_gil(ext_gil g);
 
+/* For hosts that make an object for each result that is a tensor, in c->made, described in c->made_tensors; all other tensors of
+ * the call are the library's. Is this result one of them? */
+bool ext_is_tensor(const ext_call *c, int index);
+void ext_free_tensor(const dv_host *host, dv_tensor *t); /* dv_host.free_tensor of such a host */
+/* An object that owns a tensor of the library; NULL with an exception: the caller still owns it. */
+PyObject *ext_keep_tensor(dv_tensor *take);
 /* The library's tensor, with dense strides in any order, for what a host does not make itself. */
 int ext_tensor_new(dv_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, dv_tensor **out);
 

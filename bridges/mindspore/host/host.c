@@ -276,12 +276,6 @@ static PyObject *new_object(dv_dtype of, int32_t ndim, const int64_t *shape, con
     return o;
 }
 
-/* Is this result allocated as a Tensor? Others are the library's until the end of the call. */
-static bool is_result(const ext_call *c, int index)
-{
-    return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
-}
-
 /* Keep the object as result index of the call, and describe it. Takes the object, also NULL. */
 static int made(ext_call *c, int index, PyObject *o, dv_tensor **out)
 {
@@ -306,7 +300,7 @@ static int new_tensor(const dv_host *host, int index, dv_dtype of, dv_device dev
     if (device.type != DV_CPU)
         return dv_fail(DV_EDEVICE, "%s: a result on %s (Dovetail makes MindSpore's tensors on the CPU)", c->f->name,
             dv_device_name(device.type));
-    if (!is_result(c, index))
+    if (!ext_is_tensor(c, index))
         return ext_tensor_new(of, ndim, shape, strides, out);
     const ext_gil g = ext_take_gil(c);
     const int status = made(c, index, new_object(of, ndim, shape, strides), out);
@@ -339,7 +333,7 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     const ext_gil g = ext_take_gil(c);
     PyObject *owner = owner_of(c, base), *start = NULL;
     int status = DV_ENOTSUP;
-    if (!owner || !is_tensor(owner) || !is_result(c, index)) {
+    if (!owner || !is_tensor(owner) || !ext_is_tensor(c, index)) {
         status = dv_fail(
             DV_ENOTSUP, "%s: result %d is a view of something that is not one of MindSpore's tensors", c->f->name, index);
     } else if (!(start = PyObject_CallMethod(owner, "storage_offset", NULL))) {
@@ -353,21 +347,6 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     return status;
 }
 
-static void free_tensor(const dv_host *host, dv_tensor *t)
-{
-    ext_call *c = ext_call_of(host);
-    for (size_t i = 0; i < c->f->nresults; i++)
-        if (t == &c->made_tensors[i]) {
-            const ext_gil g = ext_take_gil(c);
-            Py_CLEAR(c->made[i]);
-            ext_give_gil(g);
-            return;
-        }
-    dv_tensor_unref(t);
-}
-
-static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
-
 /* A tensor that the library made. The Tensor keeps it, unless NumPy lacks its type. */
 static PyObject *wrap(ext_call *c, dv_tensor *take)
 {
@@ -375,7 +354,7 @@ static PyObject *wrap(ext_call *c, dv_tensor *take)
     PyObject *type = dtype_object(take->dtype), *o = NULL, *capsule = NULL;
     if (type && is_new_type(take->dtype))
         o = copied(take->data, take->dtype, take->ndim, take->shape);
-    else if (type && (capsule = PyCapsule_New(take, NULL, drop_tensor)))
+    else if (type && (capsule = ext_keep_tensor(take)))
         o = over(dvnp_wrap(take, capsule, true));
     if (!capsule)
         dv_tensor_unref(take);
@@ -399,7 +378,7 @@ static enum ext_outcome begin(ext_call *c)
         .name = "mindspore",
         .new_tensor = new_tensor,
         .new_view = new_view,
-        .free_tensor = free_tensor,
+        .free_tensor = ext_free_tensor,
         .random = ext_random,
         .before_kernel = ext_before_kernel,
         .after_kernel = ext_after_kernel };

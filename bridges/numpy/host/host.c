@@ -44,12 +44,6 @@ static int new_array(
     return DV_OK;
 }
 
-/* Is this result allocated as an array? Others are the library's tensors until the end of the call. */
-static bool is_result(const ext_call *c, int index)
-{
-    return index >= 0 && (size_t)index < c->f->nresults && c->f->slots[c->f->nargs + (size_t)index].type == DV_FIELD_TENSOR;
-}
-
 static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
@@ -57,7 +51,7 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     *out = NULL;
     if (device.type != DV_CPU)
         return dv_fail(DV_EDEVICE, "%s: a result on %s cannot be an array", c->f->name, dv_device_name(device.type));
-    if (!is_result(c, index))
+    if (!ext_is_tensor(c, index))
         return ext_tensor_new(dtype, ndim, shape, strides, out);
     const ext_gil g = ext_take_gil(c);
     const int status = new_array(c, index, dtype, ndim, shape, strides, out);
@@ -117,7 +111,7 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
     if (!owner_of(c, base, NULL)) {
         status = dv_fail(DV_ENOTSUP, "%s: result %d is a view of something that is not an array", c->f->name, index);
-    } else if (!is_result(c, index)) { /* of a list: wrap() finds the array */
+    } else if (!ext_is_tensor(c, index)) { /* of a list: wrap() finds the array */
         status = dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
     } else if (own) {
         dv_tensor *t = &c->made_tensors[index];
@@ -133,21 +127,6 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     return status;
 }
 
-static void free_tensor(const dv_host *host, dv_tensor *t)
-{
-    ext_call *c = ext_call_of(host);
-    for (size_t i = 0; i < c->f->nresults; i++)
-        if (t == &c->made_tensors[i]) {
-            const ext_gil g = ext_take_gil(c);
-            Py_CLEAR(c->made[i]);
-            ext_give_gil(g);
-            return;
-        }
-    dv_tensor_unref(t);
-}
-
-static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
-
 /* A tensor that the library made: the array keeps it. A view of an argument keeps the argument's array instead. */
 static PyObject *wrap(ext_call *c, dv_tensor *take)
 {
@@ -157,7 +136,7 @@ static PyObject *wrap(ext_call *c, dv_tensor *take)
         dv_tensor_unref(take);
         return view;
     }
-    PyObject *capsule = PyCapsule_New(take, NULL, drop_tensor);
+    PyObject *capsule = ext_keep_tensor(take);
     if (!capsule) {
         dv_tensor_unref(take);
         return NULL;
@@ -175,7 +154,7 @@ static enum ext_outcome begin(ext_call *c)
         .name = "numpy",
         .new_tensor = new_tensor,
         .new_view = new_view,
-        .free_tensor = free_tensor,
+        .free_tensor = ext_free_tensor,
         .random = ext_random,
         .before_kernel = ext_before_kernel,
         .after_kernel = ext_after_kernel };

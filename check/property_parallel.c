@@ -494,14 +494,11 @@ static bool step_through(const check_job *job, const check_case *c)
     return threads[0].differs || threads[1].differs;
 }
 
-/* Does it differ, with other calls between the instructions, in a process of its own? The trap after each instruction ends one
- * that blocks signals, which is no fault. */
+/* Does it differ, in a process of its own? The trap after each instruction ends one that blocks signals, which is no fault. */
 static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differs)(const check_job *, const check_case *))
 {
     int status = 0;
     struct itimerval left;
-    if (!CAN_STEP)
-        return false;
     getitimer(ITIMER_PROF, &left);
     const pid_t pid = fork();
     if (!pid) {
@@ -544,7 +541,7 @@ static void check_threads(check_job *job, const check_case *c)
     job->result->own_show = CHECK_SHOW_THREADS;
     snprintf(job->result->during, sizeof job->result->during, "when %d threads call it at once, each with its own data", n);
     if (written || !job->result->cases)
-        threads[0].differs |= differs_elsewhere(job, c, step_through);
+        threads[0].differs |= CAN_STEP && differs_elsewhere(job, c, step_through);
     prctl(PR_SET_TIMERSLACK, 1);
     sigaction(SIGUSR1, &action, &before);
     atomic_store(&stop, threads[0].differs || threads[1].differs);
@@ -783,7 +780,8 @@ static void attempt(check_job *job, const check_case *drawn)
         c = &grown;
         check_in_hand(job, c);
     }
-    const bool keeps = number <= 1 && differs_elsewhere(job, c, first_call_writes), race = keeps && first_calls_race(job, c);
+    const bool keeps = number <= 1 && differs_elsewhere(job, c, first_call_writes),
+               race = CAN_STEP && keeps && first_calls_race(job, c);
     if (keeps)
         check_numbers(job, c);
     if (failed(job))
@@ -805,7 +803,7 @@ static void attempt(check_job *job, const check_case *drawn)
     check_again_and_elsewhere(job, c, &first);
     if (pieces > 1 && !failed(job))
         check_pieces(job, c, &first);
-    if (pieces > 1 && !failed(job) && raced++ < RACED && differs_elsewhere(job, c, pieces_race))
+    if (pieces > 1 && !failed(job) && CAN_STEP && raced++ < RACED && differs_elsewhere(job, c, pieces_race))
         check_fail(job, "pieces race",
             "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
             "run between two instructions of the first");

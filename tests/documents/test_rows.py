@@ -1,0 +1,41 @@
+"""docs/documents.md: every line of the documents has a row, and every row a test or a reason."""
+import itertools
+import sys
+
+import pytest
+
+import rows
+
+PAGE = rows.PAGE.read_text()
+FOUND = rows.sections(PAGE)
+DOCUMENTS = next((f for p in rows.ROOT.parents if (f := p / "shared" / "seeds").exists()), None)
+
+
+@pytest.mark.skipif(not DOCUMENTS, reason="the documents are not here")
+def test_every_line_has_a_row(capsys):
+    assert rows.main(DOCUMENTS) == 0, capsys.readouterr().out
+    for name, found in FOUND.items():
+        path, = DOCUMENTS.glob(f"{name}_*.txt")
+        assert rows.head(found, path.read_text()) in PAGE, "python3 tests/documents/rows.py FOLDER --write"
+
+
+def test_a_line_without_a_row_is_found(tmp_path, monkeypatch, capsys):
+    (tmp_path / "000_x.txt").write_text("a\n```c\nint f(void);\n\n```\nCall `f()`.\n[g](a_b.py) https://a.b/c_d.py\n")
+    (tmp_path / "page.md").write_text("## 000: x\n\n| 3 | f | `test_f` |\n")
+    monkeypatch.setattr(rows, "PAGE", tmp_path / "page.md")
+    assert rows.main(tmp_path) == 1 and capsys.readouterr().out == "000_x.txt:6: no row: Call `f()`.\n"
+
+
+@pytest.mark.parametrize("document", FOUND)
+def test_rows(document):
+    found, there = FOUND[document], rows.tests(document)
+    assert all(a.last < b.first for a, b in itertools.pairwise(found))
+    assert f"Lines: {sum(len(r.lines) for r in found)} in rows" in rows.SECTION.search(PAGE, PAGE.index(f"\n## {document}"))[0]
+    for row in found:
+        assert (set(row.tests) <= set(there) if row.tests else row.reason in rows.reasons(PAGE)), f"{document}: {row.first}: {row.answer}"
+    assert not [name for name, asserts in there.items() if not asserts], "a row asserts a value"
+    assert set(there) <= {t for r in found for t in r.tests}
+
+
+def test_the_counts():
+    assert rows.TABLE.search(PAGE)[0] == rows.summary(FOUND), f"{sys.executable} tests/documents/rows.py FOLDER --write"

@@ -1,5 +1,6 @@
 """docs/documents.md: every line of the documents has a row, and every row a test or a reason."""
 import itertools
+import re
 import sys
 
 import pytest
@@ -35,6 +36,17 @@ def test_rows(document):
         assert (set(row.tests) <= set(there) if row.tests else row.reason in rows.reasons(PAGE)), f"{document}: {row.first}: {row.answer}"
     assert not [name for name, asserts in there.items() if not asserts], "a row asserts a value"
     assert set(there) <= {t for r in found for t in r.tests}
+
+
+@pytest.mark.parametrize("project", sorted((rows.ROOT / "examples").glob("document_*")), ids=lambda p: p.name)
+def test_each_change_of_a_document_has_a_reason(project):
+    hunks = re.findall(r"^@@ -(\d+)", (project / "document.patch").read_text(), re.M)
+    cells = re.findall(r"^\| (\d+(?:, \d+)*) \|", (project / "README.md").read_text(), re.M)
+    assert sorted(int(n) for cell in cells for n in cell.split(",")) == [int(n) for n in hunks]
+    if DOCUMENTS:
+        document, = DOCUMENTS.glob(f"{project.name[-3:]}_*.txt")
+        blocks = re.findall(r"^```python\n(.*?)^```", document.read_text(), re.S | re.M)
+        assert (project / "document.py").read_text() == "\n".join(blocks)
 
 
 def test_the_counts():

@@ -273,6 +273,42 @@ def test_another_number_of_results(grad, count):
         f(torch.ones(2, requires_grad=grad))
 
 
+def transposed(x: Tensor, times: int) -> tuple[Tensor, int, Tensor]:
+    return x.t().contiguous().t() * times, times, x * times
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_results_with_the_strides_of_the_fake(grad):
+    name = f"py_strides_{next(_names)}"
+    f = dovetail.custom_op(f"{name}::f", transposed, mutates_args=(), fake_strides=True)
+    x = torch.randn(2, 3, requires_grad=grad)
+    with pytest.raises(RuntimeError, match=f"{name}::f: fake_strides: expected a fake function"):
+        f(x, 2)
+    f.register_fake(lambda x, times: (torch.empty_like(x), times, torch.empty_like(x)))
+    for call in (f, getattr(torch.ops, name).f):
+        a, n, b = call(x, 2)
+        assert a.is_contiguous() and n == 2 and torch.equal(a, x * 2) and torch.equal(b, a)
+    f.register_kernel("cpu", lambda x, times: (x.t().contiguous().t() + times, times, x + times))
+    assert f(x, 5)[0].is_contiguous() and torch.equal(f(x, 5)[0], x + 5)
+    f.register_fake(lambda x, times: (x.new_empty(3, 2), times, torch.empty_like(x)))
+    with pytest.raises(RuntimeError, match=r"expected a result of torch.float32 and shape \[3, 2\] as its fake function gives, found .* \[2, 3\]"):
+        f(x, 2)
+
+
+def test_opcheck_names_the_keyword():
+    for strides in (False, True):
+        f = dovetail.custom_op(f"py_strides_{next(_names)}::f", lambda x: x.t().contiguous().t(), mutates_args=(), fake_strides=strides,
+                               schema="(Tensor x) -> Tensor")
+        f.register_fake(torch.empty_like)
+        if strides:
+            assert set(dovetail.opcheck(f, (torch.randn(2, 3),)).values()) == {"SUCCESS"}
+            x = torch.randn(2, 3)
+            assert torch.equal(torch.compile(f, fullgraph=True)(x), x)
+            continue
+        with pytest.raises(Exception, match=r"Stride mismatch(?s:.)*fake_strides=True"):
+            dovetail.opcheck(f, (torch.randn(2, 3),))
+
+
 def test_exceptions_arrive_as_they_are():
     def scenario(lib, space):
         class Mine(Exception):

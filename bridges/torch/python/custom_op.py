@@ -16,14 +16,18 @@ from .private import python_kernels as _torch
 from .short import Short, replaying
 
 
-def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
-    """As torch.library.custom_op: returns the operator if a function is given, else a decorator."""
+def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides=False, **options):
+    """As torch.library.custom_op: returns the operator if a function is given, else a decorator.
+
+    fake_strides: a result whose strides are not those of the fake function's is copied into a tensor that the fake function makes, called
+    with the real arguments. Programs of torch.compile refuse such a result.
+    """
     def make(fn):
         old = _torch.OPDEFS.get(name)
         made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
         if isinstance(old, CustomOp):
             old._short.close()  # the name has another meaning now
-        CustomOp._take(made, fn, device_types)
+        CustomOp._take(made, fn, device_types, fake_strides)
         return made
 
     return make if fn is None else make(fn)
@@ -32,14 +36,14 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, **options):
 class CustomOp(_torch.CustomOpDef):
     """The result of dovetail.custom_op: a torch.library.CustomOpDef. Each has a separate class, whose __call__ is a C callable."""
 
-    def _take(self, fn, device_types):
+    def _take(self, fn, device_types, fake_strides):
         looked_at = getattr(self, "_is_inplace", False) or getattr(self, "_is_out", False) or self._opoverload.is_view
         self._short = Short(self._opoverload, custom_op=True, possible=not looked_at)
         self.__class__ = type("CustomOp", (CustomOp,), {"__call__": self._short.call, "__module__": __name__})
         self.__name__, self.__qualname__, self.__module__, self.__doc__ = fn.__name__, fn.__qualname__, fn.__module__, fn.__doc__
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fn)
-        self._kernels = {}
+        self._kernels, self._fake, self._fake_strides = {}, None, fake_strides
         self._note(device_types, fn)
         _new.add(self)
         _when_imported("torch._dynamo", _trace)
@@ -47,8 +51,8 @@ class CustomOp(_torch.CustomOpDef):
     def _note(self, device_types, fn):
         """A kernel was registered."""
         for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
-            self._kernels[device] = fn
-            self._backend_fns[device] = self._counted(replaying(self._backend_fns[device]))
+            self._kernels[device] = self._as_fake(fn)
+            self._backend_fns[device] = self._counted(replaying(self._as_fake(self._backend_fns[device])))
         self._choose()
 
     def _counted(self, kernel):
@@ -65,6 +69,35 @@ class CustomOp(_torch.CustomOpDef):
             return results
 
         return run
+
+    def _as_fake(self, kernel):
+        """The kernel with fake_strides."""
+        if not self._fake_strides or not self._opoverload._schema.returns:
+            return kernel
+
+        @functools.wraps(kernel)
+        def run(*args, **kwargs):
+            results = kernel(*args, **kwargs)
+            if self._fake is None:
+                raise RuntimeError(f"{self._qualname}: fake_strides: expected a fake function (register_fake), found none")
+            made = self._fake(*args, **kwargs)
+            if not isinstance(results, (tuple, list)) or not isinstance(made, (tuple, list)):
+                return self._like(results, made)
+            return type(results)(map(self._like, results, made))
+
+        return run
+
+    def _like(self, result, made):
+        if not isinstance(result, torch.Tensor) or not isinstance(made, torch.Tensor) or result.stride() == made.stride():
+            return result
+        if (result.dtype, result.shape) != (made.dtype, made.shape):
+            raise RuntimeError(f"{self._qualname}: expected a result of {made.dtype} and shape {[*made.shape]} as its fake function gives, "
+                               f"found {result.dtype} and {[*result.shape]}")
+        return made.copy_(result)
+
+    def register_fake(self, fn, /):
+        self._fake = fn
+        return super().register_fake(fn)
 
     def _choose(self):
         """torch handles disabled kernels."""

@@ -115,7 +115,12 @@ def register_torch_dispatch(op, torch_dispatch_class, func=None, /, **options):
 
 
 def opcheck(op, args, kwargs=None, **options):
-    return torch.library.opcheck(_op(op), args, kwargs, **options)
+    try:
+        return torch.library.opcheck(_op(op), args, kwargs, **options)
+    except Exception as error:
+        if "Stride mismatch" in str(error):
+            error.add_note("dovetail.custom_op(..., fake_strides=True) brings results to the strides that the fake function gives")
+        raise
 
 
 _vllm = None

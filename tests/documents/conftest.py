@@ -1,6 +1,6 @@
 """The projects in examples/document_NNN: the document's code with its patch, run as a script."""
+import importlib.util
 import pathlib
-import runpy
 import shutil
 import subprocess
 import sys
@@ -24,8 +24,13 @@ def patched(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(patched):
-    """run("001") -> the globals of the script."""
-    return lambda document: types.SimpleNamespace(**runpy.run_path(str(patched(document) / "document.py")))
+    """run("001") -> the script as a module, which torch.compile can find."""
+    def load(document):
+        spec = importlib.util.spec_from_file_location(f"document_{document}", patched(document) / "document.py")
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    return load
 
 
 # ---- where torchvision and IPython are not installed (PyPI's torchvision needs torch with CUDA): what document 001 uses of them

@@ -6,7 +6,7 @@ nor vLLM.
 """
 import importlib
 
-__all__ = ["CompilationConfig", "CustomOp", "register"]
+__all__ = ["CompilationConfig", "CustomOp", "ForwardContext", "config", "current_platform", "get_forward_context", "register"]
 OFFERS = frozenset()
 
 

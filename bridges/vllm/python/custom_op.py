@@ -12,7 +12,19 @@ from dovetail import _core
 _here = threading.local()
 
 
-class CompilationConfig:
+class _Block:
+    """Of its kind (_name) the one of the innermost `with` block applies."""
+
+    def __enter__(self):
+        self._outer = getattr(_here, self._name, None)
+        setattr(_here, self._name, self)
+        return self
+
+    def __exit__(self, *exception):
+        setattr(_here, self._name, self._outer)
+
+
+class CompilationConfig(_Block):
     """What CustomOps need of vLLM's class of this name. Layers that are made in its `with` block follow it:
 
         with CompilationConfig(custom_ops="none,+rms_norm", backend="inductor") as config:
@@ -25,6 +37,8 @@ class CompilationConfig:
     platform: cpu, cuda, hip, xpu, tpu, npu or oot; by default the one that torch has here.
     """
 
+    _name, backend, platform = "config", "", None
+
     def __init__(self, custom_ops=(), backend="", platform=None):
         if not isinstance(custom_ops, (str, collections.abc.Iterable)):
             raise TypeError(f"CompilationConfig: custom_ops: expected words as of dovetail.policy, found {custom_ops!r}")
@@ -36,15 +50,44 @@ class CompilationConfig:
         with dovetail.policy(self.custom_ops):  # a mistake is an error here, not at the first layer
             pass
 
-    def __enter__(self):
-        self._outer = getattr(_here, "config", None)
-        _here.config = self
-        return self
 
-    def __exit__(self, *exception):
-        _here.config = self._outer
+def config(layout):
+    """vLLM's decorator, for a dataclass with the fields of CompilationConfig: layers that are made in its `with` block follow it."""
+    return type(layout.__name__, (layout, CompilationConfig), {"__module__": layout.__module__, "__doc__": layout.__doc__})
 
 
+class ForwardContext(_Block):
+    """What operators need of vLLM's class of this name: the layers of a model, by name.
+
+        with ForwardContext({"model.layers.0.mlp": layer}):
+            model(x)      # its operators find the layer by get_forward_context().no_compile_layers
+    """
+    _name = "context"
+
+    def __init__(self, no_compile_layers):
+        self.no_compile_layers = no_compile_layers
+
+
+def get_forward_context():
+    """vLLM's, while it runs a model; else the innermost `with` block's."""
+    vllm = sys.modules.get("vllm.forward_context")
+    if vllm and vllm.is_forward_context_available():
+        return vllm.get_forward_context()
+    found = getattr(_here, "context", None)
+    if found is None:
+        raise AssertionError("get_forward_context: expected a block `with ForwardContext(...)`, or a model that vLLM runs, found none")
+    return found
+
+
+class _CurrentPlatform:
+    """What registrations need of vLLM's object of this name."""
+
+    @property
+    def dispatch_key(self):
+        return {"cpu": "CPU", "cuda": "CUDA", "hip": "CUDA", "xpu": "XPU"}.get(_platform(_config()), "PrivateUse1")
+
+
+current_platform = _CurrentPlatform()
 _default = CompilationConfig()
 
 

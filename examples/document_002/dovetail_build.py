@@ -1,0 +1,1 @@
+../../cli/templates/dovetail_build.py

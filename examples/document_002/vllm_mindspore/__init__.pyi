@@ -1,0 +1,1 @@
+from . import npu_ops as npu_ops

@@ -1,4 +1,5 @@
 """Dovetail's operators on MindSpore's tensors: docs/mindspore.md. Importing this module does not import MindSpore."""
+__all__ = ["primitive"]
 OFFERS = frozenset()
 
 
@@ -16,3 +17,10 @@ def _call(name, args, kwargs):
     global _call
     _call = gradient.call
     return _call(name, args, kwargs)
+
+
+def __getattr__(name):
+    if name not in __all__:
+        raise AttributeError(f"module {__name__} has no attribute {name!r}")
+    from . import graph
+    return getattr(graph, name)

@@ -1,0 +1,453 @@
+/* Nodes of MindSpore's graphs: one kernel, for every operator. The node's attribute dv_site is the text of its call site
+ * (docs/site.md), in which the tensors are anything; dv_file is the binary that defines the operator, for a process that has not
+ * loaded it. MindSpore asks for shapes without dtypes, and for dtypes without shapes: both are partial inference. */
+#include "abi.h"
+#include "dovetail.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
+
+typedef struct node {
+    struct node *next;
+    char *text;
+    dv_site *site;
+    size_t nargs, nresults, ntensors;
+} node;
+
+static node *nodes;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local char message[1024];
+
+/* The message of the last error of this thread, or "". */
+EXPORTED const char *dv_mindspore_error(void);
+const char *dv_mindspore_error(void) { return message; }
+
+static int said(int status)
+{
+    snprintf(message, sizeof message, "%s", status ? dv_last_error() : "");
+    if (status)
+        fprintf(stderr, "dovetail: %s\n", message); /* MindSpore shows the number alone */
+    return status;
+}
+
+/* A copy of an attribute that is a string; NULL: out of memory. */
+static char *attribute(void *extra, const char *name)
+{
+    struct {
+        ms_text head;
+        char characters[24];
+    } text = { .head = { strlen(name), sizeof text.characters - 1, 1 << 30 } };
+    memcpy(text.characters, name, text.head.size + 1);
+    char *given = text.characters, *got = NULL;
+    void *function = (*(void ***)extra)[MS_ATTRIBUTE_TEXT];
+#if defined(__aarch64__)
+    register void *x0 __asm__("x0") = extra;
+    register char **x1 __asm__("x1") = &given;
+    register char **x8 __asm__("x8") = &got;
+    __asm__ volatile("blr %3" : "+r"(x0), "+r"(x1), "+r"(x8) : "r"(function) : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x10",
+                     "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x30", "memory", "cc");
+#else
+    void *(*call)(char **, void *, char **);
+    memcpy(&call, &function, sizeof call);
+    call(&got, extra, &given);
+#endif
+    ms_text *shared = (ms_text *)(void *)(got - sizeof *shared);
+    char *copy = strdup(got);
+    if (shared->room && atomic_fetch_sub((_Atomic int32_t *)(void *)&shared->users, 1) <= 0)
+        free(shared);
+    return copy;
+}
+
+static bool is_fresh(const node *n, size_t r)
+{
+    dv_slot_info slot;
+    return !dv_operator_slot(dv_site_operator(n->site), n->nargs + r, &slot) && slot.type == DV_FIELD_TENSOR;
+}
+
+static node *make_node(const char *text, void *extra)
+{
+    node *n = calloc(1, sizeof *n);
+    int status = n && (n->text = strdup(text)) ? dv_site_parse(text, &n->site) : DV_ENOMEM;
+    if (status == DV_ENOENT) {
+        char *file = attribute(extra, "dv_file");
+        dv_library *library;
+        if (file && !dv_load(file, &library))
+            status = dv_site_parse(text, &n->site);
+        free(file);
+    }
+    if (status) {
+        said(status);
+        if (n)
+            free(n->text);
+        free(n);
+        return NULL;
+    }
+    n->ntensors = dv_site_ntensors(n->site);
+    dv_operator *op = dv_site_operator(n->site);
+    n->nargs = dv_operator_nargs(op), n->nresults = dv_operator_nresults(op);
+    if (n->nargs > MOST_TENSORS || n->ntensors > MOST_TENSORS || n->nresults > MOST_RESULTS) {
+        said(dv_fail(DV_ELIMIT, "%s: more arguments than a node can have", text));
+        dv_site_free(n->site);
+        free(n->text);
+        free(n);
+        return NULL;
+    }
+    return n;
+}
+
+/* The node with this call site; made once in each process. NULL: said() has the reason. */
+static const node *node_of(void *extra)
+{
+    char *text = attribute(extra, "dv_site");
+    pthread_mutex_lock(&lock);
+    node *n = text ? nodes : NULL;
+    while (n && strcmp(n->text, text))
+        n = n->next;
+    if (!n && text && (n = make_node(text, extra)))
+        n->next = nodes, nodes = n;
+    pthread_mutex_unlock(&lock);
+    free(text);
+    return n;
+}
+
+/* ---- The kernel ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct tensors {
+    dv_tensor t[MOST_TENSORS];
+    int64_t strides[MOST_TENSORS][DV_MAX_NDIM];
+} tensors;
+
+/* MindSpore's tensors on the CPU are contiguous here. */
+static int read_tensors(tensors *all, const node *at, int n, void **data, const int *ndims, int64_t **shapes, const char **types)
+{
+    for (int i = 0; i < n; i++) {
+        dv_tensor *t = &all->t[i];
+        if (i == MOST_TENSORS || ndims[i] > DV_MAX_NDIM)
+            return said(dv_fail(DV_ELIMIT, "%s: more tensors or dims than a node can have", at->text));
+        *t = (dv_tensor){ .data = data[i], .device = { .type = DV_CPU }, .ndim = ndims[i], .shape = shapes[i] };
+        t->strides = all->strides[i];
+        for (int64_t d = ndims[i], step = 1; d-- > 0; step *= shapes[i][d])
+            all->strides[i][d] = step;
+        if (dv_dtype_parse(types[i], &t->dtype))
+            return said(dv_fail(DV_EDTYPE, "%s: no operator takes elements of %s", at->text, types[i]));
+    }
+    return DV_OK;
+}
+
+/* The site's arguments with these tensors. */
+static void put_tensors(const node *at, const dv_tensor *t, dv_value *args, const dv_tensor **lists)
+{
+    memcpy(args, dv_site_args(at->site), at->nargs * sizeof *args);
+    for (size_t i = 0, used = 0, held = 0; i < at->nargs; i++) {
+        if (args[i].type == DV_VALUE_TENSOR) {
+            args[i].as.tensor = &t[used++];
+        } else if (args[i].type == DV_VALUE_TENSORS) {
+            const dv_tensor *const *from = args[i].as.tensors.data;
+            args[i].as.tensors.data = lists + held;
+            for (size_t k = 0; k < args[i].as.tensors.size; k++)
+                lists[held++] = from[k] ? &t[used++] : NULL;
+        }
+    }
+}
+
+static size_t results_of(const node *at, size_t *which)
+{
+    size_t n = 0;
+    for (size_t r = 0; at && r < at->nresults; r++)
+        if (is_fresh(at, r))
+            which[n++] = r;
+    return n;
+}
+
+EXPORTED int dovetail(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dovetail(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+{
+    const node *at = node_of(extra);
+    tensors all;
+    const dv_tensor *given[MOST_TENSORS];
+    dv_value results[MOST_RESULTS];
+    size_t which[MOST_RESULTS];
+    (void)stream;
+    if (!at || read_tensors(&all, at, n, data, ndims, shapes, types))
+        return DV_EINVAL;
+    const size_t fresh = results_of(at, which);
+    if ((size_t)n != at->ntensors + fresh)
+        return said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors, expected %zu", at->text, n, at->ntensors + fresh));
+    for (size_t i = 0; i < at->ntensors; i++)
+        given[i] = &all.t[i];
+    for (size_t r = 0; r < at->nresults; r++)
+        results[r] = dv_default();
+    for (size_t r = 0; r < fresh; r++)
+        results[which[r]] = dv_from_tensor(&all.t[at->ntensors + r]);
+    return said(dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL));
+}
+
+EXPORTED int dovetail_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dovetail_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+{
+    return dovetail(n, data, ndims, shapes, types, stream, extra);
+}
+
+/* ---- Gradients: a node that takes the tensors, the results and their gradients, and gives a gradient for each tensor ---- */
+
+static void put_back(const dv_tensor *to, const dv_tensor *from)
+{
+    const size_t size = (size_t)dv_dtype_bytes(to->dtype, dv_numel(to));
+    if (from)
+        memcpy(to->data, from->data, size);
+    else
+        memset(to->data, 0, size); /* no gradient flows there */
+}
+
+/* The gradient of one tensor; NULL: it is zero. */
+static dv_tensor *of_argument(const dv_value *v, size_t element)
+{
+    const bool list = v->type == DV_VALUE_TENSORS;
+    return v->type == DV_VALUE_TENSOR ? (dv_tensor *)(uintptr_t)v->as.tensor
+        : list && element < v->as.tensors.size ? (dv_tensor *)(uintptr_t)v->as.tensors.data[element] : NULL;
+}
+
+static int give_gradients(const node *at, const dv_value *values, const dv_value *found, const dv_tensor *out)
+{
+    int status = DV_OK;
+    for (size_t i = 0, used = 0; i < at->nargs; i++) {
+        const bool list = values[i].type == DV_VALUE_TENSORS;
+        const size_t n = list ? values[i].as.tensors.size : values[i].type == DV_VALUE_TENSOR;
+        for (size_t k = 0; k < n; k++) {
+            dv_tensor *g = of_argument(&found[i], k);
+            if (list && !values[i].as.tensors.data[k])
+                continue;
+            const dv_tensor *to = &out[used++];
+            bool same = !g || (g->ndim == to->ndim && dv_dtype_key(g->dtype) == dv_dtype_key(to->dtype) && dv_tensor_is_contiguous(g));
+            for (int32_t d = 0; g && same && d < to->ndim; d++)
+                same = g->shape[d] == to->shape[d];
+            if (same)
+                put_back(to, g);
+            else
+                status = dv_fail(DV_ESHAPE, "%s: the gradient of argument %zu has another shape or dtype", dv_operator_name(dv_site_operator(at->site)), i);
+            dv_tensor_unref(g);
+        }
+        if (found[i].type == DV_VALUE_TENSORS)
+            dv_free((void *)(uintptr_t)found[i].as.tensors.data);
+    }
+    return status;
+}
+
+EXPORTED int dovetail_gradient(
+    int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dovetail_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+{
+    const node *at = node_of(extra);
+    tensors all;
+    size_t which[MOST_RESULTS];
+    (void)stream;
+    if (!at || read_tensors(&all, at, n, data, ndims, shapes, types))
+        return DV_EINVAL;
+    const size_t fresh = results_of(at, which), nslots = at->nargs + at->nresults;
+    if ((size_t)n != 2 * (at->ntensors + fresh) || nslots > MOST_TENSORS)
+        return said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors to the gradient, expected %zu",
+            dv_operator_name(dv_site_operator(at->site)), n, 2 * (at->ntensors + fresh)));
+    dv_value values[MOST_TENSORS], grads[MOST_TENSORS], found[MOST_TENSORS];
+    const dv_tensor *lists[MOST_TENSORS];
+    for (size_t i = 0; i < nslots; i++)
+        values[i] = grads[i] = found[i] = dv_none();
+    put_tensors(at, all.t, values, lists);
+    for (size_t r = 0; r < fresh; r++) {
+        values[at->nargs + which[r]] = dv_from_tensor(&all.t[at->ntensors + r]);
+        grads[at->nargs + which[r]] = dv_from_tensor(&all.t[at->ntensors + fresh + r]);
+    }
+    int status = dv_gradient(dv_site_operator(at->site), values, grads, NULL, found, NULL);
+    if (!status)
+        status = give_gradients(at, values, found, &all.t[at->ntensors + 2 * fresh]);
+    return said(status);
+}
+
+EXPORTED int dovetail_gradient_several(
+    int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dovetail_gradient_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+{
+    return dovetail_gradient(n, data, ndims, shapes, types, stream, extra);
+}
+
+/* ---- Inference ----------------------------------------------------------------------------------------------------------- */
+
+/* What follows for the results from tensors that are partly known. */
+static bool infer(const node *at, const dv_tensor *t, dv_known *specs)
+{
+    dv_value args[MOST_TENSORS];
+    const dv_tensor *lists[MOST_TENSORS];
+    put_tensors(at, t, args, lists);
+    return !said(dv_infer_partial(dv_site_operator(at->site), args, at->nargs, specs, at->nresults));
+}
+
+static const dv_known unknown = { .value = { 0, 1, 1, 0 } };
+
+static void sizes_of(const dv_known *k, ms_sizes *out)
+{
+    const bool ranked = k->value.least == k->value.most;
+    const int64_t n = ranked ? k->value.least : 1;
+    out->begin = malloc(n ? (size_t)n * sizeof *out->begin : 1);
+    for (int64_t i = 0; i < n; i++)
+        out->begin[i] = !ranked ? UNKNOWN_RANK : k->sizes[i].least == k->sizes[i].most ? k->sizes[i].least : UNKNOWN_SIZE;
+    out->end = out->room = out->begin + n;
+}
+
+static void copy_sizes(ms_sizes *out, int ndim, const int64_t *shape)
+{
+    out->begin = malloc(ndim ? (size_t)ndim * sizeof *out->begin : 1);
+    for (int i = 0; i < ndim; i++)
+        out->begin[i] = shape[i];
+    out->end = out->room = out->begin + ndim;
+}
+
+/* MindSpore asks for shapes first, then for types, which may depend on the numbers of dims: those of this thread's last question. */
+static _Thread_local struct {
+    const node *at;
+    int32_t ndim[MOST_TENSORS];
+} last;
+
+/* What follows from the shapes; false: an error, or no node. */
+static bool infer_shapes(const node *at, const int *ndims, int64_t **shapes, dv_known *specs)
+{
+    dv_tensor t[MOST_TENSORS];
+    memset(t, 0, sizeof t);
+    for (size_t i = 0; at && i < at->ntensors; i++) {
+        t[i].ndim = last.ndim[i] = ndims[i] == 1 && shapes[i][0] == UNKNOWN_RANK ? -1 : ndims[i];
+        t[i].shape = shapes[i];
+    }
+    last.at = at;
+    return at && infer(at, t, specs);
+}
+
+/* One result is a std::vector<int64_t>, several are a std::vector<std::vector<int64_t>>, made where MindSpore says. */
+EXPORTED void *dovetailInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
+void *dovetailInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
+{
+    const node *at = node_of(extra);
+    dv_known specs[MOST_RESULTS] = { 0 };
+    size_t which[MOST_RESULTS];
+    const size_t n = results_of(at, which);
+    sizes_of(infer_shapes(at, ndims, shapes, specs) && n ? &specs[which[0]] : &unknown, out);
+    return out;
+}
+
+EXPORTED void *dovetail_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
+void *dovetail_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
+{
+    const node *at = node_of(extra);
+    dv_known specs[MOST_RESULTS] = { 0 };
+    size_t which[MOST_RESULTS];
+    const size_t n = results_of(at, which);
+    const bool known = infer_shapes(at, ndims, shapes, specs);
+    out->begin = malloc(n ? n * sizeof *out->begin : 1);
+    out->end = out->room = out->begin + n;
+    for (size_t r = 0; r < n; r++)
+        sizes_of(known ? &specs[which[r]] : &unknown, &out->begin[r]);
+    return out;
+}
+
+/* MindSpore's numbers of types: mindspore/core/include/mindapi/base/type_id.h. */
+static const struct {
+    int32_t number;
+    uint32_t key;
+} types_of[] = { { 30, DV_DTYPE_bool }, { 32, DV_DTYPE_i8 }, { 33, DV_DTYPE_i16 }, { 34, DV_DTYPE_i32 }, { 35, DV_DTYPE_i64 },
+    { 37, DV_DTYPE_u8 }, { 38, DV_DTYPE_u16 }, { 39, DV_DTYPE_u32 }, { 40, DV_DTYPE_u64 }, { 42, DV_DTYPE_f16 },
+    { 43, DV_DTYPE_f32 }, { 44, DV_DTYPE_f64 }, { 45, DV_DTYPE_bf16 }, { 46, DV_DTYPE_f8_e4m3fn }, { 47, DV_DTYPE_f8_e5m2 },
+    { 51, DV_DTYPE_c64 }, { 52, DV_DTYPE_c128 } };
+enum { TYPES = sizeof types_of / sizeof *types_of };
+
+static bool infer_types(const node *at, const ms_types *in, dv_known *specs)
+{
+    dv_tensor t[MOST_TENSORS];
+    int64_t sizes[DV_MAX_NDIM];
+    memset(sizes, -1, sizeof sizes); /* unknown */
+    memset(t, 0, sizeof t);
+    for (size_t i = 0; at && i < at->ntensors; i++) {
+        t[i].ndim = last.at == at ? last.ndim[i] : -1;
+        t[i].shape = sizes;
+        for (int k = 0; k < TYPES; k++)
+            if (types_of[k].number == in->begin[i])
+                t[i].dtype = dv_dtype_from_key(types_of[k].key);
+    }
+    if (getenv("MSDBG")) { fprintf(stderr, "types %s last %d", at ? at->text : "-", last.at == at); for (size_t i = 0; at && i < at->ntensors; i++) fprintf(stderr, " %d:%d", t[i].ndim, in->begin[i]); fprintf(stderr, "\n"); }
+    return at && infer(at, t, specs);
+}
+
+static int32_t number_of(dv_dtype t)
+{
+    for (int k = 0; k < TYPES; k++)
+        if (types_of[k].key == dv_dtype_key(t))
+            return types_of[k].number;
+    return 0; /* kTypeUnknown */
+}
+
+EXPORTED int32_t dovetailInferType(const ms_types *in, void *extra);
+int32_t dovetailInferType(const ms_types *in, void *extra)
+{
+    const node *at = node_of(extra);
+    dv_known specs[MOST_RESULTS] = { 0 };
+    size_t which[MOST_RESULTS];
+    return results_of(at, which) && infer_types(at, in, specs) ? number_of(specs[which[0]].dtype) : 0;
+}
+
+EXPORTED void *dovetail_severalInferType(ms_types *out, const ms_types *in, void *extra);
+void *dovetail_severalInferType(ms_types *out, const ms_types *in, void *extra)
+{
+    const node *at = node_of(extra);
+    dv_known specs[MOST_RESULTS] = { 0 };
+    size_t which[MOST_RESULTS];
+    const size_t n = results_of(at, which);
+    const bool known = infer_types(at, in, specs);
+    out->begin = malloc(n ? n * sizeof *out->begin : 1);
+    out->end = out->room = out->begin + n;
+    for (size_t r = 0; r < n; r++)
+        out->begin[r] = known ? number_of(specs[which[r]].dtype) : 0;
+    return out;
+}
+
+/* A gradient has the shape and the type of its tensor. */
+EXPORTED void *dovetail_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
+void *dovetail_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
+{
+    (void)extra;
+    copy_sizes(out, ndims[0], shapes[0]);
+    return out;
+}
+
+EXPORTED void *dovetail_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
+void *dovetail_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
+{
+    const node *at = node_of(extra);
+    const size_t n = at ? at->ntensors : 0;
+    out->begin = malloc(n ? n * sizeof *out->begin : 1);
+    out->end = out->room = out->begin + n;
+    for (size_t i = 0; i < n; i++)
+        copy_sizes(&out->begin[i], ndims[i], shapes[i]);
+    return out;
+}
+
+EXPORTED int32_t dovetail_gradientInferType(const ms_types *in, void *extra);
+int32_t dovetail_gradientInferType(const ms_types *in, void *extra)
+{
+    (void)extra;
+    return in->begin[0];
+}
+
+EXPORTED void *dovetail_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra);
+void *dovetail_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra)
+{
+    const node *at = node_of(extra);
+    const size_t n = at ? at->ntensors : 0;
+    out->begin = malloc(n ? n * sizeof *out->begin : 1);
+    out->end = out->room = out->begin + n;
+    for (size_t i = 0; i < n; i++)
+        out->begin[i] = in->begin[i];
+    return out;
+}

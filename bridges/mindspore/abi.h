@@ -1,5 +1,6 @@
-/* What MindSpore's CPU kernel for `ops.Custom(func_type="aot")` calls, for C: C++ types by the Itanium ABI, with libstdc++'s strings of
- * before C++11, which MindSpore's wheels are built with. Source: mindspore/ccsrc/utils/custom_aot_extra.h of MindSpore 2.10. */
+/* What MindSpore's CPU kernel for `ops.Custom(func_type="aot")` calls, for C: C++ types by the Itanium ABI, with libstdc++'s
+ * strings of before C++11, which MindSpore's wheels are built with. Source: mindspore/ccsrc/utils/custom_aot_extra.h of
+ * MindSpore 2.10. */
 #ifndef DOVETAIL_MINDSPORE_ABI_H
 #define DOVETAIL_MINDSPORE_ABI_H
 
@@ -7,9 +8,9 @@
 #include <stdint.h>
 
 /* std::vector<T>: first, past the last, past the room; from operator new, which is malloc(). */
-typedef struct ms_sizes { int64_t *begin, *end, *room; } ms_sizes;         /* std::vector<int64_t> */
-typedef struct ms_shapes { ms_sizes *begin, *end, *room; } ms_shapes;      /* std::vector<std::vector<int64_t>> */
-typedef struct ms_types { int32_t *begin, *end, *room; } ms_types;         /* std::vector<TypeId> */
+typedef struct ms_sizes { int64_t *begin, *end, *room; } ms_sizes;    /* std::vector<int64_t> */
+typedef struct ms_shapes { ms_sizes *begin, *end, *room; } ms_shapes; /* std::vector<std::vector<int64_t>> */
+typedef struct ms_types { int32_t *begin, *end, *room; } ms_types;    /* std::vector<TypeId> */
 
 /* std::string: a pointer to its characters, which come after this. users: how many others share them. */
 typedef struct ms_text {

@@ -12,6 +12,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
+#define FUNCTIONAL "functional "
+
 enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
 
 typedef struct node {
@@ -51,8 +53,11 @@ static char *attribute(void *extra, const char *name)
     register void *x0 __asm__("x0") = extra;
     register char **x1 __asm__("x1") = &given;
     register char **x8 __asm__("x8") = &got;
-    __asm__ volatile("blr %3" : "+r"(x0), "+r"(x1), "+r"(x8) : "r"(function) : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x10",
-                     "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x30", "memory", "cc");
+    __asm__ volatile("blr %3"
+        : "+r"(x0), "+r"(x1), "+r"(x8)
+        : "r"(function)
+        : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x30", "memory",
+        "cc");
 #else
     void *(*call)(char **, void *, char **);
     memcpy(&call, &function, sizeof call);
@@ -71,17 +76,35 @@ static bool is_fresh(const node *n, size_t r)
     return !dv_operator_slot(dv_site_operator(n->site), n->nargs + r, &slot) && slot.type == DV_FIELD_TENSOR;
 }
 
-static node *make_node(const char *text, void *extra)
+/* Another process may have to load the operator's binary. Of a functional form the text has the operator that writes. */
+static int parse(const char *text, void *extra, dv_site **out)
 {
-    node *n = calloc(1, sizeof *n);
-    int status = n && (n->text = strdup(text)) ? dv_site_parse(text, &n->site) : DV_ENOMEM;
+    const size_t prefix = strlen(FUNCTIONAL) * !strncmp(text, FUNCTIONAL, strlen(FUNCTIONAL));
+    int status = dv_site_parse(text + prefix, out);
     if (status == DV_ENOENT) {
         char *file = attribute(extra, "dv_file");
         dv_library *library;
-        if (file && !dv_load(file, &library))
-            status = dv_site_parse(text, &n->site);
+        if (file && *file)
+            dv_load(file, &library); /* a failure shows in what follows */
         free(file);
+        status = dv_site_parse(text + prefix, out);
     }
+    if (status || !prefix)
+        return status;
+    dv_site *writing = *out;
+    dv_operator *op = dv_site_operator(writing), *functional;
+    if (!(status = dv_functional(op, &functional))) {
+        status = dv_site_new(functional, dv_site_args(writing), dv_operator_nargs(op), out);
+        dv_operator_unref(functional);
+    }
+    dv_site_free(writing);
+    return status;
+}
+
+static node *make_node(const char *text, void *extra)
+{
+    node *n = calloc(1, sizeof *n);
+    const int status = n && (n->text = strdup(text)) ? parse(text, extra, &n->site) : DV_ENOMEM;
     if (status) {
         said(status);
         if (n)
@@ -210,8 +233,9 @@ static void put_back(const dv_tensor *to, const dv_tensor *from)
 static dv_tensor *of_argument(const dv_value *v, size_t element)
 {
     const bool list = v->type == DV_VALUE_TENSORS;
-    return v->type == DV_VALUE_TENSOR ? (dv_tensor *)(uintptr_t)v->as.tensor
-        : list && element < v->as.tensors.size ? (dv_tensor *)(uintptr_t)v->as.tensors.data[element] : NULL;
+    return v->type == DV_VALUE_TENSOR          ? (dv_tensor *)(uintptr_t)v->as.tensor
+        : list && element < v->as.tensors.size ? (dv_tensor *)(uintptr_t)v->as.tensors.data[element]
+                                               : NULL;
 }
 
 static int give_gradients(const node *at, const dv_value *values, const dv_value *found, const dv_tensor *out)
@@ -225,13 +249,15 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
             if (list && !values[i].as.tensors.data[k])
                 continue;
             const dv_tensor *to = &out[used++];
-            bool same = !g || (g->ndim == to->ndim && dv_dtype_key(g->dtype) == dv_dtype_key(to->dtype) && dv_tensor_is_contiguous(g));
+            bool same = !g ||
+                (g->ndim == to->ndim && dv_dtype_key(g->dtype) == dv_dtype_key(to->dtype) && dv_tensor_is_contiguous(g));
             for (int32_t d = 0; g && same && d < to->ndim; d++)
                 same = g->shape[d] == to->shape[d];
             if (same)
                 put_back(to, g);
             else
-                status = dv_fail(DV_ESHAPE, "%s: the gradient of argument %zu has another shape or dtype", dv_operator_name(dv_site_operator(at->site)), i);
+                status = dv_fail(DV_ESHAPE, "%s: the gradient of argument %zu has another shape or dtype",
+                    dv_operator_name(dv_site_operator(at->site)), i);
             dv_tensor_unref(g);
         }
         if (found[i].type == DV_VALUE_TENSORS)
@@ -240,8 +266,7 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
     return status;
 }
 
-EXPORTED int dovetail_gradient(
-    int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+EXPORTED int dovetail_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dovetail_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
     const node *at = node_of(extra);
@@ -307,7 +332,8 @@ static void copy_sizes(ms_sizes *out, int ndim, const int64_t *shape)
     out->end = out->room = out->begin + ndim;
 }
 
-/* MindSpore asks for shapes first, then for types, which may depend on the numbers of dims: those of this thread's last question. */
+/* MindSpore asks for shapes first, then for types, which may depend on the numbers of dims: those of this thread's last question.
+ */
 static _Thread_local struct {
     const node *at;
     int32_t ndim[MOST_TENSORS];
@@ -376,7 +402,6 @@ static bool infer_types(const node *at, const ms_types *in, dv_known *specs)
             if (types_of[k].number == in->begin[i])
                 t[i].dtype = dv_dtype_from_key(types_of[k].key);
     }
-    if (getenv("MSDBG")) { fprintf(stderr, "types %s last %d", at ? at->text : "-", last.at == at); for (size_t i = 0; at && i < at->ntensors; i++) fprintf(stderr, " %d:%d", t[i].ndim, in->begin[i]); fprintf(stderr, "\n"); }
     return at && infer(at, t, specs);
 }
 

@@ -717,6 +717,18 @@ static bool relate_one_of(dv__partial *p, const dv__step *s, bool sure)
     return left != 0;
 }
 
+/* Operands of the same dtype have that one, whichever of them have dims. */
+static bool relate_promotion(dv__partial *p, const dv__step *s, bool sure)
+{
+    const uint32_t first = only_dtype(at(p, operands(s)[0]));
+    bool same = first != 0;
+    for (uint32_t i = 2; i < s->nin; i += 2)
+        same &= only_dtype(at(p, operands(s)[i])) == first;
+    if (!same || !sure)
+        return true;
+    return s->op == DV__OP_PROMOTES ? say(p, s->to, 1) : link(p, at(p, s->to), at(p, operands(s)[0]), true);
+}
+
 static bool relate_devices(dv__partial *p, const dv__step *s, bool sure)
 {
     thing cpu = { .type = DV__RTYPE_DEVICE, .known = true, .value.device = { DV_CPU, 0 } };
@@ -848,11 +860,11 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
     case DV__OP_MAX:
     case DV__OP_ABS:
     case DV__OP_NEG: return relate_arithmetic(p, s, sure);
+    case DV__OP_PROMOTES:
+    case DV__OP_PROMOTE: return relate_promotion(p, s, sure);
     case DV__OP_DISTINCT_AXES: /* from here on: nothing is inferred unless all operands are known */
     case DV__OP_TO_NUMBER:
     case DV__OP_TO_REAL:
-    case DV__OP_PROMOTES:
-    case DV__OP_PROMOTE:
     case DV__OP_ACCUMULATE:
     case DV__OP_ITEMSIZE:
     case DV__OP_EACH_VALUE: /* values are never known */

@@ -148,56 +148,6 @@ def test_errors():
         ms.grad(lambda x: dovetail.ops.add_custom(x, x, out=Tensor(np.zeros((4, 6), np.float32))).sum())(x)
 
 
-OPERATORS = r"""
-#include <dovetail_op.h>
-struct scale { dv_tensor *x; double by; };
-static int scale(dv_context *ctx, const struct scale *a)
-{
-    (void)ctx;
-    for (int64_t i = 0; i < dv_numel(a->x); i++)
-        ((double *)a->x->data)[i] *= a->by;
-    return DV_OK;
-}
-DV_OPERATOR(scale, struct scale, (x, by), .schema = "scale_(Tensor(a!) x, float by) -> Tensor(a!)", .contract = "x[n]:f64",
-    .gradient = "x: grad * by", .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f64", scale)));
-DV_OPERATOR(scale_only, struct scale, (x, by), .schema = "scale_only_(Tensor(a!) x, float by) -> ()", .contract = "x[n]:f64",
-    .kernels = DV_KERNELS(DV_KERNEL(struct scale, "cpu", "f64", scale)));
-struct twice { const dv_tensor *x; dv_tensor *out; };
-static int twice(dv_context *ctx, const struct twice *a)
-{
-    (void)ctx;
-    for (int64_t i = 0; i < dv_numel(a->x); i++)
-        ((double *)a->out->data)[i] = 2 * ((const double *)a->x->data)[i];
-    return DV_OK;
-}
-DV_OPERATOR(twice, struct twice, (x, out), .schema = "twice(Tensor x) -> Tensor out", .contract = "x[n]:f64 -> out[n]:f64",
-    .kernels = DV_KERNELS(DV_KERNEL(struct twice, "cpu", "f64", twice)));
-struct added { const dv_tensor *x; dv_tensors ys; dv_mut_tensors outs; };
-static int added(dv_context *ctx, const struct added *a)
-{
-    (void)ctx;
-    for (size_t k = 0; k < a->outs.size; k++)
-        for (int64_t i = 0; i < dv_numel(a->x); i++)
-            ((double *)a->outs.data[k]->data)[i] = ((const double *)a->x->data)[i] + ((const double *)a->ys.data[k]->data)[i];
-    return DV_OK;
-}
-DV_OPERATOR(added, struct added, (x, ys, outs), .schema = "added(Tensor x, Tensor[] ys) -> Tensor[] outs",
-    .contract = "x[*s]:f64, ys{i}[*s]:f64 -> outs{i}[*s]:f64; len(ys) == 2", .gradient = "x: grad[0] + grad[1]; ys: grad",
-    .kernels = DV_KERNELS(DV_KERNEL(struct added, "cpu", "f64", added)));
-struct diagonal { const dv_tensor *x; dv_tensor *out; };
-DV_OPERATOR(diagonal, struct diagonal, (x, out), .schema = "diagonal(Tensor(a) x) -> Tensor(a) out",
-    .contract = "x[n m]:f64 -> out[min(n, m)]:f64 view(x) strides[stride(x, 0) + stride(x, 1)]");
-DV_LIBRARY(msops, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
-"""
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("msops")
-    (folder / "msops.c").write_text(OPERATORS)
-    return dovetail.load(folder / "msops.c")
-
-
 def test_operators_that_write(own):
     x = Tensor(np.ones(3))
     y = own.scale_(x, 4.0)

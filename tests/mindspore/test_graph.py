@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from test_eager import CASES, flat, make, ms, np, own, tensors  # noqa: F401  skips where MindSpore is not installed
+from test_eager import CASES, flat, make, ms, np, tensors  # skips where MindSpore is not installed
 
 import dovetail
 from dovetail.mindspore import primitive
@@ -117,7 +117,17 @@ assert np.array_equal(out.asnumpy(), np.load(sys.argv[1] + "/expect.npy")) and "
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def test_errors(capfd, own):  # noqa: F811
+def test_operators_that_write_by_their_functional_form(own):
+    node = primitive(own.scale_.functional(), by=3.0)
+
+    @ms.jit
+    def run(x):
+        return node(x * 2)
+
+    assert np.array_equal(run(Tensor(np.ones(3))).asnumpy(), np.full(3, 6.0))
+
+
+def test_errors(capfd, own):
     with pytest.raises(TypeError, match="dovetail::rms_norm: no argument is called epsilon"):
         primitive(dovetail.ops.rms_norm, epsilon=1)
     with pytest.raises(NotImplementedError, match="msops::scale_: it writes an argument"):
@@ -125,6 +135,11 @@ def test_errors(capfd, own):  # noqa: F811
     with pytest.raises(ValueError, match="argument 'eps'"):
         primitive(dovetail.ops.rms_norm, eps="x")
     node = primitive(dovetail.ops.rms_norm, eps=1e-5)
+
+    @ms.jit
+    def run(x, w):
+        return node(x, w)
+
     with pytest.raises(RuntimeError):
-        ms.jit(lambda x, w: node(x, w))(Tensor(np.ones((4, 6), np.float32)), Tensor(np.ones(5, np.float32))).asnumpy()
+        run(Tensor(np.ones((4, 6), np.float32)), Tensor(np.ones(5, np.float32))).asnumpy()
     assert "dovetail: dovetail::rms_norm: argument 'weight': expected shape [6] ('d' is bound by 'x'), found [5]" in capfd.readouterr().err

@@ -44,19 +44,21 @@ def primitive(operator, **fixed):
             raise TypeError(f"{name}: argument '{key}' of type {slot[1]} is missing: primitive(operator, {key}=...)")
         else:
             words.append("default")
-    site = f"{name}({', '.join(f'{s[0]}={w}' for s, w in zip(slots, words))})"
+    writing = tree["functional_form_of"]
+    site = f"{writing or name}({', '.join(f'{s[0]}={w}' for s, w in zip(slots, words))})"
     _core.site(site)  # an error now is better than one in a graph
-    return _node("dovetail", len(results), site, _gradient(count, len(results), site))
+    node = ("functional " if writing else "") + site, _file_of(writing or name)
+    return _node("dovetail", len(results), node, _gradient(count, len(results), node))
 
 
-def _node(function, outputs, site, bprop=None):
+def _node(function, outputs, node, bprop=None):
     made = ops.Custom(f"{_C}:{function}{'_several' if outputs > 1 else ''}", func_type="aot", bprop=bprop)
     made.multi_output = outputs > 1
     made.add_prim_attr("multi_output", made.multi_output)
     made.add_prim_attr("output_names", [f"out{i}" for i in range(outputs)])
     made.add_prim_attr("reg_op_name", "dovetail")
-    made.add_prim_attr("dv_site", site)
-    made.add_prim_attr("dv_file", _file_of(site.partition("(")[0]))
+    made.add_prim_attr("dv_site", node[0])
+    made.add_prim_attr("dv_file", node[1])
     return made
 
 
@@ -65,16 +67,16 @@ def _file_of(name):
     return next((library.path for library in _library.libraries() for o in library.operators().values() if name in (x.name for x in o.overloads)), "")
 
 
-def _gradient(tensors, results, site):
+def _gradient(tensors, results, node):
     """MindSpore reads the source of a bprop, and wants a parameter for each tensor."""
     given = ", ".join(f"x_{i}" for i in range(tensors))
     call = f"backward({given}, {'*out, *grad' if results > 1 else 'out, grad'})"
     source = f"def make(backward):\n    def bprop({given}, out, grad):\n        return {call if tensors > 1 else f'({call},)'}\n    return bprop\n"
-    file = f"<gradient of {site}>"
+    file = f"<gradient of {node[0]}>"
     linecache.cache[file] = len(source), None, source.splitlines(True), file
     scope = {"__name__": __name__}
     exec(compile(source, file, "exec"), scope)  # our own source
-    return scope["make"](_node("dovetail_gradient", tensors, site))
+    return scope["make"](_node("dovetail_gradient", tensors, node))
 
 
 def _tensors(name, slot, given):

@@ -1,6 +1,9 @@
 /* Nodes of MindSpore's graphs: one kernel, for every operator. The node's attribute dv_site is the text of its call site
  * (docs/site.md), in which the tensors are anything; dv_file is the binary that defines the operator, for a process that has not
- * loaded it. MindSpore asks for shapes without dtypes, and for dtypes without shapes: both are partial inference. */
+ * loaded it. MindSpore asks for shapes without dtypes, and for dtypes without shapes: both are partial inference.
+ *
+ * MindSpore takes a tensor without dims for a number, loses its gradient and, in bf16, its value. So a result that may have none
+ * has a last dim of 1 more, and so has each gradient; Python's side removes it. */
 #include "abi.h"
 #include "dovetail.h"
 
@@ -21,6 +24,7 @@ typedef struct node {
     char *text;
     dv_site *site;
     size_t nargs, nresults, ntensors;
+    bool lifted[MOST_RESULTS]; /* has one dim more in MindSpore */
 } node;
 
 static node *nodes;
@@ -81,7 +85,7 @@ static int parse(const char *text, void *extra, dv_site **out)
 {
     const size_t prefix = strlen(FUNCTIONAL) * !strncmp(text, FUNCTIONAL, strlen(FUNCTIONAL));
     int status = dv_site_parse(text + prefix, out);
-    if (status == DV_ENOENT) {
+    if (status == DV_ENOENT && extra) {
         char *file = attribute(extra, "dv_file");
         dv_library *library;
         if (file && *file)
@@ -101,15 +105,47 @@ static int parse(const char *text, void *extra, dv_site **out)
     return status;
 }
 
+/* The site's arguments with these tensors. */
+static void put_tensors(const node *at, const dv_tensor *t, dv_value *args, const dv_tensor **lists)
+{
+    memcpy(args, dv_site_args(at->site), at->nargs * sizeof *args);
+    for (size_t i = 0, used = 0, held = 0; i < at->nargs; i++) {
+        if (args[i].type == DV_VALUE_TENSOR) {
+            args[i].as.tensor = &t[used++];
+        } else if (args[i].type == DV_VALUE_TENSORS) {
+            const dv_tensor *const *from = args[i].as.tensors.data;
+            args[i].as.tensors.data = lists + held;
+            for (size_t k = 0; k < args[i].as.tensors.size; k++)
+                lists[held++] = from[k] ? &t[used++] : NULL;
+        }
+    }
+}
+
+/* What follows for the results from tensors that are partly known. */
+static bool infer(const node *at, const dv_tensor *t, dv_known *specs)
+{
+    dv_value args[MOST_TENSORS];
+    const dv_tensor *lists[MOST_TENSORS];
+    put_tensors(at, t, args, lists);
+    return !said(dv_infer_partial(dv_site_operator(at->site), args, at->nargs, specs, at->nresults));
+}
+
+static void free_node(node *n)
+{
+    if (n) {
+        dv_site_free(n->site);
+        free(n->text);
+    }
+    free(n);
+}
+
 static node *make_node(const char *text, void *extra)
 {
     node *n = calloc(1, sizeof *n);
     const int status = n && (n->text = strdup(text)) ? parse(text, extra, &n->site) : DV_ENOMEM;
     if (status) {
         said(status);
-        if (n)
-            free(n->text);
-        free(n);
+        free_node(n);
         return NULL;
     }
     n->ntensors = dv_site_ntensors(n->site);
@@ -117,18 +153,26 @@ static node *make_node(const char *text, void *extra)
     n->nargs = dv_operator_nargs(op), n->nresults = dv_operator_nresults(op);
     if (n->nargs > MOST_TENSORS || n->ntensors > MOST_TENSORS || n->nresults > MOST_RESULTS) {
         said(dv_fail(DV_ELIMIT, "%s: more arguments than a node can have", text));
-        dv_site_free(n->site);
-        free(n->text);
-        free(n);
+        free_node(n);
         return NULL;
     }
+    dv_tensor t[MOST_TENSORS];
+    dv_known specs[MOST_RESULTS] = { 0 };
+    memset(t, 0, sizeof t);
+    for (size_t i = 0; i < n->ntensors; i++)
+        t[i].ndim = -1;
+    if (!infer(n, t, specs)) { /* no call with these values is possible */
+        free_node(n);
+        return NULL;
+    }
+    for (size_t r = 0; r < n->nresults; r++)
+        n->lifted[r] = specs[r].value.least == 0;
     return n;
 }
 
 /* The node with this call site; made once in each process. NULL: said() has the reason. */
-static const node *node_of(void *extra)
+static const node *node_named(const char *text, void *extra)
 {
-    char *text = attribute(extra, "dv_site");
     pthread_mutex_lock(&lock);
     node *n = text ? nodes : NULL;
     while (n && strcmp(n->text, text))
@@ -136,8 +180,26 @@ static const node *node_of(void *extra)
     if (!n && text && (n = make_node(text, extra)))
         n->next = nodes, nodes = n;
     pthread_mutex_unlock(&lock);
+    return n;
+}
+
+static const node *node_of(void *extra)
+{
+    char *text = attribute(extra, "dv_site");
+    const node *n = node_named(text, extra);
     free(text);
     return n;
+}
+
+/* For Python: is a call with this text possible, and which results have a dim more? A status; dv_mindspore_error() has the
+ * reason. */
+EXPORTED int dv_mindspore_node(const char *text, bool *lifted, size_t nresults);
+int dv_mindspore_node(const char *text, bool *lifted, size_t nresults)
+{
+    const node *at = node_named(text, NULL);
+    for (size_t r = 0; at && r < nresults && r < at->nresults; r++)
+        lifted[r] = at->lifted[r];
+    return at ? DV_OK : DV_EINVAL;
 }
 
 /* ---- The kernel ---------------------------------------------------------------------------------------------------------- */
@@ -164,20 +226,11 @@ static int read_tensors(tensors *all, const node *at, int n, void **data, const 
     return DV_OK;
 }
 
-/* The site's arguments with these tensors. */
-static void put_tensors(const node *at, const dv_tensor *t, dv_value *args, const dv_tensor **lists)
+/* Without the last dim, of 1 element. */
+static dv_value lowered(dv_tensor *t, bool lifted)
 {
-    memcpy(args, dv_site_args(at->site), at->nargs * sizeof *args);
-    for (size_t i = 0, used = 0, held = 0; i < at->nargs; i++) {
-        if (args[i].type == DV_VALUE_TENSOR) {
-            args[i].as.tensor = &t[used++];
-        } else if (args[i].type == DV_VALUE_TENSORS) {
-            const dv_tensor *const *from = args[i].as.tensors.data;
-            args[i].as.tensors.data = lists + held;
-            for (size_t k = 0; k < args[i].as.tensors.size; k++)
-                lists[held++] = from[k] ? &t[used++] : NULL;
-        }
-    }
+    t->ndim -= lifted;
+    return dv_from_tensor(t);
 }
 
 static size_t results_of(const node *at, size_t *which)
@@ -189,8 +242,8 @@ static size_t results_of(const node *at, size_t *which)
     return n;
 }
 
-EXPORTED int dovetail(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
-int dovetail(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+EXPORTED int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
     const node *at = node_of(extra);
     tensors all;
@@ -208,14 +261,14 @@ int dovetail(int n, void **data, int *ndims, int64_t **shapes, const char **type
     for (size_t r = 0; r < at->nresults; r++)
         results[r] = dv_default();
     for (size_t r = 0; r < fresh; r++)
-        results[which[r]] = dv_from_tensor(&all.t[at->ntensors + r]);
+        results[which[r]] = lowered(&all.t[at->ntensors + r], at->lifted[which[r]]);
     return said(dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL));
 }
 
-EXPORTED int dovetail_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
-int dovetail_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+EXPORTED int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
-    return dovetail(n, data, ndims, shapes, types, stream, extra);
+    return dv_node(n, data, ndims, shapes, types, stream, extra);
 }
 
 /* ---- Gradients: a node that takes the tensors, the results and their gradients, and gives a gradient for each tensor ---- */
@@ -238,7 +291,7 @@ static dv_tensor *of_argument(const dv_value *v, size_t element)
                                                : NULL;
 }
 
-static int give_gradients(const node *at, const dv_value *values, const dv_value *found, const dv_tensor *out)
+static int give_gradients(const node *at, const dv_value *values, const dv_value *found, dv_tensor *out)
 {
     int status = DV_OK;
     for (size_t i = 0, used = 0; i < at->nargs; i++) {
@@ -248,7 +301,7 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
             dv_tensor *g = of_argument(&found[i], k);
             if (list && !values[i].as.tensors.data[k])
                 continue;
-            const dv_tensor *to = &out[used++];
+            const dv_tensor *to = lowered(&out[used++], true).as.tensor;
             bool same = !g ||
                 (g->ndim == to->ndim && dv_dtype_key(g->dtype) == dv_dtype_key(to->dtype) && dv_tensor_is_contiguous(g));
             for (int32_t d = 0; g && same && d < to->ndim; d++)
@@ -266,8 +319,20 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
     return status;
 }
 
-EXPORTED int dovetail_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
-int dovetail_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+/* Is a result of floats or complex numbers? By DLPack's codes. */
+static bool any_real(const node *at, const dv_value *values)
+{
+    for (size_t r = 0; r < at->nresults; r++) {
+        const dv_value *v = &values[at->nargs + r];
+        if (v->type == DV_VALUE_TENSOR &&
+            (v->as.tensor->dtype.code == 2 || (v->as.tensor->dtype.code >= 4 && v->as.tensor->dtype.code != 6)))
+            return true;
+    }
+    return false;
+}
+
+EXPORTED int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
+int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
     const node *at = node_of(extra);
     tensors all;
@@ -285,51 +350,51 @@ int dovetail_gradient(int n, void **data, int *ndims, int64_t **shapes, const ch
         values[i] = grads[i] = found[i] = dv_none();
     put_tensors(at, all.t, values, lists);
     for (size_t r = 0; r < fresh; r++) {
-        values[at->nargs + which[r]] = dv_from_tensor(&all.t[at->ntensors + r]);
-        grads[at->nargs + which[r]] = dv_from_tensor(&all.t[at->ntensors + fresh + r]);
+        values[at->nargs + which[r]] = lowered(&all.t[at->ntensors + r], at->lifted[which[r]]);
+        grads[at->nargs + which[r]] = lowered(&all.t[at->ntensors + fresh + r], at->lifted[which[r]]);
     }
     int status = dv_gradient(dv_site_operator(at->site), values, grads, NULL, found, NULL);
+    if (status == DV_ENOTSUP && !any_real(at, values)) /* integers: zero, whatever is declared */
+        status = DV_OK;
+    if (status == DV_ENOTSUP)
+        status = dv_fail(DV_ENOTSUP, "%s (in a graph of MindSpore a native form gives none: use stop_gradient, or declare one)",
+            dv_last_error());
     if (!status)
         status = give_gradients(at, values, found, &all.t[at->ntensors + 2 * fresh]);
     return said(status);
 }
 
-EXPORTED int dovetail_gradient_several(
+EXPORTED int dv_node_gradient_several(
     int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
-int dovetail_gradient_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
+int dv_node_gradient_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
-    return dovetail_gradient(n, data, ndims, shapes, types, stream, extra);
+    return dv_node_gradient(n, data, ndims, shapes, types, stream, extra);
 }
 
 /* ---- Inference ----------------------------------------------------------------------------------------------------------- */
 
-/* What follows for the results from tensors that are partly known. */
-static bool infer(const node *at, const dv_tensor *t, dv_known *specs)
-{
-    dv_value args[MOST_TENSORS];
-    const dv_tensor *lists[MOST_TENSORS];
-    put_tensors(at, t, args, lists);
-    return !said(dv_infer_partial(dv_site_operator(at->site), args, at->nargs, specs, at->nresults));
-}
-
 static const dv_known unknown = { .value = { 0, 1, 1, 0 } };
 
-static void sizes_of(const dv_known *k, ms_sizes *out)
+static void sizes_of(const dv_known *k, bool lifted, ms_sizes *out)
 {
     const bool ranked = k->value.least == k->value.most;
     const int64_t n = ranked ? k->value.least : 1;
-    out->begin = malloc(n ? (size_t)n * sizeof *out->begin : 1);
+    out->begin = malloc((size_t)(n + 1) * sizeof *out->begin);
+    out->begin[n] = 1;
     for (int64_t i = 0; i < n; i++)
         out->begin[i] = !ranked ? UNKNOWN_RANK : k->sizes[i].least == k->sizes[i].most ? k->sizes[i].least : UNKNOWN_SIZE;
-    out->end = out->room = out->begin + n;
+    out->end = out->room = out->begin + n + (ranked && lifted);
 }
 
-static void copy_sizes(ms_sizes *out, int ndim, const int64_t *shape)
+/* The shape of a gradient of a tensor with this shape. */
+static void gradient_sizes(ms_sizes *out, int ndim, const int64_t *shape)
 {
-    out->begin = malloc(ndim ? (size_t)ndim * sizeof *out->begin : 1);
+    const bool ranked = ndim != 1 || shape[0] != UNKNOWN_RANK;
+    out->begin = malloc((size_t)(ndim + 1) * sizeof *out->begin);
+    out->begin[ndim] = 1;
     for (int i = 0; i < ndim; i++)
         out->begin[i] = shape[i];
-    out->end = out->room = out->begin + ndim;
+    out->end = out->room = out->begin + ndim + ranked;
 }
 
 /* MindSpore asks for shapes first, then for types, which may depend on the numbers of dims: those of this thread's last question.
@@ -353,19 +418,20 @@ static bool infer_shapes(const node *at, const int *ndims, int64_t **shapes, dv_
 }
 
 /* One result is a std::vector<int64_t>, several are a std::vector<std::vector<int64_t>>, made where MindSpore says. */
-EXPORTED void *dovetailInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
-void *dovetailInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED void *dv_nodeInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
+void *dv_nodeInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
     size_t which[MOST_RESULTS];
     const size_t n = results_of(at, which);
-    sizes_of(infer_shapes(at, ndims, shapes, specs) && n ? &specs[which[0]] : &unknown, out);
+    const bool known = infer_shapes(at, ndims, shapes, specs) && n;
+    sizes_of(known ? &specs[which[0]] : &unknown, known && at->lifted[which[0]], out);
     return out;
 }
 
-EXPORTED void *dovetail_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
-void *dovetail_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED void *dv_node_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
+void *dv_node_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
@@ -375,7 +441,7 @@ void *dovetail_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, v
     out->begin = malloc(n ? n * sizeof *out->begin : 1);
     out->end = out->room = out->begin + n;
     for (size_t r = 0; r < n; r++)
-        sizes_of(known ? &specs[which[r]] : &unknown, &out->begin[r]);
+        sizes_of(known ? &specs[which[r]] : &unknown, known && at->lifted[which[r]], &out->begin[r]);
     return out;
 }
 
@@ -413,8 +479,8 @@ static int32_t number_of(dv_dtype t)
     return 0; /* kTypeUnknown */
 }
 
-EXPORTED int32_t dovetailInferType(const ms_types *in, void *extra);
-int32_t dovetailInferType(const ms_types *in, void *extra)
+EXPORTED int32_t dv_nodeInferType(const ms_types *in, void *extra);
+int32_t dv_nodeInferType(const ms_types *in, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
@@ -422,8 +488,8 @@ int32_t dovetailInferType(const ms_types *in, void *extra)
     return results_of(at, which) && infer_types(at, in, specs) ? number_of(specs[which[0]].dtype) : 0;
 }
 
-EXPORTED void *dovetail_severalInferType(ms_types *out, const ms_types *in, void *extra);
-void *dovetail_severalInferType(ms_types *out, const ms_types *in, void *extra)
+EXPORTED void *dv_node_severalInferType(ms_types *out, const ms_types *in, void *extra);
+void *dv_node_severalInferType(ms_types *out, const ms_types *in, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
@@ -438,35 +504,35 @@ void *dovetail_severalInferType(ms_types *out, const ms_types *in, void *extra)
 }
 
 /* A gradient has the shape and the type of its tensor. */
-EXPORTED void *dovetail_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
-void *dovetail_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED void *dv_node_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
+void *dv_node_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
 {
     (void)extra;
-    copy_sizes(out, ndims[0], shapes[0]);
+    gradient_sizes(out, ndims[0], shapes[0]);
     return out;
 }
 
-EXPORTED void *dovetail_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
-void *dovetail_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED void *dv_node_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
+void *dv_node_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
 {
     const node *at = node_of(extra);
     const size_t n = at ? at->ntensors : 0;
     out->begin = malloc(n ? n * sizeof *out->begin : 1);
     out->end = out->room = out->begin + n;
     for (size_t i = 0; i < n; i++)
-        copy_sizes(&out->begin[i], ndims[i], shapes[i]);
+        gradient_sizes(&out->begin[i], ndims[i], shapes[i]);
     return out;
 }
 
-EXPORTED int32_t dovetail_gradientInferType(const ms_types *in, void *extra);
-int32_t dovetail_gradientInferType(const ms_types *in, void *extra)
+EXPORTED int32_t dv_node_gradientInferType(const ms_types *in, void *extra);
+int32_t dv_node_gradientInferType(const ms_types *in, void *extra)
 {
     (void)extra;
     return in->begin[0];
 }
 
-EXPORTED void *dovetail_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra);
-void *dovetail_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra)
+EXPORTED void *dv_node_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra);
+void *dv_node_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra)
 {
     const node *at = node_of(extra);
     const size_t n = at ? at->ntensors : 0;

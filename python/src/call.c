@@ -313,6 +313,35 @@ void ext_free_tensor(const dv_host *host, dv_tensor *t)
     dv_tensor_unref(t);
 }
 
+/* Does an element of the tensor lie there? */
+static bool holds(const dv_tensor *t, const void *place)
+{
+    int64_t low = 0, high = 0;
+    for (int32_t i = 0; i < t->ndim; i++)
+        *(t->strides[i] < 0 ? &low : &high) += t->strides[i] * (t->shape[i] - 1);
+    const char *data = t->data, *at = place;
+    return dv_numel(t) && at >= data + low * (t->dtype.bits / 8) && at <= data + high * (t->dtype.bits / 8);
+}
+
+PyObject *ext_owner(const ext_call *c, const dv_tensor *t, const void *place, const dv_tensor **found)
+{
+    for (size_t i = 0; i < c->f->nargs; i++) {
+        const dv_value *v = &c->args[i];
+        const bool list = v->type == DV_VALUE_TENSORS;
+        const size_t n = list ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
+        for (size_t k = 0; k < n; k++) {
+            const dv_tensor *x = list ? v->as.tensors.data[k] : v->as.tensor;
+            if (!x || !(t ? x == t : holds(x, place)))
+                continue;
+            PyObject *o = c->given[i];
+            if (found)
+                *found = x;
+            return !list ? o : PyList_Check(o) ? PyList_GetItem(o, (Py_ssize_t)k) : PyTuple_GetItem(o, (Py_ssize_t)k);
+        }
+    }
+    return NULL;
+}
+
 static void drop_tensor(PyObject *capsule) { dv_tensor_unref(PyCapsule_GetPointer(capsule, NULL)); }
 
 PyObject *ext_keep_tensor(dv_tensor *take) { return PyCapsule_New(take, NULL, drop_tensor); }

@@ -149,6 +149,9 @@ void ext_give_gil(ext_gil g);
 /* For hosts that make an object for each result that is a tensor, in c->made, described in c->made_tensors; all other tensors of
  * the call are the library's. Is this result one of them? */
 bool ext_is_tensor(const ext_call *c, int index);
+/* The argument's object, or the list's, that this tensor is; t NULL: with an element at this place. found: its tensor, or NULL.
+ * NULL: none. Borrowed. */
+PyObject *ext_owner(const ext_call *c, const dv_tensor *t, const void *place, const dv_tensor **found);
 void ext_free_tensor(const dv_host *host, dv_tensor *t); /* dv_host.free_tensor of such a host */
 /* An object that owns a tensor of the library; NULL with an exception: the caller still owns it. */
 PyObject *ext_keep_tensor(dv_tensor *take);

@@ -42,7 +42,44 @@ DV_OPERATOR(added, struct added, (x, ys, outs), .schema = "added(Tensor x, Tenso
 struct diagonal { const dv_tensor *x; dv_tensor *out; };
 DV_OPERATOR(diagonal, struct diagonal, (x, out), .schema = "diagonal(Tensor(a) x) -> Tensor(a) out",
     .contract = "x[n m]:f64 -> out[min(n, m)]:f64 view(x) strides[stride(x, 0) + stride(x, 1)]");
-DV_LIBRARY(msops, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
+struct unbind { const dv_tensor *x; dv_mut_tensors out; };
+DV_OPERATOR(unbind, struct unbind, (x, out), .schema = "unbind(Tensor(a) x) -> Tensor(a)[] out",
+    .contract = "x[n m]:f64 -> out{i < n}[m]:f64 view(x) strides[stride(x, 1)] offset(i * stride(x, 0))");
+struct mask { const dv_tensor *x; dv_tensor *out; };
+static int mask(dv_context *ctx, const struct mask *a)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        ((bool *)a->out->data)[i] = ((const double *)a->x->data)[i] > 0;
+    return DV_OK;
+}
+DV_OPERATOR(mask, struct mask, (x, out), .schema = "mask(Tensor x) -> Tensor out", .contract = "x[*s]:f64 -> out[*s]:bool",
+    .kernels = DV_KERNELS(DV_KERNEL(struct mask, "cpu", "f64", mask)));
+static int counted(dv_context *ctx, const struct mask *a)
+{
+    static double calls;
+    (void)ctx;
+    *(double *)a->out->data = *(const double *)a->x->data + ++calls;
+    return DV_OK;
+}
+DV_OPERATOR(counted, struct mask, (x, out), .schema = "counted(Tensor x) -> Tensor out", .contract = "x[]:f64 -> out[]:f64",
+    .tags = "nondeterministic_seeded", .kernels = DV_KERNELS(DV_KERNEL(struct mask, "cpu", "f64", counted)));
+struct total { const dv_tensor *x; dv_tensor *out; };
+static int total(dv_context *ctx, const struct total *a)
+{
+    double sum = 0;
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        sum += ((const double *)a->x->data)[i];
+    *(double *)a->out->data = sum;
+    return DV_OK;
+}
+DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor out", .contract = "x[n]:f64 -> out[]:f64",
+    .gradient = "x: base::expand(grad, x.shape)", .kernels = DV_KERNELS(DV_KERNEL(struct total, "cpu", "f64", total)));
+struct cast { const dv_tensor *x; dv_dtype to; dv_tensor *out; };
+DV_OPERATOR(cast, struct cast, (x, to, out), .schema = "cast(Tensor x, ScalarType to) -> Tensor out", .contract = "x[*s] -> out[*s]:to",
+    .native = "base::to.dtype(x, to)");
+DV_LIBRARY(msops, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
 """
 
 

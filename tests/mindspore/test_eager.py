@@ -235,3 +235,11 @@ def test_importing_dovetail_does_not_import_mindspore():
     import sys
     code = "import sys, dovetail, numpy; dovetail.ops.swiglu(numpy.ones(3), numpy.ones(3)); assert not [m for m in sys.modules if m.startswith('mindspore')]"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_list_of_views(own):
+    x = Tensor(np.arange(12.0).reshape(3, 4))
+    rows = own.unbind(x[:, ::2])
+    assert [r.asnumpy().tolist() for r in rows] == [[0, 2], [4, 6], [8, 10]]
+    own.scale_(own.unbind(x)[1], 2.0)
+    assert x.asnumpy()[1].tolist() == [8, 10, 12, 14]

@@ -127,7 +127,99 @@ def test_operators_that_write_by_their_functional_form(own):
     assert np.array_equal(run(Tensor(np.ones(3))).asnumpy(), np.full(3, 6.0))
 
 
+def test_a_result_without_dims(own):
+    """MindSpore would make a number of it, with the gradient 0."""
+    total, sigmoid = primitive(own.total), primitive(dovetail.ops.sigmoid)
+
+    @ms.jit
+    def loss(x):
+        return total(x * x)
+
+    x = Tensor(np.arange(3.0))
+    assert isinstance(loss(x), Tensor) and loss(x).shape == () and loss(x) == 5
+    assert np.array_equal(ms.grad(loss)(x).asnumpy(), 2 * np.arange(3.0))
+    value, gradient = ms.value_and_grad(lambda x: total(sigmoid(x)))(x)
+    s = 1 / (1 + np.exp(-np.arange(3.0)))
+    np.testing.assert_allclose([value.asnumpy(), *gradient.asnumpy()], [s.sum(), *(s * (1 - s))], rtol=1e-12)
+
+    @ms.jit
+    def one(x):
+        return sigmoid(x)
+
+    for dtype in (ms.bfloat16, ms.float16, ms.float64):
+        assert one(Tensor(0.0, dtype)).shape == () and one(Tensor(0.0, dtype)).float() == 0.5
+        assert one(Tensor(np.zeros((2, 3)), dtype)).shape == (2, 3)
+        assert ms.grad(one)(Tensor(0.0, dtype)).float() == 0.25
+
+
+def test_integers_have_no_gradient(own):
+    mask = primitive(own.mask)
+
+    @ms.jit
+    def graph(x):
+        return (mask(x).astype(ms.float64) * x).sum()
+
+    x = Tensor(np.array([-1.0, 2, 3]))
+    assert ms.grad(graph)(x).asnumpy().tolist() == [0, 1, 1]
+    assert ms.grad(lambda x: (own.mask(x).astype(ms.float64) * x).sum())(x).asnumpy().tolist() == [0, 1, 1]
+
+
+def test_equal_calls_of_a_random_operator_are_two(own):
+    counted = primitive(own.counted)
+
+    @ms.jit
+    def run(x):
+        return counted(x), counted(x)
+
+    first, second = run(Tensor(np.array(0.0)))
+    assert first != second
+
+
+def test_calls_that_mindspore_cannot_survive():
+    """MindSpore hands a node what it is given, and reads memory that is not there."""
+    norm = primitive(dovetail.ops.rms_norm)
+    x, w = Tensor(np.ones((2, 3), np.float32)), Tensor(np.ones(3, np.float32))
+
+    @ms.jit
+    def graph(x, *more):
+        return norm(x, *more)
+
+    for call in (norm, graph):
+        for given in ((x,), (x, w, x), (x, None), (x, 2.0), (np.ones((2, 3), np.float32), w), (x, "weight")):
+            with pytest.raises(TypeError, match=r"argument|missing|positional"):
+                call(*given)
+
+
+def test_a_call_without_a_primitive_is_refused_in_graphs(own):
+    """MindSpore would run it as Python text: its gradient would be 0, and its writes lost."""
+    x = Tensor(np.arange(3.0))
+
+    def loss(x):
+        return own.total(x)
+
+    assert np.array_equal(ms.grad(loss)(x).asnumpy(), np.ones(3))
+    with pytest.raises(RuntimeError, match=r"msops::total: a graph of MindSpore .* dovetail.mindspore.primitive\(operator\)"):
+        ms.jit(loss)(x).asnumpy()
+
+
+def test_element_types_as_arguments(own):
+    for to in (ms.float32, np.float32, np.dtype("float32"), "f32"):
+        assert ms.jit(primitive(own.cast, to=to))(Tensor(np.ones(3))).dtype == ms.float32
+        assert own.cast(Tensor(np.ones(3)), to).dtype == ms.float32
+
+
 def test_errors(capfd, own):
+    for wrong in ("dovetail::rms_norm", 3):
+        with pytest.raises(TypeError, match="expected an operator, such as dovetail.ops.rms_norm, found"):
+            primitive(wrong)
+    for op, reason in ((own.diagonal, "its result is a view of an argument"), (own.added, "a primitive's results are tensors")):
+        with pytest.raises(NotImplementedError, match=reason):
+            primitive(op, **({"ys": 2} if op is own.added else {}))
+    with pytest.raises(TypeError, match="argument 'bias' of type Tensor.: say True if it is there"):
+        primitive(dovetail.ops.linear, bias=Tensor([1.0]))
+    with pytest.raises(TypeError, match="argument 'x' of type Tensor is given in the call"):
+        primitive(dovetail.ops.rms_norm, x=True)
+
     with pytest.raises(TypeError, match="dovetail::rms_norm: no argument is called epsilon"):
         primitive(dovetail.ops.rms_norm, epsilon=1)
     with pytest.raises(NotImplementedError, match="msops::scale_: it writes an argument"):

@@ -12,7 +12,7 @@
 enum { DTYPES = 64 };
 
 static PyTypeObject *tensor_type;
-static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *wait_for_all,
+static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *wait_for_all, *tracing,
     *wants_gradients;                                          /* functions of MindSpore */
 static PyObject *from_numpy, *from_bytes, *as_strided, *types; /* types: the module */
 
@@ -53,6 +53,7 @@ static int get_ready(void)
         { &from_numpy, "mindspore", "Tensor.from_numpy" },
         { &wait_for_all, "mindspore.common.api", "_pynative_executor._executor.sync" },
         { &wants_gradients, "mindspore.common.api", "_pynative_executor._executor.requires_grad" },
+        { &tracing, "mindspore.graph.jit_context", "jit_context" },
         { &as_strided, "mindspore.ops.auto_generate", "as_strided" },
         { &types, "mindspore", NULL },
     };
@@ -126,7 +127,7 @@ static int dtype(PyObject *o, dv_dtype *out)
 {
     const uint32_t key = get_ready() > 0 ? key_of(o) : 0;
     *out = dv_dtype_from_key(key);
-    return key ? 0 : -1;
+    return key ? 0 : dvnp_dtype(o, out);
 }
 
 /* mindspore.float32 of f32; NULL with an exception. */
@@ -308,19 +309,14 @@ static int new_tensor(const dv_host *host, int index, dv_dtype of, dv_device dev
     return status;
 }
 
-/* The argument's object, or the list's, whose tensor this is; NULL: none. Borrowed. */
-static PyObject *owner_of(const ext_call *c, const dv_tensor *t)
+/* A view of an argument at this place in memory. NULL with an exception. */
+static PyObject *view_of(
+    PyObject *owner, const dv_tensor *base, const void *place, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-    for (size_t i = 0; i < c->f->nargs; i++) {
-        const dv_value *v = &c->args[i];
-        if (v->type == DV_VALUE_TENSOR && v->as.tensor == t)
-            return c->given[i];
-        for (size_t k = 0; v->type == DV_VALUE_TENSORS && k < v->as.tensors.size; k++)
-            if (v->as.tensors.data[k] == t)
-                return PyList_Check(c->given[i]) ? PyList_GetItem(c->given[i], (Py_ssize_t)k)
-                                                 : PyTuple_GetItem(c->given[i], (Py_ssize_t)k);
-    }
-    return NULL;
+    PyObject *start = PyObject_CallMethod(owner, "storage_offset", NULL);
+    const int64_t first = start ? PyLong_AsLongLong(start) : 0, bytes = (const char *)place - (const char *)base->data;
+    Py_XDECREF(start);
+    return start ? strided(owner, ndim, shape, strides, first + bytes / (base->dtype.bits / 8)) : NULL;
 }
 
 static int new_view(const dv_host *host, int index, const dv_tensor *base, int32_t ndim, const int64_t *shape,
@@ -331,26 +327,30 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     if (index < 0)
         return dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
     const ext_gil g = ext_take_gil(c);
-    PyObject *owner = owner_of(c, base), *start = NULL;
-    int status = DV_ENOTSUP;
-    if (!owner || !is_tensor(owner) || !ext_is_tensor(c, index)) {
+    PyObject *owner = ext_owner(c, base, NULL, NULL);
+    int status;
+    if (!owner || !is_tensor(owner))
         status = dv_fail(
             DV_ENOTSUP, "%s: result %d is a view of something that is not one of MindSpore's tensors", c->f->name, index);
-    } else if (!(start = PyObject_CallMethod(owner, "storage_offset", NULL))) {
-        status = DV_EHOST;
-    } else {
-        const int64_t first = PyLong_AsLongLong(start);
-        status = made(c, index, strided(owner, ndim, shape, strides, first + offset), out);
-    }
-    Py_XDECREF(start);
+    else if (!ext_is_tensor(c, index)) /* of a list: wrap() finds the tensor */
+        status = dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
+    else
+        status = made(c, index,
+            view_of(owner, base, (const char *)base->data + offset * (base->dtype.bits / 8), ndim, shape, strides), out);
     ext_give_gil(g);
     return status;
 }
 
-/* A tensor that the library made. The Tensor keeps it, unless NumPy lacks its type. */
+/* A tensor that the library made. The Tensor keeps it, unless NumPy lacks its type. A view of an argument keeps that. */
 static PyObject *wrap(ext_call *c, dv_tensor *take)
 {
-    (void)c;
+    const dv_tensor *base;
+    PyObject *owner = ext_owner(c, NULL, take->data, &base);
+    if (owner && is_tensor(owner)) {
+        PyObject *view = view_of(owner, base, take->data, take->ndim, take->shape, take->strides);
+        dv_tensor_unref(take);
+        return view;
+    }
     PyObject *type = dtype_object(take->dtype), *o = NULL, *capsule = NULL;
     if (type && is_new_type(take->dtype))
         o = copied(take->data, take->dtype, take->ndim, take->shape);
@@ -372,6 +372,35 @@ static bool is_true(PyObject *take)
     return yes;
 }
 
+static bool is_text(PyObject *of, const char *name, const char *text)
+{
+    PyObject *found = of ? PyObject_GetAttrString(of, name) : NULL;
+    const bool same = found && PyUnicode_Check(found) && !PyUnicode_CompareWithASCIIString(found, text);
+    Py_XDECREF(found);
+    return same;
+}
+
+/* Does a graph make this call? A graph of ms.jit evaluates what is not an operator of MindSpore as Python text, and then takes
+ * its result for a constant and drops its writes; a trace calls it once. Sources: eval_script() and jit_context() in
+ * mindspore/graph. */
+static bool in_graph(void)
+{
+    PyObject *frame = (PyObject *)(void *)PyEval_GetFrame(), *back = NULL, *code = NULL, *trace = ask(tracing, NULL);
+    bool graph = trace && trace != Py_None;
+    Py_XDECREF(trace);
+    if (frame && !graph) {
+        code = (PyObject *)(void *)PyFrame_GetCode((PyFrameObject *)(void *)frame);
+        if (is_text(code, "co_filename", "<string>") && (back = PyObject_GetAttrString(frame, "f_back")) && back != Py_None) {
+            Py_DECREF(code);
+            code = (PyObject *)(void *)PyFrame_GetCode((PyFrameObject *)(void *)back);
+            graph = is_text(code, "co_name", "eval_script");
+        }
+    }
+    Py_XDECREF(code);
+    Py_XDECREF(back);
+    return graph;
+}
+
 static enum ext_outcome begin(ext_call *c)
 {
     static const dv_host tensors = { .size = sizeof(dv_host),
@@ -386,6 +415,14 @@ static enum ext_outcome begin(ext_call *c)
     c->host.test = ext_hooks();
     if (c->trial)
         return EXT_OK;
+    if (in_graph()) {
+        PyErr_Format(PyExc_RuntimeError,
+            "%s: a graph of MindSpore (ms.jit, GRAPH_MODE) would lose this call's gradient and writes: make a function of it "
+            "outside, "
+            "dovetail.mindspore.primitive(operator), and call that",
+            c->f->name);
+        return EXT_MIXED;
+    }
     c->way = is_true(ask(wants_gradients, NULL)); /* then slow() makes the call, once all arguments are converted */
     PyObject *waited = PyErr_Occurred() ? NULL : ask(wait_for_all, NULL);
     Py_XDECREF(waited);

@@ -76,7 +76,7 @@ class Operator:
         frame = Frame([bound.arguments[n] for n in self.names])
         tensors = frame.take()
         needed = any(x._requires_grad for x in tensors)
-        if needed and bound.arguments.get("out") is not None:
+        if needed and "out" not in self.names and bound.arguments.get("out") is not None:
             raise RuntimeError(f"{self.name}: a result that is given (out=) takes no part in gradients: call it without, or outside of them")
         if not needed or not (self.written or any(t["type"].startswith("Tensor") for t in self.results)):
             return self.unrecorded(args, kwargs)
@@ -118,6 +118,7 @@ class Operator:
         dirty = [x for place, x in zip(frame.places, tensors) if place in written]
         if dirty:
             ctx.mark_dirty(*dirty)
+        ctx.mark_non_differentiable(*(x for x in fresh if not x.is_floating_point() and not x.is_complex()))
         n = len(self.slots)
         kept = [(i, k, x) for (i, k), x in zip(frame.places, tensors) if self.saves and self.saves[i]]
         kept += [(n + i, k, x) for (i, k), x in zip(frame.made, fresh) if self.saves and self.saves[n + i]]

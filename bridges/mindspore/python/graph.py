@@ -1,12 +1,16 @@
 """Operators in MindSpore's graphs (`ms.jit`): a primitive of MindSpore for each call site. Its kernel and its inference are C
 (../graph.c), for all operators the same; the call site is text, so that a graph that was saved works in another process."""
+import ctypes
 import inspect
 import json
 import linecache
 import math
 import os
+import re
 
-from mindspore import ops
+import numpy as np
+from mindspore import Tensor, ops
+from mindspore.common import dtype as mstype
 
 from .. import _core, _describe, _library
 
@@ -14,30 +18,29 @@ _C = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "
 
 
 def primitive(operator, **fixed):
-    """A primitive that calls an operator in graphs and in eager mode, with its tensors by position.
+    """A function that calls an operator in graphs and in eager mode, with its tensors as arguments.
 
     fixed: the arguments that are not tensors; those with a default may be left out. Of a `Tensor?` it is given whether it is there (True or
-    False, the default), of a `Tensor[]` how many tensors it has. The primitive takes all tensors in the schema's order, those of a list one by
-    one, and gives the results as the operator does.
+    False, the default), of a `Tensor[]` how many tensors it has, of a `Tensor?[]` that or a list of True and False. The function takes all
+    tensors in the schema's order, those of a list one by one (xs_0, xs_1), and gives the results as the operator does.
     """
+    if not hasattr(operator, "overloads"):
+        raise TypeError(f"expected an operator, such as dovetail.ops.rms_norm, found {operator!r}")
     if len(operator.overloads) > 1:
         raise TypeError(f"{operator.name}: it has several overloads; give one of them: {', '.join(o.name for o in operator.overloads)}")
     tree, (slots, results) = json.loads(operator.json()), operator._slots()
     name = operator.name
-    if any(a["alias"] and a["alias"]["write"] for a in tree["schema"]["args"]):
-        raise NotImplementedError(f"{name}: it writes an argument, which MindSpore's graphs do not order with other operators: "
-                                  "make a primitive of operator.functional()")
-    if any(slot[1] != "Tensor" for slot in results) or not results:
-        raise NotImplementedError(f"{name}: a primitive's results are tensors, this operator's are {', '.join(s[1] for s in results) or 'none'}")
-    parameters, words, count = _describe.signature(operator).parameters, [], 0
+    reason = _refusal(tree, results)
+    if reason:
+        raise NotImplementedError(f"{name}: {reason}")
+    parameters, words, given = _describe.signature(operator).parameters, [], []
     unknown = set(fixed) - {_describe.python_name(s[0]) for s in slots}
     if unknown:
         raise TypeError(f"{name}: no argument is called {', '.join(sorted(unknown))}")
     for slot in slots:
         key = _describe.python_name(slot[0])
         if slot[1].startswith("Tensor"):
-            words.append(text := _tensors(name, slot, fixed.get(key)))
-            count += text.count("f32")
+            words.append(_tensors(name, slot, fixed.get(key), given))
         elif key in fixed:
             words.append(_text(fixed[key], slot[1]))
         elif parameters[key].default is inspect.Parameter.empty:
@@ -48,10 +51,57 @@ def primitive(operator, **fixed):
     site = f"{writing or name}({', '.join(f'{s[0]}={w}' for s, w in zip(slots, words))})"
     _core.site(site)  # an error now is better than one in a graph
     node = ("functional " if writing else "") + site, _file_of(writing or name)
-    return _node("dovetail", len(results), node, _gradient(count, len(results), node))
+    lifted = _lifted(node[0], len(results))
+    random = "nondeterministic_seeded" in tree["tags"] or any(s[1].startswith("Generator") for s in slots)
+    forward = _node("dv_node", len(results), node, _gradient(len(given), len(results), node) if given else None, random)
+    out = ["dv_out"] if len(results) == 1 else [f"dv_out[{i}]" for i in range(len(results))]
+    out = [f"dv_squeeze({x})" if up else x for x, up in zip(out, lifted)]
+    lines = [f"dv_tensor({x}, {f'{name}: argument {x!r}: expected a mindspore.Tensor'!r})" for x in given]
+    return _function(_identifier(name), given, [*lines, f"dv_out = dv_node({', '.join(given)})", f"return {', '.join(out) if any(lifted) else 'dv_out'}"],
+                     f"call of {node[0]}", dv_node=forward, dv_squeeze=_squeeze, dv_tensor=_tensor)
 
 
-def _node(function, outputs, node, bprop=None):
+def _refusal(tree, results):
+    """Why an operator cannot be a node, or None."""
+    alias = [x["alias"] for x in tree["schema"]["args"] + tree["schema"]["returns"] if x["alias"]]
+    if any(a["write"] or (a["element"] or {}).get("write") for a in alias):
+        return "it writes an argument, which MindSpore's graphs do not order with other operators: make a primitive of operator.functional()"
+    if any(slot[1] != "Tensor" for slot in results) or not results:
+        return f"a primitive's results are tensors, this operator's are {', '.join(s[1] for s in results) or 'none'}"
+    if alias:
+        return "its result is a view of an argument, which MindSpore's graphs make by their own operators alone"
+    if (tree["contract"] or {"unbacked": ()})["unbacked"]:
+        return "sizes of its result depend on what its tensors contain, and a node of MindSpore on the CPU must know them before it runs"
+    return None
+
+
+def _lifted(text, results):
+    """Which results may have no dims: a node gives these with a last dim of 1 (../graph.c)."""
+    lifted = (ctypes.c_bool * results)()
+    bridge = ctypes.CDLL(_C)
+    bridge.dv_mindspore_error.restype = ctypes.c_char_p
+    if bridge.dv_mindspore_node(text.encode("utf-8", "surrogateescape"), lifted, ctypes.c_size_t(results)):
+        raise ValueError(bridge.dv_mindspore_error().decode("utf-8", "replace"))
+    return list(lifted)
+
+
+def _tensor(x, message):
+    """What is not a tensor would end the process in MindSpore."""
+    if not isinstance(x, Tensor):
+        raise TypeError(message)
+
+
+def _squeeze(x):
+    if x.dtype == mstype.bfloat16:  # no operator of MindSpore on a CPU changes its shape
+        return ops.cast(ops.reshape(ops.cast(x, mstype.float32), x.shape[:-1]), mstype.bfloat16)
+    return ops.reshape(x, x.shape[:-1])
+
+
+def _identifier(name):
+    return re.sub(r"\W", "_", name.split("::")[-1])
+
+
+def _node(function, outputs, node, bprop=None, random=False):
     made = ops.Custom(f"{_C}:{function}{'_several' if outputs > 1 else ''}", func_type="aot", bprop=bprop)
     made.multi_output = outputs > 1
     made.add_prim_attr("multi_output", made.multi_output)
@@ -59,6 +109,8 @@ def _node(function, outputs, node, bprop=None):
     made.add_prim_attr("reg_op_name", "dovetail")
     made.add_prim_attr("dv_site", node[0])
     made.add_prim_attr("dv_file", node[1])
+    if random:
+        made.add_prim_attr("side_effect_hidden", True)  # or MindSpore makes one of two equal calls
     return made
 
 
@@ -68,24 +120,41 @@ def _file_of(name):
 
 
 def _gradient(tensors, results, node):
-    """MindSpore reads the source of a bprop, and wants a parameter for each tensor."""
-    given = ", ".join(f"x_{i}" for i in range(tensors))
-    call = f"backward({given}, {'*out, *grad' if results > 1 else 'out, grad'})"
-    source = f"def make(backward):\n    def bprop({given}, out, grad):\n        return {call if tensors > 1 else f'({call},)'}\n    return bprop\n"
-    file = f"<gradient of {node[0]}>"
+    given = [f"x_{i}" for i in range(tensors)]
+    call = f"dv_backward({', '.join(given)}, {'*out, *grad' if results > 1 else 'out, grad'})"
+    return _function("bprop", [*given, "out", "grad"], [f"found = {call if tensors > 1 else f'({call},)'}",
+                     f"return {', '.join(f'dv_squeeze(found[{i}])' for i in range(tensors))},"], f"gradient of {node[0]}",
+                     dv_backward=_node("dv_node_gradient", tensors, node), dv_squeeze=_squeeze)
+
+
+def _function(name, parameters, lines, file, **names):
+    """MindSpore reads the source of a function, and wants a parameter for each tensor."""
+    body = "".join(f"        {line}\n" for line in lines)
+    source = f"def make({', '.join(names)}):\n    def {name}({', '.join(parameters)}):\n{body}    return {name}\n"
+    file = f"<{file}>"
     linecache.cache[file] = len(source), None, source.splitlines(True), file
     scope = {"__name__": __name__}
     exec(compile(source, file, "exec"), scope)  # our own source
-    return scope["make"](_node("dovetail_gradient", tensors, node))
+    return scope["make"](**names)
 
 
-def _tensors(name, slot, given):
-    key, type = slot[:2]
+def _tensors(name, slot, value, given):
+    """The word of an argument, and in `given` the parameters for its tensors."""
+    key, type = _describe.python_name(slot[0]), slot[1]
     if "[" in type:
-        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            raise TypeError(f"{name}: argument '{key}' of type {type}: expected how many tensors it has, found {given!r}")
-        return f"[{', '.join(['f32[1]'] * given)}]"
-    return "none" if type.endswith("?") and not given else "f32[1]"
+        there = [True] * value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else value
+        if not isinstance(there, (list, tuple)) or not all(isinstance(x, bool) for x in there) or not (all(there) or "?[" in type):
+            raise TypeError(f"{name}: argument '{key}' of type {type}: expected how many tensors it has, found {value!r}")
+        given.extend(f"{key}_{i}" for i, x in enumerate(there) if x)
+        return f"[{', '.join('f32[1]' if x else 'none' for x in there)}]"
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"{name}: argument '{key}' of type {type}: say True if it is there; the function takes the tensor itself")
+    if type.endswith("?") and not value:
+        return "none"
+    if value is not None and not type.endswith("?"):
+        raise TypeError(f"{name}: argument '{key}' of type {type} is given in the call")
+    given.append(key)
+    return "f32[1]"
 
 
 def _text(value, type):
@@ -94,12 +163,14 @@ def _text(value, type):
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if type.startswith("ScalarType") and not isinstance(value, (str, list, tuple)):
+        return str(value).lower() if isinstance(value, mstype.Type) else np.dtype(value).name
     if isinstance(value, str):
         return value if type.startswith(("ScalarType", "Device", "Layout", "MemoryFormat")) else _quoted(value)
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_text(v, type) for v in value)}]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
+    if isinstance(value, complex):
+        return f"{value.real!r}{'+' if math.copysign(1, value.imag) > 0 else '-'}{abs(value.imag)!r}j"
     return repr(value)
 
 

@@ -59,38 +59,15 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     return status;
 }
 
-/* Does an element of the tensor lie there? */
-static bool holds(const dv_tensor *t, const void *place)
+static PyObject *array_of(const ext_call *c, const dv_tensor *t, const void *place)
 {
-    int64_t low = 0, high = 0;
-    for (int32_t i = 0; i < t->ndim; i++)
-        *(t->strides[i] < 0 ? &low : &high) += t->strides[i] * (t->shape[i] - 1);
-    const char *data = t->data, *at = place;
-    return dv_numel(t) && at >= data + low * (t->dtype.bits / 8) && at <= data + high * (t->dtype.bits / 8);
-}
-
-/* The argument's object, or the list's, that this tensor is, or whose memory is at this place; NULL: none. Borrowed. */
-static PyObject *owner_of(const ext_call *c, const dv_tensor *t, const void *place)
-{
-    for (size_t i = 0; i < c->f->nargs; i++) {
-        const dv_value *v = &c->args[i];
-        const bool list = v->type == DV_VALUE_TENSORS;
-        const size_t n = list ? v->as.tensors.size : v->type == DV_VALUE_TENSOR;
-        for (size_t k = 0; k < n; k++) {
-            const dv_tensor *x = list ? v->as.tensors.data[k] : v->as.tensor;
-            if (!x || !(t ? x == t : holds(x, place)))
-                continue;
-            PyObject *o = c->given[i];
-            o = !list ? o : PyList_Check(o) ? PyList_GetItem(o, (Py_ssize_t)k) : PyTuple_GetItem(o, (Py_ssize_t)k);
-            return o && dvnp_is_array(o) ? o : NULL;
-        }
-    }
-    return NULL;
+    PyObject *o = ext_owner(c, t, place, NULL);
+    return o && dvnp_is_array(o) ? o : NULL;
 }
 
 static int view_array(ext_call *c, int index, const dv_tensor *base, dv_tensor *t)
 {
-    PyObject *owner = owner_of(c, base, NULL);
+    PyObject *owner = array_of(c, base, NULL);
     PyObject *array = dvnp_wrap(t, owner, dvnp_is_writeable(owner));
     if (!array)
         return DV_EHOST;
@@ -109,7 +86,7 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
     const ext_gil g = ext_take_gil(c);
     int status = DV_ENOMEM;
     int64_t *own = ext_alloc(c, (size_t)(ndim ? 2 * ndim : 2) * sizeof *own);
-    if (!owner_of(c, base, NULL)) {
+    if (!array_of(c, base, NULL)) {
         status = dv_fail(DV_ENOTSUP, "%s: result %d is a view of something that is not an array", c->f->name, index);
     } else if (!ext_is_tensor(c, index)) { /* of a list: wrap() finds the array */
         status = dv_tensor_view((dv_tensor *)(uintptr_t)(const void *)base, ndim, shape, strides, offset, out);
@@ -130,7 +107,7 @@ static int new_view(const dv_host *host, int index, const dv_tensor *base, int32
 /* A tensor that the library made: the array keeps it. A view of an argument keeps the argument's array instead. */
 static PyObject *wrap(ext_call *c, dv_tensor *take)
 {
-    PyObject *owner = owner_of(c, NULL, take->data);
+    PyObject *owner = array_of(c, NULL, take->data);
     if (owner) {
         PyObject *view = dvnp_wrap(take, owner, dvnp_is_writeable(owner));
         dv_tensor_unref(take);

@@ -89,9 +89,10 @@ static int parse(const char *text, void *extra, dv_site **out)
         char *file = attribute(extra, "dv_file");
         dv_library *library;
         if (file && *file)
-            dv_load(file, &library); /* a failure shows in what follows */
+            status = dv_load(file, &library);
         free(file);
-        status = dv_site_parse(text + prefix, out);
+        if (!status)
+            status = dv_site_parse(text + prefix, out);
     }
     if (status || !prefix)
         return status;

@@ -98,6 +98,7 @@ def test_opcheck(ran):
         (64, [0, 0, 10, 10], False, torch.float), (91, [10, 0, 20, 10], True, torch.float),
         (60, [3, 4, 32, 20], False, torch.double), (512, [3, 4, 32, 45], True, torch.double)]
     assert set(dovetail.opcheck(ran.crop, ran.examples[0]).values()) == {"SUCCESS"}
+    assert set(dovetail.opcheck(ran.paste, (torch.rand(3, 9, 9), torch.rand(3, 4, 5), [7, 2])).values()) == {"SUCCESS"}
     assert set(dovetail.opcheck(ran.numpy_sin, (ran.x, torch.empty(3))).values()) == {"SUCCESS"}
 
 

@@ -25,12 +25,6 @@ import tomllib
 import zipfile
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
-_INIT = '''"""{summary}"""
-import dovetail as _dovetail
-
-__version__ = {version!r}
-__all__ = _dovetail.export(globals(){where})
-'''
 
 
 class Project:
@@ -112,6 +106,13 @@ def compile_operators(project, out):
         sys.exit("dovetail.backend: the operators do not build")
 
 
+def init(summary, version, binary=None):
+    """The __init__.py of a package with a binary in its folder, or elsewhere."""
+    summary = summary.replace("\\", "").replace('"""', "'''").rstrip('"')
+    where = f", {str(binary)!r}" if binary else ""
+    return f'"""{summary}"""\nimport dovetail as _dovetail\n\n__version__ = {version!r}\n__all__ = _dovetail.export(globals(){where})\n'
+
+
 def stub_of(path):
     """The .pyi text of a binary. In a separate process, so that loading the operators does not affect this one."""
     code = "import sys, dovetail, dovetail._stub as s; sys.stdout.write(s.stub(dovetail.load(sys.argv[1], attach=False)))"
@@ -133,14 +134,12 @@ def files_of_module(project, binary, editable):
     own = project.folder / project.module
     if editable and (own / "__init__.py").exists():  # it finds the binary beside it
         return {f"{project.module}.pth": f"{project.folder.resolve()}\n".encode()}
-    summary = project.project.get("description", "Operators").replace("\\", "").replace('"""', "'''").rstrip('"')
     files = {}
     if (own / "__init__.py").exists():  # a package written by the author, which calls dovetail.export itself
         for file in sorted(own.rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 files[file.relative_to(own).as_posix()] = file.read_bytes()
-    where = f", {str(binary)!r}" if editable else ""
-    files.setdefault("__init__.py", _INIT.format(summary=summary, version=project.version, where=where).encode())
+    files.setdefault("__init__.py", init(project.project.get("description", "Operators"), project.version, binary if editable else None).encode())
     files.setdefault("__init__.pyi", stub_of(binary).encode())
     files.setdefault("py.typed", b"")
     if not editable:

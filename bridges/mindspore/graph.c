@@ -21,7 +21,7 @@ enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -
 
 typedef struct node {
     struct node *next;
-    char *text;
+    char *text, *file; /* its name: two versions of a library differ by their files */
     dv_site *site;
     size_t nargs, nresults, ntensors;
     bool lifted[MOST_RESULTS]; /* has one dim more in MindSpore */
@@ -81,16 +81,13 @@ static bool is_fresh(const node *n, size_t r)
 }
 
 /* Another process may have to load the operator's binary. Of a functional form the text has the operator that writes. */
-static int parse(const char *text, void *extra, dv_site **out)
+static int parse(const char *text, const char *file, dv_site **out)
 {
     const size_t prefix = strlen(FUNCTIONAL) * !strncmp(text, FUNCTIONAL, strlen(FUNCTIONAL));
     int status = dv_site_parse(text + prefix, out);
-    if (status == DV_ENOENT && extra) {
-        char *file = attribute(extra, "dv_file");
+    if (status == DV_ENOENT && *file) {
         dv_library *library;
-        if (file && *file)
-            status = dv_load(file, &library);
-        free(file);
+        status = dv_load(file, &library);
         if (!status)
             status = dv_site_parse(text + prefix, out);
     }
@@ -136,14 +133,15 @@ static void free_node(node *n)
     if (n) {
         dv_site_free(n->site);
         free(n->text);
+        free(n->file);
     }
     free(n);
 }
 
-static node *make_node(const char *text, void *extra)
+static node *make_node(const char *text, const char *file)
 {
     node *n = calloc(1, sizeof *n);
-    const int status = n && (n->text = strdup(text)) ? parse(text, extra, &n->site) : DV_ENOMEM;
+    const int status = n && (n->text = strdup(text)) && (n->file = strdup(file)) ? parse(text, file, &n->site) : DV_ENOMEM;
     if (status) {
         said(status);
         free_node(n);
@@ -171,14 +169,19 @@ static node *make_node(const char *text, void *extra)
     return n;
 }
 
-/* The node with this call site; made once in each process. NULL: said() has the reason. */
-static const node *node_named(const char *text, void *extra)
+/* The node with this call site and file; made once in each process, and again where `again` asks for it: the operator may have
+ * been unloaded and loaded since. NULL: said() has the reason. */
+static const node *node_named(const char *text, const char *file, bool again)
 {
     pthread_mutex_lock(&lock);
-    node *n = text ? nodes : NULL;
-    while (n && strcmp(n->text, text))
+    node *n = nodes, *made = NULL;
+    while (n && (strcmp(n->text, text) || strcmp(n->file, file)))
         n = n->next;
-    if (!n && text && (n = make_node(text, extra)))
+    if ((!n || again) && (made = make_node(text, file)) && n && dv_site_operator(made->site) == dv_site_operator(n->site))
+        free_node(made);
+    else if (!n || again)
+        n = made;
+    if (made && n == made) /* an old one stays: a graph may be running it */
         n->next = nodes, nodes = n;
     pthread_mutex_unlock(&lock);
     return n;
@@ -186,18 +189,19 @@ static const node *node_named(const char *text, void *extra)
 
 static const node *node_of(void *extra)
 {
-    char *text = attribute(extra, "dv_site");
-    const node *n = node_named(text, extra);
+    char *text = attribute(extra, "dv_site"), *file = attribute(extra, "dv_file");
+    const node *n = text && file ? node_named(text, file, false) : NULL;
     free(text);
+    free(file);
     return n;
 }
 
 /* For Python: is a call with this text possible, and which results have a dim more? A status; dv_mindspore_error() has the
  * reason. */
-EXPORTED int dv_mindspore_node(const char *text, bool *lifted, size_t nresults);
-int dv_mindspore_node(const char *text, bool *lifted, size_t nresults)
+EXPORTED int dv_mindspore_node(const char *text, const char *file, bool *lifted, size_t nresults);
+int dv_mindspore_node(const char *text, const char *file, bool *lifted, size_t nresults)
 {
-    const node *at = node_named(text, NULL);
+    const node *at = node_named(text, file, true);
     for (size_t r = 0; at && r < nresults && r < at->nresults; r++)
         lifted[r] = at->lifted[r];
     return at ? DV_OK : DV_EINVAL;

@@ -156,6 +156,12 @@ def libraries():
     return list(_libraries.values())
 
 
+def library_of(operator):
+    """The loaded library that defines this operator, or None."""
+    return next((library for library in _libraries.values() for f in library.operators().values()
+                 if operator._pointer in (o._pointer for o in f.overloads)), None)
+
+
 def export(namespace, *paths):
     """For the __init__.py of a package with operator binaries in its folder: loads them and puts their operators into its namespace.
     In a project, where there is none, it is the one that `dovetail build` put beside the folder: NAME.so for NAME/__init__.py.

@@ -496,7 +496,7 @@ enum ext_outcome ext_call_run(ext_call *c, PyObject **result)
     return EXT_FAILED;
 }
 
-PyObject *ext_call_bridge(const ext_host *host, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+PyObject *ext_call_bridge(const ext_host *host, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     PyObject *path = PyUnicode_FromFormat("dovetail.%s", host->name), *module = path ? PyImport_Import(path) : NULL;
     PyObject *tuple = PyTuple_New(nargs), *dict = PyDict_New(), *result = NULL;
@@ -507,7 +507,7 @@ PyObject *ext_call_bridge(const ext_host *host, const char *name, PyObject *cons
     for (Py_ssize_t i = 0, n = kwnames ? PyTuple_Size(kwnames) : 0; i < n; i++)
         if (PyDict_SetItem(dict, PyTuple_GetItem(kwnames, i), args[nargs + i]))
             goto done;
-    result = PyObject_CallMethod(module, "_call", "sOO", name, tuple, dict);
+    result = PyObject_CallMethod(module, "_call", "OOO", (PyObject *)f, tuple, dict);
 done:
     Py_XDECREF(path);
     Py_XDECREF(module);

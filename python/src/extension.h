@@ -162,8 +162,8 @@ bool ext_any_given(const ext_call *c); /* was a result given, to be written to? 
 /* Call fn for every given tensor that is written. */
 void ext_each_written(const ext_call *c, void (*fn)(PyObject *o));
 
-/* dovetail.<host>._call("ns::name.overload", args, kwargs): there, the framework dispatches. */
-PyObject *ext_call_bridge(const ext_host *host, const char *name, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+/* dovetail.<host>._call(operator, args, kwargs): there, the framework dispatches. */
+PyObject *ext_call_bridge(const ext_host *host, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
 /* Raise the exception for a status, with dv_last_error() as message; keeps an exception that is already set. Returns NULL. */
 PyObject *ext_raise(int status);

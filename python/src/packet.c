@@ -194,13 +194,13 @@ static PyObject *call_by_host(ext_operator *packet, const ext_host *host, PyObje
     const Py_ssize_t nargs = EXT_NARGS(nargsf);
     ext_operator *only = find_only(packet, host, args, nargs, kwnames);
     if (!only)
-        return ext_call_bridge(host, packet->name, args, nargs, kwnames);
+        return ext_call_bridge(host, packet, args, nargs, kwnames);
     ext_call c;
     const enum ext_outcome outcome = ext_call_begin(&c, only, args, nargs, kwnames, false);
     if (outcome != EXT_SLOW || c.way > 0)
         return ext_call_finish(&c, outcome, args, nargsf, kwnames);
     ext_call_end(&c);
-    return ext_call_bridge(host, packet->name, args, nargs, kwnames);
+    return ext_call_bridge(host, packet, args, nargs, kwnames);
 }
 
 /* Takes `why` and gives it with the exception's text, which is cleared. */

@@ -235,3 +235,42 @@ def test_errors(capfd, own):
     with pytest.raises(RuntimeError):
         run(Tensor(np.ones((4, 6), np.float32)), Tensor(np.ones(5, np.float32))).asnumpy()
     assert "dovetail: dovetail::rms_norm: argument 'weight': expected shape [6] ('d' is bound by 'x'), found [5]" in capfd.readouterr().err
+
+
+VERSION = """
+#define DV_LIBRARY_VERSION "{0}"
+#include <dovetail_op.h>
+struct times {{ const dv_tensor *x; dv_tensor *out; }};
+static int times(dv_context *ctx, const struct times *a)
+{{
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        ((double *)a->out->data)[i] = {0} * ((const double *)a->x->data)[i];
+    return DV_OK;
+}}
+DV_OPERATOR(times, struct times, (x, out), .schema = "times(Tensor x) -> Tensor out", .contract = "x[*s]:f64 -> out[*s]:f64",
+    .gradient = "x: times(grad)", .kernels = DV_KERNELS(DV_KERNEL(struct times, "cpu", "f64", times)));
+DV_LIBRARY(msversions, &dv_op_times);
+"""
+
+
+def test_versions_side_by_side_and_loaded_again(tmp_path):
+    def library(factor):
+        (tmp_path / f"v{factor}.c").write_text(VERSION.format(factor))
+        return dovetail.load(tmp_path / f"v{factor}.c")
+
+    x = Tensor(np.ones(3))
+    two = library(2)
+    by_two = primitive(two.times)
+    five = library(5)
+    by_five = primitive(five.times)
+    assert [f(x)[0] for f in (by_two, by_five, two.times, five.times)] == [2, 5, 2, 5]
+    assert [ms.grad(lambda x: f(x).sum())(x)[0] for f in (by_two, by_five, two.times, five.times)] == [2, 5, 2, 5]
+    with pytest.raises(ValueError, match="msversions::times: another version of its library was loaded after it"):
+        primitive(two.times)
+    five.close()
+    five = library(5)
+    again = primitive(five.times)
+    assert ms.jit(again)(x)[0] == 5
+    five.close()
+    two.close()

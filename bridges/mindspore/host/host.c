@@ -447,7 +447,7 @@ static enum ext_outcome tensor(
 
 static PyObject *slow(ext_call *c, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return ext_call_bridge(c->of, c->f->name, args, EXT_NARGS(nargsf), kwnames);
+    return ext_call_bridge(c->of, c->f, args, EXT_NARGS(nargsf), kwnames);
 }
 
 /* ---- Other objects ------------------------------------------------------------------------------------------------------- */

@@ -11,12 +11,12 @@ def detach(library):
     pass
 
 
-def _call(name, args, kwargs):
+def _call(operator, args, kwargs):
     """Called by a function object where MindSpore records gradients."""
     from . import gradient
     global _call
     _call = gradient.call
-    return _call(name, args, kwargs)
+    return _call(operator, args, kwargs)
 
 
 def __getattr__(name):

@@ -12,11 +12,18 @@ from mindspore import Tensor
 from mindspore.common._grad_function import _Function
 from mindspore.common.api import _pynative_executor
 
-from .. import _core, _describe, _formula, ops
+from .. import _core, _describe, _formula, _library, ops
 
 _DTYPES = {ours: getattr(mindspore, theirs) for ours, (theirs, _, _) in _core.dtypes().items() if hasattr(mindspore, theirs)}
 ops.swiglu  # loads the base operators, which formulas call
-HOST = _formula.Host(_core.find, _DTYPES.__getitem__, {"numel": "{}.numel()"})
+
+
+def _host(function):
+    """Of the formulas of this operator, whose names are those of its own library: another version of it may be loaded too."""
+    own = _library.library_of(function)
+    names = {o.name: o for f in own.operators().values() for o in f.overloads} if own else {}
+    return _formula.Host(lambda name: names.get(name) or _core.find(name), _DTYPES.__getitem__, {"numel": "{}.numel()"})
+
 
 
 class Frame:
@@ -58,8 +65,8 @@ class Operator:
         self.keywords = [_describe.python_name(a["name"]) for a in tree["schema"]["args"] if a["kwarg_only"]]
         self.written = [i for i, a in enumerate(tree["schema"]["args"]) if a["alias"] and a["alias"]["write"]]
         self.alias = [slot[4] for slot in results]  # for each result, the argument that it is, or -1
-        self.gradient = _formula.Gradient(HOST, self.name, self.slots, self.results, tree["gradient"]) if tree["gradient"] else None
-        self.native = _formula.native(HOST, self.name, tree["native"]) if tree["native"] and not self.written else None
+        self.gradient = _formula.Gradient(_host(function), self.name, self.slots, self.results, tree["gradient"]) if tree["gradient"] else None
+        self.native = _formula.native(_host(function), self.name, tree["native"]) if tree["native"] and not self.written else None
         self.saves = tree["gradient"]["saves"] if tree["gradient"] else []
         self.node = type("DovetailFunction", (_Function,), {"forward": staticmethod(self.forward), "backward": staticmethod(self.backward)})
 
@@ -156,5 +163,5 @@ def _operator(function):
     return Operator(function)
 
 
-def call(name, args, kwargs):
-    return _operator(_core.find(name))(args, kwargs)
+def call(operator, args, kwargs):
+    return _operator(operator)(args, kwargs)

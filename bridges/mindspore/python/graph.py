@@ -50,8 +50,12 @@ def primitive(operator, **fixed):
     writing = tree["functional_form_of"]
     site = f"{writing or name}({', '.join(f'{s[0]}={w}' for s, w in zip(slots, words))})"
     _core.site(site)  # an error now is better than one in a graph
-    node = ("functional " if writing else "") + site, _file_of(writing or name)
-    lifted = _lifted(node[0], len(results))
+    newest = _core.find(writing or name)
+    if not writing and newest._pointer != operator._pointer:
+        raise ValueError(f"{name}: another version of its library was loaded after it, and primitives call the operator that was loaded last")
+    library = _library.library_of(newest)
+    node = ("functional " if writing else "") + site, library.path if library else ""
+    lifted = _lifted(node, len(results))
     random = "nondeterministic_seeded" in tree["tags"] or any(s[1].startswith("Generator") for s in slots)
     forward = _node("dv_node", len(results), node, _gradient(len(given), len(results), node) if given else None, random)
     out = ["dv_out"] if len(results) == 1 else [f"dv_out[{i}]" for i in range(len(results))]
@@ -75,12 +79,12 @@ def _refusal(tree, results):
     return None
 
 
-def _lifted(text, results):
+def _lifted(node, results):
     """Which results may have no dims: a node gives these with a last dim of 1 (../graph.c)."""
     lifted = (ctypes.c_bool * results)()
     bridge = ctypes.CDLL(_C)
     bridge.dv_mindspore_error.restype = ctypes.c_char_p
-    if bridge.dv_mindspore_node(text.encode("utf-8", "surrogateescape"), lifted, ctypes.c_size_t(results)):
+    if bridge.dv_mindspore_node(node[0].encode("utf-8", "surrogateescape"), os.fsencode(node[1]), lifted, ctypes.c_size_t(results)):
         raise ValueError(bridge.dv_mindspore_error().decode("utf-8", "replace"))
     return list(lifted)
 
@@ -112,11 +116,6 @@ def _node(function, outputs, node, bprop=None, random=False):
     if random:
         made.add_prim_attr("side_effect_hidden", True)  # or MindSpore makes one of two equal calls
     return made
-
-
-def _file_of(name):
-    """The binary that defines an operator, for a process that has not loaded it."""
-    return next((library.path for library in _library.libraries() for o in library.operators().values() if name in (x.name for x in o.overloads)), "")
 
 
 def _gradient(tensors, results, node):

@@ -216,7 +216,7 @@ static PyObject *slow(ext_call *c, PyObject *const *args, size_t nargsf, PyObjec
     }
     t->taken[DV__TORCH_OTHER]++;
     if (!t->torch || kwnames || ext_any_given(c))
-        return ext_call_bridge(c->of, c->f->name, args, EXT_NARGS(nargsf), kwnames);
+        return ext_call_bridge(c->of, c->f, args, EXT_NARGS(nargsf), kwnames);
     PyObject *overload = Py_NewRef(t->overload);
     PyObject *result = ext_call_python(overload, args, (size_t)EXT_NARGS(nargsf), NULL);
     Py_DECREF(overload);

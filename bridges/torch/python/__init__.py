@@ -50,12 +50,12 @@ def registered(library):
     return module.find(library) if module else None
 
 
-def _call(name, args, kwargs):
-    """Called by a loaded library's function objects with torch tensors: calls "ns::name.overload" through torch's dispatcher."""
+def _call(operator, args, kwargs):
+    """Called by a loaded library's function objects with torch tensors: calls the operator through torch's dispatcher."""
     from . import registration
     global _call
     _call = registration.call
-    return _call(name, args, kwargs)
+    return _call(operator, args, kwargs)
 
 
 def explain():

@@ -146,8 +146,9 @@ def find(library):
     return _by_library.get(_handle(library))
 
 
-def call(name, args, kwargs):
+def call(operator, args, kwargs):
     """Call an operator on torch tensors through torch's dispatcher."""
+    name = operator.name
     operators = _callables.get(name)
     if operators is None and name.partition(".")[0].endswith("_functional"):
         raise RuntimeError(f"{name}: a functional form runs on NumPy arrays and in C; PyTorch makes one of the operator itself, in torch.compile and "

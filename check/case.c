@@ -95,7 +95,10 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return t->high;
     if (t->fill == CHECK_LAST)
         return t->low + 4 * ((double)(bits >> 11) * 0x1p-53);
-    return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
+    if (t->fill == CHECK_SIGNALLING && bits % 5 == 0)
+        return NAN;
+    const double x = t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53), half = rint(2 * x) / 2;
+    return t->fill == CHECK_HALVES && half >= t->low && half <= t->high ? half : x;
 }
 
 void check_seeded(const check_case *planned, uint64_t seed, check_case *out)
@@ -105,17 +108,42 @@ void check_seeded(const check_case *planned, uint64_t seed, check_case *out)
     out->seed = (check_next(&r) & ~UINT64_C(1)) | (planned->seed & 1); /* which decides whether special values are extremes */
 }
 
+/* The bits of a NaN: all set, or those of infinity and the last. */
+static void put_nan(void *element, dv_dtype dtype, bool all)
+{
+    check_put(element, 0, dtype, INFINITY);
+    *(unsigned char *)element |= 1;
+    if (all)
+        memset(element, 0xff, (size_t)dv_dtype_bytes(dtype, 1));
+}
+
+static bool is_counted(const check_tensor *t, const int64_t *index)
+{
+    bool is = true;
+    for (int32_t d = 0; d < t->ndim; d++)
+        is &= t->shape[d] < 256 || index[d] < t->shape[d] / 256 * 256;
+    return is;
+}
+
 void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)
 {
     check_random r = { seed };
     uint64_t special = check_next(&r);
     int64_t index[CHECK_DIMS] = { 0 };
-    const int64_t n = check_numel(t);
+    const int64_t n = check_numel(t), bytes = dv_dtype_bytes(t->dtype, 1);
+    const bool integer = check_is_integer(t->dtype);
+    dv_dtype part = t->dtype;
+    const int parts = check_numbers_in(&part);
     for (int64_t i = 0, at = 0; i < n; i++) {
-        const double x = draw(t, &r, i, seed % 2, &special);
-        check_put(first, at, t->dtype, x);
-        if (isnan(x) && special % 2 && check_is_float(t->dtype) && t->dtype.bits > 8) /* the NaN with all bits set */
-            memset((char *)first + at * dv_dtype_bytes(t->dtype, 1), 0xff, (size_t)dv_dtype_bytes(t->dtype, 1));
+        char *const element = (char *)first + at * bytes;
+        const double x = t->fill == CHECK_COUNTED ? is_counted(t, index) : draw(t, &r, i, seed % 2, &special);
+        check_put(first, at * parts, part, x);
+        if (parts == 2)
+            check_put(first, at * 2 + 1, part, t->fill == CHECK_SPECIAL ? -x / 2 : draw(t, &r, i + 1, false, &special));
+        if (integer && t->dtype.bits == 64 && fabs(x) >= 0x1p53 && x > t->low && x < t->high) /* no double has its last bit */
+            *(uint64_t *)element |= 1;
+        if (isnan(x) && check_is_float(t->dtype) && t->dtype.bits > 8 && (t->fill == CHECK_SIGNALLING || special % 2))
+            put_nan(element, t->dtype, t->fill != CHECK_SIGNALLING);
         for (int32_t d = t->ndim; d-- > 0; index[d] = 0, at -= t->shape[d] * strides[d]) {
             at += strides[d];
             if (++index[d] < t->shape[d])
@@ -183,7 +211,7 @@ static void print_tensor(const check_tensor *t, FILE *to)
     fputs("]", to);
     if (t->layout)
         fprintf(to, " (%s)", layouts[t->layout]);
-    if (check_is_integer(t->dtype) && check_numel(t) && t->low == t->high) /* exact: both are whole */
+    if (check_is_integer(t->dtype) && check_numel(t) && t->low == t->high && t->fill != CHECK_COUNTED) /* exact: both are whole */
         fprintf(to, " of %lld", (long long)t->low);
     else if (t->fill == CHECK_LAST && check_numel(t))
         fprintf(to, " ending in %lld", (long long)(t->high > -t->low ? t->high : t->low));

@@ -66,7 +66,10 @@ enum check_fill {
     CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes */
     CHECK_LAST, /* integers: all zero, except that the last one is the bound of the range farther from zero; real numbers: within
                    4 of the lower bound, except that the last one is the upper one */
-    CHECK_EXTREMES, /* integers: half of them the bounds of the range, and -1 */
+    CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
+    CHECK_HALVES,     /* real numbers: multiples of 1/2, where rounding has to choose a side */
+    CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
+    CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
 };
 typedef struct check_tensor {
     bool present; /* false: None */
@@ -138,7 +141,9 @@ int64_t check_case_largest(const check_case *c);                                
 const char *check_result_name(const struct check_op *op, size_t r, char *buffer, size_t size);
 void check_index_print(int32_t ndim, const int64_t *shape, int64_t element, char *out, size_t size);
 
-/* Convert a double to an element of any float dtype, and back. Integers and bool are exact to 2^53. */
+/* How many numbers an element is, 2 for complex ones, and the dtype of one. */
+int check_numbers_in(dv_dtype *dtype);
+/* Convert a double to an element of any float dtype, and back. Integers and bool are exact to 2^53. Not complex numbers. */
 void check_put(void *data, int64_t i, dv_dtype dtype, double x);
 double check_get(const void *data, int64_t i, dv_dtype dtype);
 double check_unit(dv_dtype dtype); /* half a unit in the last place: 2^-24 for f32; 1 for what is not a float */
@@ -607,6 +612,7 @@ void check_left_out(check_job *job, const char *what);
 /* Count this case as refused by the kernel. */
 void check_refused(check_job *job);
 /* Replace the current case: failures from now on refer to this one. */
+int check_printed(void); /* how many bytes this process has written to stdout so far, or as many as were kept */
 void check_in_hand(check_job *job, const check_case *c);
 
 /* Told of a job ten times a second while it runs, and once when it is finished. done: how many of all are. */

@@ -22,8 +22,14 @@ void check_put(void *data, int64_t i, dv_dtype dtype, double x)
         ((uint64_t *)data)[i] = dtype.code ? UINT64_MAX : INT64_MAX;
     else
         dv_element_put(data, i, dtype, dtype.code == 6 ? x > 0 : x);
-    if (dtype.code == 5) /* an imaginary part, too */
-        dv_element_put(data, 2 * i + 1, (dv_dtype){ 2, (uint8_t)(dtype.bits / 2), 1 }, -x / 2);
+}
+
+int check_numbers_in(dv_dtype *dtype)
+{
+    if (dtype->code != 5)
+        return 1;
+    *dtype = (dv_dtype){ 2, (uint8_t)(dtype->bits / 2), 1 };
+    return 2;
 }
 
 double check_get(const void *data, int64_t i, dv_dtype dtype) { return dv_element_get(data, i, dtype); }

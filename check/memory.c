@@ -413,6 +413,9 @@ static bool copy_elements(const check_tensor *from, uint64_t seed, const check_t
     check_strides(from, own, &low, &high);
     const int64_t size = dv_dtype_bytes(from->dtype, 1);
     char *bytes = malloc((size_t)((high - low + 1) * size) + 1), *origin = bytes ? bytes - low * size : NULL;
+    dv_dtype own_part = from->dtype, part = t->dtype;
+    const int parts = check_numbers_in(&own_part);
+    check_numbers_in(&part);
     if (bytes)
         check_fill_tensor(from, seed, origin, own);
     for (int64_t n = bytes ? check_numel(t) : 0; n-- > 0;) {
@@ -423,8 +426,8 @@ static bool copy_elements(const check_tensor *from, uint64_t seed, const check_t
         }
         if (dv_dtype_key(from->dtype) == dv_dtype_key(t->dtype))
             memcpy((char *)first + to * size, origin + at * size, (size_t)size);
-        else
-            check_put(first, to, t->dtype, check_get(origin, at, from->dtype));
+        for (int k = 0; dv_dtype_key(from->dtype) != dv_dtype_key(t->dtype) && k < parts; k++)
+            check_put(first, to * parts + k, part, check_get(origin, at * parts + k, own_part));
         for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
             index[d] = 0;
     }

@@ -483,7 +483,7 @@ static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor
 
 /* Integers: small ones, which are indices mostly; negative; large; the extremes of their type; all the extreme whose products and
  * sums are largest. Others: spread around 0, positive
- * (so that a sum does not cancel), wider. */
+ * (so that a sum does not cancel), wider (every second time multiples of 1/2). */
 static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
 {
     static const struct {
@@ -496,6 +496,9 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
     if (dv_dtype_key(t->dtype) == DV_DTYPE_bool) {
         t->low = kind == 2;
         t->high = kind != 1;
+        t->fill = kind == 2 && p->turn % 2 ? CHECK_COUNTED : CHECK_RANDOM;
+    } else if (!integer && kind % 4 == 2 && p->turn % 2) {
+        t->fill = CHECK_HALVES;
     } else if (integer && kind >= 4 && (t->dtype.bits < 64 || is_written(p, c, t->dtype))) {
         t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
         t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));

@@ -700,11 +700,20 @@ static bool depends_on(check_job *job, const check_case *before, const check_cas
     return sums[0] == sums[2] && sums[1] == sums[3];
 }
 
-/* The case with another number, flag or word, as some case of the plan has it; false: there is none that fits. */
-static bool with_another(const check_job *job, const check_case *c, size_t arg, check_case *out)
+/* The case with another number, flag or word, as some case of the plan has it, or with a number that differs in its fraction
+ * only; false: there is none that fits. */
+static bool with_another(const check_job *job, const check_case *c, size_t arg, bool fraction, check_case *out)
 {
-    if (c->args[arg].type == DV_VALUE_TENSOR || c->args[arg].type == DV_VALUE_TENSORS)
+    const check_value *v = &c->args[arg];
+    if (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS)
         return false;
+    if (fraction) {
+        const dv_value *by_default = &job->op->slots[arg].default_value;
+        const bool given = v->type == DV_VALUE_FLOAT;
+        *out = *c;
+        out->args[arg] = (check_value){ .type = DV_VALUE_FLOAT, .as.f = (given ? v->as.f : by_default->as.f) + 0.25 };
+        return (given || (v->type == DV_VALUE_DEFAULT && by_default->type == DV_VALUE_FLOAT)) && check_accepts(job->op, out);
+    }
     for (uint32_t k = 0; job->plan && k < job->plan->n; k++) {
         *out = *c;
         out->args[arg] = job->plan->cases[k].args[arg];
@@ -730,8 +739,9 @@ static void check_numbers(check_job *job, const check_case *drawn)
             c = own;
         else
             check_seeded(&job->plan->cases[k], job->result->seed, &c);
-        for (size_t i = 0; i < c.nargs && check_accepts(job->op, &c); i++) {
-            if (!with_another(job, &c, i, &other) || !depends_on(job, &other, &c))
+        for (size_t k2 = 0; k2 < 2 * c.nargs && check_accepts(job->op, &c); k2++) {
+            const size_t i = k2 / 2;
+            if (!with_another(job, &c, i, k2 % 2, &other) || !depends_on(job, &other, &c))
                 continue;
             job->result->before = other;
             job->how = (check_how){ .show = CHECK_SHOW_KEPT };

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -203,6 +204,28 @@ static void arm(int ms)
     setitimer(ITIMER_PROF, &t, NULL);
 }
 
+static int printed = -1; /* the end of a pipe that stdout is written to */
+
+int check_printed(void)
+{
+    int n = 0;
+    return ioctl(printed, FIONREAD, &n) ? 0 : n;
+}
+
+/* Who reads neither is not to wait: what does not fit is lost. */
+static void keep_output(void)
+{
+    int ends[2];
+    const int null = open("/dev/null", O_RDWR);
+    for (int fd = 0; fd <= 2 && null >= 0; fd++)
+        dup2(null, fd);
+    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC))
+        return;
+    printed = ends[0];
+    dup2(ends[1], 1);
+    close(ends[1]);
+}
+
 static void prepare_child(void)
 {
     static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP, SIGPROF };
@@ -230,9 +253,8 @@ static void prepare_child(void)
     const uintptr_t size = limit.rlim_cur == RLIM_INFINITY ? (uintptr_t)1 << 30 : (uintptr_t)limit.rlim_cur;
     stack_high = (uintptr_t)__builtin_frame_address(0);
     stack_low = stack_high - size - ((uintptr_t)1 << 20);
-    const int null = open("/dev/null", O_RDWR);
-    for (int fd = 0; fd <= 2 && null >= 0; fd++)
-        dup2(null, fd);
+    keep_output();
+    signal(SIGXFSZ, SIG_DFL);
     sigaltstack(&alternate, NULL);
     sigemptyset(&caught);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {

@@ -1,4 +1,5 @@
 #include "call.h"
+#include <sched.h>
 #include <signal.h>
 
 static int question(dv_operator *op, dv_value *results)
@@ -19,7 +20,20 @@ static int question(dv_operator *op, dv_value *results)
             variables = variables * 31 + (unsigned char)*p;
     if (!getcwd(folder, sizeof folder))
         *folder = 0;
+    cpu_set_t processors, bound;
+    FILE *printed = tmpfile();
+    const int out = dup(STDOUT_FILENO);
+    sched_getaffinity(0, sizeof processors, &processors);
+    if (printed)
+        dup2(fileno(printed), STDOUT_FILENO);
     (void)call(op, ROW, results);
+    fflush(stdout);
+    const bool prints = printed && lseek(STDOUT_FILENO, 0, SEEK_CUR) > 0;
+    dup2(out, STDOUT_FILENO);
+    if (prints)
+        return fputs("the call writes to stdout\n", stderr), 1;
+    if (!sched_getaffinity(0, sizeof bound, &bound) && !CPU_EQUAL(&processors, &bound))
+        return fputs("the thread is bound to other processors\n", stderr), 1;
     for (int i = 1; i < NSIG; i++)
         if (!sigaction(i, NULL, &now) && now.sa_handler != handlers[i].sa_handler)
             return fprintf(stderr, "signal %d has another handler\n", i), 1;

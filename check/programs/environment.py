@@ -7,6 +7,7 @@ import locale
 import os
 import signal
 import sys
+import tempfile
 import dovetail
 import numpy
 
@@ -18,13 +19,16 @@ def handler(number):
 
 
 def environment():
-    """The rounding mode, whether denormals are flushed to zero, the locale, signals, environment variables, the folder."""
+    """The rounding mode, whether denormals are flushed to zero, the locale, signals, environment variables, the folder, processors, what was printed."""
     floats = libc.fegetround(), float(numpy.float32(1e-40) * numpy.float32(0.5))
     variables = ctypes.POINTER(ctypes.c_char_p).in_dll(libc, "environ")
     signals = signal.pthread_sigmask(signal.SIG_BLOCK, []), [handler(n) for n in range(1, 32)]
-    return floats, locale.setlocale(locale.LC_ALL), signals, list(itertools.takewhile(bool, variables)), os.getcwd()
+    libc.fflush(None)
+    return floats, locale.setlocale(locale.LC_ALL), signals, list(itertools.takewhile(bool, variables)), os.getcwd(), os.sched_getaffinity(0), os.lseek(1, 0, os.SEEK_CUR)
 
 
+with tempfile.TemporaryFile() as printed:
+    os.dup2(printed.fileno(), 1)
 before = environment()
 with contextlib.suppress(dovetail.DovetailError):
     call()

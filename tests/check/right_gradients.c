@@ -56,6 +56,7 @@ FUNCTION(inverse, ALL, 1 / x, "-grad / (x * x)")
 FUNCTION(inverse_f32, "f32 bf16", 1 / x, "-grad / (x * x)")
 FUNCTION(root, ALL, sqrt(fabs(x)), "root_backward(grad, x)")
 FUNCTION(logarithm, ALL, log(x), "grad / x")
+FUNCTION(cut_off, ALL, 1 / (1 + exp(x < -80 ? 80 : -x)), "grad * result * (1 - result)")
 FUNCTION(wave, ALL, sin(30 * x), "wave_backward(grad, x)")
 FUNCTION(wave_f32, "f32", sin(30 * x), "wave_backward(grad, x)")
 FUNCTION(rounded, ALL, (double)(float)(x * x), "2 * grad * x")
@@ -99,7 +100,38 @@ LAST_DIM(norm,
     "rsqrt(mean(" CENTERED " * " CENTERED ", [-1], True) + 1e-5) * (grad - mean(grad, [-1], True) - "
     "result * mean(grad * result, [-1], True))")
 
+/* Of the elements of a row but one: products past 10^155, whose squares overflow. */
+static double product_of(const dv_tensor *x, int64_t row, int64_t but)
+{
+    const int64_t d = x->shape[x->ndim - 1];
+    double product = 1;
+    for (int64_t i = 0; i < d; i++)
+        product *= i == but ? 1 : GET(x, row * d + i);
+    return product;
+}
+static int product_row(dv_context *ctx, const struct unary *a)
+{
+    (void)ctx;
+    for (int64_t r = 0, rows = dv_numel(a->out); r < rows; r++)
+        PUT(a->out, r, product_of(a->x, r, -1));
+    return DV_OK;
+}
+static int product_backward_row(dv_context *ctx, const struct backward *a)
+{
+    const int64_t d = a->x->shape[a->x->ndim - 1];
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        PUT(a->out, i, GET(a->grad, i / d) * product_of(a->x, i / d, i % d));
+    return DV_OK;
+}
+DV_OPERATOR(product, struct unary, (x, out), .schema = "product(Tensor x) -> Tensor out",
+    .contract = "x[*s d]:f64 -> out[*s]:f64", .gradient = "x: product_backward(grad, x)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct unary, "cpu", "f64", product_row)));
+DV_OPERATOR(product_backward, struct backward, (grad, x, out), .schema = "product_backward(Tensor grad, Tensor x) -> Tensor out",
+    .contract = "grad[*s]:f64, x[*s d]:f64 -> out[*s d]:f64",
+    .kernels = DV_KERNELS(DV_KERNEL(struct backward, "cpu", "f64", product_backward_row)));
+
 DV_LIBRARY(right, &dv_op_clamp_backward, &dv_op_steep_backward, &dv_op_root_backward, &dv_op_wave_backward, &dv_op_clamp,
     &dv_op_clamp_f32, &dv_op_whole, &dv_op_straight_through, &dv_op_step, &dv_op_offset, &dv_op_offset_f32, &dv_op_steep,
     &dv_op_steep_f32, &dv_op_inverse, &dv_op_inverse_f32, &dv_op_root, &dv_op_logarithm, &dv_op_wave, &dv_op_wave_f32,
-    &dv_op_rounded, &dv_op_softmax, &dv_op_norm);
+    &dv_op_rounded, &dv_op_softmax, &dv_op_norm, &dv_op_cut_off, &dv_op_product, &dv_op_product_backward);

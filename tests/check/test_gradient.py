@@ -5,7 +5,7 @@ import pytest
 from conftest import seeds
 
 RIGHT = pathlib.Path(__file__).with_name("right_gradients.c")
-JUDGED = {"clamp", "clamp_f32", "whole", "offset", "offset_f32", "inverse", "inverse_f32", "root", "logarithm", "wave", "softmax", "norm"}
+JUDGED = {"clamp", "clamp_f32", "whole", "offset", "offset_f32", "inverse", "inverse_f32", "root", "logarithm", "wave", "softmax", "norm", "cut_off", "product"}
 
 
 @pytest.mark.parametrize("seed", seeds(1, 6))

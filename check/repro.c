@@ -1,6 +1,7 @@
 /* Programs that show a failure, in C and in Python. They need nothing of the checker: memory between guard pages, the arguments
  * with their contents, the call, and the question whose answer is wrong. Most of a program comes from the pieces in programs/;
  * what depends on the case is written here. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,17 +315,33 @@ static void put_list(size_t i, const check_value *v, FILE *to)
         i, v->count, i, i, v->count);
 }
 
+/* Whole numbers; of 64 bits no double has the last ones. */
+static void put_whole(const check_tensor *t, const unsigned char *bytes, int64_t i, FILE *to)
+{
+    if (t->dtype.code == 1 && t->dtype.bits == 64)
+        fprintf(to, "%" PRIu64, ((const uint64_t *)(const void *)bytes)[i]);
+    else
+        fprintf(to, "%" PRId64,
+            t->dtype.bits == 64 ? ((const int64_t *)(const void *)bytes)[i] : (int64_t)check_get(bytes, i, t->dtype));
+}
+
+/* Real numbers of the types that a language has; those with a NaN that is not its own are bytes. */
+static bool is_real(const check_tensor *t, uint32_t other)
+{
+    const uint32_t key = dv_dtype_key(t->dtype);
+    return (key == DV_DTYPE_f32 || key == DV_DTYPE_f64 || key == other) && t->fill != CHECK_SIGNALLING;
+}
+
 /* Elements as the nearest C type has them; others as bytes. */
 static void put_elements(const check_tensor *t, const unsigned char *bytes, int64_t n, FILE *to)
 {
-    const uint32_t key = dv_dtype_key(t->dtype);
-    const bool real = key == DV_DTYPE_f32 || key == DV_DTYPE_f64, whole = check_is_integer(t->dtype);
+    const bool real = is_real(t, DV_DTYPE_f64), whole = check_is_integer(t->dtype);
     const int64_t count = real || whole ? n : n * dv_dtype_bytes(t->dtype, 1);
     for (int64_t i = 0; i < count; i++) {
-        const double x = real || whole ? check_get(bytes, i, t->dtype) : 0;
+        const double x = real ? check_get(bytes, i, t->dtype) : 0;
         fputs(i % 16 == 0 && i ? ",\n        " : i ? ", " : "", to);
         if (whole)
-            fprintf(to, "%.0f", x);
+            put_whole(t, bytes, i, to);
         else if (real && isnan(x))
             fputs("NAN", to);
         else if (real && isinf(x))
@@ -341,10 +358,8 @@ static const char *c_type(const check_tensor *t)
     static const char *const signed_types[] = { "int8_t", "int16_t", "int32_t", "int64_t" };
     static const char *const unsigned_types[] = { "uint8_t", "uint16_t", "uint32_t", "uint64_t" };
     const int bits = t->dtype.bits, at = bits <= 8 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3;
-    if (dv_dtype_key(t->dtype) == DV_DTYPE_f32)
-        return "float";
-    if (dv_dtype_key(t->dtype) == DV_DTYPE_f64)
-        return "double";
+    if (is_real(t, DV_DTYPE_f64))
+        return bits == 32 ? "float" : "double";
     return !check_is_integer(t->dtype) ? "uint8_t" : t->dtype.code == 0 ? signed_types[at] : unsigned_types[at];
 }
 
@@ -643,15 +658,14 @@ static void put_tuple(const int64_t *list, int32_t n, FILE *to)
 
 static void put_python_elements(const check_tensor *t, const unsigned char *bytes, int64_t n, FILE *to)
 {
-    const uint32_t key = dv_dtype_key(t->dtype);
-    const bool real = key == DV_DTYPE_f32 || key == DV_DTYPE_f64 || key == DV_DTYPE_f16, whole = check_is_integer(t->dtype);
+    const bool real = is_real(t, DV_DTYPE_f16), whole = check_is_integer(t->dtype);
     fputs(real || whole ? "[" : "b\"", to);
     for (int64_t i = 0; i < (real || whole ? n : n * dv_dtype_bytes(t->dtype, 1)); i++) {
-        const double x = real || whole ? check_get(bytes, i, t->dtype) : 0;
+        const double x = real ? check_get(bytes, i, t->dtype) : 0;
         if (!real && !whole)
             fprintf(to, "\\x%02x", bytes[i]);
         else if (whole)
-            fprintf(to, "%.0f, ", x);
+            put_whole(t, bytes, i, to), fputs(", ", to);
         else if (isnan(x) || isinf(x))
             fprintf(to, "%snumpy.%s, ", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
         else

@@ -27,7 +27,7 @@ NOT_IN_PYTHON = {
     "racy_parallel_for",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word",  # nor are there guard pages beside an array's sizes, a list and a word
-    "table_of_first_number",  # takes a second process
+    "table_of_first_number", "table_of_whole_number",  # takes a second process
     "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }

@@ -235,7 +235,8 @@ static int pow_any(dv_context *ctx, const struct pow *a)
 DV_OPERATOR(pow_Tensor_Scalar, struct pow, (self, exponent, out),
     .schema = "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor out",
     .contract = "self[*s]:T -> out[*s]:T; " BASE_FLOATS "; parallel(*s)",
-    .gradient = "self: mul(mul(grad, exponent), pow(self, exponent - 1))", .kernels = ROW(struct pow, pow_any, .split = 4096));
+    .gradient = "self: if(exponent == 0, zeros_like(grad), mul(mul(grad, exponent), pow(self, exponent - 1)))",
+    .kernels = ROW(struct pow, pow_any, .split = 4096));
 
 /* ---- choice -------------------------------------------------------------------------------------------------------------- */
 

@@ -239,13 +239,8 @@ typedef struct check_order {
 bool check_fit_in_order(const check_op *op, check_case *c, const check_order *order, dv_range *elements);
 /* Which tensors of a case have shapes and dtypes that no name decides; the other dtypes are set. */
 void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes);
-/* Does core prove that no call has this, or both (other NULL: the first)? */
-typedef struct check_wish {
-    enum dv_partial_of of;
-    size_t index;
-    dv_known is;
-} check_wish;
-bool check_refutes(const check_op *op, const check_wish *one, const check_wish *other);
+/* A call of which nothing is known. NULL: core says nothing of such a call. */
+dv_partial *check_unknown(const check_op *op);
 /* A value, of a default that the contract reads the default itself. */
 check_value check_default_of(const check_op *op, size_t slot, const check_value *v);
 void check_narrow(check_tensor *t, dv_range elements);
@@ -258,16 +253,16 @@ typedef struct check_plan {
     uint32_t n;
     uint32_t infeasible, cut, not_met; /* pairs of levels of two factors; cut: larger than --max-elements */
     uint32_t met[CHECK_MOST_CASES];    /* that the cases meet first */
-    char example[140];                 /* of those cut or not met */
+    char example[140];                 /* of those cut or not met; or how many cases there are, where they ended first */
     char refusal[512];                 /* of the last case that was not accepted */
     bool has_stray;                    /* a case that fits, but has a view outside of its argument, which is refused */
     check_case stray;
     volatile bool dropped[CHECK_MOST_CASES]; /* they take longer than a case may */
     check_case cases[CHECK_MOST_CASES];
 } check_plan;
-/* The same for every seed; tensors get their contents from check_seeded(). Runs shape functions: in children only. fewest: so
- * many cases at least. No case: none was found that dv_infer() accepts (dv_last_error()). */
-void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, check_plan *plan);
+/* The same for every seed; tensors get their contents from check_seeded(). Runs shape functions: in children only. wanted: how
+ * many cases are tried; 0: as many as the pairs need. No case: none was found that dv_infer() accepts (dv_last_error()). */
+void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, check_plan *plan);
 void check_seeded(const check_case *planned, uint64_t seed, check_case *out);
 void check_plan_goes_on(void);                               /* told by the plan for each case: it makes progress */
 bool check_is_huge(const check_op *op, const check_case *c); /* has it a number so large that a loop to it does not end? */

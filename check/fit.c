@@ -422,7 +422,7 @@ void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes)
     dv_partial_free(f.p);
 }
 
-bool check_refutes(const check_op *op, const check_wish *one, const check_wish *other)
+dv_partial *check_unknown(const check_op *op)
 {
     static check_case c;
     fitter f = { .op = op, .c = &c };
@@ -441,12 +441,7 @@ bool check_refutes(const check_op *op, const check_wish *one, const check_wish *
                 : s->type == DV_FIELD_INT             ? DV_VALUE_INT
                                                       : DV_VALUE_DEFAULT;
     }
-    if (!begin_unknown(&f, true))
-        return false;
-    const bool refuted = dv_partial_set(f.p, one->of, one->index, 0, &one->is) ||
-        (other && dv_partial_set(f.p, other->of, other->index, 0, &other->is));
-    dv_partial_free(f.p);
-    return refuted;
+    return begin_unknown(&f, true) ? f.p : NULL;
 }
 
 bool check_fit(const check_op *op, check_case *c, const check_case *from, dv_range *elements)

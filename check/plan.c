@@ -1,6 +1,6 @@
 /* The cases of a row: a covering array. Each thing that a case can vary is a *factor*: the size class of a name, the rank of a
  * run and where it has 1s, a dtype, whether an optional tensor is there, a word or number, the layout and contents of a tensor.
- * Each pair of levels of two factors is met in a case, or core proves that no call has both (check_refutes()), or the case would
+ * Each pair of levels of two factors is met in a case, or core proves that no call has both (is_refuted()), or the case would
  * be larger than --max-elements, or it is counted as not met. Nothing here depends on the seed: it only fills the tensors.
  *
  * A level that keeps a kernel from computing what it otherwise would (no elements, NaN, a wrong index, a number past 2^31) masks
@@ -104,8 +104,7 @@ typedef struct planner {
     size_t at[FACTORS][FACTORS]; /* of a < b: the pairs of their levels in `state` */
     uint8_t *state;
     size_t npairs;
-    uint32_t tries, turn;
-    int64_t most; /* elements */
+    uint32_t tries, turn, most; /* most: cases */
 } planner;
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */
@@ -802,6 +801,13 @@ static uint32_t meet(planner *p, const int *found, bool only_count)
 
 /* ---- Proofs ---------------------------------------------------------------------------------------------------------------- */
 
+/* Of a name or an argument. */
+typedef struct wish {
+    enum dv_partial_of of;
+    size_t index;
+    dv_known is;
+} wish;
+
 static dv_range between(int64_t low, int64_t high) { return (dv_range){ low, high, 1, 0 }; }
 
 /* Way i in which a size is of a class; false: there are no more. All members, or the range that they lie in. */
@@ -847,13 +853,12 @@ static bool shape_with(const planner *p, enum kind kind, int64_t is, int i, dv_k
 }
 
 /* Way i in which a call has a level; false: no more, or (*said false) core cannot be asked. */
-static bool way(const planner *p, int a, int la, int i, check_wish *w, bool *said)
+static bool way(const planner *p, int a, int la, int i, wish *w, bool *said)
 {
     const factor *f = &p->f[a];
     const int64_t is = f->level[la];
     const bool of_name = f->kind <= DTYPE;
-    *w = (check_wish){ of_name ? DV_PARTIAL_NAME : DV_PARTIAL_ARGUMENT, of_name ? p->op->names[f->at].index : f->at,
-        dv_unknown() };
+    *w = (wish){ of_name ? DV_PARTIAL_NAME : DV_PARTIAL_ARGUMENT, of_name ? p->op->names[f->at].index : f->at, dv_unknown() };
     *said = true;
     switch (f->kind) {
     case DIM: return size_in(p, is, i, &w->is.value);
@@ -893,21 +898,30 @@ static bool way(const planner *p, int a, int la, int i, check_wish *w, bool *sai
     }
 }
 
+/* No call that is still possible is so. */
+static bool excludes(dv_partial *calls, const wish *w) { return dv_partial_set(calls, w->of, w->index, 0, &w->is); }
+
 /* Does core prove that no call has both? b NOT: that none has the first. */
 static bool is_refuted(const planner *p, int a, int la, int b, int lb)
 {
-    check_wish one, two;
-    bool said = true;
-    for (int i = 0; way(p, a, la, i, &one, &said) && said; i++) {
-        if (b < 0 && !check_refutes(p->op, &one, NULL))
-            return false;
-        for (int k = 0; b >= 0 && way(p, b, lb, k, &two, &said) && said; k++)
-            if (!check_refutes(p->op, &one, &two))
-                return false;
-        if (!said)
-            return false;
+    wish one, two;
+    dv_partial *calls = NULL;
+    bool said = true, refuted = p->op->contract;
+    for (int i = 0; refuted && way(p, a, la, i, &one, &said) && said; i++) {
+        calls = calls ? calls : check_unknown(p->op);
+        if (!calls || excludes(calls, &one)) {
+            refuted = calls;
+            continue;
+        }
+        refuted = b >= 0;
+        for (int k = 0; refuted && way(p, b, lb, k, &two, &said) && said; k++)
+            refuted = excludes(calls, &two);
+        refuted &= said;
+        dv_partial_free(calls);
+        calls = NULL;
     }
-    return said && p->op->contract;
+    dv_partial_free(calls);
+    return refuted && said;
 }
 
 /* ---- The array ------------------------------------------------------------------------------------------------------------- */
@@ -981,7 +995,7 @@ static void add_first(planner *p)
 {
     static const int64_t sizes[FIRST] = { FEW, FEW, OTHER, AFTER_VECTOR, FEW, VECTOR };
     int want[FACTORS], found[FACTORS];
-    for (uint32_t i = 0; i < 4 * FIRST && p->plan->n < FIRST; i++) {
+    for (uint32_t i = 0; i < 4 * FIRST && p->plan->n < FIRST && p->plan->n < p->most; i++) {
         choose(p, NOT, NOT, want, true);
         for (int k = 0; k < p->n; k++) {
             const factor *f = &p->f[k];
@@ -1007,7 +1021,7 @@ static void meet_pair(planner *p, int a, int la, int b, int lb)
     int want[FACTORS], found[FACTORS];
     uint8_t *of = pair(p, a, la, b, lb);
     bool cut = false;
-    for (int i = 0; i < TRIES && *of == OPEN && p->tries < MOST_TRIES && p->plan->n + 1 < CHECK_MOST_CASES; i++, p->tries++) {
+    for (int i = 0; i < TRIES && *of == OPEN && p->tries < MOST_TRIES && p->plan->n < p->most; i++, p->tries++) {
         want[a] = la;
         want[b] = lb;
         choose(p, a, b, want, i > TRIES / 2);
@@ -1049,7 +1063,7 @@ static void meet_all(planner *p)
                     open[other] = (two){ a, la, b, lb };
                     n++;
                 }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && p->plan->n < p->most; i++)
         if (*pair(p, open[i].a, open[i].la, open[i].b, open[i].lb) == OPEN)
             meet_pair(p, open[i].a, open[i].la, open[i].b, open[i].lb);
     free(open);
@@ -1058,7 +1072,7 @@ static void meet_all(planner *p)
 static void add_rest(planner *p, uint32_t fewest)
 {
     int want[FACTORS];
-    for (uint32_t i = 0; i < 4 * fewest && p->plan->n < fewest && p->plan->n + 1 < CHECK_MOST_CASES; i++) {
+    for (uint32_t i = 0; i < 4 * fewest && p->plan->n < fewest && p->plan->n < p->most; i++) {
         choose(p, NOT, NOT, want, true);
         if (make(p, want, NOT, NOT, i % 2, place(p)) == CHECK_ACCEPTED)
             keep(p, 0);
@@ -1246,23 +1260,28 @@ static void say_cut(planner *p, int a, int la, int b, int lb)
 static void count_pairs(planner *p)
 {
     check_plan *plan = p->plan;
+    bool open = false;
     for (int a = 0; a < p->n; a++)
         for (int b = a + 1; b < p->n; b++)
             for (int la = 0; la < (int)p->f[a].n; la++)
                 for (int lb = 0; lb < (int)p->f[b].n; lb++) {
                     const uint8_t is = *pair(p, a, la, b, lb);
+                    open |= is == OPEN;
                     plan->infeasible += is == INFEASIBLE;
                     plan->cut += is == CUT;
                     plan->not_met += is == NOT_MET || is == OPEN;
                     if ((is == CUT || is == NOT_MET) && (!*plan->example || (is == NOT_MET && plan->not_met == 1)))
                         say_cut(p, a, la, b, lb);
                 }
+    if (open)
+        snprintf(plan->example, sizeof plan->example, "%u cases", plan->n);
 }
 
-void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, check_plan *plan)
+void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, check_plan *plan)
 {
     static planner p;
-    p = (planner){ .op = op, .row = row, .plan = plan };
+    p = (planner){ .op = op, .row = row, .plan = plan, .most = CHECK_MOST_CASES - 1 };
+    p.most = wanted && wanted < p.most ? wanted : p.most;
     for (const char *s = op->name; *s; s++)
         p.r.state = p.r.state * 31 + (unsigned char)*s;
     find_factors(&p);
@@ -1271,7 +1290,7 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t fewest, 
     add_first(&p);
     meet_all(&p);
     count_pairs(&p);
-    add_rest(&p, fewest > FEWEST ? fewest : FEWEST);
+    add_rest(&p, wanted ? wanted : FEWEST);
     put_huge_last(op, plan);
     free(p.state);
 }

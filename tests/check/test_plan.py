@@ -86,6 +86,14 @@ def test_cases_and_seeds(check, tmp_path):
     assert check(source, "--only", "runs", "--quick", "--seeds", "1..3")["results"][0]["cases"] == 72
 
 
+def test_quick_ends_the_plan_and_counts_what_is_left(check, tmp_path):
+    source = operator(tmp_path, "x[m n]:f32 -> out[m n]:f32")
+    whole, quick = check(source, "--only", "runs"), check(source, "--only", "runs", "--quick")
+    pairs, left = whole["results"][0]["pairs"], quick["results"][0]["pairs"]
+    assert sum(left.values()) == sum(pairs.values()) and left["met"] < pairs["met"]
+    assert "not met (24 cases)" in quick["table"]
+
+
 @pytest.mark.parametrize("words", [["--seeds", "3"], ["--seeds", "3..1"], ["--seeds", "1..2", "--seed", "1"], ["--cases", "0"]])
 def test_wrong_numbers(words):
     done = subprocess.run([COMMAND, "check", *words, FAULTY / "leak" / "fault.c"], cwd=ROOT, capture_output=True, text=True)

@@ -304,9 +304,9 @@ def test_opcheck_names_the_keyword():
             assert set(dovetail.opcheck(f, (torch.randn(2, 3),)).values()) == {"SUCCESS"}
             x = torch.randn(2, 3)
             assert torch.equal(torch.compile(f, fullgraph=True)(x), x)
-            continue
-        with pytest.raises(Exception, match=r"Stride mismatch(?s:.)*fake_strides=True"):
-            dovetail.opcheck(f, (torch.randn(2, 3),))
+        elif raised(torch.library.opcheck, f, (torch.randn(2, 3),))[0] != "gives":  # torch 2.10's does not compare strides
+            with pytest.raises(Exception, match=r"Stride mismatch(?s:.)*fake_strides=True"):
+                dovetail.opcheck(f, (torch.randn(2, 3),))
 
 
 def test_exceptions_arrive_as_they_are():

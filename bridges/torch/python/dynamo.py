@@ -82,7 +82,10 @@ def _call(tx, operator, args, kwargs):
     source = _guard(tx, operator)
     if operator.native is None or torch.compiler.is_exporting():
         return None
-    fuses = getattr(_torch.innermost_backend(tx.output.compiler_fn), "compiler_name", None) == "inductor"
+    backend = tx.output.compiler_fn
+    while hasattr(backend, "_torchdynamo_orig_backend"):  # wrapped by Dynamo
+        backend = backend._torchdynamo_orig_backend
+    fuses = getattr(backend, "compiler_name", None) == "inductor"
     enabled = "_enabled_where_fused" if fuses else "_enabled"
     _torch.install_guard(_torch.AttrSource(source, enabled).make_guard(_torch.GuardBuilder.CONSTANT_MATCH))
     if getattr(operator.entry.function, enabled):

@@ -183,9 +183,10 @@ ATTRIBUTES = {
     "torch.autograd.forward_ad": ("_current_level", "_set_fwd_grad_enabled"),
     "torch.Tensor": ("_cdata",),
 }
-# Attributes that only instances have: of torch.library.Library, CustomOpDef, and the contexts and classes of torch.autograd.Function.
+# Attributes that only instances have: of torch.library.Library, CustomOpDef, the contexts and classes of torch.autograd.Function, and backends
+# that Dynamo wraps.
 OF_INSTANCES = {"_op_defs", "_op_impls", "_autograd_function_id", "_input_metadata", "_backward_cls", "_opoverload", "_qualname", "_backend_fns",
-                "_disabled_kernel"}
+                "_disabled_kernel", "_torchdynamo_orig_backend"}
 
 
 def _has_attributes(feature):
@@ -253,7 +254,7 @@ dynamo = Feature(
     "torch._dynamo.guards.GuardBuilder", "torch._dynamo.guards.install_guard", "torch._dynamo.source.AttrSource", "torch._dynamo.source.GlobalSource",
     "torch._dynamo.variables.base.VariableTracker", "torch._dynamo.variables.torch.TorchInGraphFunctionVariable._get_handlers",
     "torch._dynamo.guards.GuardBuilder.ID_MATCH", "torch._dynamo.guards.GuardBuilder.CONSTANT_MATCH",
-    "torch._dynamo.variables.base.VariableTracker.build", "torch._dynamo.eval_frame.innermost_backend", works=lambda torch: torch._get_handlers().items(),
+    "torch._dynamo.variables.base.VariableTracker.build", works=lambda torch: torch._get_handlers().items(),
     after="torch._dynamo")
 inductor = Feature(
     "inductor", "compiled programs call the operators by torch's dispatcher, and Inductor does not plan their memory", "torch._inductor.ir",

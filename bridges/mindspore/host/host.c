@@ -24,10 +24,18 @@ static size_t n_dtypes;
 
 /* ---- Setup --------------------------------------------------------------------------------------------------------------- */
 
-/* The object at a path of attributes, "a.b.c", from a module; NULL with an exception. */
+/* The object at a path of attributes, "a.b.c", from a module; NULL with an exception. Before MindSpore 2.10, mindspore.graph was
+ * mindspore.common. */
 static PyObject *find(const char *module, const char *path)
 {
+    static const char graph[] = "mindspore.graph.";
+    char before[64];
     PyObject *o = PyImport_ImportModule(module);
+    if (!o && !strncmp(module, graph, strlen(graph))) {
+        PyErr_Clear();
+        snprintf(before, sizeof before, "mindspore.common.%s", module + strlen(graph));
+        o = PyImport_ImportModule(before);
+    }
     while (o && path) {
         const char *dot = strchr(path, '.');
         PyObject *name = PyUnicode_FromStringAndSize(path, dot ? dot - path : (Py_ssize_t)strlen(path));
@@ -51,8 +59,8 @@ static int get_ready(void)
         { &strides_of, "mindspore._c_expression", "TensorPy.stride" },
         { &from_bytes, "mindspore._c_expression", "TensorPy.convert_bytes_to_tensor" },
         { &from_numpy, "mindspore", "Tensor.from_numpy" },
-        { &wait_for_all, "mindspore.common.api", "_pynative_executor._executor.sync" },
-        { &wants_gradients, "mindspore.common.api", "_pynative_executor._executor.requires_grad" },
+        { &wait_for_all, "mindspore.graph.api", "_pynative_executor._executor.sync" },
+        { &wants_gradients, "mindspore.graph.api", "_pynative_executor._executor.requires_grad" },
         { &tracing, "mindspore.graph.jit_context", "jit_context" },
         { &as_strided, "mindspore.ops.auto_generate", "as_strided" },
         { &types, "mindspore", NULL },

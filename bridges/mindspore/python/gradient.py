@@ -10,7 +10,11 @@ import json
 import mindspore
 from mindspore import Tensor
 from mindspore.common._grad_function import _Function
-from mindspore.common.api import _pynative_executor
+
+try:
+    from mindspore.graph.api import _pynative_executor
+except ImportError:  # before MindSpore 2.10
+    from mindspore.common.api import _pynative_executor
 
 from .. import _core, _describe, _formula, _library, ops
 

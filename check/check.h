@@ -575,6 +575,7 @@ typedef struct check_result {
     char example[140];
     char dropped[200];  /* for a pass: which cases were not tried, and why */
     bool unmade;        /* not checked because no arguments were found, or none that the kernel takes: its author can mend that */
+    bool unstarted;     /* no process could be started for it; unmade as well */
     bool has_before;    /* it fails after a call with another case */
     check_case failing; /* the current case */
     check_case before;  /* the other one */

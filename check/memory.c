@@ -535,7 +535,7 @@ void check_call_run(check_call *call, const check_case *c)
     call->kernel_ran = call->not_this_row = false;
     for (size_t r = 0; r < CHECK_RESULTS; r++)
         call->results[r] = dv_default();
-    call->status = DV_ENOMEM;
+    call->status = dv_fail(DV_ENOMEM, "no memory for the arguments");
     if (!reserve(m))
         return;
     reset(m);

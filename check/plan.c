@@ -1241,18 +1241,29 @@ static void find_factors(planner *p)
 /* What was cut, by name: "as n past 4096 with m past 32768". */
 static void say_cut(planner *p, int a, int la, int b, int lb)
 {
+    static const char *const ones[ONES_LEVELS] = { "without a 1", "with a leading 1", "with a trailing 1",
+        "with a 1 at both ends", "with a 1 inside" };
     char words[2][64];
     const int of[] = { a, b }, l[] = { la, lb };
     for (int i = 0; i < 2; i++) {
         const factor *f = &p->f[of[i]];
         const int64_t is = f->level[l[i]];
-        const char *name = f->kind <= DTYPE       ? p->op->names[f->at].text
-            : f->kind == ALIKE || f->kind == MOOD ? ""
-                                                  : p->op->slots[f->at].name;
-        if (is_size(f->kind))
-            snprintf(words[i], sizeof words[i], "%.40s %s", name, is < CLASSES ? classes[is].name : "of the source");
-        else
-            snprintf(words[i], sizeof words[i], "%.40s", *name ? name : "contents");
+        const char *name = f->kind <= DTYPE ? p->op->names[f->at].text : f->kind == MOOD ? "elements" : p->op->slots[f->at].name;
+        char level[24] = "", *const out = words[i];
+        if (f->kind == RANK || f->kind == FREE_RANK)
+            snprintf(level, sizeof level, "of %d dims", (int)is);
+        if (f->kind == LENGTH)
+            snprintf(level, sizeof level, "of %d", (int)is);
+        snprintf(out, sizeof words[i], "%.30s %s", name,
+            is_size(f->kind)                                ? is < CLASSES ? classes[is].name : "of the source"
+                : f->kind == ONES                           ? ones[is]
+                : f->kind == DTYPE || f->kind == FREE_DTYPE ? dv_dtype_name(dv_dtype_from_key((uint32_t)is))
+                : f->kind == PRESENT                        ? is ? "given" : "None"
+                : f->kind == LAYOUT                         ? is ? "in another layout" : "contiguous"
+                : f->kind == ALIKE                          ? "of one shape"
+                : f->kind == WORD                           ? "of one value"
+                : f->kind == CONTENTS || f->kind == MOOD    ? "of one kind"
+                                                            : level);
     }
     snprintf(p->plan->example, sizeof p->plan->example, "as %s with %s", words[0], words[1]);
 }

@@ -127,14 +127,16 @@ static const dv_host *begin(void)
 }
 
 static struct pool {
-    double d[POOL];
+    double *d;
     size_t used;
 } pool; /* 32 MB of address space, touched as far as needed */
 
 /* Of a case; NULL: it is too large. */
 static double *doubles(int64_t n)
 {
-    if (n < 0 || (size_t)n > POOL - pool.used)
+    if (!pool.d)
+        pool.d = calloc(POOL, sizeof *pool.d);
+    if (!pool.d || n < 0 || (size_t)n > POOL - pool.used)
         return NULL;
     pool.used += (size_t)n;
     return pool.d + pool.used - n;
@@ -496,14 +498,14 @@ static bool outputs(point *p, size_t a, const double *v, double h, double *to)
     return true;
 }
 
-/* No output changes with the steps, but one does with a long step: floor(), the flat side of relu(). The declared gradient often
- * differs on purpose (straight through), so such a point is not judged. */
+/* No output changes with the steps, but one does with a longer one, up to 70: floor(), the flat side of relu(). The declared
+ * gradient often differs on purpose (straight through), so such a point is not judged. */
 static bool flat_here_only(point *p, size_t a, const double *v, const double *here)
 {
     const size_t before = pool.used;
     double *there = doubles(p->nw);
     bool moves = !there;
-    for (double h = -0.7; h < 1 && !moves; h += 1.4)
+    for (double h = 0.7; h < 100 && !moves; h *= h > 0 ? -1 : -10)
         moves = !outputs(p, a, v, h, there) || memcmp(there, here, sizeof *here * (size_t)p->nw) != 0;
     pool.used = before;
     return moves;

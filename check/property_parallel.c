@@ -42,8 +42,10 @@ enum {
 
 static const char *applies(const check_op *op, const check_row *row)
 {
-    (void)row;
-    return op->random ? "it is tagged as nondeterministic" : NULL;
+    bool split = false;
+    for (size_t i = 0; i < op->nrows; i++)
+        split |= op->rows[i].split > 0 && (!row || row == &op->rows[i]);
+    return op->random && !split ? "it is tagged as nondeterministic" : NULL;
 }
 
 static const double MOST_RACED = 0.25; /* seconds, after which no other case's pieces are stepped through */
@@ -78,10 +80,12 @@ static int in_reverse(const dv_host *host, int64_t begin, int64_t end, int64_t g
 
 static int error; /* errno before a call */
 
-/* False: it was refused. */
+/* False: it was refused. Random numbers begin with the same seed each time. */
 static bool run(const check_job *job, const check_case *c, enum check_end end, loop_fn loop, bool whole, check_outs *outs)
 {
     static check_call call;
+    if (job->op->random)
+        dv_set_seed(1);
     call = (check_call){
         .op = job->op, .row = job->row, .end = end, .poison = POISON, .error = error, .parallel_for = loop, .whole = whole
     };
@@ -145,7 +149,7 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
         check_fail(job, "order of pieces",
             "the result depends on the order in which threads take the pieces of a parallel loop: %s", words);
     snprintf(during, sizeof job->result->during, "when the row is not cut at multiples of .split");
-    if (!failed(job) && job->row->split && run(job, c, CHECK_AT_END, NULL, true, &other) &&
+    if (!failed(job) && job->row->split && !job->op->random && run(job, c, CHECK_AT_END, NULL, true, &other) &&
         check_outs_differ(job->op, &other, first, words, sizeof words))
         check_fail(job, "split differs",
             "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
@@ -790,6 +794,24 @@ static bool grow(const check_job *job, const check_case *c, check_case *out)
     return check_fit(job->op, out, c, NULL) && check_work(job->op, out) <= MOST_WORK && check_accepts(job->op, out);
 }
 
+/* Of an operator with random numbers, as far as they come from dv_random(): each slice has its own, whatever order they run in.
+ */
+static void compare_random(check_job *job, const check_case *c)
+{
+    static check_outs first, again;
+    char words[300];
+    pieces = 0;
+    if (run(job, c, CHECK_AT_END, in_order, false, &first) && run(job, c, CHECK_AT_END, in_order, false, &again) && pieces > 1 &&
+        !check_outs_differ(job->op, &first, &again, words, sizeof words))
+        check_pieces(job, c, &first);
+}
+
+static const char *incomplete(const check_op *op, const check_row *row)
+{
+    (void)row;
+    return op->random ? "it is nondeterministic (only its slices were run in another order and on more threads)" : NULL;
+}
+
 static void attempt(check_job *job, const check_case *drawn)
 {
     static check_case before, grown;
@@ -800,6 +822,10 @@ static void attempt(check_job *job, const check_case *drawn)
     if (number > 1 && number <= 1 + GROWN && grow(job, drawn, &grown)) {
         c = &grown;
         check_in_hand(job, c);
+    }
+    if (job->op->random) {
+        compare_random(job, c);
+        return;
     }
     const bool keeps = number <= 1 && differs_elsewhere(job, c, first_call_writes),
                race = CAN_STEP && keeps && first_calls_race(job, c);
@@ -848,5 +874,6 @@ const check_property check_property_parallel = {
     .each_row = true,
     .applies = applies,
     .attempt = attempt,
+    .incomplete = incomplete,
     .needs_sound_row = true,
 };

@@ -386,7 +386,7 @@ static void put_job(const check_job *job, FILE *to)
         fputs("}", to);
     }
     if (r->unmade)
-        fprintf(to, ", \"%s\": true", r->cases ? "all_refused" : "no_arguments");
+        fprintf(to, ", \"%s\": true", r->unstarted ? "not_started" : r->cases ? "all_refused" : "no_arguments");
     if (*r->dropped)
         put_member(to, "dropped", r->dropped);
     if (r->met)

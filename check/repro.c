@@ -316,13 +316,15 @@ static void put_list(size_t i, const check_value *v, FILE *to)
 }
 
 /* Whole numbers; of 64 bits no double has the last ones. */
-static void put_whole(const check_tensor *t, const unsigned char *bytes, int64_t i, FILE *to)
+static void put_whole(const check_tensor *t, const unsigned char *bytes, int64_t i, const char *unsigned_ends, FILE *to)
 {
+    const int64_t x = t->dtype.bits == 64 ? ((const int64_t *)(const void *)bytes)[i] : (int64_t)check_get(bytes, i, t->dtype);
     if (t->dtype.code == 1 && t->dtype.bits == 64)
-        fprintf(to, "%" PRIu64, ((const uint64_t *)(const void *)bytes)[i]);
+        fprintf(to, "%" PRIu64 "%s", (uint64_t)x, unsigned_ends);
+    else if (x == INT64_MIN)
+        fprintf(to, "%" PRId64 " - 1", -INT64_MAX);
     else
-        fprintf(to, "%" PRId64,
-            t->dtype.bits == 64 ? ((const int64_t *)(const void *)bytes)[i] : (int64_t)check_get(bytes, i, t->dtype));
+        fprintf(to, "%" PRId64, x);
 }
 
 /* Real numbers of the types that a language has; those with a NaN that is not its own are bytes. */
@@ -341,7 +343,7 @@ static void put_elements(const check_tensor *t, const unsigned char *bytes, int6
         const double x = real ? check_get(bytes, i, t->dtype) : 0;
         fputs(i % 16 == 0 && i ? ",\n        " : i ? ", " : "", to);
         if (whole)
-            put_whole(t, bytes, i, to);
+            put_whole(t, bytes, i, "u", to);
         else if (real && isnan(x))
             fputs("NAN", to);
         else if (real && isinf(x))
@@ -665,7 +667,7 @@ static void put_python_elements(const check_tensor *t, const unsigned char *byte
         if (!real && !whole)
             fprintf(to, "\\x%02x", bytes[i]);
         else if (whole)
-            put_whole(t, bytes, i, to), fputs(", ", to);
+            put_whole(t, bytes, i, "", to), fputs(", ", to);
         else if (isnan(x) || isinf(x))
             fprintf(to, "%snumpy.%s, ", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
         else

@@ -351,7 +351,7 @@ static void tell_dropped(check_job *job, uint32_t untried)
         fprintf(to, "%u of %u cases, which take longer than %g s, as does ", n, job->plan->n, case_ms / 1e3);
         check_case_print(job->op, &job->plan->cases[first], to);
     } else if (to && untried) {
-        fprintf(to, "the last %u of %u cases: the first took %g s", untried, job->cases, job->seconds);
+        fprintf(to, "the last %u of %u cases: the others took %g s of processor time", untried, job->cases, job->seconds);
     }
     if (to)
         fclose(to);
@@ -885,6 +885,12 @@ static planned *plan_for(planned *plans, const check_job *job, const check_job *
     return start(&one, &making, run_job) && wait_for_one(&one, &running, stuck) ? p : NULL;
 }
 
+static void not_started(check_job *job)
+{
+    check_not(job, "no process could be started: %s", strerror(errno));
+    job->result->unmade = job->result->unstarted = true;
+}
+
 /* Begin a job; false: it has ended at once. */
 static bool begin(check_job *job, child *c, planned *plans, const check_job *jobs, size_t n)
 {
@@ -892,7 +898,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
     if (takes_cases(job) && !job->plan) {
         const planned *p = plan_for(plans, job, jobs, n);
         if (!p) {
-            check_not(job, "no process could be started: %s", strerror(errno));
+            not_started(job);
             return false;
         }
         job->plan = p->plan;
@@ -908,7 +914,7 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
     }
     if (start(c, job, run_job))
         return true;
-    check_not(job, "no process could be started: %s", strerror(errno));
+    not_started(job);
     return false;
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -275,7 +276,9 @@ static int write_repros(const char *folder, const check_job *jobs, size_t n)
             if (!to)
                 return cli_fail("cannot write '%s': %s", path, strerror(errno));
             const bool said = python ? check_repro_python(&jobs[i], to) : check_repro_c(&jobs[i], to);
-            fclose(to);
+            const bool lost = ferror(to);
+            if (fclose(to) || lost)
+                return cli_fail("cannot write '%s': %s", path, strerror(errno));
             if (!said)
                 unlink(path);
             free(path);
@@ -290,7 +293,8 @@ static int write_junit(const char *path, const targets *t, const check_job *jobs
     if (!to)
         return cli_fail("cannot write '%s': %s", path, strerror(errno));
     check_report_junit(t->ops, t->n, jobs, n, to);
-    return fclose(to) ? cli_fail("cannot write '%s': %s", path, strerror(errno)) : CLI_OK;
+    const bool lost = ferror(to);
+    return fclose(to) || lost ? cli_fail("cannot write '%s': %s", path, strerror(errno)) : CLI_OK;
 }
 
 /* ---- PyTorch ------------------------------------------------------------------------------------------------------------- */
@@ -439,6 +443,41 @@ static bool is_again(const cli_args *args, size_t i)
     return false;
 }
 
+/* Can a file be written there? Told before the check, not after it. */
+static int check_outputs(const char *folder, const char *file)
+{
+    if (folder && mkdir(folder, 0777) && (errno != EEXIST || !is_folder(folder) || access(folder, W_OK | X_OK)))
+        return cli_fail(
+            "cannot write programs to the folder '%s': %s", folder, errno == EEXIST ? "it is a file" : strerror(errno));
+    const char *slash = file ? strrchr(file, '/') : NULL;
+    char *in = slash ? cli_format("%.*s/", (int)(slash - file), file) : cli_format(".");
+    const bool writable = !file || (!access(file, F_OK) ? !access(file, W_OK) && !is_folder(file) : !access(in, W_OK | X_OK));
+    free(in);
+    return writable ? CLI_OK : cli_fail("cannot write '%s': %s", file, is_folder(file) ? "it is a folder" : strerror(errno));
+}
+
+/* What its processes need whatever they run. */
+static int check_limits(void)
+{
+    static const struct {
+        int resource;
+        rlim_t least;
+        const char *name, *option;
+    } needed[] = { { RLIMIT_AS, (rlim_t)72 << 30, "address space", "-v" }, { RLIMIT_STACK, (rlim_t)1 << 20, "stack", "-s" } };
+    struct rlimit limit;
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        if (getrlimit((unsigned)needed[i].resource, &limit) || limit.rlim_cur >= needed[i].least)
+            continue;
+        limit.rlim_cur = limit.rlim_max < needed[i].least ? limit.rlim_max : needed[i].least;
+        if (setrlimit((unsigned)needed[i].resource, &limit) || limit.rlim_cur < needed[i].least)
+            return cli_fail("the %s is limited to %llu kB (ulimit %s), and a check needs %llu (guard pages lie far apart)",
+                needed[i].name, (unsigned long long)limit.rlim_cur >> 10, needed[i].option,
+                (unsigned long long)needed[i].least >> 10);
+    }
+    signal(SIGXFSZ, SIG_IGN); /* a write says it then */
+    return CLI_OK;
+}
+
 static int check(const cli_args *args, targets *t, check_options *options)
 {
     check_job *jobs;
@@ -447,8 +486,8 @@ static int check(const cli_args *args, targets *t, check_options *options)
     const double begin = cli_now();
     int status = CLI_OK;
     const char *programs = cli_get(args, "repro");
-    if (programs && mkdir(programs, 0777) && errno != EEXIST)
-        return cli_fail("cannot make the folder '%s': %s", programs, strerror(errno));
+    if (check_limits() || check_outputs(programs, cli_get(args, "junit")))
+        return CLI_FAILED;
     for (size_t i = 0; i < args->nwords && !status; i++)
         status = is_again(args, i) ? CLI_OK : add_target(t, args->words[i]);
     if (!status && cli_has(args, "torch"))
@@ -607,7 +646,7 @@ static int run(const cli_args *args)
 {
     check_options options = { .workers = WORKERS, .only = cli_get(args, "only"), .interrupted = cli_interrupted };
     int64_t seed, seconds, case_ms, cases;
-    if (args->nwords ? cli_has(args, "torch") : cli_has(args, "contract") && !cli_has(args, "torch"))
+    if (cli_has(args, "torch") ? args->nwords > 0 : cli_has(args, "contract"))
         return cli_usage(args->verb, "option '--torch' takes no other target, and '--contract' needs '--torch'");
     if (!args->nwords && !cli_has(args, "torch"))
         return cli_usage(args->verb, "expected a binary, a C file, a package or the name of an operator");

@@ -8,6 +8,7 @@ import subprocess
 import termios
 import xml.etree.ElementTree
 
+import pytest
 from conftest import COMMAND
 
 FAULTY = pathlib.Path(__file__).resolve().parent.parent / "faulty"
@@ -60,6 +61,19 @@ def test_an_operator_without_arguments_is_no_success(check, tmp_path):
     assert first.startswith("NOT CHECKED impossible::f: no arguments were found that the contract accepts") and "expected n % 2 == " in first
     suite = xml.etree.ElementTree.parse(tmp_path / "out.xml").getroot()[0]
     assert suite.get("failures") == "2" and suite.get("skipped") == "0" and suite.find("testcase/failure") is not None
+
+
+@pytest.mark.parametrize("limit, words", [("-v 200000", "the address space is limited to 200000 kB"), ("-s 128", "the stack is limited to 128 kB"), ("-n 5", "NOT CHECKED leak::f: no process could be started: Too many open files")])
+def test_what_the_system_does_not_give_is_no_success(binary, limit, words):
+    done = subprocess.run(["bash", "-c", f'ulimit {limit}; exec "$@"', "bash", COMMAND, "check", binary("leak"), "--cases", "2", "--only", "runs,values"], capture_output=True, text=True)
+    assert done.returncode == 1 and words in done.stdout + done.stderr, done
+
+
+@pytest.mark.parametrize("option", ["--junit", "--repro"])
+def test_what_cannot_be_written_is_said_at_once(binary, option, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = subprocess.run([COMMAND, "check", binary("leak"), option, tmp_path / "file" / "x"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == "" and "cannot write" in done.stderr, done
 
 
 def test_the_time_is_up(check):

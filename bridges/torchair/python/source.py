@@ -1,0 +1,170 @@
+"""Converters and prototypes as text, from a declaration. This module needs neither torch nor torchair."""
+import keyword
+
+# a schema type -> (torchair's attribute, the word of REG_OP). A list has "List" before both.
+_ATTRIBUTES = {"int": ("Int", "Int"), "symint": ("Int", "Int"), "float": ("Float", "Float"), "scalar": ("Float", "Float"), "bool": ("Bool", "Bool"),
+               "str": ("Str", "String"), "dtype": ("DataType", "Type")}
+_TYPES = {"f16": "DT_FLOAT16", "f32": "DT_FLOAT", "f64": "DT_DOUBLE", "bf16": "DT_BF16", "i8": "DT_INT8", "i16": "DT_INT16", "i32": "DT_INT32",
+          "i64": "DT_INT64", "u8": "DT_UINT8", "u16": "DT_UINT16", "u32": "DT_UINT32", "u64": "DT_UINT64", "bool": "DT_BOOL", "c64": "DT_COMPLEX64",
+          "c128": "DT_COMPLEX128"}
+
+PREAMBLE = '''import operator
+
+import torch
+import torchair
+from torchair.ge import attr
+from torchair.ge._ge_graph import torch_type_to_ge_type
+
+
+def _fixed(name, value, read):
+    """An attribute is fixed when the graph is made."""
+    if isinstance(value, torchair.ge.Tensor):
+        raise RuntimeError(f"{name}: a symbolic size cannot be an attribute of a GE node: compile with dynamic=False, or mark the size static")
+    return value if value is None else [read(v) for v in value] if isinstance(value, (list, tuple)) else read(value)
+
+
+def _given(attributes):
+    """Without those that are None: they keep the prototype's default."""
+    return {name: make(value) for name, (make, value) in attributes.items() if value is not None}
+
+
+def _last(out, n):
+    """The operator's results: the outputs before them are the new values of written inputs."""
+    out = out if isinstance(out, tuple) else (out,)
+    return None if not n else out[-1] if n == 1 else out[-n:]
+'''
+
+_READ = {"Int": "operator.index", "Float": "float", "Bool": "bool", "Str": "str", "DataType": "torch_type_to_ge_type"}
+
+
+def node_name(name):
+    """torchair's rule: "ns::add_custom" is the node AddCustom. An overload has its name behind: "ns::add.Tensor" is AddTensor."""
+    return "".join(word.capitalize() for word in name.split("::")[-1].replace(".", "_").split("_"))
+
+
+def _plain(type):
+    return _plain(type[1]) if type[0] == "optional" else type
+
+
+def _is_list(type):
+    return _plain(type)[0] == "list"
+
+
+def _element(type):
+    type = _plain(type)
+    return _plain(type[1]) if type[0] == "list" else type
+
+
+def is_tensor(type):
+    return _element(type) == ["tensor"]
+
+
+def _writes(a):
+    return bool(a["alias"] and (a["alias"]["write"] or (a["alias"]["element"] or {}).get("write")))
+
+
+def _attributes(tree):
+    """(argument, torchair's word, REG_OP's word). Devices, layouts and generators have no meaning in a graph."""
+    for a in tree["schema"]["args"]:
+        words = None if is_tensor(a["type"]) else _ATTRIBUTES.get(_element(a["type"])[0])
+        if words:
+            yield a, *(("List" if _is_list(a["type"]) else "") + w for w in words)
+
+
+def outputs(tree):
+    """(names of written arguments, names of new results). A node that writes has an output with the name of that input."""
+    schema = tree["schema"]
+    fresh = [r for r in schema["returns"] if not _writes(r)]
+    return [a["name"] for a in schema["args"] if _writes(a)], [(r["name"] or (f"out{i}" if len(fresh) > 1 else "out"), r) for i, r in enumerate(fresh)]
+
+
+def names(tree):
+    """The names of a node's inputs, outputs and attributes."""
+    written, fresh = outputs(tree)
+    return ([a["name"] for a in tree["schema"]["args"] if is_tensor(a["type"])], written + [name for name, _ in fresh],
+            [a["name"] for a, *_ in _attributes(tree)])
+
+
+def refusal(tree):
+    """Why an operator cannot be one node of GE, or None."""
+    schema = tree["schema"]
+    if any(_writes(a) and _is_list(a["type"]) for a in schema["args"]):
+        return "it writes the elements of a list"
+    if any(_element(r["type"]) != ["tensor"] for r in schema["returns"]):
+        return "it has a result that is not a tensor"
+    if any(r["type"][0] == "optional" for r in schema["returns"]):
+        return "it has a result that may be absent"
+    if schema["returns"] and not any(_writes(r) for r in schema["returns"]) and all(r["alias"] for r in schema["returns"]):
+        return "its results are views of arguments, which torch makes itself"
+    return None
+
+
+def _name(a):
+    return a["name"] + "_" if keyword.iskeyword(a["name"]) or a["name"] in ("torch", "torchair", "attr", "operator", "meta_outputs") else a["name"]
+
+
+def converter(tree, overload=None, node=None):
+    """The source of a function that makes the node; registered for torch's overload of that name."""
+    schema, (written, fresh) = tree["schema"], outputs(tree)
+    full = f"{schema['ns']}.{schema['name']}.{schema['overload'] or 'default'}"
+    plain, keywords = ([a for a in schema["args"] if a["kwarg_only"] == k] for k in (False, True))
+    required = max((i for i, a in enumerate(plain) if "default" not in a), default=-1)  # a schema may have a default before one without
+
+    def parameter(a, may=True):
+        return _name(a) + (f"={a['default_value']!r}" if may and "default" in a and not isinstance(a["default_value"], dict) else "=None" if may and "default" in a else "")
+
+    parameters = [parameter(a, i > required) for i, a in enumerate(plain)] + ["*", *map(parameter, keywords), "meta_outputs=None"]
+    inputs = ", ".join(f"{a['name']!r}: {_name(a)}" for a in schema["args"] if is_tensor(a["type"]))
+    attributes = ", ".join(f"{a['name']!r}: (attr.{word}, _fixed({full + ': ' + a['name']!r}, {_name(a)}, {_READ[word.removeprefix('List')]}))"
+                           for a, word, _ in _attributes(tree))
+    at = len(schema["returns"]) - len(fresh)
+    results = [repr(a["name"]) if a["type"][0] != "optional" else f"*([] if {_name(a)} is None else [{a['name']!r}])" for a in schema["args"] if _writes(a)]
+    for i, (name, r) in enumerate(fresh):
+        meta = "meta_outputs" if len(fresh) == 1 else f"meta_outputs[{i if overload else at + i}]"
+        results.append(f"({name!r}, len({meta}))" if _is_list(r["type"]) else repr(name))
+    lines = [f"@torchair.register_fx_node_ge_converter(torch.ops.{overload or full})",
+             f"def convert_{schema['name']}{'_' + schema['overload'] if schema['overload'] else ''}({', '.join(parameters)}):",
+             f"    out = torchair.ge.custom_op({node or node_name(tree['name'])!r}, inputs={{{inputs}}}, outputs=[{', '.join(results)}],",
+             f"                              attrs=_given({{{attributes}}}))"]
+    lines.append(f"    return _last(out, {len(fresh)})")
+    return "\n".join(lines) + "\n"
+
+
+def _types(tree, slot):
+    """The element types of an input, as REG_OP writes them."""
+    variables = {v["name"]: v["in"] for v in (tree["contract"] or {"dtypes": []})["dtypes"] if slot in v["carriers"]}
+    names = next(iter(variables.values()), None)
+    return f"TensorType({{{', '.join(_TYPES[n] for n in names)}}})" if names and all(n in _TYPES for n in names) else "TensorType::ALL()"
+
+
+def _absent(word):
+    """GE has no attribute without a value: this one stands for None."""
+    return "{}" if word.startswith("List") else {"String": '""', "Bool": "false", "Type": "DT_UNDEFINED"}.get(word, "0")
+
+
+def _literal(value):
+    if isinstance(value, dict):
+        return _TYPES.get(value.get("dtype"), "DT_UNDEFINED")
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"{{{', '.join(map(_literal, value))}}}"
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' if isinstance(value, str) else repr(value)
+
+
+def prototype(tree, node=None):
+    """REG_OP, the prototype of the node that a package of operators for CANN declares."""
+    schema, node, (written, fresh) = tree["schema"], node or node_name(tree["name"]), outputs(tree)
+    lines = [f"REG_OP({node})"]
+    for i, a in enumerate(schema["args"]):
+        if is_tensor(a["type"]):
+            kind = "DYNAMIC_INPUT" if _is_list(a["type"]) else "OPTIONAL_INPUT" if a["type"][0] == "optional" else "INPUT"
+            lines.append(f"    .{kind}({a['name']}, {_types(tree, i)})")
+    lines += [f"    .OUTPUT({name}, TensorType::ALL())" for name in written]
+    lines += [f"    .{'DYNAMIC_OUTPUT' if _is_list(r['type']) else 'OUTPUT'}({name}, TensorType::ALL())" for name, r in fresh]
+    for a, _, word in _attributes(tree):
+        value = a.get("default_value")
+        lines.append(f"    .REQUIRED_ATTR({a['name']}, {word})" if "default" not in a
+                     else f"    .ATTR({a['name']}, {word}, {_absent(word) if value is None else _literal(value)})")
+    lines.append(f"    .OP_END_FACTORY_REG({node})")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,165 @@
+"""torchair without CANN: the real converters, graph builder and torch.compile backend. What stands in for the C++ below them is here: prototypes
+come from the text that dovetail.torchair.prototypes() writes, and a graph is executed node by node, its own operators by torch.ops."""
+import importlib.util
+import os
+import pathlib
+import re
+import sys
+import types
+
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # torch-npu does not load without CANN
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(importlib.util.find_spec("torch").origin).parents[1] / "torch_npu" / "dynamo"))
+
+PROTOTYPES = {}  # node -> (inputs, outputs, attributes), each (name, kind)
+OPERATORS = {}   # node -> (torch's overload, [schema argument]): who runs it
+GRAPHS = []      # the types of the nodes of each graph that was made
+
+
+def declare(text):
+    """Prototypes, from REG_OP."""
+    for node, body in re.findall(r"REG_OP\((\w+)\)(.*?)OP_END_FACTORY_REG", text, re.S):
+        found = [], [], []
+        for kind, name, rest in re.findall(r"\.(\w+)\((\w+), (.*)\)", body):
+            place = 0 if kind.endswith("INPUT") else 1 if kind.endswith("OUTPUT") else 2
+            found[place].append((name, rest.split(",")[0].lower() if place == 2 else "dynamic" if kind.startswith("DYNAMIC") else
+                                 "optional" if kind.startswith("OPTIONAL") else "required"))
+        PROTOTYPES[node] = found
+
+
+class Graph:
+    def __init__(self, name):
+        self.name = name
+
+    def load(self, data, *rest):
+        from torchair._ge_concrete_graph.ge_ir_pb2 import ModelDef
+        model = ModelDef()
+        model.ParseFromString(data)
+        self.graph = model.graph[0]
+        GRAPHS.append([node.type for node in self.graph.op])
+
+    def run(self, arguments):
+        values, (inputs, assigned, _) = {}, arguments  # assigned: for each result None, or the tensor that it is written to
+        for node in self.graph.op:
+            given = [values[name] if name and not name.endswith(":-1") else None for name in node.input if not name.startswith("^")]
+            if node.type == "Data":
+                out = [inputs[node.attr["index"].i]]
+            elif node.type == "NetOutput":
+                return [x if to is None else to.copy_(x) for x, to in zip(given, assigned or [None] * len(given))]
+            elif node.type in PROTOTYPES:
+                out = run_operator(node, given)
+            else:
+                out = BUILT_IN[node.type](node, *given)
+                out = out if isinstance(out, list) else [out]
+            values.update((f"{node.name}:{i}", x) for i, x in enumerate(out))
+
+    def set_hint_shape(self, *shapes):
+        pass
+
+    def compile(self):
+        pass
+
+    def auto_tune(self, *inputs):
+        pass
+
+
+def run_operator(node, given):
+    """One of ours, with the arguments that the node has: names and kinds as the prototype says."""
+    inputs, outputs, attributes = PROTOTYPES[node.type]
+    overload, slots = OPERATORS[node.type]
+    named, at = {}, 0
+    for name, kind in inputs:
+        if kind == "dynamic":
+            n = sum(bool(re.fullmatch(re.escape(name) + r"\d+", d.name)) for d in node.input_desc)
+            named[name], at = given[at:at + n], at + n
+        else:
+            assert node.input_desc[at].name == name, (node.type, name, node.input_desc[at].name)
+            assert given[at] is not None or kind == "optional", (node.type, name)
+            named[name], at = given[at], at + 1
+    assert at == len(given), node.type
+    assert set(node.attr) - {a for a, _ in attributes} <= {a for a in node.attr if a.startswith("_")}, node.type
+    named.update((name, attribute(node.attr[name], kind)) for name, kind in attributes if name in node.attr)
+    written = [a.name for a in slots if a.alias_info is not None and a.alias_info.is_write and named.get(a.name) is not None]
+    named.update((w, named[w].clone()) for w in written)
+    results = overload(**named)
+    results = [] if results is None else list(results) if isinstance(results, (tuple, list)) else [results]
+    fresh = [x for x in results if not any(x is named[w] for w in written)]
+    flat = [named[w] for w in written] + [y for x in fresh for y in (x if isinstance(x, (list, tuple)) else [x])]
+    assert len(flat) == len(node.output_desc), node.type
+    return flat
+
+
+def attribute(a, kind):
+    value = {"int": lambda: a.i, "float": lambda: a.f, "bool": lambda: a.b, "string": lambda: a.s.decode(), "type": lambda: TYPES[a.dt],
+             "listint": lambda: list(a.list.i), "listfloat": lambda: list(a.list.f), "listbool": lambda: list(a.list.b),
+             "liststring": lambda: [s.decode() for s in a.list.s]}[kind]
+    return value()
+
+
+TYPES = {1: torch.float32, 2: torch.float16, 3: torch.int8, 4: torch.uint8, 5: torch.int16, 7: torch.int32, 8: torch.int64, 11: torch.bool,
+         12: torch.float64, 27: torch.bfloat16}  # ge_ir.proto's numbers
+CAST = {0: torch.float32, 1: torch.float16, 2: torch.int8, 3: torch.int32, 4: torch.uint8, 6: torch.int16, 9: torch.int64, 11: torch.float64,
+        12: torch.bool, 27: torch.bfloat16}  # GE's own
+
+
+def constant(node):
+    desc = node.attr["value"].t
+    if not desc.data:
+        return torch.empty(list(desc.desc.shape.dim), dtype=TYPES[desc.desc.dtype])
+    return torch.frombuffer(bytearray(desc.data), dtype=TYPES[desc.desc.dtype]).reshape(list(desc.desc.shape.dim)).clone()
+
+
+def reduce_sum(node, x, axes):
+    axes = axes.reshape(-1).tolist()
+    return x.sum(dim=axes, keepdim=node.attr["keep_dims"].b) if axes else x
+
+
+BUILT_IN = {
+    "Const": constant,
+    "Add": lambda n, x, y: x + y, "Sub": lambda n, x, y: x - y, "Mul": lambda n, x, y: x * y, "RealDiv": lambda n, x, y: x / y,
+    "Relu": lambda n, x: x.relu(), "Sigmoid": lambda n, x: x.sigmoid(), "Sin": lambda n, x: x.sin(), "Cos": lambda n, x: x.cos(),
+    "Neg": lambda n, x: -x, "Rsqrt": lambda n, x: x.rsqrt(), "Square": lambda n, x: x * x, "Exp": lambda n, x: x.exp(),
+    "Pow": lambda n, x, y: x ** y, "Swish": lambda n, x: torch.nn.functional.silu(x),
+    "Identity": lambda n, x: x, "TensorMove": lambda n, x: x.clone(), "Assign": lambda n, x, y: x.copy_(y),
+    "Cast": lambda n, x: x.to(CAST[n.attr["dst_type"].i]), "Reshape": lambda n, x, s: x.reshape(s.tolist()),
+    "BroadcastTo": lambda n, x, s: x.expand(s.tolist()), "ReduceSum": reduce_sum, "Shape": lambda n, x: torch.tensor(x.shape),
+    "ZerosLike": lambda n, x: torch.zeros_like(x), "Fill": lambda n, s, x: torch.full(s.tolist(), x.item(), dtype=x.dtype),
+}
+
+
+class _Types:
+    def __getattr__(self, name):
+        return name
+
+
+_module = types.ModuleType("torchair.core._torchair")
+_module.TorchDataType = _Types()
+_module.TorchNpuGraphBase = Graph
+_module.get_registered_ir_def = lambda node: ("SUCCESS", *PROTOTYPES[node]) if node in PROTOTYPES else ("ERROR", [], [], [])
+_module.check_cann_compat = lambda *args: ""
+_module.GetSocName = lambda: "Ascend910B1"
+for name in ("SetDebugLogPath", "InitializeGraphEngine", "FinalizeGraphEngine", "InitDeviceStdoutChannel"):
+    setattr(_module, name, lambda *args: None)
+sys.modules["torchair.core._torchair"] = _module
+
+
+class _WithoutNpu:
+    """torch_npu itself needs CANN's libraries."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch_npu":
+            raise ImportError("torch_npu: no CANN here")
+
+
+sys.meta_path.insert(0, _WithoutNpu())
+
+
+def known(library):
+    """GE gets the prototypes of a library, before torchair is imported."""
+    import dovetail.torch
+    import dovetail.torchair
+    declare(dovetail.torchair.prototypes(library))
+    for op in dovetail.torch.registered(library).operators.values():
+        OPERATORS.setdefault(dovetail.torchair.source.node_name(op.name), (op.overload, op.arguments))

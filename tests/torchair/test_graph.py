@@ -1,0 +1,207 @@
+"""Operators in torchair's graphs: the graph that the real torchair makes, executed, gives what eager gives."""
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+if importlib.util.find_spec("torch_npu") is None:
+    pytest.skip("torchair comes with torch-npu", allow_module_level=True)
+
+import stand_in  # before torch
+import numpy as np
+import torch
+
+import dovetail
+import dovetail.torchair
+
+dovetail.ops._load_all()
+D = torch.ops.dovetail
+
+
+@pytest.fixture(scope="session")
+def backend():
+    for library in dovetail.libraries():
+        if library.name != "base":
+            stand_in.known(library)
+    import torchair
+    return torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
+
+
+@pytest.fixture
+def compiled(backend):
+    torch._dynamo.reset()
+    stand_in.GRAPHS.clear()
+    return lambda f, **options: torch.compile(f, backend=backend, fullgraph=True, **options)
+
+
+def check(compiled, f, *inputs, nodes=(), **options):
+    found = compiled(f, **options)(*[x.clone() for x in inputs])
+    expected = f(*[x.clone() for x in inputs])
+    torch.testing.assert_close(found, expected)
+    for node in nodes:
+        assert stand_in.GRAPHS[0].count(node) == 1, stand_in.GRAPHS
+
+
+def test_a_call_is_one_node(compiled):
+    check(compiled, lambda x, w: D.rms_norm(x, w, 1e-2) * 2, torch.randn(4, 6), torch.randn(6), nodes=["RmsNorm"])
+
+
+def test_the_functions_of_a_library(compiled):
+    check(compiled, lambda x, w: dovetail.ops.rms_norm(x, w, eps=1e-2), torch.randn(4, 6), torch.randn(6), nodes=["RmsNorm"])
+
+
+def test_promotion_and_broadcast(compiled):
+    check(compiled, lambda x, y: D.add_custom(x, y), torch.randn(4, 6, dtype=torch.bfloat16), torch.randn(6), nodes=["AddCustom"])
+
+
+def test_optional_inputs_and_attributes(compiled):
+    x, w, b = torch.randn(4, 6), torch.randn(3, 6), torch.randn(3)
+    check(compiled, lambda x, w: D.linear(x, w), x, w, nodes=["Linear"])
+    check(compiled, lambda x, w, b: D.linear(x, w, b), x, w, b)
+
+
+def test_several_results(compiled):
+    check(compiled, lambda g, x, w: D.rms_norm_backward(g, x, w), torch.randn(5, 8), torch.randn(5, 8), torch.randn(8), nodes=["RmsNormBackward"])
+
+
+def test_sizes_that_change(compiled):
+    f = lambda x, w: D.rms_norm(x, w) + x
+    made = compiled(f, dynamic=True)
+    for n in (3, 5, 7):
+        x, w = torch.randn(n, 6), torch.randn(6)
+        torch.testing.assert_close(made(x, w), f(x, w))
+
+
+def test_operators_that_write(compiled):
+    def rotate(positions, q, k, cache):
+        q, k = q * 2, k * 3
+        D.rotary_embedding(positions, q, k, 8, cache, True)
+        return q + k
+    check(compiled, rotate, torch.arange(4), torch.randn(4, 8), torch.randn(4, 8), torch.randn(16, 8), nodes=["RotaryEmbedding"])
+
+
+def test_an_input_that_is_written(compiled):
+    def rotate(positions, q, k, cache):
+        D.rotary_embedding(positions, q, k, 8, cache, True)
+    given = lambda: [torch.arange(4), torch.ones(4, 8), torch.ones(4, 8), torch.linspace(0, 1, 128).reshape(16, 8)]
+    mine, theirs = given(), given()
+    compiled(rotate)(*mine)
+    rotate(*theirs)
+    torch.testing.assert_close(mine, theirs)
+    assert not torch.equal(mine[1], given()[1])
+
+
+def test_forward_and_backward(compiled):
+    x, y = torch.randn(4, 8), torch.randn(4, 8)
+
+    def gradients(f):
+        a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
+        (f(a, b) * b).backward(torch.ones(4, 8))
+        return a.grad, b.grad
+    torch.testing.assert_close(gradients(compiled(lambda a, b: D.swiglu(a, b))), gradients(lambda a, b: D.swiglu(a, b)))
+    assert any("Swiglu" in g for g in stand_in.GRAPHS) and any("SwigluBackward" in g for g in stand_in.GRAPHS)
+
+
+def sites():
+    """The call sites of all shipped operators: ops/*/cases.txt."""
+    for file in sorted((pathlib.Path(__file__).parents[2] / "ops").glob("*/cases.txt")):
+        for line in file.read_text().splitlines():
+            if line and not line.startswith("#"):
+                yield line
+
+
+def of_array(a):
+    small = {2: np.int16, 1: np.int8}.get(a.itemsize) if a.dtype.kind == "V" or a.dtype.name not in vars(np) else None  # a type of ml_dtypes
+    return torch.from_numpy(a) if small is None else torch.from_numpy(a.view(small)).view(getattr(torch, a.dtype.name))
+
+
+@pytest.mark.parametrize("site", sites())
+def test_the_same_bits_as_eager(compiled, site):
+    f, arguments = dovetail.site(site)
+    reason = dovetail.torchair.source.refusal(json.loads(f.json()))
+    given = {n: [of_array(x) for x in a] if isinstance(a, list) and a and isinstance(a[0], np.ndarray) else
+             of_array(a) if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+    space, name = f.name.split("::")
+    name, _, overload = name.partition(".")
+    overload = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
+    tensors = {n: a for n, a in given.items() if isinstance(a, torch.Tensor)}
+    lists = {n: a for n, a in given.items() if isinstance(a, list) and a and isinstance(a[0], torch.Tensor)}
+    rest = {n: a for n, a in given.items() if n not in tensors and n not in lists}
+
+    def call(tensors, lists):
+        out = overload(**tensors, **lists, **rest)
+        return out, tensors
+    if reason:
+        pytest.skip(reason)
+    if any(s[3] & 8 and arguments.get(s[0]) is None for s in f._slots()[0]):
+        pytest.skip("torchair's auto_functionalized fails on a written argument that is None")
+    copy = lambda: ({n: a.clone() for n, a in tensors.items()}, {n: [x.clone() for x in a] for n, a in lists.items()})
+    expected = call(*copy())
+    if isinstance(expected[0], torch.Tensor) and not expected[0].numel():
+        pytest.skip("torchair makes no node of an operator whose results are empty")
+    found = compiled(call)(*copy())
+    floats = any(isinstance(a, float) for a in rest.values())  # an attribute of GE has 32 bits
+    torch.testing.assert_close(found, expected, rtol=1e-6 if floats else 0, atol=1e-6 if floats else 0, equal_nan=True)
+    assert stand_in.GRAPHS[0].count(dovetail.torchair.source.node_name(f.name)) == 1
+
+
+def test_an_author_s_converter_stays(backend):
+    import torchair
+    given = lambda *args, **kwargs: None
+    torchair.register_fx_node_ge_converter(D.gelu.default)(given)
+    try:
+        assert D.gelu.default._ge_converter.__wrapped__ is given  # in place of ours
+        with pytest.raises(ValueError, match="dovetail::gelu: GE has no prototype NoSuchNode"):
+            dovetail.torchair.register(dovetail.ops.gelu, "NoSuchNode")
+        assert D.gelu.default._ge_converter.__wrapped__ is given
+    finally:
+        dovetail.torchair.register(dovetail.ops.gelu)
+    assert D.gelu.default._ge_converter.__wrapped__ is not given
+
+
+def test_another_node_of_that_name():
+    stand_in.PROTOTYPES["SomebodysNorm"] = ([("x", "required"), ("gamma", "required")], [("y", "required")], [])
+    with pytest.raises(ValueError, match="dovetail::rms_norm: GE's SomebodysNorm has the inputs x, gamma, expected x, weight"):
+        dovetail.torchair.register(dovetail.ops.rms_norm, "SomebodysNorm")
+
+
+def test_what_became_of_them(backend):
+    said = dovetail.torchair.explain()
+    assert "dovetail::rms_norm: the node RmsNorm\n" in said
+    assert "dovetail::advance_step.v2: the node AdvanceStepV2\n" in said
+
+
+def test_native_forms_where_ge_has_no_node(compiled):
+    import torchair
+    prototype = stand_in.PROTOTYPES.pop("Sigmoid")
+    del D.sigmoid.default._ge_converter
+    dovetail.torchair._said["dovetail::sigmoid"] = "no node"
+    try:
+        found = dovetail.torchair.decompositions()
+        assert D.sigmoid.default in found and D.rms_norm.default not in found
+        backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig(), custom_decompositions=found)
+        x = torch.randn(4, 6)
+        torch.testing.assert_close(torch.compile(lambda x: D.sigmoid(x), backend=backend, fullgraph=True)(x), x.sigmoid())
+        assert stand_in.GRAPHS[0].count("Sigmoid") == 1  # GE's own: of aten.sigmoid
+    finally:
+        stand_in.PROTOTYPES["Sigmoid"] = prototype
+        dovetail.torchair.register(dovetail.ops.sigmoid)
+
+
+def test_a_size_that_is_symbolic_cannot_be_an_attribute(compiled):
+    def cut(x):
+        return D.crop(x, [0, 0, x.shape[2] - 1, 2])
+    with pytest.raises(Exception, match="dovetail.crop.default: box: a symbolic size cannot be an attribute of a GE node"):
+        compiled(cut, dynamic=True)(torch.randn(1, 2, 5, 6))
+
+
+def test_exported_files(tmp_path):
+    """The converters need torchair and not Dovetail; the prototypes are those that GE knows here."""
+    text = dovetail.torchair.export(*(x for x in dovetail.libraries() if x.name != "base"))
+    compile(text, "converters.py", "exec")
+    assert "dovetail" not in "".join(line for line in text.splitlines() if line.startswith(("import", "from")))
+    done = subprocess.run([sys.executable, "-m", "dovetail.torchair", "--reg-op", dovetail.libraries()[-1].path], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("REG_OP(") == done.stdout.count("OP_END_FACTORY_REG("), done.stderr

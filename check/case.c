@@ -97,8 +97,9 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return t->low + 4 * ((double)(bits >> 11) * 0x1p-53);
     if (t->fill == CHECK_SIGNALLING && bits % 5 == 0)
         return NAN;
-    const double x = t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53), half = rint(2 * x) / 2;
-    return t->fill == CHECK_HALVES && half >= t->low && half <= t->high ? half : x;
+    const double x = t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
+    const double half = t->fill == CHECK_HALVES ? rint(2 * x) / 2 : x;
+    return half >= t->low && half <= t->high ? half : x;
 }
 
 void check_seeded(const check_case *planned, uint64_t seed, check_case *out)

@@ -20,7 +20,9 @@ enum {
     FEW = 48,
     MOST_FAILING = 64,
     LARGEST = 4096,
-    MOST_KEPT = 16
+    MOST_KEPT = 16,
+    MOST_LARGE = 40000, /* elements of a large case, and how many of these */
+    MANY_LARGE = 12
 };
 static const double SECONDS = 0.02; /* for the calls of a case */
 
@@ -145,10 +147,11 @@ static void attempt(check_job *job, const check_case *c)
 {
     static check_call call;
     static check_plain p;
-    static uint32_t counted[WAYS], nkept; /* cases */
+    static uint32_t counted[WAYS], nkept, nlarge; /* cases */
     const bool again = !job->result->cases;
     if (check_case_largest(c) > LARGEST && !again) {
-        if (check_plain_make(&p, job->op, job->row, c) && holds_more(&p) && nkept++ < MOST_KEPT)
+        if (check_case_largest(c) <= MOST_LARGE && nlarge++ < MANY_LARGE && check_plain_make(&p, job->op, job->row, c) &&
+            holds_more(&p) && nkept++ < MOST_KEPT)
             check_growth(job, &p, 0);
         return;
     }

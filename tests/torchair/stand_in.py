@@ -9,6 +9,11 @@ import types
 
 os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # torch-npu does not load without CANN
 
+import pytest
+
+if importlib.util.find_spec("torch_npu") is None:
+    pytest.skip("torchair comes with torch-npu", allow_module_level=True)
+
 import torch
 
 sys.path.insert(0, str(pathlib.Path(importlib.util.find_spec("torch").origin).parents[1] / "torch_npu" / "dynamo"))
@@ -48,7 +53,7 @@ class Graph:
                 out = [inputs[node.attr["index"].i]]
             elif node.type == "NetOutput":
                 return [x if to is None else to.copy_(x) for x, to in zip(given, assigned or [None] * len(given))]
-            elif node.type in PROTOTYPES:
+            elif node.type in OPERATORS and node.type in PROTOTYPES:
                 out = run_operator(node, given)
             else:
                 out = BUILT_IN[node.type](node, *given)
@@ -157,9 +162,10 @@ sys.meta_path.insert(0, _WithoutNpu())
 
 
 def known(library):
-    """GE gets the prototypes of a library, before torchair is imported."""
+    """GE gets the prototypes of a library, and the library looks again."""
     import dovetail.torch
     import dovetail.torchair
     declare(dovetail.torchair.prototypes(library))
     for op in dovetail.torch.registered(library).operators.values():
         OPERATORS.setdefault(dovetail.torchair.source.node_name(op.name), (op.overload, op.arguments))
+    dovetail.torchair.attach(library)

@@ -1,4 +1,4 @@
-"""What document 003 says of Ascend's graphs."""
+"""Document 003: the prototype of an operator in Ascend's graphs."""
 import stand_in  # before torch; skips where torchair is not installed
 
 import dovetail

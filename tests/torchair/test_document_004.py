@@ -1,4 +1,4 @@
-"""What document 004 says of converters."""
+"""Document 004: a converter for Ascend's graphs."""
 import pathlib
 import sys
 import types

@@ -363,7 +363,7 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
 {
     if (m->extreme || (m->wild && !(isnan(expected) && isfinite(found) && fabs(found) < sqrt(largest))))
         return true;
-    return !isinf(found) != !isinf(expected) && fmin(fabs(found), fabs(expected)) >= 0.9 * largest;
+    return !isinf(found) != !isinf(expected) && fabs(isinf(found) ? expected : found) >= 0.9 * largest; /* not so for NaN */
 }
 
 /* The change of an element when the arguments change by a few units in the last place: if it is large, as for a division by a sum

@@ -699,8 +699,15 @@ def test_a_name_that_is_defined_again():
     same(scenario)
     space = f"py_again_{next(_names)}"
     old = dovetail.custom_op(f"{space}::f", mutates_args=())(_plus_one)
-    dovetail.custom_op(f"{space}::f", mutates_args=())(_plus_two)
-    assert old(torch.zeros(1)).item() == 2  # torch's too: the name is what it calls
+    second = dovetail.custom_op(f"{space}::f", mutates_args=())(_plus_two)
+    assert old(torch.zeros(1)).item() == 2  # the name is what it calls, as in torch
+
+    def three_more(x: Tensor, y: Tensor) -> Tensor:  # another schema: torch's object would read what is freed
+        return x + y + 3
+
+    dovetail.custom_op(f"{space}::f", mutates_args=())(three_more).register_fake(torch.add)
+    for op in old, second, torch.compile(old, backend="eager", fullgraph=True):
+        assert op(torch.zeros(1), torch.ones(1)).item() == 4
 
 
 def _plus_one(x: Tensor) -> Tensor:

@@ -25,9 +25,12 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, fake_strides
     def make(fn):
         old = _torch.OPDEFS.get(name)
         made = torch.library.custom_op(name, fn, mutates_args=mutates_args, device_types=device_types, **options)
-        if isinstance(old, CustomOp):
-            old._short.close()  # the name has another meaning now
         CustomOp._take(made, fn, device_types, fake_strides)
+        if isinstance(old, CustomOp):
+            old._short.close()
+            made._older = weakref.WeakSet([old, *old._older])
+            for older in made._older:
+                older._become(made)
         return made
 
     return make if fn is None else make(fn)
@@ -43,8 +46,14 @@ class CustomOp(_torch.CustomOpDef):
         self.__name__, self.__qualname__, self.__module__, self.__doc__ = fn.__name__, fn.__qualname__, fn.__module__, fn.__doc__
         with contextlib.suppress(TypeError, ValueError):
             self.__signature__ = inspect.signature(fn)
-        self._kernels, self._fake, self._fake_strides = {}, None, fake_strides
+        self._kernels, self._fake, self._fake_strides, self._older = {}, None, fake_strides, ()
         self._note(device_types, fn)
+        _new.add(self)
+        _when_imported("torch._dynamo", _trace)
+
+    def _become(self, made):
+        """The name has another meaning now, and torch has freed the operator that this object called."""
+        self.__class__, self.__dict__ = made.__class__, made.__dict__
         _new.add(self)
         _when_imported("torch._dynamo", _trace)
 

@@ -2,9 +2,11 @@
 import os
 import pathlib
 
+import numpy as np
 import pytest
 import torch
 import torch._dynamo.testing
+from torch.utils import _pytree as pytree
 
 import dovetail
 from conftest import ROOT
@@ -17,7 +19,7 @@ def r(*shape, dtype=torch.float64):
     return torch.randn(*shape, dtype=dtype)
 
 
-# What to call an operator with: name -> function that gives a list of argument tuples. Tensors are float64 where there is a gradient.
+# What to call an operator with, if not as in ops/*/cases.txt: name -> function that gives a list of argument tuples. Tensors are float64 where there is a gradient.
 SAMPLES = {
     "sigmoid": lambda: [(r(3, 4),), (r(0, 2),)],
     "sigmoid_backward": lambda: [(r(3, 4), r(3, 4))],
@@ -63,7 +65,6 @@ SAMPLES = {
     "grouped_topk": lambda: [(r(3, 8), 3, True, 4, 2), (r(3, 8), 3, False, 1, 1, "sigmoid", 2.5)],
     "grouped_topk_backward": lambda: [(r(3, 2), torch.tensor([[0, 1], [2, 3], [7, 0]]).int(), r(3, 8), True, "softmax", 1.0)],
     "topk_softmax": lambda: [(torch.empty(3, 2), torch.empty(3, 2).int(), torch.empty(3, 2).int(), r(3, 8), True)],
-    "adamw_step_": lambda: [([r(3, 4), r(5)], [r(3, 4), r(5)], [r(3, 4), r(5)], [r(3, 4).abs(), r(5).abs()], [], 2)],
     "adv_step_flash": lambda: [(3, 2, 4, *advance())],
     "advance_step": lambda: [(3, 2, 4, *advance())],
     "advance_step.tensors": lambda: [(*advance(), 3, 2, 4)],
@@ -98,7 +99,17 @@ ALL = dict(operators())
 def samples(name):
     torch.manual_seed(0)
     local = name.split("::")[1]
-    return SAMPLES[local]() if local in SAMPLES else pytest.skip("no sample for this operator: add one to SAMPLES")
+    if local in SAMPLES:
+        return SAMPLES[local]()
+    cases = [line for file in sorted(ROOT.glob("ops/*/cases.txt")) for line in file.read_text().splitlines() if line.startswith(name + "(")]
+    assert cases, "expected a sample in SAMPLES, or a call site in ops/*/cases.txt"
+    return [sample(ALL[name], dovetail.site(case)[1]) for case in cases]
+
+
+def sample(op, args):
+    args = pytree.tree_map(lambda a: torch.from_numpy(a) if isinstance(a, np.ndarray) else a, args)
+    named = {a.name for a in op.overload._schema.arguments if a.kwarg_only}
+    return (*(a for n, a in args.items() if n not in named), {n: a for n, a in args.items() if n in named})
 
 
 def split(args):

@@ -20,6 +20,8 @@
     X(info)          \
     X(explain)       \
     X(list)          \
+    X(export)        \
+    X(import)        \
     X(bench)
 
 /* What the process returns. */
@@ -139,6 +141,13 @@ int cli_run(const char *const *argv, const char *extra_env, cli_text *output);
 int cli_run_function(int (*fn)(void *user, int fd), void *user, cli_text *output);
 char *cli_program_path(const char *name); /* the path of a program, searched on PATH; NULL: not found. The caller frees it */
 bool cli_find_program(const char *name);  /* is there one? */
+/* A Python that may have the frameworks: $DOVETAIL_PYTHON (empty: none); that of the environment that this command is installed
+ * in; that of the active environment; the first one on PATH. NULL: none. The caller frees it, as the next one. */
+char *cli_find_python(void);
+/* PYTHONPATH for the package `dovetail` of a build tree. NULL: it is installed, or not found. */
+char *cli_own_package(void);
+/* Run `python -m dovetail.<bridge> what out word...`, which prints its own results and messages. */
+int cli_run_bridge(const char *bridge, const char *what, const char *out, const cli_args *args);
 
 /* A private temporary folder inside `folder`, locked for as long as this process lives; folders that dead processes left there
  * are removed. On failure NULL with errno set. cli_temp_remove() removes it with its contents. */

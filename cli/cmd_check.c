@@ -299,56 +299,11 @@ static int write_junit(const char *path, const targets *t, const check_job *jobs
 
 /* ---- PyTorch ------------------------------------------------------------------------------------------------------------- */
 
-/* The path of a program in a folder; NULL: not found. */
-static char *program_in(const char *folder, const char *program)
-{
-    char *path = cli_join(folder, program);
-    if (!access(path, X_OK))
-        return path;
-    free(path);
-    return NULL;
-}
-
-/* A Python that may have torch: $DOVETAIL_PYTHON (empty: none); that of the environment that this command is installed in; that
- * of the active environment; the first one on PATH. NULL: none. */
-static char *find_python(void)
-{
-    const char *given = getenv("DOVETAIL_PYTHON"), *active = getenv("VIRTUAL_ENV");
-    char *python = NULL;
-    if (given)
-        return *given ? cli_format("%s", given) : NULL;
-    if (strstr(cli_home(), "/site-packages/")) {
-        char *folder = cli_format("%s", cli_home()), *slash;
-        while (!python && (slash = strrchr(folder, '/')) && slash > folder) {
-            *slash = 0;
-            python = program_in(folder, "bin/python3");
-        }
-        free(folder);
-    }
-    if (!python && active && *active)
-        python = program_in(active, "bin/python3");
-    for (const char *const *name = (const char *const[]){ "python3", "python", NULL }; !python && *name; name++)
-        python = cli_find_program(*name) ? cli_format("%s", *name) : NULL;
-    return python;
-}
-
-/* PYTHONPATH for the package `dovetail` of a build tree. NULL: it is installed, or not found. */
-static char *own_package(void)
-{
-    char *folder = cli_join(cli_home(), "python"), *file = cli_join(folder, "dovetail/__init__.py");
-    const char *const path = getenv("PYTHONPATH");
-    char *setting = access(file, R_OK) ? NULL
-                                       : cli_format("PYTHONPATH=%s%s%s", folder, path && *path ? ":" : "", path ? path : "");
-    free(file);
-    free(folder);
-    return setting;
-}
-
 /* Run `python -m dovetail.torch.check` and return the content of its answer file. NULL: *why has the reason. */
 static char *ask_python(const char *python, const char *const *words, const char *answer, char **why)
 {
     cli_text output = { 0 }, content = { 0 };
-    char *path = own_package();
+    char *path = cli_own_package();
     const char *argv[12] = { python, "-P", "-m", "dovetail.torch.check" };
     for (size_t i = 0; words[i]; i++)
         argv[i + 4] = words[i];
@@ -374,7 +329,7 @@ static int add_foreign(targets *t, const cli_args *args)
     char *why = NULL;
     if (make_temp(t))
         return CLI_FAILED;
-    char *schemas = cli_join(t->temp.path, "schemas"), *python = find_python();
+    char *schemas = cli_join(t->temp.path, "schemas"), *python = cli_find_python();
     if (!python)
         return cli_fail(no_python);
     const char *const words[] = { "--schemas", schemas, module, name, NULL };
@@ -404,7 +359,8 @@ static int check_in_torch(
     char *answer = NULL, *why = NULL;
     if (!check_wanted(options, "torch"))
         return CLI_OK;
-    char *python = find_python(), *question = python ? check_torch_question(t->ops, t->n, *jobs, *njobs, options) : calloc(1, 1);
+    char *python = cli_find_python(),
+         *question = python ? check_torch_question(t->ops, t->n, *jobs, *njobs, options) : calloc(1, 1);
     if (!question || make_temp(t))
         return question ? CLI_FAILED : cannot_run();
     if (!python) {

@@ -292,3 +292,65 @@ void cli_temp_remove(cli_temp *t)
     free(t->path);
     *t = (cli_temp){ NULL, -1 };
 }
+
+/* The path of a program in a folder; NULL: not found. */
+static char *program_in(const char *folder, const char *program)
+{
+    char *path = cli_join(folder, program);
+    if (!access(path, X_OK))
+        return path;
+    free(path);
+    return NULL;
+}
+
+char *cli_find_python(void)
+{
+    const char *given = getenv("DOVETAIL_PYTHON"), *active = getenv("VIRTUAL_ENV");
+    char *python = NULL;
+    if (given)
+        return *given ? cli_format("%s", given) : NULL;
+    if (strstr(cli_home(), "/site-packages/")) {
+        char *folder = cli_format("%s", cli_home()), *slash;
+        while (!python && (slash = strrchr(folder, '/')) && slash > folder) {
+            *slash = 0;
+            python = program_in(folder, "bin/python3");
+        }
+        free(folder);
+    }
+    if (!python && active && *active)
+        python = program_in(active, "bin/python3");
+    for (const char *const *name = (const char *const[]){ "python3", "python", NULL }; !python && *name; name++)
+        python = cli_find_program(*name) ? cli_format("%s", *name) : NULL;
+    return python;
+}
+
+char *cli_own_package(void)
+{
+    char *folder = cli_join(cli_home(), "python"), *file = cli_join(folder, "dovetail/__init__.py");
+    const char *const path = getenv("PYTHONPATH");
+    char *setting = access(file, R_OK) ? NULL
+                                       : cli_format("PYTHONPATH=%s%s%s", folder, path && *path ? ":" : "", path ? path : "");
+    free(file);
+    free(folder);
+    return setting;
+}
+
+int cli_run_bridge(const char *bridge, const char *what, const char *out, const cli_args *args)
+{
+    char *python = cli_find_python(), *module = cli_format("dovetail.%s", bridge), *path = cli_own_package();
+    if (!python)
+        return cli_fail("no Python is installed beside this command, active or on PATH");
+    const char **argv = cli_alloc(NULL, args->nwords + 7, sizeof *argv);
+    const char *const head[] = { python, "-P", "-m", module, what, out };
+    memcpy(argv, head, sizeof head);
+    memcpy(argv + 6, args->words, args->nwords * sizeof *argv);
+    argv[6 + args->nwords] = NULL;
+    const int status = cli_run(argv, path, NULL);
+    free(argv);
+    free(path);
+    free(module);
+    if (status < 0)
+        return cli_fail("%s: it cannot be run: %s", python, strerror(-1 - status));
+    free(python);
+    return status ? CLI_FAILED : CLI_OK;
+}

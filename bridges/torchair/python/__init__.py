@@ -7,7 +7,7 @@ import sys
 
 from ..torch import _when_imported
 
-__all__ = ["decompositions", "explain", "export", "prototypes", "register"]
+__all__ = ["decompositions", "explain", "export", "prototypes", "register", "shapes"]
 OFFERS = frozenset()
 _waiting = []
 _said = {}  # "ns::name" -> what became of it
@@ -116,7 +116,7 @@ def _native(op):
 def export(*libraries):
     """The converters of these libraries as a Python file, which needs torchair and not Dovetail."""
     from . import source
-    return _text(libraries, source.PREAMBLE, source.converter, "# ")
+    return _text(libraries, source.PREAMBLE, source.converter, "# ", "\n\n")
 
 
 def prototypes(*libraries):
@@ -125,7 +125,17 @@ def prototypes(*libraries):
     return _text(libraries, '#include "graph/operator_reg.h"\n\nnamespace ge {\n', source.prototype, "// ") + "} // namespace ge\n"
 
 
-def _text(libraries, head, write, comment):
+def shapes(library):
+    """InferShape and InferDataType of its nodes for GE, in C++: one line each, beside dovetail_ge.h."""
+    import os
+
+    from . import source
+    head = f'#include "dovetail_ge.h"\n\nstatic const dv_ge_type dovetail_types[] = {{ {source.types()}, {{ 0, nullptr }} }};\n' \
+           f'static dv_ge_package dovetail_package = {{ "{os.path.basename(library.path)}", dovetail_types, dovetail_types, nullptr, 0 }};\n\n'
+    return _text([library], head, source.shape, "// ", "")
+
+
+def _text(libraries, head, write, comment, between="\n"):
     from . import source
     parts = [head]
     for library in libraries:
@@ -133,4 +143,4 @@ def _text(libraries, head, write, comment):
             tree = _tree(op)
             reason = source.refusal(tree)
             parts.append(f"{comment}{op.name}: no node: {reason}\n" if reason else write(tree))
-    return ("\n\n" if comment == "# " else "\n").join(parts)
+    return between.join(parts)

@@ -1,16 +1,67 @@
-"""python -m dovetail.torchair [--reg-op] LIBRARY...: prints converters of torchair for the operators of these binaries, or REG_OP."""
-import argparse
+"""What `dovetail export` and `dovetail import` run: python -m dovetail.torchair WHAT OUT FILE...; OUT may be "" (standard output, or the current folder)."""
+import pathlib
+import re
+import shutil
 import sys
 
 from .. import load
-from . import export, prototypes
+from . import export, prototypes, reg_op, shapes
 
-parser = argparse.ArgumentParser(prog="python -m dovetail.torchair", description=__doc__.partition(": ")[2])
-parser.add_argument("library", nargs="+", help="what `dovetail build` made, or source files")
-parser.add_argument("--reg-op", action="store_true", help="the prototypes for a package of operators for CANN, in C++")
-options = parser.parse_args()
-try:
-    libraries = [load(path, attach=False) for path in options.library]
-except Exception as error:
-    sys.exit(str(error))
-sys.stdout.write((prototypes if options.reg_op else export)(*libraries))
+
+def _write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    print(path)
+
+
+def _one_file(text, out):
+    if out:
+        _write(pathlib.Path(out), text)
+    else:
+        sys.stdout.write(text)
+
+
+def _torchair(out, files):
+    _one_file(export(*_load(files)), out)
+
+
+def _reg_op(out, files):
+    _one_file(prototypes(*_load(files)), out)
+
+
+def _ge(out, files):
+    folder = pathlib.Path(out)
+    for library in _load(files):
+        _write(folder / f"{library.name}_proto.h", prototypes(library))
+        _write(folder / f"{library.name}_infer.cpp", shapes(library))
+    shutil.copyfile(pathlib.Path(__file__).with_name("dovetail_ge.h"), folder / "dovetail_ge.h")
+    print(folder / "dovetail_ge.h")
+
+
+def _import(out, files):
+    folder, found = pathlib.Path(out), [(pathlib.Path(file), reg_op.parse(pathlib.Path(file).read_text(), file)) for file in files]
+    if not any(prototypes for _, prototypes in found):
+        raise ValueError(f"{', '.join(files)}: expected REG_OP, found none")
+    _write(folder / "auto_generated_ge_raw_custom_ops.py", reg_op.builders([p for _, prototypes in found for p in prototypes]))
+    for file, prototypes in found:
+        name = re.sub(r"\W", "_", file.stem)
+        path = folder / f"{name}.c"
+        if path.exists():
+            print(f"{path} is there already, and stays as it is", file=sys.stderr)
+        else:
+            _write(path, reg_op.declarations(prototypes, name))
+
+
+def _load(files):
+    return [load(file, attach=False) for file in files]
+
+
+def main(what, out, *files):
+    try:
+        {"torchair": _torchair, "reg-op": _reg_op, "ge": _ge, "import": _import}[what](out, files)
+    except (OSError, ValueError, RuntimeError) as error:
+        sys.exit(f"dovetail: error: {error}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -168,3 +168,13 @@ def prototype(tree, node=None):
                      else f"    .ATTR({a['name']}, {word}, {_absent(word) if value is None else _literal(value)})")
     lines.append(f"    .OP_END_FACTORY_REG({node})")
     return "\n".join(lines) + "\n"
+
+
+def types():
+    """GE's element types and ours, as rows of dv_ge_type."""
+    return ", ".join(f'{{ ge::{ge}, "{name}" }}' for name, ge in _TYPES.items())
+
+
+def shape(tree, node=None):
+    """InferShape and InferDataType, by the operator's contract."""
+    return f'DOVETAIL_GE({node or node_name(tree["name"])}, "{tree["name"]}")\n'

@@ -1,0 +1,160 @@
+/* InferShape and InferDataType of GE for Dovetail's operators: `dovetail export --ge` writes this file beside those that include
+ * it. The C part is libdovetail_torchair's; the C++ part reads CANN's contexts, and needs CANN's headers. */
+#ifndef DOVETAIL_GE_H
+#define DOVETAIL_GE_H
+
+#include <dovetail.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An element type of GE and Dovetail's name for it. name NULL ends a table. */
+typedef struct dv_ge_type {
+    int32_t number;
+    const char *name;
+} dv_ge_type;
+
+/* Operators that a package has: the binary that `dovetail build` made, found beside the package's own library. Fill in the first
+ * three and keep it: the others are libdovetail_torchair's. */
+typedef struct dv_ge_package {
+    const char *binary;      /* "my_ops.so" */
+    const void *beside;      /* any address in the package's library */
+    const dv_ge_type *types; /* every type that a prototype names */
+    void *library;
+    int status;
+} dv_ge_package;
+
+/* What GE knows about a node. Inputs, attributes and outputs are counted as in its prototype. A dtype of -1, an ndim of -1 and a
+ * size of -1 are unknown; an ndim of DV_GE_WITHOUT_SHAPES: only dtypes are asked for. */
+enum { DV_GE_WITHOUT_SHAPES = -2 };
+typedef struct dv_ge_node {
+    void *context;
+    size_t (*count)(void *context, size_t input); /* how many tensors this input has: 0, 1, or a list's */
+    void (*tensor)(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM]);
+    /* Fill in an attribute of this type (enum dv_field_type); a DTYPE as DV_VALUE_INT, GE's number. false: it is not known. */
+    bool (*attribute)(void *context, size_t index, uint32_t type, dv_value *out);
+    size_t (*noutputs)(void *context); /* each tensor of a list counts */
+    bool (*output)(void *context, size_t index, int32_t dtype, int32_t ndim, const int64_t *sizes); /* false: refused */
+} dv_ge_node;
+
+/* Infer the outputs of a node of this operator ("ns::name.overload") and give each to node->output. A status; dv_last_error() has
+ * the message. Thread-safe. */
+DV_API int dv_ge_infer(dv_ge_package *package, const char *op, const dv_ge_node *node);
+
+#ifdef __cplusplus
+}
+
+#include <cstdio>
+#include <cstring>
+
+#include "register/op_impl_registry.h"
+
+namespace dovetail_ge
+{
+
+/* What both contexts have. */
+template <class Context> struct Reader {
+    static Context *of(void *context) { return static_cast<Context *>(context); }
+
+    static size_t count(void *context, size_t input)
+    {
+        const auto *info = of(context)->GetIrInputInstanceInfo(input);
+        return info ? info->GetInstanceNum() : 0;
+    }
+
+    static size_t noutputs(void *context) { return of(context)->GetComputeNodeOutputNum(); }
+
+    static bool attribute(void *context, size_t index, uint32_t type, dv_value *out)
+    {
+        const gert::RuntimeAttrs *attrs = of(context)->GetAttrs();
+        if (!attrs || index >= attrs->GetAttrNum())
+            return false;
+        if (type == DV_FIELD_INT && attrs->GetInt(index))
+            *out = dv_from_int(*attrs->GetInt(index));
+        else if ((type == DV_FIELD_FLOAT || type == DV_FIELD_SCALAR) && attrs->GetFloat(index))
+            *out = dv_from_float(static_cast<double>(*attrs->GetFloat(index)));
+        else if (type == DV_FIELD_BOOL && attrs->GetBool(index))
+            out->type = DV_VALUE_BOOL, out->as.b = *attrs->GetBool(index);
+        else if (type == DV_FIELD_STRING && attrs->GetStr(index))
+            out->type = DV_VALUE_STRING, out->as.s.data = attrs->GetStr(index), out->as.s.size = std::strlen(out->as.s.data);
+        else if (type == DV_FIELD_DTYPE && attrs->template GetAttrPointer<ge::DataType>(index))
+            *out = dv_from_int(*attrs->template GetAttrPointer<ge::DataType>(index));
+        else if (type == DV_FIELD_INTS && attrs->GetListInt(index))
+            out->type = DV_VALUE_INTS, out->as.ints.data = attrs->GetListInt(index)->GetData(),
+            out->as.ints.size = attrs->GetListInt(index)->GetSize();
+        else
+            return false;
+        return true;
+    }
+};
+
+inline void shape(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM])
+{
+    const auto *c = static_cast<gert::InferShapeContext *>(context);
+    const auto *desc = c->GetDynamicInputDesc(input, k);
+    const gert::Shape *shape = c->GetDynamicInputShape(input, k);
+    *dtype = desc && desc->GetDataType() != ge::DT_UNDEFINED ? static_cast<int32_t>(desc->GetDataType()) : -1;
+    *ndim = !shape || (shape->GetDimNum() == 1 && shape->GetDim(0) == -2) ? -1 : static_cast<int32_t>(shape->GetDimNum());
+    for (int32_t i = 0; i < *ndim; i++)
+        sizes[i] = shape->GetDim(static_cast<size_t>(i));
+}
+
+inline bool set_shape(void *context, size_t index, int32_t, int32_t ndim, const int64_t *sizes)
+{
+    gert::Shape *shape = static_cast<gert::InferShapeContext *>(context)->GetOutputShape(index);
+    if (!shape || ndim > static_cast<int32_t>(gert::Shape::kMaxDimNum))
+        return false;
+    shape->SetDimNum(ndim < 0 ? 1 : static_cast<size_t>(ndim));
+    if (ndim < 0)
+        shape->SetDim(0, -2);
+    for (int32_t i = 0; i < ndim; i++)
+        shape->SetDim(static_cast<size_t>(i), sizes[i]);
+    return true;
+}
+
+inline void dtype(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t *)
+{
+    const ge::DataType found = static_cast<gert::InferDataTypeContext *>(context)->GetDynamicInputDataType(input, k);
+    *dtype = found != ge::DT_UNDEFINED ? static_cast<int32_t>(found) : -1;
+    *ndim = DV_GE_WITHOUT_SHAPES;
+}
+
+inline bool set_dtype(void *context, size_t index, int32_t dtype, int32_t, const int64_t *)
+{
+    return static_cast<gert::InferDataTypeContext *>(context)->SetOutputDataType(
+               index, dtype < 0 ? ge::DT_UNDEFINED : static_cast<ge::DataType>(dtype)) == ge::GRAPH_SUCCESS;
+}
+
+template <class Context> uint32_t done(Context *context, int status)
+{
+    if (!status)
+        return ge::GRAPH_SUCCESS;
+    const char *name = context->GetNodeName(), *type = context->GetNodeType();
+    std::fprintf(stderr, "dovetail: node %s (%s): %s\n", name ? name : "?", type ? type : "?", dv_last_error());
+    return ge::GRAPH_FAILED;
+}
+
+inline uint32_t infer_shape(gert::InferShapeContext *context, dv_ge_package *package, const char *op)
+{
+    using R = Reader<gert::InferShapeContext>;
+    const dv_ge_node node = { context, R::count, shape, R::attribute, R::noutputs, set_shape };
+    return done(context, dv_ge_infer(package, op, &node));
+}
+
+inline uint32_t infer_dtype(gert::InferDataTypeContext *context, dv_ge_package *package, const char *op)
+{
+    using R = Reader<gert::InferDataTypeContext>;
+    const dv_ge_node node = { context, R::count, dtype, R::attribute, R::noutputs, set_dtype };
+    return done(context, dv_ge_infer(package, op, &node));
+}
+
+} // namespace dovetail_ge
+
+/* One line for each node. `dovetail_package` is the file's dv_ge_package. */
+#define DOVETAIL_GE(node, op)                                                                                      \
+    IMPL_OP(node)                                                                                                  \
+        .InferShape([](gert::InferShapeContext *c) { return dovetail_ge::infer_shape(c, &dovetail_package, op); }) \
+        .InferDataType([](gert::InferDataTypeContext *c) { return dovetail_ge::infer_dtype(c, &dovetail_package, op); });
+#endif
+#endif

@@ -1,0 +1,178 @@
+"""`dovetail import --reg-op`: against torchair's own builders of 1728 nodes, which quote the prototype that they were generated from."""
+import importlib
+import inspect
+import os
+import pathlib
+import subprocess
+import sys
+
+import stand_in  # before torch; skips where torchair is not installed
+import pytest
+import torch
+import torchair
+from torchair.ge._ge_graph import DataType, GeGraph
+
+import dovetail
+import dovetail.torchair
+from dovetail.torchair import reg_op
+
+RAW = importlib.import_module("torchair._ge_concrete_graph.auto_generated_ge_raw_ops")
+VALUES = {"Int": 3, "Float": 2.5, "Bool": True, "String": "s", "Type": 1, "ListInt": [3, 4], "ListFloat": [1.5], "ListBool": [True, False],
+          "ListString": ["a", "b"], "ListType": [1, 0], "ListListInt": [[1, 2], [3]]}
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    """(torchair's function, the prototype that its text has)."""
+    found = []
+    for f in vars(RAW).values():
+        if (getattr(f, "__doc__", None) or "").startswith("REG_OP"):
+            try:
+                found.append((f, *reg_op.parse(f.__doc__)))
+            except ValueError:  # eleven of the texts are not C++
+                found.append((f, None))
+    return found
+
+
+def build(f, p, everything):
+    """The node that a function builds, without its name; and the form of what it returns."""
+    with GeGraph() as graph:
+        x = [torchair.ge.Const([1.0]) for _ in range(3)]
+        before = len(graph.op)
+        inputs = [x[:2] if kind == "dynamic" else None if kind == "optional" and not everything else x[i % 3] for i, (_, kind, _) in enumerate(p.inputs)]
+        names = reg_op._parameters(p)[1]
+        attributes = {n: VALUES[word] for n, (_, word, default) in zip(names, p.attributes) if everything or default is reg_op.REQUIRED}
+        out = f(*inputs, **attributes, **{f"size_of_{n}": 2 for n, kind, _ in p.outputs if kind == "dynamic"})
+        assert len(graph.op) == before + 1
+        graph.op[-1].name = "node"
+        return graph.op[-1], form(out)
+
+
+def form(out):
+    return type(out)(map(form, out)) if isinstance(out, (list, tuple)) else None if out is None else out.tensor.partition(":")[2]
+
+
+def test_the_same_nodes_as_torchair_s_own(theirs):
+    scope, same, different, none = {}, 0, [], 0
+    exec(reg_op.BUILDERS, scope)
+    for f, p in theirs:
+        if p is None or p.refusal:
+            none += 1
+            continue
+        exec(reg_op.builder(p), scope)
+        try:
+            pairs = [(build(scope[p.name], p, everything), build(f, p, everything)) for everything in (False, True)]
+        except (TypeError, IndexError, AssertionError):  # the function differs from the prototype that it quotes
+            none += 1
+            continue
+        equal = all(a == b for a, b in pairs[1:]) and ("IrDef" in inspect.getsource(inspect.unwrap(f)) or pairs[0][0] == pairs[0][1])
+        same += equal
+        if not equal:
+            different.append(p.name)
+    # The others: torchair's generator printed a default of 1e-8 as 0.000000, or the function is newer than the prototype that it quotes.
+    assert same > 1640 and len(different) < 55 and none < 35, (same, different, none)
+    assert {"LayerNorm", "LpNorm", "IsClose"} < set(different) and not {"LayerNormV3", "AddV2", "BatchNormV3", "SplitV"} & set(different)
+    with GeGraph():
+        x = torchair.ge.Const([1.0])
+        with pytest.raises(AssertionError, match="can not be None as it is not optional"):
+            scope["AddV2"](x, None)
+
+
+def test_declarations_give_the_prototype_back(theirs, tmp_path):
+    seen, prototypes = set(), []
+    for _, p in theirs:
+        if p and reg_op.operator_name(p.name) not in seen:
+            seen.add(reg_op.operator_name(p.name))
+            prototypes.append(p)
+    (tmp_path / "nodes.c").write_text(reg_op.declarations(prototypes, "nodes"))
+    library = dovetail.load(tmp_path / "nodes.c", attach=False)
+    back = {reg_op.operator_name(p.name): p for p in reg_op.parse(dovetail.torchair.prototypes(library))}
+    kinds = lambda places: [(n, kind) for n, kind, _ in places]
+    order, equal = 0, 0
+    for p in prototypes:
+        q = back.get(reg_op.operator_name(p.name).lstrip("_"))  # _IdentityN has the node IdentityN
+        assert (q is not None) == (reg_op.why_not(p) is None), p.name
+        if q:
+            assert kinds(q.inputs) == kinds(p.inputs) and q.attributes == p.attributes, p.name
+            order += kinds(q.outputs) != kinds(p.outputs)  # Dovetail has outputs of written inputs first
+            assert sorted(kinds(q.outputs)) == sorted(kinds(p.outputs)), p.name
+            equal += 1
+    assert equal > 1600 and order < 15
+    library.close()
+
+
+HEADER = r"""
+#define REG_OP(x) \
+    something(x)
+// REG_OP(NotThis)
+/* nor REG_OP(This) */
+namespace ge {
+REG_OP(MixThings) // a comment .INPUT(no, no)
+    .INPUT(x, ge::TensorType({ge::DT_FLOAT, DT_BF16}))
+    .OPTIONAL_INPUT(bias, TensorType::ALL())
+    .DYNAMIC_INPUT(more, "T")
+    .OUTPUT(y, TensorType::ALL())
+    .DYNAMIC_OUTPUT(rest, TensorType::ALL())
+    .REQUIRED_ATTR(axis, Int)
+    .ATTR(text, String, "a) \"b\"")
+    .ATTR(scale, Float, 1.f / 8)
+    .ATTR(dims, ListInt, {-1, 2L})
+    .ATTR(dst, Type, ge::DT_INT8)
+    .ATTR(lambda, Bool, true)
+    .DATATYPE(T, TensorType({DT_FLOAT}))
+    .OP_END_FACTORY_REG(MixThings)
+REG_OP(Choose).INPUT(x, TensorType::ALL()).GRAPH(body).OP_END_FACTORY_REG(Choose)
+}
+"""
+
+
+def test_a_header():
+    p, q = reg_op.parse(HEADER)
+    assert p.name == "MixThings" and [(n, k) for n, k, _ in p.inputs] == [("x", "required"), ("bias", "optional"), ("more", "dynamic")]
+    assert [(n, k) for n, k, _ in p.outputs] == [("y", "required"), ("rest", "dynamic")]
+    assert p.attributes == [("axis", "Int", reg_op.REQUIRED), ("text", "String", 'a) "b"'), ("scale", "Float", 0.125), ("dims", "ListInt", [-1, 2]),
+                            ("dst", "Type", "DT_INT8"), ("lambda", "Bool", True)]
+    assert reg_op.builder(q) == "# Choose: .GRAPH has no form in Python\n"
+    assert "lambda_changed_as_is_python_key: bool = True" in reg_op.builder(p) and "dst: int = DataType.DT_INT8" in reg_op.builder(p)
+    assert "'lambda' cannot be a name in C" in reg_op.declaration(p)
+
+
+@pytest.mark.parametrize("text, message", [
+    ("REG_OP(A)\n.INPUT(x\n.OUTPUT(y, T)", "h:2: expected '\\)', found '.OUTPUT"),
+    ("REG_OP(A)\n.ATTR(n, Int, f(1))", "h:2: expected a number, a text, true, false, DT_... or a list, found '\\(1\\)"),
+    ("REG_OP(A)\n.ATTR(n, Int)", "h:2: expected ',', found '\\)'"),
+    ("REG_OP(A)\n.INPUT(x, T", "h:2: expected '\\)', found the end"),
+])
+def test_a_header_that_is_wrong(text, message):
+    with pytest.raises(ValueError, match=message):
+        reg_op.parse(text, "h")
+
+
+def test_the_command(tmp_path, monkeypatch):
+    """Document 003's header: its builders build the node of a graph; its declaration is kept once it is there."""
+    command = [pathlib.Path(os.environ["DOVETAIL_BUILD"]) / "bin/dovetail", "import", "--reg-op"]
+    environment = {**os.environ, "DOVETAIL_PYTHON": sys.executable}
+    header = """#include "operator_reg.h"
+
+namespace ge {
+REG_OP(AddCustom)
+    .INPUT(x, ge::TensorType::ALL())
+    .INPUT(y, ge::TensorType::ALL())
+    .OUTPUT(z, ge::TensorType::ALL())
+    .OP_END_FACTORY_REG(AddCustom);
+}
+"""
+    (tmp_path / "custom_reg_op.h").write_text(header)
+    done = subprocess.run([*command, "custom_reg_op.h"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.split() == ["auto_generated_ge_raw_custom_ops.py", "custom_reg_op.c"], done.stderr
+    monkeypatch.syspath_prepend(tmp_path)
+    from auto_generated_ge_raw_custom_ops import AddCustom
+    node, out = build(AddCustom, reg_op.parse(header)[0], True)
+    assert node.type == "AddCustom" and [d.name for d in node.input_desc] == ["x", "y"] and [d.name for d in node.output_desc] == ["z"] and out == "0"
+    subprocess.run(["dovetail", "build", "custom_reg_op.c"], cwd=tmp_path, check=True)
+    (tmp_path / "custom_reg_op.c").write_text("mine")
+    done = subprocess.run([*command, "custom_reg_op.h", "-o", "."], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert "custom_reg_op.c is there already, and stays as it is" in done.stderr and (tmp_path / "custom_reg_op.c").read_text() == "mine"
+    (tmp_path / "empty.h").touch()
+    done = subprocess.run([*command, "empty.h"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr == "dovetail: error: empty.h: expected REG_OP, found none\n"

@@ -554,6 +554,21 @@ typedef struct dv_row_report {
 DV_API int dv_explain(
     dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user);
 
+/* The call in which a kernel runs, from dv_query(ctx, "dovetail.call"): for code that launches kernels of another system as the
+ * name of their row says (docs/ascend.md). Borrowed until the kernel returns; NULL in a row that is split. */
+typedef struct dv_running {
+    uint32_t size;
+    uint32_t reserved;
+    dv_operator *op;
+    const char *row;                 /* its name */
+    const dv_host *host;             /* NULL: the embedded default */
+    const dv_value *args;            /* all arguments, completed and converted; their tensors are the host's own */
+    const dv_tensor *const *tensors; /* what the kernel sees, by slot (arguments, then results); NULL: None, or not one tensor */
+    const dv_tensors *lists;         /* the same of lists of tensors */
+} dv_running;
+/* From now on dv_query(ctx, name) answers `what` in every kernel of this process. */
+DV_API int dv_extend(const char *name, const void *what);
+
 /* Restart the embedded default's random numbers (dv_random) from this seed. */
 DV_API int dv_set_seed(uint64_t seed);
 /* Threads of the embedded default: n >= 1; 0: as many as the process may use. Survives fork. */

@@ -259,10 +259,52 @@ static const void *object(dv_context *ctx, const char *name)
     return found;
 }
 
+/* What dv_query() answers beside its own words: a list that only grows, newest first. */
+typedef struct extension {
+    const struct extension *next;
+    const void *what;
+    char name[];
+} extension;
+static _Atomic(const extension *) extensions;
+
+int dv_extend(const char *name, const void *what)
+{
+    if (!name || !*name || !what)
+        return dv_fail(
+            DV_EINVAL, "dv_extend: expected a name and what it stands for, found %s", name && *name ? "NULL" : "no name");
+    const size_t size = strlen(name) + 1;
+    extension *e = dv__alloc(sizeof *e + size);
+    if (!e)
+        return DV_ENOMEM;
+    memcpy(e->name, name, size);
+    e->what = what;
+    e->next = atomic_load(&extensions);
+    while (!atomic_compare_exchange_weak(&extensions, &e->next, e))
+        ;
+    return DV_OK;
+}
+
+static const dv_running *running(dv__slice *s)
+{
+    dv__call *c = s->call;
+    if (s->index >= 0 || c->stage != DV__STAGE_KERNEL)
+        return NULL;
+    dv_running *r = DV__ARENA_ARRAY(&c->arena, dv_running, 1);
+    if (r)
+        *r = (dv_running){ sizeof *r, 0, c->op, c->row->name, c->host, c->args, c->tensors, c->lists };
+    return r;
+}
+
 static const void *query(dv_context *ctx, const char *name)
 {
-    (void)ctx;
-    return strcmp(name, "dovetail.version") ? NULL : dv_version();
+    if (!strcmp(name, "dovetail.version"))
+        return dv_version();
+    if (!strcmp(name, "dovetail.call"))
+        return running(slice_of(ctx));
+    for (const extension *e = atomic_load(&extensions); e; e = e->next)
+        if (!strcmp(name, e->name))
+            return e->what;
+    return NULL;
 }
 
 static const dv_services all_services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers,

@@ -201,6 +201,7 @@ int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t wo
     dv__slice s;
     dv_tensor *device_memory = NULL;
     int status;
+    c->row = row;
     dv__slice_init(&s, c);
     s.ctx.stream = stream;
     if (dv__host_memory(c->device.type)) {

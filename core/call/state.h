@@ -96,9 +96,10 @@ typedef struct dv__call {
     uint64_t look;
 
     enum dv__stage stage;
-    bool in_kernel; /* between before_kernel and after_kernel */
-    bool whole;     /* it was not split */
-    bool infers;    /* no kernel runs, so tensors need no memory */
+    const dv__row *row; /* that runs; set before it does */
+    bool in_kernel;     /* between before_kernel and after_kernel */
+    bool whole;         /* it was not split */
+    bool infers;        /* no kernel runs, so tensors need no memory */
     int64_t workspace;
     int64_t most;                /* elements of the largest tensor */
     atomic_uint_fast64_t random; /* 0, or 1 + where the random numbers of a split call begin */

@@ -37,7 +37,7 @@ def test_layout_can_fail(tmp_path):
     assert r.returncode != 0 and "dv_kernel_decl.run moved" in r.stderr
 
 
-@pytest.mark.parametrize("header", ["dovetail_op.h", "dovetail.h", "dovetail_test.h", "dovetail_torch.h"])
+@pytest.mark.parametrize("header", ["dovetail_op.h", "dovetail.h", "dovetail_test.h", "dovetail_torch.h", "dovetail_ascend.h"])
 @pytest.mark.parametrize("compiler, flags", COMPILERS, ids=[c for c, _ in COMPILERS])
 def test_alone(tmp_path, compiler, flags, header):
     r = compile_text(tmp_path, compiler, flags + [w for w in WARNINGS if w != "-Wpedantic"], f"#include <{header}>\n#include <{header}>\nint t(void);\n")

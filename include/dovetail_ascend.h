@@ -1,0 +1,95 @@
+/* dovetail_ascend.h: kernel rows that call aclnn operators of CANN, the software of Ascend's NPUs (docs/ascend.md).
+ *
+ *     DV_OPERATOR(my_op, struct my_op, (self, other, result), .schema = "my_op(Tensor self, Tensor other) -> Tensor", ...
+ *         .kernels = DV_KERNELS(DV_ACLNN("f32 f16", "AddCustom", "self, other, result")));
+ *
+ * The row calls aclnnAddCustomGetWorkspaceSize(self, other, result, &size, &executor), then aclnnAddCustom(workspace, size,
+ * executor, stream). No header of CANN is needed, and no library until the first call. The list has, in aclnn's order:
+ *
+ *     x                 an argument or result by its name in the schema (result, result0, result1... where it has none)
+ *     float(eps)        converted to a C type that aclnn's function takes: float, double, int64_t or bool
+ *     scalar(alpha)     as an aclScalar
+ *     2, 0.5, true, "ND", none, scalar(1)    constants; none is a null pointer
+ *     dim or -1         a constant where the argument is None
+ *
+ * An empty list stands for: tensors, then all other arguments, then results, each in the schema's order. Without a converter int
+ * is int64_t, float is double, bool is bool, str is char *, ScalarType is aclDataType, Scalar is aclScalar *, and lists are
+ * aclTensorList *, aclIntArray *, aclFloatArray *, aclBoolArray * and aclScalarList *. A tensor that is None is a null pointer.
+ * Further fields of the row may follow: DV_ACLNN("f32", "AddCustom", "", .priority = 1, .takes = "strided(self)").
+ */
+#ifndef DOVETAIL_ASCEND_H
+#define DOVETAIL_ASCEND_H
+
+#include "dovetail_op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What dv_query(ctx, "dovetail.aclnn") gives, once libdovetail_ascend is open. */
+typedef struct dv_aclnn {
+    uint32_t size;
+    uint32_t reserved;
+    int (*run)(dv_context *ctx);
+} dv_aclnn;
+
+static inline int dv__aclnn(dv_context *ctx, const void *frame)
+{
+    const dv_aclnn *aclnn = (const dv_aclnn *)dv_query(ctx, "dovetail.aclnn");
+    (void)frame; /* the row's list is by names of the schema */
+    return aclnn ? aclnn->run(ctx)
+                 : dv_error(ctx, DV_ENOTSUP,
+                       "aclnn rows need libdovetail_ascend: call dv_ascend_open() in C, or import dovetail.ascend in Python");
+}
+
+#define DV_ACLNN(DTYPES, NAME, LIST, ...)                    \
+    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl), \
+        .name = "aclnn" NAME "(" LIST ")",                   \
+        .device = "npu",                                     \
+        .dtypes = DTYPES,                                    \
+        .run = dv__aclnn,                                    \
+        __VA_ARGS__ }
+
+/* ---- For programs and bridges: libdovetail_ascend ----------------------------------------------------------------------- */
+
+#if defined(__GNUC__) || defined(__clang__)
+#define DV_ASCEND_API __attribute__((visibility("default")))
+#else
+#define DV_ASCEND_API
+#endif
+
+struct dv_host;
+
+/* What the framework that owns the NPU does for a call. Set size; a NULL entry takes the default. Every entry returns a status
+ * and may set dv_fail(). Each gets a pointer to this struct: embed it in a larger one to reach your own data. */
+typedef struct dv_ascend_framework {
+    uint32_t size;
+    uint32_t reserved;
+    const char *name;
+    /* The aclrtStream on which calls for this device run now. Default: the stream of the call's dv_host. */
+    int (*stream)(const struct dv_ascend_framework *f, dv_device device, void **out);
+    /* Memory for one kernel that is about to be put on this stream, by this call's task. What is put on the stream after that
+     * kernel may use the same memory; nothing is given back. Default: one block for each stream, which grows. */
+    int (*workspace)(const struct dv_ascend_framework *f, void *stream, uint64_t bytes, void **out);
+    /* Run task(arg) in the order in which the framework puts work on this stream: now, or later on another thread. It runs
+     * exactly once if this returns DV_OK, and never otherwise. It returns aclnn's status. Default: now. */
+    int (*enqueue)(const struct dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg);
+    /* The number of the aclFormat in which a tensor's memory is laid out; t is as the call's host made it. Default: ND. */
+    int (*format)(const struct dv_ascend_framework *f, const struct dv_host *host, const dv_tensor *t, int32_t *out);
+} dv_ascend_framework;
+
+/* Open CANN's libraries and make aclnn rows work in this process. framework must stay; NULL: C programs without one. Again: it
+ * replaces the framework. DV_ENOENT with the places where the libraries were searched. */
+DV_ASCEND_API int dv_ascend_open(const dv_ascend_framework *framework);
+/* A host for dv_call() with tensors on an NPU: memory of aclrtMalloc, and one stream for each device. What a call makes is freed
+ * by the host's free_tensor. NULL before dv_ascend_open(). */
+DV_ASCEND_API const struct dv_host *dv_ascend_host(void);
+/* Wait for all work on this host's stream of that device. */
+DV_ASCEND_API int dv_ascend_wait(int32_t device);
+/* Give back this host's streams and the default workspaces, after waiting for them. Nothing of this library may be running. */
+DV_ASCEND_API int dv_ascend_close(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,533 @@
+/* Rows that call aclnn operators, on the stand-in. After each test the stand-in must have seen no fault, and nothing may be left.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+
+#include "dovetail.h"
+#include "dovetail_ascend.h"
+#include "stand_in.h"
+
+/* ---- operators, as an author writes them ---- */
+
+struct binary {
+    const dv_tensor *self, *other;
+    dv_tensor *result;
+};
+DV_OPERATOR(add_custom, struct binary, (self, other, result), .schema = "add_custom(Tensor self, Tensor other) -> Tensor",
+    .contract = "self[*s]:T, other[*s]:T -> [*s]:T",
+    .kernels = DV_KERNELS(DV_ACLNN("f32 f16", "AddCustom", "self, other, result")));
+/* a constant, and views */
+struct add {
+    const dv_tensor *self, *other;
+    dv_tensor *z;
+};
+DV_OPERATOR(add, struct add, (self, other, z), .schema = "add(Tensor self, Tensor other) -> Tensor z",
+    .contract = "self[*s]:T, other[*s]:T -> z[*s]:T; strided(self); strided(other); strided(z)",
+    .kernels = DV_KERNELS(DV_ACLNN("f32", "Add", "self, other, scalar(2), z")));
+DV_OPERATOR(nowhere, struct binary, (self, other, result), .schema = "nowhere(Tensor self, Tensor other) -> Tensor",
+    .contract = "self[*s]:T, other[*s]:T -> [*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32", "Nowhere", "")));
+DV_OPERATOR(misspelled, struct binary, (self, other, result), .schema = "misspelled(Tensor self, Tensor other) -> Tensor",
+    .contract = "self[*s]:T, other[*s]:T -> [*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, othr, result")));
+
+struct scale_ {
+    dv_tensor *x;
+    double by;
+};
+DV_OPERATOR(scale_, struct scale_, (x, by), .schema = "scale_(Tensor(a!) x, float by) -> Tensor(a!)", .contract = "x[*s]:f32",
+    .kernels = DV_KERNELS(DV_ACLNN("f32", "InplaceScale", "")));
+
+struct mixed {
+    const dv_tensor *x, *y;
+    dv_tensors more;
+    int64_t n;
+    double eps, slope;
+    bool flag;
+    dv_string mode;
+    dv_ints ints;
+    dv_floats floats;
+    dv_bools bools;
+    dv_scalar scalar;
+    dv_dtype dtype;
+    dv_opt_int k;
+    dv_tensor *out;
+};
+DV_OPERATOR(mixed, struct mixed, (x, y, more, n, eps, slope, flag, mode, ints, floats, bools, scalar, dtype, k, out),
+    .schema = "mixed(Tensor x, Tensor? y, Tensor[] more, int n, float eps, float slope, bool flag, str mode, int[] ints, float[] "
+              "floats, "
+              "bool[] bools, Scalar scalar, ScalarType dtype, int? k) -> Tensor out",
+    .contract = "x[*s]:T, y[*s]:T, more{i}[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_ACLNN("f32", "Mixed",
+        "x, y, more, n, eps, float(slope), flag, mode, ints, floats, bools, scalar, dtype, 1.5, 2.5, double(n), float(4.5), eps, "
+        "6.5, "
+        "7.5, float(8.5), k or -9, -3, out")));
+
+DV_LIBRARY(npu_ops, &dv_op_add_custom, &dv_op_add, &dv_op_nowhere, &dv_op_misspelled, &dv_op_scale_, &dv_op_mixed);
+
+/* ---- helpers ---- */
+
+static const dv_device npu = { DV_NPU, 0 };
+static const dv_host *host;
+
+static dv_operator *find(const char *name)
+{
+    char full[64];
+    dv_operator *op;
+    snprintf(full, sizeof full, "npu_ops::%s", name);
+    if (dv_find(full, &op))
+        fail_msg("%s", dv_last_error());
+    dv_operator_unref(op); /* the library keeps it */
+    return op;
+}
+
+#define OK(status)                           \
+    do {                                     \
+        if (status)                          \
+            fail_msg("%s", dv_last_error()); \
+    } while (0)
+#define FAILS(status, code, ...)                                              \
+    do {                                                                      \
+        assert_int_equal(status, code);                                       \
+        const char *const words[] = { __VA_ARGS__ };                          \
+        for (size_t w_ = 0; w_ < sizeof words / sizeof *words; w_++)          \
+            if (!strstr(dv_last_error(), words[w_]))                          \
+                fail_msg("expected '%s' in: %s", words[w_], dv_last_error()); \
+    } while (0)
+
+static dv_tensor *tensor(
+    dv_device device, uint32_t dtype, int32_t ndim, const int64_t *shape, const int64_t *strides, float start, float step)
+{
+    int64_t dense[8];
+    dv_tensor *t;
+    for (int32_t i = ndim; i-- > 0;)
+        dense[i] = i == ndim - 1 ? 1 : dense[i + 1] * shape[i + 1];
+    OK(host->new_tensor(host, -1, dv_dtype_from_key(dtype), device, ndim, shape, strides ? strides : dense, &t));
+    for (int64_t i = 0; dtype == DV_DTYPE_f32 && device.type == DV_NPU && i < dv_numel(t); i++) {
+        int64_t offset = 0, rest = i;
+        for (int32_t k = ndim; k-- > 0; rest /= shape[k])
+            offset += rest % shape[k] * t->strides[k];
+        ((float *)stand_in_memory(t->data))[offset] = start + step * (float)i;
+    }
+    return t;
+}
+
+static dv_tensor *floats(int32_t ndim, const int64_t *shape, float start, float step)
+{
+    return tensor(npu, DV_DTYPE_f32, ndim, shape, NULL, start, step);
+}
+
+static float at(const dv_tensor *t, int64_t i) { return ((const float *)stand_in_memory(t->data))[i]; }
+static void drop(const dv_tensor *t) { host->free_tensor(host, (dv_tensor *)(uintptr_t)t); }
+
+static int open_all(void **state)
+{
+    (void)state;
+    dv_library *lib;
+    if (dv_ascend_open(NULL) || dv_load_static(&dv_library_npu_ops, &lib))
+        return fprintf(stderr, "%s\n", dv_last_error());
+    return !(host = dv_ascend_host());
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    stand_in_clear();
+    stand_in_fail(0);
+    stand_in_expect(NULL);
+    stand_in_hold(false);
+    return dv_ascend_open(NULL);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (dv_ascend_close())
+        fprintf(stderr, "%s\n", dv_last_error());
+    stand_in_end();
+    if (*stand_in_faults())
+        fprintf(stderr, "FAULT: %s", stand_in_faults());
+    return *stand_in_faults() != 0;
+}
+
+static const int64_t n46[] = { 4, 6 }, n64[] = { 6, 4 }, n5[] = { 5 };
+
+static int call_two(const char *name, const dv_tensor *x, const dv_tensor *y, dv_value *result)
+{
+    const dv_value args[2] = { dv_from_tensor(x), dv_from_tensor(y) };
+    return dv_call(find(name), args, 2, result, 1, host);
+}
+
+/* ---- tests ---- */
+
+static void one_call(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(2, n46, 0, 1), *y = floats(2, n46, 100, 2);
+    dv_value result = dv_default();
+    OK(call_two("add_custom", x, y, &result));
+    OK(dv_ascend_wait(0));
+    for (int i = 0; i < 24; i++)
+        assert_float_equal(at(result.as.tensor, i), 100 + 3 * (float)i, 0);
+    assert_string_equal(stand_in_trace(),
+        "create aclTensor 1: f32[4, 6] strides [6, 1] format 2 at memory 1 + 0\n"
+        "create aclTensor 2: f32[4, 6] strides [6, 1] format 2 at memory 2 + 0\n"
+        "create aclTensor 3: f32[4, 6] strides [6, 1] format 2 at memory 3 + 0\n"
+        "aclnnAddCustomGetWorkspaceSize\n  x: aclTensor 1\n  y: aclTensor 2\n  z: aclTensor 3\n  -> workspace 1000\n"
+        "aclnnAddCustom\ndestroy aclTensor 1\ndestroy aclTensor 2\ndestroy aclTensor 3\nrun aclnnAddCustom\n");
+    drop(x), drop(y), drop(result.as.tensor);
+}
+
+static void views(void **state)
+{
+    (void)state;
+    const int64_t turned[] = { 1, 4 };
+    dv_tensor *x = tensor(npu, DV_DTYPE_f32, 2, n46, turned, 0, 1), *y = floats(2, n46, 0, 1), *out = floats(2, n64, 0, 0);
+    dv_tensor cut = *y;
+    const int64_t two[] = { 2, 3 }, steps[] = { 12, 2 };
+    cut.shape = two, cut.strides = steps, cut.data = (float *)y->data + 1;
+    dv_tensor to = *out;
+    to.shape = two;
+    dv_tensor other = *x;
+    other.shape = two;
+    dv_value result = dv_from_tensor(&to);
+    OK(call_two("add", &other, &cut, &result));
+    OK(dv_ascend_wait(0));
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 3; k++) /* x is 6 i + k at [i, k] */
+            assert_float_equal(at(out, i * 4 + k), (float)(6 * i + k) + 2 * (float)(12 * i + 2 * k + 1), 0);
+    assert_non_null(strstr(stand_in_trace(), "f32[2, 3] strides [12, 2] format 2 at memory 2 + 4\n"));
+    assert_non_null(strstr(stand_in_trace(), "f32[2, 3] strides [1, 4] format 2 at memory 1 + 0\n"));
+    drop(x), drop(y), drop(out);
+}
+
+static void empty_and_0d(void **state)
+{
+    (void)state;
+    const int64_t none[] = { 0, 3 };
+    dv_tensor *x = floats(0, NULL, 3, 0), *e = floats(2, none, 0, 0);
+    dv_value result = dv_default(), nothing = dv_default();
+    OK(call_two("add_custom", x, x, &result));
+    OK(call_two("add_custom", e, e, &nothing));
+    OK(dv_ascend_wait(0));
+    assert_float_equal(at(result.as.tensor, 0), 6, 0);
+    drop(x), drop(e), drop(result.as.tensor), drop(nothing.as.tensor);
+}
+
+static void written(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(1, n5, 1, 1);
+    const dv_value args[2] = { dv_from_tensor(x), dv_from_float(0.5) };
+    dv_value result = dv_default();
+    OK(dv_call(find("scale_"), args, 2, &result, 1, host));
+    OK(dv_ascend_wait(0));
+    assert_ptr_equal(result.as.tensor, x);
+    assert_float_equal(at(x, 4), 2.5, 0);
+    drop(x);
+}
+
+static void formats(void **state)
+{
+    (void)state;
+    const int64_t n5d[] = { 1, 2, 1, 2, 1 };
+    static const char *const wanted[] = { "f32[] strides [] format 2 ", "f32[1] strides [1] format 2 ",
+        "f32[1, 2] strides [2, 1] format 2 ", "f32[1, 2, 1] strides [2, 1, 1] format 47 ",
+        "f32[1, 2, 1, 2] strides [4, 2, 2, 1] format 0 ", "f32[1, 2, 1, 2, 1] strides [4, 2, 2, 1, 1] format 30 " };
+    for (int32_t n = 0; n <= 5; n++) {
+        dv_tensor *x = floats(n, n5d, 1, 0);
+        dv_value result = dv_default();
+        OK(call_two("add_custom", x, x, &result));
+        assert_non_null(strstr(stand_in_trace(), wanted[n]));
+        drop(x), drop(result.as.tensor);
+    }
+}
+
+static int call_mixed(const dv_tensor *x, const dv_tensor *y, bool k, dv_value *result)
+{
+    const dv_tensor *more[] = { x, x, x };
+    const int64_t ints[] = { 5, -6 };
+    const double fs[] = { 0.5, 1.25, -2 };
+    const bool bs[] = { true, false, true };
+    const dv_floats fl = { fs, 3 };
+    const dv_bools bl = { bs, 3 };
+    dv_value args[14] = { dv_from_tensor(x), dv_from_tensor(y), dv_from_tensors(more, 3), dv_from_int(11), dv_from_float(0.125),
+        dv_from_float(0.25), dv_from_bool(true), dv_from_string("fast"), dv_from_ints(ints, 2), dv_none(), dv_none(),
+        dv_from_float(-7.5), dv_from_dtype(dv_dtype_from_key(DV_DTYPE_bf16)), k ? dv_from_int(INT64_C(1) << 40) : dv_none() };
+    args[9].type = DV_VALUE_FLOATS, args[9].as.floats = fl;
+    args[10].type = DV_VALUE_BOOLS, args[10].as.bools = bl;
+    return dv_call(find("mixed"), args, 14, result, 1, host);
+}
+
+static void every_type(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(2, n46, 0, 0.5f), *y = floats(2, n46, 1, 0);
+    const double k[] = { -9, 1099511627776. };
+    for (int i = 0; i < 2; i++) {
+        const double numbers[] = { 11, 0.125, 0.25, 1, 4, 5, -6, 0.5, 1.25, -2, 1, 0, 1, -7.5, 27, 1.5, 2.5, 11, 4.5, 0.125, 6.5,
+            7.5, 8.5, k[i], -3 };
+        double sum = 0;
+        for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
+            sum += numbers[n] * (double)(n + 1);
+        dv_value result = dv_default();
+        OK(call_mixed(x, i ? y : NULL, i, &result));
+        OK(dv_ascend_wait(0));
+        float expected = (float)sum;
+        expected += 1; /* x[2] */
+        if (i)
+            expected += 1;
+        for (int m = 0; m < 3; m++)
+            expected += 1;
+        assert_float_equal(at(result.as.tensor, 2), expected, 0);
+        drop(result.as.tensor);
+    }
+    assert_non_null(strstr(stand_in_trace(), "  y: null\n"));
+    assert_non_null(strstr(stand_in_trace(), "  mode: \"fast\"\n"));
+    drop(x), drop(y);
+}
+
+/* Nothing runs before somebody waits: three operators with workspaces of different sizes, one after the other on one stream. */
+static void late(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(2, n46, 1, 0), *z = floats(2, n46, 5, 0), *last = floats(2, n46, 0, 0);
+    dv_value result = dv_from_tensor(z), same = dv_default(), to = dv_from_tensor(last);
+    const dv_value by[2] = { dv_from_tensor(z), dv_from_float(10) };
+    stand_in_hold(true);
+    OK(call_two("add_custom", x, x, &result));
+    OK(dv_call(find("scale_"), by, 2, &same, 1, host));
+    OK(call_two("add_custom", z, x, &to));
+    assert_float_equal(at(z, 0), 5, 0);
+    assert_null(strstr(stand_in_trace(), "run "));
+    OK(dv_ascend_wait(0));
+    assert_float_equal(at(z, 7), 20, 0);
+    assert_float_equal(at(last, 7), 21, 0);
+    drop(x), drop(z), drop(last);
+}
+
+/* Tensors that are given back at once stay until the kernel has run. */
+static void dropped(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(2, n46, 1, 0);
+    dv_value result = dv_default();
+    stand_in_hold(true);
+    OK(call_two("add_custom", x, x, &result));
+    drop(x), drop(result.as.tensor);
+    OK(dv_ascend_close());
+    dv_tensor *y = floats(2, n46, 1, 0), *z = floats(2, n46, 1, 0);
+    result = dv_from_tensor(z);
+    OK(call_two("add", y, y, &result)); /* no workspace: only closing waits for it */
+    OK(dv_ascend_close());
+    drop(y), drop(z);
+}
+
+/* Each allocation, descriptor, phase and launch fails in turn: an error, no fault, nothing left. */
+static void every_failure(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(2, n46, 1, 0);
+    int n = 1;
+    for (;; n++) {
+        dv_value result = dv_default();
+        stand_in_fail(n);
+        const int status = call_mixed(x, x, true, &result);
+        if (!stand_in_failed()) {
+            OK(status);
+            drop(result.as.tensor);
+            break;
+        }
+        FAILS(status, dv_last_error()[0] == 'A' ? DV_EHOST : status, "the stand-in was told to fail");
+        assert_true(status == DV_EKERNEL || status == DV_EHOST);
+        assert_int_equal(result.type, DV_VALUE_DEFAULT);
+    }
+    stand_in_fail(0);
+    assert_true(n > 10);
+    drop(x);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    const dv_device cpu = { DV_CPU, 0 };
+    dv_tensor *x = floats(2, n46, 1, 0), *c = tensor(cpu, DV_DTYPE_f32, 0, NULL, NULL, 0, 0);
+    dv_tensor *bad = tensor(npu, DV_DTYPE_f8_e4m3, 2, n46, NULL, 0, 0);
+    dv_value result = dv_default();
+    FAILS(call_two("nowhere", x, x, &result), DV_ENOENT, "npu_ops::nowhere", "no function aclnnNowhereGetWorkspaceSize",
+        "missing/op_api/lib (not there)", "libopapi.so (open)");
+    FAILS(call_two("misspelled", x, x, &result), DV_ENOENT, "npu_ops::misspelled", "aclnnAddCustom(self, othr, result)",
+        "found 'othr'", "misspelled(Tensor self, Tensor other) -> Tensor");
+    stand_in_capture(true);
+    FAILS(call_two("add_custom", x, x, &result), DV_ENOTSUP, "npu_ops::add_custom: a graph is being captured", "aclnnAddCustom");
+    stand_in_capture(false);
+    stand_in_fail(5); /* the result's memory, three descriptors, then this */
+    FAILS(call_two("add_custom", x, x, &result), DV_EKERNEL,
+        "npu_ops::add_custom: aclnnAddCustomGetWorkspaceSize failed with 507899",
+        "EZ9999: the stand-in was told to fail in GetWorkspaceSize", "self: f32[4, 6]");
+    stand_in_fail(3);
+    FAILS(call_two("add_custom", x, x, &result), DV_EKERNEL,
+        "npu_ops::add_custom: argument 'other': aclCreateTensor failed: EZ9999");
+    stand_in_fail(4);
+    FAILS(call_two("add_custom", x, x, &result), DV_EKERNEL,
+        "npu_ops::add_custom: result 'result': aclCreateTensor failed: EZ9999");
+    stand_in_fail(0);
+    drop(x), drop(c), drop(bad);
+}
+
+/* ---- a framework: its own stream, workspace and queue ---- */
+
+static struct {
+    dv_ascend_framework f; /* first */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    int (*tasks[16])(void *arg);
+    void *args[16];
+    size_t n, ran;
+    void *stream, *memory;
+    int64_t asked;
+    int32_t format;
+    int refuse;
+} fw = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static int fw_stream(const dv_ascend_framework *f, dv_device device, void **out)
+{
+    assert_ptr_equal(f, &fw.f);
+    assert_int_equal(device.type, DV_NPU);
+    *out = fw.stream;
+    return DV_OK;
+}
+
+static int fw_workspace(const dv_ascend_framework *f, void *stream, uint64_t bytes, void **out)
+{
+    (void)f, (void)stream;
+    assert_true(bytes <= 50000);
+    fw.asked += (int64_t)bytes;
+    *out = fw.memory;
+    return DV_OK;
+}
+
+static int fw_enqueue(const dv_ascend_framework *f, void *stream, const char *name, int (*task)(void *arg), void *arg)
+{
+    (void)f, (void)stream, (void)name;
+    if (fw.refuse)
+        return dv_fail(DV_EHOST, "the queue is closed for %s", name);
+    fw.tasks[fw.n] = task;
+    fw.args[fw.n++] = arg;
+    return DV_OK;
+}
+
+static int fw_format(const dv_ascend_framework *f, const dv_host *h, const dv_tensor *t, int32_t *out)
+{
+    (void)f;
+    assert_ptr_equal(h, host);
+    *out = t->ndim == 2 ? fw.format : 2;
+    return DV_OK;
+}
+
+static void *fw_run(void *arg)
+{
+    (void)arg;
+    for (; fw.ran < fw.n; fw.ran++)
+        fw.tasks[fw.ran](fw.args[fw.ran]);
+    return NULL;
+}
+
+static void fw_drain(void)
+{
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, fw_run, NULL), 0);
+    pthread_join(thread, NULL);
+}
+
+int32_t aclrtCreateStream(void **out);
+int32_t aclrtDestroyStream(void *stream);
+int32_t aclrtSynchronizeStream(void *stream);
+int32_t aclrtMalloc(void **out, size_t size, int32_t policy);
+int32_t aclrtFree(void *p);
+
+/* The second phase runs on another thread, after the calls have returned. */
+static void framework(void **state)
+{
+    (void)state;
+    fw.f = (dv_ascend_framework){ sizeof fw.f, 0, "a test", fw_stream, fw_workspace, fw_enqueue, fw_format };
+    fw.format = 2;
+    assert_int_equal(aclrtCreateStream(&fw.stream), 0);
+    assert_int_equal(aclrtMalloc(&fw.memory, 50000, 0), 0);
+    stand_in_expect(fw.stream);
+    OK(dv_ascend_open(&fw.f));
+
+    dv_tensor *x = floats(2, n46, 1, 0), *one = floats(1, n5, 3, 0), *z = floats(2, n46, 0, 0);
+    dv_value result = dv_from_tensor(z), same = dv_default();
+    const dv_value by[2] = { dv_from_tensor(z), dv_from_float(10) };
+    OK(call_two("add_custom", x, x, &result));
+    OK(dv_call(find("scale_"), by, 2, &same, 1, host));
+    assert_int_equal(fw.n, 2);
+    assert_null(strstr(stand_in_trace(), "destroy"));
+    fw_drain();
+    assert_int_equal(aclrtSynchronizeStream(fw.stream), 0);
+    assert_float_equal(at(z, 3), 20, 0);
+    assert_int_equal(fw.asked, 1000 + 50000);
+
+    fw.format = 29;
+    FAILS(call_two("add_custom", x, x, &result), DV_ENOTSUP, "npu_ops::add_custom: argument 'self'", "the private format 29");
+    fw.format = 2;
+    fw.refuse = 1;
+    FAILS(call_two("add_custom", x, x, &result), DV_EHOST, "the queue is closed for aclnnAddCustom");
+    fw.refuse = 0;
+
+    OK(call_two("add_custom", x, x, &result)); /* its launch fails when the call has returned */
+    stand_in_fail(1);
+    fw_drain();
+    stand_in_fail(0);
+    FAILS(call_two("add_custom", x, x, &result), DV_EKERNEL,
+        "an earlier call failed: npu_ops::add_custom: aclnnAddCustom failed with 507899 after its call had returned: EZ9999");
+    OK(call_two("add_custom", x, x, &result));
+    fw_drain();
+    assert_int_equal(aclrtSynchronizeStream(fw.stream), 0);
+
+    stand_in_expect(NULL);
+    drop(x), drop(one), drop(z);
+    assert_int_equal(aclrtFree(fw.memory), 0);
+    assert_int_equal(aclrtDestroyStream(fw.stream), 0);
+}
+
+static void *many(void *arg)
+{
+    dv_tensor *x = floats(2, n46, 1, 0), *y = floats(2, n46, 2, 0);
+    int *bad = arg;
+    for (int i = 0; i < 100; i++) {
+        dv_value result = dv_from_tensor(y);
+        *bad += call_two(i % 3 ? "add" : "add_custom", x, x, &result) != DV_OK;
+    }
+    *bad += dv_ascend_wait(0) != DV_OK || at(y, 1) != 2; /* the last is add_custom */
+    drop(x), drop(y);
+    return NULL;
+}
+
+static void threads(void **state)
+{
+    (void)state;
+    pthread_t t[4];
+    int bad[4] = { 0 };
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, many, &bad[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(t[i], NULL);
+        assert_int_equal(bad[i], 0);
+    }
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+    const struct CMUnitTest tests[] = { TEST(one_call), TEST(views), TEST(empty_and_0d), TEST(written), TEST(formats),
+        TEST(every_type), TEST(late), TEST(dropped), TEST(every_failure), TEST(refusals), TEST(framework), TEST(threads) };
+    return cmocka_run_group_tests(tests, open_all, NULL);
+}

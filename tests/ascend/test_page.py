@@ -1,0 +1,71 @@
+"""docs/ascend.md: its operator is built, its program compiled and run on the stand-in, its message comes."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build"))
+CANN = BUILD / "tests/ascend/cann"
+PAGE = (ROOT / "docs/ascend.md").read_text()
+OPERATOR, PROGRAM = re.findall(r"^```c\n(.*?)^```$", PAGE, re.S | re.M)
+ENV = {**os.environ, "ASCEND_HOME_PATH": str(CANN), "ASCEND_OPP_PATH": str(CANN / "opp")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    if not CANN.exists():
+        pytest.skip("cmake -DDOVETAIL_TESTS=ON")
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "my_ops.c").write_text(OPERATOR)
+    (folder / "main.c").write_text(PROGRAM)
+    subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=folder, check=True)
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}/include", "main.c", f"-L{BUILD}/lib", "-ldovetail_ascend", "-ldovetail",
+                    f"-Wl,-rpath,{BUILD}/lib", "-o", "main"], cwd=folder, check=True)
+    return folder
+
+
+def run(folder, **env):
+    r = subprocess.run(["./main"], cwd=folder, env={**ENV, **env}, capture_output=True, text=True, timeout=60)
+    return r.returncode, r.stderr
+
+
+def test_the_program(folder):
+    assert run(folder) == (0, "")
+
+
+def test_without_cann(folder):
+    code, said = run(folder, ASCEND_HOME_PATH="/nowhere")
+    assert code == 1 and "Ascend: no libascendcl.so: /nowhere/lib64/libascendcl.so (not there); libascendcl.so (not there)" in said, said
+
+
+def test_a_vendor_that_lacks_the_operator(folder):
+    code, said = run(folder, ASCEND_OPP_PATH="/nowhere")
+    assert code == 1 and "my_ops::my_op: no function aclnnAddCustomGetWorkspaceSize" in said and "config.ini (not there)" in said, said
+
+
+def test_a_folder_that_others_may_write_is_not_used(folder):
+    vendor = folder / "open/op_api/lib"
+    vendor.mkdir(parents=True)
+    (vendor / "libcust_opapi.so").write_bytes((CANN / "opp/vendors/v2/op_api/lib/libcust_opapi.so").read_bytes())
+    vendor.chmod(0o777)
+    code, said = run(folder, ASCEND_OPP_PATH="/nowhere", ASCEND_CUSTOM_OPP_PATH=str(folder / "open"))
+    assert code == 1 and "open/op_api/lib (" in said and "write" in said, said
+    vendor.chmod(0o755)
+    assert run(folder, ASCEND_OPP_PATH="/nowhere", ASCEND_CUSTOM_OPP_PATH=f"{folder}/none:{folder}/open") == (0, "")
+
+
+def test_the_message_of_the_page(folder, tmp_path):
+    (tmp_path / "my_ops.c").write_text(OPERATOR.replace('"self, other, result"', '"self, othr, result"'))
+    subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=tmp_path, check=True)
+    (tmp_path / "main").write_bytes((folder / "main").read_bytes())
+    (tmp_path / "main").chmod(0o755)
+    message, = (text for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.S | re.M) if not language)
+    assert run(tmp_path) == (1, message)
+
+
+def test_explain(folder):
+    said = subprocess.run([BUILD / "bin/dovetail", "info", "my_ops.so"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert "aclnnAddCustom(self, other, result)" in said and "npu" in said, said

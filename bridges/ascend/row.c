@@ -94,7 +94,7 @@ static int take_slot(parser *p, size_t slot, const dv_slot_info *info, dv__param
     return DV_OK;
 }
 
-/* Tensors, then what is no tensor, then results that are not arguments already. */
+/* Tensors, then other arguments, then results that are not arguments already. */
 static int take_all(parser *p)
 {
     const size_t nargs = dv_operator_nargs(p->op), nslots = nargs + dv_operator_nresults(p->op);

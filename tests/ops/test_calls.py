@@ -85,7 +85,7 @@ def test_kernels_agree_with_native_forms(case, host):
     close(found, expect)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "f64" in c])
+@pytest.mark.parametrize("case", [c for c in CASES if "f64" in c and "numpy_sin" not in c])
 def test_gradients(case):
     name, op, args = make(case)
     if not json.loads(op.json())["gradient"]:

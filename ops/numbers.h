@@ -1,4 +1,4 @@
-/* numbers.h: for plain rows: runs of a tensor's elements as double, and back. */
+/* numbers.h: for plain rows: runs of a tensor's elements as double, and back; for fast ones: one row of a tensor. */
 #ifndef OPS_NUMBERS_H
 #define OPS_NUMBERS_H
 #include <dovetail_op.h>
@@ -14,6 +14,14 @@ static inline void store(const dv_tensor *t, int64_t start, const double *from, 
 }
 static inline int64_t get_int(const dv_tensor *t, int64_t i) { return dv_get_i64(t->data, i, dv_dtype_key(t->dtype)); }
 static inline int64_t last_dim(const dv_tensor *t) { return t->shape[t->ndim - 1]; }
+
+/* Elements row * n to (row + 1) * n, for dv_blocks(). */
+static inline dv_tensor row_of(const dv_tensor *t, int64_t row, int64_t n)
+{
+    dv_tensor view = *t;
+    view.data = (char *)t->data + row * n * (t->dtype.bits / 8);
+    return view;
+}
 
 static inline double dot(const double *a, const double *b, int64_t n)
 {

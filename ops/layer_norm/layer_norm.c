@@ -1,6 +1,5 @@
 /* layer_norm.c: (x - mean) / sqrt(variance + eps) * weight + bias over the last dim. */
-#include "../numbers.h"
-#include <math.h>
+#include "../lines.h"
 
 struct layer_norm {
     const dv_tensor *x, *weight, *bias;
@@ -36,6 +35,47 @@ static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
     return DV_OK;
 }
 
+/* x: n elements in whole blocks, which becomes (x - mean) / sqrt(variance + eps) * weight + bias. */
+DV_INLINE void normalise(float *restrict x, const float *restrict weight, const float *restrict bias, int64_t n, double eps)
+{
+    float sum[DV_BLOCK] = { 0 }, squares[DV_BLOCK] = { 0 };
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    sum[i] += x[k + i];
+    const float mean = (float)(total(sum) / (double)n);
+    for (int64_t i = n; i < line_room(n); i++)
+        x[i] = mean;
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    squares[i] += (x[k + i] - mean) * (x[k + i] - mean);
+    const float scale = (float)(1 / sqrt(total(squares) / (double)n + eps));
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    x[k + i] = (x[k + i] - mean) * scale * weight[k + i] + bias[k + i];
+}
+
+DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a)
+{
+    const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
+    float *const x = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof(float), 64), *const weight = x + room,
+                 *const bias = weight + room;
+    if (!x)
+        return DV_ENOMEM;
+    for (int64_t i = 0; i < room; i++)
+        weight[i] = 1, bias[i] = 0;
+    if (a->weight)
+        load_line(weight, a->weight, 0, n, 0);
+    if (a->bias)
+        load_line(bias, a->bias, 0, n, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        load_line(x, a->x, r * n, n, 0);
+        normalise(x, weight, bias, n, a->eps);
+        store_line(a->out, r * n, x, n);
+    }
+    return DV_OK;
+}
+DV_ISAS(struct layer_norm, layer_norm_row)
+
 #define CENTRED "(x - mean(x, [-1], True))"
 #define NORMAL CENTRED " * rsqrt(mean(" CENTRED " * " CENTRED ", [-1], True) + eps)"
 #define WEIGHTED "if(present(weight), " NORMAL " * weight, " NORMAL ")"
@@ -45,7 +85,7 @@ DV_OPERATOR(layer_norm, struct layer_norm, (x, weight, bias, eps, out),
     .contract = "x[*s n]:T, weight[n]:T, bias[n]:T -> out[*s n]:T; T in f32 f64 bf16 f16; parallel(*s)",
     .native = "if(present(bias), " WEIGHTED " + bias, " WEIGHTED ")",
     .doc = "(x - mean) / sqrt(variance + eps) * weight + bias over the last dim.",
-    .kernels = DV_KERNELS(
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct layer_norm, layer_norm_row, "f32 bf16 f16", .split = 8),
         DV_KERNEL(struct layer_norm, "cpu", NULL, layer_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, layer_norm, &dv_op_layer_norm);

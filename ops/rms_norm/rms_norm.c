@@ -2,6 +2,7 @@
  * gradient.
  *
  * A row is gone through twice: its squares are added up in DV_BLOCK lanes, then it is scaled. Both are steps of dv_blocks(). */
+#include "../numbers.h"
 #include <dovetail_math.h>
 
 struct lanes_f32 { float squares[DV_BLOCK], products[DV_BLOCK], scale, back, *weight_sum; };
@@ -10,13 +11,6 @@ union lanes {
     struct lanes_f32 f32;
     struct lanes_f64 f64;
 };
-
-static dv_tensor row_of(const dv_tensor *t, int64_t row, int64_t d)
-{
-    dv_tensor view = *t;
-    view.data = (char *)t->data + row * d * (t->dtype.bits / 8);
-    return view;
-}
 
 static double total_f32(const float *x)
 {

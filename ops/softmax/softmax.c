@@ -1,6 +1,5 @@
 /* softmax.c: exp(x - max) / sum over one dim. */
-#include "../numbers.h"
-#include <math.h>
+#include "../lines.h"
 
 struct softmax {
     const dv_tensor *x;
@@ -30,6 +29,71 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
     return DV_OK;
 }
 
+/* x: n elements in whole blocks, padded with -inf. */
+DV_INLINE void softmax_line(float *x, int64_t n)
+{
+    float most[DV_BLOCK], sum[DV_BLOCK] = { 0 }, all = -(float)INFINITY;
+    for (int i = 0; i < DV_BLOCK; i++)
+        most[i] = all;
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    most[i] = x[k + i] <= most[i] ? most[i] : x[k + i]; /* NaN stays */
+    for (int i = 0; i < DV_BLOCK; i++)
+        all = most[i] <= all || isnan(all) ? all : most[i];
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+        {
+            const float e = dv_expf(x[k + i] - all);
+            x[k + i] = e;
+            sum[i] += e;
+        }
+    const float scale = (float)(1 / total(sum));
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    x[k + i] *= scale;
+}
+
+struct lines {
+    const struct softmax *a;
+    int64_t n, step, lines, pieces; /* element i of line l is at l / step * n * step + l % step + i * step */
+    float *scratch;
+};
+
+DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end)
+{
+    const struct lines *const x = arg;
+    const uint32_t t = dv_dtype_key(x->a->x->dtype);
+    float *const line = x->scratch + begin * line_room(x->n);
+    for (int64_t l = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); l < stop; l++) {
+        const int64_t first = l / x->step * x->n * x->step + l % x->step;
+        if (x->step == 1)
+            load_line(line, x->a->x, first, x->n, -(float)INFINITY);
+        for (int64_t i = 0; x->step > 1 && i < line_room(x->n); i++)
+            line[i] = i < x->n ? (float)dv_get_f64(x->a->x->data, first + i * x->step, t) : -(float)INFINITY;
+        softmax_line(line, x->n);
+        if (x->step == 1)
+            store_line(x->a->out, first, line, x->n);
+        for (int64_t i = 0; x->step > 1 && i < x->n; i++)
+            dv_put_f64(x->a->out->data, first + i * x->step, t, (double)line[i]);
+    }
+    return DV_OK;
+}
+static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
+{
+    const int32_t dim = (int32_t)(a->dim < 0 ? a->dim + a->x->ndim : a->dim);
+    struct lines x = { .a = a, .n = a->x->shape[dim] };
+    const int64_t all = dv_numel(a->x), some = all / 16384 + 1;
+    if (!all)
+        return DV_OK;
+    x.lines = all / x.n;
+    x.step = x.lines / dv_numel_leading(a->x, dim);
+    x.pieces = some < 32 ? some : 32;
+    x.pieces = x.lines < x.pieces ? x.lines : x.pieces;
+    x.scratch = dv_alloc(ctx, (size_t)(x.pieces * line_room(x.n)) * sizeof(float), 64);
+    return x.scratch ? dv_parallel_for(ctx, 0, x.pieces, 1, piece, &x) : DV_ENOMEM;
+}
+DV_ISAS_LOOP(struct softmax, softmax_row, softmax_lines)
+
 #define E "exp(x - amax(x, [dim], True))"
 
 DV_OPERATOR(softmax, struct softmax, (x, dim, out), .schema = "softmax(Tensor x, int dim=-1) -> Tensor out",
@@ -37,6 +101,7 @@ DV_OPERATOR(softmax, struct softmax, (x, dim, out), .schema = "softmax(Tensor x,
     .native = "if(x.numel == 0, x * 1, " E " / sum(" E ", [dim], True))",
     .gradient = "x: result * (grad - sum(grad * result, [dim], True))",
     .doc = "exp(x - max) / sum of these, over one dim: positive numbers with the sum 1.",
-    .kernels = DV_KERNELS(DV_KERNEL(struct softmax, "cpu", NULL, softmax_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct softmax, softmax_row, "f32 bf16 f16"),
+        DV_KERNEL(struct softmax, "cpu", NULL, softmax_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, softmax, &dv_op_softmax);

@@ -1,0 +1,53 @@
+/* lines.h: for fast rows that go through a line of a tensor several times: it is loaded as float, computed in blocks of DV_BLOCK,
+ * and stored. */
+#ifndef OPS_LINES_H
+#define OPS_LINES_H
+#include "numbers.h"
+#include <dovetail_math.h>
+
+/* Room for a line of n elements, in floats: whole blocks. */
+static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
+
+/* Elements start to start + n of a tensor of f32, bf16 or f16; the last block is filled up with `pad`. */
+DV_INLINE void load_line(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
+{
+    const char *const from = (const char *)t->data + start * (t->dtype.bits / 8);
+    const uint32_t dtype = dv_dtype_key(t->dtype);
+    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
+    uint16_t rest[DV_BLOCK] = { 0 };
+    if (t->dtype.bits == 32) {
+        memcpy(to, from, (size_t)n * sizeof *to);
+    } else {
+        for (int64_t i = 0; i < whole; i += DV_BLOCK)
+            dv_block_load(to + i, (const uint16_t *)(const void *)from + i, dtype);
+        if (whole < n)
+            dv_block_load(to + whole, memcpy(rest, from + 2 * whole, (size_t)(n - whole) * 2), dtype);
+    }
+    for (int64_t i = n; i < line_room(n); i++)
+        to[i] = pad;
+}
+DV_INLINE void store_line(const dv_tensor *t, int64_t start, const float *from, int64_t n)
+{
+    char *const to = (char *)t->data + start * (t->dtype.bits / 8);
+    const uint32_t dtype = dv_dtype_key(t->dtype);
+    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
+    uint16_t rest[DV_BLOCK];
+    if (t->dtype.bits == 32) {
+        memcpy(to, from, (size_t)n * sizeof *from);
+        return;
+    }
+    for (int64_t i = 0; i < whole; i += DV_BLOCK)
+        dv_block_store((uint16_t *)(void *)to + i, from + i, dtype);
+    if (whole < n) {
+        dv_block_store(rest, from + whole, dtype);
+        memcpy(to + 2 * whole, rest, (size_t)(n - whole) * 2);
+    }
+}
+static inline double total(const float *lanes)
+{
+    double sum = 0;
+    for (int i = 0; i < DV_BLOCK; i++)
+        sum += (double)lanes[i];
+    return sum;
+}
+#endif

@@ -8,11 +8,12 @@ static int run_import(const cli_args *args)
     if (!args->nwords)
         return cli_usage(args->verb, "expected a header with REG_OP");
     const char *out = cli_get(args, "out");
-    return cli_run_bridge("torchair", "import", out ? out : ".", args);
+    return cli_run_bridge("torchair", cli_has(args, "builders") ? "builders" : "import", out ? out : ".", args);
 }
 
 static const cli_option import_options[] = {
     { 0, "reg-op", NULL, "read prototypes of GE: C++ headers with REG_OP" },
+    { 0, "builders", NULL, "only the Python functions" },
     { 'o', "out", "FOLDER", "where to write; default: the current folder" },
     { 0 },
 };

@@ -34,6 +34,11 @@ def test_the_files(made):
     assert "def AddCustom(x: Tensor, y: Optional[Tensor], *, alpha: float = 1.5," in (made.folder / "back/auto_generated_ge_raw_custom_ops.py").read_text()
 
 
+def test_only_the_functions(made):
+    made("export", "--reg-op", "my_ops.so", "-o", "one.h")
+    assert made("import", "--reg-op", "--builders", "one.h", "-o", "back").out.split() == ["back/auto_generated_ge_raw_custom_ops.py"]
+
+
 @pytest.mark.parametrize("words, code, message", [
     (["export", "my_ops.so"], 2, "expected --torchair, --reg-op or --ge"),
     (["export", "--ge", "--reg-op", "my_ops.so"], 2, "expected one of --reg-op and --ge"),

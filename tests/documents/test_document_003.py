@@ -1,4 +1,5 @@
-"""examples/document_003: a wheel with an operator for CPU tensors, by `setup.py build bdist_wheel`. What needs an NPU or its graphs is not here."""
+"""examples/document_003: a wheel with an operator for CPU tensors, by `setup.py build bdist_wheel`. Its graphs are in tests/torchair; what needs an NPU
+is not here."""
 import os
 import subprocess
 import sys
@@ -77,7 +78,25 @@ def test_meta(installed):
 
 def test_the_layout(wheel):
     there = {p.relative_to(wheel.parents[1]).as_posix() for p in wheel.parents[1].rglob("*") if p.is_file() and "build" not in p.parts}
-    assert there >= {"csrc/extension_add.c", "csrc/function.h", "csrc/register.c", "custom_ops/add_custom.py", "custom_ops/__init__.py", "setup.py"}
+    assert there >= {"csrc/extension_add.c", "csrc/extension_add1.c", "csrc/function.h", "csrc/register.c", "custom_ops/add_custom.py", "custom_ops/__init__.py",
+                     "graph/CMakeLists.txt", "graph/custom_reg_op.h", "setup.py", "test/test_add_custom_graph.py", "test/test_add_custom.py"}
+
+
+@pytest.mark.parametrize("script, said", [("test_add_custom.py", "eager is right"), ("test_add_custom_graph.py", "inductor is right")])
+def test_the_scripts(wheel, installed, script, said):
+    env = {**os.environ, "PYTHONPATH": f"{installed.site}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    done = subprocess.run([sys.executable, wheel.parents[1] / "test" / script], capture_output=True, text=True, env=env)
+    assert done.stdout == f"add_custom: {said}\n", done.stderr
+
+
+def test_make(patched):
+    """The commands of the document; the functions are used in tests/torchair."""
+    graph = patched("003") / "graph"
+    env = {**os.environ, "DOVETAIL_PYTHON": sys.executable}
+    done = subprocess.run(["sh", "-e", "-c", "mkdir build\ncd build\ncmake ..\nmake generate_ge_raw_custom_ops"], cwd=graph, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = (graph / "auto_generated_ge_raw_custom_ops.py").read_text()
+    assert "def AddCustom(x: Tensor, y: Tensor, *, dependencies=[], node_name=None):" in text and not (graph / "custom_reg_op.c").exists()
 
 
 def test_in_place_and_beside_other_extensions(tmp_path):

@@ -38,14 +38,18 @@ def _ge(out, files):
     print(folder / "dovetail_ge.h")
 
 
-def _import(out, files):
-    folder, found = pathlib.Path(out), [(pathlib.Path(file), reg_op.parse(pathlib.Path(file).read_text(), file)) for file in files]
+def _builders(out, files):
+    found = [(pathlib.Path(file), reg_op.parse(pathlib.Path(file).read_text(), file)) for file in files]
     if not any(prototypes for _, prototypes in found):
         raise ValueError(f"{', '.join(files)}: expected REG_OP, found none")
-    _write(folder / "auto_generated_ge_raw_custom_ops.py", reg_op.builders([p for _, prototypes in found for p in prototypes]))
-    for file, prototypes in found:
+    _write(pathlib.Path(out, "auto_generated_ge_raw_custom_ops.py"), reg_op.builders([p for _, prototypes in found for p in prototypes]))
+    return found
+
+
+def _import(out, files):
+    for file, prototypes in _builders(out, files):
         name = re.sub(r"\W", "_", file.stem)
-        path = folder / f"{name}.c"
+        path = pathlib.Path(out, f"{name}.c")
         if path.exists():
             print(f"{path} is there already, and stays as it is", file=sys.stderr)
         else:
@@ -58,7 +62,7 @@ def _load(files):
 
 def main(what, out, *files):
     try:
-        {"torchair": _torchair, "reg-op": _reg_op, "ge": _ge, "import": _import}[what](out, files)
+        {"torchair": _torchair, "reg-op": _reg_op, "ge": _ge, "builders": _builders, "import": _import}[what](out, files)
     except (OSError, ValueError, RuntimeError) as error:
         sys.exit(f"dovetail: error: {error}")
 

@@ -1,12 +1,4 @@
-/* register.c: the library myops, and the name that the module custom_ops_lib has for my_op */
+/* register.c: the library myops */
 #include "function.h"
-
-struct add_custom {
-    const dv_tensor *self, *other;
-    dv_tensor *result;
-};
-
-DV_OPERATOR(add_custom, struct add_custom, (self, other, result), .schema = "add_custom(Tensor self, Tensor other) -> Tensor",
-    .contract = "self[*s]:f32, other[*s]:f32 -> [*s]:f32; parallel(*s)", .native = "my_op(self, other)", .doc = "x + y");
 
 DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_add_custom);

@@ -16,6 +16,8 @@ if importlib.util.find_spec("torch_npu") is None:
 
 import torch
 
+from dovetail.torchair import reg_op
+
 sys.path.insert(0, str(pathlib.Path(importlib.util.find_spec("torch").origin).parents[1] / "torch_npu" / "dynamo"))
 
 PROTOTYPES = {}  # node -> (inputs, outputs, attributes), each (name, kind)
@@ -25,13 +27,8 @@ GRAPHS = []      # the types of the nodes of each graph that was made
 
 def declare(text):
     """Prototypes, from REG_OP."""
-    for node, body in re.findall(r"REG_OP\((\w+)\)(.*?)OP_END_FACTORY_REG", text, re.S):
-        found = [], [], []
-        for kind, name, rest in re.findall(r"\.(\w+)\((\w+), (.*)\)", body):
-            place = 0 if kind.endswith("INPUT") else 1 if kind.endswith("OUTPUT") else 2
-            found[place].append((name, rest.split(",")[0].lower() if place == 2 else "dynamic" if kind.startswith("DYNAMIC") else
-                                 "optional" if kind.startswith("OPTIONAL") else "required"))
-        PROTOTYPES[node] = found
+    for p in reg_op.parse(text):
+        PROTOTYPES[p.name] = [(n, kind) for n, kind, _ in p.inputs], [(n, kind) for n, kind, _ in p.outputs], [(n, word.lower()) for n, word, _ in p.attributes]
 
 
 class Graph:

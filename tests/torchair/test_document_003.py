@@ -42,7 +42,9 @@ def project(tmp_path_factory):
     done = subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     subprocess.run(["dovetail", "import", "--reg-op", "--builders", "custom_reg_op.h"], cwd=folder / "graph", env=env, check=True)
-    return folder
+    yield folder
+    for library in [x for x in dovetail.libraries() if x.name == "myops"]:
+        library.close()
 
 
 def test_graph_mode(project, monkeypatch, capsys):

@@ -1,3 +1,5 @@
+-- 创建custom_pypto/converter/npu_sparse_attention_pto.py
+
 from typing import (
     Any, Callable, ContextManager, Iterator, List, Literal, NamedTuple, Optional, Sequence, Tuple, TypeVar,
     Union, overload,

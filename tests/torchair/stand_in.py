@@ -67,21 +67,47 @@ class Graph:
         pass
 
 
+FIELDS = {"int": "i", "float": "f", "bool": "b", "string": "s", "type": "dt"}  # of ge_ir.proto's AttrDef
+LISTS = {"listint": 2, "listfloat": 3, "listbool": 4, "listtype": 10}  # its list types; torchair.ge.attr gives lists of strings none
+
+
+def validate(node):
+    """A node against its prototype: names, order, what may be absent, types of attributes. -> how many tensors each input has."""
+    def numbered(descs, name):
+        return sum(bool(re.fullmatch(re.escape(name) + r"\d+", d.name)) for d in descs)
+
+    def expect(what, expected, found):
+        assert expected == found, f"node {node.type}: {what}: expected {expected}, found {found}"
+    inputs, outputs, attributes = PROTOTYPES[node.type]
+    counts = {name: numbered(node.input_desc, name) if kind == "dynamic" else 1 for name, kind in inputs}
+    spelled = lambda name, kind: [f"{name}{i}" for i in range(counts[name])] if kind == "dynamic" else [name]
+    expect("inputs", [n for i in inputs for n in spelled(*i)], [d.name for d in node.input_desc])
+    given = iter(node.input)
+    for name, kind in inputs:
+        values = [next(given) for _ in range(counts[name])]
+        assert kind == "optional" or all(v and not v.endswith(":-1") for v in values), f"node {node.type}: input {name} is missing"
+    absent = {name for (name, kind), value in zip(inputs, node.input) if not value or value.endswith(":-1")}
+    counts.update((name, numbered(node.output_desc, name)) for name, kind in outputs if kind == "dynamic")
+    expect("outputs", [n for o in outputs if o[0] not in absent for n in spelled(*o)], [d.name for d in node.output_desc])
+    expect("attributes that GE does not know", set(), {a for a in node.attr if not a.startswith("_")} - {a for a, _ in attributes})
+    for name, kind in attributes:
+        if name in node.attr:
+            value = node.attr[name]
+            expect(f"attribute {name}", "list" if kind.startswith("list") else FIELDS[kind], value.WhichOneof("value"))
+            if kind in LISTS:
+                expect(f"attribute {name}", LISTS[kind], value.list.val_type)
+    return counts
+
+
 def run_operator(node, given):
-    """One of ours, with the arguments that the node has: names and kinds as the prototype says."""
+    """One of ours, with the arguments that the node has."""
     inputs, outputs, attributes = PROTOTYPES[node.type]
     overload, slots = OPERATORS[node.type]
-    named, at = {}, 0
+    counts, named, at = validate(node), {}, 0
     for name, kind in inputs:
-        if kind == "dynamic":
-            n = sum(bool(re.fullmatch(re.escape(name) + r"\d+", d.name)) for d in node.input_desc)
-            named[name], at = given[at:at + n], at + n
-        else:
-            assert node.input_desc[at].name == name, (node.type, name, node.input_desc[at].name)
-            assert given[at] is not None or kind == "optional", (node.type, name)
-            named[name], at = given[at], at + 1
+        n = counts[name]
+        named[name], at = given[at:at + n] if kind == "dynamic" else given[at], at + n
     assert at == len(given), node.type
-    assert set(node.attr) - {a for a, _ in attributes} <= {a for a in node.attr if a.startswith("_")}, node.type
     named.update((name, attribute(node.attr[name], kind)) for name, kind in attributes if name in node.attr)
     written = [a.name for a in slots if a.alias_info is not None and a.alias_info.is_write and named.get(a.name) is not None]
     named.update((w, named[w].clone()) for w in written)
@@ -94,16 +120,16 @@ def run_operator(node, given):
 
 
 def attribute(a, kind):
-    value = {"int": lambda: a.i, "float": lambda: a.f, "bool": lambda: a.b, "string": lambda: a.s.decode(), "type": lambda: TYPES[a.dt],
+    value = {"int": lambda: a.i, "float": lambda: a.f, "bool": lambda: a.b, "string": lambda: a.s.decode(), "type": lambda: CAST[a.dt],
              "listint": lambda: list(a.list.i), "listfloat": lambda: list(a.list.f), "listbool": lambda: list(a.list.b),
              "liststring": lambda: [s.decode() for s in a.list.s]}[kind]
     return value()
 
 
 TYPES = {1: torch.float32, 2: torch.float16, 3: torch.int8, 4: torch.uint8, 5: torch.int16, 7: torch.int32, 8: torch.int64, 11: torch.bool,
-         12: torch.float64, 27: torch.bfloat16}  # ge_ir.proto's numbers
+         12: torch.float64, 27: torch.bfloat16}  # ge_ir.proto's numbers, of tensors
 CAST = {0: torch.float32, 1: torch.float16, 2: torch.int8, 3: torch.int32, 4: torch.uint8, 6: torch.int16, 9: torch.int64, 11: torch.float64,
-        12: torch.bool, 27: torch.bfloat16}  # GE's own
+        12: torch.bool, 27: torch.bfloat16}  # GE's own, in attributes
 
 
 def constant(node):

@@ -200,3 +200,16 @@ def test_exported_files(tmp_path):
     assert "dovetail" not in "".join(line for line in text.splitlines() if line.startswith(("import", "from")))
     done = subprocess.run([sys.executable, "-m", "dovetail.torchair", "reg-op", "", dovetail.libraries()[-1].path], capture_output=True, text=True)
     assert done.returncode == 0 and 0 < done.stdout.count("REG_OP(") == done.stdout.count("OP_END_FACTORY_REG("), done.stderr
+
+
+def test_prototypes_compile_with_cann_s_header(tmp_path):
+    """graph/operator_reg.h is in torch-npu's wheel."""
+    text = dovetail.torchair.prototypes(*(x for x in dovetail.libraries() if x.name != "base"))
+    headers = pathlib.Path(torch.__file__).parents[1] / "torch_npu/include/third_party/acl/inc"
+
+    def compiled(text):
+        (tmp_path / "proto.cpp").write_text(text)
+        done = subprocess.run(["c++", "-std=c++17", "-fsyntax-only", "-isystem", headers, "proto.cpp"], cwd=tmp_path, capture_output=True, text=True)
+        return done.returncode == 0, done.stderr
+    assert text.count("REG_OP(") > 30 and compiled(text) == (True, "")
+    assert not compiled(text.replace("OPTIONAL_INPUT", "OPTION_INPUT", 1))[0]

@@ -52,6 +52,14 @@ def test_promotion_and_broadcast(compiled):
     check(compiled, lambda x, y: D.add_custom(x, y), torch.randn(4, 6, dtype=torch.bfloat16), torch.randn(6), nodes=["AddCustom"])
 
 
+@pytest.mark.parametrize("x, y, casts", [(torch.ones(3), torch.ones(3), 0), (torch.ones(3).half(), torch.ones(3), 1), (torch.ones(3).half(), torch.tensor(0.1), 1),
+                                         (torch.ones(3, dtype=torch.int32), torch.tensor(0.5), 1), (torch.ones(3).bfloat16(), torch.ones(3).half(), 2)])
+def test_inputs_that_are_promoted_arrive_in_one_dtype(compiled, x, y, casts):
+    """GE infers dtypes without shapes: it could not know that a 0-d tensor counts less."""
+    check(compiled, lambda x, y: D.add_custom(x, y), x, y, nodes=["AddCustom"])
+    assert stand_in.GRAPHS[0].count("Cast") == casts
+
+
 def test_optional_inputs_and_attributes(compiled):
     x, w, b = torch.randn(4, 6), torch.randn(3, 6), torch.randn(3)
     check(compiled, lambda x, w: D.linear(x, w), x, w, nodes=["Linear"])

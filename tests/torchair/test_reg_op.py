@@ -137,6 +137,18 @@ def test_a_header():
     assert "'lambda' cannot be a name in C" in reg_op.declaration(p)
 
 
+def test_the_headers_of_torch_npu_s_wheel(tmp_path):
+    folder = pathlib.Path(torch.__file__).parents[1] / "torch_npu/include/third_party/acl/inc/op_proto"
+    found = [p for file in sorted(folder.glob("*.h")) for p in reg_op.parse(file.read_text(), file.name)]
+    assert {p.name for p in found} >= {"IndexPutV2", "OutfeedEnqueueOp", "OutfeedEnqueueOpV2"} and len(found) > 7
+    assert {p.refusal for p in found} == {None, "attribute 'value': Tensor has no form in Python"}
+    index_put = next(p for p in found if p.name == "IndexPutV2")
+    assert [(n, kind) for n, kind, _ in index_put.inputs] == [("x", "required"), ("value", "required"), ("indexed_sizes", "required"),
+                                                              ("indexed_strides", "required"), ("indices", "dynamic")]
+    assert "index_put_v2(Tensor(a!) x, Tensor value, Tensor indexed_sizes, Tensor indexed_strides, Tensor[] indices, *, bool accumulate=False) -> ()" in \
+        reg_op.declaration(index_put)
+
+
 @pytest.mark.parametrize("text, message", [
     ("REG_OP(A)\n.INPUT(x\n.OUTPUT(y, T)", "h:2: expected '\\)', found '.OUTPUT"),
     ("REG_OP(A)\n.ATTR(n, Int, f(1))", "h:2: expected a number, a text, true, false, DT_... or a list, found '\\(1\\)"),

@@ -131,12 +131,12 @@ def _prototype(reader):
             argument = reader.need(kind="word")
             reader.need(",")
             of = reader.need(kind="word")
-            default = REQUIRED
+            default, element = REQUIRED, of.replace("List", "")
+            fits = element in _ELEMENTS and of.count("List") <= 1 + (element in ("Int", "Float"))
             if word == "ATTR":
                 reader.need(",")
-                default = reader.value()
-            element = of.replace("List", "")
-            if element not in _ELEMENTS or of.count("List") > 1 + (element in ("Int", "Float")):
+                default = reader.value() if fits else reader.rest()
+            if not fits:
                 refusal = refusal or f"attribute '{argument}': {of} has no form in Python"
             elif default is not REQUIRED and of == "Float":
                 default = float(default)

@@ -28,6 +28,12 @@ def _given(attributes):
     return {name: make(value) for name, (make, value) in attributes.items() if value is not None}
 
 
+def _promoted(dtype, *inputs):
+    """As torch does before it computes: GE's kernels want one dtype, and GE infers dtypes without shapes."""
+    to = torch_type_to_ge_type(dtype) if isinstance(dtype, torch.dtype) else dtype
+    return [x if x is None or x.dtype == to else torchair.ge.Cast(x, dst_type=to) for x in inputs]
+
+
 def _last(out, n):
     """The operator's results: the outputs before them are the new values of written inputs."""
     out = out if isinstance(out, tuple) else (out,)
@@ -99,6 +105,20 @@ def refusal(tree):
     return None
 
 
+def promoted(tree):
+    """The inputs whose dtypes the contract promotes to that of the only result: ["self", "other"] of `self[*a]:T, other[*b]:U -> [...]:promote(T, U)`."""
+    schema, contract = tree["schema"], tree["contract"] or {"program": {"results": []}}
+    written, fresh = outputs(tree)
+    results = contract["program"]["results"]
+    if written or len(fresh) != 1 or len(results) != 1 or results[0]["kind"] != "new":
+        return []
+    step = next((s for s in results[0]["steps"] if s["op"] == "promote" and s["to"] == results[0]["dtype"]), {"in": []})
+    variables = {v["name"] for v in contract["program"]["variables"] if v["kind"] == "dtype" and v["register"] in step["in"][::2]}
+    slots = [slot for v in contract.get("dtypes", []) if v["name"] in variables for slot in v["carriers"]]
+    arguments = [schema["args"][slot] for slot in sorted(slots) if slot < len(schema["args"])]
+    return [a["name"] for a in arguments if is_tensor(a["type"]) and not _is_list(a["type"])] if len(variables) > 1 else []
+
+
 def _name(a):
     return a["name"] + "_" if keyword.iskeyword(a["name"]) or a["name"] in ("torch", "torchair", "attr", "operator", "meta_outputs") else a["name"]
 
@@ -117,6 +137,7 @@ def converter(tree, overload=None, node=None):
     inputs = ", ".join(f"{a['name']!r}: {_name(a)}" for a in schema["args"] if is_tensor(a["type"]))
     attributes = ", ".join(f"{a['name']!r}: (attr.{word}, _fixed({full + ': ' + a['name']!r}, {_name(a)}, {_READ[word.removeprefix('List')]}))"
                            for a, word, _ in _attributes(tree))
+    same = [_name(a) for a in schema["args"] if a["name"] in promoted(tree)]
     at = len(schema["returns"]) - len(fresh)
     results = [repr(a["name"]) if a["type"][0] != "optional" else f"*([] if {_name(a)} is None else [{a['name']!r}])" for a in schema["args"] if _writes(a)]
     for i, (name, r) in enumerate(fresh):
@@ -124,6 +145,7 @@ def converter(tree, overload=None, node=None):
         results.append(f"({name!r}, len({meta}))" if _is_list(r["type"]) else repr(name))
     lines = [f"@torchair.register_fx_node_ge_converter(torch.ops.{overload or full})",
              f"def convert_{schema['name']}{'_' + schema['overload'] if schema['overload'] else ''}({', '.join(parameters)}):",
+             *([f"    {', '.join(same)} = _promoted(meta_outputs.dtype, {', '.join(same)})"] if same else []),
              f"    out = torchair.ge.custom_op({node or node_name(tree['name'])!r}, inputs={{{inputs}}}, outputs=[{', '.join(results)}],",
              f"                              attrs=_given({{{attributes}}}))"]
     lines.append(f"    return _last(out, {len(fresh)})")

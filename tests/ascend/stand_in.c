@@ -97,6 +97,7 @@ typedef struct work {
     void *to; /* a copy, in place of an operator */
     const void *from;
     size_t bytes;
+    int32_t kind; /* 1: to the device, 2: from it, 3: on it */
 } work;
 
 typedef struct stream {
@@ -375,8 +376,8 @@ static void run(const work *w)
 {
     static stand_in_values v;
     if (w->to) {
-        void *to = view(w->to);
-        const void *from = view(w->from);
+        void *to = w->kind == 2 ? w->to : view(w->to);
+        const void *from = w->kind == 1 ? w->from : view(w->from);
         if (to && from)
             memmove(to, from, w->bytes);
         else
@@ -505,6 +506,15 @@ API int32_t aclrtSynchronizeStream(void *p)
     return s ? 0 : error(BAD, "EE1001: no such stream");
 }
 
+API int32_t aclrtSynchronizeDevice(void);
+API int32_t aclrtSynchronizeDevice(void)
+{
+    for (object *o = all.objects; o; o = o->next) /* the list only grows, at its head */
+        if (o->kind == STREAM && o->alive)
+            aclrtSynchronizeStream(o);
+    return aclrtSynchronizeStream(NULL);
+}
+
 API int32_t aclrtDestroyStream(void *p);
 API int32_t aclrtDestroyStream(void *p)
 {
@@ -529,9 +539,9 @@ API int32_t aclrtMemcpyAsync(void *to, size_t room, const void *from, size_t siz
     lock();
     stream *s = stream_of(p, "aclrtMemcpyAsync");
     work *w = calloc(1, sizeof *w);
-    const bool ok = s && w && size <= room && kind == 3 && view(to) && view(from) && !fails("aclrtMemcpyAsync");
+    const bool ok = s && w && size <= room && kind >= 1 && kind <= 3 && !view(to) == (kind == 2) && !view(from) == (kind == 1) && !fails("aclrtMemcpyAsync");
     if (ok) {
-        w->op = "copy", w->to = to, w->from = from, w->bytes = size;
+        w->op = "copy", w->kind = kind, w->to = to, w->from = from, w->bytes = size;
         push(s, w);
     } else {
         free(w);

@@ -118,7 +118,11 @@ def detach(library):
 
 def _when_imported(name, then):
     module = sys.modules.get(name)
-    if module is not None and not getattr(module.__spec__, "_initializing", False):
+    try:
+        ready = module is not None and not getattr(module.__spec__, "_initializing", False)
+    except Exception:  # torch_npu puts a module here that imports the real torchair when it is asked for anything, and that may fail
+        return
+    if ready:
         then()
         return
     watcher = next((f for f in sys.meta_path if isinstance(f, _Watcher) and f.name == name), None)

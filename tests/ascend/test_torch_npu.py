@@ -1,0 +1,225 @@
+"""aclnn rows in torch_npu itself, the published wheel, with the stand-in in the place of CANN: torch's device npu, torch_npu's streams, allocator and task
+queue, and document 003's own C++ beside it. Runs in an environment with torch_npu: tools/test_host.sh ascend."""
+import importlib.util
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+if importlib.util.find_spec("torch_npu") is None:
+    pytest.skip("no torch_npu here: make test-ascend", allow_module_level=True)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build"))
+HERE = pathlib.Path(__file__).parent
+SITE = pathlib.Path(importlib.util.find_spec("torch").origin).parents[1]
+CC = ["-shared", "-fPIC", "-w", "-D_GNU_SOURCE", f"-I{HERE}"]
+
+OPERATORS = r"""
+#include <dovetail_ascend.h>
+struct my_op { const dv_tensor *self, *other; dv_tensor *result; };
+DV_OPERATOR(my_op, struct my_op, (self, other, result), .schema = "my_op(Tensor self, Tensor other) -> Tensor",
+    .contract = "self[*s]:f32, other[*s]:f32 -> [*s]:f32", .gradient = "self: my_op_backward(grad); other: my_op_backward(grad)",
+    .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, result")));
+struct my_op_backward { const dv_tensor *self; dv_tensor *result; };
+DV_OPERATOR(my_op_backward, struct my_op_backward, (self, result), .schema = "my_op_backward(Tensor self) -> Tensor",
+    .contract = "self[*s]:f32 -> [*s]:f32", .kernels = DV_KERNELS(DV_ACLNN("f32", "Add", "self, self, scalar(4), result")));
+struct scale_ { dv_tensor *x; double by; };
+DV_OPERATOR(scale_, struct scale_, (x, by), .schema = "scale_(Tensor(a!) x, float by) -> Tensor(a!)", .contract = "x[*s]:f32",
+    .kernels = DV_KERNELS(DV_ACLNN("f32", "InplaceScale", "")));
+struct turned { const dv_tensor *self, *other; dv_tensor *z; };
+DV_OPERATOR(turned, struct turned, (self, other, z), .schema = "turned(Tensor self, Tensor other) -> Tensor z",
+    .contract = "self[*s]:f32, other[*s]:f32 -> z[*s]:f32; strided(self); strided(other)",
+    .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, z")));
+DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_scale_, &dv_op_turned);
+"""
+
+CLIENT = r"""
+// Document 003's kernel. Two lines differ: its result is self itself, and torch_npu calls the macro for extensions EXEC_NPU_CMD_EXT.
+#include <torch/library.h>
+#include "op_plugin/include/npu_cpp_extension.h"
+#define EXEC_NPU_CMD EXEC_NPU_CMD_EXT
+at::Tensor my_op_impl_npu(const at::Tensor& self, const at::Tensor& other) {
+    at::Tensor result = at::empty_like(self);
+    EXEC_NPU_CMD(aclnnAddCustom, self, other, result);
+    return result;
+}
+TORCH_LIBRARY(cxx_ops, m) { m.def("my_op(Tensor self, Tensor other) -> Tensor"); }
+TORCH_LIBRARY_IMPL(cxx_ops, PrivateUse1, m) { m.impl("my_op", &my_op_impl_npu); }
+"""
+
+BEGIN = r"""
+import ctypes, sys
+acl = ctypes.CDLL("libascendcl.so")
+acl.stand_in_faults.restype = acl.stand_in_trace.restype = ctypes.c_char_p
+import torch, torch_npu, dovetail
+dovetail.load("my_ops.so")
+def npu(*shape, start=0.0):
+    n = torch.Size(shape).numel()
+    return torch.empty(shape, device="npu").copy_(start + torch.arange(float(n)).view(shape))
+def trace():
+    torch.npu.synchronize()
+    assert not acl.stand_in_faults(), acl.stand_in_faults().decode()
+    return acl.stand_in_trace().decode()
+torch.npu.synchronize()
+acl.stand_in_clear()
+"""
+
+
+def shared(out, *arguments):
+    subprocess.run(["cc", *CC, *map(str, arguments), "-o", str(out), f"-Wl,-soname,{out.name}"], check=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """CANN's layout with the stand-in, and what torch_npu links to beside it."""
+    folder = tmp_path_factory.mktemp("cann")
+    for name in ("lib64", "runtime", "compiler", "opp/vendors/v1/op_api/lib"):
+        (folder / name).mkdir(parents=True)
+    lib = folder / "lib64"
+    (folder / "opp/vendors/config.ini").write_text("load_priority=v1\n")
+    (folder / "empty.c").write_text("")
+    shared(lib / "libascendcl.so", HERE / "stand_in.c", HERE / "device.c", "-lpthread")
+    link = ["-Wl,--no-as-needed", f"-L{lib}", "-lascendcl"]
+    for name in ("hccl", "acl_op_compiler", "ge_runner", "graph", "acl_tdt_channel"):
+        shared(lib / f"lib{name}.so", folder / "empty.c", *link)
+    shared(lib / "libopapi.so", HERE / "operators.c", *link)
+    shared(folder / "opp/vendors/v1/op_api/lib/libcust_opapi.so", "-DVENDOR=1", HERE / "operators.c", *link)
+    (folder / "my_ops.c").write_text(OPERATORS)
+    subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=folder, check=True)
+    return folder
+
+
+def run(folder, code, **env):
+    env = {**os.environ, "PYTHONPATH": f"{BUILD}/python", "LD_LIBRARY_PATH": f"{folder}/lib64", "ASCEND_HOME_PATH": str(folder), "ASCEND_OPP_PATH": f"{folder}/opp",
+           "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **env}
+    r = subprocess.run([sys.executable, "-W", "ignore", "-c", BEGIN + code], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    assert r.returncode == 0, r.stdout + r.stderr
+    return r.stdout
+
+
+@pytest.mark.parametrize("queue", "012")
+def test_calls(folder, queue):
+    """Values, gradients on AutogradPrivateUse1, views, writes, another stream, with each of torch_npu's settings of its task queue."""
+    out = run(folder, r"""
+x, y = npu(4, 6), npu(4, 6, start=100)
+z = torch.ops.myops.my_op(x, y)
+assert z.device.type == "npu" and torch.equal(z.cpu(), torch.arange(24.).view(4, 6) * 2 + 100), z.cpu()
+assert "aclnnAddCustom\n" in trace()
+x.requires_grad_()
+z = torch.ops.myops.my_op(x, y)
+assert z.requires_grad
+g, = torch.autograd.grad(z, x, npu(4, 6))
+assert torch.equal(g.cpu(), torch.arange(24.).view(4, 6) * 5), g.cpu()
+acl.stand_in_clear()
+t = npu(6, 4)
+u = torch.ops.myops.turned(t.t(), y)
+assert torch.equal(u.cpu(), torch.arange(24.).view(6, 4).t() + torch.arange(100., 124.).view(4, 6)), u.cpu()
+assert "f32[4, 6] strides [1, 4] format 2" in trace()
+v = torch.ops.myops.my_op(y[1], y[3])
+assert torch.equal(v.cpu(), torch.arange(6.) * 2 + 224), v.cpu()
+w = npu(5, start=1)
+assert torch.ops.myops.scale_(w, 0.5) is w
+assert torch.equal(w.cpu(), torch.arange(1., 6.) / 2)
+s = torch.npu.Stream()
+acl.stand_in_expect(ctypes.c_void_p(s.npu_stream))
+with torch.npu.stream(s):
+    a = torch.ops.myops.my_op(y, y)
+s.synchronize()
+assert torch.equal(a.cpu(), 2 * torch.arange(100., 124.).view(4, 6))
+acl.stand_in_expect(None)
+trace()
+print("ok")
+""", TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
+def test_the_stream_runs_late(folder):
+    """Three operators wait on the stream while their arguments and results are dropped and allocated again."""
+    out = run(folder, r"""
+x, y = npu(4, 6), npu(4, 6, start=100)
+torch.npu.synchronize()
+acl.stand_in_hold(True)
+last = x
+for i in range(20):
+    last = torch.ops.myops.my_op(torch.ops.myops.my_op(last, y), y)
+del x
+torch.ops.myops.scale_(last, 2.0)
+acl.stand_in_hold(False)
+assert torch.equal(last.cpu(), 2 * (torch.arange(24.).view(4, 6) + 40 * torch.arange(100., 124.).view(4, 6))), last.cpu()
+assert trace().count("run aclnnAddCustom") == 40
+print("ok")
+""")
+    assert out.endswith("ok\n"), out
+
+
+def test_refusals(folder):
+    out = run(folder, r"""
+x = npu(4, 6)
+def said(f):
+    try:
+        f()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("no error")
+torch.npu.synchronize()
+acl.stand_in_capture(True)
+assert "myops::my_op: a graph is being captured on this stream" in said(lambda: torch.ops.myops.my_op(x, x))
+acl.stand_in_capture(False)
+acl.stand_in_fail(4)
+text = said(lambda: torch.ops.myops.my_op(x, x))
+assert "myops::my_op: aclnnAddCustomGetWorkspaceSize failed with 507899: EZ9999: the stand-in was told to fail" in text and "self: f32[4, 6]" in text, text
+acl.stand_in_fail(0)
+text = said(lambda: torch.ops.myops.my_op(x, torch.ones(4, 6)))
+assert "myops::my_op" in text and "other" in text, text
+nz = torch_npu.empty_with_format((32, 32), dtype=torch.float32, device="npu", acl_format=29)
+assert torch_npu.get_npu_format(nz) == 29
+text = said(lambda: torch.ops.myops.my_op(nz, nz))
+assert "myops::my_op: argument 'self'" in text and "private format 29" in text, text
+trace()
+print("ok")
+""")
+    assert out.endswith("ok\n"), out
+
+
+@pytest.fixture(scope="module")
+def client(folder):
+    """Document 003's C++."""
+    (folder / "client.cpp").write_text(CLIENT)
+    npu = SITE / "torch_npu/include"
+    include = [f"-I{p}" for p in (SITE / "torch/include", SITE / "torch/include/torch/csrc/api/include", npu, npu / "third_party/acl/inc", npu / "third_party/op-plugin",
+                                      sysconfig.get_path("include"))]
+    libraries = [f"-L{SITE}/torch/lib", "-ltorch_cpu", "-ltorch", "-lc10", f"-L{SITE}/torch_npu/lib", "-ltorch_npu"]
+    subprocess.run(["g++", "-std=c++20", "-O0", "-shared", "-fPIC", "-w", "-DCURRENT_VERSION=V2R13", *include, folder / "client.cpp", "-o", folder / "client.so", *libraries], check=True)
+    return folder
+
+
+@pytest.mark.parametrize("queue", "01")
+def test_the_documents_own_code_makes_the_same_calls(client, queue):
+    """Equal traces: every descriptor, the parameters, the workspace, the launch, the destruction, for shapes of 0 to 5 dims. C++ leaves open in which
+    order the arguments of a call are evaluated, so descriptors are named by their parameters, and the lines that create them are sorted."""
+    out = run(client, r"""
+import re
+torch.ops.load_library("./client.so")
+def by_parameter(text):
+    for name, kind in re.findall(r"^  (\w+): (aclTensor \d+)$", text, re.M):
+        text = re.sub(rf"\b{kind}\b", f"<{name}>", text)
+    lines = text.splitlines()
+    return "\n".join(sorted(l for l in lines if l.startswith("create")) + [l for l in lines if not l.startswith("create")])
+for shape in [(), (5,), (4, 6), (2, 3, 4), (1, 2, 3, 4), (2, 1, 2, 1, 2), (0, 3)]:
+    traces, values = [], []
+    x, y = npu(*shape), npu(*shape, start=7)
+    for op in (torch.ops.myops.my_op, torch.ops.cxx_ops.my_op):
+        torch.npu.synchronize()
+        acl.stand_in_clear()
+        values.append(op(x, y).cpu())
+        traces.append(by_parameter(trace()))
+    assert torch.equal(*values), values
+    assert traces[0] == traces[1], f"ours:\n{traces[0]}\ntheirs:\n{traces[1]}"
+    assert traces[0].count("create <") == 3 and "\naclnnAddCustom\ndestroy <" in traces[0], traces[0]
+print("ok")
+""", TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out

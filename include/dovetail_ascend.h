@@ -81,8 +81,8 @@ typedef struct dv_ascend_framework {
 /* Open CANN's libraries and make aclnn rows work in this process. framework must stay; NULL: C programs without one. Again: it
  * replaces the framework. DV_ENOENT with the places where the libraries were searched. */
 DV_ASCEND_API int dv_ascend_open(const dv_ascend_framework *framework);
-/* The same with torch_npu as the framework, which the process must have loaded: its current stream, its workspaces, its task queue,
- * the formats of its tensors. DV_EABI: a torch_npu without one of the functions that this needs. */
+/* The same with torch_npu as the framework, which the process must have loaded: its current stream, its workspaces, its task
+ * queue, the formats of its tensors. DV_EABI: a torch_npu without one of the functions that this needs. */
 DV_ASCEND_API int dv_ascend_open_torch(void);
 /* A host for dv_call() with tensors on an NPU: memory of aclrtMalloc, and one stream for each device. What a call makes is freed
  * by the host's free_tensor. NULL before dv_ascend_open(). */

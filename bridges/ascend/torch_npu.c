@@ -1,10 +1,11 @@
-/* torch_npu as the framework: its current stream, its workspace allocator, its task queue, its tensors' formats. It has C++ functions
- * for these (torch_npu.def), the ones that its own EXEC_NPU_CMD calls; here they are called from C, with libstdc++'s layouts of a
- * std::string and a std::function. They may throw, so they run inside torch_parallel_for(), a function of libtorch's C interface that
- * turns an exception into a status.
+/* torch_npu as the framework: its current stream, its workspace allocator, its task queue, its tensors' formats. It has C++
+ * functions for these (torch_npu.def), the ones that its own EXEC_NPU_CMD calls; here they are called from C, with libstdc++'s
+ * layouts of a std::string and a std::function. They may throw, so they run inside torch_parallel_for(), a function of libtorch's
+ * C interface that turns an exception into a status.
  *
- * The order is that of EXEC_NPU_CMD with TASK_QUEUE_ENABLE=1: the first phase at once, then the workspace, then a task for the second
- * phase. torch_npu gives the workspace back to its allocator at once; what is allocated from there is used by later work of the stream. */
+ * The order is that of EXEC_NPU_CMD with TASK_QUEUE_ENABLE=1: the first phase at once, then the workspace, then a task for the
+ * second phase. torch_npu gives the workspace back to its allocator at once; what is allocated from there is used by later work
+ * of the stream. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -115,7 +116,8 @@ static int workspace(const dv_ascend_framework *f, void *on, uint64_t bytes, voi
     (void)f, (void)on;
     const int status = ask(&q);
     *out = q.pointer;
-    return status || q.pointer ? status : dv_fail(DV_ENOMEM, "torch_npu gave no workspace of %llu bytes", (unsigned long long)bytes);
+    return status || q.pointer ? status
+                               : dv_fail(DV_ENOMEM, "torch_npu gave no workspace of %llu bytes", (unsigned long long)bytes);
 }
 
 static int enqueue(const dv_ascend_framework *f, void *on, const char *name, int (*task)(void *arg), void *arg)
@@ -166,13 +168,14 @@ int dv_ascend_open_torch(void)
     void *lib = dlopen("libtorch_npu.so", RTLD_LAZY | RTLD_NOLOAD), *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     if (!lib || !torch)
         return dv_fail(DV_ENOENT, "Ascend: torch_npu is not loaded: import torch_npu first");
-#define NPU(result, name, symbol, parameters)                                                         \
-    find(lib, symbol, &npu.name);                                                                     \
-    if (!npu.name)                                                                                    \
+#define NPU(result, name, symbol, parameters) \
+    find(lib, symbol, &npu.name);             \
+    if (!npu.name)                            \
         return dv_fail(DV_EABI, "Ascend: this torch_npu has no %s; 2.13 is the version that was tried", symbol);
 #include "torch_npu.def"
 #undef NPU
     find(torch, "torch_parallel_for", &npu.guarded);
     find(torch, "torch_exception_get_what_without_backtrace", &npu.what);
-    return npu.guarded ? dv_ascend_open(&torch_npu) : dv_fail(DV_EABI, "Ascend: libtorch has no torch_parallel_for (it came with 2.10)");
+    return npu.guarded ? dv_ascend_open(&torch_npu)
+                       : dv_fail(DV_EABI, "Ascend: libtorch has no torch_parallel_for (it came with 2.10)");
 }

@@ -1,5 +1,5 @@
-/* The rest of libascendcl.so, as much as torch_npu needs to start, allocate, copy and record events; and the names that it links to
- * and that nothing here calls. */
+/* The rest of libascendcl.so, as much as torch_npu needs to start, allocate, copy and record events; and the names that it links
+ * to and that nothing here calls. */
 #include "stand_in.h"
 
 #include <pthread.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 
 #define API STAND_IN
-#define CALL(name, ...)             \
-    API int32_t name(__VA_ARGS__);  \
+#define CALL(name, ...)            \
+    API int32_t name(__VA_ARGS__); \
     API int32_t name(__VA_ARGS__)
 
 int32_t aclrtSynchronizeStream(void *stream);
@@ -46,7 +46,10 @@ CALL(aclrtMemset, void *p, size_t room, int32_t value, size_t size)
     void *cpu = stand_in_memory(p);
     return cpu && size <= room ? (memset(cpu, value, size), 0) : 1;
 }
-CALL(aclrtCreateStreamWithConfig, void **out, uint32_t priority, uint32_t flags) { return (void)priority, (void)flags, aclrtCreateStream(out); }
+CALL(aclrtCreateStreamWithConfig, void **out, uint32_t priority, uint32_t flags)
+{
+    return (void)priority, (void)flags, aclrtCreateStream(out);
+}
 
 /* An event remembers its stream; waiting for it waits for everything on that stream, which is more than is asked. */
 typedef struct event { void *stream; } event;
@@ -60,17 +63,21 @@ CALL(aclrtStreamWaitEvent, void *stream, event *e) { return (void)stream, aclrtS
 CALL(aclrtQueryEventStatus, event *e, int32_t *status) { return *status = !aclrtSynchronizeStream(e->stream), 0; }
 CALL(aclrtEventElapsedTime, float *ms, event *a, event *b) { return (void)a, (void)b, *ms = 1, 0; }
 
-#define NAMES(X)                                                                                                             \
-    X(MsprofGetHashId) X(MsprofRegisterCallback) X(MsprofReportAdditionalInfo) X(MsprofReportApi) X(MsprofReportCompactInfo)  \
-    X(MsprofSysCycleTime) X(aclAppLog) X(aclCreateDataBuffer) X(aclCreateTensorDesc) X(aclDestroyDataBuffer)                  \
-    X(aclDestroyTensorDesc) X(aclGetTensorDescDimV2) X(aclGetTensorDescFormat) X(aclGetTensorDescNumDims)                     \
-    X(aclGetTensorDescType) X(aclSetTensorDescName) X(aclSetTensorFormat) X(aclSetTensorPlaceMent) X(aclSetTensorShape)       \
-    X(aclmdlFinalizeDump) X(aclmdlInitDump) X(aclmdlSetDump) X(aclopCompileAndExecute) X(aclopCreateAttr)                     \
-    X(aclopDestroyAttr) X(aclopSetAttrBool) X(aclopSetAttrDataType) X(aclopSetAttrFloat) X(aclopSetAttrInt)                   \
-    X(aclopSetAttrListBool) X(aclopSetAttrListFloat) X(aclopSetAttrListInt) X(aclopSetAttrListListInt) X(aclopSetAttrString)  \
-    X(aclrtBinaryGetFunction) X(aclrtBinaryLoadFromData) X(aclrtDeviceEnablePeerAccess) X(aclrtFreePhysical)                  \
-    X(aclrtGetFunctionAddr) X(aclrtMallocPhysical) X(aclrtMapMem) X(aclrtMemExportToShareableHandle)                          \
-    X(aclrtMemImportFromShareableHandle) X(aclrtMemSetPidToShareableHandle) X(aclrtProcessReport) X(aclrtReleaseMemAddress)   \
-    X(aclrtReserveMemAddress) X(aclrtUnmapMem) X(rtDevBinaryRegister) X(rtFunctionRegister) X(rtGetC2cCtrlAddr) X(rtKernelLaunch) X(aclrtDestroyStreamForce) X(aclrtSetOpExecuteTimeOut) X(aclrtSetDeviceSatMode) X(aclSetCompileopt)
-#define NAME(name) CALL(name, void) { return 0; }
+#define NAMES(X)                                                                                                                 \
+    X(MsprofGetHashId)                                                                                                           \
+    X(MsprofRegisterCallback) X(MsprofReportAdditionalInfo) X(MsprofReportApi) X(MsprofReportCompactInfo) X(MsprofSysCycleTime)  \
+        X(aclAppLog) X(aclCreateDataBuffer) X(aclCreateTensorDesc) X(aclDestroyDataBuffer) X(aclDestroyTensorDesc)               \
+            X(aclGetTensorDescDimV2) X(aclGetTensorDescFormat) X(aclGetTensorDescNumDims) X(aclGetTensorDescType) X(             \
+                aclSetTensorDescName) X(aclSetTensorFormat) X(aclSetTensorPlaceMent) X(aclSetTensorShape) X(aclmdlFinalizeDump)  \
+                X(aclmdlInitDump) X(aclmdlSetDump) X(aclopCompileAndExecute) X(aclopCreateAttr) X(aclopDestroyAttr) X(           \
+                    aclopSetAttrBool) X(aclopSetAttrDataType) X(aclopSetAttrFloat) X(aclopSetAttrInt) X(aclopSetAttrListBool)    \
+                    X(aclopSetAttrListFloat) X(aclopSetAttrListInt) X(aclopSetAttrListListInt) X(aclopSetAttrString)             \
+                        X(aclrtBinaryGetFunction) X(aclrtBinaryLoadFromData) X(aclrtDeviceEnablePeerAccess) X(aclrtFreePhysical) \
+                            X(aclrtGetFunctionAddr) X(aclrtMallocPhysical) X(aclrtMapMem) X(aclrtMemExportToShareableHandle)     \
+                                X(aclrtMemImportFromShareableHandle) X(aclrtMemSetPidToShareableHandle) X(aclrtProcessReport)    \
+                                    X(aclrtReleaseMemAddress) X(aclrtReserveMemAddress) X(aclrtUnmapMem) X(rtDevBinaryRegister)  \
+                                        X(rtFunctionRegister) X(rtGetC2cCtrlAddr) X(rtKernelLaunch) X(aclrtDestroyStreamForce)   \
+                                            X(aclrtSetOpExecuteTimeOut) X(aclrtSetDeviceSatMode) X(aclSetCompileopt)
+#define NAME(name) \
+    CALL(name, void) { return 0; }
 NAMES(NAME)

@@ -539,7 +539,8 @@ API int32_t aclrtMemcpyAsync(void *to, size_t room, const void *from, size_t siz
     lock();
     stream *s = stream_of(p, "aclrtMemcpyAsync");
     work *w = calloc(1, sizeof *w);
-    const bool ok = s && w && size <= room && kind >= 1 && kind <= 3 && !view(to) == (kind == 2) && !view(from) == (kind == 1) && !fails("aclrtMemcpyAsync");
+    const bool ok = s && w && size <= room && kind >= 1 && kind <= 3 && !view(to) == (kind == 2) && !view(from) == (kind == 1) &&
+        !fails("aclrtMemcpyAsync");
     if (ok) {
         w->op = "copy", w->kind = kind, w->to = to, w->from = from, w->bytes = size;
         push(s, w);

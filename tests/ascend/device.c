@@ -63,24 +63,22 @@ CALL(aclrtStreamWaitEvent, void *stream, event *e) { return (void)stream, aclrtS
 CALL(aclrtQueryEventStatus, event *e, int32_t *status) { return *status = !aclrtSynchronizeStream(e->stream), 0; }
 CALL(aclrtEventElapsedTime, float *ms, event *a, event *b) { return (void)a, (void)b, *ms = 1, 0; }
 
-#define NAMES(X)                                                                                                               \
-    X(MsprofGetHashId)                                                                                                         \
-    X(MsprofRegisterCallback)                                                                                                  \
-    X(MsprofReportAdditionalInfo) X(MsprofReportApi) X(MsprofReportCompactInfo) X(MsprofSysCycleTime) X(aclAppLog)             \
-        X(aclCreateDataBuffer) X(aclCreateTensorDesc) X(aclDestroyDataBuffer) X(aclDestroyTensorDesc) X(aclGetTensorDescDimV2) \
-            X(aclGetTensorDescFormat) X(aclGetTensorDescNumDims) X(aclGetTensorDescType) X(aclSetTensorDescName)               \
-                X(aclSetTensorFormat) X(aclSetTensorPlaceMent) X(aclSetTensorShape) X(aclmdlFinalizeDump) X(aclmdlInitDump)    \
-                    X(aclmdlSetDump) X(aclopCompileAndExecute) X(aclopCreateAttr) X(aclopDestroyAttr) X(aclopSetAttrBool)      \
-                        X(aclopSetAttrDataType) X(aclopSetAttrFloat) X(aclopSetAttrInt) X(aclopSetAttrListBool)                \
-                            X(aclopSetAttrListFloat) X(aclopSetAttrListInt) X(aclopSetAttrListListInt) X(aclopSetAttrString)   \
-                                X(aclrtBinaryGetFunction) X(aclrtBinaryLoadFromData) X(aclrtDeviceEnablePeerAccess)            \
-                                    X(aclrtFreePhysical) X(aclrtGetFunctionAddr) X(aclrtMallocPhysical) X(aclrtMapMem)         \
-                                        X(aclrtMemExportToShareableHandle) X(aclrtMemImportFromShareableHandle)                \
-                                            X(aclrtMemSetPidToShareableHandle) X(aclrtProcessReport) X(aclrtReleaseMemAddress) \
-                                                X(aclrtReserveMemAddress) X(aclrtUnmapMem) X(rtDevBinaryRegister)              \
-                                                    X(rtFunctionRegister) X(rtGetC2cCtrlAddr) X(rtKernelLaunch)                \
-                                                        X(aclrtDestroyStreamForce) X(aclrtSetOpExecuteTimeOut)                 \
-                                                            X(aclrtSetDeviceSatMode) X(aclSetCompileopt)
+/* clang-format off */
+#define NAMES(X) \
+    X(MsprofGetHashId) X(MsprofRegisterCallback) X(MsprofReportAdditionalInfo) X(MsprofReportApi) \
+    X(MsprofReportCompactInfo) X(MsprofSysCycleTime) X(aclAppLog) X(aclCreateDataBuffer) X(aclCreateTensorDesc) \
+    X(aclDestroyDataBuffer) X(aclDestroyTensorDesc) X(aclGetTensorDescDimV2) X(aclGetTensorDescFormat) \
+    X(aclGetTensorDescNumDims) X(aclGetTensorDescType) X(aclSetTensorDescName) X(aclSetTensorFormat) \
+    X(aclSetTensorPlaceMent) X(aclSetTensorShape) X(aclmdlFinalizeDump) X(aclmdlInitDump) X(aclmdlSetDump) \
+    X(aclopCompileAndExecute) X(aclopCreateAttr) X(aclopDestroyAttr) X(aclopSetAttrBool) X(aclopSetAttrDataType) \
+    X(aclopSetAttrFloat) X(aclopSetAttrInt) X(aclopSetAttrListBool) X(aclopSetAttrListFloat) X(aclopSetAttrListInt) \
+    X(aclopSetAttrListListInt) X(aclopSetAttrString) X(aclrtBinaryGetFunction) X(aclrtBinaryLoadFromData) \
+    X(aclrtDeviceEnablePeerAccess) X(aclrtFreePhysical) X(aclrtGetFunctionAddr) X(aclrtMallocPhysical) X(aclrtMapMem) \
+    X(aclrtMemExportToShareableHandle) X(aclrtMemImportFromShareableHandle) X(aclrtMemSetPidToShareableHandle) \
+    X(aclrtProcessReport) X(aclrtReleaseMemAddress) X(aclrtReserveMemAddress) X(aclrtUnmapMem) X(rtDevBinaryRegister) \
+    X(rtFunctionRegister) X(rtGetC2cCtrlAddr) X(rtKernelLaunch) X(aclrtDestroyStreamForce) X(aclrtSetOpExecuteTimeOut) \
+    X(aclrtSetDeviceSatMode) X(aclSetCompileopt)
+/* clang-format on */
 #define NAME(name) \
     CALL(name, void) { return 0; }
 NAMES(NAME)

@@ -2,8 +2,9 @@
  *
  * The score of key s for query t is the sum over heads h of weights[t, h] * relu(query[t, h] . key[s]). The results are the
  * sparse_count keys with the largest scores among those that the query sees. In the int8 and fp8 form each row of query and key
- * has a scale, which are factors of the score. All is computed in double and rounded once. */
-#include "../numbers.h"
+ * has a scale, which are factors of the score. The reference computes all in double and rounds once; the fast rows have scores in
+ * f32, and do a line over in double if one of its scores is not finite. */
+#include "../lines.h"
 #include "../tokens.h"
 #include "../topk.h"
 
@@ -30,38 +31,40 @@ static void write_line(const struct indexer *x, int64_t line, const top *t)
             i < t->size ? t->hits[i].score : -(double)INFINITY);
 }
 
+static void index_line(const struct indexer *x, int64_t line, char *scratch)
+{
+    double *const q = (double *)(void *)scratch, *const k = q + x->heads * x->d, *const w = k + x->d, *const scale = w + x->heads;
+    const int64_t row = line / x->groups, group = line % x->groups;
+    int64_t sequence;
+    const int64_t n = tokens_visible(&x->queries, &x->keys, row, x->mode, &sequence);
+    top t = { (top_hit *)(void *)(scale + x->heads), 0, n < x->count ? n : x->count };
+    load(q, x->query, line * x->heads * x->d, x->heads * x->d);
+    load(w, x->weights, line * x->heads, x->heads);
+    if (x->query_scale) {
+        load(scale, x->query_scale, line * x->heads, x->heads);
+        for (int64_t h = 0; h < x->heads; h++)
+            w[h] *= scale[h];
+    }
+    for (int64_t s = 0; s < n; s++) {
+        const int64_t at = tokens_row(&x->keys, sequence, s) * x->groups + group;
+        double score = 0;
+        load(k, x->key, at * x->d, x->d);
+        for (int64_t h = 0; h < x->heads; h++)
+            score += w[h] * relu(dot(q + h * x->d, k, x->d));
+        if (x->key_scale) {
+            load(scale, x->key_scale, at, 1);
+            score *= scale[0];
+        }
+        top_add(&t, score, s);
+    }
+    top_sort(&t);
+    write_line(x, line, &t);
+}
 static int index_lines(void *arg, int64_t begin, int64_t end)
 {
     const struct indexer *const x = arg;
-    double *const q = (double *)(void *)(x->scratch + (size_t)begin * x->room), *const k = q + x->heads * x->d;
-    double *const w = k + x->d, *const scale = w + x->heads;
-    for (int64_t line = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); line < stop; line++) {
-        const int64_t row = line / x->groups, group = line % x->groups;
-        int64_t sequence;
-        const int64_t n = tokens_visible(&x->queries, &x->keys, row, x->mode, &sequence);
-        top t = { (top_hit *)(void *)(scale + x->heads), 0, n < x->count ? n : x->count };
-        load(q, x->query, line * x->heads * x->d, x->heads * x->d);
-        load(w, x->weights, line * x->heads, x->heads);
-        if (x->query_scale) {
-            load(scale, x->query_scale, line * x->heads, x->heads);
-            for (int64_t h = 0; h < x->heads; h++)
-                w[h] *= scale[h];
-        }
-        for (int64_t s = 0; s < n; s++) {
-            const int64_t at = tokens_row(&x->keys, sequence, s) * x->groups + group;
-            double score = 0;
-            load(k, x->key, at * x->d, x->d);
-            for (int64_t h = 0; h < x->heads; h++)
-                score += w[h] * relu(dot(q + h * x->d, k, x->d));
-            if (x->key_scale) {
-                load(scale, x->key_scale, at, 1);
-                score *= scale[0];
-            }
-            top_add(&t, score, s);
-        }
-        top_sort(&t);
-        write_line(x, line, &t);
-    }
+    for (int64_t line = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); line < stop; line++)
+        index_line(x, line, x->scratch + (size_t)begin * x->room);
     return DV_OK;
 }
 
@@ -77,7 +80,8 @@ static int prepare(dv_context *ctx, struct indexer *x)
     return status ? status : tokens_check(ctx, &x->keys);
 }
 
-static int run_indexer(dv_context *ctx, struct indexer *x)
+/* Scratch for index_line(), and checks. */
+static int begin(dv_context *ctx, struct indexer *x)
 {
     const int status = prepare(ctx, x);
     if (status || !x->lines)
@@ -87,8 +91,160 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
     x->room = (size_t)((x->heads + 1) * x->d + 2 * x->heads + 1) * sizeof(double) +
         (size_t)(longest < x->count ? longest : x->count) * sizeof(top_hit);
     x->scratch = dv_alloc(ctx, x->room * (size_t)x->pieces, 64);
-    return x->scratch ? dv_parallel_for(ctx, 0, x->pieces, 1, index_lines, x) : DV_ENOMEM;
+    return x->scratch ? DV_OK : DV_ENOMEM;
 }
+static int run_indexer(dv_context *ctx, struct indexer *x)
+{
+    const int status = begin(ctx, x);
+    return status || !x->lines ? status : dv_parallel_for(ctx, 0, x->pieces, 1, index_lines, x);
+}
+
+/* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line
+ * ----------------------------------- */
+
+enum {
+    KEYS = 4 /* at once */,
+    UNIT = 256 /* keys of a line, a unit of work */,
+    ALIGN = 32 /* heads: two of the widest vectors */
+};
+
+struct scoring {
+    struct indexer x;
+    int64_t first, lines, longest, units, pieces, heads, wide; /* units: of a line; heads and wide: of whole vectors and blocks */
+    float *scores, *scratch;                                   /* scores: [lines, longest] */
+};
+typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d);
+
+/* Adds to KEYS scores. Lanes are heads: q is [d, heads], k is [KEYS, wide]. */
+#define AT(P) (*(const lanes *)(const void *)(P))
+#define BEGIN(K) lanes a##K = { 0 }, b##K = { 0 };
+#define ADD(K) a##K += u * k[K * wide + i], b##K += v * k[K * wide + i];
+#define RELU(V) ((lanes)((words)(V) & ~((V) < zero)))
+#define END(K)                                                                 \
+    {                                                                          \
+        const lanes sum = RELU(a##K) * AT(w + h) + RELU(b##K) * AT(w + h + n); \
+        for (int64_t l = 0; l < n; l++)                                        \
+            scores[K] += sum[l];                                               \
+    }
+#define EACH(DO) DO(0) DO(1) DO(2) DO(3)
+#define SCORES(ISA, TARGET, BYTES)                                                                             \
+    LINES(ISA, TARGET)                                                                                         \
+    TARGET static void scores_##ISA(                                                                           \
+        float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d) \
+    {                                                                                                          \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                   \
+        typedef int32_t words __attribute__((vector_size(BYTES), aligned(4)));                                 \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                      \
+        const lanes zero = { 0 };                                                                              \
+        for (int64_t h = 0; h < heads; h += 2 * n) {                                                           \
+            EACH(BEGIN)                                                                                        \
+            for (int64_t i = 0; i < d; i++) {                                                                  \
+                const lanes u = AT(q + i * heads + h), v = AT(q + i * heads + h + n);                          \
+                EACH(ADD)                                                                                      \
+            }                                                                                                  \
+            EACH(END)                                                                                          \
+        }                                                                                                      \
+    }                                                                                                          \
+    static int score_units_##ISA(void *arg, int64_t begin, int64_t end)                                        \
+    {                                                                                                          \
+        return score_units(arg, begin, end, scores_##ISA, load_##ISA);                                         \
+    }
+
+/* A line's query, transposed, and its weights: heads that are not there weigh nothing. */
+static void load_query(const struct scoring *p, load_fn read, int64_t line, float *q, float *w, float *row)
+{
+    const struct indexer *const x = &p->x;
+    memset(q, 0, (size_t)(x->d * p->heads) * sizeof *q);
+    for (int64_t h = 0; h < p->heads; h++)
+        w[h] = h < x->heads ? (float)dv_get_f64(x->weights->data, line * x->heads + h, dv_dtype_key(x->weights->dtype)) : 0;
+    for (int64_t h = 0; h < x->heads; h++) {
+        read(row, x->query, (line * x->heads + h) * x->d, x->d, 0);
+        for (int64_t i = 0; i < x->d; i++)
+            q[i * p->heads + h] = row[i];
+    }
+}
+
+static int score_units(void *arg, int64_t begin, int64_t end, scores_fn scores, load_fn read)
+{
+    const struct scoring *const p = arg;
+    const struct indexer *const x = &p->x;
+    float *const q = p->scratch + begin * (p->heads * (x->d + 1) + KEYS * p->wide), *const w = q + p->heads * x->d,
+                 *const k = w + p->heads;
+    int64_t sequence = 0, n = 0, loaded = -1;
+    for (int64_t unit = share(p->lines * p->units, p->pieces, begin), stop = share(p->lines * p->units, p->pieces, end);
+        unit < stop; unit++) {
+        const int64_t line = unit / p->units, from = unit % p->units * UNIT;
+        if (line != loaded) {
+            n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
+            load_query(p, read, p->first + line, q, w, k);
+            loaded = line;
+        }
+        for (int64_t s = from; s < n && s < from + UNIT; s += KEYS) {
+            float sums[KEYS] = { 0 };
+            for (int64_t c = 0; c < KEYS; c++) /* behind the last key: the last key again */
+                read(k + c * p->wide, x->key,
+                    (tokens_row(&x->keys, sequence, s + c < n ? s + c : n - 1) * x->groups + (p->first + line) % x->groups) *
+                        x->d,
+                    x->d, 0);
+            scores(sums, q, w, p->heads, k, p->wide, x->d);
+            for (int64_t c = 0; c < KEYS && s + c < n; c++)
+                p->scores[line * p->longest + s + c] = sums[c];
+        }
+    }
+    return DV_OK;
+}
+
+static int choose_lines(void *arg, int64_t begin, int64_t end)
+{
+    const struct scoring *const p = arg;
+    const struct indexer *const x = &p->x;
+    char *const scratch = x->scratch + (size_t)begin * x->room;
+    for (int64_t line = share(p->lines, x->pieces, begin), stop = share(p->lines, x->pieces, end); line < stop; line++) {
+        int64_t sequence, s = 0;
+        const int64_t n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
+        top t = { (top_hit *)(void *)scratch, 0, n < x->count ? n : x->count };
+        for (; s < n && isfinite(p->scores[line * p->longest + s]); s++)
+            top_add(&t, (double)p->scores[line * p->longest + s], s);
+        if (s < n) {
+            index_line(x, p->first + line, scratch);
+            continue;
+        }
+        top_sort(&t);
+        write_line(x, p->first + line, &t);
+    }
+    return DV_OK;
+}
+
+static int run_fast(dv_context *ctx, struct indexer x, dv_range_fn score)
+{
+    int status = begin(ctx, &x);
+    if (status || !x.lines)
+        return status;
+    struct scoring p = { .x = x,
+        .longest = tokens_longest(&x.keys),
+        .heads = (x.heads + ALIGN - 1) / ALIGN * ALIGN,
+        .wide = line_room(x.d),
+        .pieces = 32 };
+    p.units = (p.longest + UNIT - 1) / UNIT;
+    p.lines = p.longest ? 4194304 / p.longest + 1 : x.lines; /* at once: 16 MB of scores */
+    p.lines = x.lines < p.lines ? x.lines : p.lines;
+    p.scores = dv_alloc(ctx, (size_t)(p.lines * p.longest + 1) * sizeof *p.scores, 64);
+    p.scratch = dv_alloc(ctx, (size_t)(p.pieces * (p.heads * (x.d + 1) + KEYS * p.wide)) * sizeof *p.scratch, 64);
+    if (!p.scores || !p.scratch)
+        return DV_ENOMEM;
+    for (const int64_t most = p.lines; !status && p.first < x.lines; p.first += most) {
+        p.lines = x.lines - p.first < most ? x.lines - p.first : most;
+        status = dv_parallel_for(ctx, 0, p.pieces, 1, score, &p);
+        if (!status)
+            status = dv_parallel_for(ctx, 0, x.pieces, 1, choose_lines, &p);
+    }
+    return status;
+}
+#ifdef DV_TARGET_AVX2
+SCORES(avx512, DV_TARGET_AVX512, 64)
+SCORES(avx2, DV_TARGET_AVX2, 32)
+#endif
+SCORES(base, , 16)
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
 
@@ -192,6 +348,13 @@ static int lightning_indexer_backward_any(dv_context *ctx, const struct backward
     .keys = tokens_of((a)->key, (a)->layout_key, "actual_seq_lengths_key", (a)->actual_seq_lengths_key, (a)->block_table), \
     .mode = (a)->sparse_mode, .indices = (a)->sparse_indices
 #define ROWS(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
+#define FAST_ROWS(FRAME, FAST, FN) \
+    DV_KERNELS(DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16"), DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
+#ifdef DV_TARGET_AVX2
+#define EACH_ISA(DO) DO(avx512) DO(avx2) DO(base)
+#else
+#define EACH_ISA(DO) DO(base)
+#endif
 
 struct lightning_indexer {
     const dv_tensor *query, *key, *weights, *actual_seq_lengths_query, *actual_seq_lengths_key, *block_table;
@@ -204,6 +367,12 @@ static int lightning_indexer_reference(dv_context *ctx, const struct lightning_i
 {
     return run_indexer(ctx, &(struct indexer){ INDEXER(a), .values = a->sparse_values });
 }
+#define ROW(ISA)                                                                                             \
+    static int lightning_indexer_row_##ISA(dv_context *ctx, const struct lightning_indexer *a)               \
+    {                                                                                                        \
+        return run_fast(ctx, (struct indexer){ INDEXER(a), .values = a->sparse_values }, score_units_##ISA); \
+    }
+EACH_ISA(ROW)
 
 #define DECLARE(NAME)                                                                                                  \
     DV_OPERATOR(NAME, struct lightning_indexer,                                                                        \
@@ -217,7 +386,7 @@ static int lightning_indexer_reference(dv_context *ctx, const struct lightning_i
         "; " LIMITS ALL_TOKENS,                                                                                        \
         .gradient = "query, key, weights: lightning_indexer_backward(grads[1], sparse_indices, query, key, weights, "  \
                     "actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key)",        \
-        .doc = DOC, .kernels = ROWS(struct lightning_indexer, lightning_indexer_reference))
+        .doc = DOC, .kernels = FAST_ROWS(struct lightning_indexer, lightning_indexer_row, lightning_indexer_reference))
 DECLARE(lightning_indexer);
 DECLARE(npu_lightning_indexer);
 
@@ -231,6 +400,12 @@ static int npu_lightning_indexer_pto_reference(dv_context *ctx, const struct lig
 {
     return run_indexer(ctx, &(struct indexer){ INDEXER(a) });
 }
+#define PTO_ROW(ISA)                                                                                       \
+    static int npu_lightning_indexer_pto_row_##ISA(dv_context *ctx, const struct lightning_indexer_pto *a) \
+    {                                                                                                      \
+        return run_fast(ctx, (struct indexer){ INDEXER(a) }, score_units_##ISA);                           \
+    }
+EACH_ISA(PTO_ROW)
 DV_OPERATOR(npu_lightning_indexer_pto, struct lightning_indexer_pto,
     (query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table, layout_query, layout_key, sparse_count,
         sparse_mode, sparse_indices),
@@ -239,7 +414,7 @@ DV_OPERATOR(npu_lightning_indexer_pto, struct lightning_indexer_pto,
     .contract = QUERY(" -> sparse_indices[b s n2 sparse_count]:i32", " -> sparse_indices[t n2 sparse_count]:i32") KEY("", "", "")
         FLOATS SIZES "; " LIMITS,
     .doc = "lightning_indexer without values, with the defaults of the pypto operator of this name.",
-    .kernels = ROWS(struct lightning_indexer_pto, npu_lightning_indexer_pto_reference));
+    .kernels = FAST_ROWS(struct lightning_indexer_pto, npu_lightning_indexer_pto_row, npu_lightning_indexer_pto_reference));
 
 struct lightning_indexer_quant {
     const dv_tensor *query, *key, *weights, *query_dequant_scale, *key_dequant_scale, *actual_seq_lengths_query,

@@ -1,9 +1,11 @@
 /* sparse_flash_attention.c: attention of each query over the keys that an indexer chose, and its gradient.
  *
  * out = softmax(scale_value * (query . key + query_rope . key_rope)) value, over the selected tokens. The softmax is made in one
- * pass: when a larger score comes, what was added up so far is scaled down. All in double, rounded once. */
+ * pass: when a larger score comes, what was added up so far is scaled down. All in double, rounded once. The fast rows compute in
+ * f32, and leave a call in which something is not finite to the reference. */
+#include "../lines.h"
 #include "../tokens.h"
-#include <math.h>
+#include <stdatomic.h>
 
 struct attention {
     const dv_tensor *query, *key, *value, *sparse_indices;
@@ -56,7 +58,7 @@ static int64_t next(struct walk *w)
 
 /* What is kept of one line, in doubles. */
 struct line { double *q, *q_rope, *out, *max, *sum, *k, *k_rope, *v; };
-static int64_t line_room(const struct attention *x) { return x->heads * (x->d + x->r + x->e + 2) + x->d + x->r + x->e; }
+static int64_t room_of(const struct attention *x) { return x->heads * (x->d + x->r + x->e + 2) + x->d + x->r + x->e; }
 static struct line line_at(const struct attention *x, double *at)
 {
     struct line l = { .q = at };
@@ -153,9 +155,195 @@ static int run(dv_context *ctx, struct attention *x)
     if (status || !x->lines)
         return status;
     x->pieces = x->lines < 32 ? x->lines : 32;
-    x->room = line_room(x) + 8;
+    x->room = room_of(x) + 8;
     x->scratch = dv_alloc(ctx, (size_t)(x->room * x->pieces) * sizeof(double), 64);
     return x->scratch ? dv_parallel_for(ctx, 0, x->pieces, 1, attend_lines, x) : DV_ENOMEM;
+}
+
+/* ---- fast rows ----------------------------------------------------------------------------------------------------------- */
+
+/* Heads of a unit of work, at most; what they are rounded up to; tokens that are scored at once; values that are added at once.
+ */
+enum { HEADS = 64, ALIGN = 16, AT_ONCE = 8, BLOCK = 64 };
+
+/* units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks; room: bytes of a piece. */
+struct fast {
+    struct attention *x;
+    int64_t units, most, wide, e, pieces, room;
+    char *scratch;
+    atomic_bool infinite;
+};
+/* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e], max and sum [heads]. */
+struct unit {
+    float *q, *scores, *out, *tokens, *values, *max, *sum;
+    int64_t *rows, heads;
+};
+
+/* What is made for each instruction set. */
+struct fns {
+    void (*scores)(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale);
+    void (*values)(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count);
+    bool (*exponentials)(const struct unit *u, int64_t count);
+    load_fn load;
+    store_fn store;
+};
+
+#define AT(P) (*(lanes *)(void *)(P))
+#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define BEGIN(K) lanes s##K = { 0 };
+#define ADD(K) s##K += u * keys[K * wide + i];
+#define END(K) AT(scores + K * heads + h) = s##K * scale;
+#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+#define LOAD_OUT(H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
+#define ADD_OUT(H) a##H += u * p[t * heads + h + H], b##H += v * p[t * heads + h + H];
+#define STORE_OUT(H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
+#define FAST(ISA, TARGET, BYTES)                                                                                                \
+    LINES(ISA, TARGET)                                                                                                          \
+    /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                                \
+    TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale) \
+    {                                                                                                                           \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
+        for (int64_t h = 0; h < heads; h += BYTES / (int64_t)sizeof(float)) {                                                   \
+            EACH(BEGIN)                                                                                                         \
+            for (int64_t i = 0; i < wide; i++) {                                                                                \
+                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
+                EACH(ADD)                                                                                                       \
+            }                                                                                                                   \
+            EACH(END)                                                                                                           \
+        }                                                                                                                       \
+    }                                                                                                                           \
+    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, e], out [heads, e]. */                     \
+    TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count)   \
+    {                                                                                                                           \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
+        for (int64_t i = 0; i < e; i += 2 * n)                                                                                  \
+            for (int64_t h = 0; h < heads; h += 4) {                                                                            \
+                FOUR(LOAD_OUT)                                                                                                  \
+                for (int64_t t = 0; t < count; t++) {                                                                           \
+                    const lanes u = *(const lanes *)(const void *)(values + t * e + i);                                         \
+                    const lanes v = *(const lanes *)(const void *)(values + t * e + i + n);                                     \
+                    FOUR(ADD_OUT)                                                                                               \
+                }                                                                                                               \
+                FOUR(STORE_OUT)                                                                                                 \
+            }                                                                                                                   \
+    }                                                                                                                           \
+    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }               \
+    static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                        \
+    {                                                                                                                           \
+        return attend_units(                                                                                                    \
+            arg, begin, end, (struct fns){ scores_##ISA, values_##ISA, exponentials_##ISA, load_##ISA, store_##ISA });          \
+    }                                                                                                                           \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                        \
+    {                                                                                                                           \
+        return run_fast(ctx, a, attend_units_##ISA);                                                                            \
+    }
+
+static struct unit unit_at(const struct fast *f, char *at)
+{
+    struct unit u = { .q = (float *)(void *)at };
+    u.scores = u.q + f->wide * HEADS;
+    u.out = u.scores + (f->most + AT_ONCE) * HEADS;
+    u.tokens = u.out + HEADS * f->e;
+    u.values = u.tokens + AT_ONCE * f->wide;
+    u.max = u.values + BLOCK * f->e;
+    u.sum = u.max + HEADS;
+    u.rows = (int64_t *)(void *)(u.sum + HEADS);
+    return u;
+}
+static int64_t unit_room(const struct fast *f)
+{
+    return (HEADS * (f->wide + f->most + AT_ONCE + f->e + 2) + AT_ONCE * f->wide + BLOCK * f->e) * (int64_t)sizeof(float) +
+        f->most * (int64_t)sizeof(int64_t) + 64;
+}
+
+/* The queries of u's heads, transposed: heads that are not there are 0, and so is what lies behind d and r. */
+static void load_queries(const struct fast *f, const struct unit *u, load_fn read, int64_t first, int64_t heads)
+{
+    const struct attention *const x = f->x;
+    memset(u->q, 0, (size_t)(f->wide * u->heads) * sizeof(float));
+    for (int64_t h = 0; h < heads; h++) {
+        read(u->tokens, x->query, (first + h) * x->d, x->d, 0);
+        for (int64_t i = 0; i < x->d; i++)
+            u->q[i * u->heads + h] = u->tokens[i];
+        if (x->query_rope)
+            read(u->tokens, x->query_rope, (first + h) * x->r, x->r, 0);
+        for (int64_t i = 0; i < x->r; i++)
+            u->q[(line_room(x->d) + i) * u->heads + h] = u->tokens[i];
+    }
+}
+
+/* Scores become exp(score - max). Not everything finite: false. */
+DV_INLINE bool exponentials(const struct unit *u, int64_t count)
+{
+    float zero = 0;
+    for (int64_t h = 0; h < u->heads; h++)
+        u->max[h] = -(float)INFINITY, u->sum[h] = 0;
+    for (int64_t t = 0; t < count; t++)
+        for (int64_t h = 0; h < u->heads; h++) {
+            const float z = u->scores[t * u->heads + h];
+            u->max[h] = z > u->max[h] ? z : u->max[h];
+        }
+    for (int64_t t = 0; t < count; t++)
+        for (int64_t h = 0; h < u->heads; h++) {
+            const float z = u->scores[t * u->heads + h] - u->max[h], p = dv_expf(z);
+            u->scores[t * u->heads + h] = p;
+            u->sum[h] += p;
+        }
+    for (int64_t h = 0; h < u->heads; h++)
+        zero += (u->max[h] + u->sum[h]) * 0;
+    return zero == 0;
+}
+
+static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
+{
+    struct fast *const f = arg;
+    const struct attention *const x = f->x;
+    struct unit u = unit_at(f, f->scratch + begin * f->room);
+    for (int64_t at = share(x->lines * f->units, f->pieces, begin), stop = share(x->lines * f->units, f->pieces, end); at < stop;
+        at++) {
+        const int64_t line = at / f->units, from = at % f->units * HEADS,
+                      heads = x->heads - from < HEADS ? x->heads - from : HEADS;
+        struct walk w = begin_walk(x, line);
+        int64_t count = 0;
+        float zero = 0;
+        for (int64_t row; (row = next(&w)) >= 0;)
+            u.rows[count++] = row;
+        u.heads = (heads + ALIGN - 1) / ALIGN * ALIGN;
+        load_queries(f, &u, fns.load, line * x->heads + from, heads);
+        for (int64_t t = 0; t < count; t += AT_ONCE) {
+            for (int64_t c = 0; c < AT_ONCE; c++) { /* behind the last token: the last again */
+                const int64_t row = u.rows[t + c < count ? t + c : count - 1];
+                fns.load(u.tokens + c * f->wide, x->key, row * x->d, x->d, 0);
+                if (x->key_rope)
+                    fns.load(u.tokens + c * f->wide + line_room(x->d), x->key_rope, row * x->r, x->r, 0);
+            }
+            fns.scores(u.scores + t * u.heads, u.q, u.heads, u.tokens, f->wide, (float)x->scale_value);
+        }
+        const bool finite = fns.exponentials(&u, count);
+        memset(u.out, 0, (size_t)(u.heads * f->e) * sizeof(float));
+        for (int64_t t = 0; t < count; t += BLOCK) {
+            const int64_t some = count - t < BLOCK ? count - t : BLOCK;
+            for (int64_t c = 0; c < some; c++)
+                fns.load(u.values + c * f->e, x->value, u.rows[t + c] * x->e, x->e, 0);
+            fns.values(u.out, u.scores + t * u.heads, u.heads, u.values, f->e, some);
+        }
+        for (int64_t h = 0; h < heads; h++) {
+            const float scale = count ? 1 / u.sum[h] : 0;
+            for (int64_t i = 0; i < f->e; i++) {
+                u.out[h * f->e + i] *= scale;
+                zero += u.out[h * f->e + i] * 0;
+            }
+            fns.store(x->out, (line * x->heads + from + h) * x->e, u.out + h * f->e, x->e);
+            if (dv_numel(x->max)) {
+                dv_put_f64(x->max->data, lse_at(x, line) + from + h, dv_dtype_key(x->max->dtype), count ? (double)u.max[h] : 0);
+                dv_put_f64(x->sum->data, lse_at(x, line) + from + h, dv_dtype_key(x->sum->dtype), count ? (double)u.sum[h] : 0);
+            }
+        }
+        if (count && (!finite || zero != 0 || isnan(zero)))
+            atomic_store(&f->infinite, true);
+    }
+    return DV_OK;
 }
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
@@ -222,7 +410,7 @@ static int sparse_flash_attention_backward_any(dv_context *ctx, const struct bac
     struct attention x = { ATTENTION(a), .grad = a->grad, .grad_max = a->grad_max, .grad_sum = a->grad_sum };
     const int status = prepare(ctx, &x);
     const int64_t keys = dv_numel(a->key), values = dv_numel(a->value), ropes = a->key_rope ? dv_numel(a->key_rope) : 0;
-    const int64_t sums = keys + values + ropes, room = line_room(&x);
+    const int64_t sums = keys + values + ropes, room = room_of(&x);
     double *const memory = status ? NULL : dv_alloc(ctx, (size_t)(sums + 2 * room + 1) * sizeof(double), 64);
     if (!memory)
         return status ? status : DV_ENOMEM;
@@ -279,6 +467,33 @@ static int sparse_flash_attention_reference(dv_context *ctx, const struct sparse
     return run(ctx, &(struct attention){ ATTENTION(a), .out = a->attention_out, .max = a->softmax_max, .sum = a->softmax_sum });
 }
 
+/* A line may select all tokens of its slots, twice if an index is there twice. */
+static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_range_fn piece)
+{
+    struct attention x = { ATTENTION(a), .out = a->attention_out, .max = a->softmax_max, .sum = a->softmax_sum };
+    int status = prepare(ctx, &x);
+    if (status || !x.lines)
+        return status;
+    struct fast f = {
+        .x = &x, .units = (x.heads + HEADS - 1) / HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e)
+    };
+    const int64_t longest = tokens_longest(&x.keys), size = x.sparse_block_size, k = last_dim(x.sparse_indices);
+    const int64_t blocks = longest ? (longest - 1) / size + 1 : 0;
+    f.most = (blocks < k ? blocks : k) * (size < longest ? size : longest);
+    f.room = unit_room(&f);
+    f.pieces = x.lines * f.units < 32 ? x.lines * f.units : 32;
+    f.scratch = dv_alloc(ctx, (size_t)(f.pieces * f.room) + 1, 64);
+    if (!f.scratch)
+        return DV_ENOMEM;
+    status = dv_parallel_for(ctx, 0, f.pieces, 1, piece, &f);
+    return !status && atomic_load(&f.infinite) ? sparse_flash_attention_reference(ctx, a) : status;
+}
+#ifdef DV_TARGET_AVX2
+FAST(avx512, DV_TARGET_AVX512, 64)
+FAST(avx2, DV_TARGET_AVX2, 32)
+#endif
+FAST(base, , 16)
+
 #define DECLARE(NAME)                                                                                                            \
     DV_OPERATOR(NAME, struct sparse_flash_attention,                                                                             \
         (query, key, value, sparse_indices, scale_value, block_table, actual_seq_lengths_query, actual_seq_lengths_kv,           \
@@ -308,8 +523,9 @@ static int sparse_flash_attention_reference(dv_context *ctx, const struct sparse
         .doc = "Attention of each query over the tokens (or blocks of tokens) in sparse_indices, with rotary parts kept "        \
                "apart. Valid indices stand in front; the first -1 ends them. scale_value is the caller's. With "                 \
                "return_softmax_lse also the largest scaled score and the sum of exponentials of each row.",                      \
-        .kernels = DV_KERNELS(DV_KERNEL(                                                                                         \
-            struct sparse_flash_attention, "cpu", NULL, sparse_flash_attention_reference, .flags = DV_KERNEL_REFERENCE)))
+        .kernels = DV_KERNELS(DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),            \
+            DV_KERNEL(                                                                                                           \
+                struct sparse_flash_attention, "cpu", NULL, sparse_flash_attention_reference, .flags = DV_KERNEL_REFERENCE)))
 DECLARE(sparse_flash_attention);
 DECLARE(npu_sparse_flash_attention);
 

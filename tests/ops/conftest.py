@@ -2,5 +2,16 @@ import os
 import pathlib
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "python"))
+
+
+@pytest.fixture(params=["base", "avx2", "avx512"])
+def isa(request):
+    """The rows of this instruction set (or of the best that this processor has), whatever is faster."""
+    import dovetail
+    dovetail.set_isa(request.param)
+    yield
+    dovetail.set_isa(None)

@@ -140,3 +140,29 @@ def test_gradient_is_that_of_the_formula(layouts, groups):
     exact = expect([oracle(*x, 3)[1] for x in zip(query, key, weights)], q, layouts[0], 0.0)
     for a, b in zip(found, torch.autograd.grad((finite(exact) * g).sum(), flat)):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("queries, keys, heads, d", [(1, 700, 40, 70), (3, 257, 3, 64), (33, 5, 1, 1), (2, 1030, 64, 128)])
+def test_fast_rows(queries, keys, heads, d, dtype, isa):
+    """Scores in f32, in pieces of the keys; the keys that are chosen are the best ones up to rounding."""
+    g = torch.Generator().manual_seed(keys)
+    q, k, w = (torch.randn(shape, generator=g, dtype=torch.float64).to(dtype) for shape in ((2, queries, 2 * heads, d), (2, keys, 2, d), (2, queries, 2 * heads)))
+    count = min(keys, 50)
+    at, values = dovetail.ops.lightning_indexer(q, k, w, sparse_count=count, sparse_mode=0, return_value=True)
+    scores = (torch.einsum("bsghd,btgd->bsght", q.double().unflatten(2, (2, heads)), k.double()).relu() * w.double().unflatten(2, (2, heads))[..., None]).sum(3)
+    size = (scores.abs().amax() + 1) * 1e-5
+    best = scores.topk(count, -1).values
+    mine = scores.gather(-1, at.long())
+    assert ((mine - best).abs() <= size).all() and all(len(set(line)) == count for line in at.flatten(0, 2).tolist())
+    assert ((values.double() - mine).abs() <= size + torch.finfo(dtype).eps * mine.abs()).all()
+
+
+def test_a_score_that_is_not_finite(isa):
+    """f32 overflows where f64 does not: the order is that of f64."""
+    q, k, w = torch.full((1, 1, 1, 2), 3e38), torch.tensor([[1.0, 0], [3, 3], [2, 2], [-1, 0]]).reshape(1, 4, 1, 2), torch.ones(1, 1, 1)
+    at, _ = dovetail.ops.lightning_indexer(q, k, w, sparse_count=4, sparse_mode=0)
+    assert at.flatten().tolist() == [1, 2, 0, 3]
+    k[0, 2] = float("nan")
+    at, _ = dovetail.ops.lightning_indexer(q, k, w, sparse_count=4, sparse_mode=0)
+    assert at.flatten().tolist() == [2, 1, 0, 3]

@@ -10,13 +10,6 @@ TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 SHAPES = [(1,), (7,), (3, 8), (2, 3, 130), (0, 4), (70, 6), (3, 600)]
 
 
-@pytest.fixture(params=["base", "avx2", "avx512"])
-def isa(request):
-    dovetail.set_isa(request.param)
-    yield
-    dovetail.set_isa(None)
-
-
 def draw(*shape, dtype=torch.float64, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 

@@ -112,3 +112,37 @@ def test_gradient_is_that_of_the_formula(layouts, mode, block, groups):
     a, b = (torch.autograd.grad(sum((t * w).sum() for t, w in zip(x, weights)), flat) for x in (found, exact))
     for x, y in zip(a, b):
         torch.testing.assert_close(x, y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("tokens, keys, heads, d, r, e, slots, block", [(1, 300, 70, 66, 5, 70, 150, 1), (3, 40, 2, 512, 64, 512, 7, 4), (2, 9, 17, 1, 0, 1, 9, 1)])
+def test_fast_rows(tokens, keys, heads, d, r, e, slots, block, dtype, isa):
+    g = torch.Generator().manual_seed(keys)
+    draw = lambda *shape: torch.randn(shape, generator=g, dtype=torch.float64).to(dtype)
+    q, k, v = draw(1, tokens, heads, d), draw(1, keys, 1, d), draw(1, keys, 1, e)
+    qr, kr = (draw(1, tokens, heads, r), draw(1, keys, 1, r)) if r else (None, None)
+    indices = torch.randint(-1, -(-keys // block), (1, tokens, 1, slots), generator=g).int()
+    out, top, total = dovetail.ops.sparse_flash_attention(q, k, v, indices, 0.1, query_rope=qr, key_rope=kr, sparse_block_size=block, sparse_mode=0,
+                                                          return_softmax_lse=True)
+    z = 0.1 * (q[0].double() @ k[0, :, 0].double().T + (qr[0].double() @ kr[0, :, 0].double().T if r else 0))
+    for t in range(tokens):
+        times = selected(indices[0, t, 0], keys, block)
+        if not times.sum():
+            assert not out[0, t].any() and not top[0, 0, t].any() and not total[0, 0, t].any()
+            continue
+        most = z[t][:, times > 0].amax(-1)
+        weights = times * torch.exp(z[t] - most[:, None])
+        torch.testing.assert_close(top[0, 0, t].double(), most, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(total[0, 0, t].double(), weights.sum(-1), rtol=1e-4, atol=0)
+        torch.testing.assert_close(out[0, t], (weights / weights.sum(-1, keepdim=True) @ v[0, :, 0].double()).to(dtype))
+
+
+def test_what_is_not_finite_is_as_in_the_reference(isa):
+    q, k, v = torch.full((1, 2, 2, 3), 1e30), torch.full((1, 4, 1, 3), 1e10), torch.ones(1, 4, 1, 2)
+    k[0, 1] = -1e10
+    indices = torch.tensor([[0, 1, -1], [1, 2, 3]]).int().reshape(1, 2, 1, 3)
+    out, top, _ = dovetail.ops.sparse_flash_attention(q, k, v, indices, 1.0, return_softmax_lse=True, sparse_mode=0)
+    assert torch.equal(out, torch.ones_like(out)) and top.isinf().all()
+    v[0, 0] = float("nan")
+    out, _, _ = dovetail.ops.sparse_flash_attention(q / 1e30, k / 1e10, v, indices, 1.0, sparse_mode=0)
+    assert out[0, 0].isnan().all() and torch.equal(out[0, 1], torch.ones(2, 2))

@@ -46,14 +46,15 @@ DV_INLINE void store_line(const dv_tensor *t, int64_t start, const float *from, 
 /* Both as functions, one for each instruction set: small where a row calls them in many places. */
 typedef void (*load_fn)(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad);
 typedef void (*store_fn)(const dv_tensor *t, int64_t start, const float *from, int64_t n);
-#define LINES(ISA, TARGET)                                                                                 \
-    TARGET static void load_##ISA(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)      \
-    {                                                                                                      \
-        load_line(to, t, start, n, pad);                                                                   \
-    }                                                                                                      \
-    TARGET static inline void store_##ISA(const dv_tensor *t, int64_t start, const float *from, int64_t n) \
-    {                                                                                                      \
-        store_line(t, start, from, n);                                                                     \
+#define LOAD_LINE(ISA, TARGET)                                                                        \
+    TARGET static void load_##ISA(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad) \
+    {                                                                                                 \
+        load_line(to, t, start, n, pad);                                                              \
+    }
+#define STORE_LINE(ISA, TARGET)                                                                     \
+    TARGET static void store_##ISA(const dv_tensor *t, int64_t start, const float *from, int64_t n) \
+    {                                                                                               \
+        store_line(t, start, from, n);                                                              \
     }
 
 static inline double total(const float *lanes)

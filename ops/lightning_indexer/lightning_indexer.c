@@ -128,7 +128,7 @@ typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t
     }
 #define EACH(DO) DO(0) DO(1) DO(2) DO(3)
 #define SCORES(ISA, TARGET, BYTES)                                                                             \
-    LINES(ISA, TARGET)                                                                                         \
+    LOAD_LINE(ISA, TARGET)                                                                                     \
     TARGET static void scores_##ISA(                                                                           \
         float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d) \
     {                                                                                                          \

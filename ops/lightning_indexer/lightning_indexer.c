@@ -128,7 +128,6 @@ typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t
     }
 #define EACH(DO) DO(0) DO(1) DO(2) DO(3)
 #define SCORES(ISA, TARGET, BYTES)                                                                             \
-    LOAD_LINE(ISA, TARGET)                                                                                     \
     TARGET static void scores_##ISA(                                                                           \
         float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d) \
     {                                                                                                          \
@@ -241,9 +240,12 @@ static int run_fast(dv_context *ctx, struct indexer x, dv_range_fn score)
     return status;
 }
 #ifdef DV_TARGET_AVX2
+LOAD_LINE(avx512, DV_TARGET_AVX512)
 SCORES(avx512, DV_TARGET_AVX512, 64)
+LOAD_LINE(avx2, DV_TARGET_AVX2)
 SCORES(avx2, DV_TARGET_AVX2, 32)
 #endif
+LOAD_LINE(base, )
 SCORES(base, , 16)
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */

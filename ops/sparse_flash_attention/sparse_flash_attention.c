@@ -197,47 +197,45 @@ struct fns {
 #define LOAD_OUT(H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
 #define ADD_OUT(H) a##H += u * p[t * heads + h + H], b##H += v * p[t * heads + h + H];
 #define STORE_OUT(H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
-#define FAST(ISA, TARGET, BYTES)                                                                                              \
-    LOAD_LINE(ISA, TARGET)                                                                                                    \
-    STORE_LINE(ISA, TARGET) /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */      \
-        TARGET static void                                                                                                    \
-        scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale)              \
-    {                                                                                                                         \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                  \
-        for (int64_t h = 0; h < heads; h += BYTES / (int64_t)sizeof(float)) {                                                 \
-            EACH(BEGIN)                                                                                                       \
-            for (int64_t i = 0; i < wide; i++) {                                                                              \
-                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                            \
-                EACH(ADD)                                                                                                     \
-            }                                                                                                                 \
-            EACH(END)                                                                                                         \
-        }                                                                                                                     \
-    }                                                                                                                         \
-    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, e], out [heads, e]. */                   \
-    TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count) \
-    {                                                                                                                         \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                  \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                     \
-        for (int64_t i = 0; i < e; i += 2 * n)                                                                                \
-            for (int64_t h = 0; h < heads; h += 4) {                                                                          \
-                FOUR(LOAD_OUT)                                                                                                \
-                for (int64_t t = 0; t < count; t++) {                                                                         \
-                    const lanes u = *(const lanes *)(const void *)(values + t * e + i);                                       \
-                    const lanes v = *(const lanes *)(const void *)(values + t * e + i + n);                                   \
-                    FOUR(ADD_OUT)                                                                                             \
-                }                                                                                                             \
-                FOUR(STORE_OUT)                                                                                               \
-            }                                                                                                                 \
-    }                                                                                                                         \
-    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }             \
-    static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                      \
-    {                                                                                                                         \
-        return attend_units(                                                                                                  \
-            arg, begin, end, (struct fns){ scores_##ISA, values_##ISA, exponentials_##ISA, load_##ISA, store_##ISA });        \
-    }                                                                                                                         \
-    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                      \
-    {                                                                                                                         \
-        return run_fast(ctx, a, attend_units_##ISA);                                                                          \
+#define FAST(ISA, TARGET, BYTES)                                                                                                \
+    /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                                \
+    TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale) \
+    {                                                                                                                           \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
+        for (int64_t h = 0; h < heads; h += BYTES / (int64_t)sizeof(float)) {                                                   \
+            EACH(BEGIN)                                                                                                         \
+            for (int64_t i = 0; i < wide; i++) {                                                                                \
+                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
+                EACH(ADD)                                                                                                       \
+            }                                                                                                                   \
+            EACH(END)                                                                                                           \
+        }                                                                                                                       \
+    }                                                                                                                           \
+    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, e], out [heads, e]. */                     \
+    TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count)   \
+    {                                                                                                                           \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
+        for (int64_t i = 0; i < e; i += 2 * n)                                                                                  \
+            for (int64_t h = 0; h < heads; h += 4) {                                                                            \
+                FOUR(LOAD_OUT)                                                                                                  \
+                for (int64_t t = 0; t < count; t++) {                                                                           \
+                    const lanes u = *(const lanes *)(const void *)(values + t * e + i);                                         \
+                    const lanes v = *(const lanes *)(const void *)(values + t * e + i + n);                                     \
+                    FOUR(ADD_OUT)                                                                                               \
+                }                                                                                                               \
+                FOUR(STORE_OUT)                                                                                                 \
+            }                                                                                                                   \
+    }                                                                                                                           \
+    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }               \
+    static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                        \
+    {                                                                                                                           \
+        return attend_units(                                                                                                    \
+            arg, begin, end, (struct fns){ scores_##ISA, values_##ISA, exponentials_##ISA, load_##ISA, store_##ISA });          \
+    }                                                                                                                           \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                        \
+    {                                                                                                                           \
+        return run_fast(ctx, a, attend_units_##ISA);                                                                            \
     }
 
 static struct unit unit_at(const struct fast *f, char *at)
@@ -490,9 +488,15 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
     return !status && atomic_load(&f.infinite) ? sparse_flash_attention_reference(ctx, a) : status;
 }
 #ifdef DV_TARGET_AVX2
+LOAD_LINE(avx512, DV_TARGET_AVX512)
+STORE_LINE(avx512, DV_TARGET_AVX512)
 FAST(avx512, DV_TARGET_AVX512, 64)
+LOAD_LINE(avx2, DV_TARGET_AVX2)
+STORE_LINE(avx2, DV_TARGET_AVX2)
 FAST(avx2, DV_TARGET_AVX2, 32)
 #endif
+LOAD_LINE(base, )
+STORE_LINE(base, )
 FAST(base, , 16)
 
 #define DECLARE(NAME)                                                                                                            \

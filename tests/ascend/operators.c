@@ -84,6 +84,63 @@ API int32_t aclnnInplaceScaleGetWorkspaceSize(const struct aclTensor *x, double 
 }
 LAUNCH(aclnnInplaceScale)
 
+/* What torch_npu calls for x * 1 and for a copy between layouts. */
+static void muls(const stand_in_values *v)
+{
+    for (int64_t i = 0, n = numel(&v->tensors[1]); i < n; i++)
+        *at(&v->tensors[1], i) = (float)v->sum * *at(&v->tensors[0], i);
+}
+
+API int32_t aclnnMulsGetWorkspaceSize(const struct aclTensor *self, const struct aclScalar *other, const struct aclTensor *out,
+    uint64_t *size, struct aclOpExecutor **executor);
+API int32_t aclnnMulsGetWorkspaceSize(const struct aclTensor *self, const struct aclScalar *other, const struct aclTensor *out,
+    uint64_t *size, struct aclOpExecutor **executor)
+{
+    struct aclOpExecutor *e = stand_in_begin("aclnnMuls", muls);
+    stand_in_take_tensor(e, "self", self, false);
+    stand_in_take_scalar(e, "other", other);
+    stand_in_take_tensor(e, "out", out, false);
+    return stand_in_done(e, 0, size, executor);
+}
+LAUNCH(aclnnMuls)
+
+static void mul(const stand_in_values *v)
+{
+    for (int64_t i = 0, n = numel(&v->tensors[2]); i < n; i++)
+        *at(&v->tensors[2], i) = *at(&v->tensors[0], i) * *at(&v->tensors[1], i);
+}
+
+API int32_t aclnnMulGetWorkspaceSize(const struct aclTensor *self, const struct aclTensor *other, const struct aclTensor *out,
+    uint64_t *size, struct aclOpExecutor **executor);
+API int32_t aclnnMulGetWorkspaceSize(const struct aclTensor *self, const struct aclTensor *other, const struct aclTensor *out,
+    uint64_t *size, struct aclOpExecutor **executor)
+{
+    struct aclOpExecutor *e = stand_in_begin("aclnnMul", mul);
+    stand_in_take_tensor(e, "self", self, false);
+    stand_in_take_tensor(e, "other", other, false);
+    stand_in_take_tensor(e, "out", out, false);
+    return stand_in_done(e, 0, size, executor);
+}
+LAUNCH(aclnnMul)
+
+static void copy(const stand_in_values *v)
+{
+    for (int64_t i = 0, n = numel(&v->tensors[0]); i < n; i++)
+        *at(&v->tensors[0], i) = *at(&v->tensors[1], i);
+}
+
+API int32_t aclnnInplaceCopyGetWorkspaceSize(
+    const struct aclTensor *to, const struct aclTensor *from, uint64_t *size, struct aclOpExecutor **executor);
+API int32_t aclnnInplaceCopyGetWorkspaceSize(
+    const struct aclTensor *to, const struct aclTensor *from, uint64_t *size, struct aclOpExecutor **executor)
+{
+    struct aclOpExecutor *e = stand_in_begin("aclnnInplaceCopy", copy);
+    stand_in_take_tensor(e, "selfRef", to, false);
+    stand_in_take_tensor(e, "src", from, false);
+    return stand_in_done(e, 0, size, executor);
+}
+LAUNCH(aclnnInplaceCopy)
+
 /* Every type of parameter, integers and floats mixed, more than there are registers. out = x + the tensors + the numbers. */
 static void mixed(const stand_in_values *v)
 {

@@ -75,7 +75,7 @@ def environment(folder=None):
 
 
 def compile_one(source, folder, include):
-    command = ["cc", "-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-D_GNU_SOURCE", f"-I{include}", f"-I{ROOT}/include", "-c", source, "-o", folder / f"{source.stem}.o"]
+    command = ["cc", "-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-D_GNU_SOURCE", f"-I{include}", f"-I{ROOT}/bridges/ascend", f"-I{ROOT}/include", "-c", source, "-o", folder / f"{source.stem}.o"]
     subprocess.run(command, check=True, capture_output=True)
 
 

@@ -73,10 +73,8 @@ def shared(out, *arguments):
     subprocess.run(["cc", *CC, *map(str, arguments), "-o", str(out), f"-Wl,-soname,{out.name}"], check=True)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def cann(folder):
     """CANN's layout with the stand-in, and what torch_npu links to beside it."""
-    folder = tmp_path_factory.mktemp("cann")
     for name in ("lib64", "runtime", "compiler", "opp/vendors/v1/op_api/lib"):
         (folder / name).mkdir(parents=True)
     lib = folder / "lib64"
@@ -88,6 +86,12 @@ def folder(tmp_path_factory):
         shared(lib / f"lib{name}.so", folder / "empty.c", *link)
     shared(lib / "libopapi.so", HERE / "operators.c", *link)
     shared(folder / "opp/vendors/v1/op_api/lib/libcust_opapi.so", "-DVENDOR=1", HERE / "operators.c", *link)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = cann(tmp_path_factory.mktemp("cann"))
     (folder / "my_ops.c").write_text(OPERATORS)
     subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=folder, check=True)
     return folder

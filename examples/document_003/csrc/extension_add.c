@@ -1,4 +1,6 @@
 /* extension_add.c: self + other, and its gradient, which both arguments get */
+#include <dovetail_ascend.h>
+
 #include "function.h"
 
 struct my_op {
@@ -19,7 +21,8 @@ static int my_op_f32(dv_context *ctx, const struct my_op *a)
 DV_OPERATOR(my_op, struct my_op, (self, other, result), .schema = "my_op(Tensor self, Tensor other) -> Tensor",
     .contract = "self[*s]:f32, other[*s]:f32 -> [*s]:f32; parallel(*s)", .native = "self + other",
     .gradient = "self, other: my_op_backward(grad)",
-    .kernels = DV_KERNELS(DV_KERNEL(struct my_op, "cpu", "f32", my_op_f32, .split = 4096)));
+    .kernels = DV_KERNELS(
+        DV_ACLNN("f32", "AddCustom", "self, other, result"), DV_KERNEL(struct my_op, "cpu", "f32", my_op_f32, .split = 4096)));
 
 struct my_op_backward {
     const dv_tensor *self;
@@ -39,5 +42,5 @@ static int my_op_backward_f32(dv_context *ctx, const struct my_op_backward *a)
 
 DV_OPERATOR(my_op_backward, struct my_op_backward, (self, grad_self, grad_other),
     .schema = "my_op_backward(Tensor self) -> (Tensor, Tensor)", .contract = "self[*s]:f32 -> [*s]:f32, [*s]:f32; parallel(*s)",
-    .gradient = "self: grads[0] + grads[1]",
+    .native = "(self * 1, self * 1)", .gradient = "self: grads[0] + grads[1]",
     .kernels = DV_KERNELS(DV_KERNEL(struct my_op_backward, "cpu", "f32", my_op_backward_f32)));

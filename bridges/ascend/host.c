@@ -126,8 +126,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
     made *m = calloc(1, sizeof *m);
     if (!m)
         return dv_fail(DV_ENOMEM, "Ascend: out of memory");
-    memcpy(m->dims, shape, sizeof *shape * (size_t)ndim);
-    memcpy(m->dims + DV_MAX_NDIM, strides, sizeof *strides * (size_t)ndim);
+    for (int32_t i = 0; i < ndim; i++)
+        m->dims[i] = shape[i], m->dims[DV_MAX_NDIM + i] = strides[i];
     m->t = (dv_tensor){ .device = device, .ndim = ndim, .dtype = dtype, .shape = m->dims, .strides = m->dims + DV_MAX_NDIM };
     const size_t size = bytes_of(&m->t);
     int status = DV_OK;

@@ -3,6 +3,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
@@ -69,3 +70,16 @@ def test_the_message_of_the_page(folder, tmp_path):
 def test_explain(folder):
     said = subprocess.run([BUILD / "bin/dovetail", "info", "my_ops.so"], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert "aclnnAddCustom(self, other, result)" in said and "npu" in said, said
+
+
+def test_python():
+    """dovetail.ascend.open() says what is missing, and opens the stand-in."""
+    def opened(**env):
+        r = subprocess.run([sys.executable, "-c", "import dovetail; dovetail.ascend.open()"], env={**ENV, "PYTHONPATH": f"{BUILD}/python", **env},
+                           capture_output=True, text=True)
+        return r.returncode, r.stderr.strip().rsplit("\n", 1)[-1]
+    if not (BUILD / "python").exists():
+        pytest.skip("cmake -DDOVETAIL_PYTHON=ON")
+    assert opened() == (0, "")
+    code, said = opened(ASCEND_HOME_PATH="/nowhere")
+    assert code == 1 and said.startswith("RuntimeError: Ascend: no libascendcl.so: /nowhere/lib64/libascendcl.so (not there)"), said

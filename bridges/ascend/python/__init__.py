@@ -3,9 +3,7 @@
 Where torch_npu is imported and a library with such rows is loaded, CANN is opened with torch_npu as the framework. A failure is kept until
 somebody asks: open() raises it.
 """
-import ctypes
-import json
-import pathlib
+import os
 import sys
 
 from ..torch import _when_imported
@@ -37,14 +35,16 @@ def _open_for_waiting():
 
 
 def _has_rows(library):
+    import json
     overloads = (o for op in library.operators().values() for o in op.overloads)
     return any(row["name"].startswith("aclnn") for o in overloads for row in json.loads(o.json())["kernels"])
 
 
 def open():
     """Open CANN's libraries, with torch_npu's streams, memory and queue where torch_npu is imported. RuntimeError says what is missing."""
+    import ctypes  # here, so that programs without an NPU do not pay for it
     global _is_open
-    bridge = ctypes.CDLL(str(pathlib.Path(__file__).absolute().parent.parent / "lib" / "libdovetail_ascend.so"))
+    bridge = ctypes.CDLL(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib", "libdovetail_ascend.so"))
     bridge.dv_last_error.restype = ctypes.c_char_p
     if bridge.dv_ascend_open_torch() if "torch_npu" in sys.modules else bridge.dv_ascend_open(None):
         raise RuntimeError(bridge.dv_last_error().decode())

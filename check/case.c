@@ -241,8 +241,12 @@ static void print_value(const check_case *c, const check_value *v, FILE *to)
             print_tensor(&c->tensors[v->first + i], to);
         else if (v->type == DV_VALUE_INTS)
             fprintf(to, "%lld", (long long)v->ints[i]);
-        else if (v->type == DV_VALUE_BOOLS)
-            fputs(v->ints[i] ? "True" : "False", to);
+        else if (v->type == DV_VALUE_STRINGS)
+            fprintf(to, "\"%s\"", check_string_of(v, i));
+        else if (v->type == DV_VALUE_BOOLS || (v->type == DV_VALUE_SCALARS && v->ints[i] == DV_SCALAR_BOOL))
+            fputs((v->type == DV_VALUE_BOOLS ? v->ints[i] != 0 : v->floats[i] > 0) ? "True" : "False", to);
+        else if (v->type == DV_VALUE_SCALARS && v->ints[i] == DV_SCALAR_FLOAT && v->floats[i] == rint(v->floats[i]))
+            fprintf(to, "%.1f", v->floats[i]);
         else
             fprintf(to, "%.17g", v->floats[i]);
     }
@@ -295,14 +299,26 @@ static void set_tensor(check_values *v, const check_case *c, size_t i, dv_device
         .strides = v->strides[i] };
 }
 
-static void set_scalars(dv_value *to, const check_value *v, dv_scalar *scalars)
+const char *check_string_of(const check_value *v, uint32_t k)
 {
-    for (uint32_t k = 0; k < v->count; k++) {
-        memset(&scalars[k], 0, sizeof scalars[k]);
-        scalars[k].kind = DV_SCALAR_FLOAT;
-        scalars[k].as.f = v->floats[k];
-    }
-    to->as.scalars = (dv_scalars){ scalars, v->count };
+    const char *s = v->string;
+    while (k-- > 0)
+        s += strlen(s) + 1;
+    return s;
+}
+
+dv_scalar check_scalar_of(const check_value *v, uint32_t k)
+{
+    dv_scalar s;
+    memset(&s, 0, sizeof s);
+    s.kind = (uint32_t)v->ints[k];
+    if (s.kind == DV_SCALAR_INT)
+        s.as.i = (int64_t)v->floats[k];
+    else if (s.kind == DV_SCALAR_BOOL)
+        s.as.b = v->floats[k] > 0;
+    else
+        s.as.f = v->floats[k];
+    return s;
 }
 
 void check_values_make(check_values *v, const check_case *c, dv_device device)
@@ -337,7 +353,16 @@ void check_values_make(check_values *v, const check_case *c, dv_device device)
                 v->bools[i][k] = a->ints[k] != 0;
             to->as.bools = (dv_bools){ v->bools[i], a->count };
             break;
-        case DV_VALUE_SCALARS: set_scalars(to, a, v->scalars[i]); break;
+        case DV_VALUE_STRINGS:
+            for (uint32_t k = 0; k < a->count; k++)
+                v->strings[i][k] = dv_from_string(check_string_of(a, k)).as.s;
+            to->as.strings = (dv_strings){ v->strings[i], a->count };
+            break;
+        case DV_VALUE_SCALARS:
+            for (uint32_t k = 0; k < a->count; k++)
+                v->scalars[i][k] = check_scalar_of(a, k);
+            to->as.scalars = (dv_scalars){ v->scalars[i], a->count };
+            break;
         default: break; /* DEFAULT, NONE */
         }
     }

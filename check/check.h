@@ -40,7 +40,7 @@ bool check_json_is(const check_json *x, const char *kind); /* an array that begi
 
 /* ---- A case (case.c) ----------------------------------------------------------------------------------------------------- */
 
-enum { CHECK_DIMS = 10, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 24, CHECK_RESULTS = 32 };
+enum { CHECK_DIMS = 20, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 96, CHECK_RESULTS = 32 };
 
 /* X(layout, name in reports): the layout of a tensor's elements. */
 #define CHECK_LAYOUTS(X)                                    \
@@ -95,10 +95,12 @@ typedef struct check_value {
         int32_t number;
         dv_complex c;
     } as;
-    int64_t ints[CHECK_LIST];  /* INTS, BOOLS */
+    int64_t ints[CHECK_LIST];  /* INTS, BOOLS; SCALARS: enum dv_scalar_kind of each */
     double floats[CHECK_LIST]; /* FLOATS, SCALARS */
-    char string[CHECK_STRING];
+    char string[CHECK_STRING]; /* STRING; STRINGS: one behind the other, each with its end */
 } check_value;
+const char *check_string_of(const check_value *v, uint32_t k); /* number k of STRINGS */
+dv_scalar check_scalar_of(const check_value *v, uint32_t k);   /* number k of SCALARS */
 
 /* The values of the contract's names, each kind in the order of check_op.names. A run is at most CHECK_DIMS sizes. */
 enum { CHECK_NAMES = 64, CHECK_RUNS = 16 };
@@ -157,6 +159,7 @@ typedef struct check_values {
     int64_t strides[CHECK_TENSORS][CHECK_DIMS];
     const dv_tensor *lists[CHECK_TENSORS];
     bool bools[CHECK_ARGS][CHECK_LIST];
+    dv_string strings[CHECK_ARGS][CHECK_LIST];
     dv_scalar scalars[CHECK_ARGS][CHECK_LIST];
 } check_values;
 /* Tensors get an inaccessible address (NULL on Meta), which is enough for dv_infer(). */
@@ -181,7 +184,7 @@ typedef struct check_name {
 } check_name;
 
 /* What the contract's program does with an argument: does it read its value, and what does it compare it with? */
-enum { CHECK_LITERALS = 16, CHECK_SPECIALS = 24 };
+enum { CHECK_LITERALS = 16, CHECK_SPECIALS = 24, CHECK_WORDS = 6, CHECK_WORD = 24 };
 typedef struct check_literals {
     bool read;
     size_t n;
@@ -201,6 +204,8 @@ typedef struct check_op {
     check_literals literals[CHECK_ARGS];
     int64_t special[CHECK_SPECIALS]; /* more sizes to try: numbers that the kernel's code compares sizes with */
     size_t nspecial;
+    char words[CHECK_WORDS][CHECK_WORD]; /* strings to try: words of the kernel's code */
+    size_t nwords;
     bool looks_inside; /* the contract has facts on the elements of tensors */
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
@@ -215,6 +220,8 @@ typedef struct check_op {
 int check_op_init(check_op *op, dv_operator *o);
 /* Sizes that a C file compares with, each with its neighbours; how many. */
 size_t check_constants(const char *path, int64_t *out, size_t room);
+/* Its words, outside of declarations: what a string argument is compared with; how many. */
+size_t check_source_words(const char *path, char (*out)[CHECK_WORD], size_t room);
 size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argument of this name */
 
 /* The name of this kind; NULL: there is none. */
@@ -304,6 +311,7 @@ typedef struct check_call {
     enum check_end end;
     uint8_t poison;             /* the initial contents of outputs, workspace and malloc's memory */
     uint8_t stack;              /* those of the stack, where the kernel's variables will be */
+    size_t deep;                /* so many bytes of the stack are filled, and how many of them change is told */
     int error;                  /* errno before the kernel */
     bool identity;              /* square matrices of real numbers are 1 on the diagonal and 0 elsewhere */
     double moved;               /* the elements of real numbers are changed by this relative amount, up or down */
@@ -316,6 +324,7 @@ typedef struct check_call {
     int status;        /* of dv_call() */
     bool not_this_row; /* the row does not fit this case */
     bool kernel_ran;   /* else it was refused before */
+    size_t depth;      /* of the kernel's stack in bytes, at most `deep` */
     dv_value results[CHECK_RESULTS];
     const dv_tensor *listed[CHECK_TENSORS]; /* the tensors of results that are lists */
 } check_call;
@@ -377,7 +386,10 @@ void check_outs_take(check_outs *o, const check_op *op, const check_case *c, con
 bool check_outs_differ(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
 /* The same, but for rounding. */
 bool check_outs_far(const check_op *op, const check_outs *a, const check_outs *b, char *words, size_t size);
-double check_out_largest(const check_out *o); /* of the finite elements' magnitudes */
+double check_out_largest(const check_out *o);                     /* of the finite elements' magnitudes */
+double check_out_number(const check_out *o, int64_t i, int part); /* a complex element has two */
+/* Is element i of one far from element k of the other, and which of its numbers? */
+bool check_out_far(const check_out *a, int64_t i, const check_out *b, int64_t k, double tolerance, int *part);
 void check_out_element(const check_op *op, const check_out *o, int64_t element, char *words, size_t size);
 
 typedef struct check_written {
@@ -420,7 +432,8 @@ size_t check_heap_counted(void);
 bool check_heap_find(const void *address, check_place *out);
 bool check_heap_slack_changed(char *what, size_t size); /* as check_call_slack_changed() */
 size_t check_heap_kept(void);                           /* how many blocks of kernels are not freed */
-bool check_heap_wrong_free(void); /* it aborted because a block was freed twice, or an address that malloc() never returned */
+size_t check_heap_overlapping(void); /* bytes of a memcpy() of the last kernel whose memory overlaps; 0: there was none */
+bool check_heap_wrong_free(void);    /* it aborted because a block was freed twice, or an address that malloc() never returned */
 
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
 

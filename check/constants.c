@@ -53,6 +53,54 @@ static bool is_limit(char before, const char *after)
     return (before && strchr("<>=%/&[", before)) || (*after && strchr("<>%", *after)) || !strncmp(after, "==", 2);
 }
 
+static void add_word(const char *word, size_t size, char (*out)[CHECK_WORD], size_t room, size_t *n)
+{
+    bool plain = size && size < CHECK_WORD;
+    for (size_t i = 0; i < size && plain; i++)
+        plain = isalnum((unsigned char)word[i]) || word[i] == '_' || (word[i] == '-' && i);
+    for (size_t i = 0; i < *n && plain; i++)
+        plain = strlen(out[i]) != size || memcmp(out[i], word, size);
+    if (plain && *n < room)
+        snprintf(out[(*n)++], CHECK_WORD, "%.*s", (int)size, word);
+}
+
+/* The end of DV_OPERATOR(...) or another macro of declarations that begins here: its strings are for the runtime. */
+static const char *skip_declaration(const char *p)
+{
+    const char *after = p + strspn(p, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789");
+    int depth = 0;
+    if (strncmp(p, "DV_", 3) || *after != '(')
+        return p;
+    for (p = after; *p; p++) {
+        const char *end = skip(p);
+        depth += end > p ? 0 : (*p == '(') - (*p == ')');
+        if (!depth && end == p)
+            return p + 1;
+        p = end > p ? end - 1 : p;
+    }
+    return p;
+}
+
+size_t check_source_words(const char *path, char (*out)[CHECK_WORD], size_t room)
+{
+    size_t n = 0;
+    char *const text = read_all(path);
+    for (const char *p = text ? text : "", *end; *p; p = end) {
+        end = skip(p);
+        if (*p == '"' && end > p + 1)
+            add_word(p + 1, (size_t)(end - p) - 2, out, room, &n);
+        else if (end == p)
+            end = skip_declaration(p);
+        if (end == p && (isalpha((unsigned char)*p) || *p == '_'))
+            while (isalnum((unsigned char)*end) || *end == '_')
+                end++;
+        else if (end == p)
+            end++;
+    }
+    free(text);
+    return n;
+}
+
 size_t check_constants(const char *path, int64_t *out, size_t room)
 {
     size_t n = 0;

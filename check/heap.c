@@ -41,7 +41,8 @@ static struct {
     bool found;
     size_t bytes;
     int64_t offset;
-} overrun; /* next to a block, where no guard page fits */
+} overrun;                        /* next to a block, where no guard page fits */
+static atomic_size_t overlapping; /* bytes of a memcpy() of the kernel to memory that overlaps; 0: none */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void check_heap_begin(enum check_end end, uint8_t with)
@@ -56,6 +57,7 @@ void check_heap_begin(enum check_end end, uint8_t with)
     side = end;
     poison = with;
     overrun.found = false;
+    atomic_store(&overlapping, 0);
     atomic_store(&active, true);
 }
 
@@ -214,6 +216,17 @@ DV_API int posix_memalign(void **out, size_t alignment, size_t size)
     return *out ? 0 : ENOMEM;
 }
 
+/* Compilers copy whole structs onto themselves with it, and no libc minds. */
+DV_API void *memcpy(void *restrict to, const void *restrict from, size_t size)
+{
+    const uintptr_t a = (uintptr_t)to, b = (uintptr_t)from;
+    if (a != b && (a < b ? b - a : a - b) < size && guards())
+        atomic_store(&overlapping, size);
+    return memmove(to, from, size);
+}
+
+size_t check_heap_overlapping(void) { return atomic_load(&overlapping); }
+
 bool check_heap_find(const void *address, check_place *out)
 {
     const uintptr_t p = (uintptr_t)address;
@@ -266,5 +279,6 @@ bool check_heap_slack_changed(char *what, size_t size)
 }
 bool check_heap_wrong_free(void) { return false; }
 size_t check_heap_kept(void) { return 0; }
+size_t check_heap_overlapping(void) { return 0; }
 
 #endif

@@ -356,10 +356,26 @@ __attribute__((noinline)) static void fill_stack(uint8_t poison)
     __asm__ volatile("" ::"r"(below) : "memory"); /* it is used */
 }
 
+/* The same, for so many bytes; and how many of them another call has changed: it reaches as deep. */
+__attribute__((noinline)) static size_t use_stack(size_t bytes, bool look)
+{
+    unsigned char *const below = __builtin_alloca(bytes);
+    size_t same = 0;
+    __asm__ volatile("" ::"r"(below) : "memory");
+    if (!look)
+        memset(below, GAP, bytes);
+    while (look && same < bytes && below[same] == GAP)
+        same++;
+    __asm__ volatile("" ::"r"(below) : "memory");
+    return bytes - same;
+}
+
 static void before_kernel(const dv_host *host)
 {
     (void)host;
     drop_kept(&machine);
+    if (machine.call->deep)
+        use_stack(machine.call->deep, false);
     machine.call->kernel_ran = machine.in_kernel = true;
     check_heap_begin(machine.call->end, machine.call->poison);
     errno = machine.call->error;
@@ -371,6 +387,8 @@ static void after_kernel(const dv_host *host)
     (void)host;
     machine.in_kernel = false;
     check_heap_end();
+    if (machine.call->deep)
+        machine.call->depth = use_stack(machine.call->deep, true);
 }
 
 /* ---- Calls ---- */
@@ -519,6 +537,15 @@ static bool make_list(struct machine *m, size_t slot)
         v->as.scalars.data = lend_copy(
             m, v->as.scalars.data, v->as.scalars.size * sizeof *v->as.scalars.data, sizeof(double), LISTED, slot);
         return v->as.scalars.data;
+    case DV_VALUE_STRINGS:
+        for (size_t k = 0; k < v->as.strings.size; k++) {
+            dv_string *s = &m->values.strings[slot][k];
+            if (!(s->data = lend_copy(m, s->data, s->size + 1, 1, LISTED, slot)))
+                return false;
+        }
+        v->as.strings.data = lend_copy(
+            m, v->as.strings.data, v->as.strings.size * sizeof *v->as.strings.data, sizeof(void *), LISTED, slot);
+        return v->as.strings.data;
     case DV_VALUE_STRING: /* with its end */
         v->as.s.data = lend_copy(m, v->as.s.data, v->as.s.size + 1, 1, LISTED, slot);
         return v->as.s.data;
@@ -533,6 +560,7 @@ void check_call_run(check_call *call, const check_case *c)
     m->call = call;
     m->c = c;
     call->kernel_ran = call->not_this_row = false;
+    call->depth = 0;
     for (size_t r = 0; r < CHECK_RESULTS; r++)
         call->results[r] = dv_default();
     call->status = dv_fail(DV_ENOMEM, "no memory for the arguments");

@@ -99,8 +99,10 @@ void check_out_element(const check_op *op, const check_out *o, int64_t element, 
 double check_out_largest(const check_out *o)
 {
     double most = 0;
-    for (int64_t i = 0, n = dv_numel(&o->t); i < n; i++) {
-        const double x = fabs(check_get(o->t.data, i, o->t.dtype));
+    dv_dtype dtype = o->t.dtype;
+    const int parts = check_numbers_in(&dtype);
+    for (int64_t i = 0, n = dv_numel(&o->t) * parts; i < n; i++) {
+        const double x = fabs(check_get(o->t.data, i, dtype));
         most = isfinite(x) && x > most ? x : most;
     }
     return most;
@@ -116,10 +118,22 @@ static bool same_form(const check_outs *a, const check_outs *b)
     return same;
 }
 
-static bool far(const check_out *a, const check_out *b, int64_t i, double tolerance)
+double check_out_number(const check_out *o, int64_t i, int part)
 {
-    const double x = check_get(a->t.data, i, a->t.dtype), y = check_get(b->t.data, i, b->t.dtype);
-    return !(x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance);
+    dv_dtype dtype = o->t.dtype;
+    return check_get(o->t.data, i * check_numbers_in(&dtype) + part, dtype);
+}
+
+bool check_out_far(const check_out *a, int64_t i, const check_out *b, int64_t k, double tolerance, int *part)
+{
+    dv_dtype dtype = a->t.dtype;
+    const int parts = check_numbers_in(&dtype);
+    for (*part = 0; *part < parts; ++*part) {
+        const double x = check_out_number(a, i, *part), y = check_out_number(b, k, *part);
+        if (!(x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance))
+            return true;
+    }
+    return false;
 }
 
 static bool differ(const check_op *op, const check_outs *a, const check_outs *b, bool rounded, char *words, size_t size)
@@ -137,14 +151,19 @@ static bool differ(const check_op *op, const check_outs *a, const check_outs *b,
         const check_out *x = &a->of[k], *y = &b->of[k];
         const size_t bytes = (size_t)dv_dtype_bytes(x->t.dtype, 1);
         const double tolerance = rounded ? check_rounding(op, x->t.dtype, check_out_largest(x)) : 0;
-        for (int64_t i = 0, n = dv_numel(&x->t); i < n; i++)
-            if (memcmp((const char *)x->t.data + (size_t)i * bytes, (const char *)y->t.data + (size_t)i * bytes, bytes) &&
-                (!rounded || far(x, y, i, tolerance))) {
-                check_out_element(op, x, i, where, sizeof where);
-                snprintf(words, size, "%s is %.9g and then %.9g", where, check_get(x->t.data, i, x->t.dtype),
-                    check_get(y->t.data, i, y->t.dtype));
-                return true;
+        for (int64_t i = 0, n = dv_numel(&x->t); i < n; i++) {
+            int part;
+            if (!memcmp((const char *)x->t.data + (size_t)i * bytes, (const char *)y->t.data + (size_t)i * bytes, bytes))
+                continue;
+            if (!check_out_far(x, i, y, i, tolerance, &part)) {
+                if (rounded)
+                    continue;
+                part = 0; /* a zero or NaN with other bits */
             }
+            check_out_element(op, x, i, where, sizeof where);
+            snprintf(words, size, "%s is %.9g and then %.9g", where, check_out_number(x, i, part), check_out_number(y, i, part));
+            return true;
+        }
     }
     return false;
 }

@@ -15,7 +15,8 @@ enum {
     LEVELS = 24,
     FACTORS = 96,
     MOST_RANK = 4,
-    HIGH_RANK = 9,
+    HIGH_RANK = 17,
+    LONG = 9,
     TRIES = 10,
     MOST_TRIES = 12000,
     FIRST = 6,
@@ -38,7 +39,7 @@ static const struct {
     [BEFORE_VECTOR] = { "7, 15, 31", { 7, 15, 31, 63 }, 0, -1 },
     [VECTOR] = { "8, 16, 32", { 8, 16, 32, 64 }, 0, -1 },
     [AFTER_VECTOR] = { "9, 17, 33", { 9, 17, 33, 65 }, 0, -1 },
-    [OTHER] = { "another prime", { 11, 13, 37, 101 }, 10, 4096 },
+    [OTHER] = { "another", { 11, 13, 37, 94 }, 10, 4096 },
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
     [PAST_32768] = { "past 32768", { 32771, 40000, 32769, 36007 }, 32769, INT64_MAX },
 };
@@ -198,6 +199,43 @@ static void add_string(planner *p, factor *f, const char *s)
     snprintf(new_word(p, f, DV_VALUE_STRING)->string, CHECK_STRING, "%s", s);
 }
 
+/* A kernel may have room for so many letters. */
+static const char letters[] = "a_word_of_eighty_letters_for_which_a_kernel_may_have_no_room_in_a_buffer_of_its_own";
+
+/* Words of its own, if it says which; else those of the source, and others. n: how many at most. */
+static size_t list_words(const planner *p, size_t slot, const char **out, size_t n)
+{
+    const check_literals *literals = &p->op->literals[slot];
+    size_t words = 0;
+    for (size_t k = 0; k < literals->n && words < n; k++)
+        if (literals->of[k]->kind == CHECK_TEXT && strlen(literals->of[k]->text) < CHECK_WORD)
+            out[words++] = literals->of[k]->text;
+    for (size_t k = 0; k < p->op->nwords && !literals->n && words < n; k++)
+        out[words++] = p->op->words[k];
+    return words;
+}
+
+/* Of no string, and of one, two and three; where the source knows words, of these. */
+static void add_string_lists(planner *p, factor *f, const dv_slot_info *s)
+{
+    static const char *const others[] = { "a", "", "bc" };
+    const bool fixed = s->fixed_size > 1 && s->fixed_size <= CHECK_LIST;
+    const char *words[CHECK_WORDS + 1];
+    const size_t known = list_words(p, f->at, words, CHECK_WORDS), n = known ? known : 3;
+    for (uint32_t k = 0; k < (known ? 8 : 6); k++) {
+        check_value *v = new_word(p, f, DV_VALUE_STRINGS);
+        char *to = v->string;
+        v->count = fixed ? (uint32_t)s->fixed_size : k % 4;
+        for (uint32_t i = 0; i < v->count; i++)
+            to += snprintf(to, CHECK_WORD, "%s", known ? words[(k / 4 + k + i) % n] : others[(k / 4 + i) % n]) + 1;
+    }
+    if (!known && !fixed) {
+        check_value *v = new_word(p, f, DV_VALUE_STRINGS);
+        v->count = 1;
+        snprintf(v->string, CHECK_STRING, "%s", letters);
+    }
+}
+
 static void add_ints(planner *p, factor *f, const int64_t *numbers, size_t n)
 {
     for (size_t k = 0; k < n; k++)
@@ -225,12 +263,19 @@ static void add_lists(planner *p, factor *f, const dv_slot_info *s, uint32_t typ
             const int64_t number = numbers[(2 * k + i) % (sizeof numbers / sizeof *numbers)];
             v->ints[i] = type == DV_VALUE_BOOLS ? (k + i) % 2 : number;
             v->floats[i] = (double)number / 2;
+            if (type == DV_VALUE_SCALARS) { /* of each kind */
+                v->ints[i] = DV_SCALAR_INT + (k / 2 + i) % 3;
+                v->floats[i] = v->ints[i] == DV_SCALAR_FLOAT ? v->floats[i]
+                    : v->ints[i] == DV_SCALAR_INT            ? (double)number
+                                                             : (double)((k + i) % 2);
+            }
         }
     }
 }
 
 static void add_words(planner *p, size_t slot)
 {
+    static const char *const asked[] = { "f32", "f64", "bool", "i32", "bf16" };
     const dv_slot_info *s = &p->op->slots[slot];
     const check_literals *literals = &p->op->literals[slot];
     factor *f = add(p, WORD, slot);
@@ -251,24 +296,32 @@ static void add_words(planner *p, size_t slot)
     switch (s->type) {
     case DV_FIELD_INT:
         ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0]);
-        if (literals->read) /* perhaps a size */
-            ADD_INTS(p, f, 100);
+        if (literals->read) /* perhaps a size, with factors for which a ratio is not exact */
+            ADD_INTS(p, f, 214);
         break;
     case DV_FIELD_FLOAT: ADD_HALVES(p, f, 1, 2, 3, 0, -1, 32); break;
     case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
     case DV_FIELD_STRING:
+        for (size_t k = 0; k < p->op->nwords && !literals->read; k++)
+            add_string(p, f, p->op->words[k]);
         add_string(p, f, "a");
-        if (!literals->read)
+        if (!literals->read) {
             add_string(p, f, "");
+            add_string(p, f, letters);
+        }
         break;
-    case DV_FIELD_SCALAR: ADD_INTS(p, f, 1, 0, -1, 3), ADD_HALVES(p, f, 1, -3, 6); break;
+    case DV_FIELD_STRINGS: add_string_lists(p, f, s); break;
+    case DV_FIELD_SCALAR:
+        ADD_INTS(p, f, 1, 0, -1, 3), ADD_HALVES(p, f, 1, -3, 6);
+        new_word(p, f, DV_VALUE_BOOL)->as.b = true;
+        break;
     case DV_FIELD_COMPLEX:
         for (int k = 0; k < 4; k++)
             new_word(p, f, DV_VALUE_COMPLEX)->as.c = (dv_complex){ 1 - k, k % 2 - 0.5 };
         break;
     case DV_FIELD_DTYPE:
-        dv_dtype_parse("f32", &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
-        dv_dtype_parse("f64", &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
+        for (size_t k = 0; k < sizeof asked / sizeof *asked; k++)
+            dv_dtype_parse(asked[k], &new_word(p, f, DV_VALUE_DTYPE)->as.dtype);
         break;
     case DV_FIELD_DEVICE: new_word(p, f, DV_VALUE_DEVICE)->as.device = (dv_device){ DV_CPU, 0 }; break;
     case DV_FIELD_GENERATOR: new_word(p, f, DV_VALUE_NONE); break;
@@ -321,7 +374,7 @@ static void set_list(planner *p, const check_case *c, check_value *v)
         const int64_t size = !name || name->kind == CHECK_NAME_DTYPE ? 3
             : name->kind == CHECK_NAME_RUN                           ? c->names.runs[name->at].d[i % CHECK_DIMS]
                                                                      : c->names.dims[name->at];
-        const int64_t small[] = { 0, 1, 0, -1, 2, 0 }, large[] = { size, size - 1, size / 2, size + 1, size + 7, size };
+        const int64_t small[] = { 0, 1, 0, -1, 2, 0 }, large[] = { size, size - 1, size / 2, size + 1, 214, size + 7 };
         const uint64_t k = check_next(&p->r) % 6;
         v->ints[i] = p->turn % 3 == 2 ? (k % 2 ? small : large)[k] : (i % 4 < 2 ? small : large)[p->turn % 3 ? k : k % 3];
     }
@@ -360,7 +413,7 @@ static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uin
     const bool high = rank > MOST_RANK;
     *n = (int32_t)(rank < 0 ? 2 : rank);
     for (int32_t i = 0; i < CHECK_DIMS; i++)
-        d[i] = class == ONE || (high && (i % 3 || class > OTHER)) ? 1
+        d[i] = class == ONE || (high && (i % 6 || class > OTHER)) ? 1
             : tight || high                                       ? 2
                                                                   : of_class(p->op, FEW, turn + (uint32_t)i);
     for (int32_t i = 0; i < *n; i++) {
@@ -745,7 +798,7 @@ static bool is_pair(const planner *p, int a, int la, int b, int lb)
     if ((g->kind == PRESENT || g->kind == LENGTH) && !other)
         return false;
     if ((f->kind == RANK && g->kind == RUN) || (f->kind == FREE_RANK && g->kind == FREE_SIZE))
-        return is > 0;
+        return is > 0 && (is <= MOST_RANK || (other != PAST_4096 && other != PAST_32768));
     if (f->kind == RANK && g->kind == ONES)
         return is >= 2 && is <= MOST_RANK && (other != INTERIOR || is >= 3); /* of a high rank most are 1 */
     if (f->kind == RUN && g->kind == ONES)
@@ -837,7 +890,7 @@ static bool shape_with(const planner *p, enum kind kind, int64_t is, int i, dv_k
                 k->sizes[n - 1] = between(1, 1);
             return true;
         }
-        for (int32_t d = 0; kind != ONES && d < n; d++)
+        for (int32_t d = 0; kind != ONES && d<n; d += n> MOST_RANK ? n - 1 : 1) /* inside it is as inside a smaller one */
             for (int j = 0; size_in(p, is, j, &k->sizes[d]); j++)
                 if (!i--)
                     return true;
@@ -935,6 +988,9 @@ static bool is_large(const planner *p, int k, int l)
     return l >= 0 && is_size(f->kind) && of_class(p->op, f->level[l], 0) > 1000;
 }
 
+/* Many tensors are wished for where they are the level to be met. */
+static bool is_long(const planner *p, int k, int l) { return l >= 0 && p->f[k].kind == LENGTH && p->f[k].level[l] == LONG; }
+
 /* In every third case variables have the same dtype, and in every fourth runs the same rank, where that can be: a kernel may have
  * a way of its own for it. */
 static void make_alike(const planner *p, int a, int b, int *want)
@@ -974,7 +1030,8 @@ static void choose(planner *p, int a, int b, int *want, bool random)
             continue;
         for (int l = 0; l < (int)p->f[k].n; l++) {
             uint64_t score = 1 + check_next(&p->r) % 256;
-            const bool kept = !is_large(p, k, l) && (!masks(p, k, l) || (both && (!contents || p->f[k].kind == CONTENTS))) &&
+            const bool kept = !is_large(p, k, l) && !is_long(p, k, l) &&
+                (!masks(p, k, l) || (both && (!contents || p->f[k].kind == CONTENTS))) &&
                 !(large && is_size(p->f[k].kind) && p->f[k].level[l] > FEW) &&
                 !(large && (p->f[k].kind == RANK || p->f[k].kind == FREE_RANK) && p->f[k].level[l] > 2);
             for (int g = 0; g < p->n && kept && !random; g++)
@@ -1003,7 +1060,8 @@ static void add_first(planner *p)
                 if ((is_size(f->kind) && f->level[l] == sizes[i % FIRST]) || (f->kind == ONES && f->level[l] == NO_ONES) ||
                     ((f->kind == RANK || f->kind == FREE_RANK) && f->level[l] == 1 + i % 2) ||
                     (f->kind == PRESENT && f->level[l] == (i % 4 != 2)) || (f->kind == LENGTH && f->level[l] == 1 + i % 3) ||
-                    (f->kind >= LAYOUT && !f->level[l]) || (f->kind == ALIKE && f->level[l] == 1))
+                    (f->kind >= LAYOUT && !f->level[l]) || (f->kind == WORD && !l && i % 2) ||
+                    (f->kind == ALIKE && f->level[l] == 1))
                     want[k] = (int)l;
         }
         if (make(p, want, NOT, NOT, false, place(p)) == CHECK_ACCEPTED) {
@@ -1150,7 +1208,7 @@ static void add_tensor(planner *p, const check_case *like, size_t slot, bool fre
     if (is_optional(op, slot))
         add_count(p, PRESENT, slot, 0, 1);
     if (list)
-        add_count(p, LENGTH, slot, 0, 3);
+        add_count(p, LENGTH, slot, 0, 3), add_level(&p->f[p->n - 1], LONG);
     if (free_shape) {
         add_count(p, FREE_RANK, slot, 0, MOST_RANK - 1);
         add_classes(p, FREE_SIZE, slot);

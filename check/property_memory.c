@@ -357,6 +357,10 @@ static void attempt(check_job *job, const check_case *c)
         return;
     }
     check_gaps(job, c);
+    job->how.show = CHECK_SHOW_NOTHING;
+    if (check_heap_overlapping())
+        check_fail(job, "overlapping copy", "the kernel copies %zu bytes by memcpy() to memory that overlaps with where they are",
+            check_heap_overlapping());
     job->how.show = CHECK_SHOW_HEADER;
     if (!ran)
         check_refused(job);

@@ -40,14 +40,6 @@ enum {
     LAST_STOP = 16384
 };
 
-static const char *applies(const check_op *op, const check_row *row)
-{
-    bool split = false;
-    for (size_t i = 0; i < op->nrows; i++)
-        split |= op->rows[i].split > 0 && (!row || row == &op->rows[i]);
-    return op->random && !split ? "it is tagged as nondeterministic" : NULL;
-}
-
 static const double MOST_RACED = 0.25; /* seconds, after which no other case's pieces are stepped through */
 
 static bool failed(const check_job *job) { return job->result->outcome != CHECK_PASS; }
@@ -78,14 +70,16 @@ static int in_reverse(const dv_host *host, int64_t begin, int64_t end, int64_t g
     return DV_OK;
 }
 
-static int error; /* errno before a call */
+static int error;         /* errno before a call */
+static uint64_t seed = 1; /* of dv_random() */
+static bool goes_on_now;  /* its numbers are those after the last call's */
 
 /* False: it was refused. Random numbers begin with the same seed each time. */
 static bool run(const check_job *job, const check_case *c, enum check_end end, loop_fn loop, bool whole, check_outs *outs)
 {
     static check_call call;
-    if (job->op->random)
-        dv_set_seed(1);
+    if (job->op->random && !goes_on_now)
+        dv_set_seed(seed);
     call = (check_call){
         .op = job->op, .row = job->row, .end = end, .poison = POISON, .error = error, .parallel_for = loop, .whole = whole
     };
@@ -241,11 +235,12 @@ static bool same_part(
         inner *= part->dims[i];
     for (int64_t i = 0; i < n; i++) {
         const int64_t k = i / inner % mine, at = (i / inner / mine * size + low + k) * inner + i % inner;
-        const double x = check_get(part->t.data, i, part->t.dtype), y = check_get(whole->t.data, at, whole->t.dtype);
-        if (x == y || (isnan(x) && isnan(y)) || fabs(x - y) <= tolerance)
+        int number;
+        if (!check_out_far(part, i, whole, at, tolerance, &number))
             continue;
         check_out_element(op, whole, at, where, sizeof where);
-        snprintf(words, room, "%s is %.9g in the whole and %.9g in the slice", where, y, x);
+        snprintf(words, room, "%s is %.9g%s in the whole and %.9g in the slice", where, check_out_number(whole, at, number),
+            number ? " (imaginary)" : "", check_out_number(part, i, number));
         return false;
     }
     return true;
@@ -676,6 +671,7 @@ static bool first_calls_race(check_job *job, const check_case *c)
 static struct {
     const check_case *before; /* NULL: none */
     uint64_t *sum;            /* of what the call wrote */
+    enum check_end end;       /* of the call before */
 } kept;
 
 static bool sum_after(const check_job *job, const check_case *c)
@@ -685,7 +681,7 @@ static bool sum_after(const check_job *job, const check_case *c)
     r->has_before = kept.before;
     if (kept.before) {
         r->failing = *kept.before;
-        run(job, kept.before, CHECK_AT_END, NULL, false, &outs);
+        run(job, kept.before, kept.end, NULL, false, &outs);
     }
     r->failing = *c;
     if (!run(job, c, CHECK_AT_END, NULL, false, &outs))
@@ -739,6 +735,18 @@ static bool with_another(const check_job *job, const check_case *c, size_t arg, 
     return false;
 }
 
+/* The case with other contents, or with low ones. */
+static bool with_other_contents(const check_job *job, const check_case *c, bool low, check_case *out)
+{
+    *out = *c;
+    out->seed += 2000; /* even: it also says which extremes there are */
+    for (size_t i = 0; i < out->ntensors && low; i++) {
+        check_tensor *t = &out->tensors[i];
+        t->high = check_is_integer(t->dtype) ? t->low : t->low + (t->high - t->low) / 4;
+    }
+    return c->ntensors && check_accepts(job->op, out);
+}
+
 /* Of the first cases, all before the first call; or of the one that is made smaller. */
 static void check_numbers(check_job *job, const check_case *drawn)
 {
@@ -754,15 +762,18 @@ static void check_numbers(check_job *job, const check_case *drawn)
             c = own;
         else
             check_seeded(&job->plan->cases[k], job->result->seed, &c);
-        for (size_t k2 = 0; k2 < 2 * c.nargs && check_accepts(job->op, &c); k2++) {
+        for (size_t k2 = 0; k2 < 2 * (c.nargs + 1) && check_accepts(job->op, &c); k2++) {
             const size_t i = k2 / 2;
-            if (!with_another(job, &c, i, k2 % 2, &other) || !depends_on(job, &other, &c))
+            const bool contents = i == c.nargs;
+            kept.end = contents ? CHECK_AT_BEGIN : CHECK_AT_END; /* what is kept for an address is found below */
+            if (!(contents ? with_other_contents(job, &c, k2 % 2, &other) : with_another(job, &c, i, k2 % 2, &other)) ||
+                !depends_on(job, &other, &c) || (contents && depends_on(job, &c, &c))) /* any call changes it */
                 continue;
             job->result->before = other;
             job->how = (check_how){ .show = CHECK_SHOW_KEPT };
             check_fail(job, "keeps something",
-                "the same call gives another result after a call with another '%s', so something is kept from call to call",
-                job->op->slots[i].name);
+                "the same call gives another result after a call with %s%s%s, so something is kept from call to call",
+                contents ? "other contents" : "another '", contents ? "" : job->op->slots[i].name, contents ? "" : "'");
             return;
         }
     }
@@ -794,6 +805,125 @@ static bool grow(const check_job *job, const check_case *c, check_case *out)
     return check_fit(job->op, out, c, NULL) && check_work(job->op, out) <= MOST_WORK && check_accepts(job->op, out);
 }
 
+/* ---- Random numbers ---- */
+
+/* Tensors of real numbers that are all between these bounds; false: the contract says more about them. */
+static bool with_contents(const check_job *job, const check_case *c, double low, double high, check_case *out)
+{
+    *out = *c;
+    for (size_t i = 0; i < out->ntensors; i++)
+        if (!check_is_integer(out->tensors[i].dtype)) {
+            out->tensors[i].fill = CHECK_RANDOM;
+            out->tensors[i].low = low;
+            out->tensors[i].high = high;
+        }
+    return !job->op->looks_inside && check_accepts(job->op, out);
+}
+
+static bool no_negative_number(const check_case *c)
+{
+    bool none = true;
+    for (size_t i = 0; i < c->nargs; i++)
+        none &= !(c->args[i].type == DV_VALUE_FLOAT && c->args[i].as.f < 0) &&
+            !(c->args[i].type == DV_VALUE_INT && c->args[i].as.i < 0) && c->args[i].type != DV_VALUE_FLOATS &&
+            c->args[i].type != DV_VALUE_SCALARS;
+    return none;
+}
+
+/* Do results depend on the seed of dv_random()? first: those of the current one. */
+static bool has_random_numbers(const check_job *job, const check_case *c, loop_fn loop, const check_outs *first)
+{
+    static check_outs other;
+    const uint64_t was = seed;
+    char words[300];
+    seed = was + 1;
+    const bool differs = !run(job, c, CHECK_AT_END, loop, false, &other) ||
+        check_outs_differ(job->op, first, &other, words, sizeof words);
+    seed = was;
+    return differs;
+}
+
+/* Has it the same elements from some index on as another in the beginning, and are they not all alike? */
+static bool goes_on(const check_out *a, const check_out *b, int64_t *from)
+{
+    enum { FEWEST = 96, MOST = 8192, CHANGES = 24 };
+    const int64_t all = dv_numel(&a->t), n = all < MOST ? all : MOST;
+    const size_t size = (size_t)dv_dtype_bytes(a->t.dtype, 1);
+    const char *x = a->t.data, *y = b->t.data;
+    for (*from = 1; *from + FEWEST <= n; ++*from) {
+        const size_t at = (size_t)*from * size, bytes = (size_t)(n - *from) * size;
+        int64_t changes = 0;
+        if (memcmp(x + at, y, bytes))
+            continue;
+        for (size_t i = size; i < bytes; i += size)
+            changes += memcmp(y + i, y + i - size, size) != 0;
+        if (changes >= CHANGES)
+            return true;
+    }
+    return false;
+}
+
+/* From which element on a call's result is what the next call's is from its beginning, when they begin with this seed; 0: it is
+ * not. */
+static int64_t numbers_in_common(const check_job *job, const check_case *c, uint64_t with)
+{
+    static check_outs first, next;
+    int64_t from;
+    seed = with;
+    bool ran = run(job, c, CHECK_AT_END, NULL, false, &first);
+    goes_on_now = true;
+    ran = ran && run(job, c, CHECK_AT_END, NULL, false, &next);
+    goes_on_now = false;
+    const bool random = ran && has_random_numbers(job, c, NULL, &first);
+    for (size_t k = 0; random && k < first.n && k < next.n; k++)
+        if (dv_numel(&first.of[k].t) == dv_numel(&next.of[k].t) && goes_on(&first.of[k], &next.of[k], &from))
+            return from;
+    return 0;
+}
+
+/* Of positive numbers come numbers. */
+static void check_numbers_made(check_job *job, const check_case *c)
+{
+    static check_case plain;
+    static check_outs outs;
+    char where[200];
+    if (!no_negative_number(c) || !with_contents(job, c, 0.25, 2, &plain) || !run(job, &plain, CHECK_AT_END, NULL, false, &outs))
+        return;
+    for (size_t k = 0; k < outs.n && !failed(job); k++)
+        for (int64_t i = 0, n = dv_numel(&outs.of[k].t); i < n && !failed(job); i++) {
+            if (!isnan(check_out_number(&outs.of[k], i, 0)))
+                continue;
+            check_out_element(job->op, &outs.of[k], i, where, sizeof where);
+            check_in_hand(job, &plain);
+            job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+            check_fail(job, "NaN", "all that goes in is between 0.25 and 2, no number is negative, and %s is NaN", where);
+        }
+}
+
+/* What one call has taken of dv_random(), the next does not take again. */
+static void check_numbers_taken(check_job *job, const check_case *c)
+{
+    static const uint64_t seeds[] = { UINT64_C(0x2545f4914f6cdd1d), 77, 1 };
+    static check_case plain;
+    int64_t from = 0;
+    if (check_case_largest(c) < 128 || !with_contents(job, c, 1, 1, &plain))
+        return;
+    bool always = true; /* numbers that are hardly random may be alike for one seed */
+    for (size_t k = 0; k < sizeof seeds / sizeof *seeds && always; k++) {
+        const int64_t is = numbers_in_common(job, &plain, seeds[k]);
+        always = is && (!k || is == from);
+        from = is;
+    }
+    seed = 1;
+    if (!always)
+        return;
+    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+    check_fail(job, "numbers taken twice",
+        "a call and the next one have random numbers in common: what the first gives from element %lld on is what the next gives "
+        "from its beginning, so it takes more numbers than it reserves with dv_random()",
+        (long long)from);
+}
+
 /* Of an operator with random numbers, as far as they come from dv_random(): each slice has its own, whatever order they run in.
  */
 static void compare_random(check_job *job, const check_case *c)
@@ -801,15 +931,50 @@ static void compare_random(check_job *job, const check_case *c)
     static check_outs first, again;
     char words[300];
     pieces = 0;
-    if (run(job, c, CHECK_AT_END, in_order, false, &first) && run(job, c, CHECK_AT_END, in_order, false, &again) && pieces > 1 &&
-        !check_outs_differ(job->op, &first, &again, words, sizeof words))
-        check_pieces(job, c, &first);
+    check_numbers_made(job, c);
+    if (!failed(job))
+        check_numbers_taken(job, c);
+    if (failed(job) || !run(job, c, CHECK_AT_END, in_order, false, &first) ||
+        !run(job, c, CHECK_AT_END, in_order, false, &again) || pieces <= 1 ||
+        check_outs_differ(job->op, &first, &again, words, sizeof words))
+        return;
+    check_pieces(job, c, &first);
+    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+    if (!failed(job) && job->row->split && !has_random_numbers(job, c, in_order, &first) &&
+        run(job, c, CHECK_AT_END, NULL, true, &again) && check_outs_differ(job->op, &again, &first, words, sizeof words))
+        check_fail(job, "split differs",
+            "the row says .split = %lld, its numbers are not those of dv_random(), and cut at multiples of this grain it gives "
+            "another result than whole: %s",
+            (long long)job->row->split, words);
+}
+
+/* After many other calls the first case gives what it gave. */
+static void check_first_again(check_job *job, uint32_t number, const check_case *c)
+{
+    enum { EVERY = 24 };
+    static check_case early;
+    static check_outs first, late;
+    static bool known;
+    char words[300];
+    if (number == 1) {
+        early = *c;
+        known = run(job, c, CHECK_AT_END, NULL, false, &first);
+    } else if (known && number % EVERY == 0 && run(job, &early, CHECK_AT_END, NULL, false, &late) &&
+        check_outs_differ(job->op, &first, &late, words, sizeof words)) {
+        check_in_hand(job, &early);
+        job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+        check_fail(job, "keeps something",
+            "the first call gives another result after those of %u other cases, so something is kept from call to call: %s",
+            number - 1, words);
+    }
 }
 
 static const char *incomplete(const check_op *op, const check_row *row)
 {
     (void)row;
-    return op->random ? "it is nondeterministic (only its slices were run in another order and on more threads)" : NULL;
+    return op->random ? "it is nondeterministic (only the random numbers that it takes were looked at, and its slices in another "
+                        "order and on more threads)"
+                      : NULL;
 }
 
 static void attempt(check_job *job, const check_case *drawn)
@@ -817,6 +982,7 @@ static void attempt(check_job *job, const check_case *drawn)
     static check_case before, grown;
     static check_outs first;
     static int raced;
+    static bool keeps_any;
     const check_case *c = drawn;
     const uint32_t number = job->result->cases; /* 0: it is being made smaller */
     if (number > 1 && number <= 1 + GROWN && grow(job, drawn, &grown)) {
@@ -829,6 +995,7 @@ static void attempt(check_job *job, const check_case *drawn)
     }
     const bool keeps = number <= 1 && differs_elsewhere(job, c, first_call_writes),
                race = CAN_STEP && keeps && first_calls_race(job, c);
+    keeps_any |= keeps;
     if (keeps)
         check_numbers(job, c);
     if (failed(job))
@@ -848,6 +1015,8 @@ static void attempt(check_job *job, const check_case *drawn)
     }
     pieces = 0;
     check_again_and_elsewhere(job, c, &first);
+    if (number && keeps_any && !failed(job))
+        check_first_again(job, number, c);
     if (pieces > 1 && !failed(job))
         check_pieces(job, c, &first);
     if (pieces > 1 && !failed(job) && CAN_STEP && raced++ < RACED && used_elsewhere() < MOST_RACED &&
@@ -872,7 +1041,6 @@ const check_property check_property_parallel = {
     .name = "parallel",
     .promise = "slices and sums are what is declared; a result depends neither on earlier calls nor on addresses nor on threads",
     .each_row = true,
-    .applies = applies,
     .attempt = attempt,
     .incomplete = incomplete,
     .needs_sound_row = true,

@@ -2,20 +2,104 @@
  * kernel's to check); it may not crash, end the process or loop, fail without a message, or because it does
  * not do what its declaration says about its results. */
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
+
+enum { DEEP = 256 << 10, MUCH = 24 << 10, FROM = 4096, SLOW = CLOCKS_PER_SEC / 20 };
+
+static size_t depth_of(const check_job *job, const check_case *c)
+{
+    static check_call call;
+    call = (check_call){ .op = job->op, .row = job->row, .end = CHECK_AT_END, .poison = 0xa5, .deep = DEEP };
+    check_call_run(&call, c);
+    return call.status || !call.kernel_ran ? 0 : call.depth;
+}
+
+/* The size of a name, of a run its largest; NULL: it has none. */
+static int64_t *size_of(const check_name *name, check_case *c)
+{
+    int64_t *size = check_name_size(name, c);
+    const int32_t n = name->kind == CHECK_NAME_RUN ? c->names.runs[name->at].n : 1;
+    int32_t at = 0;
+    for (int32_t d = 1; d < n; d++)
+        at = size[d] > size[at] ? d : at;
+    return size && n ? size + at : NULL;
+}
+
+/* How deep it is with `times` / 2 of this size; 0: there is no such call. */
+static size_t depth_with(const check_job *job, const check_case *c, const check_name *name, int64_t times)
+{
+    static check_case other;
+    other = *c;
+    int64_t *const size = size_of(name, &other), wanted = *size * times / 2;
+    *size = wanted;
+    return check_fit(job->op, &other, c, NULL) && *size == wanted && check_accepts(job->op, &other) ? depth_of(job, &other) : 0;
+}
+
+/* The stack that a call takes is bounded: half of a large size does not take half of it, nor twice the size more. Once for each
+ * name. */
+static void check_stack(check_job *job, const check_case *given)
+{
+    static check_case c;
+    static bool looked[CHECK_NAMES + 2 * CHECK_RUNS];
+    size_t depth = 0, less, more;
+    if (check_case_largest(given) < FROM)
+        return;
+    c = *given;
+    for (size_t k = 0; k < job->op->nnames && job->result->outcome == CHECK_PASS; k++) {
+        const check_name *name = &job->op->names[k];
+        const int64_t *size = c.names.bound[k] ? size_of(name, &c) : NULL;
+        if (!size || *size < FROM || (looked[k] && job->result->cases))
+            continue;
+        looked[k] = true;
+        depth = depth ? depth : depth_of(job, &c);
+        if (depth < MUCH || !(less = depth_with(job, &c, name, 1)) || 4 * less > 3 * depth ||
+            !(more = depth_with(job, &c, name, 4)) || (more < DEEP && 2 * more < 3 * depth))
+            continue;
+        job->how.show = CHECK_SHOW_NOTHING;
+        check_fail(job, "stack by size",
+            "the kernel takes stack by a size, and for a larger one there is none: %zu bytes with %s%s = %lld, %zu with %lld",
+            less, name->kind == CHECK_NAME_RUN ? "a dim of *" : "", name->text, (long long)(*size / 2), depth, (long long)*size);
+    }
+}
+
+/* A call that leaves out all that it may; the report says so if none succeeds. */
+static void look_at_defaults(check_job *job, const check_case *c, bool refused)
+{
+    enum { FEW = 3 };
+    static uint32_t n;
+    static bool taken;
+    bool any = false, all = true;
+    for (size_t i = 0; i < c->nargs; i++) {
+        const bool has = job->op->slots[i].default_value.type != DV_VALUE_DEFAULT;
+        any |= has;
+        all &= !has || c->args[i].type == DV_VALUE_DEFAULT;
+    }
+    if (!any || !all || taken)
+        return;
+    n++;
+    taken = !refused;
+    check_left_out(job, taken || n < FEW ? NULL : "a call with all defaults: the kernel refuses each");
+}
 
 static void attempt(check_job *job, const check_case *c)
 {
     static check_call call;
     call = (check_call){ .op = job->op, .row = job->row, .end = CHECK_AT_END, .poison = 0xa5 };
+    const clock_t begin = clock();
     check_call_run(&call, c);
+    const bool slow = clock() - begin > SLOW;
     if (call.not_this_row) {
         job->result->cases--;
         return;
     }
-    if (!call.status)
+    look_at_defaults(job, c, call.status != 0);
+    if (!call.status) {
+        if (!slow)
+            check_stack(job, c);
         return;
+    }
     check_refused(job);
     job->how.show = CHECK_SHOW_ACCEPT;
     if (call.kernel_ran && (strstr(dv_last_error(), "dv_set_output") || strstr(dv_last_error(), "dv_alloc: the alignment")))

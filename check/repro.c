@@ -287,9 +287,36 @@ static void put_scalar(const check_value *v, FILE *to)
     }
 }
 
+static void put_strings(size_t i, const check_value *v, FILE *to)
+{
+    fprintf(to, "    static _Thread_local dv_string list%zu[%u];\n", i, v->count + 1);
+    for (uint32_t k = 0; k < v->count; k++) {
+        const char *s = check_string_of(v, k);
+        fprintf(to, "    list%zu[%u] = dv_from_string(fixed(\"%s\", sizeof \"%s\", 1)).as.s;\n", i, k, s, s);
+    }
+    fprintf(to,
+        "    args[%zu] = (dv_value){ .type = DV_VALUE_STRINGS, .as.strings = { fixed(list%zu, %u * sizeof *list%zu, "
+        "sizeof(void *)), %u } }",
+        i, i, v->count, i, v->count);
+}
+
+static void put_scalar_of_list(dv_scalar s, FILE *to)
+{
+    if (s.kind == DV_SCALAR_INT)
+        fprintf(to, "{ .kind = DV_SCALAR_INT, .as.i = %lld }", (long long)s.as.i);
+    else if (s.kind == DV_SCALAR_BOOL)
+        fprintf(to, "{ .kind = DV_SCALAR_BOOL, .as.b = %d }", s.as.b);
+    else
+        fprintf(to, "{ .kind = DV_SCALAR_FLOAT, .as.f = %a }", s.as.f);
+}
+
 /* The whole assignment of argument i. */
 static void put_list(size_t i, const check_value *v, FILE *to)
 {
+    if (v->type == DV_VALUE_STRINGS) {
+        put_strings(i, v, to);
+        return;
+    }
     const bool ints = v->type == DV_VALUE_INTS, bools = v->type == DV_VALUE_BOOLS, scalars = v->type == DV_VALUE_SCALARS;
     const char *type = ints ? "int64_t" : bools ? "bool" : scalars ? "dv_scalar" : "double";
     fprintf(to, "    static const %s list%zu[%u] = { ", type, i, v->count + 1);
@@ -297,8 +324,10 @@ static void put_list(size_t i, const check_value *v, FILE *to)
         fputs(k ? ", " : "", to);
         if (ints || bools)
             fprintf(to, "%lld", (long long)v->ints[k]);
+        else if (scalars)
+            put_scalar_of_list(check_scalar_of(v, k), to);
         else
-            fprintf(to, scalars ? "{ .kind = DV_SCALAR_FLOAT, .as.f = %a }" : "%a", v->floats[k]);
+            fprintf(to, "%a", v->floats[k]);
     }
     fprintf(to,
         " };\n    args[%zu] = (dv_value){ .type = DV_VALUE_%s, .as.%s = { fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), "
@@ -511,7 +540,7 @@ static void put_c_arguments(const check_job *job, FILE *to)
             }
         }
         const bool list = v->type == DV_VALUE_INTS || v->type == DV_VALUE_BOOLS || v->type == DV_VALUE_FLOATS ||
-            v->type == DV_VALUE_SCALARS;
+            v->type == DV_VALUE_SCALARS || v->type == DV_VALUE_STRINGS;
         if (list)
             put_list(i, v, to);
         else
@@ -726,8 +755,14 @@ static void put_python_value(const check_job *job, const check_value *v, FILE *t
             fprintf(to, "%lld", (long long)v->ints[k]);
         else if (v->type == DV_VALUE_BOOLS)
             fputs(v->ints[k] ? "True" : "False", to);
+        else if (v->type == DV_VALUE_STRINGS)
+            fprintf(to, "\"%s\"", check_string_of(v, k));
+        else if (v->type == DV_VALUE_SCALARS && v->ints[k] == DV_SCALAR_INT)
+            fprintf(to, "%lld", (long long)v->floats[k]);
+        else if (v->type == DV_VALUE_SCALARS && v->ints[k] == DV_SCALAR_BOOL)
+            fputs(v->floats[k] > 0 ? "True" : "False", to);
         else
-            fprintf(to, "%.17g", v->floats[k]);
+            fprintf(to, v->floats[k] == rint(v->floats[k]) ? "%.1f" : "%.17g", v->floats[k]);
         fputs(", ", to);
     }
     fputs("]", to);

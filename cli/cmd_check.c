@@ -59,8 +59,10 @@ static int add_operator(targets *t, dv_operator *op, const char *path, const cha
         return cli_fail("%s", dv_last_error());
     added->path = path;
     added->source = source;
-    if (source)
+    if (source) {
         added->nspecial = check_constants(source, added->special, CHECK_SPECIALS);
+        added->nwords = check_source_words(source, added->words, CHECK_WORDS);
+    }
     return CLI_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "call.h"
 #include <sched.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 static int question(dv_operator *op, dv_value *results)
 {
@@ -30,6 +31,8 @@ static int question(dv_operator *op, dv_value *results)
     fflush(stdout);
     const bool prints = printed && lseek(STDOUT_FILENO, 0, SEEK_CUR) > 0;
     dup2(out, STDOUT_FILENO);
+    if (!waitid(P_ALL, 0, &(siginfo_t){ .si_pid = 0 }, WEXITED | WNOHANG | WNOWAIT))
+        return fputs("a process was started that nobody waits for\n", stderr), 1;
     if (prints)
         return fputs("the call writes to stdout\n", stderr), 1;
     if (!sched_getaffinity(0, sizeof bound, &bound) && !CPU_EQUAL(&processors, &bound))

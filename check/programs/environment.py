@@ -33,5 +33,8 @@ before = environment()
 with contextlib.suppress(dovetail.DovetailError):
     call()
 after = environment()
+with contextlib.suppress(ChildProcessError):
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    sys.exit("a process was started that nobody waits for")
 if before != after:
     sys.exit(f"the environment was {before} and is {after}")

@@ -61,6 +61,24 @@ def test_tensors_without_names_get_different_shapes(check, tmp_path):
     assert [r["property"] for r in report["results"] if r["result"] == "fail"] == ["memory"]
 
 
+@pytest.mark.parametrize("by_default, refused", [("halve", True), ("half", False)])
+def test_defaults_that_are_always_refused_are_named(check, tmp_path, by_default, refused):
+    """The words that it takes are in the source only."""
+    body = 'if (strcmp(a->how.data, "half") && strcmp(a->how.data, "double")) return dv_error(ctx, DV_EINVAL, "no such word"); ' + COPY
+    source = operator(tmp_path, "x[n]:f32 -> out[n]:f32", body, f'f(Tensor x, str how=\\"{by_default}\\") -> Tensor out',
+                      "const dv_tensor *x; dv_string how; dv_tensor *out;", "x, how, out")
+    report = check(source, "--only", "runs")
+    assert report["ok"] and ("a call with all defaults" in report["table"]) == refused
+
+
+def test_lengths_of_lists_of_strings_fit_the_contract(check, tmp_path):
+    body = "for (int64_t i = 0; i < a->x->shape[0]; i++) ((float *)a->out->data)[i] = (float)(a->names.data[i].size + a->more.data[i].size);"
+    source = operator(tmp_path, "x[n], names[n] -> out[n]:f32; len(more) == n", body, "f(Tensor x, str[] names, str[] more) -> Tensor out",
+                      "const dv_tensor *x; dv_strings names, more; dv_tensor *out;", "x, names, more, out")
+    report = check(source, "--only", "runs,memory")
+    assert report["ok"] and all(r["cases"] > 20 for r in report["results"])
+
+
 def test_a_slow_case_is_dropped_and_counted(check, tmp_path):
     body = "for (clock_t end = clock() + (a->x->shape[0] > 30000 ? CLOCKS_PER_SEC * 6 / 5 : 0); clock() < end;) {}" + COPY
     report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", body), "--only", "runs,memory", "--case-ms", 700)

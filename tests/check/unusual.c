@@ -128,7 +128,9 @@ struct masked {
 };
 static int masked_f64(dv_context *ctx, const struct masked *a)
 {
-    const double fill = a->fill.kind == DV_SCALAR_FLOAT ? a->fill.as.f : a->fill.kind == DV_SCALAR_INT ? (double)a->fill.as.i : 0;
+    const double fill = a->fill.kind == DV_SCALAR_FLOAT ? a->fill.as.f
+        : a->fill.kind == DV_SCALAR_INT                 ? (double)a->fill.as.i
+                                                        : (double)a->fill.as.b;
     (void)ctx;
     for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
         ((double *)a->out->data)[i] = ((const bool *)a->mask->data)[i] ? fill : ((const double *)a->x->data)[i];

@@ -51,11 +51,12 @@ CALL(aclrtCreateStreamWithConfig, void **out, uint32_t priority, uint32_t flags)
     return (void)priority, (void)flags, aclrtCreateStream(out);
 }
 
-/* An event remembers its stream; waiting for it waits for everything on that stream, which is more than is asked. */
+/* An event remembers its stream, and is never freed: a queue may still hold it; waiting for it waits for everything on that
+ * stream, which is more than is asked. */
 typedef struct event { void *stream; } event;
 CALL(aclrtCreateEventExWithFlag, void **out, uint32_t flag) { return (void)flag, *out = calloc(1, sizeof(event)), *out ? 0 : 1; }
 CALL(aclrtCreateEventWithFlag, void **out, uint32_t flag) { return aclrtCreateEventExWithFlag(out, flag); }
-CALL(aclrtDestroyEvent, void *p) { return free(p), 0; }
+CALL(aclrtDestroyEvent, void *p) { return (void)p, 0; }
 CALL(aclrtRecordEvent, event *e, void *stream) { return e->stream = stream, 0; }
 CALL(aclrtResetEvent, event *e, void *stream) { return (void)stream, e->stream = NULL, 0; }
 CALL(aclrtSynchronizeEvent, event *e) { return aclrtSynchronizeStream(e->stream); }

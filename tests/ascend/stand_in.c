@@ -605,12 +605,12 @@ API struct aclTensor *aclCreateTensor(const int64_t *sizes, uint64_t ndim, int32
         return NULL;
     }
     struct aclTensor *t = make(TENSOR, sizeof *t);
-    memcpy(t->sizes, sizes, ndim * sizeof *sizes);
-    memcpy(t->strides, strides, ndim * sizeof *strides);
+    for (size_t i = 0; i < ndim; i++)
+        t->sizes[i] = sizes[i], t->strides[i] = strides[i];
     t->ndim = ndim;
     t->dtype = dtype;
     t->format = format;
-    t->data = (char *)data + offset * (int64_t)bytes_of(dtype);
+    t->data = data ? (char *)data + offset * (int64_t)bytes_of(dtype) : NULL;
     t->storage = 1;
     for (size_t i = 0; i < ndim; i++)
         t->storage = sizes[i] && t->storage ? t->storage + (sizes[i] - 1) * strides[i] : 0;

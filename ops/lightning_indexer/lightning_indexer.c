@@ -99,14 +99,10 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
     return status || !x->lines ? status : dv_parallel_for(ctx, 0, x->pieces, 1, index_lines, x);
 }
 
-/* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line
- * ----------------------------------- */
+/* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line ---------------------------- */
 
-enum {
-    KEYS = 4 /* at once */,
-    UNIT = 256 /* keys of a line, a unit of work */,
-    ALIGN = 32 /* heads: two of the widest vectors */
-};
+/* Keys that are scored at once; keys of a unit of work; what heads are rounded up to: two of the widest vectors. */
+enum { KEYS = 4, UNIT = 256, ALIGN = 32 };
 
 struct scoring {
     struct indexer x;

@@ -38,7 +38,8 @@ static int linear_reference(dv_context *ctx, const struct linear *a)
 
 /* ---- fast rows ----------------------------------------------------------------------------------------------------------- */
 
-enum { COLUMNS = 8 /* rows of weight at once */, DEPTH = 512 /* of a block of them, which stays in the first cache */ };
+/* Rows of weight that are multiplied at once, and elements of them: a block stays in the first cache. */
+enum { COLUMNS = 8, DEPTH = 512 };
 
 struct product {
     const struct linear *a;

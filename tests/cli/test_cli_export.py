@@ -47,7 +47,7 @@ def test_only_the_functions(made):
     (["import", "a.h"], 2, "expected --reg-op"),
     (["import", "--reg-op"], 2, "expected a header with REG_OP"),
     (["import", "--reg-op", "my_ops.c"], 1, "my_ops.c: expected REG_OP, found none"),
-    (["import", "--reg-op", "no.h"], 1, "No such file or directory: 'no.h'"),
+    (["import", "--reg-op", "no.h"], 1, "no.h: No such file or directory"),
 ])
 def test_messages(made, words, code, message):
     assert message in made(*words, code=code).err

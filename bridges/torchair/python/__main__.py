@@ -64,7 +64,7 @@ def main(what, out, *files):
     try:
         {"torchair": _torchair, "reg-op": _reg_op, "ge": _ge, "builders": _builders, "import": _import}[what](out, files)
     except (OSError, ValueError, RuntimeError) as error:
-        sys.exit(f"dovetail: error: {error}")
+        sys.exit(f"dovetail: error: {error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else f"dovetail: error: {error}")
 
 
 if __name__ == "__main__":

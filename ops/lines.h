@@ -8,6 +8,12 @@
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
 
+/* The elements of a tensor of f32 from start on, where they lie; NULL: another dtype, or n is not a number of whole blocks. */
+DV_INLINE float *line_in(const dv_tensor *t, int64_t start, int64_t n)
+{
+    return t->dtype.bits == 32 && n % DV_BLOCK == 0 ? (float *)t->data + start : NULL;
+}
+
 /* Elements start to start + n of a tensor of f32, bf16 or f16; the last block is filled up with `pad`. */
 DV_INLINE void load_line(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
 {
@@ -57,11 +63,12 @@ typedef void (*store_fn)(const dv_tensor *t, int64_t start, const float *from, i
         store_line(t, start, from, n);                                                              \
     }
 
-static inline double total(const float *lanes)
+DV_INLINE double total(const float *lanes)
 {
-    double sum = 0;
-    for (int i = 0; i < DV_BLOCK; i++)
-        sum += (double)lanes[i];
-    return sum;
+    double sum[8] = { 0 };
+    for (int k = 0; k < DV_BLOCK; k += 8)
+        for (int i = 0; i < 8; i++)
+            sum[i] += (double)lanes[k + i];
+    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 #endif

@@ -35,23 +35,26 @@ static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
     return DV_OK;
 }
 
-/* x: n elements in whole blocks, which becomes (x - mean) / sqrt(variance + eps) * weight + bias. */
-DV_INLINE void normalise(float *restrict x, const float *restrict weight, const float *restrict bias, int64_t n, double eps)
+/* x: n elements in whole blocks, of which some may lie behind the last; to, which may be x: (x - mean) / sqrt(variance + eps) *
+ * weight + bias. */
+DV_INLINE void normalise(
+    float *to, const float *x, const float *restrict weight, const float *restrict bias, int64_t n, double eps)
 {
     float sum[DV_BLOCK] = { 0 }, squares[DV_BLOCK] = { 0 };
+    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
     sum[i] += x[k + i];
     const float mean = (float)(total(sum) / (double)n);
-    for (int64_t i = n; i < line_room(n); i++)
-        x[i] = mean;
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
+    for (int64_t k = 0; k < whole; k += DV_BLOCK)
         DV_BLOCK_LOOP
     squares[i] += (x[k + i] - mean) * (x[k + i] - mean);
+    for (int i = 0; i < n - whole; i++)
+        squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
     const float scale = (float)(1 / sqrt(total(squares) / (double)n + eps));
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
-    x[k + i] = (x[k + i] - mean) * scale * weight[k + i] + bias[k + i];
+    to[k + i] = (x[k + i] - mean) * scale * weight[k + i] + bias[k + i];
 }
 
 DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a)
@@ -68,9 +71,12 @@ DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a)
     if (a->bias)
         load_line(bias, a->bias, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        load_line(x, a->x, r * n, n, 0);
-        normalise(x, weight, bias, n, a->eps);
-        store_line(a->out, r * n, x, n);
+        float *const from = line_in(a->x, r * n, n), *const to = line_in(a->out, r * n, n);
+        if (!from)
+            load_line(x, a->x, r * n, n, 0);
+        normalise(from ? to : x, from ? from : x, weight, bias, n, a->eps);
+        if (!from)
+            store_line(a->out, r * n, x, n);
     }
     return DV_OK;
 }

@@ -29,28 +29,30 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
     return DV_OK;
 }
 
-/* x: n elements in whole blocks, padded with -inf. */
-DV_INLINE void softmax_line(float *x, int64_t n)
+/* x: n elements in whole blocks, padded with -inf. to may be x. */
+DV_INLINE void softmax_line(float *to, const float *x, int64_t n)
 {
-    float most[DV_BLOCK], sum[DV_BLOCK] = { 0 }, all = -(float)INFINITY;
+    float most[DV_BLOCK], sum[DV_BLOCK] = { 0 };
     for (int i = 0; i < DV_BLOCK; i++)
-        most[i] = all;
+        most[i] = -(float)INFINITY;
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
-    most[i] = x[k + i] <= most[i] ? most[i] : x[k + i]; /* NaN stays */
-    for (int i = 0; i < DV_BLOCK; i++)
-        all = most[i] <= all || isnan(all) ? all : most[i];
+    most[i] = x[k + i] > most[i] ? x[k + i] : most[i]; /* NaN comes back with the sum */
+    for (int half = DV_BLOCK / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
+    const float all = most[0];
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
         {
             const float e = dv_expf(x[k + i] - all);
-            x[k + i] = e;
+            to[k + i] = e;
             sum[i] += e;
         }
     const float scale = (float)(1 / total(sum));
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
-    x[k + i] *= scale;
+    to[k + i] *= scale;
 }
 
 struct lines {
@@ -66,11 +68,16 @@ DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end)
     float *const line = x->scratch + begin * line_room(x->n);
     for (int64_t l = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); l < stop; l++) {
         const int64_t first = l / x->step * x->n * x->step + l % x->step;
+        float *const from = x->step == 1 ? line_in(x->a->x, first, x->n) : NULL;
+        if (from) {
+            softmax_line(line_in(x->a->out, first, x->n), from, x->n);
+            continue;
+        }
         if (x->step == 1)
             load_line(line, x->a->x, first, x->n, -(float)INFINITY);
         for (int64_t i = 0; x->step > 1 && i < line_room(x->n); i++)
             line[i] = i < x->n ? (float)dv_get_f64(x->a->x->data, first + i * x->step, t) : -(float)INFINITY;
-        softmax_line(line, x->n);
+        softmax_line(line, line, x->n);
         if (x->step == 1)
             store_line(x->a->out, first, line, x->n);
         for (int64_t i = 0; x->step > 1 && i < x->n; i++)

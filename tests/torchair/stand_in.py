@@ -21,6 +21,7 @@ from dovetail.torchair import reg_op
 sys.path.insert(0, str(pathlib.Path(importlib.util.find_spec("torch").origin).parents[1] / "torch_npu" / "dynamo"))
 
 PROTOTYPES = {}  # node -> (inputs, outputs, attributes), each (name, kind)
+REQUIRED = {}    # node -> the attributes that each node has
 OPERATORS = {}   # node -> (torch's overload, [schema argument]): who runs it
 GRAPHS = []      # the types of the nodes of each graph that was made
 
@@ -29,6 +30,7 @@ def declare(text):
     """Prototypes, from REG_OP."""
     for p in reg_op.parse(text):
         PROTOTYPES[p.name] = [(n, kind) for n, kind, _ in p.inputs], [(n, kind) for n, kind, _ in p.outputs], [(n, word.lower()) for n, word, _ in p.attributes]
+        REQUIRED[p.name] = {n for n, _, default in p.attributes if default is reg_op.REQUIRED}
 
 
 class Graph:
@@ -96,6 +98,8 @@ def validate(node):
             expect(f"attribute {name}", "list" if kind.startswith("list") else FIELDS[kind], value.WhichOneof("value"))
             if kind in LISTS:
                 expect(f"attribute {name}", LISTS[kind], value.list.val_type)
+        else:
+            assert name not in REQUIRED[node.type], f"node {node.type}: attribute {name} is missing"
     return counts
 
 
@@ -109,6 +113,7 @@ def run_operator(node, given):
         named[name], at = given[at:at + n] if kind == "dynamic" else given[at], at + n
     assert at == len(given), node.type
     named.update((name, attribute(node.attr[name], kind)) for name, kind in attributes if name in node.attr)
+    named.update((a.name, None) for a in slots if a.name not in named and not a.has_default_value())
     written = [a.name for a in slots if a.alias_info is not None and a.alias_info.is_write and named.get(a.name) is not None]
     named.update((w, named[w].clone()) for w in written)
     results = overload(**named)

@@ -182,7 +182,7 @@ FAULTS = {
     "an integer as a float": ("fault_mix", r"'axis': \(attr.Int", "'axis': (attr.Float", NODE),
     "an integer as a text": ("fault_mix", r"'axis': \(attr.Int, (.*?), operator.index\)", r"'axis': (attr.Str, \1, str)", NODE),
     "two attributes exchanged": ("fault_mix", r"times, operator.index", "axis, operator.index", VALUES),
-    "a float cut to an integer": ("fault_mix", r"scale, float", "scale, int", VALUES),
+    "a float cut to an integer": ("fault_mix", r"scale, _float", "scale, int", VALUES),
     "a flag inverted": ("fault_mix", r"flag, bool", "not flag, bool", VALUES),
     "a text in capitals": ("fault_mix", r"mode, str", "mode.upper() + '!', str", VALUES),
     "a dtype as torch's number": ("fault_mix", r"'to': \(attr.DataType, (.*?), torch_type_to_ge_type\)", r"'to': (attr.Int, \1, lambda t: 6)", NODE),
@@ -203,7 +203,7 @@ FAULTS = {
     "the input has its value after the write": ("fault_step", r"'x': x", "'x': m", VALUES),
     "a list result of another length": ("fault_cut", r"len\(meta_outputs\)", "2", MADE),
     "a list result turned round": ("fault_cut", r"_last\(out, 1\)", "_last(out, 1)[::-1]", VALUES),
-    "an attribute of the forward and backward node": ("fault_scaled", r"by, float", "by + 1, float", VALUES),
+    "an attribute of the forward and backward node": ("fault_scaled", r"by, _float", "by + 1, _float", VALUES),
 }
 
 

@@ -201,6 +201,78 @@ def test_a_size_that_is_symbolic_cannot_be_an_attribute(compiled):
         compiled(cut, dynamic=True)(torch.randn(1, 2, 5, 6))
 
 
+NAMES = r"""
+#include <dovetail_op.h>
+struct names { const dv_tensor *x, *out; dv_opt_scalar lambda; int64_t torch; dv_string _fixed; dv_opt_dtype len; dv_tensor *y; };
+static int names_f32(dv_context *ctx, const struct names *a)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->y); i++)
+        ((float *)a->y->data)[i] = ((const float *)a->x->data)[i] + ((const float *)a->out->data)[i] * (float)a->torch + (float)a->_fixed.size;
+    return DV_OK;
+}
+#define NAMES(FUNCTION, NAME)                                                               \
+    DV_OPERATOR(FUNCTION, struct names, (x, out, lambda, torch, _fixed, len, y),            \
+        .schema = NAME "(Tensor x, Tensor out, Scalar? lambda, int torch=2, *, "            \
+                       "str _fixed=\"a\\n\\\\\", ScalarType? len=None) -> Tensor y",        \
+        .contract = "x[*s]:T, out[*s]:T -> y[*s]:T",                                        \
+        .kernels = DV_KERNELS(DV_KERNEL(struct names, "cpu", "f32", names_f32)))
+NAMES(some_names, "some_names");
+NAMES(other_names, "Some_names");
+NAMES(overload, "some.names");
+NAMES(digit, "_2d");
+struct unnamed { const dv_tensor *out; dv_tensor *result; };
+DV_OPERATOR(unnamed, struct unnamed, (out, result), .schema = "unnamed(Tensor out) -> Tensor", .contract = "out[*s] -> [*s]:dtype(out)", .native = "mul(out, 2)");
+DV_LIBRARY(odd, &dv_op_some_names, &dv_op_other_names, &dv_op_overload, &dv_op_digit, &dv_op_unnamed);
+"""
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    file = tmp_path_factory.mktemp("odd") / "odd.c"
+    file.write_text(NAMES)
+    return dovetail.load(file)
+
+
+def test_names_that_python_or_the_converter_uses(compiled, odd):
+    stand_in.known(odd)
+    assert dovetail.torchair.explain().count("odd::some_names: the node SomeNames\n") == 1
+    stand_in.known(odd)  # loaded again: the converter is still ours
+    assert dovetail.torchair.explain().count("odd::some_names: the node SomeNames\n") == 1
+    x = torch.randn(4)
+    check(compiled, lambda x: torch.ops.odd.some_names(x, x, None, torch=3, _fixed="abc", len=torch.float32), x, nodes=["SomeNames"])
+    check(compiled, lambda x: torch.ops.odd.some_names(x, x, 3), x, nodes=["SomeNames"])
+
+
+def test_a_result_without_a_name_beside_an_argument_out(compiled, odd):
+    """An input and an output of one name would be a written argument."""
+    stand_in.known(odd)
+    check(compiled, lambda x: torch.ops.odd.unnamed(x), torch.randn(4), nodes=["Unnamed"])
+
+
+@pytest.mark.parametrize("value", [2**24 + 1, 1j])
+def test_a_number_that_no_attribute_holds(compiled, odd, value):
+    stand_in.known(odd)
+    expected = r"odd.some_names.default: lambda: expected what an attribute of a GE node can hold \(floats have 32 bits\), found "
+    with pytest.raises(Exception, match=expected + str(value)):
+        compiled(lambda x: torch.ops.odd.some_names(x, x, value))(torch.randn(4))
+
+
+def test_a_written_argument_that_is_absent(compiled):
+    with pytest.raises(Exception, match="dovetail.add_rms_norm.default: residual: expected a tensor, found None: torchair makes no graph"):
+        compiled(lambda x, w: D.add_rms_norm(x, None, w))(torch.randn(2, 4), torch.randn(4))
+
+
+def test_nodes_of_one_name(odd):
+    """The second is left out of every file, and named; two files of one package cannot have it."""
+    assert dovetail.torchair.refused(odd) == {"odd::Some_names": "SomeNames is the node of odd::some_names", "odd::some.names": "SomeNames is the node of odd::some_names",
+                                              "odd::_2d": "'2d' cannot be the name of a node"}
+    texts = dovetail.torchair.prototypes(odd), dovetail.torchair.export(odd), dovetail.torchair.shapes(odd)
+    assert [t.count("odd::Some_names: no node: SomeNames is the node of odd::some_names\n") for t in texts] == [1, 1, 1]
+    assert texts[0].count("REG_OP(") == 2 and ".INPUT(out, TensorType::ALL())\n    .OUTPUT(result," in texts[0]
+    assert '.ATTR(_fixed, String, "a\\012\\\\")' in texts[0] and cann_compiles(texts[0] * 2)
+
+
 def test_exported_files(tmp_path):
     """The converters need torchair and not Dovetail; the prototypes are those that GE knows here."""
     text = dovetail.torchair.export(*(x for x in dovetail.libraries() if x.name != "base"))
@@ -210,14 +282,14 @@ def test_exported_files(tmp_path):
     assert done.returncode == 0 and 0 < done.stdout.count("REG_OP(") == done.stdout.count("OP_END_FACTORY_REG("), done.stderr
 
 
-def test_prototypes_compile_with_cann_s_header(tmp_path):
+def cann_compiles(text):
+    headers = pathlib.Path(torch.__file__).parents[1] / "torch_npu/include/third_party/acl/inc"
+    done = subprocess.run(["c++", "-std=c++17", "-Wall", "-Wextra", "-x", "c++", "-fsyntax-only", "-isystem", headers, "-"], input=text, capture_output=True, text=True)
+    return not done.returncode and not done.stderr
+
+
+def test_prototypes_compile_with_cann_s_header():
     """graph/operator_reg.h is in torch-npu's wheel."""
     text = dovetail.torchair.prototypes(*(x for x in dovetail.libraries() if x.name != "base"))
-    headers = pathlib.Path(torch.__file__).parents[1] / "torch_npu/include/third_party/acl/inc"
-
-    def compiled(text):
-        (tmp_path / "proto.cpp").write_text(text)
-        done = subprocess.run(["c++", "-std=c++17", "-fsyntax-only", "-isystem", headers, "proto.cpp"], cwd=tmp_path, capture_output=True, text=True)
-        return done.returncode == 0, done.stderr
-    assert text.count("REG_OP(") > 30 and compiled(text) == (True, "")
-    assert not compiled(text.replace("OPTIONAL_INPUT", "OPTION_INPUT", 1))[0]
+    assert text.count("REG_OP(") > 30 and cann_compiles(text)
+    assert not cann_compiles(text.replace("OPTIONAL_INPUT", "OPTION_INPUT", 1))

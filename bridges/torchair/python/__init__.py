@@ -7,10 +7,11 @@ import sys
 
 from ..torch import _when_imported
 
-__all__ = ["decompositions", "explain", "export", "prototypes", "register", "shapes"]
+__all__ = ["decompositions", "explain", "export", "prototypes", "refused", "register", "shapes"]
 OFFERS = frozenset()
 _waiting = []
 _said = {}  # "ns::name" -> what became of it
+_ours = {}  # torch's overload -> the converter that it got here
 
 
 def attach(library):
@@ -56,7 +57,7 @@ def _convert(op, node=None, replace=False):
 
     from . import source
     tree = _tree(op)
-    reason = source.refusal(tree)
+    reason = source.refusal(tree, node)
     if reason:
         return f"no node: {reason}"
     wanted = node or source.node_name(op.name)
@@ -68,9 +69,10 @@ def _convert(op, node=None, replace=False):
         if ours != theirs if what != "attributes" else set(ours) - set(theirs):  # another operator of that name
             return f"no node: GE's {wanted} has the {what} {', '.join(theirs) or 'none'}, expected {', '.join(ours) or 'none'}"
     for i, (name, overload) in enumerate(_overloads(op)):
-        if replace or not hasattr(overload, "_ge_converter"):
+        if replace or getattr(overload, "_ge_converter", None) is _ours.get(overload):
             scope = {"__name__": __name__}
             exec(compile(source.PREAMBLE + "\n\n" + source.converter(tree, name if i else None, node), f"<converter of {name}>", "exec"), scope)
+            _ours[overload] = overload._ge_converter
         elif not i:
             return "a converter of the program"
     return f"the node {wanted}"
@@ -122,7 +124,9 @@ def export(*libraries):
 def prototypes(*libraries):
     """REG_OP of their nodes, for a package of operators for CANN."""
     from . import source
-    return _text(libraries, '#include "graph/operator_reg.h"\n\nnamespace ge {\n', source.prototype, "// ") + "} // namespace ge\n"
+    guard = "_".join(["DOVETAIL", *(library.name.upper() for library in libraries), "PROTO_H"])
+    return _text(libraries, f'#ifndef {guard}\n#define {guard}\n\n#include "graph/operator_reg.h"\n\nnamespace ge {{\n', source.prototype, "// ") + \
+        "} // namespace ge\n#endif\n"
 
 
 def shapes(library):
@@ -135,12 +139,21 @@ def shapes(library):
     return _text([library], head, source.shape, "// ", "")
 
 
-def _text(libraries, head, write, comment, between="\n"):
+def refused(*libraries):
+    """The operators of these libraries that cannot be nodes, with the reasons."""
+    return {op.name: reason for op, _, reason in _nodes(libraries) if reason}
+
+
+def _nodes(libraries):
+    """(operator, its tree, why it is no node or None)."""
     from . import source
-    parts = [head]
-    for library in libraries:
-        for op in _operators(library):
-            tree = _tree(op)
-            reason = source.refusal(tree)
-            parts.append(f"{comment}{op.name}: no node: {reason}\n" if reason else write(tree))
-    return between.join(parts)
+    names = {}
+    for op in (op for library in libraries for op in _operators(library)):
+        tree = _tree(op)
+        reason = source.refusal(tree)
+        other = op.name if reason else names.setdefault(source.node_name(op.name), op.name)
+        yield op, tree, reason if other == op.name else f"{source.node_name(op.name)} is the node of {other}"
+
+
+def _text(libraries, head, write, comment, between="\n"):
+    return between.join([head, *(f"{comment}{op.name}: no node: {reason}\n" if reason else write(tree) for op, tree, reason in _nodes(libraries))])

@@ -1,5 +1,6 @@
 """Converters and prototypes as text, from a declaration. This module needs neither torch nor torchair."""
 import keyword
+import re
 
 # a schema type -> (torchair's attribute, the word of REG_OP). A list has "List" before both.
 _ATTRIBUTES = {"int": ("Int", "Int"), "symint": ("Int", "Int"), "float": ("Float", "Float"), "scalar": ("Float", "Float"), "bool": ("Bool", "Bool"),
@@ -8,7 +9,9 @@ _TYPES = {"f16": "DT_FLOAT16", "f32": "DT_FLOAT", "f64": "DT_DOUBLE", "bf16": "D
           "i64": "DT_INT64", "u8": "DT_UINT8", "u16": "DT_UINT16", "u32": "DT_UINT32", "u64": "DT_UINT64", "bool": "DT_BOOL", "c64": "DT_COMPLEX64",
           "c128": "DT_COMPLEX128"}
 
-PREAMBLE = '''import operator
+PREAMBLE = '''import functools
+import operator
+import struct
 
 import torch
 import torchair
@@ -20,7 +23,33 @@ def _fixed(name, value, read):
     """An attribute is fixed when the graph is made."""
     if isinstance(value, torchair.ge.Tensor):
         raise RuntimeError(f"{name}: a symbolic size cannot be an attribute of a GE node: compile with dynamic=False, or mark the size static")
-    return value if value is None else [read(v) for v in value] if isinstance(value, (list, tuple)) else read(value)
+    try:
+        return value if value is None else [read(v) for v in value] if isinstance(value, (list, tuple)) else read(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise RuntimeError(f"{name}: expected what an attribute of a GE node can hold (floats have 32 bits), found {value!r}") from None
+
+
+def _float(value):
+    found = float(value)
+    if isinstance(value, int) and struct.unpack("f", struct.pack("f", found))[0] != value:
+        raise ValueError
+    return found
+
+
+def _renamed(names):
+    """torchair gives arguments by the schema's names, some of which cannot be names here."""
+    def of(convert):
+        @functools.wraps(convert)
+        def by_schema(*args, **kwargs):
+            return convert(*args, **{names.get(name, name): value for name, value in kwargs.items()})
+        return by_schema
+    return of
+
+
+def _written(name, value):
+    """torchair takes the new value of each argument that may be written from the node."""
+    if value is None:
+        raise RuntimeError(f"{name}: expected a tensor, found None: torchair makes no graph in which an argument that the operator writes is absent")
 
 
 def _given(attributes):
@@ -40,7 +69,8 @@ def _last(out, n):
     return None if not n else out[-1] if n == 1 else out[-n:]
 '''
 
-_READ = {"Int": "operator.index", "Float": "float", "Bool": "bool", "Str": "str", "DataType": "torch_type_to_ge_type"}
+_USED = ["torch", "torchair", "attr", "meta_outputs", "len", "operator", "bool", "str", "torch_type_to_ge_type", *re.findall(r"^def (\w+)", PREAMBLE, re.M)]
+_READ = {"Int": "operator.index", "Float": "_float", "Bool": "bool", "Str": "str", "DataType": "torch_type_to_ge_type"}
 
 
 def node_name(name):
@@ -81,7 +111,10 @@ def outputs(tree):
     """(names of written arguments, names of new results). A node that writes has an output with the name of that input."""
     schema = tree["schema"]
     fresh = [r for r in schema["returns"] if not _writes(r)]
-    return [a["name"] for a in schema["args"] if _writes(a)], [(r["name"] or (f"out{i}" if len(fresh) > 1 else "out"), r) for i, r in enumerate(fresh)]
+    taken = {a["name"] for a in schema["args"]}  # an input and an output of one name are a written argument
+    free = next(names for word in ("out", "result", "output", "out_of_node")
+                if not taken & set(names := [r["name"] or (f"{word}{i}" if len(fresh) > 1 else word) for i, r in enumerate(fresh)]) or word == "out_of_node")
+    return [a["name"] for a in schema["args"] if _writes(a)], list(zip(free, fresh))
 
 
 def names(tree):
@@ -91,9 +124,11 @@ def names(tree):
             [a["name"] for a, *_ in _attributes(tree)])
 
 
-def refusal(tree):
+def refusal(tree, node=None):
     """Why an operator cannot be one node of GE, or None."""
-    schema = tree["schema"]
+    schema, node = tree["schema"], node or node_name(tree["name"])
+    if not re.fullmatch(r"[A-Za-z_]\w*", node, re.ASCII):
+        return f"'{node}' cannot be the name of a node"
     if any(_writes(a) and _is_list(a["type"]) for a in schema["args"]):
         return "it writes the elements of a list"
     if any(_element(r["type"]) != ["tensor"] for r in schema["returns"]):
@@ -120,7 +155,7 @@ def promoted(tree):
 
 
 def _name(a):
-    return a["name"] + "_" if keyword.iskeyword(a["name"]) or a["name"] in ("torch", "torchair", "attr", "operator", "meta_outputs") else a["name"]
+    return a["name"] + "_" if keyword.iskeyword(a["name"]) or a["name"] in _USED else a["name"]
 
 
 def converter(tree, overload=None, node=None):
@@ -139,12 +174,16 @@ def converter(tree, overload=None, node=None):
                            for a, word, _ in _attributes(tree))
     same = [_name(a) for a in schema["args"] if a["name"] in promoted(tree)]
     at = len(schema["returns"]) - len(fresh)
-    results = [repr(a["name"]) if a["type"][0] != "optional" else f"*([] if {_name(a)} is None else [{a['name']!r}])" for a in schema["args"] if _writes(a)]
+    results = [repr(name) for name in written]
+    must = [a for a in schema["args"] if _writes(a) and a["type"][0] == "optional"]
     for i, (name, r) in enumerate(fresh):
         meta = "meta_outputs" if len(fresh) == 1 else f"meta_outputs[{i if overload else at + i}]"
         results.append(f"({name!r}, len({meta}))" if _is_list(r["type"]) else repr(name))
+    renamed = {a["name"]: _name(a) for a in schema["args"] if _name(a) != a["name"]}
     lines = [f"@torchair.register_fx_node_ge_converter(torch.ops.{overload or full})",
+             *([f"@_renamed({renamed!r})"] if renamed else []),
              f"def convert_{schema['name']}{'_' + schema['overload'] if schema['overload'] else ''}({', '.join(parameters)}):",
+             *(f"    _written({full + ': ' + a['name']!r}, {_name(a)})" for a in must),
              *([f"    {', '.join(same)} = _promoted(meta_outputs.dtype, {', '.join(same)})"] if same else []),
              f"    out = torchair.ge.custom_op({node or node_name(tree['name'])!r}, inputs={{{inputs}}}, outputs=[{', '.join(results)}],",
              f"                              attrs=_given({{{attributes}}}))"]
@@ -171,7 +210,9 @@ def _literal(value):
         return str(value).lower()
     if isinstance(value, list):
         return f"{{{', '.join(map(_literal, value))}}}"
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"' if isinstance(value, str) else repr(value)
+    if isinstance(value, str):
+        return '"' + re.sub(r'[\\"\x00-\x1f\x7f]', lambda m: f"\\{m[0]}" if m[0] in '\\"' else f"\\{ord(m[0]):03o}", value) + '"'
+    return repr(value)
 
 
 def prototype(tree, node=None):
@@ -186,7 +227,7 @@ def prototype(tree, node=None):
     lines += [f"    .{'DYNAMIC_OUTPUT' if _is_list(r['type']) else 'OUTPUT'}({name}, TensorType::ALL())" for name, r in fresh]
     for a, _, word in _attributes(tree):
         value = a.get("default_value")
-        lines.append(f"    .REQUIRED_ATTR({a['name']}, {word})" if "default" not in a
+        lines.append(f"    .REQUIRED_ATTR({a['name']}, {word})" if "default" not in a and a["type"][0] != "optional"
                      else f"    .ATTR({a['name']}, {word}, {_absent(word) if value is None else _literal(value)})")
     lines.append(f"    .OP_END_FACTORY_REG({node})")
     return "\n".join(lines) + "\n"

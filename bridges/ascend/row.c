@@ -1,6 +1,7 @@
 /* What the text of a row means: "aclnnAddCustom(self, other, float(eps), result)" against the operator's schema. Parsed at the
  * first call and kept in a table that only grows. */
 #include <ctype.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,8 @@ static bool is_named(const parser *p, size_t slot, const dv_slot_info *info, con
 {
     char numbered[32] = "result";
     const size_t nargs = dv_operator_nargs(p->op);
+    if (!n)
+        return false;
     if (strlen(info->name) == n && !memcmp(info->name, name, n))
         return true;
     if (slot < nargs || *info->name)
@@ -165,7 +168,10 @@ static bool take_constant(parser *p, dv_value *out)
         const bool whole = !memchr(start, '.', (size_t)(end - start)) && !memchr(start, 'e', (size_t)(end - start));
         if (end == start)
             return false;
+        errno = 0;
         *out = whole ? dv_from_int(strtoll(start, &end, 0)) : dv_from_float(f);
+        if (whole && errno)
+            return false;
         p->at = end;
     } else {
         return false;
@@ -210,6 +216,17 @@ static bool is_number(enum dv__pass pass)
         pass == DV__PASS_SCALAR;
 }
 
+/* What stands for None is of the parameter's own kind; nothing stands for a tensor or a list. */
+static bool fits(enum dv__pass pass, const dv_value *v)
+{
+    const bool number = v->type == DV_VALUE_INT || v->type == DV_VALUE_FLOAT || v->type == DV_VALUE_BOOL;
+    if (v->type == DV_VALUE_NONE)
+        return pass != DV__PASS_TENSOR && pass != DV__PASS_TENSORS;
+    if (pass == DV__PASS_INT || pass == DV__PASS_BOOL)
+        return number && v->type != DV_VALUE_FLOAT;
+    return is_number(pass) ? number : pass == DV__PASS_TEXT && v->type == DV_VALUE_STRING;
+}
+
 static int take_name(parser *p, dv__parameter *to)
 {
     dv_slot_info info;
@@ -219,15 +236,13 @@ static int take_name(parser *p, dv__parameter *to)
         return dv_fail(DV_ENOENT, "kernel row %s: expected an argument or result of %s, or a constant, found '%.*s'", p->text,
             dv_operator_schema(p->op), (int)(n ? n : 1), p->at);
     p->at += n;
-    int status = take_slot(p, (size_t)slot, &info, to);
-    if (!status && take(p, "or ") && !take_constant(p, &to->constant))
-        status = bad(p, "expected a constant after 'or'", p->at, word_size(p->at));
-    return status;
+    return take_slot(p, (size_t)slot, &info, to);
 }
 
 static int take_item(parser *p, dv__parameter *to)
 {
     enum dv__pass converted = DV__PASS_NULL;
+    const char *other = NULL, *stop = NULL;
     int status = DV_OK;
     skip(p);
     const char *start = p->at;
@@ -238,15 +253,23 @@ static int take_item(parser *p, dv__parameter *to)
         to->name = keep(p, start, (size_t)(p->at - start));
     } else {
         status = take_name(p, to);
+        if (!status && take(p, "or ")) {
+            skip(p);
+            other = p->at;
+            if (!take_constant(p, &to->constant))
+                status = bad(p, "expected a constant after 'or'", other, word_size(other));
+            stop = p->at;
+        }
     }
-    if (status || !converts)
-        return status;
-    if (!take(p, ")"))
+    if (!status && converts && !take(p, ")"))
         return bad(p, "expected ')'", p->at, strlen(p->at));
-    if (!is_number(to->pass))
+    if (!status && converts && !is_number(to->pass))
         return bad(p, "a converter takes a number", start, (size_t)(p->at - start));
-    to->pass = converted;
-    return DV_OK;
+    if (!status && converts)
+        to->pass = converted;
+    if (!status && other && !fits(to->pass, &to->constant))
+        return bad(p, "expected a constant of the parameter's type after 'or'", other, (size_t)(stop - other));
+    return status;
 }
 
 static int take_list(parser *p)

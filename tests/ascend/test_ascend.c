@@ -69,7 +69,39 @@ DV_OPERATOR(mixed, struct mixed, (x, y, more, n, eps, slope, flag, mode, ints, f
         "6.5, "
         "7.5, float(8.5), k or -9, -3, out")));
 
-DV_LIBRARY(npu_ops, &dv_op_add_custom, &dv_op_add, &dv_op_nowhere, &dv_op_misspelled, &dv_op_scale_, &dv_op_mixed);
+struct wrong {
+    const dv_tensor *self, *other;
+    dv_opt_int n;
+    dv_opt_ints sizes;
+    dv_opt_string mode;
+    dv_opt_dtype to;
+    dv_tensor *result;
+};
+#define NO_NAME "expected an argument or result of npu_ops::"
+#define NO_CONSTANT "expected a constant of the parameter's type after 'or', found '"
+#define WRONG_ROWS(X)                                                                                            \
+    X(wrong_comma, "self, other, result,", DV_ENOENT, NO_NAME, "found ')'")                                      \
+    X(wrong_commas, "self,, other", DV_ENOENT, NO_NAME, "found ','")                                             \
+    X(wrong_separator, "self other", DV_ESYNTAX, "expected ',' or ')'", "found 'other)'")                        \
+    X(wrong_size, "self, other, 9223372036854775808", DV_ENOENT, "or a constant", "found '9223372036854775808'") \
+    X(wrong_tensor, "self or 3, other, result", DV_ESYNTAX, NO_CONSTANT, "3'")                                   \
+    X(wrong_result, "self, other, result or none", DV_ESYNTAX, NO_CONSTANT, "none'")                             \
+    X(wrong_int, "self, other, n or \"abc\"", DV_ESYNTAX, NO_CONSTANT, "found '\"abc\"'")                        \
+    X(wrong_float, "self, other, n or 1.5", DV_ESYNTAX, NO_CONSTANT, "1.5'")                                     \
+    X(wrong_list, "self, other, sizes or 3", DV_ESYNTAX, NO_CONSTANT, "3'")                                      \
+    X(wrong_text, "self, other, mode or 3", DV_ESYNTAX, NO_CONSTANT, "3'")                                       \
+    X(wrong_dtype, "self, other, to or 0", DV_ESYNTAX, NO_CONSTANT, "0'")                                        \
+    X(wrong_converter, "self, other, float(mode or \"a\")", DV_ESYNTAX, "a converter takes a number", "float(mode")
+#define WRONG(NAME, ROW, ...)                                                                                               \
+    DV_OPERATOR(NAME, struct wrong, (self, other, n, sizes, mode, to, result),                                              \
+        .schema = #NAME "(Tensor self, Tensor other, int? n=None, int[]? sizes=None, str? mode=None, ScalarType? to=None) " \
+                        "-> Tensor",                                                                                        \
+        .contract = "self[*s]:T, other[*s]:T -> [*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", ROW)));
+WRONG_ROWS(WRONG)
+#define LISTED(NAME, ...) , &dv_op_##NAME
+
+DV_LIBRARY(
+    npu_ops, &dv_op_add_custom, &dv_op_add, &dv_op_nowhere, &dv_op_misspelled, &dv_op_scale_, &dv_op_mixed WRONG_ROWS(LISTED));
 
 /* ---- helpers ---- */
 
@@ -364,6 +396,12 @@ static void refusals(void **state)
         "missing/op_api/lib (not there)", "libopapi.so (open)");
     FAILS(call_two("misspelled", x, x, &result), DV_ENOENT, "npu_ops::misspelled", "aclnnAddCustom(self, othr, result)",
         "found 'othr'", "misspelled(Tensor self, Tensor other) -> Tensor");
+#define REFUSED(NAME, ROW, CODE, ...)                                                                                          \
+    {                                                                                                                          \
+        const dv_value six[] = { dv_from_tensor(x), dv_from_tensor(x), dv_none(), dv_none(), dv_none(), dv_none() };           \
+        FAILS(dv_call(find(#NAME), six, 6, &result, 1, host), CODE, #NAME, "kernel row aclnnAddCustom(" ROW ")", __VA_ARGS__); \
+    }
+    WRONG_ROWS(REFUSED)
     stand_in_capture(true);
     FAILS(call_two("add_custom", x, x, &result), DV_ENOTSUP, "npu_ops::add_custom: a graph is being captured", "aclnnAddCustom");
     stand_in_capture(false);

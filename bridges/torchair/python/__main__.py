@@ -103,7 +103,7 @@ def main(what, out, *files):
     except FileExistsError as error:  # of mkdir()
         sys.exit(f"dovetail: error: {error.filename}: expected a folder, found a file")
     except OSError as error:
-        sys.exit(f"dovetail: error: {error.filename or out or 'standard output'}: {error.strerror}")
+        sys.exit(f"dovetail: error: {error.filename or out or 'standard output'}: {error.strerror}" if error.strerror else f"dovetail: error: {error}")
     except (ValueError, RuntimeError) as error:
         sys.exit(f"dovetail: error: {error}")
 

@@ -7,7 +7,7 @@ export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)
 JOBS := $(shell nproc)
 
-.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest test-vllm test-mindspore test-torchair test-ascend clean
+.PHONY: all format setup build demo test quick mutants test-c test-python test-asan test-tsan test-slow test-aarch64 analyze fuzz bench check test-torch test-torch-newest test-vllm test-mindspore test-torchair test-ascend parity clean
 
 all: build
 
@@ -86,6 +86,9 @@ test-vllm test-mindspore test-torchair test-ascend: test-%: build
 # what CI adds: one test for each feature, on the newest torch
 test-torch-newest: build
 	@$(PY) tools/torch_versions.py test newest tests/torch/test_versions.py tests/torch/test_shims.py
+
+parity: build # every operator in every host whose environment exists, compared with C: docs/hosts.md
+	@$(PY) tests/parity/parity.py all
 
 mutants: build # how many small faults of correct operators `dovetail check` finds: MUTANTS of them, drawn by SEED
 	@$(PY) tools/mutants.py -n $(MUTANTS) --seed $(SEED) -j $(JOBS)

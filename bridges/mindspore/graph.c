@@ -24,7 +24,7 @@ typedef struct node {
     char *text, *file; /* its name: two versions of a library differ by their files */
     dv_site *site;
     size_t nargs, nresults, ntensors;
-    bool lifted[MOST_RESULTS]; /* has one dim more in MindSpore */
+    enum { PLAIN, LIFTED, ABSENT } kinds[MOST_RESULTS]; /* lifted: it has one dim more in MindSpore */
 } node;
 
 static node *nodes;
@@ -77,7 +77,8 @@ static char *attribute(void *extra, const char *name)
 static bool is_fresh(const node *n, size_t r)
 {
     dv_slot_info slot;
-    return !dv_operator_slot(dv_site_operator(n->site), n->nargs + r, &slot) && slot.type == DV_FIELD_TENSOR;
+    return n->kinds[r] != ABSENT && !dv_operator_slot(dv_site_operator(n->site), n->nargs + r, &slot) &&
+        slot.type == DV_FIELD_TENSOR;
 }
 
 /* Another process may have to load the operator's binary. Of a functional form the text has the operator that writes. */
@@ -164,8 +165,15 @@ static node *make_node(const char *text, const char *file)
         free_node(n);
         return NULL;
     }
-    for (size_t r = 0; r < n->nresults; r++)
-        n->lifted[r] = specs[r].value.least == 0;
+    for (size_t r = 0; r < n->nresults; r++) {
+        n->kinds[r] = !specs[r].present.most ? ABSENT : specs[r].value.least == 0 ? LIFTED : PLAIN;
+        if (specs[r].present.least != specs[r].present.most) {
+            said(dv_fail(
+                DV_ENOTSUP, "%s: the sizes of tensors decide whether there is a result %zu, and a node needs to know", text, r));
+            free_node(n);
+            return NULL;
+        }
+    }
     return n;
 }
 
@@ -196,14 +204,14 @@ static const node *node_of(void *extra)
     return n;
 }
 
-/* For Python: is a call with this text possible, and which results have a dim more? A status; dv_mindspore_error() has the
- * reason. */
-EXPORTED int dv_mindspore_node(const char *text, const char *file, bool *lifted, size_t nresults);
-int dv_mindspore_node(const char *text, const char *file, bool *lifted, size_t nresults)
+/* For Python: is a call with this text possible, and which results are 0: plain, 1: with a dim more, 2: absent? A status;
+ * dv_mindspore_error() has the reason. */
+EXPORTED int dv_mindspore_node(const char *text, const char *file, char *kinds, size_t nresults);
+int dv_mindspore_node(const char *text, const char *file, char *kinds, size_t nresults)
 {
     const node *at = node_named(text, file, true);
     for (size_t r = 0; at && r < nresults && r < at->nresults; r++)
-        lifted[r] = at->lifted[r];
+        kinds[r] = (char)at->kinds[r];
     return at ? DV_OK : DV_EINVAL;
 }
 
@@ -266,7 +274,7 @@ int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types
     for (size_t r = 0; r < at->nresults; r++)
         results[r] = dv_default();
     for (size_t r = 0; r < fresh; r++)
-        results[which[r]] = lowered(&all.t[at->ntensors + r], at->lifted[which[r]]);
+        results[which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
     return said(dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL));
 }
 
@@ -278,13 +286,27 @@ int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char
 
 /* ---- Gradients: a node that takes the tensors, the results and their gradients, and gives a gradient for each tensor ---- */
 
-static void put_back(const dv_tensor *to, const dv_tensor *from)
+/* By DLPack's codes. */
+static bool is_real(dv_dtype t) { return t.code == 2 || (t.code >= 4 && t.code != 6); }
+
+/* MindSpore wants the dtype of the argument, a formula may give a wider one. NULL: no gradient flows there. */
+static int put_back(const dv_tensor *to, const dv_tensor *from)
 {
-    const size_t size = (size_t)dv_dtype_bytes(to->dtype, dv_numel(to));
-    if (from)
-        memcpy(to->data, from->data, size);
-    else
-        memset(to->data, 0, size); /* no gradient flows there */
+    if (!from || !is_real(to->dtype)) {
+        memset(to->data, 0, (size_t)dv_dtype_bytes(to->dtype, dv_numel(to)));
+        return DV_OK;
+    }
+    if (dv_dtype_key(to->dtype) == dv_dtype_key(from->dtype))
+        return dv_tensor_copy(to, from);
+    const dv_value args[] = { dv_from_tensor(from), dv_from_dtype(to->dtype) };
+    dv_value result = dv_from_tensor(to);
+    dv_operator *convert;
+    int status = dv_find("base::to.dtype", &convert);
+    if (!status) {
+        status = dv_call(convert, args, 2, &result, 1, NULL);
+        dv_operator_unref(convert);
+    }
+    return status;
 }
 
 /* The gradient of one tensor; NULL: it is zero. */
@@ -307,15 +329,13 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
             if (list && !values[i].as.tensors.data[k])
                 continue;
             const dv_tensor *to = lowered(&out[used++], true).as.tensor;
-            bool same = !g ||
-                (g->ndim == to->ndim && dv_dtype_key(g->dtype) == dv_dtype_key(to->dtype) && dv_tensor_is_contiguous(g));
+            bool same = !g || g->ndim == to->ndim;
             for (int32_t d = 0; g && same && d < to->ndim; d++)
                 same = g->shape[d] == to->shape[d];
-            if (same)
-                put_back(to, g);
-            else
-                status = dv_fail(DV_ESHAPE, "%s: the gradient of argument %zu has another shape or dtype",
-                    dv_operator_name(dv_site_operator(at->site)), i);
+            const int failed = same ? put_back(to, g)
+                                    : dv_fail(DV_ESHAPE, "%s: the gradient of argument %zu has another shape",
+                                          dv_operator_name(dv_site_operator(at->site)), i);
+            status = status ? status : failed;
             dv_tensor_unref(g);
         }
         if (found[i].type == DV_VALUE_TENSORS)
@@ -324,13 +344,12 @@ static int give_gradients(const node *at, const dv_value *values, const dv_value
     return status;
 }
 
-/* Is a result of floats or complex numbers? By DLPack's codes. */
+/* Is a result of floats or complex numbers? */
 static bool any_real(const node *at, const dv_value *values)
 {
     for (size_t r = 0; r < at->nresults; r++) {
         const dv_value *v = &values[at->nargs + r];
-        if (v->type == DV_VALUE_TENSOR &&
-            (v->as.tensor->dtype.code == 2 || (v->as.tensor->dtype.code >= 4 && v->as.tensor->dtype.code != 6)))
+        if (v->type == DV_VALUE_TENSOR && is_real(v->as.tensor->dtype))
             return true;
     }
     return false;
@@ -355,8 +374,8 @@ int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const cha
         values[i] = grads[i] = found[i] = dv_none();
     put_tensors(at, all.t, values, lists);
     for (size_t r = 0; r < fresh; r++) {
-        values[at->nargs + which[r]] = lowered(&all.t[at->ntensors + r], at->lifted[which[r]]);
-        grads[at->nargs + which[r]] = lowered(&all.t[at->ntensors + fresh + r], at->lifted[which[r]]);
+        values[at->nargs + which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
+        grads[at->nargs + which[r]] = lowered(&all.t[at->ntensors + fresh + r], at->kinds[which[r]] == LIFTED);
     }
     int status = dv_gradient(dv_site_operator(at->site), values, grads, NULL, found, NULL);
     if (status == DV_ENOTSUP && !any_real(at, values)) /* integers: zero, whatever is declared */
@@ -431,7 +450,7 @@ void *dv_nodeInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra
     size_t which[MOST_RESULTS];
     const size_t n = results_of(at, which);
     const bool known = infer_shapes(at, ndims, shapes, specs) && n;
-    sizes_of(known ? &specs[which[0]] : &unknown, known && at->lifted[which[0]], out);
+    sizes_of(known ? &specs[which[0]] : &unknown, known && at->kinds[which[0]] == LIFTED, out);
     return out;
 }
 
@@ -446,7 +465,7 @@ void *dv_node_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, vo
     out->begin = malloc(n ? n * sizeof *out->begin : 1);
     out->end = out->room = out->begin + n;
     for (size_t r = 0; r < n; r++)
-        sizes_of(known ? &specs[which[r]] : &unknown, known && at->lifted[which[r]], &out->begin[r]);
+        sizes_of(known ? &specs[which[r]] : &unknown, known && at->kinds[which[r]] == LIFTED, &out->begin[r]);
     return out;
 }
 

@@ -51,7 +51,7 @@ DV_OPERATOR(adamw_step_, struct adamw_step,
               "max_exp_avg_sqs, int step, *, float lr=0.001, float beta1=0.9, float beta2=0.999, float eps=1e-08, float "
               "weight_decay=0.01, bool amsgrad=False, bool maximize=False) -> ()",
     .contract = "params{i}[*s{i}]:T, grads{i}[*s{i}]:G, exp_avgs{i}[*s{i}]:M, exp_avg_sqs{i}[*s{i}]:M; "
-                "when amsgrad: max_exp_avg_sqs{i}[*s{i}]:M / else: max_exp_avg_sqs{j}[...], len(max_exp_avg_sqs) == 0; "
+                "when amsgrad: max_exp_avg_sqs{i}[*s{i}]:M / else: max_exp_avg_sqs{i}[...], len(max_exp_avg_sqs) == 0; "
                 "T in f32 f64 bf16 f16; G in f32 f64 bf16 f16; M in f32 f64 bf16 f16; step > 0; 0 <= beta1 < 1; 0 <= beta2 < 1",
     .doc = "One step of AdamW on all parameters, in place; step counts from 1. With amsgrad max_exp_avg_sqs has a tensor for "
            "each parameter, else it is empty. maximize goes up the gradient.",

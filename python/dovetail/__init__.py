@@ -14,9 +14,9 @@
 import os as _os
 
 from . import _core
-from ._core import Generator, Operator, get_isa, get_threads, seed, set_isa, set_row, set_threads, site
+from ._core import Generator, Operator, get_isa, get_threads, seed, set_isa, set_row, set_threads
 from ._errors import DovetailError
-from ._library import Library, export, find, libraries, load
+from ._library import Library, export, find, libraries, load, site
 
 __version__ = _core.version()
 __all__ = ["DovetailError", "Generator", "Library", "Operator", "check", "command", "export", "find", "get_isa", "get_threads", "include_dir",

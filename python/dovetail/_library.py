@@ -148,7 +148,23 @@ def find(name):
             namespace, _, short = name.partition("::")
             if library.name == namespace and short in library._operators:
                 return library._operators[short]
-    return _core.find(name)
+    return _own(_core.find(name))
+
+
+def site(text, /):
+    """The operator of a call site (docs/site.md), and its arguments by name, with arrays as the text says:
+
+        f, args = dovetail.site("my_ops::f(f32[2, 3], n=1)")
+        f(**args)
+    """
+    operator, args = _core.site(text)
+    return _own(operator), args
+
+
+def _own(operator):
+    """The object that its library has for this operator: frameworks know it, and no other."""
+    return next((o for library in reversed(list(_libraries.values())) for f in library.operators().values() for o in f.overloads
+                 if o._pointer == operator._pointer), operator)
 
 
 def libraries():

@@ -345,9 +345,7 @@ static PyMethodDef methods[] = {
     { "library_operators", library_operators, METH_O, NULL },
     { "find", find, METH_O, NULL },
     { "names", names, METH_NOARGS, NULL },
-    { "site", site, METH_O,
-        "site(text, /)\n--\n\nThe operator of a call site, and its arguments by name, with arrays as the text says: f, args = "
-        "site(\"my_ops::f(f32[2, 3], n=1)\"); f(**args)." },
+    { "site", site, METH_O, NULL },
     { "packet", packet, METH_VARARGS, NULL },
     { "policy_set", policy_set, METH_O, NULL },
     { "policy_set_thread", policy_set_thread, METH_O, NULL },

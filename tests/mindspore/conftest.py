@@ -64,6 +64,16 @@ static int counted(dv_context *ctx, const struct mask *a)
 }
 DV_OPERATOR(counted, struct mask, (x, out), .schema = "counted(Tensor x) -> Tensor out", .contract = "x[]:f64 -> out[]:f64",
     .tags = "nondeterministic_seeded", .kernels = DV_KERNELS(DV_KERNEL(struct mask, "cpu", "f64", counted)));
+struct drawn { const dv_tensor *x; const dv_generator *generator; dv_tensor *out; };
+static int drawn(dv_context *ctx, const struct drawn *a)
+{
+    uint64_t seed, offset;
+    const int status = dv_random(ctx, a->generator, 1, &seed, &offset);
+    *(double *)a->out->data = *(const double *)a->x->data + (double)(seed % 1000);
+    return status;
+}
+DV_OPERATOR(drawn, struct drawn, (x, generator, out), .schema = "drawn(Tensor x, *, Generator? generator=None) -> Tensor out",
+    .contract = "x[1]:f64 -> out[1]:f64", .tags = "nondeterministic_seeded", .kernels = DV_KERNELS(DV_KERNEL(struct drawn, "cpu", "f64", drawn)));
 struct total { const dv_tensor *x; dv_tensor *out; };
 static int total(dv_context *ctx, const struct total *a)
 {
@@ -79,7 +89,7 @@ DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor 
 struct cast { const dv_tensor *x; dv_dtype to; dv_tensor *out; };
 DV_OPERATOR(cast, struct cast, (x, to, out), .schema = "cast(Tensor x, ScalarType to) -> Tensor out", .contract = "x[*s] -> out[*s]:to",
     .native = "base::to.dtype(x, to)");
-DV_LIBRARY(msops, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
+DV_LIBRARY(msops, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
 """
 
 

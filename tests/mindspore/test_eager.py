@@ -101,6 +101,23 @@ def test_gradients_of_gradients():
         np.testing.assert_allclose(found.asnumpy(), expect.asnumpy(), rtol=1e-9)
 
 
+def test_a_gradient_where_a_written_argument_is_none():
+    positions, cache = Tensor(np.array([3, 0])), Tensor(np.random.default_rng(0).random((4, 4), np.float32))
+
+    def turned(query):
+        query = query * 2
+        dovetail.ops.rotary_embedding(positions, query, None, 4, cache, False)
+        return query.sum()
+
+    def both(query):
+        query, key = query * 2, query * 1
+        dovetail.ops.rotary_embedding(positions, query, key, 4, cache, False)
+        return query.sum()
+
+    query = Tensor(np.random.default_rng(1).random((2, 4), np.float32))
+    assert np.array_equal(ms.grad(turned)(query).asnumpy(), ms.grad(both)(query).asnumpy())
+
+
 def test_layouts_and_types():
     a = np.arange(24, dtype=np.float32).reshape(4, 6)
     x = Tensor(a)

@@ -251,3 +251,22 @@ def test_compiled_training_steps(shipped):
     wanted = losses(lambda m: m)
     assert wanted[0] != wanted[-1]
     assert losses(lambda m: torch.compile(m, backend="aot_eager", fullgraph=True)) == pytest.approx(wanted)
+
+
+def test_every_way_to_an_operator_is_traced(shipped):
+    """Its library's function, find(), a call site, and one overload of several."""
+    x, step = torch.rand(3), "dovetail::advance_step.tensors(i64[3], i64[2, 1] = 4, i64[3], i64[3] = 5, i64[3], i64[3, 4] = 2, 3, 2, 4)"
+    site, _ = dovetail.site("dovetail::swiglu(f32[3], f32[3])")
+    assert site is dovetail.find("dovetail::swiglu") is dovetail.ops.swiglu
+    for f in (dovetail.ops.swiglu, dovetail.find("dovetail::swiglu"), site):
+        assert torch.equal(torch.compile(lambda x: f(x, x), fullgraph=True, backend="aot_eager")(x), f(x, x))
+    overload, args = dovetail.site(step)
+    assert overload is dovetail.find("dovetail::advance_step.tensors") is dovetail.ops.advance_step.tensors
+
+    def call(*tensors):
+        overload(*tensors, 3, 2, 4)
+        return tensors
+    given = lambda: [torch.from_numpy(a.copy()) for a in args.values() if hasattr(a, "shape")]
+    found = torch.compile(call, fullgraph=True, backend="aot_eager")(*given())
+    expect = call(*given())
+    assert all(torch.equal(f, e) for f, e in zip(found, expect)) and not torch.equal(expect[0], given()[0])

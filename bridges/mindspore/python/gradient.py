@@ -146,7 +146,12 @@ class Operator:
         frame = ctx.frame
         values = _put(frame.values + frame.results, frame.kept, ctx.saved_tensors)
         result_grads = _put([[None] * len(r) if isinstance(r, list) else None for r in frame.results], frame.made, grads)
-        rest = dict(zip((i for i, _ in frame.wrote), grads[len(frame.made):]))
+        rest = {i: [None] * len(frame.values[i]) if isinstance(frame.values[i], list) else None for i in self.written}
+        for (i, k), g in zip(frame.wrote, grads[len(frame.made):]):
+            if k is None:
+                rest[i] = g
+            else:
+                rest[i][k] = g
         for i, argument in enumerate(self.alias):  # a result that is a written argument
             if argument in rest:
                 result_grads[i] = rest[argument]

@@ -41,6 +41,8 @@ def primitive(operator, **fixed):
         key = _describe.python_name(slot[0])
         if slot[1].startswith("Tensor"):
             words.append(_tensors(name, slot, fixed.get(key), given))
+        elif slot[1].startswith("Generator") and fixed.get(key) is not None:
+            raise NotImplementedError(f"{name}: argument '{key}': a graph cannot hold a Generator, whose state changes with each call; leave it out")
         elif key in fixed:
             words.append(_text(fixed[key], slot[1]))
         elif parameters[key].default is inspect.Parameter.empty:
@@ -55,13 +57,16 @@ def primitive(operator, **fixed):
         raise ValueError(f"{name}: another version of its library was loaded after it, and primitives call the operator that was loaded last")
     library = _library.library_of(newest)
     node = ("functional " if writing else "") + site, library.path if library else ""
-    lifted = _lifted(node, len(results))
+    kinds = _kinds(node, len(results))
+    there = sum(kind != ABSENT for kind in kinds)
+    if not there:
+        raise NotImplementedError(f"{name}: with these arguments it has no result")
     random = "nondeterministic_seeded" in tree["tags"] or any(s[1].startswith("Generator") for s in slots)
-    forward = _node("dv_node", len(results), node, _gradient(len(given), len(results), node) if given else None, random)
-    out = ["dv_out"] if len(results) == 1 else [f"dv_out[{i}]" for i in range(len(results))]
-    out = [f"dv_squeeze({x})" if up else x for x, up in zip(out, lifted)]
+    forward = _node("dv_node", there, node, _gradient(len(given), there, node) if given else None, random)
+    made = iter(["dv_out"] if there == 1 else [f"dv_out[{i}]" for i in range(there)])
+    out = ["None" if kind == ABSENT else f"dv_squeeze({next(made)})" if kind == LIFTED else next(made) for kind in kinds]
     lines = [f"dv_tensor({x}, {f'{name}: argument {x!r}: expected a mindspore.Tensor'!r})" for x in given]
-    return _function(_identifier(name), given, [*lines, f"dv_out = dv_node({', '.join(given)})", f"return {', '.join(out) if any(lifted) else 'dv_out'}"],
+    return _function(_identifier(name), given, [*lines, f"dv_out = dv_node({', '.join(given)})", f"return {', '.join(out) if any(kinds) else 'dv_out'}"],
                      f"call of {node[0]}", dv_node=forward, dv_squeeze=_squeeze, dv_tensor=_tensor)
 
 
@@ -70,7 +75,7 @@ def _refusal(tree, results):
     alias = [x["alias"] for x in tree["schema"]["args"] + tree["schema"]["returns"] if x["alias"]]
     if any(a["write"] or (a["element"] or {}).get("write") for a in alias):
         return "it writes an argument, which MindSpore's graphs do not order with other operators: make a primitive of operator.functional()"
-    if any(slot[1] != "Tensor" for slot in results) or not results:
+    if any(slot[1] not in ("Tensor", "Tensor?") for slot in results) or not results:
         return f"a primitive's results are tensors, this operator's are {', '.join(s[1] for s in results) or 'none'}"
     if alias:
         return "its result is a view of an argument, which MindSpore's graphs make by their own operators alone"
@@ -79,14 +84,17 @@ def _refusal(tree, results):
     return None
 
 
-def _lifted(node, results):
-    """Which results may have no dims: a node gives these with a last dim of 1 (../graph.c)."""
-    lifted = (ctypes.c_bool * results)()
+PLAIN, LIFTED, ABSENT = 0, 1, 2
+
+
+def _kinds(node, results):
+    """Of each result. One that may have no dims is lifted: the node gives it with a last dim of 1 (../graph.c)."""
+    kinds = (ctypes.c_byte * results)()
     bridge = ctypes.CDLL(_C)
     bridge.dv_mindspore_error.restype = ctypes.c_char_p
-    if bridge.dv_mindspore_node(node[0].encode("utf-8", "surrogateescape"), os.fsencode(node[1]), lifted, ctypes.c_size_t(results)):
+    if bridge.dv_mindspore_node(node[0].encode("utf-8", "surrogateescape"), os.fsencode(node[1]), kinds, ctypes.c_size_t(results)):
         raise ValueError(bridge.dv_mindspore_error().decode("utf-8", "replace"))
-    return list(lifted)
+    return list(kinds)
 
 
 def _tensor(x, message):

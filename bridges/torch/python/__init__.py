@@ -86,9 +86,14 @@ def _register_waiting():
             return
         register(library, strict=False)
         if hasattr(library, "operators"):
-            _functions.extend(library.operators().values())
+            _functions.extend(_functions_of(library))
     if _functions:
         _when_imported("torch._dynamo", _trace_functions)
+
+
+def _functions_of(library):
+    """What can be called: its functions, and each overload of those that have several."""
+    return [*{id(f): f for function in library.operators().values() for f in (function, *function.overloads)}.values()]
 
 
 def _trace_functions():
@@ -107,7 +112,7 @@ def detach(library):
     if library in _waiting:
         _waiting.remove(library)
     if hasattr(library, "operators"):
-        gone = {id(f): f for f in library.operators().values()}
+        gone = {id(f): f for f in _functions_of(library)}
         _functions[:] = [f for f in _functions if id(f) not in gone]
         dynamo = sys.modules.get(__name__ + ".dynamo")
         for f in gone.values() if dynamo else ():

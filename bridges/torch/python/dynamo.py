@@ -30,9 +30,11 @@ def trace_function(function):
     torch._dynamo.allow_in_graph(function)
 
     def handler(variable, tx, /, *args, **kwargs):
-        operators = registration.operators_of(function.name)
+        operators = registration.operators_of(function.name.partition(".")[0])
         if operators is None:
             return None  # not registered in torch: the call says why
+        if len(function.overloads) == 1:
+            operators = [o for o in operators if o.name == function.name]
         if len(operators) > 1:
             return _torch.VariableTracker.build(tx, operators[0].packet).call_function(tx, list(args), dict(kwargs))
         f, args, kwargs, given = out.target(operators[0], args, kwargs)

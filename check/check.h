@@ -320,6 +320,8 @@ typedef struct check_call {
     bool whole;                 /* a row with .split is not cut */
     int (*parallel_for)(
         const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
+    /* Told of each dv_parallel_for(); may be NULL. */
+    void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn);
     /* Out: */
     int status;        /* of dv_call() */
     bool not_this_row; /* the row does not fit this case */
@@ -419,6 +421,12 @@ typedef struct check_plain {
 bool check_plain_make(check_plain *p, const check_op *op, const check_row *row, const check_case *c);
 /* Instead of whole tensors, [low, high) along axes[i] of tensor i (-1: all of it), contiguous, of the arguments of `whole`. */
 bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes, int64_t low, int64_t high);
+/* With one memory for two tensors of a dtype: the one that is read begins `by` elements behind the one that is written. All are
+ * contiguous. */
+bool check_plain_make_shared(
+    check_plain *p, const check_op *op, const check_row *row, const check_case *c, size_t written, size_t read, int64_t by);
+/* Did the call change its memory outside of its elements? */
+bool check_plain_wrote_beside(const check_plain *p, size_t tensor);
 void check_plain_call(check_plain *p);
 
 /* ---- malloc() while a kernel runs (heap.c): guarded as well -------------------------------------------------------------- */
@@ -566,6 +574,15 @@ typedef struct check_accuracy {
     double ulp;
 } check_accuracy;
 
+/* A loop of dv_parallel_for(), known by its function. */
+enum { CHECK_LOOPS = 16 };
+typedef struct check_loop {
+    dv_range_fn fn;       /* NULL: unused */
+    int64_t steps, grain; /* of its last run */
+    uint32_t seen, at;    /* the last case that had it; and had it in several pieces */
+    uint32_t cut, tried;  /* how many cases had it in several pieces; how often one was to be made so large */
+} check_loop;
+
 /* What a child leaves in shared memory. */
 typedef struct check_result {
     enum check_outcome outcome;
@@ -583,6 +600,7 @@ typedef struct check_result {
     check_made made[CHECK_MADE];             /* the first results as inferred by dv_infer(); views and arguments are left out */
     char note[512];                          /* the last message of a kernel that refused a case */
     char left_out[160];                      /* for a pass: what was not checked, and why */
+    check_loop loops[CHECK_LOOPS];           /* of parallel */
     check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */
     uint32_t met, infeasible, cut, not_met;  /* of its plan; met: by cases that were tried */
     char example[140];
@@ -649,6 +667,9 @@ int check_run(const check_op *ops, size_t nops, const check_options *options, ch
 bool check_again(const check_job *job, const check_case *c, check_result *shared);
 void check_shrink(check_job *job);    /* replaces the failing case of its result by the smallest found */
 check_result *check_shared(size_t n); /* n zeroed results in memory that children share; NULL with errno */
+
+/* Of values: a call whose arguments share memory, as the schema allows, leaves what it leaves with copies of them (overlap.c). */
+void check_overlaps(check_job *job, const check_case *drawn);
 
 /* ---- Programs that show a failure (repro.c) ------------------------------------------------------------------------------ */
 

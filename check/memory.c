@@ -574,7 +574,8 @@ void check_call_run(check_call *call, const check_case *c)
     for (size_t i = 0; i < c->nargs; i++)
         if (!make_list(m, i))
             return;
-    m->hooks = (dv_test_hooks){ .row = row, .whole = call->whole, .alloc = lend_to_kernel, .free = take_back };
+    m->hooks =
+        (dv_test_hooks){ .row = row, .whole = call->whole, .alloc = lend_to_kernel, .free = take_back, .loop = call->loop };
     m->host = (dv_host){ .size = sizeof m->host,
         .flags = call->flags,
         .name = "dovetail check",

@@ -105,7 +105,7 @@ bool check_name_decides(const check_op *op, const check_name *name)
         const check_json *to = check_json_get(s, "to");
         if (!uses(s, on, MOST) || is_step(s, "rank")) /* a part has the same rank */
             continue;
-        if (is_step(s, "each_value"))
+        if (is_step(s, "each_value") || is_step(s, "unbacked"))
             return true;
         for (size_t k = 0; k < op->nnames && to; k++)
             if (op->names[k].index == to->i && to->i != name->index)
@@ -116,18 +116,30 @@ bool check_name_decides(const check_op *op, const check_name *name)
     return false;
 }
 
+static bool is_unbacked(const check_op *op, const char *name)
+{
+    const check_json *unbacked = check_json_get(op->contract, "unbacked");
+    for (const check_json *u = unbacked ? unbacked->child : NULL; u; u = u->next)
+        if (!strcmp(u->text, name))
+            return true;
+    return false;
+}
+
 static void read_names(check_op *op)
 {
     static const char *const kinds[] = { "dim", "run", "dtype" };
     uint32_t n[3] = { 0 };
     const check_json *variables = check_json_get(op->program, "variables");
-    for (const check_json *v = variables ? variables->child : NULL; v; v = v->next)
+    for (const check_json *v = variables ? variables->child : NULL; v; v = v->next) {
+        if (is_unbacked(op, check_json_text(v, "name"))) /* the kernel's choice */
+            continue;
         for (uint32_t kind = 0; kind < 3; kind++)
             if (!strcmp(check_json_text(v, "kind"), kinds[kind]))
                 op->names[op->nnames++] = (check_name){ .text = check_json_text(v, "name"),
                     .kind = (enum check_name_kind)kind,
                     .index = (uint32_t)check_json_get(v, "register")->i,
                     .at = n[kind]++ };
+    }
 }
 
 static double number_or(const check_json *object, const char *key, double otherwise)

@@ -345,6 +345,29 @@ bool check_plain_make(check_plain *p, const check_op *op, const check_row *row, 
     return true;
 }
 
+bool check_plain_make_shared(
+    check_plain *p, const check_op *op, const check_row *row, const check_case *c, size_t written, size_t read, int64_t by)
+{
+    const int64_t n = check_numel(&c->tensors[written]), end = by + check_numel(&c->tensors[read]),
+                  size = dv_dtype_bytes(c->tensors[written].dtype, 1), low = by < 0 ? by : 0, high = end > n ? end : n;
+    char *const data = check_plain_make(p, op, row, c) ? argument(p, (high - low) * size) : NULL;
+    if (!data)
+        return false;
+    p->values.tensors[written].data = data - low * size;
+    p->values.tensors[read].data = data + (by - low) * size;
+    check_fill_tensor(&c->tensors[written], c->seed + written, p->values.tensors[written].data, p->values.strides[written]);
+    check_fill_tensor(&c->tensors[read], c->seed + read, p->values.tensors[read].data, p->values.strides[read]);
+    return keep_contents(p, written, data, (size_t)((high - low) * size));
+}
+
+bool check_plain_wrote_beside(const check_plain *p, size_t tensor)
+{
+    const check_written *w = &p->written[tensor];
+    const dv_tensor *t = &p->values.tensors[tensor];
+    const size_t begin = (size_t)((const char *)t->data - w->data), end = begin + (size_t)dv_dtype_bytes(t->dtype, dv_numel(t));
+    return memcmp(w->data, w->copy, begin) || memcmp(w->data + end, w->copy + end, w->bytes - end);
+}
+
 bool check_plain_part(check_plain *p, const check_plain *whole, const int *axes, int64_t low, int64_t high)
 {
     const check_case *c = whole->c;

@@ -70,6 +70,28 @@ static int in_reverse(const dv_host *host, int64_t begin, int64_t end, int64_t g
     return DV_OK;
 }
 
+/* ---- Loops of dv_parallel_for() ---- */
+
+static check_result *result; /* of this child's job */
+
+static bool is_cut(const check_loop *l) { return l->steps / (l->grain > 1 ? l->grain : 1) > 1; }
+
+static void note_loop(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn)
+{
+    (void)host;
+    for (check_loop *l = result->loops; l < result->loops + CHECK_LOOPS && end > begin; l++) {
+        if (l->fn && l->fn != fn)
+            continue;
+        l->fn = fn;
+        l->steps = end - begin;
+        l->grain = grain;
+        l->seen = result->cases;
+        l->cut += is_cut(l) && l->at != l->seen;
+        l->at = is_cut(l) ? l->seen : l->at;
+        return;
+    }
+}
+
 static int error;         /* errno before a call */
 static uint64_t seed = 1; /* of dv_random() */
 static bool goes_on_now;  /* its numbers are those after the last call's */
@@ -80,9 +102,15 @@ static bool run(const check_job *job, const check_case *c, enum check_end end, l
     static check_call call;
     if (job->op->random && !goes_on_now)
         dv_set_seed(seed);
-    call = (check_call){
-        .op = job->op, .row = job->row, .end = end, .poison = POISON, .error = error, .parallel_for = loop, .whole = whole
-    };
+    call = (check_call){ .op = job->op,
+        .row = job->row,
+        .end = end,
+        .poison = POISON,
+        .error = error,
+        .parallel_for = loop,
+        .loop = note_loop,
+        .whole = whole };
+    result = job->result;
     check_call_run(&call, c);
     if (call.status)
         return false;
@@ -604,18 +632,21 @@ static int others_often(const dv_host *host, int64_t begin, int64_t end, int64_t
  * what is there: then in many calls, once in each. */
 static bool pieces_race(const check_job *job, const check_case *c)
 {
+    enum { MOST_STEPS = CLOCKS_PER_SEC / 3 };
     static check_outs whole, other;
+    const clock_t begin = clock();
     char words[300];
     if (!run(job, c, CHECK_AT_END, NULL, false, &whole) ||
         (run(job, c, CHECK_AT_END, others_often, false, &other) &&
             !check_outs_differ(job->op, &whole, &other, words, sizeof words)))
         return false;
     once.at = 0;
+    once.waits = false;
     do {
         if (run(job, c, CHECK_AT_END, others_inside, false, &other) &&
             check_outs_differ(job->op, &whole, &other, words, sizeof words))
             return true;
-    } while (next_instruction());
+    } while (next_instruction() && clock() - begin < MOST_STEPS);
     return false;
 }
 
@@ -805,6 +836,44 @@ static bool grow(const check_job *job, const check_case *c, check_case *out)
     return check_fit(job->op, out, c, NULL) && check_work(job->op, out) <= MOST_WORK && check_accepts(job->op, out);
 }
 
+/* The case with this size or number so much larger; NULL: it is none, or the case cannot be made. */
+static const check_case *enlarged(const check_job *job, const check_case *c, size_t k, int64_t times, check_case *out)
+{
+    const check_name *name = k < job->op->nnames ? &job->op->names[k] : NULL;
+    const size_t arg = k - job->op->nnames;
+    *out = *c;
+    int64_t *size = name ? check_name_size(name, out) : c->args[arg].type == DV_VALUE_INT ? &out->args[arg].as.i : NULL;
+    const bool none = name && (!c->names.bound[k] || (name->kind == CHECK_NAME_RUN && !c->names.runs[name->at].n));
+    if (!size || none || *size < 1 || *size > MOST_WORK / times)
+        return NULL;
+    *size = *size * times + 1;
+    return check_fit(job->op, out, c, NULL) && check_work(job->op, out) <= MOST_WORK && check_accepts(job->op, out) ? out : NULL;
+}
+
+/* The case so large that a loop has several pieces, of which it had one; NULL: none needs it, or it cannot be made. */
+static const check_case *with_pieces(const check_job *job, const check_case *c, check_case *out)
+{
+    enum { CASES = 3, TRIES = 12 };
+    static check_outs outs;
+    for (check_loop *l = result->loops; l < result->loops + CHECK_LOOPS && l->fn; l++) {
+        const int64_t times = 2 * l->grain / l->steps + 1;
+        if (l->seen != result->cases || l->at == l->seen || l->cut >= CASES || l->tried++ >= TRIES || times > MOST_WORK)
+            continue;
+        for (size_t k = 0; k < job->op->nnames + c->nargs; k++)
+            if (enlarged(job, c, k, times, out) && run(job, out, CHECK_AT_END, NULL, false, &outs) && is_cut(l))
+                return out;
+    }
+    return NULL;
+}
+
+static bool has_uncut_loop(void)
+{
+    bool any = false;
+    for (size_t i = 0; result && i < CHECK_LOOPS; i++)
+        any |= result->loops[i].fn && !result->loops[i].cut;
+    return any;
+}
+
 /* ---- Random numbers ---- */
 
 /* Tensors of real numbers that are all between these bounds; false: the contract says more about them. */
@@ -974,14 +1043,43 @@ static const char *incomplete(const check_op *op, const check_row *row)
     (void)row;
     return op->random ? "it is nondeterministic (only the random numbers that it takes were looked at, and its slices in another "
                         "order and on more threads)"
-                      : NULL;
+        : has_uncut_loop()
+        ? "no case had two pieces of a loop of dv_parallel_for(), so their order was not looked at (all else passed)"
+        : NULL;
+}
+
+/* The pieces of a call's loops, which has several: in another order, on more threads, and inside each other. */
+static void look_at_pieces(check_job *job, const check_case *c, const check_outs *first)
+{
+    static int raced;
+    check_pieces(job, c, first);
+    if (!failed(job) && CAN_STEP && raced++ < RACED && used_elsewhere() < MOST_RACED && differs_elsewhere(job, c, pieces_race))
+        check_fail(job, "pieces race",
+            "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
+            "run before an instruction of the first, or inside one that reads and writes");
+}
+
+/* The same of the case made so large that its loops have several. */
+static void look_at_more_pieces(check_job *job, const check_case *drawn)
+{
+    static check_case own, large;
+    static check_outs first;
+    own = *drawn;
+    if (!with_pieces(job, &own, &large))
+        return;
+    check_in_hand(job, &large);
+    if (job->op->random)
+        compare_random(job, &large);
+    else if (run(job, &large, CHECK_AT_END, NULL, false, &first))
+        look_at_pieces(job, &large, &first);
+    if (!failed(job))
+        check_in_hand(job, &own);
 }
 
 static void attempt(check_job *job, const check_case *drawn)
 {
     static check_case before, grown;
     static check_outs first;
-    static int raced;
     static bool keeps_any;
     const check_case *c = drawn;
     const uint32_t number = job->result->cases; /* 0: it is being made smaller */
@@ -991,6 +1089,8 @@ static void attempt(check_job *job, const check_case *drawn)
     }
     if (job->op->random) {
         compare_random(job, c);
+        if (number && !failed(job))
+            look_at_more_pieces(job, c);
         return;
     }
     const bool keeps = number <= 1 && differs_elsewhere(job, c, first_call_writes),
@@ -1018,12 +1118,7 @@ static void attempt(check_job *job, const check_case *drawn)
     if (number && keeps_any && !failed(job))
         check_first_again(job, number, c);
     if (pieces > 1 && !failed(job))
-        check_pieces(job, c, &first);
-    if (pieces > 1 && !failed(job) && CAN_STEP && raced++ < RACED && used_elsewhere() < MOST_RACED &&
-        differs_elsewhere(job, c, pieces_race))
-        check_fail(job, "pieces race",
-            "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
-            "run between two instructions of the first");
+        look_at_pieces(job, c, &first);
     if (!failed(job) && all_random(c))
         check_parts(job, c);
     if (!failed(job) && number <= STRESSED)
@@ -1035,6 +1130,8 @@ static void attempt(check_job *job, const check_case *drawn)
             "gives "
             "later: what the first call makes is used before it is made");
     }
+    if (number && !failed(job))
+        look_at_more_pieces(job, c);
 }
 
 const check_property check_property_parallel = {

@@ -700,6 +700,8 @@ static void attempt(check_job *job, const check_case *given)
         report(job, &m, &d, !plain_layouts(c) && is_right_when_contiguous(job, c, &m));
     else
         look_for_bias(job, &m), measure(&m);
+    if (job->result->outcome == CHECK_PASS && job->row->index >= 0)
+        check_overlaps(job, c);
     compared += m.n && found.size;
     if (m.n && !has_reference(job->op) && !has_native(job->op))
         check_left_out(job, "a reference: values were compared among rows only");

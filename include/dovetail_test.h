@@ -34,6 +34,8 @@ typedef struct dv_test_hooks {
      * memory, which is how a test lets each allocation fail in turn. */
     void *(*alloc)(const dv_host *host, int use, int slot, size_t bytes, size_t alignment);
     void (*free)(const dv_host *host, void *p);
+    /* A kernel has called dv_parallel_for(), whether the loop is cut into pieces or not. */
+    void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn);
 } dv_test_hooks;
 
 #ifdef __cplusplus

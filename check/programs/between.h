@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <string.h>
 #include <time.h>
 
 enum { MOST_BETWEEN = 500, MOST_STEPPED = 50000, BETWEEN_NS = 5000000, FIRST_NS = 100000000, FIRST = 3 };
@@ -96,13 +97,14 @@ static inline bool calls_inside(void (*first)(void *arg), void *first_arg, void 
 
 /* ---- Once ---- */
 
-enum { MOST_ONCE = 100 };
+enum { DENSE = 32, MOST_WAITED = 64 };
 static struct {
     void (*other)(void *arg); /* runs before instruction `at` of what is stepped through, in another thread */
     void *arg;
     int64_t at, instructions, all; /* all: of what is stepped through, counted when `at` is 0 */
     pthread_t id;
     sem_t wanted, made;
+    bool waits; /* rather before the next instruction from there on that changes memory in place */
     bool asked;
     int late; /* how often it did not end in time */
 } once;
@@ -116,22 +118,31 @@ static void *other_once(void *unused)
     return unused;
 }
 
+/* An instruction that changes memory in place may read before the others run, and write after that: so it gets what was there. */
 static bool stop_once(const uint8_t *instruction)
 {
     const int error = errno;
     struct timespec until;
-    (void)instruction;
-    if (once.instructions++ == once.at) {
+    size_t size = 0;
+    const uintptr_t changed = once.asked ? 0 : changed_in_place(instruction, &size);
+    const bool own = !changed || is_own_stack(changed);
+    if (once.instructions++ >= once.at && !once.asked && (!once.waits || !own || once.instructions > once.at + MOST_WAITED)) {
+        uint64_t before = 0;
         once.asked = true;
+        if (!own)
+            memcpy(&before, (const void *)changed, size);
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += once.late < FIRST ? FIRST_NS : BETWEEN_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         sem_post(&once.wanted);
-        once.late += sem_timedwait(&once.made, &until) != 0; /* it waits for a lock */
+        const bool late = sem_timedwait(&once.made, &until) != 0; /* it waits for a lock */
+        once.late += late;
+        if (!own && !late)
+            memcpy((void *)changed, &before, size);
     }
     errno = error;
-    return once.instructions <= (once.at ? once.at : MOST_STEPPED);
+    return once.at ? !once.asked : once.instructions < MOST_STEPPED;
 }
 
 /* False: no thread. */
@@ -178,11 +189,12 @@ static inline int others_inside(const dv_host *host, int64_t begin, int64_t end,
     return status;
 }
 
-/* The next instruction to stop before; false: there are no more. */
+/* The next instruction to stop before, ever more rarely; false: there are no more. */
 static inline bool next_instruction(void)
 {
-    once.at += once.all / MOST_ONCE + 1;
-    return once.at < once.all && once.all < MOST_STEPPED && once.late < FIRST;
+    once.at += once.at / DENSE + 1;
+    once.waits = !once.waits;
+    return once.at < once.all && once.late < FIRST;
 }
 
 #endif

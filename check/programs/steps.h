@@ -16,6 +16,7 @@ static struct {
     bool (*before)(const uint8_t *instruction); /* false: no more of them */
     bool on;
     struct sigaction earlier;
+    const greg_t *registers; /* at the instruction */
 } stepping;
 
 /* Below what a leaf function may keep under its stack pointer. */
@@ -30,6 +31,7 @@ static void on_step(int number, siginfo_t *info, void *context)
     ucontext_t *u = context;
     (void)number;
     (void)info;
+    stepping.registers = u->uc_mcontext.gregs;
     if (!stepping.before((const uint8_t *)(uintptr_t)u->uc_mcontext.gregs[REG_RIP]))
         u->uc_mcontext.gregs[REG_EFL] &= ~(greg_t)TRAP_FLAG;
 }
@@ -54,9 +56,60 @@ static inline void steps_end(void)
     sigaction(SIGTRAP, &stepping.earlier, NULL);
 }
 
+static inline uintptr_t register_at(unsigned number)
+{
+    static const int order[] = { REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8, REG_R9, REG_R10,
+        REG_R11, REG_R12, REG_R13, REG_R14, REG_R15 };
+    return (uintptr_t)stepping.registers[order[number]];
+}
+
+/* The address in an operand: p is its ModRM byte, `more` the bytes of the instruction behind the operand. */
+static inline uintptr_t operand_address(const uint8_t *p, unsigned rex, size_t more)
+{
+    const unsigned mod = *p >> 6, rm = *p & 7, sib = p[1];
+    const bool has_sib = rm == 4, no_base = !mod && (has_sib ? sib & 7 : rm) == 5;
+    const uint8_t *by = p + 1 + has_sib;
+    int32_t offset = mod == 1 ? (int8_t)*by : 0;
+    uintptr_t at = 0;
+    if (mod == 2 || no_base)
+        __builtin_memcpy(&offset, by, sizeof offset);
+    if (!no_base)
+        at = register_at((has_sib ? sib & 7 : rm) | (rex & 1) << 3);
+    else if (!has_sib)
+        at = (uintptr_t)by + sizeof offset + more;
+    if (has_sib && ((sib >> 3 & 7) | (rex & 2) << 2) != 4)
+        at += register_at((sib >> 3 & 7) | (rex & 2) << 2) << (sib >> 6);
+    return at + (uintptr_t)(intptr_t)offset;
+}
+
+/* The memory that the next instruction reads, changes and writes without a lock, as `add [x], 1` does: between its read and its
+ * write another thread may write there. 0: it is not one of these. Source: Intel SDM volume 2, chapter 2 and appendix A. */
+static inline uintptr_t changed_in_place(const uint8_t *p, size_t *size)
+{
+    const bool half = *p == 0x66;
+    p += half;
+    const unsigned rex = (*p & 0xf0) == 0x40 ? *p++ : 0, op = *p++, reg = *p >> 3 & 7;
+    const bool by_register = op < 0x38 && (op & 7) < 2, by_number = (op == 0x80 || op == 0x81 || op == 0x83) && reg != 7,
+               shift = op == 0xc0 || op == 0xc1 || (op >= 0xd0 && op <= 0xd3), negation = (op & 0xfe) == 0xf6 && (reg & 6) == 2,
+               count = (op & 0xfe) == 0xfe && reg < 2;
+    *size = !(op & 1) ? 1 : rex & 8 ? 8 : half ? 2 : 4;
+    if (*p >> 6 == 3 || !(by_register || by_number || shift || negation || count))
+        return 0;
+    return operand_address(p, rex, op == 0x81 ? half ? 2 : 4 : by_number || op == 0xc0 || op == 0xc1);
+}
+
+/* Is it memory of the functions that run? */
+static inline bool is_own_stack(uintptr_t at)
+{
+    enum { NEAR = 1 << 16, BELOW = 128 };
+    return at - (register_at(4) - BELOW) < NEAR;
+}
+
 #else
 
 enum { CAN_STEP = 0 };
+static inline uintptr_t changed_in_place(const uint8_t *p, size_t *size) { return (void)p, (void)size, 0; }
+static inline bool is_own_stack(uintptr_t at) { return (void)at, false; }
 static inline bool steps_begin(bool (*before)(const uint8_t *instruction)) { return before && false; }
 static inline void steps_end(void) {}
 

@@ -74,13 +74,17 @@ static int run_piece(void *arg, int64_t i)
 static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
     enum { MOST = 256 }; /* enough for any machine to share evenly */
+    const dv_host *host = slice_of(ctx)->call->host;
+    const dv_test_hooks *test = dv__test_hooks(host);
+    if (test && test->loop)
+        test->loop(host, begin, end, grain, fn);
     if (end <= begin)
         return DV_OK;
     pieces p = { fn, arg, begin, end - begin, 1 };
     if (grain < 1)
         grain = 1;
     p.n = p.size / grain < 1 ? 1 : p.size / grain > MOST ? MOST : p.size / grain;
-    return dv__parallel(slice_of(ctx)->call->host, p.n, run_piece, &p);
+    return dv__parallel(host, p.n, run_piece, &p);
 }
 
 /* ---- Results ---- */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 /* A table that is made once and kept. */
@@ -577,7 +578,98 @@ DV_OPERATOR(tangent, struct one, (x, out), .schema = "tangent(Tensor x) -> Tenso
     .contract = "x[*s]:T -> out[*s]:T; parallel(*s); T in f32 f64 bf16; rtol = 5e-4", .native = "tanh(x)",
     .gradient = "x: grad * (1 - result * result)", .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32 f64 bf16", rational)));
 
-DV_LIBRARY(healthy, &dv_op_tangent, &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick,
-    &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep,
-    &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift,
-    &dv_op_joined, &dv_op_adamw);
+/* One tensor may lie in the memory of the other: in which order it is copied depends on where. */
+struct move_into {
+    dv_tensor *to;
+    const dv_tensor *from;
+};
+static int move_any(dv_context *ctx, const struct move_into *a)
+{
+    float *to = a->to->data;
+    const float *from = a->from->data;
+    const int64_t n = dv_numel(a->to);
+    (void)ctx;
+    for (int64_t i = 0; i < n && to <= from; i++)
+        to[i] = from[i] / 2;
+    for (int64_t i = n; i-- > 0 && to > from;)
+        to[i] = from[i] / 2;
+    return DV_OK;
+}
+DV_OPERATOR(move_into, struct move_into, (to, from), .schema = "move_into(Tensor(a!) to, Tensor(a) from) -> ()",
+    .contract = "to[m n]:f32, from[m n]:f32", .native = "to: from / 2",
+    .kernels = DV_KERNELS(DV_KERNEL(struct move_into, "cpu", "f32", move_any)));
+
+/* Pieces of a loop count in the same memory, in turn. */
+struct tally {
+    const dv_tensor *x;
+    atomic_llong counts[4];
+};
+static int tally_piece(void *arg, int64_t begin, int64_t end)
+{
+    struct tally *t = arg;
+    for (int64_t i = begin; i < end; i++)
+        atomic_fetch_add(&t->counts[((const uint8_t *)t->x->data)[i] % 4], 1);
+    return DV_OK;
+}
+static int tally_any(dv_context *ctx, const struct one *a)
+{
+    struct tally t = { .x = a->x };
+    const int status = dv_parallel_for(ctx, 0, dv_numel(a->x), 300, tally_piece, &t);
+    for (int k = 0; k < 4; k++)
+        ((int64_t *)a->out->data)[k] = atomic_load(&t.counts[k]);
+    return status;
+}
+DV_OPERATOR(tally, struct one, (x, out), .schema = "tally(Tensor x) -> Tensor out", .contract = "x[*s]:u8 -> out[4]:i64",
+    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "u8", tally_any)));
+
+/* Pieces of a loop know where to put what they find, since another loop over the same pieces has counted it: no two begin in one
+ * stretch of the grain. */
+enum { GRAIN = 700 };
+struct places {
+    const float *x;
+    int64_t *found, *before; /* by begin / GRAIN */
+};
+static int places_counted(void *arg, int64_t begin, int64_t end)
+{
+    const struct places *p = arg;
+    for (int64_t i = begin; i < end; i++)
+        p->before[begin / GRAIN] += p->x[i] < 0;
+    return DV_OK;
+}
+static int places_put(void *arg, int64_t begin, int64_t end)
+{
+    const struct places *p = arg;
+    for (int64_t i = begin, at = p->before[begin / GRAIN]; i < end; i++)
+        if (p->x[i] < 0)
+            p->found[at++] = i;
+    return DV_OK;
+}
+static int places_any(dv_context *ctx, const struct one *a)
+{
+    const int64_t n = dv_numel(a->x), stretches = n / GRAIN + 1;
+    struct places p = { a->x->data, dv_alloc(ctx, (size_t)n * sizeof(int64_t) + 1, 64),
+        dv_alloc(ctx, (size_t)stretches * sizeof(int64_t), 64) };
+    int64_t all = 0;
+    if (!p.found || !p.before)
+        return DV_ENOMEM;
+    memset(p.before, 0, (size_t)stretches * sizeof(int64_t));
+    int status = dv_parallel_for(ctx, 0, n, GRAIN, places_counted, &p);
+    for (int64_t k = 0; k < stretches; k++) {
+        const int64_t here = p.before[k];
+        p.before[k] = all;
+        all += here;
+    }
+    status = status ? status : dv_parallel_for(ctx, 0, n, GRAIN, places_put, &p);
+    status = status ? status : dv_set_output(ctx, a->out, dv_dtype_from_key(DV_DTYPE_i64), 1, &all);
+    if (!status && all)
+        memcpy(a->out->data, p.found, (size_t)all * sizeof(int64_t));
+    return status;
+}
+DV_OPERATOR(places, struct one, (x, out), .schema = "places(Tensor x) -> Tensor out",
+    .contract = "x[n]:f32 -> out[k]:i64; k unbacked in 0..n",
+    .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", places_any)));
+
+DV_LIBRARY(healthy, &dv_op_move_into, &dv_op_tally, &dv_op_places, &dv_op_tangent, &dv_op_highest, &dv_op_factor, &dv_op_counting,
+    &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot,
+    &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
+    &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);

@@ -86,6 +86,24 @@ def test_a_slow_case_is_dropped_and_counted(check, tmp_path):
     assert any("cases, which take longer than 0.7 s, as does x: f32[" in r.get("dropped", "") for r in report["results"])
 
 
+LOOP = """static int piece(void *arg, int64_t begin, int64_t end)
+{
+    const struct f *a = arg;
+    for (int64_t i = begin; i < end; i++)
+        ((float *)a->out->data)[i] = ((const float *)a->x->data)[i];
+    return DV_OK;
+}
+static int f_any("""
+
+
+@pytest.mark.parametrize("grain, result", [("1500", "pass"), ("dv_numel(a->x)", "not checked")])
+def test_a_loop_gets_several_pieces_or_that_is_said(check, tmp_path, grain, result):
+    source = operator(tmp_path, "x[m n]:f32 -> out[m n]:f32", f"return dv_parallel_for(ctx, 0, dv_numel(a->x), {grain}, piece, (void *)(uintptr_t)a);")
+    source.write_text(source.read_text().replace("static int f_any(", LOOP))
+    found, = check(source, "--only", "parallel", "--cases", 3)["results"]
+    assert found["result"] == result and ("no case had two pieces" in found.get("because", "")) == (result != "pass"), found
+
+
 def test_contents_that_a_kernel_refuses_are_tried_again(check, tmp_path):
     refusal = 'const float *x0 = a->x->data; for (int64_t i = 0; i < dv_numel(a->x); i++) if (!(x0[i] > 0)) return dv_error(ctx, DV_EINVAL, "not positive");'
     report = check(operator(tmp_path, "x[n]:f32 -> out[n]:f32", refusal + COPY), "--only", "memory")

@@ -11,6 +11,7 @@ from conftest import COMMAND, ENDLESS, FAULTY, LOADS_NOT, UNDEFINED, build, fail
 WITHOUT_PROGRAM = {
     LOADS_NOT,
     "native_refuses", "view_past_end",  # the message is what there is to see: nothing is computed
+    "overlap_copied_forward",  # nor gives a program two arguments one memory
     "gradient_clipped", "tangent_in_half", "list_first_skipped", "first_call_races",  # several calls, which no program makes
     "pieces_share_counts",  # nor does one stop a piece between two instructions
     "nan_by_carry", "view_of_other_rows",  # the program does not show it: it has NaN without its bits, and native forms in the case's own type
@@ -26,7 +27,7 @@ NOT_IN_PYTHON = {
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
     "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
-    "racy_parallel_for",  # a loop's pieces cannot be put in another order
+    "racy_parallel_for", "places_in_order_taken", "pieces_count_at_once",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process

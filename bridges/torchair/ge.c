@@ -19,6 +19,7 @@ typedef struct inference {
     dv_tensor *tensors;
     const dv_tensor **lists; /* one for each tensor */
     int64_t *sizes;          /* DV_MAX_NDIM for each tensor */
+    void **elements;         /* of each argument that is a list, in Dovetail's types */
 } inference;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -106,16 +107,57 @@ static bool may_be_none(const dv_value *v)
     case DV_VALUE_FLOAT: return v->as.f == 0;
     case DV_VALUE_BOOL: return !v->as.b;
     case DV_VALUE_STRING: return !v->as.s.size;
-    case DV_VALUE_INTS: return !v->as.ints.size;
     case DV_VALUE_DTYPE: return !v->as.dtype.bits;
-    default: return true;
+    default: return !v->as.ints.size; /* every list has its size in this place */
     }
 }
+
+/* One element of GE's list to *to; how many bytes of GE's it had, or 0: it has no such value here. */
+static size_t convert(const inference *a, uint32_t type, const char *from, void *to)
+{
+    float f;
+    int32_t number;
+    switch (type) {
+    case DV_FIELD_INTS: return memcpy(to, from, sizeof(int64_t)), sizeof(int64_t);
+    case DV_FIELD_BOOLS: return *(bool *)to = *from != 0, 1;
+    case DV_FIELD_STRINGS: return *(dv_string *)to = (dv_string){ from, strlen(from) }, strlen(from) + 1;
+    case DV_FIELD_DTYPES:
+        memcpy(&number, from, sizeof number);
+        *(dv_dtype *)to = dtype_of(a->package, number);
+        return ((dv_dtype *)to)->bits ? sizeof number : 0;
+    default:
+        memcpy(&f, from, sizeof f);
+        if (type == DV_FIELD_FLOATS)
+            *(double *)to = as_written((double)f);
+        else
+            *(dv_scalar *)to = (dv_scalar){ .kind = DV_SCALAR_FLOAT, .as.f = as_written((double)f) };
+        return sizeof f;
+    }
+}
+
+/* False: there is no memory. */
+static bool take_list(const inference *a, size_t index, const dv_slot_info *slot, void **kept, dv_value *out)
+{
+    const dv_field_row *row = dv_field_at(slot->type);
+    const size_t size = dv_field_at(row->of)->size;
+    size_t n, used = 0;
+    const char *from = a->node->list(a->node->context, index, &n);
+    char *to = *kept = from ? calloc(n + 1, size) : NULL;
+    if (!from || !to)
+        return !from;
+    for (size_t i = 0, next = 1; i < n && next; i++, used += next)
+        if (!(next = convert(a, slot->type, from + used, to + i * size)))
+            return true;
+    if (n || !(slot->flags & DV_SLOT_OPTIONAL))
+        out->type = row->value, out->as.ints = (dv_ints){ *kept, n };
+    return true;
+}
+
+static bool is_list(uint32_t type) { return dv_field_at(type)->form == DV_FORM_LIST; }
 
 static void take_attribute(const inference *a, size_t index, const dv_slot_info *slot, dv_value *out)
 {
     dv_value v = dv_none();
-    out->type = DV_VALUE_UNKNOWN;
     if (!a->node->attribute(a->node->context, index, slot->type, &v))
         return;
     if (slot->type == DV_FIELD_DTYPE) {
@@ -169,7 +211,11 @@ static int take_arguments(inference *a)
             at += n;
             input++;
         } else if (is_attribute(slot.type)) {
-            take_attribute(a, attribute++, &slot, v);
+            v->type = DV_VALUE_UNKNOWN;
+            if (!is_list(slot.type))
+                take_attribute(a, attribute++, &slot, v);
+            else if (!take_list(a, attribute++, &slot, &a->elements[i], v))
+                return dv_fail(DV_ENOMEM, "out of memory");
         } else {
             v->type = slot.default_text ? DV_VALUE_DEFAULT : DV_VALUE_UNKNOWN;
         }
@@ -285,7 +331,8 @@ static int allocate(inference *a)
     a->tensors = calloc(n, sizeof *a->tensors);
     a->lists = calloc(n, sizeof *a->lists);
     a->sizes = calloc(n, DV_MAX_NDIM * sizeof *a->sizes);
-    return a->args && a->tensors && a->lists && a->sizes ? DV_OK : dv_fail(DV_ENOMEM, "out of memory");
+    a->elements = calloc(a->nargs + 1, sizeof *a->elements);
+    return a->args && a->tensors && a->lists && a->sizes && a->elements ? DV_OK : dv_fail(DV_ENOMEM, "out of memory");
 }
 
 int dv_ge_infer(dv_ge_package *package, const char *op, const dv_ge_node *node)
@@ -313,6 +360,9 @@ int dv_ge_infer(dv_ge_package *package, const char *op, const dv_ge_node *node)
     free(a.tensors);
     free((void *)a.lists);
     free(a.sizes);
+    for (size_t i = 0; a.elements && i < a.nargs; i++)
+        free(a.elements[i]);
+    free(a.elements);
     dv_operator_unref(a.op);
     return status;
 }

@@ -45,7 +45,11 @@ def attributes(values):
         elif isinstance(v, float):
             item = struct.pack("<f", v)
         elif isinstance(v, list):
-            item = struct.pack("<QQ40x", len(v), len(v)) + struct.pack(f"<{len(v)}q", *v)
+            if v and isinstance(v[0], str):
+                content = struct.pack(f"<{len(v)}i", *(NUMBERS[x] for x in v)) if v[0] in NUMBERS else b"".join(x.encode() + b"\0" for x in v)
+            else:
+                content = struct.pack(f"<{len(v)}{'?' if v and isinstance(v[0], bool) else 'f' if v and isinstance(v[0], float) else 'q'}", *v)
+            item = struct.pack("<QQ40x", len(v), len(v)) + content
         else:
             item = struct.pack("<q", v)
         data += item + bytes(-len(item) % 8)

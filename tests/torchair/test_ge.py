@@ -25,7 +25,11 @@ DV_OPERATOR(pieces, struct pieces, (xs, acc, dim, ys, total),
 struct halves { const dv_tensor *x; int64_t size; dv_mut_tensors ys; };
 DV_OPERATOR(halves, struct halves, (x, size, ys), .schema = "halves(Tensor x, int size) -> Tensor[] ys",
     .contract = "x[n d] -> ys{i < ceildiv(n, size)}[min(size, n - i*size) d]:dtype(x); size > 0");
-DV_LIBRARY(ge_ops, &dv_op_mix, &dv_op_pieces, &dv_op_halves);
+struct lists { const dv_tensor *x; dv_floats scales; dv_bools flags; dv_strings words; dv_dtypes types; dv_scalars numbers; dv_opt_floats more; dv_tensor *y; };
+DV_OPERATOR(lists, struct lists, (x, scales, flags, words, types, numbers, more, y),
+    .schema = "lists(Tensor x, float[] scales, bool[] flags, str[] words, ScalarType[] types, Scalar[] numbers, float[]? more=None) -> Tensor y",
+    .contract = "x[n] -> y[n len(scales) len(flags) len(words) len(types) len(numbers) if(present(more), len(more), 9)]:f32");
+DV_LIBRARY(ge_ops, &dv_op_mix, &dv_op_pieces, &dv_op_halves, &dv_op_lists);
 """
 
 
@@ -70,6 +74,13 @@ def test_lists_and_written_inputs(package):
     assert infer(package, "dtype", "Pieces", inputs, [0], 4) == [F, H, H, F]
     known = [[(H, [2, 4]), (H, [3, 4])], [(F, [4])]]
     assert infer(package, "shape", "Pieces", known, [1], 4) == [[4], [4, 4], [6, 4], [5, 4]]
+
+
+def test_attributes_that_are_lists(package):
+    """An empty list may stand for None where an attribute is optional."""
+    given = [[0.5, 1.5], [True, False, True], ["a", "", "abc", "d"], [F, H, "DT_INT8", F, F], [1.0] * 6, [0.1]]
+    assert infer(package, "shape", "Lists", [[(F, [3])]], given, 1) == [[3, 2, 3, 4, 5, 6, 1]]
+    assert infer(package, "shape", "Lists", [[(F, [3])]], [[]] * 6, 1) == [[3, 0, 0, 0, 0, 0, -1]]
 
 
 def test_a_list_of_unknown_length(package):
@@ -152,9 +163,9 @@ def dovetail_name(dtype):
 
 
 def value(a, word, given):
-    """An attribute as GE has it; Ellipsis: of a type that the stand-in does not lay out."""
+    """An attribute as GE has it; Ellipsis: a type that GE lacks."""
     if given is None:
-        return {"Int": 0, "Float": 0.0, "Bool": False, "String": "", "Type": "DT_UNDEFINED", "ListInt": []}.get(word, ...)
-    if word == "Float":
-        return float(given)
-    return ... if word in ("ListFloat", "ListBool", "ListString", "ListType") else source._TYPES.get(str(given), ...) if word == "Type" else given
+        return {"Int": 0, "Float": 0.0, "Bool": False, "String": "", "Type": "DT_UNDEFINED"}.get(word, [])
+    if word.startswith("List"):
+        return [value(a, word.removeprefix("List"), g) for g in given]
+    return float(given) if word == "Float" else source._TYPES.get(str(given), ...) if word == "Type" else given

@@ -34,6 +34,9 @@ typedef struct dv_ge_node {
     void (*tensor)(void *context, size_t input, size_t k, int32_t *dtype, int32_t *ndim, int64_t sizes[DV_MAX_NDIM]);
     /* Fill in an attribute of this type (enum dv_field_type); a DTYPE as DV_VALUE_INT, GE's number. false: it is not known. */
     bool (*attribute)(void *context, size_t index, uint32_t type, dv_value *out);
+    /* An attribute that is a list, as GE has it: elements of type int64_t, float, bool or int32_t (types), or texts of which each
+     * begins where the one before ends. NULL: it is not known. */
+    const void *(*list)(void *context, size_t index, size_t *size);
     size_t (*noutputs)(void *context); /* each tensor of a list counts */
     bool (*output)(void *context, size_t index, int32_t dtype, int32_t ndim, const int64_t *sizes); /* false: refused */
 } dv_ge_node;
@@ -80,12 +83,17 @@ template <class Context> struct Reader {
             out->type = DV_VALUE_STRING, out->as.s.data = attrs->GetStr(index), out->as.s.size = std::strlen(out->as.s.data);
         else if (type == DV_FIELD_DTYPE && attrs->template GetAttrPointer<ge::DataType>(index))
             *out = dv_from_int(*attrs->template GetAttrPointer<ge::DataType>(index));
-        else if (type == DV_FIELD_INTS && attrs->GetListInt(index))
-            out->type = DV_VALUE_INTS, out->as.ints.data = attrs->GetListInt(index)->GetData(),
-            out->as.ints.size = attrs->GetListInt(index)->GetSize();
         else
             return false;
         return true;
+    }
+
+    static const void *list(void *context, size_t index, size_t *size)
+    {
+        const gert::RuntimeAttrs *attrs = of(context)->GetAttrs();
+        const auto *found = attrs && index < attrs->GetAttrNum() ? attrs->GetListInt(index) : nullptr;
+        *size = found ? found->GetSize() : 0;
+        return found ? found->GetData() : nullptr;
     }
 };
 
@@ -138,14 +146,14 @@ template <class Context> uint32_t done(Context *context, int status)
 inline uint32_t infer_shape(gert::InferShapeContext *context, dv_ge_package *package, const char *op)
 {
     using R = Reader<gert::InferShapeContext>;
-    const dv_ge_node node = { context, R::count, shape, R::attribute, R::noutputs, set_shape };
+    const dv_ge_node node = { context, R::count, shape, R::attribute, R::list, R::noutputs, set_shape };
     return done(context, dv_ge_infer(package, op, &node));
 }
 
 inline uint32_t infer_dtype(gert::InferDataTypeContext *context, dv_ge_package *package, const char *op)
 {
     using R = Reader<gert::InferDataTypeContext>;
-    const dv_ge_node node = { context, R::count, dtype, R::attribute, R::noutputs, set_dtype };
+    const dv_ge_node node = { context, R::count, dtype, R::attribute, R::list, R::noutputs, set_dtype };
     return done(context, dv_ge_infer(package, op, &node));
 }
 

@@ -164,6 +164,9 @@ class NumPy:
     def message(self, error, printed):
         return str(error)
 
+    def settle(self):
+        """After an error: wait for what still runs."""
+
 
 class Torch(NumPy):
     module, title = "torch", "PyTorch"
@@ -275,6 +278,12 @@ class MindSpore(NumPy):
     def message(self, error, printed):
         return f"{error}\n{printed}"
 
+    def settle(self):
+        try:  # the next call would get the error of another thread
+            self.ms.runtime.synchronize()
+        except RuntimeError:
+            pass
+
 
 class Jit(MindSpore):
     title = "`ms.jit`"
@@ -313,6 +322,8 @@ ENVIRONMENTS = {".venv": ("numpy", "torch", "compile"), ".venv-vllm": ("vllm", "
 
 class Printed:
     """What is printed on standard error meanwhile, also by C++."""
+    text = ""
+
     def __enter__(self):
         sys.stderr.flush()
         self.file, self.kept = tempfile.TemporaryFile(), os.dup(2)
@@ -324,7 +335,7 @@ class Printed:
         os.dup2(self.kept, 2)
         os.close(self.kept)
         self.file.seek(0)
-        self.text = self.file.read().decode(errors="replace")
+        self.text += self.file.read().decode(errors="replace")
 
 
 def compare(host, call, want):
@@ -344,6 +355,8 @@ def compare(host, call, want):
         if refusal:
             return {"refused": refusal[0]}
         error = e
+        with printed:
+            host.settle()
     text = error and host.message(error, printed.text).replace("_functional", "")
     if wrong:
         if error is None or want["error"] not in text:

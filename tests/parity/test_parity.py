@@ -1,4 +1,4 @@
-"""The parity run in the hosts that every environment has, and that it finds faults."""
+"""The parity run in the hosts that every environment has; that it finds faults; and that docs/hosts.md is the table of such a run."""
 import copy
 import re
 
@@ -62,6 +62,14 @@ def test_a_difference_is_found(wanted, fault):
 def test_every_shipped_operator_is_called(wanted):
     shipped = {o.name for library in dovetail.libraries() for f in library.operators().values() for o in f.overloads if o.name.startswith("dovetail::")}
     assert len(shipped) > 40 and shipped <= {call.partition("(")[0] for call in wanted}
+
+
+def test_the_page_has_a_row_for_each_operator_and_no_fault(wanted):
+    page = parity.PAGE.read_text().partition(parity.BEGIN)[2].partition(parity.END)[0]
+    rows = dict(re.findall(r"^\| `(\w+::[\w.]+)` \|(.*)\|$", page, re.M))
+    assert rows.keys() == {call.partition("(")[0] for call in wanted} and "fault" not in page
+    cells = [c for row in rows.values() for c in row.split("|")]
+    assert len(cells) == 7 * len(rows) and sum("#reasons" in c for c in cells) <= len(cells) / 10
 
 
 def test_torch_refuses_its_own_operators_too():

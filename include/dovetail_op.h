@@ -411,14 +411,17 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
 }
 
 /* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
- * return DV_ENOMEM). May be called from the kernel's own thread only. */
+ * return DV_ENOMEM). For the kernel's own thread: not within a piece of dv_parallel_for(). Allocate before the loop. */
 static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment)
 {
     return ctx->services->alloc(ctx, bytes, alignment);
 }
 
-/* Run fn over [begin, end) in pieces of at least grain on the host's threads, and wait. The pieces depend on the range and the
- * grain, never on the number of threads. The first non-zero return stops what has not begun and is returned. */
+/* Run fn over [begin, end) in pieces of at least grain on the host's threads, and wait. There are size / grain pieces, rounded
+ * down, at least one and at most 256: 300 elements with grain 256 are one piece, 600 are two of 300. They depend on the range and
+ * the grain, never on the number of threads. The first non-zero return stops what has not begun and is returned. A piece may call
+ * dv_error() and dv_parallel_for(); dv_alloc(), dv_set_output(), dv_random() and calls of operators are for the kernel's own
+ * thread. */
 static inline int dv_parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
     return ctx->services->parallel_for(ctx, begin, end, grain, fn, arg);
@@ -431,8 +434,10 @@ static inline int dv_set_output(dv_context *ctx, dv_tensor *out, dv_dtype dtype,
     return ctx->services->set_output(ctx, out, dtype, ndim, shape);
 }
 
-/* A counter-based random state: reserves count numbers of the generator (NULL: the host's default one) and gives Philox's seed
- * and offset, so that a graph replay or a split can reproduce them. */
+/* Reserve count random numbers of the generator (NULL: the host's default one): the call's numbers are offset to offset + count -
+ * 1 of the sequence that seed selects (dovetail_random.h). Both count in numbers of 32 bits, not in blocks of four. In a row with
+ * .split each slice gets a seed of its own, so number i of a slice is offset + i, without ctx->origin. Declare the tag
+ * nondeterministic_seeded. */
 static inline int dv_random(dv_context *ctx, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
 {
     return ctx->services->random(ctx, generator, count, seed, offset);

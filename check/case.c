@@ -89,6 +89,8 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     const uint64_t bits = check_next(r);
     if (t->fill == CHECK_SIMPLE)
         return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
+    if (t->fill == CHECK_ASCENDING)
+        return t->low + (t->high - t->low) * (double)(i + 1) / (double)(check_numel(t) + 1);
     if (t->fill == CHECK_SPECIAL && (!i || bits % 5 == 0))
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
     if (t->fill == CHECK_LAST && i + 1 == check_numel(t))

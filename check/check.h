@@ -68,6 +68,7 @@ enum check_fill {
                    4 of the lower bound, except that the last one is the upper one */
     CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
     CHECK_HALVES,     /* real numbers: multiples of 1/2, where rounding has to choose a side */
+    CHECK_ASCENDING,  /* real numbers: each larger than the one before, as far as the type can tell them apart */
     CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
 };

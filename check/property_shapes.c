@@ -66,7 +66,7 @@ static bool runs_with_others(check_job *job, const check_case *c)
         enum check_fill fill;
         double low, high;
     } others[] = { { CHECK_SIMPLE, 1, 3 }, { CHECK_RANDOM, 0, 0 }, { CHECK_RANDOM, 0.25, 0.75 }, { CHECK_RANDOM, -0.75, -0.25 },
-        { CHECK_RANDOM, 1, 100 } };
+        { CHECK_RANDOM, 1, 100 }, { CHECK_ASCENDING, 0.25, 2 } };
     static check_call call;
     static check_case other;
     char message[sizeof job->result->message];

@@ -299,9 +299,9 @@ static void tame(check_case *c, uint32_t how)
 {
     for (size_t i = 0; i < c->ntensors; i++)
         if (c->tensors[i].present && !check_is_integer(c->tensors[i].dtype)) {
-            c->tensors[i].fill = CHECK_RANDOM;
-            c->tensors[i].low = how ? 0 : 0.25;
-            c->tensors[i].high = how ? 1 : 2;
+            c->tensors[i].fill = how == 2 ? CHECK_ASCENDING : CHECK_RANDOM;
+            c->tensors[i].low = how == 1 ? 0 : 0.25;
+            c->tensors[i].high = how == 1 ? 1 : 2;
         }
 }
 
@@ -327,7 +327,7 @@ static void try_case(check_job *job, uint32_t i, uint64_t seed)
     tried = r->failing;
     r->cases++;
     attempt(job, &r->failing);
-    for (uint32_t how = 0; how < 2 && r->outcome == CHECK_PASS && r->refused > refused && !has_wrong_index(&tried); how++) {
+    for (uint32_t how = 0; how < 3 && r->outcome == CHECK_PASS && r->refused > refused && !has_wrong_index(&tried); how++) {
         tame(&tried, how);
         if (!check_accepts(job->op, &tried))
             return;
@@ -337,7 +337,8 @@ static void try_case(check_job *job, uint32_t i, uint64_t seed)
     }
 }
 
-static void tell_dropped(check_job *job, uint32_t untried)
+/* True: all were. */
+static bool tell_dropped(check_job *job, uint32_t untried)
 {
     check_result *r = job->result;
     uint32_t n = 0, first = 0;
@@ -356,6 +357,7 @@ static void tell_dropped(check_job *job, uint32_t untried)
     if (to)
         fclose(to);
     r->dropped[sizeof r->dropped - 1] = 0;
+    return n && n == job->plan->n;
 }
 
 static void go_through_cases(check_job *job)
@@ -381,14 +383,14 @@ static void go_through_cases(check_job *job)
     for (uint32_t i = 0; i < plan->n; i++)
         *(i < each && i < r->next && !plan->dropped[i] ? &r->met : &r->not_met) += plan->met[i];
     snprintf(r->example, sizeof r->example, "%s", plan->example);
-    tell_dropped(job, job->cases - r->next);
+    const bool all_dropped = tell_dropped(job, job->cases - r->next);
     r->unmade = r->outcome == CHECK_PASS && (!r->cases || r->refused == r->cases);
     if (r->unmade && r->cases)
         check_not(job,
             "the kernel refused all %u cases: %s; a fact on the contents of a tensor, such as x.values > 0, would say which it "
             "takes",
             r->cases, r->note);
-    else if (r->unmade && plan->n && *r->dropped) {
+    else if (r->outcome == CHECK_PASS && plan->n && (all_dropped || (r->unmade && *r->dropped))) {
         r->unmade = false;
         check_not(job, "%s", r->dropped);
     } else if (r->unmade && plan->n)

@@ -411,7 +411,7 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
 }
 
 /* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
- * return DV_ENOMEM). For the kernel's own thread: not within a piece of dv_parallel_for(). Allocate before the loop. */
+ * return DV_ENOMEM). For the kernel's own thread: in a piece of dv_parallel_for() it is an error. Allocate before the loop. */
 static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment)
 {
     return ctx->services->alloc(ctx, bytes, alignment);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_BETWEEN = 500, MOST_STEPPED = 50000, BETWEEN_NS = 5000000, FIRST_NS = 100000000, FIRST = 3 };
+enum { MOST_BETWEEN = 500, MOST_STEPPED = 50000, STEPPED_NS = 300000000, BETWEEN_NS = 5000000, FIRST_NS = 100000000, FIRST = 3 };
 
 static struct {
     void (*call)(void *arg); /* the other call */
@@ -22,8 +22,16 @@ static struct {
     sem_t wanted, made;
     bool under_way, ends;
     int64_t instructions, every; /* of the first call; 0: they are only counted */
+    int64_t most, until;         /* no more of them, nor after this time in ns: some systems take 20 us for a step */
     int late;                    /* how many of the other calls did not end in time */
 } between;
+
+static inline int64_t between_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
 
 static void *calls_between(void *unused)
 {
@@ -56,7 +64,7 @@ static bool call_between(const uint8_t *instruction)
         between.late += between.under_way;
     }
     errno = error;
-    return ++between.instructions < MOST_STEPPED;
+    return ++between.instructions < between.most && (between.instructions % 64 || between_now() < between.until);
 }
 
 /* For dv_host.before_kernel and .after_kernel of the first call. */
@@ -86,8 +94,13 @@ static inline bool calls_inside(void (*first)(void *arg), void *first_arg, void 
     sem_init(&between.made, 0, 0);
     if (pthread_create(&between.id, NULL, calls_between, NULL))
         return false;
+    between.most = MOST_STEPPED;
+    between.until = between_now() + STEPPED_NS;
+    between.instructions = 0;
     first(first_arg);
     between.every = between.instructions / MOST_BETWEEN + 1;
+    if (between.instructions)
+        between.most = between.instructions, between.until = INT64_MAX;
     first(first_arg);
     between.ends = true;
     sem_post(&between.wanted);

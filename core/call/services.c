@@ -51,7 +51,13 @@ void *dv__slice_alloc(dv__slice *s, int use, size_t bytes, size_t alignment)
 
 static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
 {
-    return dv__slice_alloc(slice_of(ctx), DV_MEMORY_KERNEL, bytes, alignment);
+    dv__slice *const s = slice_of(ctx);
+    if (s->in_pieces) {
+        dv__call_error(s->call, DV_EINVAL,
+            "dv_alloc: called in a piece of dv_parallel_for, which may run in another thread: allocate before the loop");
+        return NULL;
+    }
+    return dv__slice_alloc(s, DV_MEMORY_KERNEL, bytes, alignment);
 }
 
 /* ---- Threads ---- */
@@ -84,7 +90,14 @@ static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t gra
     if (grain < 1)
         grain = 1;
     p.n = p.size / grain < 1 ? 1 : p.size / grain > MOST ? MOST : p.size / grain;
-    return dv__parallel(host, p.n, run_piece, &p);
+    dv__slice *const s = slice_of(ctx);
+    const bool outer = !s->in_pieces; /* not a loop in a piece */
+    if (outer)
+        s->in_pieces = true;
+    const int status = dv__parallel(host, p.n, run_piece, &p);
+    if (outer)
+        s->in_pieces = false;
+    return status;
 }
 
 /* ---- Results ---- */
@@ -333,6 +346,7 @@ void dv__slice_init(dv__slice *s, dv__call *c)
     s->blocks = NULL;
     s->index = -1;
     s->random_used = 0;
+    s->in_pieces = false;
 }
 
 void dv__slice_deinit(dv__slice *s)

@@ -10,6 +10,7 @@ typedef struct dv__slice {
     dv__call *call;
     struct dv__block *blocks; /* dv_alloc() */
     int64_t index;            /* -1: not split */
+    bool in_pieces;           /* a loop runs; written by the slice's own thread only, before its first piece and after its last */
     uint64_t random_used;
 } dv__slice;
 

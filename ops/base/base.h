@@ -67,7 +67,7 @@ void base_byte_strides(const dv_tensor *t, int64_t *strides);
 #define BASE_REDUCE(X) X(sum) X(sum_dim_IntList) X(mean) X(mean_dim) X(amax) X(sum_to_size)
 #define BASE_SHAPE(X)                                                                                                           \
     X(transpose_int) X(reshape) X(expand) X(unsqueeze) X(squeeze_dim) X(slice_Tensor) X(slice_scatter) X(narrow)     \
-    X(flip) X(constant_pad_nd) X(cat) X(index_select) X(index_add)
+    X(flip) X(constant_pad_nd) X(cat) X(cat_backward) X(index_select) X(index_add)
 #define BASE_MAKE(X) X(zeros_like) X(ones_like) X(full_like) X(to_dtype) X(type_as) X(clone)
 #define BASE_MATMUL(X) X(matmul)
 /* clang-format on */

@@ -438,12 +438,36 @@ static int cat_any(dv_context *ctx, const struct cat *a)
 
 DV_OPERATOR(cat, struct cat, (tensors, dim, out), .schema = "cat(Tensor[] tensors, int dim=0) -> Tensor out",
     .contract = "tensors{i}[*a n{i} *b]:T -> out[*a total(n) *b]:T; rank(*a) == axis(dim, tensors)",
-    .gradient = "tensors: if(len(tensors) == 1, [grad], if(len(tensors) == 2, [narrow(grad, dim, 0, tensors[0].shape[dim]), "
-                "narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim])], "
-                "[narrow(grad, dim, 0, tensors[0].shape[dim]), narrow(grad, dim, tensors[0].shape[dim], tensors[1].shape[dim]), "
-                "narrow(grad, dim, tensors[0].shape[dim] + tensors[1].shape[dim], tensors[2].shape[dim])]))",
-    .doc = "Tensors one after the other along a dim. The gradient knows up to three of them.",
+    .gradient = "tensors: cat_backward(grad, tensors, dim)", .doc = "Tensors one after the other along a dim.",
     .kernels = ROW(struct cat, cat_any));
+
+struct cat_backward {
+    const dv_tensor *grad;
+    dv_tensors tensors;
+    int64_t dim;
+    dv_mut_tensors out;
+};
+
+static int cat_backward_any(dv_context *ctx, const struct cat_backward *a)
+{
+    const int32_t dim = base_axis(a->dim, a->grad->ndim);
+    struct range r = { 0, 1, 0 };
+    if (dim < 0)
+        return bad_axis(ctx, a->dim, a->grad);
+    for (size_t i = 0; i < a->out.size; i++) {
+        r.n = a->out.data[i]->shape[dim];
+        move_part(a->grad, a->out.data[i], dim, r, false);
+        r.start += r.n;
+    }
+    return DV_OK;
+}
+
+DV_OPERATOR(cat_backward, struct cat_backward, (grad, tensors, dim, out),
+    .schema = "cat_backward(Tensor grad, Tensor[] tensors, int dim) -> Tensor[] out",
+    .contract = "tensors{i}[*a n{i} *b]:T, grad[*a total(n) *b]:T -> out{i}[*a n{i} *b]:T; rank(*a) == axis(dim, tensors)",
+    .gradient = "grad: cat(grads[0], dim)", .tangent = "out: cat_backward(grad_t, tensors, dim)",
+    .doc = "The parts of a gradient of cat's result that belong to each of the tensors.",
+    .kernels = ROW(struct cat_backward, cat_backward_any));
 
 struct index_select {
     const dv_tensor *self;

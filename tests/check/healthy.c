@@ -542,6 +542,30 @@ static int factor_any(dv_context *ctx, const struct one *a)
 DV_OPERATOR(factor, struct one, (x, out), .schema = "factor(Tensor x) -> Tensor out", .contract = "x[n n]:f32 -> out[n n]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", factor_any)));
 
+/* Where numbers belong in an ascending list; another list is refused. */
+struct placed {
+    const dv_tensor *x, *list;
+    dv_tensor *out;
+};
+static int placed_any(dv_context *ctx, const struct placed *a)
+{
+    const double *const list = a->list->data, *const x = a->x->data;
+    const int64_t n = a->list->shape[0];
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(list[i]) || (i && list[i] <= list[i - 1]))
+            return dv_error(ctx, DV_EINVAL, "argument 'list': expected finite, ascending numbers");
+    for (int64_t i = 0, m = dv_numel(a->x); i < m; i++) {
+        int64_t at = 0;
+        while (at < n && list[at] < x[i])
+            at++;
+        ((int64_t *)a->out->data)[i] = at;
+    }
+    return DV_OK;
+}
+DV_OPERATOR(placed, struct placed, (x, list, out), .schema = "placed(Tensor x, Tensor list) -> Tensor out",
+    .contract = "x[*s]:f64, list[n]:f64 -> out[*s]:i64; n > 0; parallel(*s)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct placed, "cpu", NULL, placed_any)));
+
 /* Counts its calls under a lock, and lets no signal in meanwhile. */
 static int counting_any(dv_context *ctx, const struct one *a)
 {
@@ -669,7 +693,7 @@ DV_OPERATOR(places, struct one, (x, out), .schema = "places(Tensor x) -> Tensor 
     .contract = "x[n]:f32 -> out[k]:i64; k unbacked in 0..n",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", places_any)));
 
-DV_LIBRARY(healthy, &dv_op_move_into, &dv_op_tally, &dv_op_places, &dv_op_tangent, &dv_op_highest, &dv_op_factor, &dv_op_counting,
-    &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot,
-    &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
+DV_LIBRARY(healthy, &dv_op_placed, &dv_op_move_into, &dv_op_tally, &dv_op_places, &dv_op_tangent, &dv_op_highest, &dv_op_factor,
+    &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch,
+    &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
     &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);

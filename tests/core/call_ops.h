@@ -375,6 +375,11 @@ static int fail_piece(void *arg, int64_t begin, int64_t end)
     (void)end;
     return dv_error((dv_context *)arg, DV_EINVAL, "piece %lld failed", (long long)begin);
 }
+static int alloc_piece(void *arg, int64_t begin, int64_t end)
+{
+    (void)begin, (void)end;
+    return dv_alloc(arg, 64, 64) ? DV_OK : DV_ENOMEM;
+}
 static int fail_run(dv_context *ctx, const struct fail_with *a)
 {
     switch (a->how) {
@@ -392,6 +397,11 @@ static int fail_run(dv_context *ctx, const struct fail_with *a)
         return dv_set_output(ctx, a->out, a->out->dtype, 1, &n);
     }
     case 11: return -999;
+    case 12: return dv_parallel_for(ctx, 0, 1000, 10, alloc_piece, ctx);
+    case 13: {
+        const int status = dv_parallel_for(ctx, 0, 1, 1, fail_piece, ctx);
+        return dv_alloc(ctx, 64, 64) ? status : DV_ENOMEM; /* the loop has ended */
+    }
     default: break;
     }
     memset(a->out->data, 0, (size_t)dv_numel(a->out) * sizeof(float));

@@ -115,6 +115,8 @@ static const struct {
     { "fail_with", "f32[4] 9", "", DV_ENOENT, { "no host that knows 'layer.0'" } },
     { "fail_with", "f32[4] 10", "", DV_EINVAL, { "the kernel does not decide the size of this result" } },
     { "fail_with", "f32[4] 11", "", DV_EKERNEL, { "returned -999, which is not a status" } },
+    { "fail_with", "f32[4] 12", "", DV_EINVAL, { "dv_alloc: called in a piece of dv_parallel_for", "before the loop" } },
+    { "fail_with", "f32[4] 13", "", DV_EINVAL, { "piece 0 failed" } },
 };
 
 /* A shape with a list of fixed size and an optional one. */

@@ -235,6 +235,10 @@ def test_cat_and_index_add():
     xs = [X.float(), X.float()[:, :1], X.float()[:, :0]]
     want = torch.cat(xs, 1)
     same(call("cat", tensors=[t.contiguous() for t in xs], dim=-2, expect=want), want)
+    parts = [torch.empty(t.shape) for t in xs]
+    base.run("cat_backward", None, grad=want, tensors=[t.contiguous() for t in xs], dim=1, out=parts)
+    for part, t in zip(parts, xs):
+        same(part, t)
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.float64):
         x, source, index = X.to(dtype), X.to(dtype)[:, [0, 1, 1, 2]], torch.tensor([2, 2, 0, 1])
         want = torch.index_add(x, 1, index, source, alpha=2)

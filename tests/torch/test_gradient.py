@@ -77,3 +77,13 @@ def test_in_a_graph(ops):
 ])
 def test_opcheck(ops, name, make):
     torch.library.opcheck(getattr(ops, name).default, make())
+
+
+def test_what_aten_does_not_have():
+    """Base operators with a name of their own, as formulas call them: of the gradient of base::cat."""
+    from dovetail.torch.formula import TORCH
+    xs = [torch.randn(2, n, requires_grad=True) for n in (1, 0, 3, 2, 5)]
+    out = torch.cat(xs, 1)
+    grad = torch.randn_like(out)
+    for found, expected in zip(TORCH.lookup("base::cat_backward")(grad, xs, 1), torch.autograd.grad(out, xs, grad)):
+        assert torch.equal(found, expected)

@@ -29,7 +29,11 @@ def _silu_backward(grad_output, self):
     return torch.ops.aten.silu_backward(grad_output, self)
 
 
-_IN_PLACE_OF_ATEN = {"silu_backward": _silu_backward}
+def _cat_backward(grad, tensors, dim):
+    return torch.split(grad, [t.shape[dim] for t in tensors], dim)
+
+
+_IN_PLACE_OF_ATEN = {"silu_backward": _silu_backward, "cat_backward": _cat_backward}
 
 
 def _lookup(name):

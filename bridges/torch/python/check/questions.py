@@ -519,6 +519,9 @@ def sharded(op, values):
     """As DTensors on two ranks it gives the results of one device, for every placement of the arguments."""
     if is_random(op):
         raise Unsure("it is random")
+    sets = [a.alias_info and a.alias_info.before_set for a in (*op._schema.arguments[:1], *op._schema.returns[:1])]
+    if op._schema.name.endswith("_") and op._schema.returns and (not all(sets) or sets[0] != sets[1]):
+        raise Unsure("PyTorch's DTensor returns the first argument of an operator whose name ends in '_', and this one returns something else")
     expected, there = outcome(op, copy(values)), list(named(op, values))
     places = [(i, d) for i, (_, _, t) in enumerate(there) for d in range(t.dim()) if t.shape[d] > 1 and t.numel()]
     if not places:

@@ -524,14 +524,15 @@ enum check_show {
     CHECK_SHOW_ROWS,        /* this row and other_row give the same within tolerance */
     CHECK_SHOW_BIAS,        /* this row's errors against other_row do not all go one way */
     CHECK_SHOW_LAYOUT,      /* contiguous tensors give the same within tolerance */
-    CHECK_SHOW_SAME,        /* the same call gives the same result after other calls, and within tolerance at other addresses */
-    CHECK_SHOW_KEPT,        /* it does so after a call with another number */
-    CHECK_SHOW_ERRNO,       /* with another errno before it */
-    CHECK_SHOW_PIECES,      /* the same, with the pieces of its loops in another order and on more threads */
-    CHECK_SHOW_THREADS,     /* so it does when several threads call it */
-    CHECK_SHOW_PARTS,       /* slices give slices of the whole within tolerance */
-    CHECK_SHOW_SUM,         /* results of two parts add up to the whole within tolerance */
-    CHECK_SHOW_LEAKS,       /* nothing grows from call to call */
+    CHECK_SHOW_SHARED,  /* so do copies, instead of a tensor (axis) in the memory of another (slot), `at` elements behind it */
+    CHECK_SHOW_SAME,    /* the same call gives the same result after other calls, and within tolerance at other addresses */
+    CHECK_SHOW_KEPT,    /* it does so after a call with another number */
+    CHECK_SHOW_ERRNO,   /* with another errno before it */
+    CHECK_SHOW_PIECES,  /* the same, with the pieces of its loops in another order and on more threads */
+    CHECK_SHOW_THREADS, /* so it does when several threads call it */
+    CHECK_SHOW_PARTS,   /* slices give slices of the whole within tolerance */
+    CHECK_SHOW_SUM,     /* results of two parts add up to the whole within tolerance */
+    CHECK_SHOW_LEAKS,   /* nothing grows from call to call */
     CHECK_SHOW_FAILING, /* each allocation fails in turn: the call returns an error with a message and leaks nothing, or gives the
                            same results */
     CHECK_SHOW_SLOPE,   /* the gradient of a tensor is that of finite differences */
@@ -602,6 +603,7 @@ typedef struct check_result {
     char note[512];                          /* the last message of a kernel that refused a case */
     char left_out[160];                      /* for a pass: what was not checked, and why */
     check_loop loops[CHECK_LOOPS];           /* of parallel */
+    bool in_pieces;                          /* of parallel: some case had several */
     check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */
     uint32_t met, infeasible, cut, not_met;  /* of its plan; met: by cases that were tried */
     char example[140];

@@ -1,6 +1,7 @@
 /* Arguments that share memory because the schema gives them one alias set: what a call leaves is what it leaves with copies of
  * them, each in memory of its own. One is written and the other is not, so what stands in the memory afterwards is what was
  * written. In the shared part both begin with the elements of the one that is read. */
+#include <math.h>
 #include <string.h>
 
 #include "check.h"
@@ -61,13 +62,19 @@ static void check_moved(check_job *job, const check_case *c, size_t written, siz
     if (by)
         snprintf(where, sizeof where, "%lld element%s %s", (long long)(by < 0 ? -by : by), by == 1 || by == -1 ? "" : "s",
             by < 0 ? "before it" : "behind it");
-    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
-    if (check_outs_far(job->op, &with_copies, &outs, words, sizeof words))
+    job->how = (check_how){ .show = CHECK_SHOW_SHARED, .slot = (int32_t)written, .axis = (int32_t)read, .at = by };
+    for (size_t i = 0; i < outs.n; i++)
+        job->how.atol = fmax(job->how.atol, check_rounding(job->op, outs.of[i].t.dtype, check_out_largest(&outs.of[i])));
+    const bool differs = check_outs_far(job->op, &with_copies, &outs, words, sizeof words);
+    if (!differs && !check_plain_wrote_beside(&shared, written))
+        return;
+    check_in_hand(job, c);
+    if (differs)
         check_fail(job, "overlap",
             "'%s' and '%s' have one alias set, so a call may give them the same memory; with '%s' %s the result is not that with "
             "copies: %s",
             to, from, from, where, words);
-    else if (check_plain_wrote_beside(&shared, written))
+    else
         check_fail(job, "overlap", "the kernel writes elements of argument '%s' that are not in '%s', with '%s' %s", from, to,
             from, where);
 }

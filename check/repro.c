@@ -166,6 +166,7 @@ static const char *const questions[CHECK_SHOW_COUNT] = {
     [CHECK_SHOW_ROWS] = "rows",
     [CHECK_SHOW_BIAS] = "bias",
     [CHECK_SHOW_LAYOUT] = "layout",
+    [CHECK_SHOW_SHARED] = "shared",
     [CHECK_SHOW_SAME] = "same",
     [CHECK_SHOW_KEPT] = "kept",
     [CHECK_SHOW_ERRNO] = "errno",

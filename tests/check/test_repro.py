@@ -11,7 +11,6 @@ from conftest import COMMAND, ENDLESS, FAULTY, LOADS_NOT, UNDEFINED, build, fail
 WITHOUT_PROGRAM = {
     LOADS_NOT,
     "native_refuses", "view_past_end",  # the message is what there is to see: nothing is computed
-    "overlap_copied_forward",  # nor gives a program two arguments one memory
     "gradient_clipped", "tangent_in_half", "list_first_skipped", "first_call_races",  # several calls, which no program makes
     "pieces_share_counts",  # nor does one stop a piece between two instructions
     "nan_by_carry", "view_of_other_rows",  # the program does not show it: it has NaN without its bits, and native forms in the case's own type
@@ -27,6 +26,7 @@ NOT_IN_PYTHON = {
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
     "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
+    "overlap_copied_forward",  # nor is it asked to give two arguments one memory
     "racy_parallel_for", "places_in_order_taken", "pieces_count_at_once",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
@@ -104,6 +104,9 @@ MENDED = {
     "variable_unset": ("int l = 1", "int l = 0"),
     "cut_off_to_bf16": ("(uint16_t)(bits >> 16)", "dv_f32_to_bf16(y)"),
     "rows_disagree": ("? 3", "? 2"),
+    "overlap_copied_forward": ("    for (int64_t i = 0, n = dv_numel(a->to); i < n; i++)", "    for (int64_t i = dv_numel(a->to); i-- > 0 && to > from;)\n        to[i] = from[i] / 2;\n    for (int64_t i = 0, n = to > from ? 0 : dv_numel(a->to); i < n; i++)"),
+    "places_in_order_taken": ("n, 700,", "n, n,"),
+    "pieces_count_at_once": ("((int64_t *)a->counts->data)[((const uint8_t *)a->x->data)[i] % 4]++", "__atomic_fetch_add(&((int64_t *)a->counts->data)[((const uint8_t *)a->x->data)[i] % 4], 1, __ATOMIC_RELAXED)"),
     "locale_changed": ('setlocale(LC_ALL, "C.UTF-8")', "setlocale(LC_ALL, NULL)"),
     "workspace_of_nothing": ("sums[0] = 0", "if (n)\n        sums[0] = 0"),
     "kept_pointer": ("last = x", "last = NULL"),

@@ -36,8 +36,8 @@ DV_INLINE void dv_philox(uint64_t seed, uint64_t subsequence, uint64_t counter, 
     out[3] = c3;
 }
 
-/* Number i of the sequence: word i % 4 of block i / 4. A loop that takes all four words of a block calls dv_philox() itself. An
- * offset need not be a multiple of four: such a loop reserves three numbers more and begins with block (offset + 3) / 4. */
+/* Number i of the sequence: word i % 4 of block i / 4. A loop that takes all four words of a block calls dv_philox() itself.
+ * dv_random() reserves whole blocks, so block offset / 4 is the first that is the call's own. */
 DV_INLINE uint32_t dv_philox_at(uint64_t seed, uint64_t i)
 {
     uint32_t block[4];

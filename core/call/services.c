@@ -211,6 +211,7 @@ int dv_set_seed(uint64_t seed)
 
 static int reserve(dv__call *c, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
 {
+    count = (count + 3) & ~UINT64_C(3); /* Philox makes four at a time */
     if (DV__HOST(c->host, random)) {
         const int status = c->host->random(c->host, generator, count, seed, offset);
         return status ? dv__call_error(c, status, "%s", dv_last_error()) : DV_OK;
@@ -218,7 +219,6 @@ static int reserve(dv__call *c, const dv_generator *generator, uint64_t count, u
     if (generator)
         return dv__call_error(
             c, DV_ENOTSUP, "dv_random: the embedded default has one random state; a generator needs a host that knows it");
-    count = (count + 3) & ~UINT64_C(3); /* Philox makes four at a time */
     *seed = atomic_load(&seed_of_process);
     *offset = atomic_fetch_add(&given_out, count);
     return DV_OK;

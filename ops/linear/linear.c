@@ -162,7 +162,7 @@ static int linear_row(dv_context *ctx, const struct linear *a, dv_range_fn piece
         const int64_t some = rows - begin < CHUNK ? rows - begin : CHUNK;
         for (int64_t r = 0; r < some; r++)
             load_line(x + r * room, a->input, (begin + r) * k, k, 0);
-        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + 65536 / (k + 1), piece,
+        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + 16384 / (k + 1), piece,
             &(struct product){ .a = a, .x = x, .k = k, .room = room, .begin = begin, .rows = some });
     }
     return status;

@@ -661,7 +661,7 @@ static bool drop_slow(check_job *job, check_result *shared)
         plan->dropped[i] |= i == r->at || (huge && check_is_huge(job->op, &plan->cases[i]));
         dropped += plan->dropped[i] && !check_is_huge(job->op, &plan->cases[i]);
     }
-    for (uint32_t i = 0; i < plan->n && dropped >= MOST_SLOW; i++) /* all are slow */
+    for (uint32_t i = r->at + 1; i < plan->n && dropped >= MOST_SLOW; i++) /* so are those that follow */
         plan->dropped[i] = true;
     r->outcome = CHECK_PASS;
     r->fault = 0;

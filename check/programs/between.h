@@ -110,11 +110,12 @@ static inline bool calls_inside(void (*first)(void *arg), void *first_arg, void 
 
 /* ---- Once ---- */
 
-enum { DENSE = 32, MOST_WAITED = 64 };
+enum { DENSE = 32, MOST_WAITED = 64, COUNTED_NS = 100000000 };
 static struct {
     void (*other)(void *arg); /* runs before instruction `at` of what is stepped through, in another thread */
     void *arg;
     int64_t at, instructions, all; /* all: of what is stepped through, counted when `at` is 0 */
+    int64_t until;                 /* no more are counted after this time in ns */
     pthread_t id;
     sem_t wanted, made;
     bool waits; /* rather before the next instruction from there on that changes memory in place */
@@ -155,7 +156,7 @@ static bool stop_once(const uint8_t *instruction)
             memcpy((void *)changed, &before, size);
     }
     errno = error;
-    return once.at ? !once.asked : once.instructions < MOST_STEPPED;
+    return once.at ? !once.asked : once.instructions < MOST_STEPPED && (once.instructions % 64 || between_now() < once.until);
 }
 
 /* False: no thread. */
@@ -165,6 +166,7 @@ static inline bool once_begin(void (*other)(void *arg), void *arg)
     once.arg = arg;
     once.asked = false;
     once.instructions = 0;
+    once.until = between_now() + COUNTED_NS;
     sem_init(&once.wanted, 0, 0);
     sem_init(&once.made, 0, 0);
     return !pthread_create(&once.id, NULL, other_once, NULL) && (steps_begin(stop_once), true);

@@ -554,6 +554,25 @@ typedef struct dv_row_report {
 DV_API int dv_explain(
     dv_operator *op, const dv_value *args, size_t nargs, void (*fn)(void *user, const dv_row_report *row), void *user);
 
+/* The list of a row with DV_KERNEL_LIST, whose name is the call "f(x, float(eps), k or 0)" of a function of another system. It
+ * was checked against the schema when the library was loaded. An empty list in the name stands for tensors, then all other
+ * arguments, then results. */
+typedef struct dv_row_item {
+    int32_t slot;      /* of the operator; -1: a constant */
+    uint32_t type;     /* enum dv_field_type of the plain input, as it is passed; 0: a null pointer */
+    bool narrow;       /* of FLOAT: a C float, else a double */
+    const char *name;  /* of the argument or result, for messages */
+    dv_value constant; /* where slot is -1, or where the argument is None; DV_VALUE_DEFAULT: no such constant */
+} dv_row_item;
+enum { DV_MOST_ROW_ITEMS = 128 };
+typedef struct dv_row_list {
+    uint32_t size;
+    uint32_t reserved;
+    const char *function; /* "f" */
+    const dv_row_item *items;
+    size_t n;
+} dv_row_list;
+
 /* The call in which a kernel runs, from dv_query(ctx, "dovetail.call"): for code that launches kernels of another system as the
  * name of their row says (docs/ascend.md). Borrowed until the kernel returns; NULL in a row that is split. */
 typedef struct dv_running {
@@ -565,6 +584,7 @@ typedef struct dv_running {
     const dv_value *args;            /* all arguments, completed and converted; their tensors are the host's own */
     const dv_tensor *const *tensors; /* what the kernel sees, by slot (arguments, then results); NULL: None, or not one tensor */
     const dv_tensors *lists;         /* the same of lists of tensors */
+    const dv_row_list *list;         /* what the row's name says; NULL without DV_KERNEL_LIST */
 } dv_running;
 /* From now on dv_query(ctx, name) answers `what` in every kernel of this process. */
 DV_API int dv_extend(const char *name, const void *what);

@@ -4,7 +4,8 @@
  *         .kernels = DV_KERNELS(DV_ACLNN("f32 f16", "AddCustom", "self, other, result")));
  *
  * The row calls aclnnAddCustomGetWorkspaceSize(self, other, result, &size, &executor), then aclnnAddCustom(workspace, size,
- * executor, stream). No header of CANN is needed, and no library until the first call. The list has, in aclnn's order:
+ * executor, stream). No header of CANN is needed, and no library until the first call. Names and constants are checked when the
+ * operator's library is loaded, so also by `dovetail build`. The list has, in aclnn's order:
  *
  *     x                 an argument or result by its name in the schema (result, result0, result1... where it has none)
  *     float(eps)        converted to a C type that aclnn's function takes: float, double, int64_t or bool
@@ -36,7 +37,7 @@ typedef struct dv_aclnn {
 static inline int dv__aclnn(dv_context *ctx, const void *frame)
 {
     const dv_aclnn *aclnn = (const dv_aclnn *)dv_query(ctx, "dovetail.aclnn");
-    (void)frame; /* the row's list is by names of the schema */
+    (void)frame; /* the row's list is by names of the schema, read by the runtime at load */
     return aclnn ? aclnn->run(ctx)
                  : dv_error(ctx, DV_ENOTSUP,
                        "aclnn rows need libdovetail_ascend: call dv_ascend_open() in C, dovetail.ascend.open() in Python");
@@ -48,6 +49,7 @@ static inline int dv__aclnn(dv_context *ctx, const void *frame)
         .device = "npu",                                     \
         .dtypes = DTYPES,                                    \
         .run = dv__aclnn,                                    \
+        .flags = DV_KERNEL_LIST,                             \
         __VA_ARGS__ }
 
 /* ---- For programs and bridges: libdovetail_ascend ----------------------------------------------------------------------- */

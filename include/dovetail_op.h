@@ -302,6 +302,8 @@ typedef struct dv_kernel_decl {
 enum dv_kernel_flags {
     DV_KERNEL_REFERENCE =
         1, /* the reference row, plain and slow on purpose: tried last; `dovetail check` compares other rows with it */
+    DV_KERNEL_LIST =
+        2, /* the name is a call, "f(x, float(eps))", of another system's function: checked against the schema at load */
 };
 
 /* A shape function in C, for shapes that a contract cannot express: it sets shape and dtype of each result by dv_set_output(). */

@@ -8,7 +8,7 @@
 typedef struct place {
     const dv_ascend_framework *f;
     const dv_running *call;
-    const dv__parameter *parameter;
+    const dv_row_item *parameter;
     dv__objects *objects;
 } place;
 
@@ -246,74 +246,72 @@ static int pass_dtype(const place *p, dv_dtype dtype, dv__word *word)
     return number < 0 ? FAIL(p, DV_EDTYPE, "aclnn has no element type %s", dv_dtype_name(dtype)) : DV_OK;
 }
 
-static int pass_number(const place *p, enum dv__pass pass, const dv_value *v, dv__word *word)
+static int pass_number(const place *p, const dv_value *v, dv__word *word)
 {
+    const uint32_t type = p->parameter->type;
     const double d = v->type == DV_VALUE_COMPLEX ? 0 : as_double(v);
     const float f = (float)d;
-    word->fp = pass == DV__PASS_DOUBLE || pass == DV__PASS_FLOAT;
-    if (v->type == DV_VALUE_COMPLEX || (pass == DV__PASS_INT && v->type == DV_VALUE_FLOAT))
-        return FAIL(p, DV_ETYPE, "expected %s for %s", pass == DV__PASS_INT ? "an integer" : "a real number", "this parameter");
-    if (pass == DV__PASS_DOUBLE)
-        memcpy(&word->bits, &d, sizeof d);
-    else if (pass == DV__PASS_FLOAT)
+    word->fp = type == DV_FIELD_FLOAT;
+    if (v->type == DV_VALUE_COMPLEX || (type == DV_FIELD_INT && v->type == DV_VALUE_FLOAT))
+        return FAIL(p, DV_ETYPE, "expected %s for this parameter", type == DV_FIELD_INT ? "an integer" : "a real number");
+    if (word->fp && p->parameter->narrow)
         memcpy(&word->bits, &f, sizeof f); /* the low half: both processors are little-endian */
+    else if (word->fp)
+        memcpy(&word->bits, &d, sizeof d);
     else
-        word->bits = pass == DV__PASS_BOOL ? d != 0 : v->type == DV_VALUE_BOOL ? v->as.b : (uint64_t)v->as.i;
+        word->bits = type == DV_FIELD_BOOL ? d != 0 : v->type == DV_VALUE_BOOL ? v->as.b : (uint64_t)v->as.i;
     return DV_OK;
 }
 
 static int pass_value(const place *p, const dv_value *v, dv__word *word)
 {
-    const enum dv__pass pass = p->parameter->pass;
-    switch (pass) {
-    case DV__PASS_SCALAR: return put(p, "aclCreateScalar", make_scalar(v->type, &v->as), destroy_Scalar, word);
-    case DV__PASS_SCALARS: return pass_scalars(p, v->as.scalars, word);
-    case DV__PASS_INTS:
+    switch (p->parameter->type) {
+    case DV_FIELD_SCALAR: return put(p, "aclCreateScalar", make_scalar(v->type, &v->as), destroy_Scalar, word);
+    case DV_FIELD_SCALARS: return pass_scalars(p, v->as.scalars, word);
+    case DV_FIELD_INTS:
         return put(p, "aclCreateIntArray", dv__acl.aclCreateIntArray(v->as.ints.data, v->as.ints.size), destroy_IntArray, word);
-    case DV__PASS_FLOATS: return pass_floats(p, v->as.floats, word);
-    case DV__PASS_BOOLS:
+    case DV_FIELD_FLOATS: return pass_floats(p, v->as.floats, word);
+    case DV_FIELD_BOOLS:
         return put(
             p, "aclCreateBoolArray", dv__acl.aclCreateBoolArray(v->as.bools.data, v->as.bools.size), destroy_BoolArray, word);
-    case DV__PASS_TEXT: return pass_text(p, v->as.s, word);
-    case DV__PASS_DTYPE: return pass_dtype(p, v->as.dtype, word);
-    default: return pass_number(p, pass, v, word);
+    case DV_FIELD_STRING: return pass_text(p, v->as.s, word);
+    case DV_FIELD_DTYPE: return pass_dtype(p, v->as.dtype, word);
+    default: return pass_number(p, v, word);
     }
 }
 
-static bool is_word(enum dv__pass pass)
+static bool is_word(uint32_t type)
 {
-    return pass == DV__PASS_INT || pass == DV__PASS_DOUBLE || pass == DV__PASS_FLOAT || pass == DV__PASS_BOOL ||
-        pass == DV__PASS_DTYPE;
+    return type == DV_FIELD_INT || type == DV_FIELD_FLOAT || type == DV_FIELD_BOOL || type == DV_FIELD_DTYPE;
 }
 
 static int pass(const place *p, dv__word *word)
 {
-    const dv__parameter *a = p->parameter;
+    const dv_row_item *a = p->parameter;
     *word = (dv__word){ 0, false };
-    if (a->pass == DV__PASS_TENSOR)
+    if (a->type == DV_FIELD_TENSOR)
         return pass_tensor(p, word);
-    if (a->pass == DV__PASS_TENSORS)
+    if (a->type == DV_FIELD_TENSORS)
         return pass_tensors(p, word);
-    if (a->pass == DV__PASS_NULL)
+    if (!a->type)
         return DV_OK;
     const dv_value *v = a->slot < 0 ? &a->constant : &p->call->args[a->slot];
     if (v->type == DV_VALUE_NONE)
         v = &a->constant;
     if (v->type != DV_VALUE_NONE && v->type != DV_VALUE_DEFAULT)
         return pass_value(p, v, word);
-    if (is_word(a->pass))
+    if (is_word(a->type))
         return FAIL(p, DV_ENOTSUP,
             "it is None, and aclnn has no such number: write '%s or 0', with the right constant, in the row's list", a->name);
     return DV_OK;
 }
 
-int dv__aclnn_arguments(
-    const dv_ascend_framework *f, const dv_running *call, const dv__aclnn_row *row, dv__word *words, dv__objects *objects)
+int dv__aclnn_arguments(const dv_ascend_framework *f, const dv_running *call, dv__word *words, dv__objects *objects)
 {
     place p = { f, call, NULL, objects };
     int status = DV_OK;
-    for (size_t i = 0; i < row->n && !status; i++) {
-        p.parameter = &row->parameters[i];
+    for (size_t i = 0; i < call->list->n && !status; i++) {
+        p.parameter = &call->list->items[i];
         status = pass(&p, &words[i]);
     }
     return status;

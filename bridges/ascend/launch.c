@@ -10,7 +10,8 @@
 #include "ascend.h"
 
 typedef struct task {
-    const dv__aclnn_row *row;
+    const dv__aclnn_function *function;
+    dv_operator *op; /* a reference, for messages */
     void *workspace, *stream;
     uint64_t size;
     struct aclOpExecutor *executor;
@@ -28,8 +29,8 @@ static void set_late(const task *t, int32_t status)
 {
     pthread_mutex_lock(&late.lock);
     if (!*late.text)
-        snprintf(late.text, sizeof late.text, "%s: %s failed with %d after its call had returned: %s",
-            dv_operator_name(t->row->op), t->row->name, status, dv__acl_message());
+        snprintf(late.text, sizeof late.text, "%s: %s failed with %d after its call had returned: %s", dv_operator_name(t->op),
+            t->function->name, status, dv__acl_message());
     pthread_mutex_unlock(&late.lock);
 }
 
@@ -46,6 +47,7 @@ static int take_late(dv_context *ctx)
 static void task_free(task *t)
 {
     dv__objects_destroy(&t->objects);
+    dv_operator_unref(t->op);
     free(t);
 }
 
@@ -60,9 +62,9 @@ static void drop_executor(task *t)
 static int run_task(void *arg)
 {
     task *t = arg;
-    const int32_t status = t->row->launch(t->workspace, t->size, t->executor, t->stream);
+    const int32_t status = t->function->launch(t->workspace, t->size, t->executor, t->stream);
     if (status && own == t)
-        dv_fail(DV_EKERNEL, "%s failed with %d: %s", t->row->name, status, dv__acl_message());
+        dv_fail(DV_EKERNEL, "%s failed with %d: %s", t->function->name, status, dv__acl_message());
     else if (status)
         set_late(t, status);
     if (own == t)
@@ -82,17 +84,17 @@ static int check_stream(const task *t)
         "a graph is being captured on this stream, and %s would put the addresses of this call into it: call the operator "
         "outside "
         "of the capture",
-        t->row->name);
+        t->function->name);
 }
 
 /* "self: f32[4, 8], other: f32[4, 8]", for a message. */
-static void describe(const dv_running *call, const dv__aclnn_row *row, char *out, size_t room)
+static void describe(const dv_running *call, char *out, size_t room)
 {
     size_t n = 0;
     *out = 0;
-    for (size_t i = 0; i < row->n; i++) {
-        const dv__parameter *a = &row->parameters[i];
-        const dv_tensor *t = a->pass == DV__PASS_TENSOR ? call->tensors[a->slot] : NULL;
+    for (size_t i = 0; i < call->list->n; i++) {
+        const dv_row_item *a = &call->list->items[i];
+        const dv_tensor *t = a->type == DV_FIELD_TENSOR ? call->tensors[a->slot] : NULL;
         if (!t || n + 1 >= room)
             continue;
         n += (size_t)snprintf(out + n, room - n, "%s%s: %s[", n ? ", " : "", a->name, dv_dtype_name(t->dtype));
@@ -106,18 +108,18 @@ static void describe(const dv_running *call, const dv__aclnn_row *row, char *out
 static int first_phase(const dv_ascend_framework *f, const dv_running *call, task *t)
 {
     dv__word words[DV__MAX_WORDS];
-    const size_t n = t->row->n;
-    int status = dv__aclnn_arguments(f, call, t->row, words, &t->objects);
+    const size_t n = call->list->n;
+    int status = dv__aclnn_arguments(f, call, words, &t->objects);
     if (status)
         return status;
     words[n] = (dv__word){ (uint64_t)(uintptr_t)&t->size, false };
     words[n + 1] = (dv__word){ (uint64_t)(uintptr_t)&t->executor, false };
-    const int32_t failed = dv__invoke(t->row->sizes, words, n + 2);
+    const int32_t failed = dv__invoke(t->function->sizes, words, n + 2);
     if (!failed && t->executor)
         return DV_OK;
     char tensors[512];
-    describe(call, t->row, tensors, sizeof tensors);
-    return dv_fail(DV_EKERNEL, "%sGetWorkspaceSize %s%d: %s (%s)", t->row->name,
+    describe(call, tensors, sizeof tensors);
+    return dv_fail(DV_EKERNEL, "%sGetWorkspaceSize %s%d: %s (%s)", t->function->name,
         failed ? "failed with " : "made no executor: ", failed, dv__acl_message(), tensors);
 }
 
@@ -142,7 +144,7 @@ static int second_phase(const dv_ascend_framework *f, task *t)
         return refuse(t, status);
     dv_clear_error();
     own = t;
-    status = DV__FRAMEWORK(f, enqueue)(f, t->stream, t->row->name, run_task, t);
+    status = DV__FRAMEWORK(f, enqueue)(f, t->stream, t->function->name, run_task, t);
     const bool ran = !own;
     own = NULL;
     if (ran) /* and freed t */
@@ -165,19 +167,23 @@ int dv__aclnn_run(dv_context *ctx)
 {
     const dv_running *call = dv_query(ctx, "dovetail.call");
     const dv_ascend_framework *f = dv__framework();
-    const dv__aclnn_row *row;
+    const dv__aclnn_function *function;
     if (!call)
         return dv_error(ctx, DV_ENOTSUP, "an aclnn row cannot be split");
     int status = take_late(ctx);
     if (status)
         return status;
     dv_clear_error();
-    if ((status = dv__aclnn_row_of(call, &row)))
+    if (call->size < sizeof *call || !call->list)
+        return dv_error(
+            ctx, DV_EABI, "row %s was built with another version of dovetail_ascend.h: build its library again", call->row);
+    if ((status = dv__aclnn_function_of(call->list->function, &function)))
         return dv_error(ctx, status, "%s", dv_last_error());
     task *t = calloc(1, sizeof *t);
     if (!t)
         return dv_error(ctx, DV_ENOMEM, "out of memory");
-    t->row = row;
+    t->function = function;
+    t->op = dv_operator_ref(call->op);
     status = launch(f, ctx, call, t);
     return status ? dv_error(ctx, status, "%s", dv_last_error()) : DV_OK;
 }

@@ -308,7 +308,7 @@ static const dv_running *running(dv__slice *s)
         return NULL;
     dv_running *r = DV__ARENA_ARRAY(&c->arena, dv_running, 1);
     if (r)
-        *r = (dv_running){ sizeof *r, 0, c->op, c->row->name, c->host, c->args, c->tensors, c->lists };
+        *r = (dv_running){ sizeof *r, 0, c->op, c->row->name, c->host, c->args, c->tensors, c->lists, c->row->list };
     return r;
 }
 

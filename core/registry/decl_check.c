@@ -157,7 +157,7 @@ static int check_kernel(const checker *c, size_t i, const dv_kernel_decl *k)
     const char *name = k->name ? k->name : "(unnamed)";
     if (!k->run)
         return DV_OK; /* ignored */
-    if (k->flags & ~(uint32_t)DV_KERNEL_REFERENCE || k->reserved)
+    if (k->flags & ~(uint32_t)(DV_KERNEL_REFERENCE | DV_KERNEL_LIST) || k->reserved)
         return fail(c, DV_EABI, "kernel row %zu, '%s': flags %#x are not known to this runtime (ABI %d.%d)", i, name, k->flags,
             DV_ABI_MAJOR, DV_ABI_MINOR);
     if (k->split < 0)

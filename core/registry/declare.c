@@ -325,6 +325,8 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
         return status;
     if ((status = row_split(op, row, k)))
         return dv__fail_in(status, "split");
+    if (k->flags & DV_KERNEL_LIST && (status = dv__row_list_parse(row->name, op->schema, arena, &row->list)))
+        return status;
     row->priority = k->priority;
     row->isa = dv__isa_parse(k->isa);
     row->run = k->run;

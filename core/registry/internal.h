@@ -24,7 +24,9 @@
 /* ---- slot.c, binding.c ---- */
 
 int dv__slot_info(const dv__schema *schema, size_t slot, dv_slot_info *out); /* DV_EINVAL past the end */
-const char *dv__field_ctype(uint32_t type);                                  /* "const dv_tensor *" */
+/* The meaning of the name of a row with DV_KERNEL_LIST. *out and all in it live in the arena; text stays the caller's. */
+int dv__row_list_parse(const char *text, const dv__schema *schema, dv__arena *arena, const dv_row_list **out);
+const char *dv__field_ctype(uint32_t type); /* "const dv_tensor *" */
 
 /* ---- What is attached to an operator ---- */
 

@@ -43,6 +43,7 @@ typedef struct dv__row {
     dv_kernel_fn run;
     int64_t split;
     uint32_t flags;
+    const dv_row_list *list; /* of a row with DV_KERNEL_LIST, else NULL */
 } dv__row;
 
 enum dv__entry_kind {

@@ -1,5 +1,5 @@
 """The shipped operators at 1 M elements beside PyTorch: eager, and compiled by Inductor; f32 and bf16; one thread and two; with the share of
-the memory's speed, measured in the same run, that they reach. Then products, the indexer and sparse attention at sizes of a large model."""
+the memory's speed, measured in the same run, that they reach. Then products, mixtures of experts, the indexer and sparse attention at sizes of a large model."""
 import json
 import sys
 import time
@@ -82,6 +82,26 @@ def attend(q, q_rope, k, k_rope, chosen):
     return z.softmax(-1) @ keys
 
 
+def experts(x, w1, w2, weights, ids):
+    """One expert after the other, with its tokens."""
+    out = torch.zeros(x.shape)
+    for e in ids.unique().tolist():
+        token, choice = (ids == e).nonzero(as_tuple=True)
+        out.index_add_(0, token, (silu_and_mul(x[token] @ w1[e].T) @ w2[e].T).float() * weights[token, choice, None])
+    return out.to(x.dtype)
+
+
+def mixtures(dtype):
+    """The same as large(), for 16 experts of which a token chooses 6. PyTorch's loop depends on data: Inductor has nothing to compile."""
+    g = torch.Generator().manual_seed(0)
+    w1, w2 = torch.randn(16, 2048, 2048, generator=g).to(dtype) / 45, torch.randn(16, 2048, 1024, generator=g).to(dtype) / 32
+    for tokens in (1, 16, 128, 512):
+        x, weights = torch.randn(tokens, 2048, generator=g).to(dtype), torch.rand(tokens, 6, generator=g)
+        ids = torch.rand(tokens, 16, generator=g).topk(6).indices.int()
+        yield (f"fused_experts, {tokens} tokens, 6 of 16 experts of 2048 x 1024", lambda: dovetail.ops.fused_experts(x, w1, w2, weights, ids),
+               lambda f: lambda: f(x, w1, w2, weights, ids), experts)
+
+
 def large(dtype):
     """what: ours, PyTorch's"""
     g = torch.Generator().manual_seed(0)
@@ -109,10 +129,10 @@ def main():
         dovetail.set_threads(threads)
         for dtype, short in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
             source, target = torch.empty(N, dtype=dtype), torch.empty(N, dtype=dtype)
-            def compare(what, ours, bind, theirs, rounds, eager_goal=None):
+            def compare(what, ours, bind, theirs, rounds, eager_goal=None, inductor=not QUICK):
                 """Beside PyTorch's, and the time of the copy."""
                 functions = [ours, bind(theirs), lambda: target.copy_(source)]
-                if not QUICK:
+                if inductor:
                     torch._dynamo.reset()
                     compiled = bind(torch.compile(theirs, dynamic=False))
                     compiled()
@@ -120,7 +140,7 @@ def main():
                 with torch.no_grad():
                     times = best(functions, rounds)
                 say(what, "torch eager", times[0], times[1], eager_goal)
-                if not QUICK:
+                if inductor:
                     say(what, "Inductor", times[0], times[3], ">= 1.0 x")
                 return times
 
@@ -131,6 +151,8 @@ def main():
                 say(f"{what}: share of a copy's bandwidth", "copy", 100 * streams / 2 * times[2] / times[0], None, None, "%", True)
             for what, ours, bind, theirs in () if QUICK else large(dtype):
                 compare(f"{what}, {short}, {title}", ours, bind, theirs, 8)
+            for what, ours, bind, theirs in () if QUICK else mixtures(dtype):
+                compare(f"{what}, {short}, {title}", ours, bind, theirs, 4, inductor=False)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
  * y_t = sum over j of topk_weights[t, j] * (w2[e] a + w2_bias[e]), where e = topk_ids[t, j], a = act(g) * u and
  * [g; u] = w1[e] x_t + w1_bias[e]. Expert by expert, a row of weights is read once for all of the expert's tokens. Quantised
  * numbers are used by their values: (q - zero point) * scale. Sums are in double; a and y are rounded to the model's type. */
-#include "../numbers.h"
+#include "../gauss.h"
+#include "../product.h"
 #include <math.h>
 
 enum { CHUNK = 64 }; /* tokens at a time */
@@ -246,11 +247,11 @@ static void set_sizes(struct mixture *x, const dv_tensor *w1, const dv_tensor *i
     x->w2.columns = x->n;
 }
 
-static int fused_experts_reference(dv_context *ctx, const struct fused_experts *a)
+static struct mixture mixture_of(const struct fused_experts *a)
 {
     const bool blocks = a->block_shape.has;
     const int64_t block_rows = blocks && a->block_shape.value.data[0] ? a->block_shape.value.data[0] : 1;
-    const int64_t block_columns = blocks ? a->block_shape.value.data[1] : 0, tokens = a->hidden_states->shape[0];
+    const int64_t block_columns = blocks ? a->block_shape.value.data[1] : 0;
     struct mixture x = {
         .w1 = { a->w1, a->w1_scale, a->w1_zp, a->w1_bias, 0, 0, block_rows, block_columns, a->use_int4_w4a16 },
         .w2 = { a->w2, a->w2_scale, a->w2_zp, a->w2_bias, 0, 0, block_rows, block_columns, a->use_int4_w4a16 },
@@ -269,6 +270,13 @@ static int fused_experts_reference(dv_context *ctx, const struct fused_experts *
     set_sizes(&x, a->w1, a->topk_ids);
     x.group1 = blocks ? block_columns : x.k;
     x.group2 = blocks ? block_columns : x.n;
+    return x;
+}
+
+static int fused_experts_reference(dv_context *ctx, const struct fused_experts *a)
+{
+    struct mixture x = mixture_of(a);
+    const int64_t tokens = a->hidden_states->shape[0];
     const int status = check_ids(ctx, &x);
     const int64_t chunk = tokens < CHUNK ? tokens : CHUNK;
     if (status || !tokens || !x.k)
@@ -290,6 +298,256 @@ static int fused_experts_reference(dv_context *ctx, const struct fused_experts *
     }
     return DV_OK;
 }
+
+/* ---- fast rows ----------------------------------------------------------------------------------------------------------- */
+
+/* The pairs of token and choice, expert by expert, in groups of at most GROUP. Some groups at a time, as many as fit into ROOM
+ * floats: their tokens are packed; blocks of rows of w1 give a part of act(g) * u, packed as well; blocks of rows of w2 add to
+ * columns of `sums`, which has all tokens. Each sum has its order, so the result depends on sizes alone. */
+enum { ROOM = 1 << 24 };
+
+struct group { int64_t expert, first, pairs, x, a; }; /* its first pair; where its packed x and a are */
+struct fast {
+    const struct mixture *m;
+    const product_isa *isa;
+    void (*activate)(const struct mixture *m, float *g, const float *u, int64_t n);
+    const factor *w1, *w2;
+    struct group *groups;  /* those of this time */
+    int64_t count, blocks; /* groups; blocks of rows of w1, for a group */
+    int64_t *tokens;       /* of the pairs */
+    float *weights, *packed, *sums;
+};
+
+/* Elements of a row of 8-bit weights whose scales or zero points change within the row, or whose zero is not 0. */
+static void load_quantised(float *to, const void *of, int64_t row, int64_t at, int64_t n)
+{
+    const struct weights *const w = of;
+    const int64_t width = w->block_columns ? up(w->columns, w->block_columns) : 1, e = row / w->rows, r = row % w->rows;
+    const int64_t scales = dv_numel(w->scale) / w->q->shape[0], block = w->block_columns ? w->block_columns : w->columns;
+    const int64_t line = w->block_columns ? r / w->block_rows * width : scales > 1 ? r : 0;
+    const bool bytes = dv_dtype_key(w->q->dtype) == DV_DTYPE_u8;
+    const uint8_t *const q = (const uint8_t *)w->q->data + row * w->columns;
+    for (int64_t from = at, end; from < at + n; from = end) {
+        const int64_t b = from / block;
+        end = (b + 1) * block < at + n ? (b + 1) * block : at + n;
+        const float zero = w->zero ? (float)get_int(w->zero, row * width + b) : bytes ? 128 : 0;
+        const float scale = (float)dv_get_f64(w->scale->data, e * scales + line + b, dv_dtype_key(w->scale->dtype));
+        for (int64_t i = from; i < end; i++)
+            to[i - at] = ((float)(bytes ? q[i] : (int8_t)q[i]) - zero) * scale;
+    }
+}
+/* The weights as the product takes them: a scale of a whole row is left for after it. */
+static factor factor_of(const struct weights *w)
+{
+    const bool plain = !w->scale || (!w->block_columns && !w->zero && dv_dtype_key(w->q->dtype) == DV_DTYPE_i8);
+    return (factor){ .q = w->q, .k = w->columns, .load = plain ? NULL : load_quantised, .of = w };
+}
+static float row_scale(const struct weights *w, const factor *f, int64_t e, int64_t row)
+{
+    const int64_t scales = f->load || !w->scale ? 0 : dv_numel(w->scale) / w->q->shape[0];
+    return scales ? (float)dv_get_f64(w->scale->data, e * scales + (scales > 1 ? row : 0), dv_dtype_key(w->scale->dtype)) : 1;
+}
+
+#define EACH_OF_BLOCK(T, GATE, EXPRESSION)  \
+    DV_BLOCK_LOOP                           \
+    {                                       \
+        const T x = (T)(GATE), y = (T)u[i]; \
+        g[i] = (float)(EXPRESSION);         \
+    }
+/* g becomes act(g) * u, rounded to the model's type. n is a number of whole blocks. */
+DV_INLINE void activate_fast(const struct mixture *m, float *g, const float *u, int64_t n)
+{
+    const uint32_t dtype = dv_dtype_key(m->x->dtype);
+    const double root = 0.7978845608028654, cubic = 0.044715;
+    uint16_t half[DV_BLOCK];
+    for (const float *const end = g + n; g < end; g += DV_BLOCK, u += DV_BLOCK) {
+        if (m->activation == SILU)
+            EACH_OF_BLOCK(float, g[i], dv_siluf(x) * y)
+        else if (m->activation == GELU)
+            EACH_OF_BLOCK(float, g[i], x *below_fast(x, gauss(x)) * y)
+        else if (m->activation == GELU_TANH)
+            EACH_OF_BLOCK(double, g[i], x *dv_sigmoid(2 * root * (x + cubic * x * x * x)) * y)
+        else
+            EACH_OF_BLOCK(float, g[i] > 7 ? 7 : g[i], ((y > 7 ? 7 : y < -7 ? -7 : y) + 1) * x * dv_sigmoidf(1.702f * x))
+        if (dtype == DV_DTYPE_f32)
+            continue;
+        dv_block_store(half, g, dtype);
+        dv_block_load(g, half, dtype);
+    }
+}
+
+static int pack_groups(void *arg, int64_t begin, int64_t end)
+{
+    const struct fast *const f = arg;
+    for (const struct group *g = f->groups + begin; g < f->groups + end; g++) {
+        memset(f->packed + g->a, 0, (size_t)packed_room(f->isa, g->pairs, f->m->n) * sizeof(float));
+        pack(f->isa, f->packed + g->x, f->m->x, f->m->k, f->tokens + g->first, f->m->on_input ? f->weights + g->first : NULL,
+            g->pairs);
+    }
+    return DV_OK;
+}
+
+/* sums = sums * scale + bias for `count` rows of w, from row `from` of expert e on. */
+static void finish_rows(const struct fast *f, const struct weights *w, const factor *of, int64_t e, int64_t from, int64_t step,
+    int64_t count, int64_t pairs, float *sums)
+{
+    if (!w->bias && (of->load || !w->scale))
+        return;
+    for (int64_t c = 0; c < count; c++) {
+        const float scale = row_scale(w, of, e, from + c * step), bias = (float)bias_of(w, e, from + c * step);
+        for (int64_t t = 0; t < pairs; t++) {
+            float *const sum = sums + sum_at(f->isa, group_width(f->isa, pairs), t, c);
+            *sum = *sum * scale + bias;
+        }
+    }
+}
+
+/* Blocks of units of all groups: gates and ups, then act(g) * u. */
+static int up_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const struct fast *const f = arg;
+    const struct mixture *const m = f->m;
+    const int64_t step = m->activation == SWIGLUOAI ? 2 : 1;
+    _Alignas(64) float gates[MOST_SUMS], ups[MOST_SUMS];
+    for (int64_t at = begin; at < end; at++) {
+        const struct group *const g = f->groups + at / f->blocks;
+        const int64_t first = at % f->blocks * COLUMNS, count = m->n - first < COLUMNS ? m->n - first : COLUMNS;
+        const int64_t gate = gate_at(m->activation, first), high = up_at(m->activation, first, m->n), e = g->expert;
+        const int64_t width = group_width(f->isa, g->pairs), all = line_room(COLUMNS * width);
+        for (int64_t i = COLUMNS * width; i < all; i++)
+            gates[i] = ups[i] = 0;
+        product(f->isa, f->w1, e * 2 * m->n + gate, step, count, f->packed + g->x, g->pairs, gates);
+        product(f->isa, f->w1, e * 2 * m->n + high, step, count, f->packed + g->x, g->pairs, ups);
+        finish_rows(f, &m->w1, f->w1, e, gate, step, count, g->pairs, gates);
+        finish_rows(f, &m->w1, f->w1, e, high, step, count, g->pairs, ups);
+        f->activate(m, gates, ups, all);
+        for (int64_t t = 0; t < width; t++)
+            for (int64_t c = 0; c < count; c++)
+                f->packed[g->a + packed_at(f->isa, g->pairs, m->n, t, first + c)] = gates[sum_at(f->isa, width, t, c)];
+    }
+    return DV_OK;
+}
+
+/* Blocks of columns of the result, for all groups one after the other. */
+static int down_blocks(void *arg, int64_t begin, int64_t end)
+{
+    const struct fast *const f = arg;
+    const struct mixture *const m = f->m;
+    _Alignas(64) float sums[MOST_SUMS];
+    for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < m->k; first += COLUMNS)
+        for (const struct group *g = f->groups; g < f->groups + f->count; g++) {
+            const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS, width = group_width(f->isa, g->pairs);
+            product(f->isa, f->w2, g->expert * m->k + first, 1, count, f->packed + g->a, g->pairs, sums);
+            finish_rows(f, &m->w2, f->w2, g->expert, first, 1, count, g->pairs, sums);
+            for (int64_t t = 0; t < g->pairs; t++) {
+                float *const to = f->sums + f->tokens[g->first + t] * m->k + first;
+                const float weight = m->on_input ? 1 : f->weights[g->first + t];
+                for (int64_t c = 0; c < count; c++)
+                    to[c] += weight * sums[sum_at(f->isa, width, t, c)];
+            }
+        }
+    return DV_OK;
+}
+static int store_tokens(void *arg, int64_t begin, int64_t end)
+{
+    const struct fast *const f = arg;
+    f->isa->store(f->m->out, begin * f->m->k, f->sums + begin * f->m->k, (end - begin) * f->m->k);
+    return DV_OK;
+}
+
+/* Writes all groups, expert by expert, and the pairs' tokens and weights in that order; ends[experts + 1] is scratch. Returns how
+ * many groups there are. */
+static int64_t make_groups(const struct fast *f, struct group *groups, int64_t pairs, int64_t *ends)
+{
+    const struct mixture *const m = f->m;
+    int64_t n = 0;
+    memset(ends, 0, (size_t)(m->experts + 1) * sizeof *ends);
+    for (int64_t p = 0; p < pairs; p++)
+        if (expert_of(m, p) >= 0)
+            ends[expert_of(m, p) + 1]++;
+    for (int64_t e = 0; e < m->experts; e++) {
+        const int64_t count = ends[e + 1];
+        for (int64_t from = 0; from < count; from += GROUP)
+            groups[n++] =
+                (struct group){ .expert = e, .first = ends[e] + from, .pairs = count - from < GROUP ? count - from : GROUP };
+        ends[e + 1] += ends[e];
+    }
+    for (int64_t p = 0; p < pairs; p++)
+        if (expert_of(m, p) >= 0) {
+            const int64_t at = ends[expert_of(m, p)]++;
+            f->tokens[at] = p / m->choices;
+            f->weights[at] = (float)router_weight(m, p);
+        }
+    return n;
+}
+static int run_groups(dv_context *ctx, struct fast *f, int64_t n)
+{
+    const int64_t k = f->m->k, columns = (k + COLUMNS - 1) / COLUMNS;
+    int64_t pairs = 0;
+    f->count = n;
+    for (int64_t i = 0; i < n; i++)
+        pairs += f->groups[i].pairs;
+    const int64_t each = pairs / n * COLUMNS; /* multiplications for a number of a row of x, in a piece */
+    int status = dv_parallel_for(ctx, 0, n, 1 + 4096 / (k * (pairs / n) + 1), pack_groups, f);
+    if (!status)
+        status = dv_parallel_for(ctx, 0, n * f->blocks, 1 + 4096 / (2 * each * k + 1), up_blocks, f);
+    if (!status)
+        status = dv_parallel_for(ctx, 0, columns, 1 + 4096 / (n * each * f->m->n + 1), down_blocks, f);
+    return status;
+}
+
+static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast f)
+{
+    const struct mixture m = mixture_of(a);
+    const int64_t tokens = a->hidden_states->shape[0], pairs = tokens * m.choices, whole = pairs / GROUP + m.experts + 1;
+    const factor w1 = factor_of(&m.w1), w2 = factor_of(&m.w2);
+    int status = check_ids(ctx, &m);
+    if (status || !tokens || !m.k)
+        return status;
+    f.m = &m;
+    f.w1 = &w1;
+    f.w2 = &w2;
+    f.blocks = (m.n + COLUMNS - 1) / COLUMNS;
+    struct group *const groups = dv_alloc(ctx, (size_t)whole * sizeof *groups, 64);
+    f.tokens = dv_alloc(ctx, (size_t)(pairs + m.experts + 1) * sizeof *f.tokens, 64);
+    f.weights = dv_alloc(ctx, (size_t)(pairs + 1) * sizeof *f.weights, 64);
+    f.sums = m.x->dtype.bits == 32 ? a->out->data : dv_alloc(ctx, (size_t)(tokens * m.k + DV_BLOCK) * sizeof *f.sums, 64);
+    if (!groups || !f.tokens || !f.weights || !f.sums)
+        return DV_ENOMEM;
+    const int64_t n = make_groups(&f, groups, pairs, f.tokens + pairs);
+    memset(f.sums, 0, (size_t)(tokens * m.k) * sizeof *f.sums);
+    int64_t room = 0, most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t of = packed_room(f.isa, groups[i].pairs, m.k) + packed_room(f.isa, groups[i].pairs, m.n);
+        room += of;
+        most = of > most ? of : most;
+    }
+    f.packed = dv_alloc(ctx, (size_t)((room < ROOM ? room : ROOM) + most + 1) * sizeof *f.packed, 64);
+    status = f.packed ? DV_OK : DV_ENOMEM;
+    for (int64_t from = 0, to; from < n && !status; from = to) {
+        room = 0;
+        for (to = from; to < n && room <= ROOM; to++) {
+            groups[to].x = room;
+            groups[to].a = room += packed_room(f.isa, groups[to].pairs, m.k);
+            room += packed_room(f.isa, groups[to].pairs, m.n);
+        }
+        f.groups = groups + from;
+        status = run_groups(ctx, &f, to - from);
+    }
+    if (!status && f.sums != a->out->data)
+        status = dv_parallel_for(ctx, 0, tokens, 1 + 4096 / m.k, store_tokens, &f);
+    return status;
+}
+#define ROW(ISA, TARGET)                                                                             \
+    TARGET static void activate_##ISA(const struct mixture *m, float *g, const float *u, int64_t n)  \
+    {                                                                                                \
+        activate_fast(m, g, u, n);                                                                   \
+    }                                                                                                \
+    static int fused_experts_row_##ISA(dv_context *ctx, const struct fused_experts *a)               \
+    {                                                                                                \
+        return run_fast(ctx, a, (struct fast){ .isa = &product_##ISA, .activate = activate_##ISA }); \
+    }
+PRODUCT_EACH(ROW)
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
 
@@ -447,7 +705,8 @@ DV_OPERATOR(fused_experts, struct fused_experts,
         "The experts of a mixture, after routing: each token goes to the experts in topk_ids, and their results are added with "
         "topk_weights. A negative id, or one that expert_map sends to a negative number, adds nothing; one that appears twice "
         "counts twice. act(gate) * up is rounded to the element type in between; sums are not rounded before the end.",
-    .kernels = DV_KERNELS(
+    .kernels = DV_KERNELS(DV_ISA_ROWS(struct fused_experts, fused_experts_row, "f32 bf16 f16",
+                              .when = "not use_fp8_w8a8 and not use_int8_w8a8 and not use_int4_w4a16"),
         DV_KERNEL(struct fused_experts, "cpu", NULL, fused_experts_reference, .split = 16, .flags = DV_KERNEL_REFERENCE)));
 
 DV_OPERATOR(fused_experts_backward, struct backward,

@@ -68,6 +68,58 @@ def test_sizes(m, k, n, e, j):
     agrees(p, p["w1"], p["w2"])
 
 
+def by_expert(x, w1, w2, weights, ids, activation="silu", b1=None, b2=None):
+    """The same in f64 for many tokens: each expert's tokens at once."""
+    total = torch.zeros(x.shape, dtype=torch.float64)
+    for e in range(len(w1)):
+        token, choice = (ids == e).nonzero(as_tuple=True)
+        h = x[token].double() @ w1[e].double().T + (0 if b1 is None else b1[e].double())
+        a = torch.stack([activated(row, activation) for row in h]) if len(h) else h[:, : w2.shape[2]]
+        y = a.to(x.dtype).double() @ w2[e].double().T + (0 if b2 is None else b2[e].double())
+        total.index_add_(0, token, y * weights[token, choice].double()[:, None])
+    return total
+
+
+def close(found, exact, size):
+    """Roundings of the result and of a, and of f32 in sums whose terms have this size in all."""
+    eps = torch.finfo(found.dtype).eps
+    assert ((found.double() - exact).abs() <= eps * exact.abs() + 8 * max(eps, 1e-7) * size).all()
+
+
+# tokens of one expert: one, two, up to IN_PLACE, up to FEW, a panel's rest of one vector and of two, several groups; k beyond what is loaded at once
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("m, k, n, e", [(1, 640, 70, 1), (2, 128, 24, 1), (9, 64, 33, 2), (48, 70, 25, 1), (49, 1100, 26, 1), (67, 17, 50, 1), (300, 40, 49, 2)])
+@pytest.mark.parametrize("activation, bias", [("silu", False), ("swigluoai", True)])
+def test_rows_of_each_instruction_set(dtype, m, k, n, e, activation, bias, isa):
+    p, b1, b2 = problem(dtype, m, k, n, e, 2)
+    p["w1"] /= k**0.5
+    biases = dict(b1=b1, b2=b2) if bias else {}
+    exact = by_expert(p["hidden_states"], p["w1"], p["w2"], p["topk_weights"], p["topk_ids"], activation, **biases)
+    found = dovetail.ops.fused_experts(**p, activation=activation, **(dict(w1_bias=b1, w2_bias=b2) if bias else {}))
+    close(found, exact, 8 * n**0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("scales", ["tensor", "rows", "blocks"])
+@pytest.mark.parametrize("m", [3, 80])
+def test_weights_of_8_bits(dtype, scales, m, isa):
+    g = torch.Generator().manual_seed(5)
+    p, _, _ = problem(torch.float32, m, 300, 130, 2)
+    (e, n2, k), (_, _, n) = integers(p, dtype, g)
+    shapes = {"tensor": ((e,), (e,)), "rows": ((e, n2), (e, k)), "blocks": ((e, -(-n2 // 3), -(-k // 64)), (e, -(-k // 3), -(-n // 64)))}[scales]
+    s1, s2 = (torch.rand(s, generator=g) / 1000 for s in shapes)
+    wide = lambda s, rows, columns: s.repeat_interleave(3, 1)[:, :rows].repeat_interleave(64, 2)[:, :, :columns] if scales == "blocks" else s.reshape(e, -1, 1)
+    zero = 128 if dtype == torch.uint8 else 0
+    w1, w2 = ((p[w].double() - zero) * wide(s, *p[w].shape[1:]).double() for w, s in (("w1", s1), ("w2", s2)))
+    found = dovetail.ops.fused_experts(**p, use_int8_w8a16=True, w1_scale=s1, w2_scale=s2, block_shape=(3, 64) if scales == "blocks" else None)
+    close(found, by_expert(p["hidden_states"], w1, w2, p["topk_weights"], p["topk_ids"]), 20)
+
+
+def test_more_than_fits_at_a_time():
+    p, _, _ = problem(torch.float32, 1500, 4, 8200, 3, 2)
+    close(dovetail.ops.fused_experts(**p), by_expert(p["hidden_states"], p["w1"], p["w2"], p["topk_weights"], p["topk_ids"]), 1000)
+
+
 def test_ids():
     p, _, _ = problem(torch.float64)
     p["topk_ids"][:] = torch.tensor([1, 1])  # twice counts twice

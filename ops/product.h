@@ -1,0 +1,283 @@
+/* product.h: rows of x times rows of w, summed in float: the core of linear and fused_experts.
+ *
+ * A group of rows of x is packed first, in one of two forms. Up to FEW rows lie one behind the other: the lanes of a vector run
+ * along k. More rows are transposed: lanes are rows of x, in panels of two vectors (the last may be of one), with zeros for the
+ * rows that are not there; each element of w meets all of them, and nothing is summed across lanes. The sums of a block of w lie
+ * in panels too: sum_at() finds one. w is read where it lies; blocks of it are loaded as float and stay in the first cache. */
+#ifndef OPS_PRODUCT_H
+#define OPS_PRODUCT_H
+#include "lines.h"
+
+/* Rows of x in a group at most, in one of the first form, and where that reads w in place; rows of w in a block, and at once in
+ * the first form; elements of a row of w that are loaded at once, and how far apart (FAR in the first form): no power of two,
+ * which would put all rows into few places of a cache. */
+enum {
+    GROUP = 128,
+    FEW = 48,
+    IN_PLACE = 8,
+    COLUMNS = 48,
+    DOTS = 8,
+    DEPTH = 256,
+    STRIDE = DEPTH + 16,
+    FAR = 512,
+    FAR_STRIDE = FAR + 16
+};
+enum { MOST_LANES = 16, MOST_SUMS = COLUMNS * GROUP + DV_BLOCK };
+
+/* What is made for each instruction set. */
+typedef struct product_isa {
+    int64_t lanes;
+    load_fn load;
+    store_fn store;
+    /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
+     * Rows of x are `room` apart, those of w `stride`; depth is a multiple of DV_BLOCK. */
+    void (*dots)(const float *x, int64_t room, int64_t rows, const float *w, int64_t stride, int64_t depth, float *sums);
+    /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows STRIDE apart. */
+    void (*panel)(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums);
+    void (*bytes)(float *to, const int8_t *from, int64_t n);
+} product_isa;
+
+/* A matrix of rows of k numbers. Where it is not its elements, `load` loads n of them, from element `at` of a row on, as float.
+ */
+typedef struct factor {
+    const dv_tensor *q;
+    int64_t k;
+    void (*load)(float *to, const void *of, int64_t row, int64_t at, int64_t n);
+    const void *of;
+} factor;
+
+static inline int64_t group_width(const product_isa *isa, int64_t rows)
+{
+    return rows <= FEW ? rows : (rows + isa->lanes - 1) / isa->lanes * isa->lanes;
+}
+/* The width of the panel at row t of a group. */
+static inline int64_t panel_width(const product_isa *isa, int64_t width, int64_t t)
+{
+    return width <= FEW || width - t < 2 * isa->lanes ? width - t : 2 * isa->lanes;
+}
+static inline int64_t packed_room(const product_isa *isa, int64_t rows, int64_t k)
+{
+    return rows <= FEW ? rows * line_room(k) : group_width(isa, rows) * k;
+}
+/* Where element i of row t of a packed group is. */
+static inline int64_t packed_at(const product_isa *isa, int64_t rows, int64_t k, int64_t t, int64_t i)
+{
+    const int64_t panel = t / (2 * isa->lanes) * 2 * isa->lanes;
+    if (rows <= FEW)
+        return t * line_room(k) + i;
+    return panel * k + i * panel_width(isa, group_width(isa, rows), panel) + t - panel;
+}
+
+/* Rows at[0 .. rows) of x, times times[row] and rounded to the type of x unless `times` is NULL. */
+static inline void pack(
+    const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times, int64_t rows)
+{
+    const int64_t all = group_width(isa, rows);
+    float lines[2 * MOST_LANES][DV_BLOCK];
+    for (int64_t t = 0, width; t < all; t += width) {
+        width = rows <= FEW ? 1 : panel_width(isa, all, t);
+        for (int64_t from = 0; from < k; from += DV_BLOCK) {
+            const int64_t n = k - from < DV_BLOCK ? k - from : DV_BLOCK;
+            for (int64_t l = 0; l < width; l++) {
+                float *const line = rows <= FEW ? to + t * line_room(k) + from : lines[l];
+                if (t + l >= rows) {
+                    memset(line, 0, sizeof lines[l]);
+                    continue;
+                }
+                isa->load(line, x, at[t + l] * k + from, n, 0);
+                for (int64_t i = 0; times && i < n; i++)
+                    line[i] *= times[t + l];
+                if (times && x->dtype.bits == 16) {
+                    const dv_tensor rounded = { .data = (uint16_t[DV_BLOCK]){ 0 }, .dtype = x->dtype };
+                    isa->store(&rounded, 0, line, n);
+                    isa->load(line, &rounded, 0, n, 0);
+                }
+            }
+            if (rows > FEW)
+                for (int64_t i = 0; i < n; i++)
+                    for (int64_t l = 0; l < width; l++)
+                        to[t * k + (from + i) * width + l] = lines[l][i];
+        }
+    }
+}
+
+/* Elements at to at + n of a row of w, and zeros up to a whole block. */
+static inline void load_factor(const product_isa *isa, const factor *w, int64_t row, int64_t at, int64_t n, float *to)
+{
+    if (w->load)
+        w->load(to, w->of, row, at, n);
+    else if (w->q->dtype.bits == 8)
+        isa->bytes(to, (const int8_t *)w->q->data + row * w->k + at, n);
+    else
+        isa->load(to, w->q, row * w->k + at, n, 0);
+    for (int64_t i = n; i < line_room(n); i++)
+        to[i] = 0;
+}
+static inline float across(const float *lanes, int64_t n)
+{
+    float four[4] = { 0 };
+    for (int64_t l = 0; l < n; l += 4)
+        for (int i = 0; i < 4; i++)
+            four[i] += lanes[l + i];
+    return (four[0] + four[1]) + (four[2] + four[3]);
+}
+
+/* The first form: sums[c * rows + t] for DOTS columns at most. */
+static inline void product_few(
+    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+{
+    const int64_t k = w->k;
+    _Alignas(64) float lines[DOTS * FAR_STRIDE], vectors[FEW * DOTS * MOST_LANES];
+    memset(vectors, 0, (size_t)(rows * DOTS * isa->lanes) * sizeof *vectors);
+    for (int64_t at = 0, n; at < k; at += n) {
+        n = k - at < FAR ? k - at : FAR;
+        if (rows <= IN_PLACE && count == DOTS && !w->load && w->q->dtype.bits == 32 && k % DV_BLOCK == 0) {
+            n = k;
+            isa->dots(x, k, rows, (const float *)w->q->data + from * k, step * k, k, vectors);
+            continue;
+        }
+        for (int64_t c = 0; c < count; c++)
+            load_factor(isa, w, from + c * step, at, n, lines + c * FAR_STRIDE);
+        for (int64_t c = count; c < DOTS; c++)
+            memset(lines + c * FAR_STRIDE, 0, FAR * sizeof *lines);
+        isa->dots(x + at, line_room(k), rows, lines, FAR_STRIDE, line_room(n), vectors);
+    }
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t c = 0; c < count; c++)
+            sums[c * rows + t] = across(vectors + (t * DOTS + c) * isa->lanes, isa->lanes);
+}
+
+/* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums of MOST_SUMS floats. */
+static inline void product(
+    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+{
+    const int64_t k = w->k, all = group_width(isa, rows);
+    _Alignas(64) float lines[COLUMNS * STRIDE];
+    memset(sums, 0, (size_t)(COLUMNS * all) * sizeof *sums);
+    for (int64_t c = 0; rows <= FEW && c < count; c += DOTS)
+        product_few(isa, w, from + c * step, step, count - c < DOTS ? count - c : DOTS, x, rows, sums + c * rows);
+    if (rows > FEW)
+        memset(lines + count * STRIDE, 0, (size_t)((COLUMNS - count) * STRIDE) * sizeof *lines);
+    for (int64_t at = 0; rows > FEW && at < k; at += DEPTH) {
+        const int64_t n = k - at < DEPTH ? k - at : DEPTH;
+        for (int64_t c = 0; c < count; c++)
+            load_factor(isa, w, from + c * step, at, n, lines + c * STRIDE);
+        for (int64_t t = 0, width; t < all; t += width) {
+            width = panel_width(isa, all, t);
+            isa->panel(x + t * k + at * width, width, lines, count, n, sums + COLUMNS * t);
+        }
+    }
+}
+/* Where the sum of row t of the group and row c of the block is. */
+static inline int64_t sum_at(const product_isa *isa, int64_t width, int64_t t, int64_t c)
+{
+    const int64_t panel = width <= FEW ? 0 : t / (2 * isa->lanes) * 2 * isa->lanes;
+    return COLUMNS * panel + c * panel_width(isa, width, panel) + t - panel;
+}
+
+/* ---- for each instruction set --------------------------------------------------------------------------------------------- */
+
+#define LANES_AT(P) (*(const lanes *)(const void *)(P))
+#ifdef DV_TARGET_AVX2
+#define IN_REGISTER(V) __asm__("" : "+v"(V)) /* gcc would load it once for each use */
+#else
+#define IN_REGISTER(V) (void)(V)
+#endif
+#define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
+#define SIX(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
+#define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
+/* Elements of w with one vector or two of rows of x. */
+#define BEGIN_ONE(C) lanes a##C = { 0 };
+#define ADD_ONE(C) a##C += u * w[C * STRIDE + i];
+#define END_ONE(C) *(lanes *)(void *)(sums + C * width) += a##C;
+#define BEGIN_TWO(C) lanes a##C = { 0 }, b##C = { 0 };
+#define ADD_TWO(C)                                           \
+    {                                                        \
+        lanes both = w[C * STRIDE + i] - (const lanes){ 0 }; \
+        IN_REGISTER(both);                                   \
+        a##C += u * both, b##C += v * both;                  \
+    }
+#define END_TWO(C) *(lanes *)(void *)(sums + C * width) += a##C, *(lanes *)(void *)(sums + C * width + n) += b##C;
+
+/* One row of x with DOTS of w; two share what is loaded of w, where there are 32 registers. */
+#define BEGIN_SINGLE(C) lanes a##C = LANES_AT(sums + C * n);
+#define ADD_SINGLE(C) a##C += u * LANES_AT(w + C * stride + i);
+#define END_SINGLE(C) *(lanes *)(void *)(sums + C * n) = a##C;
+#define BEGIN_PAIR(C) lanes a##C = LANES_AT(sums + C * n), b##C = LANES_AT(sums + (DOTS + C) * n);
+#define ADD_PAIR(C)                                \
+    {                                              \
+        lanes both = LANES_AT(w + C * stride + i); \
+        IN_REGISTER(both);                         \
+        a##C += u * both, b##C += v * both;        \
+    }
+#define END_PAIR(C) *(lanes *)(void *)(sums + C * n) = a##C, *(lanes *)(void *)(sums + (DOTS + C) * n) = b##C;
+
+#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                           \
+    LOAD_LINE(ISA, TARGET)                                                                                                       \
+    STORE_LINE(ISA, TARGET)                                                                                                      \
+    TARGET static void dots_##ISA(                                                                                               \
+        const float *x, int64_t room, int64_t rows, const float *w, int64_t stride, int64_t depth, float *sums)                  \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
+        int64_t t = 0;                                                                                                           \
+        for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                                      \
+            EIGHT(BEGIN_PAIR)                                                                                                    \
+            for (int64_t i = 0; i < depth; i += n) {                                                                             \
+                const lanes u = LANES_AT(x + i), v = LANES_AT(x + room + i);                                                     \
+                EIGHT(ADD_PAIR)                                                                                                  \
+            }                                                                                                                    \
+            EIGHT(END_PAIR)                                                                                                      \
+        }                                                                                                                        \
+        for (; t < rows; t++, sums += DOTS * n, x += room) {                                                                     \
+            EIGHT(BEGIN_SINGLE)                                                                                                  \
+            for (int64_t i = 0; i < depth; i += n) {                                                                             \
+                const lanes u = LANES_AT(x + i);                                                                                 \
+                EIGHT(ADD_SINGLE)                                                                                                \
+            }                                                                                                                    \
+            EIGHT(END_SINGLE)                                                                                                    \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums)     \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
+        for (int64_t c = 0; c < count; c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width) {                           \
+            const float *from = x;                                                                                               \
+            if (width == n) {                                                                                                    \
+                EACH(BEGIN_ONE)                                                                                                  \
+                for (int64_t i = 0; i < depth; i++, from += n) {                                                                 \
+                    const lanes u = LANES_AT(from);                                                                              \
+                    EACH(ADD_ONE)                                                                                                \
+                }                                                                                                                \
+                EACH(END_ONE)                                                                                                    \
+            } else {                                                                                                             \
+                EACH(BEGIN_TWO)                                                                                                  \
+                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                             \
+                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                      \
+                    EACH(ADD_TWO)                                                                                                \
+                }                                                                                                                \
+                EACH(END_TWO)                                                                                                    \
+            }                                                                                                                    \
+        }                                                                                                                        \
+    }                                                                                                                            \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                     \
+    {                                                                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                                                          \
+            to[i] = (float)from[i];                                                                                              \
+    }                                                                                                                            \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), load_##ISA, store_##ISA, dots_##ISA, panel_##ISA, \
+        bytes_##ISA };
+#ifdef DV_TARGET_AVX2
+PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12)
+PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32, SIX, 6)
+#endif
+PRODUCT_ISA(base, , 16, SIX, 6)
+
+/* DO(instruction set, target) for each of them: DV_ISA_ROWS lists the rows that it makes. */
+#ifdef DV_TARGET_AVX2
+#define PRODUCT_EACH(DO) DO(avx512, DV_TARGET_AVX512) DO(avx2, DV_TARGET_AVX2) DO(base, )
+#else
+#define PRODUCT_EACH(DO) DO(base, )
+#endif
+#endif

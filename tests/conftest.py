@@ -17,6 +17,9 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, sig
         signal.signal(number, lambda *_: None)
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
+# Inductor asks in each process, by three compiled libraries and as many child processes, whether g++ knows the processor's instructions.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory, worker_id):

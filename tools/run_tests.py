@@ -1,43 +1,45 @@
 #!/usr/bin/env python3
 """tools/run_tests.py MARKS [FOLDER ...]: the Python tests with these marks, in all folders of tests/ or in these.
 
-Each folder is a run of pytest of its own, so that no room's imports reach another's; inside a folder pytest-xdist uses every core. Ends with a
-table: tests, time, and processor time of each folder. The status is 1 when a test failed.
+Each folder is a run of pytest of its own, so that no room's imports reach another's. The large folders come first, and pytest-xdist spreads
+each over all cores; then the others, one core each. Ends with a table: tests, time, and processor time of each folder. The status is 1
+when a test failed.
 """
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
-import resource
 import subprocess
 import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+LARGE = ("check", "torch")  # more than half of the time. In the others the imports of further processes would cost more than they gain
 NO_TESTS = 5  # pytest's exit status when the marks select none
 COUNTS = ("passed", "failed", "error", "skipped")
 
 
-def used():
-    r = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return r.ru_utime + r.ru_stime
-
-
 def run(folder, marks, jobs):
-    """Runs one folder and passes its output on. Gives a row of the table."""
-    print(f"== tests/{folder}", flush=True)
-    began, before = time.monotonic(), used()
-    command = [sys.executable, "-m", "pytest", "-q", "-m", marks, "-n", str(jobs), "--dist", "worksteal", f"tests/{folder}"]
+    """Runs one folder, and passes its output on: at once if it has all cores, otherwise at its end. Gives a row of the table."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "pytest", "-q", "-m", marks, f"tests/{folder}"]
+    if jobs > 1:
+        command += ["-n", str(jobs), "--dist", "worksteal"]
+        print(f"== tests/{folder}", flush=True)
     child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
-    last = ""
-    while text := child.stdout.read(1):  # by character: the dots are how one sees that it goes on
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        last = (last + text)[-400:]
-    status = child.wait()
-    counts = [sum(map(int, re.findall(rf"(\d+) {word}s?\b", last.strip().rsplit("\n", 1)[-1]))) for word in COUNTS]
-    ok = status in (0, NO_TESTS)
-    return [f"tests/{folder}", *counts, time.monotonic() - began, used() - before], ok
+    said = []
+    while character := child.stdout.read(1):  # by character: the dots show that it goes on
+        said.append(character)
+        if jobs > 1:
+            print(character, end="", flush=True)
+    text = "".join(said)
+    _, status, usage = os.wait4(child.pid, 0)  # with the processes that it started
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if jobs == 1:
+        print(f"== tests/{folder}", text, sep="\n", end="", flush=True)
+    counts = [sum(map(int, re.findall(rf"(\d+) {word}s?\b", text.strip().rsplit("\n", 1)[-1]))) for word in COUNTS]
+    return [f"tests/{folder}", *counts, time.monotonic() - began, usage.ru_utime + usage.ru_stime], child.returncode in (0, NO_TESTS)
 
 
 def selected(marks):
@@ -53,12 +55,16 @@ def main():
     parser.add_argument("marks")
     parser.add_argument("folders", nargs="*")
     args = parser.parse_args()
-    rows, failed = [], []
-    for folder in args.folders or selected(args.marks):
-        row, ok = run(folder, args.marks, len(os.sched_getaffinity(0)))
-        rows.append(row)
-        failed += [] if ok else [row[0]]
-    rows.append(["all", *map(sum, list(zip(*rows))[1:])])
+    began, cores = time.monotonic(), len(os.sched_getaffinity(0))
+    folders = args.folders or list(selected(args.marks))
+    large = folders[:1] if len(folders) == 1 else [f for f in folders if f in LARGE]
+    done = [run(folder, args.marks, cores) for folder in large]
+    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        done += pool.map(lambda folder: run(folder, args.marks, 1), [f for f in folders if f not in large])
+    rows = [row for row, _ in done]
+    failed = [row[0] for row, ok in done if not ok]
+    *counts, cpu = map(sum, zip(*(row[1:5] + row[6:] for row in rows)))
+    rows.append(["all", *counts, time.monotonic() - began, cpu])
     print(f"\n{'folder':16}{'passed':>8}{'failed':>8}{'errors':>8}{'skipped':>8}{'seconds':>9}{'processor':>11}")
     for name, *counts, seconds, cpu in rows:
         print(f"{name:16}" + "".join(f"{n:8}" for n in counts) + f"{seconds:9.0f}{cpu:11.0f}")

@@ -230,12 +230,13 @@ def compare(schemas):
     return accepted, excepted, wrong
 
 
-def test_mutations():
+@pytest.mark.parametrize("n, seed", [(20_000, 2025), pytest.param(100_000, 2026, marks=pytest.mark.slow)])
+def test_mutations(n, seed):
     """Accepted or refused alike, and what is accepted prints alike and has the same structure."""
-    accepted, excepted, wrong = compare(mutations(100_000, seed=2026))
-    print(f"{accepted} of 100000 mutated schemas accepted by PyTorch, {excepted} exceptions, {len(wrong)} wrong")
+    accepted, excepted, wrong = compare(mutations(n, seed))
+    print(f"{accepted} of {n} mutated schemas accepted by PyTorch, {excepted} exceptions, {len(wrong)} wrong")
     assert not wrong, wrong[:20]
-    assert accepted > 20_000 and excepted < 1000
+    assert accepted > n // 5 and excepted < n // 100
 
 
 # ---- Compatibility ---------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,9 @@
 """FLOP counts from the contract."""
-import subprocess
-import sys
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 import dovetail
-from conftest import ROOT
 
 SOURCE = """
 #include <dovetail_op.h>
@@ -87,7 +84,7 @@ def test_shipped_facts():
         assert counts(lambda: torch.ops.dovetail.fused_experts(*args)) == 6 * 6 * 2 * 5 * 8
 
 
-def test_the_counter_is_not_imported_by_us():
+def test_the_counter_is_not_imported_by_us(forked):
     code = """
 import sys, torch, dovetail
 dovetail.ops.fused_experts
@@ -96,5 +93,5 @@ from torch.utils.flop_counter import flop_registry
 assert torch.ops.dovetail.fused_experts in flop_registry
 print("lazy" if lazy else "it is there anyway")
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    done = forked(code)
     assert done.stdout == "lazy\n", done.stdout + done.stderr

@@ -380,10 +380,10 @@ def test_handles_on_the_stack_are_freed(carried, python):
         work()
     gc.collect()
     before = resident()
-    for _ in range(3000):
+    for _ in range(1000):
         work()
     gc.collect()
-    assert resident() - before < 1_000_000  # one 64-byte handle for each of a round's 60 would be 11 MB
+    assert resident() - before < 1_000_000  # one 64-byte handle for each of a round's 60 would be 4 MB
 
 
 # ---- limits --------------------------------------------------------------------------------------------------------------------

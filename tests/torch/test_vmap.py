@@ -50,8 +50,9 @@ def only_tensors(f):
     return call
 
 
-def test_every_shipped_operator():
-    @MANY
+@pytest.mark.parametrize("examples", [5, pytest.param(25, marks=pytest.mark.slow)])
+def test_every_shipped_operator(examples):
+    @settings(MANY, max_examples=examples)
     @given(st.data())
     def check(name, data):
         op = ALL[name]

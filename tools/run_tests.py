@@ -20,10 +20,10 @@ NO_TESTS = 5  # pytest's exit status when the marks select none
 COUNTS = ("passed", "failed", "error", "skipped")
 
 
-def run(folder, marks, jobs):
-    """Runs one folder, and passes its output on: at once if it has all cores, otherwise at its end. Gives a row of the table."""
+def run(folder, files, marks, jobs):
+    """Runs files of one folder, and passes its output on: at once if it has all cores, otherwise at its end. Gives a row of the table."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-q", "-m", marks, f"tests/{folder}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", marks, *files]
     if jobs > 1:
         command += ["-n", str(jobs), "--dist", "worksteal"]
         print(f"== tests/{folder}", flush=True)
@@ -42,12 +42,14 @@ def run(folder, marks, jobs):
     return [f"tests/{folder}", *counts, time.monotonic() - began, usage.ru_utime + usage.ru_stime], child.returncode in (0, NO_TESTS)
 
 
-def selected(marks):
-    """Folders with tests; for the slow or quick ones only those in which a test has that mark."""
+def selected(marks, folders):
+    """The files to run, by folder, those with most tests first: for the slow or quick ones only files in which a test has that mark."""
     words = {"slow": ("mark.slow", "seeds"), "quick": ("mark.quick",)}.get(marks.split()[0], ("",))
-    for folder in sorted((ROOT / "tests").iterdir()):
-        if any(word in f.read_text() for f in folder.glob("test_*.py") for word in words):
-            yield folder.name
+    found = {}
+    for file in sorted((ROOT / "tests").glob("*/test_*.py")):
+        if file.parent.name in (folders or [file.parent.name]) and any(word in file.read_text() for word in words):
+            found.setdefault(file.parent.name, []).append(file)
+    return dict(sorted(found.items(), key=lambda item: -sum(file.stat().st_size for file in item[1])))
 
 
 def main():
@@ -56,12 +58,12 @@ def main():
     parser.add_argument("folders", nargs="*")
     args = parser.parse_args()
     began, cores = time.monotonic(), len(os.sched_getaffinity(0))
-    folders = args.folders or list(selected(args.marks))
-    large = folders[:1] if len(folders) == 1 else [f for f in folders if f in LARGE]
-    done = [run(folder, args.marks, cores) for folder in large]
+    files = selected(args.marks, args.folders) or parser.error("no such tests")
+    large = list(files) if len(files) == 1 else [f for f in files if f in LARGE and not args.marks.startswith("quick")]
+    done = [run(folder, files[folder], args.marks, cores) for folder in large]
     with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        done += pool.map(lambda folder: run(folder, args.marks, 1), [f for f in folders if f not in large])
-    rows = [row for row, _ in done]
+        done += pool.map(lambda folder: run(folder, files[folder], args.marks, 1), [f for f in files if f not in large])
+    rows = sorted(row for row, _ in done)
     failed = [row[0] for row, ok in done if not ok]
     *counts, cpu = map(sum, zip(*(row[1:5] + row[6:] for row in rows)))
     rows.append(["all", *counts, time.monotonic() - began, cpu])

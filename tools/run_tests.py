@@ -27,7 +27,8 @@ def run(folder, files, marks, jobs):
     if jobs > 1:
         command += ["-n", str(jobs), "--dist", "worksteal"]
         print(f"== tests/{folder}", flush=True)
-    child = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}  # pytest translates all test files: once, and not in each process
+    child = subprocess.Popen(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
     said = []
     while character := child.stdout.read(1):  # by character: the dots show that it goes on
         said.append(character)

@@ -171,6 +171,41 @@ def test_another_node_of_that_name():
         dovetail.torchair.register(dovetail.ops.rms_norm, "SomebodysNorm")
 
 
+def test_a_node_with_other_names(compiled):
+    """GE's inputs in another order, one that the operator lacks, another attribute and another output."""
+    import torchair
+    stand_in.PROTOTYPES["SomebodysNorm"] = ([("gamma", "required"), ("beta", "optional"), ("input", "required")], [("y", "required")], [("epsilon", "float"), ("mode", "int")])
+    names = {"x": "input", "weight": "gamma", "eps": "epsilon", "out": "y"}
+    seen = []
+
+    def norm(node, *given):
+        seen.append(([d.name for d in node.input_desc], list(node.input), [d.name for d in node.output_desc], round(node.attr["epsilon"].f, 6)))
+        return D.rms_norm(given[2], given[0], node.attr["epsilon"].f)
+    stand_in.BUILT_IN["SomebodysNorm"] = norm
+    try:
+        dovetail.torchair.register(dovetail.ops.rms_norm, "SomebodysNorm", names)
+        check(compiled, lambda x, w: D.rms_norm(x, w, 0.25), torch.randn(4, 6), torch.randn(6), nodes=["SomebodysNorm"])
+        inputs, given, outputs, eps = seen[0]
+        assert inputs == ["gamma", "beta", "input"] and given[1] == "" and outputs == ["y"] and eps == 0.25
+        for wrong, said in [({"gama": "gamma"}, "names: expected some of x, weight, out, eps, found gama"), ({**names, "eps": "e"}, "attributes epsilon, mode, expected e"),
+                            ({**names, "x": "gamma"}, "inputs gamma, beta, input, expected gamma, gamma"), ({**names, "out": "z"}, "outputs y, expected z"),
+                            ({"x": "input"}, "inputs gamma, beta, input, expected input, weight")]:
+            with pytest.raises(ValueError, match=f"^dovetail::rms_norm: .*{said}"):
+                dovetail.torchair.register(dovetail.ops.rms_norm, "SomebodysNorm", wrong)
+        check(compiled, lambda x, w: D.rms_norm(x, w, 0.25), torch.randn(4, 6), torch.randn(6), nodes=["SomebodysNorm"])  # a refusal changes nothing
+    finally:
+        del stand_in.PROTOTYPES["SomebodysNorm"], stand_in.BUILT_IN["SomebodysNorm"]
+        dovetail.torchair.register(dovetail.ops.rms_norm)
+
+
+def test_a_list_that_lacks_an_element(compiled, odd):
+    stand_in.known(odd)
+    x = torch.randn(4)
+    check(compiled, lambda x: torch.ops.odd.first(x, [x, x * 2]), x, nodes=["First"])
+    with pytest.raises(Exception, match="odd.first.default: xs: element 1 is None, and a dynamic input of a GE node has no absent elements"):
+        compiled(lambda x: torch.ops.odd.first(x, [x, None]))(x)
+
+
 def test_what_became_of_them(backend):
     said = dovetail.torchair.explain()
     assert "dovetail::rms_norm: the node RmsNorm\n" in said
@@ -223,7 +258,17 @@ NAMES(overload, "some.names");
 NAMES(digit, "_2d");
 struct unnamed { const dv_tensor *out; dv_tensor *result; };
 DV_OPERATOR(unnamed, struct unnamed, (out, result), .schema = "unnamed(Tensor out) -> Tensor", .contract = "out[*s] -> [*s]:dtype(out)", .native = "mul(out, 2)");
-DV_LIBRARY(odd, &dv_op_some_names, &dv_op_other_names, &dv_op_overload, &dv_op_digit, &dv_op_unnamed);
+struct first { const dv_tensor *x; dv_tensors xs; dv_tensor *y; };
+static int first_f32(dv_context *ctx, const struct first *a)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->y); i++)
+        ((float *)a->y->data)[i] = ((const float *)a->xs.data[0]->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(first, struct first, (x, xs, y), .schema = "first(Tensor x, Tensor?[] xs) -> Tensor y", .contract = "x[*s]:T, xs{i}[*s]:T -> y[*s]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct first, "cpu", "f32", first_f32)));
+DV_LIBRARY(odd, &dv_op_first, &dv_op_some_names, &dv_op_other_names, &dv_op_overload, &dv_op_digit, &dv_op_unnamed);
 """
 
 
@@ -269,7 +314,7 @@ def test_nodes_of_one_name(odd):
                                               "odd::_2d": "'2d' cannot be the name of a node"}
     texts = dovetail.torchair.prototypes(odd), dovetail.torchair.export(odd), dovetail.torchair.shapes(odd)
     assert [t.count("odd::Some_names: no node: SomeNames is the node of odd::some_names\n") for t in texts] == [1, 1, 1]
-    assert texts[0].count("REG_OP(") == 2 and ".INPUT(out, TensorType::ALL())\n    .OUTPUT(result," in texts[0]
+    assert texts[0].count("REG_OP(") == 3 and ".INPUT(out, TensorType::ALL())\n    .OUTPUT(result," in texts[0]
     assert '.ATTR(_fixed, String, "a\\012\\\\")' in texts[0] and cann_compiles(texts[0] * 2)
 
 

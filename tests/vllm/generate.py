@@ -1,6 +1,7 @@
-"""generate.py FOLDER OPTIONS: a Llama of two layers with random weights generates 64 tokens for each of 8 prompts. The result is JSON.
+"""generate.py FOLDER OPTIONS: a model of two layers with random weights generates 64 tokens for each of 8 prompts. The result is JSON.
 
-OPTIONS is JSON: eager (bool), custom_ops (list), dtype, workers (tensor parallel size), scale (each kernel's result is multiplied by it).
+The folder's name is the model: one of MODELS. OPTIONS is JSON: eager (bool), custom_ops (list), dtype, workers (tensor parallel size), scale (each
+kernel's result is multiplied by it).
 """
 import json
 import os
@@ -12,6 +13,12 @@ CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2,
     "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 256, "max_position_embeddings": 256, "rms_norm_eps": 1e-5,
     "hidden_act": "silu", "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0}
+MODELS = {  # what a model has beside or instead of that, the place of its experts, and their names for gate, up and down
+    "llama": ({}, None, ()),
+    "mixtral": ({"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 6, "num_experts_per_tok": 2}, "block_sparse_moe", ("w1", "w3", "w2")),
+    "glm4_moe": ({"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "n_routed_experts": 8, "num_experts_per_tok": 3, "n_group": 4, "topk_group": 2,
+                  "norm_topk_prob": True, "routed_scaling_factor": 1.5, "n_shared_experts": 1, "moe_intermediate_size": 96, "first_k_dense_replace": 1,
+                  "partial_rotary_factor": 1.0, "attention_bias": False, "use_qk_norm": False}, "mlp", ("gate_proj", "up_proj", "down_proj"))}
 
 
 def make_model(folder):
@@ -26,17 +33,32 @@ def make_model(folder):
     def scale(n):
         return 1 + torch.randn(n, generator=generator) / 4
 
-    h, middle, heads, vocabulary = CONFIG["hidden_size"], CONFIG["intermediate_size"], CONFIG["head_dim"], CONFIG["vocab_size"]
-    queries, keys = CONFIG["num_attention_heads"] * heads, CONFIG["num_key_value_heads"] * heads
+    more, place, parts = MODELS[folder.name]
+    config = CONFIG | more
+    h, middle, heads, vocabulary = config["hidden_size"], config["intermediate_size"], config["head_dim"], config["vocab_size"]
+    queries, keys = config["num_attention_heads"] * heads, config["num_key_value_heads"] * heads
+    experts = config.get("num_local_experts", config.get("n_routed_experts", 0))
+    small = config.get("moe_intermediate_size", middle)
+
+    def mlp(prefix, middle, names=("gate_proj", "up_proj", "down_proj")):
+        return dict(zip((f"{prefix}.{name}" for name in names), ((middle, h), (middle, h), (h, middle))))
     weights = {"model.embed_tokens.weight": random(vocabulary, h) * h ** 0.5, "model.norm.weight": scale(h), "lm_head.weight": random(vocabulary, h)}
-    for i in range(CONFIG["num_hidden_layers"]):
-        shapes = {"self_attn.q_proj": (queries, h), "self_attn.k_proj": (keys, h), "self_attn.v_proj": (keys, h), "self_attn.o_proj": (h, queries),
-                  "mlp.gate_proj": (middle, h), "mlp.up_proj": (middle, h), "mlp.down_proj": (h, middle)}
+    for i in range(config["num_hidden_layers"]):
+        shapes = {"self_attn.q_proj": (queries, h), "self_attn.k_proj": (keys, h), "self_attn.v_proj": (keys, h), "self_attn.o_proj": (h, queries)}
+        if place and i >= config.get("first_k_dense_replace", 0):
+            shapes[f"{place}.gate"] = experts, h
+            for e in range(experts):
+                shapes |= mlp(f"{place}.experts.{e}", small, parts)
+            if "n_shared_experts" in config:
+                shapes |= mlp(f"{place}.shared_experts", small)
+                weights[f"model.layers.{i}.{place}.gate.e_score_correction_bias"] = random(1, experts)[0]
+        else:
+            shapes |= mlp("mlp", middle)
         weights |= {f"model.layers.{i}.{name}.weight": random(*shape) for name, shape in shapes.items()}
         weights |= {f"model.layers.{i}.{name}.weight": scale(h) for name in ("input_layernorm", "post_attention_layernorm")}
     folder.mkdir(parents=True)
     save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "config.json").write_text(json.dumps(config))
 
 
 def scale_kernels(scale):
@@ -49,16 +71,14 @@ def scale_kernels(scale):
         def __getattr__(self, name):
             op = getattr(torch.ops.dovetail, name)
 
-            def call(*args):
-                result = op(*args)
+            def call(*args, **more):
+                result = op(*args, **more)
                 if result is None:
-                    args[1].mul_(scale)  # rotary_embedding writes the query
-                return result if result is None else result * scale
+                    args[name == "rotary_embedding"].mul_(scale)  # it writes the query, and topk_softmax the weights
+                return result if result is None else (result[0] * scale, *result[1:]) if isinstance(result, tuple) else result * scale
             return call
 
-    before = plugin._layers, plugin._provide
-    plugin._layers = lambda ops: before[0](Scaled())
-    plugin._provide = lambda names, ops: before[1](names, Scaled())
+    plugin._ops = Scaled
 
 
 def main(folder, eager=True, custom_ops=(), dtype="float32", workers=1, scale=None):

@@ -1,4 +1,4 @@
-"""A Llama in vLLM with Dovetail's operators and without: the same tokens. Needs vLLM (make test-vllm); each run is a process of its own."""
+"""A Llama and two mixtures of experts in vLLM with Dovetail's operators and without: the same tokens. Needs vLLM (make test-vllm); each run is a process of its own."""
 import collections
 import importlib.metadata
 import json
@@ -25,12 +25,12 @@ def generate(tmp_path_factory):
     (info / "entry_points.txt").write_text("[vllm.general_plugins]\ndovetail = dovetail.vllm:register\n")
     runs = {}
 
-    def run(dovetail="", environment=(), **options):
-        key = dovetail, tuple(environment), json.dumps(options)
+    def run(dovetail="", environment=(), model="llama", **options):
+        key = dovetail, tuple(environment), model, json.dumps(options)
         if key not in runs:
             env = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{os.environ['PYTHONPATH']}", "VLLM_CACHE_ROOT": str(folder / "cache"),
                    "XDG_CACHE_HOME": str(folder / "cache"), "DOVETAIL_VLLM": dovetail, **dict(environment)}
-            done = subprocess.run([sys.executable, HERE / "generate.py", folder / "model", json.dumps(options)], env=env, text=True,
+            done = subprocess.run([sys.executable, HERE / "generate.py", folder / model, json.dumps(options)], env=env, text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
             assert done.returncode == 0 and results, done.stdout[-4000:]
@@ -57,7 +57,7 @@ def test_eager(generate):
     ours = generate("1")
     assert same(ours, generate())
     assert {name for name, (on, off) in ours["calls"].items() if on and not off} == OURS
-    assert ours["output"].count("in vLLM: fused_add_rms_norm, rms_norm, rotary_embedding, silu_and_mul") == 1
+    assert ours["output"].count("in vLLM: fused_add_rms_norm, fused_experts, grouped_topk, rms_norm, rotary_embedding, silu_and_mul, topk_softmax") == 1
 
 
 def test_a_wrong_kernel_is_seen(generate):
@@ -98,6 +98,35 @@ def test_tensor_parallel_workers(generate):
     assert same(ours, generate())
 
 
+@pytest.mark.parametrize("model, router, more", [("mixtral", "topk_softmax", set()), ("glm4_moe", "grouped_topk", {"swiglu"})])
+class TestAMixture:
+    """Mixtral routes by softmax; Glm4Moe by sigmoid, groups and a bias, with one dense layer and shared experts."""
+
+    def test_it_tells_tokens_apart(self, generate, model, router, more):
+        plain = generate(model=model)
+        assert len({t for row in plain["tokens"] for t in row}) >= 30 and plain["calls"] == {}
+
+    def test_eager(self, generate, model, router, more):
+        ours = generate("1", model=model)
+        assert same(ours, generate(model=model))
+        assert {name for name, (on, off) in ours["calls"].items() if on and not off} == {"rms_norm", "add_rms_norm", "rotary_embedding", "fused_experts", router} | more
+
+    def test_a_wrong_kernel_is_seen(self, generate, model, router, more):
+        assert not same(generate(f"fused_experts,{router}", model=model, scale=1.01), generate(model=model))
+        assert not same(generate(router, model=model, scale=1.01), generate(model=model))
+
+    def test_compiled(self, generate, model, router, more):
+        """vLLM turns the experts' layer off for Inductor, unless it is named; the router has no name there."""
+        ours = generate("1", model=model, eager=False)
+        assert same(ours, generate(model=model)) and set(ours["calls"]) == {"rms_norm", "add_rms_norm", router}
+        ours = generate("1", model=model, eager=False, custom_ops=["none", "+unquantized_fused_moe"])
+        assert same(ours, generate(model=model)) and set(ours["calls"]) == {"rms_norm", "add_rms_norm", "fused_experts", router}
+
+    def test_tensor_parallel_workers(self, generate, model, router, more):
+        ours = generate("1", [("VLLM_CPU_OMP_THREADS_BIND", "0|1")], model=model, workers=2)
+        assert same(ours, generate(model=model))
+
+
 def test_an_unknown_name(generate):
-    with pytest.raises(AssertionError, match="DOVETAIL_VLLM: unknown nom; expected 1 or some of fused_add_rms_norm, rms_norm, rotary_embedding"):
+    with pytest.raises(AssertionError, match="DOVETAIL_VLLM: unknown nom; expected 1 or some of fused_add_rms_norm, fused_experts, grouped_topk, rms_norm"):
         generate("nom")

@@ -52,7 +52,24 @@ def _tree(op):
     return json.loads(op.json())
 
 
-def _convert(op, node=None, replace=False):
+def _difference(tree, node, prototype, names):
+    """What keeps an operator from being GE's node of that prototype, or None. With names, which the program gives, GE's inputs may be in another
+    order, and it may have optional ones that the operator lacks."""
+    from . import source
+    known = [name for group in source.names(tree) for name in group]
+    unknown = sorted(set(names or ()) - set(known))
+    if unknown:
+        return f"names: expected some of {', '.join(dict.fromkeys(known))}, found {', '.join(unknown)}"
+    for what, ours, theirs in zip(("inputs", "outputs", "attributes"), source.names(tree, names), prototype):
+        all = [name for name, _ in theirs]
+        needed = {name for name, kind in theirs if what == "inputs" and kind != "optional"}
+        free = what == "attributes" or what == "inputs" and names is not None
+        if not (needed <= set(ours) <= set(all) and len(set(ours)) == len(ours) if free else ours == all):  # another operator of that name
+            return f"GE's {node} has the {what} {', '.join(all) or 'none'}, expected {', '.join(ours) or 'none'}"
+    return None
+
+
+def _convert(op, node=None, names=None, replace=False):
     from torchair.core import _torchair
 
     from . import source
@@ -61,29 +78,30 @@ def _convert(op, node=None, replace=False):
     if reason:
         return f"no node: {reason}"
     wanted = node or source.node_name(op.name)
-    found = _torchair.get_registered_ir_def(wanted)
-    if found[0] != "SUCCESS":
-        return f"no node: GE has no prototype {wanted}"
-    for what, ours, theirs in zip(("inputs", "outputs", "attributes"), source.names(tree), found[1:]):
-        theirs = [name for name, _ in theirs]
-        if ours != theirs if what != "attributes" else set(ours) - set(theirs):  # another operator of that name
-            return f"no node: GE's {wanted} has the {what} {', '.join(theirs) or 'none'}, expected {', '.join(ours) or 'none'}"
+    status, *prototype = _torchair.get_registered_ir_def(wanted)
+    reason = f"GE has no prototype {wanted}" if status != "SUCCESS" else _difference(tree, wanted, prototype, names)
+    if reason:
+        return f"no node: {reason}"
+    order = None if names is None else [name for name, _ in prototype[0]]
     for i, (name, overload) in enumerate(_overloads(op)):
         if replace or getattr(overload, "_ge_converter", None) is _ours.get(overload):
             scope = {"__name__": __name__}
-            exec(compile(source.PREAMBLE + "\n\n" + source.converter(tree, name if i else None, node), f"<converter of {name}>", "exec"), scope)
+            text = source.PREAMBLE + "\n\n" + source.converter(tree, name if i else None, node, names, order)
+            exec(compile(text, f"<converter of {name}>", "exec"), scope)
             _ours[overload] = overload._ge_converter
         elif not i:
             return "a converter of the program"
     return f"the node {wanted}"
 
 
-def register(operator, node=None):
-    """Give an operator a converter now, in place of any other. node: the name of its node in GE, if it is not the operator's in CamelCase.
+def register(operator, node=None, names=None):
+    """Give an operator a converter now, in place of any other. node: the name of its node in GE, if it is not the operator's in CamelCase. names: for
+    inputs, outputs and attributes that GE calls otherwise, the schema's name -> GE's; GE's inputs may then be in another order, and GE may have
+    optional inputs that the operator lacks. A result without a name in the schema is "out", of several "out0", "out1".
 
-    ValueError: an operator that cannot be a node; the text has the reason."""
+    ValueError: an operator that cannot be that node; the text has the reason."""
     for op in operator.overloads:
-        said = _convert(op, node, True)
+        said = _convert(op, node, names, True)
         if said.startswith("no node"):
             raise ValueError(f"{op.name}: {said.removeprefix('no node: ')}")
         _said[op.name] = said

@@ -52,6 +52,14 @@ def _written(name, value):
         raise RuntimeError(f"{name}: expected a tensor, found None: torchair makes no graph in which an argument that the operator writes is absent")
 
 
+def _dense(name, values):
+    """A dynamic input has no absent elements."""
+    absent = [i for i, value in enumerate(values or ()) if value is None]
+    if absent:
+        raise RuntimeError(f"{name}: element {absent[0]} is None, and a dynamic input of a GE node has no absent elements: give an empty tensor, or compile the call without it")
+    return values
+
+
 def _given(attributes):
     """Without those that are None: they keep the prototype's default."""
     return {name: make(value) for name, (make, value) in attributes.items() if value is not None}
@@ -95,6 +103,11 @@ def is_tensor(type):
     return _element(type) == ["tensor"]
 
 
+def _may_lack(type):
+    """Tensor?[]"""
+    return _is_list(type) and _plain(type)[1][0] == "optional"
+
+
 def _writes(a):
     return bool(a["alias"] and (a["alias"]["write"] or (a["alias"]["element"] or {}).get("write")))
 
@@ -117,11 +130,12 @@ def outputs(tree):
     return [a["name"] for a in schema["args"] if _writes(a)], list(zip(free, fresh))
 
 
-def names(tree):
-    """The names of a node's inputs, outputs and attributes."""
+def names(tree, others=None):
+    """The names of a node's inputs, outputs and attributes. others: the schema's name -> another."""
     written, fresh = outputs(tree)
-    return ([a["name"] for a in tree["schema"]["args"] if is_tensor(a["type"])], written + [name for name, _ in fresh],
-            [a["name"] for a, *_ in _attributes(tree)])
+    found = ([a["name"] for a in tree["schema"]["args"] if is_tensor(a["type"])], written + [name for name, _ in fresh],
+             [a["name"] for a, *_ in _attributes(tree)])
+    return tuple([(others or {}).get(name, name) for name in group] for group in found)
 
 
 def refusal(tree, node=None):
@@ -158,8 +172,10 @@ def _name(a):
     return a["name"] + "_" if keyword.iskeyword(a["name"]) or a["name"] in _USED else a["name"]
 
 
-def converter(tree, overload=None, node=None):
-    """The source of a function that makes the node; registered for torch's overload of that name."""
+def converter(tree, overload=None, node=None, others=None, order=()):
+    """The source of a function that makes the node; registered for torch's overload of that name. others: GE's names, by the schema's; order: of GE's
+    inputs, with those that the operator lacks."""
+    of = lambda name: (others or {}).get(name, name)
     schema, (written, fresh) = tree["schema"], outputs(tree)
     full = f"{schema['ns']}.{schema['name']}.{schema['overload'] or 'default'}"
     plain, keywords = ([a for a in schema["args"] if a["kwarg_only"] == k] for k in (False, True))
@@ -169,16 +185,18 @@ def converter(tree, overload=None, node=None):
         return _name(a) + (f"={a['default_value']!r}" if may and "default" in a and not isinstance(a["default_value"], dict) else "=None" if may and "default" in a else "")
 
     parameters = [parameter(a, i > required) for i, a in enumerate(plain)] + ["*", *map(parameter, keywords), "meta_outputs=None"]
-    inputs = ", ".join(f"{a['name']!r}: {_name(a)}" for a in schema["args"] if is_tensor(a["type"]))
-    attributes = ", ".join(f"{a['name']!r}: (attr.{word}, _fixed({full + ': ' + a['name']!r}, {_name(a)}, {_READ[word.removeprefix('List')]}))"
+    inputs = {of(a["name"]): f"_dense({full + ': ' + a['name']!r}, {_name(a)})" if _may_lack(a["type"]) else _name(a)
+              for a in schema["args"] if is_tensor(a["type"])}
+    inputs = ", ".join(f"{name!r}: {inputs.get(name)}" for name in order or inputs)
+    attributes = ", ".join(f"{of(a['name'])!r}: (attr.{word}, _fixed({full + ': ' + a['name']!r}, {_name(a)}, {_READ[word.removeprefix('List')]}))"
                            for a, word, _ in _attributes(tree))
     same = [_name(a) for a in schema["args"] if a["name"] in promoted(tree)]
     at = len(schema["returns"]) - len(fresh)
-    results = [repr(name) for name in written]
+    results = [repr(of(name)) for name in written]
     must = [a for a in schema["args"] if _writes(a) and a["type"][0] == "optional"]
     for i, (name, r) in enumerate(fresh):
         meta = "meta_outputs" if len(fresh) == 1 else f"meta_outputs[{i if overload else at + i}]"
-        results.append(f"({name!r}, len({meta}))" if _is_list(r["type"]) else repr(name))
+        results.append(f"({of(name)!r}, len({meta}))" if _is_list(r["type"]) else repr(of(name)))
     renamed = {a["name"]: _name(a) for a in schema["args"] if _name(a) != a["name"]}
     lines = [f"@torchair.register_fx_node_ge_converter(torch.ops.{overload or full})",
              *([f"@_renamed({renamed!r})"] if renamed else []),

@@ -5,6 +5,7 @@ meaning: compilation_config.custom_ops for layers, kernel_config.ir_op_priority 
 """
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import pathlib
@@ -12,7 +13,9 @@ import pathlib
 import dovetail
 
 NORMS = {"rms_norm": "rms_norm", "fused_add_rms_norm": "add_rms_norm"}  # vLLM's name -> ours
-LAYERS = {"silu_and_mul": ("activation", "SiluAndMul"), "rotary_embedding": ("rotary_embedding.base", "RotaryEmbedding")}
+LAYERS = {"silu_and_mul": ("activation", "SiluAndMul"), "rotary_embedding": ("rotary_embedding.base", "RotaryEmbedding"),
+          "fused_experts": ("fused_moe.unquantized_fused_moe_method", "UnquantizedFusedMoEMethod")}
+ROUTING = {"topk_softmax": "_softmax_topk", "grouped_topk": "_grouped_topk"}  # functions of vLLM's router for CPUs
 _done = False
 
 
@@ -22,39 +25,47 @@ def register():
     if _done or asked in ("", "0"):
         return
     _done = True
-    known = {*NORMS, *LAYERS}
+    known = {*NORMS, *LAYERS, *ROUTING}
     names = known if asked in ("1", "all") else {n.strip() for n in asked.split(",")}
     if not names <= known:
         raise ValueError(f"DOVETAIL_VLLM: unknown {', '.join(sorted(names - known))}; expected 1 or some of {', '.join(sorted(known))}")
-    import torch
-
-    import dovetail.torch  # noqa: F401  torch.ops.dovetail
     from vllm.logger import init_logger
     from vllm.platforms import current_platform
     logger = init_logger("vllm.dovetail")
-    device = current_platform.device_type
+    device, ops = current_platform.device_type, _ops()
     for name in sorted(names):
         operator = getattr(dovetail.ops, {**NORMS, "silu_and_mul": "swiglu"}.get(name, name))
         if not any(device in rows for rows in map(_devices, operator.overloads)):
             logger.info("Dovetail: no kernel of %s for %s, vLLM's stays", name, device)
             names = names - {name}
-    layers = _layers(torch.ops.dovetail)
+    for name in sorted(names & ROUTING.keys()):
+        if device != "cpu" or not _route(name, ops):
+            logger.info("Dovetail: this vLLM has no %s that can be replaced on %s", name, device)
+            names = names - {name}
+    layers = _layers(ops)
     for name in names & LAYERS.keys():
         _replace(name, layers[name])
-    _provide(names & NORMS.keys(), torch.ops.dovetail)
+    _provide(names & NORMS.keys(), ops)
     _put_first(names & NORMS.keys(), current_platform, logger, f"Dovetail {dovetail.__version__} in vLLM: {', '.join(sorted(names)) or 'nothing'}")
+
+
+def _ops():
+    import torch
+
+    import dovetail.torch  # noqa: F401  torch.ops.dovetail
+    return torch.ops.dovetail
 
 
 def _devices(overload):
     return {row["device"] for row in json.loads(overload.json())["kernels"]}
 
 
-def _replace(name, form):
-    """A class derived from vLLM's own, made in its place."""
+def _replace(name, made):
+    """A class derived from vLLM's own with these functions, made in its place."""
     from vllm.model_executor.custom_op import CustomOp
     module, layer = LAYERS[name]
     theirs = getattr(importlib.import_module(f"vllm.model_executor.layers.{module}"), layer)
-    ours = type(f"Dovetail{theirs.__name__}", (theirs,), {"forward_cpu": form, "forward_cuda": form, "forward_oot": form})
+    ours = type(f"Dovetail{theirs.__name__}", (theirs,), made(theirs))
     CustomOp.register_oot(ours, name=theirs.__name__)
     ours.name = name  # register_oot renames it, and the policy's +name would not find it
 
@@ -69,7 +80,65 @@ def _layers(ops):
         ops.rotary_embedding(positions, query, key, self.head_size, cache, self.is_neox_style)
         return query, key
 
-    return {"silu_and_mul": silu_and_mul, "rotary_embedding": rotary_embedding}
+    def forms(form):
+        return lambda theirs: dict.fromkeys(["forward_cpu", "forward_cuda", "forward_oot"], form)
+
+    return {"silu_and_mul": forms(silu_and_mul), "rotary_embedding": forms(rotary_embedding), "fused_experts": lambda theirs: _experts(theirs, ops)}
+
+
+def _experts(theirs, ops):
+    """The experts of layers that are not quantised. vLLM prepares and finishes each call, and counts the layer as its own."""
+    from vllm.model_executor.layers.fused_moe import modular_kernel
+    from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
+
+    class DovetailExperts(CPUUnquantizedExperts):
+        @staticmethod
+        def is_supported_config(cls, *args):
+            return modular_kernel.FusedMoEExperts.is_supported_config(cls, *args)  # of any sizes
+
+        @staticmethod
+        def _supports_activation(activation):
+            return activation.value in ("silu", "gelu", "gelu_tanh", "swigluoai")
+
+        def process_weights_after_loading(self, layer):
+            pass  # they stay as they were loaded
+
+        def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map, **rest):
+            output.copy_(ops.fused_experts(hidden_states, w1, w2, topk_weights, topk_ids, activation.value, expert_map=expert_map,
+                                           w1_bias=self.w1_bias, w2_bias=self.w2_bias))
+
+    def __init__(self, moe):
+        theirs.__init__(self, moe)
+        if self.enabled() and self.experts_cls and issubclass(self.experts_cls, CPUUnquantizedExperts) and \
+                DovetailExperts.is_supported_config(DovetailExperts, moe, None, None, DovetailExperts.activation_format())[0]:
+            self.experts_cls = DovetailExperts
+
+    return {"__init__": __init__}
+
+
+def _route(name, ops):
+    """Put our function in the place of the router's; False: this vLLM has none of that name."""
+    from torch import empty, float32, int32
+    try:
+        from vllm.model_executor.layers.fused_moe.router import cpu_router
+    except ImportError:
+        return False
+
+    def topk_softmax(router_logits, top_k, renormalize):
+        shape = router_logits.shape[0], top_k
+        weights, ids, rows = (empty(shape, dtype=dtype, device=router_logits.device) for dtype in (float32, int32, int32))
+        ops.topk_softmax(weights, ids, rows, router_logits, renormalize)
+        return weights, ids
+
+    def grouped_topk(gating_output, topk, renormalize, num_expert_group, topk_group, scoring_func, routed_scaling_factor, e_score_correction_bias):
+        return ops.grouped_topk(gating_output.float(), topk, renormalize, num_expert_group, topk_group, scoring_func, routed_scaling_factor, e_score_correction_bias)
+
+    ours = {"topk_softmax": topk_softmax, "grouped_topk": grouped_topk}[name]
+    theirs = getattr(cpu_router, ROUTING[name], None)
+    if theirs is None or list(inspect.signature(theirs).parameters) != list(inspect.signature(ours).parameters):
+        return False
+    setattr(cpu_router, ROUTING[name], ours)
+    return True
 
 
 def _provide(names, ops):

@@ -97,10 +97,10 @@ static bool take_constant(const dv__expr *e, dv_value *out)
     switch (number->kind) {
     case DV__EXPR_INT: *out = dv_from_int(minus ? -number->i : number->i); return true;
     case DV__EXPR_FLOAT: *out = dv_from_float(minus ? -number->f : number->f); return true;
-    case DV__EXPR_BOOL: *out = dv_from_bool(e->i); return !minus;
-    case DV__EXPR_STRING: *out = dv_from_string(e->name); return !minus;
+    case DV__EXPR_BOOL: *out = dv_from_bool(number->i); return !minus;
+    case DV__EXPR_STRING: *out = dv_from_string(number->name); return !minus;
     case DV__EXPR_NONE: *out = dv_none(); return !minus;
-    case DV__EXPR_NAME: *out = dv_none(); return !minus && !strcmp(e->name, "none");
+    case DV__EXPR_NAME: *out = dv_none(); return !minus && !strcmp(number->name, "none");
     default: return false;
     }
 }

@@ -95,6 +95,7 @@ struct wrong {
     X(wrong_sum, "self, other, n + 1, result", DV_ESYNTAX, "expected a name, a constant, a converter or 'name or constant'") \
     X(wrong_converter, "self, other, float(mode or \"a\"), result", DV_ESYNTAX, "float() takes a number")                    \
     X(wrong_integer, "self, other, int64_t(1.5), result", DV_ESYNTAX, "int64_t() takes an integer, a bool or a Scalar")      \
+    X(wrong_minus, "self, other, -\"a\", result", DV_ESYNTAX, "expected a name, a constant")                                 \
     X(wrong_word, "self, other, int(n), result", DV_ESYNTAX, "expected float(x), double(x)", "found 'int' of 1")             \
     X(unwritten, "self, other", DV_EINVAL, "the result 'result' is not in the list, so nobody writes it")                    \
     X(too_many, HUNDRED ", " HUNDRED ", result", DV_ELIMIT, "more than 128 parameters")

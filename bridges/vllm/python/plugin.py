@@ -67,7 +67,7 @@ def _replace(name, made):
     theirs = getattr(importlib.import_module(f"vllm.model_executor.layers.{module}"), layer)
     ours = type(f"Dovetail{theirs.__name__}", (theirs,), made(theirs))
     CustomOp.register_oot(ours, name=theirs.__name__)
-    ours.name = name  # register_oot renames it, and the policy's +name would not find it
+    ours.name = theirs.name  # register_oot renames it, and the policy's +name would not find it
 
 
 def _layers(ops):

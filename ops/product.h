@@ -24,14 +24,16 @@ enum {
 };
 enum { MOST_LANES = 16, MOST_SUMS = COLUMNS * GROUP + DV_BLOCK };
 
+typedef void (*dots_fn)(const float *x, int64_t room, int64_t rows, const void *w, int64_t stride, int64_t depth, float *sums);
+
 /* What is made for each instruction set. */
 typedef struct product_isa {
     int64_t lanes;
     load_fn load;
     store_fn store;
     /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
-     * Rows of x are `room` apart, those of w `stride`; depth is a multiple of DV_BLOCK. */
-    void (*dots)(const float *x, int64_t room, int64_t rows, const float *w, int64_t stride, int64_t depth, float *sums);
+     * Rows of x are `room` apart, those of w, of f32, bf16 or i8, `stride`; depth is a multiple of DV_BLOCK. */
+    dots_fn dots, dots_bf16, dots_i8;
     /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows STRIDE apart. */
     void (*panel)(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums);
     void (*bytes)(float *to, const int8_t *from, int64_t n);
@@ -122,6 +124,20 @@ static inline float across(const float *lanes, int64_t n)
     return (four[0] + four[1]) + (four[2] + four[3]);
 }
 
+/* How a block of whole rows of w is multiplied where it lies; NULL: it is loaded as float first, which pays where there are more
+ * rows of x that use it. */
+static inline dots_fn dots_in_place(const product_isa *isa, const factor *w, int64_t rows)
+{
+    if (w->load || rows > IN_PLACE || (rows > 2 && w->q->dtype.bits < 32))
+        return NULL;
+    switch (dv_dtype_key(w->q->dtype)) {
+    case DV_DTYPE_f32: return isa->dots;
+    case DV_DTYPE_bf16: return isa->dots_bf16;
+    case DV_DTYPE_i8: return isa->dots_i8;
+    default: return NULL;
+    }
+}
+
 /* The first form: sums[c * rows + t] for DOTS columns at most. */
 static inline void product_few(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
@@ -129,13 +145,11 @@ static inline void product_few(
     const int64_t k = w->k;
     _Alignas(64) float lines[DOTS * FAR_STRIDE], vectors[FEW * DOTS * MOST_LANES];
     memset(vectors, 0, (size_t)(rows * DOTS * isa->lanes) * sizeof *vectors);
-    for (int64_t at = 0, n; at < k; at += n) {
-        n = k - at < FAR ? k - at : FAR;
-        if (rows <= IN_PLACE && count == DOTS && !w->load && w->q->dtype.bits == 32 && k % DV_BLOCK == 0) {
-            n = k;
-            isa->dots(x, k, rows, (const float *)w->q->data + from * k, step * k, k, vectors);
-            continue;
-        }
+    const dots_fn in_place = count < DOTS || k % DV_BLOCK ? NULL : dots_in_place(isa, w, rows);
+    if (in_place)
+        in_place(x, k, rows, (const char *)w->q->data + from * k * (w->q->dtype.bits / 8), step * k, k, vectors);
+    for (int64_t at = 0; at < k && !in_place; at += FAR) {
+        const int64_t n = k - at < FAR ? k - at : FAR;
         for (int64_t c = 0; c < count; c++)
             load_factor(isa, w, from + c * step, at, n, lines + c * FAR_STRIDE);
         for (int64_t c = count; c < DOTS; c++)
@@ -201,73 +215,94 @@ static inline int64_t sum_at(const product_isa *isa, int64_t width, int64_t t, i
 
 /* One row of x with DOTS of w; two share what is loaded of w, where there are 32 registers. */
 #define BEGIN_SINGLE(C) lanes a##C = LANES_AT(sums + C * n);
-#define ADD_SINGLE(C) a##C += u * LANES_AT(w + C * stride + i);
+#define ADD_SINGLE(LOAD, C) a##C += u * LOAD(w + C * stride + i);
 #define END_SINGLE(C) *(lanes *)(void *)(sums + C * n) = a##C;
 #define BEGIN_PAIR(C) lanes a##C = LANES_AT(sums + C * n), b##C = LANES_AT(sums + (DOTS + C) * n);
-#define ADD_PAIR(C)                                \
-    {                                              \
-        lanes both = LANES_AT(w + C * stride + i); \
-        IN_REGISTER(both);                         \
-        a##C += u * both, b##C += v * both;        \
+#define ADD_PAIR(LOAD, C)                      \
+    {                                          \
+        lanes both = LOAD(w + C * stride + i); \
+        IN_REGISTER(both);                     \
+        a##C += u * both, b##C += v * both;    \
     }
 #define END_PAIR(C) *(lanes *)(void *)(sums + C * n) = a##C, *(lanes *)(void *)(sums + (DOTS + C) * n) = b##C;
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                           \
-    LOAD_LINE(ISA, TARGET)                                                                                                       \
-    STORE_LINE(ISA, TARGET)                                                                                                      \
-    TARGET static void dots_##ISA(                                                                                               \
-        const float *x, int64_t room, int64_t rows, const float *w, int64_t stride, int64_t depth, float *sums)                  \
-    {                                                                                                                            \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
-        int64_t t = 0;                                                                                                           \
-        for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                                      \
-            EIGHT(BEGIN_PAIR)                                                                                                    \
-            for (int64_t i = 0; i < depth; i += n) {                                                                             \
-                const lanes u = LANES_AT(x + i), v = LANES_AT(x + room + i);                                                     \
-                EIGHT(ADD_PAIR)                                                                                                  \
-            }                                                                                                                    \
-            EIGHT(END_PAIR)                                                                                                      \
-        }                                                                                                                        \
-        for (; t < rows; t++, sums += DOTS * n, x += room) {                                                                     \
-            EIGHT(BEGIN_SINGLE)                                                                                                  \
-            for (int64_t i = 0; i < depth; i += n) {                                                                             \
-                const lanes u = LANES_AT(x + i);                                                                                 \
-                EIGHT(ADD_SINGLE)                                                                                                \
-            }                                                                                                                    \
-            EIGHT(END_SINGLE)                                                                                                    \
-        }                                                                                                                        \
-    }                                                                                                                            \
-    TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums)     \
-    {                                                                                                                            \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
-        for (int64_t c = 0; c < count; c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width) {                           \
-            const float *from = x;                                                                                               \
-            if (width == n) {                                                                                                    \
-                EACH(BEGIN_ONE)                                                                                                  \
-                for (int64_t i = 0; i < depth; i++, from += n) {                                                                 \
-                    const lanes u = LANES_AT(from);                                                                              \
-                    EACH(ADD_ONE)                                                                                                \
-                }                                                                                                                \
-                EACH(END_ONE)                                                                                                    \
-            } else {                                                                                                             \
-                EACH(BEGIN_TWO)                                                                                                  \
-                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                             \
-                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                      \
-                    EACH(ADD_TWO)                                                                                                \
-                }                                                                                                                \
-                EACH(END_TWO)                                                                                                    \
-            }                                                                                                                    \
-        }                                                                                                                        \
-    }                                                                                                                            \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                     \
-    {                                                                                                                            \
-        for (int64_t i = 0; i < n; i++)                                                                                          \
-            to[i] = (float)from[i];                                                                                              \
-    }                                                                                                                            \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), load_##ISA, store_##ISA, dots_##ISA, panel_##ISA, \
-        bytes_##ISA };
+/* Elements of w as float, and sums with them. */
+#define LOAD_f32(P) LANES_AT(P)
+#define LOAD_bf16(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
+#define LOAD_i8(P) __builtin_convertvector(__builtin_convertvector(*(const bytes *)(const void *)(P), ints), lanes)
+#define ADD_SINGLE_f32(C) ADD_SINGLE(LOAD_f32, C)
+#define ADD_SINGLE_bf16(C) ADD_SINGLE(LOAD_bf16, C)
+#define ADD_SINGLE_i8(C) ADD_SINGLE(LOAD_i8, C)
+#define ADD_PAIR_f32(C) ADD_PAIR(LOAD_f32, C)
+#define ADD_PAIR_bf16(C) ADD_PAIR(LOAD_bf16, C)
+#define ADD_PAIR_i8(C) ADD_PAIR(LOAD_i8, C)
+#define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                    \
+    TARGET static void dots_##T##_##ISA(                                                                          \
+        const float *x, int64_t room, int64_t rows, const void *from, int64_t stride, int64_t depth, float *sums) \
+    {                                                                                                             \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
+        typedef uint32_t words __attribute__((vector_size(BYTES)));                                               \
+        typedef int32_t ints __attribute__((vector_size(BYTES)));                                                 \
+        typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));                   \
+        typedef int8_t bytes __attribute__((vector_size(BYTES / 4), aligned(1), may_alias));                      \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
+        const C_TYPE *const w = from;                                                                             \
+        int64_t t = 0;                                                                                            \
+        (void)sizeof(words), (void)sizeof(ints), (void)sizeof(halves), (void)sizeof(bytes);                       \
+        for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                       \
+            EIGHT(BEGIN_PAIR)                                                                                     \
+            for (int64_t i = 0; i < depth; i += n) {                                                              \
+                const lanes u = LANES_AT(x + i), v = LANES_AT(x + room + i);                                      \
+                EIGHT(ADD_PAIR_##T)                                                                               \
+            }                                                                                                     \
+            EIGHT(END_PAIR)                                                                                       \
+        }                                                                                                         \
+        for (; t < rows; t++, sums += DOTS * n, x += room) {                                                      \
+            EIGHT(BEGIN_SINGLE)                                                                                   \
+            for (int64_t i = 0; i < depth; i += n) {                                                              \
+                const lanes u = LANES_AT(x + i);                                                                  \
+                EIGHT(ADD_SINGLE_##T)                                                                             \
+            }                                                                                                     \
+            EIGHT(END_SINGLE)                                                                                     \
+        }                                                                                                         \
+    }
+
+#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                       \
+    LOAD_LINE(ISA, TARGET)                                                                                                   \
+    STORE_LINE(ISA, TARGET)                                                                                                  \
+    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                  \
+    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                              \
+    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                  \
+    TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums) \
+    {                                                                                                                        \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                      \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                    \
+        for (int64_t c = 0; c < count; c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width) {                       \
+            const float *from = x;                                                                                           \
+            if (width == n) {                                                                                                \
+                EACH(BEGIN_ONE)                                                                                              \
+                for (int64_t i = 0; i < depth; i++, from += n) {                                                             \
+                    const lanes u = LANES_AT(from);                                                                          \
+                    EACH(ADD_ONE)                                                                                            \
+                }                                                                                                            \
+                EACH(END_ONE)                                                                                                \
+            } else {                                                                                                         \
+                EACH(BEGIN_TWO)                                                                                              \
+                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                         \
+                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                  \
+                    EACH(ADD_TWO)                                                                                            \
+                }                                                                                                            \
+                EACH(END_TWO)                                                                                                \
+            }                                                                                                                \
+        }                                                                                                                    \
+    }                                                                                                                        \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                 \
+    {                                                                                                                        \
+        for (int64_t i = 0; i < n; i++)                                                                                      \
+            to[i] = (float)from[i];                                                                                          \
+    }                                                                                                                        \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), load_##ISA, store_##ISA, dots_f32_##ISA,      \
+        dots_bf16_##ISA, dots_i8_##ISA, panel_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12)
 PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32, SIX, 6)

@@ -88,7 +88,7 @@ def close(found, exact, size):
 
 # tokens of one expert: one, two, up to IN_PLACE, up to FEW, a panel's rest of one vector and of two, several groups; k beyond what is loaded at once
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("m, k, n, e", [(1, 640, 70, 1), (2, 128, 24, 1), (9, 64, 33, 2), (48, 70, 25, 1), (49, 1100, 26, 1), (67, 17, 50, 1), (300, 40, 49, 2)])
+@pytest.mark.parametrize("m, k, n, e", [(1, 640, 70, 1), (2, 128, 64, 1), (3, 192, 128, 1), (9, 64, 33, 2), (48, 70, 25, 1), (49, 1100, 26, 1), (67, 17, 50, 1), (300, 40, 49, 2)])
 @pytest.mark.parametrize("activation, bias", [("silu", False), ("swigluoai", True)])
 def test_rows_of_each_instruction_set(dtype, m, k, n, e, activation, bias, isa):
     p, b1, b2 = problem(dtype, m, k, n, e, 2)
@@ -101,10 +101,10 @@ def test_rows_of_each_instruction_set(dtype, m, k, n, e, activation, bias, isa):
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 @pytest.mark.parametrize("scales", ["tensor", "rows", "blocks"])
-@pytest.mark.parametrize("m", [3, 80])
+@pytest.mark.parametrize("m", [1, 3, 80])
 def test_weights_of_8_bits(dtype, scales, m, isa):
     g = torch.Generator().manual_seed(5)
-    p, _, _ = problem(torch.float32, m, 300, 130, 2)
+    p, _, _ = problem(torch.float32, m, 320, 130, 2)
     (e, n2, k), (_, _, n) = integers(p, dtype, g)
     shapes = {"tensor": ((e,), (e,)), "rows": ((e, n2), (e, k)), "blocks": ((e, -(-n2 // 3), -(-k // 64)), (e, -(-k // 3), -(-n // 64)))}[scales]
     s1, s2 = (torch.rand(s, generator=g) / 1000 for s in shapes)

@@ -3,7 +3,8 @@
  * A group of rows of x is packed first, in one of two forms. Up to FEW rows lie one behind the other: the lanes of a vector run
  * along k. More rows are transposed: lanes are rows of x, in panels of two vectors (the last may be of one), with zeros for the
  * rows that are not there; each element of w meets all of them, and nothing is summed across lanes. The sums of a block of w lie
- * in panels too: sum_at() finds one. w is read where it lies; blocks of it are loaded as float and stay in the first cache. */
+ * in panels too (one for all rows in the first form): that of row t + l and column c is sums[COLUMNS * t + c * width + l] in the
+ * panel that begins at t. w is read where it lies; blocks of it are loaded as float and stay in the first cache. */
 #ifndef OPS_PRODUCT_H
 #define OPS_PRODUCT_H
 #include "lines.h"
@@ -61,15 +62,6 @@ static inline int64_t packed_room(const product_isa *isa, int64_t rows, int64_t 
 {
     return rows <= FEW ? rows * line_room(k) : group_width(isa, rows) * k;
 }
-/* Where element i of row t of a packed group is. */
-static inline int64_t packed_at(const product_isa *isa, int64_t rows, int64_t k, int64_t t, int64_t i)
-{
-    const int64_t panel = t / (2 * isa->lanes) * 2 * isa->lanes;
-    if (rows <= FEW)
-        return t * line_room(k) + i;
-    return panel * k + i * panel_width(isa, group_width(isa, rows), panel) + t - panel;
-}
-
 /* Rows at[0 .. rows) of x, times times[row] and rounded to the type of x unless `times` is NULL. */
 static inline void pack(
     const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times, int64_t rows)
@@ -182,13 +174,6 @@ static inline void product(
         }
     }
 }
-/* Where the sum of row t of the group and row c of the block is. */
-static inline int64_t sum_at(const product_isa *isa, int64_t width, int64_t t, int64_t c)
-{
-    const int64_t panel = width <= FEW ? 0 : t / (2 * isa->lanes) * 2 * isa->lanes;
-    return COLUMNS * panel + c * panel_width(isa, width, panel) + t - panel;
-}
-
 /* ---- for each instruction set --------------------------------------------------------------------------------------------- */
 
 #define LANES_AT(P) (*(const lanes *)(const void *)(P))

@@ -391,13 +391,15 @@ static int pack_groups(void *arg, int64_t begin, int64_t end)
 static void finish_rows(const struct fast *f, const struct weights *w, const factor *of, int64_t e, int64_t from, int64_t step,
     int64_t count, int64_t pairs, float *sums)
 {
+    const int64_t all = group_width(f->isa, pairs);
     if (!w->bias && (of->load || !w->scale))
         return;
     for (int64_t c = 0; c < count; c++) {
         const float scale = row_scale(w, of, e, from + c * step), bias = (float)bias_of(w, e, from + c * step);
-        for (int64_t t = 0; t < pairs; t++) {
-            float *const sum = sums + sum_at(f->isa, group_width(f->isa, pairs), t, c);
-            *sum = *sum * scale + bias;
+        for (int64_t t = 0, width; t < all; t += width) {
+            width = panel_width(f->isa, all, t);
+            for (int64_t l = 0; l < width; l++)
+                sums[COLUMNS * t + c * width + l] = sums[COLUMNS * t + c * width + l] * scale + bias;
         }
     }
 }
@@ -413,17 +415,21 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
         const struct group *const g = f->groups + at / f->blocks;
         const int64_t first = at % f->blocks * COLUMNS, count = m->n - first < COLUMNS ? m->n - first : COLUMNS;
         const int64_t gate = gate_at(m->activation, first), high = up_at(m->activation, first, m->n), e = g->expert;
-        const int64_t width = group_width(f->isa, g->pairs), all = line_room(COLUMNS * width);
-        for (int64_t i = COLUMNS * width; i < all; i++)
+        const int64_t all = group_width(f->isa, g->pairs), room = line_room(COLUMNS * all);
+        for (int64_t i = COLUMNS * all; i < room; i++)
             gates[i] = ups[i] = 0;
         product(f->isa, f->w1, e * 2 * m->n + gate, step, count, f->packed + g->x, g->pairs, gates);
         product(f->isa, f->w1, e * 2 * m->n + high, step, count, f->packed + g->x, g->pairs, ups);
         finish_rows(f, &m->w1, f->w1, e, gate, step, count, g->pairs, gates);
         finish_rows(f, &m->w1, f->w1, e, high, step, count, g->pairs, ups);
-        f->activate(m, gates, ups, all);
-        for (int64_t t = 0; t < width; t++)
+        f->activate(m, gates, ups, room);
+        for (int64_t t = 0, width; t < all; t += width) {
+            width = panel_width(f->isa, all, t);
             for (int64_t c = 0; c < count; c++)
-                f->packed[g->a + packed_at(f->isa, g->pairs, m->n, t, first + c)] = gates[sum_at(f->isa, width, t, c)];
+                for (int64_t l = 0; l < width; l++)
+                    f->packed[g->a + (all <= FEW ? l * line_room(m->n) + first + c : t * m->n + (first + c) * width + l)] =
+                        gates[COLUMNS * t + c * width + l];
+        }
     }
     return DV_OK;
 }
@@ -436,14 +442,17 @@ static int down_blocks(void *arg, int64_t begin, int64_t end)
     _Alignas(64) float sums[MOST_SUMS];
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < m->k; first += COLUMNS)
         for (const struct group *g = f->groups; g < f->groups + f->count; g++) {
-            const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS, width = group_width(f->isa, g->pairs);
+            const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS, all = group_width(f->isa, g->pairs);
             product(f->isa, f->w2, g->expert * m->k + first, 1, count, f->packed + g->a, g->pairs, sums);
             finish_rows(f, &m->w2, f->w2, g->expert, first, 1, count, g->pairs, sums);
-            for (int64_t t = 0; t < g->pairs; t++) {
-                float *const to = f->sums + f->tokens[g->first + t] * m->k + first;
-                const float weight = m->on_input ? 1 : f->weights[g->first + t];
-                for (int64_t c = 0; c < count; c++)
-                    to[c] += weight * sums[sum_at(f->isa, width, t, c)];
+            for (int64_t t = 0, width; t < all; t += width) {
+                width = panel_width(f->isa, all, t);
+                for (int64_t l = 0; l < width && t + l < g->pairs; l++) {
+                    float *const to = f->sums + f->tokens[g->first + t + l] * m->k + first;
+                    const float weight = m->on_input ? 1 : f->weights[g->first + t + l];
+                    for (int64_t c = 0; c < count; c++)
+                        to[c] += weight * sums[COLUMNS * t + c * width + l];
+                }
             }
         }
     return DV_OK;

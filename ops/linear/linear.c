@@ -56,7 +56,7 @@ static int blocks(void *arg, int64_t begin, int64_t end)
 {
     const struct piece *const p = arg;
     const dv_tensor *const out = p->a->out;
-    const int64_t n = p->a->weight->shape[0], width = group_width(p->isa, p->rows);
+    const int64_t n = p->a->weight->shape[0], all = group_width(p->isa, p->rows);
     const factor w = { .q = p->a->weight, .k = p->a->weight->shape[1] };
     _Alignas(64) float sums[MOST_SUMS];
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < n; first += COLUMNS) {
@@ -67,10 +67,13 @@ static int blocks(void *arg, int64_t begin, int64_t end)
             scale[c] = number(p->a->weight_scale, first + c, 1);
             bias[c] = number(p->a->bias, first + c, 0);
         }
-        for (int64_t t = 0; t < p->rows; t++)
-            for (int64_t c = 0; c < count; c++)
-                dv_put(out->data, (p->begin + t) * n + first + c, dv_dtype_key(out->dtype),
-                    sums[sum_at(p->isa, width, t, c)] * scale[c] + bias[c]);
+        for (int64_t t = 0, width; t < all; t += width) {
+            width = panel_width(p->isa, all, t);
+            for (int64_t l = 0; l < width && t + l < p->rows; l++)
+                for (int64_t c = 0; c < count; c++)
+                    dv_put(out->data, (p->begin + t + l) * n + first + c, dv_dtype_key(out->dtype),
+                        sums[COLUMNS * t + c * width + l] * scale[c] + bias[c]);
+        }
     }
     return DV_OK;
 }

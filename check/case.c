@@ -72,8 +72,8 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
 }
 
 /* The value of one element. SPECIAL: the first and a fifth of the other elements are special values, in turn; extremes in every
- * second tensor only. */
-static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, uint64_t *special)
+ * second tensor only. lone: the only element that is one; -1: it is not the only one. */
+static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, int64_t lone, uint64_t *special)
 {
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
     static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
@@ -91,7 +91,9 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
     if (t->fill == CHECK_ASCENDING)
         return t->low + (t->high - t->low) * (double)(i + 1) / (double)(check_numel(t) + 1);
-    if (t->fill == CHECK_SPECIAL && (!i || bits % 5 == 0))
+    if (t->fill == CHECK_SPECIAL && i == lone)
+        return mild[*special % 3];
+    if (t->fill == CHECK_SPECIAL && lone < 0 && (!i || bits % 5 == 0))
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
     if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
         return t->high;
@@ -137,12 +139,13 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
     const bool integer = check_is_integer(t->dtype);
     dv_dtype part = t->dtype;
     const int parts = check_numbers_in(&part);
+    const int64_t lone = seed % 4 == CHECK_LONE && n ? (int64_t)(special / 3 % (uint64_t)n) : -1;
     for (int64_t i = 0, at = 0; i < n; i++) {
         char *const element = (char *)first + at * bytes;
-        const double x = t->fill == CHECK_COUNTED ? is_counted(t, index) : draw(t, &r, i, seed % 2, &special);
+        const double x = t->fill == CHECK_COUNTED ? is_counted(t, index) : draw(t, &r, i, seed % 2, lone, &special);
         check_put(first, at * parts, part, x);
         if (parts == 2)
-            check_put(first, at * 2 + 1, part, t->fill == CHECK_SPECIAL ? -x / 2 : draw(t, &r, i + 1, false, &special));
+            check_put(first, at * 2 + 1, part, t->fill == CHECK_SPECIAL ? -x / 2 : draw(t, &r, i + 1, false, -1, &special));
         if (integer && t->dtype.bits == 64 && fabs(x) >= 0x1p53 && x > t->low && x < t->high) /* no double has its last bit */
             *(uint64_t *)element |= 1;
         if (isnan(x) && check_is_float(t->dtype) && t->dtype.bits > 8 && (t->fill == CHECK_SIGNALLING || special % 2))

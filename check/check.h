@@ -63,7 +63,7 @@ enum check_layout {
 enum check_fill {
     CHECK_RANDOM,
     CHECK_SIMPLE,
-    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes */
+    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes; if the seed is CHECK_LONE modulo 4: one NaN or infinity */
     CHECK_LAST, /* integers: all zero, except that the last one is the bound of the range farther from zero; real numbers: within
                    4 of the lower bound, except that the last one is the upper one */
     CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
@@ -72,6 +72,7 @@ enum check_fill {
     CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
 };
+enum { CHECK_LONE = 2 };
 typedef struct check_tensor {
     bool present; /* false: None */
     uint8_t layout, fill;
@@ -319,15 +320,17 @@ typedef struct check_call {
     const check_case *contents; /* the case whose elements the tensors have, in their own types and layouts; NULL: their own */
     uint32_t flags;             /* enum dv_host_flags */
     bool whole;                 /* a row with .split is not cut */
+    bool generators;            /* each Generator is given */
     int (*parallel_for)(
         const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
     /* Told of each dv_parallel_for(); may be NULL. */
     void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn);
     /* Out: */
-    int status;        /* of dv_call() */
-    bool not_this_row; /* the row does not fit this case */
-    bool kernel_ran;   /* else it was refused before */
-    size_t depth;      /* of the kernel's stack in bytes, at most `deep` */
+    int status;                    /* of dv_call() */
+    bool not_this_row;             /* the row does not fit this case */
+    bool kernel_ran;               /* else it was refused before */
+    bool took_given, took_default; /* random numbers: of a Generator that is given; of the default one though one is */
+    size_t depth;                  /* of the kernel's stack in bytes, at most `deep` */
     dv_value results[CHECK_RESULTS];
     const dv_tensor *listed[CHECK_TENSORS]; /* the tensors of results that are lists */
 } check_call;

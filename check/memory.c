@@ -553,13 +553,25 @@ static bool make_list(struct machine *m, size_t slot)
     }
 }
 
+static const unsigned char generator_given;
+
+static int note_generator(const dv_host *host, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset)
+{
+    (void)host;
+    (void)count;
+    *(generator ? &machine.call->took_given : &machine.call->took_default) = true;
+    *seed = 1;
+    *offset = 0;
+    return DV_OK;
+}
+
 void check_call_run(check_call *call, const check_case *c)
 {
     struct machine *m = &machine;
     const int32_t row = call->row ? call->row->index : 0;
     m->call = call;
     m->c = c;
-    call->kernel_ran = call->not_this_row = false;
+    call->kernel_ran = call->not_this_row = call->took_given = call->took_default = false;
     call->depth = 0;
     for (size_t r = 0; r < CHECK_RESULTS; r++)
         call->results[r] = dv_default();
@@ -574,6 +586,10 @@ void check_call_run(check_call *call, const check_case *c)
     for (size_t i = 0; i < c->nargs; i++)
         if (!make_list(m, i))
             return;
+    for (size_t i = 0; i < c->nargs && call->generators; i++)
+        if (call->op->slots[i].type == DV_FIELD_GENERATOR)
+            m->values.values[i] = (dv_value){ .type = DV_VALUE_GENERATOR,
+                .as.generator = (const dv_generator *)&generator_given };
     m->hooks =
         (dv_test_hooks){ .row = row, .whole = call->whole, .alloc = lend_to_kernel, .free = take_back, .loop = call->loop };
     m->host = (dv_host){ .size = sizeof m->host,
@@ -585,6 +601,7 @@ void check_call_run(check_call *call, const check_case *c)
         .before_kernel = before_kernel,
         .after_kernel = after_kernel,
         .parallel_for = call->parallel_for,
+        .random = call->generators ? note_generator : NULL,
         .test = &m->hooks };
     call->status = dv_call(call->op->op, m->values.values, c->nargs, call->results, call->op->nresults, &m->host);
     if (!check_keep_lists(call->op, call->results, call->listed))

@@ -106,6 +106,8 @@ typedef struct planner {
     uint8_t *state;
     size_t npairs;
     uint32_t tries, turn, most; /* most: cases */
+    uint32_t scaled;            /* cases of this mood that were kept */
+    int64_t mood;               /* of the case in hand */
 } planner;
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */
@@ -569,7 +571,7 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 {
     static const double middles[] = { 200, -200, 0, 1000, 0, 0 };
     enum { ALL = sizeof middles / sizeof *middles, LAST = 4, TINY };
-    const size_t turn = p->turn, k = (turn + tensor * (1 + turn / ALL)) % ALL;
+    const size_t turn = p->scaled, k = (turn + tensor * (1 + turn / ALL)) % ALL;
     const dv_dtype_row *row = dv_dtype_find(t->dtype);
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
     t->low = k == LAST ? -2 : middles[k] - 20;
@@ -582,7 +584,7 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 
 static void set_tensors(planner *p, const int *want, const dv_range *facts, check_case *c)
 {
-    const int64_t mood = level(p, want, MOOD, 0);
+    const int64_t mood = p->mood = level(p, want, MOOD, 0);
     size_t indices = 0, index = 0;
     for (size_t i = 0; i < c->ntensors; i++)
         indices += c->tensors[i].present && is_index(&c->tensors[i]);
@@ -980,7 +982,11 @@ static bool is_refuted(const planner *p, int a, int la, int b, int lb)
 /* ---- The array ------------------------------------------------------------------------------------------------------------- */
 
 /* The case meets these new pairs. */
-static void keep(planner *p, uint32_t met) { p->plan->met[p->plan->n++] = met; }
+static void keep(planner *p, uint32_t met)
+{
+    p->plan->met[p->plan->n++] = met;
+    p->scaled += p->mood == SCALED;
+}
 
 static bool is_large(const planner *p, int k, int l)
 {

@@ -981,6 +981,32 @@ static void check_numbers_made(check_job *job, const check_case *c)
         }
 }
 
+static bool took_given; /* a call of this child */
+
+static bool has_generator(const check_op *op)
+{
+    for (size_t i = 0; i < op->nargs; i++)
+        if (op->slots[i].type == DV_FIELD_GENERATOR)
+            return true;
+    return false;
+}
+
+/* Numbers come from the Generator that is given, if one is. */
+static void check_generator(check_job *job, const check_case *c)
+{
+    static check_call call;
+    if (!has_generator(job->op))
+        return;
+    call = (check_call){ .op = job->op, .row = job->row, .end = CHECK_AT_END, .poison = POISON, .generators = true };
+    check_call_run(&call, c);
+    took_given |= call.took_given;
+    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+    if (call.took_default)
+        check_fail(job, "generator",
+            "a Generator is given, and the kernel takes random numbers of the default one: it calls dv_random() with NULL in the "
+            "place of its argument");
+}
+
 /* What one call has taken of dv_random(), the next does not take again. */
 static void check_numbers_taken(check_job *job, const check_case *c)
 {
@@ -1012,7 +1038,9 @@ static void compare_random(check_job *job, const check_case *c)
     static check_outs first, again;
     char words[300];
     pieces = 0;
-    check_numbers_made(job, c);
+    check_generator(job, c);
+    if (!failed(job))
+        check_numbers_made(job, c);
     if (!failed(job))
         check_numbers_taken(job, c);
     if (failed(job) || !run(job, c, CHECK_AT_END, in_order, false, &first) ||
@@ -1052,8 +1080,10 @@ static void check_first_again(check_job *job, uint32_t number, const check_case 
 
 static const char *incomplete(const check_op *op, const check_row *row)
 {
-    return op->random ? "it is nondeterministic (only the random numbers that it takes were looked at, and its slices in another "
-                        "order and on more threads)"
+    return op->random && has_generator(op) && !took_given
+        ? "no case took random numbers of the Generator that is given (its slices in another order and on more threads passed)"
+        : op->random ? "it is nondeterministic (only the random numbers that it takes were looked at, and its slices in another "
+                       "order and on more threads)"
         : has_uncut_loop()
         ? "no case had two pieces of a loop of dv_parallel_for(), so their order was not looked at (all else passed)"
         : row->split && result && !result->in_pieces

@@ -34,6 +34,7 @@ static int call(dv_operator *op, int row, dv_value *results)
         change();
     mallopt(M_PERTURB, poison);
     kernel_ran = allocations = 0;
+    dv_set_seed(1);
     alarm(20); /* it must end */
     const int status = dv_call(op, args, NARGS, results, NRESULTS, &host);
     alarm(0);

@@ -610,6 +610,7 @@ typedef struct check_result {
     check_accuracy accuracy[CHECK_ACCURACY]; /* of values, against the native form in f64 */
     uint32_t met, infeasible, cut, not_met;  /* of its plan; met: by cases that were tried */
     char example[140];
+    double used;        /* processor time in seconds, without what made a failing case smaller */
     char dropped[200];  /* for a pass: which cases were not tried, and why */
     bool unmade;        /* not checked because no arguments were found, or none that the kernel takes: its author can mend that */
     bool unstarted;     /* no process could be started for it; unmade as well */

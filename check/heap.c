@@ -127,12 +127,14 @@ static void *new_block(size_t bytes, size_t alignment)
 /* The bytes around a block, up to the bounds of its pages. */
 static void check_slack(const block *b)
 {
-    for (uintptr_t p = b->begin; p < b->end && !overrun.found; p++)
-        if ((p < b->data || p >= b->data + b->bytes) && *(const uint8_t *)p != FILL) {
+    for (uintptr_t p = b->begin; p < b->end && !overrun.found; p++) {
+        p = p == b->data ? p + b->bytes : p;
+        if (p < b->end && *(const uint8_t *)p != FILL) {
             overrun.found = true;
             overrun.bytes = b->bytes;
             overrun.offset = (int64_t)(p - b->data);
         }
+    }
 }
 
 static void free_block(void *p)

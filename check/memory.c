@@ -670,8 +670,8 @@ bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset
     int64_t strides[CHECK_DIMS], low, high;
     if (!r || !r->bytes || (t->layout != CHECK_SLICED && t->layout != CHECK_PADDED))
         return false;
-    bool *is_element = calloc(r->bytes, 1), changed = false;
     const int64_t size = dv_dtype_bytes(t->dtype, 1);
+    bool *is_element = calloc(r->bytes, 1), changed = false;
     check_strides(t, strides, &low, &high);
     if (is_element)
         mark(t, strides, size, low, is_element);
@@ -735,14 +735,16 @@ bool check_call_slack_changed(char *what, size_t size)
         const region *r = &machine.regions[i];
         if (!r->bytes || r->margin || r->use == ARGUMENT || r->use >= SIZES)
             continue;
-        for (uintptr_t p = r->begin; p < r->end; p++)
-            if ((p < r->data || p >= r->data + r->bytes) && *(const uint8_t *)as_pointer(p) != GAP) {
+        for (uintptr_t p = r->begin; p < r->end; p++) {
+            p = p == r->data ? p + r->bytes : p;
+            if (p < r->end && *(const uint8_t *)as_pointer(p) != GAP) {
                 check_place place = { .what = "" };
                 describe(r, &place);
                 snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes,
                     (long long)((int64_t)p - (int64_t)r->data));
                 return true;
             }
+        }
     }
     return check_heap_slack_changed(what, size);
 }

@@ -369,7 +369,7 @@ static void put_job(const check_job *job, FILE *to)
     else
         fputs(", \"row\": null", to);
     put_member(to, "result", check_outcomes[r->outcome]);
-    fprintf(to, ", \"cases\": %u, \"refused\": %u", r->cases, r->refused);
+    fprintf(to, ", \"cases\": %u, \"refused\": %u, \"cpu\": %.3f", r->cases, r->refused, r->used);
     if (r->outcome == CHECK_FAIL)
         put_member(to, "kind", r->kind);
     if (r->outcome != CHECK_PASS)

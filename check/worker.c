@@ -540,12 +540,15 @@ static void blame(check_job *job)
 static void finish(child *c, bool killed)
 {
     int status = 0;
+    struct rusage used = { 0 };
     check_result *r = c->job->result;
     close(c->fd);
     if (killed || (!r->done && !r->fault))
         r->how.show = CHECK_SHOW_CRASH;
-    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+    while (wait4(c->pid, &status, 0, &used) < 0 && errno == EINTR)
         ;
+    r->used += (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+        (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
     if (killed) {
         r->outcome = CHECK_FAIL;
         say(r, CHECK_FAULT_TIME, "endless wait", "the kernel %s and does not end", c->stopped ? "stops its process" : "waits");

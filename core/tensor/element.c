@@ -73,42 +73,41 @@ static int64_t signed_integer(const void *data, int64_t i, dv_dtype t)
 
 double dv_element_get(const void *data, int64_t i, dv_dtype t)
 {
-    const dv_dtype_row *row = dv_dtype_find(t);
-    if (!row)
-        return 0;
-    if (is_integer(t))
-        return t.code == 0 ? (double)signed_integer(data, i, t) : (double)read_bits(data, i, t.bits);
-    switch (dv_dtype_key(row->dtype)) {
+    t.lanes = 1;
+    switch (dv_dtype_key(t)) {
     case DV_DTYPE_f64:
     case DV_DTYPE_f32:
     case DV_DTYPE_f16:
-    case DV_DTYPE_bf16: return dv_get_f64(data, i, dv_dtype_key(row->dtype));
+    case DV_DTYPE_bf16: return dv_get_f64(data, i, dv_dtype_key(t));
     case DV_DTYPE_c128: return ((const double *)data)[2 * i];
     case DV_DTYPE_c64: return (double)((const float *)data)[2 * i];
     case DV_DTYPE_c32: return (double)dv_f16_to_f32(((const uint16_t *)data)[2 * i]);
-    default: return row->form ? small_value(row, (unsigned)read_bits(data, i, t.bits)) : 0;
+    default: break;
     }
+    const dv_dtype_row *row = dv_dtype_find(t);
+    if (row && is_integer(t))
+        return t.code == 0 ? (double)signed_integer(data, i, t) : (double)read_bits(data, i, t.bits);
+    return row && row->form ? small_value(row, (unsigned)read_bits(data, i, t.bits)) : 0;
 }
 
 void dv_element_put(void *data, int64_t i, dv_dtype t, double x)
 {
-    const dv_dtype_row *row = dv_dtype_find(t);
-    if (!row)
-        return;
-    switch (dv_dtype_key(row->dtype)) {
+    t.lanes = 1;
+    switch (dv_dtype_key(t)) {
     case DV_DTYPE_f64:
     case DV_DTYPE_f32:
     case DV_DTYPE_f16:
-    case DV_DTYPE_bf16: dv_put_f64(data, i, dv_dtype_key(row->dtype), x); return;
+    case DV_DTYPE_bf16: dv_put_f64(data, i, dv_dtype_key(t), x); return;
     case DV_DTYPE_bool: ((uint8_t *)data)[i] = x != 0; return;
     case DV_DTYPE_u64: ((uint64_t *)data)[i] = x < 0x1p63 ? (uint64_t)(int64_t)x : (uint64_t)x; return;
     case DV_DTYPE_c128: ((double *)data)[2 * i] = x, ((double *)data)[2 * i + 1] = 0; return;
     case DV_DTYPE_c64: ((float *)data)[2 * i] = (float)x, ((float *)data)[2 * i + 1] = 0; return;
     case DV_DTYPE_c32: ((uint16_t *)data)[2 * i] = dv_f32_to_f16((float)x), ((uint16_t *)data)[2 * i + 1] = 0; return;
-    default:
-        if (is_integer(t))
-            write_bits(data, i, t.bits, (uint64_t)(int64_t)x);
-        else if (row->form)
-            write_bits(data, i, t.bits, small_bits(row, x));
+    default: break;
     }
+    const dv_dtype_row *row = dv_dtype_find(t);
+    if (row && is_integer(t))
+        write_bits(data, i, t.bits, (uint64_t)(int64_t)x);
+    else if (row && row->form)
+        write_bits(data, i, t.bits, small_bits(row, x));
 }

@@ -72,6 +72,12 @@ void check_strides(const check_tensor *t, int64_t *strides, int64_t *low, int64_
         *low = 0, *high = -1;
 }
 
+/* One of the numbers between the bounds, each with equal chance. */
+static double between(const check_tensor *t, uint64_t bits)
+{
+    return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
+}
+
 /* The value of one element. SPECIAL: the first and a fifth of the other elements are special values, in turn; extremes in every
  * second tensor only. lone: the only element that is one; -1: it is not the only one. */
 static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, int64_t lone, uint64_t *special)
@@ -102,7 +108,7 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return t->low + 4 * ((double)(bits >> 11) * 0x1p-53);
     if (t->fill == CHECK_SIGNALLING && bits % 5 == 0)
         return NAN;
-    const double x = t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
+    const double x = between(t, bits);
     const double half = t->fill == CHECK_HALVES ? rint(2 * x) / 2 : x;
     return half >= t->low && half <= t->high ? half : x;
 }
@@ -140,10 +146,13 @@ static void draw_all(const check_tensor *t, uint64_t seed, void *first, const in
     const bool integer = check_is_integer(t->dtype);
     dv_dtype part = t->dtype;
     const int parts = check_numbers_in(&part);
+    const bool plain = t->fill == CHECK_RANDOM && !integer && parts == 1; /* the most frequent: the same numbers, sooner */
     const int64_t lone = seed % 4 == CHECK_LONE && n ? (int64_t)(special / 3 % (uint64_t)n) : -1;
     for (int64_t i = 0, at = 0; i < n; i++) {
         char *const element = (char *)first + at * bytes;
-        const double x = t->fill == CHECK_COUNTED ? is_counted(t, index) : draw(t, &r, i, seed % 2, lone, &special);
+        const double x = plain         ? between(t, check_next(&r))
+            : t->fill == CHECK_COUNTED ? is_counted(t, index)
+                                       : draw(t, &r, i, seed % 2, lone, &special);
         check_put(first, at * parts, part, x);
         if (parts == 2)
             check_put(first, at * 2 + 1, part, t->fill == CHECK_SPECIAL ? -x / 2 : draw(t, &r, i + 1, false, -1, &special));

@@ -102,9 +102,19 @@ static bool is_first_of_row(const printer *p, size_t job)
     return true;
 }
 
+static bool same_failure(const check_job *a, const check_job *b)
+{
+    return a->result->outcome == CHECK_FAIL && b->result->outcome == CHECK_FAIL && a->op == b->op && a->property == b->property &&
+        a->row && b->row && !strcmp(a->result->kind, b->result->kind);
+}
+
+/* Rows of one operator that fail in the same way are printed once. */
 static void print_failure(const printer *p, const check_job *job)
 {
     const check_result *r = job->result;
+    for (const check_job *other = p->jobs; other < job; other++)
+        if (same_failure(other, job))
+            return;
     fprintf(p->to, "\n%sFAIL%s %s: %s%s%s: %s\n", style(p, "\033[1;31m"), style(p, "\033[0m"), job->property->name, job->op->name,
         job->row ? ", row " : "", job->row ? job->row->name : "", r->message);
     if (job->said_case || r->has_case) {
@@ -112,6 +122,13 @@ static void print_failure(const printer *p, const check_job *job)
         print_case(job, p->to);
         fputs("\n", p->to);
     }
+    const char *between = "     other rows that fail in this way: ";
+    for (const check_job *other = job + 1; other < p->jobs + p->njobs; other++)
+        if (same_failure(job, other)) {
+            fprintf(p->to, "%s%s", between, other->row->name);
+            between = ", ";
+        }
+    fputs(*between == ',' ? "\n" : "", p->to);
     if (line_of(job->op))
         fprintf(p->to, "     declared in %s:%lld\n", check_json_text(job->op->json, "file"), line_of(job->op));
 }

@@ -43,6 +43,26 @@ def test_without_a_folder_for_temporary_files(check, monkeypatch):
     assert check(FAULTY / "tail_past_end" / "fault.c", "--only", "binding")["ok"]
 
 
+TWICE_WRONG = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int f_one(dv_context *ctx, const struct f *a) { return (void)ctx, ((float *)a->out->data)[dv_numel(a->x)] = 1, DV_OK; }
+static int f_two(dv_context *ctx, const struct f *a) { return f_one(ctx, a); }
+DV_OPERATOR(f, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[n]:f32 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f_one), DV_KERNEL(struct f, "cpu", "f32", f_two)));
+DV_LIBRARY(twice, &dv_op_f);
+"""
+
+
+def test_rows_that_fail_alike_are_printed_once(check, tmp_path):
+    (tmp_path / "f.c").write_text(TWICE_WRONG)
+    report = check(tmp_path / "f.c", "--only", "memory")
+    failed = [r for r in report["results"] if r["result"] == "fail"]
+    assert {r["row"] for r in failed} == {"f_one", "f_two"} and all(r["message"] and r["case"] for r in failed)
+    assert report["table"].count("FAIL memory") == 1
+    assert "\n     other rows that fail in this way: f_two\n" in report["table"]
+
+
 IMPOSSIBLE = """
 #include <dovetail_op.h>
 struct f { const dv_tensor *x; dv_tensor *out; };

@@ -294,7 +294,23 @@ static const char *const layouts[] = {
 #undef LAYOUT
 };
 
-static void print_tensor(const check_tensor *t, FILE *to)
+/* Of few elements; false: nothing. */
+static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
+{
+    enum { FEW = 4 };
+    double memory[FEW] = { 0 };
+    int64_t strides[CHECK_DIMS] = { 0 };
+    const int64_t n = check_numel(t);
+    if (n < 1 || n > FEW || t->dtype.bits < 8 || t->dtype.code == 5)
+        return false;
+    dense_strides(t, strides);
+    check_fill_tensor(t, seed, memory, strides);
+    for (int64_t i = 0; i < n; i++)
+        fprintf(to, "%s%.6g", i ? ", " : " {", check_get(memory, i, t->dtype));
+    return fputs("}", to) >= 0;
+}
+
+static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
 {
     if (!t->present) {
         fputs("None", to);
@@ -306,6 +322,8 @@ static void print_tensor(const check_tensor *t, FILE *to)
     fputs("]", to);
     if (t->layout)
         fprintf(to, " (%s)", layouts[t->layout]);
+    if (print_elements(t, seed, to))
+        return;
     if (check_is_integer(t->dtype) && check_numel(t) && t->low == t->high && t->fill != CHECK_COUNTED) /* exact: both are whole */
         fprintf(to, " of %lld", (long long)t->low);
     else if (t->fill == CHECK_LAST && check_numel(t))
@@ -315,7 +333,7 @@ static void print_tensor(const check_tensor *t, FILE *to)
 static void print_value(const check_case *c, const check_value *v, FILE *to)
 {
     switch (v->type) {
-    case DV_VALUE_TENSOR: print_tensor(&c->tensors[v->first], to); return;
+    case DV_VALUE_TENSOR: print_tensor(&c->tensors[v->first], c->seed + v->first, to); return;
     case DV_VALUE_INT: fprintf(to, "%lld", (long long)v->as.i); return;
     case DV_VALUE_FLOAT: fprintf(to, "%.17g", v->as.f); return;
     case DV_VALUE_BOOL: fputs(v->as.b ? "True" : "False", to); return;
@@ -332,7 +350,7 @@ static void print_value(const check_case *c, const check_value *v, FILE *to)
     for (uint32_t i = 0; i < v->count; i++) {
         fputs(i ? ", " : "", to);
         if (v->type == DV_VALUE_TENSORS)
-            print_tensor(&c->tensors[v->first + i], to);
+            print_tensor(&c->tensors[v->first + i], c->seed + v->first + i, to);
         else if (v->type == DV_VALUE_INTS)
             fprintf(to, "%lld", (long long)v->ints[i]);
         else if (v->type == DV_VALUE_STRINGS)

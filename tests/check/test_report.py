@@ -3,6 +3,7 @@ import fcntl
 import os
 import pathlib
 import pty
+import re
 import struct
 import subprocess
 import termios
@@ -61,6 +62,12 @@ def test_rows_that_fail_alike_are_printed_once(check, tmp_path):
     assert {r["row"] for r in failed} == {"f_one", "f_two"} and all(r["message"] and r["case"] for r in failed)
     assert report["table"].count("FAIL memory") == 1
     assert "\n     other rows that fail in this way: f_two\n" in report["table"]
+
+
+def test_few_elements_are_printed(check):
+    """What they are is the fault, of a softmax whose maximum begins at 0."""
+    report = check(FAULTY / "shift_from_zero" / "fault.c", "--only", "values")
+    assert re.search(r"x: f32\[1\] \{-[12]\d\d", report["results"][0]["case"]), report["results"][0]
 
 
 IMPOSSIBLE = """

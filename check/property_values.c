@@ -753,7 +753,9 @@ static const char *incomplete(const check_op *op, const check_row *row)
     if (op->random)
         return "it is nondeterministic";
     if (!list_opinions(op, row, rows))
-        return "there is nothing to compare with: no reference row and no native form (only layouts were compared)";
+        return row->reference ? "it is the reference, and there is no native form to compare it with (only layouts were compared)"
+                              : "there is nothing to compare with: no reference row and no native form (only layouts were "
+                                "compared)";
     return compared ? NULL : "no case gave a result with an element, and an opinion to compare it with";
 }
 

@@ -322,8 +322,11 @@ static int unknown_function(const struct resolver *r, const dv__expr *e)
     dv__near near = { .wanted = e->name };
     dv__text all = { 0 };
     char hint[200];
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        if (!strcmp(e->name, facts[i]))
+            return wrong(r, e, "'%s' is a fact of its own and no part of an expression; write ';' before it", e->name);
         dv__near_add(&near, facts[i]);
+    }
     for (int i = 0; i < DV__FN_COUNT; i++) {
         dv__near_add(&near, functions[i].name);
         dv__text_add(&all, "%s%s", i ? ", " : "", functions[i].name);

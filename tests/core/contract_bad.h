@@ -47,6 +47,8 @@
         "unknown function 'foo': expected one of min, max, abs, ceildiv, if, len, rank, numel, size, stride, total, axis, "
         "present, absent, dtype, itemsize, shape, broadcast, reduced, swap, permute, promote, accumulate" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; paralel(n)", 26, "unknown function or fact 'paralel'; did you mean parallel?" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; n > 0 and parallel(n)", 36,
+        "'parallel' is a fact of its own and no part of an expression; write ';' before it" },
     { 'A', "x[n]:T, y[n]:T -> [min(n)]:T", 20, "expected at least 2 operands of min(), found 1" },
     { 'A', "x[n]:T, y[n]:T -> [ceildiv(n)]:T", 20, "expected 2 operands of ceildiv(), found 1" },
     { 'A', "x[n]:T, y[n]:T -> [ceildiv(n, 2, 3)]:T", 20, "expected 2 operands of ceildiv(), found 3" },

@@ -655,6 +655,29 @@ static int check_logic(checker *c, dv__expr *e, const value **out)
     return give(c, VALUE_KNOWN, TYPE(BOOL), out);
 }
 
+/* a in b c: a == b or a == c. */
+static int check_in(checker *c, dv__expr **at, const value **out)
+{
+    dv__expr *const e = *at, *any = NULL;
+    if (e->args[0]->kind != DV__EXPR_NAME && e->args[0]->kind != DV__EXPR_ATTR)
+        return dv__fail_at(DV_ESYNTAX, c->text, e->args[0]->at, "expected a name before 'in'");
+    for (uint32_t i = 1; i < e->n; i++) {
+        dv__expr *one = dv__formula_node(c, DV__EXPR_EQ, e->at, 2),
+                 *both = any ? dv__formula_node(c, DV__EXPR_OR, e->at, 2) : one;
+        if (!one || !both)
+            return DV_ENOMEM;
+        one->args[0] = e->args[0];
+        one->args[1] = e->args[i];
+        if (any) {
+            both->args[0] = any;
+            both->args[1] = one;
+        }
+        any = both;
+    }
+    *at = any;
+    return dv__formula_check(c, at, out);
+}
+
 /* ---- Parts ---- */
 
 static int check_attribute(checker *c, dv__expr *e, const value **out)
@@ -783,8 +806,8 @@ int dv__formula_check(checker *c, dv__expr **at, const value **out)
     case DV__EXPR_OR:
     case DV__EXPR_NOT: return check_logic(c, e, out);
     case DV__EXPR_STAR:
-    case DV__EXPR_KEYWORD:
-    case DV__EXPR_IN: break;
+    case DV__EXPR_KEYWORD: break;
+    case DV__EXPR_IN: return check_in(c, at, out);
     }
     return dv__fail_at(DV_ESYNTAX, c->text, e->at, "expected a value");
 }

@@ -34,6 +34,7 @@ NOT_IN_PYTHON = {
     "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
+LUCK_IN_PYTHON = {"string_list_kept"}  # it reads a list that Python has freed: what is there now may do no harm
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()
 
 
@@ -55,7 +56,7 @@ def test_it_fails_alone(faulty, program, binary, tmp_path, name):
     done = run([program(name)], binary(name), most)
     assert done.returncode not in (0, 2) and (done.returncode == 124) == (name in ENDLESS), done
     assert ("python" in found) == (name not in NOT_IN_PYTHON)
-    if "python" in found:
+    if "python" in found and name not in LUCK_IN_PYTHON:
         done = run(python_program(found["python"], tmp_path), binary(name), most)
         assert done.returncode not in (0, 2) and "Traceback" not in done.stderr, done
 

@@ -107,7 +107,7 @@ typedef struct planner {
     size_t npairs;
     uint32_t tries, turn, most; /* most: cases */
     uint32_t scaled;            /* cases of this mood that were kept */
-    int64_t mood;               /* of the case in hand */
+    int64_t mood;               /* of the current case */
 } planner;
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */

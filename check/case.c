@@ -305,8 +305,14 @@ static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
         return false;
     dense_strides(t, strides);
     check_fill_tensor(t, seed, memory, strides);
-    for (int64_t i = 0; i < n; i++)
-        fprintf(to, "%s%.6g", i ? ", " : " {", check_get(memory, i, t->dtype));
+    for (int64_t i = 0; i < n; i++) {
+        const double x = check_get(memory, i, t->dtype);
+        fputs(i ? ", " : " {", to);
+        if (isnan(x))
+            fputs("NaN", to);
+        else
+            fprintf(to, "%.6g", x);
+    }
     return fputs("}", to) >= 0;
 }
 

@@ -66,7 +66,7 @@ def test_rows_that_fail_alike_are_printed_once(check, tmp_path):
 
 def test_few_elements_are_printed(check):
     """What they are is the fault, of a softmax whose maximum begins at 0."""
-    report = check(FAULTY / "shift_from_zero" / "fault.c", "--only", "values")
+    report = check(FAULTY / "softmax_from_zero" / "fault.c", "--only", "values")
     assert re.search(r"x: f32\[1\] \{-[12]\d\d", report["results"][0]["case"]), report["results"][0]
 
 

@@ -25,7 +25,7 @@ static int softmax_f32(dv_context *ctx, const struct softmax *a)
 }
 
 DV_OPERATOR(softmax, struct softmax, (x, out), .schema = "softmax(Tensor x) -> Tensor out",
-    .contract = "x[*s d]:T -> out[*s d]:T; T in f32; parallel(*s)",
+    .contract = "x[*s d]:T -> out[*s d]:T; T in f32; d > 0; parallel(*s)",
     .native = "div(exp(sub(x, amax(x, [-1], True))), sum(exp(sub(x, amax(x, [-1], True))), [-1], True))",
     .kernels = DV_KERNELS(DV_KERNEL(struct softmax, "cpu", "f32", softmax_f32)));
 DV_LIBRARY(faulty, &dv_op_softmax);

@@ -1,6 +1,5 @@
 /* Cases: layouts, contents, descriptions, and the values for dv_call(). */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -137,7 +136,7 @@ static bool is_counted(const check_tensor *t, const int64_t *index)
     return is;
 }
 
-static void draw_all(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)
+void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)
 {
     check_random r = { seed };
     uint64_t special = check_next(&r);
@@ -160,85 +159,6 @@ static void draw_all(const check_tensor *t, uint64_t seed, void *first, const in
             *(uint64_t *)element |= 1;
         if (isnan(x) && check_is_float(t->dtype) && t->dtype.bits > 8 && (t->fill == CHECK_SIGNALLING || special % 2))
             put_nan(element, t->dtype, t->fill != CHECK_SIGNALLING);
-        for (int32_t d = t->ndim; d-- > 0; index[d] = 0, at -= t->shape[d] * strides[d]) {
-            at += strides[d];
-            if (++index[d] < t->shape[d])
-                break;
-        }
-    }
-}
-
-static void dense_strides(const check_tensor *t, int64_t *strides)
-{
-    int64_t n = 1;
-    for (int32_t d = t->ndim; d-- > 0; n *= t->shape[d])
-        strides[d] = n;
-}
-
-/* The contents of tensors that were made last, without gaps: a case is called many times. */
-enum { REMEMBERED = 8, MOST_REMEMBERED = 1 << 21 /* bytes */ };
-static struct remembered {
-    check_tensor t;
-    uint64_t seed;
-    void *data;
-    int64_t room;
-} remembered[REMEMBERED];
-
-static bool same_contents(const check_tensor *a, const check_tensor *b)
-{
-    return a->fill == b->fill && !memcmp(&a->low, &b->low, sizeof a->low) && !memcmp(&a->high, &b->high, sizeof a->high) &&
-        dv_dtype_key(a->dtype) == dv_dtype_key(b->dtype) && a->ndim == b->ndim &&
-        !memcmp(a->shape, b->shape, sizeof *a->shape * (size_t)a->ndim);
-}
-
-/* NULL: they are large, or elements are smaller than a byte. */
-static const char *contents_of(const check_tensor *t, uint64_t seed)
-{
-    static unsigned next;
-    int64_t strides[CHECK_DIMS];
-    const int64_t bytes = dv_dtype_bytes(t->dtype, check_numel(t));
-    if (t->dtype.bits < 8 || !bytes || bytes > MOST_REMEMBERED)
-        return NULL;
-    for (unsigned k = 0; k < REMEMBERED; k++)
-        if (remembered[k].room && remembered[k].seed == seed && same_contents(&remembered[k].t, t))
-            return remembered[k].data;
-    struct remembered *r = &remembered[next++ % REMEMBERED];
-    if (bytes > r->room) {
-        free(r->data);
-        r->data = malloc((size_t)bytes);
-        r->room = r->data ? bytes : 0;
-    }
-    if (!r->room)
-        return NULL;
-    r->t = *t;
-    r->seed = seed;
-    dense_strides(t, strides);
-    draw_all(t, seed, r->data, strides);
-    return r->data;
-}
-
-static bool is_dense(const check_tensor *t, const int64_t *strides)
-{
-    int64_t dense[CHECK_DIMS] = { 0 };
-    dense_strides(t, dense);
-    return !memcmp(dense, strides, sizeof *dense * (size_t)t->ndim);
-}
-
-void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const int64_t *strides)
-{
-    const char *from = contents_of(t, seed);
-    const int64_t bytes = dv_dtype_bytes(t->dtype, 1);
-    int64_t index[CHECK_DIMS] = { 0 };
-    if (from && is_dense(t, strides)) {
-        memcpy(first, from, (size_t)(bytes * check_numel(t)));
-        return;
-    }
-    if (!from) {
-        draw_all(t, seed, first, strides);
-        return;
-    }
-    for (int64_t i = 0, at = 0, n = check_numel(t); i < n; i++) {
-        memcpy((char *)first + at * bytes, from + i * bytes, (size_t)bytes);
         for (int32_t d = t->ndim; d-- > 0; index[d] = 0, at -= t->shape[d] * strides[d]) {
             at += strides[d];
             if (++index[d] < t->shape[d])
@@ -299,12 +219,14 @@ static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
 {
     enum { FEW = 4 };
     double memory[FEW] = { 0 };
-    int64_t strides[CHECK_DIMS] = { 0 };
+    check_tensor plain = *t;
+    int64_t low, high, strides[CHECK_DIMS];
     const int64_t n = check_numel(t);
     if (n < 1 || n > FEW || t->dtype.bits < 8 || t->dtype.code == 5)
         return false;
-    dense_strides(t, strides);
-    check_fill_tensor(t, seed, memory, strides);
+    plain.layout = CHECK_CONTIGUOUS;
+    check_strides(&plain, strides, &low, &high);
+    check_fill_tensor(&plain, seed, memory, strides);
     for (int64_t i = 0; i < n; i++) {
         const double x = check_get(memory, i, t->dtype);
         fputs(i ? ", " : " {", to);

@@ -670,8 +670,8 @@ bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset
     int64_t strides[CHECK_DIMS], low, high;
     if (!r || !r->bytes || (t->layout != CHECK_SLICED && t->layout != CHECK_PADDED))
         return false;
-    const int64_t size = dv_dtype_bytes(t->dtype, 1);
     bool *is_element = calloc(r->bytes, 1), changed = false;
+    const int64_t size = dv_dtype_bytes(t->dtype, 1);
     check_strides(t, strides, &low, &high);
     if (is_element)
         mark(t, strides, size, low, is_element);

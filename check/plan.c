@@ -107,7 +107,6 @@ typedef struct planner {
     size_t npairs;
     uint32_t tries, turn, most; /* most: cases */
     uint32_t scaled;            /* cases of this mood that were kept */
-    int64_t mood;               /* of the current case */
 } planner;
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */
@@ -573,9 +572,10 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
     enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, LAST = 4, TINY };
     const size_t turn = p->scaled, k = (turn + tensor * (1 + turn / ALL)) % ALL;
     const dv_dtype_row *row = dv_dtype_find(t->dtype);
+    const double around = k == CLOSE ? 2 : 20;
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
-    t->low = k == LAST ? -2 : middles[k] - (k == CLOSE ? 2 : 20);
-    t->high = k == LAST ? 200 : middles[k] + (k == CLOSE ? 2 : 20);
+    t->low = k == LAST ? -2 : middles[k] - around;
+    t->high = k == LAST ? 200 : middles[k] + around;
     if (k == TINY && check_is_float(t->dtype) && t->dtype.bits <= 16 && row->bias < 64) {
         t->high = ldexp(1, 1 - row->bias);
         t->low = -t->high;
@@ -584,7 +584,7 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 
 static void set_tensors(planner *p, const int *want, const dv_range *facts, check_case *c)
 {
-    const int64_t mood = p->mood = level(p, want, MOOD, 0);
+    const int64_t mood = level(p, want, MOOD, 0);
     size_t indices = 0, index = 0;
     for (size_t i = 0; i < c->ntensors; i++)
         indices += c->tensors[i].present && is_index(&c->tensors[i]);
@@ -982,10 +982,10 @@ static bool is_refuted(const planner *p, int a, int la, int b, int lb)
 /* ---- The array ------------------------------------------------------------------------------------------------------------- */
 
 /* The case meets these new pairs. */
-static void keep(planner *p, uint32_t met)
+static void keep(planner *p, const int *want, uint32_t met)
 {
     p->plan->met[p->plan->n++] = met;
-    p->scaled += p->mood == SCALED;
+    p->scaled += level(p, want, MOOD, 0) == SCALED;
 }
 
 static bool is_large(const planner *p, int k, int l)
@@ -1073,7 +1073,7 @@ static void add_first(planner *p)
         if (make(p, want, NOT, NOT, false, place(p)) == CHECK_ACCEPTED) {
             find_levels(p, want, place(p), found);
             if (i >= 2 * FIRST || !is_empty(p, place(p)))
-                keep(p, meet(p, found, false));
+                keep(p, want, meet(p, found, false));
         }
         p->turn++;
     }
@@ -1098,10 +1098,10 @@ static void meet_pair(planner *p, int a, int la, int b, int lb)
             const uint32_t met = meet(p, found, true);
             if (found[a] == la && found[b] == lb && (met || i + 2 >= TRIES)) {
                 meet(p, found, false);
-                keep(p, met + (*of != MET));
+                keep(p, want, met + (*of != MET));
                 *of = MET; /* also where a third level masks it: nothing better was found */
             } else if (met > 8) {
-                keep(p, meet(p, found, false));
+                keep(p, want, meet(p, found, false));
             }
         }
         if (i == 1 && *of == OPEN && is_refuted(p, a, la, b, lb))
@@ -1139,7 +1139,7 @@ static void add_rest(planner *p, uint32_t fewest)
     for (uint32_t i = 0; i < 4 * fewest && p->plan->n < fewest && p->plan->n < p->most; i++) {
         choose(p, NOT, NOT, want, true);
         if (make(p, want, NOT, NOT, i % 2, place(p)) == CHECK_ACCEPTED)
-            keep(p, 0);
+            keep(p, want, 0);
         p->turn++;
     }
 }

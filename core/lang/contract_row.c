@@ -100,16 +100,12 @@ int dv__contract_takes(const dv__contract *c, const char *text, dv__takes *out)
 
 int dv__predicate_parse(const char *text, const dv__contract *c, dv__arena *arena, dv__predicate **out)
 {
-    dv__lexer lx;
     const char *copy = dv__arena_strndup(arena, text, strlen(text)); /* trees point into it */
     *out = NULL;
     if (!copy)
         return DV_ENOMEM;
     dv__expr *e = NULL;
-    dv__lexer_init(&lx, copy);
-    int status = dv__expr_parse(&lx, arena, &e);
-    if (!status && lx.token.kind != DV__TOKEN_END)
-        status = dv__lexer_unexpected(&lx, "the end of the predicate");
+    int status = dv__expr_parse_all(copy, arena, "predicate", &e);
     if (!status)
         status = dv__contract_resolve_expr(c, copy, e, DV__CTYPE_BOOL, "a predicate");
     dv__predicate *p = status ? NULL : DV__ARENA_NEW(arena, dv__predicate);

@@ -487,6 +487,13 @@ static int parse(dv__lexer *lx, dv__arena *arena, unsigned flags, enum level lev
 }
 
 int dv__expr_parse(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, 0, LEVEL_OR, out); }
+int dv__expr_parse_all(const char *text, dv__arena *arena, const char *what, dv__expr **out)
+{
+    dv__lexer lx;
+    dv__lexer_init(&lx, text);
+    const int status = dv__expr_parse(&lx, arena, out);
+    return status || lx.token.kind == DV__TOKEN_END ? status : dv__lexer_unexpected(&lx, "the end of the %s", what);
+}
 int dv__expr_parse_sum(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, IN_LIST, LEVEL_SUM, out); }
 int dv__expr_parse_no_div(dv__lexer *lx, dv__arena *arena, dv__expr **out) { return parse(lx, arena, NO_DIV, LEVEL_OR, out); }
 int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out)

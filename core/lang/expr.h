@@ -66,6 +66,8 @@ enum { DV__EXPR_MAX_DEPTH = 200 };
 /* Precedence from loose to tight: or; and; not; comparisons and `in` (chained: 0 <= a < b is a conjunction); + -; * / // %;
  * unary -; postfix [i] .name (args) {i}. DV_ESYNTAX at the column. Nesting deeper than 200 is refused (DV_ELIMIT). */
 int dv__expr_parse(dv__lexer *lx, dv__arena *arena, dv__expr **out);
+/* The whole of a text, which the tree points into; `what` it is, for the error where more follows. */
+int dv__expr_parse_all(const char *text, dv__arena *arena, const char *what, dv__expr **out);
 /* Only a sum (no comparison), for a dim in a list that is separated by spaces: outside parentheses "(", "[" and a "*" that has a
  * space before and none after it begin the next dim, so "co (h+1)//2 *s" are three. */
 int dv__expr_parse_sum(dv__lexer *lx, dv__arena *arena, dv__expr **out);

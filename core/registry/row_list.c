@@ -215,12 +215,8 @@ static bool is_function(const dv__expr *e)
 
 int dv__row_list_parse(const char *text, const dv__schema *schema, dv__arena *arena, const dv_row_list **out)
 {
-    dv__lexer lexer;
     dv__expr *e = NULL;
-    dv__lexer_init(&lexer, text);
-    int status = dv__expr_parse(&lexer, arena, &e);
-    if (!status && lexer.token.kind != DV__TOKEN_END)
-        status = dv__lexer_unexpected(&lexer, "the end of the row");
+    int status = dv__expr_parse_all(text, arena, "row", &e);
     if (status)
         return status;
     if (!is_function(e))

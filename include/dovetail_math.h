@@ -124,16 +124,17 @@ DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int no
  * infinite. -150 <= y <= 150. The idea: e^y = 2^n e^r with |r| <= ln(2)/2; adding 1.5 * 2^23 rounds to an integer and leaves it
  * in the low bits. */
 typedef struct dv__exp_f32 { float e, scale; } dv__exp_f32;
-DV_INLINE dv__exp_f32 dv__expf_parts(float y)
+DV_INLINE dv__exp_f32 dv__expf_parts_of(float y, float rest) /* of y + rest, which is not rounded; |rest| < 0.06 */
 {
     const float shifted = y * 0x1.715476p+0f + 0x1.8p23f, n = shifted - 0x1.8p23f;
-    const float r = (y - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
+    const float r = ((y - n * 0x1.62e4p-1f) + rest) - n * 0x1.7f7d1cp-20f;
     const int32_t k = (int32_t)(dv__bits_of_f32(shifted) - 0x4b400000u), half = k >> 1;
     const float q = 0.4999999343f + r * (0.1666652040f + r * (0.04166839047f + r * (0.008368745253f + r * 0.001381455828f)));
     const dv__exp_f32 parts = { (1.0f + (r + r * r * q)) * dv__f32_from_bits((uint32_t)(half + 127) << 23),
         dv__f32_from_bits((uint32_t)(k - half + 127) << 23) };
     return parts;
 }
+DV_INLINE dv__exp_f32 dv__expf_parts(float y) { return dv__expf_parts_of(y, -0.0f); } /* adding -0 changes nothing: no code */
 
 typedef struct dv__exp_f64 { double e, scale; } dv__exp_f64; /* the same; -1000 <= y <= 1000 */
 DV_INLINE dv__exp_f64 dv__exp_parts(double y)

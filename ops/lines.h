@@ -5,6 +5,13 @@
 #include "numbers.h"
 #include <dovetail_math.h>
 
+/* A vector that several operations use: gcc would load it once for each. */
+#ifdef DV_TARGET_AVX2
+#define IN_REGISTER(V) __asm__("" : "+v"(V))
+#else
+#define IN_REGISTER(V) (void)(V)
+#endif
+
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
 

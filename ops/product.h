@@ -177,11 +177,6 @@ static inline void product(
 /* ---- for each instruction set --------------------------------------------------------------------------------------------- */
 
 #define LANES_AT(P) (*(const lanes *)(const void *)(P))
-#ifdef DV_TARGET_AVX2
-#define IN_REGISTER(V) __asm__("" : "+v"(V)) /* gcc would load it once for each use */
-#else
-#define IN_REGISTER(V) (void)(V)
-#endif
 #define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define SIX(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)

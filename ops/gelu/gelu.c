@@ -49,40 +49,50 @@ static int gelu_backward_reference(dv_context *ctx, const struct gelu_backward *
 
 /* ---- fast rows, of all types but f64 ------------------------------------------------------------------------------------- */
 
-#define STEP(NAME, IN, T, EXPRESSION)                                          \
-    DV_INLINE void NAME(float *const *out, const float *const *in, void *with) \
-    {                                                                          \
-        (void)with;                                                            \
-        DV_BLOCK_LOOP                                                          \
-        {                                                                      \
-            const T x = (T)in[IN][i];                                          \
-            out[0][i] = (float)(EXPRESSION);                                   \
-        }                                                                      \
+#define LOOP(IN, T, EXPRESSION)          \
+    DV_BLOCK_LOOP                        \
+    {                                    \
+        const T x = (T)in[IN][i];        \
+        out[0][i] = (float)(EXPRESSION); \
+    }
+/* Of argument IN: an expression of T for f32, and one of float for bf16 and f16, which `is_16` says by not being NULL. */
+#define STEP(NAME, IN, T, EXPRESSION, EXPRESSION_16)                            \
+    DV_INLINE void NAME(float *const *out, const float *const *in, void *is_16) \
+    {                                                                           \
+        if (is_16)                                                              \
+            LOOP(IN, float, EXPRESSION_16)                                      \
+        else                                                                    \
+            LOOP(IN, T, EXPRESSION)                                             \
     }
 /* By tanh in double: the exponent is a polynomial of x, whose rounding would show. */
 #define SIGMOID dv_sigmoid(2 * root * (x + cubic * x * x * x))
+#define SIGMOID_16 dv_sigmoidf(2 * (float)root * (x + (float)cubic * x * x * x))
 #define SLOPE(S) (S + 2 * x * S * (1 - S) * root * (1 + 3 * cubic * x * x))
-STEP(exact, 0, float, x *below_fast(x, gauss(x)))
-STEP(by_tanh, 0, double, x *SIGMOID)
-STEP(exact_backward, 1, float, in[0][i] * (below_fast(x, gauss(x)) + x * 0.39894228f * gauss(x)))
-STEP(by_tanh_backward, 1, double, (double)in[0][i] * SLOPE(SIGMOID))
+#define SLOPE_16(S) (S + 2 * x * S * (1 - S) * (float)root * (1 + 3 * (float)cubic * x * x))
+STEP(exact, 0, float, x *below_fast(x, gauss(x)), x *below_16(x, gauss_16(x)))
+STEP(by_tanh, 0, double, x *SIGMOID, x *SIGMOID_16)
+STEP(exact_backward, 1, float, in[0][i] * (below_fast(x, gauss(x)) + x * 0.39894228f * gauss(x)),
+    in[0][i] * (below_16(x, gauss_16(x)) + x * 0.39894228f * gauss_16(x)))
+STEP(by_tanh_backward, 1, double, (double)in[0][i] * SLOPE(SIGMOID), in[0][i] * SLOPE_16(SIGMOID_16))
 
 DV_INLINE int gelu_row(dv_context *ctx, const struct gelu *a)
 {
+    void *const is_16 = a->x->dtype.bits == 16 ? a->out : NULL;
     (void)ctx;
     if (a->approximate.data[0] == 't')
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, by_tanh, NULL);
+        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), is_16, by_tanh, NULL);
     else
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, exact, NULL);
+        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), is_16, exact, NULL);
     return DV_OK;
 }
 DV_INLINE int gelu_backward_row(dv_context *ctx, const struct gelu_backward *a)
 {
+    void *const is_16 = a->x->dtype.bits == 16 ? a->grad_input : NULL;
     (void)ctx;
     if (a->approximate.data[0] == 't')
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), NULL, by_tanh_backward, NULL);
+        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), is_16, by_tanh_backward, NULL);
     else
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), NULL, exact_backward, NULL);
+        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), is_16, exact_backward, NULL);
     return DV_OK;
 }
 DV_ISAS(struct gelu, gelu_row)

@@ -162,18 +162,20 @@ static int run(dv_context *ctx, struct attention *x)
 
 /* ---- fast rows ----------------------------------------------------------------------------------------------------------- */
 
-/* Heads of a unit of work, at most; what they are rounded up to; tokens that are scored at once; values that are added at once.
- */
-enum { HEADS = 64, ALIGN = 16, AT_ONCE = 8, BLOCK = 64 };
+/* Heads of a unit of work, at most; what they are rounded up to; tokens that are scored at once; values that are added at once,
+ * and what lies between them: rows a power of two apart would fall into few places of a cache. */
+enum { HEADS = 128, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16 };
 
-/* units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks; room: bytes of a piece. */
+/* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks; room: bytes of a
+ * piece. */
 struct fast {
     struct attention *x;
-    int64_t units, most, wide, e, pieces, room;
+    int64_t heads, units, most, wide, e, pieces, room;
     char *scratch;
     atomic_bool infinite;
 };
-/* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e], max and sum [heads]. */
+/* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e + PADDING], max and sum
+ * [heads]. */
 struct unit {
     float *q, *scores, *out, *tokens, *values, *max, *sum;
     int64_t *rows, heads;
@@ -190,19 +192,41 @@ struct fns {
 
 #define AT(P) (*(lanes *)(void *)(P))
 #define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#define BEGIN(K) lanes s##K = { 0 };
-#define ADD(K) s##K += u * keys[K * wide + i];
-#define END(K) AT(scores + K * heads + h) = s##K * scale;
 #define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+/* One vector of heads, or two, which share what is loaded of a key. */
+#define BEGIN(K) lanes a##K = { 0 };
+#define ADD(K) a##K += u * keys[K * wide + i];
+#define END(K) AT(scores + K * heads + h) = a##K * scale;
+#define BEGIN_BOTH(K) lanes a##K = { 0 }, b##K = { 0 };
+#define ADD_BOTH(K) ADD_TO_BOTH(K, keys[K * wide + i])
+#define END_BOTH(K) AT(scores + K * heads + h) = a##K * scale, AT(scores + K * heads + h + n) = b##K * scale;
+#define ADD_TO_BOTH(K, NUMBER)                      \
+    {                                               \
+        lanes both = (NUMBER) - (const lanes){ 0 }; \
+        IN_REGISTER(both);                          \
+        a##K += u * both, b##K += v * both;         \
+    }
 #define LOAD_OUT(H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
-#define ADD_OUT(H) a##H += u * p[t * heads + h + H], b##H += v * p[t * heads + h + H];
+#define ADD_OUT(H) ADD_TO_BOTH(H, p[t * heads + h + H])
 #define STORE_OUT(H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
-#define FAST(ISA, TARGET, BYTES)                                                                                                \
+/* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
+#define FAST(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                                      \
     /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                                \
     TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale) \
     {                                                                                                                           \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
-        for (int64_t h = 0; h < heads; h += BYTES / (int64_t)sizeof(float)) {                                                   \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
+        int64_t h = 0;                                                                                                          \
+        for (; BYTES == 64 && h + 2 * n <= heads; h += 2 * n) { /* with 32 registers */                                         \
+            EACH(BEGIN_BOTH)                                                                                                    \
+            for (int64_t i = 0; i < wide; i++) {                                                                                \
+                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
+                const lanes v = *(const lanes *)(const void *)(q + i * heads + h + n);                                          \
+                EACH(ADD_BOTH)                                                                                                  \
+            }                                                                                                                   \
+            EACH(END_BOTH)                                                                                                      \
+        }                                                                                                                       \
+        for (; h < heads; h += n) {                                                                                             \
             EACH(BEGIN)                                                                                                         \
             for (int64_t i = 0; i < wide; i++) {                                                                                \
                 const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
@@ -211,20 +235,20 @@ struct fns {
             EACH(END)                                                                                                           \
         }                                                                                                                       \
     }                                                                                                                           \
-    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, e], out [heads, e]. */                     \
+    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */                  \
     TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count)   \
     {                                                                                                                           \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
+        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                                   \
         for (int64_t i = 0; i < e; i += 2 * n)                                                                                  \
-            for (int64_t h = 0; h < heads; h += 4) {                                                                            \
-                FOUR(LOAD_OUT)                                                                                                  \
+            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                                \
+                EACH_HEAD(LOAD_OUT)                                                                                             \
                 for (int64_t t = 0; t < count; t++) {                                                                           \
-                    const lanes u = *(const lanes *)(const void *)(values + t * e + i);                                         \
-                    const lanes v = *(const lanes *)(const void *)(values + t * e + i + n);                                     \
-                    FOUR(ADD_OUT)                                                                                               \
+                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                                      \
+                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                                  \
+                    EACH_HEAD(ADD_OUT)                                                                                          \
                 }                                                                                                               \
-                FOUR(STORE_OUT)                                                                                                 \
+                EACH_HEAD(STORE_OUT)                                                                                            \
             }                                                                                                                   \
     }                                                                                                                           \
     TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }               \
@@ -241,18 +265,19 @@ struct fns {
 static struct unit unit_at(const struct fast *f, char *at)
 {
     struct unit u = { .q = (float *)(void *)at };
-    u.scores = u.q + f->wide * HEADS;
-    u.out = u.scores + (f->most + AT_ONCE) * HEADS;
-    u.tokens = u.out + HEADS * f->e;
+    u.scores = u.q + f->wide * f->heads;
+    u.out = u.scores + (f->most + AT_ONCE) * f->heads;
+    u.tokens = u.out + f->heads * f->e;
     u.values = u.tokens + AT_ONCE * f->wide;
-    u.max = u.values + BLOCK * f->e;
-    u.sum = u.max + HEADS;
-    u.rows = (int64_t *)(void *)(u.sum + HEADS);
+    u.max = u.values + BLOCK * (f->e + PADDING);
+    u.sum = u.max + f->heads;
+    u.rows = (int64_t *)(void *)(u.sum + f->heads);
     return u;
 }
 static int64_t unit_room(const struct fast *f)
 {
-    return (HEADS * (f->wide + f->most + AT_ONCE + f->e + 2) + AT_ONCE * f->wide + BLOCK * f->e) * (int64_t)sizeof(float) +
+    return (f->heads * (f->wide + f->most + AT_ONCE + f->e + 2) + AT_ONCE * f->wide + BLOCK * (f->e + PADDING)) *
+        (int64_t)sizeof(float) +
         f->most * (int64_t)sizeof(int64_t) + 64;
 }
 
@@ -301,8 +326,8 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
     struct unit u = unit_at(f, f->scratch + begin * f->room);
     for (int64_t at = share(x->lines * f->units, f->pieces, begin), stop = share(x->lines * f->units, f->pieces, end); at < stop;
         at++) {
-        const int64_t line = at / f->units, from = at % f->units * HEADS,
-                      heads = x->heads - from < HEADS ? x->heads - from : HEADS;
+        const int64_t line = at / f->units, from = at % f->units * f->heads,
+                      heads = x->heads - from < f->heads ? x->heads - from : f->heads;
         struct walk w = begin_walk(x, line);
         int64_t count = 0;
         float zero = 0;
@@ -324,7 +349,7 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
         for (int64_t t = 0; t < count; t += BLOCK) {
             const int64_t some = count - t < BLOCK ? count - t : BLOCK;
             for (int64_t c = 0; c < some; c++)
-                fns.load(u.values + c * f->e, x->value, u.rows[t + c] * x->e, x->e, 0);
+                fns.load(u.values + c * (f->e + PADDING), x->value, u.rows[t + c] * x->e, x->e, 0);
             fns.values(u.out, u.scores + t * u.heads, u.heads, u.values, f->e, some);
         }
         for (int64_t h = 0; h < heads; h++) {
@@ -473,9 +498,10 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
     int status = prepare(ctx, &x);
     if (status || !x.lines)
         return status;
-    struct fast f = {
-        .x = &x, .units = (x.heads + HEADS - 1) / HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e)
-    };
+    struct fast f = { .x = &x, .heads = HEADS, .wide = line_room(x.d) + line_room(x.r), .e = line_room(x.e) };
+    if (x.lines * ((x.heads + HEADS - 1) / HEADS) < 8) /* each unit gathers its line's tokens; a few are left to the threads */
+        f.heads = HEADS / 2;
+    f.units = (x.heads + f.heads - 1) / f.heads;
     const int64_t longest = tokens_longest(&x.keys), size = x.sparse_block_size, k = last_dim(x.sparse_indices);
     const int64_t blocks = longest ? (longest - 1) / size + 1 : 0;
     f.most = (blocks < k ? blocks : k) * (size < longest ? size : longest);
@@ -490,14 +516,14 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
 #ifdef DV_TARGET_AVX2
 LOAD_LINE(avx512, DV_TARGET_AVX512)
 STORE_LINE(avx512, DV_TARGET_AVX512)
-FAST(avx512, DV_TARGET_AVX512, 64)
+FAST(avx512, DV_TARGET_AVX512, 64, EACH, 8)
 LOAD_LINE(avx2, DV_TARGET_AVX2)
 STORE_LINE(avx2, DV_TARGET_AVX2)
-FAST(avx2, DV_TARGET_AVX2, 32)
+FAST(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 #endif
 LOAD_LINE(base, )
 STORE_LINE(base, )
-FAST(base, , 16)
+FAST(base, , 16, FOUR, 4)
 
 #define DECLARE(NAME)                                                                                                            \
     DV_OPERATOR(NAME, struct sparse_flash_attention,                                                                             \

@@ -351,8 +351,8 @@ static int resolve_call(const struct resolver *r, dv__expr *e)
     const bool many = operands[letters - 1] == '+';
     const uint32_t least = (uint32_t)(many ? letters - 1 : letters);
     if (e->n < least || (e->n > least && !many))
-        return wrong(r, e, "expected %s%u operand%s of %s(), found %u", many ? "at least " : "", least, least == 1 ? "" : "s",
-            e->name, e->n);
+        return wrong(r, e, "expected %s%u operand%s of %s(), found %u%s", many ? "at least " : "", least, least == 1 ? "" : "s",
+            e->name, e->n, e->n && e->args[0]->kind == DV__EXPR_IN ? ": the values after 'in' are separated by spaces" : "");
     e->ref = fn;
     e->type = (uint8_t)functions[fn].result;
     if (fn == DV__FN_TOTAL)

@@ -3,6 +3,7 @@
  * exact as error messages need: the result of an operator that is not known yet fits every type. */
 #include <stdio.h>
 
+#include "lang/contract_internal.h"
 #include "lang/formula_internal.h"
 
 const dv__type dv__formula_types[] = {
@@ -82,7 +83,7 @@ static bool is_float(const dv__type *t) { return t->kind == DV__TYPE_FLOAT || t-
 static bool is_bool(const dv__type *t) { return t->kind == DV__TYPE_BOOL || t->kind == DV__TYPE_SYMBOOL; }
 static bool is_number(const dv__type *t)
 {
-    return is_int(t) || is_float(t) || is_bool(t) || t->kind == DV__TYPE_SCALAR || t->kind == DV__TYPE_COMPLEX;
+    return is_int(t) || is_float(t) || t->kind == DV__TYPE_SCALAR || t->kind == DV__TYPE_COMPLEX;
 }
 
 static bool same_type(const dv__type *a, const dv__type *b)
@@ -103,7 +104,7 @@ static bool converts(const dv__type *wanted, const dv__type *found)
     if (wanted->kind == DV__TYPE_OPTIONAL)
         return converts(wanted->elems[0], found->kind == DV__TYPE_OPTIONAL ? found->elems[0] : found);
     if (is_float(wanted) || wanted->kind == DV__TYPE_SCALAR)
-        return is_int(found) || is_float(found) || (wanted->kind == DV__TYPE_SCALAR && is_number(found));
+        return is_int(found) || is_float(found) || (wanted->kind == DV__TYPE_SCALAR && found->kind == DV__TYPE_COMPLEX);
     if (wanted->kind == DV__TYPE_LIST && found->kind == DV__TYPE_LIST)
         return converts(wanted->elems[0], found->elems[0]);
     return wanted->kind == DV__TYPE_LIST && wanted->fixed_size > 0 && converts(wanted->elems[0], found); /* one int for int[2] */
@@ -380,7 +381,8 @@ static int check_if(checker *c, dv__expr *e, const value **out)
 {
     const value *condition, *yes, *no;
     if (e->n != 3)
-        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "if() takes a condition and two values");
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "if() takes a condition and two values, found %u operands%s", e->n,
+            e->n > 3 && e->args[0]->kind == DV__EXPR_IN ? ": the values after 'in' are separated by spaces" : "");
     int status = dv__formula_check(c, &e->args[0], &condition);
     if (status)
         return status;
@@ -628,16 +630,66 @@ static int check_arithmetic(checker *c, dv__expr **e, const value **out)
     return give(c, VALUE_KNOWN, floating ? TYPE(FLOAT) : TYPE(INT), out);
 }
 
+/* Only values of one class can be equal. A Scalar is a number here, and may be a boolean too. */
+static enum dv__ctype class_of(const value *v)
+{
+    switch (v->kind) {
+    case VALUE_KNOWN: return dv__type_of_argument(v->type);
+    case VALUE_LIST: return DV__CTYPE_LIST;
+    case VALUE_NONE: return DV__CTYPE_NONE;
+    default: return DV__CTYPE_OTHER;
+    }
+}
+
+static bool is_device(const dv__type *t) { return (t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t)->kind == DV__TYPE_DEVICE; }
+static bool is_scalar(const dv__type *t) { return (t->kind == DV__TYPE_OPTIONAL ? t->elems[0] : t)->kind == DV__TYPE_SCALAR; }
+static bool is_optional(const dv__type *t) { return t->kind == DV__TYPE_OPTIONAL; }
+static bool counts(const value *v) { return class_of(v) == DV__CTYPE_INT || class_of(v) == DV__CTYPE_NUMBER; }
+
+static const char *class_text(const value *v)
+{
+    const enum dv__ctype class = class_of(v);
+    return class == DV__CTYPE_NONE ? "None"
+        : known(v, is_device)      ? "a device"
+        : class == DV__CTYPE_OTHER ? "a value that cannot be compared"
+                                   : dv__ctype_text(class);
+}
+
+/* Whether b, at e, can be compared with a. */
+static int check_classes(checker *c, bool ordered, const value *a, const dv__expr *e, const value *b)
+{
+    const enum dv__ctype class = class_of(a);
+    if (a->kind == VALUE_UNKNOWN || b->kind == VALUE_UNKNOWN || (counts(a) && counts(b)))
+        return DV_OK;
+    if (ordered)
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "expected a number, found %s", class_text(counts(a) ? b : a));
+    if ((b->kind == VALUE_NONE && known(a, is_optional)) || (a->kind == VALUE_NONE && known(b, is_optional)) ||
+        (class == DV__CTYPE_BOOL && known(b, is_scalar)) || (class_of(b) == DV__CTYPE_BOOL && known(a, is_scalar)))
+        return DV_OK;
+    const bool device = known(a, is_device);
+    if (class >= DV__CTYPE_RUN && !device)
+        return dv__fail_at(DV_ESCHEMA, c->text, e->at, "%s cannot be compared", class_text(a));
+    if (class != class_of(b) || device != known(b, is_device))
+        return dv__fail_at(
+            DV_ESCHEMA, c->text, e->at, "expected %s, found %s: they can never be equal", class_text(a), class_text(b));
+    return DV_OK;
+}
+
+/* a == b, a < b, and a in b c: the first operand with each other one. */
 static int check_comparison(checker *c, dv__expr *e, const value **out)
 {
+    const value *first = NULL, *v;
+    const bool ordered = e->kind != DV__EXPR_EQ && e->kind != DV__EXPR_NE && e->kind != DV__EXPR_IN;
     for (uint32_t i = 0; i < e->n; i++) {
-        const value *v;
-        const int status = dv__formula_check(c, &e->args[i], &v);
+        int status = dv__formula_check(c, &e->args[i], &v);
+        if (!status && known(v, is_tensor_type))
+            status = dv__fail_at(
+                DV_ESCHEMA, c->text, e->args[i]->at, "a condition is about numbers, not about what is in a tensor");
+        if (!status && first)
+            status = check_classes(c, ordered, first, e->args[i], v);
         if (status)
             return status;
-        if (known(v, is_tensor_type))
-            return dv__fail_at(
-                DV_ESCHEMA, c->text, e->args[i]->at, "a condition is about numbers, not about what is in a tensor");
+        first = first ? first : v;
     }
     return give(c, VALUE_KNOWN, TYPE(BOOL), out);
 }
@@ -653,29 +705,6 @@ static int check_logic(checker *c, dv__expr *e, const value **out)
             return dv__formula_mismatch(c, e->args[i], "expected", TYPE(BOOL), v);
     }
     return give(c, VALUE_KNOWN, TYPE(BOOL), out);
-}
-
-/* a in b c: a == b or a == c. */
-static int check_in(checker *c, dv__expr **at, const value **out)
-{
-    dv__expr *const e = *at, *any = NULL;
-    if (e->args[0]->kind != DV__EXPR_NAME && e->args[0]->kind != DV__EXPR_ATTR)
-        return dv__fail_at(DV_ESYNTAX, c->text, e->args[0]->at, "expected a name before 'in'");
-    for (uint32_t i = 1; i < e->n; i++) {
-        dv__expr *one = dv__formula_node(c, DV__EXPR_EQ, e->at, 2),
-                 *both = any ? dv__formula_node(c, DV__EXPR_OR, e->at, 2) : one;
-        if (!one || !both)
-            return DV_ENOMEM;
-        one->args[0] = e->args[0];
-        one->args[1] = e->args[i];
-        if (any) {
-            both->args[0] = any;
-            both->args[1] = one;
-        }
-        any = both;
-    }
-    *at = any;
-    return dv__formula_check(c, at, out);
 }
 
 /* ---- Parts ---- */
@@ -801,13 +830,13 @@ int dv__formula_check(checker *c, dv__expr **at, const value **out)
     case DV__EXPR_LT:
     case DV__EXPR_LE:
     case DV__EXPR_GT:
-    case DV__EXPR_GE: return check_comparison(c, e, out);
+    case DV__EXPR_GE:
+    case DV__EXPR_IN: return check_comparison(c, e, out);
     case DV__EXPR_AND:
     case DV__EXPR_OR:
     case DV__EXPR_NOT: return check_logic(c, e, out);
     case DV__EXPR_STAR:
     case DV__EXPR_KEYWORD: break;
-    case DV__EXPR_IN: return check_in(c, at, out);
     }
     return dv__fail_at(DV_ESYNTAX, c->text, e->at, "expected a value");
 }

@@ -146,7 +146,7 @@ static double activate(enum activation a, double g, double u, double *dg, double
     s = 1 / (1 + exp(-alpha * gate));
     *du = fabs(u) > limit ? 0 : gate * s;
     *dg = g > limit ? 0 : (linear + 1) * s * (1 + alpha * gate * (1 - s));
-    return (linear + 1) * gate * s;
+    return gate * s * (linear + 1);
 }
 
 /* ---- forward ------------------------------------------------------------------------------------------------------------- */
@@ -368,7 +368,7 @@ DV_INLINE void activate_fast(const struct mixture *m, float *g, const float *u, 
         else if (m->activation == GELU_TANH)
             EACH_OF_BLOCK(double, g[i], x *dv_sigmoid(2 * root * (x + cubic * x * x * x)) * y)
         else
-            EACH_OF_BLOCK(float, g[i] > 7 ? 7 : g[i], ((y > 7 ? 7 : y < -7 ? -7 : y) + 1) * x * dv_sigmoidf(1.702f * x))
+            EACH_OF_BLOCK(float, g[i] > 7 ? 7 : g[i], x * dv_sigmoidf(1.702f * x) * ((y > 7 ? 7 : y < -7 ? -7 : y) + 1))
         if (dtype == DV_DTYPE_f32)
             continue;
         dv_block_store(half, g, dtype);

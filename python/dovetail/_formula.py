@@ -43,6 +43,7 @@ class Source:
         self.host, self.names = host, names
         self.scope = {"dtype": host.dtype}
         self.counts, self.twice = collections.Counter(), {}
+        self.depth, self.parts = 0, []
 
     def count(self, e):
         """A call that occurs several times is made once."""
@@ -72,6 +73,16 @@ class Source:
         return f"({once} if {once} is not None else ({once} := {call}))"
 
     def expr(self, e):
+        """Python takes 200 nested parentheses, and a level here can need three: deeper parts are functions of their own."""
+        self.depth += 1
+        source = self.write(e)
+        if self.depth % 50 == 0:
+            self.parts.append(source)
+            source = f"part_{len(self.parts) - 1}()"
+        self.depth -= 1
+        return source
+
+    def write(self, e):
         kind = e[0]
         if kind in ("int", "float", "str", "bool"):
             return repr(e[1])
@@ -108,8 +119,12 @@ class Source:
         raise NotImplementedError(f"formula: '{kind}' is not known to this version of dovetail")
 
     def function(self, name, parameters, lines):
-        """lines are written last, when repeated calls are known."""
-        first, self.twice = [" = ".join([*self.twice.values(), "None"])] if self.twice else [], {}
+        """lines are written last, when repeated calls and deep parts are known."""
+        first = [" = ".join([*self.twice.values(), "None"])] if self.twice else []
+        shared = [f"    nonlocal {', '.join(self.twice.values())}"] if self.twice else []
+        for i, part in enumerate(self.parts):
+            first += [f"def part_{i}():", *shared, f"    return {part}"]
+        self.twice, self.parts = {}, []
         source = "\n    ".join([f"def {name}({parameters}):", *first, *lines]) + "\n"
         if _debug.LEVEL >= 3 and source not in _told:
             _told.add(source)

@@ -99,6 +99,15 @@ def test_rows_of_each_instruction_set(dtype, m, k, n, e, activation, bias, isa):
     close(found, exact, 8 * n**0.5)
 
 
+def test_swigluoai_of_gates_near_the_least_float(isa):
+    """(up + 1) * gate overflows there, the result is 0."""
+    for dtype, gate in ((torch.float32, -3e38), (torch.bfloat16, -3e38), (torch.float16, -6e4), (torch.float64, -1.7e308)):
+        w1 = torch.tensor([[[1.0], [0.0]]], dtype=dtype)
+        b1 = torch.tensor([[0.0, 6.0]], dtype=dtype)
+        p = dict(hidden_states=torch.full((3, 1), gate, dtype=dtype), w1=w1, w2=torch.ones(1, 1, 1, dtype=dtype), topk_weights=torch.ones(3, 1), topk_ids=torch.zeros(3, 1).int())
+        assert (dovetail.ops.fused_experts(**p, activation="swigluoai", w1_bias=b1) == 0).all()
+
+
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 @pytest.mark.parametrize("scales", ["tensor", "rows", "blocks"])
 @pytest.mark.parametrize("m", [1, 3, 80])

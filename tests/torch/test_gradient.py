@@ -87,3 +87,21 @@ def test_what_aten_does_not_have():
     grad = torch.randn_like(out)
     for found, expected in zip(TORCH.lookup("base::cat_backward")(grad, xs, 1), torch.autograd.grad(out, xs, grad)):
         assert torch.equal(found, expected)
+
+
+LONG = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; int64_t n; dv_tensor *out; };
+DV_OPERATOR(f, struct f, (x, n, out), .schema = "f(Tensor x, int n) -> Tensor out", .contract = "x[*s]:f32 -> out[*s]:f32", .native = "%s");
+DV_LIBRARY(long_formulas, &dv_op_f);
+"""
+
+
+@pytest.mark.parametrize("native, n, expected", [
+    ("if(n in " + " ".join(map(str, range(1000))) + ", x, -x)", 999, 2), ("if(n in " + " ".join(map(str, range(1000))) + ", x, -x)", 1000, -2),
+    ("-" * 198 + "x", 0, 2), (" + ".join(["x"] * 198), 0, 396), ("exp(x) * 0 + " * 60 + "exp(x) / exp(x)", 0, 1)], ids=["in", "not in", "negations", "sum", "shared"])
+def test_long_formulas(load, native, n, expected):
+    """Python takes 200 nested parentheses."""
+    library = load(LONG % native)
+    assert (torch.vmap(library.f, in_dims=(0, None))(torch.full((3, 1), 2.0), n) == expected).all()
+    assert (library.f(torch.full((3,), 2.0), n) == expected).all()

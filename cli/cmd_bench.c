@@ -161,16 +161,26 @@ static int run_threads(bench *b, const char *isa)
     if (!list)
         return run_one(b, isa, 0);
     for (char *word; (word = next_word(&list));) {
-        char *end;
-        const long n = strtol(word, &end, 10);
-        const int status = !*word || *end || n < 1 || n > 4096
-            ? cli_usage(b->args->verb, "option '--threads': expected numbers from 1 to 4096 such as 1,4, found '%s'", word)
-            : run_one(b, isa, (int)n);
+        const int status = run_one(b, isa, atoi(word));
         free(word);
         if (status)
             return status;
     }
     return CLI_OK;
+}
+
+static int check_threads(const cli_args *args)
+{
+    const char *list = cli_get(args, "threads");
+    int status = CLI_OK;
+    for (char *word; list && !status && (word = next_word(&list)); free(word)) {
+        char *end;
+        const long n = strtol(word, &end, 10);
+        if (!*word || *end || n < 1 || n > DV_MAX_THREADS)
+            status = cli_usage(
+                args->verb, "option '--threads': expected numbers from 1 to %d such as 1,4, found '%s'", DV_MAX_THREADS, word);
+    }
+    return status;
 }
 
 static int run_all(bench *b)
@@ -192,7 +202,7 @@ static int run(const cli_args *args)
     int64_t milliseconds;
     size_t first = 0;
     bench b = { .args = args, .alloc = cli_has(args, "alloc"), .flops = -1, .bytes = -1 };
-    if (cli_get_int(args, "time", 1, 1000000, 300, &milliseconds))
+    if (cli_get_int(args, "time", 1, 1000000, 300, &milliseconds) || check_threads(args))
         return CLI_USAGE;
     b.seconds = (double)milliseconds * 1e-3;
     while (first < args->nwords && cli_is_binary(args->words[first]))

@@ -591,7 +591,8 @@ DV_API int dv_extend(const char *name, const void *what);
 
 /* Restart the embedded default's random numbers (dv_random) from this seed. */
 DV_API int dv_set_seed(uint64_t seed);
-/* Threads of the embedded default: n >= 1; 0: as many as the process may use. Survives fork. */
+/* Threads of the embedded default: 1 to DV_MAX_THREADS; 0: as many as the process may use. Survives fork. */
+#define DV_MAX_THREADS 256
 DV_API int dv_set_threads(int n);
 DV_API int dv_get_threads(void);
 /* Act as if the processor had at most this instruction set ("base", "avx2", "avx512"; NULL: its own), for tests and benchmarks.

@@ -21,8 +21,6 @@ typedef struct job {
     struct job *link;
 } job;
 
-enum { MAX_THREADS = 256 };
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -50,7 +48,7 @@ static int available(void)
     if (!sched_getaffinity(0, sizeof set, &set))
         return CPU_COUNT(&set);
     const long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)(n < MAX_THREADS ? n : MAX_THREADS) : 1;
+    return n > 0 ? (int)(n < DV_MAX_THREADS ? n : DV_MAX_THREADS) : 1;
 }
 
 int dv_get_threads(void)
@@ -62,7 +60,7 @@ int dv_get_threads(void)
     int found = atomic_load_explicit(&all, memory_order_relaxed);
     if (!found) {
         found = available();
-        found = found < MAX_THREADS ? found : MAX_THREADS;
+        found = found < DV_MAX_THREADS ? found : DV_MAX_THREADS;
         atomic_store_explicit(&all, found, memory_order_relaxed);
     }
     return found;
@@ -70,8 +68,8 @@ int dv_get_threads(void)
 
 int dv_set_threads(int n)
 {
-    if (n < 0 || n > MAX_THREADS)
-        return dv_fail(DV_EINVAL, "dv_set_threads: expected 0 to %d threads, found %d", MAX_THREADS, n);
+    if (n < 0 || n > DV_MAX_THREADS)
+        return dv_fail(DV_EINVAL, "dv_set_threads: expected 0 to %d threads, found %d", DV_MAX_THREADS, n);
     atomic_store(&wanted, n);
     return DV_OK;
 }

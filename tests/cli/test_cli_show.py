@@ -286,7 +286,9 @@ DV_LIBRARY(lookers, &dv_op_look);
 
 
 def test_bench_refuses(built):
-    assert "expected numbers from 1 to 4096" in built("bench", "--threads", "1,x", "my_ops.so", "swiglu", "f32[8]", "f32[8]", code=2).err
+    for wrong in ("1,x", "1,1000", "0"):  # nothing runs before all are checked
+        r = built("bench", "--threads", wrong, "my_ops.so", "swiglu", "f32[8]", "f32[8]", code=2)
+        assert "expected numbers from 1 to 256" in r.err and not r.out
     assert "option '--isa'" in built("bench", "--isa", "base,avx9", "my_ops.so", "swiglu", "f32[8]", "f32[8]", code=2).err
     assert "on the CPU" in built("bench", "my_ops.so", "swiglu", "f32[8]:cuda", "f32[8]", code=2).err
     assert "up" in built("bench", "my_ops.so", "swiglu", "f32[8]", "f32[9]", code=1).err

@@ -212,6 +212,7 @@ typedef struct check_op {
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
     bool random;       /* tagged as nondeterministic */
+    bool seeded;       /* with the same seed it is not */
     double rtol, atol; /* that the contract declares; -1: none */
     bool shape_function;
     const char *too_large; /* why it cannot be checked; NULL: it can */

@@ -169,7 +169,9 @@ int check_op_init(check_op *op, dv_operator *o)
         return dv_fail(DV_EINVAL, "%s: its JSON cannot be read", op->name), -1;
     const check_json *contract = check_json_get(op->json, "contract");
     op->contract = contract && contract->kind == CHECK_OBJECT ? contract : NULL;
-    op->random = has_tag(op, "nondeterministic_seeded") || has_tag(op, "nondeterministic_bitwise");
+    const bool never = has_tag(op, "nondeterministic_bitwise");
+    op->seeded = has_tag(op, "nondeterministic_seeded") && !never;
+    op->random = op->seeded || never;
     op->shape_function = check_json_true(op->json, "shape_function");
     op->program = check_json_get(op->contract, "program");
     op->rtol = number_or(op->contract, "rtol", -1);

@@ -912,54 +912,95 @@ static bool no_negative_number(const check_case *c)
 }
 
 /* Do results depend on the seed of dv_random()? first: those of the current one. */
-static bool has_random_numbers(const check_job *job, const check_case *c, loop_fn loop, const check_outs *first)
+static bool has_random_numbers(const check_job *job, const check_case *c, const check_outs *first)
 {
     static check_outs other;
-    const uint64_t was = seed;
     char words[300];
-    seed = was + 1;
-    const bool differs = !run(job, c, CHECK_AT_END, loop, false, &other) ||
+    seed++;
+    const bool differs = !run(job, c, CHECK_AT_END, in_order, false, &other) ||
         check_outs_differ(job->op, first, &other, words, sizeof words);
-    seed = was;
+    seed--;
     return differs;
 }
 
-/* Has it the same elements from some index on as another in the beginning, and are they not all alike? */
-static bool goes_on(const check_out *a, const check_out *b, int64_t *from)
+static check_outs ones, others; /* of two calls */
+
+static bool have_both(size_t r)
 {
-    enum { FEWEST = 96, MOST = 8192, CHANGES = 24 };
-    const int64_t all = dv_numel(&a->t), n = all < MOST ? all : MOST;
-    const size_t size = (size_t)dv_dtype_bytes(a->t.dtype, 1);
-    const char *x = a->t.data, *y = b->t.data;
-    for (*from = 1; *from + FEWEST <= n; ++*from) {
-        const size_t at = (size_t)*from * size, bytes = (size_t)(n - *from) * size;
-        int64_t changes = 0;
-        if (memcmp(x + at, y, bytes))
-            continue;
-        for (size_t i = size; i < bytes; i += size)
-            changes += memcmp(y + i, y + i - size, size) != 0;
-        if (changes >= CHANGES)
-            return true;
-    }
-    return false;
+    return r < ones.n && r < others.n && !ones.incomplete && !others.incomplete && ones.of[r].t.dtype.bits >= 8 &&
+        dv_numel(&ones.of[r].t) == dv_numel(&others.of[r].t);
 }
 
-/* From which element on a call's result is what the next call's is from its beginning, when they begin with this seed; 0: it is
- * not. */
-static int64_t numbers_in_common(const check_job *job, const check_case *c, uint64_t with)
+/* From which element on `a` has what `b` has from its beginning: up to its end; or where both are one, half as many as are
+ * before. -1: from none. hash: of what they have. */
+static int64_t repeats(const check_out *a, const check_out *b, uint64_t *hash)
 {
-    static check_outs first, next;
-    int64_t from;
-    seed = with;
-    bool ran = run(job, c, CHECK_AT_END, NULL, false, &first);
+    enum { MOST = 1 << 16, CHANGES = 24 };
+    const int64_t all = dv_numel(&a->t), n = all < MOST ? all : MOST, size = dv_dtype_bytes(a->t.dtype, 1);
+    const char *x = a->t.data, *y = b->t.data;
+    int64_t least = 1;
+    for (int changes = 0; least < n && changes < CHANGES; least++) /* numbers that are all alike are no random ones */
+        changes += memcmp(y + least * size, y + (least - 1) * size, (size_t)size) != 0;
+    for (int64_t from = a == b ? 2 * least : 0; least < n; from++) {
+        const int64_t in = a == b ? from / 2 : n - from;
+        if (in < least || from + in > n)
+            break;
+        if (memcmp(x + from * size, y, (size_t)(in * size)))
+            continue;
+        *hash = 0;
+        for (int64_t i = 0; i < in * size; i++)
+            *hash = (*hash ^ (unsigned char)y[i]) * UINT64_C(0x100000001b3);
+        return from;
+    }
+    return -1;
+}
+
+/* In result r of a call, what the next one's begins with. */
+static int64_t again_in_next_call(const check_job *job, const check_case *c, size_t r, uint64_t *hash)
+{
+    bool ran = run(job, c, CHECK_AT_END, NULL, false, &ones);
     goes_on_now = true;
-    ran = ran && run(job, c, CHECK_AT_END, NULL, false, &next);
+    ran = ran && run(job, c, CHECK_AT_END, NULL, false, &others);
     goes_on_now = false;
-    const bool random = ran && has_random_numbers(job, c, NULL, &first);
-    for (size_t k = 0; random && k < first.n && k < next.n; k++)
-        if (dv_numel(&first.of[k].t) == dv_numel(&next.of[k].t) && goes_on(&first.of[k], &next.of[k], &from))
-            return from;
-    return 0;
+    return ran && have_both(r) ? repeats(&ones.of[r], &others.of[r], hash) : -1;
+}
+
+/* In result r, what it begins with, and not so when the loop is not cut. */
+static int64_t again_in_other_piece(const check_job *job, const check_case *c, size_t r, uint64_t *hash)
+{
+    const bool ran = run(job, c, CHECK_AT_END, NULL, true, &others) && run(job, c, CHECK_AT_END, NULL, false, &ones);
+    const int64_t from = ran && have_both(r) ? repeats(&ones.of[r], &ones.of[r], hash) : -1;
+    if (from < 0)
+        return -1;
+    const int64_t size = dv_dtype_bytes(others.of[r].t.dtype, 1);
+    const char *whole = others.of[r].t.data;
+    return memcmp(whole, whole + from * size, (size_t)(from / 2 * size)) ? from : -1;
+}
+
+/* From which element on numbers of result r are there again, whatever the seed; -1: they are not. Of independent numbers each
+ * order of the second ones is as likely, so the chance that they fit is one in so many as there are orders. */
+static int64_t always_again(const check_job *job, const check_case *c, size_t r,
+    int64_t (*again)(const check_job *, const check_case *, size_t, uint64_t *))
+{
+    enum { SEEDS = 32, CONSTANT = 4 };
+    static const double never = 1e-18; /* there are as many places from which on they may be as elements */
+    check_random random = { 1 };
+    uint64_t hashes[SEEDS] = { 0 };
+    double chance = 1;
+    int64_t from = -1;
+    for (int k = 0; k < SEEDS && chance > never && !(k == CONSTANT && chance >= 1); k++) {
+        int alike = 1;
+        seed = check_next(&random);
+        const int64_t is = again(job, c, r, &hashes[k]);
+        if (is < 0 || (k && is != from))
+            break;
+        from = is;
+        for (int i = 0; i < k; i++)
+            alike += hashes[i] == hashes[k];
+        chance *= (double)alike / (k + 1);
+    }
+    seed = 1;
+    return chance > never ? -1 : from;
 }
 
 /* Of positive numbers come numbers. */
@@ -976,12 +1017,11 @@ static void check_numbers_made(check_job *job, const check_case *c)
                 continue;
             check_out_element(job->op, &outs.of[k], i, where, sizeof where);
             check_in_hand(job, &plain);
-            job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
             check_fail(job, "NaN", "all that goes in is between 0.25 and 2, no number is negative, and %s is NaN", where);
         }
 }
 
-static bool took_given; /* a call of this child */
+static bool took_given, took_any; /* a call of this child */
 
 static bool has_generator(const check_op *op)
 {
@@ -995,62 +1035,68 @@ static bool has_generator(const check_op *op)
 static void check_generator(check_job *job, const check_case *c)
 {
     static check_call call;
-    if (!has_generator(job->op))
-        return;
     call = (check_call){ .op = job->op, .row = job->row, .end = CHECK_AT_END, .poison = POISON, .generators = true };
     check_call_run(&call, c);
     took_given |= call.took_given;
-    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
-    if (call.took_default)
+    took_any |= call.took_given || call.took_default;
+    if (call.took_default && has_generator(job->op))
         check_fail(job, "generator",
             "a Generator is given, and the kernel takes random numbers of the default one: it calls dv_random() with NULL in the "
             "place of its argument");
 }
 
-/* What one call has taken of dv_random(), the next does not take again. */
+/* What a call has taken of dv_random(), the next does not take again, nor does another piece of its loop. */
 static void check_numbers_taken(check_job *job, const check_case *c)
 {
-    static const uint64_t seeds[] = { UINT64_C(0x2545f4914f6cdd1d), 77, 1 };
     static check_case plain;
-    int64_t from = 0;
-    if (check_case_largest(c) < 128 || !with_contents(job, c, 1, 1, &plain))
-        return;
-    bool always = true; /* numbers that are hardly random may be alike for one seed */
-    for (size_t k = 0; k < sizeof seeds / sizeof *seeds && always; k++) {
-        const int64_t is = numbers_in_common(job, &plain, seeds[k]);
-        always = is && (!k || is == from);
-        from = is;
+    const check_case *alike = with_contents(job, c, 0.7, 0.7, &plain) ? &plain : c; /* in most dtypes 0.7 has to be rounded */
+    for (size_t r = 0; (!r || r < ones.n) && !failed(job); r++) {
+        const int64_t next = always_again(job, alike, r, again_in_next_call),
+                      piece = next < 0 && pieces > 1 ? always_again(job, alike, r, again_in_other_piece) : -1;
+        if (!next)
+            check_fail(job, "numbers taken twice",
+                "a call and the next one have the same random numbers, whatever the seed: it does not begin at the offset that "
+                "dv_random() gives, or reserves no number");
+        else if (next > 0)
+            check_fail(job, "numbers taken twice",
+                "a call and the next one have random numbers in common: what the first gives from element %lld on is what the "
+                "next gives from its beginning, so it takes more numbers than it reserves with dv_random()",
+                (long long)next);
+        else if (piece > 0)
+            check_fail(job, "numbers taken twice",
+                "pieces of a parallel loop have the same random numbers: what a call gives from element %lld on is what it gives "
+                "from its beginning, and it is not when the loop is not cut",
+                (long long)piece);
     }
-    seed = 1;
-    if (!always)
-        return;
-    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
-    check_fail(job, "numbers taken twice",
-        "a call and the next one have random numbers in common: what the first gives from element %lld on is what the next gives "
-        "from its beginning, so it takes more numbers than it reserves with dv_random()",
-        (long long)from);
 }
 
-/* Of an operator with random numbers, as far as they come from dv_random(): each slice has its own, whatever order they run in.
- */
+/* Of an operator with random numbers, as far as they come from dv_random(): a seed decides them, no two calls or pieces have the
+ * same, and each slice has its own, whatever order they run in. */
 static void compare_random(check_job *job, const check_case *c)
 {
     static check_outs first, again;
     char words[300];
     pieces = 0;
+    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
     check_generator(job, c);
     if (!failed(job))
         check_numbers_made(job, c);
-    if (!failed(job))
+    if (failed(job) || !run(job, c, CHECK_AT_END, in_order, false, &first) || !run(job, c, CHECK_AT_END, in_order, false, &again))
+        return;
+    const bool settled = !check_outs_differ(job->op, &first, &again, words, sizeof words);
+    if (!settled && took_any && job->op->seeded)
+        check_fail(job, "not seeded",
+            "with the same seed again the same call gives another result, so its random numbers are not those of dv_random() "
+            "alone: %s",
+            words);
+    if (!failed(job) && took_any)
         check_numbers_taken(job, c);
-    if (failed(job) || !run(job, c, CHECK_AT_END, in_order, false, &first) ||
-        !run(job, c, CHECK_AT_END, in_order, false, &again) || pieces <= 1 ||
-        check_outs_differ(job->op, &first, &again, words, sizeof words))
+    if (failed(job) || !settled || pieces <= 1)
         return;
     check_pieces(job, c, &first);
     job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
-    if (!failed(job) && job->row->split && !has_random_numbers(job, c, in_order, &first) &&
-        run(job, c, CHECK_AT_END, NULL, true, &again) && check_outs_differ(job->op, &again, &first, words, sizeof words))
+    if (!failed(job) && job->row->split && !has_random_numbers(job, c, &first) && run(job, c, CHECK_AT_END, NULL, true, &again) &&
+        check_outs_differ(job->op, &again, &first, words, sizeof words))
         check_fail(job, "split differs",
             "the row says .split = %lld, its numbers are not those of dv_random(), and cut at multiples of this grain it gives "
             "another result than whole: %s",

@@ -28,7 +28,7 @@ typedef struct dv_test_hooks {
      * "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native form; -2:
      * the native form with its real tensors in f64, rounded at the end. */
     int32_t row;
-    bool whole; /* a row with .split is not cut */
+    bool whole; /* neither a row with .split nor a loop of dv_parallel_for() is cut */
     /* Memory on the CPU that a kernel sees and that is neither an argument nor a result; use is an enum dv_memory_use, slot the
      * argument's (nargs + r: result r's) of a stand-in, else -1. Both entries or none; called from any thread. NULL: out of
      * memory, which is how a test lets each allocation fail in turn. */

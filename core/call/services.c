@@ -89,6 +89,8 @@ static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t gra
     pieces p = { fn, arg, begin, end - begin, 1 };
     if (grain < 1)
         grain = 1;
+    if (test && test->whole)
+        grain = p.size;
     p.n = p.size / grain < 1 ? 1 : p.size / grain > MOST ? MOST : p.size / grain;
     dv__slice *const s = slice_of(ctx);
     const bool outer = !s->in_pieces; /* not a loop in a piece */

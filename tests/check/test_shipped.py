@@ -35,7 +35,7 @@ def test_base_gives_no_false_alarm(check):
     assert report["passed"] > 100
 
 
-@pytest.mark.parametrize("name", ["healthy.c", "contracts.c", "unusual.c"])
+@pytest.mark.parametrize("name", ["healthy.c", "contracts.c", "unusual.c", "random.c"])
 @pytest.mark.parametrize("seed", seeds(1, 4))
 def test_healthy_operators_pass(check, seed, name):
     """In every run with few cases, in the slow suite with all."""

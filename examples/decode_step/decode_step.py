@@ -1,13 +1,26 @@
 """A layer of a model shaped like DeepSeek-V3.2, for one new token of each sequence: plain PyTorch, Dovetail's operators in PyTorch, and the C program
-beside this file, on the same weights. The chosen keys must be equal, and the results within TOLERANCE of the largest. Prints the best time of each."""
+beside this file, on the same weights. The chosen keys must be equal, and the results within 2 % of the largest. Prints the best time of each, without
+its first call."""
 import argparse
 import math
 import os
 import pathlib
 import shlex
+import shutil
+import signal
 import subprocess
 import tempfile
 import time
+
+
+def ended(number, frame):
+    """Of a signal: with one line, and the temporary folder is removed."""
+    raise SystemExit(f"decode_step.py: ended by {signal.Signals(number).name}")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, ended)
+    signal.signal(signal.SIGTERM, ended)
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +60,9 @@ def mapped(path, tensors):
     at, places = 0, {}
     for name, (dtype, shape) in tensors.items():
         places[name], at = at, at + -(-math.prod(shape) * dtype.itemsize // 64) * 64
+    free = shutil.disk_usage(path).free
+    if at > free:
+        raise SystemExit(f"decode_step.py: the tensors need {at / 1e9:.1f} GB, and {path.parent} has {free / 1e9:.1f} GB free: ask for fewer --sequences, or set TMPDIR")
     memory = torch.from_file(str(path / "tensors.bin"), shared=True, size=at, dtype=torch.uint8)
     names = {BF16: "bf16", F32: "f32", I32: "i32", I64: "i64"}
     (path / "tensors.txt").write_text("".join(f"{n} {names[d]} {places[n]} {len(s)} {' '.join(map(str, s))}\n" for n, (d, s) in tensors.items()))
@@ -185,40 +201,62 @@ def ours(t, z):
 
 # ---- the C program, and the comparison ----------------------------------------------------------------------------------------------------
 
+def ran(command):
+    """What a program printed."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError as e:
+        raise SystemExit(f"decode_step.py: {command[0]} cannot run: {e.strerror}; a C compiler (cc, or CC) and `dovetail` must be on PATH")
+    if done.returncode:
+        raise SystemExit(f"decode_step.py: {command[0]} failed: {done.stderr.strip() or done.returncode}")
+    return done.stdout.strip()
+
+
+def compiled(path):
+    source = pathlib.Path(__file__).with_name("decode_step.c")
+    ran(shlex.split(os.environ.get("CC", "cc")) + ["-O2", "-Wall", "-Wextra", "-Werror", str(source), *shlex.split(ran(["dovetail", "--cflags"])),
+                                                  *shlex.split(ran(["dovetail", "--libs"])), "-o", str(path / "decode_step")])
+
+
 def in_c(path, t, z, threads, rounds):
     """Its chosen keys, results and best time in seconds."""
-    ask = lambda option: subprocess.run(["dovetail", option], capture_output=True, text=True, check=True).stdout.strip()
-    source = pathlib.Path(__file__).with_name("decode_step.c")
-    subprocess.run(shlex.split(os.environ.get("CC", "cc")) + ["-O2", "-Wall", "-Wextra", "-Werror", str(source), *shlex.split(ask("--cflags")), *shlex.split(ask("--libs")),
-                                                             "-o", str(path / "decode_step")], check=True)
     numbers = [z[name] for name in ("groups", "of_groups", "choices", "chosen")]
-    done = subprocess.run([path / "decode_step", ask("--home"), path, *map(str, numbers), str(threads), str(rounds)], capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
+    best = ran([str(path / "decode_step"), ran(["dovetail", "--home"]), str(path), *map(str, numbers), str(threads), str(rounds)])
     found = torch.from_file(str(path / "found.bin"), size=len(t["x"]) * z["chosen"], dtype=I32).view(len(t["x"]), -1)
-    return found, torch.from_file(str(path / "out.bin"), size=t["x"].numel(), dtype=BF16).view(t["x"].shape), float(done.stdout)
+    return found, torch.from_file(str(path / "out.bin"), size=t["x"].numel(), dtype=BF16).view(t["x"].shape), float(best)
+
+
+def number(least, most):
+    def read(word):
+        n = int(word)
+        if not least <= n <= most:
+            raise argparse.ArgumentTypeError(f"expected {least} to {most}, found {n}")
+        return n
+    read.__name__ = "number"
+    return read
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="small sizes: a test, not a measurement")
-    parser.add_argument("--sequences", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sequences", type=number(1, 1 << 16), default=1, metavar="N", help="new tokens, each of a sequence with its own cache (default: 1)")
+    parser.add_argument("--threads", type=number(1, 256), default=min(os.cpu_count(), 256), metavar="N", help="threads of each of the three (default: all processors)")
+    parser.add_argument("--rounds", type=number(1, 1 << 20), default=5, metavar="N", help="measured calls of each, after one that is not measured (default: 5)")
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     dovetail.set_threads(a.threads)
     z = SMALL if a.small else PUBLISHED
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         path = pathlib.Path(folder)
+        compiled(path)
         t = mapped(path, layout(z, a.sequences))
         draw(t, z)
         times, results = {}, {}
-        for _ in range(a.rounds):
+        for i in range(1 + a.rounds):
             for name, step in (("plain PyTorch", plain), ("Dovetail in PyTorch", ours)):
                 begin = time.perf_counter()
                 results[name] = step(t, z)
-                times[name] = min(times.get(name, math.inf), time.perf_counter() - begin)
+                times[name] = min(times.get(name, math.inf), time.perf_counter() - begin) if i else math.inf
         *results["Dovetail in C"], times["Dovetail in C"] = in_c(path, t, z, a.threads, a.rounds)
         keys, want = results["plain PyTorch"]
         for name, (found, out) in results.items():

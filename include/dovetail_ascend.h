@@ -1,4 +1,5 @@
-/* dovetail_ascend.h: kernel rows that call aclnn operators of CANN, the software of Ascend's NPUs (docs/ascend.md).
+/* dovetail_ascend.h: kernel rows that call aclnn operators of CANN, the software of Ascend's NPUs, or launchers of AscendC
+ * kernels (docs/ascend.md).
  *
  *     DV_OPERATOR(my_op, struct my_op, (self, other, result), .schema = "my_op(Tensor self, Tensor other) -> Tensor", ...
  *         .kernels = DV_KERNELS(DV_ACLNN("f32 f16", "AddCustom", "self, other, result")));
@@ -17,6 +18,16 @@
  * is int64_t, float is double, bool is bool, str is char *, ScalarType is aclDataType, Scalar is aclScalar *, and lists are
  * aclTensorList *, aclIntArray *, aclFloatArray *, aclBoolArray * and aclScalarList *. A tensor that is None is a null pointer.
  * Further fields of the row may follow: DV_ACLNN("f32", "AddCustom", "", .priority = 1, .takes = "strided(self)").
+ *
+ * A launcher is a C function that puts one kernel on a stream: void f(uint32_t blockDim, void *l2ctrl, void *stream, ...).
+ *
+ *     #include "my_custom_op.h"
+ *     DV_ASCENDC_LAUNCHER(MyCustomOpKernelEntry)
+ *     ... .kernels = DV_KERNELS(DV_ASCENDC("i32", MyCustomOpKernelEntry, 8, "input, output, param1, param2")));
+ *
+ * blockDim is a number or an argument (8, blocks, blocks or 8), l2ctrl is NULL, the stream is the framework's current one. The
+ * list has the parameters after these three, all of them. A tensor is the address of its first element, None is NULL; numbers are
+ * as above. Where the launcher was declared __attribute__((weak)) and is not linked, calls say so.
  */
 #ifndef DOVETAIL_ASCEND_H
 #define DOVETAIL_ASCEND_H
@@ -32,6 +43,7 @@ typedef struct dv_aclnn {
     uint32_t size;
     uint32_t reserved;
     int (*run)(dv_context *ctx);
+    int (*launch)(dv_context *ctx, void (*launcher)(void));
 } dv_aclnn;
 
 static inline int dv__aclnn(dv_context *ctx, const void *frame)
@@ -51,6 +63,41 @@ static inline int dv__aclnn(dv_context *ctx, const void *frame)
         .run = dv__aclnn,                                    \
         .flags = DV_KERNEL_LIST,                             \
         __VA_ARGS__ }
+
+static inline int dv__ascendc(dv_context *ctx, const char *name, void (*launcher)(void))
+{
+    const dv_aclnn *aclnn = (const dv_aclnn *)dv_query(ctx, "dovetail.aclnn");
+    if (!launcher)
+        return dv_error(ctx, DV_ENOENT,
+            "no launcher %s in this binary: build it with the file that has it (dovetail build my_ops.c my_kernel.cce); in C++ "
+            "the "
+            "launcher is extern \"C\"",
+            name);
+    return aclnn && aclnn->size >= sizeof *aclnn ? aclnn->launch(ctx, launcher)
+                                                 : dv_error(ctx, DV_ENOTSUP,
+                                                       "launchers of AscendC kernels need libdovetail_ascend%s: call "
+                                                       "dv_ascend_open() in C, dovetail.ascend.open() in Python",
+                                                       aclnn ? " of this version" : "");
+}
+
+/* At file scope, after the launcher's declaration. */
+#define DV_ASCENDC_LAUNCHER(LAUNCHER)                                    \
+    static int dv__launch_##LAUNCHER(dv_context *ctx, const void *frame) \
+    {                                                                    \
+        (void)frame;                                                     \
+        return dv__ascendc(ctx, #LAUNCHER, (void (*)(void))LAUNCHER);    \
+    }
+
+#define DV_ASCENDC(DTYPES, LAUNCHER, BLOCKS, LIST, ...)       \
+    &(const dv_kernel_decl){ .size = sizeof(dv_kernel_decl),  \
+        .name = #LAUNCHER "(" DV__TEXT(BLOCKS) ", " LIST ")", \
+        .device = "npu",                                      \
+        .dtypes = DTYPES,                                     \
+        .run = dv__launch_##LAUNCHER,                         \
+        .flags = DV_KERNEL_LIST,                              \
+        __VA_ARGS__ }
+#define DV__TEXT(X) DV__TEXT_(X)
+#define DV__TEXT_(X) #X
 
 /* ---- For programs and bridges: libdovetail_ascend ----------------------------------------------------------------------- */
 

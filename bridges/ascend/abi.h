@@ -19,7 +19,7 @@ struct aclOpExecutor;
 
 enum { DV_ACL_FORMAT_NCHW = 0, DV_ACL_FORMAT_ND = 2, DV_ACL_FORMAT_NCDHW = 30, DV_ACL_FORMAT_NCL = 47 };
 enum { DV_ACL_MEM_MALLOC_HUGE_FIRST = 0, DV_ACL_MEMCPY_DEVICE_TO_DEVICE = 3 };
-enum { DV_ACL_MODEL_RI_CAPTURE_STATUS_NONE = 0 };
+enum { DV_ACL_MODEL_RI_CAPTURE_STATUS_NONE = 0, DV_ACL_RT_THREAD_LEVEL = 0 };
 
 enum dv_acl_dtype { /* DV_ACL_f32 and so on */
 #define DTYPE(name, number) DV_ACL_##name = number,

@@ -1,4 +1,4 @@
-/* Values of a call to what an aclnn function takes. */
+/* Values of a call to what an aclnn function or a launcher of an AscendC kernel takes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@ typedef struct place {
     const dv_running *call;
     const dv_row_item *parameter;
     dv__objects *objects;
+    bool launcher; /* a tensor is the address of its first element, in the place of an aclTensor */
 } place;
 
 #define FAIL(p, status, ...) (dv_fail(status, __VA_ARGS__), fail_in(p, status))
@@ -92,9 +93,9 @@ static int check_tensor(const place *p, const dv_tensor *t, const dv_tensor *ori
 {
     int32_t format = DV_ACL_FORMAT_ND;
     if (t->device.type != DV_NPU)
-        return FAIL(p, DV_EDEVICE, "expected a tensor on npu, found one on %s: an aclnn kernel cannot read it",
+        return FAIL(p, DV_EDEVICE, "expected a tensor on npu, found one on %s: the kernel cannot read it",
             dv_device_name(t->device.type));
-    if (acl_dtype(t->dtype) < 0)
+    if (!p->launcher && acl_dtype(t->dtype) < 0)
         return FAIL(p, DV_EDTYPE, "aclnn has no element type %s", dv_dtype_name(t->dtype));
     if (t != original) /* a stand-in, made without a format */
         return DV_OK;
@@ -130,6 +131,10 @@ static int pass_tensor(const place *p, dv__word *word)
         return DV_OK; /* None: a null pointer */
     const dv_tensor *original = slot < dv_operator_nargs(p->call->op) ? p->call->args[slot].as.tensor : t;
     const int status = check_tensor(p, t, original);
+    if (p->launcher) {
+        word->bits = (uint64_t)(uintptr_t)t->data;
+        return status;
+    }
     return status ? status : put(p, "aclCreateTensor", make_tensor(t), destroy_Tensor, word);
 }
 
@@ -302,17 +307,45 @@ static int pass(const place *p, dv__word *word)
         return pass_value(p, v, word);
     if (is_word(a->type))
         return FAIL(p, DV_ENOTSUP,
-            "it is None, and aclnn has no such number: write '%s or 0', with the right constant, in the row's list", a->name);
+            "it is None, and this parameter is a number: write '%s or 0', with the right constant, in the row's list", a->name);
     return DV_OK;
 }
 
 int dv__aclnn_arguments(const dv_ascend_framework *f, const dv_running *call, dv__word *words, dv__objects *objects)
 {
-    place p = { f, call, NULL, objects };
+    place p = { f, call, NULL, objects, false };
     int status = DV_OK;
     for (size_t i = 0; i < call->list->n && !status; i++) {
         p.parameter = &call->list->items[i];
         status = pass(&p, &words[i]);
     }
+    return status;
+}
+
+/* A launcher takes addresses and numbers: nothing else of a framework reaches its kernel. */
+static int check_launcher(const place *p, size_t i, const dv__word *word)
+{
+    const uint32_t type = p->parameter->type;
+    if (type && type != DV_FIELD_TENSOR && !is_word(type))
+        return FAIL(p, DV_ENOTSUP, "a launcher takes tensors and numbers only: leave it out of the list%s",
+            type == DV_FIELD_SCALAR ? ", or convert it (float(x), double(x), int64_t(x))" : "");
+    if (!i && word && (word->fp || type == DV_FIELD_TENSOR || !word->bits || word->bits > UINT32_MAX))
+        return FAIL(p, DV_EINVAL, "blockDim: expected an integer from 1 to %u, found %lld", UINT32_MAX, (long long)word->bits);
+    return DV_OK;
+}
+
+int dv__launcher_arguments(
+    const dv_ascend_framework *f, const dv_running *call, void *stream, dv__word *words, dv__objects *objects)
+{
+    place p = { f, call, NULL, objects, true };
+    int status = DV_OK;
+    for (size_t i = 0; i < call->list->n && !status; i++) {
+        dv__word *word = &words[i ? i + 2 : 0];
+        p.parameter = &call->list->items[i];
+        if (!(status = check_launcher(&p, i, NULL)) && !(status = pass(&p, word)))
+            status = check_launcher(&p, i, word);
+    }
+    words[1] = (dv__word){ 0, false };
+    words[2] = (dv__word){ (uint64_t)(uintptr_t)stream, false };
     return status;
 }

@@ -1,5 +1,6 @@
 /* Inside libdovetail_ascend. A call goes: row.c (the functions of the row's name, once), argument.c (values to CANN's objects),
- * invoke.c (the first phase, with arguments of any types), launch.c (workspace, and the second phase in the framework's order).
+ * invoke.c (the first phase, with arguments of any types), launch.c (workspace, and the second phase in the framework's order). A
+ * launcher of an AscendC kernel has one phase: argument.c (values to addresses and numbers), launch.c, invoke.c.
  */
 #ifndef DOVETAIL_ASCEND_INSIDE_H
 #define DOVETAIL_ASCEND_INSIDE_H
@@ -36,7 +37,7 @@ typedef struct dv__word {
     uint64_t bits;
     bool fp; /* a double, or a float in the low half */
 } dv__word;
-enum { DV__MAX_WORDS = DV_MOST_ROW_ITEMS + 2 };
+enum { DV__MAX_WORDS = DV_MOST_ROW_ITEMS + 2 }; /* all of a list, and two more that every function of a kind has */
 int32_t dv__invoke(dv__function f, const dv__word *words, size_t n);
 
 /* ---- argument.c ---- */
@@ -54,10 +55,14 @@ void dv__objects_destroy(dv__objects *o);
 
 /* Fill one word for each parameter of the row's list. What was made is in objects, also on failure. */
 int dv__aclnn_arguments(const dv_ascend_framework *f, const dv_running *call, dv__word *words, dv__objects *objects);
+/* The same for a launcher, whose parameters are one more than the list: (blockDim, l2ctrl, stream, the rest of the list). */
+int dv__launcher_arguments(
+    const dv_ascend_framework *f, const dv_running *call, void *stream, dv__word *words, dv__objects *objects);
 
 /* ---- launch.c ---- */
 
 int dv__aclnn_run(dv_context *ctx);
+int dv__launcher_run(dv_context *ctx, dv__function launcher);
 
 /* ---- host.c ---- */
 

@@ -182,7 +182,7 @@ static const dv_host host_of_programs = { .size = sizeof host_of_programs,
 /* ---- Opening and closing ---- */
 
 static _Atomic(const dv_ascend_framework *) framework;
-static const dv_aclnn aclnn = { sizeof aclnn, 0, dv__aclnn_run };
+static const dv_aclnn aclnn = { sizeof aclnn, 0, dv__aclnn_run, dv__launcher_run };
 
 const dv_ascend_framework *dv__framework(void) { return atomic_load(&framework); }
 

@@ -1,7 +1,10 @@
 /* The two phases of a call. The first runs at once, in the caller's thread: CANN checks the arguments and makes an executor,
  * which is good for one launch. The second is a task in the framework's order. The task owns everything that the launch needs:
  * the executor, and the descriptors, which CANN's executor points to until it has been launched. Memory of tensors belongs to the
- * framework, which keeps it for work that is on the stream already. */
+ * framework, which keeps it for work that is on the stream already.
+ *
+ * A launcher of an AscendC kernel has one phase only, in the framework's order; the task owns the words that it is called with.
+ */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,12 +13,16 @@
 #include "ascend.h"
 
 typedef struct task {
-    const dv__aclnn_function *function;
-    dv_operator *op; /* a reference, for messages */
+    const char *name;                   /* of the function, for messages: "aclnnAddCustom" */
+    const dv__aclnn_function *function; /* NULL: a launcher */
+    dv__function launcher;
+    dv_operator *op; /* a reference: the launcher's name is the operator's */
     void *workspace, *stream;
     uint64_t size;
+    size_t nwords;
     struct aclOpExecutor *executor;
     dv__objects objects;
+    dv__word words[]; /* of a launcher: the list, l2ctrl and the stream */
 } task;
 
 /* The failure of a task that ran after its call had returned: the next call reports it. */
@@ -30,7 +37,7 @@ static void set_late(const task *t, int32_t status)
     pthread_mutex_lock(&late.lock);
     if (!*late.text)
         snprintf(late.text, sizeof late.text, "%s: %s failed with %d after its call had returned: %s", dv_operator_name(t->op),
-            t->function->name, status, dv__acl_message());
+            t->name, status, dv__acl_message());
     pthread_mutex_unlock(&late.lock);
 }
 
@@ -59,12 +66,21 @@ static void drop_executor(task *t)
         dv__acl.aclDestroyAclOpExecutor(t->executor);
 }
 
+/* A launcher returns nothing: what failed in it is the thread's last error. An older one of this thread is not its fault. */
+static int32_t run_launcher(const task *t)
+{
+    if (dv__acl.aclrtGetLastError)
+        dv__acl.aclrtGetLastError(DV_ACL_RT_THREAD_LEVEL);
+    dv__invoke(t->launcher, t->words, t->nwords);
+    return dv__acl.aclrtGetLastError ? dv__acl.aclrtGetLastError(DV_ACL_RT_THREAD_LEVEL) : 0;
+}
+
 static int run_task(void *arg)
 {
     task *t = arg;
-    const int32_t status = t->function->launch(t->workspace, t->size, t->executor, t->stream);
+    const int32_t status = t->function ? t->function->launch(t->workspace, t->size, t->executor, t->stream) : run_launcher(t);
     if (status && own == t)
-        dv_fail(DV_EKERNEL, "%s failed with %d: %s", t->function->name, status, dv__acl_message());
+        dv_fail(DV_EKERNEL, "%s failed with %d: %s", t->name, status, dv__acl_message());
     else if (status)
         set_late(t, status);
     if (own == t)
@@ -84,7 +100,7 @@ static int check_stream(const task *t)
         "a graph is being captured on this stream, and %s would put the addresses of this call into it: call the operator "
         "outside "
         "of the capture",
-        t->function->name);
+        t->name);
 }
 
 /* "self: f32[4, 8], other: f32[4, 8]", for a message. */
@@ -109,6 +125,8 @@ static int first_phase(const dv_ascend_framework *f, const dv_running *call, tas
 {
     dv__word words[DV__MAX_WORDS];
     const size_t n = call->list->n;
+    if (!t->function)
+        return dv__launcher_arguments(f, call, t->stream, t->words, &t->objects);
     int status = dv__aclnn_arguments(f, call, words, &t->objects);
     if (status)
         return status;
@@ -119,7 +137,7 @@ static int first_phase(const dv_ascend_framework *f, const dv_running *call, tas
         return DV_OK;
     char tensors[512];
     describe(call, tensors, sizeof tensors);
-    return dv_fail(DV_EKERNEL, "%sGetWorkspaceSize %s%d: %s (%s)", t->function->name,
+    return dv_fail(DV_EKERNEL, "%sGetWorkspaceSize %s%d: %s (%s)", t->name,
         failed ? "failed with " : "made no executor: ", failed, dv__acl_message(), tensors);
 }
 
@@ -144,7 +162,7 @@ static int second_phase(const dv_ascend_framework *f, task *t)
         return refuse(t, status);
     dv_clear_error();
     own = t;
-    status = DV__FRAMEWORK(f, enqueue)(f, t->stream, t->function->name, run_task, t);
+    status = DV__FRAMEWORK(f, enqueue)(f, t->stream, t->name, run_task, t);
     const bool ran = !own;
     own = NULL;
     if (ran) /* and freed t */
@@ -163,27 +181,48 @@ static int launch(const dv_ascend_framework *f, dv_context *ctx, const dv_runnin
     return second_phase(f, t);
 }
 
-int dv__aclnn_run(dv_context *ctx)
+/* The call of this kernel, unless an earlier one has failed. */
+static int begin(dv_context *ctx, const dv_running **out)
 {
-    const dv_running *call = dv_query(ctx, "dovetail.call");
-    const dv_ascend_framework *f = dv__framework();
-    const dv__aclnn_function *function;
+    const dv_running *call = *out = dv_query(ctx, "dovetail.call");
     if (!call)
-        return dv_error(ctx, DV_ENOTSUP, "an aclnn row cannot be split");
-    int status = take_late(ctx);
-    if (status)
-        return status;
+        return dv_error(ctx, DV_ENOTSUP, "a row for an NPU cannot be split");
+    const int status = take_late(ctx);
     dv_clear_error();
-    if (call->size < sizeof *call || !call->list)
+    if (!status && (call->size < sizeof *call || !call->list))
         return dv_error(
             ctx, DV_EABI, "row %s was built with another version of dovetail_ascend.h: build its library again", call->row);
-    if ((status = dv__aclnn_function_of(call->list->function, &function)))
-        return dv_error(ctx, status, "%s", dv_last_error());
-    task *t = calloc(1, sizeof *t);
+    return status;
+}
+
+static int start(dv_context *ctx, const dv_running *call, const dv__aclnn_function *function, dv__function launcher)
+{
+    const size_t nwords = function ? 0 : call->list->n + 2;
+    task *t = calloc(1, sizeof *t + nwords * sizeof *t->words);
     if (!t)
         return dv_error(ctx, DV_ENOMEM, "out of memory");
+    t->name = call->list->function;
     t->function = function;
+    t->launcher = launcher;
+    t->nwords = nwords;
     t->op = dv_operator_ref(call->op);
-    status = launch(f, ctx, call, t);
+    const int status = launch(dv__framework(), ctx, call, t);
     return status ? dv_error(ctx, status, "%s", dv_last_error()) : DV_OK;
+}
+
+int dv__aclnn_run(dv_context *ctx)
+{
+    const dv_running *call;
+    const dv__aclnn_function *function;
+    int status = begin(ctx, &call);
+    if (!status && (status = dv__aclnn_function_of(call->list->function, &function)))
+        return dv_error(ctx, status, "%s", dv_last_error());
+    return status ? status : start(ctx, call, function, NULL);
+}
+
+int dv__launcher_run(dv_context *ctx, dv__function launcher)
+{
+    const dv_running *call;
+    const int status = begin(ctx, &call);
+    return status ? status : start(ctx, call, NULL, launcher);
 }

@@ -94,6 +94,9 @@ typedef struct work {
     double sum;
     char *workspace;
     uint64_t size;
+    void (*kernel)(uint32_t block, const void *args); /* what a launcher launched */
+    uint32_t blocks;
+    _Alignas(16) char args[128];
     void *to; /* a copy, in place of an operator */
     const void *from;
     size_t bytes;
@@ -121,6 +124,7 @@ static struct {
     bool has_standard;
 } all = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static _Thread_local char message[512];
+static _Thread_local int32_t last_error;
 
 /* ---- Words ---- */
 
@@ -384,6 +388,14 @@ static void run(const work *w)
             fault("a copy: its memory was freed before it ran");
         return;
     }
+    if (w->kernel) {
+        unlock(); /* it asks for memory */
+        for (uint32_t block = 0; block < w->blocks; block++)
+            w->kernel(block, w->args);
+        lock();
+        trace("run %s", w->op);
+        return;
+    }
     memset(&v, 0, sizeof v);
     v.sum = w->sum;
     bool ok = true;
@@ -549,6 +561,14 @@ API int32_t aclrtMemcpyAsync(void *to, size_t room, const void *from, size_t siz
     }
     unlock();
     return ok ? 0 : error(BAD, "EE1001: aclrtMemcpyAsync");
+}
+
+API int32_t aclrtGetLastError(int32_t level);
+API int32_t aclrtGetLastError(int32_t level)
+{
+    const int32_t status = level ? BAD : last_error;
+    last_error = 0;
+    return status;
 }
 
 API const char *aclGetRecentErrMsg(void);
@@ -899,4 +919,44 @@ int32_t stand_in_launch(const char *op, void *workspace, uint64_t size, struct a
     }
     unlock();
     return ok ? 0 : error(BAD, "EZ1001: %s was called wrongly", op);
+}
+
+/* ---- Launchers ---- */
+
+void *stand_in_touch(const char *op, const void *p, size_t bytes)
+{
+    const work w = { .op = op };
+    lock();
+    const size_t before = strlen(all.faults);
+    check_memory(&w, "memory", p, bytes);
+    void *cpu = strlen(all.faults) == before ? view(p) : NULL;
+    unlock();
+    return cpu;
+}
+
+void stand_in_kernel(const char *op, uint32_t blocks, void *l2ctrl, void *on, void (*kernel)(uint32_t block, const void *args),
+    const void *args, size_t size)
+{
+    char where[128];
+    snprintf(where, sizeof where, "%s: its stream", op);
+    lock();
+    stream *s = stream_of(on, where);
+    work *w = calloc(1, sizeof *w);
+    if (!w || size > sizeof w->args)
+        abort();
+    if (l2ctrl)
+        fault("%s: l2ctrl is not null", op);
+    if (all.expected && on != all.expected)
+        fault("%s: launched on another stream than the current one", op);
+    if (s && fails(op))
+        last_error = FAILED;
+    if (s && !last_error) {
+        w->op = op, w->kernel = kernel, w->blocks = blocks;
+        memcpy(w->args, args, size);
+        trace("%s<<<%u>>>", op, blocks);
+        push(s, w);
+    } else {
+        free(w);
+    }
+    unlock();
 }

@@ -62,6 +62,12 @@ STAND_IN void stand_in_take_text(struct aclOpExecutor *e, const char *name, cons
 STAND_IN int32_t stand_in_done(struct aclOpExecutor *e, uint64_t workspace, uint64_t *size, struct aclOpExecutor **out);
 STAND_IN int32_t stand_in_launch(const char *op, void *workspace, uint64_t size, struct aclOpExecutor *e, void *stream);
 
+/* ---- for launchers of AscendC kernels: op<<<blocks, l2ctrl, stream>>>(args) ---- */
+
+STAND_IN void stand_in_kernel(const char *op, uint32_t blocks, void *l2ctrl, void *stream,
+    void (*kernel)(uint32_t block, const void *args), const void *args, size_t size);
+STAND_IN void *stand_in_touch(const char *op, const void *p, size_t bytes); /* in a kernel: where the CPU finds this memory */
+
 #ifdef __cplusplus
 }
 #endif

@@ -109,7 +109,113 @@ struct wrong {
     DV_LIBRARY(NAME, &dv_op_##NAME);
 WRONG_ROWS(WRONG)
 
-DV_LIBRARY(npu_ops, &dv_op_add_custom, &dv_op_add, &dv_op_nowhere, &dv_op_scale_, &dv_op_mixed);
+/* ---- launchers of AscendC kernels, which are functions of the CPU here ---- */
+
+/* Document 002's header. Each block computes three elements. */
+extern void MyCustomOpKernelEntry(
+    uint32_t blockDims, void *l2ctrl, void *aclStream, uint8_t *input, uint8_t *output, int32_t param1, int32_t param2);
+
+struct my_custom_op_args {
+    uint8_t *input, *output;
+    int32_t param1, param2;
+};
+
+static void my_custom_op_block(uint32_t block, const void *p)
+{
+    const struct my_custom_op_args *a = p;
+    const float *x = stand_in_touch("my_custom_op_impl", a->input + block * 12, 12);
+    float *y = stand_in_touch("my_custom_op_impl", a->output + block * 12, 12);
+    for (int i = 0; x && y && i < 3; i++)
+        y[i] = (float)a->param1 * x[i] + (float)a->param2;
+}
+
+void MyCustomOpKernelEntry(
+    uint32_t blockDims, void *l2ctrl, void *aclStream, uint8_t *input, uint8_t *output, int32_t param1, int32_t param2)
+{
+    const struct my_custom_op_args a = { input, output, param1, param2 };
+    stand_in_kernel("my_custom_op_impl", blockDims, l2ctrl, aclStream, my_custom_op_block, &a, sizeof a);
+}
+
+struct my_custom_op {
+    int64_t param1, param2;
+    const dv_tensor *input;
+    dv_tensor *output;
+};
+DV_ASCENDC_LAUNCHER(MyCustomOpKernelEntry)
+DV_OPERATOR(my_custom_op, struct my_custom_op, (param1, param2, input, output),
+    .schema = "my_custom_op(int param1, int param2, Tensor input, Tensor(a!) output) -> ()",
+    .contract = "input[*s]:T, output[*s]:T; -2147483648 <= param1 <= 2147483647; -2147483648 <= param2 <= 2147483647",
+    .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "input, output, param1, param2")));
+
+/* Integers and floats mixed, more than there are registers; None; one block for each element. */
+struct every_number {
+    uint8_t *x, *y, *out;
+    double numbers[12];
+};
+
+static void every_number_block(uint32_t block, const void *p)
+{
+    const struct every_number *a = p;
+    const float *x = stand_in_touch("every_number", a->x + block * 4, 4);
+    const float *y = a->y ? stand_in_touch("every_number", a->y + block * 4, 4) : NULL;
+    float *out = stand_in_touch("every_number", a->out + block * 4, 4);
+    if (!x || !out)
+        return;
+    *out = *x + (y ? 1000 * *y : 0);
+    for (int i = 0; i < 12; i++)
+        *out += (float)(a->numbers[i] * (i + 1));
+}
+
+static void launch_every_number(uint32_t blocks, void *l2ctrl, void *stream, uint8_t *x, float a, double b, uint8_t *y, bool flag,
+    int64_t n, int8_t narrow, float c, double d, double e, double f, float g, double h, float i, uint8_t *out)
+{
+    const struct every_number args = { x, y, out,
+        { (double)a, b, flag, (double)n, narrow, (double)c, d, e, f, (double)g, h, (double)i } };
+    stand_in_kernel("every_number", blocks, l2ctrl, stream, every_number_block, &args, sizeof args);
+}
+
+struct numbers {
+    const dv_tensor *x, *y;
+    dv_opt_int blocks, n;
+    double a, b;
+    bool flag;
+    dv_tensor *out;
+};
+DV_ASCENDC_LAUNCHER(launch_every_number)
+DV_OPERATOR(numbers, struct numbers, (x, y, blocks, n, a, b, flag, out),
+    .schema = "numbers(Tensor x, Tensor? y, int? blocks, int? n, float a, float b, bool flag) -> Tensor out",
+    .contract = "x[*s]:T, y[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_ASCENDC("f32", launch_every_number, blocks or 24,
+        "x, float(a), b, y, flag, n or -9, -3, float(b), 2.5, 3.5, 4.5, float(5.5), 6.5, float(n or 7), out")));
+
+/* Not linked: the file builds without CANN. */
+extern void NotLinked(uint32_t blockDims, void *l2ctrl, void *aclStream, uint8_t *x, uint8_t *out) __attribute__((weak));
+DV_ASCENDC_LAUNCHER(NotLinked)
+struct unary {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+#define BLOCKS 4
+DV_OPERATOR(not_linked, struct unary, (x, out), .schema = "not_linked(Tensor x) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_ASCENDC("f32", NotLinked, BLOCKS, "x, out")));
+struct with_text {
+    const dv_tensor *x;
+    dv_string mode;
+    dv_scalar by;
+    dv_tensor *out;
+};
+DV_OPERATOR(with_text, struct with_text, (x, mode, by, out), .schema = "with_text(Tensor x, str mode, Scalar by) -> Tensor out",
+    .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "x, out, mode, by")));
+DV_OPERATOR(with_scalar, struct with_text, (x, mode, by, out),
+    .schema = "with_scalar(Tensor x, str mode, Scalar by) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "x, out, by")));
+DV_OPERATOR(no_launch, struct my_custom_op, (param1, param2, input, output),
+    .schema = "no_launch(int param1, int param2, Tensor input, Tensor(a!) output) -> ()", .contract = "input[*s]:T, output[*s]:T",
+    .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "input, outptu, param1, param2")));
+DV_LIBRARY(no_launch, &dv_op_no_launch);
+
+DV_LIBRARY(npu_ops, &dv_op_add_custom, &dv_op_add, &dv_op_nowhere, &dv_op_scale_, &dv_op_mixed, &dv_op_my_custom_op,
+    &dv_op_numbers, &dv_op_not_linked, &dv_op_with_text, &dv_op_with_scalar);
 
 /* ---- helpers ---- */
 
@@ -545,6 +651,127 @@ static void framework(void **state)
     assert_int_equal(aclrtDestroyStream(fw.stream), 0);
 }
 
+static int call_my_custom_op(int64_t param1, int64_t param2, const dv_tensor *input, const dv_tensor *output)
+{
+    const dv_value args[4] = { dv_from_int(param1), dv_from_int(param2), dv_from_tensor(input), dv_from_tensor(output) };
+    return dv_call(find("my_custom_op"), args, 4, NULL, 0, host);
+}
+
+/* Two sets of numbers wait on one stream, with an aclnn operator between them. */
+static void launcher(void **state)
+{
+    (void)state;
+    dv_tensor *x = floats(2, n46, 0, 1), *y = floats(2, n46, 0, 0), *z = floats(2, n46, 0, 0);
+    dv_value sum = dv_from_tensor(z);
+    stand_in_hold(true);
+    OK(call_my_custom_op(10, 20, x, y));
+    OK(call_two("add_custom", y, y, &sum));
+    OK(call_my_custom_op(-2, 3, z, x));
+    assert_float_equal(at(y, 0), 0, 0);
+    assert_null(strstr(stand_in_trace(), "run "));
+    OK(dv_ascend_wait(0));
+    for (int i = 0; i < 24; i++) {
+        assert_float_equal(at(y, i), 10 * (float)i + 20, 0);
+        assert_float_equal(at(x, i), -2 * 2 * (10 * (float)i + 20) + 3, 0);
+    }
+    assert_non_null(strstr(stand_in_trace(), "my_custom_op_impl<<<8>>>\n"));
+    FAILS(call_my_custom_op(INT64_C(1) << 31, 0, x, y), DV_EINVAL, "param1");
+    drop(x), drop(y), drop(z);
+}
+
+static int call_numbers(const dv_tensor *x, const dv_tensor *y, dv_value blocks, dv_value n, dv_value *result)
+{
+    const dv_value args[7] = { dv_from_tensor(x), dv_from_tensor(y), blocks, n, dv_from_float(0.25), dv_from_float(1.5),
+        dv_from_bool(true) };
+    return dv_call(find("numbers"), args, 7, result, 1, host);
+}
+
+static void launchers_numbers(void **state)
+{
+    (void)state;
+    const float rest = 0.25f + 2 * 1.5f + 3 + 5 * -3 + 6 * 1.5f + 7 * 2.5f + 8 * 3.5f + 9 * 4.5f + 10 * 5.5f + 11 * 6.5f;
+    dv_tensor *x = floats(2, n46, 0, 1), *y = floats(2, n46, 1, 1);
+    dv_value result = dv_default(), other = dv_default();
+    stand_in_hold(true);
+    OK(call_numbers(x, y, dv_none(), dv_none(), &result));
+    OK(call_numbers(x, NULL, dv_from_int(5), dv_from_int(100), &other));
+    OK(dv_ascend_wait(0));
+    assert_float_equal(at(result.as.tensor, 23), 23 + 1000 * 24 + rest + 4 * -9 + 12 * 7, 0);
+    assert_float_equal(at(other.as.tensor, 4), 4 + rest + 4 * 100 + 12 * 100, 0);
+    assert_non_null(strstr(stand_in_trace(), "every_number<<<24>>>\nevery_number<<<5>>>\n"));
+    drop(result.as.tensor), drop(other.as.tensor), drop(x), drop(y);
+}
+
+static void launchers_refusals(void **state)
+{
+    (void)state;
+    dv_library *lib = NULL;
+    const int64_t turned[] = { 1, 4 };
+    dv_tensor *x = floats(2, n46, 0, 1), *y = floats(2, n46, 0, 0), *t = tensor(npu, DV_DTYPE_f32, 2, n46, turned, 0, 1);
+    dv_value result = dv_default();
+    const dv_value one = dv_from_tensor(x), three[3] = { one, dv_from_string("a"), dv_from_float(1) };
+    FAILS(dv_load_static(&dv_library_no_launch, &lib), DV_ENOENT,
+        "operator no_launch::no_launch: kernel MyCustomOpKernelEntry(8, ",
+        "column 33: expected an argument or result of no_launch::no_launch(", "found 'outptu'");
+    FAILS(dv_call(find("not_linked"), &one, 1, &result, 1, host), DV_ENOENT,
+        "npu_ops::not_linked: no launcher NotLinked in this binary", "my_kernel.cce");
+    FAILS(dv_call(find("with_text"), three, 3, &result, 1, host), DV_ENOTSUP,
+        "argument 'mode': a launcher takes tensors and numbers only: leave it out of the list");
+    FAILS(dv_call(find("with_scalar"), three, 3, &result, 1, host), DV_ENOTSUP, "argument 'by': ", "or convert it (float(x), ");
+    const int64_t wrong[] = { 0, -1, INT64_C(1) << 32 };
+    for (int i = 0; i < 3; i++)
+        FAILS(call_numbers(x, NULL, dv_from_int(wrong[i]), dv_none(), &result), DV_EINVAL,
+            "npu_ops::numbers: argument 'blocks': blockDim: expected an integer from 1 to 4294967295, found");
+    FAILS(call_my_custom_op(1, 1, t, y), DV_ENOTSUP,
+        "a copy between layouts needs a framework"); /* so the launcher never sees it */
+    stand_in_capture(true);
+    FAILS(call_my_custom_op(1, 1, x, y), DV_ENOTSUP, "npu_ops::my_custom_op: a graph is being captured", "MyCustomOpKernelEntry");
+    stand_in_capture(false);
+    stand_in_fail(1);
+    FAILS(call_my_custom_op(1, 1, x, y), DV_EKERNEL,
+        "npu_ops::my_custom_op: MyCustomOpKernelEntry failed with 507899: EZ9999: the stand-in was told to fail in "
+        "my_custom_op_impl");
+    stand_in_fail(0);
+    assert_null(strstr(stand_in_trace(), "<<<"));
+    stand_in_fail(1);
+    MyCustomOpKernelEntry(8, NULL, NULL, x->data, y->data, 1, 1); /* somebody else's failure is not the next call's */
+    stand_in_fail(0);
+    OK(call_my_custom_op(1, 1, x, y));
+    drop(x), drop(y), drop(t);
+}
+
+/* In the framework's order, on its stream, on another thread. */
+static void launcher_in_framework(void **state)
+{
+    (void)state;
+    fw.f = (dv_ascend_framework){ sizeof fw.f, 0, "a test", fw_stream, fw_workspace, fw_enqueue, fw_format };
+    fw.format = 2;
+    fw.n = fw.ran = 0;
+    assert_int_equal(aclrtCreateStream(&fw.stream), 0);
+    stand_in_expect(fw.stream);
+    OK(dv_ascend_open(&fw.f));
+    dv_tensor *x = floats(2, n46, 1, 1), *y = floats(2, n46, 0, 0);
+    OK(call_my_custom_op(10, 20, x, y));
+    OK(call_my_custom_op(3, 4, y, x));
+    assert_int_equal(fw.n, 2);
+    assert_null(strstr(stand_in_trace(), "<<<"));
+    fw_drain();
+    assert_int_equal(aclrtSynchronizeStream(fw.stream), 0);
+    assert_float_equal(at(x, 5), 3 * (10 * 6 + 20) + 4, 0);
+    fw.format = 29;
+    FAILS(call_my_custom_op(1, 1, x, y), DV_ENOTSUP, "npu_ops::my_custom_op: argument 'input'", "the private format 29");
+    fw.format = 2;
+    OK(call_my_custom_op(1, 1, x, y)); /* its launch fails when the call has returned */
+    stand_in_fail(1);
+    fw_drain();
+    stand_in_fail(0);
+    FAILS(call_my_custom_op(1, 1, x, y), DV_EKERNEL,
+        "an earlier call failed: npu_ops::my_custom_op: MyCustomOpKernelEntry failed with 507899 after its call had returned");
+    stand_in_expect(NULL);
+    drop(x), drop(y);
+    assert_int_equal(aclrtDestroyStream(fw.stream), 0);
+}
+
 static void *many(void *arg)
 {
     dv_tensor *x = floats(2, n46, 1, 0), *y = floats(2, n46, 2, 0);
@@ -576,6 +803,6 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = { TEST(one_call), TEST(views), TEST(empty_and_0d), TEST(written), TEST(formats),
         TEST(every_type), TEST(late), TEST(dropped), TEST(every_failure), TEST(wrong_rows), TEST(refusals), TEST(framework),
-        TEST(threads) };
+        TEST(launcher), TEST(launchers_numbers), TEST(launchers_refusals), TEST(launcher_in_framework), TEST(threads) };
     return cmocka_run_group_tests(tests, open_all, NULL);
 }

@@ -27,9 +27,9 @@ FOUND_BY_THE_STAND_IN = {
     "the size of the workspace is wrong": ("launch.c", "launch(t->workspace, t->size,", "launch(t->workspace, t->size / 2,", "a workspace of 500 bytes, the first phase asked for 1000"),
     "the workspace is not passed": ("launch.c", "launch(t->workspace, t->size,", "launch(NULL, t->size,", "the workspace is not device memory"),
     "the workspace is memory of the host": ("host.c", "        *out = own.blocks[i]->memory;", "        *out = own.blocks[i];", "the workspace is not device memory"),
-    "another stream": ("launch.c", "t->executor, t->stream);", "t->executor, NULL);", "launched on another stream than the current one"),
+    "another stream": ("launch.c", "t->executor, t->stream)", "t->executor, NULL)", "launched on another stream than the current one"),
     "the framework's stream is not asked for": ("launch.c", "f->stream(f, ctx->device, out)", "(int)DV_OK", "launched on another stream than the current one"),
-    "the stream is no stream": ("launch.c", "t->executor, t->stream);", "t->executor, t);", "its stream: not an aclrtStream"),
+    "the stream is no stream": ("launch.c", "t->executor, t->stream)", "t->executor, t)", "its stream: not an aclrtStream"),
     "a descriptor is not destroyed": ("argument.c", "for (size_t i = 0; i < o->n; i++)\n        o->all", "for (size_t i = 1; i < o->n; i++)\n        o->all", "aclTensor 1 was never destroyed"),
     "descriptors are not destroyed after a failure": ("launch.c", "        task_free(t);\n        return status;\n    }\n    return second", "        free(t);\n        return status;\n    }\n    return second",
                                                       "was never destroyed"),
@@ -44,10 +44,13 @@ FOUND_BY_THE_STAND_IN = {
     "a tensor's struct in the place of its memory": ("argument.c", "&storage, 1, t->data)", "&storage, 1, (void *)(uintptr_t)t)", "the address is not device memory"),
     "the storage ends before the view": ("argument.c", "storage + (t->shape[i] - 1) * t->strides[i]", "t->shape[i] * storage", "elements, the view reaches"),
     "strides are the shape": ("argument.c", "acl_dtype(t->dtype), t->strides, 0,", "acl_dtype(t->dtype), t->shape, 0,", "elements, the view reaches"),
-    "the executor goes to another operator": ("launch.c", "    const int32_t status = t->function->launch(", "    static dv_aclnn_launch first;\n    first = first ? first : t->function->launch;\n    const int32_t status = first(",
+    "the executor goes to another operator": ("launch.c", "    const int32_t status =\n        t->function ? t->function->launch(", "    static dv_aclnn_launch first;\n    first = first || !t->function ? first : t->function->launch;\n    const int32_t status =\n        t->function ? first(",
                                               "the executor is one of"),
     "a tensor is freed before its kernel runs": ("host.c", "        dv_ascend_wait(t->device.id);\n        dv__acl.aclrtFree(t->data);", "        dv__acl.aclrtFree(t->data);", "was freed before the kernel ran"),
     "a stream is destroyed while work is on it": ("host.c", "waited = dv__acl.aclrtSynchronizeStream(own.streams[i])", "waited = 0", "aclrtDestroyStream: work is left on it"),
+    "a launcher gets another stream": ("argument.c", "(uint64_t)(uintptr_t)stream, false", "0, false", "my_custom_op_impl: launched on another stream than the current one"),
+    "a launcher gets the stream as l2ctrl": ("argument.c", "words[1] = (dv__word){ 0, false };", "words[1] = (dv__word){ (uint64_t)(uintptr_t)stream, false };", "l2ctrl is not null"),
+    "a launcher gets a tensor's struct": ("argument.c", "(uintptr_t)t->data;", "(uintptr_t)t;", "my_custom_op_impl: its memory is not device memory"),
     "workspaces are not given back": ("host.c", "            dv__acl.aclrtFree(b->memory);\n", "", "1000 bytes of device memory were never freed"),
 }
 
@@ -64,6 +67,11 @@ FOUND_BY_VALUES = {
     "CANN's message is lost": ("library.c", "return text && *text ? text :", "return text && !*text ? text :"),
     "a failure after the call is forgotten": ("launch.c", "        set_late(t, status);", "        (void)set_late;"),
     "a wrong dtype": ("dtypes.def", "DTYPE(f32, 0)", "DTYPE(f32, 1)"),
+    "a launcher's list begins before the stream": ("argument.c", "words[i ? i + 2 : 0]", "words[i ? i + 1 : 0]"),
+    "a launcher runs before its turn": ("launch.c", "        return dv__launcher_arguments(f, call, t->stream, t->words, &t->objects);", "        return dv__launcher_arguments(f, call, t->stream, t->words, &t->objects) || run_launcher(t);"),
+    "what fails in a launcher is lost": ("launch.c", "    return dv__acl.aclrtGetLastError ? dv__acl", "    return 0 ? dv__acl"),
+    "an older failure is the launcher's": ("launch.c", "    if (dv__acl.aclrtGetLastError)\n        dv__acl.aclrtGetLastError(DV_ACL_RT_THREAD_LEVEL);\n", ""),
+    "a launcher without blocks": ("argument.c", "!word->bits || word->bits", "word->bits"),
     "every tensor is ND": ("argument.c", "    case 4: return DV_ACL_FORMAT_NCHW;", "    case 4: return DV_ACL_FORMAT_ND;"),
 }
 

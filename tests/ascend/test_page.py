@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build"))
 CANN = BUILD / "tests/ascend/cann"
 PAGE = (ROOT / "docs/ascend.md").read_text()
-OPERATOR, PROGRAM = re.findall(r"^```c\n(.*?)^```$", PAGE, re.S | re.M)
+OPERATOR, LAUNCH, PROGRAM = re.findall(r"^```c\n(.*?)^```$", PAGE, re.S | re.M)
 ENV = {**os.environ, "ASCEND_HOME_PATH": str(CANN), "ASCEND_OPP_PATH": str(CANN / "opp")}
 
 
@@ -63,6 +63,15 @@ def test_the_message_of_the_page(tmp_path):
     r = subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=tmp_path, capture_output=True, text=True)
     message, = (text for language, text in re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.S | re.M) if not language)
     assert r.returncode == 1 and message in r.stderr and not (tmp_path / "my_ops.so").exists(), r.stderr
+
+
+def test_the_launcher(folder):
+    """It is built without its kernel. tests/ascend/test_document_002.py builds one with a kernel."""
+    (folder / "my_launch.c").write_text(LAUNCH)
+    r = subprocess.run([BUILD / "bin/dovetail", "build", "-W", "my_launch.c"], cwd=folder, capture_output=True, text=True)
+    assert r.returncode == 0 and not r.stderr, r.stderr
+    said = subprocess.run([BUILD / "bin/dovetail", "info", "my_launch.so"], cwd=folder, check=True, capture_output=True, text=True).stdout
+    assert "MyCustomOpKernelEntry(8, input, result, param1, param2)" in said and "npu" in said, said
 
 
 def test_explain(folder):

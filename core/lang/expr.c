@@ -2,6 +2,8 @@
  * depths beyond DV__EXPR_MAX_DEPTH, so that printers and evaluators may recurse without further checks. */
 #include "lang/expr.h"
 
+#include <float.h>
+#include <float.h>
 #include <locale.h>
 #include <stdlib.h>
 
@@ -187,6 +189,9 @@ static int parse_float(struct parser *p, dv__expr **out)
     if (point)
         *point = *localeconv()->decimal_point;
     (*out)->f = strtod(local, NULL);
+    if ((*out)->f > DBL_MAX)
+        return dv__fail_at(
+            DV_ESYNTAX, p->lx->text, t.start, "expected a number that fits a double, found %.*s", (int)t.size, t.start);
     dv__lexer_next(p->lx);
     return DV_OK;
 }

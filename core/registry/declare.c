@@ -306,6 +306,13 @@ static int row_conditions(const dv_operator *op, dv__row *row, const dv_kernel_d
     return DV_OK;
 }
 
+static int row_isa(const dv__row *row, const dv_kernel_decl *k)
+{
+    return !k->isa || row->device_type == DV_CPU
+        ? DV_OK
+        : dv_fail(DV_EINVAL, "isa: only rows for the CPU have an instruction set, this one is for %s", row->device);
+}
+
 static int row_split(const dv_operator *op, const dv__row *row, const dv_kernel_decl *k)
 {
     if (k->split && row->device_type != DV_CPU)
@@ -321,7 +328,7 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
         return dv_fail(DV_EDEVICE, "device: expected 'cpu', 'cuda' or 'npu', found none");
     int status = row_texts(row, k, provider, arena);
     if (status || (status = row_device(row)) || (status = row_takes(op, row, k, arena)) ||
-        (status = row_conditions(op, row, k, arena)))
+        (status = row_conditions(op, row, k, arena)) || (status = row_isa(row, k)))
         return status;
     if ((status = row_split(op, row, k)))
         return dv__fail_in(status, "split");
@@ -342,7 +349,9 @@ static int fail_row(int status, const dv_operator *op, const dv_kernel_decl *k)
     const size_t n = strlen(op->name);
     if (!strncmp(message, "operator ", 9) && !strncmp(message + 9, op->name, n) && !strncmp(message + 9 + n, ": ", 2))
         message += 9 + n + 2;
-    return dv_fail(status, "operator %s: kernel %s: %s", op->name, k->name ? k->name : "without a name", message);
+    const char *name = k->name ? k->name : "without a name";
+    const bool is_long = strlen(name) > 80; /* a row's list is in its name, and the reason must not be cut */
+    return dv_fail(status, "operator %s: kernel %.*s%s: %s", op->name, is_long ? 60 : 80, name, is_long ? "..." : "", message);
 }
 
 int dv__rows_make(

@@ -69,7 +69,7 @@ static int take_name(const reader *r, const dv__expr *e, dv_row_item *to)
     for (size_t i = 0; i < r->schema->nargs + r->schema->nreturns; i++)
         if (!dv__slot_info(r->schema, i, &info) && !strcmp(name_of(r, i, &info, buffer), e->name))
             return take_slot(r, e, i, &info, to);
-    return FAIL(r, DV_ENOENT, e, "expected an argument or result of %s, or a constant, found '%s'", r->schema->text, e->name);
+    return FAIL(r, DV_ENOENT, e, "expected an argument or result of %s, or a constant, found '%.60s'", r->schema->text, e->name);
 }
 
 /* Tensors, then other arguments, then results that are not arguments already. */
@@ -145,8 +145,8 @@ static int convert(const reader *r, const dv__expr *e, dv_row_item *to)
     while (i < NCONVERTERS && strcmp(e->name, converters[i].word))
         i++;
     if (i == NCONVERTERS || e->n != 1)
-        return FAIL(r, DV_ESYNTAX, e, "expected float(x), double(x), int64_t(x), bool(x) or scalar(x), found '%s' of %u", e->name,
-            (unsigned)e->n);
+        return FAIL(r, DV_ESYNTAX, e, "expected float(x), double(x), int64_t(x), bool(x) or scalar(x), found '%.60s' of %u",
+            e->name, (unsigned)e->n);
     const int status = take_item(r, e->args[0], to);
     if (status)
         return status;
@@ -203,6 +203,7 @@ static int check_written(const reader *r, const dv__expr *e)
     return DV_OK;
 }
 
+/* A name of C. */
 static bool is_function(const dv__expr *e)
 {
     if (e->kind != DV__EXPR_CALL)
@@ -213,6 +214,19 @@ static bool is_function(const dv__expr *e)
     return true;
 }
 
+/* DV_ACLNN puts "aclnn" before the name that it is given. */
+static int check_aclnn(const char *text, const dv__expr *e)
+{
+    if (strncmp(e->name, "aclnn", 5))
+        return DV_OK;
+    if (!strncmp(e->name + 5, "aclnn", 5))
+        return dv__fail_at(DV_ESYNTAX, text, e->at, "'%.60s': DV_ACLNN adds the first 'aclnn' itself: expected '%.60s'", e->name,
+            *(e->name + 10) ? e->name + 10 : "a name");
+    return isalpha((unsigned char)e->name[5])
+        ? DV_OK
+        : dv__fail_at(DV_ESYNTAX, text, e->at, "expected the name of a function after 'aclnn', found '%.60s'", e->name + 5);
+}
+
 int dv__row_list_parse(const char *text, const dv__schema *schema, dv__arena *arena, const dv_row_list **out)
 {
     dv__expr *e = NULL;
@@ -221,6 +235,8 @@ int dv__row_list_parse(const char *text, const dv__schema *schema, dv__arena *ar
         return status;
     if (!is_function(e))
         return dv__fail_at(DV_ESYNTAX, text, e->at, "expected function(list)");
+    if ((status = check_aclnn(text, e)))
+        return status;
     const size_t n = e->n ? e->n : schema->nargs + schema->nreturns;
     dv_row_item *items = DV__ARENA_ARRAY(arena, dv_row_item, n);
     dv_row_list *list = DV__ARENA_NEW(arena, dv_row_list);

@@ -107,7 +107,7 @@ DV_OPERATOR(linear, struct linear, (input, weight, bias, weight_scale, out),
     .contract = "input[*s k]:T, weight[n k]:W, bias[n]:T, weight_scale[n]:S -> out[*s n]:T; T in f32 f64 bf16 f16; S in f32 bf16 "
                 "f16; W == T or W == i8; present(weight_scale) == (W == i8); parallel(*s); flops = numel(*s)*n*(2*k + 2)",
     .native = "if(present(bias), " PRODUCT " + bias, " PRODUCT ")",
-    .doc = "input times the transposed weight, plus bias. int8 weights have a scale for each row.",
+    .doc = "input times the transposed weight, plus bias. int8 weights have a scale for each row.", .tags = "autocast_lower",
     .kernels = DV_KERNELS(DV_ISA_ROWS(struct linear, linear_row, "f32 bf16 f16"),
         DV_KERNEL(struct linear, "cpu", NULL, linear_reference, .split = 16, .flags = DV_KERNEL_REFERENCE)));
 

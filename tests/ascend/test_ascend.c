@@ -83,6 +83,9 @@ struct wrong {
     X(wrong_separator, "self other", DV_ESYNTAX, "expected ',' or ')', found 'other'")                                       \
     X(wrong_end, "self, other, result) + (1", DV_ESYNTAX, "expected function(list)")                                         \
     X(wrong_size, "self, other, 9223372036854775808, result", DV_ESYNTAX, "an integer that fits 64 bits")                    \
+    X(wrong_float_size, "self, other, 1e400, result", DV_ESYNTAX, "expected a number that fits a double, found 1e400")       \
+    X(wrong_long, HUNDRED ", foo", DV_ENOENT, "kernel aclnnAddCustom(self, self", "...: column",                         \
+        "or a constant, found 'foo'")                                                                                        \
     X(wrong_tensor, "self or 3, other, result", DV_ESYNTAX, NO_CONSTANT)                                                     \
     X(wrong_result, "self, other, result or none", DV_ESYNTAX, NO_CONSTANT)                                                  \
     X(wrong_int, "self, other, n or \"abc\", result", DV_ESYNTAX, NO_CONSTANT)                                               \
@@ -108,6 +111,20 @@ struct wrong {
         .contract = "self[*s]:T, other[*s]:T -> [*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", ROW)));         \
     DV_LIBRARY(NAME, &dv_op_##NAME);
 WRONG_ROWS(WRONG)
+#define WRONG_NAMES(X)                                                                              \
+    X(no_name, "", "expected the name of a function after 'aclnn', found ''")                       \
+    X(name_twice, "aclnnAddCustom", "DV_ACLNN adds the first 'aclnn' itself: expected 'AddCustom'") \
+    X(name_of_digits, "1x", "expected the name of a function after 'aclnn', found '1x'")            \
+    X(with_isa, "AddCustom", "isa: only rows for the CPU have an instruction set, this one is for npu", .isa = "avx2")
+#define WRONG_NAME(NAME, FUNCTION, MESSAGE, ...)                                                                             \
+    DV_OPERATOR(NAME, struct wrong_name, (self, other, result), .schema = #NAME "(Tensor self, Tensor other) -> Tensor",     \
+        .contract = "self[*s]:T, other[*s]:T -> [*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32", FUNCTION, "", __VA_ARGS__))); \
+    DV_LIBRARY(NAME, &dv_op_##NAME);
+struct wrong_name {
+    const dv_tensor *self, *other;
+    dv_tensor *result;
+};
+WRONG_NAMES(WRONG_NAME)
 
 /* ---- launchers of AscendC kernels, which are functions of the CPU here ---- */
 
@@ -506,6 +523,10 @@ static void wrong_rows(void **state)
 #define REFUSED(NAME, ROW, CODE, ...) \
     FAILS(dv_load_static(&dv_library_##NAME, &lib), CODE, "operator " #NAME "::" #NAME ": kernel aclnnAddCustom(", __VA_ARGS__);
     WRONG_ROWS(REFUSED)
+#define REFUSED_NAME(NAME, FUNCTION, MESSAGE, ...)                                            \
+    FAILS(dv_load_static(&dv_library_##NAME, &lib), *MESSAGE == 'i' ? DV_EINVAL : DV_ESYNTAX, \
+        "operator " #NAME "::" #NAME ": kernel aclnn" FUNCTION "(", MESSAGE);
+    WRONG_NAMES(REFUSED_NAME)
 }
 
 static void refusals(void **state)

@@ -145,3 +145,14 @@ def test_under_vmap_and_export():
                 return f(x, w)
 
     torch.testing.assert_close(torch.export.export(Model(), (x, w)).module()(x, w), f(x.float(), w))
+
+
+@pytest.mark.parametrize("x, w", [(f32, bf16), (bf16, f32), (f32, f32), (bf16, bf16)])
+def test_linear_casts_as_torchs_does(x, w):
+    x, w = torch.randn(3, 8, dtype=x, requires_grad=True), torch.randn(5, 8, dtype=w, requires_grad=True)
+    with autocast():
+        found, expected = torch.ops.dovetail.linear(x, w), torch.nn.functional.linear(x, w)
+    assert found.dtype == expected.dtype == bf16
+    torch.testing.assert_close(found, expected)
+    for a, b in zip(torch.autograd.grad(found.float().sum(), (x, w)), torch.autograd.grad(expected.float().sum(), (x, w))):
+        torch.testing.assert_close(a, b)

@@ -246,7 +246,7 @@ static int decode_tensor(struct dv__torch_call *c, const struct dv__torch_slot *
         return bad_tensor(c, s);
     if (!defined) {
         if (!optional)
-            return dv_fail(DV_ETYPE, "%s: argument '%s': expected a tensor, found an undefined one", c->op->name, s->name);
+            return dv_fail(DV_ETYPE, "%s: argument '%s': expected a tensor, found None", c->op->name, s->name);
         v->type = DV_VALUE_NONE;
         return DV_OK;
     }

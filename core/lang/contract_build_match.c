@@ -121,6 +121,23 @@ dv__part *dv__bound_by(dv__builder *b, int ref)
     return p;
 }
 
+static dv__part *dtype_binder(dv__builder *b, int ref, const char *before, const char *after)
+{
+    struct chain chain = { .n = 0 };
+    char front[300], back[40];
+    const dv__hush hush = dv__quietly(b);
+    for (uint32_t i = 0; i < b->c->npatterns; i++) {
+        const dv__pattern *t = &b->c->patterns[i];
+        if (t->dtype.kind == DV__DTYPE_VAR && t->dtype.ref == ref && !link_to(&chain, dv__took_part(b, t), t->name))
+            break;
+    }
+    snprintf(front, sizeof front, "%s'%s' is bound by '", before, b->c->dtypes[ref].name);
+    snprintf(back, sizeof back, "'%s", after);
+    dv__part *p = say_chain(b, &chain, front, back);
+    dv__aloud(b, hush);
+    return p;
+}
+
 dv__part *dv__binders(dv__builder *b, dv__needs needs)
 {
     dv__part *join = dv__join(b, " (", ")");
@@ -130,6 +147,9 @@ dv__part *dv__binders(dv__builder *b, dv__needs needs)
     for (uint32_t i = 0; i < b->c->ndims; i++)
         if (needs.dims >> i & 1)
             dv__join_add(b, join, dv__binder(b, false, (int)i, "", ""));
+    for (uint32_t i = 0; i < b->c->ndtypes; i++)
+        if (needs.dtypes >> i & 1)
+            dv__join_add(b, join, dtype_binder(b, (int)i, "", ""));
     return join && join->then ? join : NULL;
 }
 
@@ -368,22 +388,6 @@ static dv__part *wrong_dtype(dv__builder *b, const struct subject *x, dv__part *
     return dv__then(dv__then(dv__then(p, expected), dv__part_text(b, ", found ")), dv__show(b, found));
 }
 
-static dv__part *dtype_binder(dv__builder *b, int ref)
-{
-    struct chain chain = { .n = 0 };
-    char front[300];
-    const dv__hush hush = dv__quietly(b);
-    for (uint32_t i = 0; i < b->c->npatterns; i++) {
-        const dv__pattern *t = &b->c->patterns[i];
-        if (t->dtype.kind == DV__DTYPE_VAR && t->dtype.ref == ref && !link_to(&chain, dv__took_part(b, t), t->name))
-            break;
-    }
-    snprintf(front, sizeof front, " ('%s' is bound by '", b->c->dtypes[ref].name);
-    dv__part *p = say_chain(b, &chain, front, "')");
-    dv__aloud(b, hush);
-    return p;
-}
-
 static dv__operand one_of(dv__builder *b, dv__operand found, const uint32_t *keys, uint32_t n, dv__operand guard)
 {
     dv__operand in[256] = { found };
@@ -406,7 +410,8 @@ static void match_dtype_variable(dv__builder *b, const struct subject *x, dv__op
     }
     if (x->phase != BIND && compared != DV__NEVER) {
         const dv__operand same = dv__op2(b, DV__OP_EQ, DV__RTYPE_DTYPE, compared, variable, found);
-        dv__check(b, same, compared, DV_EDTYPE, wrong_dtype(b, x, dv__then(dv__show(b, variable), dtype_binder(b, ref)), found));
+        dv__check(b, same, compared, DV_EDTYPE,
+            wrong_dtype(b, x, dv__then(dv__show(b, variable), dtype_binder(b, ref, " (", ")")), found));
     }
     if (x->phase != CHECK) {
         dv__assign(b, variable, found, dv__and(b, g, dv__not(b, b->dtypes[ref], DV__ALWAYS)));

@@ -83,6 +83,14 @@ static void say_argument(dv__words *w, const dv__run *r, int32_t slot)
     case DV_VALUE_STRING:
         dv__say(w, "%s = \"%.*s\"", name, (int)(value->as.s.size > 40 ? 40 : value->as.s.size), value->as.s.data);
         break;
+    case DV_VALUE_INTS:
+        if (!value->as.ints.size) {
+            dv__say(w, "%s = a value", name); /* Python cannot tell an empty list of integers from another one */
+            break;
+        }
+        dv__say(w, "%s = ", name);
+        dv__say_sizes(w, value->as.ints.data, (int32_t)(value->as.ints.size < 64 ? value->as.ints.size : 64));
+        break;
     case DV_VALUE_DTYPE: dv__say(w, "%s = %s", name, dv_dtype_name(value->as.dtype)); break;
     default: dv__say(w, "%s = %s", name, dv__is_present(value) ? "a value" : "None");
     }

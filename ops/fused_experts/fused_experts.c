@@ -674,10 +674,11 @@ static int fused_experts_backward_any(dv_context *ctx, const struct backward *a)
     "activation in \"silu\" \"gelu\" \"gelu_tanh\" \"swigluoai\"; not apply_router_weight_on_input or j == 1; "
 
 /* Scales: one for each expert or row of weights, or for each block of block_shape (0 rows: of one row). */
-#define SCALES                                                                                                               \
-    "when present(block_shape): w1_scale[e ceildiv(2*n, max(block_shape[0], 1)) ceildiv(k, block_shape[1])]:S, "             \
-    "w2_scale[e ceildiv(k, max(block_shape[0], 1)) ceildiv(n, block_shape[1])]:S, block_shape[0] >= 0, block_shape[1] > 0, " \
-    "block_shape[2] / else: w1_scale[e *p]:S, w2_scale[e *q]:S, numel(*p) == 1 or numel(*p) == 2*n, numel(*q) == 1 or "      \
+#define SCALES                                                                                                                  \
+    "when present(block_shape): w1_scale[e ceildiv(2*n, max(block_shape[0], 1)) ceildiv(k, max(block_shape[1], 1))]:S, "        \
+    "w2_scale[e ceildiv(k, max(block_shape[0], 1)) ceildiv(n, max(block_shape[1], 1))]:S, block_shape[0] >= 0, block_shape[1] " \
+    "> 0, "                                                                                                                     \
+    "block_shape[2] / else: w1_scale[e *p]:S, w2_scale[e *q]:S, numel(*p) == 1 or numel(*p) == 2*n, numel(*q) == 1 or "         \
     "numel(*q) == k; S in f32 f16 bf16; "
 
 DV_OPERATOR(fused_experts, struct fused_experts,
@@ -695,10 +696,11 @@ DV_OPERATOR(fused_experts, struct fused_experts,
     .contract = MODEL SCALES
     "a1_scale[*a1]:f32, a2_scale[*a2]:f32; numel(*a1) == 1; numel(*a2) == 1; absent(a1_scale) and absent(a2_scale) or "
     "(use_fp8_w8a8 or use_int8_w8a8) and absent(block_shape) and not per_channel_quant; "
-    "when use_int4_w4a16: w1[e 2*n k/2]:u8, w2[e k n/2]:u8, w1_zp[e n ceildiv(k, block_shape[1])]:u8, "
-    "w2_zp[e k/2 ceildiv(n, block_shape[1])]:u8, present(block_shape) or (absent(w1_zp) and absent(w2_zp)) "
-    "/ use_int8_w8a16 and not use_int4_w4a16: w1[e 2*n k]:W, w2[e k n]:W, w1_zp[e 2*n ceildiv(k, block_shape[1])]:W, "
-    "w2_zp[e k ceildiv(n, block_shape[1])]:W, W == i8 or W == u8, present(block_shape) or (absent(w1_zp) and absent(w2_zp)) "
+    "when use_int4_w4a16: w1[e 2*n k/2]:u8, w2[e k n/2]:u8, w1_zp[e n ceildiv(k, max(block_shape[1], 1))]:u8, "
+    "w2_zp[e k/2 ceildiv(n, max(block_shape[1], 1))]:u8, present(block_shape) or (absent(w1_zp) and absent(w2_zp)) "
+    "/ use_int8_w8a16 and not use_int4_w4a16: w1[e 2*n k]:W, w2[e k n]:W, w1_zp[e 2*n ceildiv(k, max(block_shape[1], 1))]:W, "
+    "w2_zp[e k ceildiv(n, max(block_shape[1], 1))]:W, W == i8 or W == u8, present(block_shape) or (absent(w1_zp) and "
+    "absent(w2_zp)) "
     "/ else: w1[e 2*n k]:V, w2[e k n]:V, V == if(use_fp8_w8a8, f8_e4m3fn, if(use_int8_w8a8, i8, T)); "
     "-> out[m k]:T; parallel(m); absent(ocp_mx_scheme); "
     "if(use_fp8_w8a8, 1, 0) + if(use_int8_w8a8, 1, 0) + if(use_int8_w8a16, 1, 0) + if(use_int4_w4a16, 1, 0) <= 1; "

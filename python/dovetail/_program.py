@@ -527,4 +527,6 @@ class Run:
             return f'{name} = "{x[:40]}"'
         if x is None or isinstance(x, (bool, int)):
             return f"{name} = {x}"
+        if isinstance(x, (list, tuple)) and x and all(isinstance(i, int) and not isinstance(i, bool) for i in x):
+            return f"{name} = [{', '.join(map(str, x[:64]))}]"
         return f"{name} = {x:g}" if isinstance(x, float) else f"{name} = a value"

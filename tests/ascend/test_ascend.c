@@ -76,31 +76,30 @@ struct wrong {
     dv_tensor *result;
 };
 #define NO_CONSTANT "expected a constant of the parameter's type after 'or'"
-#define WRONG_ROWS(X)                                                                                                        \
-    X(misspelled, "self, othr, result", DV_ENOENT, "column 22: expected an argument or result of misspelled::misspelled(",   \
-        "or a constant, found 'othr'")                                                                                       \
-    X(wrong_commas, "self,, other", DV_ESYNTAX, "column 21: expected a value, found ','")                                    \
-    X(wrong_separator, "self other", DV_ESYNTAX, "expected ',' or ')', found 'other'")                                       \
-    X(wrong_end, "self, other, result) + (1", DV_ESYNTAX, "expected function(list)")                                         \
-    X(wrong_size, "self, other, 9223372036854775808, result", DV_ESYNTAX, "an integer that fits 64 bits")                    \
-    X(wrong_float_size, "self, other, 1e400, result", DV_ESYNTAX, "expected a number that fits a double, found 1e400")       \
-    X(wrong_long, HUNDRED ", foo", DV_ENOENT, "kernel aclnnAddCustom(self, self", "...: column",                         \
-        "or a constant, found 'foo'")                                                                                        \
-    X(wrong_tensor, "self or 3, other, result", DV_ESYNTAX, NO_CONSTANT)                                                     \
-    X(wrong_result, "self, other, result or none", DV_ESYNTAX, NO_CONSTANT)                                                  \
-    X(wrong_int, "self, other, n or \"abc\", result", DV_ESYNTAX, NO_CONSTANT)                                               \
-    X(wrong_float, "self, other, n or 1.5, result", DV_ESYNTAX, NO_CONSTANT)                                                 \
-    X(wrong_none, "self, other, n or none, result", DV_ESYNTAX, NO_CONSTANT)                                                 \
-    X(wrong_list, "self, other, sizes or 3, result", DV_ESYNTAX, NO_CONSTANT)                                                \
-    X(wrong_text, "self, other, mode or 3, result", DV_ESYNTAX, NO_CONSTANT)                                                 \
-    X(wrong_dtype, "self, other, to or 0, result", DV_ESYNTAX, NO_CONSTANT)                                                  \
-    X(wrong_chain, "self, other, n or 1 or 2, result", DV_ESYNTAX, "expected")                                               \
-    X(wrong_sum, "self, other, n + 1, result", DV_ESYNTAX, "expected a name, a constant, a converter or 'name or constant'") \
-    X(wrong_converter, "self, other, float(mode or \"a\"), result", DV_ESYNTAX, "float() takes a number")                    \
-    X(wrong_integer, "self, other, int64_t(1.5), result", DV_ESYNTAX, "int64_t() takes an integer, a bool or a Scalar")      \
-    X(wrong_minus, "self, other, -\"a\", result", DV_ESYNTAX, "expected a name, a constant")                                 \
-    X(wrong_word, "self, other, int(n), result", DV_ESYNTAX, "expected float(x), double(x)", "found 'int' of 1")             \
-    X(unwritten, "self, other", DV_EINVAL, "the result 'result' is not in the list, so nobody writes it")                    \
+#define WRONG_ROWS(X)                                                                                                          \
+    X(misspelled, "self, othr, result", DV_ENOENT, "column 22: expected an argument or result of misspelled::misspelled(",     \
+        "or a constant, found 'othr'")                                                                                         \
+    X(wrong_commas, "self,, other", DV_ESYNTAX, "column 21: expected a value, found ','")                                      \
+    X(wrong_separator, "self other", DV_ESYNTAX, "expected ',' or ')', found 'other'")                                         \
+    X(wrong_end, "self, other, result) + (1", DV_ESYNTAX, "expected function(list)")                                           \
+    X(wrong_size, "self, other, 9223372036854775808, result", DV_ESYNTAX, "an integer that fits 64 bits")                      \
+    X(wrong_float_size, "self, other, 1e400, result", DV_ESYNTAX, "expected a number that fits a double, found 1e400")         \
+    X(wrong_long, HUNDRED ", foo", DV_ENOENT, "kernel aclnnAddCustom(self, self", "...: column", "or a constant, found 'foo'") \
+    X(wrong_tensor, "self or 3, other, result", DV_ESYNTAX, NO_CONSTANT)                                                       \
+    X(wrong_result, "self, other, result or none", DV_ESYNTAX, NO_CONSTANT)                                                    \
+    X(wrong_int, "self, other, n or \"abc\", result", DV_ESYNTAX, NO_CONSTANT)                                                 \
+    X(wrong_float, "self, other, n or 1.5, result", DV_ESYNTAX, NO_CONSTANT)                                                   \
+    X(wrong_none, "self, other, n or none, result", DV_ESYNTAX, NO_CONSTANT)                                                   \
+    X(wrong_list, "self, other, sizes or 3, result", DV_ESYNTAX, NO_CONSTANT)                                                  \
+    X(wrong_text, "self, other, mode or 3, result", DV_ESYNTAX, NO_CONSTANT)                                                   \
+    X(wrong_dtype, "self, other, to or 0, result", DV_ESYNTAX, NO_CONSTANT)                                                    \
+    X(wrong_chain, "self, other, n or 1 or 2, result", DV_ESYNTAX, "expected")                                                 \
+    X(wrong_sum, "self, other, n + 1, result", DV_ESYNTAX, "expected a name, a constant, a converter or 'name or constant'")   \
+    X(wrong_converter, "self, other, float(mode or \"a\"), result", DV_ESYNTAX, "float() takes a number")                      \
+    X(wrong_integer, "self, other, int64_t(1.5), result", DV_ESYNTAX, "int64_t() takes an integer, a bool or a Scalar")        \
+    X(wrong_minus, "self, other, -\"a\", result", DV_ESYNTAX, "expected a name, a constant")                                   \
+    X(wrong_word, "self, other, int(n), result", DV_ESYNTAX, "expected float(x), double(x)", "found 'int' of 1")               \
+    X(unwritten, "self, other", DV_EINVAL, "the result 'result' is not in the list, so nobody writes it")                      \
     X(too_many, HUNDRED ", " HUNDRED ", result", DV_ELIMIT, "more than 128 parameters")
 #define TEN "self, self, self, self, self, self, self, self, self, self"
 #define HUNDRED TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN

@@ -145,6 +145,8 @@
     { 'A', "x[n]:T, y[n]:T -> [n]:T; not n", 30, "expected a boolean, found an integer" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n in", 30, "expected a value after 'in', found the end" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; n in \"a\"", 31, "expected an integer, found a string: they can never be equal" },
+    { 'A', "x[n]:T, y[n]:T -> [n]:T; if(n in 1, 2, n, n) > 0", 26,
+        "expected 3 operands of if(), found 4: the values after 'in' are separated by spaces" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x == y", 31, "a tensor cannot be compared" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x.foo < 3", 26, "unknown attribute '.foo': expected .values" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; x.values < y.values", 37, "a constraint can test the values of one tensor only" },

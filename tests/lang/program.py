@@ -341,6 +341,8 @@ class Run:
             return f'{name} = "{x[:40]}"'
         if isinstance(x, Tensor):
             return f"{name} of rank {len(x.shape)}"
+        if isinstance(x, (list, tuple)) and x and all(type(i) is int for i in x):
+            return f"{name} = [{', '.join(map(str, x[:64]))}]"
         return f"{name} = {'None' if x is None else 'a value'}"
 
     @staticmethod

@@ -244,7 +244,7 @@ def test_what_is_refused():
     p, _, _ = problem(torch.float32)
     scales = dict(w1_scale=torch.ones(3), w2_scale=torch.ones(3))
     for change, message in ((dict(ocp_mx_scheme="w_mxfp4"), "ocp_mx_scheme"), (dict(activation="relu"), "'activation': expected"), (scales, "w1_scale"),
-                            (dict(use_fp8_w8a8=True), "expected V == .*f8_e4m3fn"), (dict(apply_router_weight_on_input=True), "apply_router_weight_on_input")):
+                            (dict(use_fp8_w8a8=True), "expected V == .*f8_e4m3fn.*'V' is bound by 'w1'"), (dict(apply_router_weight_on_input=True), "apply_router_weight_on_input")):
         with pytest.raises(RuntimeError, match=message):
             dovetail.ops.fused_experts(**p, **change)
     p["hidden_states"].requires_grad_()
@@ -252,3 +252,15 @@ def test_what_is_refused():
     out = dovetail.ops.fused_experts(**p, **scales, use_int8_w8a16=True)
     with pytest.raises(RuntimeError, match="fused_experts has no gradient with quantised weights"):
         out.sum().backward()
+    blocks = dict(w1_scale=torch.ones(3, 8, 6), w2_scale=torch.ones(3, 6, 4), use_int8_w8a16=True)
+    for shape, message in (([0, 0], r"expected block_shape\[1\] > 0 .*found block_shape = \[0, 0\]"), ([1, -3], r"found block_shape = \[1, -3\]"),):
+        with pytest.raises(RuntimeError, match=message):
+            dovetail.ops.fused_experts(**p, **blocks, block_shape=shape)
+
+
+def test_second_derivatives_are_refused_by_name():
+    p, _, _ = problem(torch.float64)
+    x = p["hidden_states"].requires_grad_()
+    first, = torch.autograd.grad(dovetail.ops.fused_experts(**p).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="^dovetail::fused_experts: its gradient calls dovetail::fused_experts_backward, .*second derivatives and forward mode"):
+        torch.autograd.grad(first.sum(), x)

@@ -96,6 +96,11 @@ class Missing:
         return [f"{''.join(f'd_{t}, ' for t in self.targets)} = missing()"]
 
     def missing(self):
+        from .registration import gradients_that_call
+        users = gradients_that_call(self.operator.name)
+        if users:
+            raise RuntimeError(f"{users[0]}: its gradient calls {self.operator.name}, which declares no gradient and no native form: second derivatives "
+                               "and forward mode (jvp) are not there")
         raise RuntimeError(f"{self.operator.name}: it declares no gradient and no native form, so nothing flows back through it: "
                            "detach its result, or declare a gradient")
 

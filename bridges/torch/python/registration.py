@@ -48,6 +48,11 @@ def _handle(library):
     return handle
 
 
+def gradients_that_call(name):
+    """The operators in whose declared gradients this one is called."""
+    return sorted({op.name for operators in _callables.values() for op in operators if f"['call', '{name}'" in repr(op.declaration["gradient"])})
+
+
 class Registration:
     """A library's operators in torch, until unregister()."""
 

@@ -51,6 +51,12 @@ CALL(aclrtCreateStreamWithConfig, void **out, uint32_t priority, uint32_t flags)
     return (void)priority, (void)flags, aclrtCreateStream(out);
 }
 
+typedef struct attributes { uint32_t device, where, page, reserved[4]; } attributes;
+CALL(aclrtPointerGetAttributes, const void *p, attributes *out)
+{
+    return *out = (attributes){ .where = stand_in_memory(p) ? 1 : 2 }, 0;
+}
+
 /* An event remembers its stream, and is never freed: a queue may still hold it; waiting for it waits for everything on that
  * stream, which is more than is asked. */
 typedef struct event { void *stream; } event;

@@ -66,7 +66,7 @@ def test_functions_of_the_runtime(tmp_path):
     text = '#include "acl/acl.h"\n#include "abi.h"\n' + PASSES_ALIKE + "".join(
         f'static_assert(same<decltype(dv_acl::{n}), decltype(&{n})>::value, "{n}");\n' for n in names)
     r = compiles(tmp_path, text)
-    assert len(names) == 9 and r.returncode == 0, r.stderr
+    assert len(names) == 10 and r.returncode == 0, r.stderr
     wrong = text.replace("decltype(&aclrtFree)", "decltype(&aclrtMalloc)")
     assert "aclrtFree" in compiles(tmp_path, wrong).stderr
 

@@ -44,7 +44,7 @@ FOUND_BY_THE_STAND_IN = {
     "a tensor's struct in the place of its memory": ("argument.c", "&storage, 1, t->data)", "&storage, 1, (void *)(uintptr_t)t)", "the address is not device memory"),
     "the storage ends before the view": ("argument.c", "storage + (t->shape[i] - 1) * t->strides[i]", "t->shape[i] * storage", "elements, the view reaches"),
     "strides are the shape": ("argument.c", "acl_dtype(t->dtype), t->strides, 0,", "acl_dtype(t->dtype), t->shape, 0,", "elements, the view reaches"),
-    "the executor goes to another operator": ("launch.c", "    const int32_t status =\n        t->function ? t->function->launch(", "    static dv_aclnn_launch first;\n    first = first || !t->function ? first : t->function->launch;\n    const int32_t status =\n        t->function ? first(",
+    "the executor goes to another operator": ("launch.c", "    const int32_t status = t->function ? t->function->launch(", "    static dv_aclnn_launch first;\n    first = first || !t->function ? first : t->function->launch;\n    const int32_t status = t->function ? first(",
                                               "the executor is one of"),
     "a tensor is freed before its kernel runs": ("host.c", "        dv_ascend_wait(t->device.id);\n        dv__acl.aclrtFree(t->data);", "        dv__acl.aclrtFree(t->data);", "was freed before the kernel ran"),
     "a stream is destroyed while work is on it": ("host.c", "waited = dv__acl.aclrtSynchronizeStream(own.streams[i])", "waited = 0", "aclrtDestroyStream: work is left on it"),

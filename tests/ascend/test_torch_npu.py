@@ -1,5 +1,5 @@
-"""aclnn rows in torch_npu itself, the published wheel, with the stand-in in the place of CANN: torch's device npu, torch_npu's streams, allocator and task
-queue, and document 003's own C++ beside it. Runs in an environment with torch_npu: tools/test_host.sh ascend."""
+"""aclnn rows and launchers in torch_npu itself, the published wheel, with the stand-in in the place of CANN: torch's device npu, torch_npu's streams,
+allocator and task queue, and document 003's own C++ beside it. Runs in an environment with torch_npu: tools/test_host.sh ascend."""
 import importlib.util
 import os
 import pathlib
@@ -35,6 +35,30 @@ DV_OPERATOR(turned, struct turned, (self, other, z), .schema = "turned(Tensor se
     .contract = "self[*s]:f32, other[*s]:f32 -> z[*s]:f32; strided(self); strided(other)",
     .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, z")));
 DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_scale_, &dv_op_turned);
+"""
+
+LAUNCHERS = r"""
+#include <dovetail_ascend.h>
+#include "stand_in.h"
+struct line_args { float *x, *y; int32_t by, plus; };
+static void line_block(uint32_t block, const void *p)
+{
+    const struct line_args *a = (const struct line_args *)p;
+    const float *x = (const float *)stand_in_touch("line", a->x + block * 6, 24);
+    float *y = (float *)stand_in_touch("line", a->y + block * 6, 24);
+    for (int i = 0; x && y && i < 6; i++)
+        y[i] = (float)a->by * x[i] + (float)a->plus;
+}
+static void launch_line(uint32_t blocks, void *l2ctrl, void *stream, uint8_t *x, uint8_t *y, int32_t by, int32_t plus)
+{
+    const struct line_args a = { (float *)x, (float *)y, by, plus };
+    stand_in_kernel("line", blocks, l2ctrl, stream, line_block, &a, sizeof a);
+}
+struct line { const dv_tensor *x; int64_t blocks, by, plus; dv_tensor *y; };
+DV_ASCENDC_LAUNCHER(launch_line)
+DV_OPERATOR(line, struct line, (x, blocks, by, plus, y), .schema = "line(Tensor x, int blocks, int by, int plus) -> Tensor y",
+    .contract = "x[*s]:f32 -> y[*s]:f32", .kernels = DV_KERNELS(DV_ASCENDC("f32", launch_line, blocks, "x, y, by, plus")));
+DV_LIBRARY(launchers, &dv_op_line);
 """
 
 CLIENT = r"""
@@ -93,14 +117,17 @@ def cann(folder):
 def folder(tmp_path_factory):
     folder = cann(tmp_path_factory.mktemp("cann"))
     (folder / "my_ops.c").write_text(OPERATORS)
+    (folder / "launchers.c").write_text(LAUNCHERS)
     subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=folder, check=True)
+    subprocess.run([BUILD / "bin/dovetail", "build", "launchers.c", "-o", "launchers.so", "-I", HERE, "-L", "lib64", "-l", "ascendcl"], cwd=folder, check=True,
+                   env={**os.environ, "LD_LIBRARY_PATH": f"{folder}/lib64"})
     return folder
 
 
-def run(folder, code, **env):
+def run(folder, code, begin=BEGIN, **env):
     env = {**os.environ, "PYTHONPATH": f"{BUILD}/python", "LD_LIBRARY_PATH": f"{folder}/lib64", "ASCEND_HOME_PATH": str(folder), "ASCEND_OPP_PATH": f"{folder}/opp",
            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **env}
-    r = subprocess.run([sys.executable, "-W", "ignore", "-c", BEGIN + code], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    r = subprocess.run([sys.executable, "-W", "ignore", "-c", begin + code], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
     assert r.returncode == 0, r.stdout + r.stderr
     return r.stdout
 
@@ -157,6 +184,43 @@ assert torch.equal(last.cpu(), 2 * (torch.arange(24.).view(4, 6) + 40 * torch.ar
 assert trace().count("run aclnnAddCustom") == 40
 print("ok")
 """)
+    assert out.endswith("ok\n"), out
+
+
+@pytest.mark.parametrize("queue", "012")
+def test_launchers(folder, queue):
+    """A library of launchers only: in the order of torch_npu's queue, with an operator of its own between them, on its streams; a view arrives
+    contiguous."""
+    out = run(folder, r"""
+x = npu(4, 6)
+torch.npu.synchronize()
+acl.stand_in_hold(True)
+y = torch.ops.launchers.line(x, 4, 2, 1)
+z = torch.ops.launchers.line(y * 2, 4, -3, 5)
+acl.stand_in_hold(False)
+right = 2 * torch.arange(24.).view(4, 6) + 1
+assert torch.equal(y.cpu(), right) and torch.equal(z.cpu(), -6 * right + 5), (y.cpu(), z.cpu())
+said = trace()
+assert said.count("line<<<4>>>\n") == 2 and said.index("line<<<4>>>") < said.index("aclnnMuls\n") < said.rindex("line<<<4>>>"), said
+t = torch.ops.launchers.line(npu(6, 4).t(), 4, 1, 0)
+assert torch.equal(t.cpu(), torch.arange(24.).view(6, 4).t()), t.cpu()
+s = torch.npu.Stream()
+s.wait_stream(torch.npu.current_stream())
+acl.stand_in_expect(ctypes.c_void_p(s.npu_stream))
+with torch.npu.stream(s):
+    a = torch.ops.launchers.line(x, 4, 1, 7)
+s.synchronize()
+assert torch.equal(a.cpu(), torch.arange(24.).view(4, 6) + 7), a.cpu()
+acl.stand_in_expect(None)
+try:
+    torch.ops.launchers.line(x, 0, 1, 7)
+except RuntimeError as error:
+    assert "launchers::line: argument 'blocks': blockDim: expected an integer from 1 to 4294967295, found 0" in str(error), error
+else:
+    raise AssertionError
+trace()
+print("ok")
+""", begin=BEGIN.replace("my_ops.so", "launchers.so"), TASK_QUEUE_ENABLE=queue)
     assert out.endswith("ok\n"), out
 
 

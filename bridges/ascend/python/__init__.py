@@ -1,4 +1,4 @@
-"""Kernel rows that call aclnn operators, on torch_npu's tensors: docs/ascend.md. Importing this module imports neither torch_npu nor opens CANN.
+"""Kernel rows that call aclnn operators or launchers, on torch_npu's tensors: docs/ascend.md. Importing this module imports neither torch_npu nor opens CANN.
 
 Where torch_npu is imported and a library with such rows is loaded, CANN is opened with torch_npu as the framework. A failure is kept until
 somebody asks: open() raises it.
@@ -37,7 +37,7 @@ def _open_for_waiting():
 def _has_rows(library):
     import json
     overloads = (o for op in library.operators().values() for o in op.overloads)
-    return any(row["name"].startswith("aclnn") for o in overloads for row in json.loads(o.json())["kernels"])
+    return any(row["device"] == "npu" for o in overloads for row in json.loads(o.json())["kernels"])
 
 
 def open():

@@ -1,4 +1,5 @@
 /* Cases: layouts, contents, descriptions, and the values for dv_call(). */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -77,6 +78,11 @@ static double between(const check_tensor *t, uint64_t bits)
     return t->low + (t->high - t->low) * ((double)(bits >> 11) * 0x1p-53);
 }
 
+static int64_t random_integer(const check_tensor *t, check_random *r)
+{
+    return check_between(r, t->low < 0x1p63 ? (int64_t)t->low : INT64_MAX, t->high < 0x1p63 ? (int64_t)t->high : INT64_MAX);
+}
+
 /* The value of one element. SPECIAL: the first and a fifth of the other elements are special values, in turn; extremes in every
  * second tensor only. lone: the only element that is one; -1: it is not the only one. */
 static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, int64_t lone, uint64_t *special)
@@ -84,13 +90,14 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     static const double mild[] = { NAN, INFINITY, -INFINITY, 0.0, -0.0, 100, -100, 1e-40, 1e-7 };
     static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
     if (check_is_integer(t->dtype)) {
-        const int64_t low = (int64_t)t->low, high = t->high < 0x1p63 ? (int64_t)t->high : INT64_MAX;
-        const int64_t random = check_between(r, low, high);
+        const int64_t random = random_integer(t, r);
         if (t->fill == CHECK_EXTREMES && ++*special % 2)
             return *special / 2 % 3 == 0 ? t->low : *special / 2 % 3 == 1 || t->low > -1 ? t->high : -1;
         if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
             return t->high > -t->low ? t->high : t->low;
-        return (double)(t->fill == CHECK_RANDOM || t->fill == CHECK_EXTREMES ? random : low <= 0 && high >= 0 ? 0 : low);
+        return (double)(t->fill == CHECK_RANDOM || t->fill == CHECK_EXTREMES ? random
+                : t->low <= 0 && t->high >= 0                                ? 0
+                                                                             : (int64_t)t->low);
     }
     const uint64_t bits = check_next(r);
     if (t->fill == CHECK_SIMPLE)
@@ -101,6 +108,8 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return mild[*special % 3];
     if (t->fill == CHECK_SPECIAL && lone < 0 && (!i || bits % 5 == 0))
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
+    if (t->fill == CHECK_INFINITE && !i)
+        return *special % 2 ? INFINITY : -INFINITY;
     if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
         return t->high;
     if (t->fill == CHECK_LAST)
@@ -155,8 +164,9 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
         check_put(first, at * parts, part, x);
         if (parts == 2)
             check_put(first, at * 2 + 1, part, t->fill == CHECK_SPECIAL ? -x / 2 : draw(t, &r, i + 1, false, -1, &special));
-        if (integer && t->dtype.bits == 64 && fabs(x) >= 0x1p53 && x > t->low && x < t->high) /* no double has its last bit */
-            *(uint64_t *)element |= 1;
+        if (integer && t->dtype.bits == 64 && fabs(x) >= 0x1p53 &&
+            (t->fill == CHECK_RANDOM || (x > t->low && x < t->high))) /* no double has its last bits */
+            *(int64_t *)element = random_integer(t, &r);
         if (isnan(x) && check_is_float(t->dtype) && t->dtype.bits > 8 && (t->fill == CHECK_SIGNALLING || special % 2))
             put_nan(element, t->dtype, t->fill != CHECK_SIGNALLING);
         for (int32_t d = t->ndim; d-- > 0; index[d] = 0, at -= t->shape[d] * strides[d]) {
@@ -214,32 +224,45 @@ static const char *const layouts[] = {
 #undef LAYOUT
 };
 
+void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, int digits, char *out, size_t size)
+{
+    if (dtype.bits == 64 && dtype.code < 2) /* more digits than a double has */
+        snprintf(out, size, dtype.code ? "%" PRIu64 : "%" PRId64, ((const int64_t *)data)[i]);
+    else if (isnan(x))
+        snprintf(out, size, "NaN");
+    else
+        snprintf(out, size, "%.*g", check_is_integer(dtype) ? 17 : digits, x);
+}
+
 /* Of few elements; false: nothing. */
 static bool print_elements(const check_tensor *t, uint64_t seed, FILE *to)
 {
     enum { FEW = 4 };
     double memory[FEW] = { 0 };
     check_tensor plain = *t;
-    int64_t low, high, strides[CHECK_DIMS];
+    int64_t low, high, strides[CHECK_DIMS], index[CHECK_DIMS] = { 0 };
+    char number[40];
     const int64_t n = check_numel(t);
     if (n < 1 || n > FEW || t->dtype.bits < 8 || t->dtype.code == 5)
         return false;
-    plain.layout = CHECK_CONTIGUOUS;
+    plain.layout = t->layout == CHECK_EXPANDED ? t->layout : CHECK_CONTIGUOUS; /* which changes what the elements are */
     check_strides(&plain, strides, &low, &high);
     check_fill_tensor(&plain, seed, memory, strides);
     for (int64_t i = 0; i < n; i++) {
-        const double x = check_get(memory, i, t->dtype);
-        fputs(i ? ", " : " {", to);
-        if (isnan(x))
-            fputs("NaN", to);
-        else
-            fprintf(to, "%.6g", x);
+        int64_t at = 0;
+        for (int32_t d = 0; d < t->ndim; d++)
+            at += index[d] * strides[d];
+        check_print_number(check_get(memory, at, t->dtype), memory, at, t->dtype, 6, number, sizeof number);
+        fprintf(to, "%s%s", i ? ", " : " {", number);
+        for (int32_t d = t->ndim; d-- > 0 && ++index[d] == t->shape[d];)
+            index[d] = 0;
     }
     return fputs("}", to) >= 0;
 }
 
 static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
 {
+    const double usual = check_is_integer(t->dtype) ? 100 : 2;
     if (!t->present) {
         fputs("None", to);
         return;
@@ -256,6 +279,8 @@ static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
         fprintf(to, " of %lld", (long long)t->low);
     else if (t->fill == CHECK_LAST && check_numel(t))
         fprintf(to, " ending in %lld", (long long)(t->high > -t->low ? t->high : t->low));
+    else if (t->fill == CHECK_RANDOM && check_numel(t) && t->dtype.bits > 8 && fmax(fabs(t->low), fabs(t->high)) > usual)
+        fprintf(to, " from %.17g to %.17g", t->low, t->high);
 }
 
 static void print_value(const check_case *c, const check_value *v, FILE *to)

@@ -40,7 +40,7 @@ bool check_json_is(const check_json *x, const char *kind); /* an array that begi
 
 /* ---- A case (case.c) ----------------------------------------------------------------------------------------------------- */
 
-enum { CHECK_DIMS = 20, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 8, CHECK_STRING = 96, CHECK_RESULTS = 32 };
+enum { CHECK_DIMS = 20, CHECK_ARGS = 48, CHECK_TENSORS = 48, CHECK_LIST = 9, CHECK_STRING = 96, CHECK_RESULTS = 32 };
 
 /* X(layout, name in reports): the layout of a tensor's elements. */
 #define CHECK_LAYOUTS(X)                                    \
@@ -71,6 +71,7 @@ enum check_fill {
     CHECK_ASCENDING,  /* real numbers: each larger than the one before, as far as the type can tell them apart */
     CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
+    CHECK_INFINITE,   /* real numbers: the first is an infinity */
 };
 enum { CHECK_LONE = 2 };
 typedef struct check_tensor {
@@ -138,6 +139,8 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
 /* The argument that a tensor of the case belongs to, and its name: "x", "xs[1]". */
 size_t check_tensor_argument(const check_case *c, size_t tensor);
 struct check_op;
+/* x, which is element i of data (a part of it, of complex numbers): integers with all digits. */
+void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, int digits, char *out, size_t size);
 void check_case_print(const struct check_op *op, const check_case *c, FILE *to); /* "x: f32[3, 4], dim: 1" */
 int64_t check_case_largest(const check_case *c);                                 /* elements of the largest tensor */
 
@@ -186,11 +189,13 @@ typedef struct check_name {
 } check_name;
 
 /* What the contract's program does with an argument: does it read its value, and what does it compare it with? */
-enum { CHECK_LITERALS = 16, CHECK_SPECIALS = 24, CHECK_WORDS = 6, CHECK_WORD = 24 };
+enum { CHECK_LITERALS = 16, CHECK_BOUNDS = 8, CHECK_SPECIALS = 24, CHECK_WORDS = 6, CHECK_WORD = 24 };
 typedef struct check_literals {
     bool read;
     size_t n;
-    const check_json *of[CHECK_LITERALS]; /* strings and integers */
+    const check_json *of[CHECK_LITERALS]; /* strings and integers that it is or is not equal to */
+    size_t nbounds;
+    double bounds[CHECK_BOUNDS]; /* numbers that it is compared with in any way */
 } check_literals;
 
 typedef struct check_op {

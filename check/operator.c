@@ -62,9 +62,15 @@ static void read_literals(const check_json *steps, int64_t i, check_literals *to
 {
     for (const check_json *s = steps ? steps->child : NULL; s; s = s->next) {
         const check_json *in = check_json_get(s, "in"), *a = in ? in->child : NULL, *b = a ? a->next : NULL;
-        if (!b || (!is_step(s, "eq") && !is_step(s, "ne")) || is_register(a, i) == is_register(b, i))
+        const bool equal = is_step(s, "eq") || is_step(s, "ne"),
+                   order = is_step(s, "lt") || is_step(s, "le") || is_step(s, "gt") || is_step(s, "ge");
+        if (!b || (!equal && !order) || is_register(a, i) == is_register(b, i))
             continue;
         const check_json *other = is_register(a, i) ? b : a;
+        if ((check_json_is(other, "int") || check_json_is(other, "number")) && to->nbounds < CHECK_BOUNDS)
+            to->bounds[to->nbounds++] = other->child->next->f;
+        if (!equal)
+            continue;
         if ((check_json_is(other, "str") || check_json_is(other, "int")) && to->n < CHECK_LITERALS)
             to->of[to->n++] = other->child->next;
     }

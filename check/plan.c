@@ -16,7 +16,7 @@ enum {
     FACTORS = 96,
     MOST_RANK = 4,
     HIGH_RANK = 17,
-    LONG = 9,
+    LONG = CHECK_LIST,
     TRIES = 10,
     MOST_TRIES = 12000,
     FIRST = 6,
@@ -245,21 +245,48 @@ static void add_ints(planner *p, factor *f, const int64_t *numbers, size_t n)
 #define ADD_INTS(p, f, ...) \
     add_ints(p, f, (const int64_t[]){ __VA_ARGS__ }, sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t))
 
-static void add_halves(planner *p, factor *f, const int *halves, size_t n)
+static void add_float(planner *p, factor *f, double x)
 {
-    for (size_t k = 0; k < n; k++)
-        new_word(p, f, DV_VALUE_FLOAT)->as.f = halves[k] / 2.0;
+    for (uint32_t k = 0; k < f->n; k++)
+        if (p->words[f->at][k].type == DV_VALUE_FLOAT && !(p->words[f->at][k].as.f < x || p->words[f->at][k].as.f > x))
+            return;
+    new_word(p, f, DV_VALUE_FLOAT)->as.f = x;
 }
-#define ADD_HALVES(p, f, ...) add_halves(p, f, (const int[]){ __VA_ARGS__ }, sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int))
+
+/* The numbers that the contract compares with; between two of them, below and above; and others. Never the middle of an interval:
+ * at 0.5 a kernel that takes 1 - p for p is right. */
+static void add_floats(planner *p, factor *f, const check_literals *literals)
+{
+    static const double others[] = { 0.25, 1, 1.5, 0, -0.5, 16 };
+    double at[CHECK_BOUNDS + 1];
+    size_t n = 0;
+    for (size_t k = 0; k < literals->nbounds; k++) {
+        size_t to = n;
+        for (; to && at[to - 1] > literals->bounds[k]; to--)
+            at[to] = at[to - 1];
+        at[to] = literals->bounds[k];
+        n++;
+    }
+    for (size_t k = 0; k < n; k++) {
+        add_float(p, f, at[k]);
+        for (int i = 1; i < 4 && k + 1 < n; i += 2)
+            add_float(p, f, at[k] + (at[k + 1] - at[k]) * i / 4);
+    }
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        add_float(p, f, others[k]);
+    if (n)
+        add_float(p, f, at[0] - 1), add_float(p, f, at[n - 1] + 1);
+}
 
 static void add_lists(planner *p, factor *f, const dv_slot_info *s, uint32_t type)
 {
     static const int64_t numbers[] = { 0, 1, 2, -1, 1, 0, 3, 2, 4, 1, -1, 8, 5, 3 };
     const bool fixed = s->fixed_size > 1 && s->fixed_size <= CHECK_LIST,
                read = p->op->literals[f->at].read && type == DV_VALUE_INTS;
-    for (uint32_t k = 0; k < (read ? fixed ? 1 : 4 : 6); k++) { /* by the length where the contract ties the numbers */
+    const uint32_t n = fixed ? (read ? 1 : 6) : (read ? 5 : 7); /* by the length where the contract ties the numbers */
+    for (uint32_t k = 0; k < n; k++) {
         check_value *v = new_word(p, f, type);
-        v->count = fixed ? (uint32_t)s->fixed_size : k % 4;
+        v->count = fixed ? (uint32_t)s->fixed_size : k + 1 == n ? LONG : k % 4;
         for (uint32_t i = 0; i < v->count; i++) {
             const int64_t number = numbers[(2 * k + i) % (sizeof numbers / sizeof *numbers)];
             v->ints[i] = type == DV_VALUE_BOOLS ? (k + i) % 2 : number;
@@ -300,7 +327,7 @@ static void add_words(planner *p, size_t slot)
         if (literals->read) /* perhaps a size, with factors for which a ratio is not exact */
             ADD_INTS(p, f, 214);
         break;
-    case DV_FIELD_FLOAT: ADD_HALVES(p, f, 1, 2, 3, 0, -1, 32); break;
+    case DV_FIELD_FLOAT: add_floats(p, f, literals); break;
     case DV_FIELD_BOOL: new_word(p, f, DV_VALUE_BOOL), new_word(p, f, DV_VALUE_BOOL)->as.b = true; break;
     case DV_FIELD_STRING:
         for (size_t k = 0; k < p->op->nwords && !literals->read; k++)
@@ -313,7 +340,7 @@ static void add_words(planner *p, size_t slot)
         break;
     case DV_FIELD_STRINGS: add_string_lists(p, f, s); break;
     case DV_FIELD_SCALAR:
-        ADD_INTS(p, f, 1, 0, -1, 3), ADD_HALVES(p, f, 1, -3, 6);
+        ADD_INTS(p, f, 1, 0, -1, 3), add_float(p, f, 0.25), add_float(p, f, -1.5), add_float(p, f, 3);
         new_word(p, f, DV_VALUE_BOOL)->as.b = true;
         break;
     case DV_FIELD_COMPLEX:
@@ -535,7 +562,7 @@ static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor
 }
 
 /* Integers: small ones, which are indices mostly; negative; large; the extremes of their type; all the extreme whose products and
- * sums are largest. Others: spread around 0, positive
+ * sums are largest, or neighbours that are. Others: spread around 0, positive
  * (so that a sum does not cancel), wider (every second time multiples of 1/2). */
 static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
 {
@@ -556,7 +583,10 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
         t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
         t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));
         t->high = (t->dtype.code == 1 ? 2.0 : 1.0) * (double)(UINT64_C(1) << (t->dtype.bits - 1)) - 1;
-        if (kind == 5)
+        if (kind == 5 && p->turn % 2 && t->dtype.bits >= 32) { /* a float or a double takes several of them for one */
+            t->low = t->dtype.bits == 32 ? 0x1p30 : 0x1p58;
+            t->high = t->low + 64;
+        } else if (kind == 5)
             *(t->dtype.code == 1 ? &t->low : &t->high) = t->dtype.code == 1 ? t->high : t->low;
     }
     if (t->dtype.code == 1 && t->low < 0)
@@ -569,10 +599,13 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
 static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 {
     static const double middles[] = { 1000, 200, -200, 0, 0, 0 };
-    enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, LAST = 4, TINY };
-    const size_t turn = p->scaled, k = (turn + tensor * (1 + turn / ALL)) % ALL;
+    enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, LAST = 4, TINY, LONG_ROW = 64 };
+    const size_t turn = p->scaled;
+    size_t k = (turn + tensor * (1 + turn / ALL)) % ALL;
     const dv_dtype_row *row = dv_dtype_find(t->dtype);
     const double around = k == CLOSE ? 2 : 20;
+    if (turn % 2 && check_numel(t) > LONG_ROW) /* behind the end of all whole blocks, too */
+        k = LAST;
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
     t->low = k == LAST ? -2 : middles[k] - around;
     t->high = k == LAST ? 200 : middles[k] + around;

@@ -507,7 +507,7 @@ static bool flat_here_only(point *p, size_t a, const double *v, const double *he
     const size_t before = pool.used;
     double *there = doubles(p->nw);
     bool moves = !there;
-    for (double h = 0.7; h < 100 && !moves; h *= h > 0 ? -1 : -10)
+    for (double h = 0.7; h < 1e5 && !moves; h *= h > 0 ? -1 : -10)
         moves = !outputs(p, a, v, h, there) || memcmp(there, here, sizeof *here * (size_t)p->nw) != 0;
     pool.used = before;
     return moves;

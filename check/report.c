@@ -108,6 +108,15 @@ static bool same_failure(const check_job *a, const check_job *b)
         a->row && b->row && !strcmp(a->result->kind, b->result->kind);
 }
 
+/* A gradient is compared with the values of its operator: do these fail? */
+static bool values_fail(const printer *p, const check_job *job)
+{
+    bool any = false;
+    for (const check_job *other = p->jobs; other < p->jobs + p->njobs; other++)
+        any |= other->op == job->op && other->property == &check_property_values && other->result->outcome == CHECK_FAIL;
+    return any;
+}
+
 /* Rows of one operator that fail in the same way are printed once. */
 static void print_failure(const printer *p, const check_job *job)
 {
@@ -129,6 +138,8 @@ static void print_failure(const printer *p, const check_job *job)
             between = ", ";
         }
     fputs(*between == ',' ? "\n" : "", p->to);
+    if (job->property == &check_property_gradient && values_fail(p, job))
+        fputs("     perhaps only because the values, with which it is compared, are wrong: see above\n", p->to);
     if (line_of(job->op))
         fprintf(p->to, "     declared in %s:%lld\n", check_json_text(job->op->json, "file"), line_of(job->op));
 }

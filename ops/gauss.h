@@ -3,8 +3,8 @@
 #define OPS_GAUSS_H
 #include <dovetail_math.h>
 
-/* |x|, at most 14.4, where all that follows is the same as for an infinity: 0 and 1. */
-DV_INLINE float gauss_range(float x) { return dv_fabsf(x) > 14.4f ? 14.4f : dv_fabsf(x); }
+/* |x|, at most 14.5, where exp(-x^2 / 2) is 0, as for an infinity. */
+DV_INLINE float gauss_range(float x) { return dv_fabsf(x) > 14.5f ? 14.5f : dv_fabsf(x); }
 
 /* exp(-x^2 / 2). x^2 is not rounded: high is x without its last 12 bits, so that its square is exact; `rest` is what is left. */
 DV_INLINE float gauss(float x)

@@ -318,7 +318,9 @@ static int row_split(const dv_operator *op, const dv__row *row, const dv_kernel_
     if (k->split && row->device_type != DV_CPU)
         return dv_fail(DV_EINVAL, "only rows for the CPU are split, this one is for %s", row->device);
     if (k->split && !(op->contract && dv__contract_may_split(op->contract)))
-        return dv_fail(DV_ECONTRACT, "the contract has no parallel(...) that begins a result's dims: it cannot be cut");
+        return dv_fail(DV_ECONTRACT,
+            "no dims of a parallel(...) begin all results and every tensor that has them (a list may not have them): it cannot "
+            "be cut");
     return DV_OK;
 }
 

@@ -9,6 +9,8 @@ import dovetail
 
 SHAPES = [(2, 3), (4,), (), (0, 5), (3, 1, 2)]
 
+BACKENDS = [(False, "aot_eager"), (True, "inductor"), pytest.param(False, "inductor", marks=pytest.mark.slow)]
+
 
 @pytest.fixture(scope="module")
 def lib(tmp_path_factory):
@@ -93,7 +95,7 @@ def test_fake(ops):
         assert [tuple(p.shape) for p in ops.split_copy(mode.from_tensor(torch.ones(7, 2)), 3)] == [(3, 2), (3, 2), (1, 2)]
 
 
-@pytest.mark.parametrize("dynamic, backend", [(False, "aot_eager"), (True, "inductor")])
+@pytest.mark.parametrize("dynamic, backend", BACKENDS)
 def test_compile(ops, dynamic, backend):
     torch._dynamo.reset()
     f = torch.compile(lambda xs, ys: [o * 2 for o in ops.foreach_add(xs, ys, alpha=2)], backend=backend, fullgraph=True, dynamic=dynamic)
@@ -223,7 +225,7 @@ def test_views_keep_what_they_are_views_of(lib):
     assert all((a == k).all() and a.shape == (70, 50) for k, (a,) in enumerate(parts))
 
 
-@pytest.mark.parametrize("dynamic, backend", [(False, "aot_eager"), (True, "inductor")])
+@pytest.mark.parametrize("dynamic, backend", BACKENDS)
 def test_compiled_views(ops, dynamic, backend):
     def f(x):
         y = x * 1
@@ -231,7 +233,7 @@ def test_compiled_views(ops, dynamic, backend):
         parts[0].add_(1)
         return y, [p * 2 for p in ops.transpose_all([y, x])], [p * 2 for p in ops.like_all([x.t(), x[0]])]
 
-    for n in (2, 5):
+    for n in (2, 5) if dynamic else (2, 5, 7):
         x = torch.randn(n, 3)
         torch._dynamo.reset()
         (a, b, c), (d, e, g) = f(x), torch.compile(f, backend=backend, fullgraph=True, dynamic=dynamic)(x)

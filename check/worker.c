@@ -838,12 +838,22 @@ static planned *find_plan(planned *plans, const check_job *job)
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
+/* For a row, and for a property of the whole operator (NULL), the same plan would be made. */
+static bool same_plan(const check_op *op, const check_row *a, const check_row *b)
+{
+    if (a && b)
+        return same_text(a->dtypes, b->dtypes) && same_text(a->when, b->when);
+    for (size_t k = 0; k < op->nrows; k++)
+        if (op->rows[k].dtypes || op->rows[k].when)
+            return false;
+    return true;
+}
+
 /* The plan of another row for which the same one would be made; NULL: there is none. */
 static const planned *find_same(const planned *plans, const check_job *job)
 {
-    for (size_t i = 0; i < MOST_PLANS && job->row; i++)
-        if (plans[i].plan && plans[i].op == job->op && plans[i].row && same_text(plans[i].row->dtypes, job->row->dtypes) &&
-            same_text(plans[i].row->when, job->row->when))
+    for (size_t i = 0; i < MOST_PLANS; i++)
+        if (plans[i].plan && plans[i].op == job->op && same_plan(job->op, plans[i].row, job->row))
             return &plans[i];
     return NULL;
 }

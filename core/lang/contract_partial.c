@@ -3,7 +3,8 @@
  * Each register, each literal and each part of an argument is a *thing*: what it may be in a call that succeeds and in which it
  * has a value. A step relates things, both ways: what its operands can be narrows its result, and the result narrows the
  * operands. Steps are gone through, up and down, until nothing changes. A step whose guard is not known narrows its result only;
- * where it cannot be done, its guard is false. Where all operands of a step are known, contract_run.c does it. */
+ * where it cannot be done, its guard is false. Where all operands of a step are known, contract_run.c does it. A step is left out
+ * while nothing that it relates has changed. */
 #include "lang/contract_internal.h"
 #include "lang/range.h"
 
@@ -48,6 +49,13 @@ struct dv__partial {
     struct writer *writers; /* by variable */
     uint32_t *blocks;       /* of a block's step: where what it has for each tensor is kept */
     bool *shown;            /* registers that messages can show */
+    uint64_t *waiting;      /* a bit for each step: something that it relates has changed */
+    uint64_t *outside;      /* not in a block */
+    uint64_t *lists;        /* EACH: gone through in every pass */
+    uint64_t *readers;      /* by thing, an argument's by the first of its parts: the steps that relate it */
+    uint64_t *neighbours;   /* by step: those that relate something that it relates */
+    uint32_t words;         /* of each */
+    uint32_t *homes;        /* by register: where its readers are kept */
     uint32_t nthings, nrooms, nwriters;
     bool changed, no_memory;
     dv__words why; /* no call is left, where no check says it */
@@ -751,13 +759,19 @@ static int64_t first_tensor(const dv__partial *p, int32_t slot)
     return a->at;
 }
 
+static void set_parts(dv__partial *p, thing *tensor, int64_t parts)
+{
+    p->changed |= !tensor->known || tensor->value.i != parts;
+    tensor->known = true;
+    tensor->value.i = parts;
+}
+
 static bool relate_argument(dv__partial *p, const dv__step *s, bool sure)
 {
     thing *to = at(p, s->to);
     const uint32_t parts = p->arguments[s->slot].at;
     if (s->op == DV__OP_TENSOR) {
-        to->known = true;
-        to->value.i = first_tensor(p, s->slot);
+        set_parts(p, to, first_tensor(p, s->slot));
         return true;
     }
     if (p->run.args[s->slot].type != DV_VALUE_UNKNOWN && !operate(p, s))
@@ -790,8 +804,7 @@ static void relate_list_element(dv__partial *p, const dv__step *s)
     const dv_range index = at(p, s->in[0])->i;
     if (!dv__is_exact(index) || index.least < 0 || index.least >= a->n)
         return;
-    at(p, s->to)->known = true;
-    at(p, s->to)->value.i = a->elements + index.least * PARTS;
+    set_parts(p, at(p, s->to), a->elements + index.least * PARTS);
 }
 
 /* Narrow the registers of one step. sure: the step is done in every call. Returns false if no call can do the step. */
@@ -890,7 +903,82 @@ static bool relate(dv__partial *p, const dv__step *s, bool sure)
 
 /* ---- The program --------------------------------------------------------------------------------------------------------- */
 
-static bool relate_steps(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure);
+/* The steps of a set are gone through again. */
+static void wake(dv__partial *p, const uint64_t *steps)
+{
+    for (uint32_t w = 0; w < p->words; w++)
+        p->waiting[w] |= steps[w];
+}
+
+static void wake_readers(dv__partial *p, uint32_t home) { wake(p, p->readers + (size_t)home * p->words); }
+
+/* The first of an argument's parts, also for the register that one of its tensors is in; else the register. */
+static uint32_t home(const dv__partial *p, dv__operand x)
+{
+    return x >= 0 ? p->homes[x] : (uint32_t)(at(p, x) - p->things);
+}
+
+static void find_homes(dv__partial *p)
+{
+    const dv__program *program = p->c->program;
+    for (uint32_t i = 0; i < program->nregisters; i++)
+        p->homes[i] = i;
+    for (const dv__step *s = program->steps; s < program->steps + program->nsteps; s++)
+        if (s->op == DV__OP_TENSOR || s->op == DV__OP_ELEMENT || s->op == DV__OP_EACH)
+            p->homes[s->to] = p->arguments[s->slot].at;
+}
+
+/* f(home) for each thing that a step relates, but for its guard. */
+static void for_each_home(dv__partial *p, uint32_t step, void (*f)(dv__partial *p, uint32_t step, uint32_t home))
+{
+    const dv__step *s = &p->c->program->steps[step];
+    if (s->op != DV__OP_CHECK)
+        f(p, step, home(p, s->to));
+    if (s->op == DV__OP_PRESENT || s->op == DV__OP_ARGUMENT || s->op == DV__OP_LEN || s->op == DV__OP_EACH)
+        f(p, step, p->arguments[s->slot].at);
+    for (uint32_t i = 0; i < s->nin; i++)
+        if (operands(s)[i] >= 0) /* literals do not change */
+            f(p, step, home(p, operands(s)[i]));
+    for (uint32_t c = 0; c < s->ncarry; c++)
+        f(p, step, home(p, s->carry[c].to));
+}
+
+static void add_reader(dv__partial *p, uint32_t step, uint32_t home)
+{
+    p->readers[(size_t)home * p->words + step / 64] |= 1ull << step % 64;
+}
+
+static void add_neighbours(dv__partial *p, uint32_t step, uint32_t home)
+{
+    for (uint32_t w = 0; w < p->words; w++)
+        p->neighbours[(size_t)step * p->words + w] |= p->readers[(size_t)home * p->words + w];
+}
+
+static void find_readers(dv__partial *p)
+{
+    const dv__program *program = p->c->program;
+    find_homes(p);
+    for (uint32_t i = 0; i < program->nsteps; i++) {
+        add_reader(p, i, home(p, program->steps[i].guard));
+        for_each_home(p, i, add_reader);
+    }
+    for (uint32_t i = 0; i < program->nresults; i++) {
+        const dv__result *r = &program->results[i];
+        for (uint32_t step = r->section.begin; step < r->section.end; step++)
+            add_reader(p, step, home(p, r->guard));
+        for (uint32_t step = r->count.begin; step < r->count.end; step++)
+            add_reader(p, step, home(p, r->guard));
+    }
+    for (uint32_t i = 0; i < program->nsteps; i++)
+        for_each_home(p, i, add_neighbours);
+    for (uint32_t i = 0; i < program->nsteps; i++) {
+        p->outside[i / 64] |= (uint64_t) !(program->steps[i].flags & DV__STEP_DEAD) << i % 64;
+        p->lists[i / 64] |= (uint64_t)(program->steps[i].op == DV__OP_EACH) << i % 64;
+    }
+    wake(p, p->outside);
+}
+
+static bool relate_all(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure);
 
 /* Exchange a block's registers with those that are kept for one tensor of its list. */
 static void swap_one(dv__partial *p, dv__operand x, uint32_t *kept)
@@ -923,7 +1011,7 @@ static bool relate_sums(dv__partial *p, const dv__step *s, dv_range *sums, uint3
         for (uint32_t c = 0; c < s->ncarry; c++)
             if (!meet(p, &at(p, s->carry[c].next)->i, sums[c]))
                 return false;
-        if (!relate_steps(p, begin, end, false, true))
+        if (!relate_all(p, begin, end, false, true))
             return false;
         for (uint32_t c = 0; c < s->ncarry; c++)
             sums[c] = at(p, s->carry[c].to)->i;
@@ -954,7 +1042,7 @@ static bool relate_each(dv__partial *p, const dv__step *s)
         bool fits = say(p, s->index, k) && say(p, s->first, first);
         for (uint32_t c = 0; fits && c < s->ncarry; c++)
             fits = meet(p, &at(p, s->carry[c].to)->i, sums[c]);
-        if (!fits || !relate_steps(p, begin, end, true, true) || !relate_steps(p, begin, end, false, true))
+        if (!fits || !relate_all(p, begin, end, true, true) || !relate_all(p, begin, end, false, true))
             return false;
         for (uint32_t c = 0; c < s->ncarry; c++)
             sums[c] = at(p, s->carry[c].next)->i;
@@ -985,24 +1073,56 @@ static bool relate_guarded(dv__partial *p, const dv__step *s, bool sure)
     if (s->flags & DV__STEP_SAY || !guard->i.most)
         return true;
     sure = sure && guard->i.least;
-    if (s->op == DV__OP_EACH ? !sure || relate_each(p, s) : relate(p, s, sure))
+    const bool changed = p->changed;
+    p->changed = false;
+    const bool fits = s->op == DV__OP_EACH ? !sure || relate_each(p, s) : relate(p, s, sure);
+    if (p->changed)
+        wake(p, p->neighbours + (size_t)(s - p->c->program->steps) * p->words);
+    p->changed |= changed;
+    if (fits)
         return true;
     if (!sure && !guard->i.least && !p->no_memory) {
         p->failed = NULL;
+        wake_readers(p, home(p, s->guard));
         return meet(p, &guard->i, dv__exactly(0));
     }
     p->failed = p->failed ? p->failed : check_after(p, s);
     return false;
 }
 
-/* Steps up or down, a block as one. sure: they are done in every call; else only what they make is looked at. */
-static bool relate_steps(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure)
+/* All steps of a block, or of a list's result, up or down. sure: they are done in every call; else only what they make is looked
+ * at. */
+static bool relate_all(dv__partial *p, uint32_t begin, uint32_t end, bool up, bool sure)
 {
     const dv__step *steps = p->c->program->steps;
     const bool inside = begin < end && steps[begin].flags & DV__STEP_DEAD;
     for (uint32_t i = begin; i < end; i++) {
         const dv__step *s = &steps[up ? i : begin + end - 1 - i];
         if (inside == !!(s->flags & DV__STEP_DEAD) && !relate_guarded(p, s, sure))
+            return false;
+    }
+    return true;
+}
+
+/* The first step of these that waits, or the last. -1: none does. */
+static int64_t waiting_in(const dv__partial *p, int64_t begin, int64_t end, bool up)
+{
+    for (int64_t n, w = up ? begin / 64 : (end - 1) / 64; begin < end && w * 64 < end && w * 64 + 64 > begin; w += up ? 1 : -1) {
+        uint64_t bits = p->waiting[w] & p->outside[w];
+        bits &= (n = begin - w * 64) > 0 ? UINT64_MAX << n : UINT64_MAX;
+        bits &= (n = w * 64 + 64 - end) > 0 ? UINT64_MAX >> n : UINT64_MAX;
+        if (bits)
+            return w * 64 + (up ? __builtin_ctzll(bits) : 63 - __builtin_clzll(bits));
+    }
+    return -1;
+}
+
+/* The steps that wait, up or down, a block as one. */
+static bool relate_waiting(dv__partial *p, int64_t begin, int64_t end, bool up, bool sure)
+{
+    for (int64_t k; (k = waiting_in(p, begin, end, up)) >= 0; begin = up ? k + 1 : begin, end = up ? end : k) {
+        p->waiting[k / 64] &= ~(1ull << k % 64);
+        if (!relate_guarded(p, &p->c->program->steps[k], sure))
             return false;
     }
     return true;
@@ -1026,12 +1146,20 @@ static bool relate_writers(dv__partial *p)
                 continue;
             }
             from[nfrom] = at(p, s->in[s->op == DV__OP_UNBACKED]);
-            if (!guard->i.least && apart(p, variable, from[nfrom]) && !meet(p, &guard->i, dv__exactly(0)))
-                return false;
+            if (!guard->i.least && apart(p, variable, from[nfrom])) {
+                wake_readers(p, home(p, s->guard));
+                if (!meet(p, &guard->i, dv__exactly(0)))
+                    return false;
+            }
             nfrom += guard->i.most != 0;
         }
+        const bool changed = p->changed;
+        p->changed = false;
         if (!any && nfrom)
             meet_one_of(p, variable, nfrom, from);
+        if (p->changed)
+            wake_readers(p, (uint32_t)(variable - p->things));
+        p->changed |= changed;
     }
     return true;
 }
@@ -1084,7 +1212,8 @@ static bool relate_results(dv__partial *p, bool up)
         const thing *guard = at(p, r->guard);
         const dv__section *section = is_list(r) ? &r->count : &r->section; /* a list's tensors: relate_one() */
         if (r->kind != DV__RESULT_ARGUMENT && guard->i.most &&
-            !(relate_steps(p, section->begin, section->end, up, guard->i.least) && (is_list(r) || result_fits(p, r))) &&
+            !(relate_waiting(p, section->begin, section->end, up, guard->i.least) &&
+                (is_list(r) || result_fits(p, r))) &&
             guard->i.least)
             return false;
     }
@@ -1109,7 +1238,7 @@ static bool relate_one(dv__partial *p, const dv__result *r, dv_range place)
         if (p->c->program->steps[i].op != DV__OP_CHECK)
             forget(p, p->c->program->steps[i].to);
     at(p, r->index)->i = place;
-    return relate_steps(p, r->section.begin, r->section.end, true, false) && result_fits(p, r);
+    return relate_all(p, r->section.begin, r->section.end, true, false) && result_fits(p, r);
 }
 
 /* Do the tensors of each list fit, as far as their number is known? */
@@ -1134,9 +1263,10 @@ static bool propagate(dv__partial *p)
     p->why.n = 0;
     for (int pass = 0; pass < PASSES; pass++) {
         p->changed = false;
+        wake(p, p->lists);
         const uint32_t end = p->c->program->solve_end;
-        if (!relate_steps(p, 0, end, true, true) || !relate_writers(p) || !relate_results(p, true) || !relate_results(p, false) ||
-            !relate_steps(p, 0, end, false, true))
+        if (!relate_waiting(p, 0, end, true, true) || !relate_writers(p) || !relate_results(p, true) || !relate_results(p, false) ||
+            !relate_waiting(p, 0, end, false, true))
             return false;
         if (!p->changed)
             break;
@@ -1347,12 +1477,21 @@ int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **o
     p->arguments = DV__ARENA_ARRAY(&p->arena, struct argument, nargs + 1);
     p->blocks = DV__ARENA_ARRAY(&p->arena, uint32_t, program->nsteps + 1);
     p->writers = DV__ARENA_ARRAY(&p->arena, struct writer, program->solve_end * 2 + 1);
+    p->words = program->nsteps / 64 + 1;
+    p->waiting = DV__ARENA_ARRAY(&p->arena, uint64_t, p->words);
+    p->outside = DV__ARENA_ARRAY(&p->arena, uint64_t, p->words);
+    p->lists = DV__ARENA_ARRAY(&p->arena, uint64_t, p->words);
+    p->neighbours = DV__ARENA_ARRAY(&p->arena, uint64_t, (size_t)program->nsteps * p->words);
+    p->homes = DV__ARENA_ARRAY(&p->arena, uint32_t, program->nregisters + 1);
     p->run.shown = p->shown = DV__ARENA_ARRAY(&p->arena, bool, program->nregisters + 1);
-    if (own && p->arguments && p->blocks && p->writers && p->shown) {
+    if (own && p->arguments && p->blocks && p->writers && p->shown && p->waiting && p->outside && p->lists && p->neighbours && p->homes) {
         memcpy(own, args, nargs * sizeof *own);
-        p->things = DV__ARENA_ARRAY(&p->arena, thing, count_things(p));
+        const uint32_t n = count_things(p);
+        p->things = DV__ARENA_ARRAY(&p->arena, thing, n);
+        p->readers = DV__ARENA_ARRAY(&p->arena, uint64_t, (size_t)n * p->words);
     }
-    if (p->things && fill(p)) {
+    if (p->things && p->readers && fill(p)) {
+        find_readers(p);
         status = DV_OK;
         find_writers(p);
         status = learn_arguments(p);
@@ -1778,6 +1917,7 @@ static void undo(dv__partial *p, const struct setting *s)
         memcpy(p->rooms, s->rooms, s->nrooms * sizeof *p->rooms);
     p->nrooms = s->nrooms;
     p->no_memory = false;
+    memset(p->waiting, 0, p->words * sizeof *p->waiting);
 }
 
 static bool set_again(dv__partial *p, void *user)
@@ -1813,6 +1953,7 @@ int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t 
     if (s.nrooms)
         memcpy(s.rooms, p->rooms, s.nrooms * sizeof *p->rooms);
     int status = DV_OK;
+    wake_readers(p, s.argument ? p->arguments[index].at : (uint32_t)index);
     if (!narrow_all(p, s.t, s.argument, s.tensor, known))
         status = p->no_memory ? DV_ENOMEM : cannot_set(p, of, index);
     else if (!propagate(p))

@@ -5,6 +5,8 @@
  * operands. Steps are gone through, up and down, until nothing changes. A step whose guard is not known narrows its result only;
  * where it cannot be done, its guard is false. Where all operands of a step are known, contract_run.c does it. A step is left out
  * while nothing that it relates has changed. */
+#include <assert.h>
+
 #include "lang/contract_internal.h"
 #include "lang/range.h"
 
@@ -913,10 +915,7 @@ static void wake(dv__partial *p, const uint64_t *steps)
 static void wake_readers(dv__partial *p, uint32_t home) { wake(p, p->readers + (size_t)home * p->words); }
 
 /* The first of an argument's parts, also for the register that one of its tensors is in; else the register. */
-static uint32_t home(const dv__partial *p, dv__operand x)
-{
-    return x >= 0 ? p->homes[x] : (uint32_t)(at(p, x) - p->things);
-}
+static uint32_t home(const dv__partial *p, dv__operand x) { return x >= 0 ? p->homes[x] : (uint32_t)(at(p, x) - p->things); }
 
 static void find_homes(dv__partial *p)
 {
@@ -972,7 +971,7 @@ static void find_readers(dv__partial *p)
     for (uint32_t i = 0; i < program->nsteps; i++)
         for_each_home(p, i, add_neighbours);
     for (uint32_t i = 0; i < program->nsteps; i++) {
-        p->outside[i / 64] |= (uint64_t) !(program->steps[i].flags & DV__STEP_DEAD) << i % 64;
+        p->outside[i / 64] |= (uint64_t)!(program->steps[i].flags & DV__STEP_DEAD) << i % 64;
         p->lists[i / 64] |= (uint64_t)(program->steps[i].op == DV__OP_EACH) << i % 64;
     }
     wake(p, p->outside);
@@ -1212,8 +1211,7 @@ static bool relate_results(dv__partial *p, bool up)
         const thing *guard = at(p, r->guard);
         const dv__section *section = is_list(r) ? &r->count : &r->section; /* a list's tensors: relate_one() */
         if (r->kind != DV__RESULT_ARGUMENT && guard->i.most &&
-            !(relate_waiting(p, section->begin, section->end, up, guard->i.least) &&
-                (is_list(r) || result_fits(p, r))) &&
+            !(relate_waiting(p, section->begin, section->end, up, guard->i.least) && (is_list(r) || result_fits(p, r))) &&
             guard->i.least)
             return false;
     }
@@ -1256,21 +1254,35 @@ static bool relate_lists(dv__partial *p)
     return true;
 }
 
+/* Up and down once. False: no call is left. */
+static bool relate_program(dv__partial *p)
+{
+    const uint32_t end = p->c->program->solve_end;
+    p->changed = false;
+    wake(p, p->lists);
+    return relate_waiting(p, 0, end, true, true) && relate_writers(p) && relate_results(p, true) && relate_results(p, false) &&
+        relate_waiting(p, 0, end, false, true);
+}
+
+#ifndef NDEBUG
+/* No step that was left out would have changed anything. */
+static bool is_settled(dv__partial *p)
+{
+    wake(p, p->outside);
+    return relate_program(p) && !p->changed;
+}
+#endif
+
 /* False: no call is left. */
 static bool propagate(dv__partial *p)
 {
     p->failed = NULL;
     p->why.n = 0;
-    for (int pass = 0; pass < PASSES; pass++) {
-        p->changed = false;
-        wake(p, p->lists);
-        const uint32_t end = p->c->program->solve_end;
-        if (!relate_waiting(p, 0, end, true, true) || !relate_writers(p) || !relate_results(p, true) || !relate_results(p, false) ||
-            !relate_waiting(p, 0, end, false, true))
+    p->changed = true;
+    for (int pass = 0; pass < PASSES && p->changed; pass++)
+        if (!relate_program(p))
             return false;
-        if (!p->changed)
-            break;
-    }
+    assert(p->changed || is_settled(p));
     return relate_lists(p) && arguments_fit(p) && !p->no_memory;
 }
 
@@ -1484,7 +1496,8 @@ int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **o
     p->neighbours = DV__ARENA_ARRAY(&p->arena, uint64_t, (size_t)program->nsteps * p->words);
     p->homes = DV__ARENA_ARRAY(&p->arena, uint32_t, program->nregisters + 1);
     p->run.shown = p->shown = DV__ARENA_ARRAY(&p->arena, bool, program->nregisters + 1);
-    if (own && p->arguments && p->blocks && p->writers && p->shown && p->waiting && p->outside && p->lists && p->neighbours && p->homes) {
+    if (own && p->arguments && p->blocks && p->writers && p->shown && p->waiting && p->outside && p->lists && p->neighbours &&
+        p->homes) {
         memcpy(own, args, nargs * sizeof *own);
         const uint32_t n = count_things(p);
         p->things = DV__ARENA_ARRAY(&p->arena, thing, n);

@@ -917,6 +917,8 @@ static bool begin(check_job *job, child *c, planned *plans, const check_job *job
             return false;
         }
         job->plan = p->plan;
+        job->result->used += p->result->used; /* the first that needs it pays for it */
+        p->result->used = 0;
         if (p->result->outcome != CHECK_PASS) { /* what failed while the plan was made: a shape function */
             *job->result = *p->result;
             job->result->failing = p->plan->cases[p->plan->n];

@@ -11,17 +11,20 @@
 
 /* Rows of x in a group at most, in one of the first form, and where that reads w in place; rows of w in a block, and at once in
  * the first form; elements of a row of w that are loaded at once, and how far apart (FAR in the first form): no power of two,
- * which would put all rows into few places of a cache. */
+ * which would put all rows into few places of a cache; bytes of a cache line, and lines of a row that are prefetched. All of a
+ * group is read for each block of w, mostly from the second cache or the third: hence large blocks. */
 enum {
-    GROUP = 128,
+    GROUP = 256,
     FEW = 48,
     IN_PLACE = 8,
-    COLUMNS = 48,
+    COLUMNS = 96,
     DOTS = 8,
     DEPTH = 256,
     STRIDE = DEPTH + 16,
     FAR = 512,
-    FAR_STRIDE = FAR + 16
+    FAR_STRIDE = FAR + 16,
+    LINE = 64,
+    SOON = DEPTH * (int)sizeof(float) / LINE
 };
 enum { MOST_LANES = 16, MOST_SUMS = COLUMNS * GROUP + DV_BLOCK };
 
@@ -35,8 +38,10 @@ typedef struct product_isa {
     /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
      * Rows of x are `room` apart, those of w, of f32, bf16 or i8, `stride`; depth is a multiple of DV_BLOCK. */
     dots_fn dots, dots_bf16, dots_i8;
-    /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows STRIDE apart. */
-    void (*panel)(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums);
+    /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows STRIDE apart. Meanwhile the
+     * first SOON lines of count rows at `next`, `stride` bytes apart, are prefetched; 0: none. */
+    void (*panel)(
+        const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums, uintptr_t next, int64_t stride);
     void (*bytes)(float *to, const int8_t *from, int64_t n);
 } product_isa;
 
@@ -168,9 +173,13 @@ static inline void product(
         const int64_t n = k - at < DEPTH ? k - at : DEPTH;
         for (int64_t c = 0; c < count; c++)
             load_factor(isa, w, from + c * step, at, n, lines + c * STRIDE);
+        const bool more = at + DEPTH < k;
+        const int64_t size = w->q->dtype.bits / 8;
+        const int64_t soon = (more ? from * k + at + DEPTH : (from + COLUMNS * step) * k) * size;
         for (int64_t t = 0, width; t < all; t += width) {
             width = panel_width(isa, all, t);
-            isa->panel(x + t * k + at * width, width, lines, count, n, sums + COLUMNS * t);
+            isa->panel(x + t * k + at * width, width, lines, count, n, sums + COLUMNS * t,
+                t || w->load ? 0 : (uintptr_t)w->q->data + (uintptr_t)soon, step * k * size);
         }
     }
 }
@@ -247,41 +256,45 @@ static inline void product(
         }                                                                                                         \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                       \
-    LOAD_LINE(ISA, TARGET)                                                                                                   \
-    STORE_LINE(ISA, TARGET)                                                                                                  \
-    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                  \
-    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                              \
-    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                  \
-    TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums) \
-    {                                                                                                                        \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                      \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                    \
-        for (int64_t c = 0; c < count; c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width) {                       \
-            const float *from = x;                                                                                           \
-            if (width == n) {                                                                                                \
-                EACH(BEGIN_ONE)                                                                                              \
-                for (int64_t i = 0; i < depth; i++, from += n) {                                                             \
-                    const lanes u = LANES_AT(from);                                                                          \
-                    EACH(ADD_ONE)                                                                                            \
-                }                                                                                                            \
-                EACH(END_ONE)                                                                                                \
-            } else {                                                                                                         \
-                EACH(BEGIN_TWO)                                                                                              \
-                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                         \
-                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                  \
-                    EACH(ADD_TWO)                                                                                            \
-                }                                                                                                            \
-                EACH(END_TWO)                                                                                                \
-            }                                                                                                                \
-        }                                                                                                                    \
-    }                                                                                                                        \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                 \
-    {                                                                                                                        \
-        for (int64_t i = 0; i < n; i++)                                                                                      \
-            to[i] = (float)from[i];                                                                                          \
-    }                                                                                                                        \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), load_##ISA, store_##ISA, dots_f32_##ISA,      \
+#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                        \
+    LOAD_LINE(ISA, TARGET)                                                                                                    \
+    STORE_LINE(ISA, TARGET)                                                                                                   \
+    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                   \
+    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                               \
+    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                   \
+    TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums,  \
+        uintptr_t next, int64_t stride)                                                                                       \
+    {                                                                                                                         \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                       \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                     \
+        for (int64_t c = 0; c < count;                                                                                        \
+            c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width, next += (uintptr_t)(next ? AT_ONCE * stride : 0)) { \
+            const float *from = x;                                                                                            \
+            if (width == n) {                                                                                                 \
+                EACH(BEGIN_ONE)                                                                                               \
+                for (int64_t i = 0; i < depth; i++, from += n) {                                                              \
+                    const lanes u = LANES_AT(from);                                                                           \
+                    EACH(ADD_ONE)                                                                                             \
+                }                                                                                                             \
+                EACH(END_ONE)                                                                                                 \
+            } else {                                                                                                          \
+                EACH(BEGIN_TWO)                                                                                               \
+                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                          \
+                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                   \
+                    if (next && i < AT_ONCE * SOON)                                                                           \
+                        __builtin_prefetch((const void *)(next + (uintptr_t)(i / SOON * stride + i % SOON * LINE)), 0, 2);    \
+                    EACH(ADD_TWO)                                                                                             \
+                }                                                                                                             \
+                EACH(END_TWO)                                                                                                 \
+            }                                                                                                                 \
+        }                                                                                                                     \
+    }                                                                                                                         \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                  \
+    {                                                                                                                         \
+        for (int64_t i = 0; i < n; i++)                                                                                       \
+            to[i] = (float)from[i];                                                                                           \
+    }                                                                                                                         \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), load_##ISA, store_##ISA, dots_f32_##ISA,       \
         dots_bf16_##ISA, dots_i8_##ISA, panel_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12)

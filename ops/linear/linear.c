@@ -1,7 +1,7 @@
 /* linear.c: input times the rows of weight, plus bias. A row of weight is read once for up to CHUNK rows of the input. */
 #include "../product.h"
 
-enum { CHUNK = 64 };
+enum { CHUNK = 64, PIECE = 1 << 17 /* multiplications of a piece of a loop */ };
 
 struct linear {
     const dv_tensor *input, *weight, *bias, *weight_scale;
@@ -90,7 +90,7 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
         for (int64_t t = 0; t < some; t++)
             at[t] = begin + t;
         pack(isa, x, a->input, k, at, NULL, some);
-        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + 8192 / (k + 1), blocks,
+        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + PIECE / (COLUMNS * (k + 1) * some), blocks,
             &(struct piece){ .a = a, .isa = isa, .x = x, .begin = begin, .rows = some });
     }
     return status;

@@ -4,6 +4,8 @@
  * sparse_count keys with the largest scores among those that the query sees. In the int8 and fp8 form each row of query and key
  * has a scale, which are factors of the score. The reference computes all in double and rounds once; the fast rows have scores in
  * f32, and do a line over in double if one of its scores is not finite. */
+#include <float.h>
+
 #include "../lines.h"
 #include "../tokens.h"
 #include "../topk.h"
@@ -102,7 +104,7 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
 /* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line ---------------------------- */
 
 /* Keys that are scored at once; keys of a unit of work; what heads are rounded up to: two of the widest vectors. */
-enum { KEYS = 4, UNIT = 256, ALIGN = 32 };
+enum { KEYS = 6, UNIT = 252, ALIGN = 32 };
 
 struct scoring {
     struct indexer x;
@@ -116,13 +118,14 @@ typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t
 #define BEGIN(K) lanes a##K = { 0 }, b##K = { 0 };
 #define ADD(K) a##K += u * k[K * wide + i], b##K += v * k[K * wide + i];
 #define RELU(V) ((lanes)((words)(V) & ~((V) < zero)))
-#define END(K)                                                                 \
-    {                                                                          \
-        const lanes sum = RELU(a##K) * AT(w + h) + RELU(b##K) * AT(w + h + n); \
-        for (int64_t l = 0; l < n; l++)                                        \
-            scores[K] += sum[l];                                               \
-    }
-#define EACH(DO) DO(0) DO(1) DO(2) DO(3)
+#define SUM(K) lanes sum##K = { 0 };
+#define END(K) sum##K += RELU(a##K) * AT(w + h) + RELU(b##K) * AT(w + h + n);
+#define ACROSS(K)                         \
+    for (int64_t by = n / 2; by; by /= 2) \
+        for (int64_t l = 0; l < by; l++)  \
+            sum##K[l] += sum##K[l + by];  \
+    scores[K] += sum##K[0];
+#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define SCORES(ISA, TARGET, BYTES)                                                                             \
     TARGET static void scores_##ISA(                                                                           \
         float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d) \
@@ -131,6 +134,7 @@ typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t
         typedef int32_t words __attribute__((vector_size(BYTES), aligned(4)));                                 \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                      \
         const lanes zero = { 0 };                                                                              \
+        EACH(SUM)                                                                                              \
         for (int64_t h = 0; h < heads; h += 2 * n) {                                                           \
             EACH(BEGIN)                                                                                        \
             for (int64_t i = 0; i < d; i++) {                                                                  \
@@ -139,6 +143,7 @@ typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t
             }                                                                                                  \
             EACH(END)                                                                                          \
         }                                                                                                      \
+        EACH(ACROSS)                                                                                           \
     }                                                                                                          \
     static int score_units_##ISA(void *arg, int64_t begin, int64_t end)                                        \
     {                                                                                                          \
@@ -195,17 +200,19 @@ static int choose_lines(void *arg, int64_t begin, int64_t end)
     const struct indexer *const x = &p->x;
     char *const scratch = x->scratch + (size_t)begin * x->room;
     for (int64_t line = share(p->lines, x->pieces, begin), stop = share(p->lines, x->pieces, end); line < stop; line++) {
-        int64_t sequence, s = 0;
+        int64_t sequence;
         const int64_t n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
+        const float *const scores = p->scores + line * p->longest;
         top t = { (top_hit *)(void *)scratch, 0, n < x->count ? n : x->count };
-        for (; s < n && isfinite(p->scores[line * p->longest + s]); s++)
-            top_add(&t, (double)p->scores[line * p->longest + s], s);
-        if (s < n) {
+        bool finite = true;
+        for (int64_t s = 0; s < n; s++)
+            finite &= fabsf(scores[s]) <= FLT_MAX;
+        if (finite) {
+            top_choose(&t, scores, n);
+            write_line(x, p->first + line, &t);
+        } else {
             index_line(x, p->first + line, scratch);
-            continue;
         }
-        top_sort(&t);
-        write_line(x, p->first + line, &t);
     }
     return DV_OK;
 }

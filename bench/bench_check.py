@@ -1,7 +1,8 @@
-"""What `dovetail check` costs for each shipped operator at default effort, PyTorch's questions included."""
+"""What `dovetail check` costs for the shipped operators at default effort. PyTorch is asked about all of them at once: that is part of the whole only."""
 import collections
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -10,13 +11,13 @@ import dovetail
 
 done = subprocess.run([dovetail.command(), "check", "--json", "dovetail", "base"], capture_output=True, text=True,
                       env={**os.environ, "DOVETAIL_PYTHON": sys.executable})
-report = json.loads(done.stdout)
+report, used = json.loads(done.stdout), resource.getrusage(resource.RUSAGE_CHILDREN)
 assert report["ok"] and any(r["property"] == "torch" and r["result"] == "pass" for r in report["results"]), report["table"]
 cost = collections.Counter()
 for result in report["results"]:
     cost[result["operator"]] += result["cpu"]
-most, slowest = max((seconds, operator) for operator, seconds in cost.items())
-what = f"dovetail check of {len(cost)} shipped operators, {report['passed']} properties pass, {report['failed']} fail"
-for part, ours, goal in (("time", report["seconds"], "<= 60"), ("processor time of an operator, median", statistics.median(cost.values()), "<= 3"),
-                         (f"processor time of an operator, most ({slowest})", most, "<= 12")):
-    print(json.dumps({"what": f"{what}: {part}", "peer": "", "ours": ours, "theirs": None, "unit": "s", "goal": goal}))
+slowest, most = cost.most_common(1)[0]
+for what, ours, goal in (
+        (f"{len(cost)} shipped operators, PyTorch's questions included, {report['passed']} properties pass, {report['failed']} fail", used.ru_utime + used.ru_stime, ""),
+        ("a shipped operator, median", statistics.median(cost.values()), "<= 3"), (f"a shipped operator, most: {slowest}", most, "<= 12")):
+    print(json.dumps({"what": f"processor time of dovetail check: {what}", "peer": "", "ours": ours, "theirs": None, "unit": "s", "goal": goal}))

@@ -64,6 +64,22 @@ def test_indices_and_values(layouts, sizes, mode, dtype, groups, ties):
     assert torch.equal(dovetail.ops.npu_lightning_indexer_pto(*tensors, **named), at)
 
 
+@pytest.mark.parametrize("keys", [1023, 1024, 5000])
+@pytest.mark.parametrize("count", [63, 64, 1000, 2048])
+@pytest.mark.parametrize("weights", [(1, -1, 2), (0, 0, 0), (-1, -1, -1), (3e4, -1, 1e-9)], ids=str)
+def test_many_of_many(keys, count, weights):
+    """Many of many are chosen by their digits: also ties, which are most of the scores of small integers, scores below 0, zeros and others far apart."""
+    g = torch.Generator().manual_seed(keys + count)
+    q, k, w = (torch.randint(-2, 3, s, generator=g).float() for s in ((1, 1, 3, 4), (1, keys, 1, 4), (1, 1, 3)))
+    w[0, 0] = torch.tensor(weights)
+    at, values = dovetail.ops.lightning_indexer(q, k, w, sparse_count=count, sparse_mode=0, return_value=True)
+    scores = (torch.einsum("hd,td->ht", q[0, 0], k[0, :, 0]).relu() * w[0, 0, :, None]).sum(0)
+    best, order = scores.sort(descending=True, stable=True)
+    n = min(keys, count)
+    assert torch.equal(at.flatten()[:n], order[:n].to(INT)) and (at.flatten()[n:] == -1).all()
+    assert torch.equal(values.flatten()[:n], best[:n])
+
+
 @pytest.mark.parametrize("layouts", LAYOUTS, ids="-".join)
 @pytest.mark.parametrize("dtype", [torch.int8, torch.float8_e4m3fn], ids=str)
 def test_quantised(layouts, dtype):

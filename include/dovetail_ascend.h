@@ -69,15 +69,15 @@ static inline int dv__ascendc(dv_context *ctx, const char *name, void (*launcher
     const dv_aclnn *aclnn = (const dv_aclnn *)dv_query(ctx, "dovetail.aclnn");
     if (!launcher)
         return dv_error(ctx, DV_ENOENT,
-            "no launcher %s in this binary: build it with the file that has it (dovetail build my_ops.c my_kernel.cce); in C++ "
-            "the "
-            "launcher is extern \"C\"",
+            "no launcher %s in this binary: build it with the file that has it (dovetail build my_ops.c my_kernel.cce); "
+            "in C++ it must be extern \"C\"",
             name);
-    return aclnn && aclnn->size >= sizeof *aclnn ? aclnn->launch(ctx, launcher)
-                                                 : dv_error(ctx, DV_ENOTSUP,
-                                                       "launchers of AscendC kernels need libdovetail_ascend%s: call "
-                                                       "dv_ascend_open() in C, dovetail.ascend.open() in Python",
-                                                       aclnn ? " of this version" : "");
+    if (!aclnn || aclnn->size < sizeof *aclnn)
+        return dv_error(ctx, DV_ENOTSUP,
+            "launchers of AscendC kernels need libdovetail_ascend%s: "
+            "call dv_ascend_open() in C, dovetail.ascend.open() in Python",
+            aclnn ? " of this version" : "");
+    return aclnn->launch(ctx, launcher);
 }
 
 /* At file scope, after the launcher's declaration. */

@@ -110,6 +110,8 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
     if (t->fill == CHECK_INFINITE && !i)
         return *special % 2 ? INFINITY : -INFINITY;
+    if (t->fill == CHECK_LOWEST)
+        return -INFINITY;
     if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
         return t->high;
     if (t->fill == CHECK_LAST)

@@ -72,6 +72,7 @@ enum check_fill {
     CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
     CHECK_INFINITE,   /* real numbers: the first is an infinity */
+    CHECK_LOWEST,     /* real numbers: all are -infinity, below what a maximum may begin with */
 };
 enum { CHECK_LONE = 2 };
 typedef struct check_tensor {

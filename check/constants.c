@@ -1,12 +1,13 @@
 /* Sizes that matter to a kernel, by its source: the whole numbers that its code compares with, divides by or takes as sizes of
- * arrays, each with its neighbours. A kernel that does something else at n == 37, or from 37 on, is called with 36, 37 and 38. */
+ * arrays, each with its neighbours. A kernel that does something else at n == 37, or from 37 on, is called with 36, 37 and 38;
+ * one that works in chunks of 4096, also with a third chunk. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check.h"
 
-enum { LEAST = 3, MOST = 1 << 16, MOST_SOURCE = 1 << 22 };
+enum { LEAST = 3, LARGE = 1024, MOST = 1 << 16, MOST_SOURCE = 1 << 22 };
 
 /* The whole file with a 0 at its end; NULL: it cannot be read. */
 static char *read_all(const char *path)
@@ -42,7 +43,7 @@ static void add(int64_t x, int64_t *out, size_t room, size_t *n)
     for (size_t i = 0; i < *n; i++)
         if (out[i] == x)
             return;
-    if (*n < room && x >= LEAST && x <= MOST)
+    if (*n < room && x >= LEAST)
         out[(*n)++] = x;
 }
 
@@ -109,7 +110,13 @@ size_t check_constants(const char *path, int64_t *out, size_t room)
     for (const char *p = text ? text : ""; *p;) {
         const char *after = skip(p);
         char *end;
-        if (after > p) {
+        if (*p == '#' && !strncmp(p + 1 + strspn(p + 1, " "), "define ", 7)) { /* its text is code */
+            p = strstr(p, "define ") + 7;
+            p += strspn(p, " ");
+            while (isalnum((unsigned char)*p) || *p == '_')
+                p++;
+            before = '=';
+        } else if (after > p) {
             p = after;
         } else if (isspace((unsigned char)*p)) {
             p++;
@@ -128,6 +135,8 @@ size_t check_constants(const char *path, int64_t *out, size_t room)
             before = '0';
             for (int64_t by = -1; counts && by <= 1 && x >= LEAST && x <= MOST; by++)
                 add(x + by, out, room, &n);
+            if (counts && x >= LARGE && x <= MOST)
+                add(2 * x + 1, out, room, &n);
         }
     }
     free(text);

@@ -41,7 +41,7 @@ static const struct {
     [AFTER_VECTOR] = { "9, 17, 33", { 9, 17, 33, 65 }, 0, -1 },
     [OTHER] = { "another", { 11, 13, 37, 94 }, 10, 4096 },
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
-    [PAST_32768] = { "past 32768", { 32771, 40000, 32769, 36007 }, 32769, INT64_MAX },
+    [PAST_32768] = { "past 32768", { 32771, 65537, 32769, 40000 }, 32769, INT64_MAX },
 };
 static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000 };
 enum { HUGE_NUMBERS = sizeof huge / sizeof *huge };
@@ -579,6 +579,8 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
         t->fill = kind == 2 && p->turn % 2 ? CHECK_COUNTED : CHECK_RANDOM;
     } else if (!integer && kind % 4 == 2 && p->turn % 2) {
         t->fill = CHECK_HALVES;
+        t->high = p->turn % 4 == 3 ? 2 : t->high; /* many are equal, also zeros of both signs */
+        t->low = -t->high;
     } else if (integer && kind >= 4 && (t->dtype.bits < 64 || is_written(p, c, t->dtype))) {
         t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
         t->low = t->dtype.code == 1 ? 0 : -(double)(UINT64_C(1) << (t->dtype.bits - 1));
@@ -586,20 +588,23 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
         if (kind == 5 && p->turn % 2 && t->dtype.bits >= 32) { /* a float or a double takes several of them for one */
             t->low = t->dtype.bits == 32 ? 0x1p30 : 0x1p58;
             t->high = t->low + 64;
-        } else if (kind == 5)
-            *(t->dtype.code == 1 ? &t->low : &t->high) = t->dtype.code == 1 ? t->high : t->low;
+        } else if (kind == 5) { /* of 8 bits also odd ones: sums of powers of two are exact in a float */
+            const double apart = t->dtype.bits == 8 && p->turn % 2 ? 7 : 0;
+            *(t->dtype.code == 1 ? &t->low : &t->high) = t->dtype.code == 1 ? t->high - apart : t->low + apart;
+        }
     }
     if (t->dtype.code == 1 && t->low < 0)
         t->low = 0;
 }
 
-/* Far from zero and close together, where a variance cancels; where exp() overflows or underflows; where the square of an f16
- * does; small but for the last; narrow types whose squares f32 still holds: below what is normal. Never all near zero else: for a
- * division by small numbers the tolerance, which depends on the inputs, is too narrow. */
+/* Far from zero and close together, where a variance cancels, and below what a maximum may begin with; where exp() overflows or
+ * underflows; where the square of an f16 does; small but for the last; narrow types whose squares f32 still holds: below what is
+ * normal. Never all near zero else: for a division by small numbers the tolerance, which depends on the inputs, is too narrow. */
 static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 {
-    static const double middles[] = { 1000, 200, -200, 0, 0, 0 };
+    static const double middles[] = { -20000, 300, -300, 0, 0, 0 };
     enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, LAST = 4, TINY, LONG_ROW = 64 };
+    const double least = check_is_float(t->dtype) ? -check_largest(t->dtype) / 2 : middles[CLOSE];
     const size_t turn = p->scaled;
     size_t k = (turn + tensor * (1 + turn / ALL)) % ALL;
     const dv_dtype_row *row = dv_dtype_find(t->dtype);
@@ -607,8 +612,9 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
     if (turn % 2 && check_numel(t) > LONG_ROW) /* behind the end of all whole blocks, too */
         k = LAST;
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
-    t->low = k == LAST ? -2 : middles[k] - around;
-    t->high = k == LAST ? 200 : middles[k] + around;
+    const double middle = middles[k] < least ? least : middles[k];
+    t->low = k == LAST ? -2 : middle - around;
+    t->high = k == LAST ? 300 : middle + around;
     if (k == TINY && check_is_float(t->dtype) && t->dtype.bits <= 16 && row->bias < 64) {
         t->high = ldexp(1, 1 - row->bias);
         t->low = -t->high;

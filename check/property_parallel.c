@@ -854,13 +854,14 @@ static const check_case *enlarged(const check_job *job, const check_case *c, siz
  * it more slowly. */
 static bool cut(const check_job *job, const check_case *c, const check_loop *l, check_case *out)
 {
-    enum { MORE = 16 };
+    enum { MORE = 16, FEW = 2, MANY = 18 };
     static check_outs outs;
     const int64_t grain = l->grain < MOST_WORK ? l->grain : MOST_WORK;
-    for (int64_t times = 2 * grain / l->steps + 1; times <= MOST_WORK; times *= MORE)
-        for (size_t k = 0; k < job->op->nnames + c->nargs; k++)
-            if (enlarged(job, c, k, times, out) && run(job, out, CHECK_AT_END, NULL, false, &outs) && is_cut(l))
-                return true;
+    for (int64_t wanted = l->cut ? FEW : MANY; wanted; wanted = wanted > FEW ? FEW : 0) /* once many: few may have a place each */
+        for (int64_t times = wanted * grain / l->steps + 1; times <= MOST_WORK; times *= MORE)
+            for (size_t k = 0; k < job->op->nnames + c->nargs; k++)
+                if (enlarged(job, c, k, times, out) && run(job, out, CHECK_AT_END, NULL, false, &outs) && is_cut(l))
+                    return true;
     return false;
 }
 

@@ -602,7 +602,7 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
  * normal. Never all near zero else: for a division by small numbers the tolerance, which depends on the inputs, is too narrow. */
 static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 {
-    static const double middles[] = { -20000, 300, -300, 0, 0, 0 };
+    static const double middles[] = { -10500, 300, -300, 0, 0, 0 };
     enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, LAST = 4, TINY, LONG_ROW = 64 };
     const double least = check_is_float(t->dtype) ? -check_largest(t->dtype) / 2 : middles[CLOSE];
     const size_t turn = p->scaled;

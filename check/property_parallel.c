@@ -31,7 +31,6 @@ enum {
     RACED = 3,
     GROWN = 2,
     SHARED = 2000,
-    MOST_PIECE = 20000,
     THREADS = 4,
     MOST_STATIC = 1 << 20,
     NUMBERED = 3,
@@ -605,43 +604,17 @@ static void check_threads(check_job *job, const check_case *c)
 
 /* ---- Pieces, and first calls, inside each other ---- */
 
-/* Again and again, ever more rarely: at any instruction, to within a 32nd of those before it. */
-static bool call_more_rarely(const uint8_t *instruction)
-{
-    between.every = between.instructions / 32 + 1;
-    return call_between(instruction) && between.instructions < MOST_PIECE;
-}
-
-static void step_first(void *piece)
-{
-    if (!between.every) /* the first time: they need not be counted */
-        return;
-    steps_begin(call_more_rarely);
-    run_steps(piece);
-    steps_end();
-}
-
-static int others_often(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
-{
-    other_steps first = { fn, arg, begin, begin + 1 }, others = { fn, arg, begin + 1, end };
-    (void)host, (void)grain;
-    return end - begin > 1 && calls_inside(step_first, &first, run_steps, &others) ? DV_OK : fn(arg, begin, end);
-}
-
-/* The other pieces between the instructions of the first: in one call, many times. If that gives another result, they may add to
- * what is there: then in many calls, once in each. */
+/* The other pieces between the instructions of the first: in many calls, once in each. */
 static bool pieces_race(const check_job *job, const check_case *c)
 {
-    enum { MOST_STEPS = CLOCKS_PER_SEC / 3 };
+    enum { MOST_STEPS = CLOCKS_PER_SEC / 4 };
     static check_outs whole, other;
     char words[300];
-    if (!run(job, c, CHECK_AT_END, NULL, false, &whole) ||
-        (run(job, c, CHECK_AT_END, others_often, false, &other) &&
-            !check_outs_differ(job->op, &whole, &other, words, sizeof words)))
+    if (!run(job, c, CHECK_AT_END, NULL, false, &whole))
         return false;
     const clock_t begin = clock();
     once.at = 0;
-    once.waits = false;
+    once.waits = 0;
     do {
         if (run(job, c, CHECK_AT_END, others_inside, false, &other) &&
             check_outs_differ(job->op, &whole, &other, words, sizeof words))

@@ -116,9 +116,10 @@ static struct {
     void *arg;
     int64_t at, instructions, all; /* all: of what is stepped through, counted when `at` is 0 */
     int64_t until;                 /* no more are counted after this time in ns */
+    uintptr_t stack;               /* where that of what is stepped through begins; it grows down */
     pthread_t id;
     sem_t wanted, made;
-    bool waits; /* rather before the next instruction from there on that changes memory in place */
+    int waits; /* rather before the next instruction from there on that changes memory in place (1), or writes it (2) */
     bool asked;
     int late; /* how often it did not end in time */
 } once;
@@ -139,8 +140,10 @@ static bool stop_once(const uint8_t *instruction)
     struct timespec until;
     size_t size = 0;
     const uintptr_t changed = once.asked ? 0 : changed_in_place(instruction, &size);
-    const bool own = !changed || is_own_stack(changed);
-    if (once.instructions++ >= once.at && !once.asked && (!once.waits || !own || once.instructions > once.at + MOST_WAITED)) {
+    const bool own = !changed || is_own_stack(changed, once.stack);
+    const uintptr_t stored = once.asked || once.waits < 2 ? 0 : stored_to(instruction);
+    const bool found = once.waits < 2 ? !once.waits || !own : stored && !is_own_stack(stored, once.stack);
+    if (once.instructions++ >= once.at && !once.asked && (found || once.instructions > once.at + MOST_WAITED)) {
         uint64_t before = 0;
         once.asked = true;
         if (!own)
@@ -166,6 +169,7 @@ static inline bool once_begin(void (*other)(void *arg), void *arg)
     once.arg = arg;
     once.asked = false;
     once.instructions = 0;
+    once.stack = (uintptr_t)__builtin_frame_address(0) + 2 * sizeof(void *);
     once.until = between_now() + COUNTED_NS;
     sem_init(&once.wanted, 0, 0);
     sem_init(&once.made, 0, 0);
@@ -208,7 +212,7 @@ static inline int others_inside(const dv_host *host, int64_t begin, int64_t end,
 static inline bool next_instruction(void)
 {
     once.at += once.at / DENSE + 1;
-    once.waits = !once.waits;
+    once.waits = (once.waits + 1) % 3;
     return once.at < once.all && once.late < FIRST;
 }
 

@@ -98,18 +98,48 @@ static inline uintptr_t changed_in_place(const uint8_t *p, size_t *size)
     return operand_address(p, rex, op == 0x81 ? half ? 2 : 4 : by_number || op == 0xc0 || op == 0xc1);
 }
 
-/* Is it memory of the functions that run? */
-static inline bool is_own_stack(uintptr_t at)
+/* The memory that the next instruction writes without reading it first, or exchanges: what it writes may be computed from what
+ * was there before. 0: it is not one of these. Source: as above; volume 2, 2.3 and 2.7 for the forms of vectors. */
+static inline uintptr_t stored_to(const uint8_t *p)
 {
-    enum { NEAR = 1 << 16, BELOW = 128 };
-    return at - (register_at(4) - BELOW) < NEAR;
+    unsigned rex = 0, kind = 0; /* kind: 1 after a prefix of 0x66, 2 of 0xf3, 3 of 0xf2 */
+    bool vectors = false;
+    for (; *p == 0x66 || *p == 0xf2 || *p == 0xf3; p++)
+        kind = *p == 0x66 ? 1 : *p == 0xf3 ? 2 : 3;
+    if ((*p & 0xf0) == 0x40)
+        rex = *p++;
+    if (*p == 0xc5) {
+        vectors = true, kind = p[1] & 3, p += 2;
+    } else if (*p == 0xc4 || *p == 0x62) {
+        const bool long_form = *p == 0x62;
+        vectors = (p[1] & 7) == 1, kind = p[2] & 3, rex = (~p[1] >> 5 & 3), p += long_form ? 4 : 3;
+        if (!vectors)
+            return 0;
+    } else if (*p == 0x0f) {
+        vectors = true, p++;
+    }
+    const unsigned op = *p++, reg = *p >> 3 & 7;
+    const bool whole = op == 0x88 || op == 0x89 || op == 0x86 || op == 0x87, number = (op == 0xc6 || op == 0xc7) && !reg;
+    const bool vector = op == 0x11 || op == 0x13 || op == 0x17 || op == 0x29 || op == 0x2b || op == 0x7f || op == 0xc3 ||
+        op == 0xd6 || op == 0xe7 || (op == 0x7e && kind != 2);
+    if (*p >> 6 == 3 || !(vectors ? vector : whole || number))
+        return 0;
+    return operand_address(p, rex, !number ? 0 : op == 0xc6 ? 1 : kind == 1 ? 2 : 4);
+}
+
+/* Is it memory of the functions that run, on the stack up to `top`? */
+static inline bool is_own_stack(uintptr_t at, uintptr_t top)
+{
+    enum { BELOW = 128 };
+    return at >= register_at(4) - BELOW && at < top;
 }
 
 #else
 
 enum { CAN_STEP = 0 };
 static inline uintptr_t changed_in_place(const uint8_t *p, size_t *size) { return (void)p, (void)size, 0; }
-static inline bool is_own_stack(uintptr_t at) { return (void)at, false; }
+static inline uintptr_t stored_to(const uint8_t *p) { return (void)p, 0; }
+static inline bool is_own_stack(uintptr_t at, uintptr_t top) { return (void)at, (void)top, false; }
 static inline bool steps_begin(bool (*before)(const uint8_t *instruction)) { return before && false; }
 static inline void steps_end(void) {}
 

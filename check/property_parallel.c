@@ -175,6 +175,17 @@ static void check_pieces(check_job *job, const check_case *c, const check_outs *
         check_fail(job, "split differs",
             "the row says .split = %lld, and cut at multiples of this grain it gives another result than whole: %s",
             (long long)job->row->split, words);
+    job->result->own = 0;
+}
+
+/* Its pieces at the same time: what they share without a lock shows by luck. */
+static void check_at_once(check_job *job, const check_case *c, const check_outs *first)
+{
+    static check_outs other;
+    char words[300], *during = job->result->during;
+    job->how = (check_how){ .show = CHECK_SHOW_PIECES };
+    job->result->own_show = CHECK_SHOW_PIECES;
+    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
     for (int threads = 2; threads <= THREADS && !failed(job); threads *= 2) {
         dv_set_threads(threads);
         snprintf(during, sizeof job->result->during, "when its pieces run on %d threads", threads);
@@ -1068,6 +1079,8 @@ static void compare_random(check_job *job, const check_case *c)
     if (failed(job) || !settled || pieces <= 1)
         return;
     check_pieces(job, c, &first);
+    if (!failed(job))
+        check_at_once(job, c, &first);
     job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
     if (!failed(job) && job->row->split && !has_random_numbers(job, c, &first) && run(job, c, CHECK_AT_END, NULL, true, &again) &&
         check_outs_differ(job->op, &again, &first, words, sizeof words))
@@ -1111,7 +1124,7 @@ static const char *incomplete(const check_op *op, const check_row *row)
         : NULL;
 }
 
-/* The pieces of a call's loops, which has several: in another order, on more threads, and inside each other. */
+/* The pieces of a call's loops, which has several: in another order, inside each other, and on more threads. */
 static void look_at_pieces(check_job *job, const check_case *c, const check_outs *first)
 {
     static int raced;
@@ -1120,6 +1133,8 @@ static void look_at_pieces(check_job *job, const check_case *c, const check_outs
         check_fail(job, "pieces race",
             "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
             "run before an instruction of the first, or inside one that reads and writes");
+    if (!failed(job))
+        check_at_once(job, c, first);
 }
 
 /* The same of the case made so large that its loops have several. */

@@ -688,6 +688,16 @@ static void put_tuple(const int64_t *list, int32_t n, FILE *to)
     fputs(")", to);
 }
 
+static void put_python_number(double x, FILE *to)
+{
+    if (isnan(x) || isinf(x))
+        fprintf(to, "%snumpy.%s", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
+    else if (!x && signbit(x)) /* -0 is the integer 0 */
+        fputs("-0.0", to);
+    else
+        fprintf(to, "%.17g", x);
+}
+
 static void put_python_elements(const check_tensor *t, const unsigned char *bytes, int64_t n, FILE *to)
 {
     const bool real = is_real(t, DV_DTYPE_f16), whole = check_is_integer(t->dtype);
@@ -698,10 +708,8 @@ static void put_python_elements(const check_tensor *t, const unsigned char *byte
             fprintf(to, "\\x%02x", bytes[i]);
         else if (whole)
             put_whole(t, bytes, i, "", to), fputs(", ", to);
-        else if (isnan(x) || isinf(x))
-            fprintf(to, "%snumpy.%s, ", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
         else
-            fprintf(to, "%.17g, ", x);
+            put_python_number(x, to), fputs(", ", to);
     }
     fputs(real || whole ? "]" : "\"", to);
 }
@@ -737,7 +745,7 @@ static void put_python_value(const check_job *job, const check_value *v, FILE *t
     switch (v->type) {
     case DV_VALUE_TENSOR: put_python_tensor(job, v->first, to); return;
     case DV_VALUE_INT: fprintf(to, "%lld", (long long)v->as.i); return;
-    case DV_VALUE_FLOAT: fprintf(to, "%.17g", v->as.f); return;
+    case DV_VALUE_FLOAT: put_python_number(v->as.f, to); return;
     case DV_VALUE_BOOL: fputs(v->as.b ? "True" : "False", to); return;
     case DV_VALUE_COMPLEX: fprintf(to, "complex(%.17g, %.17g)", v->as.c.re, v->as.c.im); return;
     case DV_VALUE_STRING: fprintf(to, "\"%s\"", v->string); return;

@@ -692,7 +692,7 @@ static void put_python_number(double x, FILE *to)
 {
     if (isnan(x) || isinf(x))
         fprintf(to, "%snumpy.%s", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
-    else if (!x && signbit(x)) /* -0 is the integer 0 */
+    else if (x == 0 && signbit(x)) /* -0 is the integer 0 */
         fputs("-0.0", to);
     else
         fprintf(to, "%.17g", x);

@@ -54,10 +54,10 @@ struct dv__partial {
     uint64_t *waiting;      /* a bit for each step: something that it relates has changed */
     uint64_t *outside;      /* not in a block */
     uint64_t *lists;        /* EACH: gone through in every pass */
-    uint64_t *readers;      /* by thing, an argument's by the first of its parts: the steps that relate it */
+    uint64_t *readers;      /* by register, then by argument: the steps that relate it */
     uint64_t *neighbours;   /* by step: those that relate something that it relates */
     uint32_t words;         /* of each */
-    uint32_t *homes;        /* by register: where its readers are kept */
+    uint32_t *homes;        /* by register: its own place among the readers, or its argument's */
     uint32_t nthings, nrooms, nwriters;
     bool changed, no_memory;
     dv__words why; /* no call is left, where no check says it */
@@ -914,8 +914,7 @@ static void wake(dv__partial *p, const uint64_t *steps)
 
 static void wake_readers(dv__partial *p, uint32_t home) { wake(p, p->readers + (size_t)home * p->words); }
 
-/* The first of an argument's parts, also for the register that one of its tensors is in; else the register. */
-static uint32_t home(const dv__partial *p, dv__operand x) { return x >= 0 ? p->homes[x] : (uint32_t)(at(p, x) - p->things); }
+static uint32_t argument_home(const dv__partial *p, size_t argument) { return p->c->program->nregisters + (uint32_t)argument; }
 
 static void find_homes(dv__partial *p)
 {
@@ -924,7 +923,7 @@ static void find_homes(dv__partial *p)
         p->homes[i] = i;
     for (const dv__step *s = program->steps; s < program->steps + program->nsteps; s++)
         if (s->op == DV__OP_TENSOR || s->op == DV__OP_ELEMENT || s->op == DV__OP_EACH)
-            p->homes[s->to] = p->arguments[s->slot].at;
+            p->homes[s->to] = argument_home(p, (size_t)s->slot);
 }
 
 /* f(home) for each thing that a step relates, but for its guard. */
@@ -932,19 +931,26 @@ static void for_each_home(dv__partial *p, uint32_t step, void (*f)(dv__partial *
 {
     const dv__step *s = &p->c->program->steps[step];
     if (s->op != DV__OP_CHECK)
-        f(p, step, home(p, s->to));
+        f(p, step, p->homes[s->to]);
     if (s->op == DV__OP_PRESENT || s->op == DV__OP_ARGUMENT || s->op == DV__OP_LEN || s->op == DV__OP_EACH)
-        f(p, step, p->arguments[s->slot].at);
+        f(p, step, argument_home(p, (size_t)s->slot));
     for (uint32_t i = 0; i < s->nin; i++)
         if (operands(s)[i] >= 0) /* literals do not change */
-            f(p, step, home(p, operands(s)[i]));
+            f(p, step, p->homes[operands(s)[i]]);
     for (uint32_t c = 0; c < s->ncarry; c++)
-        f(p, step, home(p, s->carry[c].to));
+        f(p, step, p->homes[s->carry[c].to]);
 }
 
 static void add_reader(dv__partial *p, uint32_t step, uint32_t home)
 {
     p->readers[(size_t)home * p->words + step / 64] |= 1ull << step % 64;
+}
+
+/* Steps that are done where this guard holds. */
+static void add_guarded(dv__partial *p, dv__operand guard, uint32_t begin, uint32_t end)
+{
+    for (uint32_t step = begin; step < end && guard >= 0; step++)
+        add_reader(p, step, p->homes[guard]);
 }
 
 static void add_neighbours(dv__partial *p, uint32_t step, uint32_t home)
@@ -958,15 +964,13 @@ static void find_readers(dv__partial *p)
     const dv__program *program = p->c->program;
     find_homes(p);
     for (uint32_t i = 0; i < program->nsteps; i++) {
-        add_reader(p, i, home(p, program->steps[i].guard));
+        add_guarded(p, program->steps[i].guard, i, i + 1);
         for_each_home(p, i, add_reader);
     }
     for (uint32_t i = 0; i < program->nresults; i++) {
         const dv__result *r = &program->results[i];
-        for (uint32_t step = r->section.begin; step < r->section.end; step++)
-            add_reader(p, step, home(p, r->guard));
-        for (uint32_t step = r->count.begin; step < r->count.end; step++)
-            add_reader(p, step, home(p, r->guard));
+        add_guarded(p, r->guard, r->section.begin, r->section.end);
+        add_guarded(p, r->guard, r->count.begin, r->count.end);
     }
     for (uint32_t i = 0; i < program->nsteps; i++)
         for_each_home(p, i, add_neighbours);
@@ -1082,7 +1086,7 @@ static bool relate_guarded(dv__partial *p, const dv__step *s, bool sure)
         return true;
     if (!sure && !guard->i.least && !p->no_memory) {
         p->failed = NULL;
-        wake_readers(p, home(p, s->guard));
+        wake_readers(p, p->homes[s->guard]);
         return meet(p, &guard->i, dv__exactly(0));
     }
     p->failed = p->failed ? p->failed : check_after(p, s);
@@ -1146,7 +1150,7 @@ static bool relate_writers(dv__partial *p)
             }
             from[nfrom] = at(p, s->in[s->op == DV__OP_UNBACKED]);
             if (!guard->i.least && apart(p, variable, from[nfrom])) {
-                wake_readers(p, home(p, s->guard));
+                wake_readers(p, p->homes[s->guard]);
                 if (!meet(p, &guard->i, dv__exactly(0)))
                     return false;
             }
@@ -1501,7 +1505,7 @@ int dv__partial_new(const dv__contract *c, const dv_value *args, dv__partial **o
         memcpy(own, args, nargs * sizeof *own);
         const uint32_t n = count_things(p);
         p->things = DV__ARENA_ARRAY(&p->arena, thing, n);
-        p->readers = DV__ARENA_ARRAY(&p->arena, uint64_t, (size_t)n * p->words);
+        p->readers = DV__ARENA_ARRAY(&p->arena, uint64_t, (program->nregisters + nargs) * p->words);
     }
     if (p->things && p->readers && fill(p)) {
         find_readers(p);
@@ -1966,7 +1970,7 @@ int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t 
     if (s.nrooms)
         memcpy(s.rooms, p->rooms, s.nrooms * sizeof *p->rooms);
     int status = DV_OK;
-    wake_readers(p, s.argument ? p->arguments[index].at : (uint32_t)index);
+    wake_readers(p, s.argument ? argument_home(p, index) : p->homes[index]);
     if (!narrow_all(p, s.t, s.argument, s.tensor, known))
         status = p->no_memory ? DV_ENOMEM : cannot_set(p, of, index);
     else if (!propagate(p))

@@ -158,13 +158,19 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
 
 /* ---- Pieces and threads ---- */
 
+/* From now on, until `own` is 0: crashes and bad accesses are these calls' own, and a program shows them in this way. */
+static void begin_own(check_job *job, enum check_show show)
+{
+    job->how = (check_how){ .show = show };
+    job->result->own_show = show;
+    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+}
+
 static void check_pieces(check_job *job, const check_case *c, const check_outs *first)
 {
     static check_outs other;
     char words[300], *during = job->result->during;
-    job->how = (check_how){ .show = CHECK_SHOW_PIECES };
-    job->result->own_show = CHECK_SHOW_PIECES;
-    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+    begin_own(job, CHECK_SHOW_PIECES);
     snprintf(during, sizeof job->result->during, "when its pieces run in reverse order");
     if (run(job, c, CHECK_AT_END, in_reverse, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "order of pieces",
@@ -183,9 +189,9 @@ static void check_at_once(check_job *job, const check_case *c, const check_outs 
 {
     static check_outs other;
     char words[300], *during = job->result->during;
-    job->how = (check_how){ .show = CHECK_SHOW_PIECES };
-    job->result->own_show = CHECK_SHOW_PIECES;
-    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+    if (failed(job))
+        return;
+    begin_own(job, CHECK_SHOW_PIECES);
     for (int threads = 2; threads <= THREADS && !failed(job); threads *= 2) {
         dv_set_threads(threads);
         snprintf(during, sizeof job->result->during, "when its pieces run on %d threads", threads);
@@ -584,9 +590,7 @@ static void check_threads(check_job *job, const check_case *c)
     const uint64_t sum = static_memory();
     check_plain_call(&threads[0].plain);
     const bool written = static_memory() != sum;
-    job->how = (check_how){ .show = CHECK_SHOW_THREADS };
-    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
-    job->result->own_show = CHECK_SHOW_THREADS;
+    begin_own(job, CHECK_SHOW_THREADS);
     snprintf(job->result->during, sizeof job->result->during, "when %d threads call it at once, each with its own data", n);
     if (written || !job->result->cases)
         threads[0].differs |= CAN_STEP && differs_elsewhere(job, c, step_through);
@@ -1079,8 +1083,7 @@ static void compare_random(check_job *job, const check_case *c)
     if (failed(job) || !settled || pieces <= 1)
         return;
     check_pieces(job, c, &first);
-    if (!failed(job))
-        check_at_once(job, c, &first);
+    check_at_once(job, c, &first);
     job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
     if (!failed(job) && job->row->split && !has_random_numbers(job, c, &first) && run(job, c, CHECK_AT_END, NULL, true, &again) &&
         check_outs_differ(job->op, &again, &first, words, sizeof words))
@@ -1133,8 +1136,7 @@ static void look_at_pieces(check_job *job, const check_case *c, const check_outs
         check_fail(job, "pieces race",
             "pieces of a parallel loop share memory that they change without a lock: the result is another when the other pieces "
             "run before an instruction of the first, or inside one that reads and writes");
-    if (!failed(job))
-        check_at_once(job, c, first);
+    check_at_once(job, c, first);
 }
 
 /* The same of the case made so large that its loops have several. */

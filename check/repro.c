@@ -263,6 +263,16 @@ static void put_question(program *p, const char *language)
 
 /* ---- C ---- */
 
+static void put_c_number(double x, FILE *to)
+{
+    if (isnan(x))
+        fputs("NAN", to);
+    else if (isinf(x))
+        fputs(x < 0 ? "-INFINITY" : "INFINITY", to);
+    else
+        fprintf(to, "%a", x);
+}
+
 static void put_scalar(const check_value *v, FILE *to)
 {
     switch (v->type) {
@@ -270,14 +280,22 @@ static void put_scalar(const check_value *v, FILE *to)
     case DV_VALUE_INT:
         fprintf(to, v->as.i == INT64_MIN ? "dv_from_int(INT64_MIN)" : "dv_from_int(INT64_C(%lld))", (long long)v->as.i);
         break;
-    case DV_VALUE_FLOAT: fprintf(to, "dv_from_float(%a)", v->as.f); break;
+    case DV_VALUE_FLOAT:
+        fputs("dv_from_float(", to);
+        put_c_number(v->as.f, to);
+        fputs(")", to);
+        break;
     case DV_VALUE_BOOL: fprintf(to, "dv_from_bool(%s)", v->as.b ? "true" : "false"); break;
     case DV_VALUE_STRING: fprintf(to, "dv_from_string(fixed(\"%s\", sizeof \"%s\", 1))", v->string, v->string); break;
     case DV_VALUE_DTYPE:
         fprintf(to, "dv_from_dtype((dv_dtype){ %u, %u, %u })", v->as.dtype.code, v->as.dtype.bits, v->as.dtype.lanes);
         break;
     case DV_VALUE_COMPLEX:
-        fprintf(to, "(dv_value){ .type = DV_VALUE_COMPLEX, .as.c = { %a, %a } }", v->as.c.re, v->as.c.im);
+        fputs("(dv_value){ .type = DV_VALUE_COMPLEX, .as.c = { ", to);
+        put_c_number(v->as.c.re, to);
+        fputs(", ", to);
+        put_c_number(v->as.c.im, to);
+        fputs(" } }", to);
         break;
     case DV_VALUE_DEVICE: fputs("(dv_value){ .type = DV_VALUE_DEVICE, .as.device = { DV_CPU, 0 } }", to); break;
     case DV_VALUE_LAYOUT: fprintf(to, "(dv_value){ .type = DV_VALUE_LAYOUT, .as.layout.value = %d }", (int)v->as.number); break;
@@ -308,7 +326,7 @@ static void put_scalar_of_list(dv_scalar s, FILE *to)
     else if (s.kind == DV_SCALAR_BOOL)
         fprintf(to, "{ .kind = DV_SCALAR_BOOL, .as.b = %d }", s.as.b);
     else
-        fprintf(to, "{ .kind = DV_SCALAR_FLOAT, .as.f = %a }", s.as.f);
+        fputs("{ .kind = DV_SCALAR_FLOAT, .as.f = ", to), put_c_number(s.as.f, to), fputs(" }", to);
 }
 
 /* The whole assignment of argument i. */
@@ -328,7 +346,7 @@ static void put_list(size_t i, const check_value *v, FILE *to)
         else if (scalars)
             put_scalar_of_list(check_scalar_of(v, k), to);
         else
-            fprintf(to, "%a", v->floats[k]);
+            put_c_number(v->floats[k], to);
     }
     fprintf(to,
         " };\n    args[%zu] = (dv_value){ .type = DV_VALUE_%s, .as.%s = { fixed(list%zu, %u * sizeof *list%zu, sizeof *list%zu), "
@@ -370,16 +388,11 @@ static void put_elements(const check_tensor *t, const unsigned char *bytes, int6
     const bool real = is_real(t, DV_DTYPE_f64), whole = check_is_integer(t->dtype);
     const int64_t count = real || whole ? n : n * dv_dtype_bytes(t->dtype, 1);
     for (int64_t i = 0; i < count; i++) {
-        const double x = real ? check_get(bytes, i, t->dtype) : 0;
         fputs(i % 16 == 0 && i ? ",\n        " : i ? ", " : "", to);
         if (whole)
             put_whole(t, bytes, i, "u", to);
-        else if (real && isnan(x))
-            fputs("NAN", to);
-        else if (real && isinf(x))
-            fputs(x < 0 ? "-INFINITY" : "INFINITY", to);
         else if (real)
-            fprintf(to, "%a", x);
+            put_c_number(check_get(bytes, i, t->dtype), to);
         else
             fprintf(to, "0x%02x", bytes[i]);
     }
@@ -692,10 +705,8 @@ static void put_python_number(double x, FILE *to)
 {
     if (isnan(x) || isinf(x))
         fprintf(to, "%snumpy.%s", x < 0 ? "-" : "", isnan(x) ? "nan" : "inf");
-    else if (x == 0 && signbit(x)) /* -0 is the integer 0 */
-        fputs("-0.0", to);
     else
-        fprintf(to, "%.17g", x);
+        fprintf(to, fabs(x) < 1e16 && x == rint(x) ? "%.1f" : "%.17g", x); /* never an integer: -0 has no sign there */
 }
 
 static void put_python_elements(const check_tensor *t, const unsigned char *bytes, int64_t n, FILE *to)
@@ -703,13 +714,12 @@ static void put_python_elements(const check_tensor *t, const unsigned char *byte
     const bool real = is_real(t, DV_DTYPE_f16), whole = check_is_integer(t->dtype);
     fputs(real || whole ? "[" : "b\"", to);
     for (int64_t i = 0; i < (real || whole ? n : n * dv_dtype_bytes(t->dtype, 1)); i++) {
-        const double x = real ? check_get(bytes, i, t->dtype) : 0;
         if (!real && !whole)
             fprintf(to, "\\x%02x", bytes[i]);
         else if (whole)
             put_whole(t, bytes, i, "", to), fputs(", ", to);
         else
-            put_python_number(x, to), fputs(", ", to);
+            put_python_number(check_get(bytes, i, t->dtype), to), fputs(", ", to);
     }
     fputs(real || whole ? "]" : "\"", to);
 }
@@ -747,7 +757,13 @@ static void put_python_value(const check_job *job, const check_value *v, FILE *t
     case DV_VALUE_INT: fprintf(to, "%lld", (long long)v->as.i); return;
     case DV_VALUE_FLOAT: put_python_number(v->as.f, to); return;
     case DV_VALUE_BOOL: fputs(v->as.b ? "True" : "False", to); return;
-    case DV_VALUE_COMPLEX: fprintf(to, "complex(%.17g, %.17g)", v->as.c.re, v->as.c.im); return;
+    case DV_VALUE_COMPLEX:
+        fputs("complex(", to);
+        put_python_number(v->as.c.re, to);
+        fputs(", ", to);
+        put_python_number(v->as.c.im, to);
+        fputs(")", to);
+        return;
     case DV_VALUE_STRING: fprintf(to, "\"%s\"", v->string); return;
     case DV_VALUE_DTYPE: fprintf(to, "\"%s\"", dv_dtype_name(v->as.dtype)); return;
     case DV_VALUE_DEVICE: fputs("\"cpu\"", to); return;
@@ -771,7 +787,7 @@ static void put_python_value(const check_job *job, const check_value *v, FILE *t
         else if (v->type == DV_VALUE_SCALARS && v->ints[k] == DV_SCALAR_BOOL)
             fputs(v->floats[k] > 0 ? "True" : "False", to);
         else
-            fprintf(to, v->floats[k] == rint(v->floats[k]) ? "%.1f" : "%.17g", v->floats[k]);
+            put_python_number(v->floats[k], to);
         fputs(", ", to);
     }
     fputs("]", to);

@@ -612,7 +612,7 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
     if (turn % 2 && check_numel(t) > LONG_ROW) /* behind the end of all whole blocks, too */
         k = LAST;
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
-    const double middle = middles[k] < least ? least : middles[k];
+    const double middle = fmax(middles[k], least);
     t->low = k == LAST ? -2 : middle - around;
     t->high = k == LAST ? 300 : middle + around;
     if (k == TINY && check_is_float(t->dtype) && t->dtype.bits <= 16 && row->bias < 64) {

@@ -1046,12 +1046,13 @@ static void compare_numbers(check_job *job, point *own, const check_case *c, che
     static check_case wide;
     bool wanted[SLOTS];
     gradients g = { { NULL } };
-    if (!in_type(job->op, c, "f64", &wide)) {
-        const bool takes = in_type(job->op, c, "f32", &wide);
-        tally.why = takes ? tally.why : "it takes neither f64 nor f32: finite differences have no precision";
-        if (!takes || check_case_largest(c) > LARGEST_F32)
-            return;
+    const bool takes_f64 = in_type(job->op, c, "f64", &wide);
+    if (!takes_f64 && !in_type(job->op, c, "f32", &wide)) {
+        tally.why = "it takes neither f64 nor f32: finite differences have no precision";
+        return;
     }
+    if (!takes_f64 && check_case_largest(c) > LARGEST_F32)
+        return;
     if (!make_twin(&p, own, &wide) || forward(&p, 0, NULL, 0) || !draw_weights(&p, r))
         return;
     if (p.eps > 0x1p-24) {

@@ -70,6 +70,16 @@ typedef void (*store_fn)(const dv_tensor *t, int64_t start, const float *from, i
         store_line(t, start, from, n);                                                              \
     }
 
+/* The sum of a vector of n lanes, n a multiple of four. */
+DV_INLINE float across(const float *lanes, int64_t n)
+{
+    float four[4] = { 0 };
+    for (int64_t l = 0; l < n; l += 4)
+        for (int i = 0; i < 4; i++)
+            four[i] += lanes[l + i];
+    return (four[0] + four[1]) + (four[2] + four[3]);
+}
+/* That of a block. */
 DV_INLINE double total(const float *lanes)
 {
     double sum[8] = { 0 };

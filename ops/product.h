@@ -112,14 +112,6 @@ static inline void load_factor(const product_isa *isa, const factor *w, int64_t 
     for (int64_t i = n; i < line_room(n); i++)
         to[i] = 0;
 }
-static inline float across(const float *lanes, int64_t n)
-{
-    float four[4] = { 0 };
-    for (int64_t l = 0; l < n; l += 4)
-        for (int i = 0; i < 4; i++)
-            four[i] += lanes[l + i];
-    return (four[0] + four[1]) + (four[2] + four[3]);
-}
 
 /* How a block of whole rows of w is multiplied where it lies; NULL: it is loaded as float first, which pays where there are more
  * rows of x that use it. */

@@ -4,7 +4,6 @@
  * sparse_count keys with the largest scores among those that the query sees. In the int8 and fp8 form each row of query and key
  * has a scale, which are factors of the score. The reference computes all in double and rounds once; the fast rows have scores in
  * f32, and do a line over in double if one of its scores is not finite. */
-#include <float.h>
 
 #include "../lines.h"
 #include "../tokens.h"
@@ -120,17 +119,13 @@ typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t
 #define RELU(V) ((lanes)((words)(V) & ~((V) < zero)))
 #define SUM(K) lanes sum##K = { 0 };
 #define END(K) sum##K += RELU(a##K) * AT(w + h) + RELU(b##K) * AT(w + h + n);
-#define ACROSS(K)                         \
-    for (int64_t by = n / 2; by; by /= 2) \
-        for (int64_t l = 0; l < by; l++)  \
-            sum##K[l] += sum##K[l + by];  \
-    scores[K] += sum##K[0];
+#define ACROSS(K) scores[K] += across((const float *)(const void *)&sum##K, n);
 #define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define SCORES(ISA, TARGET, BYTES)                                                                             \
     TARGET static void scores_##ISA(                                                                           \
         float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d) \
     {                                                                                                          \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                   \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                        \
         typedef int32_t words __attribute__((vector_size(BYTES), aligned(4)));                                 \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                      \
         const lanes zero = { 0 };                                                                              \
@@ -206,7 +201,7 @@ static int choose_lines(void *arg, int64_t begin, int64_t end)
         top t = { (top_hit *)(void *)scratch, 0, n < x->count ? n : x->count };
         bool finite = true;
         for (int64_t s = 0; s < n; s++)
-            finite &= fabsf(scores[s]) <= FLT_MAX;
+            finite &= isfinite(scores[s]) != 0;
         if (finite) {
             top_choose(&t, scores, n);
             write_line(x, p->first + line, &t);

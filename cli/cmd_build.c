@@ -662,8 +662,10 @@ static int check_names(const dv_operator_decl *op, int fd)
     for (const char *at = op->tags ? op->tags : ""; *(at += strspn(at, separators)) && !status; at += strcspn(at, separators))
         status = refuse_unknown(op, "tag", keep(cli_format("%.*s", (int)strcspn(at, separators), at)), KNOWN(known_tags), fd);
     for (size_t i = 0; op->kernels && op->kernels[i] && !status; i++)
-        if (op->kernels[i]->run && op->kernels[i]->isa && *op->kernels[i]->isa)
-            status = refuse_unknown(op, "instruction set", op->kernels[i]->isa, isas, nisas, fd);
+        for (const char *at = op->kernels[i]->run && op->kernels[i]->isa ? op->kernels[i]->isa : "";
+            *(at += strspn(at, separators)) && !status; at += strcspn(at, separators))
+            status = refuse_unknown(
+                op, "instruction set", keep(cli_format("%.*s", (int)strcspn(at, separators), at)), isas, nisas, fd);
     return status;
 }
 

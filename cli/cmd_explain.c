@@ -232,7 +232,7 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    { 0, "isa", "NAME", "pretend that the processor has no more than this: base, avx2, avx512, neon, sve" },
+    { 0, "isa", "NAME", "pretend that the processor has no more than this: base, avx2, avx512, avx512bf16, ..." },
     { 0, "json", NULL, "as JSON: kernel rows with verdicts, results with shapes" },
     { 0 },
 };

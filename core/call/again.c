@@ -31,7 +31,7 @@ struct dv__memory {
     int reading;     /* a host's allocator may call operators: an entry in use is not replaced */
     const dv__table *table;
     const dv__row *row;
-    int isa; /* dv__isa_limit() */
+    dv__isas isas; /* dv__isa_limit() */
     uint32_t host_flags;
     dv_device device;
     int64_t workspace;
@@ -178,7 +178,7 @@ bool dv__call_again(dv__call *c, dv_operator *op, const dv_value *args, size_t n
         (nresults && !results))
         return false;
     if (e->table != atomic_load_explicit(&op->table, memory_order_acquire) ||
-        !atomic_load_explicit(&op->alive, memory_order_acquire) || e->isa != dv__isa_limit() ||
+        !atomic_load_explicit(&op->alive, memory_order_acquire) || e->isas != dv__isa_limit() ||
         dv__guards()->included | dv__guards()->excluded)
         return false;
     c->plan = plan;
@@ -270,7 +270,7 @@ void dv__remember(dv__call *c, const dv__entry *from, const dv__row *row)
             return;
     e->table = table;
     e->row = row;
-    e->isa = dv__isa_limit();
+    e->isas = dv__isa_limit();
     e->device = c->device;
     e->workspace = c->workspace;
     e->host_flags = dv__host_flags(c->host);

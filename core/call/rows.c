@@ -45,7 +45,7 @@ const dv__row *dv__choose_row(dv__call *c, const dv__entry *entry, int *status)
         const dv__row *row = entry->rows[i];
         if (row->dtypes && !dv__dtype_sets_match(row->dtypes, &c->solution))
             continue;
-        if ((row->isa != DV__ISA_BASE && !dv__isa_available(row->isa)) || !runs_on(row, c->device.type))
+        if (!dv__isa_available(row->isas) || !runs_on(row, c->device.type))
             continue;
         if (row->when) {
             bool holds;
@@ -66,9 +66,9 @@ const char *dv__row_reason(dv__call *c, const dv__row *row, char *buffer, size_t
         snprintf(buffer, size, "it is for %s, and the tensors are on %s", row->device, dv_device_name(c->device.type));
     else if (row->dtypes && !dv__dtype_sets_match(row->dtypes, &c->solution))
         snprintf(buffer, size, "it takes %s, and the tensors have other dtypes", row->dtypes_text);
-    else if (row->isa == DV__ISA_UNKNOWN)
+    else if (row->isas >> DV__ISA_UNKNOWN)
         snprintf(buffer, size, "this runtime does not know the instruction set %s", row->isa_text);
-    else if (!dv__isa_available(row->isa))
+    else if (!dv__isa_available(row->isas))
         snprintf(buffer, size, "this processor has no %s, or dv_set_isa() hides it", row->isa_text);
     else if (row->when && dv__predicate_eval(c->op->contract, row->when, c->args, &c->solution, &holds))
         snprintf(buffer, size, "its condition %s cannot be evaluated: %s", row->when_text, dv_last_error());

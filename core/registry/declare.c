@@ -337,7 +337,7 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
     if (k->flags & DV_KERNEL_LIST && (status = dv__row_list_parse(row->name, op->schema, arena, &row->list)))
         return status;
     row->priority = k->priority;
-    row->isa = dv__isa_parse(k->isa);
+    row->isas = dv__isa_parse(k->isa);
     row->run = k->run;
     row->split = k->split;
     row->flags = k->flags;

@@ -59,7 +59,7 @@ static void describe_row(const dv__row *row, dv__text *to)
 {
     dv__text_add(to, "  %-5s %-10s %s", row->device, *row->dtypes_text ? row->dtypes_text : "any dtype", row->name);
     if (*row->isa_text)
-        dv__text_add(to, ", needs %s%s", row->isa_text, dv__isa_available(row->isa) ? "" : " (not here)");
+        dv__text_add(to, ", needs %s%s", row->isa_text, dv__isa_available(row->isas) ? "" : " (not here)");
     if (*row->when_text)
         dv__text_add(to, ", when %s", row->when_text);
     if (*row->takes_text)
@@ -167,7 +167,7 @@ static void put_row(const dv__row *row, int key, dv__text *to)
     dv__json_text(to, "key", dv_key_name(key));
     dv__json_text(to, "dtypes", or_null(row->dtypes_text));
     dv__json_text(to, "isa", or_null(row->isa_text));
-    put_bool("isa_available", dv__isa_available(row->isa), to);
+    put_bool("isa_available", dv__isa_available(row->isas), to);
     dv__json_text(to, "when", or_null(row->when_text));
     dv__json_text(to, "takes", or_null(row->takes_text));
     dv__text_add(to, ", \"priority\": %d, \"split\": %lld", (int)row->priority, (long long)row->split);

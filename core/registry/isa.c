@@ -1,5 +1,7 @@
 /* What the processor has, found once. A level counts only when the operating system saves its registers too. */
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "registry/internal.h"
 
@@ -19,15 +21,24 @@ enum { HERE = '*' };
 
 static const struct {
     const char *name;
+    enum dv__isa includes;
     bool here;
 } isas[] = {
-#define ISA(level, name, processor) { name, (processor) == '*' || (processor) == HERE },
+#define ISA(key, name, includes, processor) { name, DV__ISA_##includes, (processor) == '*' || (processor) == HERE },
     DV__ISAS(ISA)
 #undef ISA
 };
 enum { NISAS = sizeof isas / sizeof isas[0] };
 
 const char *dv_isa_at(size_t i) { return i < NISAS ? isas[i].name : NULL; }
+
+static dv__isas with_included(int isa)
+{
+    dv__isas all = 1u << isa | 1u << DV__ISA_BASE;
+    for (; isa < NISAS && isa; isa = isas[isa].includes)
+        all |= 1u << isa;
+    return all;
+}
 
 #if defined(__x86_64__)
 static uint64_t saved_registers(void)
@@ -37,7 +48,7 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
-static int detect(void)
+static dv__isas detect(void)
 {
     enum { FMA = 1 << 12, MOVBE = 1 << 22, POPCNT = 1 << 23, OSXSAVE = 1 << 27, F16C = 1 << 29 }; /* 1, ecx */
     enum {
@@ -49,72 +60,105 @@ static int detect(void)
         AVX512CD = 1 << 28,
         AVX512BW = 1 << 30
     };
-    const uint32_t avx512vl = 1u << 31, lzcnt = 1u << 5; /* 7, ebx; 80000001, ecx */
+    enum { AVX512VNNI = 1 << 11, AVXVNNI = 1 << 4, AVX512BF16 = 1 << 5 }; /* 7, ecx; 7.1, eax */
+    const uint32_t avx512vl = 1u << 31, lzcnt = 1u << 5;                  /* 7, ebx; 80000001, ecx */
     const uint32_t need1 = FMA | MOVBE | POPCNT | OSXSAVE | F16C, need7 = BMI1 | AVX2 | BMI2;
     const uint32_t need512 = AVX512F | AVX512DQ | AVX512CD | AVX512BW | avx512vl;
-    uint32_t a, b, c, d, features1, features7, extended;
+    const dv__isas base = with_included(DV__ISA_BASE);
+    uint32_t a, b, c, d, features1, features7, more7 = 0, extended;
     if (!__get_cpuid(1, &a, &b, &features1, &d) || (features1 & need1) != need1)
-        return DV__ISA_BASE;
+        return base;
     if (!__get_cpuid_count(7, 0, &a, &features7, &c, &d) || (features7 & need7) != need7)
-        return DV__ISA_BASE;
-    if (!__get_cpuid(0x80000001u, &a, &b, &extended, &d) || !(extended & lzcnt))
-        return DV__ISA_BASE;
+        return base;
+    if (!__get_cpuid(0x80000001u, &b, &b, &extended, &d) || !(extended & lzcnt))
+        return base;
     const uint64_t saved = saved_registers();
     if ((saved & 0x06) != 0x06) /* xmm, ymm */
-        return DV__ISA_BASE;
-    return (features7 & need512) == need512 && (saved & 0xe6) == 0xe6 ? DV__ISA_AVX512 : DV__ISA_AVX2; /* masks, zmm */
+        return base;
+    if (a >= 1) /* the highest subleaf */
+        __get_cpuid_count(7, 1, &more7, &b, &b, &d);
+    dv__isas all = with_included(more7 & AVXVNNI ? DV__ISA_AVXVNNI : DV__ISA_AVX2);
+    if ((features7 & need512) == need512 && (saved & 0xe6) == 0xe6) /* masks, zmm */
+        all |= with_included(DV__ISA_AVX512) | (c & AVX512VNNI ? with_included(DV__ISA_AVX512VNNI) : 0) |
+            (more7 & AVX512BF16 ? with_included(DV__ISA_AVX512BF16) : 0);
+    return all;
 }
 #elif defined(__aarch64__) && defined(__linux__)
-static int detect(void)
+static dv__isas detect(void)
 {
     const unsigned long asimd = 1ul << 1, sve = 1ul << 22, has = getauxval(AT_HWCAP);
-    return has & sve ? DV__ISA_SVE : has & asimd ? DV__ISA_NEON : DV__ISA_BASE;
+    return with_included(has & sve ? DV__ISA_SVE : has & asimd ? DV__ISA_NEON : DV__ISA_BASE);
 }
 #else
-static int detect(void) { return DV__ISA_BASE; }
+static dv__isas detect(void) { return with_included(DV__ISA_BASE); }
 #endif
 
-static atomic_int detected = -1, limit = DV__ISA_UNKNOWN; /* detecting twice gives the same */
+/* What the processor has and DOVETAIL_ISA allows, 0: not asked yet (asking twice gives the same); what dv_set_isa() allows. */
+static _Atomic dv__isas detected, limit = ~(dv__isas)0;
 
-static int level(void)
+static dv__isas available(void)
 {
-    int has = atomic_load_explicit(&detected, memory_order_relaxed);
-    if (has < 0) {
-        has = detect();
+    dv__isas has = atomic_load_explicit(&detected, memory_order_relaxed);
+    if (!has) {
+        const char *most = getenv("DOVETAIL_ISA");
+        has = detect() & (most ? dv__isa_parse(most) : ~(dv__isas)0);
         atomic_store_explicit(&detected, has, memory_order_relaxed);
     }
-    const int most = atomic_load_explicit(&limit, memory_order_relaxed);
-    return has < most ? has : most;
+    return has & dv__isa_limit();
 }
 
-int dv__isa_parse(const char *name)
+dv__isas dv__isa_parse(const char *names)
 {
-    if (!name || !*name)
-        return DV__ISA_BASE;
-    for (int i = 0; i < NISAS; i++)
-        if (!strcmp(name, isas[i].name))
-            return i;
-    return DV__ISA_UNKNOWN;
-}
-
-int dv__isa_limit(void) { return atomic_load_explicit(&limit, memory_order_relaxed); }
-
-bool dv__isa_available(int isa) { return isa >= 0 && isa < NISAS && isas[isa].here && isa <= level(); }
-
-int dv_set_isa(const char *isa)
-{
-    const int most = isa ? dv__isa_parse(isa) : DV__ISA_UNKNOWN;
-    if (isa && (most == DV__ISA_UNKNOWN || !isas[most].here)) {
-        dv__text names = { 0 };
-        for (int i = 0; i < NISAS; i++)
-            if (isas[i].here)
-                dv__text_add(&names, "%s%s", i ? ", " : "", isas[i].name);
-        dv_fail(DV_EINVAL, "no instruction set '%s' on this architecture; there are %s", isa, names.data ? names.data : "");
-        dv__text_deinit(&names);
-        return DV_EINVAL;
+    static const char separators[] = " ,\t\n";
+    dv__isas all = with_included(DV__ISA_BASE);
+    for (size_t n; names && *(names += strspn(names, separators)); names += n) {
+        int isa = 0;
+        n = strcspn(names, separators);
+        while (isa < NISAS && (strncmp(names, isas[isa].name, n) || isas[isa].name[n]))
+            isa++;
+        all |= with_included(isa);
     }
-    atomic_store(&limit, most);
-    return DV_OK;
+    return all;
 }
 
-const char *dv_get_isa(void) { return isas[level()].name; }
+dv__isas dv__isa_limit(void) { return atomic_load_explicit(&limit, memory_order_relaxed); }
+
+bool dv__isa_available(dv__isas wanted) { return !(wanted & ~available()); }
+
+int dv__isa_check(const char *names)
+{
+    dv__isas others = dv__isa_parse(names);
+    dv__text here = { 0 };
+    for (int i = 0; i < NISAS; i++)
+        if (isas[i].here) {
+            others &= ~(1u << i);
+            dv__text_add(&here, "%s%s", i ? ", " : "", isas[i].name);
+        }
+    if (others)
+        dv_fail(DV_EINVAL, "no instruction set '%s' on this architecture; there are %s", names, here.data ? here.data : "");
+    dv__text_deinit(&here);
+    return others ? DV_EINVAL : DV_OK;
+}
+
+int dv_set_isa(const char *names)
+{
+    const int status = names ? dv__isa_check(names) : DV_OK;
+    if (!status)
+        atomic_store(&limit, names ? dv__isa_parse(names) : ~(dv__isas)0);
+    return status;
+}
+
+const char *dv_get_isa(void)
+{
+    static _Thread_local char names[128];
+    const dv__isas has = available();
+    dv__isas included = 0;
+    size_t n = 0;
+    for (int i = 1; i < NISAS; i++)
+        if (has >> i & 1)
+            included |= 1u << isas[i].includes;
+    for (int i = 0; i < NISAS; i++)
+        if ((has & ~included) >> i & 1)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? " " : "", isas[i].name);
+    return names;
+}

@@ -198,12 +198,14 @@ static void end_of_thread(void *p)
 static void read_environment(void)
 {
     pthread_key_create(&thread_key, end_of_thread);
-    const char *ops = getenv("DOVETAIL_OPS"), *path = getenv("DOVETAIL_POLICY");
+    const char *ops = getenv("DOVETAIL_OPS"), *path = getenv("DOVETAIL_POLICY"), *isas = getenv("DOVETAIL_ISA");
     int status = ops ? policy_parse(ops, &environment) : DV_OK;
     if (status)
         dv__fail_in(status, "DOVETAIL_OPS");
     else if (path && *path && (status = policy_read(path, &file)))
         dv__fail_in(status, "DOVETAIL_POLICY");
+    else if (isas && (status = dv__isa_check(isas)))
+        dv__fail_in(status, "DOVETAIL_ISA");
     environment_status = status;
     if (status)
         snprintf(environment_error, sizeof environment_error, "%s", dv_last_error());

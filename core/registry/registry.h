@@ -33,7 +33,7 @@ int dv__binding_make(const char *op_name, const dv__schema *schema, const dv_fie
 typedef struct dv__row {
     const char *name, *provider, *device, *dtypes_text, *isa_text, *when_text, *takes_text; /* "" or NULL when not given */
     int32_t device_type, priority;
-    int isa;                      /* enum dv__isa that it needs */
+    uint32_t isas;                /* dv__isas that it needs */
     const dv__dtype_sets *dtypes; /* NULL: any */
     const dv__predicate *when;    /* NULL: always */
     const dv__takes *takes;       /* for each slot */
@@ -95,25 +95,32 @@ struct dv_operator {
     struct dv__registration *registration; /* registry's own */
 };
 
-/* Which instruction sets this processor has (and dv_set_isa allows). Levels are cumulative within an architecture. */
+/* Which instruction sets this processor has (and dv_set_isa allows). */
 /* clang-format off */
-/* X(level, name, the processors that can have it: x86-64 'x', aarch64 'a', all '*'), from small to large. */
-#define DV__ISAS(X)             \
-    X(BASE, "base", '*')        \
-    X(AVX2, "avx2", 'x')        \
-    X(AVX512, "avx512", 'x')    \
-    X(NEON, "neon", 'a')        \
-    X(SVE, "sve", 'a')
+/* X(key, name, the one that it includes, the processors that can have it: x86-64 'x', aarch64 'a', all '*'), that one first. */
+#define DV__ISAS(X)                           \
+    X(BASE, "base", BASE, '*')                \
+    X(AVX2, "avx2", BASE, 'x')                \
+    X(AVX512, "avx512", AVX2, 'x')            \
+    X(AVXVNNI, "avxvnni", AVX2, 'x')          \
+    X(AVX512VNNI, "avx512vnni", AVX512, 'x')  \
+    X(AVX512BF16, "avx512bf16", AVX512, 'x')  \
+    X(NEON, "neon", BASE, 'a')                \
+    X(SVE, "sve", NEON, 'a')
 /* clang-format on */
 enum dv__isa {
-#define DV__ISA(level, name, processor) DV__ISA_##level,
+#define DV__ISA(key, name, includes, processor) DV__ISA_##key,
     DV__ISAS(DV__ISA)
 #undef DV__ISA
         DV__ISA_UNKNOWN
 };
-int dv__isa_parse(const char *name); /* NULL or "": base; DV__ISA_UNKNOWN for a name that this runtime does not know */
-bool dv__isa_available(int isa);
-int dv__isa_limit(void); /* changes when dv_set_isa() may change the choice of rows */
+typedef uint32_t dv__isas; /* a set: a bit for each, also for those that it includes */
+/* The set of the names in a text, separated by spaces or commas; NULL or "": base. One with DV__ISA_UNKNOWN if this runtime does
+ * not know a name. */
+dv__isas dv__isa_parse(const char *names);
+int dv__isa_check(const char *names); /* DV_EINVAL: a name of another architecture, or of none */
+bool dv__isa_available(dv__isas isas);
+dv__isas dv__isa_limit(void); /* changes when dv_set_isa() may change the choice of rows */
 
 /* The thread's guards, and the keys of a call on this device. */
 uint32_t dv__keys_of_device(int32_t device_type); /* bits: backend and its autograd key; META for DV_META */

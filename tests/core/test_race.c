@@ -115,7 +115,7 @@ static void use(dv_operator *op)
     for (int key = 0; key < DV_KEY_RUNTIME_COUNT; key++)
         for (size_t i = 0; i < t->entries[key].nrows; i++) {
             const dv__row *row = t->entries[key].rows[i];
-            n += dv__isa_available(row->isa) && row->run && row->binding->n == 2 && *row->provider;
+            n += dv__isa_available(row->isas) && row->run && row->binding->n == 2 && *row->provider;
         }
     expect(n > 0);
     dv__policy_decide(op, false);

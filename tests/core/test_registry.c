@@ -126,7 +126,7 @@ static void test_load(void **state)
     row_names(op, DV_KEY_PRIVATEUSE1, names, sizeof names);
     assert_string_equal(names, "scale_npu");
     const dv__row *row = atomic_load(&op->table)->entries[DV_KEY_CPU].rows[0];
-    assert_int_equal(row->isa, DV__ISA_AVX2);
+    assert_int_equal(row->isas, dv__isa_parse("avx2"));
     assert_string_equal(row->provider, "lib_a");
     assert_string_equal(row->when_text, "rank(x) < 3");
     assert_int_equal(row->binding->n, 3);
@@ -165,8 +165,8 @@ static void test_vendor(void **state)
         assert_string_equal(names, "scale_npu vendor_npu"); /* its priority is lower */
         const dv__row *row = atomic_load(&op->table)->entries[DV_KEY_CPU].rows[0];
         assert_string_equal(row->provider, "acme");
-        assert_int_equal(row->isa, DV__ISA_UNKNOWN);
-        assert_false(dv__isa_available(row->isa));
+        assert_int_equal(row->isas, 1u << DV__ISA_BASE | 1u << DV__ISA_UNKNOWN);
+        assert_false(dv__isa_available(row->isas));
         row = atomic_load(&op->table)->entries[DV_KEY_CPU].rows[1];
         assert_int_equal(row->binding->fields[0].slot, 1);
         assert_int_equal(row->binding->frame_size, sizeof(struct vendor_scale));
@@ -433,25 +433,42 @@ static void test_keys(void **state)
 static void test_isa(void **state)
 {
     (void)state;
-    const char *has = dv_get_isa();
-    assert_true(dv__isa_available(DV__ISA_BASE));
-    assert_false(dv__isa_available(DV__ISA_UNKNOWN));
-    assert_int_equal(dv__isa_parse("avx512"), DV__ISA_AVX512);
-    assert_int_equal(dv__isa_parse(NULL), DV__ISA_BASE);
-    assert_int_equal(dv__isa_parse("amx"), DV__ISA_UNKNOWN);
+    char has[128];
+    snprintf(has, sizeof has, "%s", dv_get_isa());
+    assert_true(dv__isa_available(dv__isa_parse("")));
+    assert_true(dv__isa_available(dv__isa_parse(has)));
+    assert_false(dv__isa_available(dv__isa_parse("amx")));
+    assert_int_equal(dv__isa_parse(NULL), 1u << DV__ISA_BASE);
+    assert_int_equal(dv__isa_parse("avx512"), 1u << DV__ISA_BASE | 1u << DV__ISA_AVX2 | 1u << DV__ISA_AVX512);
+    assert_int_equal(dv__isa_parse("avx512bf16 avx2"), dv__isa_parse("avx512") | 1u << DV__ISA_AVX512BF16);
+    assert_int_equal(dv__isa_parse(" neon,avx512 "), dv__isa_parse("avx512") | 1u << DV__ISA_NEON);
+    assert_int_equal(dv__isa_parse("amx"), 1u << DV__ISA_BASE | 1u << DV__ISA_UNKNOWN);
+    assert_int_equal(dv__isa_parse("avx5"), dv__isa_parse("amx"));
     assert_ok(dv_set_isa("base"));
     assert_string_equal(dv_get_isa(), "base");
-    assert_false(dv__isa_available(DV__ISA_AVX2));
+    assert_false(dv__isa_available(dv__isa_parse("avx2")));
     assert_int_equal(dv_set_isa("mmx"), DV_EINVAL);
     assert_message("no instruction set 'mmx' on this architecture; there are base");
     assert_ok(dv_set_isa(NULL));
     assert_string_equal(dv_get_isa(), has);
 #if defined(__x86_64__)
-    assert_int_equal(dv__isa_available(DV__ISA_AVX2), __builtin_cpu_supports("avx2") != 0);
-    assert_int_equal(
-        dv__isa_available(DV__ISA_AVX512), __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bw") != 0);
+    static const char *const better[] = { "avx512bf16", "avx512vnni" };
+    const bool avx512 = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+    assert_int_equal(dv__isa_available(dv__isa_parse("avx2")), __builtin_cpu_supports("avx2") != 0);
+    assert_int_equal(dv__isa_available(dv__isa_parse("avx512")), avx512);
+    assert_int_equal(dv__isa_available(dv__isa_parse(better[0])), __builtin_cpu_supports("avx512bf16") != 0);
+    assert_int_equal(dv__isa_available(dv__isa_parse(better[1])), __builtin_cpu_supports("avx512vnni") != 0);
     assert_int_equal(dv_set_isa("neon"), DV_EINVAL);
-    assert_false(dv__isa_available(DV__ISA_NEON));
+    assert_false(dv__isa_available(dv__isa_parse("neon")));
+    for (int i = 0; i < 2; i++) { /* each without the other */
+        assert_ok(dv_set_isa(better[i]));
+        assert_false(dv__isa_available(dv__isa_parse(better[!i])));
+        if (avx512)
+            assert_string_equal(dv_get_isa(), dv__isa_available(dv__isa_parse(better[i])) ? better[i] : "avx512");
+    }
+    assert_ok(dv_set_isa("avx512"));
+    assert_false(dv__isa_available(dv__isa_parse(better[0])));
+    assert_ok(dv_set_isa(NULL));
 #endif
 }
 

@@ -4,13 +4,16 @@
  * along k. More rows are transposed: lanes are rows of x, in panels of two vectors (the last may be of one), with zeros for the
  * rows that are not there; each element of w meets all of them, and nothing is summed across lanes. The sums of a block of w lie
  * in panels too (one for all rows in the first form): that of row t + l and column c is sums[COLUMNS * t + c * width + l] in the
- * panel that begins at t. w is read where it lies; blocks of it are loaded as float and stay in the first cache. */
+ * panel that begins at t. w is read where it lies; blocks of it are loaded as float and stay in the first cache.
+ *
+ * Rows are of words of 32 bits: a float, or a pair of bf16 where the processor multiplies and adds these. It takes those nearer
+ * to 0 than 2^-126 for 0. */
 #ifndef OPS_PRODUCT_H
 #define OPS_PRODUCT_H
 #include "lines.h"
 
 /* Rows of x in a group at most, in one of the first form, and where that reads w in place; rows of w in a block, and at once in
- * the first form; elements of a row of w that are loaded at once, and how far apart (FAR in the first form): no power of two,
+ * the first form; words of a row of w that are loaded at once, and how far apart (FAR in the first form): no power of two,
  * which would put all rows into few places of a cache; bytes of a cache line, and lines of a row that are prefetched. All of a
  * group is read for each block of w, mostly from the second cache or the third: hence large blocks. */
 enum {
@@ -32,17 +35,17 @@ typedef void (*dots_fn)(const float *x, int64_t room, int64_t rows, const void *
 
 /* What is made for each instruction set. */
 typedef struct product_isa {
-    int64_t lanes;
+    int64_t lanes, each; /* elements of a word: 1 or 2 */
     load_fn load;
     store_fn store;
     /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
-     * Rows of x are `room` apart, those of w, of f32, bf16 or i8, `stride`; depth is a multiple of DV_BLOCK. */
+     * Rows of x are `room` apart, those of w, of words, bf16 or i8, `stride`; depth is a multiple of DV_BLOCK. */
     dots_fn dots, dots_bf16, dots_i8;
     /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows STRIDE apart. Meanwhile the
      * first SOON lines of count rows at `next`, `stride` bytes apart, are prefetched; 0: none. */
     void (*panel)(
         const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums, uintptr_t next, int64_t stride);
-    void (*bytes)(float *to, const int8_t *from, int64_t n);
+    void (*bytes)(float *to, const int8_t *from, int64_t n); /* as words */
 } product_isa;
 
 /* A matrix of rows of k numbers. Where it is not its elements, `load` loads n of them, from element `at` of a row on, as float.
@@ -63,61 +66,84 @@ static inline int64_t panel_width(const product_isa *isa, int64_t width, int64_t
 {
     return width <= FEW || width - t < 2 * isa->lanes ? width - t : 2 * isa->lanes;
 }
+/* The words of a row of k numbers. */
+static inline int64_t words_of(const product_isa *isa, int64_t k) { return (k + isa->each - 1) / isa->each; }
 static inline int64_t packed_room(const product_isa *isa, int64_t rows, int64_t k)
 {
-    return rows <= FEW ? rows * line_room(k) : group_width(isa, rows) * k;
+    return rows <= FEW ? rows * line_room(words_of(isa, k)) : group_width(isa, rows) * words_of(isa, k);
+}
+/* The row in lane l of the panel at t gets its number c: rounded already where words are pairs. */
+static inline void put_packed(
+    const product_isa *isa, float *packed, int64_t all, int64_t t, int64_t width, int64_t l, int64_t k, int64_t c, float number)
+{
+    const int64_t depth = words_of(isa, k), word = c / isa->each;
+    float *const to = packed + (all <= FEW ? l * line_room(depth) + word : t * depth + word * width + l);
+    if (isa->each == 1)
+        *to = number;
+    else
+        memcpy((char *)to + c % 2 * 2, (const char *)&number + 2, 2);
+}
+/* n numbers from element `start` of x on as words, and zeros up to a whole block of these. */
+static inline void pack_words(const product_isa *isa, float *to, const dv_tensor *x, int64_t start, int64_t n, const float *times)
+{
+    float pairs[2 * DV_BLOCK] = { 0 }, *const numbers = isa->each == 1 ? to : pairs;
+    const dv_tensor half = { .data = isa->each == 1 ? (void *)(uint16_t[DV_BLOCK]){ 0 } : to, .dtype = x->dtype };
+    isa->load(numbers, x, start, n, 0);
+    for (int64_t i = 0; times && i < n; i++)
+        numbers[i] *= *times;
+    if (isa->each == 2 || (times && x->dtype.bits == 16))
+        isa->store(&half, 0, numbers, isa->each * DV_BLOCK);
+    if (isa->each == 1 && times && x->dtype.bits == 16)
+        isa->load(to, &half, 0, n, 0);
 }
 /* Rows at[0 .. rows) of x, times times[row] and rounded to the type of x unless `times` is NULL. */
 static inline void pack(
     const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times, int64_t rows)
 {
-    const int64_t all = group_width(isa, rows);
+    const int64_t all = group_width(isa, rows), depth = words_of(isa, k);
     float lines[2 * MOST_LANES][DV_BLOCK];
     for (int64_t t = 0, width; t < all; t += width) {
         width = rows <= FEW ? 1 : panel_width(isa, all, t);
-        for (int64_t from = 0; from < k; from += DV_BLOCK) {
-            const int64_t n = k - from < DV_BLOCK ? k - from : DV_BLOCK;
+        for (int64_t from = 0; from < depth; from += DV_BLOCK) {
+            const int64_t n = depth - from < DV_BLOCK ? depth - from : DV_BLOCK, first = from * isa->each;
+            const int64_t some = k - first < isa->each * DV_BLOCK ? k - first : isa->each * DV_BLOCK;
             for (int64_t l = 0; l < width; l++) {
-                float *const line = rows <= FEW ? to + t * line_room(k) + from : lines[l];
-                if (t + l >= rows) {
+                float *const line = rows <= FEW ? to + t * line_room(depth) + from : lines[l];
+                if (t + l < rows)
+                    pack_words(isa, line, x, at[t + l] * k + first, some, times ? &times[t + l] : NULL);
+                else
                     memset(line, 0, sizeof lines[l]);
-                    continue;
-                }
-                isa->load(line, x, at[t + l] * k + from, n, 0);
-                for (int64_t i = 0; times && i < n; i++)
-                    line[i] *= times[t + l];
-                if (times && x->dtype.bits == 16) {
-                    const dv_tensor rounded = { .data = (uint16_t[DV_BLOCK]){ 0 }, .dtype = x->dtype };
-                    isa->store(&rounded, 0, line, n);
-                    isa->load(line, &rounded, 0, n, 0);
-                }
             }
             if (rows > FEW)
                 for (int64_t i = 0; i < n; i++)
                     for (int64_t l = 0; l < width; l++)
-                        to[t * k + (from + i) * width + l] = lines[l][i];
+                        to[t * depth + (from + i) * width + l] = lines[l][i];
         }
     }
 }
 
-/* Elements at to at + n of a row of w, and zeros up to a whole block. */
+/* Words at to at + n of a row of w, and zeros up to a whole block. */
 static inline void load_factor(const product_isa *isa, const factor *w, int64_t row, int64_t at, int64_t n, float *to)
 {
+    const int64_t first = row * w->k + at * isa->each, rest = w->k - at * isa->each,
+                  some = n * isa->each < rest ? n * isa->each : rest;
+    const size_t used = (size_t)(some * 4 / isa->each);
     if (w->load)
         w->load(to, w->of, row, at, n);
     else if (w->q->dtype.bits == 8)
-        isa->bytes(to, (const int8_t *)w->q->data + row * w->k + at, n);
+        isa->bytes(to, (const int8_t *)w->q->data + first, some);
+    else if (isa->each == 2)
+        memcpy(to, (const uint16_t *)w->q->data + first, (size_t)some * 2);
     else
-        isa->load(to, w->q, row * w->k + at, n, 0);
-    for (int64_t i = n; i < line_room(n); i++)
-        to[i] = 0;
+        isa->load(to, w->q, first, n, 0);
+    memset((char *)to + used, 0, (size_t)line_room(n) * sizeof *to - used);
 }
 
 /* How a block of whole rows of w is multiplied where it lies; NULL: it is loaded as float first, which pays where there are more
  * rows of x that use it. */
 static inline dots_fn dots_in_place(const product_isa *isa, const factor *w, int64_t rows)
 {
-    if (w->load || rows > IN_PLACE || (rows > 2 && w->q->dtype.bits < 32))
+    if (w->load || rows > IN_PLACE || (rows > 2 && w->q->dtype.bits * isa->each < 32))
         return NULL;
     switch (dv_dtype_key(w->q->dtype)) {
     case DV_DTYPE_f32: return isa->dots;
@@ -131,12 +157,12 @@ static inline dots_fn dots_in_place(const product_isa *isa, const factor *w, int
 static inline void product_few(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
-    const int64_t k = w->k;
+    const int64_t k = words_of(isa, w->k), each = isa->each;
     _Alignas(64) float lines[DOTS * FAR_STRIDE], vectors[FEW * DOTS * MOST_LANES];
     memset(vectors, 0, (size_t)(rows * DOTS * isa->lanes) * sizeof *vectors);
-    const dots_fn in_place = count < DOTS || k % DV_BLOCK ? NULL : dots_in_place(isa, w, rows);
+    const dots_fn in_place = count < DOTS || w->k % (each * DV_BLOCK) ? NULL : dots_in_place(isa, w, rows);
     if (in_place)
-        in_place(x, k, rows, (const char *)w->q->data + from * k * (w->q->dtype.bits / 8), step * k, k, vectors);
+        in_place(x, k, rows, (const char *)w->q->data + from * w->k * (w->q->dtype.bits / 8), step * k, k, vectors);
     for (int64_t at = 0; at < k && !in_place; at += FAR) {
         const int64_t n = k - at < FAR ? k - at : FAR;
         for (int64_t c = 0; c < count; c++)
@@ -154,7 +180,7 @@ static inline void product_few(
 static inline void product(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
-    const int64_t k = w->k, all = group_width(isa, rows);
+    const int64_t k = words_of(isa, w->k), all = group_width(isa, rows);
     _Alignas(64) float lines[COLUMNS * STRIDE];
     memset(sums, 0, (size_t)(COLUMNS * all) * sizeof *sums);
     for (int64_t c = 0; rows <= FEW && c < count; c += DOTS)
@@ -167,11 +193,11 @@ static inline void product(
             load_factor(isa, w, from + c * step, at, n, lines + c * STRIDE);
         const bool more = at + DEPTH < k;
         const int64_t size = w->q->dtype.bits / 8;
-        const int64_t soon = (more ? from * k + at + DEPTH : (from + COLUMNS * step) * k) * size;
+        const int64_t soon = (more ? from * w->k + (at + DEPTH) * isa->each : (from + COLUMNS * step) * w->k) * size;
         for (int64_t t = 0, width; t < all; t += width) {
             width = panel_width(isa, all, t);
             isa->panel(x + t * k + at * width, width, lines, count, n, sums + COLUMNS * t,
-                t || w->load ? 0 : (uintptr_t)w->q->data + (uintptr_t)soon, step * k * size);
+                t || w->load ? 0 : (uintptr_t)w->q->data + (uintptr_t)soon, step * w->k * size);
         }
     }
 }
@@ -181,47 +207,67 @@ static inline void product(
 #define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define SIX(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
-/* Elements of w with one vector or two of rows of x. */
+/* A += U * W, by words. */
+#define TIMES(A, U, W) A += U * W
+#define TIMES_PAIRS(A, U, W) __asm__("vdpbf16ps %2, %1, %0" : "+v"(A) : "v"(U), "v"(W))
+
+/* Words of w with one vector or two of rows of x. */
 #define BEGIN_ONE(C) lanes a##C = { 0 };
-#define ADD_ONE(C) a##C += u * w[C * STRIDE + i];
+#define ADD_ONE(MULTIPLY, C)                                 \
+    {                                                        \
+        lanes both = w[C * STRIDE + i] - (const lanes){ 0 }; \
+        MULTIPLY(a##C, u, both);                             \
+    }
+#define ADD_ONE_f32(C) ADD_ONE(TIMES, C)
+#define ADD_ONE_pairs(C) ADD_ONE(TIMES_PAIRS, C)
 #define END_ONE(C) *(lanes *)(void *)(sums + C * width) += a##C;
 #define BEGIN_TWO(C) lanes a##C = { 0 }, b##C = { 0 };
-#define ADD_TWO(C)                                           \
+#define ADD_TWO(MULTIPLY, C)                                 \
     {                                                        \
         lanes both = w[C * STRIDE + i] - (const lanes){ 0 }; \
         IN_REGISTER(both);                                   \
-        a##C += u * both, b##C += v * both;                  \
+        MULTIPLY(a##C, u, both);                             \
+        MULTIPLY(b##C, v, both);                             \
     }
+#define ADD_TWO_f32(C) ADD_TWO(TIMES, C)
+#define ADD_TWO_pairs(C) ADD_TWO(TIMES_PAIRS, C)
 #define END_TWO(C) *(lanes *)(void *)(sums + C * width) += a##C, *(lanes *)(void *)(sums + C * width + n) += b##C;
 
 /* One row of x with DOTS of w; two share what is loaded of w, where there are 32 registers. */
 #define BEGIN_SINGLE(C) lanes a##C = LANES_AT(sums + C * n);
-#define ADD_SINGLE(LOAD, C) a##C += u * LOAD(w + C * stride + i);
+#define ADD_SINGLE(MULTIPLY, LOAD, C)         \
+    {                                         \
+        lanes one = LOAD(w + C * stride + i); \
+        MULTIPLY(a##C, u, one);               \
+    }
 #define END_SINGLE(C) *(lanes *)(void *)(sums + C * n) = a##C;
 #define BEGIN_PAIR(C) lanes a##C = LANES_AT(sums + C * n), b##C = LANES_AT(sums + (DOTS + C) * n);
-#define ADD_PAIR(LOAD, C)                      \
+#define ADD_PAIR(MULTIPLY, LOAD, C)            \
     {                                          \
         lanes both = LOAD(w + C * stride + i); \
         IN_REGISTER(both);                     \
-        a##C += u * both, b##C += v * both;    \
+        MULTIPLY(a##C, u, both);               \
+        MULTIPLY(b##C, v, both);               \
     }
 #define END_PAIR(C) *(lanes *)(void *)(sums + C * n) = a##C, *(lanes *)(void *)(sums + (DOTS + C) * n) = b##C;
 
-/* Elements of w as float, and sums with them. */
+/* Words, or elements of w as float, and sums with them. */
 #define LOAD_f32(P) LANES_AT(P)
 #define LOAD_bf16(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
 #define LOAD_i8(P) __builtin_convertvector(__builtin_convertvector(*(const bytes *)(const void *)(P), ints), lanes)
-#define ADD_SINGLE_f32(C) ADD_SINGLE(LOAD_f32, C)
-#define ADD_SINGLE_bf16(C) ADD_SINGLE(LOAD_bf16, C)
-#define ADD_SINGLE_i8(C) ADD_SINGLE(LOAD_i8, C)
-#define ADD_PAIR_f32(C) ADD_PAIR(LOAD_f32, C)
-#define ADD_PAIR_bf16(C) ADD_PAIR(LOAD_bf16, C)
-#define ADD_PAIR_i8(C) ADD_PAIR(LOAD_i8, C)
+#define ADD_SINGLE_f32(C) ADD_SINGLE(TIMES, LOAD_f32, C)
+#define ADD_SINGLE_bf16(C) ADD_SINGLE(TIMES, LOAD_bf16, C)
+#define ADD_SINGLE_i8(C) ADD_SINGLE(TIMES, LOAD_i8, C)
+#define ADD_SINGLE_pairs(C) ADD_SINGLE(TIMES_PAIRS, LOAD_f32, C)
+#define ADD_PAIR_f32(C) ADD_PAIR(TIMES, LOAD_f32, C)
+#define ADD_PAIR_bf16(C) ADD_PAIR(TIMES, LOAD_bf16, C)
+#define ADD_PAIR_i8(C) ADD_PAIR(TIMES, LOAD_i8, C)
+#define ADD_PAIR_pairs(C) ADD_PAIR(TIMES_PAIRS, LOAD_f32, C)
 #define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                    \
     TARGET static void dots_##T##_##ISA(                                                                          \
         const float *x, int64_t room, int64_t rows, const void *from, int64_t stride, int64_t depth, float *sums) \
     {                                                                                                             \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));                           \
         typedef uint32_t words __attribute__((vector_size(BYTES)));                                               \
         typedef int32_t ints __attribute__((vector_size(BYTES)));                                                 \
         typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));                   \
@@ -248,12 +294,7 @@ static inline void product(
         }                                                                                                         \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                        \
-    LOAD_LINE(ISA, TARGET)                                                                                                    \
-    STORE_LINE(ISA, TARGET)                                                                                                   \
-    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                   \
-    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                               \
-    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                   \
+#define PANEL_OF(ISA, TARGET, BYTES, T, EACH, AT_ONCE)                                                                        \
     TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums,  \
         uintptr_t next, int64_t stride)                                                                                       \
     {                                                                                                                         \
@@ -266,7 +307,7 @@ static inline void product(
                 EACH(BEGIN_ONE)                                                                                               \
                 for (int64_t i = 0; i < depth; i++, from += n) {                                                              \
                     const lanes u = LANES_AT(from);                                                                           \
-                    EACH(ADD_ONE)                                                                                             \
+                    EACH(ADD_ONE_##T)                                                                                         \
                 }                                                                                                             \
                 EACH(END_ONE)                                                                                                 \
             } else {                                                                                                          \
@@ -275,29 +316,66 @@ static inline void product(
                     const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                   \
                     if (next && i < AT_ONCE * SOON)                                                                           \
                         __builtin_prefetch((const void *)(next + (uintptr_t)(i / SOON * stride + i % SOON * LINE)), 0, 2);    \
-                    EACH(ADD_TWO)                                                                                             \
+                    EACH(ADD_TWO_##T)                                                                                         \
                 }                                                                                                             \
                 EACH(END_TWO)                                                                                                 \
             }                                                                                                                 \
         }                                                                                                                     \
-    }                                                                                                                         \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                  \
-    {                                                                                                                         \
-        for (int64_t i = 0; i < n; i++)                                                                                       \
-            to[i] = (float)from[i];                                                                                           \
-    }                                                                                                                         \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), load_##ISA, store_##ISA, dots_f32_##ISA,       \
+    }
+
+#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                     \
+    LOAD_LINE(ISA, TARGET)                                                                                                 \
+    STORE_LINE(ISA, TARGET)                                                                                                \
+    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                \
+    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                            \
+    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                \
+    PANEL_OF(ISA, TARGET, BYTES, f32, EACH, AT_ONCE)                                                                       \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                               \
+    {                                                                                                                      \
+        for (int64_t i = 0; i < n; i++)                                                                                    \
+            to[i] = (float)from[i];                                                                                        \
+    }                                                                                                                      \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, load_##ISA, store_##ISA, dots_f32_##ISA, \
         dots_bf16_##ISA, dots_i8_##ISA, panel_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12)
 PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32, SIX, 6)
+
+DOTS_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, float)
+PANEL_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, TWELVE, 12)
+DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int64_t n)
+{
+    typedef uint16_t half __attribute__((may_alias));
+    for (int64_t i = 0; i < n; i++) {
+        const float number = (float)from[i]; /* of 8 bits: bf16 has it exactly */
+        uint32_t bits;
+        memcpy(&bits, &number, sizeof bits);
+        ((half *)(void *)to)[i] = (uint16_t)(bits >> 16);
+    }
+}
+static const product_isa product_avx512bf16 = { 16, 2, load_avx512, store_avx512, dots_pairs_avx512bf16, dots_pairs_avx512bf16,
+    NULL, panel_avx512bf16, bytes_avx512bf16 };
 #endif
 PRODUCT_ISA(base, , 16, SIX, 6)
 
-/* DO(instruction set, target) for each of them: DV_ISA_ROWS lists the rows that it makes. */
+/* One whose words are floats, for a matrix whose numbers bf16 does not have. */
+static inline const product_isa *product_of_floats(const product_isa *isa)
+{
 #ifdef DV_TARGET_AVX2
-#define PRODUCT_EACH(DO) DO(avx512, DV_TARGET_AVX512) DO(avx2, DV_TARGET_AVX2) DO(base, )
+    return isa->each == 2 ? &product_avx512 : isa;
+#else
+    return isa;
+#endif
+}
+
+/* DO(instruction set, target) for each of them, and the rows that it makes. */
+#ifdef DV_TARGET_AVX2
+#define PRODUCT_EACH(DO) DO(avx512bf16, DV_TARGET_AVX512) DO(avx512, DV_TARGET_AVX512) DO(avx2, DV_TARGET_AVX2) DO(base, )
+#define PRODUCT_ROWS(FRAME, BODY, ...)                                                    \
+    DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16", __VA_ARGS__), \
+        DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #else
 #define PRODUCT_EACH(DO) DO(base, )
+#define PRODUCT_ROWS(FRAME, BODY, ...) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif
 #endif

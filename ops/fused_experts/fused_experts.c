@@ -427,8 +427,7 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
             width = panel_width(f->isa, all, t);
             for (int64_t c = 0; c < count; c++)
                 for (int64_t l = 0; l < width; l++)
-                    f->packed[g->a + (all <= FEW ? l * line_room(m->n) + first + c : t * m->n + (first + c) * width + l)] =
-                        gates[COLUMNS * t + c * width + l];
+                    put_packed(f->isa, f->packed + g->a, all, t, width, l, m->n, first + c, gates[COLUMNS * t + c * width + l]);
         }
     }
     return DV_OK;
@@ -513,6 +512,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     int status = check_ids(ctx, &m);
     if (status || !tokens || !m.k)
         return status;
+    f.isa = w1.load || w2.load ? product_of_floats(f.isa) : f.isa;
     f.m = &m;
     f.w1 = &w1;
     f.w2 = &w2;
@@ -716,7 +716,7 @@ DV_OPERATOR(fused_experts, struct fused_experts,
         "The experts of a mixture, after routing: each token goes to the experts in topk_ids, and their results are added with "
         "topk_weights. A negative id, or one that expert_map sends to a negative number, adds nothing; one that appears twice "
         "counts twice. act(gate) * up is rounded to the element type in between; sums are not rounded before the end.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct fused_experts, fused_experts_row, "f32 bf16 f16",
+    .kernels = DV_KERNELS(PRODUCT_ROWS(struct fused_experts, fused_experts_row,
                               .when = "not use_fp8_w8a8 and not use_int8_w8a8 and not use_int4_w4a16"),
         DV_KERNEL(struct fused_experts, "cpu", NULL, fused_experts_reference, .split = 16, .flags = DV_KERNEL_REFERENCE)));
 

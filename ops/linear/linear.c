@@ -108,7 +108,7 @@ DV_OPERATOR(linear, struct linear, (input, weight, bias, weight_scale, out),
                 "f16; W == T or W == i8; present(weight_scale) == (W == i8); parallel(*s); flops = numel(*s)*n*(2*k + 2)",
     .native = "if(present(bias), " PRODUCT " + bias, " PRODUCT ")",
     .doc = "input times the transposed weight, plus bias. int8 weights have a scale for each row.", .tags = "autocast_lower",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct linear, linear_row, "f32 bf16 f16"),
+    .kernels = DV_KERNELS(PRODUCT_ROWS(struct linear, linear_row),
         DV_KERNEL(struct linear, "cpu", NULL, linear_reference, .split = 16, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, linear, &dv_op_linear);

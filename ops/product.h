@@ -19,6 +19,7 @@
 enum {
     GROUP = 256,
     FEW = 48,
+    FEW_PAIRS = 16,
     IN_PLACE = 8,
     COLUMNS = 96,
     DOTS = 8,
@@ -35,7 +36,7 @@ typedef void (*dots_fn)(const float *x, int64_t room, int64_t rows, const void *
 
 /* What is made for each instruction set. */
 typedef struct product_isa {
-    int64_t lanes, each; /* elements of a word: 1 or 2 */
+    int64_t lanes, each, few; /* elements of a word: 1 or 2; rows of the first form at most */
     load_fn load;
     store_fn store;
     /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
@@ -59,25 +60,25 @@ typedef struct factor {
 
 static inline int64_t group_width(const product_isa *isa, int64_t rows)
 {
-    return rows <= FEW ? rows : (rows + isa->lanes - 1) / isa->lanes * isa->lanes;
+    return rows <= isa->few ? rows : (rows + isa->lanes - 1) / isa->lanes * isa->lanes;
 }
 /* The width of the panel at row t of a group. */
 static inline int64_t panel_width(const product_isa *isa, int64_t width, int64_t t)
 {
-    return width <= FEW || width - t < 2 * isa->lanes ? width - t : 2 * isa->lanes;
+    return width <= isa->few || width - t < 2 * isa->lanes ? width - t : 2 * isa->lanes;
 }
 /* The words of a row of k numbers. */
 static inline int64_t words_of(const product_isa *isa, int64_t k) { return (k + isa->each - 1) / isa->each; }
 static inline int64_t packed_room(const product_isa *isa, int64_t rows, int64_t k)
 {
-    return rows <= FEW ? rows * line_room(words_of(isa, k)) : group_width(isa, rows) * words_of(isa, k);
+    return rows <= isa->few ? rows * line_room(words_of(isa, k)) : group_width(isa, rows) * words_of(isa, k);
 }
 /* The row in lane l of the panel at t gets its number c: rounded already where words are pairs. */
 static inline void put_packed(
     const product_isa *isa, float *packed, int64_t all, int64_t t, int64_t width, int64_t l, int64_t k, int64_t c, float number)
 {
     const int64_t depth = words_of(isa, k), word = c / isa->each;
-    float *const to = packed + (all <= FEW ? l * line_room(depth) + word : t * depth + word * width + l);
+    float *const to = packed + (all <= isa->few ? l * line_room(depth) + word : t * depth + word * width + l);
     if (isa->each == 1)
         *to = number;
     else
@@ -103,18 +104,18 @@ static inline void pack(
     const int64_t all = group_width(isa, rows), depth = words_of(isa, k);
     float lines[2 * MOST_LANES][DV_BLOCK];
     for (int64_t t = 0, width; t < all; t += width) {
-        width = rows <= FEW ? 1 : panel_width(isa, all, t);
+        width = rows <= isa->few ? 1 : panel_width(isa, all, t);
         for (int64_t from = 0; from < depth; from += DV_BLOCK) {
             const int64_t n = depth - from < DV_BLOCK ? depth - from : DV_BLOCK, first = from * isa->each;
             const int64_t some = k - first < isa->each * DV_BLOCK ? k - first : isa->each * DV_BLOCK;
             for (int64_t l = 0; l < width; l++) {
-                float *const line = rows <= FEW ? to + t * line_room(depth) + from : lines[l];
+                float *const line = rows <= isa->few ? to + t * line_room(depth) + from : lines[l];
                 if (t + l < rows)
                     pack_words(isa, line, x, at[t + l] * k + first, some, times ? &times[t + l] : NULL);
                 else
                     memset(line, 0, sizeof lines[l]);
             }
-            if (rows > FEW)
+            if (rows > isa->few)
                 for (int64_t i = 0; i < n; i++)
                     for (int64_t l = 0; l < width; l++)
                         to[t * depth + (from + i) * width + l] = lines[l][i];
@@ -143,7 +144,7 @@ static inline void load_factor(const product_isa *isa, const factor *w, int64_t 
  * rows of x that use it. */
 static inline dots_fn dots_in_place(const product_isa *isa, const factor *w, int64_t rows)
 {
-    if (w->load || rows > IN_PLACE || (rows > 2 && w->q->dtype.bits * isa->each < 32))
+    if (w->load || rows > (isa->each == 2 ? FEW_PAIRS : IN_PLACE) || (rows > 2 && w->q->dtype.bits * isa->each < 32))
         return NULL;
     switch (dv_dtype_key(w->q->dtype)) {
     case DV_DTYPE_f32: return isa->dots;
@@ -183,11 +184,11 @@ static inline void product(
     const int64_t k = words_of(isa, w->k), all = group_width(isa, rows);
     _Alignas(64) float lines[COLUMNS * STRIDE];
     memset(sums, 0, (size_t)(COLUMNS * all) * sizeof *sums);
-    for (int64_t c = 0; rows <= FEW && c < count; c += DOTS)
+    for (int64_t c = 0; rows <= isa->few && c < count; c += DOTS)
         product_few(isa, w, from + c * step, step, count - c < DOTS ? count - c : DOTS, x, rows, sums + c * rows);
-    if (rows > FEW)
+    if (rows > isa->few)
         memset(lines + count * STRIDE, 0, (size_t)((COLUMNS - count) * STRIDE) * sizeof *lines);
-    for (int64_t at = 0; rows > FEW && at < k; at += DEPTH) {
+    for (int64_t at = 0; rows > isa->few && at < k; at += DEPTH) {
         const int64_t n = k - at < DEPTH ? k - at : DEPTH;
         for (int64_t c = 0; c < count; c++)
             load_factor(isa, w, from + c * step, at, n, lines + c * STRIDE);
@@ -323,19 +324,19 @@ static inline void product(
         }                                                                                                                     \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                     \
-    LOAD_LINE(ISA, TARGET)                                                                                                 \
-    STORE_LINE(ISA, TARGET)                                                                                                \
-    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                \
-    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                            \
-    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                \
-    PANEL_OF(ISA, TARGET, BYTES, f32, EACH, AT_ONCE)                                                                       \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                               \
-    {                                                                                                                      \
-        for (int64_t i = 0; i < n; i++)                                                                                    \
-            to[i] = (float)from[i];                                                                                        \
-    }                                                                                                                      \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, load_##ISA, store_##ISA, dots_f32_##ISA, \
+#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                          \
+    LOAD_LINE(ISA, TARGET)                                                                                                      \
+    STORE_LINE(ISA, TARGET)                                                                                                     \
+    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                     \
+    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                                 \
+    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                     \
+    PANEL_OF(ISA, TARGET, BYTES, f32, EACH, AT_ONCE)                                                                            \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                    \
+    {                                                                                                                           \
+        for (int64_t i = 0; i < n; i++)                                                                                         \
+            to[i] = (float)from[i];                                                                                             \
+    }                                                                                                                           \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, FEW, load_##ISA, store_##ISA, dots_f32_##ISA, \
         dots_bf16_##ISA, dots_i8_##ISA, panel_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12)
@@ -353,8 +354,8 @@ DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int
         ((half *)(void *)to)[i] = (uint16_t)(bits >> 16);
     }
 }
-static const product_isa product_avx512bf16 = { 16, 2, load_avx512, store_avx512, dots_pairs_avx512bf16, dots_pairs_avx512bf16,
-    NULL, panel_avx512bf16, bytes_avx512bf16 };
+static const product_isa product_avx512bf16 = { 16, 2, FEW_PAIRS, load_avx512, store_avx512, dots_pairs_avx512bf16,
+    dots_pairs_avx512bf16, NULL, panel_avx512bf16, bytes_avx512bf16 };
 #endif
 PRODUCT_ISA(base, , 16, SIX, 6)
 

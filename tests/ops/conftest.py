@@ -8,9 +8,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(pathlib.Path(os.environ.get("DOVETAIL_BUILD", ROOT / "build")) / "python"))
 
 
-@pytest.fixture(params=["base", "avx2", "avx512"])
+@pytest.fixture(params=["base", "avx2", "avx512", None])
 def isa(request):
-    """The rows of this instruction set (or of the best that this processor has), whatever is faster."""
+    """The rows of this instruction set (or of the best that this processor has), whatever is faster; None: all that it has."""
     import dovetail
     dovetail.set_isa(request.param)
     yield

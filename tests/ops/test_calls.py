@@ -137,7 +137,7 @@ def test_formulas_run_on_base_operators(case):
         close([torch.as_tensor(f) for f, _ in pairs if f is not None], [e for _, e in pairs if e is not None])
 
 
-@pytest.mark.parametrize("isa", ["base", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["base", "avx2", "avx512", None])
 def test_threads_and_isas_agree(isa):
     """The runtime splits rows: the bits must not depend on the number of threads."""
     try:

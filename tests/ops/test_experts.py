@@ -111,9 +111,10 @@ def test_swigluoai_of_gates_near_the_least_float(isa):
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
 @pytest.mark.parametrize("scales", ["tensor", "rows", "blocks"])
 @pytest.mark.parametrize("m", [1, 3, 80])
-def test_weights_of_8_bits(dtype, scales, m, isa):
+@pytest.mark.parametrize("model", [torch.float32, torch.bfloat16], ids=str)
+def test_weights_of_8_bits(dtype, scales, m, model, isa):
     g = torch.Generator().manual_seed(5)
-    p, _, _ = problem(torch.float32, m, 320, 130, 2)
+    p, _, _ = problem(model, m, 320, 130, 2)
     (e, n2, k), (_, _, n) = integers(p, dtype, g)
     shapes = {"tensor": ((e,), (e,)), "rows": ((e, n2), (e, k)), "blocks": ((e, -(-n2 // 3), -(-k // 64)), (e, -(-k // 3), -(-n // 64)))}[scales]
     s1, s2 = (torch.rand(s, generator=g) / 1000 for s in shapes)

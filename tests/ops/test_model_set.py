@@ -66,7 +66,7 @@ def test_gelu_far_below_0(how, isa):
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-@pytest.mark.parametrize("shape, n", [((5,), 3), ((65, 1100), 17), ((1, 640), 24), ((2, 192), 16), ((2, 3, 8), 1), ((130, 7), 9), ((0, 4), 2), ((3, 0), 2), ((2, 3), 0)])
+@pytest.mark.parametrize("shape, n", [((5,), 3), ((65, 1100), 17), ((1, 640), 24), ((2, 192), 16), ((2, 3, 8), 1), ((130, 7), 9), ((16, 129), 97), ((17, 33), 5), ((12, 256), 16), ((20, 641), 40), ((3, 1), 96), ((0, 4), 2), ((3, 0), 2), ((2, 3), 0)])
 @pytest.mark.parametrize("bias", [False, True])
 def test_linear(dtype, shape, n, bias, isa):
     x, w, b = draw(*shape, dtype=dtype), draw(n, shape[-1], dtype=dtype, seed=1), draw(n, dtype=dtype, seed=2) if bias else None

@@ -105,86 +105,160 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
 /* Keys that are scored at once; keys of a unit of work; what heads are rounded up to: two of the widest vectors. */
 enum { KEYS = 6, UNIT = 252, ALIGN = 32 };
 
+/* The scores of n keys, n a multiple of KEYS up to UNIT. Lanes are heads: q is [heads / all, depth, all], of words of 32 bits,
+ * where `all` are two vectors; w is [heads], and behind it are the sums' first values, where there are some; each key is [depth].
+ */
+typedef void (*scores_fn)(float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t n, int64_t depth);
+
+/* How an instruction set does it: a word is a float, a pair of bf16, or four int8. */
+typedef struct scorer {
+    int64_t each, lanes;
+    scores_fn scores;
+    load_fn load;
+} scorer;
+
 struct scoring {
     struct indexer x;
-    int64_t first, lines, longest, units, pieces, heads, wide; /* units: of a line; heads and wide: of whole vectors and blocks */
-    float *scores, *scratch;                                   /* scores: [lines, longest] */
+    const scorer *by;
+    int64_t first, lines, longest, units, pieces, heads, depth,
+        room;                /* units: of a line; heads: of whole vectors; room: scratch */
+    float *scores, *scratch; /* scores: [lines, longest] */
 };
-typedef void (*scores_fn)(float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d);
 
-/* Adds to KEYS scores. Lanes are heads: q is [d, heads], k is [KEYS, wide]. */
-#define AT(P) (*(const lanes *)(const void *)(P))
-#define BEGIN(K) lanes a##K = { 0 }, b##K = { 0 };
-#define ADD(K) a##K += u * k[K * wide + i], b##K += v * k[K * wide + i];
-#define RELU(V) ((lanes)((words)(V) & ~((V) < zero)))
-#define SUM(K) lanes sum##K = { 0 };
-#define END(K) sum##K += RELU(a##K) * AT(w + h) + RELU(b##K) * AT(w + h + n);
-#define ACROSS(K) scores[K] += across((const float *)(const void *)&sum##K, n);
-#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#define SCORES(ISA, TARGET, BYTES)                                                                             \
-    TARGET static void scores_##ISA(                                                                           \
-        float *scores, const float *q, const float *w, int64_t heads, const float *k, int64_t wide, int64_t d) \
-    {                                                                                                          \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                        \
-        typedef int32_t words __attribute__((vector_size(BYTES), aligned(4)));                                 \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                      \
-        const lanes zero = { 0 };                                                                              \
-        EACH(SUM)                                                                                              \
-        for (int64_t h = 0; h < heads; h += 2 * n) {                                                           \
-            EACH(BEGIN)                                                                                        \
-            for (int64_t i = 0; i < d; i++) {                                                                  \
-                const lanes u = AT(q + i * heads + h), v = AT(q + i * heads + h + n);                          \
-                EACH(ADD)                                                                                      \
-            }                                                                                                  \
-            EACH(END)                                                                                          \
-        }                                                                                                      \
-        EACH(ACROSS)                                                                                           \
-    }                                                                                                          \
-    static int score_units_##ISA(void *arg, int64_t begin, int64_t end)                                        \
-    {                                                                                                          \
-        return score_units(arg, begin, end, scores_##ISA, load_##ISA);                                         \
+/* vpdpbusd multiplies bytes without a sign by those with one: bytes of a key are taken 128 larger, and sums begin at -128 times
+ * those of q. */
+#define TIMES_f32(A, U, W) A += U * (lanes)W
+#define TIMES_bf16(A, U, W) __asm__("vdpbf16ps %2, %1, %0" : "+v"(A) : "v"(U), "v"(W))
+#define TIMES_i8(A, U, W) __asm__("vpdpbusd %1, %2, %0" : "+v"(A) : "v"(U), "v"(W))
+#define SUMS_f32 lanes
+#define SUMS_bf16 lanes
+#define SUMS_i8 words
+#define FIRST_f32(P) (lanes){ 0 }
+#define FIRST_bf16(P) FIRST_f32(P)
+#define FIRST_i8(P) (words) AT(P)
+enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
+#define RELU_f32(V) (lanes)((words)V & ~(V < (lanes){ 0 }))
+#define RELU_bf16(V) RELU_f32(V)
+#define RELU_i8(V) __builtin_convertvector(V & ~(V < (words){ 0 }), lanes)
+
+#define AT(P) (*(lanes *)(void *)(P))
+#define NAME(T, K) const word *const k##K = (const void *)keys[s + K];
+#define BEGIN(T, K) SUMS_##T a##K = FIRST_##T(first + h), b##K = FIRST_##T(first + h + n);
+#define ADD(T, K)                                                    \
+    {                                                                \
+        const words both = (k##K[i] | (words){ 0 }) ^ (int)FLIP_##T; \
+        TIMES_##T(a##K, u, both);                                    \
+        TIMES_##T(b##K, v, both);                                    \
     }
+#define END(T, K)                                                                                     \
+    {                                                                                                 \
+        const lanes some = RELU_##T(a##K) * AT(w + h) + RELU_##T(b##K) * AT(w + h + n), zero = { 0 }; \
+        AT(sums + (s + K) * n) = some + (h ? AT(sums + (s + K) * n) : zero);                          \
+    }
+#define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5)
+#define SCORES(ISA, TARGET, BYTES, T, EACH_WORD, LOAD)                                                            \
+    TARGET static void scores_##ISA(                                                                              \
+        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth) \
+    {                                                                                                             \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
+        typedef int32_t words __attribute__((vector_size(BYTES), aligned(4), may_alias));                         \
+        typedef int32_t word __attribute__((aligned(2), may_alias));                                              \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
+        _Alignas(64) float sums[UNIT * BYTES / (int64_t)sizeof(float)];                                           \
+        float *const first = w + heads;                                                                           \
+        (void)first;                                                                                              \
+        for (int64_t h = 0; h < heads; h += 2 * n, q += 2 * n * depth)                                            \
+            for (int64_t s = 0; s < count; s += KEYS) {                                                           \
+                EACH(NAME, T)                                                                                     \
+                EACH(BEGIN, T)                                                                                    \
+                for (int64_t c = 0; !h && c < KEYS && s + 2 * KEYS < count; c++) /* the keys after the next */    \
+                    for (int64_t i = 0; i < depth; i += 16)                                                       \
+                        __builtin_prefetch(keys[s + 2 * KEYS + c] + i);                                           \
+                for (int64_t i = 0; i < depth; i++) {                                                             \
+                    const lanes u = AT(q + i * 2 * n), v = AT(q + i * 2 * n + n);                                 \
+                    EACH(ADD, T)                                                                                  \
+                }                                                                                                 \
+                EACH(END, T)                                                                                      \
+            }                                                                                                     \
+        for (int64_t s = 0; s < count; s++)                                                                       \
+            scores[s] = across(sums + s * n, n);                                                                  \
+    }                                                                                                             \
+    static const scorer scorer_##ISA = { EACH_WORD, BYTES / 4, scores_##ISA, load_##LOAD };
+
+/* A row of x as words, and zeros up to a whole one. */
+static void load_words(const struct scoring *p, float *to, const dv_tensor *x, int64_t start)
+{
+    const int64_t size = x->dtype.bits / 8;
+    if (p->by->each == 1) {
+        p->by->load(to, x, start, p->x.d, 0);
+    } else {
+        to[p->depth - 1] = 0;
+        memcpy(to, (const char *)x->data + start * size, (size_t)(p->x.d * size));
+    }
+}
+/* A key's words: where they lie, or in `room`. */
+static const float *key_words(const struct scoring *p, float *room, int64_t row)
+{
+    const dv_tensor *const key = p->x.key;
+    const int64_t start = row * p->x.d;
+    if (key->dtype.bits * p->by->each == 32 && p->x.d % p->by->each == 0)
+        return (const float *)(const void *)((const char *)key->data + start * (key->dtype.bits / 8));
+    load_words(p, room, key, start);
+    return room;
+}
 
 /* A line's query, transposed, and its weights: heads that are not there weigh nothing. */
-static void load_query(const struct scoring *p, load_fn read, int64_t line, float *q, float *w, float *row)
+static void load_query(const struct scoring *p, int64_t line, float *q, float *w, float *row)
 {
     const struct indexer *const x = &p->x;
-    memset(q, 0, (size_t)(x->d * p->heads) * sizeof *q);
-    for (int64_t h = 0; h < p->heads; h++)
-        w[h] = h < x->heads ? (float)dv_get_f64(x->weights->data, line * x->heads + h, dv_dtype_key(x->weights->dtype)) : 0;
+    const int64_t all = 2 * p->by->lanes;
+    memset(q, 0, (size_t)(p->depth * p->heads) * sizeof *q);
+    memset(w, 0, (size_t)(2 * p->heads) * sizeof *w);
     for (int64_t h = 0; h < x->heads; h++) {
-        read(row, x->query, (line * x->heads + h) * x->d, x->d, 0);
-        for (int64_t i = 0; i < x->d; i++)
-            q[i * p->heads + h] = row[i];
+        const int64_t at = line * x->heads + h;
+        int32_t sum = 0;
+        double scale = 1;
+        if (x->query_scale)
+            load(&scale, x->query_scale, at, 1);
+        w[h] = (float)(dv_get_f64(x->weights->data, at, dv_dtype_key(x->weights->dtype)) * scale);
+        load_words(p, row, x->query, at * x->d);
+        for (int64_t i = 0; i < p->depth; i++)
+            memcpy(&q[h / all * all * p->depth + i * all + h % all], &row[i], sizeof *q);
+        for (int64_t i = 0; i < x->d && p->by->each == 4; i++)
+            sum -= 128 * ((const int8_t *)row)[i];
+        memcpy(&w[p->heads + h], &sum, sizeof sum);
     }
 }
 
-static int score_units(void *arg, int64_t begin, int64_t end, scores_fn scores, load_fn read)
+static int score_units(void *arg, int64_t begin, int64_t end)
 {
     const struct scoring *const p = arg;
     const struct indexer *const x = &p->x;
-    float *const q = p->scratch + begin * (p->heads * (x->d + 1) + KEYS * p->wide), *const w = q + p->heads * x->d,
-                 *const k = w + p->heads;
+    const int64_t wide = line_room(x->d);
+    float *const q = p->scratch + begin * p->room, *const w = q + p->heads * p->depth, *const k = w + 2 * p->heads;
     int64_t sequence = 0, n = 0, loaded = -1;
     for (int64_t unit = share(p->lines * p->units, p->pieces, begin), stop = share(p->lines * p->units, p->pieces, end);
         unit < stop; unit++) {
         const int64_t line = unit / p->units, from = unit % p->units * UNIT;
         if (line != loaded) {
             n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
-            load_query(p, read, p->first + line, q, w, k);
+            load_query(p, p->first + line, q, w, k);
             loaded = line;
         }
-        for (int64_t s = from; s < n && s < from + UNIT; s += KEYS) {
-            float sums[KEYS] = { 0 };
-            for (int64_t c = 0; c < KEYS; c++) /* behind the last key: the last key again */
-                read(k + c * p->wide, x->key,
-                    (tokens_row(&x->keys, sequence, s + c < n ? s + c : n - 1) * x->groups + (p->first + line) % x->groups) *
-                        x->d,
-                    x->d, 0);
-            scores(sums, q, w, p->heads, k, p->wide, x->d);
-            for (int64_t c = 0; c < KEYS && s + c < n; c++)
-                p->scores[line * p->longest + s + c] = sums[c];
+        const int64_t count = n - from < UNIT ? n - from : UNIT;
+        const float *keys[UNIT];
+        int64_t rows[UNIT];
+        float sums[UNIT];
+        for (int64_t s = 0; s < count || s % KEYS; s++) { /* behind the last key: the last key again */
+            rows[s] = tokens_row(&x->keys, sequence, from + (s < count ? s : count - 1)) * x->groups +
+                (p->first + line) % x->groups;
+            keys[s] = key_words(p, k + s * wide, rows[s]);
         }
+        if (count > 0)
+            p->by->scores(sums, q, w, p->heads, keys, (count + KEYS - 1) / KEYS * KEYS, p->depth);
+        for (int64_t s = 0; s < count; s++)
+            p->scores[line * p->longest + from + s] = sums[s] *
+                (x->key_scale ? (float)dv_get_f64(x->key_scale->data, rows[s], dv_dtype_key(x->key_scale->dtype)) : 1);
     }
     return DV_OK;
 }
@@ -212,26 +286,28 @@ static int choose_lines(void *arg, int64_t begin, int64_t end)
     return DV_OK;
 }
 
-static int run_fast(dv_context *ctx, struct indexer x, dv_range_fn score)
+static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
 {
     int status = begin(ctx, &x);
     if (status || !x.lines)
         return status;
     struct scoring p = { .x = x,
+        .by = by,
         .longest = tokens_longest(&x.keys),
         .heads = (x.heads + ALIGN - 1) / ALIGN * ALIGN,
-        .wide = line_room(x.d),
+        .depth = (x.d + by->each - 1) / by->each,
         .pieces = 32 };
+    p.room = p.heads * (p.depth + 2) + UNIT * line_room(x.d);
     p.units = (p.longest + UNIT - 1) / UNIT;
     p.lines = p.longest ? 4194304 / p.longest + 1 : x.lines; /* at once: 16 MB of scores */
     p.lines = x.lines < p.lines ? x.lines : p.lines;
     p.scores = dv_alloc(ctx, (size_t)(p.lines * p.longest + 1) * sizeof *p.scores, 64);
-    p.scratch = dv_alloc(ctx, (size_t)(p.pieces * (p.heads * (x.d + 1) + KEYS * p.wide)) * sizeof *p.scratch, 64);
+    p.scratch = dv_alloc(ctx, (size_t)(p.pieces * p.room) * sizeof *p.scratch, 64);
     if (!p.scores || !p.scratch)
         return DV_ENOMEM;
     for (const int64_t most = p.lines; !status && p.first < x.lines; p.first += most) {
         p.lines = x.lines - p.first < most ? x.lines - p.first : most;
-        status = dv_parallel_for(ctx, 0, p.pieces, 1, score, &p);
+        status = dv_parallel_for(ctx, 0, p.pieces, 1, score_units, &p);
         if (!status)
             status = dv_parallel_for(ctx, 0, x.pieces, 1, choose_lines, &p);
     }
@@ -239,12 +315,14 @@ static int run_fast(dv_context *ctx, struct indexer x, dv_range_fn score)
 }
 #ifdef DV_TARGET_AVX2
 LOAD_LINE(avx512, DV_TARGET_AVX512)
-SCORES(avx512, DV_TARGET_AVX512, 64)
+SCORES(avx512, DV_TARGET_AVX512, 64, f32, 1, avx512)
+SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16, 2, avx512)
+SCORES(avx512vnni, DV_TARGET_AVX512, 64, i8, 4, avx512)
 LOAD_LINE(avx2, DV_TARGET_AVX2)
-SCORES(avx2, DV_TARGET_AVX2, 32)
+SCORES(avx2, DV_TARGET_AVX2, 32, f32, 1, avx2)
 #endif
 LOAD_LINE(base, )
-SCORES(base, , 16)
+SCORES(base, , 16, f32, 1, base)
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
 
@@ -348,13 +426,18 @@ static int lightning_indexer_backward_any(dv_context *ctx, const struct backward
     .keys = tokens_of((a)->key, (a)->layout_key, "actual_seq_lengths_key", (a)->actual_seq_lengths_key, (a)->block_table), \
     .mode = (a)->sparse_mode, .indices = (a)->sparse_indices
 #define ROWS(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
-#define FAST_ROWS(FRAME, FAST, FN) \
-    DV_KERNELS(DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16"), DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 #ifdef DV_TARGET_AVX2
-#define EACH_ISA(DO) DO(avx512) DO(avx2) DO(base)
+#define EACH_ISA(DO) DO(avx512bf16) DO(avx512) DO(avx2) DO(base)
+#define BF16_ROW(FRAME, FAST) DV_KERNEL(FRAME, "cpu", "bf16", FAST##_avx512bf16, .isa = "avx512bf16"),
+#define I8_ROW(FRAME, FAST) DV_KERNEL(FRAME, "cpu", "i8", FAST##_avx512vnni, .isa = "avx512vnni", .when = "d <= 32768"),
 #else
 #define EACH_ISA(DO) DO(base)
+#define BF16_ROW(FRAME, FAST)
+#define I8_ROW(FRAME, FAST)
 #endif
+#define FAST_ROWS(FRAME, FAST, FN)                                             \
+    DV_KERNELS(BF16_ROW(FRAME, FAST) DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16"), \
+        DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 
 struct lightning_indexer {
     const dv_tensor *query, *key, *weights, *actual_seq_lengths_query, *actual_seq_lengths_key, *block_table;
@@ -367,10 +450,10 @@ static int lightning_indexer_reference(dv_context *ctx, const struct lightning_i
 {
     return run_indexer(ctx, &(struct indexer){ INDEXER(a), .values = a->sparse_values });
 }
-#define ROW(ISA)                                                                                             \
-    static int lightning_indexer_row_##ISA(dv_context *ctx, const struct lightning_indexer *a)               \
-    {                                                                                                        \
-        return run_fast(ctx, (struct indexer){ INDEXER(a), .values = a->sparse_values }, score_units_##ISA); \
+#define ROW(ISA)                                                                                         \
+    static int lightning_indexer_row_##ISA(dv_context *ctx, const struct lightning_indexer *a)           \
+    {                                                                                                    \
+        return run_fast(ctx, (struct indexer){ INDEXER(a), .values = a->sparse_values }, &scorer_##ISA); \
     }
 EACH_ISA(ROW)
 
@@ -403,7 +486,7 @@ static int npu_lightning_indexer_pto_reference(dv_context *ctx, const struct lig
 #define PTO_ROW(ISA)                                                                                       \
     static int npu_lightning_indexer_pto_row_##ISA(dv_context *ctx, const struct lightning_indexer_pto *a) \
     {                                                                                                      \
-        return run_fast(ctx, (struct indexer){ INDEXER(a) }, score_units_##ISA);                           \
+        return run_fast(ctx, (struct indexer){ INDEXER(a) }, &scorer_##ISA);                               \
     }
 EACH_ISA(PTO_ROW)
 DV_OPERATOR(npu_lightning_indexer_pto, struct lightning_indexer_pto,
@@ -424,11 +507,17 @@ struct lightning_indexer_quant {
     int64_t sparse_count, sparse_mode;
     dv_tensor *sparse_indices;
 };
+#define QUANTISED_INDEXER(a) INDEXER(a), .query_scale = (a)->query_dequant_scale, .key_scale = (a)->key_dequant_scale
 static int npu_lightning_indexer_quant_reference(dv_context *ctx, const struct lightning_indexer_quant *a)
 {
-    return run_indexer(
-        ctx, &(struct indexer){ INDEXER(a), .query_scale = a->query_dequant_scale, .key_scale = a->key_dequant_scale });
+    return run_indexer(ctx, &(struct indexer){ QUANTISED_INDEXER(a) });
 }
+#ifdef DV_TARGET_AVX2
+static int npu_lightning_indexer_quant_row_avx512vnni(dv_context *ctx, const struct lightning_indexer_quant *a)
+{
+    return run_fast(ctx, (struct indexer){ QUANTISED_INDEXER(a) }, &scorer_avx512vnni);
+}
+#endif
 DV_OPERATOR(npu_lightning_indexer_quant, struct lightning_indexer_quant,
     (query, key, weights, query_dequant_scale, key_dequant_scale, actual_seq_lengths_query, actual_seq_lengths_key, block_table,
         query_quant_mode, key_quant_mode, layout_query, layout_key, sparse_count, sparse_mode, sparse_indices),
@@ -442,7 +531,8 @@ DV_OPERATOR(npu_lightning_indexer_quant, struct lightning_indexer_quant,
                                                            "== 0; key_quant_mode == 0; " SIZES "; " LIMITS,
     .doc = "lightning_indexer of int8 or fp8 queries and keys, with a scale for each row of them (quant mode 0): the score is "
            "key_scale * sum over heads of weights * query_scale * relu(query . key).",
-    .kernels = ROWS(struct lightning_indexer_quant, npu_lightning_indexer_quant_reference));
+    .kernels = DV_KERNELS(I8_ROW(struct lightning_indexer_quant, npu_lightning_indexer_quant_row) DV_KERNEL(
+        struct lightning_indexer_quant, "cpu", NULL, npu_lightning_indexer_quant_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_OPERATOR(lightning_indexer_backward, struct backward,
     (grad_values, sparse_indices, query, key, weights, actual_seq_lengths_query, actual_seq_lengths_key, block_table,

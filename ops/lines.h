@@ -12,6 +12,11 @@
 #define IN_REGISTER(V) (void)(V)
 #endif
 
+/* A += U * W, by words of 32 bits: floats, or pairs of bf16 where the processor multiplies and adds these. It takes those nearer
+ * to 0 than 2^-126 for 0. */
+#define TIMES_f32(A, U, W) A += U * (lanes)W
+#define TIMES_bf16(A, U, W) __asm__("vdpbf16ps %2, %1, %0" : "+v"(A) : "v"(U), "v"(W))
+
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
 

@@ -208,10 +208,6 @@ static inline void product(
 #define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
 #define SIX(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
 #define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
-/* A += U * W, by words. */
-#define TIMES(A, U, W) A += U * W
-#define TIMES_PAIRS(A, U, W) __asm__("vdpbf16ps %2, %1, %0" : "+v"(A) : "v"(U), "v"(W))
-
 /* Words of w with one vector or two of rows of x. */
 #define BEGIN_ONE(C) lanes a##C = { 0 };
 #define ADD_ONE(MULTIPLY, C)                                 \
@@ -219,8 +215,8 @@ static inline void product(
         lanes both = w[C * STRIDE + i] - (const lanes){ 0 }; \
         MULTIPLY(a##C, u, both);                             \
     }
-#define ADD_ONE_f32(C) ADD_ONE(TIMES, C)
-#define ADD_ONE_pairs(C) ADD_ONE(TIMES_PAIRS, C)
+#define ADD_ONE_f32(C) ADD_ONE(TIMES_f32, C)
+#define ADD_ONE_pairs(C) ADD_ONE(TIMES_bf16, C)
 #define END_ONE(C) *(lanes *)(void *)(sums + C * width) += a##C;
 #define BEGIN_TWO(C) lanes a##C = { 0 }, b##C = { 0 };
 #define ADD_TWO(MULTIPLY, C)                                 \
@@ -230,8 +226,8 @@ static inline void product(
         MULTIPLY(a##C, u, both);                             \
         MULTIPLY(b##C, v, both);                             \
     }
-#define ADD_TWO_f32(C) ADD_TWO(TIMES, C)
-#define ADD_TWO_pairs(C) ADD_TWO(TIMES_PAIRS, C)
+#define ADD_TWO_f32(C) ADD_TWO(TIMES_f32, C)
+#define ADD_TWO_pairs(C) ADD_TWO(TIMES_bf16, C)
 #define END_TWO(C) *(lanes *)(void *)(sums + C * width) += a##C, *(lanes *)(void *)(sums + C * width + n) += b##C;
 
 /* One row of x with DOTS of w; two share what is loaded of w, where there are 32 registers. */
@@ -256,14 +252,14 @@ static inline void product(
 #define LOAD_f32(P) LANES_AT(P)
 #define LOAD_bf16(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
 #define LOAD_i8(P) __builtin_convertvector(__builtin_convertvector(*(const bytes *)(const void *)(P), ints), lanes)
-#define ADD_SINGLE_f32(C) ADD_SINGLE(TIMES, LOAD_f32, C)
-#define ADD_SINGLE_bf16(C) ADD_SINGLE(TIMES, LOAD_bf16, C)
-#define ADD_SINGLE_i8(C) ADD_SINGLE(TIMES, LOAD_i8, C)
-#define ADD_SINGLE_pairs(C) ADD_SINGLE(TIMES_PAIRS, LOAD_f32, C)
-#define ADD_PAIR_f32(C) ADD_PAIR(TIMES, LOAD_f32, C)
-#define ADD_PAIR_bf16(C) ADD_PAIR(TIMES, LOAD_bf16, C)
-#define ADD_PAIR_i8(C) ADD_PAIR(TIMES, LOAD_i8, C)
-#define ADD_PAIR_pairs(C) ADD_PAIR(TIMES_PAIRS, LOAD_f32, C)
+#define ADD_SINGLE_f32(C) ADD_SINGLE(TIMES_f32, LOAD_f32, C)
+#define ADD_SINGLE_bf16(C) ADD_SINGLE(TIMES_f32, LOAD_bf16, C)
+#define ADD_SINGLE_i8(C) ADD_SINGLE(TIMES_f32, LOAD_i8, C)
+#define ADD_SINGLE_pairs(C) ADD_SINGLE(TIMES_bf16, LOAD_f32, C)
+#define ADD_PAIR_f32(C) ADD_PAIR(TIMES_f32, LOAD_f32, C)
+#define ADD_PAIR_bf16(C) ADD_PAIR(TIMES_f32, LOAD_bf16, C)
+#define ADD_PAIR_i8(C) ADD_PAIR(TIMES_f32, LOAD_i8, C)
+#define ADD_PAIR_pairs(C) ADD_PAIR(TIMES_bf16, LOAD_f32, C)
 #define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                    \
     TARGET static void dots_##T##_##ISA(                                                                          \
         const float *x, int64_t room, int64_t rows, const void *from, int64_t stride, int64_t depth, float *sums) \

@@ -3,7 +3,7 @@
  * The score of key s for query t is the sum over heads h of weights[t, h] * relu(query[t, h] . key[s]). The results are the
  * sparse_count keys with the largest scores among those that the query sees. In the int8 and fp8 form each row of query and key
  * has a scale, which are factors of the score. The reference computes all in double and rounds once; the fast rows have scores in
- * f32, and do a line over in double if one of its scores is not finite. */
+ * f32, and do a line over in double if one of its scores is not finite, or all are so small that f32 loses digits. */
 
 #include "../lines.h"
 #include "../tokens.h"
@@ -38,7 +38,7 @@ static void index_line(const struct indexer *x, int64_t line, char *scratch)
     const int64_t row = line / x->groups, group = line % x->groups;
     int64_t sequence;
     const int64_t n = tokens_visible(&x->queries, &x->keys, row, x->mode, &sequence);
-    top t = { (top_hit *)(void *)(scale + x->heads), 0, n < x->count ? n : x->count };
+    top t = { (top_hit *)(void *)(scale + x->heads + 1), 0, n < x->count ? n : x->count };
     load(q, x->query, line * x->heads * x->d, x->heads * x->d);
     load(w, x->weights, line * x->heads, x->heads);
     if (x->query_scale) {
@@ -89,7 +89,7 @@ static int begin(dv_context *ctx, struct indexer *x)
         return status;
     const int64_t longest = tokens_longest(&x->keys);
     x->pieces = x->lines < 32 ? x->lines : 32;
-    x->room = (size_t)((x->heads + 1) * x->d + 2 * x->heads + 1) * sizeof(double) +
+    x->room = (size_t)((x->heads + 1) * x->d + 2 * x->heads + 2) * sizeof(double) +
         (size_t)(longest < x->count ? longest : x->count) * sizeof(top_hit);
     x->scratch = dv_alloc(ctx, x->room * (size_t)x->pieces, 64);
     return x->scratch ? DV_OK : DV_ENOMEM;
@@ -127,8 +127,6 @@ struct scoring {
 
 /* vpdpbusd multiplies bytes without a sign by those with one: bytes of a key are taken 128 larger, and sums begin at -128 times
  * those of q. */
-#define TIMES_f32(A, U, W) A += U * (lanes)W
-#define TIMES_bf16(A, U, W) __asm__("vdpbf16ps %2, %1, %0" : "+v"(A) : "v"(U), "v"(W))
 #define TIMES_i8(A, U, W) __asm__("vpdpbusd %1, %2, %0" : "+v"(A) : "v"(U), "v"(W))
 #define SUMS_f32 lanes
 #define SUMS_bf16 lanes
@@ -192,7 +190,7 @@ static void load_words(const struct scoring *p, float *to, const dv_tensor *x, i
     if (p->by->each == 1) {
         p->by->load(to, x, start, p->x.d, 0);
     } else {
-        to[p->depth - 1] = 0;
+        memset(to, 0, (size_t)p->depth * sizeof *to);
         memcpy(to, (const char *)x->data + start * size, (size_t)(p->x.d * size));
     }
 }
@@ -263,6 +261,19 @@ static int score_units(void *arg, int64_t begin, int64_t end)
     return DV_OK;
 }
 
+/* Where no score of a line is larger, products of query and key are so small that float loses digits of them. */
+static float least_score(const struct indexer *x, int64_t line)
+{
+    double query = 0, weight = 0;
+    if (x->query->dtype.bits == 8) /* products of integers */
+        return 0;
+    for (int64_t i = 0; i < x->heads * x->d; i++)
+        query = fmax(query, fabs(dv_get_f64(x->query->data, line * x->heads * x->d + i, dv_dtype_key(x->query->dtype))));
+    for (int64_t h = 0; h < x->heads; h++)
+        weight = fmax(weight, fabs(dv_get_f64(x->weights->data, line * x->heads + h, dv_dtype_key(x->weights->dtype))));
+    return query > 0 ? (float)(weight * 0x1p-80) : 0;
+}
+
 static int choose_lines(void *arg, int64_t begin, int64_t end)
 {
     const struct scoring *const p = arg;
@@ -274,9 +285,12 @@ static int choose_lines(void *arg, int64_t begin, int64_t end)
         const float *const scores = p->scores + line * p->longest;
         top t = { (top_hit *)(void *)scratch, 0, n < x->count ? n : x->count };
         bool finite = true;
-        for (int64_t s = 0; s < n; s++)
+        float most = 0;
+        for (int64_t s = 0; s < n; s++) {
             finite &= isfinite(scores[s]) != 0;
-        if (finite) {
+            most = fabsf(scores[s]) > most ? fabsf(scores[s]) : most;
+        }
+        if (finite && most >= least_score(x, p->first + line)) {
             top_choose(&t, scores, n);
             write_line(x, p->first + line, &t);
         } else {
@@ -294,7 +308,7 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
     struct scoring p = { .x = x,
         .by = by,
         .longest = tokens_longest(&x.keys),
-        .heads = (x.heads + ALIGN - 1) / ALIGN * ALIGN,
+        .heads = ((x.heads ? x.heads : 1) + ALIGN - 1) / ALIGN * ALIGN,
         .depth = (x.d + by->each - 1) / by->each,
         .pieces = 32 };
     p.room = p.heads * (p.depth + 2) + UNIT * line_room(x.d);

@@ -64,7 +64,7 @@ static int blocks(void *arg, int64_t begin, int64_t end)
         float scale[COLUMNS], bias[COLUMNS];
         product(p->isa, &w, first, 1, count, p->x, p->rows, sums);
         for (int64_t c = 0; c < count; c++) {
-            scale[c] = number(p->a->weight_scale, first + c, 1);
+            scale[c] = number(w.k ? p->a->weight_scale : NULL, first + c, 1); /* a sum of nothing is 0 */
             bias[c] = number(p->a->bias, first + c, 0);
         }
         for (int64_t t = 0, width; t < all; t += width) {
@@ -81,7 +81,8 @@ static int blocks(void *arg, int64_t begin, int64_t end)
 static int linear_row(dv_context *ctx, const struct linear *a, const product_isa *isa)
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
-    const int64_t whole = packed_room(isa, rows < GROUP ? rows : GROUP, k), rest = packed_room(isa, rows < isa->few ? rows : isa->few, k);
+    const int64_t whole = packed_room(isa, rows < GROUP ? rows : GROUP, k),
+                  rest = packed_room(isa, rows < isa->few ? rows : isa->few, k);
     float *const x = dv_alloc(ctx, (size_t)((whole > rest ? whole : rest) + 1) * sizeof *x, 64);
     int status = x ? DV_OK : DV_ENOMEM;
     for (int64_t begin = 0; !status && begin < rows; begin += GROUP) {

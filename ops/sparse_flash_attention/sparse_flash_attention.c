@@ -175,7 +175,8 @@ struct fast {
     atomic_bool infinite;
 };
 /* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e + PADDING], max and sum
- * [heads]. */
+ * [heads]. Where words are pairs of bf16, q and tokens have half as many; exp(score - max) stays float, as bf16 would lose
+ * digits of results. */
 struct unit {
     float *q, *scores, *out, *tokens, *values, *max, *sum;
     int64_t *rows, heads;
@@ -183,6 +184,7 @@ struct unit {
 
 /* What is made for each instruction set. */
 struct fns {
+    int64_t each; /* elements of a word: 1 or 2 */
     void (*scores)(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale);
     void (*values)(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count);
     bool (*exponentials)(const struct unit *u, int64_t count);
@@ -191,76 +193,92 @@ struct fns {
 };
 
 #define AT(P) (*(lanes *)(void *)(P))
-#define EACH(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+#define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5) DO(T, 6) DO(T, 7)
+#define FOUR(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3)
+#define WORD(P) (*(const word *)(const void *)(P) | (words){ 0 })
 /* One vector of heads, or two, which share what is loaded of a key. */
-#define BEGIN(K) lanes a##K = { 0 };
-#define ADD(K) a##K += u * keys[K * wide + i];
-#define END(K) AT(scores + K * heads + h) = a##K * scale;
-#define BEGIN_BOTH(K) lanes a##K = { 0 }, b##K = { 0 };
-#define ADD_BOTH(K) ADD_TO_BOTH(K, keys[K * wide + i])
-#define END_BOTH(K) AT(scores + K * heads + h) = a##K * scale, AT(scores + K * heads + h + n) = b##K * scale;
-#define ADD_TO_BOTH(K, NUMBER)                      \
-    {                                               \
-        lanes both = (NUMBER) - (const lanes){ 0 }; \
-        IN_REGISTER(both);                          \
-        a##K += u * both, b##K += v * both;         \
+#define BEGIN(T, K) lanes a##K = { 0 };
+#define ADD(T, K)                                    \
+    {                                                \
+        const words one = WORD(keys + K * wide + i); \
+        TIMES_##T(a##K, u, one);                     \
     }
-#define LOAD_OUT(H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
-#define ADD_OUT(H) ADD_TO_BOTH(H, p[t * heads + h + H])
-#define STORE_OUT(H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
-/* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
-#define FAST(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                                      \
+#define END(T, K) AT(scores + K * heads + h) = a##K * scale;
+#define BEGIN_BOTH(T, K) lanes a##K = { 0 }, b##K = { 0 };
+#define ADD_BOTH(T, K) ADD_TO_BOTH(T, K, keys + K * wide + i)
+#define END_BOTH(T, K) AT(scores + K * heads + h) = a##K * scale, AT(scores + K * heads + h + n) = b##K * scale;
+#define ADD_TO_BOTH(T, K, NUMBER)  \
+    {                              \
+        words both = WORD(NUMBER); \
+        IN_REGISTER(both);         \
+        TIMES_##T(a##K, u, both);  \
+        TIMES_##T(b##K, v, both);  \
+    }
+#define LOAD_OUT(T, H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
+#define ADD_OUT(T, H) ADD_TO_BOTH(T, H, p + t * heads + h + H)
+#define STORE_OUT(T, H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
+#define SCORES(ISA, TARGET, BYTES, T)                                                                                           \
     /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                                \
     TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale) \
     {                                                                                                                           \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                         \
+        typedef int32_t words __attribute__((vector_size(BYTES)));                                                              \
+        typedef int32_t word __attribute__((may_alias));                                                                        \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
         int64_t h = 0;                                                                                                          \
         for (; BYTES == 64 && h + 2 * n <= heads; h += 2 * n) { /* with 32 registers */                                         \
-            EACH(BEGIN_BOTH)                                                                                                    \
+            EACH(BEGIN_BOTH, T)                                                                                                 \
             for (int64_t i = 0; i < wide; i++) {                                                                                \
                 const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
                 const lanes v = *(const lanes *)(const void *)(q + i * heads + h + n);                                          \
-                EACH(ADD_BOTH)                                                                                                  \
+                EACH(ADD_BOTH, T)                                                                                               \
             }                                                                                                                   \
-            EACH(END_BOTH)                                                                                                      \
+            EACH(END_BOTH, T)                                                                                                   \
         }                                                                                                                       \
         for (; h < heads; h += n) {                                                                                             \
-            EACH(BEGIN)                                                                                                         \
+            EACH(BEGIN, T)                                                                                                      \
             for (int64_t i = 0; i < wide; i++) {                                                                                \
                 const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
-                EACH(ADD)                                                                                                       \
+                EACH(ADD, T)                                                                                                    \
             }                                                                                                                   \
-            EACH(END)                                                                                                           \
+            EACH(END, T)                                                                                                        \
         }                                                                                                                       \
-    }                                                                                                                           \
-    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */                  \
-    TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count)   \
-    {                                                                                                                           \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4)));                                                    \
-        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                                   \
-        for (int64_t i = 0; i < e; i += 2 * n)                                                                                  \
-            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                                \
-                EACH_HEAD(LOAD_OUT)                                                                                             \
-                for (int64_t t = 0; t < count; t++) {                                                                           \
-                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                                      \
-                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                                  \
-                    EACH_HEAD(ADD_OUT)                                                                                          \
-                }                                                                                                               \
-                EACH_HEAD(STORE_OUT)                                                                                            \
-            }                                                                                                                   \
-    }                                                                                                                           \
-    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }               \
-    static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                        \
-    {                                                                                                                           \
-        return attend_units(                                                                                                    \
-            arg, begin, end, (struct fns){ scores_##ISA, values_##ISA, exponentials_##ISA, load_##ISA, store_##ISA });          \
-    }                                                                                                                           \
-    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                        \
-    {                                                                                                                           \
-        return run_fast(ctx, a, attend_units_##ISA);                                                                            \
     }
+#define FAST(ISA, OF, EACH_WORD)                                                                                              \
+    static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                      \
+    {                                                                                                                         \
+        return attend_units(                                                                                                  \
+            arg, begin, end, (struct fns){ EACH_WORD, scores_##ISA, values_##OF, exponentials_##OF, load_##OF, store_##OF }); \
+    }                                                                                                                         \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                      \
+    {                                                                                                                         \
+        return run_fast(ctx, a, attend_units_##ISA);                                                                          \
+    }
+/* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
+#define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                                \
+    LOAD_LINE(ISA, TARGET)                                                                                                    \
+    STORE_LINE(ISA, TARGET)                                                                                                   \
+    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }             \
+    SCORES(ISA, TARGET, BYTES, f32)                                                                                           \
+    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */                \
+    TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count) \
+    {                                                                                                                         \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                       \
+        typedef int32_t words __attribute__((vector_size(BYTES)));                                                            \
+        typedef int32_t word __attribute__((may_alias));                                                                      \
+        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                                 \
+        for (int64_t i = 0; i < e; i += 2 * n)                                                                                \
+            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                              \
+                EACH_HEAD(LOAD_OUT, f32)                                                                                      \
+                for (int64_t t = 0; t < count; t++) {                                                                         \
+                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                                    \
+                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                                \
+                    EACH_HEAD(ADD_OUT, f32)                                                                                   \
+                }                                                                                                             \
+                EACH_HEAD(STORE_OUT, f32)                                                                                     \
+            }                                                                                                                 \
+    }                                                                                                                         \
+    FAST(ISA, ISA, 1)
 
 static struct unit unit_at(const struct fast *f, char *at)
 {
@@ -281,19 +299,32 @@ static int64_t unit_room(const struct fast *f)
         f->most * (int64_t)sizeof(int64_t) + 64;
 }
 
-/* The queries of u's heads, transposed: heads that are not there are 0, and so is what lies behind d and r. */
-static void load_queries(const struct fast *f, const struct unit *u, load_fn read, int64_t first, int64_t heads)
+/* Row `row` of a tensor of d and, behind line_room(d), one of r elements, as words. */
+static void load_both(
+    const struct fast *f, const struct fns *fns, float *to, const dv_tensor *main, const dv_tensor *rope, int64_t row)
 {
     const struct attention *const x = f->x;
-    memset(u->q, 0, (size_t)(f->wide * u->heads) * sizeof(float));
+    if (fns->each == 1) {
+        fns->load(to, main, row * x->d, x->d, 0);
+        if (rope)
+            fns->load(to + line_room(x->d), rope, row * x->r, x->r, 0);
+        return;
+    }
+    memset(to, 0, (size_t)f->wide * 2);
+    memcpy(to, (const uint16_t *)main->data + row * x->d, (size_t)x->d * 2);
+    if (rope)
+        memcpy(to + line_room(x->d) / 2, (const uint16_t *)rope->data + row * x->r, (size_t)x->r * 2);
+}
+
+/* The queries of u's heads, transposed: heads that are not there are 0, and so is what lies behind d and r. */
+static void load_queries(const struct fast *f, const struct unit *u, const struct fns *fns, int64_t first, int64_t heads)
+{
+    const int64_t wide = f->wide / fns->each;
+    memset(u->q, 0, (size_t)(wide * u->heads) * sizeof(float));
     for (int64_t h = 0; h < heads; h++) {
-        read(u->tokens, x->query, (first + h) * x->d, x->d, 0);
-        for (int64_t i = 0; i < x->d; i++)
-            u->q[i * u->heads + h] = u->tokens[i];
-        if (x->query_rope)
-            read(u->tokens, x->query_rope, (first + h) * x->r, x->r, 0);
-        for (int64_t i = 0; i < x->r; i++)
-            u->q[(line_room(x->d) + i) * u->heads + h] = u->tokens[i];
+        load_both(f, fns, u->tokens, f->x->query, f->x->query_rope, first + h);
+        for (int64_t i = 0; i < wide; i++)
+            memcpy(&u->q[i * u->heads + h], &u->tokens[i], sizeof(float));
     }
 }
 
@@ -324,6 +355,7 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
     struct fast *const f = arg;
     const struct attention *const x = f->x;
     struct unit u = unit_at(f, f->scratch + begin * f->room);
+    const int64_t wide = f->wide / fns.each;
     for (int64_t at = share(x->lines * f->units, f->pieces, begin), stop = share(x->lines * f->units, f->pieces, end); at < stop;
         at++) {
         const int64_t line = at / f->units, from = at % f->units * f->heads,
@@ -334,15 +366,13 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
         for (int64_t row; (row = next(&w)) >= 0;)
             u.rows[count++] = row;
         u.heads = (heads + ALIGN - 1) / ALIGN * ALIGN;
-        load_queries(f, &u, fns.load, line * x->heads + from, heads);
+        load_queries(f, &u, &fns, line * x->heads + from, heads);
         for (int64_t t = 0; t < count; t += AT_ONCE) {
             for (int64_t c = 0; c < AT_ONCE; c++) { /* behind the last token: the last again */
                 const int64_t row = u.rows[t + c < count ? t + c : count - 1];
-                fns.load(u.tokens + c * f->wide, x->key, row * x->d, x->d, 0);
-                if (x->key_rope)
-                    fns.load(u.tokens + c * f->wide + line_room(x->d), x->key_rope, row * x->r, x->r, 0);
+                load_both(f, &fns, u.tokens + c * wide, x->key, x->key_rope, row);
             }
-            fns.scores(u.scores + t * u.heads, u.q, u.heads, u.tokens, f->wide, (float)x->scale_value);
+            fns.scores(u.scores + t * u.heads, u.q, u.heads, u.tokens, wide, (float)x->scale_value);
         }
         const bool finite = fns.exponentials(&u, count);
         memset(u.out, 0, (size_t)(u.heads * f->e) * sizeof(float));
@@ -514,16 +544,16 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
     return !status && atomic_load(&f.infinite) ? sparse_flash_attention_reference(ctx, a) : status;
 }
 #ifdef DV_TARGET_AVX2
-LOAD_LINE(avx512, DV_TARGET_AVX512)
-STORE_LINE(avx512, DV_TARGET_AVX512)
-FAST(avx512, DV_TARGET_AVX512, 64, EACH, 8)
-LOAD_LINE(avx2, DV_TARGET_AVX2)
-STORE_LINE(avx2, DV_TARGET_AVX2)
-FAST(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
+FAST_ISA(avx512, DV_TARGET_AVX512, 64, EACH, 8)
+FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
+
+SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
+FAST(avx512bf16, avx512, 2)
+#define BF16_ROW(FRAME, BODY) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16"),
+#else
+#define BF16_ROW(FRAME, BODY)
 #endif
-LOAD_LINE(base, )
-STORE_LINE(base, )
-FAST(base, , 16, FOUR, 4)
+FAST_ISA(base, , 16, FOUR, 4)
 
 #define DECLARE(NAME)                                                                                                            \
     DV_OPERATOR(NAME, struct sparse_flash_attention,                                                                             \
@@ -554,7 +584,8 @@ FAST(base, , 16, FOUR, 4)
         .doc = "Attention of each query over the tokens (or blocks of tokens) in sparse_indices, with rotary parts kept "        \
                "apart. Valid indices stand in front; the first -1 ends them. scale_value is the caller's. With "                 \
                "return_softmax_lse also the largest scaled score and the sum of exponentials of each row.",                      \
-        .kernels = DV_KERNELS(DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),            \
+        .kernels = DV_KERNELS(BF16_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                                \
+                                  DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),        \
             DV_KERNEL(                                                                                                           \
                 struct sparse_flash_attention, "cpu", NULL, sparse_flash_attention_reference, .flags = DV_KERNEL_REFERENCE)))
 DECLARE(sparse_flash_attention);

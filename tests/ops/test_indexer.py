@@ -182,3 +182,30 @@ def test_a_score_that_is_not_finite(isa):
     k[0, 2] = float("nan")
     at, _ = dovetail.ops.lightning_indexer(q, k, w, sparse_count=4, sparse_mode=0)
     assert at.flatten().tolist() == [2, 1, 0, 3]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size, weight", [(1e-30, 1e38), (1e-22, 1e30), (1e-19, 1.0)])
+def test_products_that_underflow(dtype, size, weight, isa):
+    """f32 loses digits where f64 does not: the order is that of f64."""
+    q, w = torch.full((1, 1, 1, 2), size).to(dtype), torch.full((1, 1, 1), weight).to(dtype)
+    k = (torch.arange(1, 401)[torch.randperm(400, generator=torch.Generator().manual_seed(1))] % 256 * size).to(dtype).reshape(1, 400, 1, 1).expand(1, 400, 1, 2).contiguous()
+    at, values = dovetail.ops.lightning_indexer(q, k, w, sparse_count=400, sparse_mode=0, return_value=True)
+    scores = (q.double() * k.double()).sum(-1).flatten() * w.double().item()
+    best, order = scores.sort(descending=True, stable=True)
+    assert torch.equal(at.flatten().long(), order)
+    torch.testing.assert_close(values.flatten().double(), best, rtol=2 * torch.finfo(dtype).eps, atol=1e-44)
+
+
+@pytest.mark.parametrize("keys, heads, d", [(1, 1, 1), (300, 40, 70), (513, 3, 64), (1030, 64, 128), (7, 33, 5), (20, 2, 0)])
+def test_bytes(keys, heads, d, isa):
+    g = torch.Generator().manual_seed(keys)
+    q, k = (torch.randint(-128, 128, s, generator=g, dtype=torch.int8) for s in ((1, 3, heads, d), (1, keys, 1, d)))
+    q[0, 1], k[0, -1] = -128, 127  # the largest sums
+    k[0, 0] = -128
+    w, qs, ks = torch.randn(1, 3, heads, generator=g), torch.rand(1, 3, heads, generator=g), torch.rand(1, keys, 1, generator=g)
+    at = dovetail.ops.npu_lightning_indexer_quant(q, k, w, qs, ks, sparse_count=keys, sparse_mode=0)[0, :, 0].long()
+    z = torch.einsum("shd,td->sht", q[0].double(), k[0, :, 0].double()).relu() * (w * qs)[0, :, :, None].double()
+    scores, size = z.sum(1) * ks[0, :, 0].double(), (z.abs().sum(1) * ks[0, :, 0].double()).max() * 1e-5
+    mine = scores.gather(-1, at)
+    assert all(sorted(line) == list(range(keys)) for line in at.tolist()) and (mine[:, 1:] <= mine[:, :-1] + size).all()

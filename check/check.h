@@ -255,8 +255,9 @@ typedef struct check_order {
 bool check_fit_in_order(const check_op *op, check_case *c, const check_order *order, dv_range *elements);
 /* Which tensors of a case have shapes and dtypes that no name decides; the other dtypes are set. */
 void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes);
-/* A call of which nothing is known. NULL: core says nothing of such a call. */
-dv_partial *check_unknown(const check_op *op);
+/* A call of which nothing is known but the value of an argument that the contract does not read (but NULL: nothing). NULL: core
+ * says nothing of such a call, or that there is none. */
+dv_partial *check_unknown(const check_op *op, size_t slot, const check_value *but);
 /* A value, of a default that the contract reads the default itself. */
 check_value check_default_of(const check_op *op, size_t slot, const check_value *v);
 void check_narrow(check_tensor *t, dv_range elements);
@@ -359,6 +360,8 @@ const char *check_fresh_name(const check_call *call, const check_fresh *of, char
 bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset);
 /* Did the last call change an element of a tensor that it may write? */
 bool check_call_changed(size_t tensor);
+/* The first byte in [begin, end) that is another; NULL: there is none. */
+const uint8_t *check_first_other(uintptr_t begin, uintptr_t end, uint8_t than);
 /* Bytes just behind a workspace or dv_alloc() memory, where alignment leaves room before the guard page; what is filled. */
 bool check_call_slack_changed(char *what, size_t size);
 /* Find the memory that contains an address, or the nearest, for the fault handler. */

@@ -422,7 +422,7 @@ void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes)
     dv_partial_free(f.p);
 }
 
-dv_partial *check_unknown(const check_op *op)
+dv_partial *check_unknown(const check_op *op, size_t slot, const check_value *but)
 {
     static check_case c;
     fitter f = { .op = op, .c = &c };
@@ -440,6 +440,8 @@ dv_partial *check_unknown(const check_op *op)
                 : s->type == DV_FIELD_INTS            ? DV_VALUE_INTS
                 : s->type == DV_FIELD_INT             ? DV_VALUE_INT
                                                       : DV_VALUE_DEFAULT;
+        else if (but && i == slot)
+            c.args[i] = *but;
     }
     return begin_unknown(&f, true) ? f.p : NULL;
 }

@@ -1,8 +1,8 @@
 /* malloc() while a kernel runs: every block lies between guard pages, holds the poison, and cannot be touched once it was freed.
  *
- * The command defines malloc() and its family; outside of kernels they are libc's own. A block that a kernel keeps (a table that
- * it makes once) stays as it is. Addresses are never used again; when they or the table of blocks are used up, libc's memory is
- * given. */
+ * The command defines malloc() and its family; outside of kernels, and for core, which allocates for each piece of a call, they
+ * are libc's own. A block that a kernel keeps (a table that it makes once) stays as it is. Addresses are never used again; when
+ * they or the table of blocks are used up, libc's memory is given. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -45,9 +45,14 @@ static struct {
 static atomic_size_t overlapping; /* bytes of a memcpy() of the kernel to memory that overlaps; 0: none */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+static void *core_malloc(void *user, size_t size);
+static void *core_realloc(void *user, void *p, size_t size);
+static void core_free(void *user, void *p);
+
 void check_heap_begin(enum check_end end, uint8_t with)
 {
     if (!area) {
+        dv_set_allocator(&(dv_allocator){ core_malloc, core_realloc, core_free, NULL });
         void *p = mmap(NULL, AREA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         blocks = mmap(NULL, BLOCKS * sizeof *blocks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED || blocks == MAP_FAILED)
@@ -127,14 +132,13 @@ static void *new_block(size_t bytes, size_t alignment)
 /* The bytes around a block, up to the bounds of its pages. */
 static void check_slack(const block *b)
 {
-    for (uintptr_t p = b->begin; p < b->end && !overrun.found; p++) {
-        p = p == b->data ? p + b->bytes : p;
-        if (p < b->end && *(const uint8_t *)p != FILL) {
-            overrun.found = true;
-            overrun.bytes = b->bytes;
-            overrun.offset = (int64_t)(p - b->data);
-        }
-    }
+    const uint8_t *p = check_first_other(b->begin, b->data, FILL);
+    p = p ? p : check_first_other(b->data + b->bytes, b->end, FILL);
+    if (!p || overrun.found)
+        return;
+    overrun.found = true;
+    overrun.bytes = b->bytes;
+    overrun.offset = (int64_t)((uintptr_t)p - b->data);
 }
 
 static void free_block(void *p)
@@ -157,12 +161,35 @@ static void free_block(void *p)
 
 static bool guards(void) { return atomic_load_explicit(&active, memory_order_relaxed); }
 
+static void *plain(size_t size)
+{
+    return atomic_load_explicit(&zeroed, memory_order_relaxed) ? __libc_calloc(1, size) : __libc_malloc(size);
+}
+
 DV_API void *malloc(size_t size)
 {
     if (refuses())
         return NULL;
     void *p = guards() ? new_block(size, 16) : NULL;
-    return p ? p : atomic_load_explicit(&zeroed, memory_order_relaxed) ? __libc_calloc(1, size) : __libc_malloc(size);
+    return p ? p : plain(size);
+}
+
+static void *core_malloc(void *user, size_t size)
+{
+    (void)user;
+    return refuses() ? NULL : plain(size);
+}
+
+static void *core_realloc(void *user, void *p, size_t size)
+{
+    (void)user;
+    return refuses() ? NULL : __libc_realloc(p, size);
+}
+
+static void core_free(void *user, void *p)
+{
+    (void)user;
+    free(p);
 }
 
 DV_API void *calloc(size_t count, size_t size)

@@ -45,6 +45,7 @@ typedef struct made_tensor {
     int index;
     bool view;
     struct made_tensor *next;
+    int64_t own[]; /* of a temporary: its sizes, then its strides */
 } made_tensor;
 
 /* The host, and everything of the call that runs. */
@@ -269,13 +270,20 @@ static const void *lend_copy(struct machine *m, const void *data, size_t bytes, 
 static made_tensor *new_header(
     struct machine *m, int index, dv_dtype dtype, dv_device device, int32_t ndim, const int64_t *shape, const int64_t *strides)
 {
-    made_tensor *t = calloc(1, sizeof *t);
-    const size_t bytes = sizeof *shape * (size_t)ndim, of = OF_RESULT + (size_t)(index < 0 ? CHECK_RESULTS : index);
-    const int64_t *sizes = t ? lend_copy(m, shape, bytes, sizeof *shape, SIZES, of) : NULL;
-    const int64_t *steps = sizes ? lend_copy(m, strides, bytes, sizeof *strides, STRIDES, of) : NULL;
+    const size_t bytes = sizeof *shape * (size_t)ndim, of = OF_RESULT + (size_t)index;
+    const bool temporary = index < 0; /* which a native form makes: kernels of the base set see it, and no row under check */
+    made_tensor *t = calloc(1, sizeof *t + (temporary ? 2 * bytes : 0));
+    const int64_t *sizes = !t ? NULL : temporary ? t->own : lend_copy(m, shape, bytes, sizeof *shape, SIZES, of);
+    const int64_t *steps = !sizes ? NULL
+        : temporary               ? t->own + ndim
+                                  : lend_copy(m, strides, bytes, sizeof *strides, STRIDES, of);
     if (!steps) {
         free(t);
         return NULL;
+    }
+    if (temporary && ndim) {
+        memcpy(t->own, shape, bytes);
+        memcpy(t->own + ndim, strides, bytes);
     }
     t->t = (dv_tensor){ .device = device, .ndim = ndim, .dtype = dtype, .shape = sizes, .strides = steps };
     t->index = index;
@@ -729,21 +737,30 @@ static void describe(const region *r, check_place *out)
     out->input = out->header || (r->use == ARGUMENT && !(op->slots[slot].flags & DV_SLOT_WRITES));
 }
 
+const uint8_t *check_first_other(uintptr_t begin, uintptr_t end, uint8_t than)
+{
+    const uint8_t *p = as_pointer(begin), *const last = as_pointer(end);
+    if (begin >= end || (*p == than && !memcmp(p, p + 1, end - begin - 1))) /* each as the one before it */
+        return NULL;
+    while (p < last && *p == than)
+        p++;
+    return p;
+}
+
 bool check_call_slack_changed(char *what, size_t size)
 {
     for (size_t i = 0; i < machine.nregions; i++) {
         const region *r = &machine.regions[i];
         if (!r->bytes || r->margin || r->use == ARGUMENT || r->use >= SIZES)
             continue;
-        for (uintptr_t p = r->begin; p < r->end; p++) {
-            p = p == r->data ? p + r->bytes : p;
-            if (p < r->end && *(const uint8_t *)as_pointer(p) != GAP) {
-                check_place place = { .what = "" };
-                describe(r, &place);
-                snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes,
-                    (long long)((int64_t)p - (int64_t)r->data));
-                return true;
-            }
+        const uint8_t *p = check_first_other(r->begin, r->data, GAP);
+        p = p ? p : check_first_other(r->data + r->bytes, r->end, GAP);
+        if (p) {
+            check_place place = { .what = "" };
+            describe(r, &place);
+            snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes,
+                (long long)((int64_t)(uintptr_t)p - (int64_t)r->data));
+            return true;
         }
     }
     return check_heap_slack_changed(what, size);

@@ -19,6 +19,7 @@ enum {
     LONG = CHECK_LIST,
     TRIES = 10,
     MOST_TRIES = 12000,
+    MOST_VAIN = 24,
     FIRST = 6,
     FEWEST = 64,
     WORK = 10,
@@ -107,6 +108,7 @@ typedef struct planner {
     size_t npairs;
     uint32_t tries, turn, most; /* most: cases */
     uint32_t scaled;            /* cases of this mood that were kept */
+    uint32_t vain;              /* choices with the most open pairs that no call had, one after the other */
 } planner;
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */
@@ -1002,7 +1004,7 @@ static bool is_refuted(const planner *p, int a, int la, int b, int lb)
     dv_partial *calls = NULL;
     bool said = true, refuted = p->op->contract;
     for (int i = 0; refuted && way(p, a, la, i, &one, &said) && said; i++) {
-        calls = calls ? calls : check_unknown(p->op);
+        calls = calls ? calls : check_unknown(p->op, 0, NULL);
         if (!calls || excludes(calls, &one)) {
             refuted = calls;
             continue;
@@ -1127,11 +1129,13 @@ static void meet_pair(planner *p, int a, int la, int b, int lb)
     for (int i = 0; i < TRIES && *of == OPEN && p->tries < MOST_TRIES && p->plan->n < p->most; i++, p->tries++) {
         want[a] = la;
         want[b] = lb;
-        choose(p, a, b, want, i > TRIES / 2);
+        const bool random = i > (p->vain < MOST_VAIN ? TRIES / 2 : 0);
+        choose(p, a, b, want, random);
         const bool tight = i % 2 || is_large(p, a, la) || is_large(p, b, lb);
         const enum check_verdict is = make(p, want, a, b, tight, place(p));
         cut |= is == CHECK_TOO_LARGE;
         p->turn++;
+        p->vain = is == CHECK_ACCEPTED && !random ? 0 : p->vain + !random;
         if (is == CHECK_ACCEPTED) {
             find_levels(p, want, place(p), found);
             const uint32_t met = meet(p, found, true);
@@ -1214,12 +1218,23 @@ static void put_huge_last(const check_op *op, check_plan *plan)
     memcpy(&plan->cases[n], kept, last * sizeof *kept);
 }
 
+/* Does no call have this level of an argument that is no tensor, as a text that has to be None? */
+static bool is_refused_word(const planner *p, const factor *f, uint32_t l)
+{
+    dv_partial *any = check_unknown(p->op, 0, NULL);
+    dv_partial *one = any && f->kind == WORD ? check_unknown(p->op, f->at, &p->words[f->at][l]) : NULL;
+    const bool refused = any && f->kind == WORD && !one;
+    dv_partial_free(any);
+    dv_partial_free(one);
+    return refused;
+}
+
 /* Levels that no call has at all are no levels. */
 static void drop_impossible(planner *p)
 {
     for (int k = 0; k < p->n; k++)
         for (uint32_t l = 0; l < p->f[k].n;)
-            if (p->f[k].n > 1 && is_refuted(p, k, (int)l, NOT, 0)) {
+            if (p->f[k].n > 1 && (is_refuted(p, k, (int)l, NOT, 0) || is_refused_word(p, &p->f[k], l))) {
                 factor *f = &p->f[k];
                 f->n--;
                 if (f->kind == WORD)

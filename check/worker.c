@@ -838,15 +838,24 @@ static planned *find_plan(planned *plans, const check_job *job)
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && !strcmp(a, b)); }
 
+/* Does a plan for all rows take dtypes from one? For a variable that may be any, if the row names it, or it is the first. */
+static bool takes_dtypes_of_rows(const check_op *op)
+{
+    const check_json *dtypes = check_json_get(op->contract, "dtypes"), *first = dtypes ? dtypes->child : NULL;
+    bool any = !op->contract;
+    for (const check_json *d = first; d; d = d->next) {
+        const check_json *in = check_json_get(d, "in");
+        for (size_t k = 0; k < op->nrows && in && in->kind == CHECK_NULL; k++)
+            any |= op->rows[k].dtypes && (d == first || strchr(op->rows[k].dtypes, '='));
+    }
+    return any;
+}
+
 /* For a row, and for a property of the whole operator (NULL), the same plan would be made. */
 static bool same_plan(const check_op *op, const check_row *a, const check_row *b)
 {
-    if (a && b)
-        return same_text(a->dtypes, b->dtypes) && same_text(a->when, b->when);
-    for (size_t k = 0; k < op->nrows; k++)
-        if (op->rows[k].dtypes || op->rows[k].when)
-            return false;
-    return true;
+    const check_row none = { 0 }, *x = a ? a : &none, *y = b ? b : &none;
+    return same_text(x->dtypes, y->dtypes) && same_text(x->when, y->when) && (!a == !b || !takes_dtypes_of_rows(op));
 }
 
 /* The plan of another row for which the same one would be made; NULL: there is none. */

@@ -171,7 +171,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
     } names[] = {
         { SIGFPE, "arithmetic fault", "SIGFPE: the kernel divides an integer by zero" },
         { SIGABRT, "abort", "SIGABRT: the kernel calls abort()" },
-        { SIGILL, "illegal instruction", "SIGILL: the kernel runs an instruction that this processor does not have" },
+        { SIGILL, "illegal instruction",
+            "SIGILL: the kernel runs an illegal instruction: __builtin_trap(), or one that this processor does not have" },
         { SIGBUS, "bus error", "SIGBUS: the kernel touches memory that is not there" },
         { SIGSYS, "bad system call", "SIGSYS: the kernel makes a system call that does not exist" },
         { SIGTRAP, "trap", "SIGTRAP: the kernel runs into __builtin_trap() or a sanitizer's" },

@@ -3,9 +3,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -110,6 +112,22 @@ static int add_source(targets *t, const char *path)
     return status;
 }
 
+/* Is it meant to be an operator binary? It names the symbol of a library then. */
+static bool names_library(const char *path)
+{
+    static const char symbol[] = "dovetail_library_";
+    struct stat file;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const bool regular = fd >= 0 && !fstat(fd, &file) && S_ISREG(file.st_mode) && file.st_size > 0;
+    void *all = regular ? mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    const bool found = all != MAP_FAILED && memmem(all, (size_t)file.st_size, symbol, sizeof symbol - 1);
+    if (all != MAP_FAILED)
+        munmap(all, (size_t)file.st_size);
+    if (fd >= 0)
+        close(fd);
+    return found;
+}
+
 /* Operator binaries in a folder and one level below; other shared objects are skipped. */
 static int add_folder(targets *t, const char *path, int depth)
 {
@@ -122,6 +140,8 @@ static int add_folder(targets *t, const char *path, int depth)
             add_folder(t, full, depth - 1);
         else if (ends_with(full, ".so") && !dv_load(full, &lib))
             add_library(t, lib, NULL);
+        else if (ends_with(full, ".so") && names_library(full))
+            add_refused(t, full, dv_last_error());
         free(full);
         free(names[i]);
     }
@@ -409,9 +429,12 @@ static int check_outputs(const char *folder, const char *file)
             "cannot write programs to the folder '%s': %s", folder, errno == EEXIST ? "it is a file" : strerror(errno));
     const char *slash = file ? strrchr(file, '/') : NULL;
     char *in = slash ? cli_format("%.*s/", (int)(slash - file), file) : cli_format(".");
-    const bool writable = !file || (!access(file, F_OK) ? !access(file, W_OK) && !is_folder(file) : !access(in, W_OK | X_OK));
+    const bool there = file && !access(file, F_OK), folder_there = there && is_folder(file);
+    const int error = folder_there || !access(there ? file : in, there ? W_OK : W_OK | X_OK) ? 0 : errno;
     free(in);
-    return writable ? CLI_OK : cli_fail("cannot write '%s': %s", file, is_folder(file) ? "it is a folder" : strerror(errno));
+    return !file || (!folder_there && !error)
+        ? CLI_OK
+        : cli_fail("cannot write '%s': %s", file, folder_there ? "it is a folder" : strerror(error));
 }
 
 /* What its processes need whatever they run. */
@@ -453,7 +476,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
     else if (!status && cli_has(args, "op"))
         status = keep_named(t, cli_get(args, "op"));
     if (!status && !t->n)
-        status = cli_fail("there is no operator to check");
+        status = cli_fail("there is no operator to check: of a folder its binaries (.so) are checked, not its C files");
     for (size_t i = 0; i < t->n && !status && !check_wanted(options, "binding"); i++)
         if (t->ops[i].refused) /* else "binding" reports it */
             status = cli_fail("%s", t->ops[i].refused);
@@ -494,13 +517,17 @@ static int check(const cli_args *args, targets *t, check_options *options)
 /* --seeds A..B */
 static int get_seeds(const cli_args *args, check_options *options)
 {
+    enum { MOST_SEEDS = 1000 };
     unsigned long long first, last;
     char end;
     const char *given = cli_get(args, "seeds");
     if (!given)
         return CLI_OK;
-    if (sscanf(given, "%llu..%llu%c", &first, &last, &end) != 2 || last < first || last - first > 1000 || cli_has(args, "seed"))
-        return cli_usage(args->verb, "option '--seeds': expected A..B, as 1..20, and no '--seed'; found '%s'", given);
+    if (cli_has(args, "seed"))
+        return cli_usage(args->verb, "option '--seeds': expected no '--seed' beside it");
+    if (sscanf(given, "%llu..%llu%c", &first, &last, &end) != 2 || last < first || last - first >= MOST_SEEDS)
+        return cli_usage(
+            args->verb, "option '--seeds': expected A..B, as 1..20, of at most %d seeds, found '%s'", MOST_SEEDS, given);
     options->seed = first;
     options->last_seed = last;
     return CLI_OK;

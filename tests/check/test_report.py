@@ -120,6 +120,16 @@ def test_one_operator_of_a_folder(check, tmp_path):
     assert check(tmp_path, "--only", "binding", "--op", "pick")["operators"] == ["index_not_checked::pick"]
 
 
+def test_a_binary_of_a_folder_that_cannot_be_loaded(check, binary, tmp_path):
+    whole = pathlib.Path(binary("two_of_ints")).read_bytes()
+    (tmp_path / "a.so").write_bytes(whole[:len(whole) // 2] + bytes(16))  # an operator binary, cut off
+    (tmp_path / "b.so").write_text("INPUT(libm.so.6)\n")  # a linker's script: none
+    report = check(tmp_path, "--only", "binding")
+    assert not report["ok"] and [(r["operator"], r["result"]) for r in report["results"]] == [(str(tmp_path / "a.so"), "fail")]
+    done = subprocess.run([COMMAND, "check", tmp_path, "--seeds", "1..1001"], capture_output=True, text=True)
+    assert done.returncode == 2 and "of at most 1000 seeds, found '1..1001'" in done.stderr
+
+
 def test_a_file_that_is_named_twice(check, binary, tmp_path):
     (tmp_path / "other name.so").symlink_to(binary("rows_disagree"))
     report = check(binary("rows_disagree"), binary("rows_disagree"), tmp_path / "other name.so", "--only", "binding")

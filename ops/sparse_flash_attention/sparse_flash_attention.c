@@ -164,7 +164,7 @@ static int run(dv_context *ctx, struct attention *x)
 
 /* Heads of a unit of work, at most; what they are rounded up to; tokens that are scored at once; values that are added at once,
  * and what lies between them: rows a power of two apart would fall into few places of a cache. */
-enum { HEADS = 128, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16 };
+enum { HEADS = 128, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16, LINE = 64 };
 
 /* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks; room: bytes of a
  * piece. */
@@ -350,6 +350,15 @@ DV_INLINE bool exponentials(const struct unit *u, int64_t count)
     return zero == 0;
 }
 
+/* Row `at` of a tensor, or the last one, is wanted soon: rows lie anywhere in memory. */
+static void want_row(const dv_tensor *t, const int64_t *rows, int64_t at, int64_t count, int64_t n)
+{
+    const int64_t size = n * (t->dtype.bits / 8);
+    const char *const row = (const char *)t->data + rows[at < count ? at : count - 1] * size;
+    for (int64_t i = 0; i < size; i += LINE)
+        __builtin_prefetch(row + i);
+}
+
 static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
 {
     struct fast *const f = arg;
@@ -370,6 +379,9 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
         for (int64_t t = 0; t < count; t += AT_ONCE) {
             for (int64_t c = 0; c < AT_ONCE; c++) { /* behind the last token: the last again */
                 const int64_t row = u.rows[t + c < count ? t + c : count - 1];
+                want_row(x->key, u.rows, t + c + AT_ONCE, count, x->d);
+                if (x->key_rope)
+                    want_row(x->key_rope, u.rows, t + c + AT_ONCE, count, x->r);
                 load_both(f, &fns, u.tokens + c * wide, x->key, x->key_rope, row);
             }
             fns.scores(u.scores + t * u.heads, u.q, u.heads, u.tokens, wide, (float)x->scale_value);
@@ -378,8 +390,10 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
         memset(u.out, 0, (size_t)(u.heads * f->e) * sizeof(float));
         for (int64_t t = 0; t < count; t += BLOCK) {
             const int64_t some = count - t < BLOCK ? count - t : BLOCK;
-            for (int64_t c = 0; c < some; c++)
+            for (int64_t c = 0; c < some; c++) {
+                want_row(x->value, u.rows, t + c + AT_ONCE, count, x->e);
                 fns.load(u.values + c * (f->e + PADDING), x->value, u.rows[t + c] * x->e, x->e, 0);
+            }
             fns.values(u.out, u.scores + t * u.heads, u.heads, u.values, f->e, some);
         }
         for (int64_t h = 0; h < heads; h++) {

@@ -1,56 +1,67 @@
-/* What the machine can do at best, for bench/bench_limits.py: rates of arithmetic in registers, and of passes over memory. */
+/* What the machine can do at best, for limits.py: rates of arithmetic in registers, and of passes over memory. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define LIMIT __attribute__((visibility("default")))
 
-/* A pass reads a (and b), and writes c. It goes through STREAMS parts of them side by side: one stream alone waits at each page
- * of 4 KB. */
+/* A pass reads a (and b), and writes c. It goes through four streams side by side: one alone waits at each page of 4 KB. */
 enum { STREAMS = 4, SUMS = 12 };
 struct area {
     const char *a, *b;
     char *c;
     size_t part; /* bytes of a stream */
 };
+LIMIT _Thread_local char limit_result[64]; /* visible, so that no sum is left out */
 
-#define PASS(NAME, TARGET, V, ACTION)                                    \
-    TARGET static void NAME(const struct area *w)                        \
-    {                                                                    \
-        V sum[STREAMS] = { 0 };                                          \
-        for (size_t i = 0; i + sizeof(V) <= w->part; i += sizeof(V))     \
-            _Pragma("GCC unroll 4") for (size_t k = 0; k < STREAMS; k++) \
-            {                                                            \
-                const size_t at = k * w->part + i;                       \
-                ACTION;                                                  \
-            }                                                            \
-        for (int k = 0; k < STREAMS; k++)                                \
-            __asm__ volatile("" ::"m"(sum[k]));                          \
+/* Sums are variables of their own: gcc keeps an array in memory. */
+#define PASS(NAME, TARGET, V, ACTION)                            \
+    TARGET static void NAME(const struct area *w)                \
+    {                                                            \
+        const size_t n = w->part;                                \
+        V s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                 \
+        for (size_t i = 0; i + sizeof(V) <= n; i += sizeof(V)) { \
+            ACTION(V, s0, i);                                    \
+            ACTION(V, s1, n + i);                                \
+            ACTION(V, s2, 2 * n + i);                            \
+            ACTION(V, s3, 3 * n + i);                            \
+        }                                                        \
+        s0 += s1 + s2 + s3;                                      \
+        memcpy(limit_result, &s0, sizeof(V));                    \
     }
-#define AT(V, p) (*(const V *)(const void *)(w->p + at))
-#define TO(V) (*(V *)(void *)(w->c + at))
-/* Two operations for each element of SUMS independent sums. */
-#define SUM(NAME, TARGET, V, ACTION)                                                        \
-    TARGET static void NAME(long n)                                                         \
-    {                                                                                       \
-        V sum[SUMS], x, y;                                                                  \
-        memset(sum, 0, sizeof sum), memset(&x, 0x3c, sizeof x), memset(&y, 0x3c, sizeof y); \
-        __asm__ volatile("" : "+m"(x), "+m"(y));                                            \
-        for (; n > 0; n--)                                                                  \
-            _Pragma("GCC unroll 12") for (int k = 0; k < SUMS; k++) { ACTION; }             \
-        for (int k = 0; k < SUMS; k++)                                                      \
-            __asm__ volatile("" ::"m"(sum[k]));                                             \
+#define A(V, at) (*(const V *)(const void *)(w->a + (at)))
+#define B(V, at) (*(const V *)(const void *)(w->b + (at)))
+#define C(V, at) (*(V *)(void *)(w->c + (at)))
+#define READ(V, s, at) s += A(V, at)
+#define COPY(V, s, at) C(V, at) = A(V, at)
+#define TRIAD(V, s, at) C(V, at) = A(V, at) + B(V, at)
+#define COPY_PAST(V, s, at) PUT(C(V, at), A(V, at))
+#define TRIAD_PAST(V, s, at) PUT(C(V, at), A(V, at) + B(V, at))
+
+/* n times one operation on each of SUMS independent sums. */
+#define SUM(NAME, TARGET, V, OP)                                                                        \
+    TARGET static void NAME(long n)                                                                     \
+    {                                                                                                   \
+        V a = { 0 }, b = a, c = a, d = a, e = a, f = a, g = a, h = a, i = a, j = a, k = a, l = a, x, y; \
+        memset(&x, 0x3c, sizeof x), memset(&y, 0x3c, sizeof y);                                         \
+        __asm__ volatile("" : "+m"(x), "+m"(y));                                                        \
+        for (; n > 0; n--) {                                                                            \
+            OP(a), OP(b), OP(c), OP(d), OP(e), OP(f), OP(g), OP(h), OP(i), OP(j), OP(k), OP(l);         \
+        }                                                                                               \
+        a += b + c + d + e + f + g + h + i + j + k + l;                                                 \
+        memcpy(limit_result, &a, sizeof(V));                                                            \
     }
-#define ISA(NAME, TARGET, BYTES, FMA, STREAM)                                              \
-    typedef float v_##NAME __attribute__((vector_size(BYTES)));                            \
-    SUM(fma_##NAME, TARGET, v_##NAME, FMA)                                                 \
-    PASS(read_##NAME, TARGET, v_##NAME, sum[k] += AT(v_##NAME, a))                         \
-    PASS(copy_##NAME, TARGET, v_##NAME, TO(v_##NAME) = AT(v_##NAME, a))                    \
-    PASS(triad_##NAME, TARGET, v_##NAME, TO(v_##NAME) = AT(v_##NAME, a) + AT(v_##NAME, b)) \
-    PASS(copy_past_##NAME, TARGET, v_##NAME, STREAM(TO(v_##NAME), AT(v_##NAME, a)))        \
-    PASS(triad_past_##NAME, TARGET, v_##NAME, STREAM(TO(v_##NAME), AT(v_##NAME, a) + AT(v_##NAME, b)))
+#define ISA(NAME, TARGET, BYTES, OP)                            \
+    typedef float v_##NAME __attribute__((vector_size(BYTES))); \
+    SUM(fma_##NAME, TARGET, v_##NAME, OP)                       \
+    PASS(read_##NAME, TARGET, v_##NAME, READ)                   \
+    PASS(copy_##NAME, TARGET, v_##NAME, COPY)                   \
+    PASS(triad_##NAME, TARGET, v_##NAME, TRIAD)                 \
+    PASS(copy_past_##NAME, TARGET, v_##NAME, COPY_PAST)         \
+    PASS(triad_past_##NAME, TARGET, v_##NAME, TRIAD_PAST)
 typedef void pass_function(const struct area *);
 typedef void sum_function(long);
 struct isa {
@@ -66,17 +77,34 @@ struct isa {
         }                                                                                                    \
     }
 
+/* CMakeLists.txt allows to contract it to one instruction; the empty one hides that all sums are equal. */
+#ifdef __aarch64__
+#define PLAIN(s)               \
+    __extension__({            \
+        s = s * x + y;         \
+        __asm__("" : "+w"(s)); \
+    })
+#else
+#define PLAIN(s)               \
+    __extension__({            \
+        s = s * x + y;         \
+        __asm__("" : "+x"(s)); \
+    })
+#endif
 #ifdef __x86_64__
 #define TARGET(features) __attribute__((target(features)))
-#define OP(name) __asm__(name " %2, %1, %0" : "+v"(sum[k]) : "v"(x), "v"(y))
-#define PUT(name, to, value) __asm__ volatile(name " %1, %0" : "=m"(to) : "v"(value))
-#define PUT_BASE(to, value) PUT("movntps", to, value)
-#define PUT_AVX(to, value) PUT("vmovntps", to, value)
-ISA(base, , 16, sum[k] = sum[k] * x + y, PUT_BASE)
-ISA(avx2, TARGET("avx2,fma"), 32, OP("vfmadd231ps"), PUT_AVX)
-ISA(avx512, TARGET("avx512f"), 64, OP("vfmadd231ps"), PUT_AVX)
-SUM(bf16, TARGET("avx512f"), v_avx512, OP("vdpbf16ps"))
-SUM(i8, TARGET("avx512f"), v_avx512, OP("vpdpbusd"))
+#define ASM(name, s) __extension__({ __asm__(name " %2, %1, %0" : "+v"(s) : "v"(x), "v"(y)); })
+#define FMA(s) ASM("vfmadd231ps", s)
+#define DOT_BF16(s) ASM("vdpbf16ps", s)
+#define DOT_I8(s) ASM("vpdpbusd", s)
+#define PUT(to, value) __asm__ volatile("movntps %1, %0" : "=m"(to) : "x"(value))
+ISA(base, , 16, PLAIN)
+#undef PUT
+#define PUT(to, value) __asm__ volatile("vmovntps %1, %0" : "=m"(to) : "v"(value))
+ISA(avx2, TARGET("avx2,fma"), 32, FMA)
+ISA(avx512, TARGET("avx512f"), 64, FMA)
+SUM(bf16, TARGET("avx512f"), v_avx512, DOT_BF16)
+SUM(i8, TARGET("avx512f"), v_avx512, DOT_I8)
 
 static const struct isa *best_isa(void)
 {
@@ -86,7 +114,7 @@ static const struct isa *best_isa(void)
 static void drain(void) { __asm__ volatile("sfence" ::: "memory"); }
 #else
 #define PUT(to, value) to = value
-ISA(base, , 16, sum[k] = sum[k] * x + y, PUT) /* CMakeLists.txt allows to contract it to one instruction */
+ISA(base, , 16, PLAIN)
 
 static const struct isa *best_isa(void)
 {
@@ -185,27 +213,33 @@ LIMIT double limit_operations(int kind, int threads)
 }
 
 /* Bytes a second of passes that read `reads` areas and write `writes` (1 0, 1 1 or 2 1), of `bytes` in all. past: stores go past
- * the cache. 0 if there is no memory. */
-LIMIT double limit_bytes(int reads, int writes, int past, double bytes, int threads)
+ * the cache. large: on pages of 2 MB, if the system gives them; else on those that every program has. 0 if there is no memory. */
+LIMIT double limit_bytes(int reads, int writes, int past, int large, double bytes, int threads)
 {
-    static char *memory;
-    static size_t room;
+    static struct {
+        char *memory;
+        size_t room;
+    } kept[2];
+    char **const memory = &kept[large != 0].memory;
+    size_t *const room = &kept[large != 0].room;
     const size_t lead = 4096 + 640; /* so that no two areas have the same low bits of addresses */
     if (threads < 1 || threads > MOST_THREADS)
         return 0;
     const size_t part = (size_t)bytes / (size_t)(reads + writes) / (size_t)threads / STREAMS & ~(size_t)63;
     const size_t each = part * STREAMS * (size_t)threads, all = 3 * (each + lead);
-    if (all > room) {
-        free(memory), memory = NULL, room = 0;
-        if (!part || posix_memalign((void **)&memory, 4096, all))
+    if (all > *room) {
+        free(*memory), *memory = NULL, *room = 0;
+        if (!part || posix_memalign((void **)memory, 1 << 21, all))
             return 0;
-        memset(memory, 0, room = all);
+        if (large)
+            madvise(*memory, all, MADV_HUGEPAGE);
+        memset(*memory, 0, *room = all);
     }
     const double moved = (double)each * (reads + writes);
     struct job job = { .pass = best_isa()->pass[past != 0][reads - 1 + writes], .rounds = 4, .threads = threads };
     job.count = 1 + (long)(16e6 / moved);
     for (int i = 0; i < threads; i++) {
-        char *const a = memory + (size_t)i * part * STREAMS;
+        char *const a = *memory + (size_t)i * part * STREAMS;
         workers[i] = (struct worker){ .job = &job, .area = { a, a + each + lead, a + 2 * (each + lead), part } };
     }
     return moved * (double)job.count / run(&job);

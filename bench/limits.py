@@ -53,9 +53,9 @@ class Limit:
 PASSES = {"read": (1, 0), "copy": (1, 1), "copy, stores past the cache": (1, 1, True), "triad": (2, 1), "triad, stores past the cache": (2, 1, True)}
 
 
-def table(rounds=5):
-    """{what: [with one thread, with all]}: the best of some rounds."""
-    figures = {}
+def table(figures=None, rounds=3):
+    """{what: [with one thread, with all]}: the best of some rounds, and of `figures`."""
+    figures = figures or {}
     for _ in range(rounds):
         for i, threads in enumerate(THREADS):
             now = {f"{kind}, GFLOP/s": operations(kind, threads) for kind in KINDS}

@@ -1,8 +1,14 @@
-"""Runs every benchmark and shows a table: ours, the peer's, the ratio, the goal.
+"""Runs every benchmark and shows tables: ours, the peer's, the ratio, the goal.
 
 A benchmark is bench/bench_*.py, or a program bench_* that the build put into build/bin; it prints one JSON object a line:
     {"what": ..., "peer": ..., "ours": 0.12, "theirs": 0.34 or null, "unit": "us", "goal": "<= 0.3", "higher": false}
-`bench/run.py --write` also puts the table into docs/performance.md; `--only NAME` runs one file; --quick leaves out slow peers.
+or an operator's case, in microseconds, with the least times that its operations and its bytes allow (limits.py), and goals: the share of the
+greater of them in percent, or how many times as fast as a peer, or as the best of them:
+    {"case": ..., "threads": 1, "ours": 250, "peers": {"torch eager": 420}, "limits": [36, 92], "peak": "f32", "memory": "cache", "flops": ...,
+     "bytes": ..., "gflops": ..., "gb": ..., "goals": {"share": 90, "torch eager": 1.5}}
+or those limits by themselves: {"limits": {"DRAM: read, GB/s": [36, 38]}, "threads": [1, 2]}.
+`bench/run.py --write` also puts the tables into docs/performance.md, and docs/roofline.svg beside it; `--only NAME` runs one file; --quick leaves out
+slow peers and large cases.
 """
 import argparse
 import datetime
@@ -43,6 +49,78 @@ def number(x):
     return "" if x is None else f"{x:.3g}" if abs(x) < 1000 else f"{x:.0f}"
 
 
+ALWAYS = {"best": 0.95}  # goals of each case: nowhere more than 5 % slower than the best peer
+
+
+def share(row):
+    return 100 * max(row["limits"]) / row["ours"]
+
+
+def times(row, peer):
+    """How many times as fast as it; None if it was not measured."""
+    peers = {**row["peers"], "best": min(row["peers"].values())}
+    return peers[peer] / row["ours"] if peer in peers else None
+
+
+def judged(rows):
+    """Whether a case reaches its goals: met, or those that it misses, each with the numbers of threads; nothing if some were not measured."""
+    short, all_measured = [], True
+    for goal, least in {**ALWAYS, **rows[0]["goals"]}.items():
+        values = {row["threads"]: share(row) if goal == "share" else times(row, goal) for row in rows}
+        at = [str(threads) for threads, value in values.items() if value is not None and value < least]
+        all_measured &= None not in values.values()
+        short += [f"{goal} ({', '.join(at)})"] if at else []
+    return f"short: {'; '.join(short)}" if short else "met" if all_measured else ""
+
+
+def case_table(rows):
+    """Headings and cells: a line for each case, with what each number of threads gives."""
+    cases, threads = {}, sorted({row["threads"] for row in rows})
+    for row in rows:
+        cases.setdefault(row["case"], []).append(row)
+    headings = ["case"]
+    for n in threads:
+        headings += [f"{n} thread{'s' * (n > 1)}, us", "limits, us", "share, %", "x eager", "x Inductor"]
+    headings += ["goals", ""]
+    cells = []
+    for case, some in cases.items():
+        cells.append([case])
+        for row in some:
+            operations, memory = (f"{number(limit)} {name}" for limit, name in zip(row["limits"], (row["peak"], row["memory"])))
+            cells[-1] += [number(row["ours"]), f"{operations}, {memory}", number(share(row)), *(number(times(row, peer)) for peer in ("torch eager", "Inductor"))]
+        cells[-1] += [", ".join(f"{goal} {least}" for goal, least in some[0]["goals"].items()), judged(some)]
+    return headings, cells
+
+
+def tables(rows):
+    """(title, headings, cells) of each table that has lines."""
+    plain, cases = [row for row in rows if "what" in row], [row for row in rows if "case" in row]
+    yield "Dovetail beside its peers", ["what", "unit", "ours", "peer", "theirs", "times better", "goal", ""], [
+        [row["what"], row["unit"], number(row["ours"]), row["peer"], number(row.get("theirs")), number(ratio(row)), row.get("goal") or "",
+         {None: "", True: "met", False: "short"}[verdict(row)]] for row in plain]
+    for row in rows:
+        if "limits" in row and "case" not in row:
+            yield "Limits of the machine", ["", *(f"{n} thread{'s' * (n > 1)}" for n in row["threads"])], [
+                [what, *map(number, figures)] for what, figures in row["limits"].items()]
+    if cases:
+        yield "Operators beside the limits", *case_table(cases)
+
+
+def write(rows):
+    import roofline
+
+    page = ROOT / "docs" / "performance.md"
+    cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    flags = next((l for l in open("/proc/cpuinfo") if l.startswith("flags")), "")
+    isa = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "base"
+    lines = [f"Measured {datetime.date.today()} on {os.cpu_count()} cores of {cpu} ({isa}), {platform.python_implementation()} {platform.python_version()}."]
+    for title, headings, cells in tables(rows):
+        lines += ["", f"### {title}", "", *("| " + " | ".join(line) + " |" for line in (headings, ["---"] * len(headings), *cells))]
+    if roofline.draw(rows, ROOT / "docs" / "roofline.svg"):
+        lines += ["", "![each case beneath the limits of the machine](roofline.svg)"]
+    page.write_text(re.sub(r"<!-- figures -->.*?<!-- end -->", lambda _: "<!-- figures -->\n" + "\n".join(lines) + "\n<!-- end -->", page.read_text(), flags=re.S))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
@@ -61,31 +139,19 @@ def main():
         if done.returncode:
             failed.append(program.name)
             console.print(f"[red]{program.name} failed[/]\n{done.stderr[-2000:]}")
-        for line in done.stdout.splitlines():
-            if line.startswith("{"):
-                rows.append(json.loads(line))
-    table = Table(title=f"Dovetail beside its peers, {datetime.date.today()}")
-    for heading in ("what", "unit", "ours", "peer", "theirs", "times better", "goal", ""):
-        table.add_column(heading, justify="right" if heading in ("ours", "theirs", "times better") else "left")
-    cells = []
-    for row in rows:
-        met = verdict(row)
-        cells.append([row["what"], row["unit"], number(row["ours"]), row["peer"], number(row.get("theirs")), number(ratio(row)),
-            row.get("goal") or "", "" if met is None else "met" if met else "short"])
-        table.add_row(*cells[-1])
-    console.print(table)
-    if options.write and rows:
-        page = ROOT / "docs" / "performance.md"
-        cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
-        flags = next((l for l in open("/proc/cpuinfo") if l.startswith("flags")), "")
-        isa = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "base"
-        lines = [f"Measured {datetime.date.today()} on {os.cpu_count()} cores of {cpu} ({isa}), {platform.python_implementation()} {platform.python_version()}.", "",
-            "| what | unit | ours | peer | theirs | times better | goal | |", "|---|---|---|---|---|---|---|---|", *("| " + " | ".join(c) + " |" for c in cells)]
-        text = page.read_text()
-        text = re.sub(r"<!-- figures -->.*?<!-- end -->", lambda _: "<!-- figures -->\n" + "\n".join(lines) + "\n<!-- end -->", text, flags=re.S)
-        page.write_text(text)
+        rows += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     (BUILD / "bench.json").write_text(json.dumps(rows, indent=1))
+    for title, headings, cells in tables(rows):
+        table = Table(title=f"{title}, {datetime.date.today()}")
+        for heading in headings:
+            table.add_column(heading, justify="left" if heading in ("", "what", "case", "unit", "peer", "goal", "goals") else "right")
+        for line in cells:
+            table.add_row(*line)
+        console.print(table)
+    if options.write and rows:
+        write(rows)
     sys.exit(bool(failed))
 
 
-main()
+if __name__ == "__main__":
+    main()

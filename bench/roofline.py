@@ -38,8 +38,10 @@ def place(axes, points):
         crowd = lambda spot: min(max(abs(spot[0] - a) / 10, abs(spot[1] - b) / 8) for a, b in taken if (a, b) != (px, py))
         spot = next((spot for spot in spots if crowd(spot) >= 1), max(spots, key=crowd))
         taken.append(spot)
-        axes.annotate(str(label), (x, y), axes.transData.inverted().transform(spot), fontsize=6.5, color=colour, ha="center", va="center",
-                      arrowprops=dict(arrowstyle="-", lw=0.3, color=colour, shrinkA=2, shrinkB=0))
+        (at_x, at_y) = axes.transData.inverted().transform(spot)
+        axes.text(at_x, at_y, str(label), fontsize=6.5, color=colour, ha="center", va="center")
+        if max(abs(spot[0] - px), abs(spot[1] - py)) > 9:
+            axes.plot([x, at_x], [y, at_y], lw=0.3, color=colour)
 
 
 def draw(rows, path):
@@ -48,7 +50,7 @@ def draw(rows, path):
     rows = [row for row in rows if "case" in row]
     if not rows or not limits:
         return False
-    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "dovetail", "font.size": 8, "font.family": "sans-serif"})
+    plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "dovetail", "font.size": 8, "font.family": "DejaVu Sans"})
     threads = sorted({row["threads"] for row in rows})
     cases = list(dict.fromkeys(row["case"] for row in rows))
     figure, panels = plt.subplots(len(threads), 1, figsize=(11, HEIGHT * len(threads)), squeeze=False)
@@ -59,14 +61,15 @@ def draw(rows, path):
         some = [row for row in rows if row["threads"] == n]
         axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(min(row["flops"] / row["ours"] / 1e3 for row in some) / 1.6, max(peaks.values()) * 1.8),
                  xlabel="operations for each byte", ylabel="operations a second, in 1e9", title=f"{n} thread{'s' * (n > 1)}")
-        axes.grid(True, which="major", lw=0.3, color="#dddddd")
+        axes.minorticks_off()
+        axes.grid(True, lw=0.3, color="#dddddd")
         for kind, peak in peaks.items():
             axes.plot([peak / max(speeds.values()), right], [peak, peak], color=COLOURS[kind], lw=1)
             axes.text(right / 1.05, peak * 1.05, f"{kind}: {peak:.0f} GFLOP/s", ha="right", color=COLOURS[kind])
-        for (where, speed), style in zip(sorted(speeds.items(), key=lambda x: -x[1]), ("--", "-")):
-            end = max(peaks.values()) / speed
-            axes.plot([left, end], [left * speed, end * speed], style, color="#555555", lw=1)
-            axes.text(left * 1.1, left * 1.1 * speed * 1.25, f"{where}: {speed:.0f} GB/s", color="#555555")
+        for where, style, aside, align in (("cache", "--", 0.87, "right"), ("DRAM", "-", 1.15, "left")):
+            end = max(peaks.values()) / speeds[where]
+            axes.plot([left, end], [left * speeds[where], end * speeds[where]], style, color="#555555", lw=1)
+            axes.text(0.7 * end * aside, 0.7 * max(peaks.values()), f"{where}: {speeds[where]:.0f} GB/s", color="#555555", ha=align, va="center")
         points = [(row["flops"] / row["bytes"], row["flops"] / row["ours"] / 1e3, cases.index(row["case"]) + 1, COLOURS[dtype_of(row["case"])]) for row in some]
         axes.scatter([p[0] for p in points], [p[1] for p in points], s=7, c=[p[3] for p in points], zorder=3)
         place(axes, points)
@@ -74,5 +77,5 @@ def draw(rows, path):
         figure.text(0.695, 0.97 - (i + 1) * 0.94 / (len(cases) + 1), f"{i + 1}  {case}", fontsize=6.5, color=COLOURS[dtype_of(case)], va="center")
     figure.savefig(path, metadata={"Date": None, "Creator": None})
     plt.close(figure)
-    path.write_text("\n".join(line.rstrip() for line in path.read_text().splitlines()) + "\n")
+    path.write_text("\n".join(line.strip() for line in path.read_text().splitlines()) + "\n")
     return True

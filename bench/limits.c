@@ -38,8 +38,19 @@ LIMIT _Thread_local char limit_result[64]; /* visible, so that no sum is left ou
 #define READ(V, s, at) s += A(V, at)
 #define COPY(V, s, at) C(V, at) = A(V, at)
 #define TRIAD(V, s, at) C(V, at) = A(V, at) + B(V, at)
-#define COPY_PAST(V, s, at) PUT(C(V, at), A(V, at))
-#define TRIAD_PAST(V, s, at) PUT(C(V, at), A(V, at) + B(V, at))
+/* The same for DRAM: what is read is asked for ahead, and stores go past the cache. */
+#define AHEAD(p, at) __builtin_prefetch(w->p + (at) + 1024, 0, 3)
+#define READ_PAST(V, s, at) __builtin_prefetch(w->a + (at) + 2048, 0, 2), s += A(V, at)
+#define COPY_PAST(V, s, at)      \
+    do {                         \
+        AHEAD(a, at);            \
+        PUT(C(V, at), A(V, at)); \
+    } while (0)
+#define TRIAD_PAST(V, s, at)                \
+    do {                                    \
+        AHEAD(a, at), AHEAD(b, at);         \
+        PUT(C(V, at), A(V, at) + B(V, at)); \
+    } while (0)
 
 /* n times one operation on each of SUMS independent sums. */
 #define SUM(NAME, TARGET, V, OP)                                                                        \
@@ -60,6 +71,7 @@ LIMIT _Thread_local char limit_result[64]; /* visible, so that no sum is left ou
     PASS(read_##NAME, TARGET, v_##NAME, READ)                   \
     PASS(copy_##NAME, TARGET, v_##NAME, COPY)                   \
     PASS(triad_##NAME, TARGET, v_##NAME, TRIAD)                 \
+    PASS(read_past_##NAME, TARGET, v_##NAME, READ_PAST)         \
     PASS(copy_past_##NAME, TARGET, v_##NAME, COPY_PAST)         \
     PASS(triad_past_##NAME, TARGET, v_##NAME, TRIAD_PAST)
 typedef void pass_function(const struct area *);
@@ -69,12 +81,12 @@ struct isa {
     sum_function *fma;
     pass_function *pass[2][3]; /* [past the cache][read, copy, triad] */
 };
-#define TABLE(NAME)                                                                                          \
-    {                                                                                                        \
-        sizeof(v_##NAME), fma_##NAME,                                                                        \
-        {                                                                                                    \
-            { read_##NAME, copy_##NAME, triad_##NAME }, { read_##NAME, copy_past_##NAME, triad_past_##NAME } \
-        }                                                                                                    \
+#define TABLE(NAME)                                                                                               \
+    {                                                                                                             \
+        sizeof(v_##NAME), fma_##NAME,                                                                             \
+        {                                                                                                         \
+            { read_##NAME, copy_##NAME, triad_##NAME }, { read_past_##NAME, copy_past_##NAME, triad_past_##NAME } \
+        }                                                                                                         \
     }
 
 /* CMakeLists.txt allows to contract it to one instruction; the empty one hides that all sums are equal. */
@@ -212,8 +224,8 @@ LIMIT double limit_operations(int kind, int threads)
     return each * (double)job.count * threads / run(&job);
 }
 
-/* Bytes a second of passes that read `reads` areas and write `writes` (1 0, 1 1 or 2 1), of `bytes` in all. past: stores go past
- * the cache. large: on pages of 2 MB, if the system gives them; else on those that every program has. 0 if there is no memory. */
+/* Bytes a second of passes that read `reads` areas and write `writes` (1 0, 1 1 or 2 1), of `bytes` in all. past: for DRAM.
+ * large: on pages of 2 MB, if the system gives them; else on those that every program has. 0 if there is no memory. */
 LIMIT double limit_bytes(int reads, int writes, int past, int large, double bytes, int threads)
 {
     static struct {
@@ -238,9 +250,14 @@ LIMIT double limit_bytes(int reads, int writes, int past, int large, double byte
     const double moved = (double)each * (reads + writes);
     struct job job = { .pass = best_isa()->pass[past != 0][reads - 1 + writes], .rounds = 4, .threads = threads };
     job.count = 1 + (long)(16e6 / moved);
+    /* Not all pages are equally fast: areas change their roles. */
+    static unsigned turn;
+    char *const first = *memory + turn % 3 * (each + lead), *const second = *memory + (turn + 1) % 3 * (each + lead);
+    char *const third = *memory + (turn + 2) % 3 * (each + lead);
+    turn++;
     for (int i = 0; i < threads; i++) {
-        char *const a = *memory + (size_t)i * part * STREAMS;
-        workers[i] = (struct worker){ .job = &job, .area = { a, a + each + lead, a + 2 * (each + lead), part } };
+        const size_t at = (size_t)i * part * STREAMS;
+        workers[i] = (struct worker){ .job = &job, .area = { first + at, second + at, third + at, part } };
     }
     return moved * (double)job.count / run(&job);
 }

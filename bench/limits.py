@@ -35,14 +35,14 @@ class Limit:
 
     def __init__(self, threads, kind, flops, size, reads=1, writes=0, cold=False):
         self.threads, self.kind, self.flops, self.size, self.streams = threads, kind, flops, size, (reads, writes)
-        self.passes = max(size, COLD) if cold else size
+        self.passes = COLD if cold else size
         if kind == "f16" or not operations(kind, 1):
             self.kind = "f32"
         self.peak = self.rate = 0
 
     def measure(self):
         self.peak = max(self.peak, operations(self.kind, self.threads))
-        self.rate = max(self.rate, *(speed(*self.streams, self.passes, self.threads, past) for past in ((False, True) if self.streams[1] else (False,))))
+        self.rate = max(self.rate, *(speed(*self.streams, self.passes, self.threads, past) for past in (False, True)))
 
     def row(self):
         """In microseconds, of operations and of bytes."""
@@ -50,20 +50,18 @@ class Limit:
             "gflops": self.peak, "gb": self.rate, "limits": [self.flops / self.peak / 1e3, self.size / self.rate / 1e3]}
 
 
-PASSES = {"read": (1, 0), "copy": (1, 1), "copy, stores past the cache": (1, 1, True), "triad": (2, 1), "triad, stores past the cache": (2, 1, True)}
+PASSES = {"cache: read": (1, 0), "cache: copy": (1, 1), "cache: triad": (2, 1), "DRAM: read": (1, 0, True), "DRAM, pages of 2 MB: read": (1, 0, True, True),
+    "DRAM: copy": (1, 1), "DRAM: copy, stores past the cache": (1, 1, True), "DRAM: triad": (2, 1), "DRAM: triad, stores past the cache": (2, 1, True)}
 
 
-def table(figures=None, rounds=3):
+def table(figures=None, rounds=5):
     """{what: [with one thread, with all]}: the best of some rounds, and of `figures`."""
     figures = figures or {}
     for _ in range(rounds):
         for i, threads in enumerate(THREADS):
             now = {f"{kind}, GFLOP/s": operations(kind, threads) for kind in KINDS}
-            for where, size in (("cache", CACHE // 4), ("DRAM", COLD)):
-                for name, (reads, writes, *past) in PASSES.items():
-                    if where == "DRAM" or not past:
-                        now[f"{where}: {name}, GB/s"] = speed(reads, writes, size, threads, *past)
-            now["DRAM, pages of 2 MB: read, GB/s"] = speed(1, 0, COLD, threads, False, True)
+            for what, (reads, writes, *ways) in PASSES.items():
+                now[f"{what}, GB/s"] = speed(reads, writes, CACHE // 4 if what.startswith("cache") else COLD, threads, *ways)
             for what, figure in now.items():
                 best = figures.setdefault(what, [0] * len(THREADS))
                 best[i] = max(best[i], figure)

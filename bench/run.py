@@ -115,7 +115,7 @@ def write(rows):
     isa = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "base"
     lines = [f"Measured {datetime.date.today()} on {os.cpu_count()} cores of {cpu} ({isa}), {platform.python_implementation()} {platform.python_version()}."]
     for title, headings, cells in tables(rows):
-        lines += ["", f"### {title}", "", *("| " + " | ".join(headings) + " |", "|" + "---|" * len(headings), *("| " + " | ".join(line) + " |" for line in cells)]
+        lines += ["", f"### {title}", "", "| " + " | ".join(headings) + " |", "|" + "---|" * len(headings), *("| " + " | ".join(line) + " |" for line in cells)]
     if roofline.draw(rows, ROOT / "docs" / "roofline.svg"):
         lines += ["", "![each case beneath the limits of the machine](roofline.svg)"]
     page.write_text(re.sub(r"<!-- figures -->.*?<!-- end -->", lambda _: "<!-- figures -->\n" + "\n".join(lines) + "\n<!-- end -->", page.read_text(), flags=re.S))
@@ -127,6 +127,8 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only")
     options = parser.parse_args()
+    if options.write and options.only:
+        parser.error("--write replaces all figures of the page: it goes without --only")
     rows, failed = [], []
     programs = [p for p in sorted((BUILD / "bin").glob("bench_*")) if p.is_file()] + sorted((ROOT / "bench").glob("bench_*.py"))
     console = Console()

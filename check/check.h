@@ -256,7 +256,7 @@ bool check_fit_in_order(const check_op *op, check_case *c, const check_order *or
 /* Which tensors of a case have shapes and dtypes that no name decides; the other dtypes are set. */
 void check_free(const check_op *op, check_case *c, bool *shapes, bool *dtypes);
 /* A call of which nothing is known but the value of an argument that the contract does not read (but NULL: nothing). NULL: core
- * says nothing of such a call, or that there is none. */
+ * says nothing of such a call, or that no such call exists. */
 dv_partial *check_unknown(const check_op *op, size_t slot, const check_value *but);
 /* A value, of a default that the contract reads the default itself. */
 check_value check_default_of(const check_op *op, size_t slot, const check_value *v);

@@ -274,9 +274,7 @@ static made_tensor *new_header(
     const bool temporary = index < 0; /* which a native form makes: kernels of the base set see it, and no row under check */
     made_tensor *t = calloc(1, sizeof *t + (temporary ? 2 * bytes : 0));
     const int64_t *sizes = !t ? NULL : temporary ? t->own : lend_copy(m, shape, bytes, sizeof *shape, SIZES, of);
-    const int64_t *steps = !sizes ? NULL
-        : temporary               ? t->own + ndim
-                                  : lend_copy(m, strides, bytes, sizeof *strides, STRIDES, of);
+    const int64_t *steps = !sizes ? NULL : temporary ? t->own + ndim : lend_copy(m, strides, bytes, sizeof *strides, STRIDES, of);
     if (!steps) {
         free(t);
         return NULL;

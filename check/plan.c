@@ -1218,7 +1218,7 @@ static void put_huge_last(const check_op *op, check_plan *plan)
     memcpy(&plan->cases[n], kept, last * sizeof *kept);
 }
 
-/* Does no call have this level of an argument that is no tensor, as a text that has to be None? */
+/* Is it certain that no call has this level of an argument other than a tensor? So it is of a text that has to be None. */
 static bool is_refused_word(const planner *p, const factor *f, uint32_t l)
 {
     dv_partial *any = check_unknown(p->op, 0, NULL);

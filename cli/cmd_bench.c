@@ -242,7 +242,7 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    { 0, "isa", "LIST", "one run for each: base, avx2, avx512bf16, ... (default: all that there are)" },
+    { 0, "isa", "LIST", "one run for each: base, avx2, avx512bf16, ... (default: the best available)" },
     { 0, "threads", "LIST", "one run for each number of threads, such as 1,4 (default: as many as the process may use)" },
     { 0, "time", "MS", "milliseconds to measure in each run (default: 300)" },
     { 0, "alloc", NULL, "also measure the allocation of results (otherwise they are given)" },

@@ -35,7 +35,7 @@ const char *dv_isa_at(size_t i) { return i < NISAS ? isas[i].name : NULL; }
 static dv__isas with_included(int isa)
 {
     dv__isas all = 1u << isa | 1u << DV__ISA_BASE;
-    for (; isa < NISAS && isa; isa = isas[isa].includes)
+    for (; isa < NISAS && isa; isa = (int)isas[isa].includes)
         all |= 1u << isa;
     return all;
 }

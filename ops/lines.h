@@ -16,6 +16,17 @@
  * to 0 than 2^-126 for 0. */
 #define TIMES_f32(A, U, W) A += U * (lanes)W
 #define TIMES_bf16(A, U, W) __asm__("vdpbf16ps %2, %1, %0" : "+v"(A) : "v"(U), "v"(W))
+/* The word at P in all lanes; and its types, for vectors of so many bytes. */
+#define WORD(P) (*(const word *)(const void *)(P) | (words){ 0 })
+#define WORD_TYPES(BYTES)                                                             \
+    typedef int32_t words __attribute__((vector_size(BYTES), aligned(4), may_alias)); \
+    typedef int32_t word __attribute__((aligned(2), may_alias))
+/* A row for pairs of bf16, with a comma behind it. */
+#ifdef DV_TARGET_AVX2
+#define BF16_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16", __VA_ARGS__),
+#else
+#define BF16_ROW(FRAME, BODY, ...)
+#endif
 
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }

@@ -210,21 +210,21 @@ static inline void product(
 #define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 /* Words of w with one vector or two of rows of x. */
 #define BEGIN_ONE(C) lanes a##C = { 0 };
-#define ADD_ONE(MULTIPLY, C)                                 \
-    {                                                        \
-        lanes both = w[C * STRIDE + i] - (const lanes){ 0 }; \
-        MULTIPLY(a##C, u, both);                             \
+#define ADD_ONE(MULTIPLY, C)                         \
+    {                                                \
+        const words both = WORD(w + C * STRIDE + i); \
+        MULTIPLY(a##C, u, both);                     \
     }
 #define ADD_ONE_f32(C) ADD_ONE(TIMES_f32, C)
 #define ADD_ONE_pairs(C) ADD_ONE(TIMES_bf16, C)
 #define END_ONE(C) *(lanes *)(void *)(sums + C * width) += a##C;
 #define BEGIN_TWO(C) lanes a##C = { 0 }, b##C = { 0 };
-#define ADD_TWO(MULTIPLY, C)                                 \
-    {                                                        \
-        lanes both = w[C * STRIDE + i] - (const lanes){ 0 }; \
-        IN_REGISTER(both);                                   \
-        MULTIPLY(a##C, u, both);                             \
-        MULTIPLY(b##C, v, both);                             \
+#define ADD_TWO(MULTIPLY, C)                   \
+    {                                          \
+        words both = WORD(w + C * STRIDE + i); \
+        IN_REGISTER(both);                     \
+        MULTIPLY(a##C, u, both);               \
+        MULTIPLY(b##C, v, both);               \
     }
 #define ADD_TWO_f32(C) ADD_TWO(TIMES_f32, C)
 #define ADD_TWO_pairs(C) ADD_TWO(TIMES_bf16, C)
@@ -296,6 +296,7 @@ static inline void product(
         uintptr_t next, int64_t stride)                                                                                       \
     {                                                                                                                         \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                       \
+        WORD_TYPES(BYTES);                                                                                                    \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                                     \
         for (int64_t c = 0; c < count;                                                                                        \
             c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width, next += (uintptr_t)(next ? AT_ONCE * stride : 0)) { \
@@ -368,11 +369,8 @@ static inline const product_isa *product_of_floats(const product_isa *isa)
 /* DO(instruction set, target) for each of them, and the rows that it makes. */
 #ifdef DV_TARGET_AVX2
 #define PRODUCT_EACH(DO) DO(avx512bf16, DV_TARGET_AVX512) DO(avx512, DV_TARGET_AVX512) DO(avx2, DV_TARGET_AVX2) DO(base, )
-#define PRODUCT_ROWS(FRAME, BODY, ...)                                                    \
-    DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16", __VA_ARGS__), \
-        DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #else
 #define PRODUCT_EACH(DO) DO(base, )
-#define PRODUCT_ROWS(FRAME, BODY, ...) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif
+#define PRODUCT_ROWS(FRAME, BODY, ...) BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif

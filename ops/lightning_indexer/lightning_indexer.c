@@ -142,11 +142,11 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
 #define AT(P) (*(lanes *)(void *)(P))
 #define NAME(T, K) const word *const k##K = (const void *)keys[s + K];
 #define BEGIN(T, K) SUMS_##T a##K = FIRST_##T(first + h), b##K = FIRST_##T(first + h + n);
-#define ADD(T, K)                                                    \
-    {                                                                \
-        const words both = (k##K[i] | (words){ 0 }) ^ (int)FLIP_##T; \
-        TIMES_##T(a##K, u, both);                                    \
-        TIMES_##T(b##K, v, both);                                    \
+#define ADD(T, K)                                          \
+    {                                                      \
+        const words both = WORD(k##K + i) ^ (int)FLIP_##T; \
+        TIMES_##T(a##K, u, both);                          \
+        TIMES_##T(b##K, v, both);                          \
     }
 #define END(T, K)                                                                                     \
     {                                                                                                 \
@@ -159,8 +159,7 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
         float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth) \
     {                                                                                                             \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
-        typedef int32_t words __attribute__((vector_size(BYTES), aligned(4), may_alias));                         \
-        typedef int32_t word __attribute__((aligned(2), may_alias));                                              \
+        WORD_TYPES(BYTES);                                                                                        \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
         _Alignas(64) float sums[UNIT * BYTES / (int64_t)sizeof(float)];                                           \
         float *const first = w + heads;                                                                           \
@@ -442,11 +441,9 @@ static int lightning_indexer_backward_any(dv_context *ctx, const struct backward
 #define ROWS(FRAME, FN) DV_KERNELS(DV_KERNEL(FRAME, "cpu", NULL, FN, .flags = DV_KERNEL_REFERENCE))
 #ifdef DV_TARGET_AVX2
 #define EACH_ISA(DO) DO(avx512bf16) DO(avx512) DO(avx2) DO(base)
-#define BF16_ROW(FRAME, FAST) DV_KERNEL(FRAME, "cpu", "bf16", FAST##_avx512bf16, .isa = "avx512bf16"),
 #define I8_ROW(FRAME, FAST) DV_KERNEL(FRAME, "cpu", "i8", FAST##_avx512vnni, .isa = "avx512vnni", .when = "d <= 32768"),
 #else
 #define EACH_ISA(DO) DO(base)
-#define BF16_ROW(FRAME, FAST)
 #define I8_ROW(FRAME, FAST)
 #endif
 #define FAST_ROWS(FRAME, FAST, FN)                                             \

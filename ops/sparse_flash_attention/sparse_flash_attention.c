@@ -195,7 +195,6 @@ struct fns {
 #define AT(P) (*(lanes *)(void *)(P))
 #define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5) DO(T, 6) DO(T, 7)
 #define FOUR(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3)
-#define WORD(P) (*(const word *)(const void *)(P) | (words){ 0 })
 /* One vector of heads, or two, which share what is loaded of a key. */
 #define BEGIN(T, K) lanes a##K = { 0 };
 #define ADD(T, K)                                    \
@@ -222,8 +221,7 @@ struct fns {
     TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale) \
     {                                                                                                                           \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                         \
-        typedef int32_t words __attribute__((vector_size(BYTES)));                                                              \
-        typedef int32_t word __attribute__((may_alias));                                                                        \
+        WORD_TYPES(BYTES);                                                                                                      \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
         int64_t h = 0;                                                                                                          \
         for (; BYTES == 64 && h + 2 * n <= heads; h += 2 * n) { /* with 32 registers */                                         \
@@ -264,8 +262,7 @@ struct fns {
     TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count) \
     {                                                                                                                         \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                       \
-        typedef int32_t words __attribute__((vector_size(BYTES)));                                                            \
-        typedef int32_t word __attribute__((may_alias));                                                                      \
+        WORD_TYPES(BYTES);                                                                                                    \
         const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                                 \
         for (int64_t i = 0; i < e; i += 2 * n)                                                                                \
             for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                              \
@@ -563,9 +560,6 @@ FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
 FAST(avx512bf16, avx512, 2)
-#define BF16_ROW(FRAME, BODY) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16"),
-#else
-#define BF16_ROW(FRAME, BODY)
 #endif
 FAST_ISA(base, , 16, FOUR, 4)
 

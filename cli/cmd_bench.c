@@ -118,9 +118,9 @@ static void report(bench *b, const char *kernel, const char *isa, int threads, c
         rate(bandwidth, b->bytes, t->best);
         rate(speed, b->flops, t->best);
         if (!b->nruns)
-            printf("  %s%-28s  %-7s  %7s  %11s  %11s  %8s  %8s%s\n", cli_style(stdout, CLI_DIM), "kernel", "isa", "threads",
+            printf("  %s%-28s  %-21s  %7s  %11s  %11s  %8s  %8s%s\n", cli_style(stdout, CLI_DIM), "kernel", "isa", "threads",
                 "best us", "median us", "GB/s", "GFLOP/s", cli_style(stdout, CLI_PLAIN));
-        printf("  %-28s  %-7s  %7d  %11.3f  %11.3f  %8s  %8s\n", kernel, isa, threads, t->best * 1e6, t->median * 1e6, bandwidth,
+        printf("  %-28s  %-21s  %7d  %11.3f  %11.3f  %8s  %8s\n", kernel, isa, threads, t->best * 1e6, t->median * 1e6, bandwidth,
             speed);
         fflush(stdout);
     }

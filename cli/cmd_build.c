@@ -653,7 +653,7 @@ static int refuse_unknown(
 /* A misspelt name would have no effect and go unnoticed. */
 static int check_names(const dv_operator_decl *op, int fd)
 {
-    static const char separators[] = " ,\t\n";
+    static const char separators[] = " ,+\t\n";
     const char *isas[32];
     size_t nisas = 0;
     int status = 0;

@@ -595,10 +595,11 @@ DV_API int dv_set_seed(uint64_t seed);
 #define DV_MAX_THREADS 256
 DV_API int dv_set_threads(int n);
 DV_API int dv_get_threads(void);
-/* Act as if the processor had at most these instruction sets, and those that they include ("base", "avx2", "avx512", "avx512bf16
- * avx512vnni", ...; NULL: its own), for tests and benchmarks. DV_EINVAL: a name of another architecture, or of none. */
+/* Act as if the processor had at most these instruction sets, and those that they include ("base", "avx2", "avx512",
+ * "avx512bf16+avx512vnni",
+ * ...; NULL: its own), for tests and benchmarks. DV_EINVAL: a name of another architecture, or of none. */
 DV_API int dv_set_isa(const char *isas);
-/* Those that rows are chosen for, without what others include: "avx512vnni avx512bf16". Valid until the thread's next call. */
+/* Those that rows are chosen for, without what others include: "avx512vnni+avx512bf16". Valid until the thread's next call. */
 DV_API const char *dv_get_isa(void);
 DV_API const char *dv_isa_at(size_t i); /* every name that a row's .isa may have, on any processor; NULL after the last */
 

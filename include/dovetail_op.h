@@ -289,7 +289,7 @@ typedef struct dv_kernel_decl {
     const char *name;   /* the C function, for explain and errors */
     const char *device; /* "cpu", "cuda", "npu": DLPack's device, by name */
     const char *dtypes; /* "f32 bf16": the contract's first dtype variable; "T=f32, U=i32 i64": by name; NULL: any */
-    const char *isa;    /* "avx2", "avx512", "avx512vnni avx512bf16"...: what the processor must have, all of it; NULL: nothing */
+    const char *isa;    /* "avx2", "avx512", "avx512vnni+avx512bf16"...: what the processor must have, all of it; NULL: nothing */
     const char *when;   /* a predicate in the contract's language over sizes and arguments; NULL: always */
     const char *takes;  /* "strided(x), last_contiguous(y), align(z, 64)": overrides the contract's facts for this row */
     const char *provider; /* who made it; NULL: the library */

@@ -109,7 +109,7 @@ static dv__isas available(void)
 
 dv__isas dv__isa_parse(const char *names)
 {
-    static const char separators[] = " ,\t\n";
+    static const char separators[] = " ,+\t\n";
     dv__isas all = with_included(DV__ISA_BASE);
     for (size_t n; names && *(names += strspn(names, separators)); names += n) {
         int isa = 0;
@@ -159,6 +159,6 @@ const char *dv_get_isa(void)
             included |= 1u << isas[i].includes;
     for (int i = 0; i < NISAS; i++)
         if ((has & ~included) >> i & 1)
-            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? " " : "", isas[i].name);
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", n ? "+" : "", isas[i].name);
     return names;
 }

@@ -115,8 +115,8 @@ enum dv__isa {
         DV__ISA_UNKNOWN
 };
 typedef uint32_t dv__isas; /* a set: a bit for each, also for those that it includes */
-/* The set of the names in a text, separated by spaces or commas; NULL or "": base. One with DV__ISA_UNKNOWN if this runtime does
- * not know a name. */
+/* The set of the names in a text, separated by spaces, commas or +; NULL or "": base. One with DV__ISA_UNKNOWN if this runtime
+ * does not know a name. */
 dv__isas dv__isa_parse(const char *names);
 int dv__isa_check(const char *names); /* DV_EINVAL: a name of another architecture, or of none */
 bool dv__isa_available(dv__isas isas);

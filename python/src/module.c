@@ -357,12 +357,12 @@ static PyMethodDef methods[] = {
         "set_threads(n, /)\n--\n\nThreads that kernels may use: at least 1; 0: as many as the process may use." },
     { "get_threads", get_threads, METH_NOARGS, "get_threads()\n--\n\nHow many threads kernels may use." },
     { "set_isa", set_isa, METH_O,
-        "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\" or \"avx512\"; None: what it "
-        "has." },
+        "set_isa(name, /)\n--\n\nPretend that the processor has no more than \"base\", \"avx2\", \"avx512\", \"avx512vnni+"
+        "avx512bf16\", ... and what these include; None: what it has." },
     { "set_row", set_row, METH_O,
         "set_row(n, /)\n--\n\nFor tests of kernels: calls on arrays run the nth kernel row, -1 the native form, -2 the same in "
         "f64, 0 the one that fits best." },
-    { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction set that rows are chosen for." },
+    { "get_isa", get_isa, METH_NOARGS, "get_isa()\n--\n\nThe instruction sets that rows are chosen for." },
     { "dtypes", dtypes, METH_NOARGS, NULL },
     { "version", version, METH_NOARGS, NULL },
     { "schema_normalize", schema_normalize, METH_O, NULL },

@@ -242,6 +242,10 @@ def test_explain_with_less_of_a_processor(built):
     assert [k["isa"] for k in rows("base").values() if k["taken"]] == [None]
     assert all(k["reason"] for k in rows("base").values())
     assert "option '--isa'" in built("explain", "--isa", "avx9", "dovetail::swiglu", code=2).err
+    by_environment = built("explain", "--json", "dovetail::swiglu", "f32[8]", "f32[8]", env={"DOVETAIL_ISA": "base"}).json["kernels"]
+    assert [k["isa"] for k in by_environment if k["taken"]] == [None]
+    wrong = built("explain", "dovetail::swiglu", "f32[8]", "f32[8]", env={"DOVETAIL_ISA": "avx9+base"}, code=1).err
+    assert "DOVETAIL_ISA" in wrong and "no instruction set 'avx9+base'" in wrong
 
 
 # ---- bench ----------------------------------------------------------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ def test_bench(built):
         assert 0 < run["best_us"] <= run["median_us"] and run["samples"] >= 5
         assert run["bytes"] == 3 * 64 * 64 * 4 and abs(run["gb_per_s"] - run["bytes"] / run["best_us"] / 1e3) < 0.01
     out = built("bench", "--time", "1", "my_ops.so", "swiglu", "f32[64,64]", "f32[64,64]").out
-    assert re.search(r"swiglu_f32 +\w+ +\d+ +[\d.]+ +[\d.]+ +[\d.]+", out)
+    assert re.search(r"swiglu_f32 +\S+ +\d+ +[\d.]+ +[\d.]+ +[\d.]+", out)
 
 
 def test_bench_times_grow_with_the_work(built):

@@ -112,7 +112,7 @@ static int add_source(targets *t, const char *path)
     return status;
 }
 
-/* Is it meant to be an operator binary? It names the symbol of a library then. */
+/* Is a file that cannot be loaded meant to be an operator binary? It names the symbol of a library then. */
 static bool names_library(const char *path)
 {
     static const char symbol[] = "dovetail_library_";
@@ -140,7 +140,7 @@ static int add_folder(targets *t, const char *path, int depth)
             add_folder(t, full, depth - 1);
         else if (ends_with(full, ".so") && !dv_load(full, &lib))
             add_library(t, lib, NULL);
-        else if (ends_with(full, ".so") && names_library(full))
+        else if (ends_with(full, ".so") && names_library(full) && !strstr(dv_last_error(), "exports no dovetail_library_"))
             add_refused(t, full, dv_last_error());
         free(full);
         free(names[i]);

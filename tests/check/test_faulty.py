@@ -8,12 +8,15 @@ import pytest
 from conftest import FAULTY, seeds
 
 
+LUCK = {"row_on_stack": {"memory"}}  # with 2^31 elements its row begins 24 GB below the stack, where there may be other memory
+
+
 @pytest.mark.parametrize("name", sorted(p.parent.name for p in FAULTY.glob("*/fault.c")))
 def test_is_found(faulty, name):
     prop, words, *row = (FAULTY / name / "expect").read_text().splitlines()
     report = faulty(name)
     failures = [r for r in report["results"] if r["result"] == "fail"]
-    assert {f["property"] for f in failures} == set(prop.split()), failures
+    assert {f["property"] for f in failures} - LUCK.get(name, set()) == set(prop.split()), failures
     assert any(re.search(words, f["message"]) for f in failures), failures
     if row:
         assert {f["row"] for f in failures} == set(row), failures

@@ -148,10 +148,12 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
         TIMES_##T(a##K, u, both);                          \
         TIMES_##T(b##K, v, both);                          \
     }
-#define END(T, K)                                                                                     \
-    {                                                                                                 \
-        const lanes some = RELU_##T(a##K) * AT(w + h) + RELU_##T(b##K) * AT(w + h + n), zero = { 0 }; \
-        AT(sums + (s + K) * n) = some + (h ? AT(sums + (s + K) * n) : zero);                          \
+/* One product at a time, without a condition: the compiler would fuse some of the products with their sums and not others, and
+ * equal keys must have equal scores. */
+#define END(T, K)                                                               \
+    {                                                                           \
+        const lanes more = AT(sums + (s + K) * n) + RELU_##T(a##K) * AT(w + h); \
+        AT(sums + (s + K) * n) = more + RELU_##T(b##K) * AT(w + h + n);         \
     }
 #define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5)
 #define SCORES(ISA, TARGET, BYTES, T, EACH_WORD, LOAD)                                                            \
@@ -164,6 +166,7 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
         _Alignas(64) float sums[UNIT * BYTES / (int64_t)sizeof(float)];                                           \
         float *const first = w + heads;                                                                           \
         (void)first;                                                                                              \
+        memset(sums, 0, (size_t)(count * n) * sizeof *sums);                                                      \
         for (int64_t h = 0; h < heads; h += 2 * n, q += 2 * n * depth)                                            \
             for (int64_t s = 0; s < count; s += KEYS) {                                                           \
                 EACH(NAME, T)                                                                                     \

@@ -209,3 +209,22 @@ def test_bytes(keys, heads, d, isa):
     scores, size = z.sum(1) * ks[0, :, 0].double(), (z.abs().sum(1) * ks[0, :, 0].double()).max() * 1e-5
     mine = scores.gather(-1, at)
     assert all(sorted(line) == list(range(keys)) for line in at.tolist()) and (mine[:, 1:] <= mine[:, :-1] + size).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int8])
+@pytest.mark.parametrize("heads, d", [(10, 1), (40, 70), (64, 128)])
+def test_equal_keys_have_equal_scores(heads, d, dtype, isa):
+    """Whatever other keys are scored with them: so the lower index comes first."""
+    g = torch.Generator().manual_seed(heads)
+    draw = lambda *shape: torch.randint(-128, 128, shape, generator=g).to(dtype) if dtype == torch.int8 else torch.randn(shape, generator=g).to(dtype)
+    q, few, w = draw(1, 4, heads, d), draw(7, d), torch.randn(1, 4, heads, generator=g)
+    of = torch.randint(0, 7, (500,), generator=g)
+    k = few[of].reshape(1, 500, 1, d)
+    if dtype == torch.int8:
+        at = dovetail.ops.npu_lightning_indexer_quant(q, k, w, torch.ones(1, 4, heads), torch.ones(1, 500, 1), sparse_count=500, sparse_mode=0)
+    else:
+        at, _ = dovetail.ops.lightning_indexer(q, k, w.to(dtype), sparse_count=500, sparse_mode=0)
+    for line in at.flatten(0, 2).long():
+        groups = [of[i].item() for i in line]
+        assert sum(a != b for a, b in zip(groups, groups[1:])) == 6  # each of the seven in one piece
+        assert all(a < b for a, b, x, y in zip(line, line[1:], groups, groups[1:]) if x == y)

@@ -109,11 +109,13 @@ static bool same_failure(const check_job *a, const check_job *b)
 }
 
 /* A gradient is compared with the values of its operator: do these fail? */
-static bool values_fail(const printer *p, const check_job *job)
+/* Are results wrong, which a gradient is compared with? */
+static bool results_fail(const printer *p, const check_job *job)
 {
     bool any = false;
     for (const check_job *other = p->jobs; other < p->jobs + p->njobs; other++)
-        any |= other->op == job->op && other->property == &check_property_values && other->result->outcome == CHECK_FAIL;
+        any |= other->op == job->op && other->result->outcome == CHECK_FAIL &&
+            (other->property == &check_property_values || other->property == &check_property_memory);
     return any;
 }
 
@@ -138,7 +140,7 @@ static void print_failure(const printer *p, const check_job *job)
             between = ", ";
         }
     fputs(*between == ',' ? "\n" : "", p->to);
-    if (job->property == &check_property_gradient && values_fail(p, job))
+    if (job->property == &check_property_gradient && results_fail(p, job))
         fputs("     perhaps only because the values, with which it is compared, are wrong: see above\n", p->to);
     if (line_of(job->op))
         fprintf(p->to, "     declared in %s:%lld\n", check_json_text(job->op->json, "file"), line_of(job->op));

@@ -38,6 +38,12 @@ static void set_spec(
     }
 }
 
+static void set_described(dv_result_spec *s, const dv__output *o)
+{
+    set_spec(s, o->dtype, o->device, o->ndim, o->shape, o->strides);
+    s->flags = (o->unbacked ? DV_SPEC_UNBACKED : 0) | (o->view_of >= 0 ? DV_SPEC_VIEW : 0);
+}
+
 /* The number of tensors of a list, and the first `room` of them. specs: NULL if they are only checked. */
 static int infer_elements(dv__call *c, size_t r, dv_result_spec *specs, size_t room, size_t *n)
 {
@@ -50,7 +56,7 @@ static int infer_elements(dv__call *c, size_t r, dv_result_spec *specs, size_t r
         status = dv__describe_result(c, r, (int64_t)k, &o);
         c->solution.pool_used = used;
         if (!status && specs)
-            set_spec(&specs[k], o.dtype, o.device, o.ndim, o.shape, o.strides);
+            set_described(&specs[k], &o);
     }
     return status;
 }
@@ -85,8 +91,7 @@ static int infer_one(dv__call *c, size_t r, dv_result_spec *spec)
     const int status = dv__describe_result(c, r, DV__WHOLE, &o);
     if (status || o.ndim < 0)
         return status;
-    set_spec(spec, o.dtype, o.device, o.ndim, o.shape, o.strides);
-    spec->flags = (o.unbacked ? DV_SPEC_UNBACKED : 0) | (o.view_of >= 0 ? DV_SPEC_VIEW : 0);
+    set_described(spec, &o);
     return DV_OK;
 }
 

@@ -192,6 +192,13 @@ DV_OPERATOR(scale_all, struct scale_all, (xs, by, out), .schema = "scale_all(Ten
     .contract = "xs{i}[*s{i}]:f32 -> out{i}[*s{i}]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct scale_all, "cpu", "f32", scale_all_run)));
 
+struct unbind {
+    const dv_tensor *x;
+    dv_mut_tensors out;
+};
+DV_OPERATOR(unbind, struct unbind, (x, out), .schema = "unbind(Tensor(a) x) -> Tensor(a)[] out",
+    .contract = "x[...] -> out{i < size(x, 0)} view(x, select(0, i)); rank(x) > 0");
+
 /* ---- results: of a size that depends on data, absent, views, by shape function, of unknown shape ---- */
 
 struct nonzero {
@@ -607,7 +614,8 @@ DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1
         &dv_op_scale_all, &dv_op_copy_all, &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves,        \
         &dv_op_column, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned,     \
         &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split, &dv_op_pick, &dv_op_twice, \
-        &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_unsaid, &dv_op_double_, &dv_op_count
+        &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_unsaid, &dv_op_double_, &dv_op_count,        \
+        &dv_op_unbind
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */

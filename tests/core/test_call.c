@@ -282,7 +282,9 @@ static void lists_are_made(void **state)
     CALL_OK(dv_infer(find("scale_all"), args, 2, specs, 1));
     assert_true(specs[0].ndim == -1 && specs[0].flags == DV_SPEC_LIST);
     CALL_OK(dv_infer_list(find("scale_all"), args, 2, 0, specs, 1, &n));
-    assert_true(n == 2 && specs[0].ndim == 1 && specs[0].shape[0] == 4);
+    assert_true(n == 2 && specs[0].ndim == 1 && specs[0].shape[0] == 4 && specs[0].flags == 0);
+    CALL_OK(dv_infer_list(find("unbind"), &(dv_value){ .type = DV_VALUE_TENSOR, .as.tensor = x }, 1, 0, specs, 1, &n));
+    assert_true(n == 4 && specs[0].ndim == 0 && specs[0].flags == DV_SPEC_VIEW);
     CALL_FAILS(DV_EINVAL, "result 0 is not a list", dv_infer_list(find("cat"), args, 1, 0, specs, 1, &n));
     CALL_FAILS(DV_EINVAL, "found NULL", dv_infer_list(find("scale_all"), args, 2, 0, specs, 1, NULL));
     double flops, bytes;

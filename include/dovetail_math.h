@@ -30,93 +30,15 @@ DV_INLINE uint64_t dv__bits_of_f64(double x)
 DV_INLINE float dv_fabsf(float x) { return dv__f32_from_bits(dv__bits_of_f32(x) & 0x7fffffffu); }
 DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x) & 0x7fffffffffffffffu); }
 
-/* ---- Loops over elements ------------------------------------------------------------------------------------------------- */
-
-/* For elementwise rows. The step is written once for float, and once for double if f64 is wanted; bf16 and f16 are converted to
- * float and back. A step computes exactly DV_BLOCK elements, so it compiles to vectors without a scalar remainder (the last
- * elements are computed in a copy), and one function serves all dtypes, which keeps the code small.
- *
- *     DV_INLINE void step_f32(float *const *out, const float *const *in, void *with)
- *     {
- *         DV_BLOCK_LOOP
- *             out[0][i] = dv_sigmoidf(in[0][i]);
- *     }
- *     DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a)
- *     {
- *         dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, step_f32, step_f64);
- *         return DV_OK;
- *     }
- *
- * At most four inputs and four outputs; `with` is passed to the step, for parameters or sums. An output may be one of the inputs,
- * but may not overlap an input in another way. */
-enum { DV_BLOCK = 64, DV__MOST = 4 };
-#define DV_OUT(...) (dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
-#define DV_IN(...) \
-    (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
+/* A loop over the 16 floats of a vector, or over the elements of a block of dovetail_elementwise.h. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation nothing is vectorised: expected */
-#define DV_BLOCK_LOOP _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int i = 0; i < DV_BLOCK; i++)
+#define DV__VECTOR_LOOP(N) _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int i = 0; i < (N); i++)
 #elif defined(__GNUC__)
-#define DV_BLOCK_LOOP _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int i = 0; i < DV_BLOCK; i++)
+#define DV__VECTOR_LOOP(N) _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int i = 0; i < (N); i++)
 #else
-#define DV_BLOCK_LOOP for (int i = 0; i < DV_BLOCK; i++)
+#define DV__VECTOR_LOOP(N) for (int i = 0; i < (N); i++)
 #endif
-typedef void (*dv_step_f32)(float *const *out, const float *const *in, void *with);
-typedef void (*dv_step_f64)(double *const *out, const double *const *in, void *with);
-
-/* DV_BLOCK elements of a 16-bit type to float and back. */
-DV_INLINE void dv_block_load(float *to, const uint16_t *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        DV_BLOCK_LOOP
-    to[i] = dv_bf16_to_f32(from[i]);
-    else DV_BLOCK_LOOP to[i] = dv_f16_to_f32(from[i]);
-}
-DV_INLINE void dv_block_store(uint16_t *to, const float *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        DV_BLOCK_LOOP
-    to[i] = dv_f32_to_bf16(from[i]);
-    else DV_BLOCK_LOOP to[i] = dv_f32_to_f16(from[i]);
-}
-
-DV_INLINE void dv_blocks(dv_dtype type, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
-    void *with, dv_step_f32 f32, dv_step_f64 f64)
-{
-    _Alignas(64) float in_f32[DV__MOST][DV_BLOCK], out_f32[DV__MOST][DV_BLOCK];
-    _Alignas(64) double in_rest[DV__MOST][DV_BLOCK], out_rest[DV__MOST][DV_BLOCK];
-    const uint32_t dtype = dv_dtype_key(type);
-    const bool half = type.bits == 16;
-    const size_t item = type.bits / 8;
-    const void *from[DV__MOST] = { NULL };
-    void *to[DV__MOST] = { NULL };
-    for (int64_t at = 0; at < n; at += DV_BLOCK) {
-        const bool whole = n - at >= DV_BLOCK;
-        const size_t bytes = (size_t)(whole ? DV_BLOCK : n - at) * item, skip = (size_t)at * item;
-        for (int k = 0; k < nin; k++) {
-            from[k] = (const char *)in[k]->data + skip;
-            if (!whole)
-                from[k] = memcpy(memset(in_rest[k], 0, sizeof in_rest[k]), from[k], bytes);
-            if (half) {
-                dv_block_load(in_f32[k], (const uint16_t *)from[k], dtype);
-                from[k] = in_f32[k];
-            }
-        }
-        for (int k = 0; k < nout; k++)
-            to[k] = half ? (void *)out_f32[k] : whole ? (void *)((char *)out[k]->data + skip) : (void *)out_rest[k];
-        if (f64 && dtype == DV_DTYPE_f64)
-            f64((double *const *)to, (const double *const *)from, with);
-        else
-            f32((float *const *)to, (const float *const *)from, with);
-        for (int k = 0; k < nout; k++) {
-            void *const end = whole ? (void *)((char *)out[k]->data + skip) : (void *)out_rest[k];
-            if (half)
-                dv_block_store((uint16_t *)end, out_f32[k], dtype);
-            if (!whole)
-                memcpy((char *)out[k]->data + skip, end, bytes);
-        }
-    }
-}
 
 /* ---- exp and its family -------------------------------------------------------------------------------------------------- */
 
@@ -337,5 +259,138 @@ DV_INLINE double dv_cos_small(double x) /* 2.3 ulp */
     const dv__sincos_f64 v = dv__sincos(x);
     return dv__f64_from_bits(dv__bits_of_f64(v.quadrant & 1 ? v.sin : v.cos) ^ (v.quadrant + 1) >> 1 << 63);
 }
+
+/* f64, for every x: the C library's where x is large. */
+static inline double dv__sin_f64(double x) { return dv_fabs(x) <= DV_SIN_SMALL ? dv_sin_small(x) : sin(x); }
+static inline double dv__cos_f64(double x) { return dv_fabs(x) <= DV_SIN_SMALL ? dv_cos_small(x) : cos(x); }
+DV_INLINE double dv__tanh_f64(double x) { return tanh(x); }
+
+/* ---- The same for 16 floats at once, of AVX-512 --------------------------------------------------------------------------- */
+
+#ifdef DV_TARGET_AVX512
+typedef float dv_f32x16 __attribute__((vector_size(64)));
+typedef int32_t dv_i32x16 __attribute__((vector_size(64)));
+#define DV__X16 DV_TARGET_AVX512 static inline __attribute__((always_inline))
+
+DV__X16 dv_f32x16 dv__all_x16(float x) { return x - (dv_f32x16){ 0 }; }
+/* The smaller and the larger: of a NaN and a number, the second argument. */
+DV__X16 dv_f32x16 dv__min_x16(dv_f32x16 a, dv_f32x16 b)
+{
+    dv_f32x16 least;
+    __asm__("vminps %2, %1, %0" : "=v"(least) : "v"(a), "v"(b));
+    return least;
+}
+DV__X16 dv_f32x16 dv__max_x16(dv_f32x16 a, dv_f32x16 b)
+{
+    dv_f32x16 most;
+    __asm__("vmaxps %2, %1, %0" : "=v"(most) : "v"(a), "v"(b));
+    return most;
+}
+DV__X16 dv_f32x16 dv__select_x16(dv_i32x16 which, dv_f32x16 a, dv_f32x16 b)
+{
+    return (dv_f32x16)((which & (dv_i32x16)a) | (~which & (dv_i32x16)b));
+}
+DV__X16 dv_f32x16 dv__fabs_x16(dv_f32x16 x) { return (dv_f32x16)((dv_i32x16)x & 0x7fffffff); }
+DV__X16 dv_f32x16 dv__sqrt_x16(dv_f32x16 x)
+{
+    dv_f32x16 root;
+    __asm__("vsqrtps %1, %0" : "=v"(root) : "v"(x));
+    return root;
+}
+DV__X16 dv_f32x16 dv__times_power_x16(dv_f32x16 x, dv_f32x16 n) /* x * 2^floor(n) */
+{
+    dv_f32x16 product;
+    __asm__("vscalefps %2, %1, %0" : "=v"(product) : "v"(x), "v"(n));
+    return product;
+}
+
+/* e^y is e * 2^floor(n), for -200 <= y <= 200. Adding 1.5 * 2^19 rounds to a multiple of 1/16 and leaves its last four bits at
+ * the end: they find a power of two in a table in a register, so that three terms of the series suffice for the rest. */
+typedef struct dv__exp_x16 { dv_f32x16 e, n; } dv__exp_x16;
+DV__X16 dv__exp_x16 dv__exp_parts_x16(dv_f32x16 y)
+{
+    const dv_f32x16 powers = { 0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f,
+        0x1.5ab07ep0f, 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f,
+        0x1.ea4afap0f };
+    const dv_f32x16 shifted = y * 0x1.715476p+0f + 0x1.8p19f, n = shifted - 0x1.8p19f;
+    const dv_f32x16 r = (y - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f, q = r * (1.0f + r * (0.5f + r * 0.16666667f));
+    dv_f32x16 power;
+    __asm__("vpermps %2, %1, %0" : "=v"(power) : "v"(shifted), "v"(powers));
+    return (dv__exp_x16){ power + power * q, n };
+}
+DV__X16 dv_f32x16 dv__expf_x16(dv_f32x16 x) /* 1.1 ulp */
+{
+    const dv__exp_x16 parts = dv__exp_parts_x16(dv__max_x16(dv__all_x16(-200), dv__min_x16(dv__all_x16(200), x)));
+    return dv__times_power_x16(parts.e, parts.n);
+}
+/* 2^-64 (1 + e^-x) for -140 <= x <= 140; at -140 it is infinite. */
+DV__X16 dv_f32x16 dv__sigmoid_x16_below(dv_f32x16 x)
+{
+    const dv__exp_x16 parts = dv__exp_parts_x16(-x);
+    return 0x1p-64f + dv__times_power_x16(parts.e, parts.n - 64.0f);
+}
+DV__X16 dv_f32x16 dv__sigmoidf_x16(dv_f32x16 x) /* 2.6 ulp */
+{
+    const dv_f32x16 near = dv__max_x16(dv__all_x16(-140), dv__min_x16(dv__all_x16(140), x));
+    return 1.0f / dv__sigmoid_x16_below(near) * 0x1p-64f;
+}
+DV__X16 dv_f32x16 dv__siluf_x16(dv_f32x16 x) /* 3.1 ulp */
+{
+    dv_f32x16 near, y;
+    __asm__("vrangeps $2, %2, %1, %0" : "=v"(near) : "v"(x), "v"(dv__all_x16(140))); /* the lesser of both sizes, with x's sign */
+    y = x / dv__sigmoid_x16_below(near) * 0x1p-64f;
+    __asm__("vcmpltps %1, %2, %%k1\n\tvmovaps %1, %0%{%%k1%}" /* x where 2^60 < x: the division would overflow */
+        : "+v"(y)
+        : "v"(x), "v"(dv__all_x16(0x1p60f))
+        : "k1");
+    return y;
+}
+
+/* A function of one float, for each of the 16. */
+#define DV__EACH_X16(NAME, FUNCTION)    \
+    DV__X16 dv_f32x16 NAME(dv_f32x16 x) \
+    {                                   \
+        float each[16];                 \
+        memcpy(each, &x, sizeof each);  \
+        DV__VECTOR_LOOP(16)             \
+        each[i] = FUNCTION(each[i]);    \
+        memcpy(&x, each, sizeof each);  \
+        return x;                       \
+    }
+DV__EACH_X16(dv__tanhf_x16, dv_tanhf)
+DV__EACH_X16(dv__sinf_x16, dv_sinf)
+DV__EACH_X16(dv__cosf_x16, dv_cosf)
+#define DV__OF_X16(FUNCTION) \
+    dv_f32x16:               \
+    FUNCTION,
+#else
+#define DV__OF_X16(FUNCTION)
+#endif
+
+/* ---- By the type of x: float, double, or a vector of 16 floats --------------------------------------------------------------
+ */
+
+#define DV__BY_TYPE(X, F32, F64, X16) _Generic((X), DV__OF_X16(X16) float: F32, default: F64)
+#define dv_exp(x) DV__BY_TYPE(x, dv_expf, (dv_exp), dv__expf_x16)(x)
+#define dv_sigmoid(x) DV__BY_TYPE(x, dv_sigmoidf, (dv_sigmoid), dv__sigmoidf_x16)(x)
+#define dv_silu(x) DV__BY_TYPE(x, dv_siluf, (dv_silu), dv__siluf_x16)(x)
+#define dv_tanh(x) DV__BY_TYPE(x, dv_tanhf, dv__tanh_f64, dv__tanhf_x16)(x)
+#define dv_sin(x) DV__BY_TYPE(x, dv_sinf, dv__sin_f64, dv__sinf_x16)(x)
+#define dv_cos(x) DV__BY_TYPE(x, dv_cosf, dv__cos_f64, dv__cosf_x16)(x)
+#define dv_abs(x) DV__BY_TYPE(x, dv_fabsf, dv_fabs, dv__fabs_x16)(x)
+#define dv_sqrt(x) DV__BY_TYPE(x, sqrtf, sqrt, dv__sqrt_x16)(x)
+
+/* b is where a < b is false: of a NaN and a number, the second. */
+DV_INLINE float dv__min_f32(float a, float b) { return a < b ? a : b; }
+DV_INLINE float dv__max_f32(float a, float b) { return a > b ? a : b; }
+DV_INLINE double dv__min_f64(double a, double b) { return a < b ? a : b; }
+DV_INLINE double dv__max_f64(double a, double b) { return a > b ? a : b; }
+#define dv_min(a, b) DV__BY_TYPE(b, dv__min_f32, dv__min_f64, dv__min_x16)(a, b)
+#define dv_max(a, b) DV__BY_TYPE(b, dv__max_f32, dv__max_f64, dv__max_x16)(a, b)
+
+/* a where the comparison holds, else b: `dv_select(x > 0, x, y)`. Comparisons are joined by & and |. */
+DV_INLINE float dv__select_f32(int which, float a, float b) { return which ? a : b; }
+DV_INLINE double dv__select_f64(int which, double a, double b) { return which ? a : b; }
+#define dv_select(which, a, b) DV__BY_TYPE(a, dv__select_f32, dv__select_f64, dv__select_x16)(which, a, b)
 
 #endif

@@ -690,48 +690,6 @@ static inline void dv_load_f64(double *to, const void *data, int64_t start, int6
 #define DV__ROWS_OF(...) DV__MAP(__VA_ARGS__)
 /* clang-format on */
 
-/* The same for a body that handles all its dtypes itself (for example by dv_blocks() of dovetail_math.h): one function and one
- * row for each instruction set.
- *
- *     DV_INLINE int swiglu_row(dv_context *ctx, const struct swiglu *a) { ... }
- *     DV_ISAS(struct swiglu, swiglu_row)
- *     ... .kernels = DV_KERNELS(DV_ISA_ROWS(struct swiglu, swiglu_row, "f32 bf16 f16", .split = 4096))
- *
- * DV_ISAS_LOOP is for a body that runs its loop itself: it gets the loop's piece, made for the same instruction set.
- *
- *     DV_INLINE int lines(void *arg, int64_t begin, int64_t end) { ... }
- *     static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
- *     {
- *         return dv_parallel_for(ctx, 0, n, 1, piece, &x);
- *     }
- *     DV_ISAS_LOOP(struct softmax, softmax_row, lines) */
-#ifdef DV_TARGET_AVX2
-#define DV_ISAS(FRAME, BODY)                                                                            \
-    DV_TARGET_AVX512 static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); } \
-    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }     \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }
-#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                                                 \
-    DV_TARGET_AVX512 static int PIECE##_avx512(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
-    DV_TARGET_AVX2 static int PIECE##_avx2(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); }     \
-    static int PIECE##_base(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); }                    \
-    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_avx512); }                   \
-    static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_avx2); }                       \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_base); }
-#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...)                                     \
-    DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx512, .isa = "avx512", __VA_ARGS__), \
-        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx2, .isa = "avx2", __VA_ARGS__), \
-        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
-#else
-#define DV_ISAS(FRAME, BODY) \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a); }
-#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                              \
-    static int PIECE##_base(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_base); }
-/* clang-format off */
-#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...) DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
-/* clang-format on */
-#endif
-
 /* DV_LIBRARY(name, &dv_op_a, &dv_op_b): the binary's one exported symbol. name is the namespace of the operators, and
  * dv_library_<name> is the descriptor for a program that links it statically (compile with -DDV_STATIC).
  * DV_LIBRARY_FRAGMENT(space, name, ...) adds operators to a namespace that others may share.

@@ -3,7 +3,7 @@
 #ifndef OPS_LINES_H
 #define OPS_LINES_H
 #include "numbers.h"
-#include <dovetail_math.h>
+#include <dovetail_elementwise.h>
 
 /* A vector that several operations use: gcc would load it once for each. */
 #ifdef DV_TARGET_AVX2
@@ -21,13 +21,6 @@
 #define WORD_TYPES(BYTES)                                                             \
     typedef int32_t words __attribute__((vector_size(BYTES), aligned(4), may_alias)); \
     typedef int32_t word __attribute__((aligned(2), may_alias))
-/* A row for pairs of bf16, with a comma behind it. */
-#ifdef DV_TARGET_AVX2
-#define BF16_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16", __VA_ARGS__),
-#else
-#define BF16_ROW(FRAME, BODY, ...)
-#endif
-
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
 
@@ -38,7 +31,7 @@ DV_INLINE float *line_in(const dv_tensor *t, int64_t start, int64_t n)
 }
 
 /* Elements start to start + n of a tensor of f32, bf16 or f16; the last block is filled up with `pad`. */
-DV_INLINE void load_line(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
+DV_INLINE void load_line(const dv_isa *isa, float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
 {
     const char *const from = (const char *)t->data + start * (t->dtype.bits / 8);
     const uint32_t dtype = dv_dtype_key(t->dtype);
@@ -48,14 +41,14 @@ DV_INLINE void load_line(float *to, const dv_tensor *t, int64_t start, int64_t n
         memcpy(to, from, (size_t)n * sizeof *to);
     } else {
         for (int64_t i = 0; i < whole; i += DV_BLOCK)
-            dv_block_load(to + i, (const uint16_t *)(const void *)from + i, dtype);
+            dv_block_load(isa, to + i, (const uint16_t *)(const void *)from + i, dtype);
         if (whole < n)
-            dv_block_load(to + whole, memcpy(rest, from + 2 * whole, (size_t)(n - whole) * 2), dtype);
+            dv_block_load(isa, to + whole, memcpy(rest, from + 2 * whole, (size_t)(n - whole) * 2), dtype);
     }
     for (int64_t i = n; i < line_room(n); i++)
         to[i] = pad;
 }
-DV_INLINE void store_line(const dv_tensor *t, int64_t start, const float *from, int64_t n)
+DV_INLINE void store_line(const dv_isa *isa, const dv_tensor *t, int64_t start, const float *from, int64_t n)
 {
     char *const to = (char *)t->data + start * (t->dtype.bits / 8);
     const uint32_t dtype = dv_dtype_key(t->dtype);
@@ -66,9 +59,9 @@ DV_INLINE void store_line(const dv_tensor *t, int64_t start, const float *from, 
         return;
     }
     for (int64_t i = 0; i < whole; i += DV_BLOCK)
-        dv_block_store((uint16_t *)(void *)to + i, from + i, dtype);
+        dv_block_store(isa, (uint16_t *)(void *)to + i, from + i, dtype);
     if (whole < n) {
-        dv_block_store(rest, from + whole, dtype);
+        dv_block_store(isa, rest, from + whole, dtype);
         memcpy(to + 2 * whole, rest, (size_t)(n - whole) * 2);
     }
 }
@@ -78,12 +71,12 @@ typedef void (*store_fn)(const dv_tensor *t, int64_t start, const float *from, i
 #define LOAD_LINE(ISA, TARGET)                                                                        \
     TARGET static void load_##ISA(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad) \
     {                                                                                                 \
-        load_line(to, t, start, n, pad);                                                              \
+        load_line(&dv_isa_##ISA, to, t, start, n, pad);                                               \
     }
 #define STORE_LINE(ISA, TARGET)                                                                     \
     TARGET static void store_##ISA(const dv_tensor *t, int64_t start, const float *from, int64_t n) \
     {                                                                                               \
-        store_line(t, start, from, n);                                                              \
+        store_line(&dv_isa_##ISA, t, start, from, n);                                               \
     }
 
 /* The sum of a vector of n lanes, n a multiple of four. */

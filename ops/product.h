@@ -372,5 +372,5 @@ static inline const product_isa *product_of_floats(const product_isa *isa)
 #else
 #define PRODUCT_EACH(DO) DO(base, )
 #endif
-#define PRODUCT_ROWS(FRAME, BODY, ...) BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
+#define PRODUCT_ROWS(FRAME, BODY, ...) DV_BF16_ROW(FRAME, BODY, __VA_ARGS__) DV_ISA_ROWS(FRAME, BODY, "f32 bf16 f16", __VA_ARGS__)
 #endif

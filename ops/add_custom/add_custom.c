@@ -2,7 +2,7 @@
  *
  * Two tensors of one shape and type are added in blocks. Everything else goes through a walk over the result: per input a stride
  * for each of its dims, 0 where it is repeated, and elements by way of double (int64_t for integers, which then wrap). */
-#include <dovetail_math.h>
+#include <dovetail_elementwise.h>
 
 struct add_custom {
     const dv_tensor *self, *other;
@@ -116,11 +116,11 @@ static void add_rows(const struct add_custom *a)
     }
 }
 
-DV_INLINE int add_custom_row(dv_context *ctx, const struct add_custom *a)
+DV_INLINE int add_custom_row(dv_context *ctx, const struct add_custom *a, const dv_isa *isa)
 {
     (void)ctx;
     if (is_float(a->out->dtype) && like(a->self, a->out) && like(a->other, a->out))
-        dv_blocks(a->out->dtype, dv_numel(a->out), DV_OUT(a->out), DV_IN(a->self, a->other), NULL, add_f32, add_f64);
+        dv_blocks(isa, dv_numel(a->out), DV_OUT(a->out), DV_IN(a->self, a->other), NULL, add_f32, add_f64);
     else
         add_rows(a);
     return DV_OK;

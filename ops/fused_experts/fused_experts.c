@@ -355,7 +355,7 @@ static float row_scale(const struct weights *w, const factor *f, int64_t e, int6
         g[i] = (float)(EXPRESSION);         \
     }
 /* g becomes act(g) * u, rounded to the model's type. n is a number of whole blocks. */
-DV_INLINE void activate_fast(const struct mixture *m, float *g, const float *u, int64_t n)
+DV_INLINE void activate_fast(const dv_isa *isa, const struct mixture *m, float *g, const float *u, int64_t n)
 {
     const uint32_t dtype = dv_dtype_key(m->x->dtype);
     const double root = 0.7978845608028654, cubic = 0.044715;
@@ -371,8 +371,8 @@ DV_INLINE void activate_fast(const struct mixture *m, float *g, const float *u, 
             EACH_OF_BLOCK(float, g[i] > 7 ? 7 : g[i], x * dv_sigmoidf(1.702f * x) * ((y > 7 ? 7 : y < -7 ? -7 : y) + 1))
         if (dtype == DV_DTYPE_f32)
             continue;
-        dv_block_store(half, g, dtype);
-        dv_block_load(g, half, dtype);
+        dv_block_store(isa, half, g, dtype);
+        dv_block_load(isa, g, half, dtype);
     }
 }
 
@@ -550,7 +550,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
 #define ROW(ISA, TARGET)                                                                             \
     TARGET static void activate_##ISA(const struct mixture *m, float *g, const float *u, int64_t n)  \
     {                                                                                                \
-        activate_fast(m, g, u, n);                                                                   \
+        activate_fast(&dv_isa_##ISA, m, g, u, n);                                                    \
     }                                                                                                \
     static int fused_experts_row_##ISA(dv_context *ctx, const struct fused_experts *a)               \
     {                                                                                                \

@@ -1,5 +1,6 @@
 /* gelu.c: x times the normal distribution's share below x, exact or by tanh, and its gradient. */
 #include "../gauss.h"
+#include <dovetail_elementwise.h>
 #include "../numbers.h"
 
 static const double root = 0.7978845608028654 /* sqrt(2 / pi) */, cubic = 0.044715;
@@ -75,32 +76,32 @@ STEP(exact_backward, 1, float, in[0][i] * (below_fast(x, gauss(x)) + x * 0.39894
     in[0][i] * (below_16(x, gauss_16(x)) + x * 0.39894228f * gauss_16(x)))
 STEP(by_tanh_backward, 1, double, (double)in[0][i] * SLOPE(SIGMOID), in[0][i] * SLOPE_16(SIGMOID_16))
 
-DV_INLINE int gelu_row(dv_context *ctx, const struct gelu *a)
+DV_INLINE int gelu_row(dv_context *ctx, const struct gelu *a, const dv_isa *isa)
 {
     void *const is_16 = a->x->dtype.bits == 16 ? a->out : NULL;
     (void)ctx;
     if (a->approximate.data[0] == 't')
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), is_16, by_tanh, NULL);
+        dv_blocks(isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), is_16, by_tanh, NULL);
     else
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), is_16, exact, NULL);
+        dv_blocks(isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), is_16, exact, NULL);
     return DV_OK;
 }
-DV_INLINE int gelu_backward_row(dv_context *ctx, const struct gelu_backward *a)
+DV_INLINE int gelu_backward_row(dv_context *ctx, const struct gelu_backward *a, const dv_isa *isa)
 {
     void *const is_16 = a->x->dtype.bits == 16 ? a->grad_input : NULL;
     (void)ctx;
     if (a->approximate.data[0] == 't')
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), is_16, by_tanh_backward, NULL);
+        dv_blocks(isa, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), is_16, by_tanh_backward, NULL);
     else
-        dv_blocks(a->x->dtype, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), is_16, exact_backward, NULL);
+        dv_blocks(isa, dv_numel(a->x), DV_OUT(a->grad_input), DV_IN(a->grad_output, a->x), is_16, exact_backward, NULL);
     return DV_OK;
 }
 DV_ISAS(struct gelu, gelu_row)
 DV_ISAS(struct gelu_backward, gelu_backward_row)
 
 #define FACTS "T in f32 f64 bf16 f16; approximate in \"none\" \"tanh\"; parallel(*s)"
-#define ROWS(FRAME, FAST, FN)                                           \
-    DV_KERNELS(DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16", .split = 8192), \
+#define ROWS(FRAME, FAST, FN)                                                                                   \
+    DV_KERNELS(DV_BF16_ROW(FRAME, FAST, .split = 8192) DV_ISA_ROWS(FRAME, FAST, "f32 bf16 f16", .split = 8192), \
         DV_KERNEL(FRAME, "cpu", NULL, FN, .split = 4096, .flags = DV_KERNEL_REFERENCE))
 
 DV_OPERATOR(gelu, struct gelu, (x, approximate, out), .schema = "gelu(Tensor x, str approximate=\"none\") -> Tensor out",

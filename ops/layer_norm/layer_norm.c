@@ -57,7 +57,7 @@ DV_INLINE void normalise(
     to[k + i] = (x[k + i] - mean) * scale * weight[k + i] + bias[k + i];
 }
 
-DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a)
+DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
     float *const x = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof(float), 64), *const weight = x + room,
@@ -67,16 +67,16 @@ DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a)
     for (int64_t i = 0; i < room; i++)
         weight[i] = 1, bias[i] = 0;
     if (a->weight)
-        load_line(weight, a->weight, 0, n, 0);
+        load_line(isa, weight, a->weight, 0, n, 0);
     if (a->bias)
-        load_line(bias, a->bias, 0, n, 0);
+        load_line(isa, bias, a->bias, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
         float *const from = line_in(a->x, r * n, n), *const to = line_in(a->out, r * n, n);
         if (!from)
-            load_line(x, a->x, r * n, n, 0);
+            load_line(isa, x, a->x, r * n, n, 0);
         normalise(from ? to : x, from ? from : x, weight, bias, n, a->eps);
         if (!from)
-            store_line(a->out, r * n, x, n);
+            store_line(isa, a->out, r * n, x, n);
     }
     return DV_OK;
 }
@@ -91,7 +91,8 @@ DV_OPERATOR(layer_norm, struct layer_norm, (x, weight, bias, eps, out),
     .contract = "x[*s n]:T, weight[n]:T, bias[n]:T -> out[*s n]:T; T in f32 f64 bf16 f16; parallel(*s)",
     .native = "if(present(bias), " WEIGHTED " + bias, " WEIGHTED ")",
     .doc = "(x - mean) / sqrt(variance + eps) * weight + bias over the last dim.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct layer_norm, layer_norm_row, "f32 bf16 f16", .split = 8),
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct layer_norm, layer_norm_row, .split = 8)
+                              DV_ISA_ROWS(struct layer_norm, layer_norm_row, "f32 bf16 f16", .split = 8),
         DV_KERNEL(struct layer_norm, "cpu", NULL, layer_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, layer_norm, &dv_op_layer_norm);

@@ -1,5 +1,5 @@
 /* numpy_sin.c: sin(input), written into an output that the caller gives */
-#include <dovetail_math.h>
+#include <dovetail_elementwise.h>
 
 struct numpy_sin {
     const dv_tensor *input;
@@ -46,10 +46,10 @@ DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
     out[0][i] = dv_sin_small(in[0][i]);
 }
 
-DV_INLINE int numpy_sin_row(dv_context *ctx, const struct numpy_sin *a)
+DV_INLINE int numpy_sin_row(dv_context *ctx, const struct numpy_sin *a, const dv_isa *isa)
 {
     (void)ctx;
-    dv_blocks(a->input->dtype, dv_numel(a->input), DV_OUT(a->output), DV_IN(a->input), NULL, sin_f32, sin_f64);
+    dv_blocks(isa, dv_numel(a->input), DV_OUT(a->output), DV_IN(a->input), NULL, sin_f32, sin_f64);
     return DV_OK;
 }
 DV_ISAS(struct numpy_sin, numpy_sin_row)
@@ -58,7 +58,8 @@ DV_OPERATOR(numpy_sin, struct numpy_sin, (input, output), .schema = "numpy_sin(T
     .contract = "input[*s]:T, output[*s]:T; T in f32 f64 bf16 f16; parallel(*s)", .native = "output: sin(input)",
     .gradient = "input: grads[0] * cos(input); output: zeros_like(grads[0])",
     .doc = "output = sin(input), in place: nothing is returned. For angles of any size.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct numpy_sin, numpy_sin_row, "f32 f64 bf16 f16", .split = 16384),
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct numpy_sin, numpy_sin_row, .split = 16384)
+                              DV_ISA_ROWS(struct numpy_sin, numpy_sin_row, "f32 f64 bf16 f16", .split = 16384),
         DV_KERNEL(struct numpy_sin, "cpu", "f32 f64 bf16 f16", numpy_sin_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, numpy_sin, &dv_op_numpy_sin);

@@ -1,31 +1,6 @@
 /* rms_norm.c: x / sqrt(mean(x^2) + eps) * weight over the last dim, with and without a residual that is added first, and the
- * gradient.
- *
- * A row is gone through twice: its squares are added up in DV_BLOCK lanes, then it is scaled. Both are steps of dv_blocks(). */
-#include "../numbers.h"
-#include <dovetail_math.h>
-
-struct lanes_f32 { float squares[DV_BLOCK], products[DV_BLOCK], scale, back, *weight_sum; };
-struct lanes_f64 { double squares[DV_BLOCK], products[DV_BLOCK], scale, back, *weight_sum; };
-union lanes {
-    struct lanes_f32 f32;
-    struct lanes_f64 f64;
-};
-
-static double total_f32(const float *x)
-{
-    double sum = 0;
-    for (int i = 0; i < DV_BLOCK; i++)
-        sum += (double)x[i];
-    return sum;
-}
-static double total_f64(const double *x)
-{
-    double sum = 0;
-    for (int i = 0; i < DV_BLOCK; i++)
-        sum += x[i];
-    return sum;
-}
+ * gradient. A fast row goes through a line of floats twice: its squares are added up in DV_BLOCK lanes, then it is scaled. */
+#include "../lines.h"
 
 /* ---- forward ------------------------------------------------------------------------------------------------------------- */
 
@@ -72,77 +47,59 @@ static int add_rms_norm_reference(dv_context *ctx, const struct add_rms_norm *a)
     return DV_OK;
 }
 
-#define FORWARD(F, T)                                                         \
-    DV_INLINE void squares_##F(T *const *out, const T *const *in, void *with) \
-    {                                                                         \
-        T *const sum = ((struct lanes_##F *)with)->squares;                   \
-        (void)out;                                                            \
-        DV_BLOCK_LOOP                                                         \
-        sum[i] += in[0][i] * in[0][i];                                        \
-    }                                                                         \
-    DV_INLINE void scale_##F(T *const *out, const T *const *in, void *with)   \
-    {                                                                         \
-        const T scale = ((struct lanes_##F *)with)->scale;                    \
-        DV_BLOCK_LOOP                                                         \
-        out[0][i] = in[0][i] * scale * in[1][i];                              \
-    }                                                                         \
-    DV_INLINE void add_##F(T *const *out, const T *const *in, void *with)     \
-    {                                                                         \
-        (void)with;                                                           \
-        DV_BLOCK_LOOP                                                         \
-        out[0][i] = in[0][i] + in[1][i];                                      \
-    }
-FORWARD(f32, float)
-FORWARD(f64, double)
-
-/* Adds up the squares of a row (already in lanes), and makes the factor for it. */
-static void settle(union lanes *l, bool f64, int64_t d, double eps)
+/* All is float in whole blocks, filled up with 0. to may be x. */
+DV_INLINE float scale_of(const float *x, int64_t n, double eps)
 {
-    if (f64)
-        l->f64.scale = 1 / sqrt(total_f64(l->f64.squares) / (double)d + eps);
-    else
-        l->f32.scale = (float)(1 / sqrt(total_f32(l->f32.squares) / (double)d + eps));
+    float squares[DV_BLOCK] = { 0 };
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    squares[i] += x[k + i] * x[k + i];
+    return (float)(1 / sqrt(total(squares) / (double)n + eps));
+}
+DV_INLINE void scale_line(float *to, const float *x, const float *weight, float scale, int64_t n)
+{
+    for (int64_t k = 0; k < n; k += DV_BLOCK)
+        DV_BLOCK_LOOP
+    to[k + i] = x[k + i] * scale * weight[k + i];
 }
 
-DV_INLINE void normalise(const dv_tensor *z, const dv_tensor *weight, double eps, const dv_tensor *out, int64_t row, int64_t d)
+DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa)
 {
-    union lanes l;
-    dv_tensor in = row_of(z, row, d), to = row_of(out, row, d);
-    memset(&l, 0, sizeof l);
-    dv_blocks(z->dtype, d, NULL, 0, DV_IN(&in), &l, squares_f32, squares_f64);
-    settle(&l, z->dtype.bits == 64, d, eps);
-    dv_blocks(z->dtype, d, DV_OUT(&to), DV_IN(&in, weight), &l, scale_f32, scale_f64);
-}
-
-DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a)
-{
-    const int64_t d = a->x->shape[a->x->ndim - 1], rows = dv_numel_leading(a->x, a->x->ndim - 1);
-    const dv_tensor *const z = a->residual ? a->residual : a->x;
-    (void)ctx;
+    const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
+    float *const x = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof *x, 64), *const other = x + room, *const weight = other + room;
+    if (!x)
+        return DV_ENOMEM;
+    load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
+        const float *from = line_in(a->x, r * n, n);
+        float *const to = line_in(a->out, r * n, n);
+        if (!from || a->residual)
+            load_line(isa, x, a->x, r * n, n, 0), from = x;
         if (a->residual) {
-            dv_tensor x = row_of(a->x, r, d), residual = row_of(a->residual, r, d);
-            dv_blocks(x.dtype, d, DV_OUT(&residual), DV_IN(&residual, &x), NULL, add_f32, add_f64);
+            load_line(isa, other, a->residual, r * n, n, 0);
+            for (int64_t k = 0; k < n; k += DV_BLOCK)
+                DV_BLOCK_LOOP
+            x[k + i] += other[k + i];
+            store_line(isa, a->residual, r * n, x, n);
+            load_line(isa, x, a->residual, r * n, n, 0); /* rounded */
         }
-        normalise(z, a->weight, a->eps, a->out, r, d);
+        scale_line(to ? to : x, from, weight, scale_of(from, n, a->eps), n);
+        if (!to)
+            store_line(isa, a->out, r * n, x, n);
     }
     return DV_OK;
 }
 DV_ISAS(struct add_rms_norm, add_rms_norm_row)
 
 /* rms_norm is the same without a residual: its rows call the code above. */
-#define WITHOUT_RESIDUAL(ISA)                                                                                \
-    static int rms_norm_row_##ISA(dv_context *ctx, const struct rms_norm *a)                                 \
-    {                                                                                                        \
-        return add_rms_norm_row_##ISA(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out }); \
-    }
-#ifdef DV_TARGET_AVX2
-WITHOUT_RESIDUAL(avx512)
-WITHOUT_RESIDUAL(avx2)
-#endif
-WITHOUT_RESIDUAL(base)
+static int rms_norm_row(dv_context *ctx, const struct rms_norm *a, int (*row)(dv_context *ctx, const struct add_rms_norm *a))
+{
+    return row(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
+}
+DV_ISAS_OF(struct rms_norm, rms_norm_row, add_rms_norm_row)
 
 #define FLOATS "f32 f64 bf16 f16"
+#define FAST "f32 bf16 f16"
 
 DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
     .schema = "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor out",
@@ -150,8 +107,9 @@ DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
     .native = "x * rsqrt(mean(x * x, [-1], True) + eps) * weight",
     .gradient = "x, weight: rms_norm_backward(grad, x, weight, eps)",
     .doc = "x / sqrt(mean(x * x) + eps) * weight over the last dim. bf16 and f16 are computed in float and rounded once.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct rms_norm, rms_norm_row, FLOATS, .split = 8),
-        DV_KERNEL(struct rms_norm, "cpu", FLOATS, rms_norm_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct rms_norm, rms_norm_row, .split = 8)
+                              DV_ISA_ROWS(struct rms_norm, rms_norm_row, FAST, .split = 8),
+        DV_KERNEL(struct rms_norm, "cpu", FLOATS, rms_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
     .schema = "add_rms_norm(Tensor x, Tensor(a!)? residual, Tensor weight, float eps=1e-06) -> Tensor out",
@@ -161,8 +119,9 @@ DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
         "x * rsqrt(mean(x * x, [-1], True) + eps) * weight); residual: if(present(residual), x + residual, None)",
     .doc = "residual += x, in place, then rms_norm of that; without a residual rms_norm of x. The step between the layers of a "
            "transformer.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct add_rms_norm, add_rms_norm_row, FLOATS, .split = 8),
-        DV_KERNEL(struct add_rms_norm, "cpu", FLOATS, add_rms_norm_reference, .flags = DV_KERNEL_REFERENCE)));
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct add_rms_norm, add_rms_norm_row, .split = 8)
+                              DV_ISA_ROWS(struct add_rms_norm, add_rms_norm_row, FAST, .split = 8),
+        DV_KERNEL(struct add_rms_norm, "cpu", FLOATS, add_rms_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
 /* ---- backward ------------------------------------------------------------
  * With r
@@ -201,71 +160,34 @@ static int rms_norm_backward_reference(dv_context *ctx, const struct rms_norm_ba
     return DV_OK;
 }
 
-#define BACKWARD(F, T)                                                                                                  \
-    DV_INLINE void sums_##F(T *const *out, const T *const *in, void *with)                                              \
-    {                                                                                                                   \
-        T *const squares = ((struct lanes_##F *)with)->squares, *const products = ((struct lanes_##F *)with)->products; \
-        (void)out;                                                                                                      \
-        DV_BLOCK_LOOP                                                                                                   \
-        {                                                                                                               \
-            squares[i] += in[1][i] * in[1][i];                                                                          \
-            products[i] += in[0][i] * in[1][i] * in[2][i];                                                              \
-        }                                                                                                               \
-    }                                                                                                                   \
-    DV_INLINE void back_##F(T *const *out, const T *const *in, void *with)                                              \
-    {                                                                                                                   \
-        struct lanes_##F *const l = with;                                                                               \
-        const T scale = l->scale, back = l->back;                                                                       \
-        T *const sum = l->weight_sum;                                                                                   \
-        DV_BLOCK_LOOP                                                                                                   \
-        {                                                                                                               \
-            const T g = in[0][i], x = in[1][i];                                                                         \
-            out[0][i] = scale * g * in[2][i] - x * back;                                                                \
-            sum[i] += g * x * scale;                                                                                    \
-        }                                                                                                               \
-        l->weight_sum += DV_BLOCK;                                                                                      \
-    }                                                                                                                   \
-    DV_INLINE void copy_##F(T *const *out, const T *const *in, void *with)                                              \
-    {                                                                                                                   \
-        struct lanes_##F *const l = with;                                                                               \
-        const T *const sum = l->weight_sum;                                                                             \
-        (void)in;                                                                                                       \
-        DV_BLOCK_LOOP                                                                                                   \
-        out[0][i] = sum[i];                                                                                             \
-        l->weight_sum += DV_BLOCK;                                                                                      \
-    }
-BACKWARD(f32, float)
-BACKWARD(f64, double)
-
-DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backward *a)
+DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backward *a, const dv_isa *isa)
 {
-    const int64_t d = a->x->shape[a->x->ndim - 1], rows = dv_numel_leading(a->x, a->x->ndim - 1);
-    const size_t padded = (size_t)(d + DV_BLOCK) * sizeof(double);
-    const bool f64 = a->x->dtype.bits == 64;
-    void *const weight_sum = dv_alloc(ctx, padded, 64);
-    union lanes l;
-    if (!weight_sum)
+    const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
+    float *const x = dv_alloc(ctx, (size_t)(4 * room + 1) * sizeof *x, 64);
+    float *const g = x + room, *const weight = g + room, *const sum = weight + room;
+    if (!x)
         return DV_ENOMEM;
-    memset(weight_sum, 0, padded);
-    for (int64_t row = 0; row < rows; row++) {
-        dv_tensor grad = row_of(a->grad_output, row, d), x = row_of(a->x, row, d), out = row_of(a->grad_x, row, d);
-        memset(&l, 0, sizeof l);
-        dv_blocks(x.dtype, d, NULL, 0, DV_IN(&grad, &x, a->weight), &l, sums_f32, sums_f64);
-        settle(&l, f64, d, a->eps);
-        if (f64)
-            l.f64.back = l.f64.scale * l.f64.scale * l.f64.scale * total_f64(l.f64.products) / (double)d,
-            l.f64.weight_sum = weight_sum;
-        else
-            l.f32.back = (float)((double)l.f32.scale * (double)l.f32.scale * (double)l.f32.scale * total_f32(l.f32.products) /
-                (double)d),
-            l.f32.weight_sum = weight_sum;
-        dv_blocks(x.dtype, d, DV_OUT(&out), DV_IN(&grad, &x, a->weight), &l, back_f32, back_f64);
+    memset(sum, 0, (size_t)room * sizeof *sum);
+    load_line(isa, weight, a->weight, 0, n, 0);
+    for (int64_t r = 0; r < rows; r++) {
+        float products[DV_BLOCK] = { 0 };
+        load_line(isa, x, a->x, r * n, n, 0);
+        load_line(isa, g, a->grad_output, r * n, n, 0);
+        for (int64_t k = 0; k < n; k += DV_BLOCK)
+            DV_BLOCK_LOOP
+        products[i] += g[k + i] * x[k + i] * weight[k + i];
+        const float scale = scale_of(x, n, a->eps);
+        const float back = (float)((double)scale * (double)scale * (double)scale * total(products) / (double)n);
+        for (int64_t k = 0; k < n; k += DV_BLOCK)
+            DV_BLOCK_LOOP
+            {
+                const float d = g[k + i], v = x[k + i];
+                sum[k + i] += d * v * scale;
+                x[k + i] = scale * d * weight[k + i] - v * back;
+            }
+        store_line(isa, a->grad_x, r * n, x, n);
     }
-    if (f64)
-        l.f64.weight_sum = weight_sum;
-    else
-        l.f32.weight_sum = weight_sum;
-    dv_blocks(a->x->dtype, d, DV_OUT(a->grad_weight), NULL, 0, &l, copy_f32, copy_f64);
+    store_line(isa, a->grad_weight, 0, sum, n);
     return DV_OK;
 }
 DV_ISAS(struct rms_norm_backward, rms_norm_backward_row)
@@ -278,7 +200,8 @@ DV_OPERATOR(rms_norm_backward, struct rms_norm_backward, (grad_output, x, weight
         "(rsqrt(mean(x * x, [-1], True) + eps) * (grad_output * weight - x * mean(grad_output * weight * x, [-1], True) / "
         "(mean(x * x, [-1], True) + eps)), sum_to_size(grad_output * x * rsqrt(mean(x * x, [-1], True) + eps), weight.shape))",
     .doc = "The gradients of rms_norm with respect to x and weight.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct rms_norm_backward, rms_norm_backward_row, FLOATS, .flags = 0),
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct rms_norm_backward, rms_norm_backward_row, .flags = 0)
+                              DV_ISA_ROWS(struct rms_norm_backward, rms_norm_backward_row, FAST, .flags = 0),
         DV_KERNEL(struct rms_norm_backward, "cpu", FLOATS, rms_norm_backward_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, rms_norm, &dv_op_rms_norm, &dv_op_add_rms_norm, &dv_op_rms_norm_backward);

@@ -3,40 +3,31 @@
  * cos_sin_cache holds for each position rot_dim / 2 cosines and then as many sines. The pairs are (i, i + rot_dim / 2) in the
  * neox style and (2i, 2i + 1) in the other; elements of a head past rot_dim stay. For each token the cosines and sines are made
  * float once, and serve all of its heads. */
-#include "../numbers.h"
-#include <dovetail_math.h>
+#include "../lines.h"
 
-/* Of one token: cosines, then sines (less than zero to turn back), with room for a block more. Steps move cos and sin on. */
-struct turn { void *cos, *sin; };
-
-#define STEPS(F, T)                                                         \
-    DV_INLINE void neox_##F(T *const *out, const T *const *in, void *with)  \
-    {                                                                       \
-        struct turn *const w = with;                                        \
-        const T *const c = w->cos, *const s = w->sin;                       \
-        DV_BLOCK_LOOP                                                       \
-        {                                                                   \
-            const T x = in[0][i], y = in[1][i];                             \
-            out[0][i] = x * c[i] - y * s[i];                                \
-            out[1][i] = y * c[i] + x * s[i];                                \
-        }                                                                   \
-        w->cos = (T *)w->cos + DV_BLOCK;                                    \
-        w->sin = (T *)w->sin + DV_BLOCK;                                    \
-    }                                                                       \
-    DV_INLINE void pairs_##F(T *const *out, const T *const *in, void *with) \
-    {                                                                       \
-        struct turn *const w = with;                                        \
-        const T *const c = w->cos, *const s = w->sin;                       \
-        for (int i = 0; i < DV_BLOCK / 2; i++) {                            \
-            const T x = in[0][2 * i], y = in[0][2 * i + 1];                 \
-            out[0][2 * i] = x * c[i] - y * s[i];                            \
-            out[0][2 * i + 1] = y * c[i] + x * s[i];                        \
-        }                                                                   \
-        w->cos = (T *)w->cos + DV_BLOCK / 2;                                \
-        w->sin = (T *)w->sin + DV_BLOCK / 2;                                \
+/* The heads of one token, with the cosines and sines of its position. to may be from. */
+#define TURN(F, T)                                                                                                              \
+    DV_INLINE void turn_##F(T *to, const T *from, int64_t width, int64_t size, int64_t half, const T *c, const T *s, bool neox) \
+    {                                                                                                                           \
+        const int64_t second = neox ? half : 1;                                                                                 \
+        for (const T *const end = from + width; from < end; from += size, to += size) {                                         \
+            if (neox)                                                                                                           \
+                EACH_PAIR(T, i)                                                                                                 \
+            else                                                                                                                \
+                EACH_PAIR(T, 2 * i)                                                                                             \
+            for (int64_t i = 2 * half; to != from && i < size; i++)                                                             \
+                to[i] = from[i];                                                                                                \
+        }                                                                                                                       \
     }
-STEPS(f32, float)
-STEPS(f64, double)
+#define EACH_PAIR(T, AT)                               \
+    DV__VECTOR_LOOP(half)                              \
+    {                                                  \
+        const T x = from[AT], y = from[(AT) + second]; \
+        to[AT] = x * c[i] - y * s[i];                  \
+        to[(AT) + second] = y * c[i] + x * s[i];       \
+    }
+TURN(f32, float)
+TURN(f64, double)
 
 struct heads {
     const dv_tensor *in;
@@ -44,66 +35,19 @@ struct heads {
     int64_t size;
 }; /* size: elements of a head; out may be in */
 
-static dv_tensor at(const dv_tensor *t, int64_t element)
-{
-    dv_tensor view = *t;
-    view.data = (char *)t->data + element * (t->dtype.bits / 8);
-    return view;
-}
-
-/* All heads of one token. */
-DV_INLINE void turn_token(struct heads h, int64_t token, int64_t width, const struct turn *w, int64_t rot, bool neox)
-{
-    const size_t item = h.in->dtype.bits / 8;
-    for (int64_t head = token * width; head < (token + 1) * width; head += h.size) {
-        struct turn now = *w;
-        const dv_tensor x = at(h.in, head), y = at(h.in, head + rot / 2);
-        dv_tensor x_out = at(h.out, head), y_out = at(h.out, head + rot / 2);
-        if (neox)
-            dv_blocks(x.dtype, rot / 2, DV_OUT(&x_out, &y_out), DV_IN(&x, &y), &now, neox_f32, neox_f64);
-        else
-            dv_blocks(x.dtype, rot, DV_OUT(&x_out), DV_IN(&x), &now, pairs_f32, pairs_f64);
-        if (x_out.data != x.data && h.size > rot)
-            memcpy((char *)x_out.data + (size_t)rot * item, (const char *)x.data + (size_t)rot * item,
-                (size_t)(h.size - rot) * item);
+/* Cosines of one position, then its sines. */
+#define LOOK_UP(F, T, GET)                                                                               \
+    static void look_up_##F(T *to, const dv_tensor *cache, int64_t position, int64_t half, bool inverse) \
+    {                                                                                                    \
+        const uint32_t dtype = dv_dtype_key(cache->dtype);                                               \
+        for (int64_t i = 0; i < half; i++) {                                                             \
+            const T sine = (T)GET(cache->data, (2 * position + 1) * half + i, dtype);                    \
+            to[i] = (T)GET(cache->data, 2 * position * half + i, dtype);                                 \
+            to[half + i] = inverse ? -sine : sine;                                                       \
+        }                                                                                                \
     }
-}
-
-#define LOOK_UP(T, GET)                                                   \
-    for (int64_t i = 0; i < half; i++) {                                  \
-        ((T *)w->cos)[i] = (T)GET(cache->data, at_cos + i);               \
-        ((T *)w->sin)[i] = sign * (T)GET(cache->data, at_cos + half + i); \
-    }                                                                     \
-    break
-#define OF_F32(data, i) ((const float *)data)[i]
-#define OF_F64(data, i) ((const double *)data)[i]
-#define OF_BF16(data, i) dv_bf16_to_f32(((const uint16_t *)data)[i])
-#define OF_F16(data, i) dv_f16_to_f32(((const uint16_t *)data)[i])
-#define LOOK_UP_ALL(T)                       \
-    switch (dv_dtype_key(cache->dtype)) {    \
-    case DV_DTYPE_f32: LOOK_UP(T, OF_F32);   \
-    case DV_DTYPE_f64: LOOK_UP(T, OF_F64);   \
-    case DV_DTYPE_bf16: LOOK_UP(T, OF_BF16); \
-    case DV_DTYPE_f16: LOOK_UP(T, OF_F16);   \
-    }
-
-/* Cosines and sines of one position. */
-static void look_up_f32(const struct turn *restrict w, const dv_tensor *restrict cache, int64_t at_cos, int64_t half, float sign)
-{
-    LOOK_UP_ALL(float)
-}
-static void look_up_f64(const struct turn *restrict w, const dv_tensor *restrict cache, int64_t at_cos, int64_t half, double sign)
-{
-    LOOK_UP_ALL(double)
-}
-static void look_up(const struct turn *w, const dv_tensor *cache, int64_t position, bool f64, bool inverse)
-{
-    const int64_t rot = cache->shape[1];
-    if (f64)
-        look_up_f64(w, cache, position * rot, rot / 2, inverse ? -1 : 1);
-    else
-        look_up_f32(w, cache, position * rot, rot / 2, inverse ? -1 : 1);
-}
+LOOK_UP(f32, float, dv_get_f64)
+LOOK_UP(f64, double, dv_get_f64)
 
 /* Positions are checked before anything is written. */
 static int check_positions(dv_context *ctx, const dv_tensor *positions, const dv_tensor *cache)
@@ -121,18 +65,31 @@ struct turning {
     bool neox, inverse;
 };
 
-DV_INLINE int turn_all(dv_context *ctx, const struct turning *a)
+DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa *isa)
 {
-    const int64_t tokens = dv_numel(a->positions), rot = a->cache->shape[1];
-    const int64_t room = (rot / 2 + DV_BLOCK) * (int64_t)sizeof(double);
-    char *const memory = dv_alloc(ctx, (size_t)room * 2, 64);
-    if (!memory)
+    const struct heads *const h = &a->heads;
+    const int64_t tokens = dv_numel(a->positions), half = a->cache->shape[1] / 2, width = tokens ? dv_numel(h->in) / tokens : 0;
+    double *const c = dv_alloc(ctx, (size_t)(2 * half + 1) * sizeof *c, 64);
+    float *const c_f32 = (float *)(void *)c, *const line = dv_alloc(ctx, (size_t)(line_room(width) + 1) * sizeof *line, 64);
+    if (!c || !line)
         return DV_ENOMEM;
-    memset(memory, 0, (size_t)room * 2);
-    for (int64_t i = 0; i < tokens; i++) {
-        const struct turn w = { memory, memory + room };
-        look_up(&w, a->cache, get_int(a->positions, i), a->heads.in->dtype.bits == 64, a->inverse);
-        turn_token(a->heads, i, dv_numel(a->heads.in) / tokens, &w, rot, a->neox);
+    for (int64_t token = 0; token < tokens; token++) {
+        const int64_t position = get_int(a->positions, token), first = token * width;
+        if (h->in->dtype.bits == 64) {
+            look_up_f64(c, a->cache, position, half, a->inverse);
+            turn_f64(
+                (double *)h->out->data + first, (const double *)h->in->data + first, width, h->size, half, c, c + half, a->neox);
+            continue;
+        }
+        look_up_f32(c_f32, a->cache, position, half, a->inverse);
+        if (h->in->dtype.bits == 32) {
+            turn_f32((float *)h->out->data + first, (const float *)h->in->data + first, width, h->size, half, c_f32, c_f32 + half,
+                a->neox);
+            continue;
+        }
+        load_line(isa, line, h->in, first, width, 0);
+        turn_f32(line, line, width, h->size, half, c_f32, c_f32 + half, a->neox);
+        store_line(isa, h->out, first, line, width);
     }
     return DV_OK;
 }
@@ -179,23 +136,19 @@ static int rotary_embedding_reference(dv_context *ctx, const struct rotary_embed
         : reference(ctx, a->positions, a->cos_sin_cache, (struct heads){ a->key, a->key, a->head_size }, a->is_neox, false);
 }
 
-#define IN_PLACE(ISA)                                                                                                   \
-    static int rotary_embedding_##ISA(dv_context *ctx, const struct rotary_embedding *a)                                \
-    {                                                                                                                   \
-        struct turning t = { a->positions, a->cos_sin_cache, { a->query, a->query, a->head_size }, a->is_neox, false }; \
-        int status = check_positions(ctx, a->positions, a->cos_sin_cache);                                              \
-        if (!status)                                                                                                    \
-            status = turn_all_##ISA(ctx, &t);                                                                           \
-        if (status || !a->key)                                                                                          \
-            return status;                                                                                              \
-        t.heads = (struct heads){ a->key, a->key, a->head_size };                                                       \
-        return turn_all_##ISA(ctx, &t);                                                                                 \
-    }
-#ifdef DV_TARGET_AVX2
-IN_PLACE(avx512)
-IN_PLACE(avx2)
-#endif
-IN_PLACE(base)
+static int rotary_embedding(
+    dv_context *ctx, const struct rotary_embedding *a, int (*turn)(dv_context *ctx, const struct turning *a))
+{
+    struct turning t = { a->positions, a->cos_sin_cache, { a->query, a->query, a->head_size }, a->is_neox, false };
+    int status = check_positions(ctx, a->positions, a->cos_sin_cache);
+    if (!status)
+        status = turn(ctx, &t);
+    if (status || !a->key)
+        return status;
+    t.heads = (struct heads){ a->key, a->key, a->head_size };
+    return turn(ctx, &t);
+}
+DV_ISAS_OF(struct rotary_embedding, rotary_embedding, turn_all)
 
 #define FLOATS "f32 f64 bf16 f16"
 
@@ -215,7 +168,8 @@ DV_OPERATOR(rotary_embedding, struct rotary_embedding, (positions, query, key, h
     .doc =
         "Turns the heads of query, and of key if there is one, in place, by the angles of each token's position: vLLM's operator "
         "of this name. query and key are [tokens..., heads * head_size].",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct rotary_embedding, rotary_embedding, FLOATS, .split = 16),
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct rotary_embedding, rotary_embedding, .split = 16)
+                              DV_ISA_ROWS(struct rotary_embedding, rotary_embedding, FLOATS, .split = 16),
         DV_KERNEL(struct rotary_embedding, "cpu", FLOATS, rotary_embedding_reference, .flags = DV_KERNEL_REFERENCE)));
 
 /* ---- a new tensor, differentiable ---------------------------------------------------------------------------------------- */
@@ -231,19 +185,14 @@ static int apply_rotary_reference(dv_context *ctx, const struct apply_rotary *a)
     return reference(
         ctx, a->positions, a->cos_sin_cache, (struct heads){ a->x, a->out, a->x->shape[a->x->ndim - 1] }, a->is_neox, a->inverse);
 }
-#define APPLY(ISA)                                                                                                            \
-    static int apply_rotary_##ISA(dv_context *ctx, const struct apply_rotary *a)                                              \
-    {                                                                                                                         \
-        const struct turning t = { a->positions, a->cos_sin_cache, { a->x, a->out, a->x->shape[a->x->ndim - 1] }, a->is_neox, \
-            a->inverse };                                                                                                     \
-        const int status = check_positions(ctx, a->positions, a->cos_sin_cache);                                              \
-        return status ? status : turn_all_##ISA(ctx, &t);                                                                     \
-    }
-#ifdef DV_TARGET_AVX2
-APPLY(avx512)
-APPLY(avx2)
-#endif
-APPLY(base)
+static int apply_rotary(dv_context *ctx, const struct apply_rotary *a, int (*turn)(dv_context *ctx, const struct turning *a))
+{
+    const struct turning t = { a->positions, a->cos_sin_cache, { a->x, a->out, a->x->shape[a->x->ndim - 1] }, a->is_neox,
+        a->inverse };
+    const int status = check_positions(ctx, a->positions, a->cos_sin_cache);
+    return status ? status : turn(ctx, &t);
+}
+DV_ISAS_OF(struct apply_rotary, apply_rotary, turn_all)
 
 /* The native form, in parts: all tokens in one dim, the cosines and sines of each, the halves of the heads. */
 #define ROT "cos_sin_cache.shape[1]"
@@ -272,7 +221,8 @@ DV_OPERATOR(apply_rotary, struct apply_rotary, (x, positions, cos_sin_cache, is_
         "x: apply_rotary(grad, positions, cos_sin_cache, is_neox, not inverse); positions, cos_sin_cache: non_differentiable",
     .doc =
         "x with its heads turned by the angles of each token's position; inverse turns back. x is [tokens..., heads, head size].",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct apply_rotary, apply_rotary, FLOATS, .split = 16),
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct apply_rotary, apply_rotary, .split = 16)
+                              DV_ISA_ROWS(struct apply_rotary, apply_rotary, FLOATS, .split = 16),
         DV_KERNEL(struct apply_rotary, "cpu", FLOATS, apply_rotary_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, rotary_embedding, &dv_op_rotary_embedding, &dv_op_apply_rotary);

@@ -57,6 +57,7 @@ DV_INLINE void softmax_line(float *to, const float *x, int64_t n)
 
 struct lines {
     const struct softmax *a;
+    const dv_isa *isa;
     int64_t n, step, lines, pieces; /* element i of line l is at l / step * n * step + l % step + i * step */
     float *scratch;
 };
@@ -74,21 +75,21 @@ DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end)
             continue;
         }
         if (x->step == 1)
-            load_line(line, x->a->x, first, x->n, -(float)INFINITY);
+            load_line(x->isa, line, x->a->x, first, x->n, -(float)INFINITY);
         for (int64_t i = 0; x->step > 1 && i < line_room(x->n); i++)
             line[i] = i < x->n ? (float)dv_get_f64(x->a->x->data, first + i * x->step, t) : -(float)INFINITY;
         softmax_line(line, line, x->n);
         if (x->step == 1)
-            store_line(x->a->out, first, line, x->n);
+            store_line(x->isa, x->a->out, first, line, x->n);
         for (int64_t i = 0; x->step > 1 && i < x->n; i++)
             dv_put_f64(x->a->out->data, first + i * x->step, t, (double)line[i]);
     }
     return DV_OK;
 }
-static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
+static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece, const dv_isa *isa)
 {
     const int32_t dim = (int32_t)(a->dim < 0 ? a->dim + a->x->ndim : a->dim);
-    struct lines x = { .a = a, .n = a->x->shape[dim] };
+    struct lines x = { .a = a, .isa = isa, .n = a->x->shape[dim] };
     const int64_t all = dv_numel(a->x), some = all / 16384 + 1;
     if (!all)
         return DV_OK;
@@ -108,7 +109,8 @@ DV_OPERATOR(softmax, struct softmax, (x, dim, out), .schema = "softmax(Tensor x,
     .native = "if(x.numel == 0, x * 1, " E " / sum(" E ", [dim], True))",
     .gradient = "x: result * (grad - sum(grad * result, [dim], True))",
     .doc = "exp(x - max) / sum of these, over one dim: positive numbers with the sum 1.",
-    .kernels = DV_KERNELS(DV_ISA_ROWS(struct softmax, softmax_row, "f32 bf16 f16"),
+    .kernels = DV_KERNELS(DV_BF16_ROW(struct softmax, softmax_row, .flags = 0)
+                              DV_ISA_ROWS(struct softmax, softmax_row, "f32 bf16 f16"),
         DV_KERNEL(struct softmax, "cpu", NULL, softmax_reference, .flags = DV_KERNEL_REFERENCE)));
 
 DV_LIBRARY_FRAGMENT(dovetail, softmax, &dv_op_softmax);

@@ -592,7 +592,7 @@ FAST_ISA(base, , 16, FOUR, 4)
         .doc = "Attention of each query over the tokens (or blocks of tokens) in sparse_indices, with rotary parts kept "        \
                "apart. Valid indices stand in front; the first -1 ends them. scale_value is the caller's. With "                 \
                "return_softmax_lse also the largest scaled score and the sum of exponentials of each row.",                      \
-        .kernels = DV_KERNELS(BF16_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                                \
+        .kernels = DV_KERNELS(DV_BF16_ROW(struct sparse_flash_attention, sparse_flash_attention_row)                             \
                                   DV_ISA_ROWS(struct sparse_flash_attention, sparse_flash_attention_row, "f32 bf16 f16"),        \
             DV_KERNEL(                                                                                                           \
                 struct sparse_flash_attention, "cpu", NULL, sparse_flash_attention_reference, .flags = DV_KERNEL_REFERENCE)))

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include "dovetail_math.h"
+#include "dovetail_elementwise.h"
 
 /* Distance of found from exact in units in the last place of a float near exact. */
 static double ulps_f32(float found, double exact)
@@ -125,6 +125,136 @@ static void check_f32(const char *name, void (*batch)(float *, const float *), d
     }
 F32(F32_TEST)
 
+/* The functions that take a float, a double or a vector of 16 floats: here the vector. */
+#define OF_TYPE(X)                                                                                \
+    X(x16_exp, dv_exp(x), exp((double)x), 1.2, HUGE_VAL)                                          \
+    X(x16_sigmoid, dv_sigmoid(x), sigmoid((double)x), 2.6, HUGE_VAL)                              \
+    X(x16_silu, dv_silu(x), silu((double)x), 3.1, HUGE_VAL)                                       \
+    X(x16_tanh, dv_tanh(x), tanh((double)x), 1.4, HUGE_VAL)                                       \
+    X(x16_sin, dv_sin(x), sin((double)x), 2.4, HUGE_VAL)                                          \
+    X(x16_cos, dv_cos(x), cos((double)x), 2.4, HUGE_VAL)                                          \
+    X(x16_sqrt, dv_sqrt(x), sqrt((double)x), 0.51, HUGE_VAL)                                      \
+    X(x16_abs, dv_abs(x), fabs((double)x), 0, HUGE_VAL)                                           \
+    X(x16_limits, dv_min(dv_max(x * 0 - 2, x), x * 0 + 3), fmin(fmax((double)x, -2), 3), 0, 1e38) \
+    X(x16_select, dv_select((x > 1) & (x < 2), -x, x), x > 1 && x < 2 ? -(double)x : (double)x, 0, HUGE_VAL)
+#ifdef DV_TARGET_AVX512
+#define OF_TYPE_TEST(NAME, EXPRESSION, EXACT, LIMIT, MOST)                                                              \
+    __attribute__((noinline)) DV_TARGET_AVX512 static void NAME##_of_x16(float *restrict out, const float *restrict in) \
+    {                                                                                                                   \
+        for (int i = 0; i < BATCH; i += 16) {                                                                           \
+            const dv_f32x16 x = *(const dv__f32x16 *)(in + i);                                                          \
+            *(dv__f32x16 *)(out + i) = EXPRESSION;                                                                      \
+        }                                                                                                               \
+    }                                                                                                                   \
+    static double NAME##_oracle(float x) { return EXACT; }                                                              \
+    static void NAME##_of_type(void **state)                                                                            \
+    {                                                                                                                   \
+        (void)state;                                                                                                    \
+        if (!__builtin_cpu_supports("avx512vl"))                                                                        \
+            skip();                                                                                                     \
+        check_f32(#NAME, NAME##_of_x16, NAME##_oracle, LIMIT, MOST);                                                    \
+    }
+OF_TYPE(OF_TYPE_TEST)
+
+/* Blocks of 16-bit types: each way to convert them gives what the C functions give; of NaN, some NaN. */
+static void check_isa(const dv_isa *isa, uint32_t dtype)
+{
+    const uint32_t stride = getenv("DOVETAIL_ALL_FLOATS") ? 1 : 1031, nan = dtype == DV_DTYPE_bf16 ? 0x7f80 : 0x7c00;
+    float in[DV_BLOCK], out[DV_BLOCK];
+    uint16_t half[DV_BLOCK];
+    for (uint32_t u = 0; u < 0x10000; u += DV_BLOCK) {
+        for (uint32_t i = 0; i < DV_BLOCK; i++)
+            half[i] = (uint16_t)(u + i);
+        dv_block_load(isa, out, half, dtype);
+        for (int i = 0; i < DV_BLOCK; i++) {
+            const float exact = dv_get(half, i, dtype);
+            assert_true(isnan(exact) ? isnan(out[i]) : dv__bits_of_f32(out[i]) == dv__bits_of_f32(exact));
+        }
+    }
+    for (uint64_t u = 0; u < 0x100000000u; u += (uint64_t)DV_BLOCK * stride) {
+        for (uint32_t i = 0; i < DV_BLOCK; i++)
+            in[i] = dv__f32_from_bits((uint32_t)u + i * stride);
+        dv_block_store(isa, half, in, dtype);
+        for (int i = 0; i < DV_BLOCK; i++) {
+            uint16_t exact[2]; /* room for what the compiler sees of other dtypes */
+            dv_put(exact, 0, dtype, in[i]);
+            assert_true(isnan(in[i]) ? (half[i] & 0x7fffu) > nan : half[i] == exact[0]);
+        }
+    }
+}
+static void conversions(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        const uint32_t dtype = k ? DV_DTYPE_f16 : DV_DTYPE_bf16;
+        check_isa(&dv_isa_base, dtype);
+        if (__builtin_cpu_supports("avx2"))
+            check_isa(&dv_isa_avx2, dtype);
+        if (__builtin_cpu_supports("avx512vl"))
+            check_isa(&dv_isa_avx512, dtype);
+        if (__builtin_cpu_supports("avx512bf16"))
+            check_isa(&dv_isa_avx512bf16, dtype);
+    }
+}
+#define OF_TYPES OF_TYPE(ENTRY_OF_TYPE) cmocka_unit_test(conversions),
+#else
+#define OF_TYPES
+#endif
+
+/* One line over tensors of several dtypes: a broadcast number, an integer, a flag; two results; an attribute. */
+struct mixed {
+    const dv_tensor *x, *y, *n;
+    double factor;
+    dv_tensor *sum, *whole;
+    dv_tensor *flag;
+};
+#define HALF(x) ((x) * (dv_number)0.5)
+DV_ELEMENTWISE(mixed, struct mixed, (x, y, n), (sum, whole, flag), sum = HALF(x) + y * (dv_number)frame->factor + n;
+    whole = x * 100; flag = dv_select(x > n, y * 0 + 1, y * 0))
+static dv_tensor tensor_of(void *data, uint32_t dtype, const int64_t *n)
+{
+    static const int64_t one = 1;
+    return (dv_tensor){ data, { DV_CPU, 0 }, 1, dv_dtype_from_key(dtype), n, &one, 0 };
+}
+static void one_line(void **state)
+{
+    int (*const rows[])(dv_context *ctx, const struct mixed *a) = { mixed_base, mixed_reference,
+#ifdef DV_TARGET_AVX512
+        mixed_avx2, mixed_avx512, mixed_avx512bf16
+#endif
+    };
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int64_t n = 0; n < 200; n++) {
+            const int64_t one = 1;
+            uint16_t x[200];
+            float y = 0.25f, sum[201] = { 0 };
+            int16_t integer[200];
+            int8_t whole[201] = { 0 };
+            bool flag[201] = { 0 };
+#ifdef DV_TARGET_AVX512
+            if ((r == 2 && !__builtin_cpu_supports("avx2")) || (r > 2 && !__builtin_cpu_supports("avx512vl")) ||
+                (r > 3 && !__builtin_cpu_supports("avx512bf16")))
+                continue;
+#endif
+            for (int i = 0; i < 200; i++)
+                x[i] = dv_f32_to_bf16((float)i / 64 - 1), integer[i] = (int16_t)(i % 5 - 2);
+            sum[n] = 7, whole[n] = 7, flag[n] = true;
+            const dv_tensor tx = tensor_of(x, DV_DTYPE_bf16, &n), ty = tensor_of(&y, DV_DTYPE_f32, &one),
+                            tn = tensor_of(integer, DV_DTYPE_i16, &n);
+            dv_tensor tsum = tensor_of(sum, DV_DTYPE_f32, &n), twhole = tensor_of(whole, DV_DTYPE_i8, &n),
+                      tflag = tensor_of(flag, DV_DTYPE_bool, &n);
+            assert_int_equal(rows[r](NULL, &(struct mixed){ &tx, &ty, &tn, 3, &tsum, &twhole, &tflag }), DV_OK);
+            for (int i = 0; i < n; i++) {
+                const float v = dv_bf16_to_f32(x[i]), all = v * 100;
+                assert_true(sum[i] == 0.5f * v + 0.75f + (float)integer[i]);
+                assert_int_equal(whole[i], all > 127 ? 127 : (int)all);
+                assert_int_equal(flag[i], v > (float)integer[i]);
+            }
+            assert_true(sum[n] == 7 && whole[n] == 7 && flag[n]);
+        }
+}
+
 /* X(name, dovetail's, the oracle, limit, largest |x|) */
 #define F64(X)                                                           \
     X(exp, dv_exp(x), expl((long double)x), 0.97, 760)                   \
@@ -186,6 +316,7 @@ int main(void)
 {
 #define ENTRY32(NAME, ...) cmocka_unit_test(NAME##_f32),
 #define ENTRY64(NAME, ...) cmocka_unit_test(NAME##_f64),
-    const struct CMUnitTest tests[] = { F32(ENTRY32) F64(ENTRY64) cmocka_unit_test(edges) };
+#define ENTRY_OF_TYPE(NAME, ...) cmocka_unit_test(NAME##_of_type),
+    const struct CMUnitTest tests[] = { F32(ENTRY32) F64(ENTRY64) OF_TYPES cmocka_unit_test(one_line), cmocka_unit_test(edges) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

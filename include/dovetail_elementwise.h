@@ -1,0 +1,461 @@
+/* dovetail_elementwise.h: operators that compute each element from the same element of their inputs, and loops over elements.
+ *
+ * One line is the operator:
+ *
+ *     DV_ELEMENTWISE(swiglu_row, struct swiglu, (gate, up), (out), out = dv_silu(gate) * up)
+ *
+ * makes a function and a row for each instruction set, and a reference row that computes in double:
+ *
+ *     ... .kernels = DV_KERNELS(DV_ELEMENTWISE_FLOATS(struct swiglu, swiglu_row, .split = 16384))
+ *
+ * for f32, f64, bf16 and f16; DV_ELEMENTWISE_ROWS(struct f, row, "f32 i64", ...) is for other dtypes.
+ *
+ * The names in parentheses are fields of the struct: inputs, then results, at most eight of each. The line is C; it can be
+ * several statements. It is compiled for float, for double, and for vectors of 16 floats, so each value in it has the type
+ * dv_real, and it uses what dovetail_math.h has for all three: dv_exp, dv_sigmoid, dv_silu, dv_tanh, dv_sin, dv_cos, dv_sqrt,
+ * dv_abs, dv_min, dv_max, dv_select. Another function does not compile.
+ *   - A number that is no small integer is written (dv_number)0.1: float or double. An attribute is (dv_number)frame->eps.
+ *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons.
+ *   - A helper is a macro: #define square(x) ((x) * (x)).
+ * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
+ * computed in double if a tensor is f64, i32 or i64, else in float. A result that is an integer is cut to its range. An input of
+ * one element stands for all. An output may be one of the inputs, but may not overlap an input in another way. */
+#ifndef DOVETAIL_ELEMENTWISE_H
+#define DOVETAIL_ELEMENTWISE_H
+
+#include "dovetail_math.h"
+
+#if defined(__clang__)
+#define DV__UNUSED __attribute__((unused))
+#define DV__ONCE __attribute__((noinline, unused)) /* one function for all that call it */
+#elif defined(__GNUC__)
+#define DV__UNUSED __attribute__((unused))
+#define DV__ONCE __attribute__((noinline, noclone, unused))
+#else
+#define DV__UNUSED
+#define DV__ONCE
+#endif
+
+/* ---- Blocks of elements, and 16-bit types -------------------------------------------------------------------------------- */
+
+enum { DV_BLOCK = 64, DV__MOST = 8 };
+#define DV_BLOCK_LOOP DV__VECTOR_LOOP(DV_BLOCK)
+
+/* DV_BLOCK elements of a 16-bit type to float and back, as an instruction set does it. Rows get one of these (DV_ISAS). */
+typedef struct dv_isa {
+    void (*load)(float *to, const uint16_t *from, uint32_t dtype);
+    void (*store)(uint16_t *to, const float *from, uint32_t dtype);
+} dv_isa;
+DV_INLINE void dv_block_load(const dv_isa *isa, float *to, const uint16_t *from, uint32_t dtype) { isa->load(to, from, dtype); }
+DV_INLINE void dv_block_store(const dv_isa *isa, uint16_t *to, const float *from, uint32_t dtype) { isa->store(to, from, dtype); }
+
+/* In C, which the compiler makes vectors of. */
+DV_INLINE void dv__load_bf16(float *to, const uint16_t *from)
+{
+    DV_BLOCK_LOOP
+    to[i] = dv_bf16_to_f32(from[i]);
+}
+DV_INLINE void dv__store_bf16(uint16_t *to, const float *from)
+{
+    DV_BLOCK_LOOP
+    to[i] = dv_f32_to_bf16(from[i]);
+}
+static inline void dv__load_base(float *to, const uint16_t *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_bf16)
+        dv__load_bf16(to, from);
+    else
+        DV_BLOCK_LOOP
+    to[i] = dv_f16_to_f32(from[i]);
+}
+static inline void dv__store_base(uint16_t *to, const float *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_bf16)
+        dv__store_bf16(to, from);
+    else
+        DV_BLOCK_LOOP
+    to[i] = dv_f32_to_f16(from[i]);
+}
+static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base };
+
+#ifdef DV_TARGET_AVX2
+/* f16 by the processor's instructions; they treat denormals as C does. */
+typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint16_t dv__u16x8 __attribute__((vector_size(16), aligned(2), may_alias));
+typedef float dv__f32x16 __attribute__((vector_size(64), aligned(4), may_alias)); /* in memory, of any alignment */
+typedef uint16_t dv__u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
+typedef uint16_t dv__u16x32 __attribute__((vector_size(64), aligned(2), may_alias));
+
+DV_TARGET_AVX2 static inline void dv__load_avx2(float *to, const uint16_t *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_bf16)
+        dv__load_bf16(to, from);
+    else
+        for (int i = 0; i < DV_BLOCK; i += 8)
+            __asm__("vcvtph2ps %1, %0" : "=x"(*(dv__f32x8 *)(to + i)) : "m"(*(const dv__u16x8 *)(from + i)));
+}
+DV_TARGET_AVX2 static inline void dv__store_avx2(uint16_t *to, const float *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_bf16)
+        dv__store_bf16(to, from);
+    else
+        for (int i = 0; i < DV_BLOCK; i += 8)
+            __asm__("vcvtps2ph $0, %1, %0" : "=m"(*(dv__u16x8 *)(to + i)) : "x"(*(const dv__f32x8 *)(from + i)));
+}
+DV_TARGET_AVX512 static inline void dv__load_avx512(float *to, const uint16_t *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_bf16)
+        dv__load_bf16(to, from);
+    else
+        for (int i = 0; i < DV_BLOCK; i += 16)
+            __asm__("vcvtph2ps %1, %0" : "=v"(*(dv__f32x16 *)(to + i)) : "m"(*(const dv__u16x16 *)(from + i)));
+}
+DV_TARGET_AVX512 static inline void dv__store_avx512(uint16_t *to, const float *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_bf16)
+        dv__store_bf16(to, from);
+    else
+        for (int i = 0; i < DV_BLOCK; i += 16)
+            __asm__("vcvtps2ph $0, %1, %0" : "=m"(*(dv__u16x16 *)(to + i)) : "v"(*(const dv__f32x16 *)(from + i)));
+}
+/* The instruction for bf16 takes denormals for 0: blocks that have some are stored as without it. */
+DV_TARGET_AVX512 static inline void dv__store_avx512bf16(uint16_t *to, const float *from, uint32_t dtype)
+{
+    uint16_t denormal = 0, other;
+    if (dtype != DV_DTYPE_bf16) {
+        dv__store_avx512(to, from, dtype);
+        return;
+    }
+    for (int i = 0; i < DV_BLOCK; i += 16) {
+        __asm__("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %k0" : "=r"(other) : "v"(*(const dv__f32x16 *)(from + i)) : "k1");
+        denormal |= other;
+    }
+    if (denormal) {
+        dv__store_bf16(to, from);
+        return;
+    }
+    for (int i = 0; i < DV_BLOCK; i += 32) {
+        dv__u16x32 both;
+        __asm__("vcvtne2ps2bf16 %1, %2, %0"
+            : "=v"(both)
+            : "v"(*(const dv__f32x16 *)(from + i)), "v"(*(const dv__f32x16 *)(from + i + 16)));
+        *(dv__u16x32 *)(to + i) = both;
+    }
+}
+static const dv_isa dv_isa_avx2 DV__UNUSED = { dv__load_avx2, dv__store_avx2 };
+static const dv_isa dv_isa_avx512 DV__UNUSED = { dv__load_avx512, dv__store_avx512 };
+static const dv_isa dv_isa_avx512bf16 DV__UNUSED = { dv__load_avx512, dv__store_avx512bf16 };
+#endif
+
+/* ---- Loops over elements ------------------------------------------------------------------------------------------------- */
+
+/* For rows that DV_ELEMENTWISE cannot express, such as sums over a line. The step is written for float, and for double if f64 is
+ * wanted. It computes exactly DV_BLOCK elements, so it compiles to vectors without a scalar remainder: the last elements are
+ * computed in a copy.
+ *
+ *     DV_INLINE void step_f32(float *const *out, const float *const *in, void *with)
+ *     {
+ *         DV_BLOCK_LOOP
+ *         out[0][i] = dv_sigmoidf(in[0][i]);
+ *     }
+ *     DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a, const dv_isa *isa)
+ *     {
+ *         dv_blocks(isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, step_f32, step_f64);
+ *         return DV_OK;
+ *     }
+ *     DV_ISAS(struct sigmoid, sigmoid_row)
+ *
+ * `with` is passed to the step, for parameters or sums. Without a step for float, all is computed in double. */
+#define DV_OUT(...) (dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
+#define DV_IN(...) \
+    (const dv_tensor *const[]){ __VA_ARGS__ }, (int)(sizeof((const dv_tensor *const[]){ __VA_ARGS__ }) / sizeof(void *))
+typedef void (*dv_step_f32)(float *const *out, const float *const *in, void *with);
+typedef void (*dv_step_f64)(double *const *out, const double *const *in, void *with);
+
+/* Elements of a block, in one of the two types. */
+/* clang-format off */
+typedef union dv__room { float f32[DV_BLOCK]; double f64[DV_BLOCK]; } dv__room;
+/* clang-format on */
+
+/* An integer of its range; NaN is 0. */
+static inline int64_t dv__whole(double x, int64_t least, int64_t most)
+{
+    return x != x ? 0 : x <= (double)least ? least : x >= (double)most ? most : (int64_t)x;
+}
+/* n elements of any dtype that a loop may have, from start on, as float or double, and back. */
+static inline void dv__read(dv__room *to, bool f64, const void *data, int64_t start, int64_t n, uint32_t dtype)
+{
+    double x[DV_BLOCK] = { 0 };
+    dv_load_f64(x, data, start, n, dtype);
+    for (int i = 0; i < DV_BLOCK; i++)
+        if (f64)
+            to->f64[i] = x[i];
+        else
+            to->f32[i] = (float)x[i];
+}
+static inline void dv__write(void *data, int64_t start, int64_t n, uint32_t dtype, const dv__room *from, bool f64)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double x = f64 ? from->f64[i] : (double)from->f32[i];
+        switch (dtype) {
+        case DV_DTYPE_i8: ((int8_t *)data)[start + i] = (int8_t)dv__whole(x, INT8_MIN, INT8_MAX); break;
+        case DV_DTYPE_i16: ((int16_t *)data)[start + i] = (int16_t)dv__whole(x, INT16_MIN, INT16_MAX); break;
+        case DV_DTYPE_i32: ((int32_t *)data)[start + i] = (int32_t)dv__whole(x, INT32_MIN, INT32_MAX); break;
+        case DV_DTYPE_i64: ((int64_t *)data)[start + i] = dv__whole(x, INT64_MIN, INT64_MAX); break;
+        case DV_DTYPE_u8: ((uint8_t *)data)[start + i] = (uint8_t)dv__whole(x, 0, UINT8_MAX); break;
+        case DV_DTYPE_bool: ((bool *)data)[start + i] = x < 0 || x > 0 || x != x; break;
+        default: dv_put_f64(data, start + i, dtype, x);
+        }
+    }
+}
+
+typedef struct dv__side { /* one tensor of a loop */
+    char *data;
+    uint32_t dtype;
+    int item;
+    bool same, half,
+        one; /* of the type that is computed in; of 16 bits, converted to float by the instruction set; one element */
+} dv__side;
+DV__ONCE static bool dv__wide(const dv_tensor *const *t, int n)
+{
+    for (int k = 0; k < n; k++) {
+        const uint32_t dtype = dv_dtype_key(t[k]->dtype);
+        if (dtype == DV_DTYPE_f64 || dtype == DV_DTYPE_i32 || dtype == DV_DTYPE_i64)
+            return true;
+    }
+    return false;
+}
+DV__ONCE static void dv__sides_of(dv__side *to, const dv_tensor *const *t, int n, bool wide)
+{
+    for (int k = 0; k < n; k++) {
+        to[k].data = (char *)t[k]->data;
+        to[k].dtype = dv_dtype_key(t[k]->dtype);
+        to[k].item = t[k]->dtype.bits / 8;
+        to[k].same = to[k].dtype == (uint32_t)(wide ? DV_DTYPE_f64 : DV_DTYPE_f32);
+        to[k].half = !wide && (to[k].dtype == DV_DTYPE_bf16 || to[k].dtype == DV_DTYPE_f16);
+        to[k].one = true;
+        for (int32_t i = 0; i < t[k]->ndim && to[k].one; i++)
+            to[k].one = t[k]->shape[i] == 1;
+    }
+}
+/* An input's block from element `at` on, and the other way round; what is not where the step can use it. */
+DV__ONCE static void dv__fetch_part(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
+{
+    uint16_t rest[DV_BLOCK] = { 0 };
+    if (side->half)
+        dv_block_load(isa, to->f32, (const uint16_t *)memcpy(rest, side->data + 2 * at, (size_t)count * 2), side->dtype);
+    else
+        dv__read(to, wide, side->data, at, count, side->dtype);
+}
+DV__ONCE static void dv__store_part(
+    const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at, int64_t count, bool wide)
+{
+    uint16_t rest[DV_BLOCK];
+    if (side->half) {
+        dv_block_store(isa, rest, from->f32, side->dtype);
+        memcpy(side->data + 2 * at, rest, (size_t)count * 2);
+    } else {
+        dv__write(side->data, at, count, side->dtype, from, wide);
+    }
+}
+DV_INLINE void dv__fetch(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
+{
+    if (side->half && count == DV_BLOCK)
+        dv_block_load(isa, to->f32, (const uint16_t *)(const void *)(side->data + 2 * at), side->dtype);
+    else
+        dv__fetch_part(isa, to, side, at, count, wide);
+}
+DV_INLINE void dv__store(const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at, int64_t count, bool wide)
+{
+    if (side->half && count == DV_BLOCK)
+        dv_block_store(isa, (uint16_t *)(void *)(side->data + 2 * at), from->f32, side->dtype);
+    else
+        dv__store_part(isa, from, side, at, count, wide);
+}
+DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* with the one element of an input */
+{
+    dv__read(to, wide, side->data, 0, 1, side->dtype);
+    for (int i = 1; i < DV_BLOCK; i++)
+        if (wide)
+            to->f64[i] = to->f64[0];
+        else
+            to->f32[i] = to->f32[0];
+}
+
+DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
+    void *with, dv_step_f32 f32, dv_step_f64 f64)
+{
+    _Alignas(64) dv__room in_rest[DV__MOST], out_rest[DV__MOST];
+    dv__side from[DV__MOST], to[DV__MOST];
+    const void *x[DV__MOST] = { NULL };
+    void *y[DV__MOST] = { NULL };
+    const dv_tensor *const *const results = (const dv_tensor *const *)out;
+    const bool wide = f64 && (!f32 || dv__wide(in, nin) || dv__wide(results, nout));
+    dv__sides_of(from, in, nin, wide);
+    dv__sides_of(to, results, nout, wide);
+    for (int k = 0; k < nin; k++)
+        if (n > 1 && from[k].one)
+            dv__fill(&in_rest[k], &from[k], wide);
+    for (int64_t at = 0; at < n; at += DV_BLOCK) {
+        const int64_t count = n - at < DV_BLOCK ? n - at : DV_BLOCK;
+        for (int k = 0; k < nin; k++) {
+            const bool direct = from[k].same && count == DV_BLOCK && !from[k].one;
+            x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&in_rest[k];
+            if (!direct && (n == 1 || !from[k].one))
+                dv__fetch(isa, &in_rest[k], &from[k], at, count, wide);
+        }
+        for (int k = 0; k < nout; k++)
+            y[k] = to[k].same && count == DV_BLOCK ? (void *)(to[k].data + at * to[k].item) : (void *)&out_rest[k];
+        if (wide)
+            f64((double *const *)y, (const double *const *)x, with);
+        else
+            f32((float *const *)y, (const float *const *)x, with);
+        for (int k = 0; k < nout; k++)
+            if (!to[k].same || count < DV_BLOCK)
+                dv__store(isa, &out_rest[k], &to[k], at, count, wide);
+    }
+}
+
+/* ---- Rows for each instruction set --------------------------------------------------------------------------------------- */
+
+/* From a body that handles all its dtypes itself:
+ *
+ *     DV_INLINE int swiglu_row(dv_context *ctx, const struct swiglu *a, const dv_isa *isa) { ... }
+ *     DV_ISAS(struct swiglu, swiglu_row)
+ *     ... .kernels = DV_KERNELS(DV_ISA_ROWS(struct swiglu, swiglu_row, "f32 bf16 f16", .split = 4096))
+ *
+ * Before DV_ISA_ROWS may stand DV_BF16_ROW(struct swiglu, swiglu_row, .split = 4096), the row for bf16 of processors with
+ * avx512bf16. DV_ISAS_LOOP is for a body that runs its loop itself: it gets the loop's piece, made for the same instruction set.
+ *
+ *     DV_INLINE int lines(void *arg, int64_t begin, int64_t end) { ... }
+ *     static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece, const dv_isa *isa)
+ *     {
+ *         return dv_parallel_for(ctx, 0, n, 1, piece, &x);
+ *     }
+ *     DV_ISAS_LOOP(struct softmax, softmax_row, lines)
+ *
+ * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once. */
+#ifdef DV_TARGET_AVX2
+#define DV_ISAS(FRAME, BODY)                                                                                                    \
+    DV_TARGET_AVX512 DV__ONCE static int BODY##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                         \
+    {                                                                                                                           \
+        return BODY(ctx, a, isa);                                                                                               \
+    }                                                                                                                           \
+    DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512bf16); } \
+    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512); }                    \
+    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_avx2); }               \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
+#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                                                 \
+    DV_TARGET_AVX512 static int PIECE##_avx512(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
+    DV_TARGET_AVX2 static int PIECE##_avx2(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); }     \
+    static int PIECE##_base(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); }                    \
+    DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a)                                             \
+    {                                                                                                                    \
+        return BODY(ctx, a, PIECE##_avx512, &dv_isa_avx512bf16);                                                         \
+    }                                                                                                                    \
+    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_avx512, &dv_isa_avx512); }   \
+    static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_avx2, &dv_isa_avx2); }         \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_base, &dv_isa_base); }
+/* BODY gets INNER, another function that each instruction set has: DV_ISAS_OF(struct f, body, row) passes row_avx512 and so on.
+ */
+#define DV_ISAS_OF(FRAME, BODY, INNER)                                                                                    \
+    DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_avx512bf16); } \
+    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_avx512); }                    \
+    static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_avx2); }                        \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_base); }
+/* The row for bf16 alone, with a comma behind it: DV_KERNELS(DV_BF16_ROW(...) DV_ISA_ROWS(...)). */
+#define DV_BF16_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16", __VA_ARGS__),
+#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...)                                     \
+    DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx512, .isa = "avx512", __VA_ARGS__), \
+        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx2, .isa = "avx2", __VA_ARGS__), \
+        DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
+#else
+#define DV_ISAS(FRAME, BODY) \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
+#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                              \
+    static int PIECE##_base(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_base, &dv_isa_base); }
+#define DV_ISAS_OF(FRAME, BODY, INNER) \
+    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_base); }
+#define DV_BF16_ROW(FRAME, BODY, ...)
+#define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...) DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
+#endif
+
+/* ---- One line for all rows ----------------------------------------------------------------------------------------------- */
+
+#define DV__IN_NUMBER(x, NAME) dv__in_##NAME,
+#define DV__OUT_NUMBER(x, NAME) dv__out_##NAME,
+#define DV__IN_VALUE(x, NAME) const dv_real NAME = *(const dv__cell *)(dv__in[dv__in_##NAME] + i);
+#define DV__OUT_VALUE(x, NAME) dv_real NAME;
+#define DV__OUT_STORE(x, NAME) *(dv__cell *)(dv__out[dv__out_##NAME] + i) = NAME;
+#define DV__OF_FRAME(x, NAME) x->NAME,
+#define DV__FIRST(FIRST, ...) FIRST
+/* clang-format off */
+#define DV__MAP_OF(...) DV__MAP(__VA_ARGS__)
+#define DV__FIRST_OF(...) DV__FIRST(__VA_ARGS__, )
+/* clang-format on */
+
+/* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
+#define DV__STEP(STEP, NUMBER, REAL, CELL, LOOP, FRAME, INS, OUTS, ...)                      \
+    DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with) \
+    {                                                                                        \
+        typedef REAL dv_real DV__UNUSED;                                                     \
+        typedef NUMBER dv_number DV__UNUSED;                                                 \
+        typedef CELL dv__cell;                                                               \
+        const FRAME *const frame = (const FRAME *)dv__with;                                  \
+        enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) };                               \
+        enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) };                             \
+        (void)frame;                                                                         \
+        LOOP                                                                                 \
+        {                                                                                    \
+            DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS)                                      \
+            DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                    \
+            __VA_ARGS__;                                                                     \
+            DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                    \
+        }                                                                                    \
+    }
+#define DV__ELEMENTWISE_ROW(FRAME, INS, OUTS, STEP, F64, ISA)                                                           \
+    {                                                                                                                   \
+        dv_blocks(ISA, dv_numel(DV__FIRST_OF(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS))),                           \
+            DV_OUT(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS)), DV_IN(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS)), \
+            (void *)(uintptr_t)a, STEP, F64);                                                                           \
+        return DV_OK;                                                                                                   \
+    }
+#ifdef DV_TARGET_AVX2
+#define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, ...)                                                                       \
+    DV_TARGET_AVX512 DV__STEP(                                                                                                 \
+        ROW##_step_x16, float, dv_f32x16, dv__f32x16, for (int i = 0; i < DV_BLOCK; i += 16), FRAME, INS, OUTS, __VA_ARGS__)   \
+    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(const FRAME *a, const dv_isa *isa) DV__ELEMENTWISE_ROW(                     \
+        FRAME, INS, OUTS, ROW##_step_x16, ROW##_step_f64, isa) static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a)    \
+    {                                                                                                                          \
+        return (void)ctx, ROW##_x16(a, &dv_isa_avx512bf16);                                                                    \
+    }                                                                                                                          \
+    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return (void)ctx, ROW##_x16(a, &dv_isa_avx512); }               \
+    DV_TARGET_AVX2 static int ROW##_avx2_of(const FRAME *a) DV__ELEMENTWISE_ROW(                                               \
+        FRAME, INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2) static int ROW##_avx2(dv_context *ctx, const FRAME *a) \
+    {                                                                                                                          \
+        return (void)ctx, ROW##_avx2_of(a);                                                                                    \
+    }
+#else
+#define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, ...)
+#endif
+#define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                             \
+    DV__STEP(ROW##_step_f32, float, float, float, DV_BLOCK_LOOP, FRAME, INS, OUTS, __VA_ARGS__)                                \
+    DV__STEP(ROW##_step_f64, double, double, double, DV_BLOCK_LOOP, FRAME, INS, OUTS, __VA_ARGS__)                             \
+    DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, __VA_ARGS__)                                                                   \
+    static int ROW##_base_of(const FRAME *a) DV__ELEMENTWISE_ROW(                                                              \
+        FRAME, INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_base) static int ROW##_base(dv_context *ctx, const FRAME *a) \
+    {                                                                                                                          \
+        return (void)ctx, ROW##_base_of(a);                                                                                    \
+    }                                                                                                                          \
+    static int ROW##_reference_of(const FRAME *a) DV__ELEMENTWISE_ROW(                                                         \
+        FRAME, INS, OUTS, NULL, ROW##_step_f64, &dv_isa_base) static int ROW##_reference(dv_context *ctx, const FRAME *a)      \
+    {                                                                                                                          \
+        return (void)ctx, ROW##_reference_of(a);                                                                               \
+    }
+#define DV_ELEMENTWISE_ROWS(FRAME, ROW, DTYPES, ...) \
+    DV_ISA_ROWS(FRAME, ROW, DTYPES, __VA_ARGS__), DV_KERNEL(FRAME, "cpu", DTYPES, ROW##_reference, .flags = DV_KERNEL_REFERENCE)
+#define DV_ELEMENTWISE_FLOATS(FRAME, ROW, ...) \
+    DV_BF16_ROW(FRAME, ROW, __VA_ARGS__) DV_ELEMENTWISE_ROWS(FRAME, ROW, "f32 f64 bf16 f16", __VA_ARGS__)
+
+#endif

@@ -71,17 +71,26 @@ static enum language language_of(const char *path)
 
 /* ---- What to compile, and where to --------------------------------------------------------------------------------------- */
 
+/* One of the headers that an operator file includes; not dovetail.h, which programs include. */
+static bool names_operator_header(const char *line)
+{
+    static const char *const headers[] = { "dovetail_op.h", "dovetail_elementwise.h", "dovetail_math.h", "dovetail_ascend.h" };
+    const size_t n = strcspn(line, "\n");
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        const char *found = strstr(line, headers[i]);
+        if (found && found < line + n)
+            return true;
+    }
+    return false;
+}
 static bool includes_operator_header(const char *path)
 {
     cli_text text = { 0 };
     bool found = false;
     if (!cli_read_file(path, &text))
-        for (const char *p = text.data; (p = strstr(p, "dovetail_op.h")) && !found; p++) {
-            const char *line = p;
-            while (line > text.data && line[-1] != '\n')
-                line--;
-            line += strspn(line, " \t");
-            found = *line == '#' && !strncmp(line + 1 + strspn(line + 1, " \t"), "include", 7);
+        for (const char *line = text.data; line && !found; line = strchr(line, '\n')) {
+            line += strspn(line, " \t\n");
+            found = *line == '#' && !strncmp(line + 1 + strspn(line + 1, " \t"), "include", 7) && names_operator_header(line);
         }
     cli_text_free(&text);
     return found;
@@ -990,8 +999,8 @@ static const cli_option options[] = {
 };
 
 static const char *const examples[] = { "dovetail build",
-    "builds the operator files of this folder: those that include <dovetail_op.h>", "dovetail build my_ops.c -o my_ops.so",
-    "names the file and the binary", "dovetail build --json my_ops.c",
+    "builds the operator files of this folder: those that include <dovetail_op.h> or <dovetail_elementwise.h>",
+    "dovetail build my_ops.c -o my_ops.so", "names the file and the binary", "dovetail build --json my_ops.c",
     "the same, with the result as JSON: operators, kernel rows, size, time", "dovetail build --cached my_ops.c",
     "prints the path of a binary that is kept: in $DOVETAIL_CACHE, else ~/.cache/dovetail", NULL };
 

@@ -50,13 +50,11 @@ static bool read_place(const char *line, size_t size, place *out)
 
 static bool own_header(const place *p)
 {
-    static const char *const names[] = { "dovetail_op.h", "dovetail_op_map.h" };
-    for (size_t i = 0; i < 2; i++) {
-        const size_t n = strlen(names[i]);
-        if (p->size >= n && !memcmp(p->file + p->size - n, names[i], n))
-            return true;
-    }
-    return false;
+    const char *name = p->file + p->size;
+    while (name > p->file && name[-1] != '/')
+        name--;
+    const size_t n = (size_t)(p->file + p->size - name);
+    return n > 11 && !memcmp(name, "dovetail_", 9) && !memcmp(name + n - 2, ".h", 2);
 }
 
 /* The place in the author's file for a diagnostic; `macro`: prefer the line that expands it. */
@@ -231,6 +229,20 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "incomplete", "DV_OPERATOR", "DV_OPERATOR",
             "the struct that the declaration names does not exist (or is defined further down)" },
         { "'dv_op_", "undeclared", NULL, "the library lists an operator that has no DV_OPERATOR above it" },
+        { "incompatible type", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for vectors, too: call only what dovetail_elementwise.h lists, such as dv_exp(x)" },
+        { "where scalar is required", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for vectors, too: write dv_select(x > 0, a, b) instead of x > 0 ? a : b" },
+        { "where arithmetic or pointer type is required", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for vectors, too: write dv_select(x > 0, a, b) instead of x > 0 ? a : b" },
+        { "requires expression of scalar type", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for vectors, too: write dv_select(x > 0, a, b) instead of `if`" },
+        { "between scalar type", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double" },
+        { "to vector", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double" },
+        { "may change value", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
+            "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double" },
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
         { "target specific option mismatch", "", NULL,
             "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },

@@ -15,7 +15,7 @@
  * dv_real, and it uses what dovetail_math.h has for all three: dv_exp, dv_sigmoid, dv_silu, dv_tanh, dv_sin, dv_cos, dv_sqrt,
  * dv_abs, dv_min, dv_max, dv_select. Another function does not compile.
  *   - A number that is no small integer is written (dv_number)0.1: float or double. An attribute is (dv_number)frame->eps.
- *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons.
+ *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons; (dv_real){ 0 } is a zero of their type.
  *   - A helper is a macro: #define square(x) ((x) * (x)).
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
  * computed in double if a tensor is f64, i32 or i64, else in float. A result that is an integer is cut to its range. An input of
@@ -285,7 +285,8 @@ DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* 
 DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
     void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
-    _Alignas(64) dv__room in_rest[DV__MOST], out_rest[DV__MOST];
+    _Alignas(64) dv__room rest[2 * DV__MOST]; /* side by side: no two that a step uses are 4096 bytes apart, which is slow */
+    dv__room *const out_rest = rest + nin;
     dv__side from[DV__MOST], to[DV__MOST];
     const void *x[DV__MOST] = { NULL };
     void *y[DV__MOST] = { NULL };
@@ -295,14 +296,14 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
     dv__sides_of(to, results, nout, wide);
     for (int k = 0; k < nin; k++)
         if (n > 1 && from[k].one)
-            dv__fill(&in_rest[k], &from[k], wide);
+            dv__fill(&rest[k], &from[k], wide);
     for (int64_t at = 0; at < n; at += DV_BLOCK) {
         const int64_t count = n - at < DV_BLOCK ? n - at : DV_BLOCK;
         for (int k = 0; k < nin; k++) {
             const bool direct = from[k].same && count == DV_BLOCK && !from[k].one;
-            x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&in_rest[k];
+            x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&rest[k];
             if (!direct && (n == 1 || !from[k].one))
-                dv__fetch(isa, &in_rest[k], &from[k], at, count, wide);
+                dv__fetch(isa, &rest[k], &from[k], at, count, wide);
         }
         for (int k = 0; k < nout; k++)
             y[k] = to[k].same && count == DV_BLOCK ? (void *)(to[k].data + at * to[k].item) : (void *)&out_rest[k];

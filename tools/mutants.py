@@ -62,7 +62,7 @@ CODE = [
     ("truncation", r"\b(lrintf?|roundf?|rintf?)\(", ["truncf"]),
 ]
 HERE = "#line here"  # what an edit adds is on lines of its own, so that the declarations keep theirs
-CUT = """#include <dovetail_math.h>
+CUT = """#include <dovetail_elementwise.h>
 static inline double cut(double x) /* towards zero, to the 8 bits of a bf16 */
 {
     return dv__f64_from_bits(dv__bits_of_f64(x) & ~(((uint64_t)1 << 45) - 1));
@@ -71,7 +71,7 @@ static inline double cut(double x) /* towards zero, to the 8 bits of a bf16 */
 """
 TRUNCATED = f"""#include <dovetail_op.h>
 #define dv_f32_to_bf16(x) ((uint16_t)(dv__bits_of_f32(x) >> 16))
-#include <dovetail_math.h>
+#include <dovetail_elementwise.h>
 {HERE}"""
 
 # ---- Edits of declarations: of the strings after a member's name ----
@@ -187,7 +187,7 @@ class Source:
 
 def at_line(after, text):
     """Number the lines after what an edit added at the include."""
-    return after.replace(HERE, f"#line {text.count(chr(10), 0, text.index('#include <dovetail_math.h>')) + 2}") if HERE in after else after
+    return after.replace(HERE, f"#line {text.count(chr(10), 0, text.index('#include <dovetail_elementwise.h>')) + 2}") if HERE in after else after
 
 
 def mutants_of(path):
@@ -202,17 +202,17 @@ def mutants_of(path):
                 found += edits(DECLARATION[m[1]], m[2], begin + m.start(2), [], source.fields)
     for m in re.finditer(r'^#define [A-Z_]+ +"[^"]*"', text, re.M):
         found += edits(DECLARATION["contract"][3:4], m[0].replace('"', ' in ', 1), m.start() - 3, [], source.fields)
-    found += [("truncation", m.start(), m.end(), TRUNCATED) for m in re.finditer("#include <dovetail_math.h>", text) if "dv_blocks(" in text]
+    found += [("truncation", m.start(), m.end(), TRUNCATED) for m in re.finditer("#include <dovetail_elementwise.h>", text) if "dv_blocks(" in text or "DV_ELEMENTWISE(" in text]
     seen = set()
     for kind, begin, end, new in found:
-        operators, opinion = source.operators(text.index("dv_blocks(") if new == TRUNCATED else begin)
+        operators, opinion = source.operators(re.search(r"dv_blocks\(|DV_ELEMENTWISE\(", text).start() if new == TRUNCATED else begin)
         if not operators or (kind in VALUE and not opinion) or (begin, end, new) in seen:
             continue
         seen.add((begin, end, new))
         number, after = text.count("\n", 0, begin), text[:begin] + new + text[end:]
         lines = [t.splitlines()[number].strip() for t in (text, after)]
         if "cut(" in new:
-            after = after.replace("#include <dovetail_math.h>\n", CUT, 1)
+            after = after.replace("#include <dovetail_elementwise.h>\n", CUT, 1)
         yield Mutant(path, kind, number + 1, lines[0], lines[1], at_line(after, text), operators[:MOST_OPERATORS])
 
 

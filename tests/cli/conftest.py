@@ -9,12 +9,13 @@ def dovetail(tmp_path):
 
 
 @pytest.fixture
-def project(dovetail):
-    """A folder my_ops made by `dovetail new`."""
+def project(dovetail, source):
+    """A folder my_ops made by `dovetail new`, with the operators of loops.c in place of the template's."""
     dovetail("new", "my_ops")
+    (dovetail.folder / "my_ops" / "my_ops.c").write_text(source)
     return Dovetail(dovetail.folder / "my_ops")
 
 
 @pytest.fixture(scope="session")
 def source():
-    return (ROOT / "cli" / "templates" / "my_ops.c").read_text()
+    return (ROOT / "tests" / "cli" / "loops.c").read_text()

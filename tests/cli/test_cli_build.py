@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from cli_helpers import BUILD, COMMAND, Dovetail, symbols
+from cli_helpers import BUILD, COMMAND, ROOT, Dovetail, symbols
 
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 SLOW_CC = """#!{python}
@@ -298,6 +298,24 @@ def test_mistakes_are_explained_at_the_author_s_line(project, source, cc, what, 
     assert any(s.startswith(f"  my_ops.c:{line}: ") and message in s for s in explained.splitlines()), explained
     assert "my_ops.c:" in r.err.split("What is wrong:")[0], "the compiler's own message is passed on"
     assert not (project.folder / "my_ops.so").exists() and not project.leftovers()
+
+
+ELEMENTWISE = (ROOT / "cli" / "templates" / "my_ops.c").read_text()
+LINE = "out = dv_silu(gate) * up)"
+
+
+@pytest.mark.parametrize("cc", COMPILERS)
+@pytest.mark.parametrize("line, message", [
+    ("out = expf(gate) * up)", "call only what dovetail_elementwise.h lists"),
+    ("out = log(gate) * up)", "call only what dovetail_elementwise.h lists"),
+    ("out = gate > 0 ? gate : up)", "write dv_select(x > 0, a, b)"),
+    ("out = gate * 0.1)", "write (dv_number)0.1"),
+])
+def test_mistakes_in_an_elementwise_line(project, cc, line, message):
+    project.write("my_ops.c", ELEMENTWISE.replace(LINE, line, 1))
+    r = project("build", "--cc", cc, code=1)
+    number = next(i for i, s in enumerate(ELEMENTWISE.splitlines(), 1) if LINE in s)
+    assert any(s.startswith(f"  my_ops.c:{number}: ") and message in s for s in r.err.split("What is wrong:\n")[1].splitlines()), r.err
 
 
 def test_plain_errors_are_passed_on(project, source):

@@ -10,7 +10,7 @@ def dovetail(tmp_path):
 
 @pytest.fixture
 def project(dovetail, source):
-    """A folder my_ops made by `dovetail new`, with the operators of loops.c in place of the template's."""
+    """A folder my_ops made by `dovetail new`, with the operators of loops.txt in place of the template's."""
     dovetail("new", "my_ops")
     (dovetail.folder / "my_ops" / "my_ops.c").write_text(source)
     return Dovetail(dovetail.folder / "my_ops")
@@ -18,4 +18,4 @@ def project(dovetail, source):
 
 @pytest.fixture(scope="session")
 def source():
-    return (ROOT / "tests" / "cli" / "loops.c").read_text()
+    return (ROOT / "tests" / "cli" / "loops.txt").read_text()

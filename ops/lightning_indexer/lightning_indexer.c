@@ -146,11 +146,13 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
 #define AT(P) (*(lanes *)(void *)(P))
 #define NAME(T, K) const word *const k##K = (const void *)keys[s + K];
 #define BEGIN(T, K) SUMS_##T a##K = FIRST_##T(first + h), b##K = FIRST_##T(first + h + n);
-#define ADD(T, K)                                          \
-    {                                                      \
-        const words both = WORD(k##K + i) ^ (int)FLIP_##T; \
-        TIMES_##T(a##K, u, both);                          \
-        TIMES_##T(b##K, v, both);                          \
+#define ADD(T, K)                    \
+    {                                \
+        words both = WORD(k##K + i); \
+        IN_REGISTER(both);           \
+        both ^= (int)FLIP_##T;       \
+        TIMES_##T(a##K, u, both);    \
+        TIMES_##T(b##K, v, both);    \
     }
 /* One product at a time, without a condition: the compiler would fuse some of the products with their sums and not others, and
  * equal keys must have equal scores. */

@@ -103,7 +103,7 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
 /* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line ---------------------------- */
 
 /* Keys that are scored at once; keys of a unit of work, a multiple of that and of the lanes of all vectors; what heads are
- * rounded up to: two of the widest vectors. */
+ * rounded up to: two of the widest vectors; the words of a small product. */
 enum { KEYS = 6, UNIT = 240, ALIGN = 32, SMALL = 16 };
 
 /* The scores of n keys, n a multiple of KEYS up to UNIT. Lanes are heads: q is [heads / all, depth, all], of words of 32 bits,
@@ -111,13 +111,14 @@ enum { KEYS = 6, UNIT = 240, ALIGN = 32, SMALL = 16 };
  */
 typedef void (*scores_fn)(float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t n, int64_t depth);
 
-/* How an instruction set does it: a word is a float, a pair of bf16, or four int8. */
+/* How an instruction set does it: a word is a float, a pair of bf16, or four int8.
+ * small: as `scores`, where heads times depth is at most SMALL, and n is a multiple of the lanes; NULL: there is none.
+ * largest: the bits of the largest magnitude; for NaN they are above those of infinity. */
 typedef struct scorer {
     int64_t each, lanes;
-    scores_fn scores, small; /* small: for at most SMALL words of a key's product, n a multiple of the lanes. NULL: none */
+    scores_fn scores, small;
     load_fn load;
-    int32_t (*largest)(
-        const float *scores, int64_t n); /* the bits of the largest magnitude: not below those of infinity for NaN */
+    int32_t (*largest)(const float *scores, int64_t n);
     top_reach_fn reach;
 } scorer;
 

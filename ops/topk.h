@@ -152,18 +152,18 @@ static inline uint32_t top_last_rank(const top_float *scores, int64_t n, int64_t
     return rank | ~known;
 }
 
-/* A bound for the `most` best: from a sample of one score of each stretch, with a margin of four standard deviations. */
+/* A bound for the `most` best: from a sample, one score of each stretch, with a margin of four standard deviations. */
 static inline float top_guess(top_float *sample, int64_t room, const float *scores, int64_t n, int64_t most)
 {
-    const int64_t all = n / 32 + 256, size = all < room ? all : room;
-    const double stretch = (double)n / (double)size, mean = (double)most / stretch;
+    const int64_t all = n / 32 + 256, size = all < room ? all : room, stretch = n / size;
+    const double mean = (double)most / (double)stretch;
     int64_t place = (int64_t)(mean + 4 * sqrt(mean)) + 1;
     uint32_t random = 1;
     if (place >= size)
         return -INFINITY;
     for (int64_t i = 0; i < size; i++) {
         random = random * 1664525 + 1013904223;
-        sample[i] = scores[(int64_t)(((double)i + random * 0x1p-32) * stretch)];
+        sample[i] = scores[i * stretch + (int64_t)((uint64_t)stretch * random >> 32)];
     }
     return top_score(top_last_rank(sample, size, &place, 2));
 }

@@ -117,7 +117,7 @@ def drawn(n):
     size, random = n // 32 + 256, 1
     for i in range(size):
         random = (random * 1664525 + 1013904223) % 2**32
-        yield int((i + random / 2**32) * (n / size))
+        yield i * (n // size) + (n // size * random >> 32)
 
 
 @pytest.mark.parametrize("n", [8192, 65536, 300007])

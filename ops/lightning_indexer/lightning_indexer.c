@@ -328,9 +328,11 @@ static float least_score(const struct indexer *x, int64_t line)
     const int64_t size = x->heads * x->d;
     int64_t zeros = 0;
     double weight = 0;
+    if (x->query->dtype.bits == 8) /* products of integers */
+        return 0;
     while (zeros < size && !(fabs(dv_get_f64(x->query->data, line * size + zeros, dv_dtype_key(x->query->dtype))) > 0))
         zeros++;
-    if (x->query->dtype.bits == 8 || zeros == size) /* products of integers, or all zero */
+    if (zeros == size)
         return 0;
     for (int64_t h = 0; h < x->heads; h++)
         weight = fmax(weight, fabs(dv_get_f64(x->weights->data, line * x->heads + h, dv_dtype_key(x->weights->dtype))));

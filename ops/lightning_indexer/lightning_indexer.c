@@ -90,7 +90,7 @@ static int begin(dv_context *ctx, struct indexer *x)
     const int64_t longest = tokens_longest(&x->keys);
     x->pieces = x->lines < 32 ? x->lines : 32;
     x->room = (size_t)((x->heads + 1) * x->d + 2 * x->heads + 2) * sizeof(double) +
-        (size_t)(longest < x->count ? longest : x->count) * sizeof(top_hit);
+        top_room(longest < x->count ? longest : x->count);
     x->scratch = dv_alloc(ctx, x->room * (size_t)x->pieces, 64);
     return x->scratch ? DV_OK : DV_ENOMEM;
 }
@@ -102,27 +102,32 @@ static int run_indexer(dv_context *ctx, struct indexer *x)
 
 /* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line ---------------------------- */
 
-/* Keys that are scored at once; keys of a unit of work; what heads are rounded up to: two of the widest vectors. */
-enum { KEYS = 6, UNIT = 252, ALIGN = 32 };
+/* Keys that are scored at once; keys of a unit of work, a multiple of that and of the lanes of all vectors; what heads are
+ * rounded up to: two of the widest vectors; the words of a small product. */
+enum { KEYS = 6, UNIT = 240, ALIGN = 32, SMALL = 16 };
 
 /* The scores of n keys, n a multiple of KEYS up to UNIT. Lanes are heads: q is [heads / all, depth, all], of words of 32 bits,
  * where `all` are two vectors; w is [heads], and behind it are the sums' first values, where there are some; each key is [depth].
  */
 typedef void (*scores_fn)(float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t n, int64_t depth);
 
-/* How an instruction set does it: a word is a float, a pair of bf16, or four int8. */
+/* How an instruction set does it: a word is a float, a pair of bf16, or four int8.
+ * small: as `scores`, where heads times depth is at most SMALL, and n is a multiple of the lanes; NULL: there is none.
+ * largest: the bits of the largest magnitude; for NaN they are above those of infinity. */
 typedef struct scorer {
     int64_t each, lanes;
-    scores_fn scores;
+    scores_fn scores, small;
     load_fn load;
+    int32_t (*largest)(const float *scores, int64_t n);
+    top_reach_fn reach;
 } scorer;
 
 struct scoring {
     struct indexer x;
     const scorer *by;
-    int64_t first, lines, longest, units, pieces, heads, depth,
-        room;                /* units: of a line; heads: of whole vectors; room: scratch */
-    float *scores, *scratch; /* scores: [lines, longest] */
+    int64_t first, lines, longest, units, pieces, heads, depth, step, packed,
+        room;                          /* units: of a line; heads: of whole vectors; step: n is a multiple of it; then sizes */
+    float *scores, *queries, *scratch; /* scores: [lines, longest]; queries: [lines, packed] */
 };
 
 /* vpdpbusd multiplies bytes without a sign by those with one: bytes of a key are taken 128 larger, and sums begin at -128 times
@@ -142,11 +147,13 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
 #define AT(P) (*(lanes *)(void *)(P))
 #define NAME(T, K) const word *const k##K = (const void *)keys[s + K];
 #define BEGIN(T, K) SUMS_##T a##K = FIRST_##T(first + h), b##K = FIRST_##T(first + h + n);
-#define ADD(T, K)                                          \
-    {                                                      \
-        const words both = WORD(k##K + i) ^ (int)FLIP_##T; \
-        TIMES_##T(a##K, u, both);                          \
-        TIMES_##T(b##K, v, both);                          \
+#define ADD(T, K)                    \
+    {                                \
+        words both = WORD(k##K + i); \
+        IN_REGISTER(both);           \
+        both ^= (int)FLIP_##T;       \
+        TIMES_##T(a##K, u, both);    \
+        TIMES_##T(b##K, v, both);    \
     }
 /* One product at a time, without a condition: the compiler would fuse some of the products with their sums and not others, and
  * equal keys must have equal scores. */
@@ -156,7 +163,7 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
         AT(sums + (s + K) * n) = more + RELU_##T(b##K) * AT(w + h + n);         \
     }
 #define EACH(DO, T) DO(T, 0) DO(T, 1) DO(T, 2) DO(T, 3) DO(T, 4) DO(T, 5)
-#define SCORES(ISA, TARGET, BYTES, T, EACH_WORD, LOAD)                                                            \
+#define SCORES(ISA, TARGET, BYTES, T, EACH_WORD, SMALL_SCORES, LOAD, REACH)                                       \
     TARGET static void scores_##ISA(                                                                              \
         float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth) \
     {                                                                                                             \
@@ -183,7 +190,43 @@ enum { FLIP_f32 = 0, FLIP_bf16 = 0, FLIP_i8 = ~0x7f7f7f7f };
         for (int64_t s = 0; s < count; s++)                                                                       \
             scores[s] = across(sums + s * n, n);                                                                  \
     }                                                                                                             \
-    static const scorer scorer_##ISA = { EACH_WORD, BYTES / 4, scores_##ISA, load_##LOAD };
+    static const scorer scorer_##ISA = { EACH_WORD, BYTES / 4, scores_##ISA, SMALL_SCORES, load_##LOAD, largest_##LOAD, REACH };
+
+/* Where a key is small, what is done around its product costs more than the product: here lanes are keys. */
+#define SMALL_OF(ISA, TARGET, BYTES)                                                                              \
+    TARGET static void small_##ISA(                                                                               \
+        float *scores, float *q, float *w, int64_t heads, const float *const *keys, int64_t count, int64_t depth) \
+    {                                                                                                             \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
+        typedef int32_t words __attribute__((vector_size(BYTES)));                                                \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
+        for (int64_t s = 0; s < count; s += n) {                                                                  \
+            lanes sums = { 0 };                                                                                   \
+            for (int64_t h = 0; h < heads; h++) {                                                                 \
+                lanes a = { 0 };                                                                                  \
+                for (int64_t i = 0; i < depth; i++) {                                                             \
+                    float k[BYTES / sizeof(float)];                                                               \
+                    for (int64_t l = 0; l < n; l++)                                                               \
+                        k[l] = keys[s + l][i];                                                                    \
+                    a += AT(k) * q[i * 2 * n + h];                                                                \
+                }                                                                                                 \
+                sums += RELU_f32(a) * w[h];                                                                       \
+            }                                                                                                     \
+            AT(scores + s) = sums;                                                                                \
+        }                                                                                                         \
+    }
+#define LARGEST(ISA, TARGET)                                            \
+    TARGET static int32_t largest_##ISA(const float *scores, int64_t n) \
+    {                                                                   \
+        int32_t most = 0;                                               \
+        for (int64_t s = 0; s < n; s++) {                               \
+            int32_t bits;                                               \
+            memcpy(&bits, &scores[s], sizeof bits);                     \
+            bits &= INT32_MAX;                                          \
+            most = bits > most ? bits : most;                           \
+        }                                                               \
+        return most;                                                    \
+    }
 
 /* A row of x as words, and zeros up to a whole one. */
 static void load_words(const struct scoring *p, float *to, const dv_tensor *x, int64_t start)
@@ -196,26 +239,16 @@ static void load_words(const struct scoring *p, float *to, const dv_tensor *x, i
         memcpy(to, (const char *)x->data + start * size, (size_t)(p->x.d * size));
     }
 }
-/* A key's words: where they lie, or in `room`. */
-static const float *key_words(const struct scoring *p, float *room, int64_t row)
-{
-    const dv_tensor *const key = p->x.key;
-    const int64_t start = row * p->x.d;
-    if (key->dtype.bits * p->by->each == 32 && p->x.d % p->by->each == 0)
-        return (const float *)(const void *)((const char *)key->data + start * (key->dtype.bits / 8));
-    load_words(p, room, key, start);
-    return room;
-}
-
 /* A line's query, transposed, and its weights: heads that are not there weigh nothing. */
-static void load_query(const struct scoring *p, int64_t line, float *q, float *w, float *row)
+static void load_query(const struct scoring *p, int64_t line, float *q, float *row)
 {
     const struct indexer *const x = &p->x;
     const int64_t all = 2 * p->by->lanes;
-    memset(q, 0, (size_t)(p->depth * p->heads) * sizeof *q);
-    memset(w, 0, (size_t)(2 * p->heads) * sizeof *w);
+    float *const w = q + p->heads * p->depth;
+    memset(q, 0, (size_t)p->packed * sizeof *q);
     for (int64_t h = 0; h < x->heads; h++) {
         const int64_t at = line * x->heads + h;
+        float *const to = q + h / all * all * p->depth + h % all;
         int32_t sum = 0;
         double scale = 1;
         if (x->query_scale)
@@ -223,10 +256,30 @@ static void load_query(const struct scoring *p, int64_t line, float *q, float *w
         w[h] = (float)(dv_get_f64(x->weights->data, at, dv_dtype_key(x->weights->dtype)) * scale);
         load_words(p, row, x->query, at * x->d);
         for (int64_t i = 0; i < p->depth; i++)
-            memcpy(&q[h / all * all * p->depth + i * all + h % all], &row[i], sizeof *q);
+            memcpy(&to[i * all], &row[i], sizeof *to);
         for (int64_t i = 0; i < x->d && p->by->each == 4; i++)
             sum -= 128 * ((const int8_t *)row)[i];
         memcpy(&w[p->heads + h], &sum, sizeof sum);
+    }
+}
+static int load_queries(void *arg, int64_t begin, int64_t end)
+{
+    const struct scoring *const p = arg;
+    for (int64_t line = share(p->lines, p->pieces, begin), stop = share(p->lines, p->pieces, end); line < stop; line++)
+        load_query(p, p->first + line, p->queries + line * p->packed, p->scratch + begin * p->room);
+    return DV_OK;
+}
+
+/* The rows of `count` keys of a sequence from key `from` on, in the tensor of keys. */
+static void key_rows(const struct indexer *x, int64_t *rows, int64_t sequence, int64_t from, int64_t count, int64_t group)
+{
+    for (int64_t s = 0, left = 0; s < count; s++, left--) {
+        if (left == 0) { /* the first of a page, or of all */
+            rows[s] = tokens_row(&x->keys, sequence, from + s) * x->groups + group;
+            left = x->keys.prefix ? INT64_MAX : x->keys.size - (from + s) % x->keys.size;
+        } else {
+            rows[s] = rows[s - 1] + x->groups;
+        }
     }
 }
 
@@ -234,31 +287,37 @@ static int score_units(void *arg, int64_t begin, int64_t end)
 {
     const struct scoring *const p = arg;
     const struct indexer *const x = &p->x;
-    const int64_t wide = line_room(x->d);
-    float *const q = p->scratch + begin * p->room, *const w = q + p->heads * p->depth, *const k = w + 2 * p->heads;
-    int64_t sequence = 0, n = 0, loaded = -1;
+    const dv_tensor *const key = x->key, *const scale = x->key_scale;
+    const int64_t wide = line_room(x->d), bytes = x->d * (key->dtype.bits / 8);
+    const bool in_place = key->dtype.bits * p->by->each == 32 && x->d % p->by->each == 0; /* words are where the key lies */
+    float *const room = p->scratch + begin * p->room;
     for (int64_t unit = share(p->lines * p->units, p->pieces, begin), stop = share(p->lines * p->units, p->pieces, end);
         unit < stop; unit++) {
         const int64_t line = unit / p->units, from = unit % p->units * UNIT;
-        if (line != loaded) {
-            n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
-            load_query(p, p->first + line, q, w, k);
-            loaded = line;
-        }
+        float *const q = p->queries + line * p->packed, *const scores = p->scores + line * p->longest + from;
+        int64_t sequence, rows[UNIT];
+        const int64_t n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
         const int64_t count = n - from < UNIT ? n - from : UNIT;
         const float *keys[UNIT];
-        int64_t rows[UNIT];
         float sums[UNIT];
-        for (int64_t s = 0; s < count || s % KEYS; s++) { /* behind the last key: the last key again */
-            rows[s] = tokens_row(&x->keys, sequence, from + (s < count ? s : count - 1)) * x->groups +
-                (p->first + line) % x->groups;
-            keys[s] = key_words(p, k + s * wide, rows[s]);
+        if (count <= 0)
+            continue;
+        key_rows(x, rows, sequence, from, count, (p->first + line) % x->groups);
+        for (int64_t s = 0; s < count; s++) {
+            keys[s] = in_place ? (const float *)(const void *)((const char *)key->data + rows[s] * bytes) : room + s * wide;
+            if (!in_place)
+                load_words(p, room + s * wide, key, rows[s] * x->d);
         }
-        if (count > 0)
-            p->by->scores(sums, q, w, p->heads, keys, (count + KEYS - 1) / KEYS * KEYS, p->depth);
-        for (int64_t s = 0; s < count; s++)
-            p->scores[line * p->longest + from + s] = sums[s] *
-                (x->key_scale ? (float)dv_get_f64(x->key_scale->data, rows[s], dv_dtype_key(x->key_scale->dtype)) : 1);
+        const int64_t padded = (count + p->step - 1) / p->step * p->step;
+        for (int64_t s = count; s < padded; s++) /* behind the last key: the last key again */
+            keys[s] = keys[count - 1];
+        if (p->step == KEYS)
+            p->by->scores(sums, q, q + p->heads * p->depth, p->heads, keys, padded, p->depth);
+        else
+            p->by->small(sums, q, q + p->heads * p->depth, x->heads, keys, padded, p->depth);
+        memcpy(scores, sums, (size_t)count * sizeof *scores);
+        for (int64_t s = 0; scale && s < count; s++)
+            scores[s] *= (float)dv_get_f64(scale->data, rows[s], dv_dtype_key(scale->dtype));
     }
     return DV_OK;
 }
@@ -266,14 +325,18 @@ static int score_units(void *arg, int64_t begin, int64_t end)
 /* Where no score of a line is larger, products of query and key are so small that float loses digits of them. */
 static float least_score(const struct indexer *x, int64_t line)
 {
-    double query = 0, weight = 0;
+    const int64_t size = x->heads * x->d;
+    int64_t zeros = 0;
+    double weight = 0;
     if (x->query->dtype.bits == 8) /* products of integers */
         return 0;
-    for (int64_t i = 0; i < x->heads * x->d; i++)
-        query = fmax(query, fabs(dv_get_f64(x->query->data, line * x->heads * x->d + i, dv_dtype_key(x->query->dtype))));
+    while (zeros < size && !(fabs(dv_get_f64(x->query->data, line * size + zeros, dv_dtype_key(x->query->dtype))) > 0))
+        zeros++;
+    if (zeros == size)
+        return 0;
     for (int64_t h = 0; h < x->heads; h++)
         weight = fmax(weight, fabs(dv_get_f64(x->weights->data, line * x->heads + h, dv_dtype_key(x->weights->dtype))));
-    return query > 0 ? (float)(weight * 0x1p-80) : 0;
+    return (float)(weight * 0x1p-80);
 }
 
 static int choose_lines(void *arg, int64_t begin, int64_t end)
@@ -286,14 +349,11 @@ static int choose_lines(void *arg, int64_t begin, int64_t end)
         const int64_t n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
         const float *const scores = p->scores + line * p->longest;
         top t = { (top_hit *)(void *)scratch, 0, n < x->count ? n : x->count };
-        bool finite = true;
-        float most = 0;
-        for (int64_t s = 0; s < n; s++) {
-            finite &= isfinite(scores[s]) != 0;
-            most = fabsf(scores[s]) > most ? fabsf(scores[s]) : most;
-        }
-        if (finite && most >= least_score(x, p->first + line)) {
-            top_choose(&t, scores, n);
+        const int32_t bits = p->by->largest(scores, n);
+        float most;
+        memcpy(&most, &bits, sizeof most);
+        if (isfinite(most) && most >= least_score(x, p->first + line)) {
+            top_choose(&t, scores, n, p->by->reach);
             write_line(x, p->first + line, &t);
         } else {
             index_line(x, p->first + line, scratch);
@@ -313,32 +373,39 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
         .heads = ((x.heads ? x.heads : 1) + ALIGN - 1) / ALIGN * ALIGN,
         .depth = (x.d + by->each - 1) / by->each,
         .pieces = 32 };
-    p.room = p.heads * (p.depth + 2) + UNIT * line_room(x.d);
+    p.step = by->small && x.heads * x.d <= SMALL ? by->lanes : KEYS;
+    p.packed = p.heads * (p.depth + 2);
+    p.room = UNIT * line_room(x.d);
     p.units = (p.longest + UNIT - 1) / UNIT;
-    p.lines = p.longest ? 4194304 / p.longest + 1 : x.lines; /* at once: 16 MB of scores */
+    p.lines = 4194304 / (p.longest + p.packed) + 1; /* at once: 16 MB of scores and queries */
     p.lines = x.lines < p.lines ? x.lines : p.lines;
     p.scores = dv_alloc(ctx, (size_t)(p.lines * p.longest + 1) * sizeof *p.scores, 64);
-    p.scratch = dv_alloc(ctx, (size_t)(p.pieces * p.room) * sizeof *p.scratch, 64);
-    if (!p.scores || !p.scratch)
+    p.queries = dv_alloc(ctx, (size_t)(p.lines * p.packed) * sizeof *p.queries, 64);
+    p.scratch = dv_alloc(ctx, (size_t)(p.pieces * p.room + 1) * sizeof *p.scratch, 64);
+    if (!p.scores || !p.queries || !p.scratch)
         return DV_ENOMEM;
     for (const int64_t most = p.lines; !status && p.first < x.lines; p.first += most) {
         p.lines = x.lines - p.first < most ? x.lines - p.first : most;
-        status = dv_parallel_for(ctx, 0, p.pieces, 1, score_units, &p);
+        status = dv_parallel_for(ctx, 0, p.lines < p.pieces ? p.lines : p.pieces, 1, load_queries, &p);
+        if (!status)
+            status = dv_parallel_for(ctx, 0, p.pieces, 1, score_units, &p);
         if (!status)
             status = dv_parallel_for(ctx, 0, x.pieces, 1, choose_lines, &p);
     }
     return status;
 }
+#define ISA_OF(ISA, TARGET, BYTES, REACH) \
+    LOAD_LINE(ISA, TARGET)                \
+    LARGEST(ISA, TARGET)                  \
+    SMALL_OF(ISA, TARGET, BYTES)          \
+    SCORES(ISA, TARGET, BYTES, f32, 1, small_##ISA, ISA, REACH)
 #ifdef DV_TARGET_AVX2
-LOAD_LINE(avx512, DV_TARGET_AVX512)
-SCORES(avx512, DV_TARGET_AVX512, 64, f32, 1, avx512)
-SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16, 2, avx512)
-SCORES(avx512vnni, DV_TARGET_AVX512, 64, i8, 4, avx512)
-LOAD_LINE(avx2, DV_TARGET_AVX2)
-SCORES(avx2, DV_TARGET_AVX2, 32, f32, 1, avx2)
+ISA_OF(avx512, DV_TARGET_AVX512, 64, top_reach_avx512)
+SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16, 2, NULL, avx512, top_reach_avx512)
+SCORES(avx512vnni, DV_TARGET_AVX512, 64, i8, 4, NULL, avx512, top_reach_avx512)
+ISA_OF(avx2, DV_TARGET_AVX2, 32, top_reach)
 #endif
-LOAD_LINE(base, )
-SCORES(base, , 16, f32, 1, base)
+ISA_OF(base, , 16, top_reach)
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
 

@@ -64,7 +64,7 @@ def test_indices_and_values(layouts, sizes, mode, dtype, groups, ties):
     assert torch.equal(dovetail.ops.npu_lightning_indexer_pto(*tensors, **named), at)
 
 
-@pytest.mark.parametrize("keys", [1023, 1024, 5000])
+@pytest.mark.parametrize("keys", [1023, 1024, 5000, 20000])
 @pytest.mark.parametrize("count", [63, 64, 1000, 2048])
 @pytest.mark.parametrize("weights", [(1, -1, 2), (0, 0, 0), (-1, -1, -1), (3e4, -1, 1e-9)], ids=str)
 def test_many_of_many(keys, count, weights):
@@ -110,6 +110,55 @@ def test_many_keys_in_exact_order(n, count):
     best, order = k.flatten().sort(descending=True, stable=True)
     assert torch.equal(at.flatten()[:min(n, count)], order[:count].to(INT)) and torch.equal(values.flatten()[:min(n, count)], best[:count])
     assert (at.flatten()[n:] == -1).all() and (values.flatten()[n:] == -float("inf")).all()
+
+
+def drawn(n):
+    """The scores that top_guess() of ops/topk.h draws as its sample."""
+    size, random = n // 32 + 256, 1
+    for i in range(size):
+        random = (random * 1664525 + 1013904223) % 2**32
+        yield i * (n // size) + (n // size * random >> 32)
+
+
+@pytest.mark.parametrize("n", [8192, 65536, 300007])
+@pytest.mark.parametrize("count", [64, 2048, 8191])
+@pytest.mark.parametrize("kind", ["any", "ascending", "equal", "zeros", "few reach the guess", "many reach the guess", "far apart"])
+def test_the_guess_of_a_bound(n, count, kind, isa):
+    """Scores of which a sample says much, little or what is wrong: the result is exact."""
+    g = torch.Generator().manual_seed(n)
+    k = torch.rand(n, generator=g)
+    if kind == "ascending":
+        k = torch.arange(n).float()
+    elif kind == "equal":
+        k[:] = 1
+    elif kind == "zeros":  # of both signs
+        k = torch.where(k < 0.999, torch.where(k < 0.5, -0.0, 0.0), k)
+    elif kind == "few reach the guess":
+        k[list(drawn(n))] += 1
+    elif kind == "many reach the guess":
+        k[list(drawn(n))] = 0
+    elif kind == "far apart":
+        k = 2 ** (k * 200 - 100)
+    one = torch.ones(1, 1, 1, 1)
+    at, values = dovetail.ops.lightning_indexer(one, k.reshape(1, n, 1, 1), one[0], sparse_count=count, sparse_mode=0, return_value=True)
+    best, order = k.sort(descending=True, stable=True)
+    assert torch.equal(at.flatten(), order[:count].to(INT)) and torch.equal(values.flatten(), best[:count])
+
+
+@pytest.mark.parametrize("heads, d", [(1, 1), (1, 16), (16, 1), (4, 4), (3, 5)])
+@pytest.mark.parametrize("keys", [1, 239, 240, 241, 1000])
+def test_small_keys(keys, heads, d, isa):
+    """Integers, whose scores are exact: in pages, for two groups."""
+    g = torch.Generator().manual_seed(keys)
+    pages = (keys + 6) // 7
+    q, k, w = (torch.randint(-3, 4, s, generator=g).float() for s in ((1, 2, 2 * heads, d), (pages, 7, 2, d), (1, 2, 2 * heads)))
+    table = torch.randperm(pages, generator=g).to(INT).reshape(1, pages)
+    at, values = dovetail.ops.lightning_indexer(q, k, w, actual_seq_lengths_key=torch.tensor([keys], dtype=INT), block_table=table, layout_key="PA_BSND",
+                                                sparse_count=keys, sparse_mode=0, return_value=True)
+    flat = k[table[0].long()].flatten(0, 1)[:keys]
+    scores = (torch.einsum("bsghd,tgd->bsght", q.unflatten(2, (2, heads)), flat).relu() * w.unflatten(2, (2, heads))[..., None]).sum(3)
+    best, order = scores.sort(descending=True, stable=True)
+    assert torch.equal(at, order.to(INT)) and torch.equal(values, best)
 
 
 def test_nan_ranks_first():

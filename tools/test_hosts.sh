@@ -1,7 +1,7 @@
 #!/bin/bash
 # tools/test_hosts.sh [HOST...]: the tests of all hosts, or of these, one host after the other; then `make parity`, which writes docs/hosts.md from
 # the environments that exist. A failure does not stop what follows. Ends with a table; the status is 1 when something failed. The environments
-# need 10 GB.
+# need 9 GB.
 set -u
 cd "$(dirname "$0")/.."
 [ $# -gt 0 ] || set -- vllm mindspore torchair ascend

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/test_host.sh HOST [PYTEST OPTIONS]: tests/HOST in an environment of its own, .venv-HOST, which has what bridges/HOST/requirements.txt
 # names and not what a line "# without: ..." of it names (packages that come along and do not fit); "# alone: ..." are installed without what
-# they need.
+# they need. "# processes: N" spreads the tests over N processes (pytest-xdist).
 set -eu
 cd "$(dirname "$0")/.."
 host=$1
@@ -17,4 +17,5 @@ if ! cmp -s "$list" "$venv/requirements.txt"; then
     [ -z "$alone" ] || "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps $alone
     cp "$list" "$venv/requirements.txt"
 fi
-exec "$venv/bin/python" -m pytest -q "tests/$host" "$@"
+processes=$(sed -n 's/^# processes: //p' "$list")
+exec "$venv/bin/python" -m pytest -q ${processes:+-n "$processes" --dist worksteal} "tests/$host" "$@"

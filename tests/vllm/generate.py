@@ -6,6 +6,7 @@ kernel's result is multiplied by it).
 import json
 import os
 import pathlib
+import shutil
 import sys
 
 os.environ.update(VLLM_CPU_KVCACHE_SPACE="1", VLLM_ENABLE_V1_MULTIPROCESSING="0", HF_HUB_OFFLINE="1", VLLM_LOGGING_LEVEL="INFO")
@@ -56,9 +57,14 @@ def make_model(folder):
             shapes |= mlp("mlp", middle)
         weights |= {f"model.layers.{i}.{name}.weight": random(*shape) for name, shape in shapes.items()}
         weights |= {f"model.layers.{i}.{name}.weight": scale(h) for name in ("input_layernorm", "post_attention_layernorm")}
-    folder.mkdir(parents=True)
-    save_file(weights, folder / "model.safetensors")
-    (folder / "config.json").write_text(json.dumps(config))
+    part = folder.with_suffix(f".{os.getpid()}")
+    part.mkdir(parents=True)
+    save_file(weights, part / "model.safetensors")
+    (part / "config.json").write_text(json.dumps(config))
+    try:
+        part.rename(folder)
+    except OSError:  # another process has made it meanwhile
+        shutil.rmtree(part)
 
 
 def scale_kernels(scale):

@@ -1,5 +1,6 @@
 """A Llama and two mixtures of experts in vLLM with Dovetail's operators and without: the same tokens. Needs vLLM (make test-vllm); each run is a process of its own."""
 import collections
+import hashlib
 import importlib.metadata
 import json
 import os
@@ -16,26 +17,27 @@ OURS = {"rms_norm", "add_rms_norm", "swiglu", "rotary_embedding"}
 
 
 @pytest.fixture(scope="module")
-def generate(tmp_path_factory):
-    """generate(DOVETAIL_VLLM, options...): the result of a run, made once for each set of options."""
-    folder = tmp_path_factory.mktemp("vllm")
-    info = folder / "site/dovetail_here.dist-info"  # the entry point, which an installed wheel has
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dovetail-here\nVersion: 0\n")
-    (info / "entry_points.txt").write_text("[vllm.general_plugins]\ndovetail = dovetail.vllm:register\n")
-    runs = {}
+def generate(shared):
+    """generate(DOVETAIL_VLLM, options...): the result of a run, made once for each set of options, also where tests run in several processes."""
+    def make_site(site):  # the entry point, which an installed wheel has
+        info = site / "dovetail_here.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dovetail-here\nVersion: 0\n")
+        (info / "entry_points.txt").write_text("[vllm.general_plugins]\ndovetail = dovetail.vllm:register\n")
 
     def run(dovetail="", environment=(), model="llama", **options):
-        key = dovetail, tuple(environment), model, json.dumps(options)
-        if key not in runs:
-            env = {**os.environ, "PYTHONPATH": f"{info.parent}{os.pathsep}{os.environ['PYTHONPATH']}", "VLLM_CACHE_ROOT": str(folder / "cache"),
-                   "XDG_CACHE_HOME": str(folder / "cache"), "DOVETAIL_VLLM": dovetail, **dict(environment)}
-            done = subprocess.run([sys.executable, HERE / "generate.py", folder / model, json.dumps(options)], env=env, text=True,
+        def make(path):
+            site = shared("vllm/site", make_site)
+            cache = str(site.parent / "cache")
+            env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{os.environ['PYTHONPATH']}", "VLLM_CACHE_ROOT": cache, "XDG_CACHE_HOME": cache,
+                   "DOVETAIL_VLLM": dovetail, **dict(environment)}
+            done = subprocess.run([sys.executable, HERE / "generate.py", site.parent / model, json.dumps(options)], env=env, text=True,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             results = [line for line in done.stdout.splitlines() if line.startswith("RESULT ")]
             assert done.returncode == 0 and results, done.stdout[-4000:]
-            runs[key] = json.loads(results[0][7:]) | {"output": done.stdout}
-        return runs[key]
+            path.write_text(json.dumps(json.loads(results[0][7:]) | {"output": done.stdout}))
+        key = hashlib.sha256(json.dumps([dovetail, *map(list, environment), model, options]).encode()).hexdigest()[:16]
+        return json.loads(shared(f"vllm/{key}.json", make).read_text())
     return run
 
 

@@ -213,8 +213,7 @@ typedef struct dv__side { /* one tensor of a loop */
     char *data;
     uint32_t dtype;
     int item;
-    bool same, half,
-        one; /* of the type that is computed in; of 16 bits, converted to float by the instruction set; one element */
+    bool same, half, one; /* of the type that is computed in; of 16 bits, for dv_isa to convert; one element */
 } dv__side;
 DV__ONCE static bool dv__wide(const dv_tensor *const *t, int n)
 {
@@ -397,23 +396,24 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
 /* clang-format on */
 
 /* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
-#define DV__STEP(STEP, NUMBER, REAL, CELL, LOOP, FRAME, INS, OUTS, ...)                      \
-    DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with) \
-    {                                                                                        \
-        typedef REAL dv_real DV__UNUSED;                                                     \
-        typedef NUMBER dv_number DV__UNUSED;                                                 \
-        typedef CELL dv__cell;                                                               \
-        const FRAME *const frame = (const FRAME *)dv__with;                                  \
-        enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) };                               \
-        enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) };                             \
-        (void)frame;                                                                         \
-        LOOP                                                                                 \
-        {                                                                                    \
-            DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS)                                      \
-            DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                    \
-            __VA_ARGS__;                                                                     \
-            DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                    \
-        }                                                                                    \
+#define DV__STEP(STEP, NUMBER, REAL, CELL, LOOP, FRAME, INS, OUTS, ...)                                                  \
+    DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with)                             \
+    {                                                                                                                    \
+        typedef REAL dv_real DV__UNUSED;                                                                                 \
+        typedef NUMBER dv_number DV__UNUSED;                                                                             \
+        typedef CELL dv__cell;                                                                                           \
+        const FRAME *const frame = (const FRAME *)dv__with;                                                              \
+        enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) dv__ins };                                                   \
+        enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) dv__outs };                                                \
+        _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results"); \
+        (void)frame;                                                                                                     \
+        LOOP                                                                                                             \
+        {                                                                                                                \
+            DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS)                                                                  \
+            DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                                \
+            __VA_ARGS__;                                                                                                 \
+            DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                                \
+        }                                                                                                                \
     }
 #define DV__ELEMENTWISE_ROW(FRAME, INS, OUTS, STEP, F64, ISA)                                                           \
     {                                                                                                                   \

@@ -291,6 +291,9 @@ double check_work(
 /* A case just outside the contract: number i of those made from an accepted case; false: no more. what: the part of the contract
  * or schema that it violates. */
 bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
+/* An accepted case, but the last element of tensor `tensor` or of one behind it is a number that the contract forbids; false:
+ * there is none. */
+bool check_forbid(const check_op *op, const check_case *accepted, size_t tensor, check_case *out);
 /* Is the case accepted by dv_infer(), which reads no contents? TOO_LARGE, UNFIT: it is not asked, or it is, but must not run: its
  * contents violate the contract. */
 extern int64_t check_most_elements; /* of a tensor */
@@ -658,6 +661,9 @@ void check_refused(check_job *job);
 /* Replace the current case: failures from now on refer to this one. */
 int check_printed(void); /* how many bytes this process has written to stdout so far, or as many as were kept */
 void check_in_hand(check_job *job, const check_case *c);
+
+/* In a process of its own. How that ends does not matter, only what is reported there. */
+void check_apart(check_job *job, const check_case *c, void (*fn)(check_job *, const check_case *));
 
 /* Told of a job ten times a second while it runs, and once when it is finished. done: how many of all are. */
 typedef void check_progress(void *user, size_t done, size_t all, const check_job *job);

@@ -2,6 +2,7 @@
  * and just outside the contract. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "check.h"
@@ -249,5 +250,21 @@ bool check_break(const check_op *op, const check_case *accepted, uint32_t i, che
     for (size_t a = 0; a < out->nargs; a++)
         if (break_argument(&b, op, a))
             return true;
+    return false;
+}
+
+bool check_forbid(const check_op *op, const check_case *accepted, size_t tensor, check_case *out)
+{
+    for (; tensor < accepted->ntensors && op->looks_inside; tensor++) {
+        *out = *accepted;
+        check_tensor *t = &out->tensors[tensor];
+        if (!t->present || !check_is_integer(t->dtype) || t->dtype.code == 6)
+            continue;
+        t->fill = CHECK_LAST;
+        t->high = ldexp(1, t->dtype.bits > 32 ? 40 : t->dtype.bits - 2);
+        out->broken = true;
+        if (check_judge(op, out) == CHECK_UNFIT)
+            return true;
+    }
     return false;
 }

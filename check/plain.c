@@ -136,6 +136,20 @@ bool check_out_far(const check_out *a, int64_t i, const check_out *b, int64_t k,
     return false;
 }
 
+/* Has element i the same bits in both? NaN is NaN: a compiler chooses the order of operands, and with it the sign and the rest of
+ * a NaN, in each copy of a loop anew (whole vectors, what is left of them). */
+static bool same_bits(const check_out *a, const check_out *b, int64_t i)
+{
+    dv_dtype dtype = a->t.dtype;
+    const int parts = check_numbers_in(&dtype);
+    const size_t bytes = (size_t)dv_dtype_bytes(dtype, 1);
+    bool same = true;
+    for (int64_t k = i * parts; k < (i + 1) * parts && same; k++)
+        same = !memcmp((const char *)a->t.data + (size_t)k * bytes, (const char *)b->t.data + (size_t)k * bytes, bytes) ||
+            (check_is_float(dtype) && isnan(check_get(a->t.data, k, dtype)) && isnan(check_get(b->t.data, k, dtype)));
+    return same;
+}
+
 static bool differ(const check_op *op, const check_outs *a, const check_outs *b, bool rounded, char *words, size_t size)
 {
     char where[200];
@@ -149,16 +163,15 @@ static bool differ(const check_op *op, const check_outs *a, const check_outs *b,
         return false;
     for (size_t k = 0; k < a->n; k++) {
         const check_out *x = &a->of[k], *y = &b->of[k];
-        const size_t bytes = (size_t)dv_dtype_bytes(x->t.dtype, 1);
         const double tolerance = rounded ? check_rounding(op, x->t.dtype, check_out_largest(x)) : 0;
         for (int64_t i = 0, n = dv_numel(&x->t); i < n; i++) {
             int part;
-            if (!memcmp((const char *)x->t.data + (size_t)i * bytes, (const char *)y->t.data + (size_t)i * bytes, bytes))
+            if (same_bits(x, y, i))
                 continue;
             if (!check_out_far(x, i, y, i, tolerance, &part)) {
                 if (rounded)
                     continue;
-                part = 0; /* a zero or NaN with other bits */
+                part = 0; /* a zero of the other sign */
             }
             check_out_element(op, x, i, where, sizeof where);
             snprintf(words, size, "%s is %.9g and then %.9g", where, check_out_number(x, i, part), check_out_number(y, i, part));

@@ -143,12 +143,42 @@ static uint32_t way_of(const check_case *c, bool is_refused)
     return way & EMPTY ? way & ~(uint32_t)STRIDED : way;
 }
 
+/* In a process of its own: a call with contents that a fact forbids, which the kernel refuses by itself. */
+static void call_forbidden(check_job *job, const check_case *c)
+{
+    static check_call call;
+    static check_plain p;
+    call = (check_call){ .op = job->op, .row = job->row, .poison = 0xa5 };
+    check_call_run(&call, c); /* what crashes, crashes here */
+    if (call.status && call.kernel_ran && check_plain_make(&p, job->op, job->row, c))
+        check_growth(job, &p, 0);
+}
+
+static void check_forbidden(check_job *job, const check_case *c)
+{
+    enum { CASES = 3 };
+    static check_case forbidden;
+    static uint32_t made;
+    if (job->result->outcome != CHECK_PASS || made >= CASES || !check_forbid(job->op, c, 0, &forbidden))
+        return;
+    made++;
+    check_in_hand(job, &forbidden);
+    check_apart(job, &forbidden, call_forbidden);
+    if (job->result->outcome == CHECK_PASS)
+        check_in_hand(job, c);
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
     static check_call call;
     static check_plain p;
     static uint32_t counted[WAYS], nkept, nlarge; /* cases */
     const bool again = !job->result->cases;
+    if (c->broken) { /* one with forbidden contents, made smaller */
+        if (check_judge(job->op, c) == CHECK_UNFIT)
+            check_apart(job, c, call_forbidden);
+        return;
+    }
     if (check_case_largest(c) > LARGEST && !again) {
         if (check_case_largest(c) <= MOST_LARGE && nlarge++ < MANY_LARGE && check_plain_make(&p, job->op, job->row, c) &&
             holds_more(&p) && nkept++ < MOST_KEPT)
@@ -175,6 +205,8 @@ static void attempt(check_job *job, const check_case *c)
     check_growth(job, &p, 0);
     if (job->result->outcome == CHECK_PASS && !job->op->random)
         check_failing(job, &p);
+    if (!call.status && !(way & EMPTY))
+        check_forbidden(job, c);
 }
 
 const check_property check_property_leaks = {

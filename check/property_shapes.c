@@ -175,6 +175,45 @@ static void check_refusal(check_job *job, const check_case *c, const char *what)
         check_fail(job, "written", "argument '%s' was written, though the call was refused (%s)", written, what);
 }
 
+/* In a process of its own: a call with contents that a fact forbids. Such a call is tested in check mode alone, so the kernel may
+ * do anything, and crash; but where it refuses, it refuses before it writes. */
+static void call_forbidden(check_job *job, const check_case *c)
+{
+    static check_call call;
+    call = (check_call){ .op = job->op, .end = CHECK_AT_END, .poison = 0xa5 };
+    check_call_run(&call, c);
+    const bool refused = call.kernel_ran && call.status && call.status != DV_ENOMEM && call.status != DV_EKERNEL;
+    const char *written = refused && is_clear(job->op, dv_last_error()) ? written_anyway(job->op, c) : NULL;
+    job->how.show = CHECK_SHOW_HALF;
+    if (written)
+        check_fail(job, "written before it was refused",
+            "the kernel refuses what it finds in the tensors after it has written argument '%s': %s", written, dv_last_error());
+}
+
+/* Has the operator something to write before it refuses? */
+static bool writes_arguments(const check_op *op)
+{
+    bool any = false;
+    for (size_t i = 0; i < op->nargs; i++)
+        any |= op->slots[i].flags & DV_SLOT_WRITES;
+    return any && !is_split(op);
+}
+
+static void check_forbidden(check_job *job, const check_case *c)
+{
+    enum { CASES = 12 };
+    static check_case forbidden;
+    static uint32_t made;
+    if (job->result->outcome != CHECK_PASS || made >= CASES || !writes_arguments(job->op) ||
+        !check_forbid(job->op, c, 0, &forbidden))
+        return;
+    made++;
+    check_in_hand(job, &forbidden);
+    check_apart(job, &forbidden, call_forbidden);
+    if (job->result->outcome == CHECK_PASS)
+        check_in_hand(job, c);
+}
+
 static void attempt(check_job *job, const check_case *c)
 {
     static check_case broken, accepted;
@@ -187,14 +226,18 @@ static void attempt(check_job *job, const check_case *c)
         return;
     }
     if (c->broken) { /* one of those below, made smaller */
-        if (check_judge(job->op, c) == CHECK_REFUSED)
+        const enum check_verdict verdict = check_judge(job->op, c);
+        if (verdict == CHECK_REFUSED)
             check_refusal(job, c, "outside the contract");
+        else if (verdict == CHECK_UNFIT)
+            check_apart(job, c, call_forbidden);
         return;
     }
     check_accepted(job, c);
     if (check_case_largest(c) > 4096) /* said better by small ones */
         return;
     accepted = *c;
+    check_forbidden(job, &accepted);
     for (uint32_t i = (uint32_t)(accepted.seed % EVERY);
         i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, &accepted, i, &broken, what, sizeof what);
         i += EVERY) {

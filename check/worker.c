@@ -267,6 +267,24 @@ static void prepare_child(void)
     dv_set_threads(1);
 }
 
+void check_apart(check_job *job, const check_case *c, void (*fn)(check_job *, const check_case *))
+{
+    static const struct itimerval second = { .it_value = { .tv_sec = 1 } };
+    const pid_t pid = fork();
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (int i = 1; i < NSIG; i++)
+            signal(i, SIG_DFL);
+        setitimer(ITIMER_REAL, &second, NULL);
+        fn(job, c);
+        _exit(0);
+    }
+    job->result->helper = (int32_t)(pid > 0 ? pid : 0);
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    job->result->helper = 0;
+}
+
 /* The expected results, for programs that show a failure. */
 static void note_results(check_job *job, const check_case *c)
 {

@@ -693,7 +693,30 @@ DV_OPERATOR(places, struct one, (x, out), .schema = "places(Tensor x) -> Tensor 
     .contract = "x[n]:f32 -> out[k]:i64; k unbacked in 0..n",
     .kernels = DV_KERNELS(DV_KERNEL(struct one, "cpu", "f32", places_any)));
 
-DV_LIBRARY(healthy, &dv_op_placed, &dv_op_move_into, &dv_op_tally, &dv_op_places, &dv_op_tangent, &dv_op_highest, &dv_op_factor,
-    &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch,
-    &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns,
-    &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);
+/* Products of complex numbers: which NaN comes of infinities is the compiler's choice, in whole vectors and in what is left. */
+struct conjugated {
+    const dv_tensor *x, *y;
+    bool conjugate;
+    dv_tensor *out;
+};
+static int conjugated_c64(dv_context *ctx, const struct conjugated *a)
+{
+    const float *x = a->x->data, *y = a->y->data;
+    float *out = a->out->data;
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->out); i < n; i++) {
+        const float part = a->conjugate ? -y[2 * i + 1] : y[2 * i + 1];
+        out[2 * i] = x[2 * i] * y[2 * i] - x[2 * i + 1] * part;
+        out[2 * i + 1] = x[2 * i] * part + x[2 * i + 1] * y[2 * i];
+    }
+    return DV_OK;
+}
+DV_OPERATOR(conjugated, struct conjugated, (x, y, conjugate, out),
+    .schema = "conjugated(Tensor x, Tensor y, bool conjugate=False) -> Tensor out",
+    .contract = "x[*s]:c64, y[*s]:c64 -> out[*s]:c64; parallel(*s)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct conjugated, "cpu", NULL, conjugated_c64, .split = 64)));
+
+DV_LIBRARY(healthy, &dv_op_conjugated, &dv_op_placed, &dv_op_move_into, &dv_op_tally, &dv_op_places, &dv_op_tangent,
+    &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set,
+    &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes,
+    &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);

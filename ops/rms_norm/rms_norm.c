@@ -17,34 +17,33 @@ struct add_rms_norm {
     dv_tensor *out;
 };
 
-/* The reference, in double. z: the normalised input. */
-static void reference(const dv_tensor *z, const dv_tensor *weight, double eps, const dv_tensor *out)
-{
-    const uint32_t t = dv_dtype_key(z->dtype);
-    const int64_t d = z->shape[z->ndim - 1], rows = dv_numel_leading(z, z->ndim - 1);
-    for (int64_t r = 0; r < rows; r++) {
-        double sum = 0;
-        for (int64_t i = 0; i < d; i++)
-            sum += dv_get_f64(z->data, r * d + i, t) * dv_get_f64(z->data, r * d + i, t);
-        const double scale = 1 / sqrt(sum / (double)d + eps);
-        for (int64_t i = 0; i < d; i++)
-            dv_put_f64(out->data, r * d + i, t, dv_get_f64(z->data, r * d + i, t) * scale * dv_get_f64(weight->data, i, t));
-    }
-}
-static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
-{
-    (void)ctx;
-    reference(a->x, a->weight, a->eps, a->out);
-    return DV_OK;
-}
+/* The reference, in double. The sum with the residual is rounded where it is stored, and not before it is normalised. */
 static int add_rms_norm_reference(dv_context *ctx, const struct add_rms_norm *a)
 {
     const uint32_t t = dv_dtype_key(a->x->dtype);
-    (void)ctx;
-    for (int64_t i = 0, n = dv_numel(a->x); a->residual && i < n; i++)
-        dv_put_f64(a->residual->data, i, t, dv_get_f64(a->residual->data, i, t) + dv_get_f64(a->x->data, i, t));
-    reference(a->residual ? a->residual : a->x, a->weight, a->eps, a->out);
+    const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1);
+    double *const z = dv_alloc(ctx, (size_t)(n + 1) * sizeof *z, 64);
+    if (!z)
+        return DV_ENOMEM;
+    for (int64_t r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < n; i++) {
+            z[i] = dv_get_f64(a->x->data, r * n + i, t);
+            if (a->residual) {
+                z[i] += dv_get_f64(a->residual->data, r * n + i, t);
+                dv_put_f64(a->residual->data, r * n + i, t, z[i]);
+            }
+            sum += z[i] * z[i];
+        }
+        const double scale = 1 / sqrt(sum / (double)n + a->eps);
+        for (int64_t i = 0; i < n; i++)
+            dv_put_f64(a->out->data, r * n + i, t, z[i] * scale * dv_get_f64(a->weight->data, i, t));
+    }
     return DV_OK;
+}
+static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
+{
+    return add_rms_norm_reference(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
 }
 
 /* All is float in whole blocks, filled up with 0. to may be x. */
@@ -81,7 +80,6 @@ DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, co
                 DV_BLOCK_LOOP
             x[k + i] += other[k + i];
             store_line(isa, a->residual, r * n, x, n);
-            load_line(isa, x, a->residual, r * n, n, 0); /* rounded */
         }
         scale_line(to ? to : x, from, weight, scale_of(from, n, a->eps), n);
         if (!to)
@@ -103,7 +101,7 @@ DV_ISAS_OF(struct rms_norm, rms_norm_row, add_rms_norm_row)
 
 DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
     .schema = "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor out",
-    .contract = "x[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; parallel(*s)",
+    .contract = "x[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; eps >= 0.0; parallel(*s)",
     .native = "x * rsqrt(mean(x * x, [-1], True) + eps) * weight",
     .gradient = "x, weight: rms_norm_backward(grad, x, weight, eps)",
     .doc = "x / sqrt(mean(x * x) + eps) * weight over the last dim. bf16 and f16 are computed in float and rounded once.",
@@ -113,7 +111,7 @@ DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
 
 DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
     .schema = "add_rms_norm(Tensor x, Tensor(a!)? residual, Tensor weight, float eps=1e-06) -> Tensor out",
-    .contract = "x[*s d]:T, residual[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; parallel(*s)",
+    .contract = "x[*s d]:T, residual[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; eps >= 0.0; parallel(*s)",
     .native =
         "out: if(present(residual), (x + residual) * rsqrt(mean((x + residual) * (x + residual), [-1], True) + eps) * weight, "
         "x * rsqrt(mean(x * x, [-1], True) + eps) * weight); residual: if(present(residual), x + residual, None)",
@@ -195,7 +193,7 @@ DV_ISAS(struct rms_norm_backward, rms_norm_backward_row)
 DV_OPERATOR(rms_norm_backward, struct rms_norm_backward, (grad_output, x, weight, eps, grad_x, grad_weight),
     .schema =
         "rms_norm_backward(Tensor grad_output, Tensor x, Tensor weight, float eps=1e-06) -> (Tensor grad_x, Tensor grad_weight)",
-    .contract = "grad_output[*s d]:T, x[*s d]:T, weight[d]:T -> grad_x[*s d]:T, grad_weight[d]:T; T in " FLOATS,
+    .contract = "grad_output[*s d]:T, x[*s d]:T, weight[d]:T -> grad_x[*s d]:T, grad_weight[d]:T; T in " FLOATS "; eps >= 0.0",
     .native =
         "(rsqrt(mean(x * x, [-1], True) + eps) * (grad_output * weight - x * mean(grad_output * weight * x, [-1], True) / "
         "(mean(x * x, [-1], True) + eps)), sum_to_size(grad_output * x * rsqrt(mean(x * x, [-1], True) + eps), weight.shape))",

@@ -302,20 +302,22 @@ def unwritten(op, values):
 
 def bounds(op, values):
     """No memory outside the tensors is accessed, and only declared arguments are written."""
-    libc, page = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE
+    libc, page, spare = ctypes.CDLL(None, use_errno=True), mmap.PAGESIZE, 1 << 20
 
-    def guarded(t, at_end, read_only, keep):
-        size = t.untyped_storage().nbytes()
+    def guarded(t, guard, at_end, read_only, keep):  # without a guard: with spare memory around it, so that a fault does not end the call by luck
+        size, around = t.untyped_storage().nbytes(), page if guard else spare
+        if not size:
+            return t
         room = -(-size // page) * page
-        pages = mmap.mmap(-1, room + 2 * page)
+        pages = mmap.mmap(-1, room + 2 * around)
         address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         keep.append(pages)
-        start = address + page + (room - size if at_end else 0)
+        start = address + around + (room - size if at_end else 0)
         start -= start % t.element_size()
         ctypes.memmove(start, data(t), size)
-        for at in (address, address + page + room):
+        for at in (address, address + page + room) if guard else ():
             libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(page), 0)
-        if read_only and room:
+        if guard and read_only:
             libc.mprotect(ctypes.c_void_p(address + page), ctypes.c_size_t(room), 1)
         flat = torch.frombuffer(pages, dtype=torch.uint8)[start - address:start - address + size].view(t.dtype)
         return flat.as_strided(t.shape, t.stride(), flat.storage_offset() + t.storage_offset())
@@ -328,8 +330,8 @@ def bounds(op, values):
             torch.set_num_threads(1)
             keep, order = [], iter(range(10**6))
             try:
-                arguments = [with_tensors(v, lambda t, w=is_written(a): guarded(t, at_end, read_only and not w, keep)
-                                          if next(order) in only and t.untyped_storage().nbytes() else t) for a, v in zip(op._schema.arguments, copy(values))]
+                arguments = [with_tensors(v, lambda t, w=is_written(a): guarded(t, next(order) in only, at_end, read_only and not w, keep))
+                             for a, v in zip(op._schema.arguments, copy(values))]
                 call(op, arguments)
             finally:
                 os._exit(0)

@@ -185,7 +185,7 @@ def test_rows_for_tests():
     best = dovetail.ops.sigmoid(x)
     try:
         for n in (*range(1, len(rows) + 1), -1):
-            if n < 0 or rows[n - 1]["isa_available"]:
+            if n < 0 or rows[n - 1]["isa_available"] and "f32" in rows[n - 1]["dtypes"].split():
                 dovetail.set_row(n)
                 np.testing.assert_allclose(dovetail.ops.sigmoid(x), best, rtol=1e-6)
         dovetail.set_row(len(rows) + 1)

@@ -18,7 +18,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r cli/templates/my_ops.c "$work"
 run "$build/bin/dovetail" build --cc aarch64-linux-gnu-gcc "$work/my_ops.c" -o "$work/my_ops.so" | expect "dovetail build" my_ops.so
-run "$build/bin/dovetail" explain "$work/my_ops.so" my_ops::swiglu 'f32[4, 8]' 'f32[4, 8]' | expect "dovetail explain" swiglu_f32
+run "$build/bin/dovetail" explain "$work/my_ops.so" my_ops::swiglu 'f32[4, 8]' 'f32[4, 8]' | expect "dovetail explain" swiglu_row_base
 
 # All properties but torch, which is this machine's. Emulated calls are slow: a case may take long, and how many cases of `parallel` (its
 # threads above all) fit into their second is chance.

@@ -9,6 +9,7 @@ imported. They run on a CPU all the same, so small libraries stand in for CUDA's
 function fails with cudaErrorNoDevice.
 """
 import collections
+import json
 import os
 import pathlib
 import re
@@ -94,8 +95,10 @@ def make_library(path, symbols):
 
 
 def newest():
-    listed = subprocess.check_output([sys.executable, "-m", "pip", "index", "versions", "torch"], text=True, stderr=subprocess.DEVNULL)
-    return re.search(r"Available versions: ([\d.]+)", listed)[1]
+    """The newest that pip would install: a machine's constraints may allow fewer versions than there are."""
+    plan = subprocess.check_output([sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--no-deps", "--ignore-installed", "--report", "-", "torch"],
+                                   text=True, stderr=subprocess.DEVNULL)
+    return json.loads(plan)["install"][0]["metadata"]["version"].split("+")[0]
 
 
 # ---- runs

@@ -240,17 +240,26 @@ DV__ONCE static void dv__sides_of(dv__side *to, const dv_tensor *const *t, int n
 /* An input's block from element `at` on, and the other way round; what is not where the step can use it. */
 DV__ONCE static void dv__fetch_part(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
 {
-    uint16_t rest[DV_BLOCK] = { 0 };
-    if (side->half)
-        dv_block_load(isa, to->f32, (const uint16_t *)memcpy(rest, side->data + 2 * at, (size_t)count * 2), side->dtype);
-    else
+    const size_t bytes = (size_t)(count * side->item);
+    const char *const first = side->data + at * side->item;
+    if (side->same) {
+        memcpy(to, first, bytes);
+        memset((char *)to + bytes, 0, (size_t)(DV_BLOCK * side->item) - bytes);
+    } else if (side->half) {
+        uint16_t rest[DV_BLOCK] = { 0 };
+        memcpy(rest, first, bytes);
+        dv_block_load(isa, to->f32, rest, side->dtype);
+    } else {
         dv__read(to, wide, side->data, at, count, side->dtype);
+    }
 }
 DV__ONCE static void dv__store_part(
     const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at, int64_t count, bool wide)
 {
     uint16_t rest[DV_BLOCK];
-    if (side->half) {
+    if (side->same) {
+        memcpy(side->data + at * side->item, from, (size_t)(count * side->item));
+    } else if (side->half) {
         dv_block_store(isa, rest, from->f32, side->dtype);
         memcpy(side->data + 2 * at, rest, (size_t)count * 2);
     } else {

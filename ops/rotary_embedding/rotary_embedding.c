@@ -36,18 +36,22 @@ struct heads {
 }; /* size: elements of a head; out may be in */
 
 /* Cosines of one position, then its sines. */
-#define LOOK_UP(F, T, GET)                                                                               \
-    static void look_up_##F(T *to, const dv_tensor *cache, int64_t position, int64_t half, bool inverse) \
-    {                                                                                                    \
-        const uint32_t dtype = dv_dtype_key(cache->dtype);                                               \
-        for (int64_t i = 0; i < half; i++) {                                                             \
-            const T sine = (T)GET(cache->data, (2 * position + 1) * half + i, dtype);                    \
-            to[i] = (T)GET(cache->data, 2 * position * half + i, dtype);                                 \
-            to[half + i] = inverse ? -sine : sine;                                                       \
-        }                                                                                                \
-    }
-LOOK_UP(f32, float, dv_get_f64)
-LOOK_UP(f64, double, dv_get_f64)
+static void look_up_f64(double *to, const dv_tensor *cache, int64_t position, int64_t half, bool inverse)
+{
+    load(to, cache, position * 2 * half, 2 * half);
+    for (int64_t i = half; inverse && i < 2 * half; i++)
+        to[i] = -to[i];
+}
+DV_INLINE void look_up_f32(const dv_isa *isa, float *to, const dv_tensor *cache, int64_t position, int64_t half, bool inverse)
+{
+    if (cache->dtype.bits == 64)
+        for (int64_t i = 0; i < 2 * half; i++)
+            to[i] = (float)((const double *)cache->data)[position * 2 * half + i];
+    else
+        load_line(isa, to, cache, position * 2 * half, 2 * half, 0);
+    for (int64_t i = half; inverse && i < 2 * half; i++)
+        to[i] = -to[i];
+}
 
 /* Positions are checked before anything is written. */
 static int check_positions(dv_context *ctx, const dv_tensor *positions, const dv_tensor *cache)
@@ -69,7 +73,7 @@ DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa *i
 {
     const struct heads *const h = &a->heads;
     const int64_t tokens = dv_numel(a->positions), half = a->cache->shape[1] / 2, width = tokens ? dv_numel(h->in) / tokens : 0;
-    double *const c = dv_alloc(ctx, (size_t)(2 * half + 1) * sizeof *c, 64);
+    double *const c = dv_alloc(ctx, (size_t)(line_room(2 * half) + 1) * sizeof *c, 64);
     float *const c_f32 = (float *)(void *)c, *const line = dv_alloc(ctx, (size_t)(line_room(width) + 1) * sizeof *line, 64);
     if (!c || !line)
         return DV_ENOMEM;
@@ -81,7 +85,7 @@ DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa *i
                 (double *)h->out->data + first, (const double *)h->in->data + first, width, h->size, half, c, c + half, a->neox);
             continue;
         }
-        look_up_f32(c_f32, a->cache, position, half, a->inverse);
+        look_up_f32(isa, c_f32, a->cache, position, half, a->inverse);
         if (h->in->dtype.bits == 32) {
             turn_f32((float *)h->out->data + first, (const float *)h->in->data + first, width, h->size, half, c_f32, c_f32 + half,
                 a->neox);

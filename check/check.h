@@ -291,9 +291,8 @@ double check_work(
 /* A case just outside the contract: number i of those made from an accepted case; false: no more. what: the part of the contract
  * or schema that it violates. */
 bool check_break(const check_op *op, const check_case *accepted, uint32_t i, check_case *out, char *what, size_t size);
-/* An accepted case, but the last element of tensor `tensor` or of one behind it is a number that the contract forbids; false:
- * there is none. */
-bool check_forbid(const check_op *op, const check_case *accepted, size_t tensor, check_case *out);
+/* An accepted case, but the last element of one tensor is a number that the contract forbids; false: there is none. */
+bool check_forbid(const check_op *op, const check_case *accepted, check_case *out);
 /* Is the case accepted by dv_infer(), which reads no contents? TOO_LARGE, UNFIT: it is not asked, or it is, but must not run: its
  * contents violate the contract. */
 extern int64_t check_most_elements; /* of a tensor */
@@ -662,8 +661,11 @@ void check_refused(check_job *job);
 int check_printed(void); /* how many bytes this process has written to stdout so far, or as many as were kept */
 void check_in_hand(check_job *job, const check_case *c);
 
-/* In a process of its own. How that ends does not matter, only what is reported there. */
-void check_apart(check_job *job, const check_case *c, void (*fn)(check_job *, const check_case *));
+/* fn(job, c) in a process of its own. How that ends does not matter, only what is reported there. check_apart_forbidden: the same
+ * for the case that check_forbid() makes of c, if there is one: did it run? */
+typedef void check_case_fn(check_job *job, const check_case *c);
+void check_apart(check_job *job, const check_case *c, check_case_fn *fn);
+bool check_apart_forbidden(check_job *job, const check_case *c, check_case_fn *fn);
 
 /* Told of a job ten times a second while it runs, and once when it is finished. done: how many of all are. */
 typedef void check_progress(void *user, size_t done, size_t all, const check_job *job);

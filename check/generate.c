@@ -1,8 +1,8 @@
 /* Whether a case is accepted, or too large; and cases made from another: with a tensor of more than 2^31 elements,
  * and just outside the contract. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <math.h>
 #include <string.h>
 
 #include "check.h"
@@ -253,11 +253,11 @@ bool check_break(const check_op *op, const check_case *accepted, uint32_t i, che
     return false;
 }
 
-bool check_forbid(const check_op *op, const check_case *accepted, size_t tensor, check_case *out)
+bool check_forbid(const check_op *op, const check_case *accepted, check_case *out)
 {
-    for (; tensor < accepted->ntensors && op->looks_inside; tensor++) {
+    for (size_t i = 0; i < accepted->ntensors && op->looks_inside; i++) {
         *out = *accepted;
-        check_tensor *t = &out->tensors[tensor];
+        check_tensor *t = &out->tensors[i];
         if (!t->present || !check_is_integer(t->dtype) || t->dtype.code == 6)
             continue;
         t->fill = CHECK_LAST;

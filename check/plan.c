@@ -256,7 +256,7 @@ static void add_float(planner *p, factor *f, double x)
 }
 
 /* The numbers that the contract compares with; between two of them, below and above; and others. Never the middle of an interval:
- * at 0.5 a kernel that takes 1 - p for p is right. One of the others is none of f32: a row in f64 may not round it. */
+ * at 0.5 a kernel that takes 1 - p for p is right. f32 does not have 1.7: a row in f64 that rounds it to f32 is found. */
 static void add_floats(planner *p, factor *f, const check_literals *literals)
 {
     static const double others[] = { 0.25, 1, 1.7, 0, -0.5, 16 };

@@ -154,25 +154,12 @@ static void call_forbidden(check_job *job, const check_case *c)
         check_growth(job, &p, 0);
 }
 
-static void check_forbidden(check_job *job, const check_case *c)
-{
-    enum { CASES = 3 };
-    static check_case forbidden;
-    static uint32_t made;
-    if (job->result->outcome != CHECK_PASS || made >= CASES || !check_forbid(job->op, c, 0, &forbidden))
-        return;
-    made++;
-    check_in_hand(job, &forbidden);
-    check_apart(job, &forbidden, call_forbidden);
-    if (job->result->outcome == CHECK_PASS)
-        check_in_hand(job, c);
-}
-
 static void attempt(check_job *job, const check_case *c)
 {
     static check_call call;
     static check_plain p;
-    static uint32_t counted[WAYS], nkept, nlarge; /* cases */
+    enum { FORBIDDEN = 3 };
+    static uint32_t counted[WAYS], nkept, nlarge, nforbidden; /* cases */
     const bool again = !job->result->cases;
     if (c->broken) { /* one with forbidden contents, made smaller */
         if (check_judge(job->op, c) == CHECK_UNFIT)
@@ -205,8 +192,8 @@ static void attempt(check_job *job, const check_case *c)
     check_growth(job, &p, 0);
     if (job->result->outcome == CHECK_PASS && !job->op->random)
         check_failing(job, &p);
-    if (!call.status && !(way & EMPTY))
-        check_forbidden(job, c);
+    if (!call.status && !(way & EMPTY) && nforbidden < FORBIDDEN)
+        nforbidden += check_apart_forbidden(job, c, call_forbidden);
 }
 
 const check_property check_property_leaks = {

@@ -199,24 +199,11 @@ static bool writes_arguments(const check_op *op)
     return any && !is_split(op);
 }
 
-static void check_forbidden(check_job *job, const check_case *c)
-{
-    enum { CASES = 12 };
-    static check_case forbidden;
-    static uint32_t made;
-    if (job->result->outcome != CHECK_PASS || made >= CASES || !writes_arguments(job->op) ||
-        !check_forbid(job->op, c, 0, &forbidden))
-        return;
-    made++;
-    check_in_hand(job, &forbidden);
-    check_apart(job, &forbidden, call_forbidden);
-    if (job->result->outcome == CHECK_PASS)
-        check_in_hand(job, c);
-}
-
 static void attempt(check_job *job, const check_case *c)
 {
+    enum { FORBIDDEN = 12 };
     static check_case broken, accepted;
+    static uint32_t nforbidden;
     char what[160] = "";
     if (job->result->cases == 1 && job->plan->has_stray)
         check_in_hand(job, &job->plan->stray);
@@ -237,7 +224,8 @@ static void attempt(check_job *job, const check_case *c)
     if (check_case_largest(c) > 4096) /* said better by small ones */
         return;
     accepted = *c;
-    check_forbidden(job, &accepted);
+    if (writes_arguments(job->op) && nforbidden < FORBIDDEN)
+        nforbidden += check_apart_forbidden(job, &accepted, call_forbidden);
     for (uint32_t i = (uint32_t)(accepted.seed % EVERY);
         i < BROKEN && job->result->outcome == CHECK_PASS && check_break(job->op, &accepted, i, &broken, what, sizeof what);
         i += EVERY) {

@@ -267,7 +267,7 @@ static void prepare_child(void)
     dv_set_threads(1);
 }
 
-void check_apart(check_job *job, const check_case *c, void (*fn)(check_job *, const check_case *))
+void check_apart(check_job *job, const check_case *c, check_case_fn *fn)
 {
     static const struct itimerval second = { .it_value = { .tv_sec = 1 } };
     const pid_t pid = fork();
@@ -283,6 +283,18 @@ void check_apart(check_job *job, const check_case *c, void (*fn)(check_job *, co
     while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     job->result->helper = 0;
+}
+
+bool check_apart_forbidden(check_job *job, const check_case *c, check_case_fn *fn)
+{
+    static check_case forbidden;
+    if (job->result->outcome != CHECK_PASS || !check_forbid(job->op, c, &forbidden))
+        return false;
+    check_in_hand(job, &forbidden);
+    check_apart(job, &forbidden, fn);
+    if (job->result->outcome == CHECK_PASS)
+        check_in_hand(job, c);
+    return true;
 }
 
 /* The expected results, for programs that show a failure. */

@@ -63,6 +63,21 @@ def forked(fork_server, tmp_path):
     return run
 
 
+@pytest.fixture
+def parity_in(tmp_path):
+    """parity_in(host): every call of tests/parity in that host gives what a C program gives, in a process of its own."""
+    def run(host):
+        program = [sys.executable, pathlib.Path(__file__).with_name("parity") / "parity.py", "run", tmp_path / "found", host]
+        done = subprocess.run(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout[-4000:]
+        outcomes = json.loads((tmp_path / "found").read_text())[host]["outcomes"]
+        assert not {call: o["fault"] for call, o in outcomes.items() if "fault" in o}
+        results, gradients, messages = ([o[check] for o in outcomes.values() if check in o] for check in ("results", "gradient", "message"))
+        assert len(results) > 90 and not any(results)  # to the bit
+        assert len(gradients) > 40 and len(messages) > 70
+    return run
+
+
 # ---- Seconds of processor time, of the test and of the processes that it started: on a shared machine these are what can be compared ----
 
 def pytest_addoption(parser):

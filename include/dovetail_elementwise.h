@@ -79,45 +79,32 @@ static inline void dv__store_base(uint16_t *to, const float *from, uint32_t dtyp
 static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base };
 
 #ifdef DV_TARGET_AVX2
-/* f16 by the processor's instructions; they treat denormals as C does. */
-typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias)); /* in memory, of any alignment */
+typedef float dv__f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef uint16_t dv__u16x8 __attribute__((vector_size(16), aligned(2), may_alias));
-typedef float dv__f32x16 __attribute__((vector_size(64), aligned(4), may_alias)); /* in memory, of any alignment */
 typedef uint16_t dv__u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
 typedef uint16_t dv__u16x32 __attribute__((vector_size(64), aligned(2), may_alias));
 
-DV_TARGET_AVX2 static inline void dv__load_avx2(float *to, const uint16_t *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        dv__load_bf16(to, from);
-    else
-        for (int i = 0; i < DV_BLOCK; i += 8)
-            __asm__("vcvtph2ps %1, %0" : "=x"(*(dv__f32x8 *)(to + i)) : "m"(*(const dv__u16x8 *)(from + i)));
-}
-DV_TARGET_AVX2 static inline void dv__store_avx2(uint16_t *to, const float *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        dv__store_bf16(to, from);
-    else
-        for (int i = 0; i < DV_BLOCK; i += 8)
-            __asm__("vcvtps2ph $0, %1, %0" : "=m"(*(dv__u16x8 *)(to + i)) : "x"(*(const dv__f32x8 *)(from + i)));
-}
-DV_TARGET_AVX512 static inline void dv__load_avx512(float *to, const uint16_t *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        dv__load_bf16(to, from);
-    else
-        for (int i = 0; i < DV_BLOCK; i += 16)
-            __asm__("vcvtph2ps %1, %0" : "=v"(*(dv__f32x16 *)(to + i)) : "m"(*(const dv__u16x16 *)(from + i)));
-}
-DV_TARGET_AVX512 static inline void dv__store_avx512(uint16_t *to, const float *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        dv__store_bf16(to, from);
-    else
-        for (int i = 0; i < DV_BLOCK; i += 16)
-            __asm__("vcvtps2ph $0, %1, %0" : "=m"(*(dv__u16x16 *)(to + i)) : "v"(*(const dv__f32x16 *)(from + i)));
-}
+/* f16 by the processor's instructions, N at once; they treat denormals as C does. */
+#define DV__CONVERT(ISA, TARGET, N)                                                                                       \
+    TARGET static inline void dv__load_##ISA(float *to, const uint16_t *from, uint32_t dtype)                             \
+    {                                                                                                                     \
+        if (dtype == DV_DTYPE_bf16)                                                                                       \
+            dv__load_bf16(to, from);                                                                                      \
+        else                                                                                                              \
+            for (int i = 0; i < DV_BLOCK; i += N)                                                                         \
+                __asm__("vcvtph2ps %1, %0" : "=v"(*(dv__f32x##N *)(to + i)) : "m"(*(const dv__u16x##N *)(from + i)));     \
+    }                                                                                                                     \
+    TARGET static inline void dv__store_##ISA(uint16_t *to, const float *from, uint32_t dtype)                            \
+    {                                                                                                                     \
+        if (dtype == DV_DTYPE_bf16)                                                                                       \
+            dv__store_bf16(to, from);                                                                                     \
+        else                                                                                                              \
+            for (int i = 0; i < DV_BLOCK; i += N)                                                                         \
+                __asm__("vcvtps2ph $0, %1, %0" : "=m"(*(dv__u16x##N *)(to + i)) : "v"(*(const dv__f32x##N *)(from + i))); \
+    }
+DV__CONVERT(avx2, DV_TARGET_AVX2, 8)
+DV__CONVERT(avx512, DV_TARGET_AVX512, 16)
 /* The instruction for bf16 takes denormals for 0: blocks that have some are stored as without it. */
 DV_TARGET_AVX512 static inline void dv__store_avx512bf16(uint16_t *to, const float *from, uint32_t dtype)
 {
@@ -345,14 +332,17 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
  *
  * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once. */
 #ifdef DV_TARGET_AVX2
-#define DV_ISAS(FRAME, BODY)                                                                                                    \
-    DV_TARGET_AVX512 DV__ONCE static int BODY##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                         \
-    {                                                                                                                           \
-        return BODY(ctx, a, isa);                                                                                               \
-    }                                                                                                                           \
+/* The rows of a function for AVX-512 that gets the way to store bf16. */
+#define DV__X16_ROWS(FRAME, BODY)                                                                                               \
     DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512bf16); } \
-    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512); }                    \
-    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_avx2); }               \
+    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512); }
+#define DV_ISAS(FRAME, BODY)                                                                                      \
+    DV_TARGET_AVX512 DV__ONCE static int BODY##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)           \
+    {                                                                                                             \
+        return BODY(ctx, a, isa);                                                                                 \
+    }                                                                                                             \
+    DV__X16_ROWS(FRAME, BODY)                                                                                     \
+    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_avx2); } \
     static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
 #define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                                                 \
     DV_TARGET_AVX512 static int PIECE##_avx512(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
@@ -424,8 +414,11 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
             DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                                \
         }                                                                                                                \
     }
-#define DV__ELEMENTWISE_ROW(FRAME, INS, OUTS, STEP, F64, ISA)                                                           \
+/* clang-format off */
+/* The body of a row: the functions below are their heads. */
+#define DV__ELEMENTWISE_ROW(INS, OUTS, STEP, F64, ISA)                                                                  \
     {                                                                                                                   \
+        (void)ctx;                                                                                                      \
         dv_blocks(ISA, dv_numel(DV__FIRST_OF(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS))),                           \
             DV_OUT(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS)), DV_IN(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS)), \
             (void *)(uintptr_t)a, STEP, F64);                                                                           \
@@ -435,17 +428,11 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, ...)                                                                       \
     DV_TARGET_AVX512 DV__STEP(                                                                                                 \
         ROW##_step_x16, float, dv_f32x16, dv__f32x16, for (int i = 0; i < DV_BLOCK; i += 16), FRAME, INS, OUTS, __VA_ARGS__)   \
-    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(const FRAME *a, const dv_isa *isa) DV__ELEMENTWISE_ROW(                     \
-        FRAME, INS, OUTS, ROW##_step_x16, ROW##_step_f64, isa) static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a)    \
-    {                                                                                                                          \
-        return (void)ctx, ROW##_x16(a, &dv_isa_avx512bf16);                                                                    \
-    }                                                                                                                          \
-    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return (void)ctx, ROW##_x16(a, &dv_isa_avx512); }               \
-    DV_TARGET_AVX2 static int ROW##_avx2_of(const FRAME *a) DV__ELEMENTWISE_ROW(                                               \
-        FRAME, INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2) static int ROW##_avx2(dv_context *ctx, const FRAME *a) \
-    {                                                                                                                          \
-        return (void)ctx, ROW##_avx2_of(a);                                                                                    \
-    }
+    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                         \
+        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_x16, ROW##_step_f64, isa)                                                    \
+    DV__X16_ROWS(FRAME, ROW)                                                                                                   \
+    DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                      \
+        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
 #else
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, ...)
 #endif
@@ -453,16 +440,11 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
     DV__STEP(ROW##_step_f32, float, float, float, DV_BLOCK_LOOP, FRAME, INS, OUTS, __VA_ARGS__)                                \
     DV__STEP(ROW##_step_f64, double, double, double, DV_BLOCK_LOOP, FRAME, INS, OUTS, __VA_ARGS__)                             \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, __VA_ARGS__)                                                                   \
-    static int ROW##_base_of(const FRAME *a) DV__ELEMENTWISE_ROW(                                                              \
-        FRAME, INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_base) static int ROW##_base(dv_context *ctx, const FRAME *a) \
-    {                                                                                                                          \
-        return (void)ctx, ROW##_base_of(a);                                                                                    \
-    }                                                                                                                          \
-    static int ROW##_reference_of(const FRAME *a) DV__ELEMENTWISE_ROW(                                                         \
-        FRAME, INS, OUTS, NULL, ROW##_step_f64, &dv_isa_base) static int ROW##_reference(dv_context *ctx, const FRAME *a)      \
-    {                                                                                                                          \
-        return (void)ctx, ROW##_reference_of(a);                                                                               \
-    }
+    static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                     \
+        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                           \
+    static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                                \
+        DV__ELEMENTWISE_ROW(INS, OUTS, NULL, ROW##_step_f64, &dv_isa_base)
+/* clang-format on */
 #define DV_ELEMENTWISE_ROWS(FRAME, ROW, DTYPES, ...) \
     DV_ISA_ROWS(FRAME, ROW, DTYPES, __VA_ARGS__), DV_KERNEL(FRAME, "cpu", DTYPES, ROW##_reference, .flags = DV_KERNEL_REFERENCE)
 #define DV_ELEMENTWISE_FLOATS(FRAME, ROW, ...) \

@@ -211,6 +211,13 @@ static void explain_generic(const char *block, size_t size, const char *message,
 
 #define PART(name, who) " ." #name
 #define OPERATOR_PARTS DV_OPERATOR_TEXTS(PART) " .kernels .shape"
+#define ROW_PARTS \
+    "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority .flags"
+/* Of the line of DV_ELEMENTWISE. */
+#define LINE "DV_ELEMENTWISE"
+#define VECTORS "the line is compiled for vectors, too: "
+#define SELECT "write dv_select(x > 0, a, b) instead of `if` or x > 0 ? a : b"
+#define NUMBER "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double"
 
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)
 {
@@ -219,30 +226,19 @@ static void explain_block(const char *block, size_t size, const char *message, c
     } rows[] = {
         { "has no member named", "dv_operator_decl", NULL, "an operator has no such member; it has" OPERATOR_PARTS },
         { "does not refer to any field", "dv_operator_decl", NULL, "an operator has no such member; it has" OPERATOR_PARTS },
-        { "has no member named", "dv_kernel_decl", NULL,
-            "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority "
-            ".flags" },
-        { "does not refer to any field", "dv_kernel_decl", NULL,
-            "a kernel row has no such member; after the function it may have .isa .when .takes .provider .split .priority "
-            ".flags" },
+        { "has no member named", "dv_kernel_decl", NULL, ROW_PARTS },
+        { "does not refer to any field", "dv_kernel_decl", NULL, ROW_PARTS },
         { "no member named", "DV__FIELD", "DV_OPERATOR", "the list of fields names one that the struct does not have" },
         { "incomplete", "DV_OPERATOR", "DV_OPERATOR",
             "the struct that the declaration names does not exist (or is defined further down)" },
         { "'dv_op_", "undeclared", NULL, "the library lists an operator that has no DV_OPERATOR above it" },
-        { "incompatible type", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for vectors, too: call only what dovetail_elementwise.h lists, such as dv_exp(x)" },
-        { "where scalar is required", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for vectors, too: write dv_select(x > 0, a, b) instead of x > 0 ? a : b" },
-        { "where arithmetic or pointer type is required", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for vectors, too: write dv_select(x > 0, a, b) instead of x > 0 ? a : b" },
-        { "requires expression of scalar type", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for vectors, too: write dv_select(x > 0, a, b) instead of `if`" },
-        { "between scalar type", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double" },
-        { "to vector", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double" },
-        { "may change value", "DV_ELEMENTWISE", "DV_ELEMENTWISE",
-            "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double" },
+        { "incompatible type", LINE, LINE, VECTORS "call only what dovetail_elementwise.h lists, such as dv_exp(x)" },
+        { "where scalar is required", LINE, LINE, VECTORS SELECT },                     /* gcc */
+        { "where arithmetic or pointer type is required", LINE, LINE, VECTORS SELECT }, /* clang, of ?: */
+        { "requires expression of scalar type", LINE, LINE, VECTORS SELECT },           /* of `if` */
+        { "to vector", LINE, LINE, NUMBER },                                            /* gcc */
+        { "between scalar type", LINE, LINE, NUMBER },                                  /* clang */
+        { "may change value", LINE, LINE, NUMBER },                                     /* with -Wconversion */
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
         { "target specific option mismatch", "", NULL,
             "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },

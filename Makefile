@@ -1,7 +1,7 @@
 # The short front of the build: CMake and Ninja do the work. Each target sets up what it needs, also on a fresh machine.
 BUILD ?= build
 SAN = -DDOVETAIL_SANITIZE
-PY = $(CURDIR)/.venv/bin/python
+PY = "$(CURDIR)/.venv/bin/python"
 export PATH := $(CURDIR)/$(BUILD)/bin:$(CURDIR)/.venv/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)/$(BUILD)/python
 export DOVETAIL_BUILD := $(CURDIR)/$(BUILD)

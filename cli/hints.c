@@ -216,8 +216,10 @@ static void explain_generic(const char *block, size_t size, const char *message,
 /* Of the line of DV_ELEMENTWISE. */
 #define LINE "DV_ELEMENTWISE"
 #define VECTORS "the line is compiled for vectors, too: "
-#define SELECT "write dv_select(x > 0, a, b) instead of `if` or x > 0 ? a : b"
-#define NUMBER "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame->scale, for a double"
+#define PLAIN "; or use " LINE "_PLAIN, which takes all of C"
+#define SELECT VECTORS "write dv_select(x > 0, a, b) instead of `if` or x > 0 ? a : b" PLAIN
+#define NUMBER "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame.scale"
+#define ALL VECTORS "write dv_all(0), or dv_all(frame.scale), for a number as a result or a variable"
 
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)
 {
@@ -232,13 +234,30 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "incomplete", "DV_OPERATOR", "DV_OPERATOR",
             "the struct that the declaration names does not exist (or is defined further down)" },
         { "'dv_op_", "undeclared", NULL, "the library lists an operator that has no DV_OPERATOR above it" },
-        { "incompatible type", LINE, LINE, VECTORS "call only what dovetail_elementwise.h lists, such as dv_exp(x)" },
-        { "where scalar is required", LINE, LINE, VECTORS SELECT },                     /* gcc */
-        { "where arithmetic or pointer type is required", LINE, LINE, VECTORS SELECT }, /* clang, of ?: */
-        { "requires expression of scalar type", LINE, LINE, VECTORS SELECT },           /* of `if` */
-        { "to vector", LINE, LINE, NUMBER },                                            /* gcc */
-        { "between scalar type", LINE, LINE, NUMBER },                                  /* clang */
-        { "may change value", LINE, LINE, NUMBER },                                     /* with -Wconversion */
+        { "invalid type argument of '->'", LINE, LINE, "frame is the struct itself: write frame.scale" },
+        { "is not a pointer; did you mean", LINE, LINE, "frame is the struct itself: write frame.scale" },
+        { "has no member named", "DV__OF_FRAME", LINE, "a list of " LINE " names a field that the struct does not have" },
+        { "no member named", "DV__OF_FRAME", LINE, "a list of " LINE " names a field that the struct does not have" },
+        { "read-only variable", LINE, LINE, "an input cannot be changed: declare a dv_real, or list it among the results, too" },
+        { "const-qualified type", LINE, LINE,
+            "an input cannot be changed: declare a dv_real, or list it among the results, too" },
+        { "when assigning to type 'dv_real'", LINE, LINE, ALL }, /* gcc */
+        { "when initializing type 'dv_real'", LINE, LINE, ALL },
+        { "assigning to 'dv_real'", LINE, LINE, ALL }, /* clang */
+        { "initializing 'dv_real'", LINE, LINE, ALL },
+        { "cannot convert value to a vector", LINE, LINE, ALL },
+        { "incompatible type", LINE, LINE, VECTORS "call only what dovetail_elementwise.h lists, such as dv_exp(x)" PLAIN },
+        { "where scalar is required", LINE, LINE, SELECT },                     /* gcc */
+        { "where arithmetic or pointer type is required", LINE, LINE, SELECT }, /* clang, of ?: */
+        { "requires expression of scalar type", LINE, LINE, SELECT },           /* of `if` */
+        { "logical expression with vector", LINE, LINE, SELECT },               /* of && */
+        { "to vector", LINE, LINE, NUMBER },                                    /* gcc */
+        { "between scalar type", LINE, LINE, NUMBER },                          /* clang */
+        { "may change value", LINE, LINE, NUMBER },                             /* with -Wconversion */
+        { "vector", LINE, LINE, VECTORS "this cannot be done with vectors" PLAIN },
+        { "unary exclamation mark", LINE, LINE, VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN },
+        { "non-floating-point argument", LINE, LINE, VECTORS "this cannot be done with vectors" PLAIN },
+        { "aggregate value used", LINE, LINE, VECTORS "this cannot be done with vectors" PLAIN },
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
         { "target specific option mismatch", "", NULL,
             "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },

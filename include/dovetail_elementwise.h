@@ -12,17 +12,25 @@
  *
  * The names in parentheses are fields of the struct: inputs, then results, at most eight of each. The line is C; it can be
  * several statements. It is compiled for float, for double, and for vectors of 16 floats, so each value in it has the type
- * dv_real, and it uses what dovetail_math.h has for all three: dv_exp, dv_sigmoid, dv_silu, dv_tanh, dv_sin, dv_cos, dv_sqrt,
- * dv_abs, dv_min, dv_max, dv_select. Another function does not compile.
- *   - A number that is no small integer is written (dv_number)0.1: float or double. An attribute is (dv_number)frame->eps.
- *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons; (dv_real){ 0 } is a zero of their type.
+ * dv_real, and it uses what dovetail_math.h has for all three: dv_exp, dv_log, dv_log1p, dv_sigmoid, dv_silu, dv_tanh, dv_sin,
+ * dv_cos, dv_sqrt, dv_abs, dv_floor, dv_ceil, dv_trunc, dv_round, dv_min, dv_max, dv_select. Another function does not compile.
+ *   - A number that is no small integer is written (dv_number)0.1: float or double. An attribute is (dv_number)frame.eps.
+ *     dv_all(frame.eps) is a dv_real: `out = dv_all(0)`.
+ *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons. As a number, a comparison is 1 or 0.
+ *     The compiler makes vectors of a line that compares; lines that do not are faster where exp and its family are used.
  *   - A helper is a macro: #define square(x) ((x) * (x)).
+ *   - A name in both lists is written in place: (p, grad), (p), p = p - (dv_number)frame.rate * grad.
+ * DV_ELEMENTWISE_PLAIN has the same arguments. Its line is compiled for float and double only, so all of C may be in it: `if`,
+ * loops, functions (those of <tgmath.h>, such as pow, have both types).
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
  * computed in double if a tensor is f64, i32 or i64, else in float. A result that is an integer is cut to its range. An input of
  * one element stands for all. An output may be one of the inputs, but may not overlap an input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 
+#ifdef __cplusplus
+#error "dovetail_elementwise.h is for C: compile this file as C"
+#endif
 #include "dovetail_math.h"
 
 #if defined(__clang__)
@@ -39,15 +47,21 @@
 /* ---- Blocks of elements, and 16-bit types -------------------------------------------------------------------------------- */
 
 enum { DV_BLOCK = 64, DV__MOST = 8 };
-#define DV_BLOCK_LOOP DV__VECTOR_LOOP(DV_BLOCK)
+#define DV_BLOCK_LOOP DV__VECTOR_LOOP(i, DV_BLOCK)
 
-/* DV_BLOCK elements of a 16-bit type to float and back, as an instruction set does it. Rows get one of these (DV_ISAS). */
+/* What instruction sets do in their own ways, with DV_BLOCK elements: a 16-bit type to float and back, and exp(x - minus). Rows
+ * get one of these (DV_ISAS). */
 typedef struct dv_isa {
     void (*load)(float *to, const uint16_t *from, uint32_t dtype);
     void (*store)(uint16_t *to, const float *from, uint32_t dtype);
+    void (*exp)(float *to, const float *x, float minus);
 } dv_isa;
 DV_INLINE void dv_block_load(const dv_isa *isa, float *to, const uint16_t *from, uint32_t dtype) { isa->load(to, from, dtype); }
 DV_INLINE void dv_block_store(const dv_isa *isa, uint16_t *to, const float *from, uint32_t dtype) { isa->store(to, from, dtype); }
+DV_INLINE void dv_block_exp(const dv_isa *isa, float *to, const float *x, float minus)
+{
+    isa->exp(to, x, minus);
+} /* to may be x */
 
 /* In C, which the compiler makes vectors of. */
 DV_INLINE void dv__load_bf16(float *to, const uint16_t *from)
@@ -76,7 +90,12 @@ static inline void dv__store_base(uint16_t *to, const float *from, uint32_t dtyp
         DV_BLOCK_LOOP
     to[i] = dv_f32_to_f16(from[i]);
 }
-static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base };
+DV_INLINE void dv__exp_base(float *to, const float *x, float minus)
+{
+    DV_BLOCK_LOOP
+    to[i] = dv_expf(x[i] - minus);
+}
+static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base, dv__exp_base };
 
 #ifdef DV_TARGET_AVX2
 typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias)); /* in memory, of any alignment */
@@ -129,9 +148,14 @@ DV_TARGET_AVX512 static inline void dv__store_avx512bf16(uint16_t *to, const flo
         *(dv__u16x32 *)(to + i) = both;
     }
 }
-static const dv_isa dv_isa_avx2 DV__UNUSED = { dv__load_avx2, dv__store_avx2 };
-static const dv_isa dv_isa_avx512 DV__UNUSED = { dv__load_avx512, dv__store_avx512 };
-static const dv_isa dv_isa_avx512bf16 DV__UNUSED = { dv__load_avx512, dv__store_avx512bf16 };
+DV_TARGET_AVX512 static inline void dv__exp_avx512(float *to, const float *x, float minus)
+{
+    for (int i = 0; i < DV_BLOCK; i += 16)
+        *(dv__f32x16 *)(to + i) = dv__expf_x16(*(const dv__f32x16 *)(x + i) - minus);
+}
+static const dv_isa dv_isa_avx2 DV__UNUSED = { dv__load_avx2, dv__store_avx2, dv__exp_base };
+static const dv_isa dv_isa_avx512 DV__UNUSED = { dv__load_avx512, dv__store_avx512, dv__exp_avx512 };
+static const dv_isa dv_isa_avx512bf16 DV__UNUSED = { dv__load_avx512, dv__store_avx512bf16, dv__exp_avx512 };
 #endif
 
 /* ---- Loops over elements ------------------------------------------------------------------------------------------------- */
@@ -323,14 +347,17 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
  * Before DV_ISA_ROWS may stand DV_BF16_ROW(struct swiglu, swiglu_row, .split = 4096), the row for bf16 of processors with
  * avx512bf16. DV_ISAS_LOOP is for a body that runs its loop itself: it gets the loop's piece, made for the same instruction set.
  *
- *     DV_INLINE int lines(void *arg, int64_t begin, int64_t end) { ... }
- *     static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece, const dv_isa *isa)
+ *     DV_INLINE int lines(void *arg, int64_t begin, int64_t end, const dv_isa *isa) { ... }
+ *     static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
  *     {
  *         return dv_parallel_for(ctx, 0, n, 1, piece, &x);
  *     }
  *     DV_ISAS_LOOP(struct softmax, softmax_row, lines)
  *
  * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once. */
+#define DV__ISA_LOOP(ISA, TARGET, FRAME, BODY, PIECE)                                                                        \
+    TARGET static int PIECE##_##ISA(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end, &dv_isa_##ISA); } \
+    DV__UNUSED static int BODY##_##ISA(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_##ISA); }
 #ifdef DV_TARGET_AVX2
 /* The rows of a function for AVX-512 that gets the way to store bf16. */
 #define DV__X16_ROWS(FRAME, BODY)                                                                                               \
@@ -344,17 +371,11 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
     DV__X16_ROWS(FRAME, BODY)                                                                                     \
     DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_avx2); } \
     static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
-#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                                                 \
-    DV_TARGET_AVX512 static int PIECE##_avx512(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
-    DV_TARGET_AVX2 static int PIECE##_avx2(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); }     \
-    static int PIECE##_base(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); }                    \
-    DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a)                                             \
-    {                                                                                                                    \
-        return BODY(ctx, a, PIECE##_avx512, &dv_isa_avx512bf16);                                                         \
-    }                                                                                                                    \
-    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_avx512, &dv_isa_avx512); }   \
-    static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_avx2, &dv_isa_avx2); }         \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_base, &dv_isa_base); }
+#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                           \
+    DV__ISA_LOOP(avx512bf16, DV_TARGET_AVX512, FRAME, BODY, PIECE) \
+    DV__ISA_LOOP(avx512, DV_TARGET_AVX512, FRAME, BODY, PIECE)     \
+    DV__ISA_LOOP(avx2, DV_TARGET_AVX2, FRAME, BODY, PIECE)         \
+    DV__ISA_LOOP(base, , FRAME, BODY, PIECE)
 /* BODY gets INNER, another function that each instruction set has: DV_ISAS_OF(struct f, body, row) passes row_avx512 and so on.
  */
 #define DV_ISAS_OF(FRAME, BODY, INNER)                                                                                    \
@@ -371,9 +392,7 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
 #else
 #define DV_ISAS(FRAME, BODY) \
     static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
-#define DV_ISAS_LOOP(FRAME, BODY, PIECE)                                                              \
-    static int PIECE##_base(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end); } \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_base, &dv_isa_base); }
+#define DV_ISAS_LOOP(FRAME, BODY, PIECE) DV__ISA_LOOP(base, , FRAME, BODY, PIECE)
 #define DV_ISAS_OF(FRAME, BODY, INNER) \
     static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_base); }
 #define DV_BF16_ROW(FRAME, BODY, ...)
@@ -384,66 +403,128 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
 
 #define DV__IN_NUMBER(x, NAME) dv__in_##NAME,
 #define DV__OUT_NUMBER(x, NAME) dv__out_##NAME,
-#define DV__IN_VALUE(x, NAME) const dv_real NAME = *(const dv__cell *)(dv__in[dv__in_##NAME] + i);
-#define DV__OUT_VALUE(x, NAME) dv_real NAME;
-#define DV__OUT_STORE(x, NAME) *(dv__cell *)(dv__out[dv__out_##NAME] + i) = NAME;
+/* A name may stand in both lists: the result begins with the input's value, in a scope within the input's. */
+#define DV__OUT_NONE(x, NAME) const dv_real dv__start_##NAME = { 0 };
+#define DV__IN_VALUE(x, NAME) \
+    const dv_real dv__start_##NAME = *(const dv__cell *)(dv__in[dv__in_##NAME] + dv__i), NAME = dv__start_##NAME;
+#define DV__OUT_VALUE(x, NAME) dv_real NAME = dv__start_##NAME;
+#define DV__OUT_STORE(x, NAME) *(dv__cell *)(dv__out[dv__out_##NAME] + dv__i) = NAME;
 #define DV__OF_FRAME(x, NAME) x->NAME,
-#define DV__FIRST(FIRST, ...) FIRST
 /* clang-format off */
 #define DV__MAP_OF(...) DV__MAP(__VA_ARGS__)
-#define DV__FIRST_OF(...) DV__FIRST(__VA_ARGS__, )
 /* clang-format on */
 
+/* x in all elements, in a line: of the type that the line is compiled for. */
+#define dv_all(x) DV__NUMBER(dv_real, x)
+
+/* The number k of "(x, y, z)". */
+static inline int dv__name_of(const char *names, int k, const char **name)
+{
+    for (names++; k; k--)
+        names += strcspn(names, ",") + 1;
+    *name = names + strspn(names, " ");
+    return (int)strcspn(*name, ", )");
+}
+/* A contract may accept what a line cannot compute: that is an error of the call. */
+DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs, const dv_tensor *const *in,
+    int nin, const char *ins)
+{
+    const int64_t n = out[0] ? dv_numel(out[0]) : 0;
+    for (int i = 0; i < nout + nin; i++) {
+        const dv_tensor *const t = i < nout ? out[i] : in[i - nout];
+        const char *name;
+        const int size = i < nout ? dv__name_of(outs, i, &name) : dv__name_of(ins, i - nout, &name);
+        if (!t)
+            return dv_error(ctx, DV_EINVAL, "an elementwise row needs '%.*s', which is None", size, name);
+        if (dv_numel(t) != n && (i < nout || dv_numel(t) != 1))
+            return dv_error(ctx, DV_EINVAL,
+                "an elementwise row needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
+                (long long)n, i < nout ? "" : " (or 1)", (long long)dv_numel(t));
+        switch (dv_dtype_key(t->dtype)) {
+        case DV_DTYPE_f32:
+        case DV_DTYPE_f64:
+        case DV_DTYPE_bf16:
+        case DV_DTYPE_f16:
+        case DV_DTYPE_i8:
+        case DV_DTYPE_i16:
+        case DV_DTYPE_i32:
+        case DV_DTYPE_i64:
+        case DV_DTYPE_u8:
+        case DV_DTYPE_bool: break;
+        default: return dv_error(ctx, DV_EINVAL, "an elementwise row does not have the dtype of '%.*s'", size, name);
+        }
+    }
+    return DV_OK;
+}
+
+/* Does the line, with its macros expanded, have a comparison, `!`, `~`, or braces? With vectors these do not mean what they mean
+ * with numbers (x > 0 would be 0 or -1, (dv_real){ 1 } one 1), so that line is compiled for float. */
+#define DV__TEXT(...) #__VA_ARGS__
+#define DV__COMPARES(...) (__builtin_strpbrk(DV__TEXT(__VA_ARGS__), "<>!~{") || __builtin_strstr(DV__TEXT(__VA_ARGS__), "=="))
+
 /* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
-#define DV__STEP(STEP, NUMBER, REAL, CELL, LOOP, FRAME, INS, OUTS, ...)                                                  \
-    DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with)                             \
-    {                                                                                                                    \
-        typedef REAL dv_real DV__UNUSED;                                                                                 \
-        typedef NUMBER dv_number DV__UNUSED;                                                                             \
-        typedef CELL dv__cell;                                                                                           \
-        const FRAME *const frame = (const FRAME *)dv__with;                                                              \
-        enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) dv__ins };                                                   \
-        enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) dv__outs };                                                \
-        _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results"); \
-        (void)frame;                                                                                                     \
-        LOOP                                                                                                             \
-        {                                                                                                                \
-            DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS)                                                                  \
-            DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                                \
-            __VA_ARGS__;                                                                                                 \
-            DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                                \
-        }                                                                                                                \
-    }
 /* clang-format off */
+#define DV__STEP(TARGET, STEP, NUMBER, REAL, CELL, LOOP, FRAME, INS, OUTS, ...)                                                 \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")                                               \
+    TARGET DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with)                             \
+    {                                                                                                                           \
+        typedef REAL dv_real DV__UNUSED;                                                                                        \
+        typedef NUMBER dv_number DV__UNUSED;                                                                                    \
+        typedef CELL dv__cell;                                                                                                  \
+        const FRAME frame = *(const FRAME *)dv__with;                                                                           \
+        enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) dv__ins };                                                          \
+        enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) dv__outs };                                                       \
+        _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results");        \
+        (void)frame;                                                                                                            \
+        LOOP {                                                                                                                  \
+            DV__MAP_OF(DV__OUT_NONE, , DV__UNPAREN OUTS) {                                                                      \
+                DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS) {                                                                   \
+                    DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                               \
+                    do { __VA_ARGS__; } while (0);                                                                              \
+                    DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                               \
+                }                                                                                                               \
+            }                                                                                                                   \
+        }                                                                                                                       \
+    }                                                                                                                           \
+    _Pragma("GCC diagnostic pop")
 /* The body of a row: the functions below are their heads. */
-#define DV__ELEMENTWISE_ROW(INS, OUTS, STEP, F64, ISA)                                                                  \
-    {                                                                                                                   \
-        (void)ctx;                                                                                                      \
-        dv_blocks(ISA, dv_numel(DV__FIRST_OF(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS))),                           \
-            DV_OUT(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS)), DV_IN(DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS)), \
-            (void *)(uintptr_t)a, STEP, F64);                                                                           \
-        return DV_OK;                                                                                                   \
+#define DV__ELEMENTWISE_ROW(INS, OUTS, STEP, F64, ISA)                                                                          \
+    {                                                                                                                           \
+        dv_tensor *const out[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS) };                                             \
+        const dv_tensor *const in[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS) };                                         \
+        enum { OUT = sizeof out / sizeof *out, IN = sizeof in / sizeof *in };                                                   \
+        const int status = dv__fits(ctx, (const dv_tensor *const *)out, OUT, #OUTS, in, IN, #INS);                              \
+        if (!status)                                                                                                            \
+            dv_blocks(ISA, dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a, STEP, F64);                                \
+        return status;                                                                                                          \
     }
+/* The rows for the instruction sets; X16 is the step of AVX-512. */
 #ifdef DV_TARGET_AVX2
-#define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, ...)                                                                       \
-    DV_TARGET_AVX512 DV__STEP(                                                                                                 \
-        ROW##_step_x16, float, dv_f32x16, dv__f32x16, for (int i = 0; i < DV_BLOCK; i += 16), FRAME, INS, OUTS, __VA_ARGS__)   \
-    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                         \
-        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_x16, ROW##_step_f64, isa)                                                    \
-    DV__X16_ROWS(FRAME, ROW)                                                                                                   \
-    DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                      \
+#define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                        \
+    DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                          \
+        DV__ELEMENTWISE_ROW(INS, OUTS, X16, ROW##_step_f64, isa)                                                                \
+    DV__X16_ROWS(FRAME, ROW)                                                                                                    \
+    DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                       \
         DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
+#define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
+    DV__STEP(DV_TARGET_AVX512, STEP, float, dv_f32x16, dv__f32x16, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i += 16), FRAME,   \
+        INS, OUTS, __VA_ARGS__)
 #else
-#define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, ...)
+#define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)
+#define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)
 #endif
-#define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                             \
-    DV__STEP(ROW##_step_f32, float, float, float, DV_BLOCK_LOOP, FRAME, INS, OUTS, __VA_ARGS__)                                \
-    DV__STEP(ROW##_step_f64, double, double, double, DV_BLOCK_LOOP, FRAME, INS, OUTS, __VA_ARGS__)                             \
-    DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, __VA_ARGS__)                                                                   \
-    static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                     \
-        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                           \
-    static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                                \
+#define DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, X16, ...)                                                                        \
+    DV__STEP(, ROW##_step_f32, float, float, float, DV__VECTOR_LOOP(dv__i, DV_BLOCK), FRAME, INS, OUTS, __VA_ARGS__)            \
+    DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), FRAME, INS, OUTS, __VA_ARGS__)         \
+    DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
+    static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \
+        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                            \
+    static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                                 \
         DV__ELEMENTWISE_ROW(INS, OUTS, NULL, ROW##_step_f64, &dv_isa_base)
+#define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                              \
+    DV__STEP_X16(ROW##_step_x16, FRAME, INS, OUTS, __VA_ARGS__)                                                                 \
+    DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, (DV__COMPARES(__VA_ARGS__) ? ROW##_step_f32 : ROW##_step_x16), __VA_ARGS__)
+#define DV_ELEMENTWISE_PLAIN(ROW, FRAME, INS, OUTS, ...) DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, ROW##_step_f32, __VA_ARGS__)
 /* clang-format on */
 #define DV_ELEMENTWISE_ROWS(FRAME, ROW, DTYPES, ...) \
     DV_ISA_ROWS(FRAME, ROW, DTYPES, __VA_ARGS__), DV_KERNEL(FRAME, "cpu", DTYPES, ROW##_reference, .flags = DV_KERNEL_REFERENCE)

@@ -33,11 +33,11 @@ DV_INLINE double dv_fabs(double x) { return dv__f64_from_bits(dv__bits_of_f64(x)
 /* A loop over the 16 floats of a vector, or over the elements of a block of dovetail_elementwise.h. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed" /* without optimisation nothing is vectorised: expected */
-#define DV__VECTOR_LOOP(N) _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int i = 0; i < (N); i++)
+#define DV__VECTOR_LOOP(I, N) _Pragma("clang loop vectorize(assume_safety) unroll(disable)") for (int I = 0; I < (N); I++)
 #elif defined(__GNUC__)
-#define DV__VECTOR_LOOP(N) _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int i = 0; i < (N); i++)
+#define DV__VECTOR_LOOP(I, N) _Pragma("GCC ivdep") _Pragma("GCC unroll 1") for (int I = 0; I < (N); I++)
 #else
-#define DV__VECTOR_LOOP(N) for (int i = 0; i < (N); i++)
+#define DV__VECTOR_LOOP(I, N) for (int I = 0; I < (N); I++)
 #endif
 
 /* ---- exp and its family -------------------------------------------------------------------------------------------------- */
@@ -144,6 +144,27 @@ DV_INLINE float dv_tanhf(float x) /* 1.4 ulp */
     const float far = 1.0f - 2.0f / (parts.e * parts.scale + 1.0f), signed_far = x < 0 ? -far : far;
     const float q = -0.3333328128f + t * (0.1333142033f + t * (-0.05373779432f + t * (0.02063253558f + t * -0.005697373287f)));
     return a < 0.625f ? (x == 0 ? x : x + x * t * q) : x != x ? x : signed_far;
+}
+
+/* ---- logarithms ---------------------------------------------------------------------------------------------------------- */
+
+/* x is m 2^k, with m near 1: the logarithm is k ln(2) + log(m). */
+DV_INLINE float dv_logf(float x) /* 0.9 ulp */
+{
+    const bool denormal = x < 0x1p-126f;
+    const float scaled = denormal ? x * 0x1p23f : x;
+    const int32_t k = (int32_t)(dv__bits_of_f32(scaled) - 0x3f3504f3u) >> 23; /* m is from sqrt(1/2) to sqrt(2) */
+    const float f = dv__f32_from_bits(dv__bits_of_f32(scaled) - ((uint32_t)k << 23)) - 1, n = (float)k - (denormal ? 23.0f : 0);
+    const float far = -0.166678026f +
+        f * (0.142490581f + f * (-0.124256872f + f * (0.116854198f + f * (-0.114797339f + f * 0.0697161183f))));
+    const float q = f * f * f * (0.333333313f + f * (-0.24999997f + f * (0.200007156f + f * far)));
+    const float sum = n * 0x1.62e4p-1f + (f + ((q - 0.5f * f * f) + n * 0x1.7f7d1cp-20f));
+    return x > 0 ? (x < HUGE_VALF ? sum : x) : x < 0 ? x * 0 / 0.0f : x == 0 ? -HUGE_VALF : x;
+}
+DV_INLINE float dv_log1pf(float x) /* 1.5 ulp */
+{
+    const float u = 1 + x, all = dv_logf(u) + (x - (u - 1)) / u; /* x - (u - 1) is what u does not have */
+    return x > -1 && x < HUGE_VALF && x != 0 ? all : x == 0 ? x : dv_logf(u);
 }
 
 /* ---- sine and cosine ----------------------------------------------------------------------------------------------------- */
@@ -307,17 +328,18 @@ DV__X16 dv_f32x16 dv__times_power_x16(dv_f32x16 x, dv_f32x16 n) /* x * 2^floor(n
 /* e^y is e * 2^floor(n), for -200 <= y <= 200. Adding 1.5 * 2^19 rounds to a multiple of 1/16 and leaves its last four bits at
  * the end: they find a power of two in a table in a register, so that three terms of the series suffice for the rest. */
 typedef struct dv__exp_x16 { dv_f32x16 e, n; } dv__exp_x16;
-DV__X16 dv__exp_x16 dv__exp_parts_x16(dv_f32x16 y)
+DV__X16 dv__exp_x16 dv__exp_parts_of_x16(dv_f32x16 y, dv_f32x16 rest) /* of y + rest, which is not rounded; |rest| < 2^-10 */
 {
     const dv_f32x16 powers = { 0x1p0f, 0x1.0b5586p0f, 0x1.172b84p0f, 0x1.2387a6p0f, 0x1.306fep0f, 0x1.3dea64p0f, 0x1.4bfdaep0f,
         0x1.5ab07ep0f, 0x1.6a09e6p0f, 0x1.7a1148p0f, 0x1.8ace54p0f, 0x1.9c4918p0f, 0x1.ae89fap0f, 0x1.c199bep0f, 0x1.d5818ep0f,
         0x1.ea4afap0f };
     const dv_f32x16 shifted = y * 0x1.715476p+0f + 0x1.8p19f, n = shifted - 0x1.8p19f;
-    const dv_f32x16 r = (y - n * 0x1.62ep-1f) - n * 0x1.0bfbe8p-15f, q = r * (1.0f + r * (0.5f + r * 0.16666667f));
+    const dv_f32x16 r = ((y - n * 0x1.62ep-1f) + rest) - n * 0x1.0bfbe8p-15f, q = r * (1.0f + r * (0.5f + r * 0.16666667f));
     dv_f32x16 power;
     __asm__("vpermps %2, %1, %0" : "=v"(power) : "v"(shifted), "v"(powers));
     return (dv__exp_x16){ power + power * q, n };
 }
+DV__X16 dv__exp_x16 dv__exp_parts_x16(dv_f32x16 y) { return dv__exp_parts_of_x16(y, dv__all_x16(-0.0f)); }
 DV__X16 dv_f32x16 dv__expf_x16(dv_f32x16 x) /* 1.1 ulp */
 {
     const dv__exp_x16 parts = dv__exp_parts_x16(dv__max_x16(dv__all_x16(-200), dv__min_x16(dv__all_x16(200), x)));
@@ -352,19 +374,62 @@ DV__X16 dv_f32x16 dv__siluf_x16(dv_f32x16 x) /* 3.1 ulp */
     {                                   \
         float each[16];                 \
         memcpy(each, &x, sizeof each);  \
-        DV__VECTOR_LOOP(16)             \
+        DV__VECTOR_LOOP(i, 16)          \
         each[i] = FUNCTION(each[i]);    \
         memcpy(&x, each, sizeof each);  \
         return x;                       \
     }
+DV__EACH_X16(dv__logf_x16, dv_logf)
+DV__EACH_X16(dv__log1pf_x16, dv_log1pf)
 DV__EACH_X16(dv__tanhf_x16, dv_tanhf)
 DV__EACH_X16(dv__sinf_x16, dv_sinf)
 DV__EACH_X16(dv__cosf_x16, dv_cosf)
+
+/* To an integer: 9 is down, 10 up, 11 towards 0, 8 to the nearest, even one of two. */
+#define DV__WHOLE_X16(NAME, WAY)                                         \
+    DV__X16 dv_f32x16 NAME(dv_f32x16 x)                                  \
+    {                                                                    \
+        dv_f32x16 whole;                                                 \
+        __asm__("vrndscaleps $" #WAY ", %1, %0" : "=v"(whole) : "v"(x)); \
+        return whole;                                                    \
+    }
+DV__WHOLE_X16(dv__floor_x16, 9)
+DV__WHOLE_X16(dv__ceil_x16, 10)
+DV__WHOLE_X16(dv__trunc_x16, 11)
+DV__WHOLE_X16(dv__round_x16, 8)
+
+/* With a plain number for one or both; and a condition of numbers. */
+#define DV__MIXED_X16(NAME)                                                                     \
+    DV__X16 dv_f32x16 NAME##_xn(dv_f32x16 a, float b) { return NAME##_x16(a, dv__all_x16(b)); } \
+    DV__X16 dv_f32x16 NAME##_nx(float a, dv_f32x16 b) { return NAME##_x16(dv__all_x16(a), b); }
+DV__MIXED_X16(dv__min)
+DV__MIXED_X16(dv__max)
+DV__X16 dv_f32x16 dv__select_xn(dv_i32x16 which, dv_f32x16 a, float b) { return dv__select_x16(which, a, dv__all_x16(b)); }
+DV__X16 dv_f32x16 dv__select_nx(dv_i32x16 which, float a, dv_f32x16 b) { return dv__select_x16(which, dv__all_x16(a), b); }
+DV__X16 dv_f32x16 dv__select_nn(dv_i32x16 which, float a, float b)
+{
+    return dv__select_x16(which, dv__all_x16(a), dv__all_x16(b));
+}
+DV__X16 dv_f32x16 dv__number_x16(double x) { return dv__all_x16((float)x); }
+DV__X16 dv_i32x16 dv__which_x16(dv_i32x16 which) { return which; }
+DV__X16 dv_i32x16 dv__nonzero_x16(dv_f32x16 x) { return (dv_i32x16)(x != 0); }
 #define DV__OF_X16(FUNCTION) \
     dv_f32x16:               \
     FUNCTION,
+#define DV__OF_TYPES_X16(NAME)                   \
+    void (*)(dv_f32x16, dv_f32x16)               \
+        : NAME##_x16, void (*)(dv_f32x16, float) \
+        : NAME##_xn, void (*)(dv_f32x16, double) \
+        : NAME##_xn, void (*)(float, dv_f32x16) : NAME##_nx, void (*)(double, dv_f32x16) : NAME##_nx,
+#define DV__SELECT_OF(WHICH) _Generic((WHICH), dv_i32x16: dv__select_nn, default: dv__select_f32)
+#define DV__WHICH_X16 \
+    dv_i32x16:        \
+    dv__which_x16, dv_f32x16 : dv__nonzero_x16,
 #else
 #define DV__OF_X16(FUNCTION)
+#define DV__OF_TYPES_X16(NAME)
+#define DV__SELECT_OF(WHICH) dv__select_f32
+#define DV__WHICH_X16
 #endif
 
 /* ---- By the type of x: float, double, or a vector of 16 floats --------------------------------------------------------------
@@ -379,18 +444,39 @@ DV__EACH_X16(dv__cosf_x16, dv_cosf)
 #define dv_cos(x) DV__BY_TYPE(x, dv_cosf, dv__cos_f64, dv__cosf_x16)(x)
 #define dv_abs(x) DV__BY_TYPE(x, dv_fabsf, dv_fabs, dv__fabs_x16)(x)
 #define dv_sqrt(x) DV__BY_TYPE(x, sqrtf, sqrt, dv__sqrt_x16)(x)
+#define dv_log(x) DV__BY_TYPE(x, dv_logf, log, dv__logf_x16)(x)
+#define dv_log1p(x) DV__BY_TYPE(x, dv_log1pf, log1p, dv__log1pf_x16)(x)
+#define dv_floor(x) DV__BY_TYPE(x, floorf, floor, dv__floor_x16)(x)
+#define dv_ceil(x) DV__BY_TYPE(x, ceilf, ceil, dv__ceil_x16)(x)
+#define dv_trunc(x) DV__BY_TYPE(x, truncf, trunc, dv__trunc_x16)(x)
+#define dv_round(x) DV__BY_TYPE(x, rintf, rint, dv__round_x16)(x) /* to the nearest; of two, to the even one */
 
-/* b is where a < b is false: of a NaN and a number, the second. */
+/* x as a float, a double, or a vector of 16 floats: the type that REAL is. */
+DV_INLINE float dv__number_f32(double x) { return (float)x; }
+DV_INLINE double dv__number_f64(double x) { return x; }
+#define DV__NUMBER(REAL, x) DV__BY_TYPE(*(REAL *)0, dv__number_f32, dv__number_f64, dv__number_x16)(x)
+
+/* Of two numbers, of which one may be a plain one: dv_max(x, 0). A double among them makes both double. */
+#define DV__BY_TYPES(A, B, F32, NAME)                                     \
+    _Generic((void (*)(__typeof__((A) * 1.0f), __typeof__((B) * 1.0f)))0, \
+        DV__OF_TYPES_X16(NAME) void (*)(float, float): F32,               \
+        default: NAME##_f64)
+/* Of a NaN and a number, the second. */
 DV_INLINE float dv__min_f32(float a, float b) { return a < b ? a : b; }
 DV_INLINE float dv__max_f32(float a, float b) { return a > b ? a : b; }
 DV_INLINE double dv__min_f64(double a, double b) { return a < b ? a : b; }
 DV_INLINE double dv__max_f64(double a, double b) { return a > b ? a : b; }
-#define dv_min(a, b) DV__BY_TYPE(b, dv__min_f32, dv__min_f64, dv__min_x16)(a, b)
-#define dv_max(a, b) DV__BY_TYPE(b, dv__max_f32, dv__max_f64, dv__max_x16)(a, b)
+#define dv_min(a, b) DV__BY_TYPES(a, b, dv__min_f32, dv__min)(a, b)
+#define dv_max(a, b) DV__BY_TYPES(a, b, dv__max_f32, dv__max)(a, b)
 
-/* a where the comparison holds, else b: `dv_select(x > 0, x, y)`. Comparisons are joined by & and |. */
+/* a where the condition holds, else b: `dv_select(x > 0, x, 0)`. Comparisons are joined by & and |; a number holds if it is not
+ * 0. */
 DV_INLINE float dv__select_f32(int which, float a, float b) { return which ? a : b; }
 DV_INLINE double dv__select_f64(int which, double a, double b) { return which ? a : b; }
-#define dv_select(which, a, b) DV__BY_TYPE(a, dv__select_f32, dv__select_f64, dv__select_x16)(which, a, b)
+DV_INLINE int dv__which(int which) { return which; }
+DV_INLINE int dv__nonzero_f32(float x) { return x != 0; }
+DV_INLINE int dv__nonzero_f64(double x) { return x != 0; }
+#define DV__WHICH(X) _Generic((X), DV__WHICH_X16 float: dv__nonzero_f32, double: dv__nonzero_f64, default: dv__which)(X)
+#define dv_select(which, a, b) DV__BY_TYPES(a, b, DV__SELECT_OF(which), dv__select)(DV__WHICH(which), a, b)
 
 #endif

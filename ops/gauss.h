@@ -13,30 +13,73 @@ DV_INLINE float gauss(float x)
     const dv__exp_f32 e = dv__expf_parts_of(-0.5f * high * high, -0.5f * (a + high) * (a - high));
     return e.e * e.scale;
 }
-DV_INLINE float gauss_16(float x) /* of bf16 or f16, whose square has no more bits than a float */
-{
-    const dv__exp_f32 e = dv__expf_parts(-0.5f * gauss_range(x) * gauss_range(x));
-    return e.e * e.scale;
-}
-
 /* e = gauss(x). erfc(z) = exp(-z^2) t q(t) for z >= 0, with t = 1 / (1 + z/2): q is a polynomial, fitted with a relative error of
- * 4e-8; for results of 16 bits, of 1.4e-6. */
-DV_INLINE float below_of(float x, float e, float t, float q)
+ * 4e-8. */
+DV_INLINE float below(float x, float e)
 {
-    const float tail = 0.5f * e * t * q;
-    return x < 0 ? tail : 1 - tail; /* NaN passes through */
-}
-DV_INLINE float gauss_t(float x) { return 1 / (1 + 0.35355339f * gauss_range(x)); }
-DV_INLINE float below_fast(float x, float e)
-{
-    const float t = gauss_t(x);
+    const float t = 1 / (1 + 0.35355339f * gauss_range(x));
     const float far = 0.202860539f +
         t * (-0.0270347359f + t * (0.27865914f + t * (-0.487715885f + t * (0.284823516f + t * -0.0591197837f))));
-    return below_of(x, e, t, 0.28208607f + t * (0.282381389f + t * (0.243059707f + t * far)));
+    const float tail = 0.5f * e * t * (0.28208607f + t * (0.282381389f + t * (0.243059707f + t * far)));
+    return x < 0 ? tail : 1 - tail; /* NaN passes through */
 }
-DV_INLINE float below_16(float x, float e)
+
+DV_INLINE double gauss_f64(double x) { return exp(-0.5 * x * x); }
+DV_INLINE double below_f64(double x, double e)
 {
-    const float t = gauss_t(x), far = 0.0390197905f + t * (0.387624775f + t * (-0.355592727f + t * 0.087878381f));
-    return below_of(x, e, t, 0.282325744f + t * (0.277660712f + t * (0.28108191f + t * far)));
+    (void)e;
+    return 0.5 * erfc(x * -0.7071067811865476); /* 1 + erf would cancel far below 0 */
 }
+
+/* 16 floats at once. erfc(z) = exp(-z^2) q(1 + sqrt(2) z): q is a polynomial in each quarter between two powers of two, with a
+ * relative error of 1e-7; its coefficients are found in tables by the first bits of 1 + sqrt(2) z. */
+#ifdef DV_TARGET_AVX512
+DV__X16 dv_f32x16 gauss_range_x16(dv_f32x16 x)
+{
+    dv_f32x16 a;
+    __asm__("vrangeps $10, %2, %1, %0" : "=v"(a) : "v"(x), "v"(dv__all_x16(14.5f))); /* the lesser of both sizes */
+    return a;
+}
+DV__X16 dv_f32x16 gauss_x16(dv_f32x16 x)
+{
+    const dv_f32x16 a = gauss_range_x16(x), square = a * a;
+    dv_f32x16 rest = a;
+    __asm__("vfmsub213ps %2, %1, %0" : "+v"(rest) : "v"(a), "v"(square)); /* a * a - square */
+    const dv__exp_x16 parts = dv__exp_parts_of_x16(-0.5f * square, -0.5f * rest);
+    return dv__times_power_x16(parts.e, parts.n);
+}
+static const float gauss_table[6][16] = {
+    { 0.230760321f, 0.185231671f, 0.153651938f, 0.130724728f, 0.106345162f, 0.084803395f, 0.0703426972f, 0.0600156747f,
+        0.0491225496f, 0.0395066962f, 0.0330189727f, 0.0283526611f, 0.453793228f, 0.379604429f, 0.323356181f, 0.279770583f },
+    { -0.110491879f, -0.0747868642f, -0.0532254204f, -0.0394492634f, -0.0267342441f, -0.0173270162f, -0.0120574636f,
+        -0.00884039048f, -0.00596191129f, -0.0038753394f, -0.00271462742f, -0.00200503296f, -0.342218131f, -0.256590635f,
+        -0.196844682f, -0.154143035f },
+    { 0.0463213995f, 0.027176816f, 0.0169471614f, 0.0111195398f, 0.0063871583f, 0.00341577479f, 0.00201327889f, 0.00127655163f,
+        0.000713556539f, 0.000376632583f, 0.000221715425f, 0.000141097262f, 0.205506936f, 0.14169091f, 0.100163803f,
+        0.0724475235f },
+    { -0.0175290983f, -0.00907538272f, -0.005031229f, -0.00295673707f, -0.00145905558f, -0.000651783426f, -0.000328055583f,
+        -0.000180897405f, -8.42811423e-05f, -3.62777864e-05f, -1.79926501e-05f, -9.88158899e-06f, -0.105509505f, -0.0678185821f,
+        -0.0447472632f, -0.0302503724f },
+    { 0.00615971815f, 0.00284540863f, 0.00141564256f, 0.000751071901f, 0.00032540533f, 0.000122137018f, 5.27144512e-05f,
+        2.53549952e-05f, 1.00246762e-05f, 3.51060839e-06f, 1.46496268e-06f, 6.93747211e-07f, 0.0482582785f, 0.029161904f,
+        0.0181035139f, 0.011525793f },
+    { -0.00199670112f, -0.000832495221f, -0.000375378295f, -0.000181304713f, -6.87640204e-05f, -2.19825597e-05f, -8.21291451e-06f,
+        -3.4688378e-06f, -1.15401235e-06f, -3.32267746e-07f, -1.17390776e-07f, -4.81258198e-08f, -0.0199635476f, -0.0114168739f,
+        -0.00671091862f, -0.00404817145f },
+};
+DV__X16 dv_f32x16 below_x16(dv_f32x16 x, dv_f32x16 e)
+{
+    const dv_i32x16 bits = (dv_i32x16)(1.0f + gauss_range_x16(x)), at = bits >> 21;
+    const dv_f32x16 d = (dv_f32x16)bits - (dv_f32x16)((bits & -0x200000) | 0x100000);
+    dv_f32x16 q = { 0 }, coefficient;
+    for (int i = 5; i >= 0; i--) {
+        memcpy(&coefficient, gauss_table[i], sizeof coefficient);
+        __asm__("vpermps %2, %1, %0" : "=v"(coefficient) : "v"(at), "vm"(coefficient));
+        q = i == 5 ? coefficient : coefficient + d * q;
+    }
+    return dv__select_x16(x < 0, e * q, 1.0f - e * q);
+}
+#endif
+#define gauss_of(x) DV__BY_TYPE(x, gauss, gauss_f64, gauss_x16)(x)
+#define below_of(x, e) DV__BY_TYPE(x, below, below_f64, below_x16)(x, e)
 #endif

@@ -364,7 +364,7 @@ DV_INLINE void activate_fast(const dv_isa *isa, const struct mixture *m, float *
         if (m->activation == SILU)
             EACH_OF_BLOCK(float, g[i], dv_siluf(x) * y)
         else if (m->activation == GELU)
-            EACH_OF_BLOCK(float, g[i], x *below_fast(x, gauss(x)) * y)
+            EACH_OF_BLOCK(float, g[i], x *below(x, gauss(x)) * y)
         else if (m->activation == GELU_TANH)
             EACH_OF_BLOCK(double, g[i], x *dv_sigmoid(2 * root * (x + cubic * x * x * x)) * y)
         else

@@ -20,7 +20,7 @@
         }                                                                                                                       \
     }
 #define EACH_PAIR(T, AT)                               \
-    DV__VECTOR_LOOP(half)                              \
+    DV__VECTOR_LOOP(i, half)                           \
     {                                                  \
         const T x = from[AT], y = from[(AT) + second]; \
         to[AT] = x * c[i] - y * s[i];                  \

@@ -18,9 +18,9 @@ static int silu_and_mul_row(dv_context *ctx, const struct silu_and_mul *a, int (
     const int64_t n = last_dim(a->out), rows = dv_numel_leading(a->out, a->out->ndim - 1);
     int status = DV_OK;
     for (int64_t r = 0; r < rows && !status; r++) {
-        const dv_tensor gate = row_of(a->x, 2 * r, n), up = row_of(a->x, 2 * r + 1, n);
-        dv_tensor out = row_of(a->out, r, n);
-        out.shape = &n, out.ndim = 1;
+        dv_tensor gate = row_of(a->x, 2 * r, n), up = row_of(a->x, 2 * r + 1, n), out = row_of(a->out, r, n);
+        gate.shape = up.shape = out.shape = &n;
+        gate.ndim = up.ndim = out.ndim = 1;
         status = line(ctx, &(struct halves){ &gate, &up, &out });
     }
     return status;

@@ -30,7 +30,7 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
 }
 
 /* x: n elements in whole blocks, padded with -inf. to may be x. */
-DV_INLINE void softmax_line(float *to, const float *x, int64_t n)
+DV_INLINE void softmax_line(const dv_isa *isa, float *to, const float *x, int64_t n)
 {
     float most[DV_BLOCK], sum[DV_BLOCK] = { 0 };
     for (int i = 0; i < DV_BLOCK; i++)
@@ -42,13 +42,11 @@ DV_INLINE void softmax_line(float *to, const float *x, int64_t n)
         for (int i = 0; i < half; i++)
             most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
     const float all = most[0];
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
+    for (int64_t k = 0; k < n; k += DV_BLOCK) {
+        dv_block_exp(isa, to + k, x + k, all);
         DV_BLOCK_LOOP
-        {
-            const float e = dv_expf(x[k + i] - all);
-            to[k + i] = e;
-            sum[i] += e;
-        }
+        sum[i] += to[k + i];
+    }
     const float scale = (float)(1 / total(sum));
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
@@ -57,12 +55,11 @@ DV_INLINE void softmax_line(float *to, const float *x, int64_t n)
 
 struct lines {
     const struct softmax *a;
-    const dv_isa *isa;
     int64_t n, step, lines, pieces; /* element i of line l is at l / step * n * step + l % step + i * step */
     float *scratch;
 };
 
-DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end)
+DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, const dv_isa *isa)
 {
     const struct lines *const x = arg;
     const uint32_t t = dv_dtype_key(x->a->x->dtype);
@@ -71,25 +68,25 @@ DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end)
         const int64_t first = l / x->step * x->n * x->step + l % x->step;
         float *const from = x->step == 1 ? line_in(x->a->x, first, x->n) : NULL;
         if (from) {
-            softmax_line(line_in(x->a->out, first, x->n), from, x->n);
+            softmax_line(isa, line_in(x->a->out, first, x->n), from, x->n);
             continue;
         }
         if (x->step == 1)
-            load_line(x->isa, line, x->a->x, first, x->n, -(float)INFINITY);
+            load_line(isa, line, x->a->x, first, x->n, -(float)INFINITY);
         for (int64_t i = 0; x->step > 1 && i < line_room(x->n); i++)
             line[i] = i < x->n ? (float)dv_get_f64(x->a->x->data, first + i * x->step, t) : -(float)INFINITY;
-        softmax_line(line, line, x->n);
+        softmax_line(isa, line, line, x->n);
         if (x->step == 1)
-            store_line(x->isa, x->a->out, first, line, x->n);
+            store_line(isa, x->a->out, first, line, x->n);
         for (int64_t i = 0; x->step > 1 && i < x->n; i++)
             dv_put_f64(x->a->out->data, first + i * x->step, t, (double)line[i]);
     }
     return DV_OK;
 }
-static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece, const dv_isa *isa)
+static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
 {
     const int32_t dim = (int32_t)(a->dim < 0 ? a->dim + a->x->ndim : a->dim);
-    struct lines x = { .a = a, .isa = isa, .n = a->x->shape[dim] };
+    struct lines x = { .a = a, .n = a->x->shape[dim] };
     const int64_t all = dv_numel(a->x), some = all / 16384 + 1;
     if (!all)
         return DV_OK;

@@ -310,6 +310,13 @@ LINE = "out = dv_silu(gate) * up)"
     ("out = log(gate) * up)", "call only what dovetail_elementwise.h lists"),
     ("out = gate > 0 ? gate : up)", "write dv_select(x > 0, a, b)"),
     ("out = gate * 0.1)", "write (dv_number)0.1"),
+    ("if (gate > 0) out = up)", "DV_ELEMENTWISE_PLAIN, which takes all of C"),
+    ("out = gate > 0 && up > 0)", "write dv_select(x > 0, a, b)"),
+    ("out = 0)", "write dv_all(0)"),
+    ("dv_real s = 1; out = s * gate * up)", "write dv_all(0)"),
+    ("out = (int)gate * up)", "this cannot be done with vectors"),
+    ("gate = up; out = gate)", "an input cannot be changed"),
+    ("out = gate * up * frame->out)", "frame is the struct itself"),
 ])
 def test_mistakes_in_an_elementwise_line(project, cc, line, message):
     project.write("my_ops.c", ELEMENTWISE.replace(LINE, line, 1))

@@ -46,6 +46,8 @@ static double silu(double x) { return x / (1 + exp(-x)); }
     X(sin_small, dv_sinf_small(x), sin((double)x), 2.4, 6400)              \
     X(sin_near, dv_sinf_near(x), sin((double)x), 2.1, 200)                 \
     X(cos_small, dv_cosf_small(x), cos((double)x), 2.4, 6400)              \
+    X(log, dv_logf(x), log((double)x), 1, HUGE_VAL)                        \
+    X(log1p, dv_log1pf(x), log1p((double)x), 1.5, HUGE_VAL)                \
     X(bf16, dv_bf16_to_f32(dv_f32_to_bf16(x)), bf16_exact(x), 0, HUGE_VAL) \
     X(f16, dv_f16_to_f32(dv_f32_to_f16(x)), f16_exact(x), 0, HUGE_VAL)
 
@@ -126,16 +128,24 @@ static void check_f32(const char *name, void (*batch)(float *, const float *), d
 F32(F32_TEST)
 
 /* The functions that take a float, a double or a vector of 16 floats: here the vector. */
-#define OF_TYPE(X)                                                                                \
-    X(x16_exp, dv_exp(x), exp((double)x), 1.2, HUGE_VAL)                                          \
-    X(x16_sigmoid, dv_sigmoid(x), sigmoid((double)x), 2.6, HUGE_VAL)                              \
-    X(x16_silu, dv_silu(x), silu((double)x), 3.1, HUGE_VAL)                                       \
-    X(x16_tanh, dv_tanh(x), tanh((double)x), 1.4, HUGE_VAL)                                       \
-    X(x16_sin, dv_sin(x), sin((double)x), 2.4, HUGE_VAL)                                          \
-    X(x16_cos, dv_cos(x), cos((double)x), 2.4, HUGE_VAL)                                          \
-    X(x16_sqrt, dv_sqrt(x), sqrt((double)x), 0.51, HUGE_VAL)                                      \
-    X(x16_abs, dv_abs(x), fabs((double)x), 0, HUGE_VAL)                                           \
-    X(x16_limits, dv_min(dv_max(x * 0 - 2, x), x * 0 + 3), fmin(fmax((double)x, -2), 3), 0, 1e38) \
+#define OF_TYPE(X)                                                                               \
+    X(x16_exp, dv_exp(x), exp((double)x), 1.2, HUGE_VAL)                                         \
+    X(x16_sigmoid, dv_sigmoid(x), sigmoid((double)x), 2.6, HUGE_VAL)                             \
+    X(x16_silu, dv_silu(x), silu((double)x), 3.1, HUGE_VAL)                                      \
+    X(x16_tanh, dv_tanh(x), tanh((double)x), 1.4, HUGE_VAL)                                      \
+    X(x16_sin, dv_sin(x), sin((double)x), 2.4, HUGE_VAL)                                         \
+    X(x16_cos, dv_cos(x), cos((double)x), 2.4, HUGE_VAL)                                         \
+    X(x16_sqrt, dv_sqrt(x), sqrt((double)x), 0.51, HUGE_VAL)                                     \
+    X(x16_abs, dv_abs(x), fabs((double)x), 0, HUGE_VAL)                                          \
+    X(x16_log, dv_log(x), log((double)x), 1, HUGE_VAL)                                           \
+    X(x16_log1p, dv_log1p(x), log1p((double)x), 1.5, HUGE_VAL)                                   \
+    X(x16_floor, dv_floor(x), floor((double)x), 0, HUGE_VAL)                                     \
+    X(x16_ceil, dv_ceil(x), ceil((double)x), 0, HUGE_VAL)                                        \
+    X(x16_trunc, dv_trunc(x), trunc((double)x), 0, HUGE_VAL)                                     \
+    X(x16_round, dv_round(x), rint((double)x), 0, HUGE_VAL)                                      \
+    X(x16_limits, dv_min(3, dv_max(-2, dv_max(x, -2.0))), fmin(fmax((double)x, -2), 3), 0, 1e38) \
+    X(x16_number, dv_select(x > 1, 1, 2) + dv_select(x > 1, 0, x * 0), x > 1 ? 1 : 2, 0, 1e38)   \
+    X(x16_nonzero, dv_select(x, x, 7), x == 0 ? 7 : (double)x, 0, HUGE_VAL)                      \
     X(x16_select, dv_select((x > 1) & (x < 2), -x, x), x > 1 && x < 2 ? -(double)x : (double)x, 0, HUGE_VAL)
 #ifdef DV_TARGET_AVX512
 #define OF_TYPE_TEST(NAME, EXPRESSION, EXACT, LIMIT, MOST)                                                              \
@@ -209,12 +219,21 @@ struct mixed {
     dv_tensor *flag;
 };
 #define HALF(x) ((x) * (dv_number)0.5)
-DV_ELEMENTWISE(mixed, struct mixed, (x, y, n), (sum, whole, flag), sum = HALF(x) + y * (dv_number)frame->factor + n;
+DV_ELEMENTWISE(mixed, struct mixed, (x, y, n), (sum, whole, flag), sum = HALF(x) + y * (dv_number)frame.factor + n;
     whole = x * 100; flag = dv_select(x > n, y * 0 + 1, y * 0))
 static dv_tensor tensor_of(void *data, uint32_t dtype, const int64_t *n)
 {
     static const int64_t one = 1;
     return (dv_tensor){ data, { DV_CPU, 0 }, 1, dv_dtype_from_key(dtype), n, &one, 0 };
+}
+static bool can_run(size_t row) /* base, reference, avx2, avx512, avx512bf16 */
+{
+#ifdef DV_TARGET_AVX512
+    return row < 2 || (row == 2 && __builtin_cpu_supports("avx2")) || (row == 3 && __builtin_cpu_supports("avx512vl")) ||
+        (row == 4 && __builtin_cpu_supports("avx512bf16"));
+#else
+    return row < 2;
+#endif
 }
 static void one_line(void **state)
 {
@@ -232,11 +251,8 @@ static void one_line(void **state)
             int16_t integer[200];
             int8_t whole[201] = { 0 };
             bool flag[201] = { 0 };
-#ifdef DV_TARGET_AVX512
-            if ((r == 2 && !__builtin_cpu_supports("avx2")) || (r > 2 && !__builtin_cpu_supports("avx512vl")) ||
-                (r > 3 && !__builtin_cpu_supports("avx512bf16")))
+            if (!can_run(r))
                 continue;
-#endif
             for (int i = 0; i < 200; i++)
                 x[i] = dv_f32_to_bf16((float)i / 64 - 1), integer[i] = (int16_t)(i % 5 - 2);
             sum[n] = 7, whole[n] = 7, flag[n] = true;
@@ -253,6 +269,136 @@ static void one_line(void **state)
             }
             assert_true(sum[n] == 7 && whole[n] == 7 && flag[n]);
         }
+}
+
+/* Lines of f32 in which numbers are not numbers of a vector: X(name, line, what it gives for x, i and by). */
+#define LINES(X)                                                                        \
+    X(sign, out = (x > 0) - (x < 0), x > 0 ? 1 : x < 0 ? -1 : 0)                        \
+    X(equal, out = x == i, x == i)                                                      \
+    X(count, out = dv_select((x > 0) + (i > 0) == 2, x, i), x > 0 && i > 0 ? x : i)     \
+    X(negation, out = dv_select((x > 0) == 0, x, i), x > 0 ? i : x)                     \
+    X(constant, const dv_real one = { 1 }; out = one - x, 1 - x)                        \
+    X(hidden, out = POSITIVE(x), x > 0)                                                 \
+    X(all, out = dv_all(frame.by), by)                                                  \
+    X(clamp, out = dv_min(dv_max(x, -1), (dv_number)frame.by), fminf(fmaxf(x, -1), by)) \
+    X(relu, out = dv_select(x > 0, x, 0), x > 0 ? x : 0)                                \
+    X(masked, out = dv_select(i, x, 0), i != 0 ? x : 0)                                 \
+    X(left, out = x; if (frame.by > 0) break; out = dv_all(9), by > 0 ? x : 9)          \
+    X(chosen, out = frame.by > 0 ? x : i, by > 0 ? x : i)                               \
+    X(times, for (int k = 0; k < 3; k++) out += x, 0 * i + ((x + x) + x))               \
+    X(logs, out = dv_log1p(dv_exp(-dv_abs(x))) + dv_max(x, 0), logf(1 + expf(-fabsf(x))) + fmaxf(x, 0))
+struct lines {
+    const dv_tensor *x, *i;
+    double by;
+    dv_tensor *out;
+};
+#define POSITIVE(x) ((x) > 0)
+#define LINE_OF(NAME, LINE, EXACT)                                 \
+    DV_ELEMENTWISE(NAME##_line, struct lines, (x, i), (out), LINE) \
+    static double NAME##_exact(float x, float i, float by)         \
+    {                                                              \
+        (void)x, (void)i, (void)by;                                \
+        return (double)(EXACT);                                    \
+    }
+DV_ELEMENTWISE_PLAIN(
+    plain_line, struct lines, (x, i), (out), if (x > 0 && i > 0) out = powf((float)x, 2);
+    else { out = x != x ? 1 : (dv_real)(int)x; })
+static double plain_exact(float x, float i, float by)
+{
+    (void)by;
+    return x > 0 && i > 0 ? (double)(x * x) : isnan(x) ? 1 : (double)(int)x;
+}
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion" /* 1 - x > 0 is int */
+LINES(LINE_OF)
+#pragma GCC diagnostic pop
+typedef int (*line_row)(dv_context *ctx, const struct lines *a);
+#ifdef DV_TARGET_AVX512
+#define ROWS_OF(NAME) { NAME##_line_base, NAME##_line_reference, NAME##_line_avx2, NAME##_line_avx512, NAME##_line_avx512bf16 }
+#else
+#define ROWS_OF(NAME) { NAME##_line_base, NAME##_line_reference }
+#endif
+static void check_line(const char *name, const line_row *rows, size_t count, double (*exact)(float x, float i, float by))
+{
+    for (size_t r = 0; r < count; r++) {
+        const int64_t n = 333;
+        float x[333], i[333], out[333];
+        for (int k = 0; k < n; k++)
+            x[k] = (float)(k % 41 - 20) / 8, i[k] = (float)(k % 7 - 3), out[k] = 1e9f;
+        const dv_tensor tx = tensor_of(x, DV_DTYPE_f32, &n), ti = tensor_of(i, DV_DTYPE_f32, &n);
+        dv_tensor to = tensor_of(out, DV_DTYPE_f32, &n);
+        for (int by = -1; can_run(r) && by < 2; by += 2) {
+            assert_int_equal(rows[r](NULL, &(struct lines){ &tx, &ti, by, &to }), DV_OK);
+            for (int k = 0; k < n; k++)
+                if (!(fabs((double)out[k] - exact(x[k], i[k], (float)by)) <= 1e-6))
+                    fail_msg("%s, row %d: %g of %g, %g", name, (int)r, (double)out[k], (double)x[k], (double)i[k]);
+        }
+    }
+}
+static void lines(void **state)
+{
+    (void)state;
+#define CHECK_LINE(NAME, LINE, EXACT) \
+    check_line(#NAME, (const line_row[])ROWS_OF(NAME), sizeof((const line_row[])ROWS_OF(NAME)) / sizeof(line_row), NAME##_exact);
+    LINES(CHECK_LINE)
+    CHECK_LINE(plain, , )
+}
+
+/* In place: the name of an argument stands among the inputs and the results. */
+struct descent {
+    dv_tensor *p;
+    const dv_tensor *grad;
+    double rate;
+};
+DV_ELEMENTWISE(descent, struct descent, (p, grad), (p), p = p - (dv_number)frame.rate * grad)
+static void in_place(void **state)
+{
+    int (*const rows[])(dv_context *ctx, const struct descent *a) = { descent_base, descent_reference,
+#ifdef DV_TARGET_AVX512
+        descent_avx2, descent_avx512, descent_avx512bf16
+#endif
+    };
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const int64_t n = 131;
+        float p[131], grad[131];
+        for (int i = 0; i < n; i++)
+            p[i] = (float)i, grad[i] = (float)(i % 3);
+        const dv_tensor tg = tensor_of(grad, DV_DTYPE_f32, &n);
+        dv_tensor tp = tensor_of(p, DV_DTYPE_f32, &n);
+        if (!can_run(r))
+            continue;
+        assert_int_equal(rows[r](NULL, &(struct descent){ &tp, &tg, 0.5 }), DV_OK);
+        for (int i = 0; i < n; i++)
+            assert_true(p[i] == (float)i - 0.5f * grad[i]);
+    }
+}
+
+/* What a contract may accept and a line cannot compute. */
+static char misfit[200];
+static int keep_error(dv_context *ctx, int status, const char *format, va_list args)
+{
+    (void)ctx;
+    vsnprintf(misfit, sizeof misfit, format, args);
+    return status;
+}
+static void misfits(void **state)
+{
+    const dv_services services = { .error = keep_error };
+    dv_context ctx = { .services = &services };
+    const int64_t n = 40, less = 39, one = 1;
+    float x[40] = { 0 }, out[41] = { 0 };
+    const dv_tensor tx = tensor_of(x, DV_DTYPE_f32, &n), short_x = tensor_of(x, DV_DTYPE_f32, &less),
+                    one_x = tensor_of(x, DV_DTYPE_f32, &one), strange = tensor_of(x, DV_DTYPE_u16, &n);
+    dv_tensor to = tensor_of(out, DV_DTYPE_f32, &n);
+    (void)state;
+    assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &one_x, 0, &to }), DV_OK);
+    assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &short_x, 0, &to }), DV_EINVAL);
+    assert_string_equal(misfit, "an elementwise row needs as many elements of 'i' as of its first result: 40 (or 1), found 39");
+    assert_int_equal(relu_line_base(&ctx, &(struct lines){ NULL, &tx, 0, &to }), DV_EINVAL);
+    assert_string_equal(misfit, "an elementwise row needs 'x', which is None");
+    assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &strange, 0, &to }), DV_EINVAL);
+    assert_string_equal(misfit, "an elementwise row does not have the dtype of 'i'");
 }
 
 /* X(name, dovetail's, the oracle, limit, largest |x|) */
@@ -317,6 +463,7 @@ int main(void)
 #define ENTRY32(NAME, ...) cmocka_unit_test(NAME##_f32),
 #define ENTRY64(NAME, ...) cmocka_unit_test(NAME##_f64),
 #define ENTRY_OF_TYPE(NAME, ...) cmocka_unit_test(NAME##_of_type),
-    const struct CMUnitTest tests[] = { F32(ENTRY32) F64(ENTRY64) OF_TYPES cmocka_unit_test(one_line), cmocka_unit_test(edges) };
+    const struct CMUnitTest tests[] = { F32(ENTRY32) F64(ENTRY64) OF_TYPES cmocka_unit_test(one_line), cmocka_unit_test(lines),
+        cmocka_unit_test(in_place), cmocka_unit_test(misfits), cmocka_unit_test(edges) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

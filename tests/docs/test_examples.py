@@ -1,11 +1,13 @@
 """What README and docs/ quote is what runs: every C block compiles under all warnings, whole files build and run."""
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import subprocess
 import sys
 
+import numpy
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -66,3 +68,46 @@ def test_torch_page(tmp_path):
     (tmp_path / "ops.c").write_text(blocks(page, "c")[0])
     env = {**os.environ, "PYTHONPATH": str(BUILD / "python"), "DOVETAIL_CACHE": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", "\n".join(blocks(page, "python"))], check=True, cwd=tmp_path, env=env)
+
+
+def test_the_lines_of_elementwise_operators(tmp_path):
+    """The table of lines in docs/first-operator.md: each is a row, and computes what NumPy does."""
+    page = (ROOT / "docs" / "first-operator.md").read_text()
+    lines = dict(re.findall(r"^\| ([^|]+) \| `([^|`]+)` \|$", page, re.M))
+    x, y = numpy.linspace(-3, 3, 4001, dtype="float32"), numpy.linspace(2, -1, 4001, dtype="float32")
+    where = "where the tensor `mask` is not 0"
+    mask = numpy.arange(4001) % 3 == 0
+    exact = {
+        "clamp, with attributes": numpy.clip(x, -1, 2), "leaky relu": numpy.where(x > 0, x, x * 0.01), "softplus": numpy.log1p(numpy.exp(x.astype("f8"))), "sign": numpy.sign(x),
+        where: numpy.where(mask, x, y), "the result is i8": numpy.clip(numpy.rint(x / numpy.float32(0.01)), -128, 127), "two results": (x + y, x * y),
+        "in place, with the lists `(p, grad), (p)`": x - numpy.float32(0.5) * y}
+    assert lines.keys() == exact.keys()
+    outs = {"two results": "(sum, product)", "in place, with the lists `(p, grad), (p)`": "(p)"}
+    text, names = "#include <dovetail_elementwise.h>\n", []
+    for i, (what, line) in enumerate(lines.items()):
+        place, two, whole = "in place" in what, "two" in what, "i8" in what
+        inputs = "p, grad" if place else "x, y, mask" if what == where else "x, y"
+        results = "p" if place else "sum, product" if two else "out"
+        typed = "".join(f"{name}[*s]:{'bool' if name == 'mask' else 'f32'}, " for name in inputs.split(", "))[:-2]
+        made = "" if place else " -> " + ", ".join(f"{name}[*s]:{'i8' if whole else 'f32'}" for name in results.split(", "))
+        tensors = ", ".join(f"Tensor{'(a!)' if name == 'p' else ''} {name}" for name in inputs.split(", "))
+        returns = "()" if place else f"({', '.join('Tensor ' + name for name in results.split(', '))})" if two else "Tensor out"
+        fields = "dv_tensor *p; const dv_tensor *grad; " if place else "".join(f"const dv_tensor *{n}; " for n in inputs.split(", "))
+        text += f"""struct f{i} {{ {fields}double low, high, scale, rate; {'' if place else ''.join(f'dv_tensor *{n}; ' for n in results.split(', '))}}};
+DV_ELEMENTWISE(f{i}_row, struct f{i}, ({inputs}), ({results}), {line})
+DV_OPERATOR(f{i}, struct f{i}, ({inputs}, low, high, scale, rate{'' if place else ', ' + results}),
+    .schema = "f{i}({tensors}, float low=-1.0, float high=2.0, float scale=0.01, float rate=0.5) -> {returns}",
+    .contract = "{typed}{made}; parallel(*s)", .kernels = DV_KERNELS(DV_ELEMENTWISE_ROWS(struct f{i}, f{i}_row, "f32", .split = 1024)));
+"""
+        names.append(f"&dv_op_f{i}")
+    source = tmp_path / "lines.c"
+    source.write_text(text + f"DV_LIBRARY(lines, {', '.join(names)});\n")
+    subprocess.run([COMMAND, "build", "-W", source, "-o", tmp_path / "lines.so"], check=True)
+    for isa in ("avx512", "avx2", "base"):
+        code = "import dovetail, numpy, pickle, sys\nlib, calls = dovetail.load('lines.so'), pickle.load(open('calls', 'rb'))\nout = []\nfor name, args in calls:\n    r = getattr(lib, name)(*args)\n    out.append(args[0] if r is None else r)\npickle.dump(out, open('out', 'wb'))"
+        calls = [(f"f{i}", [x.copy(), y, mask] if what == where else [x.copy(), y]) for i, what in enumerate(lines)]
+        (tmp_path / "calls").write_bytes(pickle.dumps(calls))
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(BUILD / "python"), "DOVETAIL_ISA": isa})
+        for what, found in zip(lines, pickle.loads((tmp_path / "out").read_bytes())):
+            for a, b in zip(found if isinstance(found, (list, tuple)) else [found], exact[what] if isinstance(exact[what], tuple) else [exact[what]]):
+                numpy.testing.assert_allclose(numpy.asarray(a, "f8"), numpy.asarray(b, "f8"), rtol=4e-7, atol=1e-7, err_msg=f"{what}, {isa}")

@@ -53,7 +53,7 @@ def main():
     rows += [{"where": "dovetail check", "what": "the declaration executed, on inputs that it makes", "result": checked.strip().splitlines()[-1],
               "us": (time.perf_counter() - begin) * 1e6}]
 
-    flags = run("dovetail", "--cflags", "--libs").split()
+    flags = shlex.split(run("dovetail", "--cflags", "--libs"))
     run("cc", "-O2", "main.c", *flags, "-o", "main")
     linked = run("ldd", "main")
     assert "libdovetail" in linked and "libpython" not in linked and "libtorch" not in linked, linked

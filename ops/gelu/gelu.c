@@ -13,27 +13,36 @@ struct gelu_backward {
     dv_tensor *grad_input;
 };
 
-/* The sigmoid of 2 root (x + cubic x^3) is the share below x, nearly. For f32 it is computed in double: the exponent is a
+/* The sigmoid of 2 root (x + cubic x^3) is the share below x, nearly. For f32 all is computed in double: the exponent is a
  * polynomial of x, whose rounding would show. */
 #define ROOT 0.7978845608028654 /* sqrt(2 / pi) */
 #define CUBIC 0.044715
-DV_INLINE double nearly_f64(double x) { return dv_sigmoid(2 * ROOT * (x + CUBIC * x * x * x)); }
+#define NEARLY(x, number) dv_sigmoid((number)(2 * ROOT) * (x + (number)CUBIC * x * x * x))
+#define SLOPE(x, s, number) (s + 2 * x * s * (1 - s) * (number)ROOT * (1 + 3 * (number)CUBIC * x * x))
+DV_INLINE double nearly_f64(double x) { return x * NEARLY(x, double); }
+DV_INLINE double slope_f64(double x) { return SLOPE(x, NEARLY(x, double), double); }
 DV_INLINE float nearly_f32(float x) { return (float)nearly_f64((double)x); }
+DV_INLINE float slope_f32(float x) { return (float)slope_f64((double)x); }
 #ifdef DV_TARGET_AVX512
 DV__EACH_X16(nearly_x16, nearly_f32)
+DV__EACH_X16(slope_x16, slope_f32)
 #endif
 /* Functions, as a comparison in the line would cost its vectors. */
 DV_INLINE bool is_16(const dv_tensor *t) { return t->dtype.bits == 16; }
-DV_INLINE bool is_tanh(dv_string approximate) { return approximate.data[0] == 't'; }
-#define nearly_16(x) dv_sigmoid((dv_number)(2 * ROOT) * (x + (dv_number)CUBIC * x * x * x))
-#define nearly(x) (is_16(frame.x) ? nearly_16(x) : DV__BY_TYPE(x, nearly_f32, nearly_f64, nearly_x16)(x))
-#define BY_TANH is_tanh(frame.approximate)
+DV_INLINE bool is_none(dv_string approximate) { return approximate.data[0] == 'n'; }
+#define OF_16 is_16(frame.x)
+#define BY_ERF is_none(frame.approximate)
 
-DV_ELEMENTWISE(gelu_row, struct gelu, (x), (out), out = x * (BY_TANH ? nearly(x) : below_of(x, gauss_of(x))))
-#define SLOPE_NEARLY(x, s) (s + 2 * x * s * (1 - s) * (dv_number)ROOT * (1 + 3 * (dv_number)CUBIC * x * x))
-DV_ELEMENTWISE(
-    gelu_backward_row, struct gelu_backward, (grad_output, x), (grad_input), const dv_real s = BY_TANH ? nearly(x) : gauss_of(x);
-    grad_input = grad_output * (BY_TANH ? SLOPE_NEARLY(x, s) : below_of(x, s) + x * (dv_number)0.3989422804014327 * s))
+DV_ELEMENTWISE(gelu_row, struct gelu, (x), (out),
+    out = BY_ERF ? x * below_of(x, gauss_of(x))
+        : OF_16  ? x * NEARLY(x, dv_number)
+                 : DV__BY_TYPE(x, nearly_f32, nearly_f64, nearly_x16)(x))
+DV_ELEMENTWISE(gelu_backward_row, struct gelu_backward, (grad_output, x), (grad_input),
+    const dv_real s = BY_ERF ? gauss_of(x) : NEARLY(x, dv_number);
+    grad_input = grad_output *
+        (BY_ERF ? below_of(x, s) + x * (dv_number)0.3989422804014327 * s
+                : OF_16 ? SLOPE(x, s, dv_number)
+                        : DV__BY_TYPE(x, slope_f32, slope_f64, slope_x16)(x)))
 
 #define FACTS "T in f32 f64 bf16 f16; approximate in \"none\" \"tanh\"; parallel(*s)"
 

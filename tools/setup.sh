@@ -6,6 +6,9 @@
 #   tools/setup.sh aarch64  also a cross-compiler, qemu, and cmocka for aarch64 in build-aarch64/sysroot
 set -eu
 cd "$(dirname "$0")/.."
+case $PWD in *" "*)
+    echo "note: the path of this folder has a space. PyTorch's torch.compile cannot link in such a path, so its parts of the demo and the tests fail" >&2 ;;
+esac
 
 need=""
 have() { command -v "$1" >/dev/null 2>&1; }

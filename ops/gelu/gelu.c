@@ -29,7 +29,7 @@ DV__EACH_X16(slope_x16, slope_f32)
 #endif
 /* Functions, as a comparison in the line would cost its vectors. */
 DV_INLINE bool is_16(const dv_tensor *t) { return t->dtype.bits == 16; }
-DV_INLINE bool is_none(dv_string approximate) { return approximate.data[0] == 'n'; }
+DV_INLINE bool is_none(dv_string approximate) { return __builtin_expect(approximate.data[0] == 'n', 1); }
 #define OF_16 is_16(frame.x)
 #define BY_ERF is_none(frame.approximate)
 

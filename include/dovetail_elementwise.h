@@ -336,6 +336,14 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
     }
 }
 
+/* For references: one function for all, which calls the step for each block. */
+DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in,
+    int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
+{
+    (void)f32;
+    dv_blocks(isa, n, out, nout, in, nin, with, NULL, f64);
+}
+
 /* ---- Rows for each instruction set --------------------------------------------------------------------------------------- */
 
 /* From a body that handles all its dtypes itself:
@@ -488,24 +496,24 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
     }                                                                                                                           \
     _Pragma("GCC diagnostic pop")
 /* The body of a row: the functions below are their heads. */
-#define DV__ELEMENTWISE_ROW(INS, OUTS, STEP, F64, ISA)                                                                          \
+#define DV__ELEMENTWISE_ROW(INS, OUTS, BLOCKS, STEP, F64, ISA)                                                                          \
     {                                                                                                                           \
         dv_tensor *const out[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS) };                                             \
         const dv_tensor *const in[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS) };                                         \
         enum { OUT = sizeof out / sizeof *out, IN = sizeof in / sizeof *in };                                                   \
         const int status = dv__fits(ctx, (const dv_tensor *const *)out, OUT, #OUTS, in, IN, #INS);                              \
         if (!status)                                                                                                            \
-            dv_blocks(ISA, dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a, STEP, F64);                                \
+            BLOCKS(ISA, dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a, STEP, F64);                                \
         return status;                                                                                                          \
     }
 /* The rows for the instruction sets; X16 is the step of AVX-512. */
 #ifdef DV_TARGET_AVX2
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                        \
     DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                          \
-        DV__ELEMENTWISE_ROW(INS, OUTS, X16, ROW##_step_f64, isa)                                                                \
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, X16, ROW##_step_f64, isa)                                                                \
     DV__X16_ROWS(FRAME, ROW)                                                                                                    \
     DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                       \
-        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
     DV__STEP(DV_TARGET_AVX512, STEP, float, dv_f32x16, dv__f32x16, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i += 16), FRAME,   \
         INS, OUTS, __VA_ARGS__)
@@ -518,9 +526,9 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
     DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), FRAME, INS, OUTS, __VA_ARGS__)         \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
     static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \
-        DV__ELEMENTWISE_ROW(INS, OUTS, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                            \
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                            \
     static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                                 \
-        DV__ELEMENTWISE_ROW(INS, OUTS, NULL, ROW##_step_f64, &dv_isa_base)
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv__blocks_f64, NULL, ROW##_step_f64, &dv_isa_base)
 #define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                              \
     DV__STEP_X16(ROW##_step_x16, FRAME, INS, OUTS, __VA_ARGS__)                                                                 \
     DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, (DV__COMPARES(__VA_ARGS__) ? ROW##_step_f32 : ROW##_step_x16), __VA_ARGS__)

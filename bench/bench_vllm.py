@@ -59,7 +59,7 @@ def decode():
             engines[mode] = start(mode)
             ask(engines[mode])
         best = {mode: [float("inf")] * 2 for mode in MODES}
-        for _ in range(10 if QUICK else 60):
+        for _ in range(10 if QUICK else 40):
             for mode, process in engines.items():
                 best[mode] = [*map(min, best[mode], ask(process))]
         for process in engines.values():

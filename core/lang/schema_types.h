@@ -30,6 +30,7 @@
     X("None", OTHER, "NoneType")                     \
     X("NoneType", OTHER, "NoneType")                 \
     X("Capsule", OTHER, "Capsule")                   \
+    X("PyObject", OTHER, "PyObject")                 \
     X("Any", OTHER, "Any")                           \
     X("AnyClassType", OTHER, "AnyClassType")         \
     X("AnyEnumType", OTHER, "AnyEnumType")

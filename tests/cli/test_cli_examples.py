@@ -38,6 +38,16 @@ def test_dispatch(example):
         f"with a guard that leaves autograd out:\n{cpu}its library freed:\n{cpu}")
 
 
+def test_layers(example):
+    p = example("layers")
+    p("build", "scale_by_layer.c", "-o", "layers.so")
+    command = "cc -std=c11 -Wall -Wextra -Werror layers.c $(dovetail --cflags --libs) -o layers && ./layers layers.so layers.0 layers.1 layers.2 layers.7"
+    assert subprocess.run(command, shell=True, cwd=p.folder, env=p.env, capture_output=True, text=True).stdout == (
+        "layers.0: 10 20 30 40 50 60\nlayers.1: 1 4 9 4 10 18\n"
+        "layers::scale_by_layer: layer_name 'layers.2': expected x of 2 columns, found 3\n"
+        "layers::scale_by_layer: dv_object: the host model has no 'layers.7'\n")
+
+
 def test_vendor(example, project):
     project("build")
     p = example("vendor")

@@ -27,12 +27,17 @@ def class_unknown_to_this_process(schema):
     return "__torch__" in schema
 
 
+def an_opaque_type_as_printed(schema):
+    """PyTorch prints PyObject for a type that was registered as opaque, and reads only its name. We read both."""
+    return re.search(r"\bPyObject\b", schema) is not None
+
+
 def size_beyond_31_bits(schema):
     """int[4294967298] is int[2] for PyTorch, which keeps 32 bits of the number, and int[1000000000]=1 a list of as many numbers. We refuse."""
     return re.search(r"\[\s*\d{7,}", schema) is not None
 
 
-WE_ACCEPT, WE_REFUSE = (class_unknown_to_this_process,), (size_beyond_31_bits,)
+WE_ACCEPT, WE_REFUSE = (class_unknown_to_this_process, an_opaque_type_as_printed), (size_beyond_31_bits,)
 
 
 def set_of_three(schema):
@@ -62,6 +67,20 @@ def test_corpus_is_large():
 def test_text():
     wrong = [s for s in corpus() if normalize(s) != str(parse(s))]
     assert not wrong, (wrong[0], normalize(wrong[0]), error())
+
+
+class Opaque(torch._opaque_base.OpaqueBase):
+    pass
+
+
+def test_an_opaque_type():
+    """As vLLM's moe_forward_shared has one: the text that PyTorch prints of such an operator."""
+    torch._library.opaque_object.register_opaque_type(Opaque, typ="reference")
+    name = torch._library.opaque_object.get_opaque_type_name(Opaque)
+    printed = str(parse(f"f(Tensor x, Tensor? y, {name} layer_name, {name}? other, {name}[] more, SymInt n) -> (Tensor, Tensor)"))
+    assert printed == "f(Tensor x, Tensor? y, PyObject layer_name, PyObject? other, PyObject[] more, SymInt n) -> (Tensor, Tensor)"
+    assert oracle(printed) is None and normalize(printed) == printed
+    assert structure(printed)["args"][2]["type"] == ["other", "PyObject"]
 
 
 def type_of(t, n):

@@ -1,7 +1,7 @@
 """generate.py FOLDER OPTIONS: a model of two layers with random weights generates 64 tokens for each of 8 prompts. The result is JSON.
 
-The folder's name is the model: one of MODELS. OPTIONS is JSON: eager (bool), custom_ops (list), dtype, workers (tensor parallel size), scale (each
-kernel's result is multiplied by it).
+The folder's name is the model: one of MODELS. OPTIONS is JSON: eager (bool), custom_ops (list), priority (of IR operators: a dict), dtype, workers
+(tensor parallel size), scale (each kernel's result is multiplied by it). "calls" of the result has the counts of each worker.
 """
 import json
 import os
@@ -87,22 +87,25 @@ def scale_kernels(scale):
     plugin._ops = Scaled
 
 
-def main(folder, eager=True, custom_ops=(), dtype="float32", workers=1, scale=None):
+def counts(worker):
+    """Runs in each worker: [by our kernel, by the native form] for each operator that was called there."""
+    dovetail = sys.modules.get("dovetail")
+    return {name.partition("::")[2]: n for name, n in dovetail.policy.counts().items() if any(n)} if dovetail else {}
+
+
+def main(folder, eager=True, custom_ops=(), priority=None, dtype="float32", workers=1, scale=None):
     from vllm import LLM, SamplingParams
     if scale:
         scale_kernels(scale)
     compilation = {"custom_ops": custom_ops} if custom_ops else {}
     llm = LLM(model=str(folder), skip_tokenizer_init=True, enforce_eager=eager, max_model_len=128, max_num_seqs=8, dtype=dtype, seed=0,
-              disable_log_stats=True, tensor_parallel_size=workers, compilation_config=compilation)
+              disable_log_stats=True, tensor_parallel_size=workers, compilation_config=compilation, kernel_config={"ir_op_priority": priority or {}})
     prompts = [{"prompt_token_ids": [(7 * i + 13 * j + 3) % 250 + 3 for j in range(4 + i)]} for i in range(8)]
     out = llm.generate(prompts, SamplingParams(max_tokens=64, temperature=0, detokenize=False, ignore_eos=True, logprobs=1), use_tqdm=False)
     config = llm.llm_engine.vllm_config.compilation_config
     found = {"tokens": [list(o.outputs[0].token_ids) for o in out],
              "logprobs": [[step[t].logprob for t, step in zip(o.outputs[0].token_ids, o.outputs[0].logprobs)] for o in out],
-             "enabled": config.enabled_custom_ops, "disabled": config.disabled_custom_ops, "calls": {}}
-    if "dovetail" in sys.modules:
-        import dovetail
-        found["calls"] = {name.partition("::")[2]: n for name, n in dovetail.policy.counts().items() if any(n)}
+             "enabled": config.enabled_custom_ops, "disabled": config.disabled_custom_ops, "calls": llm.collective_rpc(counts)}
     print("RESULT " + json.dumps(found))
 
 

@@ -34,7 +34,7 @@ def register():
     logger = init_logger("vllm.dovetail")
     device, ops = current_platform.device_type, _ops()
     for name in sorted(names):
-        operator = getattr(dovetail.ops, {**NORMS, "silu_and_mul": "swiglu"}.get(name, name))
+        operator = getattr(dovetail.ops, NORMS.get(name, name))
         if not any(device in rows for rows in map(_devices, operator.overloads)):
             logger.info("Dovetail: no kernel of %s for %s, vLLM's stays", name, device)
             names = names - {name}
@@ -72,8 +72,7 @@ def _replace(name, made):
 
 def _layers(ops):
     def silu_and_mul(self, x):
-        half = x.shape[-1] // 2
-        return ops.swiglu(x[..., :half], x[..., half:])
+        return ops.silu_and_mul(x)
 
     def rotary_embedding(self, positions, query, key=None):
         cache = self._match_cos_sin_cache_dtype(query)
@@ -163,9 +162,8 @@ def _provide(names, ops):
     for name in names:
         form, condition, options = forms[name]
         made = getattr(ir.ops, name).register_impl("dovetail", supports_args=condition, **options)(form)
-        key = _hash(getattr(dovetail.ops, NORMS[name]))
-        theirs = made.uuid
-        made.uuid = lambda theirs=theirs, key=key: f"{theirs()}-{key}"  # vLLM's compile cache depends on it
+        operator, theirs = getattr(dovetail.ops, NORMS[name]), made.uuid
+        made.uuid = lambda theirs=theirs, operator=operator: f"{theirs()}-{_hash(operator)}"  # vLLM's compile cache depends on it
 
 
 def _put_first(names, platform, logger, line):
@@ -184,6 +182,6 @@ def _put_first(names, platform, logger, line):
 
 
 def _hash(operator):
-    """Of the files with the operator's kernels."""
-    files = [library.path for library in dovetail.libraries() if operator in library.operators().values()]
+    """Of the files with the operator's kernels: its own, and those that may have more rows for it, which declare nothing."""
+    files = [library.path for library in dovetail.libraries() if operator in library.operators().values() or not library.operators()]
     return hashlib.sha256(b"".join(pathlib.Path(f).read_bytes() for f in sorted(files))).hexdigest()[:16]

@@ -53,7 +53,7 @@ test-tsan:
 	@cmake -G Ninja -B build-tsan -S . $(SAN)=thread -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-tsan --quiet
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS)
 
-test-aarch64: # cross-built with Debian's compiler; under qemu: the C tests, the embed example, the command
+test-aarch64: build # cross-built with Debian's compiler; under qemu: the C tests, the command, the C examples, the wheel
 	@tools/setup.sh aarch64
 	@cmake -G Ninja -B build-aarch64 -S . -DCMAKE_TOOLCHAIN_FILE=tools/aarch64.cmake >/dev/null && ninja -C build-aarch64 --quiet
 	@tools/test_aarch64.sh build-aarch64 -j $(JOBS)

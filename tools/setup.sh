@@ -3,7 +3,7 @@
 # sudo), and a Python environment in .venv. Does nothing, quickly, when all is there.
 #   tools/setup.sh build    compiler, CMake, Ninja, Python environment
 #   tools/setup.sh wide     also clang with its sanitizers, for the wider suites
-#   tools/setup.sh aarch64  also a cross-compiler, qemu, and cmocka for aarch64 in build-aarch64/sysroot
+#   tools/setup.sh aarch64  also a cross-compiler, qemu, and for aarch64 cmocka, Python and NumPy in build-aarch64/sysroot
 set -eu
 cd "$(dirname "$0")/.."
 case $PWD in *" "*)
@@ -49,12 +49,15 @@ if ! cmp -s tools/requirements.txt .venv/requirements.txt; then
     cp tools/requirements.txt .venv/requirements.txt
 fi
 
-# Debian's package of cmocka for aarch64, unpacked: this machine's own package lists stay as they are.
-if [ "${1:-build}" = aarch64 ] && [ ! -f build-aarch64/sysroot/usr/include/cmocka.h ]; then
+# Debian's packages for aarch64, unpacked: this machine's own package lists stay as they are. NumPy as published.
+if [ "${1:-build}" = aarch64 ] && [ ! -d build-aarch64/sysroot/numpy ]; then
     lists=$(pwd)/build-aarch64/apt
     mkdir -p "$lists/partial"
     options="-oAPT::Architecture=arm64 -oAPT::Architectures=arm64 -oDir::State::Lists=$lists -oDir::Cache::pkgcache= -oDir::Cache::srcpkgcache= -oAPT::Sandbox::User="
     apt-get $options update -qq
-    (cd "$lists" && apt-get $options download -qq libcmocka-dev libcmocka0)
+    (cd "$lists" && apt-get $options download -qq libcmocka-dev libcmocka0 \
+        libpython3.11-dev python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libffi8 zlib1g libexpat1)
     for package in "$lists"/*.deb; do dpkg -x "$package" build-aarch64/sysroot; done
+    .venv/bin/python -m pip install -q --disable-pip-version-check --only-binary=:all: --no-deps --python-version 3.11 --target build-aarch64/sysroot/numpy \
+        --platform manylinux_2_28_aarch64 --platform manylinux_2_27_aarch64 --platform manylinux2014_aarch64 numpy ml_dtypes
 fi

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/test_aarch64.sh BUILD [CTEST'S OPTIONS]: runs a build for aarch64 under qemu: the C tests; the command builds, explains and checks a
-# new operator, and finds a planted fault; examples/embed. qemu runs a program in this machine's file system: compilers that it starts are
-# this machine's.
+# new operator, and finds a planted fault; the C examples; the wheel, in which each shipped operator is called and some rows are checked. qemu
+# runs a program in this machine's file system: compilers that it starts are this machine's.
 set -eu
 cd "$(dirname "$0")/.."
 build=$(pwd)/$1
@@ -30,3 +30,28 @@ run "$build/bin/dovetail" check --only memory "$work/fault.so" | expect "dovetai
 
 aarch64-linux-gnu-gcc -DDV_STATIC -Iinclude examples/embed/embed.c examples/embed/square.c -L"$build/lib" -ldovetail -lm -o "$work/embed"
 run -E LD_LIBRARY_PATH="$build/lib" "$work/embed" | expect "examples/embed" "1 4 9 16"
+aarch64-linux-gnu-gcc -Iinclude examples/dispatch/dispatch.c -L"$build/lib" -ldovetail -o "$work/dispatch"
+run -E LD_LIBRARY_PATH="$build/lib" "$work/dispatch" | expect "examples/dispatch" "autograd: demo::twice, call 1"
+run "$build/bin/dovetail" build --cc aarch64-linux-gnu-gcc examples/vendor/acme.c -o "$work/acme.so" >/dev/null
+run "$build/bin/dovetail" explain "$work/my_ops.so" "$work/acme.so" my_ops::swiglu 'f32[8]' 'f32[8]' | expect "examples/vendor" acme_swiglu_f32
+aarch64-linux-gnu-gcc -Iinclude examples/decode_step/decode_step.c -L"$build/lib" -ldovetail -lm -lpthread -o "$work/decode_step" # its tensors need torch
+
+# Rows for this machine's vectors against the reference rows.
+for name in swiglu rms_norm softmax linear; do
+    run "$build/bin/dovetail" check --quick --case-ms 20000 --only values "$build/ops/$name.so" | expect "dovetail check of $name" ", 0 failed, 0 not checked"
+done
+
+# The wheel, cross-built in this build's folder, and all calls of all operators in it, in NumPy, by Debian's Python for aarch64.
+sysroot=$build/sysroot
+_PYTHON_HOST_PLATFORM=linux-aarch64 .venv/bin/python -m pip wheel -q --no-deps --no-build-isolation . -w "$work/dist" -Cbuild-dir="$build" \
+    -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$(pwd)/tools/aarch64.cmake" -Ccmake.define.DOVETAIL_TESTS=ON \
+    -Ccmake.define.Python_INCLUDE_DIR="$sysroot/usr/include/python3.11"
+.venv/bin/auditwheel show "$work"/dist/dovetail-*-cp311-abi3-linux_aarch64.whl 2>&1 | tr '\n' ' ' | expect "the wheel" 'platform tag: "manylinux_'
+.venv/bin/python -m zipfile -e "$work"/dist/*.whl "$work/site"
+python() {
+    run -E LD_LIBRARY_PATH="$sysroot/usr/lib/aarch64-linux-gnu:$sysroot/lib/aarch64-linux-gnu" -E PYTHONHOME="$sysroot/usr" \
+        -E PYTHONPATH="$work/site:$sysroot/numpy" "$sysroot/usr/bin/python3.11" "$@"
+}
+python tools/aarch64_calls.py "$work/aarch64.json"
+.venv/bin/python tools/aarch64_calls.py "$work/here.json"
+.venv/bin/python tools/aarch64_calls.py "$work/aarch64.json" "$work/here.json" | expect "the wheel's operators, with this machine's results" " operators: the same"

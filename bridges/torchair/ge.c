@@ -257,21 +257,23 @@ static int put_known(inference *a, const dv_known *k)
     return put(a, k->dtype, ndim, sizes);
 }
 
-/* How many outputs the results after this one have. */
-static size_t outputs_after(const inference *a, size_t result)
+/* How many outputs are left for this result, if each one after it has one. */
+static size_t outputs_left(const inference *a, const dv_partial *p, size_t result)
 {
-    size_t n = 0;
+    const size_t there = a->node->noutputs(a->node->context);
+    size_t taken = a->next;
     for (size_t r = result + 1; r < a->nresults; r++) {
         dv_slot_info slot;
-        n += !dv_operator_slot(a->op, a->nargs + r, &slot) && !(slot.flags & DV_SLOT_WRITES);
+        dv_known k;
+        taken += !dv_operator_slot(a->op, a->nargs + r, &slot) && !(slot.flags & DV_SLOT_WRITES) &&
+            !dv_partial_get(p, DV_PARTIAL_RESULT, r, 0, &k) && k.present.most;
     }
-    return n;
+    return there > taken ? there - taken : 0;
 }
 
 static int put_list(inference *a, const dv_partial *p, size_t result, const dv_known *list)
 {
-    const size_t there = a->node->noutputs(a->node->context), taken = a->next + outputs_after(a, result);
-    const size_t n = known(&list->value) ? (size_t)list->value.least : there > taken ? there - taken : 0;
+    const size_t n = known(&list->value) ? (size_t)list->value.least : outputs_left(a, p, result);
     int status = DV_OK;
     for (size_t k = 0; k < n && !status; k++) {
         dv_known element;
@@ -307,8 +309,10 @@ static int put_results(inference *a, const dv_partial *p)
         if (status || (slot.flags & DV_SLOT_WRITES))
             continue;
         status = dv_partial_get(p, DV_PARTIAL_RESULT, r, 0, &result);
-        if (!status)
-            status = slot.type == DV_FIELD_TENSORS ? put_list(a, p, r, &result) : put_known(a, &result);
+        if (!status && slot.type == DV_FIELD_TENSORS)
+            status = put_list(a, p, r, &result);
+        else if (!status && (known(&result.present) ? result.present.least == 1 : outputs_left(a, p, r) != 0))
+            status = put_known(a, &result);
     }
     const size_t expected = a->node->noutputs(a->node->context);
     if (!status && a->next != expected)

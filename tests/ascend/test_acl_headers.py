@@ -83,3 +83,43 @@ def test_functions_of_descriptors(tmp_path):
         f'static_assert(same<decltype(dv_acl::{n}), _{n}>::value, "{n}");\n' for n in names)
     r = compiles(tmp_path, text)
     assert r.returncode == 0, r.stderr
+
+
+def stand_in():
+    """The functions of CANN that tests/ascend has place-holders for: (result, name, parameters)."""
+    folder = ROOT / "tests/ascend"
+    own = (folder / "stand_in.c").read_text()
+    device = re.sub(r"\b(attributes|event) \*", "void *", (folder / "device.c").read_text())
+    found = re.findall(r"^API ([^;{}()]*?)\b(acl\w+)\(([^;{}]*?)\);", own + device, re.M)
+    found += [(f"struct acl{name}Array *", f"aclCreate{name}Array", f"const {of} *values, uint64_t n") for name, of in re.findall(r"^ARRAY\((\w+), [A-Z]+, (\w+),", own, re.M)]
+    found += [("int32_t", f"aclDestroy{name}", f"const struct acl{name} *p") for name in re.findall(r"^DESTROY(?:_LIST)?\((\w+), [A-Z]+\)$", own, re.M)]
+    found += [("int32_t", name, parameters) for name, parameters in re.findall(r"^CALL\((acl\w+), ([^{}]*?)\)\s*\{", device, re.M)]
+    return found
+
+
+def place_holders():
+    """Static assertions for those that a header of the wheel declares, and the names of the others."""
+    header = (ACL / "third_party/op-plugin/op_plugin/utils/op_api_common_base.h").read_text()
+    types = {re.search(r"\(\*_(\w+)\)", t)[1]: t for t in re.findall(r"^typedef [^;]*?\(\*_acl\w+\)\([^;]*?\);", header, re.M | re.S)}
+    runtime = "".join(f.read_text(errors="replace") for f in [*ACL.glob("acl/*.h"), *ACL.glob("third_party/acl/inc/acl/*.h")])
+    rows = stand_in()
+    opaque = "".join(f"struct {n};\n" for n in sorted(set(re.findall(r"^typedef struct (acl\w+) ", header, re.M))))
+    text = '#include "acl/acl.h"\n#include "acl/acl_mdl.h"\n#include "abi.h"\n' + opaque + PASSES_ALIKE + "namespace ours {\n" + "".join(
+        f"{result} {name}({parameters});\n" for result, name, parameters in rows) + "}\n" + "\n".join(types.values()) + "\n"
+    unknown, n = [], 0
+    for _, name, _ in rows:
+        theirs = f"_{name}" if name in types else f"decltype(&::{name})" if re.search(rf"ACL_FUNC_VISIBILITY[^;]*\b{name}\(", runtime) else None
+        if theirs:
+            text, n = text + f'static_assert(same<decltype(&ours::{name}), {theirs}>::value, "{name}");\n', n + 1
+        else:
+            unknown.append(name)
+    return text, n, unknown
+
+
+def test_the_stand_in_has_cann_s_functions(tmp_path):
+    text, n, unknown = place_holders()
+    r = compiles(tmp_path, text, f"-I{ACL}/third_party/acl/inc")
+    assert r.returncode == 0 and n > 45 and unknown == ["aclSetAclOpExecutorRepeatable", "aclDestroyAclOpExecutor"], (r.stderr[:2000], n, unknown)
+    assert '"aclrtMalloc"' in text and '"aclCreateTensor"' in text
+    wrong = text.replace("aclrtMalloc(void **out, size_t size, int32_t policy)", "aclrtMalloc(void **out, int32_t size, int32_t policy)")
+    assert "aclrtMalloc" in compiles(tmp_path, wrong, f"-I{ACL}/third_party/acl/inc").stderr

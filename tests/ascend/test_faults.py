@@ -42,6 +42,8 @@ FOUND_BY_THE_STAND_IN = {
     "an optional tensor is a pointer to nothing": ("argument.c", "        return DV_OK; /* None: a null pointer */", "        return word->bits = 8, DV_OK;", "parameter y: not an aclTensor"),
     "a required pointer is null": ("argument.c", "    word->bits = (uint64_t)(uintptr_t)made;", "    word->bits = destroy == destroy_Tensor ? 0 : (uint64_t)(uintptr_t)made;", "a null pointer in the place of an aclTensor"),
     "a tensor's struct in the place of its memory": ("argument.c", "&storage, 1, t->data)", "&storage, 1, (void *)(uintptr_t)t)", "the address is not device memory"),
+    "the bridge reads the NPU's memory": ("argument.c", "&storage, 1, t->data)", "&storage, 1, (char *)t->data + 0 * *(volatile char *)t->data)", "Segmentation fault"),
+    "the bridge writes the NPU's memory": ("argument.c", "&storage, 1, t->data)", "&storage, 1, (*(volatile char *)t->data = 0, t->data))", "Segmentation fault"),
     "the storage ends before the view": ("argument.c", "storage + (t->shape[i] - 1) * t->strides[i]", "t->shape[i] * storage", "elements, the view reaches"),
     "strides are the shape": ("argument.c", "acl_dtype(t->dtype), t->strides, 0,", "acl_dtype(t->dtype), t->shape, 0,", "elements, the view reaches"),
     "the executor goes to another operator": ("launch.c", "    const int32_t status = t->function ? t->function->launch(", "    static dv_aclnn_launch first;\n    first = first || !t->function ? first : t->function->launch;\n    const int32_t status = t->function ? first(",

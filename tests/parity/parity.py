@@ -6,7 +6,8 @@
     parity.py all                   all hosts whose environments exist, and the table
 
 The calls are those of ops/*/cases.txt and cases.txt, and of each operator's first call two that are wrong. An outcome is for each check 0 (the
-same), or the distance in units of the last place of the largest element; or "refused", the host's own words; or "fault".
+same), or the distance in units of the last place of the largest element; or "refused", one of REASONS; or "fault": also where a host does not
+implement a call and the reason is not in that list.
 """
 import json
 import os
@@ -25,6 +26,31 @@ ROOT = HERE.parents[1]
 FLOATS = {"f64": 52, "f32": 23, "f16": 10, "bf16": 7}  # bits of the mantissa
 PAGE = ROOT / "docs/hosts.md"
 NEAR = 16  # more units in the last place than these are a difference
+
+
+# All that a host may refuse, whole messages without the operator's name: in its own words, or in Dovetail's for it, where the framework has no such thing.
+MINDSPORE = "mindspore"
+TORCH = "torch"
+REASONS = [  # (module of the host, pattern of its message, what the page says)
+    (MINDSPORE, r"a primitive's results are tensors, this operator's are Tensor\[\](, Tensor\[\])*",
+     "MindSpore's graphs: \"a primitive's results are tensors, this operator's are Tensor[]\" (Dovetail's message)"),
+    (TORCH, r".*<built-in function getitem> is not an OpOverload.*", "Inductor, of a `Tensor(a!)?` that is None: \"<built-in function getitem> is not an OpOverload\""),
+    (MINDSPORE, r"its result is a view of an argument, which MindSpore's graphs make by their own operators alone",
+     "MindSpore's graphs: \"its result is a view of an argument, which MindSpore's graphs make by their own operators alone\" (Dovetail's message)"),
+    (TORCH, r".*Missing `as_proxy\(\)` implementation for some arg/kwarg.*",
+     "Dynamo, of a `torch.Generator` as an argument: \"Missing `as_proxy()` implementation for some arg/kwarg\""),
+    (MINDSPORE, r"argument '\w+': a graph cannot hold a Generator, whose state changes with each call; leave it out",
+     "MindSpore's graphs: \"a graph cannot hold a Generator, whose state changes with each call; leave it out\" (Dovetail's message)"),
+    (MINDSPORE, r"sizes of its result depend on what its tensors contain, and a node of MindSpore on the CPU must know them before it runs",
+     "MindSpore's graphs: \"sizes of its result depend on what its tensors contain, and a node of MindSpore on the CPU must know them before it runs\" "
+     "(Dovetail's message)")]
+
+
+def reason(host, error):
+    """Which of REASONS an error is, or None."""
+    text = re.sub(r"^\w+::[\w.]+: ", "", str(error))
+    found = [says for module, pattern, says in REASONS if module in host.refuses and re.fullmatch(pattern, text, re.S)]
+    return found[0] if found else None
 
 
 class Differs(Exception):
@@ -147,7 +173,7 @@ def after(op, args, value):
 
 class NumPy:
     module, title = "numpy", "NumPy"
-    refusals = ()  # what the framework says where it refuses operators of its own in the same way
+    refuses = ()  # modules of REASONS
 
     def tensor(self, array):
         return array.copy()
@@ -188,6 +214,10 @@ class Torch(NumPy):
     def generator(self, seed):
         return self.torch.Generator().manual_seed(seed)
 
+    def drawn(self, seed):
+        """The seed that a call draws from such a generator (bridges/torch/call.c), which C then gets."""
+        return self.torch.randint(2**63 - 1, (1,), generator=self.generator(seed)).item()
+
     def wrap(self, f):
         return f
 
@@ -217,8 +247,7 @@ class Torch(NumPy):
 
 class Compiled(Torch):
     title, backend = "`torch.compile`", "inductor"
-    # torch.Generator as an argument; a `Tensor(a!)?` that is None (both in test_parity.py)
-    refusals = "Missing `as_proxy\\(\\)` implementation for some arg/kwarg", "<built-in function getitem> is not an OpOverload"
+    refuses = (TORCH,)
     inferred = None
 
     def wrap(self, f):
@@ -286,7 +315,7 @@ class MindSpore(NumPy):
 
 
 class Jit(MindSpore):
-    title = "`ms.jit`"
+    title, refuses = "`ms.jit`", (MINDSPORE,)
 
     def function(self, op, args):
         from dovetail.mindspore import primitive
@@ -348,12 +377,12 @@ def compare(host, call, want):
         with printed:
             found, gradient = host.call(op, args, "gradients" in want)
             found, gradient = [host.array(x) for x in found], gradient and [None if g is None else host.array(g) for g in gradient]
-    except NotImplementedError as e:
-        return {"refused": str(e)}
     except Exception as e:
-        refusal = re.search("|".join(host.refusals) or "$^", str(e))
-        if refusal:
-            return {"refused": refusal[0]}
+        refused = reason(host, e)
+        if refused:
+            return {"refused": refused}
+        if isinstance(e, NotImplementedError):
+            raise
         error = e
         with printed:
             host.settle()
@@ -365,10 +394,10 @@ def compare(host, call, want):
     if error:
         raise error
     if "Generator" in op.schema and isinstance(host, Torch):
-        again = host.call(op, args | {"generator": host.generator(7)}, False)[0]
-        if [host.array(x) for x in again] != found:
-            raise Differs("other numbers for the same seed of torch.Generator")
-        return {"refused": "a torch.Generator gives other numbers than a dovetail.Generator"}
+        numpy = NumPy()
+        _, given = dovetail.site(call)
+        given |= {slot[0]: dovetail.Generator(host.drawn(7)) for slot in op._slots()[0] if slot[1].startswith("Generator")}
+        want = want | {"after": [[*x[:2], x[2].hex()] for x in map(numpy.array, numpy.call(op, given, False)[0])]}
     out["results"] = distance(found, want["after"])
     if getattr(host, "inferred", None):
         found = host.inferred(op, args)
@@ -411,8 +440,8 @@ def cell(outcomes, reasons):
     out = []
     for check in ("results", "gradient"):
         values = [o[check] for o in outcomes if check in o]
-        refused = [re.sub(r"^\w+::[\w.]+: ", "", o["refused"]) for o in outcomes if "refused" in o and check == "results"]
-        numbers = [f"[{reasons.setdefault(r, len(reasons) + 1)}](#reasons)" for r in dict.fromkeys(refused)]
+        refused = [o["refused"] for o in outcomes if "refused" in o and check == "results"]
+        numbers = [f"[{reasons.index(r) + 1}](#reasons)" for r in dict.fromkeys(refused)]
         out += ["=" if not max(values) else f"{max(values):.2g} ulp"] if values else []
         out += numbers
     return " ".join(["fault"] if any("fault" in o for o in outcomes) else out)
@@ -420,7 +449,7 @@ def cell(outcomes, reasons):
 
 def table(found):
     hosts = [h for h in HOSTS if h in found]
-    by_operator, reasons = {}, {}
+    by_operator, reasons = {}, [says for *_, says in REASONS]
     for host in hosts:
         for call, outcome in found[host]["outcomes"].items():
             by_operator.setdefault(call.partition("(")[0], {}).setdefault(host, []).append(outcome)
@@ -434,7 +463,7 @@ def table(found):
     for name, outcomes in sorted(by_operator.items(), key=lambda o: (o[0].startswith("kinds"), o[0])):
         right = {h: [o for o in outcomes.get(h, []) if "message" not in o] for h in hosts}
         lines.append(f"| `{name}` | {' | '.join(cell(right[h], reasons) for h in hosts)} |")
-    lines += ["", "### Reasons", "", *(f"{n}. {reason}" for reason, n in reasons.items())]
+    lines += ["", "### Reasons", "", *(f"{n}. {says}" for n, says in enumerate(reasons, 1))]
     before, _, rest = PAGE.read_text().partition(BEGIN)
     PAGE.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.partition(END)[2])
     return sum("fault" in o for h in hosts for o in found[h]["outcomes"].values())

@@ -52,7 +52,7 @@ class Graph:
                 out = [inputs[node.attr["index"].i]]
             elif node.type == "NetOutput":
                 return [x if to is None else to.copy_(x) for x, to in zip(given, assigned or [None] * len(given))]
-            elif node.type in OPERATORS and node.type in PROTOTYPES:
+            elif node.type in OPERATORS and node.type in PROTOTYPES and not built_in(node):
                 out = run_operator(node, given)
             else:
                 out = BUILT_IN[node.type](node, *given)
@@ -67,6 +67,11 @@ class Graph:
 
     def auto_tune(self, *inputs):
         pass
+
+
+def built_in(node):
+    """GE's own operator of a name that one of ours has too: its output is y."""
+    return node.type in BUILT_IN and [d.name for d in node.output_desc] == ["y"]
 
 
 FIELDS = {"int": "i", "float": "f", "bool": "b", "string": "s", "type": "dt"}  # of ge_ir.proto's AttrDef
@@ -119,7 +124,7 @@ def run_operator(node, given):
     results = overload(**named)
     results = [] if results is None else list(results) if isinstance(results, (tuple, list)) else [results]
     fresh = [x for x in results if not any(x is named[w] for w in written)]
-    flat = [named[w] for w in written] + [y for x in fresh for y in (x if isinstance(x, (list, tuple)) else [x])]
+    flat = [named[w] for w in written] + [y for x in fresh for y in (x if isinstance(x, (list, tuple)) else [x]) if y is not None]
     assert len(flat) == len(node.output_desc), node.type
     return flat
 
@@ -144,20 +149,46 @@ def constant(node):
     return torch.frombuffer(bytearray(desc.data), dtype=TYPES[desc.desc.dtype]).reshape(list(desc.desc.shape.dim)).clone()
 
 
-def reduce_sum(node, x, axes):
-    axes = axes.reshape(-1).tolist()
-    return x.sum(dim=axes, keepdim=node.attr["keep_dims"].b) if axes else x
+def reduce(of):
+    def run(node, x, axes):
+        axes = axes.reshape(-1).tolist()
+        return of(x, dim=axes, keepdim=node.attr["keep_dims"].b) if axes else x
+    return run
+
+
+def unsqueeze(node, x):
+    for axis in sorted(node.attr["axes"].list.i):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def squeeze(node, x):
+    return x.squeeze(tuple(node.attr["axis"].list.i))
+
+
+def strided_slice(node, x, begin, end, axes, strides):
+    at = [slice(None)] * x.dim()
+    for axis, *part in zip(*(t.reshape(-1).tolist() for t in (axes, begin, end, strides))):
+        at[axis] = slice(*part)
+    return x[tuple(at)]
+
+
+def matmul(node, x, y, *absent):
+    turned = (node.attr[name].b for name in ("transpose_x1", "transpose_x2"))
+    return torch.matmul(*(t.mT if turn else t for t, turn in zip((x, y), turned)))
 
 
 BUILT_IN = {
     "Const": constant,
     "Add": lambda n, x, y: x + y, "Sub": lambda n, x, y: x - y, "Mul": lambda n, x, y: x * y, "RealDiv": lambda n, x, y: x / y,
     "Relu": lambda n, x: x.relu(), "Sigmoid": lambda n, x: x.sigmoid(), "Sin": lambda n, x: x.sin(), "Cos": lambda n, x: x.cos(),
-    "Neg": lambda n, x: -x, "Rsqrt": lambda n, x: x.rsqrt(), "Square": lambda n, x: x * x, "Exp": lambda n, x: x.exp(),
+    "Neg": lambda n, x: -x, "Rsqrt": lambda n, x: x.rsqrt(), "Square": lambda n, x: x * x, "Sxpy": lambda n, x, y, alpha: x - y * alpha, "Exp": lambda n, x: x.exp(),
     "Pow": lambda n, x, y: x ** y, "Swish": lambda n, x: torch.nn.functional.silu(x),
     "Identity": lambda n, x: x, "TensorMove": lambda n, x: x.clone(), "Assign": lambda n, x, y: x.copy_(y),
     "Cast": lambda n, x: x.to(CAST[n.attr["dst_type"].i]), "Reshape": lambda n, x, s: x.reshape(s.tolist()),
-    "BroadcastTo": lambda n, x, s: x.expand(s.tolist()), "ReduceSum": reduce_sum, "Shape": lambda n, x: torch.tensor(x.shape),
+    "BroadcastTo": lambda n, x, s: x.expand(s.tolist()), "ReduceSum": reduce(torch.sum), "ReduceMean": reduce(torch.mean), "Unsqueeze": unsqueeze, "Squeeze": squeeze,
+    "Transpose": lambda n, x, perm: x.permute(perm.tolist()), "StridedSliceV2": strided_slice, "MatMul": matmul,
+    "ConcatV2": lambda n, *given: torch.cat(given[:-1], int(given[-1])), "Shape": lambda n, x: torch.tensor(x.shape),
     "ZerosLike": lambda n, x: torch.zeros_like(x), "Fill": lambda n, s, x: torch.full(s.tolist(), x.item(), dtype=x.dtype),
 }
 
@@ -189,11 +220,17 @@ class _WithoutNpu:
 sys.meta_path.insert(0, _WithoutNpu())
 
 
-def known(library):
-    """GE gets the prototypes of a library, and the library looks again."""
+def declare_library(library):
+    """GE gets the prototypes of a library, and this file its operators."""
     import dovetail.torch
     import dovetail.torchair
     declare(dovetail.torchair.prototypes(library))
     for op in dovetail.torch.registered(library).operators.values():
         OPERATORS.setdefault(dovetail.torchair.source.node_name(op.name), (op.overload, op.arguments))
+
+
+def known(library):
+    """GE gets the prototypes of a library, and the library looks again."""
+    import dovetail.torchair
+    declare_library(library)
     dovetail.torchair.attach(library)

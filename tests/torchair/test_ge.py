@@ -154,7 +154,7 @@ def test_shipped_operators(shipped):
 
 
 def flat(results):
-    return [y for x in results for y in (x if isinstance(x, (list, tuple)) else [x])]
+    return [y for x in results for y in (x if isinstance(x, (list, tuple)) else [x]) if y is not None]
 
 
 def dovetail_name(dtype):

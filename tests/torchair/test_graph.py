@@ -1,5 +1,6 @@
 """Operators in torchair's graphs: the graph that the real torchair makes, executed, gives what eager gives."""
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -16,20 +17,32 @@ dovetail.ops._load_all()
 D = torch.ops.dovetail
 
 
+def shipped():
+    return [library for library in dovetail.libraries() if library.name != "base" and pathlib.Path(library.path).parent.name == "ops"]
+
+
+def make_backend():
+    import torchair
+    missing = torch._decomp.get_decompositions([torch.ops.aten.silu_backward])  # test_torchair_has_no_gradient_of_silu
+    return torchair.get_npu_backend(compiler_config=torchair.CompilerConfig(), custom_decompositions=missing)
+
+
 @pytest.fixture(scope="session")
 def backend():
-    for library in dovetail.libraries():
-        if library.name != "base":
-            stand_in.known(library)
-    import torchair
-    return torchair.get_npu_backend(compiler_config=torchair.CompilerConfig())
+    for library in shipped():
+        stand_in.known(library)
+    return make_backend()
+
+
+def compiler(backend):
+    torch._dynamo.reset()
+    stand_in.GRAPHS.clear()
+    return lambda f, **options: torch.compile(f, backend=backend, fullgraph=True, **options)
 
 
 @pytest.fixture
 def compiled(backend):
-    torch._dynamo.reset()
-    stand_in.GRAPHS.clear()
-    return lambda f, **options: torch.compile(f, backend=backend, fullgraph=True, **options)
+    return compiler(backend)
 
 
 def check(compiled, f, *inputs, nodes=(), **options):
@@ -108,6 +121,15 @@ def test_forward_and_backward(compiled):
     assert any("Swiglu" in g for g in stand_in.GRAPHS) and any("SwigluBackward" in g for g in stand_in.GRAPHS)
 
 
+def test_torchair_has_no_gradient_of_silu(backend):
+    """Its converter raises: a native form with silu in it is trained with torch's decomposition."""
+    import torchair
+    torch._dynamo.reset()
+    plain = torch.compile(torch.nn.functional.silu, backend=torchair.get_npu_backend(compiler_config=torchair.CompilerConfig()))
+    with pytest.raises(Exception, match="torch.ops.aten.silu_backward.default ge_converter is not implemented!"):
+        plain(torch.ones(3, requires_grad=True)).sum().backward()
+
+
 def sites():
     """The call sites of all shipped operators: ops/*/cases.txt."""
     for file in sorted((pathlib.Path(__file__).parents[2] / "ops").glob("*/cases.txt")):
@@ -121,34 +143,96 @@ def of_array(a):
     return torch.from_numpy(a) if small is None else torch.from_numpy(a.view(small)).view(getattr(torch, a.dtype.name))
 
 
+class Called:
+    """A call site with torch's tensors, in eager or in a graph."""
+
+    def __init__(self, site):
+        f, arguments = dovetail.site(site)
+        space, name = f.name.split("::")
+        name, _, overload = name.partition(".")
+        self.overload = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
+        self.name, self.tree = f.name, json.loads(f.json())
+        given = {n: [of_array(x) for x in a] if isinstance(a, list) and a and isinstance(a[0], np.ndarray) else
+                 of_array(a) if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
+        self.tensors = {n: a for n, a in given.items() if isinstance(a, torch.Tensor)}
+        self.lists = {n: a for n, a in given.items() if isinstance(a, list) and a and isinstance(a[0], torch.Tensor)}
+        self.rest = {n: a for n, a in given.items() if n not in self.tensors and n not in self.lists}
+        self.written = [s[0] for s in f._slots()[0] if s[3] & 8]
+        self.tolerance = {"rtol": 1e-6, "atol": 1e-6} if any(isinstance(a, float) for a in self.rest.values()) else {"rtol": 0, "atol": 0}  # an attribute of GE has 32 bits
+        reason = dovetail.torchair.source.refusal(self.tree)
+        if reason:
+            pytest.skip(reason)
+        if any(arguments.get(name) is None for name in self.written):
+            pytest.skip("torchair's auto_functionalized fails on a written argument that is None")
+
+    def copies(self):
+        return {n: a.clone() for n, a in self.tensors.items()}, {n: [x.clone() for x in a] for n, a in self.lists.items()}
+
+    def call(self, tensors, lists):
+        """What it gives, and the tensors after it."""
+        return self.overload(**tensors, **lists, **self.rest), tensors
+
+    def one_node(self):
+        assert stand_in.GRAPHS[0].count(dovetail.torchair.source.node_name(self.name)) == 1
+
+
+def same_bits(compiled, site):
+    called = Called(site)
+    expected = called.call(*called.copies())
+    if no_elements(expected[0]):
+        pytest.skip("torchair makes no node of an operator whose results are empty")
+    found = compiled(called.call)(*called.copies())
+    torch.testing.assert_close(found, expected, **called.tolerance, equal_nan=True)
+    called.one_node()
+
+
 @pytest.mark.parametrize("site", sites())
 def test_the_same_bits_as_eager(compiled, site):
-    f, arguments = dovetail.site(site)
-    reason = dovetail.torchair.source.refusal(json.loads(f.json()))
-    given = {n: [of_array(x) for x in a] if isinstance(a, list) and a and isinstance(a[0], np.ndarray) else
-             of_array(a) if isinstance(a, np.ndarray) else a for n, a in arguments.items()}
-    space, name = f.name.split("::")
-    name, _, overload = name.partition(".")
-    overload = getattr(getattr(getattr(torch.ops, space), name), overload or "default")
-    tensors = {n: a for n, a in given.items() if isinstance(a, torch.Tensor)}
-    lists = {n: a for n, a in given.items() if isinstance(a, list) and a and isinstance(a[0], torch.Tensor)}
-    rest = {n: a for n, a in given.items() if n not in tensors and n not in lists}
+    same_bits(compiled, site)
 
-    def call(tensors, lists):
-        out = overload(**tensors, **lists, **rest)
-        return out, tensors
-    if reason:
-        pytest.skip(reason)
-    if any(s[3] & 8 and arguments.get(s[0]) is None for s in f._slots()[0]):
-        pytest.skip("torchair's auto_functionalized fails on a written argument that is None")
-    copy = lambda: ({n: a.clone() for n, a in tensors.items()}, {n: [x.clone() for x in a] for n, a in lists.items()})
-    expected = call(*copy())
-    if isinstance(expected[0], torch.Tensor) and not expected[0].numel():
-        pytest.skip("torchair makes no node of an operator whose results are empty")
-    found = compiled(call)(*copy())
-    floats = any(isinstance(a, float) for a in rest.values())  # an attribute of GE has 32 bits
-    torch.testing.assert_close(found, expected, rtol=1e-6 if floats else 0, atol=1e-6 if floats else 0, equal_nan=True)
-    assert stand_in.GRAPHS[0].count(dovetail.torchair.source.node_name(f.name)) == 1
+
+def no_elements(results):
+    return isinstance(results, torch.Tensor) and not results.numel()
+
+
+def flat(value):
+    return [value] if isinstance(value, torch.Tensor) else [x for v in value for x in flat(v)] if isinstance(value, (list, tuple)) else []
+
+
+def has_gradient(site):
+    """Declared, or that of the native form, which an operator that writes has not."""
+    tree = json.loads(dovetail.site(site)[0].json())
+    return tree["gradient"] or tree["native"] and not any(a["alias"] for a in tree["schema"]["args"])
+
+
+def same_gradients(compiled, site):
+    """Of a weighted sum of all results and written arguments: the graph of forward and that of backward, executed."""
+    called = Called(site)
+    begin = [x.requires_grad_(x.dtype.is_floating_point) for x in flat([list(g.values()) for g in called.copies()])]
+    at = [x for x in begin if x.requires_grad and x.numel()]
+    if not at or no_elements(called.call(*called.copies())[0]):
+        pytest.skip("no gradient: integers alone, or no elements")
+
+    def whole(*given):
+        given = iter([x.clone() for x in given])  # an operator may write over its arguments
+        tensors = {n: next(given) for n in called.tensors}
+        out, _ = called.call(tensors, {n: [next(given) for _ in a] for n, a in called.lists.items()})
+        return flat(out), [tensors[n] for n in called.written]
+
+    def gradients(f):
+        results = [x for x in flat(f(*begin)) if x.requires_grad]
+        assert results
+        return torch.autograd.grad(results, at, [(1 + torch.arange(x.numel()) % 4 / 4).reshape(x.shape).to(x.dtype) for x in results], allow_unused=True)
+    expected = gradients(whole)
+    found = gradients(compiled(whole))
+    assert [g is None for g in found] == [g is None for g in expected]  # an argument that nothing depends on
+    torch.testing.assert_close([g for g in found if g is not None], [g for g in expected if g is not None], equal_nan=True)
+    called.one_node()
+
+
+@pytest.mark.parametrize("site", filter(has_gradient, sites()))
+def test_the_same_gradients_as_eager(compiled, site):
+    same_gradients(compiled, site)
 
 
 def test_an_author_s_converter_stays(backend):
@@ -318,11 +402,51 @@ def test_nodes_of_one_name(odd):
     assert '.ATTR(_fixed, String, "a\\012\\\\")' in texts[0] and cann_compiles(texts[0] * 2)
 
 
+ALONE = r"""
+import runpy
+import sys
+
+import pytest
+import stand_in
+import torch
+import torchair  # knows no prototypes yet: Dovetail registers nothing
+
+import test_graph as t
+
+for library in t.shipped():
+    stand_in.declare_library(library)
+ours = [op.overload for library in t.shipped() for op in t.dovetail.torch.registered(library).operators.values()]
+assert len(ours) > 40 and not any(hasattr(overload, "_ge_converter") for overload in ours)
+names = set(sys.modules)
+runpy.run_path(sys.argv[1])
+assert not [m for m in set(sys.modules) - names if m.startswith("dovetail")]
+backend, seen, ran = t.make_backend(), set(), []
+for run in t.same_bits, t.same_gradients:
+    for site in filter(t.has_gradient, t.sites()) if run is t.same_gradients else t.sites():
+        if (run, site.partition("(")[0]) not in seen:
+            try:
+                run(t.compiler(backend), site)
+            except pytest.skip.Exception:
+                continue
+            seen.add((run, site.partition("(")[0]))
+print(sum(run is t.same_bits for run, _ in seen), sum(run is t.same_gradients for run, _ in seen))
+"""
+
+
+def test_the_exported_converters_alone(tmp_path):
+    """`dovetail export --torchair`: in a process with no other converters of ours, each operator's first call and its gradient."""
+    with open(tmp_path / "converters.py", "w") as file:
+        subprocess.run(["dovetail", "export", "--torchair", *(x.path for x in shipped())], check=True, stdout=file)
+    assert "dovetail" not in "".join(line for line in (tmp_path / "converters.py").read_text().splitlines() if line.startswith(("import", "from")))
+    env = {**os.environ, "PYTHONPATH": f"{pathlib.Path(__file__).parent}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    done = subprocess.run([sys.executable, "-c", ALONE, tmp_path / "converters.py"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    nodes = {s.partition("(")[0] for s in sites()} - set(dovetail.torchair.refused(*shipped()))
+    assert done.stdout.split()[-2:] == [str(len(names)) for names in (nodes, nodes & {s.partition("(")[0] for s in filter(has_gradient, sites())})]
+
+
 def test_exported_files(tmp_path):
-    """The converters need torchair and not Dovetail; the prototypes are those that GE knows here."""
-    text = dovetail.torchair.export(*(x for x in dovetail.libraries() if x.name != "base"))
-    compile(text, "converters.py", "exec")
-    assert "dovetail" not in "".join(line for line in text.splitlines() if line.startswith(("import", "from")))
+    """The prototypes are those that GE knows here."""
     done = subprocess.run([sys.executable, "-m", "dovetail.torchair", "reg-op", "", dovetail.libraries()[-1].path], capture_output=True, text=True)
     assert done.returncode == 0 and 0 < done.stdout.count("REG_OP(") == done.stdout.count("OP_END_FACTORY_REG("), done.stderr
 
@@ -335,6 +459,6 @@ def cann_compiles(text):
 
 def test_prototypes_compile_with_cann_s_header():
     """graph/operator_reg.h is in torch-npu's wheel."""
-    text = dovetail.torchair.prototypes(*(x for x in dovetail.libraries() if x.name != "base"))
+    text = dovetail.torchair.prototypes(*shipped())
     assert text.count("REG_OP(") > 30 and cann_compiles(text)
     assert not cann_compiles(text.replace("OPTIONAL_INPUT", "OPTION_INPUT", 1))

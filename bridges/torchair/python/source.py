@@ -71,10 +71,12 @@ def _promoted(dtype, *inputs):
     return [x if x is None or x.dtype == to else torchair.ge.Cast(x, dst_type=to) for x in inputs]
 
 
-def _last(out, n):
-    """The operator's results: the outputs before them are the new values of written inputs."""
-    out = out if isinstance(out, tuple) else (out,)
-    return None if not n else out[-1] if n == 1 else out[-n:]
+def _last(out, n, optional=()):
+    """The operator's results: the outputs before them are the new values of written inputs. One that may be absent is a list of one tensor or none."""
+    out = list(out) if isinstance(out, tuple) else [out]
+    for i in optional:
+        out[i - n] = out[i - n][0] if out[i - n] else None
+    return None if not n else out[-1] if n == 1 else tuple(out[-n:])
 '''
 
 _USED = ["torch", "torchair", "attr", "meta_outputs", "len", "operator", "bool", "str", "torch_type_to_ge_type", *re.findall(r"^def (\w+)", PREAMBLE, re.M)]
@@ -101,6 +103,11 @@ def _element(type):
 
 def is_tensor(type):
     return _element(type) == ["tensor"]
+
+
+def _may_be_absent(r):
+    """A result Tensor?: GE has no optional outputs, but dynamic ones, with one tensor or none."""
+    return r["type"] == ["optional", ["tensor"]]
 
 
 def _may_lack(type):
@@ -147,8 +154,8 @@ def refusal(tree, node=None):
         return "it writes the elements of a list"
     if any(_element(r["type"]) != ["tensor"] for r in schema["returns"]):
         return "it has a result that is not a tensor"
-    if any(r["type"][0] == "optional" for r in schema["returns"]):
-        return "it has a result that may be absent"
+    if any(_is_list(r["type"]) and (r["type"][0] == "optional" or _may_lack(r["type"])) for r in schema["returns"]):
+        return "it has a list as result that may be absent or lack elements"
     if schema["returns"] and not any(_writes(r) for r in schema["returns"]) and all(r["alias"] for r in schema["returns"]):
         return "its results are views of arguments, which torch makes itself"
     return None
@@ -196,7 +203,9 @@ def converter(tree, overload=None, node=None, others=None, order=()):
     must = [a for a in schema["args"] if _writes(a) and a["type"][0] == "optional"]
     for i, (name, r) in enumerate(fresh):
         meta = "meta_outputs" if len(fresh) == 1 else f"meta_outputs[{i if overload else at + i}]"
-        results.append(f"({of(name)!r}, len({meta}))" if _is_list(r["type"]) else repr(of(name)))
+        count = f"len({meta})" if _is_list(r["type"]) else f"int({meta}.dtype is not None)" if _may_be_absent(r) else None
+        results.append(f"({of(name)!r}, {count})" if count else repr(of(name)))
+    optional = [i for i, (_, r) in enumerate(fresh) if _may_be_absent(r)]
     renamed = {a["name"]: _name(a) for a in schema["args"] if _name(a) != a["name"]}
     lines = [f"@torchair.register_fx_node_ge_converter(torch.ops.{overload or full})",
              *([f"@_renamed({renamed!r})"] if renamed else []),
@@ -205,7 +214,7 @@ def converter(tree, overload=None, node=None, others=None, order=()):
              *([f"    {', '.join(same)} = _promoted(meta_outputs.dtype, {', '.join(same)})"] if same else []),
              f"    out = torchair.ge.custom_op({node or node_name(tree['name'])!r}, inputs={{{inputs}}}, outputs=[{', '.join(results)}],",
              f"                              attrs=_given({{{attributes}}}))"]
-    lines.append(f"    return _last(out, {len(fresh)})")
+    lines.append(f"    return _last(out, {len(fresh)}{f', {optional}' if optional else ''})")
     return "\n".join(lines) + "\n"
 
 
@@ -242,7 +251,7 @@ def prototype(tree, node=None):
             kind = "DYNAMIC_INPUT" if _is_list(a["type"]) else "OPTIONAL_INPUT" if a["type"][0] == "optional" else "INPUT"
             lines.append(f"    .{kind}({a['name']}, {_types(tree, i)})")
     lines += [f"    .OUTPUT({name}, TensorType::ALL())" for name in written]
-    lines += [f"    .{'DYNAMIC_OUTPUT' if _is_list(r['type']) else 'OUTPUT'}({name}, TensorType::ALL())" for name, r in fresh]
+    lines += [f"    .{'DYNAMIC_OUTPUT' if _is_list(r['type']) or _may_be_absent(r) else 'OUTPUT'}({name}, TensorType::ALL())" for name, r in fresh]
     for a, _, word in _attributes(tree):
         value = a.get("default_value")
         lines.append(f"    .REQUIRED_ATTR({a['name']}, {word})" if "default" not in a and a["type"][0] != "optional"

@@ -15,6 +15,7 @@ static PyTypeObject *tensor_type;
 static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *wait_for_all, *tracing,
     *wants_gradients;                                          /* functions of MindSpore */
 static PyObject *from_numpy, *from_bytes, *as_strided, *types; /* types: the module */
+static PyObject *in_graph_text;                                /* of dovetail.mindspore */
 
 static struct {
     PyObject *type; /* a reference; equal types are the same object */
@@ -64,6 +65,7 @@ static int get_ready(void)
         { &tracing, "mindspore.graph.jit_context", "jit_context" },
         { &as_strided, "mindspore.ops.auto_generate", "as_strided" },
         { &types, "mindspore", NULL },
+        { &in_graph_text, "dovetail.mindspore", "IN_GRAPH" },
     };
     if (tensor_type)
         return 1;
@@ -424,11 +426,7 @@ static enum ext_outcome begin(ext_call *c)
     if (c->trial)
         return EXT_OK;
     if (in_graph()) {
-        PyErr_Format(PyExc_RuntimeError,
-            "%s: a graph of MindSpore (ms.jit, GRAPH_MODE) would lose this call's gradient and writes: make a function of it "
-            "outside, "
-            "dovetail.mindspore.primitive(operator), and call that",
-            c->f->name);
+        PyErr_Format(PyExc_RuntimeError, "%s: %U", c->f->name, in_graph_text);
         return EXT_MIXED;
     }
     c->way = is_true(ask(wants_gradients, NULL)); /* then slow() makes the call, once all arguments are converted */

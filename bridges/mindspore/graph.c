@@ -16,6 +16,9 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 #define FUNCTIONAL "functional "
+#define STALE                                                                                                                 \
+    " (the graph was made before the operator's declaration changed: delete MindSpore's compile cache, or export the MindIR " \
+    "again)"
 
 enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
 
@@ -243,6 +246,36 @@ static size_t results_of(const node *at, size_t *which)
     return n;
 }
 
+/* A graph that MindSpore kept, in its compile cache or as MindIR, has the shapes and dtypes that were inferred when it was made.
+ * Does a result no longer have those of the declaration? */
+static bool is_stale(const node *at, const dv_tensor *t, const dv_value *results)
+{
+    dv_known specs[MOST_RESULTS] = { 0 };
+    bool stale = false;
+    if (!infer(at, t, specs))
+        return false;
+    for (size_t r = 0; r < at->nresults && !stale; r++) {
+        if (results[r].type != DV_VALUE_TENSOR)
+            continue;
+        const dv_tensor *given = results[r].as.tensor;
+        stale = specs[r].value.least != given->ndim || dv_dtype_key(specs[r].dtype) != dv_dtype_key(given->dtype);
+        for (int32_t d = 0; d < given->ndim && !stale; d++)
+            stale = specs[r].sizes[d].least != given->shape[d];
+    }
+    return stale;
+}
+
+static int call(const node *at, const dv_tensor *t, const dv_tensor *const *given, dv_value *results)
+{
+    char reason[sizeof message];
+    int status = dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL);
+    if (status == DV_ESHAPE || status == DV_EDTYPE) {
+        snprintf(reason, sizeof reason, "%s", dv_last_error());
+        status = dv_fail(status, "%s%s", reason, is_stale(at, t, results) ? STALE : "");
+    }
+    return said(status);
+}
+
 EXPORTED int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
@@ -263,7 +296,7 @@ int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types
         results[r] = dv_default();
     for (size_t r = 0; r < fresh; r++)
         results[which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
-    return said(dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL));
+    return call(at, all.t, given, results);
 }
 
 EXPORTED int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);

@@ -45,12 +45,12 @@ test-slow: build # packaging in fresh environments, long oracles
 
 test-asan:
 	@tools/setup.sh wide
-	@cmake -G Ninja -B build-asan -S . $(SAN)=address,undefined -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-asan --quiet
+	@cmake -G Ninja -B build-asan -S . $(SAN)=address,undefined -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null && ninja -C build-asan --quiet
 	@ctest --test-dir build-asan --output-on-failure -j $(JOBS)
 
 test-tsan:
 	@tools/setup.sh wide
-	@cmake -G Ninja -B build-tsan -S . $(SAN)=thread -DCMAKE_C_COMPILER=clang >/dev/null && ninja -C build-tsan --quiet
+	@cmake -G Ninja -B build-tsan -S . $(SAN)=thread -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null && ninja -C build-tsan --quiet
 	@ctest --test-dir build-tsan --output-on-failure -j $(JOBS)
 
 test-aarch64: build # cross-built with Debian's compiler; under qemu: the C tests, the command, the C examples, the wheel

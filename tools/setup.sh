@@ -30,6 +30,7 @@ if [ "${1:-build}" = wide ]; then
 fi
 if [ "${1:-build}" = aarch64 ]; then
     want aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
+    want aarch64-linux-gnu-g++ g++-aarch64-linux-gnu # a test plays a framework of C++
     want qemu-aarch64 qemu-user
     [ -d /usr/aarch64-linux-gnu/include ] || need="$need libc6-dev-arm64-cross"
 fi

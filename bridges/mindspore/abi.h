@@ -18,8 +18,14 @@ typedef struct ms_text {
     int32_t users;
 } ms_text;
 
-/* AotExtra's virtual functions, in order. A result that is a string is returned in the caller's memory: the first argument on
- * x86-64, register x8 on aarch64. */
+/* A std::string that a function returns: C++ returns what has a destructor in memory that the caller gives, C what is larger than
+ * 16 bytes, by the same registers on x86-64 and aarch64 (so too the vectors above). The rest is not written. */
+typedef struct ms_returned_text {
+    char *characters;
+    void *rest[2];
+} ms_returned_text;
+
+/* AotExtra's virtual functions, in order. */
 enum { MS_ATTRIBUTE_INT = 4, MS_ATTRIBUTE_TEXT = 6 };
 
 #endif

@@ -16,6 +16,9 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 #define FUNCTIONAL "functional "
+#define STALE                                                                                                                 \
+    " (the graph was made before the operator's declaration changed: delete MindSpore's compile cache, or export the MindIR " \
+    "again)"
 
 enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
 
@@ -51,22 +54,10 @@ static char *attribute(void *extra, const char *name)
         char characters[24];
     } text = { .head = { strlen(name), sizeof text.characters - 1, 1 << 30 } };
     memcpy(text.characters, name, text.head.size + 1);
-    char *given = text.characters, *got = NULL;
-    void *function = (*(void ***)extra)[MS_ATTRIBUTE_TEXT];
-#if defined(__aarch64__)
-    register void *x0 __asm__("x0") = extra;
-    register char **x1 __asm__("x1") = &given;
-    register char **x8 __asm__("x8") = &got;
-    __asm__ volatile("blr %3"
-        : "+r"(x0), "+r"(x1), "+r"(x8)
-        : "r"(function)
-        : "x2", "x3", "x4", "x5", "x6", "x7", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x30", "memory",
-        "cc");
-#else
-    void *(*call)(char **, void *, char **);
-    memcpy(&call, &function, sizeof call);
-    call(&got, extra, &given);
-#endif
+    char *given = text.characters;
+    ms_returned_text (*ask)(void *extra, char **name);
+    memcpy(&ask, &(*(void ***)extra)[MS_ATTRIBUTE_TEXT], sizeof ask);
+    char *const got = ask(extra, &given).characters;
     ms_text *shared = (ms_text *)(void *)(got - sizeof *shared);
     char *copy = strdup(got);
     if (shared->room && atomic_fetch_sub((_Atomic int32_t *)(void *)&shared->users, 1) <= 0)
@@ -255,6 +246,36 @@ static size_t results_of(const node *at, size_t *which)
     return n;
 }
 
+/* A graph that MindSpore kept, in its compile cache or as MindIR, has the shapes and dtypes that were inferred when it was made.
+ * Does a result no longer have those of the declaration? */
+static bool is_stale(const node *at, const dv_tensor *t, const dv_value *results)
+{
+    dv_known specs[MOST_RESULTS] = { 0 };
+    bool stale = false;
+    if (!infer(at, t, specs))
+        return false;
+    for (size_t r = 0; r < at->nresults && !stale; r++) {
+        if (results[r].type != DV_VALUE_TENSOR)
+            continue;
+        const dv_tensor *given = results[r].as.tensor;
+        stale = specs[r].value.least != given->ndim || dv_dtype_key(specs[r].dtype) != dv_dtype_key(given->dtype);
+        for (int32_t d = 0; d < given->ndim && !stale; d++)
+            stale = specs[r].sizes[d].least != given->shape[d];
+    }
+    return stale;
+}
+
+static int call(const node *at, const dv_tensor *t, const dv_tensor *const *given, dv_value *results)
+{
+    char reason[sizeof message];
+    int status = dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL);
+    if (status == DV_ESHAPE || status == DV_EDTYPE) {
+        snprintf(reason, sizeof reason, "%s", dv_last_error());
+        status = dv_fail(status, "%s%s", reason, is_stale(at, t, results) ? STALE : "");
+    }
+    return said(status);
+}
+
 EXPORTED int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
 int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra)
 {
@@ -275,7 +296,7 @@ int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types
         results[r] = dv_default();
     for (size_t r = 0; r < fresh; r++)
         results[which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
-    return said(dv_site_call(at->site, given, at->ntensors, results, at->nresults, NULL));
+    return call(at, all.t, given, results);
 }
 
 EXPORTED int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
@@ -399,26 +420,38 @@ int dv_node_gradient_several(int n, void **data, int *ndims, int64_t **shapes, c
 
 static const dv_known unknown = { .value = { 0, 1, 1, 0 } };
 
-static void sizes_of(const dv_known *k, bool lifted, ms_sizes *out)
+static ms_sizes sizes_of(const dv_known *k, bool lifted)
 {
     const bool ranked = k->value.least == k->value.most;
     const int64_t n = ranked ? k->value.least : 1;
-    out->begin = malloc((size_t)(n + 1) * sizeof *out->begin);
-    out->begin[n] = 1;
+    int64_t *sizes = malloc((size_t)(n + 1) * sizeof *sizes), *const end = sizes + n + (ranked && lifted);
+    sizes[n] = 1;
     for (int64_t i = 0; i < n; i++)
-        out->begin[i] = !ranked ? UNKNOWN_RANK : k->sizes[i].least == k->sizes[i].most ? k->sizes[i].least : UNKNOWN_SIZE;
-    out->end = out->room = out->begin + n + (ranked && lifted);
+        sizes[i] = !ranked ? UNKNOWN_RANK : k->sizes[i].least == k->sizes[i].most ? k->sizes[i].least : UNKNOWN_SIZE;
+    return (ms_sizes){ sizes, end, end };
 }
 
 /* The shape of a gradient of a tensor with this shape. */
-static void gradient_sizes(ms_sizes *out, int ndim, const int64_t *shape)
+static ms_sizes gradient_sizes(int ndim, const int64_t *shape)
 {
     const bool ranked = ndim != 1 || shape[0] != UNKNOWN_RANK;
-    out->begin = malloc((size_t)(ndim + 1) * sizeof *out->begin);
-    out->begin[ndim] = 1;
+    int64_t *sizes = malloc((size_t)(ndim + 1) * sizeof *sizes), *const end = sizes + ndim + ranked;
+    sizes[ndim] = 1;
     for (int i = 0; i < ndim; i++)
-        out->begin[i] = shape[i];
-    out->end = out->room = out->begin + ndim + ranked;
+        sizes[i] = shape[i];
+    return (ms_sizes){ sizes, end, end };
+}
+
+static ms_shapes new_shapes(size_t n)
+{
+    ms_sizes *shapes = malloc(n ? n * sizeof *shapes : 1);
+    return (ms_shapes){ shapes, shapes + n, shapes + n };
+}
+
+static ms_types new_types(size_t n)
+{
+    int32_t *types = malloc(n ? n * sizeof *types : 1);
+    return (ms_types){ types, types + n, types + n };
 }
 
 /* MindSpore asks for shapes first, then for types, which may depend on the numbers of dims: those of this thread's last question.
@@ -441,31 +474,29 @@ static bool infer_shapes(const node *at, const int *ndims, int64_t **shapes, dv_
     return at && infer(at, t, specs);
 }
 
-/* One result is a std::vector<int64_t>, several are a std::vector<std::vector<int64_t>>, made where MindSpore says. */
-EXPORTED void *dv_nodeInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
-void *dv_nodeInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
+/* One result is a std::vector<int64_t>, several are a std::vector<std::vector<int64_t>>. */
+EXPORTED ms_sizes dv_nodeInferShape(int *ndims, int64_t **shapes, void *extra);
+ms_sizes dv_nodeInferShape(int *ndims, int64_t **shapes, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
     size_t which[MOST_RESULTS];
     const size_t n = results_of(at, which);
     const bool known = infer_shapes(at, ndims, shapes, specs) && n;
-    sizes_of(known ? &specs[which[0]] : &unknown, known && at->kinds[which[0]] == LIFTED, out);
-    return out;
+    return sizes_of(known ? &specs[which[0]] : &unknown, known && at->kinds[which[0]] == LIFTED);
 }
 
-EXPORTED void *dv_node_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
-void *dv_node_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED ms_shapes dv_node_severalInferShape(int *ndims, int64_t **shapes, void *extra);
+ms_shapes dv_node_severalInferShape(int *ndims, int64_t **shapes, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
     size_t which[MOST_RESULTS];
     const size_t n = results_of(at, which);
     const bool known = infer_shapes(at, ndims, shapes, specs);
-    out->begin = malloc(n ? n * sizeof *out->begin : 1);
-    out->end = out->room = out->begin + n;
+    const ms_shapes out = new_shapes(n);
     for (size_t r = 0; r < n; r++)
-        sizes_of(known ? &specs[which[r]] : &unknown, known && at->kinds[which[r]] == LIFTED, &out->begin[r]);
+        out.begin[r] = sizes_of(known ? &specs[which[r]] : &unknown, known && at->kinds[which[r]] == LIFTED);
     return out;
 }
 
@@ -512,39 +543,36 @@ int32_t dv_nodeInferType(const ms_types *in, void *extra)
     return results_of(at, which) && infer_types(at, in, specs) ? number_of(specs[which[0]].dtype) : 0;
 }
 
-EXPORTED void *dv_node_severalInferType(ms_types *out, const ms_types *in, void *extra);
-void *dv_node_severalInferType(ms_types *out, const ms_types *in, void *extra)
+EXPORTED ms_types dv_node_severalInferType(const ms_types *in, void *extra);
+ms_types dv_node_severalInferType(const ms_types *in, void *extra)
 {
     const node *at = node_of(extra);
     dv_known specs[MOST_RESULTS] = { 0 };
     size_t which[MOST_RESULTS];
     const size_t n = results_of(at, which);
     const bool known = infer_types(at, in, specs);
-    out->begin = malloc(n ? n * sizeof *out->begin : 1);
-    out->end = out->room = out->begin + n;
+    const ms_types out = new_types(n);
     for (size_t r = 0; r < n; r++)
-        out->begin[r] = known ? number_of(specs[which[r]].dtype) : 0;
+        out.begin[r] = known ? number_of(specs[which[r]].dtype) : 0;
     return out;
 }
 
 /* A gradient has the shape and the type of its tensor. */
-EXPORTED void *dv_node_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra);
-void *dv_node_gradientInferShape(ms_sizes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED ms_sizes dv_node_gradientInferShape(int *ndims, int64_t **shapes, void *extra);
+ms_sizes dv_node_gradientInferShape(int *ndims, int64_t **shapes, void *extra)
 {
     (void)extra;
-    gradient_sizes(out, ndims[0], shapes[0]);
-    return out;
+    return gradient_sizes(ndims[0], shapes[0]);
 }
 
-EXPORTED void *dv_node_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra);
-void *dv_node_gradient_severalInferShape(ms_shapes *out, int *ndims, int64_t **shapes, void *extra)
+EXPORTED ms_shapes dv_node_gradient_severalInferShape(int *ndims, int64_t **shapes, void *extra);
+ms_shapes dv_node_gradient_severalInferShape(int *ndims, int64_t **shapes, void *extra)
 {
     const node *at = node_of(extra);
     const size_t n = at ? at->ntensors : 0;
-    out->begin = malloc(n ? n * sizeof *out->begin : 1);
-    out->end = out->room = out->begin + n;
+    const ms_shapes out = new_shapes(n);
     for (size_t i = 0; i < n; i++)
-        gradient_sizes(&out->begin[i], ndims[i], shapes[i]);
+        out.begin[i] = gradient_sizes(ndims[i], shapes[i]);
     return out;
 }
 
@@ -555,14 +583,13 @@ int32_t dv_node_gradientInferType(const ms_types *in, void *extra)
     return in->begin[0];
 }
 
-EXPORTED void *dv_node_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra);
-void *dv_node_gradient_severalInferType(ms_types *out, const ms_types *in, void *extra)
+EXPORTED ms_types dv_node_gradient_severalInferType(const ms_types *in, void *extra);
+ms_types dv_node_gradient_severalInferType(const ms_types *in, void *extra)
 {
     const node *at = node_of(extra);
     const size_t n = at ? at->ntensors : 0;
-    out->begin = malloc(n ? n * sizeof *out->begin : 1);
-    out->end = out->room = out->begin + n;
+    const ms_types out = new_types(n);
     for (size_t i = 0; i < n; i++)
-        out->begin[i] = in->begin[i];
+        out.begin[i] = in->begin[i];
     return out;
 }

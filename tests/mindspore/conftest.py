@@ -89,7 +89,26 @@ DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor 
 struct cast { const dv_tensor *x; dv_dtype to; dv_tensor *out; };
 DV_OPERATOR(cast, struct cast, (x, to, out), .schema = "cast(Tensor x, ScalarType to) -> Tensor out", .contract = "x[*s] -> out[*s]:to",
     .native = "base::to.dtype(x, to)");
-DV_LIBRARY(msops, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
+struct adamw { dv_tensor *param, *mean, *square; const dv_tensor *grad, *step; double lr; };
+static int adamw(dv_context *ctx, const struct adamw *a)
+{
+    double *param = a->param->data, *mean = a->mean->data, *square = a->square->data, beta1 = 1, beta2 = 1;
+    const double *grad = a->grad->data;
+    (void)ctx;
+    for (double t = *(const double *)a->step->data; t > 0; t--)
+        beta1 *= 0.9, beta2 *= 0.999;
+    for (int64_t i = 0, n = dv_numel(a->param); i < n; i++) {
+        mean[i] = 0.9 * mean[i] + 0.1 * grad[i];
+        square[i] = 0.999 * square[i] + 0.001 * grad[i] * grad[i];
+        param[i] -= a->lr * (0.01 * param[i] + mean[i] / (1 - beta1) / (__builtin_sqrt(square[i] / (1 - beta2)) + 1e-8));
+    }
+    return DV_OK;
+}
+DV_OPERATOR(adamw, struct adamw, (param, mean, square, grad, step, lr),
+    .schema = "adamw_(Tensor(a!) param, Tensor(b!) mean, Tensor(c!) square, Tensor grad, Tensor step, *, float lr=0.1) -> ()",
+    .contract = "param[*s]:f64, mean[*s]:f64, square[*s]:f64, grad[*s]:f64, step[]:f64",
+    .kernels = DV_KERNELS(DV_KERNEL(struct adamw, "cpu", "f64", adamw)));
+DV_LIBRARY(msops, &dv_op_adamw, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
 """
 
 

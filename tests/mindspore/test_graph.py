@@ -1,4 +1,5 @@
 """Operators as primitives in MindSpore's graphs. The oracle is the eager call, which test_eager.py compares with arrays."""
+import inspect
 import json
 import os
 import re
@@ -227,6 +228,42 @@ def test_a_call_without_a_primitive_is_refused_in_graphs(own):
     assert np.array_equal(ms.grad(loss)(x).asnumpy(), np.ones(3))
     with pytest.raises(RuntimeError, match=r"msops::total: a graph of MindSpore .* dovetail.mindspore.primitive\(operator\)"):
         ms.jit(loss)(x).asnumpy()
+
+
+def plain(x, w):
+    return dovetail.ops.rms_norm(x, w, 1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (1, None), (2, 0), (None, 0), (-2, 1)])
+def test_vmap(axes):
+    """A primitive is right. A call without one is refused, with our text."""
+    node = primitive(dovetail.ops.rms_norm, eps=1e-5)
+    random = np.random.default_rng(0)
+
+    def given(axis, *shape):
+        a = random.random(shape if axis is None else (5, *shape))
+        return Tensor(a if axis is None else np.moveaxis(a, 0, axis)), [a] * 5 if axis is None else a
+
+    (x, xs), (w, ws) = given(axes[0], 3, 4), given(axes[1], 4)
+    expect = [dovetail.ops.rms_norm(a, b, 1e-5) for a, b in zip(xs, ws)]  # of arrays
+    for function in (node, ms.jit(node)):
+        assert np.array_equal(ms.vmap(function, in_axes=axes)(x, w).asnumpy(), expect)
+    with pytest.raises(RuntimeError, match=r"dovetail::rms_norm: a graph of MindSpore \(ms.jit, ms.vmap, GRAPH_MODE\) would lose this call's gradient"):
+        ms.vmap(plain, in_axes=axes)(x, w)
+
+
+def test_a_gradient_through_vmap():
+    node = primitive(dovetail.ops.rms_norm, eps=1e-5)
+    x, w = Tensor(np.random.default_rng(0).random((5, 3, 4))), Tensor(np.arange(1.0, 5))
+    found = ms.grad(lambda x, w: (ms.vmap(node, in_axes=(0, None))(x, w) ** 2).sum(), (0, 1))(x, w)
+    expect = ms.grad(lambda x, w: (plain(x, w) ** 2).sum(), (0, 1))(x, w)
+    for f, e in zip(found, expect):
+        np.testing.assert_allclose(f.asnumpy(), e.asnumpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_only_mindspores_parser_is_refused():
+    assert not hasattr(dovetail.ops.rms_norm, "__ms_class__")
+    assert dict(inspect.getmembers(dovetail.ops.rms_norm))["name"] == "dovetail::rms_norm"
 
 
 def test_element_types_as_arguments(own):

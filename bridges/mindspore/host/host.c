@@ -12,15 +12,19 @@
 enum { DTYPES = 64 };
 
 static PyTypeObject *tensor_type;
-static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *wait_for_all, *tracing,
-    *wants_gradients;                                          /* functions of MindSpore */
+static bool only_cpu; /* this MindSpore is built for nothing else: tensors need not be asked */
+static PyObject *data_ptr, *strides_of, *dtype_text, *device_text, *shape_text, *file_text, *name_text, *back_text, *wait_for_all,
+    *tracing, *wants_gradients;                                /* functions of MindSpore */
 static PyObject *from_numpy, *from_bytes, *as_strided, *types; /* types: the module */
+static PyObject *in_graph_text;                                /* of dovetail.mindspore */
 
 static struct {
     PyObject *type; /* a reference; equal types are the same object */
     uint32_t key;
 } dtypes[DTYPES];
 static size_t n_dtypes;
+
+static PyObject *ask(PyObject *function, PyObject *o) { return ext_call_python(function, &o, o ? 1 : 0, NULL); }
 
 /* ---- Setup --------------------------------------------------------------------------------------------------------------- */
 
@@ -48,6 +52,23 @@ static PyObject *find(const char *module, const char *path)
     return o;
 }
 
+/* Is this MindSpore built for the CPU alone? */
+static bool has_only_cpu(void)
+{
+    PyObject *context = find("mindspore._c_expression", "MSContext.get_instance"),
+             *instance = context ? ask(context, NULL) : NULL;
+    bool other = !instance;
+    for (const char *const *name = (const char *const[]){ "GPU", "Ascend", NULL }; *name && !other; name++) {
+        PyObject *answer = PyObject_CallMethod(instance, "is_pkg_support_device", "s", *name);
+        other = answer != Py_False;
+        Py_XDECREF(answer);
+    }
+    PyErr_Clear();
+    Py_XDECREF(context);
+    Py_XDECREF(instance);
+    return !other;
+}
+
 /* 1: ready. 0: MindSpore is not imported (completely), so no object can be a tensor of it. -1 with an exception. */
 static int get_ready(void)
 {
@@ -64,7 +85,13 @@ static int get_ready(void)
         { &tracing, "mindspore.graph.jit_context", "jit_context" },
         { &as_strided, "mindspore.ops.auto_generate", "as_strided" },
         { &types, "mindspore", NULL },
+        { &in_graph_text, "dovetail.mindspore", "IN_GRAPH" },
     };
+    static const struct {
+        PyObject **to;
+        const char *text;
+    } texts[] = { { &dtype_text, "dtype" }, { &shape_text, "shape" }, { &device_text, "device" }, { &file_text, "co_filename" },
+        { &name_text, "co_name" }, { &back_text, "f_back" } };
     if (tensor_type)
         return 1;
     PyObject *modules = PySys_GetObject("modules"), *module = modules ? PyDict_GetItemString(modules, "mindspore") : NULL;
@@ -75,12 +102,10 @@ static int get_ready(void)
         if (!(*parts[i].to = find(parts[i].module, parts[i].path)))
             return -1;
     }
-    if (!dtype_text && !(dtype_text = PyUnicode_InternFromString("dtype")))
-        return -1;
-    if (!shape_text && !(shape_text = PyUnicode_InternFromString("shape")))
-        return -1;
-    if (!device_text && !(device_text = PyUnicode_InternFromString("device")))
-        return -1;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!*texts[i].to && !(*texts[i].to = PyUnicode_InternFromString(texts[i].text)))
+            return -1;
+    only_cpu = has_only_cpu();
     tensor_type = (PyTypeObject *)find("mindspore", "Tensor"); /* last: another thread may read it */
     return tensor_type ? 1 : -1;
 }
@@ -143,6 +168,9 @@ static PyObject *dtype_object(dv_dtype of)
 {
     if (get_ready() <= 0)
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_ImportError, "MindSpore is not imported");
+    for (size_t i = 0; i < n_dtypes; i++)
+        if (dtypes[i].key == dv_dtype_key(of))
+            return Py_NewRef(dtypes[i].type);
     PyObject *found = PyObject_GetAttrString(types, dv_dtype_long_name(of));
     if (found && key_of(found) == dv_dtype_key(of))
         return found;
@@ -151,8 +179,6 @@ static PyObject *dtype_object(dv_dtype of)
 }
 
 /* ---- Tensors that exist -------------------------------------------------------------------------------------------------- */
-
-static PyObject *ask(PyObject *function, PyObject *o) { return ext_call_python(function, &o, o ? 1 : 0, NULL); }
 
 /* Numbers of a tuple or list. -1 with an exception. */
 static int numbers(PyObject *from, int64_t *to)
@@ -168,6 +194,8 @@ static int numbers(PyObject *from, int64_t *to)
 static const char *elsewhere(PyObject *o)
 {
     static char text[160];
+    if (only_cpu)
+        return NULL;
     PyObject *device = PyObject_GetAttr(o, device_text);
     const char *name = device && PyUnicode_Check(device) ? PyUnicode_AsUTF8AndSize(device, NULL) : NULL;
     const bool here = name && !strncmp(name, "CPU", 3);
@@ -301,6 +329,24 @@ static int made(ext_call *c, int index, PyObject *o, dv_tensor **out)
     return DV_OK;
 }
 
+/* A dense result over an array. As long as the Tensor keeps the array it need not be asked: it is where the array is. */
+static int made_over_array(ext_call *c, int index, dv_dtype of, int32_t ndim, const int64_t *shape, dv_tensor **out)
+{
+    int64_t *strides = ext_alloc(c, (size_t)(ndim ? ndim : 1) * sizeof *strides);
+    PyObject *type = dtype_object(of); /* for the error */
+    PyObject *array = type && strides ? dvnp_new(of, ndim, shape, NULL) : NULL, *o = array ? ask(from_numpy, array) : NULL;
+    dv_tensor *t = &c->made_tensors[index];
+    const bool kept = o && Py_REFCNT(array) > 1 && !dvnp_view(array, true, strides, t);
+    Py_XDECREF(type);
+    Py_XDECREF(array);
+    if (!kept)
+        return made(c, index, o, out);
+    Py_XDECREF(c->made[index]);
+    c->made[index] = o;
+    *out = t;
+    return DV_OK;
+}
+
 static int new_tensor(const dv_host *host, int index, dv_dtype of, dv_device device, int32_t ndim, const int64_t *shape,
     const int64_t *strides, dv_tensor **out)
 {
@@ -312,7 +358,9 @@ static int new_tensor(const dv_host *host, int index, dv_dtype of, dv_device dev
     if (!ext_is_tensor(c, index))
         return ext_tensor_new(of, ndim, shape, strides, out);
     const ext_gil g = ext_take_gil(c);
-    const int status = made(c, index, new_object(of, ndim, shape, strides), out);
+    const int status = !is_new_type(of) && is_dense(ndim, shape, strides)
+        ? made_over_array(c, index, of, ndim, shape, out)
+        : made(c, index, new_object(of, ndim, shape, strides), out);
     ext_give_gil(g);
     return status;
 }
@@ -380,9 +428,9 @@ static bool is_true(PyObject *take)
     return yes;
 }
 
-static bool is_text(PyObject *of, const char *name, const char *text)
+static bool is_text(PyObject *of, PyObject *name, const char *text)
 {
-    PyObject *found = of ? PyObject_GetAttrString(of, name) : NULL;
+    PyObject *found = of ? PyObject_GetAttr(of, name) : NULL;
     const bool same = found && PyUnicode_Check(found) && !PyUnicode_CompareWithASCIIString(found, text);
     Py_XDECREF(found);
     return same;
@@ -398,10 +446,10 @@ static bool in_graph(void)
     Py_XDECREF(trace);
     if (frame && !graph) {
         code = (PyObject *)(void *)PyFrame_GetCode((PyFrameObject *)(void *)frame);
-        if (is_text(code, "co_filename", "<string>") && (back = PyObject_GetAttrString(frame, "f_back")) && back != Py_None) {
+        if (is_text(code, file_text, "<string>") && (back = PyObject_GetAttr(frame, back_text)) && back != Py_None) {
             Py_DECREF(code);
             code = (PyObject *)(void *)PyFrame_GetCode((PyFrameObject *)(void *)back);
-            graph = is_text(code, "co_name", "eval_script");
+            graph = is_text(code, name_text, "eval_script");
         }
     }
     Py_XDECREF(code);
@@ -424,11 +472,7 @@ static enum ext_outcome begin(ext_call *c)
     if (c->trial)
         return EXT_OK;
     if (in_graph()) {
-        PyErr_Format(PyExc_RuntimeError,
-            "%s: a graph of MindSpore (ms.jit, GRAPH_MODE) would lose this call's gradient and writes: make a function of it "
-            "outside, "
-            "dovetail.mindspore.primitive(operator), and call that",
-            c->f->name);
+        PyErr_Format(PyExc_RuntimeError, "%s: %U", c->f->name, in_graph_text);
         return EXT_MIXED;
     }
     c->way = is_true(ask(wants_gradients, NULL)); /* then slow() makes the call, once all arguments are converted */

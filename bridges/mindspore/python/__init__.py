@@ -1,6 +1,22 @@
 """Dovetail's operators on MindSpore's tensors: docs/mindspore.md. Importing this module does not import MindSpore."""
+import sys
+
+from .. import _core
+
 __all__ = ["primitive"]
 OFFERS = frozenset()
+IN_GRAPH = ("a graph of MindSpore (ms.jit, ms.vmap, GRAPH_MODE) would lose this call's gradient and writes: make a function of it outside, "
+            "dovetail.mindspore.primitive(operator), and call that")
+
+
+def _ms_class(operator):
+    """MindSpore's parser of functions asks each object that it does not know for this attribute: the only place where it hears our text before its own."""
+    if sys._getframe(1).f_code.co_name != "_is_ms_class":
+        raise AttributeError("__ms_class__")
+    raise RuntimeError(f"{operator.name}: {IN_GRAPH}")
+
+
+_core.Operator.__ms_class__ = property(_ms_class)
 
 
 def attach(library):

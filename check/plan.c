@@ -115,14 +115,15 @@ static int64_t of_class(const planner *p, int64_t class, uint32_t turn)
     return classes[class < CLASSES ? class : FEW].of[turn % 4];
 }
 
-/* Of the members of a class, from the turn's on, that which the fewest cases give this name. */
+/* Of the members of a class, from the turn's on, that which the fewest cases give this name; of large ones any. */
 static uint32_t rarest(const planner *p, size_t name, int64_t class, uint32_t turn)
 {
-    const uint32_t *const n = p->reached[name][class < 0 || class >= CLASSES ? 0 : class];
-    uint32_t best = turn % 4;
-    for (uint32_t k = 1; k < 4 && class >= 0 && class < CLASSES; k++)
-        best = n[(turn + k) % 4] < n[best] ? (turn + k) % 4 : best;
-    return class >= 0 && class < CLASSES ? best : turn;
+    uint32_t best = turn;
+    for (uint32_t k = 1; k < 4 && class >= BEFORE_VECTOR && class <= OTHER; k++) {
+        const uint32_t *const n = p->reached[name][class];
+        best = n[(turn + k) % 4] < n[best % 4] ? turn + k : best;
+    }
+    return best;
 }
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */
@@ -581,7 +582,7 @@ static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor
 
 /* Integers: small ones, which are indices mostly; negative; large; the extremes of their type; all the extreme whose products and
  * sums are largest, or neighbours that are. Others: spread around 0, positive
- * (so that a sum does not cancel), wider (every second time multiples of 1/2). */
+ * (so that a sum does not cancel), wider (every second time multiples of 1/2, every fourth as many in each binade). */
 static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
 {
     static const struct {
@@ -598,6 +599,10 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
     } else if (!integer && kind % 4 == 2 && p->turn % 2) {
         t->fill = CHECK_HALVES;
         t->high = p->turn % 4 == 3 ? 2 : t->high; /* many are equal, also zeros of both signs */
+        t->low = -t->high;
+    } else if (!integer && kind % 4 == 2 && p->turn % 4 == 2) {
+        t->fill = CHECK_BINADES;
+        t->high = 128;
         t->low = -t->high;
     } else if (integer && kind >= 4 && (t->dtype.bits < 64 || is_written(p, c, t->dtype))) {
         t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
@@ -628,9 +633,9 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
     size_t k = (turn + tensor * (1 + turn / ALL)) % ALL;
     const dv_dtype_row *row = dv_dtype_find(t->dtype);
     const double around = k == CLOSE ? 2 : 20;
-    if (turn % 4 == 1 && check_numel(t) > LONG_ROW) /* behind the end of all whole blocks, too */
+    if (turn % 2 && check_numel(t) > LONG_ROW) /* behind the end of all whole blocks, too */
         k = LAST;
-    else if (turn % 4 == 3 && check_numel(t) > LONG_ROW)
+    else if (turn % 4 == 2 && check_numel(t) > LONG_ROW)
         k = WIDE;
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
     const double middle = fmax(middles[k], least);
@@ -1313,7 +1318,7 @@ static void reach_all(planner *p)
                 int want[FACTORS];
                 const int64_t class = p->f[f].level[l];
                 if ((p->f[f].kind != DIM && p->f[f].kind != RUN) || class < BEFORE_VECTOR || class > AFTER_VECTOR ||
-                    p->reached[p->f[f].at][class][rarest(p, p->f[f].at, class, 0)])
+                    p->reached[p->f[f].at][class][rarest(p, p->f[f].at, class, 0) % 4])
                     break;
                 want[f] = (int)l;
                 add_plain(p, f, NOT, want, false);

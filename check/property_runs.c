@@ -52,10 +52,11 @@ static void check_stack(check_job *job, const check_case *given)
         const int64_t *size = c.names.bound[k] ? size_of(name, &c) : NULL;
         if (!size || *size < FROM || (looked[k] && job->result->cases))
             continue;
-        looked[k] = true;
         depth = depth ? depth : depth_of(job, &c);
-        if (depth < MUCH || !(less = depth_with(job, &c, name, 1)) || 4 * less > 3 * depth ||
-            !(more = depth_with(job, &c, name, 4)) || (more < DEEP && 2 * more < 3 * depth))
+        less = depth < MUCH ? 0 : depth_with(job, &c, name, 1);
+        more = less ? depth_with(job, &c, name, 4) : 0;
+        looked[k] = depth < MUCH || more; /* else twice the size was too large, and is not with another case */
+        if (!more || 4 * less > 3 * depth || (more < DEEP && 2 * more < 3 * depth))
             continue;
         job->how.show = CHECK_SHOW_NOTHING;
         check_fail(job, "stack by size",

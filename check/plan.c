@@ -1309,6 +1309,40 @@ static void meet_equal(planner *p)
             }
 }
 
+/* Are two runs the same but for the first size, which is 1 in one of them? */
+static bool differ_in_first(const planner *p, size_t a, size_t b)
+{
+    bool are = false;
+    for (uint32_t i = 0; i < p->plan->n && !are; i++) {
+        const check_names *n = &p->plan->cases[i].names;
+        const check_shape *s = &n->runs[p->op->names[a].at], *t = &n->runs[p->op->names[b].at];
+        are = n->bound[a] && n->bound[b] && s->n > 1 && s->n == t->n && s->d[0] == 1 && t->d[0] > 1;
+        for (int32_t d = 1; d < s->n && are; d++)
+            are = s->d[d] == t->d[d] && s->d[d] > 1;
+    }
+    return are;
+}
+
+/* The same of runs, of which one is broadcast along the first dim. */
+static void meet_broadcast(planner *p)
+{
+    for (size_t a = 0; a < p->op->nnames; a++)
+        for (size_t b = 0; b < p->op->nnames; b++)
+            for (int i = 0; i < TRIES && p->plan->n < p->most && a != b; i++) {
+                int want[FACTORS];
+                const int f = factor_of(p, ONES, a), g = factor_of(p, ONES, b);
+                if (f < 0 || g < 0 || differ_in_first(p, a, b))
+                    break;
+                want[f] = want[g] = 0;
+                for (uint32_t l = 0; l < p->f[f].n; l++)
+                    want[f] = p->f[f].level[l] == LEADING ? (int)l : want[f];
+                for (uint32_t l = 0; l < p->f[g].n; l++)
+                    want[g] = p->f[g].level[l] == NO_ONES ? (int)l : want[g];
+                p->turn = (p->turn + 11) / 12 * 12; /* of one rank and one dtype */
+                add_plain(p, f, g, want, i % 2);
+            }
+}
+
 /* Each size of a vector, and its neighbours, for each name, where there is room. */
 static void reach_all(planner *p)
 {
@@ -1580,6 +1614,7 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, 
     exclude_pairs(&p);
     add_first(&p);
     meet_equal(&p);
+    meet_broadcast(&p);
     meet_all(&p);
     reach_all(&p);
     add_rest(&p, wanted ? wanted : FEWEST);

@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-enum { UNTOUCHABLE = 1 << 30, MOST_APART = 8, MOST_SLICED = 4 /* dims */ };
+enum { UNTOUCHABLE = 1 << 30, MOST_APART = 8, MOST_SLICED = 4 /* dims */, LOWEST_BINADE = -8 };
 
 uint64_t check_next(check_random *r)
 {
@@ -83,6 +83,15 @@ static int64_t random_integer(const check_tensor *t, check_random *r)
     return check_between(r, t->low < 0x1p63 ? (int64_t)t->low : INT64_MAX, t->high < 0x1p63 ? (int64_t)t->high : INT64_MAX);
 }
 
+/* Every second one from the first on is an end of the range, a neighbour of it, or the first number past a narrow type. */
+static int64_t spread_integer(const check_tensor *t, int64_t i, int64_t random)
+{
+    const int64_t low = (int64_t)t->low, high = (int64_t)t->high,
+                  ends[] = { high, high - 1, low, low + 1, 1 << 7, 1 << 8, 1 << 15, 1 << 16 },
+                  end = ends[i / 2 % (int64_t)(sizeof ends / sizeof *ends)];
+    return i % 2 == 0 && end >= low && end <= high ? end : random;
+}
+
 /* The value of one element. SPECIAL: the first and a fifth of the other elements are special values, in turn; extremes in every
  * second tensor only. lone: the only element that is one; -1: it is not the only one. */
 static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild, int64_t lone, uint64_t *special)
@@ -91,6 +100,8 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     static const double extreme[] = { NAN, INFINITY, -INFINITY, -0.0, -1e-310, 3e38, -3e38, 1e300, 65504 };
     if (check_is_integer(t->dtype)) {
         const int64_t random = random_integer(t, r);
+        if (t->fill == CHECK_SPREAD)
+            return (double)spread_integer(t, i, random);
         if (t->fill == CHECK_EXTREMES && ++*special % 2)
             return *special / 2 % 3 == 0 ? t->low : *special / 2 % 3 == 1 || t->low > -1 ? t->high : -1;
         if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
@@ -112,6 +123,11 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         return *special % 2 ? INFINITY : -INFINITY;
     if (t->fill == CHECK_LOWEST)
         return -INFINITY;
+    if (t->fill == CHECK_BINADES) {
+        const double e = (double)(bits >> 11) * 0x1p-53, x = exp2(LOWEST_BINADE + (log2(t->high) - LOWEST_BINADE) * e),
+                     y = bits & 1 && -x >= t->low ? -x : x;
+        return y >= t->low && y <= t->high ? y : between(t, bits); /* facts may leave no such number */
+    }
     if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
         return t->high;
     if (t->fill == CHECK_LAST)
@@ -281,7 +297,8 @@ static void print_tensor(const check_tensor *t, uint64_t seed, FILE *to)
         fprintf(to, " of %lld", (long long)t->low);
     else if (t->fill == CHECK_LAST && check_numel(t))
         fprintf(to, " ending in %lld", (long long)(t->high > -t->low ? t->high : t->low));
-    else if (t->fill == CHECK_RANDOM && check_numel(t) && t->dtype.bits > 8 && fmax(fabs(t->low), fabs(t->high)) > usual)
+    else if ((t->fill == CHECK_RANDOM || t->fill == CHECK_SPREAD || t->fill == CHECK_BINADES) && check_numel(t) &&
+        t->dtype.bits > 8 && fmax(fabs(t->low), fabs(t->high)) > usual)
         fprintf(to, " from %.17g to %.17g", t->low, t->high);
 }
 

@@ -70,6 +70,8 @@ enum check_fill {
     CHECK_HALVES,     /* real numbers: multiples of 1/2, where rounding has to choose a side */
     CHECK_ASCENDING,  /* real numbers: each larger than the one before, as far as the type can tell them apart */
     CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
+    CHECK_SPREAD,     /* integers: the ends of the range and numbers past which a narrow type ends, then any, in turn */
+    CHECK_BINADES,    /* real numbers: as many in each binade from 2^-8 to the upper bound, of both signs */
     CHECK_SIGNALLING, /* real numbers: some are the NaN whose only set bit of the fraction is the last one */
     CHECK_INFINITE,   /* real numbers: the first is an infinity */
     CHECK_LOWEST,     /* real numbers: all are -infinity, below what a maximum may begin with */
@@ -700,6 +702,8 @@ void check_overlaps(check_job *job, const check_case *drawn);
 
 /* Can a program reproduce it? Only failures with a case and a known check. */
 bool check_repro_possible(const check_job *job);
+/* What its file is called, without the ending: "f.memory.f_f32"; the heads of programs name it. The caller frees it. */
+char *check_repro_name(const check_job *job);
 void check_repro_case(const check_job *job, FILE *to); /* "x: f32[3], after a call with x: f32[5]" */
 /* A C program and a Python script: each ends with a signal or with status 1 while the fault is there, with 0 when it is not, and
  * with 2 when the binary cannot be loaded. The binary is their first argument. */

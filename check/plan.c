@@ -23,7 +23,8 @@ enum {
     FIRST = 6,
     FEWEST = 64,
     WORK = 10,
-    NOT = -1
+    NOT = -1,
+    NAMES = CHECK_NAMES + 2 * CHECK_RUNS
 };
 
 /* ---- Classes of sizes ------------------------------------------------------------------------------------------------------ */
@@ -55,29 +56,6 @@ static bool is_member(int c, int64_t size)
     return is;
 }
 
-/* A class; CLASSES: a number of the source that is in none. NOT: neither. */
-static int64_t class_of(const check_op *op, int64_t size)
-{
-    for (int c = 0; c < CLASSES; c++)
-        if (is_member(c, size))
-            return c;
-    for (size_t k = 0; k < op->nspecial; k++)
-        if (op->special[k] == size)
-            return CLASSES;
-    for (int c = 0; c < CLASSES; c++)
-        if (size >= classes[c].low && size <= classes[c].high)
-            return c;
-    return NOT;
-}
-
-static int64_t of_class(const check_op *op, int64_t class, uint32_t turn)
-{
-    for (size_t k = 0; k < op->nspecial && class == CLASSES; k++)
-        if (class_of(op, op->special[(turn + k) % op->nspecial]) == CLASSES)
-            return op->special[(turn + k) % op->nspecial];
-    return classes[class < CLASSES ? class : FEW].of[turn % 4];
-}
-
 /* ---- Factors --------------------------------------------------------------------------------------------------------------- */
 
 enum kind { DIM, RANK, RUN, ONES, DTYPE, FREE_RANK, FREE_SIZE, FREE_DTYPE, ALIKE, PRESENT, LENGTH, WORD, LAYOUT, CONTENTS, MOOD };
@@ -88,7 +66,7 @@ enum mood { PLAIN, SCALED, SPECIAL, EXTREME, WRONG, WRONG_INDICES = 7 };
 
 typedef struct factor {
     enum kind kind;
-    uint32_t at, n; /* of a name in check_op.names, or an argument; how many levels */
+    uint32_t at, n, room; /* of a name in check_op.names, or an argument; how many levels; and how many it will have */
     int64_t level[LEVELS];
 } factor;
 
@@ -106,10 +84,47 @@ typedef struct planner {
     size_t at[FACTORS][FACTORS]; /* of a < b: the pairs of their levels in `state` */
     uint8_t *state;
     size_t npairs;
-    uint32_t tries, turn, most; /* most: cases */
-    uint32_t scaled;            /* cases of this mood that were kept */
-    uint32_t vain;              /* choices with the most open pairs that no call had, one after the other */
+    uint32_t tries, turn, most;          /* most: cases */
+    uint32_t scaled;                     /* cases of this mood that were kept */
+    size_t nspecial;                     /* numbers of the source that are sizes by now: none until all else is met */
+    uint32_t reached[NAMES][CLASSES][4]; /* how many cases give a name this member of a class, and mask nothing */
+    uint32_t like[NAMES];                /* the number of the name whose size this one takes, and 1; 0: its own */
+    uint32_t vain;                       /* choices with the most open pairs that no call had, one after the other */
 } planner;
+
+/* A class; CLASSES: a number of the source that is in none. NOT: neither. */
+static int64_t class_of(const planner *p, int64_t size)
+{
+    for (int c = 0; c < CLASSES; c++)
+        if (is_member(c, size))
+            return c;
+    for (size_t k = 0; k < p->nspecial; k++)
+        if (p->op->special[k] == size)
+            return CLASSES;
+    for (int c = 0; c < CLASSES; c++)
+        if (size >= classes[c].low && size <= classes[c].high)
+            return c;
+    return NOT;
+}
+
+static int64_t of_class(const planner *p, int64_t class, uint32_t turn)
+{
+    for (size_t k = 0; k < p->nspecial && class == CLASSES; k++)
+        if (class_of(p, p->op->special[(turn + k) % p->nspecial]) == CLASSES)
+            return p->op->special[(turn + k) % p->nspecial];
+    return classes[class < CLASSES ? class : FEW].of[turn % 4];
+}
+
+/* Of the members of a class, from the turn's on, that which the fewest cases give this name; of large ones any. */
+static uint32_t rarest(const planner *p, size_t name, int64_t class, uint32_t turn)
+{
+    uint32_t best = turn;
+    for (uint32_t k = 1; k < 4 && class >= BEFORE_VECTOR && class <= OTHER; k++) {
+        const uint32_t *const n = p->reached[name][class];
+        best = n[(turn + k) % 4] < n[best % 4] ? turn + k : best;
+    }
+    return best;
+}
 
 /* Cases are made in the first free place of the plan, so that a failing one can be seen. */
 static check_case *place(const planner *p) { return &p->plan->cases[p->plan->n]; }
@@ -141,9 +156,8 @@ static void add_count(planner *p, enum kind kind, size_t at, int64_t low, int64_
 static void add_classes(planner *p, enum kind kind, size_t at)
 {
     factor *f = add(p, kind, at);
-    for (int64_t c = 0; c <= CLASSES; c++)
-        if (class_of(p->op, of_class(p->op, c, 0)) == c)
-            add_level(f, c);
+    for (int64_t c = 0; c < CLASSES; c++)
+        add_level(f, c);
 }
 
 /* The dtypes that a row takes for a variable ("f32 bf16" is for the first variable, "T=f32, U=i32 i64" by name). */
@@ -437,15 +451,14 @@ static void set_arguments(planner *p, const int *want, check_case *c)
 }
 
 /* A shape of this rank with 1s where they are to be, and one dim of this class. */
-static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uint32_t turn, bool tight, int32_t *n, int64_t *d)
+static void set_shape(
+    planner *p, int64_t rank, int64_t class, int64_t ones, uint32_t turn, uint32_t member, bool tight, int32_t *n, int64_t *d)
 {
     int32_t large = -1;
     const bool high = rank > MOST_RANK;
     *n = (int32_t)(rank < 0 ? 2 : rank);
     for (int32_t i = 0; i < CHECK_DIMS; i++)
-        d[i] = class == ONE || (high && (i % 6 || class > OTHER)) ? 1
-            : tight || high                                       ? 2
-                                                                  : of_class(p->op, FEW, turn + (uint32_t)i);
+        d[i] = class == ONE || (high && (i % 6 || class > OTHER)) ? 1 : tight || high ? 2 : of_class(p, FEW, turn + (uint32_t)i);
     for (int32_t i = 0; i < *n; i++) {
         const bool first = i == 0, last = i + 1 == *n;
         const bool one = first ? ones == LEADING || ones == BOTH_ENDS
@@ -457,7 +470,7 @@ static void set_shape(planner *p, int64_t rank, int64_t class, int64_t ones, uin
             large = i;
     }
     if (class >= 0 && class != FEW && class != ONE && large >= 0)
-        d[large] = of_class(p->op, class, tight && class <= OTHER ? 0 : turn);
+        d[large] = of_class(p, class, tight && class <= OTHER ? 0 : member);
 }
 
 /* A predicate such as "n % 8 == 0" of a row: satisfied, since the row would not run otherwise. Of the sides of an "or" one, in
@@ -486,14 +499,18 @@ static void set_names(planner *p, const int *want, bool tight, check_case *c)
         const check_name *name = &p->op->names[k];
         const uint32_t turn = p->turn + (uint32_t)k;
         const int64_t class = level(p, want, name->kind == CHECK_NAME_RUN ? RUN : DIM, k), d = level(p, want, DTYPE, k);
+        const uint32_t member = rarest(p, k, class, turn);
         if (name->kind == CHECK_NAME_DTYPE && d >= 0)
             c->names.dtypes[name->at] = dv_dtype_from_key((uint32_t)d);
         else if (name->kind == CHECK_NAME_RUN)
-            set_shape(p, level(p, want, RANK, k), class, level(p, want, ONES, k), turn, tight, &c->names.runs[name->at].n,
+            set_shape(p, level(p, want, RANK, k), class, level(p, want, ONES, k), turn, member, tight, &c->names.runs[name->at].n,
                 c->names.runs[name->at].d);
         else if (name->kind == CHECK_NAME_DIM)
-            c->names.dims[name->at] = of_class(p->op, class < 0 ? FEW : class, tight && class <= OTHER ? 0 : turn);
+            c->names.dims[name->at] = of_class(p, class < 0 ? FEW : class, tight && class <= OTHER ? 0 : member);
     }
+    for (size_t k = 0; k < p->op->nnames; k++)
+        if (p->like[k])
+            c->names.dims[p->op->names[k].at] = c->names.dims[p->op->names[p->like[k] - 1].at];
     meet_row(p, c);
 }
 
@@ -514,7 +531,7 @@ static void set_free(planner *p, const int *want, bool tight, check_case *c)
         const size_t slot = check_tensor_argument(c, i), element = i - c->args[slot].first;
         t->dtype = free_dtype(p, want, slot, element);
         set_shape(p, level(p, want, FREE_RANK, slot), level(p, want, FREE_SIZE, slot), NO_ONES,
-            p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
+            p->turn + (uint32_t)(slot + element), p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
         if (i && level(p, want, ALIKE, 0) == 1) {
             t->ndim = c->tensors[0].ndim;
             t->dtype = p->op->contract ? t->dtype : c->tensors[0].dtype;
@@ -565,7 +582,7 @@ static void set_last(planner *p, const check_case *c, int64_t kind, check_tensor
 
 /* Integers: small ones, which are indices mostly; negative; large; the extremes of their type; all the extreme whose products and
  * sums are largest, or neighbours that are. Others: spread around 0, positive
- * (so that a sum does not cancel), wider (every second time multiples of 1/2). */
+ * (so that a sum does not cancel), wider (every second time multiples of 1/2, every fourth as many in each binade). */
 static void set_contents(const planner *p, const check_case *c, int64_t kind, check_tensor *t)
 {
     static const struct {
@@ -582,6 +599,10 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
     } else if (!integer && kind % 4 == 2 && p->turn % 2) {
         t->fill = CHECK_HALVES;
         t->high = p->turn % 4 == 3 ? 2 : t->high; /* many are equal, also zeros of both signs */
+        t->low = -t->high;
+    } else if (!integer && kind % 4 == 2 && p->turn % 4 == 2) {
+        t->fill = CHECK_BINADES;
+        t->high = 128;
         t->low = -t->high;
     } else if (integer && kind >= 4 && (t->dtype.bits < 64 || is_written(p, c, t->dtype))) {
         t->fill = kind == 4 ? CHECK_EXTREMES : CHECK_RANDOM;
@@ -600,12 +621,13 @@ static void set_contents(const planner *p, const check_case *c, int64_t kind, ch
 }
 
 /* Far from zero and close together, where a variance cancels, and below what a maximum may begin with; where exp() overflows or
- * underflows; where the square of an f16 does; small but for the last; narrow types whose squares f32 still holds: below what is
- * normal. Never all near zero else: for a division by small numbers the tolerance, which depends on the inputs, is too narrow. */
+ * underflows; where the square of an f16 does; as many in each binade, of both signs; small but for the last; narrow types whose
+ * squares f32 still holds: below what is normal. Never all near zero else: for a division by small numbers the tolerance, which
+ * depends on the inputs, is too narrow. */
 static void set_scale(const planner *p, size_t tensor, check_tensor *t)
 {
-    static const double middles[] = { -10500, 300, -300, 0, 0, 0 };
-    enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, LAST = 4, TINY, LONG_ROW = 64 };
+    static const double middles[] = { -10500, 0, 300, -300, 0, 0, 0 }, widest[] = { 0x1p10, 0x1p7, 0x1p14, 0x1p17 };
+    enum { ALL = sizeof middles / sizeof *middles, CLOSE = 0, WIDE = 1, LAST = 5, TINY, LONG_ROW = 64 };
     const double least = check_is_float(t->dtype) ? -check_largest(t->dtype) / 2 : middles[CLOSE];
     const size_t turn = p->scaled;
     size_t k = (turn + tensor * (1 + turn / ALL)) % ALL;
@@ -613,17 +635,35 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
     const double around = k == CLOSE ? 2 : 20;
     if (turn % 2 && check_numel(t) > LONG_ROW) /* behind the end of all whole blocks, too */
         k = LAST;
+    else if (turn % 4 == 2 && check_numel(t) > LONG_ROW)
+        k = WIDE;
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
     const double middle = fmax(middles[k], least);
     t->low = k == LAST ? -2 : middle - around;
     t->high = k == LAST ? 300 : middle + around;
+    if (k == WIDE) {
+        const double most = fmin(widest[turn / 4 % 4], -least);
+        t->fill = CHECK_BINADES;
+        t->low = -most;
+        t->high = most;
+    }
     if (k == TINY && check_is_float(t->dtype) && t->dtype.bits <= 16 && row->bias < 64) {
         t->high = ldexp(1, 1 - row->bias);
         t->low = -t->high;
     }
 }
 
-static void set_tensors(planner *p, const int *want, const dv_range *facts, check_case *c)
+/* Numbers that facts bound, as indices are by a size: evenly over all that are allowed, with both ends and where narrow types
+ * end. */
+static void set_spread(dv_range fact, check_tensor *t)
+{
+    const double most = ldexp(1, t->dtype.bits - (t->dtype.code != 1)) - 1;
+    t->fill = CHECK_SPREAD;
+    t->low = fact.least == INT64_MIN ? t->low : (double)fact.least;
+    t->high = fmin((double)fact.most, most);
+}
+
+static void set_tensors(planner *p, const int *want, const dv_range *facts, bool spread, check_case *c)
 {
     const int64_t mood = level(p, want, MOOD, 0);
     size_t indices = 0, index = 0;
@@ -644,6 +684,9 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, chec
         if (!check_is_integer(t->dtype) && (mood == SPECIAL || mood == EXTREME) &&
             (p->turn % 2 || i == p->turn / 2 % c->ntensors))
             t->fill = CHECK_SPECIAL;
+        if (spread && contents == 2 && is_index(t) && p->op->contract && facts[i].most < INT64_MAX &&
+            facts[i].least <= facts[i].most)
+            set_spread(facts[i], t);
         if (t->present && is_index(t) && index++ == p->turn % indices && mood >= WRONG)
             set_last(p, c, mood - WRONG, t);
         if (p->op->contract)
@@ -688,8 +731,12 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
         return CHECK_REFUSED;
     if (check_work(p->op, c) > WORK * (double)check_most_elements)
         return CHECK_TOO_LARGE;
-    set_tensors(p, want, facts, c);
-    const enum check_verdict is = check_judge(p->op, c);
+    set_tensors(p, want, facts, true, c);
+    enum check_verdict is = check_judge(p->op, c);
+    if (is == CHECK_UNFIT) { /* another fact forbids large numbers */
+        set_tensors(p, want, facts, false, c);
+        is = check_judge(p->op, c);
+    }
     if (is == CHECK_REFUSED && !p->plan->has_stray && check_is_stray(p->op, c)) {
         p->plan->has_stray = true;
         p->plan->stray = *c;
@@ -700,7 +747,7 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
 
 /* ---- From a case to its levels --------------------------------------------------------------------------------------------- */
 
-static int64_t class_of_shape(const check_op *op, int32_t n, const int64_t *d)
+static int64_t class_of_shape(const planner *p, int32_t n, const int64_t *d)
 {
     int64_t most = n ? 1 : NOT;
     bool empty = false;
@@ -708,7 +755,7 @@ static int64_t class_of_shape(const check_op *op, int32_t n, const int64_t *d)
         most = d[i] > most ? d[i] : most;
         empty |= !d[i];
     }
-    return empty ? NOUGHT : most < 0 ? NOT : class_of(op, most);
+    return empty ? NOUGHT : most < 0 ? NOT : class_of(p, most);
 }
 
 static int64_t ones_of(int32_t n, const int64_t *d)
@@ -742,13 +789,13 @@ static int64_t found_level(const planner *p, const int *want, int k, const check
     if (of_tensor && !there && f->kind != PRESENT && f->kind != LENGTH)
         return NOT;
     switch (f->kind) {
-    case DIM: return class_of(p->op, c->names.dims[name->at]);
+    case DIM: return class_of(p, c->names.dims[name->at]);
     case RANK: return c->names.runs[name->at].n;
-    case RUN: return class_of_shape(p->op, c->names.runs[name->at].n, c->names.runs[name->at].d);
+    case RUN: return class_of_shape(p, c->names.runs[name->at].n, c->names.runs[name->at].d);
     case ONES: return ones_of(c->names.runs[name->at].n, c->names.runs[name->at].d);
     case DTYPE: return dv_dtype_key(c->names.dtypes[name->at]);
     case FREE_RANK: return t->ndim;
-    case FREE_SIZE: return class_of_shape(p->op, t->ndim, t->shape);
+    case FREE_SIZE: return class_of_shape(p, t->ndim, t->shape);
     case FREE_DTYPE: return dv_dtype_key(t->dtype);
     case PRESENT: return v->count ? t->present : NOT;
     case LENGTH: return v->count;
@@ -816,7 +863,7 @@ static uint8_t *pair(const planner *p, int a, int la, int b, int lb)
 {
     if (a > b)
         return pair(p, b, lb, a, la);
-    return &p->state[p->at[a][b] + (size_t)la * p->f[b].n + (size_t)lb];
+    return &p->state[p->at[a][b] + (size_t)la * p->f[b].room + (size_t)lb];
 }
 
 /* A wrong index is as wrong in any layout; of sizes a few are enough. */
@@ -851,19 +898,25 @@ static bool is_pair(const planner *p, int a, int la, int b, int lb)
 
 static bool lay_out(planner *p)
 {
+    for (int k = 0; k < p->n; k++) /* the last level of a size: numbers of the source, which come when all else is met */
+        p->f[k].room = p->f[k].n + (is_size(p->f[k].kind) && p->op->nspecial);
     for (int a = 0; a < p->n; a++)
         for (int b = a + 1; b < p->n; b++) {
             p->at[a][b] = p->npairs;
-            p->npairs += (size_t)p->f[a].n * p->f[b].n;
+            p->npairs += (size_t)p->f[a].room * p->f[b].room;
         }
     p->state = calloc(p->npairs + 1, 1);
-    for (int a = 0; a < p->n && p->state; a++)
+    return p->state;
+}
+
+static void exclude_pairs(planner *p)
+{
+    for (int a = 0; a < p->n; a++)
         for (int b = a + 1; b < p->n; b++)
             for (int la = 0; la < (int)p->f[a].n; la++)
                 for (int lb = 0; lb < (int)p->f[b].n; lb++)
                     if (!is_pair(p, a, la, b, lb))
                         *pair(p, a, la, b, lb) = NO_PAIR;
-    return p->state;
 }
 
 /* Mark the pairs that a case meets; how many are new. Only count: without marking them. A case that is empty because of something
@@ -910,8 +963,8 @@ static dv_range between(int64_t low, int64_t high) { return (dv_range){ low, hig
 static bool size_in(const planner *p, int64_t class, int i, dv_range *out)
 {
     const bool range = class < CLASSES && classes[class].high > classes[class].low;
-    const int64_t member = range ? 0 : of_class(p->op, class, (uint32_t)i);
-    if (class == CLASSES ? i >= (int)p->op->nspecial : i > 3 || (i && (range || member == classes[class].of[0])))
+    const int64_t member = range ? 0 : of_class(p, class, (uint32_t)i);
+    if (class == CLASSES ? i >= (int)p->nspecial : i > 3 || (i && (range || member == classes[class].of[0])))
         return false;
     *out = range ? between(classes[class].low, classes[class].high) : between(member, member);
     return true;
@@ -1022,9 +1075,27 @@ static bool is_refuted(const planner *p, int a, int la, int b, int lb)
 
 /* ---- The array ------------------------------------------------------------------------------------------------------------- */
 
+static void reach(planner *p, size_t name, int64_t size)
+{
+    for (int c = BEFORE_VECTOR; c < CLASSES; c++)
+        for (int k = 0; k < 4; k++)
+            p->reached[name][c][k] += classes[c].of[k] == size;
+}
+
 /* The case meets these new pairs. */
 static void keep(planner *p, const int *want, uint32_t met)
 {
+    const check_case *c = place(p);
+    bool masked = is_empty(p, c);
+    for (int k = 0; k < p->n; k++)
+        masked |= want[k] >= 0 && masks(p, k, want[k]);
+    for (size_t k = 0; k < p->op->nnames && !masked; k++) {
+        const check_name *name = &p->op->names[k];
+        for (int32_t d = 0; name->kind == CHECK_NAME_RUN && c->names.bound[k] && d < c->names.runs[name->at].n; d++)
+            reach(p, k, c->names.runs[name->at].d[d]);
+        if (name->kind == CHECK_NAME_DIM && c->names.bound[k])
+            reach(p, k, c->names.dims[name->at]);
+    }
     p->plan->met[p->plan->n++] = met;
     p->scaled += level(p, want, MOOD, 0) == SCALED;
 }
@@ -1032,7 +1103,7 @@ static void keep(planner *p, const int *want, uint32_t met)
 static bool is_large(const planner *p, int k, int l)
 {
     const factor *f = &p->f[k];
-    return l >= 0 && is_size(f->kind) && of_class(p->op, f->level[l], 0) > 1000;
+    return l >= 0 && is_size(f->kind) && of_class(p, f->level[l], 0) > 1000;
 }
 
 /* Many tensors are wished for where they are the level to be met. */
@@ -1174,6 +1245,130 @@ static void meet_all(planner *p)
         if (*pair(p, open[i].a, open[i].la, open[i].b, open[i].lb) == OPEN)
             meet_pair(p, open[i].a, open[i].la, open[i].b, open[i].lb);
     free(open);
+}
+
+/* A case with two levels of which none masks the others. a, b: factors whose levels are given. */
+static bool add_plain(planner *p, int a, int b, int *want, bool tight)
+{
+    int found[FACTORS];
+    choose(p, a, b, want, true);
+    const bool accepted = make(p, want, a, b, tight, place(p)) == CHECK_ACCEPTED && !is_empty(p, place(p));
+    p->turn++;
+    if (accepted) {
+        find_levels(p, want, place(p), found);
+        keep(p, want, meet(p, found, false));
+    }
+    return accepted;
+}
+
+static int factor_of(const planner *p, enum kind kind, size_t at)
+{
+    for (int k = 0; k < p->n; k++)
+        if (p->f[k].kind == kind && p->f[k].at == at)
+            return k;
+    return NOT;
+}
+
+/* Has a case these names of one size that is past whole vectors? */
+static bool are_equal(const planner *p, size_t a, size_t b)
+{
+    bool are = false;
+    for (uint32_t i = 0; i < p->plan->n && !are; i++) {
+        const check_names *n = &p->plan->cases[i].names;
+        const int64_t size = n->dims[p->op->names[a].at];
+        are = n->bound[a] && n->bound[b] && size > classes[VECTOR].of[0] && size == n->dims[p->op->names[b].at];
+    }
+    return are;
+}
+
+/* Each two names of sizes are equal in a case, where they can be: a kernel may take one for the other, or have a way of its own
+ * for squares. Other names of the case are equal in twos as well, where such a case is missing. */
+static void meet_equal(planner *p)
+{
+    for (size_t a = 0; a < p->op->nnames; a++)
+        for (size_t b = a + 1; b < p->op->nnames; b++)
+            for (int i = 0; i < TRIES && p->plan->n < p->most; i++) {
+                int want[FACTORS];
+                const int f = factor_of(p, DIM, a), g = factor_of(p, DIM, b);
+                if (f < 0 || g < 0 || are_equal(p, a, b))
+                    break;
+                for (uint32_t l = 0; l < p->f[f].n; l++)
+                    want[f] = p->f[f].level[l] == OTHER ? (int)l : l ? want[f] : 0;
+                for (uint32_t l = 0; l < p->f[g].n; l++)
+                    want[g] = p->f[g].level[l] == OTHER ? (int)l : l ? want[g] : 0;
+                p->like[b] = (uint32_t)a + 1;
+                for (size_t c = 0; c < p->op->nnames && i < TRIES / 2; c++)
+                    for (size_t d = c + 1; d < p->op->nnames && c != a && c != b && !p->like[c]; d++)
+                        if (d != a && !p->like[d] && factor_of(p, DIM, c) >= 0 && factor_of(p, DIM, d) >= 0 &&
+                            !are_equal(p, c, d)) {
+                            p->like[d] = (uint32_t)c + 1;
+                            break;
+                        }
+                add_plain(p, f, g, want, i % 2);
+                memset(p->like, 0, sizeof p->like);
+            }
+}
+
+/* Are two runs the same but for the first size, which is 1 in one of them? */
+static bool differ_in_first(const planner *p, size_t a, size_t b)
+{
+    bool are = false;
+    for (uint32_t i = 0; i < p->plan->n && !are; i++) {
+        const check_names *n = &p->plan->cases[i].names;
+        const check_shape *s = &n->runs[p->op->names[a].at], *t = &n->runs[p->op->names[b].at];
+        are = n->bound[a] && n->bound[b] && s->n > 1 && s->n == t->n && s->d[0] == 1 && t->d[0] > 1;
+        for (int32_t d = 1; d < s->n && are; d++)
+            are = s->d[d] == t->d[d] && s->d[d] > 1;
+    }
+    return are;
+}
+
+/* The same of runs, of which one is broadcast along the first dim. */
+static void meet_broadcast(planner *p)
+{
+    for (size_t a = 0; a < p->op->nnames; a++)
+        for (size_t b = 0; b < p->op->nnames; b++)
+            for (int i = 0; i < TRIES && p->plan->n < p->most && a != b; i++) {
+                int want[FACTORS];
+                const int f = factor_of(p, ONES, a), g = factor_of(p, ONES, b);
+                if (f < 0 || g < 0 || differ_in_first(p, a, b))
+                    break;
+                want[f] = want[g] = 0;
+                for (uint32_t l = 0; l < p->f[f].n; l++)
+                    want[f] = p->f[f].level[l] == LEADING ? (int)l : want[f];
+                for (uint32_t l = 0; l < p->f[g].n; l++)
+                    want[g] = p->f[g].level[l] == NO_ONES ? (int)l : want[g];
+                p->turn = (p->turn + 11) / 12 * 12; /* of one rank and one dtype */
+                add_plain(p, f, g, want, i % 2);
+            }
+}
+
+/* Each size of a vector, and its neighbours, for each name, where there is room. */
+static void reach_all(planner *p)
+{
+    for (int f = 0; f < p->n; f++)
+        for (uint32_t l = 0; l < p->f[f].n; l++)
+            for (int i = 0; i < TRIES && p->plan->n < p->most; i++) {
+                int want[FACTORS];
+                const int64_t class = p->f[f].level[l];
+                if ((p->f[f].kind != DIM && p->f[f].kind != RUN) || class < BEFORE_VECTOR || class > AFTER_VECTOR ||
+                    p->reached[p->f[f].at][class][rarest(p, p->f[f].at, class, 0) % 4])
+                    break;
+                want[f] = (int)l;
+                add_plain(p, f, NOT, want, false);
+            }
+}
+
+/* The last level of each size: numbers that the source knows. */
+static void add_source_levels(planner *p)
+{
+    p->nspecial = p->op->nspecial;
+    for (int k = 0; k < p->n; k++)
+        if (p->f[k].room > p->f[k].n && class_of(p, of_class(p, CLASSES, 0)) == CLASSES) {
+            p->f[k].level[p->f[k].n++] = CLASSES;
+            if (p->op->contract && is_refuted(p, k, (int)p->f[k].n - 1, NOT, 0))
+                p->f[k].n--;
+        }
 }
 
 static void add_rest(planner *p, uint32_t fewest)
@@ -1416,10 +1611,19 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, 
     find_factors(&p);
     if (!lay_out(&p))
         return;
+    exclude_pairs(&p);
     add_first(&p);
+    meet_equal(&p);
+    meet_broadcast(&p);
     meet_all(&p);
-    count_pairs(&p);
+    reach_all(&p);
     add_rest(&p, wanted ? wanted : FEWEST);
+    if (op->nspecial) { /* so they displace nothing */
+        add_source_levels(&p);
+        exclude_pairs(&p);
+        meet_all(&p);
+    }
+    count_pairs(&p);
     put_huge_last(op, plan);
     free(p.state);
 }

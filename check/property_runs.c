@@ -37,12 +37,12 @@ static size_t depth_with(const check_job *job, const check_case *c, const check_
     return check_fit(job->op, &other, c, NULL) && *size == wanted && check_accepts(job->op, &other) ? depth_of(job, &other) : 0;
 }
 
-/* The stack that a call takes is bounded: half of a large size does not take half of it, nor twice the size more. Once for each
- * name. */
+/* The stack that a call takes is bounded: half of a large size does not take half of it, nor twice the size more. For each name
+ * until its size is the largest: less than what the call fills before does not show. */
 static void check_stack(check_job *job, const check_case *given)
 {
     static check_case c;
-    static bool looked[CHECK_NAMES + 2 * CHECK_RUNS];
+    static int64_t looked[CHECK_NAMES + 2 * CHECK_RUNS]; /* at which size */
     size_t depth = 0, less, more;
     if (check_case_largest(given) < FROM)
         return;
@@ -50,12 +50,14 @@ static void check_stack(check_job *job, const check_case *given)
     for (size_t k = 0; k < job->op->nnames && job->result->outcome == CHECK_PASS; k++) {
         const check_name *name = &job->op->names[k];
         const int64_t *size = c.names.bound[k] ? size_of(name, &c) : NULL;
-        if (!size || *size < FROM || (looked[k] && job->result->cases))
+        if (!size || *size < FROM || (*size <= looked[k] && job->result->cases))
             continue;
-        looked[k] = true;
         depth = depth ? depth : depth_of(job, &c);
-        if (depth < MUCH || !(less = depth_with(job, &c, name, 1)) || 4 * less > 3 * depth ||
-            !(more = depth_with(job, &c, name, 4)) || (more < DEEP && 2 * more < 3 * depth))
+        less = depth < MUCH ? 0 : depth_with(job, &c, name, 1);
+        more = less ? depth_with(job, &c, name, 4) : 0;
+        looked[k] = depth < MUCH || more ? *size
+                                         : looked[k]; /* else twice the size was too large, and is not with another case */
+        if (!more || 4 * less > 3 * depth || (more < DEEP && 2 * more < 3 * depth))
             continue;
         job->how.show = CHECK_SHOW_NOTHING;
         check_fail(job, "stack by size",

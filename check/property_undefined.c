@@ -48,24 +48,27 @@ static char *ask(check_job *job, const char *const *argv)
     return text;
 }
 
-/* The binary that traps; NULL: it could not be built. */
-static char *build(check_job *job)
+/* The binary that traps, beside the operator's own in the folder of this check, once for all operators of a source; false: it
+ * could not be built. */
+static bool build(check_job *job, char *path, size_t size)
 {
-    const char *const argv[] = { "dovetail", "build", "--cached", "-X", WATCHED, "-X", TRAPS, job->op->source, NULL };
-    char *path = ask(job, argv);
-    if (path)
-        path[strcspn(path, "\n")] = 0;
-    return path && *path ? path : (free(path), NULL);
+    const char *const argv[] = { "dovetail", "build", "-X", WATCHED, "-X", TRAPS, "-o", path, job->op->source, NULL };
+    const int n = snprintf(path, size, "%s.watched.so", job->op->path);
+    if (n < 0 || (size_t)n >= size)
+        return false;
+    if (access(path, R_OK))
+        free(ask(job, argv));
+    return !access(path, R_OK);
 }
 
 static void whole(check_job *job)
 {
-    char seed[24];
+    char seed[24], binary[4096], *answer = NULL;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)job->seed);
-    char *binary = build(job), *answer = NULL;
+    const bool built = build(job, binary, sizeof binary);
     const char *const argv[] = { "dovetail", "check", "--json", "--only", "runs", "--seed", seed, "--op", job->op->name, binary,
         NULL };
-    const check_json *report = binary && (answer = ask(job, argv)) ? check_json_parse(answer) : NULL;
+    const check_json *report = built && (answer = ask(job, argv)) ? check_json_parse(answer) : NULL;
     const check_json *results = check_json_get(report, "results");
     if (!results)
         check_not(job, "it could not be built with " WATCHED);
@@ -79,7 +82,6 @@ static void whole(check_job *job)
                 "pointer that is null or misaligned; with %s",
                 row ? row : "", with ? with : "every case");
     }
-    free(binary);
     free(answer);
 }
 

@@ -66,7 +66,38 @@ static void put_path(const char *path, FILE *to)
     fputs(quoted ? "'" : "", to);
 }
 
-static void put_comment(const check_job *job, const char *begin, const char *line, const char *run, FILE *to)
+char *check_repro_name(const check_job *job)
+{
+    const char *space = strstr(job->op->name, "::"), *row = job->row ? job->row->name : "";
+    char *out = NULL;
+    size_t size;
+    FILE *to = open_memstream(&out, &size);
+    if (to) {
+        fprintf(to, "%s.%s%s%s", space ? space + 2 : job->op->name, job->property->name, *row ? "." : "", row);
+        fclose(to);
+    }
+    return out;
+}
+
+/* The binary as a command names it in any folder: one that a source is built to, in the current one. */
+static void put_binary(const check_job *job, FILE *to)
+{
+    char *full = job->op->source || !job->op->path ? NULL : realpath(job->op->path, NULL);
+    put_path(full ? full : file_of(job->op->path), to);
+    free(full);
+}
+
+/* How to build and run it: its name stands in both commands. */
+static void put_run(const check_job *job, bool python, FILE *to)
+{
+    char *name = check_repro_name(job);
+    fputs(python ? "python " : "cc -std=c11 ", to);
+    put_path(name ? name : "", to);
+    fputs(python ? ".py " : ".c $(dovetail --cflags --libs) -lm -pthread -o repro && ./repro ", to);
+    free(name);
+}
+
+static void put_comment(const check_job *job, const char *begin, const char *line, bool python, FILE *to)
 {
     fprintf(to, "%s%s of %s%s%s:\n%s", begin, job->property->name, job->op->name, job->row ? ", row " : "",
         job->row ? job->row->name : "", line);
@@ -75,14 +106,17 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
     check_repro_case(job, to);
     fprintf(to, "\n%s\n", line);
     if (job->op->source) {
+        char *full = realpath(job->op->source, NULL);
         fprintf(to, "%s    dovetail build ", line);
-        put_path(job->op->source, to);
+        put_path(full ? full : job->op->source, to);
+        free(full);
         fputs(" -o ", to);
         put_path(file_of(job->op->path), to);
         fputs("\n", to);
     }
-    fprintf(to, "%s    %s", line, run);
-    put_path(file_of(job->op->path), to);
+    fprintf(to, "%s    ", line);
+    put_run(job, python, to);
+    put_binary(job, to);
     fprintf(to, "\n%s\n%sIt ends with a signal or with 1 while the fault is there, with 0 when it is gone.", line, line);
 }
 
@@ -664,12 +698,11 @@ bool check_repro_c(const check_job *job, FILE *to)
 {
     static const made_piece made[] = { { "names.h", put_c_names }, { "case.h", put_c_makers }, { "tables.h", put_c_tables },
         { "tensors.h", put_c_tensors }, { "axes.h", put_c_axes }, { "wants.h", put_c_wants }, { NULL, NULL } };
-    const char *run = "cc -std=c11 repro.c $(dovetail --cflags --libs) -lm -pthread -o repro && ./repro ";
     const bool before = job->result->has_before && job->result->how.show != CHECK_SHOW_KEPT; /* which makes that call itself */
     program p = { .job = job, .made = made, .to = to };
     if (job->said_python)
         return false;
-    put_comment(job, "/* ", " * ", run, to);
+    put_comment(job, "/* ", " * ", false, to);
     fputs(" */\n", to);
     put_piece(&p, any_by_formula(job) ? "drawn.h" : "memory.h");
     put_question(&p, ".c");
@@ -910,7 +943,7 @@ bool check_repro_python(const check_job *job, FILE *to)
     for (size_t r = 0; r < job->op->nresults && of_results; r++)
         if (job->op->slots[job->op->nargs + r].type == DV_FIELD_TENSORS)
             return false; /* NumPy's memory, not the program's: lists cannot be given */
-    put_comment(job, "# ", "# ", "python repro.py ", to);
+    put_comment(job, "# ", "# ", true, to);
     fputs("\n", to);
     put_piece(&p, "memory.py"); /* it starts the process anew: before anything is loaded */
     if (any_by_formula(job))

@@ -1,10 +1,11 @@
 /* The tolerance between two right results. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8
  * for bf16; v is u of the type that is computed in, f32, and 2^-47 for f64, whose opinions do not lie apart where much is lost on
- * the way; M is the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count),
- * and P the product of the largest of three arguments, at least M^2;
- * n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the result.
+ * the way; M is the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count; I
+ * is the largest of those that sizes bound, which are mostly positions: functions of one take part, and not products), and P the
+ * product of the largest of three arguments, at least M^2; n is how many elements may be added up: the largest dim that goes in,
+ * or the elements of an input for each of the result.
  *
- *     |a - b| <= r |b| + v (16 P + n M),  r = 4u + v (16 M + 4 sqrt(n))
+ *     |a - b| <= r |b| + v (16 (P + I) + n M),  r = 4u + v (16 (M + I) + 4 sqrt(n))
  *
  * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
  * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
@@ -47,8 +48,18 @@ static double largest_of(const check_case *c, const check_value *v)
     double most = largest_number(v);
     for (uint32_t k = 0; k < v->count && (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS); k++) {
         const check_tensor *t = &c->tensors[v->first + k];
-        most = t->present ? fmax(most, fmax(fabs(t->low), fabs(t->high))) : most;
+        if (t->present && t->fill != CHECK_SPREAD)
+            most = fmax(most, fmax(fabs(t->low), fabs(t->high)));
     }
+    return most;
+}
+
+static double largest_position(const check_case *c)
+{
+    double most = 0;
+    for (size_t i = 0; i < c->ntensors; i++)
+        if (c->tensors[i].present && c->tensors[i].fill == CHECK_SPREAD)
+            most = fmax(most, fmax(fabs(c->tensors[i].low), fabs(c->tensors[i].high)));
     return most;
 }
 
@@ -85,9 +96,9 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
      * computed in f32 are still far off.
      */
     const double u = check_unit(dtype), v = u == 0x1p-53 ? 0x1p-47 : 0x1p-24;
-    const double largest = most[0], product = largest * fmax(largest, most[1] * most[2]);
-    const double relative = v * (16 * largest + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
-                 absolute = v * (16 * product + n * largest);
+    const double largest = most[0], position = largest_position(c), product = largest * fmax(largest, most[1] * most[2]);
+    const double relative = v * (16 * (largest + position) + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
+                 absolute = v * (16 * (product + position) + n * largest);
     return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol), op->atol < 0 ? absolute : op->atol };
 }
 

@@ -290,10 +290,9 @@ static int write_repros(const char *folder, const check_job *jobs, size_t n)
     for (size_t i = 0; i < n; i++) {
         if (!check_repro_possible(&jobs[i]))
             continue;
-        const char *space = strstr(jobs[i].op->name, "::"), *name = space ? space + 2 : jobs[i].op->name;
+        char *name = check_repro_name(&jobs[i]);
         for (int python = 0; python < 2; python++) {
-            char *path = cli_format("%s/%s.%s%s%s.%s", folder, name, jobs[i].property->name, jobs[i].row ? "." : "",
-                jobs[i].row ? jobs[i].row->name : "", python ? "py" : "c");
+            char *path = cli_format("%s/%s.%s", folder, name, python ? "py" : "c");
             FILE *to = fopen(path, "w");
             if (!to)
                 return cli_fail("cannot write '%s': %s", path, strerror(errno));
@@ -305,6 +304,7 @@ static int write_repros(const char *folder, const check_job *jobs, size_t n)
                 unlink(path);
             free(path);
         }
+        free(name);
     }
     return CLI_OK;
 }

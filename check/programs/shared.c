@@ -1,7 +1,7 @@
 #include "outs.h"
 #include "tensors.h"
 
-/* Tensor AXIS lies in the memory of tensor SLOT, which is written: it begins AT elements behind its first. */
+/* Tensor AXIS lies in the memory of tensor SLOT, which is written unless both are one: it begins AT elements behind its first. */
 
 static bool together;
 static char *memory, *before; /* what both have, and a copy */
@@ -24,7 +24,7 @@ static void share(void)
         to->data = first;
         from->data = second;
     } else {
-        memcpy(to->data, first, (size_t)(n * size));
+        to->data = memcpy(guarded((size_t)(n * size), (size_t)size, 0), first, (size_t)(n * size)); /* it may be read-only */
     }
 }
 

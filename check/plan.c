@@ -663,6 +663,17 @@ static void set_spread(dv_range fact, check_tensor *t)
     t->high = fmin((double)fact.most, most);
 }
 
+/* No multiples of 1/2 beside an argument that has one number many times: sums of products would be equal before they are rounded
+ * and not after, so their order, as an index, would be that of the additions. */
+static void set_apart(check_case *c)
+{
+    for (size_t i = 0; i < c->ntensors; i++)
+        for (size_t k = 0; k < c->ntensors; k++)
+            if (k != i && c->tensors[i].present && !check_is_integer(c->tensors[i].dtype) &&
+                c->tensors[i].layout == CHECK_EXPANDED && c->tensors[k].fill == CHECK_HALVES)
+                c->tensors[k].fill = CHECK_RANDOM;
+}
+
 static void set_tensors(planner *p, const int *want, const dv_range *facts, bool spread, check_case *c)
 {
     const int64_t mood = level(p, want, MOOD, 0);
@@ -692,6 +703,7 @@ static void set_tensors(planner *p, const int *want, const dv_range *facts, bool
         if (p->op->contract)
             check_narrow(t, facts[i]);
     }
+    set_apart(c);
 }
 
 double check_work(const check_op *op, const check_case *c)

@@ -21,7 +21,7 @@ WITHOUT_PROGRAM = {
     "dropout_p_one", "dropout_split_origin", "random_reserve_short", "generator_ignored", "random_offset_ignored", "random_pieces_alike", "random_state_kept",  # or sets seeds, or gives a Generator
     "writes_later",  # its thread writes at another time in each run: a failure need not repeat
 }
-NOT_IN_PYTHON = {
+NOT_IN_PYTHON = {"same_tensor", 
     "workspace_too_small",  # Python's own host gives the workspace
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail

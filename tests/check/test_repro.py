@@ -21,13 +21,13 @@ WITHOUT_PROGRAM = {
     "dropout_p_one", "dropout_split_origin", "random_reserve_short", "generator_ignored", "random_offset_ignored", "random_pieces_alike", "random_state_kept",  # or sets seeds, or gives a Generator
     "writes_later",  # its thread writes at another time in each run: a failure need not repeat
 }
-NOT_IN_PYTHON = {"same_tensor", 
+NOT_IN_PYTHON = {
     "workspace_too_small",  # Python's own host gives the workspace
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
     "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
-    "overlap_copied_forward",  # nor is it asked to give two arguments one memory
+    "overlap_copied_forward", "same_tensor",  # nor is it asked to give two arguments one memory
     "racy_parallel_for", "places_in_order_taken", "pieces_count_at_once", "running_maximum", "eight_tables",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word

@@ -6,7 +6,7 @@
 
 #include "check.h"
 
-enum { DEEP = 256 << 10, MUCH = 24 << 10, FROM = 4096, SLOW = CLOCKS_PER_SEC / 20 };
+enum { DEEP = 1 << 20, MUCH = 24 << 10, FROM = 4096, SLOW = CLOCKS_PER_SEC / 20 };
 
 static size_t depth_of(const check_job *job, const check_case *c)
 {

@@ -246,7 +246,7 @@ static int npu_sparse_attention_pto_reference(dv_context *ctx, const struct laye
         return status;
     const int64_t longest = tokens_longest(&z.keys), most = longest < a->sparse_count ? longest : a->sparse_count;
     z.pieces = z.lines < 32 ? z.lines : 32;
-    z.widest = larger(larger(z.n * (z.p + z.r), z.g * z.d), larger(larger(z.c + z.r, z.q), larger(z.d, 3 * z.r)));
+    z.widest = larger(larger(z.n * (z.p + z.r), larger(z.g * z.d, z.g)), larger(larger(z.c + z.r, z.q), larger(z.d, 3 * z.r)));
     z.room = z.h + z.q + z.n * (z.p + z.r + 2 * z.c + 2) + z.g * (z.d + 1) + z.c + z.r + z.d + z.widest + 2 * most;
     z.scratch = dv_alloc(ctx, (size_t)(z.pieces * z.room + z.lines * (z.c + z.r + z.d) + 1) * sizeof(double), 64);
     if (!z.scratch)

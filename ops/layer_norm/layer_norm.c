@@ -60,10 +60,10 @@ DV_INLINE void normalise(
         squares[i] += d * d;
     }
     const double more = total(rest) / (double)n, variance = total(squares) / (double)n - more * more;
-    const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + eps)), off = (float)more;
+    const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + eps)), shift = -(float)more * scale;
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
-    to[k + i] = ((x[k + i] - mean) - off) * scale * weight[k + i] + bias[k + i];
+    to[k + i] = ((x[k + i] - mean) * scale + shift) * weight[k + i] + bias[k + i];
 }
 
 DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa)

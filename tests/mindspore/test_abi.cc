@@ -41,6 +41,9 @@ class Node : public AotExtra {
     const std::string text, file;
 };
 
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wreturn-type-c-linkage" // what is tested here
+#endif
 extern "C" {
 int dv_node(int, void **, int *, int64_t **, const char **, void *, void *);
 sizes dv_nodeInferShape(int *, int64_t **, AotExtra *);

@@ -36,30 +36,23 @@ static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
 }
 
 /* x: n elements in whole blocks, of which some may lie behind the last; to, which may be x: (x - mean) / sqrt(variance + eps) *
- * weight + bias. The mean is rounded to float, which matters where all elements are near it: what the differences from it have as
- * a mean is taken off, too. */
+ * weight + bias. `more` is what the mean loses as a float, which matters where all elements are near it. */
 DV_INLINE void normalise(
     float *to, const float *x, const float *restrict weight, const float *restrict bias, int64_t n, double eps)
 {
-    float sum[DV_BLOCK] = { 0 }, rest[DV_BLOCK] = { 0 }, squares[DV_BLOCK] = { 0 };
+    float sum[DV_BLOCK] = { 0 }, squares[DV_BLOCK] = { 0 };
     const int64_t whole = n / DV_BLOCK * DV_BLOCK;
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP
     sum[i] += x[k + i];
-    const float mean = (float)(total(sum) / (double)n);
+    const double exact = total(sum) / (double)n;
+    const float mean = (float)exact;
     for (int64_t k = 0; k < whole; k += DV_BLOCK)
         DV_BLOCK_LOOP
-        {
-            const float d = x[k + i] - mean;
-            rest[i] += d;
-            squares[i] += d * d;
-        }
-    for (int i = 0; i < n - whole; i++) {
-        const float d = x[whole + i] - mean;
-        rest[i] += d;
-        squares[i] += d * d;
-    }
-    const double more = total(rest) / (double)n, variance = total(squares) / (double)n - more * more;
+    squares[i] += (x[k + i] - mean) * (x[k + i] - mean);
+    for (int i = 0; i < n - whole; i++)
+        squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
+    const double more = exact - (double)mean, variance = total(squares) / (double)n - more * more;
     const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + eps)), shift = -(float)more * scale;
     for (int64_t k = 0; k < n; k += DV_BLOCK)
         DV_BLOCK_LOOP

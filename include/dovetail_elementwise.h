@@ -58,10 +58,8 @@ typedef struct dv_isa {
 } dv_isa;
 DV_INLINE void dv_block_load(const dv_isa *isa, float *to, const uint16_t *from, uint32_t dtype) { isa->load(to, from, dtype); }
 DV_INLINE void dv_block_store(const dv_isa *isa, uint16_t *to, const float *from, uint32_t dtype) { isa->store(to, from, dtype); }
-DV_INLINE void dv_block_exp(const dv_isa *isa, float *to, const float *x, float minus)
-{
-    isa->exp(to, x, minus);
-} /* to may be x */
+/* to may be x */
+DV_INLINE void dv_block_exp(const dv_isa *isa, float *to, const float *x, float minus) { isa->exp(to, x, minus); }
 
 /* In C, which the compiler makes vectors of. */
 DV_INLINE void dv__load_bf16(float *to, const uint16_t *from)
@@ -362,7 +360,8 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
  *     }
  *     DV_ISAS_LOOP(struct softmax, softmax_row, lines)
  *
- * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once. */
+ * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once, but for the piece of a loop.
+ */
 #define DV__ISA_LOOP(ISA, TARGET, FRAME, BODY, PIECE)                                                                        \
     TARGET static int PIECE##_##ISA(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end, &dv_isa_##ISA); } \
     DV__UNUSED static int BODY##_##ISA(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_##ISA); }
@@ -433,34 +432,42 @@ static inline int dv__name_of(const char *names, int k, const char **name)
     *name = names + strspn(names, " ");
     return (int)strcspn(*name, ", )");
 }
+static inline bool dv__is_read(uint32_t dtype)
+{
+    switch (dtype) {
+    case DV_DTYPE_f32:
+    case DV_DTYPE_f64:
+    case DV_DTYPE_bf16:
+    case DV_DTYPE_f16:
+    case DV_DTYPE_i8:
+    case DV_DTYPE_i16:
+    case DV_DTYPE_i32:
+    case DV_DTYPE_i64:
+    case DV_DTYPE_u8:
+    case DV_DTYPE_bool: return true;
+    default: return false;
+    }
+}
 /* A contract may accept what a line cannot compute: that is an error of the call. */
 DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs, const dv_tensor *const *in,
     int nin, const char *ins)
 {
     const int64_t n = out[0] ? dv_numel(out[0]) : 0;
     for (int i = 0; i < nout + nin; i++) {
-        const dv_tensor *const t = i < nout ? out[i] : in[i - nout];
+        const bool result = i < nout;
+        const dv_tensor *const t = result ? out[i] : in[i - nout];
+        const bool fits = t && (dv_numel(t) == n || (!result && dv_numel(t) == 1));
+        if (fits && dv__is_read(dv_dtype_key(t->dtype)))
+            continue;
         const char *name;
-        const int size = i < nout ? dv__name_of(outs, i, &name) : dv__name_of(ins, i - nout, &name);
+        const int size = dv__name_of(result ? outs : ins, result ? i : i - nout, &name);
         if (!t)
             return dv_error(ctx, DV_EINVAL, "an elementwise row needs '%.*s', which is None", size, name);
-        if (dv_numel(t) != n && (i < nout || dv_numel(t) != 1))
+        if (!fits)
             return dv_error(ctx, DV_EINVAL,
                 "an elementwise row needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
-                (long long)n, i < nout ? "" : " (or 1)", (long long)dv_numel(t));
-        switch (dv_dtype_key(t->dtype)) {
-        case DV_DTYPE_f32:
-        case DV_DTYPE_f64:
-        case DV_DTYPE_bf16:
-        case DV_DTYPE_f16:
-        case DV_DTYPE_i8:
-        case DV_DTYPE_i16:
-        case DV_DTYPE_i32:
-        case DV_DTYPE_i64:
-        case DV_DTYPE_u8:
-        case DV_DTYPE_bool: break;
-        default: return dv_error(ctx, DV_EINVAL, "an elementwise row does not have the dtype of '%.*s'", size, name);
-        }
+                (long long)n, result ? "" : " (or 1)", (long long)dv_numel(t));
+        return dv_error(ctx, DV_EINVAL, "an elementwise row does not have the dtype of '%.*s'", size, name);
     }
     return DV_OK;
 }

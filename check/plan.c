@@ -821,14 +821,20 @@ static int64_t found_level(const planner *p, const int *want, int k, const check
     }
 }
 
+/* The number of a factor's level; NOT: it has no such level. */
+static int level_of(const planner *p, int k, int64_t level)
+{
+    int at = NOT;
+    for (uint32_t l = 0; l < p->f[k].n; l++)
+        at = p->f[k].level[l] == level ? (int)l : at;
+    return at;
+}
+
 static void find_levels(const planner *p, const int *want, const check_case *c, int *found)
 {
     for (int k = 0; k < p->n; k++) {
         const int64_t is = found_level(p, want, k, c);
-        found[k] = NOT;
-        for (uint32_t l = 0; l < p->f[k].n && is >= 0; l++)
-            if (p->f[k].level[l] == is)
-                found[k] = (int)l;
+        found[k] = is >= 0 ? level_of(p, k, is) : NOT;
     }
 }
 
@@ -1281,6 +1287,13 @@ static int factor_of(const planner *p, enum kind kind, size_t at)
     return NOT;
 }
 
+/* The number of a factor's level; the first: it has no such level. */
+static int level_or_first(const planner *p, int k, int64_t level)
+{
+    const int at = level_of(p, k, level);
+    return at < 0 ? 0 : at;
+}
+
 /* Has a case these names of one size that is past whole vectors? */
 static bool are_equal(const planner *p, size_t a, size_t b)
 {
@@ -1304,10 +1317,8 @@ static void meet_equal(planner *p)
                 const int f = factor_of(p, DIM, a), g = factor_of(p, DIM, b);
                 if (f < 0 || g < 0 || are_equal(p, a, b))
                     break;
-                for (uint32_t l = 0; l < p->f[f].n; l++)
-                    want[f] = p->f[f].level[l] == OTHER ? (int)l : l ? want[f] : 0;
-                for (uint32_t l = 0; l < p->f[g].n; l++)
-                    want[g] = p->f[g].level[l] == OTHER ? (int)l : l ? want[g] : 0;
+                want[f] = level_or_first(p, f, OTHER);
+                want[g] = level_or_first(p, g, OTHER);
                 p->like[b] = (uint32_t)a + 1;
                 for (size_t c = 0; c < p->op->nnames && i < TRIES / 2; c++)
                     for (size_t d = c + 1; d < p->op->nnames && c != a && c != b && !p->like[c]; d++)
@@ -1345,11 +1356,8 @@ static void meet_broadcast(planner *p)
                 const int f = factor_of(p, ONES, a), g = factor_of(p, ONES, b);
                 if (f < 0 || g < 0 || differ_in_first(p, a, b))
                     break;
-                want[f] = want[g] = 0;
-                for (uint32_t l = 0; l < p->f[f].n; l++)
-                    want[f] = p->f[f].level[l] == LEADING ? (int)l : want[f];
-                for (uint32_t l = 0; l < p->f[g].n; l++)
-                    want[g] = p->f[g].level[l] == NO_ONES ? (int)l : want[g];
+                want[f] = level_or_first(p, f, LEADING);
+                want[g] = level_or_first(p, g, NO_ONES);
                 p->turn = (p->turn + 11) / 12 * 12; /* of one rank and one dtype */
                 add_plain(p, f, g, want, i % 2);
             }

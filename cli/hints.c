@@ -221,6 +221,11 @@ static void explain_generic(const char *block, size_t size, const char *message,
 #define NUMBER "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame.scale"
 #define ALL VECTORS "write dv_all(0), or dv_all(frame.scale), for a number as a result or a variable"
 
+#define FIELD "a list of " LINE " names a field that the struct does not have"
+#define INPUT "an input cannot be changed: declare a dv_real, or list it among the results, too"
+#define NONE VECTORS "this cannot be done with vectors" PLAIN
+#define STRUCT "frame is the struct itself: write frame.scale"
+
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)
 {
     static const struct {
@@ -234,13 +239,12 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "incomplete", "DV_OPERATOR", "DV_OPERATOR",
             "the struct that the declaration names does not exist (or is defined further down)" },
         { "'dv_op_", "undeclared", NULL, "the library lists an operator that has no DV_OPERATOR above it" },
-        { "invalid type argument of '->'", LINE, LINE, "frame is the struct itself: write frame.scale" },
-        { "is not a pointer; did you mean", LINE, LINE, "frame is the struct itself: write frame.scale" },
-        { "has no member named", "DV__OF_FRAME", LINE, "a list of " LINE " names a field that the struct does not have" },
-        { "no member named", "DV__OF_FRAME", LINE, "a list of " LINE " names a field that the struct does not have" },
-        { "read-only variable", LINE, LINE, "an input cannot be changed: declare a dv_real, or list it among the results, too" },
-        { "const-qualified type", LINE, LINE,
-            "an input cannot be changed: declare a dv_real, or list it among the results, too" },
+        { "invalid type argument of '->'", LINE, LINE, STRUCT },
+        { "is not a pointer; did you mean", LINE, LINE, STRUCT },
+        { "has no member named", "DV__OF_FRAME", LINE, FIELD },
+        { "no member named", "DV__OF_FRAME", LINE, FIELD },
+        { "read-only variable", LINE, LINE, INPUT },
+        { "const-qualified type", LINE, LINE, INPUT },
         { "when assigning to type 'dv_real'", LINE, LINE, ALL }, /* gcc */
         { "when initializing type 'dv_real'", LINE, LINE, ALL },
         { "assigning to 'dv_real'", LINE, LINE, ALL }, /* clang */
@@ -254,10 +258,10 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "to vector", LINE, LINE, NUMBER },                                    /* gcc */
         { "between scalar type", LINE, LINE, NUMBER },                          /* clang */
         { "may change value", LINE, LINE, NUMBER },                             /* with -Wconversion */
-        { "vector", LINE, LINE, VECTORS "this cannot be done with vectors" PLAIN },
+        { "vector", LINE, LINE, NONE },
         { "unary exclamation mark", LINE, LINE, VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN },
-        { "non-floating-point argument", LINE, LINE, VECTORS "this cannot be done with vectors" PLAIN },
-        { "aggregate value used", LINE, LINE, VECTORS "this cannot be done with vectors" PLAIN },
+        { "non-floating-point argument", LINE, LINE, NONE },
+        { "aggregate value used", LINE, LINE, NONE },
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },
         { "target specific option mismatch", "", NULL,
             "this intrinsic needs its instruction set on the function: write DV_TARGET_AVX2 (or DV_TARGET_AVX512) before it" },

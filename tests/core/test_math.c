@@ -226,6 +226,12 @@ static dv_tensor tensor_of(void *data, uint32_t dtype, const int64_t *n)
     static const int64_t one = 1;
     return (dv_tensor){ data, { DV_CPU, 0 }, 1, dv_dtype_from_key(dtype), n, &one, 0 };
 }
+/* The rows of a line. */
+#ifdef DV_TARGET_AVX512
+#define ROWS_OF(ROW) { ROW##_base, ROW##_reference, ROW##_avx2, ROW##_avx512, ROW##_avx512bf16 }
+#else
+#define ROWS_OF(ROW) { ROW##_base, ROW##_reference }
+#endif
 static bool can_run(size_t row) /* base, reference, avx2, avx512, avx512bf16 */
 {
 #ifdef DV_TARGET_AVX512
@@ -237,11 +243,7 @@ static bool can_run(size_t row) /* base, reference, avx2, avx512, avx512bf16 */
 }
 static void one_line(void **state)
 {
-    int (*const rows[])(dv_context *ctx, const struct mixed *a) = { mixed_base, mixed_reference,
-#ifdef DV_TARGET_AVX512
-        mixed_avx2, mixed_avx512, mixed_avx512bf16
-#endif
-    };
+    int (*const rows[])(dv_context *ctx, const struct mixed *a) = ROWS_OF(mixed);
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
         for (int64_t n = 0; n < 200; n++) {
@@ -313,11 +315,6 @@ static double plain_exact(float x, float i, float by)
 LINES(LINE_OF)
 #pragma GCC diagnostic pop
 typedef int (*line_row)(dv_context *ctx, const struct lines *a);
-#ifdef DV_TARGET_AVX512
-#define ROWS_OF(NAME) { NAME##_line_base, NAME##_line_reference, NAME##_line_avx2, NAME##_line_avx512, NAME##_line_avx512bf16 }
-#else
-#define ROWS_OF(NAME) { NAME##_line_base, NAME##_line_reference }
-#endif
 static void check_line(const char *name, const line_row *rows, size_t count, double (*exact)(float x, float i, float by))
 {
     for (size_t r = 0; r < count; r++) {
@@ -338,8 +335,9 @@ static void check_line(const char *name, const line_row *rows, size_t count, dou
 static void lines(void **state)
 {
     (void)state;
-#define CHECK_LINE(NAME, LINE, EXACT) \
-    check_line(#NAME, (const line_row[])ROWS_OF(NAME), sizeof((const line_row[])ROWS_OF(NAME)) / sizeof(line_row), NAME##_exact);
+#define CHECK_LINE(NAME, LINE, EXACT)                                                                                            \
+    check_line(#NAME, (const line_row[])ROWS_OF(NAME##_line), sizeof((const line_row[])ROWS_OF(NAME##_line)) / sizeof(line_row), \
+        NAME##_exact);
     LINES(CHECK_LINE)
     CHECK_LINE(plain, , )
 }
@@ -353,11 +351,7 @@ struct descent {
 DV_ELEMENTWISE(descent, struct descent, (p, grad), (p), p = p - (dv_number)frame.rate * grad)
 static void in_place(void **state)
 {
-    int (*const rows[])(dv_context *ctx, const struct descent *a) = { descent_base, descent_reference,
-#ifdef DV_TARGET_AVX512
-        descent_avx2, descent_avx512, descent_avx512bf16
-#endif
-    };
+    int (*const rows[])(dv_context *ctx, const struct descent *a) = ROWS_OF(descent);
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const int64_t n = 131;

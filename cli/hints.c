@@ -223,7 +223,7 @@ static void explain_generic(const char *block, size_t size, const char *message,
 
 #define FIELD "a list of " LINE " names a field that the struct does not have"
 #define INPUT "an input cannot be changed: declare a dv_real, or list it among the results, too"
-#define NONE VECTORS "this cannot be done with vectors" PLAIN
+#define NONE VECTORS "this cannot be done with vectors (a comparison as a number: dv_real m = x > 0)" PLAIN
 #define STRUCT "frame is the struct itself: write frame.scale"
 
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)

@@ -16,12 +16,17 @@
  * dv_cos, dv_sqrt, dv_abs, dv_floor, dv_ceil, dv_trunc, dv_round, dv_min, dv_max, dv_select. Another function does not compile.
  *   - A number that is no small integer is written (dv_number)0.1: float or double. An attribute is (dv_number)frame.eps.
  *     dv_all(frame.eps) is a dv_real: `out = dv_all(0)`.
- *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons. As a number, a comparison is 1 or 0.
+ *     Without (dv_number) a number such as 0.5 is a double in some rows and a float in others.
+ *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons; of the frame alone, frame.flag ? x : y.
+ *     As a number, a comparison is the int 1 or 0, and goes into a dv_real before it is added or multiplied: dv_real m = x > 0.
  *     The compiler makes vectors of a line that compares; lines that do not are faster where exp and its family are used.
+ *   - `continue` and `break` end the element. `return` would leave the rest of a block without results: do not use it.
  *   - A helper is a macro: #define square(x) ((x) * (x)).
  *   - A name in both lists is written in place: (p, grad), (p), p = p - (dv_number)frame.rate * grad.
  * DV_ELEMENTWISE_PLAIN has the same arguments. Its line is compiled for float and double only, so all of C may be in it: `if`,
  * loops, functions (those of <tgmath.h>, such as pow, have both types).
+ * Rows may compute a * b + c with one rounding: x * x - y * y of equal numbers is not always 0 (dovetail build -X
+ * -ffp-contract=off).
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
  * computed in double if a tensor is f64, i32 or i64, else in float. A result that is an integer is cut to its range. An input of
  * one element stands for all. An output may be one of the inputs, but may not overlap an input in another way. */

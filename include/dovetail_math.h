@@ -421,7 +421,7 @@ DV__X16 dv_i32x16 dv__nonzero_x16(dv_f32x16 x) { return (dv_i32x16)(x != 0); }
         : NAME##_x16, void (*)(dv_f32x16, float) \
         : NAME##_xn, void (*)(dv_f32x16, double) \
         : NAME##_xn, void (*)(float, dv_f32x16) : NAME##_nx, void (*)(double, dv_f32x16) : NAME##_nx,
-#define DV__SELECT_OF(WHICH) _Generic((WHICH), dv_i32x16: dv__select_nn, default: dv__select_f32)
+#define DV__SELECT_OF(WHICH) _Generic((WHICH), dv_i32x16: dv__select_nn, dv_f32x16: dv__select_nn, default: dv__select_f32)
 #define DV__WHICH_X16 \
     dv_i32x16:        \
     dv__which_x16, dv_f32x16 : dv__nonzero_x16,

@@ -284,6 +284,8 @@ static void one_line(void **state)
     X(all, out = dv_all(frame.by), by)                                                  \
     X(clamp, out = dv_min(dv_max(x, -1), (dv_number)frame.by), fminf(fmaxf(x, -1), by)) \
     X(relu, out = dv_select(x > 0, x, 0), x > 0 ? x : 0)                                \
+    X(flags, out = dv_select(i, 1, 0), i != 0)                                          \
+    X(product, const dv_real m = x > 0; out = x * m, x > 0 ? x : 0 * x)                 \
     X(masked, out = dv_select(i, x, 0), i != 0 ? x : 0)                                 \
     X(left, out = x; if (frame.by > 0) break; out = dv_all(9), by > 0 ? x : 9)          \
     X(chosen, out = frame.by > 0 ? x : i, by > 0 ? x : i)                               \

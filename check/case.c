@@ -102,8 +102,10 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
         const int64_t random = random_integer(t, r);
         if (t->fill == CHECK_SPREAD)
             return (double)spread_integer(t, i, random);
-        if (t->fill == CHECK_EXTREMES && ++*special % 2)
-            return *special / 2 % 3 == 0 ? t->low : *special / 2 % 3 == 1 || t->low > -1 ? t->high : -1;
+        if (t->fill == CHECK_EXTREMES && i % 2 == 0) { /* at the same places in each tensor, and each beside each */
+            const uint64_t which = check_next(r) % 3;
+            return which == 0 ? t->low : which == 1 || t->low > -1 ? t->high : -1;
+        }
         if (t->fill == CHECK_LAST && i + 1 == check_numel(t))
             return t->high > -t->low ? t->high : t->low;
         return (double)(t->fill == CHECK_RANDOM || t->fill == CHECK_EXTREMES ? random
@@ -116,7 +118,7 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     if (t->fill == CHECK_ASCENDING)
         return t->low + (t->high - t->low) * (double)(i + 1) / (double)(check_numel(t) + 1);
     if (t->fill == CHECK_SPECIAL && i == lone)
-        return mild[*special % 3];
+        return mild[*special % CHECK_LONE_KINDS];
     if (t->fill == CHECK_SPECIAL && lone < 0 && (!i || bits % 5 == 0))
         return (wild ? extreme : mild)[(*special)++ % (sizeof mild / sizeof *mild)];
     if (t->fill == CHECK_INFINITE && !i)
@@ -173,7 +175,9 @@ void check_fill_tensor(const check_tensor *t, uint64_t seed, void *first, const 
     dv_dtype part = t->dtype;
     const int parts = check_numbers_in(&part);
     const bool plain = t->fill == CHECK_RANDOM && !integer && parts == 1; /* the most frequent: the same numbers, sooner */
-    const int64_t lone = seed % 4 == CHECK_LONE && n ? (int64_t)(special / 3 % (uint64_t)n) : -1;
+    const uint64_t which = seed / 4 % CHECK_LONE_WAYS, place = which / CHECK_LONE_KINDS;
+    const int64_t lone = seed % 4 != CHECK_LONE || !n ? -1 : !place ? 0 : place == 1 ? n - 1 : (int64_t)(special % (uint64_t)n);
+    special = lone < 0 ? special : which;
     for (int64_t i = 0, at = 0; i < n; i++) {
         char *const element = (char *)first + at * bytes;
         const double x = plain         ? between(t, check_next(&r))

@@ -63,7 +63,8 @@ enum check_layout {
 enum check_fill {
     CHECK_RANDOM,
     CHECK_SIMPLE,
-    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes; if the seed is CHECK_LONE modulo 4: one NaN or infinity */
+    CHECK_SPECIAL, /* includes NaN, infinities, zeros and extremes; if the seed is CHECK_LONE modulo 4: one NaN or infinity,
+                      and the seed's next bits say which, and whether it is the first element, the last or any */
     CHECK_LAST, /* integers: all zero, except that the last one is the bound of the range farther from zero; real numbers: within
                    4 of the lower bound, except that the last one is the upper one */
     CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
@@ -76,7 +77,7 @@ enum check_fill {
     CHECK_INFINITE,   /* real numbers: the first is an infinity */
     CHECK_LOWEST,     /* real numbers: all are -infinity, below what a maximum may begin with */
 };
-enum { CHECK_LONE = 2 };
+enum { CHECK_LONE = 2, CHECK_LONE_KINDS = 3, CHECK_LONE_WAYS = 9 };
 typedef struct check_tensor {
     bool present; /* false: None */
     uint8_t layout, fill;

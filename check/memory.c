@@ -22,6 +22,7 @@ enum {
     FAR_BYTES = 1 << 28,
     SPAN = 1 << 18,
     CHUNK = 1 << 24,
+    STAY = 1 << 26,
     STACK = 1 << 16
 };
 /* Tensors are in the middle, so that an index that wraps at 2^32 elements stays inside the range. */
@@ -77,11 +78,21 @@ static bool reserve(struct machine *m)
 
 static void *as_pointer(uintptr_t p) { return (void *)p; }
 
+/* [begin, end) is inaccessible again. Low pages stay, for the next to get them: to map fresh ones takes longest of all. */
+static void close_pages(const struct machine *m, uintptr_t begin, uintptr_t end)
+{
+    const uintptr_t stay = m->area + BEGIN + STAY, middle = end < stay ? end : begin > stay ? begin : stay;
+    if (middle > begin)
+        mprotect(as_pointer(begin), middle - begin, PROT_NONE);
+    if (end > middle)
+        mmap(as_pointer(middle), end - middle, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
 /* What the last call left from here on is inaccessible again. */
 static void drop_kept(struct machine *m)
 {
     if (m->mapped > m->used)
-        mmap(as_pointer(m->used), m->mapped - m->used, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        close_pages(m, m->used, m->mapped);
     m->mapped = m->used;
     m->nkept = m->nregions;
 }
@@ -209,7 +220,7 @@ static region *place(struct machine *m, size_t bytes, size_t alignment, enum use
         if (m->nregions >= m->nkept || r->begin != begin || after(r) != after(&one))
             drop_kept(m);
         else if (r->end != end && r->end > begin)
-            mmap(as_pointer(begin), r->end - begin, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+            close_pages(m, begin, r->end);
         if (m->nregions >= m->nkept || r->end != end)
             *kept = (region){ .begin = 0 };
         *r = one;
@@ -221,13 +232,17 @@ static region *place(struct machine *m, size_t bytes, size_t alignment, enum use
     return r;
 }
 
-static bool open_pages(region *r, const region *kept)
+/* Each byte of it is `inside`, and GAP around it. */
+static bool open_pages(region *r, const region *kept, int inside)
 {
     if (r->bytes && (!kept->begin || kept->sealed) && mprotect(as_pointer(r->begin), r->end - r->begin, PROT_READ | PROT_WRITE)) {
         r->end = r->begin;
         return false;
     }
-    memset(as_pointer(r->begin), GAP, r->end - r->begin);
+    memset(as_pointer(r->begin), GAP, r->data - r->begin);
+    memset(as_pointer(r->data), inside, r->bytes);
+    if (r->bytes)
+        memset(as_pointer(r->data + r->bytes), GAP, r->end - r->data - r->bytes);
     return true;
 }
 
@@ -244,11 +259,11 @@ static bool has_kept(region *r, const region *kept, const void *data)
     return r->sealed;
 }
 
-/* New memory. NULL: too much. */
+/* New memory, poisoned. NULL: too much. */
 static region *lend(struct machine *m, size_t bytes, size_t alignment, enum use use, size_t index)
 {
     region kept, *r = place(m, bytes, alignment, use, index, &kept);
-    return r && open_pages(r, &kept) ? r : NULL;
+    return r && open_pages(r, &kept, m->call->poison) ? r : NULL;
 }
 
 /* A read-only copy. NULL: too large. */
@@ -256,7 +271,7 @@ static const void *lend_copy(struct machine *m, const void *data, size_t bytes, 
 {
     region kept, *r = place(m, bytes, alignment, use, index, &kept);
     if (r && !has_kept(r, &kept, data)) {
-        if (!open_pages(r, &kept))
+        if (!open_pages(r, &kept, GAP))
             return NULL;
         if (bytes)
             memcpy(as_pointer(r->data), data, bytes);
@@ -309,8 +324,8 @@ static int new_tensor(const dv_host *host, int index, dv_dtype dtype, dv_device 
                             : lend_far(m, (size_t)bytes, (size_t)dv_dtype_bytes(dtype, 1), use, (size_t)index, ONE_CHUNK);
     if (!r)
         return dv_fail(DV_ENOMEM, "out of memory: %lld bytes", (long long)bytes);
-    const size_t filled = r->margin ? GUARD : r->bytes;
-    memset(as_pointer(r->data + r->bytes - filled), m->call->poison, filled);
+    if (r->margin)
+        memset(as_pointer(r->data + r->bytes - GUARD), m->call->poison, GUARD);
     t->t.data = as_pointer(r->data);
     t->as_made = t->t;
     *out = &t->t;
@@ -342,10 +357,7 @@ static void *lend_to_kernel(const dv_host *host, int use, int slot, size_t bytes
     (void)host;
     const enum use as = use == DV_MEMORY_WORKSPACE ? WORKSPACE : use == DV_MEMORY_KERNEL ? KERNEL : STAND_IN;
     region *r = bytes < FAR_BYTES ? lend(&machine, bytes, alignment < PAGE ? alignment : PAGE, as, (size_t)slot) : NULL;
-    if (!r)
-        return NULL;
-    memset(as_pointer(r->data), machine.call->poison, r->bytes);
-    return as_pointer(r->data);
+    return r ? as_pointer(r->data) : NULL;
 }
 
 static void take_back(const dv_host *host, void *p) /* with the next call */
@@ -468,7 +480,7 @@ static bool fill(struct machine *m, size_t i, region *r, const region *kept)
     const bool moved = (m->call->moved > 0 || m->call->identity) && check_is_float(t->dtype);
     if (known && !moved && has_kept(r, kept, k->bytes))
         return true;
-    if (!open_pages(r, kept))
+    if (!open_pages(r, kept, GAP))
         return false;
     if (known) {
         memcpy(as_pointer(r->data), k->bytes, r->bytes);

@@ -43,7 +43,7 @@ static const struct {
     [AFTER_VECTOR] = { "9, 17, 33", { 9, 17, 33, 65 }, 0, -1 },
     [OTHER] = { "another", { 11, 13, 37, 94 }, 10, 4096 },
     [PAST_4096] = { "past 4096", { 4099, 4097, 8192, 6007 }, 4097, 32768 },
-    [PAST_32768] = { "past 32768", { 32771, 65537, 32769, 40000 }, 32769, INT64_MAX },
+    [PAST_32768] = { "past 32768", { 65537, 66049, 65792, 70001 }, 32769, INT64_MAX },
 };
 static const int64_t huge[] = { INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), (INT64_C(1) << 32) + 1, -3, 1000 };
 enum { HUGE_NUMBERS = sizeof huge / sizeof *huge };

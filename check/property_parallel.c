@@ -842,10 +842,10 @@ static const check_case *enlarged(const check_job *job, const check_case *c, siz
  * it more slowly. */
 static bool cut(const check_job *job, const check_case *c, const check_loop *l, check_case *out)
 {
-    enum { MORE = 16, FEW = 2, MANY = 18 };
+    enum { MORE = 16, FEW = 2, MANY = 18, ALL = 258 }; /* ALL: more grains than a loop has pieces */
     static check_outs outs;
-    const int64_t grain = l->grain < MOST_WORK ? l->grain : MOST_WORK;
-    for (int64_t wanted = l->cut ? FEW : MANY; wanted; wanted = wanted > FEW ? FEW : 0) /* once many: few may have a place each */
+    const int64_t grain = l->grain < MOST_WORK ? l->grain : MOST_WORK, most = l->cut > 1 ? FEW : l->cut ? ALL : MANY;
+    for (int64_t wanted = most; wanted; wanted = wanted > FEW ? FEW : 0) /* few may have a place each */
         for (int64_t times = wanted * grain / l->steps + 1; times <= MOST_WORK; times *= MORE)
             for (size_t k = 0; k < job->op->nnames + c->nargs; k++)
                 if (enlarged(job, c, k, times, out) && run(job, out, CHECK_AT_END, NULL, false, &outs) && is_cut(l))

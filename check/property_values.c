@@ -720,12 +720,13 @@ static bool with_lone_special(const check_job *job, const check_case *c, check_c
 {
     enum { LARGEST = 256, NEAR = 2 };
     const bool one = c->number % 2 || check_case_largest(c) > 1, lowest = c->number % 4 == 3;
+    const uint64_t turn = c->number / 4 * 3 + c->number % 4; /* of the numbers that are not `lowest` */
     bool any = false;
     if (has_special(c) || check_case_largest(c) > LARGEST)
         return false;
     *out = *c;
     for (size_t k = 0; k < c->ntensors; k++) {
-        const size_t i = (c->number + k) % c->ntensors;
+        const size_t i = (c->number + turn / CHECK_LONE_WAYS + k) % c->ntensors;
         check_tensor *t = &out->tensors[i];
         if (!t->present || check_is_integer(t->dtype) || !check_numel(t))
             continue;
@@ -737,7 +738,7 @@ static bool with_lone_special(const check_job *job, const check_case *c, check_c
             continue;
         any = true;
         t->fill = !one ? CHECK_INFINITE : lowest ? CHECK_LOWEST : CHECK_SPECIAL;
-        out->seed = (c->seed & ~UINT64_C(3)) + (CHECK_LONE - i) % 4;
+        out->seed = c->seed / (4 * CHECK_LONE_WAYS) * (4 * CHECK_LONE_WAYS) + turn % CHECK_LONE_WAYS * 4 + CHECK_LONE - i;
     }
     return any && (!job->op->looks_inside || check_accepts(job->op, out));
 }

@@ -169,7 +169,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
         int number;
         const char *kind, *says;
     } names[] = {
-        { SIGFPE, "arithmetic fault", "SIGFPE: the kernel divides an integer by zero" },
+        { SIGFPE, "arithmetic fault", "SIGFPE: the kernel divides an integer by zero, or the lowest one by -1" },
         { SIGABRT, "abort", "SIGABRT: the kernel calls abort()" },
         { SIGILL, "illegal instruction",
             "SIGILL: the kernel runs an illegal instruction: __builtin_trap(), or one that this processor does not have" },

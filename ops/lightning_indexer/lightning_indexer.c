@@ -371,14 +371,14 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
         .by = by,
         .longest = tokens_longest(&x.keys),
         .heads = ((x.heads ? x.heads : 1) + ALIGN - 1) / ALIGN * ALIGN,
-        .depth = (x.d + by->each - 1) / by->each,
-        .pieces = 32 };
+        .depth = (x.d + by->each - 1) / by->each };
     p.step = by->small && x.heads * x.d <= SMALL ? by->lanes : KEYS;
     p.packed = p.heads * (p.depth + 2);
-    p.room = UNIT * line_room(x.d);
+    p.room = (p.longest < UNIT ? p.longest + 1 : UNIT) * line_room(x.d);
     p.units = (p.longest + UNIT - 1) / UNIT;
     p.lines = 4194304 / (p.longest + p.packed) + 1; /* at once: 16 MB of scores and queries */
     p.lines = x.lines < p.lines ? x.lines : p.lines;
+    p.pieces = p.lines * p.units < 32 ? p.lines * p.units + 1 : 32;
     p.scores = dv_alloc(ctx, (size_t)(p.lines * p.longest + 1) * sizeof *p.scores, 64);
     p.queries = dv_alloc(ctx, (size_t)(p.lines * p.packed) * sizeof *p.queries, 64);
     p.scratch = dv_alloc(ctx, (size_t)(p.pieces * p.room + 1) * sizeof *p.scratch, 64);

@@ -222,7 +222,7 @@ typedef struct check_op {
     size_t nrows;
     bool random;       /* tagged as nondeterministic */
     bool seeded;       /* with the same seed it is not */
-    double rtol, atol; /* that the contract declares; -1: none */
+    double rtol, atol, rounded; /* that the contract declares; -1: none; rounded: 0 */
     bool shape_function;
     const char *too_large; /* why it cannot be checked; NULL: it can */
     bool foreign;          /* an operator of torch: it has only a schema and perhaps a contract (op may be NULL) */

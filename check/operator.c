@@ -182,6 +182,7 @@ int check_op_init(check_op *op, dv_operator *o)
     op->program = check_json_get(op->contract, "program");
     op->rtol = number_or(op->contract, "rtol", -1);
     op->atol = number_or(op->contract, "atol", -1);
+    op->rounded = number_or(op->contract, "rounded", 0);
     read_names(op);
     read_steps(op, check_json_get(op->program, "solve"));
     const check_json *results = check_json_get(op->program, "results");

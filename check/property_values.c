@@ -635,7 +635,7 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
 static void look_for_bias(check_job *job, const comparison *m)
 {
     size_t best = 0;
-    if (m->job->op->rtol >= 0 || m->job->op->atol >= 0) /* approximate, and its author says how far */
+    if (m->job->op->rtol >= 0 || m->job->op->atol >= 0 || m->job->op->rounded > 0) /* approximate, and its author says how far */
         return;
     for (size_t o = 0; o < m->n; o++)
         best = m->rows[o] == &wide ? o : best;

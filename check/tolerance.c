@@ -10,7 +10,8 @@
  * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
  * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
  * like n where the terms cancel or are equal (expanded tensors), so that roundings add up. An rtol that the contract
- * declares replaces the second term of r, an atol the second term of the bound. Integers and booleans: exact. */
+ * declares replaces the second term of r, an atol the second term of the bound; `rounded` adds so many units in the last place of
+ * M. Integers and booleans: exact. */
 #include <math.h>
 #include <string.h>
 
@@ -99,7 +100,8 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
     const double largest = most[0], position = largest_position(c), product = largest * fmax(largest, most[1] * most[2]);
     const double relative = v * (16 * (largest + position) + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
                  absolute = v * (16 * (product + position) + n * largest);
-    return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol), op->atol < 0 ? absolute : op->atol };
+    return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol),
+        (op->atol < 0 ? absolute : op->atol) + 2 * op->rounded * u * largest };
 }
 
 double check_rounding(const check_op *op, dv_dtype dtype, double largest)

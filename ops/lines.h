@@ -97,4 +97,24 @@ DV_INLINE double total(const float *lanes)
             sum[i] += (double)lanes[k + i];
     return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
+
+/* The sums in the lanes of a block: sums[i] of VALUE at i, i + DV_BLOCK and so on, of n elements in whole blocks. VALUE is
+ * written with LANES(x + k), 16 elements. The four vectors stay in registers; an array of sums is in memory, where each addition
+ * waits for the last one. */
+typedef float line_lanes __attribute__((vector_size(64), aligned(4), may_alias));
+#define LANES(P) (*(const line_lanes *)(const void *)(P))
+#define SUM__LANES(S, AT, VALUE)        \
+    {                                   \
+        const int64_t k = block + (AT); \
+        S += (VALUE);                   \
+    }
+#define SUM_BLOCKS(SUMS, N, VALUE)                                                                                 \
+    {                                                                                                              \
+        line_lanes s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                                                          \
+        for (int64_t block = 0; block < (N); block += DV_BLOCK) {                                                  \
+            SUM__LANES(s0, 0, VALUE) SUM__LANES(s1, 16, VALUE) SUM__LANES(s2, 32, VALUE) SUM__LANES(s3, 48, VALUE) \
+        }                                                                                                          \
+        memcpy(SUMS, &s0, sizeof s0), memcpy((SUMS) + 16, &s1, sizeof s1);                                         \
+        memcpy((SUMS) + 32, &s2, sizeof s2), memcpy((SUMS) + 48, &s3, sizeof s3);                                  \
+    }
 #endif

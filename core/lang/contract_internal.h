@@ -198,7 +198,7 @@ struct dv__contract {
     dv__named *parallel, *sums;
     uint32_t nparallel, nsums;
     dv__expr *workspace, *flops, *bytes;
-    dv__expr *rtol, *atol; /* literals */
+    dv__expr *rtol, *atol, *rounded; /* literals */
     dv__takes *takes;      /* nargs + nreturns */
     int16_t *output_of;    /* for return i its only pattern; -1: none; -2: depends on the case */
     int16_t *case_only;    /* optional tensors with patterns only in some cases: they must be None in the others */

@@ -603,6 +603,8 @@ static int parse_fact(struct parser *p)
             return parse_cost(p, &c->rtol);
         if (dv__lexer_is(&p->lx, "atol"))
             return parse_cost(p, &c->atol);
+        if (dv__lexer_is(&p->lx, "rounded"))
+            return parse_cost(p, &c->rounded);
         return parse_definition(p);
     }
     if (next_is(p, ":"))

@@ -179,6 +179,7 @@ void dv__contract_describe(const dv__contract *c, dv__text *to)
     describe_expr(to, "bytes", c->bytes);
     describe_expr(to, "rtol", c->rtol);
     describe_expr(to, "atol", c->atol);
+    describe_expr(to, "rounded", c->rounded);
 }
 
 /* ---- Places of parallel dims -------------------------------------------------------------------------------------------
@@ -402,6 +403,7 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     json_takes(to, c);
     json_number(to, "rtol", c->rtol);
     json_number(to, "atol", c->atol);
+    json_number(to, "rounded", c->rounded);
     dv__text_puts(to, ", \"program\": ");
     dv__program_json(c, to);
     dv__text_puts(to, "}");

@@ -644,12 +644,14 @@ static int fused_experts_backward_any(dv_context *ctx, const struct backward *a)
         for (int64_t i = begin; i < end; i++) {
             const int64_t e = expert_of(&x, i);
             double weight = 0;
-            bool seen = false;
+            bool seen = e < 0;
+            if (seen)
+                store(a->grad_topk_weights, i, &weight, 1);
             for (int64_t p = begin; p < i && !seen; p++)
-                seen = e >= 0 && expert_of(&x, p) == e;
+                seen = expert_of(&x, p) == e;
             for (int64_t p = i; p < end && !seen; p++)
                 weight += expert_of(&x, p) == e ? router_weight(&x, p) : 0;
-            const double grad = seen || e < 0 || !x.k ? 0 : back_pair(&x, &s, e, weight);
+            const double grad = seen || !x.k ? 0 : back_pair(&x, &s, e, weight);
             for (int64_t p = i; p < end && !seen; p++)
                 if (p == i || expert_of(&x, p) == e)
                     store(a->grad_topk_weights, p, &grad, 1);

@@ -40,16 +40,12 @@ static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
 DV_INLINE void normalise(
     float *to, const float *x, const float *restrict weight, const float *restrict bias, int64_t n, double eps)
 {
-    float sum[DV_BLOCK] = { 0 }, squares[DV_BLOCK] = { 0 };
+    float sum[DV_BLOCK], squares[DV_BLOCK];
     const int64_t whole = n / DV_BLOCK * DV_BLOCK;
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
-        DV_BLOCK_LOOP
-    sum[i] += x[k + i];
+    SUM_BLOCKS(sum, n, LANES(x + k))
     const double exact = total(sum) / (double)n;
     const float mean = (float)exact;
-    for (int64_t k = 0; k < whole; k += DV_BLOCK)
-        DV_BLOCK_LOOP
-    squares[i] += (x[k + i] - mean) * (x[k + i] - mean);
+    SUM_BLOCKS(squares, whole, (LANES(x + k) - mean) * (LANES(x + k) - mean))
     for (int i = 0; i < n - whole; i++)
         squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
     const double more = exact - (double)mean, variance = total(squares) / (double)n - more * more;

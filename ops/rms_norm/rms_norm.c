@@ -49,10 +49,8 @@ static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
 /* All is float in whole blocks, filled up with 0. to may be x. */
 DV_INLINE float scale_of(const float *x, int64_t n, double eps)
 {
-    float squares[DV_BLOCK] = { 0 };
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
-        DV_BLOCK_LOOP
-    squares[i] += x[k + i] * x[k + i];
+    float squares[DV_BLOCK];
+    SUM_BLOCKS(squares, n, LANES(x + k) * LANES(x + k))
     return (float)(1 / sqrt(total(squares) / (double)n + eps));
 }
 DV_INLINE void scale_line(float *to, const float *x, const float *weight, float scale, int64_t n)
@@ -168,12 +166,10 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
     memset(sum, 0, (size_t)room * sizeof *sum);
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        float products[DV_BLOCK] = { 0 };
+        float products[DV_BLOCK];
         load_line(isa, x, a->x, r * n, n, 0);
         load_line(isa, g, a->grad_output, r * n, n, 0);
-        for (int64_t k = 0; k < n; k += DV_BLOCK)
-            DV_BLOCK_LOOP
-        products[i] += g[k + i] * x[k + i] * weight[k + i];
+        SUM_BLOCKS(products, n, LANES(g + k) * LANES(x + k) * LANES(weight + k))
         const float scale = scale_of(x, n, a->eps);
         const float back = (float)((double)scale * (double)scale * (double)scale * total(products) / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)

@@ -175,8 +175,8 @@ struct fast {
     atomic_bool infinite;
 };
 /* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e + PADDING], max and sum
- * [heads]. Where words are pairs of bf16, q and tokens have half as many; exp(score - max) stays float, as bf16 would lose
- * digits of results. */
+ * [heads]. Where words are pairs of bf16, wide, tokens and BLOCK are half as many: a pair of values, and of their exp(score -
+ * max), is of two tokens. */
 struct unit {
     float *q, *scores, *out, *tokens, *values, *max, *sum;
     int64_t *rows, heads;
@@ -186,7 +186,8 @@ struct unit {
 struct fns {
     int64_t each; /* elements of a word: 1 or 2 */
     void (*scores)(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale);
-    void (*values)(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count);
+    void (*values)(
+        float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count); /* count: of words */
     bool (*exponentials)(const struct unit *u, int64_t count);
     load_fn load;
     store_fn store;
@@ -242,22 +243,7 @@ struct fns {
             EACH(END, T)                                                                                                        \
         }                                                                                                                       \
     }
-#define FAST(ISA, OF, EACH_WORD)                                                                                              \
-    static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                      \
-    {                                                                                                                         \
-        return attend_units(                                                                                                  \
-            arg, begin, end, (struct fns){ EACH_WORD, scores_##ISA, values_##OF, exponentials_##OF, load_##OF, store_##OF }); \
-    }                                                                                                                         \
-    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                      \
-    {                                                                                                                         \
-        return run_fast(ctx, a, attend_units_##ISA);                                                                          \
-    }
-/* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
-#define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                                \
-    LOAD_LINE(ISA, TARGET)                                                                                                    \
-    STORE_LINE(ISA, TARGET)                                                                                                   \
-    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count); }             \
-    SCORES(ISA, TARGET, BYTES, f32)                                                                                           \
+#define VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, T)                                                               \
     /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */                \
     TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count) \
     {                                                                                                                         \
@@ -266,16 +252,33 @@ struct fns {
         const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                                 \
         for (int64_t i = 0; i < e; i += 2 * n)                                                                                \
             for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                              \
-                EACH_HEAD(LOAD_OUT, f32)                                                                                      \
+                EACH_HEAD(LOAD_OUT, T)                                                                                        \
                 for (int64_t t = 0; t < count; t++) {                                                                         \
                     const lanes u = *(const lanes *)(const void *)(values + t * step + i);                                    \
                     const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                                \
-                    EACH_HEAD(ADD_OUT, f32)                                                                                   \
+                    EACH_HEAD(ADD_OUT, T)                                                                                     \
                 }                                                                                                             \
-                EACH_HEAD(STORE_OUT, f32)                                                                                     \
+                EACH_HEAD(STORE_OUT, T)                                                                                       \
             }                                                                                                                 \
-    }                                                                                                                         \
-    FAST(ISA, ISA, 1)
+    }
+#define FAST(ISA, TARGET, OF, EACH_WORD)                                                                                        \
+    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                 \
+    {                                                                                                                           \
+        return attend_units(                                                                                                    \
+            arg, begin, end, (struct fns){ EACH_WORD, scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
+    }                                                                                                                           \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                        \
+    {                                                                                                                           \
+        return run_fast(ctx, a, attend_units_##ISA);                                                                            \
+    }
+/* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
+#define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                           \
+    LOAD_LINE(ISA, TARGET)                                                                                               \
+    STORE_LINE(ISA, TARGET)                                                                                              \
+    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count, false); } \
+    SCORES(ISA, TARGET, BYTES, f32)                                                                                      \
+    VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                                                            \
+    FAST(ISA, TARGET, ISA, 1)
 
 static struct unit unit_at(const struct fast *f, char *at)
 {
@@ -325,8 +328,16 @@ static void load_queries(const struct fast *f, const struct unit *u, const struc
     }
 }
 
-/* Scores become exp(score - max). Not everything finite: false. */
-DV_INLINE bool exponentials(const struct unit *u, int64_t count)
+typedef uint32_t bf16_pair __attribute__((may_alias));
+DV_INLINE uint32_t rounded_to_bf16(float p) /* not NaN */
+{
+    uint32_t bits;
+    memcpy(&bits, &p, sizeof bits);
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+/* Scores become exp(score - max); pairs: of two tokens each, in bf16, the last with 0. Not everything finite: false. */
+DV_INLINE bool exponentials(const struct unit *u, int64_t count, bool pairs)
 {
     float zero = 0;
     for (int64_t h = 0; h < u->heads; h++)
@@ -336,7 +347,21 @@ DV_INLINE bool exponentials(const struct unit *u, int64_t count)
             const float z = u->scores[t * u->heads + h];
             u->max[h] = z > u->max[h] ? z : u->max[h];
         }
-    for (int64_t t = 0; t < count; t++)
+    for (int64_t h = 0; h < u->heads && pairs && count % 2; h++)
+        u->scores[count * u->heads + h] = -(float)INFINITY;
+    for (int64_t t = 0; t < count && pairs; t += 2)
+        for (int64_t h = 0; h < u->heads; h += ALIGN) {
+            const float *const one = u->scores + t * u->heads + h, *const other = one + u->heads, *const most = u->max + h;
+            float p[ALIGN], q[ALIGN], *const sum = u->sum + h;
+            bf16_pair *const to = (bf16_pair *)u->scores + t / 2 * u->heads + h;
+            DV__VECTOR_LOOP(i, ALIGN)
+            p[i] = dv_expf(one[i] - most[i]), q[i] = dv_expf(other[i] - most[i]);
+            DV__VECTOR_LOOP(i, ALIGN)
+            sum[i] += p[i] + q[i];
+            DV__VECTOR_LOOP(i, ALIGN)
+            to[i] = rounded_to_bf16(p[i]) | rounded_to_bf16(q[i]) << 16;
+        }
+    for (int64_t t = 0; t < count && !pairs; t++)
         for (int64_t h = 0; h < u->heads; h++) {
             const float z = u->scores[t * u->heads + h] - u->max[h], p = dv_expf(z);
             u->scores[t * u->heads + h] = p;
@@ -345,6 +370,18 @@ DV_INLINE bool exponentials(const struct unit *u, int64_t count)
     for (int64_t h = 0; h < u->heads; h++)
         zero += (u->max[h] + u->sum[h]) * 0;
     return zero == 0;
+}
+
+/* Elements of two tokens of bf16, as pairs; no second one: 0. */
+DV_INLINE void load_pair(float *to, const uint16_t *one, const uint16_t *other, int64_t n)
+{
+    bf16_pair *const words = (bf16_pair *)to;
+    for (int64_t i = 0; i < n && other; i++)
+        words[i] = one[i] | (uint32_t)other[i] << 16;
+    for (int64_t i = 0; i < n && !other; i++)
+        words[i] = one[i];
+    for (int64_t i = n; i < line_room(n); i++)
+        words[i] = 0;
 }
 
 /* Row `at` of a tensor, or the last one, is wanted soon: rows lie anywhere in memory. */
@@ -356,7 +393,7 @@ static void want_row(const dv_tensor *t, const int64_t *rows, int64_t at, int64_
         __builtin_prefetch(row + i);
 }
 
-static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
+DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
 {
     struct fast *const f = arg;
     const struct attention *const x = f->x;
@@ -387,11 +424,18 @@ static int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
         memset(u.out, 0, (size_t)(u.heads * f->e) * sizeof(float));
         for (int64_t t = 0; t < count; t += BLOCK) {
             const int64_t some = count - t < BLOCK ? count - t : BLOCK;
-            for (int64_t c = 0; c < some; c++) {
+            for (int64_t c = 0; c < some; c += fns.each) {
+                float *const to = u.values + c / fns.each * (f->e + PADDING);
                 want_row(x->value, u.rows, t + c + AT_ONCE, count, x->e);
-                fns.load(u.values + c * (f->e + PADDING), x->value, u.rows[t + c] * x->e, x->e, 0);
+                if (fns.each == 2) {
+                    const uint16_t *const all = x->value->data;
+                    want_row(x->value, u.rows, t + c + 1 + AT_ONCE, count, x->e);
+                    load_pair(to, all + u.rows[t + c] * x->e, c + 1 < some ? all + u.rows[t + c + 1] * x->e : NULL, x->e);
+                } else {
+                    fns.load(to, x->value, u.rows[t + c] * x->e, x->e, 0);
+                }
             }
-            fns.values(u.out, u.scores + t * u.heads, u.heads, u.values, f->e, some);
+            fns.values(u.out, u.scores + t / fns.each * u.heads, u.heads, u.values, f->e, (some + fns.each - 1) / fns.each);
         }
         for (int64_t h = 0; h < heads; h++) {
             const float scale = count ? 1 / u.sum[h] : 0;
@@ -558,8 +602,10 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
 FAST_ISA(avx512, DV_TARGET_AVX512, 64, EACH, 8)
 FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 
+DV_TARGET_AVX512 static bool exponentials_avx512bf16(const struct unit *u, int64_t count) { return exponentials(u, count, true); }
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
-FAST(avx512bf16, avx512, 2)
+VALUES(avx512bf16, DV_TARGET_AVX512, 64, EACH, 8, bf16)
+FAST(avx512bf16, DV_TARGET_AVX512, avx512, 2)
 #endif
 FAST_ISA(base, , 16, FOUR, 4)
 
@@ -577,7 +623,8 @@ FAST_ISA(base, , 16, FOUR, 4)
         .contract = QUERY(" -> attention_out[b s n1 e]:T", " -> attention_out[t n1 e]:T") KEY                                    \
         "when not return_softmax_lse:" LSE("0") " / return_softmax_lse and layout_query == \"BSND\":" LSE(                       \
             "b n2 s n1//n2") " / return_softmax_lse and layout_query == \"TND\":" LSE("n2 t n1//n2") "; " FACTS                  \
-                                                                                                     "; attention_mode == 2; "   \
+                                                                                                     "; rounded = 0.25; "        \
+                                                                                                     "attention_mode == 2; "     \
                                                                                                      "pre_tokens == "            \
                                                                                                      "9223372036854775807; "     \
                                                                                                      "next_tokens == "           \

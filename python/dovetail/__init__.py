@@ -7,6 +7,7 @@
     print(my_ops.swiglu.explain(gate, up))       # which kernel, and why not the others
 
     print(dovetail.check(my_ops))                # what is wrong with its operators
+    print(dovetail.bench(my_ops.swiglu, gate, up))   # microseconds, GB/s, GFLOP/s
 
     dovetail.ops.swiglu(gate, up)                # an operator that comes with Dovetail
     dovetail.ops.my_ops.swiglu                   # any that is loaded, by namespace
@@ -19,7 +20,7 @@ from ._errors import DovetailError
 from ._library import Library, export, find, libraries, load, site
 
 __version__ = _core.version()
-__all__ = ["DovetailError", "Generator", "Library", "Operator", "check", "command", "export", "find", "get_isa", "get_threads", "include_dir",
+__all__ = ["DovetailError", "Generator", "Library", "Operator", "bench", "check", "command", "export", "find", "get_isa", "get_threads", "include_dir",
            "libraries", "library_dir", "list", "load", "ops", "policy", "seed", "set_isa", "set_row", "set_threads", "site"]
 
 
@@ -51,14 +52,10 @@ def __getattr__(name):
     from . import _bridges
     if name == "ops" or name in _bridges.names:
         return _bridges.module(name)
-    if name == "check":
-        from ._check import check
-        globals()["check"] = check
-        return check
-    if name == "policy":
-        from ._policy import policy
-        globals()["policy"] = policy
-        return policy
+    if name in ("bench", "check", "policy"):
+        import importlib
+        globals()[name] = getattr(importlib.import_module(f"._{name}", __name__), name)
+        return globals()[name]
     bridge = None if name.startswith("_") else _bridges.offered(name)
     if bridge:
         globals()[name] = bridge.offer(name)

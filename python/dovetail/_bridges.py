@@ -2,6 +2,7 @@
 
     attach(library), detach(library)    a library was loaded; it is about to be unloaded
     OFFERS, offer(name)                 names that stand in `dovetail` as well, and what they are
+    settle()                            wait for what the framework still runs; where a call may end before its kernel does
 """
 import os
 import sys
@@ -26,6 +27,13 @@ def detach(library):
         loaded = sys.modules.get(f"{__package__}.{name}")
         if loaded:
             loaded.detach(library)
+
+
+def settle():
+    for name in names:
+        wait = getattr(sys.modules.get(f"{__package__}.{name}"), "settle", None)
+        if wait:
+            wait()
 
 
 def offered(name):

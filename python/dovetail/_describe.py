@@ -117,12 +117,14 @@ def module_name(op):
 
 
 class Explanation(list):
-    """The kernel rows of an operator in the order in which they are tried: dicts. str() is a table."""
+    """The kernel rows of an operator in the order in which they are tried: dicts. str() is a table. `flops` and `bytes` are what the contract declares for
+    this call; None: nothing."""
 
-    def __init__(self, op, rows):
+    def __init__(self, op, rows, flops=-1, bytes=-1):
         names = ("name", "provider", "device", "dtypes", "isa", "when", "taken", "reason")
         super().__init__(dict(zip(names, row)) for row in rows)
         self.operator = op.name
+        self.flops, self.bytes = (x if x > 0 else None for x in (flops, bytes))
 
     @property
     def taken(self):

@@ -377,8 +377,11 @@ static PyObject *explain(PyObject *self, PyObject *const *args, Py_ssize_t nargs
         PyErr_Format(PyExc_TypeError, "%s: explain takes plain tensors: detached ones, and no mode that is on", f->name);
     if (!outcome) {
         const int status = dv_explain(f->op, c.args, f->nargs, add_row, rows);
+        double flops = -1, bytes = -1;
+        if (!status)
+            (void)dv_cost(f->op, c.args, f->nargs, &flops, &bytes); /* it fails where there is no contract */
         PyObject *module = status ? ext_raise(status) : PyErr_Occurred() ? NULL : PyImport_ImportModule("dovetail._describe");
-        result = module ? PyObject_CallMethod(module, "Explanation", "OO", self, rows) : NULL;
+        result = module ? PyObject_CallMethod(module, "Explanation", "OOdd", self, rows, flops, bytes) : NULL;
         Py_XDECREF(module);
     }
     if (rows)

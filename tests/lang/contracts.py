@@ -163,7 +163,7 @@ class Generator:
         if c < .5:
             return f"flops = {self.term()}*{self.term()}"
         if c < .55:
-            return f"{self.pick('rtol', 'atol')} = {self.pick('1e-3', '0.5', '0')}"
+            return f"{self.pick('rtol', 'atol', 'rounded')} = {self.pick('1e-3', '0.5', '0')}"
         return self.test()
 
     def output(self):

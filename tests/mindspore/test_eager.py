@@ -260,3 +260,10 @@ def test_a_list_of_views(own):
     assert [r.asnumpy().tolist() for r in rows] == [[0, 2], [4, 6], [8, 10]]
     own.scale_(own.unbind(x)[1], 2.0)
     assert x.asnumpy()[1].tolist() == [8, 10, 12, 14]
+
+
+def test_explain_and_bench_take_tensors(own):
+    x = Tensor(np.arange(5.0))
+    how = own.twice.explain(x)
+    assert how.taken["name"] == "twice" and how.bytes == 2 * 5 * 8
+    assert dovetail.bench(own.twice, x, seconds=0.01).kernel == "twice"

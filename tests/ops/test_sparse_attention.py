@@ -73,7 +73,7 @@ def test_against_dense_attention(layouts, sizes, mode, block, groups, dtype):
         found = call(q, k, of_q, of_k, indices, layouts, mode, block, op)
         for a, b in zip(found, expected(both, q, layouts[0])):
             assert a.dtype in (dtype, torch.float32)
-            torch.testing.assert_close(a, b.to(a.dtype))
+            torch.testing.assert_close(a, b.to(a.dtype), **rounded(a.dtype))
 
 
 def test_without_rope_lengths_or_lse():
@@ -114,6 +114,11 @@ def test_gradient_is_that_of_the_formula(layouts, mode, block, groups):
         torch.testing.assert_close(x, y)
 
 
+def rounded(dtype):
+    """exp(score - max) may be rounded to bf16."""
+    return {"rtol": 0.016, "atol": 2**-9} if dtype == torch.bfloat16 else {}
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("tokens, keys, heads, d, r, e, slots, block", [(1, 300, 70, 66, 5, 70, 150, 1), (3, 40, 2, 512, 64, 512, 7, 4), (2, 9, 17, 1, 0, 1, 9, 1)])
 def test_fast_rows(tokens, keys, heads, d, r, e, slots, block, dtype, isa):
@@ -134,7 +139,7 @@ def test_fast_rows(tokens, keys, heads, d, r, e, slots, block, dtype, isa):
         weights = times * torch.exp(z[t] - most[:, None])
         torch.testing.assert_close(top[0, 0, t].double(), most, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(total[0, 0, t].double(), weights.sum(-1), rtol=1e-4, atol=0)
-        torch.testing.assert_close(out[0, t], (weights / weights.sum(-1, keepdim=True) @ v[0, :, 0].double()).to(dtype))
+        torch.testing.assert_close(out[0, t], (weights / weights.sum(-1, keepdim=True) @ v[0, :, 0].double()).to(dtype), **rounded(dtype))
 
 
 def test_what_is_not_finite_is_as_in_the_reference(isa):

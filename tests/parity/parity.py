@@ -9,6 +9,7 @@ The calls are those of ops/*/cases.txt and cases.txt, and of each operator's fir
 same), or the distance in units of the last place of the largest element; or "refused", one of REASONS; or "fault": also where a host does not
 implement a call and the reason is not in that list.
 """
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -31,6 +32,7 @@ NEAR = 16  # more units in the last place than these are a difference
 # All that a host may refuse, whole messages without the operator's name: in its own words, or in Dovetail's for it, where the framework has no such thing.
 MINDSPORE = "mindspore"
 TORCH = "torch"
+TORCHAIR = "torchair"
 REASONS = [  # (module of the host, pattern of its message, what the page says)
     (MINDSPORE, r"a primitive's results are tensors, this operator's are Tensor\[\](, Tensor\[\])*",
      "MindSpore's graphs: \"a primitive's results are tensors, this operator's are Tensor[]\" (Dovetail's message)"),
@@ -43,7 +45,14 @@ REASONS = [  # (module of the host, pattern of its message, what the page says)
      "MindSpore's graphs: \"a graph cannot hold a Generator, whose state changes with each call; leave it out\" (Dovetail's message)"),
     (MINDSPORE, r"sizes of its result depend on what its tensors contain, and a node of MindSpore on the CPU must know them before it runs",
      "MindSpore's graphs: \"sizes of its result depend on what its tensors contain, and a node of MindSpore on the CPU must know them before it runs\" "
-     "(Dovetail's message)")]
+     "(Dovetail's message)"),
+    (TORCHAIR, r".*it writes the elements of a list: GE's graphs have no such node.*",
+     "GE's graphs: \"it writes the elements of a list: GE's graphs have no such node\" (Dovetail's message)"),
+    (TORCHAIR, r".*expected a tensor, found None: torchair makes no graph in which an argument that the operator writes is absent.*",
+     "torchair, whose own functionalization fails there: \"expected a tensor, found None: torchair makes no graph in which an argument that the operator "
+     "writes is absent\" (Dovetail's message)"),
+    (TORCHAIR, r".*GuardOnDataDependentSymNode.*",
+     "torchair, of a size that only the kernel knows, as of `nonzero` of its own: \"GuardOnDataDependentSymNode\"")]
 
 
 def reason(host, error):
@@ -75,8 +84,31 @@ def sites(all_of_them=True):
             seen.add(name)
 
 
-def reference(all_of_them=True):
-    """Of each call what C gives; wrong ones that are not calls are left out."""
+def in_f32(call):
+    """The call with each float argument as 32 bits have it, defaults too; as it is where it is none."""
+    try:
+        op, args = dovetail.site(call)
+    except dovetail.DovetailError:
+        return call
+    name, text = call[:-1].split("(", 1)
+    items, slots = re.findall(r"(?:\[[^][]*(?:\[[^]]*\][^][]*)*\]|\"[^\"]*\"|[^],[\"])+", text), op._slots()[0]
+    given = {}
+    for i, item in enumerate(items):
+        key = re.match(r"\s*(\w+)=(?!=)", item)
+        given[key[1] if key else slots[i][0]] = i
+    for slot, type, *_ in slots:
+        if type.startswith("float") and isinstance(args[slot], float):
+            value = repr(float(np.float32(args[slot])))
+            at = given.get(slot)
+            if at is None:
+                items.append(f"{slot}={value}")
+            else:
+                items[at] = f"{slot}={value}" if f"{slot}=" in items[at] else value
+    return f"{name}({', '.join(i.strip() for i in items)})"
+
+
+def reference(all_of_them=True, spelled=lambda call: call):
+    """Of each call what C gives; wrong ones that are not calls are left out. spelled: how the call is written for C."""
     command, calls = dovetail.command(), list(sites(all_of_them))
     build = pathlib.Path(command).resolve().parents[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -85,9 +117,10 @@ def reference(all_of_them=True):
         subprocess.run(["cc", "-std=c11", "-O1", HERE / "host.c", "-o", host, *flags], check=True)
         subprocess.run([command, "build", HERE / "kinds.c", "-o", kinds], check=True, capture_output=True)
         libraries = [f for f in sorted((build / "ops").glob("*.so")) if f.stem != "base"]
-        out = subprocess.run([host, *libraries, kinds], input="".join(f"{c}\n" for c, _ in calls), check=True, capture_output=True, text=True).stdout
         for library in [*libraries, kinds]:
             dovetail.load(library)
+        lines = "".join(f"{spelled(c)}\n" for c, _ in calls)
+        out = subprocess.run([host, *libraries, kinds], input=lines, check=True, capture_output=True, text=True).stdout
     found = {call: json.loads(line) | {"right": right} for (call, right), line in zip(calls, out.splitlines(), strict=True)}
     refused = {call: f for call, f in found.items() if f["right"] and "after" not in f}
     assert not refused, f"refused by C: {refused}"
@@ -174,6 +207,10 @@ def after(op, args, value):
 class NumPy:
     module, title = "numpy", "NumPy"
     refuses = ()  # modules of REASONS
+
+    def spelled(self, call):
+        """How C gets the call."""
+        return call
 
     def tensor(self, array):
         return array.copy()
@@ -269,6 +306,32 @@ class CompiledVLLM(VLLM, Compiled):
     title = "vLLM, `torch.compile`"
 
 
+class TorchAir(Compiled):
+    """torchair's graphs, executed by tests/torchair/stand_in.py."""
+    module, title, refuses = "torchair", "torchair", (TORCH, TORCHAIR)
+
+    def __init__(self):
+        sys.path.insert(0, str(ROOT / "tests/torchair"))
+        import stand_in  # before torch
+        import torchair
+        super().__init__()
+        self.stand_in, self.backend = stand_in, None
+        torchair.__version__ = importlib.metadata.version("torch-npu")
+
+    def spelled(self, call):
+        return in_f32(call)  # an attribute of GE has 32 bits
+
+    def wrap(self, f):
+        if self.backend is None:
+            import torchair
+            for library in dovetail.libraries():
+                if library.name != "base":
+                    self.stand_in.known(library)
+            missing = self.torch._decomp.get_decompositions([self.torch.ops.aten.silu_backward])
+            self.backend = torchair.get_npu_backend(compiler_config=torchair.CompilerConfig(), custom_decompositions=missing)
+        return super().wrap(f)
+
+
 class MindSpore(NumPy):
     module, title = "mindspore", "MindSpore"
 
@@ -345,8 +408,8 @@ class Jit(MindSpore):
         return whole
 
 
-HOSTS = {"numpy": NumPy, "torch": Torch, "compile": Compiled, "vllm": VLLM, "vllm-compile": CompiledVLLM, "mindspore": MindSpore, "jit": Jit}
-ENVIRONMENTS = {".venv": ("numpy", "torch", "compile"), ".venv-vllm": ("vllm", "vllm-compile"), ".venv-mindspore": ("mindspore", "jit")}
+HOSTS = {"numpy": NumPy, "torch": Torch, "compile": Compiled, "torchair": TorchAir, "vllm": VLLM, "vllm-compile": CompiledVLLM, "mindspore": MindSpore, "jit": Jit}
+ENVIRONMENTS = {".venv": ("numpy", "torch", "compile"), ".venv-torchair": ("torchair",), ".venv-vllm": ("vllm", "vllm-compile"), ".venv-mindspore": ("mindspore", "jit")}
 
 
 class Printed:
@@ -421,7 +484,7 @@ def run(names, all_of_them=True):
         host = HOSTS[name]()
         module = sys.modules[host.module]
         outcomes, found[name] = {}, {"version": f"{host.module} {module.__version__}"}
-        for call, want in reference(all_of_them).items():
+        for call, want in reference(all_of_them, host.spelled).items():
             try:
                 outcomes[call] = compare(host, call, want)
             except Exception as error:

@@ -117,6 +117,25 @@ def test_explain(ops):
         ops.scale.explain("x")
 
 
+def test_explain_has_what_the_contract_says_of_the_call():
+    x, w = np.ones((2, 8), np.float32), np.ones((4, 8), np.float32)
+    how = dovetail.ops.linear.explain(x, w)
+    assert how.flops == 2 * 4 * (2 * 8 + 2) and how.bytes == 4 * (2 * 8 + 4 * 8 + 2 * 4)
+    assert dovetail.ops.swiglu.explain(x, x).flops is None
+
+
+def test_bench(ops):
+    x, w = np.ones((2, 8), np.float32), np.ones((4, 8), np.float32)
+    found = dovetail.bench(dovetail.ops.linear, x, w, seconds=0.01)
+    assert 0 < found.best <= found.median and found.gflop_per_s == pytest.approx(144 / found.best * 1e-9)
+    assert str(found).startswith(f"dovetail::linear, {found.kernel}: best ") and " GFLOP/s" in str(found)
+    assert dovetail.bench(ops.pick, x, 2, seconds=0.01).operator.startswith("py_ops::pick")  # one of its overloads
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        dovetail.bench(dovetail.ops.linear, x)
+    with pytest.raises(ValueError, match="seconds: expected a positive number, found 0"):
+        dovetail.bench(dovetail.ops.linear, x, w, seconds=0)
+
+
 def test_shipped_operators():
     random = np.random.default_rng(0)
     gate, up = random.standard_normal((2, 5, 7)).astype(np.float32)

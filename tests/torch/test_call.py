@@ -413,3 +413,13 @@ assert native.bridge.dv_torch_register(_core.library_info(_core.load(sys.argv[1]
 print(native.bridge.dv_last_error().decode())
 """, binary)
     assert "import torch" in done.stdout, done.stderr
+
+
+def test_explain_and_bench_take_tensors():
+    x = torch.ones(4, 6, dtype=torch.bfloat16)
+    import dovetail
+    how = dovetail.ops.swiglu.explain(x, x)
+    assert how.taken["name"].startswith("swiglu_") and how.bytes == 3 * 4 * 6 * 2
+    assert dovetail.bench(dovetail.ops.swiglu, x, x, seconds=0.01).kernel == how.taken["name"]
+    recorded = dovetail.bench(dovetail.ops.swiglu, x.float().requires_grad_(), x.float(), seconds=0.01)
+    assert recorded.best > 0 and recorded.kernel is None

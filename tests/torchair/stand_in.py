@@ -189,6 +189,7 @@ BUILT_IN = {
     "BroadcastTo": lambda n, x, s: x.expand(s.tolist()), "ReduceSum": reduce(torch.sum), "ReduceMean": reduce(torch.mean), "Unsqueeze": unsqueeze, "Squeeze": squeeze,
     "Transpose": lambda n, x, perm: x.permute(perm.tolist()), "StridedSliceV2": strided_slice, "MatMul": matmul,
     "ConcatV2": lambda n, *given: torch.cat(given[:-1], int(given[-1])), "Shape": lambda n, x: torch.tensor(x.shape),
+    "AsStrided": lambda n, x, size, stride, offset: x.as_strided(size.tolist(), stride.tolist(), int(offset)),
     "ZerosLike": lambda n, x: torch.zeros_like(x), "Fill": lambda n, s, x: torch.full(s.tolist(), x.item(), dtype=x.dtype),
 }
 

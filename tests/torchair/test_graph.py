@@ -130,6 +130,19 @@ def test_torchair_has_no_gradient_of_silu(backend):
         plain(torch.ones(3, requires_grad=True)).sum().backward()
 
 
+def test_torchair_refuses_sizes_that_only_the_kernel_knows(compiled):
+    """As of parity.REASONS: its own operators are refused in the same words."""
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), pytest.raises(Exception, match="GuardOnDataDependentSymNode"):
+        compiled(lambda x: x.nonzero())(torch.ones(3))
+
+
+def test_the_reason_why_an_operator_is_no_node(compiled):
+    """torchair's own words would be that AdamwStep is not installed."""
+    x = [torch.ones(3) for _ in range(4)]
+    with pytest.raises(Exception, match="dovetail::adamw_step_: it writes the elements of a list: GE's graphs have no such node"):
+        compiled(lambda p, g, m, v: D.adamw_step_([p], [g], [m], [v], [], 1))(*x)
+
+
 def sites():
     """The call sites of all shipped operators: ops/*/cases.txt."""
     for file in sorted((pathlib.Path(__file__).parents[2] / "ops").glob("*/cases.txt")):

@@ -35,6 +35,11 @@ def _call(operator, args, kwargs):
     return _call(operator, args, kwargs)
 
 
+def settle():
+    if "mindspore" in sys.modules:
+        sys.modules["mindspore"].runtime.synchronize()
+
+
 def __getattr__(name):
     if name not in __all__:
         raise AttributeError(f"module {__name__} has no attribute {name!r}")

@@ -58,6 +58,12 @@ def _call(operator, args, kwargs):
     return _call(operator, args, kwargs)
 
 
+def settle():
+    torch = sys.modules.get("torch")
+    if torch and torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+
+
 def explain():
     """Report, as text, on each feature that needs private names of torch: whether it is on, and if not, why, and what is lost."""
     from . import private

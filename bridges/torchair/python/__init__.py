@@ -76,6 +76,7 @@ def _convert(op, node=None, names=None, replace=False):
     tree = _tree(op)
     reason = source.refusal(tree, node)
     if reason:
+        _refuse(op, reason)
         return f"no node: {reason}"
     wanted = node or source.node_name(op.name)
     status, *prototype = _torchair.get_registered_ir_def(wanted)
@@ -92,6 +93,18 @@ def _convert(op, node=None, names=None, replace=False):
         elif not i:
             return "a converter of the program"
     return f"the node {wanted}"
+
+
+def _refuse(op, reason):
+    """torchair takes the missing node for one that was not installed. What gives views it does not ask for."""
+    import torchair
+
+    def no_node(*args, **kwargs):
+        raise RuntimeError(f"{op.name}: {reason}: GE's graphs have no such node")
+    for _, overload in _overloads(op):
+        if not hasattr(overload, "_ge_converter"):
+            torchair.register_fx_node_ge_converter(overload)(no_node)
+            _ours[overload] = overload._ge_converter
 
 
 def register(operator, node=None, names=None):

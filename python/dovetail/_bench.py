@@ -1,0 +1,53 @@
+"""dovetail.bench(): the time of a call with the arrays or tensors of any host, as `dovetail bench` measures it in C."""
+import statistics
+import time
+
+from . import _bridges
+from ._errors import DovetailError
+
+
+class Timing:
+    """`best` and `median`: seconds of one call; `gb_per_s` and `gflop_per_s` of the best, from the contract's bytes and flops, or None; `kernel`: the row
+    that ran, or None: another host records the call, or a native form ran. str() is a line."""
+
+    def __init__(self, operator, how, samples):
+        self.operator, self.kernel = how.operator if how else operator, how and how.taken and how.taken["name"]
+        self.best, self.median = min(samples), statistics.median(samples)
+        self.gflop_per_s, self.gb_per_s = (x and x / self.best * 1e-9 for x in ((how.flops, how.bytes) if how else (None, None)))
+
+    def __repr__(self):
+        rates = "".join(f", {x:.1f} {unit}" for x, unit in ((self.gb_per_s, "GB/s"), (self.gflop_per_s, "GFLOP/s")) if x)
+        return f"{self.operator}{', ' + self.kernel if self.kernel else ''}: best {self.best * 1e6:.3f} us, median {self.median * 1e6:.3f} us{rates}"
+
+
+def bench(operator, /, *args, seconds=0.3, **kwargs):
+    """Call it for so many seconds. A sample is as many calls as take 20 us or more; the host's overhead and the allocation of results count, unless
+    results are given (out=)."""
+    if not seconds > 0:
+        raise ValueError(f"dovetail.bench: seconds: expected a positive number, found {seconds!r}")
+
+    def sample(calls):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            operator(*args, **kwargs)
+        _bridges.settle()
+        return time.perf_counter() - begin
+    operator(*args, **kwargs)  # its own error, if it takes no such arguments
+    how = _explanation(operator, args, kwargs)
+    calls, begin, samples = 1, time.perf_counter(), []
+    while time.perf_counter() - begin < seconds / 10 or sample(calls) < 20e-6:  # warm up
+        calls *= 2 if sample(calls) < 20e-6 else 1
+    begin = time.perf_counter()
+    while len(samples) < 5 or time.perf_counter() - begin < seconds:
+        samples.append(sample(calls) / calls)
+    return Timing(operator.name, how, samples)
+
+
+def _explanation(operator, args, kwargs):
+    """Of the overload that takes these arguments; None: a framework records the call, and there is no telling."""
+    for overload in operator.overloads:
+        try:
+            return overload.explain(*args, **kwargs)
+        except (DovetailError, TypeError):
+            continue
+    return None

@@ -220,8 +220,8 @@ typedef struct check_op {
     bool looks_inside; /* the contract has facts on the elements of tensors */
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
-    bool random;       /* tagged as nondeterministic */
-    bool seeded;       /* with the same seed it is not */
+    bool random;                /* tagged as nondeterministic */
+    bool seeded;                /* with the same seed it is not */
     double rtol, atol, rounded; /* that the contract declares; -1: none; rounded: 0 */
     bool shape_function;
     const char *too_large; /* why it cannot be checked; NULL: it can */

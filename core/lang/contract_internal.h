@@ -199,9 +199,9 @@ struct dv__contract {
     uint32_t nparallel, nsums;
     dv__expr *workspace, *flops, *bytes;
     dv__expr *rtol, *atol, *rounded; /* literals */
-    dv__takes *takes;      /* nargs + nreturns */
-    int16_t *output_of;    /* for return i its only pattern; -1: none; -2: depends on the case */
-    int16_t *case_only;    /* optional tensors with patterns only in some cases: they must be None in the others */
+    dv__takes *takes;                /* nargs + nreturns */
+    int16_t *output_of;              /* for return i its only pattern; -1: none; -2: depends on the case */
+    int16_t *case_only;              /* optional tensors with patterns only in some cases: they must be None in the others */
     uint32_t ncase_only;
     uint32_t nplain; /* the number of plain patterns at the beginning; 0 when there are cases */
     dv__program *program;

@@ -42,7 +42,7 @@ def test_infeasible_is_what_core_proves(check, tmp_path):
 
 def test_what_is_too_large_is_named(check, tmp_path):
     report = check(operator(tmp_path, "x[m n]:f32 -> out[m n]:f32"), "--only", "runs")
-    assert "4 larger than --max-elements (as m past 4096 with n past 4096)" in report["table"]
+    assert "12 larger than --max-elements (as m 7, 15, 31 with n past 32768)" in report["table"]
     assert check(tmp_path / "f.c", "--only", "runs", "--max-elements", 100)["results"][0]["pairs"]["cut"] > 4
 
 

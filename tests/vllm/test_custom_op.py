@@ -1,5 +1,6 @@
 """dovetail.vllm.CustomOp without vLLM: registration, platforms, policy, counters; the oracle for the rules is vLLM's documentation."""
 import collections
+import importlib.metadata
 import pathlib
 import re
 import subprocess
@@ -59,6 +60,22 @@ def test_a_mistake_is_an_error_at_once(words, message):
         CompilationConfig(words)
 
 
+@pytest.mark.parametrize("given, message", [
+    ({"custom_ops": ["+f", 3]}, r"custom_ops: expected words as of dovetail.policy, found \['\+f', 3\]"), ({"custom_ops": 3}, "custom_ops: .* found 3"),
+    ({"platform": "gpu"}, "platform: expected cpu, cuda, hip, xpu, tpu, npu, oot or another device of torch, found 'gpu'"),
+    ({"backend": "induktor"}, "backend: .* found 'induktor'"), ({"backend": 3}, "backend: .* found 3")])
+def test_fields_that_mean_nothing(given, message):
+    with pytest.raises((TypeError, ValueError), match=f"^CompilationConfig: {message}"):
+        CompilationConfig(**given)
+
+
+def test_only_layers_are_registered():
+    with pytest.raises(TypeError, match="^CustomOp.register: 'plain': expected a class derived from CustomOp, found <class .*Plain'>"):
+        @CustomOp.register("plain")
+        class Plain:
+            pass
+
+
 def test_the_policy_of_declared_operators_serves_where_no_words_are_given(norm):
     with dovetail.policy("none"):
         assert not norm.enabled() and not norm.default_on()
@@ -70,7 +87,7 @@ def test_the_policy_of_declared_operators_serves_where_no_words_are_given(norm):
 
 
 @pytest.mark.parametrize("platform, form", [("cpu", "cpu"), ("cuda", "cuda"), ("hip", "cuda"), ("npu", "npu"), ("xpu", "native"), ("tpu", "native"),
-                                            ("oot", "native"), ("something", "native")])
+                                            ("oot", "native"), ("mps", "native")])
 def test_platforms(norm, platform, form):
     with CompilationConfig(platform=platform):
         assert norm()("x") == (form, "x")
@@ -164,5 +181,20 @@ def test_in_compiled_models(norm, backend):
 def test_the_page(tmp_path):
     root = pathlib.Path(__file__).resolve().parents[2]
     blocks = re.findall(r"^```python\n(.*?)^```$", (root / "docs/vllm.md").read_text(), re.S | re.M)
+    in_vllm, = [b for b in blocks if "from vllm." in b]
+    blocks.remove(in_vllm)
     out = subprocess.run([sys.executable, "-c", "".join(blocks)], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     assert out == "tensor([0., 0.]) Counter({'scaled_silu': 1})\ntensor([1.4621, 1.4621])\n"
+    if "vllm" in importlib.metadata.packages_distributions():  # an operator of one's own in vLLM's layer
+        subprocess.run([dovetail.command(), "new", "my_ops"], check=True, capture_output=True, cwd=tmp_path)
+        subprocess.run([dovetail.command(), "build", "my_ops.c"], check=True, capture_output=True, cwd=tmp_path / "my_ops")
+        made = in_vllm + """
+from vllm.config import CompilationConfig, VllmConfig, set_current_vllm_config
+x = torch.randn(3, 8)
+with set_current_vllm_config(VllmConfig(compilation_config=CompilationConfig(custom_ops=["all"]))):
+    layer = SiluAndMul()
+torch.testing.assert_close(layer(x), layer.forward_native(x))
+print(type(layer).__name__, dovetail.policy.counts()["my_ops::swiglu"])
+"""
+        out = subprocess.run([sys.executable, "-c", made], check=True, capture_output=True, text=True, cwd=tmp_path / "my_ops").stdout
+        assert out.splitlines()[-1] == "MySiluAndMul (1, 0)"

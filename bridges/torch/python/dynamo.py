@@ -3,12 +3,15 @@ operator off, its native form is put into the graph, so that a compiler can fuse
 torch._dynamo, and if that has the names used here (private.py): otherwise functions are leaves of the graph, and the policy is asked at
 every call.
 """
+import sys
+
 import torch
 import torch._dynamo
 
 import dovetail
 
 from . import out, registration
+from .formula import called, rule_of
 from .private import dynamo as _torch
 
 _handlers = _torch._get_handlers()
@@ -78,18 +81,39 @@ def _guard(tx, operator):
     return source
 
 
+def _fuses(backend):
+    """Is it Inductor, also inside vLLM's?"""
+    if getattr(backend, "__name__", "") == "fullgraph_compiler":  # ahead of time: a frame above has the backend, and Dynamo gets what keeps the graph
+        frame = sys._getframe()
+        while frame and frame.f_code.co_name != "aot_compile_fullgraph":
+            frame = frame.f_back
+        backend = frame and frame.f_locals.get("backend")
+    while hasattr(backend, "_torchdynamo_orig_backend"):  # wrapped by Dynamo
+        backend = backend._torchdynamo_orig_backend
+    config = getattr(getattr(backend, "compiler_fn", backend), "compilation_config", None)
+    return "inductor" in (getattr(backend, "compiler_name", None), getattr(config, "backend", None))
+
+
+def _guard_called(tx, operator, seen):
+    """The operators that a native form calls are expanded with it, if they are off too."""
+    for name in called(operator.declaration["native"]):
+        for one in registration.operators_of(name) or ():
+            if one.name not in seen:
+                seen.add(one.name)
+                source, rule = _guard(tx, one), rule_of(operator)
+                _torch.install_guard(_torch.AttrSource(source, rule).make_guard(_torch.GuardBuilder.CONSTANT_MATCH))
+                _guard_called(tx, one, seen)
+
+
 def _call(tx, operator, args, kwargs):
     """None: Dynamo puts the call into the graph as it is. An exported program always contains the operator, which asks the policy when it
     runs."""
     source = _guard(tx, operator)
     if operator.native is None or torch.compiler.is_exporting():
         return None
-    backend = tx.output.compiler_fn
-    while hasattr(backend, "_torchdynamo_orig_backend"):  # wrapped by Dynamo
-        backend = backend._torchdynamo_orig_backend
-    fuses = getattr(backend, "compiler_name", None) == "inductor"
-    enabled = "_enabled_where_fused" if fuses else "_enabled"
+    enabled = "_enabled_where_fused" if _fuses(tx.output.compiler_fn) else "_enabled"
     _torch.install_guard(_torch.AttrSource(source, enabled).make_guard(_torch.GuardBuilder.CONSTANT_MATCH))
     if getattr(operator.entry.function, enabled):
         return None
+    _guard_called(tx, operator, {operator.name})
     return _torch.VariableTracker.build(tx, operator.native_overload()).call_function(tx, list(args), dict(kwargs))

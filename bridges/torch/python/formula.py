@@ -1,5 +1,8 @@
 """Formulas on torch tensors (dovetail/_formula.py): base operators are torch's own, which have the same names in torch.ops.aten; other
 operators are found in torch.ops."""
+import contextlib
+import threading
+
 import torch
 from torch.autograd import forward_ad
 
@@ -36,12 +39,54 @@ def _cat_backward(grad, tensors, dim):
 _IN_PLACE_OF_ATEN = {"silu_backward": _silu_backward, "cat_backward": _cat_backward}
 
 
+_here = threading.local()
+
+
+@contextlib.contextmanager
+def expanding(operator):
+    """While the native form of an operator that is off is put into a graph: operators that it calls and that are off are expanded as well."""
+    before, _here.rule = getattr(_here, "rule", None), rule_of(operator)
+    try:
+        yield
+    finally:
+        _here.rule = before
+
+
+def rule_of(operator):
+    """Why it is off: everywhere, or because the graph is fused."""
+    return "_enabled_where_fused" if operator.entry.function._enabled else "_enabled"
+
+
+def called(tree):
+    """The names of the operators that a formula calls."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        if len(tree) > 1 and tree[0] == "call" and isinstance(tree[1], str):
+            yield tree[1]
+        for x in tree:
+            yield from called(x)
+
+
+def _form(name, rule, target):
+    """What a graph gets of an operator that a native form calls."""
+    from . import registration
+    operators = registration.operators_of(name) or ()
+    off = len(operators) == 1 and operators[0].native is not None and not getattr(operators[0].entry.function, rule)
+    return operators[0].native_overload() if off else target
+
+
 def _lookup(name):
     space, _, local = name.rpartition("::")
     local, _, overload = local.partition(".")
     if space not in ("base", ""):
         packet = getattr(getattr(torch.ops, space), local)
-        return getattr(packet, overload) if overload else packet
+        target = getattr(packet, overload) if overload else packet
+
+        def call(*args, **kwargs):
+            rule = getattr(_here, "rule", None)
+            return (_form(name, rule, target) if rule else target)(*args, **kwargs)
+        return call
     if local in _IN_PLACE_OF_ATEN:
         return _IN_PLACE_OF_ATEN[local]
     # torch selects the overload; torch's functions are preferred to its operators

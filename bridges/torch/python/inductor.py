@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from . import private, registration
+from .formula import called
 from .operator import natives
 from .private import inductor as _torch
 
@@ -57,19 +58,8 @@ def _collect(name, found):
         if op.name not in found:
             found[op.name] = op.declaration, bool(op.entry.function._enabled_where_fused)
             for formula in ("native", "gradient", "tangent"):
-                _collect_called(op.declaration[formula], found)
-
-
-def _collect_called(tree, found):
-    """Of every operator that a formula calls."""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if not isinstance(tree, list):
-        return
-    if len(tree) > 1 and tree[0] == "call" and isinstance(tree[1], str):
-        _collect(tree[1], found)
-    for x in tree:
-        _collect_called(x, found)
+                for other in called(op.declaration[formula]):
+                    _collect(other, found)
 
 
 def _add_declarations(details, module, *args, **kwargs):

@@ -9,7 +9,7 @@ from . import native, out, private, twin
 from .autograd import Autograd
 from .contract import Contract
 from .entry import entry
-from .formula import Native
+from .formula import Native, expanding
 from .gradient import Missing
 from .transforms import autocast, flops, sharding
 from .types import default_of, readable_schema
@@ -230,7 +230,8 @@ class Operator:
             as_native.autograd = Autograd(as_native)
 
             def kernel(*args, **kwargs):
-                return self.call_native(self.bind(args, kwargs))
+                with expanding(self):
+                    return self.call_native(self.bind(args, kwargs))
 
             library.impl(local, kernel, "CompositeExplicitAutograd")
             library.impl(local, as_native.autograd.python, "Autograd")

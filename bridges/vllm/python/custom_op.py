@@ -24,6 +24,16 @@ class _Block:
         setattr(_here, self._name, self._outer)
 
 
+PLATFORMS = ("cpu", "cuda", "hip", "xpu", "tpu", "npu", "oot")
+
+
+def _is_device(name):
+    try:
+        return torch.device(name).type == name
+    except (RuntimeError, TypeError):
+        return False
+
+
 class CompilationConfig(_Block):
     """What CustomOps need of vLLM's class of this name. Layers that are made in its `with` block follow it:
 
@@ -40,9 +50,14 @@ class CompilationConfig(_Block):
     _name, backend, platform = "config", "", None
 
     def __init__(self, custom_ops=(), backend="", platform=None):
-        if not isinstance(custom_ops, (str, collections.abc.Iterable)):
+        words = custom_ops.replace(",", " ").split() if isinstance(custom_ops, str) else custom_ops
+        if not isinstance(words, collections.abc.Iterable) or not all(isinstance(w, str) for w in words):
             raise TypeError(f"CompilationConfig: custom_ops: expected words as of dovetail.policy, found {custom_ops!r}")
-        self.custom_ops = custom_ops.replace(",", " ").split() if isinstance(custom_ops, str) else list(custom_ops)
+        if platform is not None and platform not in PLATFORMS and not _is_device(platform):
+            raise ValueError(f"CompilationConfig: platform: expected {', '.join(PLATFORMS)} or another device of torch, found {platform!r}")
+        if backend != "" and not callable(backend) and backend not in torch._dynamo.list_backends(None):
+            raise ValueError(f"CompilationConfig: backend: expected \"\" or one of torch._dynamo.list_backends(None), found {backend!r}")
+        self.custom_ops = list(words)
         self.backend = backend
         self.platform = platform
         self.enabled_custom_ops = collections.Counter()
@@ -173,6 +188,8 @@ class CustomOp(torch.nn.Module):
     @classmethod
     def register(cls, name):
         def decorator(layer):
+            if not (isinstance(layer, type) and issubclass(layer, CustomOp)):
+                raise TypeError(f"CustomOp.register: {name!r}: expected a class derived from CustomOp, found {layer!r}")
             if name in CustomOp.op_registry:
                 raise ValueError(f"CustomOp.register: the name {name!r} belongs to {CustomOp.op_registry[name].__qualname__} already")
             layer.name = name

@@ -26,9 +26,9 @@ def register():
         return
     _done = True
     known = {*NORMS, *LAYERS, *ROUTING}
-    names = known if asked in ("1", "all") else {n.strip() for n in asked.split(",")}
+    names = known if asked == "1" else set(filter(None, map(str.strip, asked.split(","))))
     if not names <= known:
-        raise ValueError(f"DOVETAIL_VLLM: unknown {', '.join(sorted(names - known))}; expected 1 or some of {', '.join(sorted(known))}")
+        raise ValueError(f"DOVETAIL_VLLM: expected 0, 1 or some of {', '.join(sorted(known))}, found {', '.join(sorted(names - known))}")
     from vllm.logger import init_logger
     from vllm.platforms import current_platform
     logger = init_logger("vllm.dovetail")
@@ -75,8 +75,12 @@ def _layers(ops):
         return ops.silu_and_mul(x)
 
     def rotary_embedding(self, positions, query, key=None):
-        cache = self._match_cos_sin_cache_dtype(query)
-        ops.rotary_embedding(positions, query, key, self.head_size, cache, self.is_neox_style)
+        deep = [x is not None and x.dim() > 2 for x in (query, key)]  # vLLM also gives [tokens, heads, head size]
+        flat = [x.reshape(positions.numel(), -1) if d else x for x, d in zip((query, key), deep)]
+        ops.rotary_embedding(positions.flatten(), *flat, self.head_size, self._match_cos_sin_cache_dtype(query), self.is_neox_style)
+        for x, d, new in zip((query, key), deep, flat):
+            if d and not x.is_contiguous():  # it was copied
+                x.copy_(new.view(x.shape))
         return query, key
 
     def forms(form):
@@ -85,8 +89,8 @@ def _layers(ops):
     return {"silu_and_mul": forms(silu_and_mul), "rotary_embedding": forms(rotary_embedding), "fused_experts": lambda theirs: _experts(theirs, ops)}
 
 
-def _experts(theirs, ops):
-    """The experts of layers that are not quantised. vLLM prepares and finishes each call, and counts the layer as its own."""
+def _expert_class(ops):
+    """The experts of layers that are not quantised. vLLM prepares and finishes each call."""
     from vllm.model_executor.layers.fused_moe import modular_kernel
     from vllm.model_executor.layers.fused_moe.experts.cpu_moe import CPUUnquantizedExperts
 
@@ -102,15 +106,25 @@ def _experts(theirs, ops):
         def process_weights_after_loading(self, layer):
             pass  # they stay as they were loaded
 
-        def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map, **rest):
+        def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map, a1q_scale, a2_scale,
+                  workspace13, workspace2, expert_tokens_meta, apply_router_weight_on_input):
+            if apply_router_weight_on_input:  # vLLM did it before
+                topk_weights = topk_weights.new_ones(()).expand(topk_weights.shape).contiguous()
             output.copy_(ops.fused_experts(hidden_states, w1, w2, topk_weights, topk_ids, activation.value, expert_map=expert_map,
                                            w1_bias=self.w1_bias, w2_bias=self.w2_bias))
 
+    return DovetailExperts
+
+
+def _experts(theirs, ops):
+    """vLLM counts the layer as its own."""
+    ours = _expert_class(ops)
+
     def __init__(self, moe):
         theirs.__init__(self, moe)
-        if self.enabled() and self.experts_cls and issubclass(self.experts_cls, CPUUnquantizedExperts) and \
-                DovetailExperts.is_supported_config(DovetailExperts, moe, None, None, DovetailExperts.activation_format())[0]:
-            self.experts_cls = DovetailExperts
+        if self.enabled() and self.experts_cls and issubclass(self.experts_cls, ours.__base__) and \
+                ours.is_supported_config(ours, moe, None, None, ours.activation_format())[0]:
+            self.experts_cls = ours
 
     return {"__init__": __init__}
 
@@ -172,9 +186,11 @@ def _put_first(names, platform, logger, line):
     before = platform.get_default_ir_op_priority
 
     def get_default_ir_op_priority(vllm_config):
-        found = before(vllm_config)
+        found, config = before(vllm_config), vllm_config.compilation_config
+        rule = "_enabled_where_fused" if config.mode and config.backend == "inductor" else "_enabled"
         for name in names:
-            setattr(found, name, ["dovetail", *getattr(found, name)])
+            if getattr(getattr(dovetail.ops, NORMS[name]), rule):
+                setattr(found, name, ["dovetail", *getattr(found, name)])
         logger.info_once(line)
         return found
 

@@ -333,6 +333,8 @@ DV_API const char *dv_operator_name(const dv_operator *op);   /* "ns::name.overl
 DV_API const char *dv_operator_schema(const dv_operator *op); /* as torch prints it */
 DV_API const char *dv_operator_doc(const dv_operator *op);    /* "" without one */
 DV_API const char *dv_operator_tags(const dv_operator *op);   /* as declared; "" without any */
+/* The file that its library was loaded from (the caller's, freed with dv_free()), and dv_library_content(). DV_ENOENT: none. */
+DV_API int dv_operator_binary(const dv_operator *op, char **path, char content[33]);
 /* Does it have kernel rows for this kind of device (enum dv_device_type), from any library? */
 DV_API bool dv_operator_has_rows(const dv_operator *op, int32_t device_type);
 DV_API size_t dv_operator_nargs(const dv_operator *op);
@@ -503,9 +505,10 @@ DV_API void dv_partial_free(dv_partial *p); /* NULL: nothing */
 typedef struct dv_site dv_site;
 DV_API int dv_site_new(dv_operator *op, const dv_value *args, size_t nargs, dv_site **out);
 DV_API int dv_site_parse(const char *text, dv_site **out); /* DV_ESYNTAX shows the column; DV_ENOENT: no such operator */
-DV_API int dv_site_print(const dv_site *s, char **out);    /* freed with dv_free() */
-DV_API void dv_site_free(dv_site *s);                      /* NULL is fine */
-DV_API dv_operator *dv_site_operator(const dv_site *s);    /* borrowed */
+DV_API int dv_site_parse_for(dv_operator *op, const char *text, dv_site **out); /* for op, whatever name the text has */
+DV_API int dv_site_print(const dv_site *s, char **out);                         /* freed with dv_free() */
+DV_API void dv_site_free(dv_site *s);                                           /* NULL is fine */
+DV_API dv_operator *dv_site_operator(const dv_site *s);                         /* borrowed */
 DV_API const dv_value *dv_site_args(
     const dv_site *s); /* all arguments, with defaults filled in and values converted; tensors have no memory yet */
 /* Give the tensors memory on the CPU, filled as the text says, else floats with values from -1 to 1, integers with 0. The same

@@ -28,4 +28,7 @@ typedef struct ms_returned_text {
 /* AotExtra's virtual functions, in order. */
 enum { MS_ATTRIBUTE_INT = 4, MS_ATTRIBUTE_TEXT = 6 };
 
+/* std::__throw_runtime_error(const char *text), of libstdc++: throws a std::runtime_error. */
+#define MS_THROW "_ZSt21__throw_runtime_errorPKc"
+
 #endif

@@ -7,6 +7,7 @@
 #include "abi.h"
 #include "dovetail.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,9 +23,11 @@
 
 enum { MOST_TENSORS = 64, MOST_RESULTS = 16, UNKNOWN_SIZE = -1, UNKNOWN_RANK = -2 };
 
+/* Text and file are its name: two versions of a library differ by their files. After the path of a binary that was built when it
+ * was loaded come lines with its sources and options, which are the same when it is built again. */
 typedef struct node {
     struct node *next;
-    char *text, *file; /* its name: two versions of a library differ by their files */
+    char *text, *file;
     dv_site *site;
     size_t nargs, nresults, ntensors;
     enum { PLAIN, LIFTED, ABSENT } kinds[MOST_RESULTS]; /* lifted: it has one dim more in MindSpore */
@@ -34,15 +37,28 @@ static node *nodes;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Thread_local char message[1024];
 
-/* The message of the last error of this thread, or "". */
+/* The message of this thread's last error, or "". */
 EXPORTED const char *dv_mindspore_error(void);
 const char *dv_mindspore_error(void) { return message; }
 
 static int said(int status)
 {
     snprintf(message, sizeof message, "%s", status ? dv_last_error() : "");
+    return status;
+}
+
+/* Ends a call by MindSpore, which shows the text of a C++ exception, but of a status the number alone: throw the message. Nothing
+ * is held then, and this file is compiled with -fexceptions. Where C++'s library is not found, the message is printed. */
+static int thrown(int status)
+{
+    void *cxx = status ? dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) : NULL, *symbol = cxx ? dlsym(cxx, MS_THROW) : NULL;
+    void (*throw_text)(const char *text);
+    if (symbol) {
+        memcpy(&throw_text, &symbol, sizeof throw_text);
+        throw_text(message);
+    }
     if (status)
-        fprintf(stderr, "dovetail: %s\n", message); /* MindSpore shows the number alone */
+        fprintf(stderr, "dovetail: %s\n", message);
     return status;
 }
 
@@ -72,26 +88,58 @@ static bool is_fresh(const node *n, size_t r)
         slot.type == DV_FIELD_TENSOR;
 }
 
-/* Another process may have to load the operator's binary. Of a functional form the text has the operator that writes. */
+typedef struct wanted {
+    const char *name, *file;
+    char content[33];
+    dv_operator *found; /* with a reference */
+} wanted;
+
+static int look_at(void *user, dv_operator *op)
+{
+    wanted *w = user;
+    char *path = NULL, content[sizeof w->content];
+    const int status = strcmp(dv_operator_name(op), w->name) ? DV_ENOENT : dv_operator_binary(op, &path, content);
+    if (!status && (!strcmp(path, w->file) || !strcmp(content, w->content))) {
+        dv_operator_unref(w->found);
+        w->found = dv_operator_ref(op); /* the newest one comes last */
+    }
+    dv_free(path);
+    return status == DV_ENOMEM ? status : DV_OK;
+}
+
+/* The operator that this file defines, and none of another file that has the same name. */
+static int find(const char *name, const char *file, dv_operator **out)
+{
+    wanted w = { .name = name, .file = file };
+    dv_library *library;
+    if (!*file)
+        return dv_find(name, out);
+    if (dv_file_content(file, w.content))
+        *w.content = '\0';
+    int status = dv_each_operator(look_at, &w);
+    if ((*out = w.found))
+        return DV_OK;
+    if (status || (status = dv_load(file, &library))) /* another process may have made the graph */
+        return dv_fail(status, "%s: the graph needs it from %s: %s", name, file, dv_last_error());
+    return dv_library_find(library, name, out);
+}
+
+/* The text of a functional form has the operator that writes. */
 static int parse(const char *text, const char *file, dv_site **out)
 {
-    const size_t prefix = strlen(FUNCTIONAL) * !strncmp(text, FUNCTIONAL, strlen(FUNCTIONAL));
-    int status = dv_site_parse(text + prefix, out);
-    if (status == DV_ENOENT && *file) {
-        dv_library *library;
-        status = dv_load(file, &library);
-        if (!status)
-            status = dv_site_parse(text + prefix, out);
-    }
-    if (status || !prefix)
-        return status;
-    dv_site *writing = *out;
-    dv_operator *op = dv_site_operator(writing), *functional;
-    if (!(status = dv_functional(op, &functional))) {
-        status = dv_site_new(functional, dv_site_args(writing), dv_operator_nargs(op), out);
-        dv_operator_unref(functional);
-    }
-    dv_site_free(writing);
+    const bool is_functional = !strncmp(text, FUNCTIONAL, strlen(FUNCTIONAL));
+    const char *const call = text + strlen(FUNCTIONAL) * is_functional;
+    char *name = strndup(call, strcspn(call, "(")), *binary = strndup(file, strcspn(file, "\n"));
+    dv_operator *op = NULL, *functional = NULL;
+    int status = name && binary ? find(name, binary, &op) : DV_ENOMEM;
+    if (!status && is_functional)
+        status = dv_functional(op, &functional);
+    if (!status)
+        status = dv_site_parse_for(is_functional ? functional : op, call, out);
+    dv_operator_unref(functional);
+    dv_operator_unref(op);
+    free(name);
+    free(binary);
     return status;
 }
 
@@ -168,14 +216,33 @@ static node *make_node(const char *text, const char *file)
     return n;
 }
 
+/* NULL: none was made. */
+static node *known(const char *text, const char *file)
+{
+    for (node *n = nodes; n; n = n->next)
+        if (!strcmp(n->text, text) && !strcmp(n->file, file))
+            return n;
+    return NULL;
+}
+
+/* One for another build of the file, by its sources. */
+static node *rebuilt(const char *text, const char *file)
+{
+    const char *sources = strchr(file, '\n'), *others;
+    for (node *n = nodes; n && sources; n = n->next)
+        if (!strcmp(n->text, text) && (others = strchr(n->file, '\n')) && !strcmp(others, sources))
+            return n;
+    return NULL;
+}
+
 /* The node with this call site and file; made once in each process, and again where `again` asks for it: the operator may have
  * been unloaded and loaded since. NULL: said() has the reason. */
 static const node *node_named(const char *text, const char *file, bool again)
 {
     pthread_mutex_lock(&lock);
-    node *n = nodes, *made = NULL;
-    while (n && (strcmp(n->text, text) || strcmp(n->file, file)))
-        n = n->next;
+    node *n = known(text, file), *made = NULL;
+    if (!n && !again)
+        n = rebuilt(text, file);
     if ((!n || again) && (made = make_node(text, file)) && n && dv_site_operator(made->site) == dv_site_operator(n->site))
         free_node(made);
     else if (!n || again)
@@ -286,17 +353,17 @@ int dv_node(int n, void **data, int *ndims, int64_t **shapes, const char **types
     size_t which[MOST_RESULTS];
     (void)stream;
     if (!at || read_tensors(&all, at, n, data, ndims, shapes, types))
-        return DV_EINVAL;
+        return thrown(DV_EINVAL);
     const size_t fresh = results_of(at, which);
     if ((size_t)n != at->ntensors + fresh)
-        return said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors, expected %zu", at->text, n, at->ntensors + fresh));
+        return thrown(said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors, expected %zu", at->text, n, at->ntensors + fresh)));
     for (size_t i = 0; i < at->ntensors; i++)
         given[i] = &all.t[i];
     for (size_t r = 0; r < at->nresults; r++)
         results[r] = dv_default();
     for (size_t r = 0; r < fresh; r++)
         results[which[r]] = lowered(&all.t[at->ntensors + r], at->kinds[which[r]] == LIFTED);
-    return call(at, all.t, given, results);
+    return thrown(call(at, all.t, given, results));
 }
 
 EXPORTED int dv_node_several(int n, void **data, int *ndims, int64_t **shapes, const char **types, void *stream, void *extra);
@@ -384,11 +451,11 @@ int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const cha
     size_t which[MOST_RESULTS];
     (void)stream;
     if (!at || read_tensors(&all, at, n, data, ndims, shapes, types))
-        return DV_EINVAL;
+        return thrown(DV_EINVAL);
     const size_t fresh = results_of(at, which), nslots = at->nargs + at->nresults;
     if ((size_t)n != 2 * (at->ntensors + fresh) || nslots > MOST_TENSORS)
-        return said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors to the gradient, expected %zu",
-            dv_operator_name(dv_site_operator(at->site)), n, 2 * (at->ntensors + fresh)));
+        return thrown(said(dv_fail(DV_EINVAL, "%s: MindSpore gave %d tensors to the gradient, expected %zu",
+            dv_operator_name(dv_site_operator(at->site)), n, 2 * (at->ntensors + fresh))));
     dv_value values[MOST_TENSORS], grads[MOST_TENSORS], found[MOST_TENSORS];
     const dv_tensor *lists[MOST_TENSORS];
     for (size_t i = 0; i < nslots; i++)
@@ -406,7 +473,7 @@ int dv_node_gradient(int n, void **data, int *ndims, int64_t **shapes, const cha
             dv_last_error());
     if (!status)
         status = give_gradients(at, values, found, &all.t[at->ntensors + 2 * fresh]);
-    return said(status);
+    return thrown(said(status));
 }
 
 EXPORTED int dv_node_gradient_several(
@@ -461,7 +528,7 @@ static _Thread_local struct {
     int32_t ndim[MOST_TENSORS];
 } last;
 
-/* What follows from the shapes; false: an error, or no node. */
+/* What follows from the shapes; false: an error, where it is not thrown. */
 static bool infer_shapes(const node *at, const int *ndims, int64_t **shapes, dv_known *specs)
 {
     dv_tensor t[MOST_TENSORS];
@@ -471,7 +538,7 @@ static bool infer_shapes(const node *at, const int *ndims, int64_t **shapes, dv_
         t[i].shape = shapes[i];
     }
     last.at = at;
-    return at && infer(at, t, specs);
+    return !thrown(at && infer(at, t, specs) ? DV_OK : DV_EINVAL);
 }
 
 /* One result is a std::vector<int64_t>, several are a std::vector<std::vector<int64_t>>. */
@@ -523,7 +590,7 @@ static bool infer_types(const node *at, const ms_types *in, dv_known *specs)
             if (types_of[k].number == in->begin[i])
                 t[i].dtype = dv_dtype_from_key(types_of[k].key);
     }
-    return at && infer(at, t, specs);
+    return !thrown(at && infer(at, t, specs) ? DV_OK : DV_EINVAL);
 }
 
 static int32_t number_of(dv_dtype t)
@@ -570,6 +637,7 @@ ms_shapes dv_node_gradient_severalInferShape(int *ndims, int64_t **shapes, void 
 {
     const node *at = node_of(extra);
     const size_t n = at ? at->ntensors : 0;
+    thrown(at ? DV_OK : DV_EINVAL);
     const ms_shapes out = new_shapes(n);
     for (size_t i = 0; i < n; i++)
         out.begin[i] = gradient_sizes(ndims[i], shapes[i]);
@@ -588,6 +656,7 @@ ms_types dv_node_gradient_severalInferType(const ms_types *in, void *extra)
 {
     const node *at = node_of(extra);
     const size_t n = at ? at->ntensors : 0;
+    thrown(at ? DV_OK : DV_EINVAL);
     const ms_types out = new_types(n);
     for (size_t i = 0; i < n; i++)
         out.begin[i] = in->begin[i];

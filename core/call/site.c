@@ -867,25 +867,36 @@ static int parse(reader *r, dv_operator *op, dv_site **out)
     return finish(status, r->site, out);
 }
 
-int dv_site_parse(const char *text, dv_site **out)
+/* Read the name, and the operator of that name unless there is one already. */
+static int parse_call(dv_operator *op, const char *text, dv_site **out)
 {
     reader r = { .text = text, .p = text };
-    dv_operator *op;
-    *out = NULL;
-    if (!text)
-        return dv_fail(DV_EINVAL, "dv_site_parse: the text is NULL");
+    dv_operator *named = NULL;
     skip(&r);
     char *name = dv__strndup(r.p, strcspn(r.p, "( \t\r\n"));
     if (!name)
         return DV_ENOMEM;
     r.p += strlen(name);
-    int status = take(&r, '(') ? dv_find(name, &op) : wrong(&r, "'(' after the operator's name");
+    int status = !take(&r, '(') ? wrong(&r, "'(' after the operator's name") : op ? DV_OK : dv_find(name, &named);
     dv__free(name);
-    if (status)
-        return status;
-    status = parse(&r, op, out);
-    dv_operator_unref(op);
+    if (!status)
+        status = parse(&r, op ? op : named, out);
+    dv_operator_unref(named);
     return status;
+}
+
+int dv_site_parse(const char *text, dv_site **out)
+{
+    *out = NULL;
+    return text ? parse_call(NULL, text, out) : dv_fail(DV_EINVAL, "dv_site_parse: the text is NULL");
+}
+
+int dv_site_parse_for(dv_operator *op, const char *text, dv_site **out)
+{
+    *out = NULL;
+    if (!op || !text)
+        return dv_fail(DV_EINVAL, "dv_site_parse_for: no %s given: found NULL", op ? "text" : "operator");
+    return parse_call(op, text, out);
 }
 
 /* ---- Using one ---- */

@@ -646,16 +646,32 @@ int dv_find(const char *name, dv_operator **out)
     return status;
 }
 
+static const dv_library *owner_of(const dv_operator *op) { return (op->functional ? op->functional : op)->registration->owner; }
+
 int dv__find_from(const dv_operator *from, const char *name, dv_operator **out)
 {
     *out = NULL;
     dv__registry_lock();
-    const dv_library *own = (from->functional ? from->functional : from)->registration->owner;
+    const dv_library *own = owner_of(from);
     for (size_t i = 0; own && i < own->noperators && !*out; i++)
         if (!strcmp(own->operators[i]->name, name))
             *out = dv_operator_ref(own->operators[i]);
     dv__registry_unlock();
     return *out ? DV_OK : dv_find(name, out);
+}
+
+int dv_operator_binary(const dv_operator *op, char **path, char content[33])
+{
+    *path = NULL;
+    dv__registry_lock();
+    const dv_library *own = owner_of(op);
+    int status = own && own->loaded ? DV_OK : dv_fail(DV_ENOENT, "%s: it is of no file that is loaded", op->name);
+    if (!status && !(*path = dv__strdup(own->binary.path)))
+        status = DV_ENOMEM;
+    if (!status)
+        memcpy(content, own->binary.id, sizeof own->binary.id);
+    dv__registry_unlock();
+    return status;
 }
 
 int dv_each_operator(int (*fn)(void *user, dv_operator *op), void *user)

@@ -15,7 +15,7 @@ class Library:
     def __init__(self, handle):
         self._handle = handle
         self.name, self.path, self._pointer = _core.library_info(handle)
-        self._sources = ()  # absolute paths, when load() built it
+        self._sources = self._flags = ()  # absolute paths and options, when load() built it
         self._operators = {}
         overloads = {}
         for op in _core.library_operators(handle):
@@ -89,12 +89,12 @@ def load(path, *more, flags=(), verbose=False, attach=True):
     from ._source import build
     sources = [path, *map(os.fsdecode, more)]
     try:
-        return _load_binary(build(sources, flags, verbose), attach, sources)
+        return _load_binary(build(sources, flags, verbose), attach, sources, flags)
     except DovetailIOError:  # the binary was just removed because it was unused for a month
-        return _load_binary(build(sources, flags, verbose), attach, sources)
+        return _load_binary(build(sources, flags, verbose), attach, sources, flags)
 
 
-def _load_binary(path, attach, sources=()):
+def _load_binary(path, attach, sources=(), flags=()):
     with _lock:
         try:
             handle = _core.load(path)
@@ -103,7 +103,7 @@ def _load_binary(path, attach, sources=()):
             if handle is None:
                 raise _changed(path, error, sources) from None
         library = Library(handle)
-        library._sources = tuple(map(os.path.abspath, sources))
+        library._sources, library._flags = tuple(map(os.path.abspath, sources)), tuple(flags)
         if library._pointer in _libraries:
             _core.library_free(handle)
             return _libraries[library._pointer]

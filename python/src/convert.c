@@ -52,20 +52,27 @@ static const char *kind_of(const ext_operator *f, const ext_slot *slot)
     return slot < f->slots + f->nargs ? "argument" : "result";
 }
 
+/* "'xs[1]'"; a result without a name: its number. */
+static PyObject *name_of(const ext_operator *f, const ext_slot *slot, Py_ssize_t element)
+{
+    PyObject *where = element < 0 ? PyUnicode_FromString("") : PyUnicode_FromFormat("[%zd]", element);
+    PyObject *name = !where ? NULL
+        : *slot->text       ? PyUnicode_FromFormat("'%s%U'", slot->text, where)
+                            : PyUnicode_FromFormat("%zd%U", slot - f->slots - (Py_ssize_t)f->nargs, where);
+    Py_XDECREF(where);
+    return name;
+}
+
 static enum ext_outcome complain(
     const ext_operator *f, const ext_slot *slot, Py_ssize_t element, const char *expected, PyObject *found)
 {
     if (!found)
         return EXT_FAILED;
-    PyObject *where = element < 0 ? PyUnicode_FromString("") : PyUnicode_FromFormat("[%zd]", element);
-    PyObject *name = !where ? NULL
-        : *slot->text       ? PyUnicode_FromFormat("'%s%U'", slot->text, where)
-                            : PyUnicode_FromFormat("%zd%U", slot - f->slots - (Py_ssize_t)f->nargs, where);
+    PyObject *name = name_of(f, slot, element);
     if (name)
         PyErr_Format(PyExc_TypeError, "%s: %s %U: expected %s%s%s%s, found %U", f->name, kind_of(f, slot), name,
             element < 0 ? slot->type_text : expected, element < 0 && expected ? " (" : "",
             element < 0 && expected ? expected : "", element < 0 && expected ? ")" : "", found);
-    Py_XDECREF(where);
     Py_XDECREF(name);
     return EXT_FAILED;
 }
@@ -97,17 +104,18 @@ static enum ext_outcome out_of_range(ext_call *c, const ext_slot *slot, Py_ssize
 /* ---- Tensors ------------------------------------------------------------------------------------------------------------- */
 
 /* Tensors of two hosts. */
-static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, PyObject *o, const ext_host *other)
+static enum ext_outcome mixed(ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, const ext_host *other)
 {
-    PyObject *title = type_title(Py_TYPE(o));
-    if (title) {
+    PyObject *title = type_title(Py_TYPE(o)), *name = title ? name_of(c->f, slot, element) : NULL;
+    if (name) {
         PyErr_Clear();
         PyErr_Format(PyExc_TypeError,
-            "%s: %s '%s': expected a tensor of %s, like the call's first one, found %U, which belongs to %s: convert one of "
+            "%s: %s %U: expected a tensor of %s, like the call's first one, found %U, which belongs to %s: convert one of "
             "them",
-            c->f->name, kind_of(c->f, slot), slot->text, c->of->name, title, other->name);
-        Py_DECREF(title);
+            c->f->name, kind_of(c->f, slot), name, c->of->name, title, other->name);
     }
+    Py_XDECREF(title);
+    Py_XDECREF(name);
     return EXT_MIXED;
 }
 
@@ -140,7 +148,7 @@ enum ext_outcome ext_other_tensor(
     if (!other && PyErr_Occurred())
         return EXT_FAILED;
     if (other && other != c->of && kind == EXT_TENSOR)
-        return mixed(c, slot, o, other);
+        return mixed(c, slot, element, o, other);
     return c->of->dispatches ? EXT_SLOW : adopt(c, slot, element, o, write, other && kind == EXT_NUMBER, out);
 }
 
@@ -369,7 +377,7 @@ static enum ext_outcome one_tensor(ext_call *c, const ext_slot *slot, Py_ssize_t
 
 /* X(list type, element's C type, conversion, field of dv_value, "what the elements are") */
 #define LISTS(X)                                                             \
-    X(TENSORS, const dv_tensor *, one_tensor, tensors, "a list of arrays")   \
+    X(TENSORS, const dv_tensor *, one_tensor, tensors, "a list of tensors")  \
     X(INTS, int64_t, integer, ints, "a list of int")                         \
     X(FLOATS, double, real, floats, "a list of float")                       \
     X(BOOLS, bool, boolean, bools, "a list of bool")                         \

@@ -272,6 +272,15 @@ static void texts(void **state)
     dv_site *site;
     CALL_FAILS(DV_EINVAL, "NULL", dv_site_parse(NULL, &site));
     CALL_FAILS(DV_EINVAL, "NULL", dv_site_new(NULL, NULL, 0, &site));
+    CALL_FAILS(DV_EINVAL, "no operator given", dv_site_parse_for(NULL, "tc::repeat(f32[2], 4)", &site));
+    dv_operator *op;
+    CALL_OK(dv_find("tc::repeat", &op));
+    CALL_FAILS(DV_EINVAL, "no text given", dv_site_parse_for(op, NULL, &site));
+    CALL_FAILS(DV_ESYNTAX, "expected '('", dv_site_parse_for(op, "tc::repeat", &site));
+    CALL_OK(dv_site_parse_for(op, "of::another(f32[2], 4)", &site));
+    assert_ptr_equal(dv_site_operator(site), op);
+    dv_site_free(site);
+    dv_operator_unref(op);
 }
 
 static const int64_t n4[] = { 4 };

@@ -83,11 +83,19 @@ def test_versions_side_by_side(core, tmp_path):
     one, two = (load(core, path) for path in files)
     assert doc(core, core.dv_find) == doc(core, core.dv_library_find, two) == "version 2"
     assert doc(core, core.dv_library_find, one) == "version 1"
+    op, path, content = P(), P(), ctypes.create_string_buffer(33)
+    assert core.dv_library_find(one, b"swiglu", ctypes.byref(op)) == 0
+    assert core.dv_operator_binary(op, ctypes.byref(path), content) == 0
+    assert ctypes.string_at(path) == files[0] and len(content.value) == 32
+    core.dv_free(path)
     again = build(tmp_path, "again", swiglu("version 2, too"), '-DDV_LIBRARY_VERSION="2.0"')
     assert "namespace my_ops is already defined by library my_ops 2.0 from " in refused(core, again)
     core.dv_library_free(two)
     assert doc(core, core.dv_find) == "version 1"
     core.dv_library_free(one)
+    assert core.dv_operator_binary(op, ctypes.byref(path), content) < 0 and not path
+    assert core.dv_last_error().decode() == "my_ops::swiglu: it is of no file that is loaded"
+    core.dv_operator_unref(op)
 
 
 def test_reload(core, tmp_path):

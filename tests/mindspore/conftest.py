@@ -86,6 +86,16 @@ static int total(dv_context *ctx, const struct total *a)
 }
 DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor out", .contract = "x[n]:f64 -> out[]:f64",
     .gradient = "x: base::expand(grad, x.shape)", .kernels = DV_KERNELS(DV_KERNEL(struct total, "cpu", "f64", total)));
+static int fails(dv_context *ctx, const struct total *a)
+{
+    const int status = total(ctx, a);
+    const double sum = *(double *)a->out->data;
+    return sum < 0 ? dv_error(ctx, DV_EINVAL, "the sum is %g, which is less than 0", sum) : status;
+}
+DV_OPERATOR(fails, struct total, (x, out), .schema = "fails(Tensor x) -> Tensor out", .contract = "x[n]:f64 -> out[]:f64",
+    .kernels = DV_KERNELS(DV_KERNEL(struct total, "cpu", "f64", fails)));
+struct sum_of { dv_tensors ys; dv_tensor *out; };
+DV_OPERATOR(sum_of, struct sum_of, (ys, out), .schema = "sum_of(Tensor[] ys) -> Tensor out", .contract = "ys{i}[*s]:f64 -> out[*s]:f64");
 struct cast { const dv_tensor *x; dv_dtype to; dv_tensor *out; };
 DV_OPERATOR(cast, struct cast, (x, to, out), .schema = "cast(Tensor x, ScalarType to) -> Tensor out", .contract = "x[*s] -> out[*s]:to",
     .native = "base::to.dtype(x, to)");
@@ -108,7 +118,7 @@ DV_OPERATOR(adamw, struct adamw, (param, mean, square, grad, step, lr),
     .schema = "adamw_(Tensor(a!) param, Tensor(b!) mean, Tensor(c!) square, Tensor grad, Tensor step, *, float lr=0.1) -> ()",
     .contract = "param[*s]:f64, mean[*s]:f64, square[*s]:f64, grad[*s]:f64, step[]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct adamw, "cpu", "f64", adamw)));
-DV_LIBRARY(msops, &dv_op_adamw, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
+DV_LIBRARY(msops, &dv_op_fails, &dv_op_sum_of, &dv_op_adamw, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
 """
 
 

@@ -177,8 +177,9 @@ def test_operators_that_write(own):
 
     value, gradient = ms.value_and_grad(f)(Tensor(np.ones(3)))
     assert value.asnumpy() == 108 and np.array_equal(gradient.asnumpy(), np.full(3, 72.0))
-    with pytest.raises(RuntimeError, match="msops::scale_only_: it writes x and declares no gradient"):
+    with pytest.raises(RuntimeError, match=r"msops::scale_only_: argument 'x' requires a gradient, .* give it mindspore.ops.stop_gradient\(x\)"):
         ms.grad(lambda x: (own.scale_only_(mint.mul(x, 2.0), 3.0), x.sum())[1])(Tensor(np.ones(3)))
+    assert ms.grad(lambda x: (own.scale_only_(ms.ops.stop_gradient(x) * 2.0, 3.0), x.sum())[1])(Tensor(np.ones(3))).asnumpy().tolist() == [1] * 3
 
 
 def test_views(own):
@@ -207,6 +208,10 @@ def test_lists(own):
     assert [g.asnumpy().tolist() for g in ms.grad(f, (0, 1, 2))(x, *ys)] == [[12.0] * 3, [10.0] * 3, [7.0] * 3]
     with pytest.raises(TypeError, match=r"argument 'ys\[1\]': expected Tensor, found int 3"):
         own.added(x, [ys[0], 3])
+    with pytest.raises(TypeError, match=r"argument 'ys\[1\]': expected a tensor of mindspore, like the call's first one, found numpy.ndarray"):
+        own.added(x, [ys[0], np.ones(3)])
+    with pytest.raises(TypeError, match=r"argument 'ys': expected Tensor\[\] \(a list of tensors\), found int 3"):
+        own.added(x, 3)
 
 
 def test_nothing_leaks(own):

@@ -2,6 +2,7 @@
 import inspect
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -272,33 +273,116 @@ def test_element_types_as_arguments(own):
         assert own.cast(Tensor(np.ones(3)), to).dtype == ms.float32
 
 
-def test_errors(capfd, own):
+def test_errors(own):
     for wrong in ("dovetail::rms_norm", 3):
         with pytest.raises(TypeError, match="expected an operator, such as dovetail.ops.rms_norm, found"):
             primitive(wrong)
     for op, reason in ((own.diagonal, "its result is a view of an argument"), (own.added, "a primitive's results are tensors")):
         with pytest.raises(NotImplementedError, match=reason):
             primitive(op, **({"ys": 2} if op is own.added else {}))
-    with pytest.raises(TypeError, match="argument 'bias' of type Tensor.: say True if it is there"):
-        primitive(dovetail.ops.linear, bias=Tensor([1.0]))
-    with pytest.raises(TypeError, match="argument 'x' of type Tensor is given in the call"):
-        primitive(dovetail.ops.rms_norm, x=True)
-
+    for wrong, found in ((Tensor([1.0]), "a mindspore.Tensor"), (3, "3")):
+        with pytest.raises(TypeError, match=f"argument 'bias' of type Tensor.: expected True if calls give a tensor, else False, found {found}$"):
+            primitive(dovetail.ops.linear, bias=wrong)
+    for wrong in (Tensor([1.0]), True):
+        with pytest.raises(TypeError, match="argument 'x' of type Tensor: each call of the primitive gives the tensor; leave it out here$"):
+            primitive(dovetail.ops.rms_norm, x=wrong)
+    with pytest.raises(TypeError, match=r"argument 'ys' of type Tensor\[\]: expected how many tensors it has, found \[a mindspore.Tensor\]; each call"):
+        primitive(own.sum_of, ys=[Tensor([1.0])])
     with pytest.raises(TypeError, match="dovetail::rms_norm: no argument is called epsilon"):
         primitive(dovetail.ops.rms_norm, epsilon=1)
     with pytest.raises(NotImplementedError, match="msops::scale_: it writes an argument"):
         primitive(own.scale_, by=2.0)
     with pytest.raises(ValueError, match="argument 'eps'"):
         primitive(dovetail.ops.rms_norm, eps="x")
+
+
+def test_a_primitive_says_what_it_is():
+    node = primitive(dovetail.ops.rms_norm, eps=1e-5)
+    assert repr(node).startswith("<function dovetail::rms_norm at") and "calls dovetail::rms_norm(x=f32[1], weight=f32[1], eps=1e-05)" in node.__doc__
+    assert inspect.getsource(node).lstrip().startswith("def rms_norm(x, weight):\n")
+    assert inspect.getsource(primitive(dovetail.ops.sigmoid)).lstrip().startswith("def sigmoid(x):\n")
+    with pytest.raises(TypeError, match=r"^dovetail::rms_norm\(\) missing 1 required positional argument: 'weight'"):
+        node(Tensor(np.ones(3, np.float32)))
+    assert pickle.loads(pickle.dumps(primitive)) is primitive
+
+
+@pytest.mark.parametrize("shape, dtype, message", [
+    ((5,), np.float32, r"argument 'weight': expected shape \[6\] \('d' is bound by 'x'\), found \[5\]"),
+    ((6,), np.int32, r"argument 'weight': expected dtype f32 \('T' is bound by 'x'\), found i32"),
+])
+def test_an_error_has_our_text(shape, dtype, message, capfd):
+    """MindSpore shows what a kernel throws, not what it returns."""
     node = primitive(dovetail.ops.rms_norm, eps=1e-5)
 
-    @ms.jit
-    def run(x, w):
-        return node(x, w)
+    class Later(ms.nn.Cell):
+        def construct(self, x, w):
+            return node(x, w) * 2
 
-    with pytest.raises(RuntimeError):
-        run(Tensor(np.ones((4, 6), np.float32)), Tensor(np.ones(5, np.float32))).asnumpy()
-    assert "dovetail: dovetail::rms_norm: argument 'weight': expected shape [6] ('d' is bound by 'x'), found [5]" in capfd.readouterr().err
+    @ms.jit
+    def graph(x, w):
+        return node(x, w) * 2
+
+    later = Later()
+    later.set_inputs(Tensor(shape=None, dtype=ms.float32), Tensor(shape=None, dtype=getattr(ms, np.dtype(dtype).name)))
+    x, w = Tensor(np.ones((4, 6), np.float32)), Tensor(np.ones(shape, dtype))
+    for call in (node, graph, graph, lambda x, w: ms.grad(graph)(x, w), lambda x, w: ms.vmap(node, (0, None))(x[None], w), ms.jit(later)):
+        with pytest.raises(RuntimeError, match="dovetail::rms_norm: " + message):
+            flat(call(x, w), {})
+    assert "dovetail: " not in capfd.readouterr().err
+
+
+def test_an_error_of_a_kernel_has_our_text(own):
+    node = primitive(own.fails)
+    for call in (node, ms.jit(node)):
+        with pytest.raises(RuntimeError, match="msops::fails: the sum is -3, which is less than 0"):
+            call(Tensor(np.full(3, -1.0))).asnumpy()
+    assert ms.jit(node)(Tensor(np.ones(3))).asnumpy() == 3
+
+
+QUIET = """
+import dovetail, mindspore as ms, numpy as np
+from dovetail.mindspore import primitive
+p = primitive(dovetail.ops.rms_norm)
+x, w = ms.Tensor(np.ones((2, 4, 6), np.float32)), ms.Tensor(np.ones(6, np.float32))
+@ms.jit
+def f(x, w): return p(x, w).sum()
+@ms.jit
+def g(x, w): return ms.grad(f, (0, 1))(x, w)
+f(x, w), g(x, w), ms.grad(f, (0, 1))(x, w), ms.vmap(p, (0, None))(x, w).asnumpy()
+class Net(ms.nn.Cell):
+    def construct(self, x, w): return p(x, w)
+ms.export(Net(), x, w, file_name="net", file_format="MINDIR")
+"""
+
+
+def test_mindspore_says_nothing_where_nothing_is_wrong(tmp_path):
+    """It looks for the file of each function's source."""
+    (tmp_path / "quiet.py").write_text(QUIET)
+    done = subprocess.run([sys.executable, "quiet.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "[ERROR]" not in done.stderr and "may not exist" not in done.stderr, done.stderr
+
+
+REFUSED = """
+import dovetail, {imports}, mindspore as ms, numpy as np
+x, w = ms.Tensor(np.ones((2, 6), np.float32)), ms.Tensor(np.ones(6, np.float32))
+@ms.jit
+def graph(x, w): return {call}(x, w)
+try:
+    graph(x, w)
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("imports, call, message", [
+    ("json", "dovetail.ops.rms_norm", "dovetail::rms_norm: a graph of MindSpore (ms.jit, ms.vmap, GRAPH_MODE) would lose this call's gradient"),
+    ("dovetail.mindspore as dm", "dm.primitive(dovetail.ops.rms_norm)", "dovetail.mindspore.primitive: a graph of MindSpore cannot call it: make"),
+    ("dovetail.mindspore.graph as dm", "dm.primitive(dovetail.ops.rms_norm)", "dovetail.mindspore.primitive: a graph of MindSpore cannot call it: make"),
+])
+def test_what_a_graph_cannot_call_before_anything_is_loaded(imports, call, message, tmp_path):
+    (tmp_path / "refused.py").write_text(REFUSED.format(imports=imports, call=call))
+    done = subprocess.run([sys.executable, "refused.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.startswith(message), done.stdout + done.stderr
 
 
 VERSION = """
@@ -338,3 +422,57 @@ def test_versions_side_by_side_and_loaded_again(tmp_path):
     assert ms.jit(again)(x)[0] == 5
     five.close()
     two.close()
+    (tmp_path / "v.c").write_text(VERSION.replace('#define DV_LIBRARY_VERSION "{0}"', "").replace("{0} *", "BY *").format())
+    libraries = [dovetail.load(tmp_path / "v.c", flags=[f"-DBY={by}", f'-DDV_LIBRARY_VERSION="{by}"']) for by in (2, 5)]
+    with pytest.raises(ValueError, match="another version of its library was loaded after it"):
+        primitive(libraries[0].times)
+    for library in reversed(libraries):
+        by = primitive(library.times)
+        assert ms.jit(by)(x)[0] == [2, 5][libraries.index(library)]
+        library.close()
+
+
+OF_A_FILE = """
+import sys, numpy as np, mindspore as ms
+if sys.argv[2:]:
+    import dovetail
+    dovetail.load(sys.argv[2])
+try:
+    print(ms.nn.GraphCell(ms.load(sys.argv[1]))(ms.Tensor(np.ones(3))).asnumpy())
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_a_saved_graph_runs_the_binary_that_it_names(tmp_path):
+    """And no other library with the same namespace."""
+    version = VERSION.replace('#define DV_LIBRARY_VERSION "{0}"', "")
+
+    def build(factor, to, text=version):
+        (tmp_path / f"{to}.c").write_text(text.format(factor))
+        subprocess.run(["dovetail", "build", tmp_path / f"{to}.c", "-o", tmp_path / f"{to}.so"], check=True, capture_output=True)
+        return tmp_path / f"{to}.so"
+
+    def run(*loaded):
+        done = subprocess.run([sys.executable, "-c", OF_A_FILE, tmp_path / "net.mindir", *loaded], capture_output=True, text=True, cwd="/")
+        return done.stdout or done.stderr
+
+    one, other, versioned = build(3, "one"), build(7, "other"), build(9, "versioned", VERSION)
+    with dovetail.load(one) as library:
+        node = primitive(library.times)
+
+        class Net(ms.nn.Cell):
+            def construct(self, x):
+                return node(x)
+
+        ms.export(Net(), Tensor(np.ones(3)), file_name=str(tmp_path / "net"), file_format="MINDIR")
+    copy = tmp_path / "the_same.so"
+    copy.write_bytes(one.read_bytes())
+    for loaded in ((), (copy,), (versioned,)):
+        assert run(*loaded) == "[3. 3. 3.]\n"
+    said = run(other)
+    assert f"msversions::times: the graph needs it from {one}: " in said and f"namespace msversions is already defined by library msversions from {other}" in said
+    build(5, "one")
+    assert run(one) == "[5. 5. 5.]\n"  # rebuilt: that of today
+    one.unlink()
+    assert f"msversions::times: the graph needs it from {one}: " in run(other)

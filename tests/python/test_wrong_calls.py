@@ -113,7 +113,7 @@ WRONG = [
     ("echo_lists", (np.ones(2), [], [], [], []), {}, TypeError, ["'i[0]'", "expected int", "found float 1.0"]),
     ("echo_pair", ([1, 2, 3],), {}, TypeError, ["echo_pair", "'x'", "2 elements", "found 3"]),
     ("echo_pair", ("ab",), {}, TypeError, ["'x'", "expected int[2]", "found str 'ab'"]),
-    ("echo_tensors", (X,), {}, TypeError, ["'xs'", "expected Tensor?[] (a list of arrays)", "an array of float32"]),
+    ("echo_tensors", (X,), {}, TypeError, ["'xs'", "expected Tensor?[] (a list of tensors)", "an array of float32"]),
     ("echo_tensors", ([X, 1],), {}, TypeError, ["'xs[1]'", "expected Tensor or None", "found int 1"]),
     ("echo_tensors", ([X, READ_ONLY, np.array("a")],), {}, TypeError, ["'xs[2]'", "dtype <U1"]),
     # arrays

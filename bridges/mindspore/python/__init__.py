@@ -9,14 +9,17 @@ IN_GRAPH = ("a graph of MindSpore (ms.jit, ms.vmap, GRAPH_MODE) would lose this 
             "dovetail.mindspore.primitive(operator), and call that")
 
 
-def _ms_class(operator):
-    """MindSpore's parser of functions asks each object that it does not know for this attribute: the only place where it hears our text before its own."""
-    if sys._getframe(1).f_code.co_name != "_is_ms_class":
-        raise AttributeError("__ms_class__")
-    raise RuntimeError(f"{operator.name}: {IN_GRAPH}")
+def refusal(text):
+    """For __ms_class__, which MindSpore's parser of functions wants of each object that it does not know: the only place where it hears our text
+    before its own."""
+    def ask(self):
+        if sys._getframe(1).f_code.co_name != "_is_ms_class":
+            raise AttributeError("__ms_class__")
+        raise RuntimeError(text(self))
+    return property(ask)
 
 
-_core.Operator.__ms_class__ = property(_ms_class)
+_core.Operator.__ms_class__ = refusal(lambda operator: f"{operator.name}: {IN_GRAPH}")
 
 
 def attach(library):
@@ -41,7 +44,8 @@ def settle():
 
 
 def __getattr__(name):
-    if name not in __all__:
+    if name not in __all__ and name != "_":  # "_": as in dovetail.ops
         raise AttributeError(f"module {__name__} has no attribute {name!r}")
-    from . import graph
-    return getattr(graph, name)
+    from .graph import primitive
+    globals()["primitive"] = primitive
+    return primitive

@@ -92,8 +92,10 @@ class Operator:
         if not needed or not (self.written or any(t["type"].startswith("Tensor") for t in self.results)):
             return self.unrecorded(args, kwargs)
         if not self.gradient and self.written:
-            raise RuntimeError(f"{self.name}: it writes {', '.join(self.names[i] for i in self.written)} and declares no gradient, "
-                               "so it cannot be called where gradients are recorded")
+            i, k = next(place for place, x in zip(frame.places, tensors) if x._requires_grad)
+            raise RuntimeError(f"{self.name}: argument '{self.names[i]}{'' if k is None else f'[{k}]'}' requires a gradient, and this operator, which "
+                               f"writes {', '.join(self.names[i] for i in self.written)}, declares none: declare one (.gradient), or give it "
+                               "mindspore.ops.stop_gradient(x)")
         if not self.gradient and self.native:
             found = self.native(dict(zip((s["name"] for s in self.slots), _put(frame.values, frame.places, tensors))))[0]
             return found[0] if len(found) == 1 else tuple(found)

@@ -1,28 +1,51 @@
 """Operators in MindSpore's graphs (`ms.jit`): a primitive of MindSpore for each call site. Its kernel and its inference are C
 (../graph.c), for all operators the same; the call site is text, so that a graph that was saved works in another process."""
 import ctypes
+import functools
 import inspect
 import json
 import linecache
 import math
 import os
 import re
+import threading
 
 import numpy as np
 from mindspore import Tensor, ops
 from mindspore.common import dtype as mstype
 
 from .. import _core, _describe, _library
+from . import refusal
 
 _C = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib", "libdovetail_mindspore.so")
 
 
+_MADE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "made.py")
+_lines, _lock = linecache.getlines(_MADE), threading.Lock()
+
+
+class _Outside:
+    """A function that is not for graphs."""
+
+    __ms_class__ = refusal(lambda f: f"dovetail.mindspore.{f.__name__}: a graph of MindSpore cannot call it: make the primitive outside, and call that")
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args, **kwargs):
+        return self.__wrapped__(*args, **kwargs)
+
+    def __reduce__(self):  # for pickle: by its name
+        return self.__name__
+
+
+@_Outside
 def primitive(operator, **fixed):
     """A function that calls an operator in graphs and in eager mode, with its tensors as arguments.
 
-    fixed: the arguments that are not tensors; those with a default may be left out. Of a `Tensor?` it is given whether it is there (True or
-    False, the default), of a `Tensor[]` how many tensors it has, of a `Tensor?[]` that or a list of True and False. The function takes all
-    tensors in the schema's order, those of a list one by one (xs_0, xs_1), and gives the results as the operator does.
+    fixed: the arguments that are not tensors; those with a default may be left out. For a `Tensor?`: True if calls give it, or False, the
+    default. For a `Tensor[]`: how many tensors it has. For a `Tensor?[]`: that, or a list of True and False. The function takes all tensors in
+    the schema's order, those of a list one by one (xs_0, xs_1), and gives the results as the operator does.
     """
     if not hasattr(operator, "overloads"):
         raise TypeError(f"expected an operator, such as dovetail.ops.rms_norm, found {operator!r}")
@@ -56,7 +79,7 @@ def primitive(operator, **fixed):
     if not writing and newest._pointer != operator._pointer:
         raise ValueError(f"{name}: another version of its library was loaded after it, and primitives call the operator that was loaded last")
     library = _library.library_of(newest)
-    node = ("functional " if writing else "") + site, library.path if library else ""
+    node = ("functional " if writing else "") + site, "\n".join([library.path, *library._sources, *library._flags]) if library else ""
     kinds = _kinds(node, len(results))
     there = sum(kind != ABSENT for kind in kinds)
     if not there:
@@ -66,8 +89,8 @@ def primitive(operator, **fixed):
     made = iter(["dv_out"] if there == 1 else [f"dv_out[{i}]" for i in range(there)])
     out = ["None" if kind == ABSENT else f"dv_squeeze({next(made)})" if kind == LIFTED else next(made) for kind in kinds]
     lines = [f"dv_tensor({x}, {f'{name}: argument {x!r}: expected a mindspore.Tensor'!r})" for x in given]
-    return _function(_identifier(name), given, [*lines, f"dv_out = dv_node({', '.join(given)})", f"return {', '.join(out) if any(kinds) else 'dv_out'}"],
-                     f"call of {node[0]}", dv_node=forward, dv_squeeze=_squeeze, dv_tensor=_tensor)
+    return _function(given, [*lines, f"dv_out = dv_node({', '.join(given)})", f"return {', '.join(out) if any(kinds) else 'dv_out'}"],
+                     name, f"{operator.schema}\n\nA primitive of MindSpore for calls {node[0]}", dv_node=forward, dv_squeeze=_squeeze, dv_tensor=_tensor)
 
 
 def _refusal(tree, results):
@@ -109,10 +132,6 @@ def _squeeze(x):
     return ops.reshape(x, x.shape[:-1])
 
 
-def _identifier(name):
-    return re.sub(r"\W", "_", name.split("::")[-1])
-
-
 def _node(function, outputs, node, bprop=None, random=False):
     made = ops.Custom(f"{_C}:{function}{'_several' if outputs > 1 else ''}", func_type="aot", bprop=bprop)
     made.multi_output = outputs > 1
@@ -129,39 +148,52 @@ def _node(function, outputs, node, bprop=None, random=False):
 def _gradient(tensors, results, node):
     given = [f"x_{i}" for i in range(tensors)]
     call = f"dv_backward({', '.join(given)}, {'*out, *grad' if results > 1 else 'out, grad'})"
-    return _function("bprop", [*given, "out", "grad"], [f"found = {call if tensors > 1 else f'({call},)'}",
-                     f"return {', '.join(f'dv_squeeze(found[{i}])' for i in range(tensors))},"], f"gradient of {node[0]}",
+    return _function([*given, "out", "grad"], [f"found = {call if tensors > 1 else f'({call},)'}",
+                     f"return {', '.join(f'dv_squeeze(found[{i}])' for i in range(tensors))},"], "bprop", f"The gradient of {node[0]}",
                      dv_backward=_node("dv_node_gradient", tensors, node), dv_squeeze=_squeeze)
 
 
-def _function(name, parameters, lines, file, **names):
-    """MindSpore reads the source of a function, and wants a parameter for each tensor."""
+def _function(parameters, lines, title, doc, **names):
+    """MindSpore reads the source of a function, and wants a parameter for each tensor. It also looks for the source's file, and complains
+    where there is none: all sources are lines of one file that exists, for Python alone."""
+    name = re.sub(r"\W", "_", title.split("::")[-1])
     body = "".join(f"        {line}\n" for line in lines)
     source = f"def make({', '.join(names)}):\n    def {name}({', '.join(parameters)}):\n{body}    return {name}\n"
-    file = f"<{file}>"
-    linecache.cache[file] = len(source), None, source.splitlines(True), file
+    with _lock:
+        before = len(_lines)
+        _lines.extend(source.splitlines(True))
+        linecache.cache[_MADE] = 0, None, _lines, _MADE
     scope = {"__name__": __name__}
-    exec(compile(source, file, "exec"), scope)  # our own source
-    return scope["make"](**names)
+    exec(compile("\n" * before + source, _MADE, "exec"), scope)  # our own source
+    made = scope["make"](**names)
+    made.__qualname__, made.__doc__ = title, doc
+    return made
 
 
 def _tensors(name, slot, value, given):
     """The word of an argument, and in `given` the parameters for its tensors."""
     key, type = _describe.python_name(slot[0]), slot[1]
+    if type == "Tensor" and value is not None:
+        raise TypeError(f"{name}: argument '{key}' of type Tensor: each call of the primitive gives the tensor; leave it out here")
     if "[" in type:
         there = [True] * value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else value
         if not isinstance(there, (list, tuple)) or not all(isinstance(x, bool) for x in there) or not (all(there) or "?[" in type):
-            raise TypeError(f"{name}: argument '{key}' of type {type}: expected how many tensors it has, found {value!r}")
+            raise TypeError(f"{name}: argument '{key}' of type {type}: expected how many tensors it has, found {_shown(value)}; "
+                            "each call of the primitive gives the tensors themselves")
         given.extend(f"{key}_{i}" for i, x in enumerate(there) if x)
         return f"[{', '.join('f32[1]' if x else 'none' for x in there)}]"
     if value is not None and not isinstance(value, bool):
-        raise TypeError(f"{name}: argument '{key}' of type {type}: say True if it is there; the function takes the tensor itself")
+        raise TypeError(f"{name}: argument '{key}' of type {type}: expected True if calls give a tensor, else False, found {_shown(value)}")
     if type.endswith("?") and not value:
         return "none"
-    if value is not None and not type.endswith("?"):
-        raise TypeError(f"{name}: argument '{key}' of type {type} is given in the call")
     given.append(key)
     return "f32[1]"
+
+
+def _shown(value):
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_shown, value))}]"
+    return "a mindspore.Tensor" if isinstance(value, Tensor) else repr(value)
 
 
 def _text(value, type):

@@ -45,7 +45,7 @@ def __getattr__(name):
             return globals()[name]
     if any(n.startswith(name + "::") for n in _core.names()):
         return Namespace(name)
-    if not name.startswith("_"):
+    if not name.startswith("_") or name == "_":  # who will look in vars(), by "from dovetail.ops import _"
         _load_all()
         if name in globals():
             return globals()[name]

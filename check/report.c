@@ -181,17 +181,29 @@ static void print_reasons(const printer *p, enum check_outcome outcome, const ch
     }
 }
 
-/* Cases that were not tried. */
+static bool lacks_cases(const check_job *job) { return *job->result->dropped && job->result->outcome == CHECK_PASS; }
+
+/* Cases that were not tried: those of the first row, and how many rows more there are. */
 static void print_dropped(const printer *p)
 {
     bool any = false;
     for (size_t i = 0; i < p->njobs; i++) {
         const check_job *job = &p->jobs[i];
-        if (!*job->result->dropped || job->result->outcome != CHECK_PASS)
+        size_t before = 0, more = 0;
+        for (size_t k = 0; k < p->njobs; k++) {
+            const check_job *other = &p->jobs[k];
+            const bool same = lacks_cases(other) && other->op == job->op && other->property == job->property;
+            before += same && k < i;
+            more += same && k > i;
+        }
+        if (before || !lacks_cases(job))
             continue;
-        fprintf(p->to, "%s%s of %s%s%s: %s\n", any ? "" : "\npassed, without these cases\n", job->property->name, job->op->name,
-            job->row ? ", row " : "", job->row ? job->row->name : "", job->result->dropped);
+        fprintf(p->to, "%s%s of %s%s%s", any ? "" : "\npassed, without these cases\n", job->property->name, job->op->name,
+            job->row ? ", row " : "", job->row ? job->row->name : "");
         any = true;
+        if (more)
+            fprintf(p->to, ", and %zu more rows", more);
+        fprintf(p->to, ": %s\n", job->result->dropped);
     }
 }
 

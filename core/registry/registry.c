@@ -290,7 +290,7 @@ static int check_library(const dv_library *lib)
         if (lib->kind == DV_LIBRARY_DEF && other->kind == DV_LIBRARY_DEF && !strcmp(lib->ns, other->ns) &&
             !other_version(lib, other))
             return dv_fail(DV_EEXIST,
-                "namespace %s is already defined by library %s; free that one first, give this one another version "
+                "namespace %s is already defined by library %s; unload that one first, give this one another version "
                 "(DV_LIBRARY_VERSION), or make it a fragment",
                 lib->ns, other->label);
     }

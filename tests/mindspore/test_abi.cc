@@ -96,7 +96,7 @@ int main()
     width[0] = 5;
     try {
         dv_nodeInferShape(ndims, full, &norm);
-        CHECK(!"an error is thrown");
+        check(false, "an error is thrown");
     } catch (const std::runtime_error &error) {
         CHECK(std::string(error.what()).find("argument 'weight': expected shape [2]") != std::string::npos);
     }

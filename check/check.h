@@ -231,6 +231,13 @@ typedef struct check_op {
 /* Read the declaration of an operator. 0, or -1 with the message in dv_last_error(). Never freed. */
 int check_op_init(check_op *op, dv_operator *o);
 /* Sizes that a C file compares with, each with its neighbours; how many. */
+/* The text of a file of programs/; NULL: there is none of that name. */
+const char *check_program(const char *name);
+/* coverage.c. Write the header that an operator's source is built with, and the file in which processes that have
+ * DOVETAIL_COVERAGE in their environment mark what they reach. False: not written. */
+bool check_coverage_begin(const char *header, const char *map);
+/* The lines of the source that belong to functions which ran, and that were not reached: "41, 60-63"; "": none, or not known. */
+void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room);
 size_t check_constants(const char *path, int64_t *out, size_t room);
 /* Its words, outside of declarations: what a string argument is compared with; how many. */
 size_t check_source_words(const char *path, char (*out)[CHECK_WORD], size_t room);

@@ -1,7 +1,7 @@
 /* undefined: kernels do nothing that C leaves undefined. Where the source is given it is built once more, so that what the
  * compiler can watch (an index past a local array or variable, a shift by too much, a misaligned or null pointer) traps; then
  * another process of this command makes the cases of `runs` with that build. Signed overflow is left out: sums of integer tensors
- * wrap on purpose. */
+ * wrap on purpose. The same build marks which of its blocks run (coverage.c). */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,10 +15,12 @@
 
 #define WATCHED "-fsanitize=bounds,object-size,shift,alignment,null,vla-bound,unreachable,return"
 #define TRAPS "-fsanitize-undefined-trap-on-error"
+#define COVERAGE "-fsanitize-coverage=trace-pc"
 enum { MOST_OUTPUT = 1 << 22 };
 
-/* What this command prints with these arguments; NULL: it could not be run. The caller frees it. */
-static char *ask(check_job *job, const char *const *argv)
+/* What this command prints with these arguments; NULL: it could not be run. The caller frees it. map: NULL, or where it marks
+ * what it reaches. */
+static char *ask(check_job *job, const char *const *argv, const char *map)
 {
     int fds[2], status;
     size_t size = 0;
@@ -31,6 +33,8 @@ static char *ask(check_job *job, const char *const *argv)
         dup2(fds[1], STDOUT_FILENO);
         close(fds[0]);
         close(fds[1]);
+        if (map)
+            setenv("DOVETAIL_COVERAGE", map, 1);
         execv("/proc/self/exe", (char *const *)(uintptr_t)argv);
         _exit(127);
     }
@@ -48,27 +52,40 @@ static char *ask(check_job *job, const char *const *argv)
     return text;
 }
 
-/* The binary that traps, beside the operator's own in the folder of this check, once for all operators of a source; false: it
- * could not be built. */
-static bool build(check_job *job, char *path, size_t size)
+/* Paths beside the operator's own binary, in the folder of this check. */
+typedef struct paths { char binary[4096], header[4096], map[4096]; } paths;
+
+/* The binary that traps, once for all operators of a source; false: it could not be built. With marks, if the compiler has them.
+ */
+static bool build(check_job *job, paths *p)
 {
-    const char *const argv[] = { "dovetail", "build", "-X", WATCHED, "-X", TRAPS, "-o", path, job->op->source, NULL };
-    const int n = snprintf(path, size, "%s.watched.so", job->op->path);
-    if (n < 0 || (size_t)n >= size)
+    const char *const argv[] = { "dovetail", "build", "--debug", "-X", WATCHED, "-X", TRAPS, "-o", p->binary, job->op->source,
+        "-X", COVERAGE, "-X", "-include", "-X", p->header, NULL };
+    const char *plain[sizeof argv / sizeof *argv];
+    const int n = snprintf(p->binary, sizeof p->binary, "%s.watched.so", job->op->path);
+    snprintf(p->header, sizeof p->header, "%s.%d.h", job->op->path, (int)getpid()); /* several operators may be checked at once */
+    snprintf(p->map, sizeof p->map, "%s.%d.covered", job->op->path, (int)getpid());
+    if (n < 0 || (size_t)n >= sizeof p->binary - 24)
         return false;
-    if (access(path, R_OK))
-        free(ask(job, argv));
-    return !access(path, R_OK);
+    memcpy(plain, argv, sizeof argv);
+    plain[10] = NULL;
+    const bool marks = check_coverage_begin(p->header, p->map);
+    if (access(p->binary, R_OK) && marks)
+        free(ask(job, argv, NULL));
+    if (access(p->binary, R_OK))
+        free(ask(job, plain, NULL));
+    return !access(p->binary, R_OK);
 }
 
 static void whole(check_job *job)
 {
-    char seed[24], binary[4096], *answer = NULL;
+    static paths p;
+    char seed[24], lines[128], words[160], *answer = NULL;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)job->seed);
-    const bool built = build(job, binary, sizeof binary);
-    const char *const argv[] = { "dovetail", "check", "--json", "--only", "runs", "--seed", seed, "--op", job->op->name, binary,
+    const bool built = build(job, &p);
+    const char *const argv[] = { "dovetail", "check", "--json", "--only", "runs", "--seed", seed, "--op", job->op->name, p.binary,
         NULL };
-    const check_json *report = built && (answer = ask(job, argv)) ? check_json_parse(answer) : NULL;
+    const check_json *report = built && (answer = ask(job, argv, p.map)) ? check_json_parse(answer) : NULL;
     const check_json *results = check_json_get(report, "results");
     if (!results)
         check_not(job, "it could not be built with " WATCHED);
@@ -83,6 +100,11 @@ static void whole(check_job *job)
                 row ? row : "", with ? with : "every case");
     }
     free(answer);
+    if (job->result->outcome == CHECK_PASS)
+        check_unreached(p.binary, p.map, job->op->source, lines, sizeof lines);
+    snprintf(words, sizeof words, "lines that no case reached: %s", lines);
+    if (job->result->outcome == CHECK_PASS && *lines)
+        check_left_out(job, words);
 }
 
 static const char *applies(const check_op *op, const check_row *row)

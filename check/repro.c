@@ -244,6 +244,12 @@ static int find_piece(const char *name)
     return -1;
 }
 
+const char *check_program(const char *name)
+{
+    const int at = find_piece(name);
+    return at < 0 ? NULL : programs[at].data;
+}
+
 static bool put_piece(program *p, const char *name);
 
 /* `#include "NAME"` and `from NAME import ...` of a piece become the piece; other lines stay. */

@@ -24,7 +24,7 @@
 enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
-static const rlim_t MOST_FILE = 1 << 20, MORE_STACK = 256 << 10;
+static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
 static double now(void)
 {

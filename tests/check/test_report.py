@@ -9,6 +9,8 @@ import subprocess
 import termios
 import xml.etree.ElementTree
 
+import platform
+
 import pytest
 from conftest import COMMAND
 
@@ -208,3 +210,46 @@ def test_accuracy_and_what_is_not_declared(check, tmp_path):
     assert report["table"].split("not declared, so less is checked\n")[1].split("\n\n")[0].splitlines() == [
         "reported::f: parallel(...) or sum(...), where one holds",
         "reported::g: a native form or a reference row, which values are compared with; the dtype of x"]
+
+
+UNREACHED = r"""
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; int64_t k; dv_tensor *out; };
+static float half(float x)
+{
+    if (x > 1e30f)
+        return x / 4;
+    return x / 2;
+}
+static int f(dv_context *ctx, const struct f *a)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        ((float *)a->out->data)[i] = half(((const float *)a->x->data)[i]);
+    if (a->k * 3 == 292929) {
+        ((float *)a->out->data)[0] = 3;
+        ((float *)a->out->data)[1] = 3;
+    }
+    return DV_OK;
+}
+static int g(dv_context *ctx, const struct f *a)
+{
+    if (dv_numel(a->x) == 99)
+        return dv_error(ctx, DV_EINVAL, "a size that stands here is tried");
+    memcpy(a->out->data, a->x->data, (size_t)dv_numel(a->x) * 4);
+    return DV_OK;
+}
+#define DECLARE(F) DV_OPERATOR(F, struct f, (x, k, out), .schema = #F "(Tensor x, int k) -> Tensor out", \
+    .contract = "x[*s]:f32 -> out[*s]:f32; x.values < 1e6", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", F)))
+DECLARE(f);
+DECLARE(g);
+DV_LIBRARY(my, &dv_op_f, &dv_op_g);
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are found in the machine code of x86-64")
+def test_lines_that_no_case_reached(check, tmp_path):
+    (tmp_path / "my.c").write_text(UNREACHED)
+    report = check(tmp_path / "my.c", "--only", "undefined")
+    assert [r["result"] for r in report["results"]] == ["pass", "pass"]
+    assert "undefined of my::f: lines that no case reached: 7, 16\n" in report["table"] and "of my::g" not in report["table"]

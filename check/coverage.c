@@ -1,0 +1,158 @@
+/* Which lines of an operator's source no case reached. The build that `undefined` makes calls a function in each block
+ * (programs/coverage.h), which marks where it was called from. All such calls are found in the machine code, on x86-64 alone; the
+ * lines of those that were not marked come from addr2line, which is part of the compiler's tools. */
+#include <elf.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "check.h"
+
+enum { MOST_BLOCKS = 1 << 15, MAP = 1 << 22, NAME = 128 };
+typedef struct block {
+    uint32_t at; /* behind the call */
+    int32_t line;
+    bool reached, own; /* own: of the source file */
+    char function[NAME];
+} block;
+
+bool check_coverage_begin(const char *header, const char *map)
+{
+    const char *text = check_program("coverage.h");
+    FILE *f = text ? fopen(header, "w") : NULL;
+    const bool written = f && fputs(text, f) >= 0;
+    const int fd = f && !fclose(f) && written ? open(map, O_RDWR | O_CREAT | O_TRUNC, 0600) : -1;
+    const bool made = fd >= 0 && !ftruncate(fd, MAP);
+    if (fd >= 0)
+        close(fd);
+    return made;
+}
+
+/* The whole file; NULL: it cannot be read. */
+static unsigned char *file_of(const char *path, size_t *size)
+{
+    FILE *f = fopen(path, "r");
+    long n = f && !fseek(f, 0, SEEK_END) ? ftell(f) : -1;
+    unsigned char *bytes = n > 0 && !fseek(f, 0, SEEK_SET) ? malloc((size_t)n) : NULL;
+    *size = bytes ? fread(bytes, 1, (size_t)n, f) : 0;
+    if (f)
+        fclose(f);
+    return bytes;
+}
+
+/* Where the function is called from, in the sections of code. */
+static size_t find_calls(const unsigned char *elf, size_t size, uint64_t function, block *out)
+{
+    Elf64_Ehdr head;
+    size_t n = 0;
+    if (size < sizeof head)
+        return 0;
+    memcpy(&head, elf, sizeof head);
+    for (size_t i = 0; head.e_machine == EM_X86_64 && i < head.e_shnum; i++) {
+        Elf64_Shdr s;
+        const uint64_t at = head.e_shoff + i * head.e_shentsize;
+        if (at > size || size - at < sizeof s)
+            break;
+        memcpy(&s, elf + at, sizeof s);
+        if (!(s.sh_flags & SHF_EXECINSTR) || s.sh_type != SHT_PROGBITS || s.sh_offset > size || s.sh_size > size - s.sh_offset)
+            continue;
+        for (uint64_t k = 0; k + 5 <= s.sh_size && n < MOST_BLOCKS; k++) {
+            int32_t distance;
+            memcpy(&distance, elf + s.sh_offset + k + 1, sizeof distance);
+            const uint64_t behind = s.sh_addr + k + 5;
+            if (elf[s.sh_offset + k] == 0xe8 && behind + (uint64_t)(int64_t)distance == function && behind < MAP)
+                out[n++] = (block){ .at = (uint32_t)behind };
+        }
+    }
+    return n;
+}
+
+/* addr2line's answer: for each address the function, then FILE:LINE. */
+static void find_lines(const char *binary, const char *source, block *blocks, size_t n)
+{
+    const char *const base = strrchr(source, '/') ? strrchr(source, '/') + 1 : source;
+    char path[4200], command[9000], line[4200];
+    const int made = snprintf(path, sizeof path, "%s.calls", binary);
+    FILE *f = made > 0 && (size_t)made < sizeof path && !strchr(binary, '\'') ? fopen(path, "w") : NULL;
+    for (size_t i = 0; f && i < n; i++)
+        fprintf(f, "0x%x\n", blocks[i].at - 1);
+    if (!f || fclose(f))
+        return;
+    snprintf(command, sizeof command, "addr2line -f -e '%s' <'%s' 2>/dev/null", binary, path);
+    FILE *answer = popen(command, "r");
+    for (size_t i = 0; answer && i < n && fgets(blocks[i].function, NAME, answer) && fgets(line, sizeof line, answer); i++) {
+        char *const colon = strrchr(line, ':'), *const slash = strrchr(line, '/');
+        if (!colon)
+            continue;
+        blocks[i].line = (int32_t)strtol(colon + 1, NULL, 10);
+        *colon = '\0';
+        blocks[i].own = blocks[i].line > 0 && !strcmp(slash ? slash + 1 : line, base);
+    }
+    if (answer)
+        pclose(answer);
+}
+
+static int by_line(const void *a, const void *b)
+{
+    const block *x = a, *y = b;
+    return (x->line > y->line) - (x->line < y->line);
+}
+
+/* Was the function called at all? Others are those of another operator. */
+static bool ran(const block *blocks, size_t n, const char *function)
+{
+    bool any = false;
+    for (size_t i = 0; i < n && !any; i++)
+        any = blocks[i].reached && !strcmp(blocks[i].function, function);
+    return any;
+}
+
+/* Of one line: it is in a function that ran, and none of its blocks was reached. */
+static bool is_unreached(const block *blocks, size_t n, size_t from, size_t to)
+{
+    bool any = false;
+    for (size_t i = from; i < to; i++)
+        if (blocks[i].reached)
+            return false;
+        else
+            any |= blocks[i].own && ran(blocks, n, blocks[i].function);
+    return any;
+}
+
+void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room)
+{
+    size_t size, mapped, used = 0;
+    unsigned char *const elf = file_of(binary, &size), *const marks = file_of(map, &mapped);
+    block *const blocks = calloc(MOST_BLOCKS, sizeof *blocks);
+    uint64_t function = 0;
+    *out = '\0';
+    if (mapped == MAP)
+        memcpy(&function, marks, sizeof function);
+    const size_t n = elf && blocks && function ? find_calls(elf, size, function, blocks) : 0;
+    for (size_t i = 0; i < n; i++)
+        blocks[i].reached = marks[blocks[i].at];
+    if (n)
+        find_lines(binary, source, blocks, n);
+    if (n)
+        qsort(blocks, n, sizeof *blocks, by_line);
+    int32_t first = 0, last = 0; /* lines with nothing that was reached in between; 0: none */
+    for (size_t i = 0, end; i <= n && used < room; i = end) {
+        for (end = i; end < n && blocks[end].line == blocks[i].line; end++)
+            continue;
+        if (i < n && is_unreached(blocks, n, i, end)) {
+            last = blocks[i].line;
+            first = first ? first : last;
+        } else if (first) {
+            used += (size_t)snprintf(out + used, room - used, last > first ? "%s%d-%d" : "%s%d", used ? ", " : "", first, last);
+            first = 0;
+        }
+        end += i == n;
+    }
+    if (used >= room && room > 4)
+        strcpy(out + room - 5, " ...");
+    free(blocks);
+    free(marks);
+    free(elf);
+}

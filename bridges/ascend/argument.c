@@ -129,8 +129,7 @@ static int pass_tensor(const place *p, dv__word *word)
     const dv_tensor *t = p->call->tensors[slot];
     if (!t)
         return DV_OK; /* None: a null pointer */
-    const dv_tensor *original = slot < dv_operator_nargs(p->call->op) ? p->call->args[slot].as.tensor : t;
-    const int status = check_tensor(p, t, original);
+    const int status = check_tensor(p, t, p->call->args[slot].as.tensor);
     if (p->launcher) {
         word->bits = (uint64_t)(uintptr_t)t->data;
         return status;
@@ -160,9 +159,9 @@ static int make_list(const place *p, dv_tensors list, dv_tensors original, const
 
 static int pass_tensors(const place *p, dv__word *word)
 {
-    const size_t slot = (size_t)p->parameter->slot, nargs = dv_operator_nargs(p->call->op);
-    const dv_tensors list = p->call->lists[slot], original = slot < nargs ? p->call->args[slot].as.tensors : list;
-    if (slot < nargs && p->call->args[slot].type == DV_VALUE_NONE)
+    const size_t slot = (size_t)p->parameter->slot;
+    const dv_tensors list = p->call->lists[slot], original = p->call->args[slot].as.tensors;
+    if (p->call->args[slot].type == DV_VALUE_NONE)
         return DV_OK;
     const struct aclTensor **made = calloc(list.size + 1, sizeof *made);
     if (!made)

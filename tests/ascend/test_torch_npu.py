@@ -34,7 +34,10 @@ struct turned { const dv_tensor *self, *other; dv_tensor *z; };
 DV_OPERATOR(turned, struct turned, (self, other, z), .schema = "turned(Tensor self, Tensor other) -> Tensor z",
     .contract = "self[*s]:f32, other[*s]:f32 -> z[*s]:f32; strided(self); strided(other)",
     .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, z")));
-DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_scale_, &dv_op_turned);
+struct like { const dv_tensor *self, *other; dv_tensor *z; };
+DV_OPERATOR(like, struct like, (self, other, z), .schema = "like(Tensor self, Tensor other) -> Tensor z",
+    .contract = "self[*s]:f32, other[*s]:f32 -> z[*s]:f32 like(self)", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, z")));
+DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_scale_, &dv_op_turned, &dv_op_like);
 """
 
 LAUNCHERS = r"""
@@ -221,6 +224,21 @@ else:
 trace()
 print("ok")
 """, begin=BEGIN.replace("my_ops.so", "launchers.so"), TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
+@pytest.mark.parametrize("queue", "012")
+def test_a_contiguous_copy_stands_in_for_a_result(folder, queue):
+    """The runtime's copies are no tensors of torch."""
+    out = run(folder, r"""
+x, y = npu(3, 2).t(), npu(3, 2, start=100).t()
+z = torch.ops.myops.like(x, y)
+assert z.stride() == (1, 2) and torch.equal(z.cpu(), x.cpu() + y.cpu())
+z = torch.empty_strided((2, 3), (1, 2), device="npu")
+assert dovetail.ops.myops.my_op(x, y, out=z) is z and torch.equal(z.cpu(), x.cpu() + y.cpu())
+trace()
+print("ok")
+""", TASK_QUEUE_ENABLE=queue)
     assert out.endswith("ok\n"), out
 
 

@@ -240,6 +240,11 @@ REG_OP(AddCustom)
     node, out = build(AddCustom, reg_op.parse(header)[0], True)
     assert node.type == "AddCustom" and [d.name for d in node.input_desc] == ["x", "y"] and [d.name for d in node.output_desc] == ["z"] and out == "0"
     subprocess.run(["dovetail", "build", "custom_reg_op.c"], cwd=tmp_path, check=True)
+    kernel = ', .kernels = DV_KERNELS(DV_ACLNN("f32 f16", "AddCustom", "")));'  # docs/torchair.md
+    text = (tmp_path / "custom_reg_op.c").read_text()
+    (tmp_path / "custom_reg_op.c").write_text(text.replace('"); /*', f'"{kernel} /*'))
+    assert kernel in (tmp_path / "custom_reg_op.c").read_text()
+    subprocess.run(["dovetail", "build", "custom_reg_op.c"], cwd=tmp_path, check=True)
     (tmp_path / "custom_reg_op.c").write_text("mine")
     done = subprocess.run([*command, "custom_reg_op.h", "-o", "."], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert "custom_reg_op.c is there already, and stays as it is" in done.stderr and (tmp_path / "custom_reg_op.c").read_text() == "mine"

@@ -96,6 +96,14 @@ acl.stand_in_clear()
 """
 
 
+VENDOR = r"""
+#include <dovetail_ascend.h>
+struct rms_norm { dv_tensor *out; const dv_tensor *x, *weight; double eps; };
+DV_OPERATOR(rms_norm, struct rms_norm, (out, x, weight, eps), .kernels = DV_KERNELS(DV_ACLNN("f32", "Add", "x, weight, scalar(eps), out")));
+DV_LIBRARY_IMPL(dovetail, acme, &dv_op_rms_norm);
+"""
+
+
 def shared(out, *arguments):
     subprocess.run(["cc", *CC, *map(str, arguments), "-o", str(out), f"-Wl,-soname,{out.name}"], check=True)
 
@@ -239,6 +247,19 @@ assert dovetail.ops.myops.my_op(x, y, out=z) is z and torch.equal(z.cpu(), x.cpu
 trace()
 print("ok")
 """, TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
+def test_a_library_that_adds_rows_opens_cann(folder):
+    (folder / "acme.c").write_text(VENDOR)
+    out = run(folder, r"""
+import torch, torch_npu, dovetail
+x = torch.arange(6.).to("npu")
+norm = dovetail.ops.rms_norm
+dovetail.load("acme.c")
+assert torch.equal(norm(x, x, 0.5).cpu(), 1.5 * x.cpu())
+print("ok")
+""", "")
     assert out.endswith("ok\n"), out
 
 

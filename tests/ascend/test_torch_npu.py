@@ -263,6 +263,51 @@ print("ok")
     assert out.endswith("ok\n"), out
 
 
+@pytest.mark.parametrize("queue", "12")
+def test_a_queue_that_stopped(folder, queue):
+    """After a task has failed, torch_npu takes no other."""
+    out = run(folder, r"""
+x, y = npu(4, 6), npu(4, 6)
+torch.ops.myops.my_op(x, y)
+torch.npu.synchronize()
+acl.stand_in_fail(CALLS)
+torch.ops.myops.my_op(x, y)
+try:
+    torch.npu.synchronize()
+except RuntimeError:
+    pass
+acl.stand_in_fail(0)
+said = []
+for _ in range(3):
+    try:
+        torch.ops.myops.my_op(x, y)
+    except RuntimeError as error:
+        said.append(str(error).splitlines()[0])
+first = "myops::my_op: aclnnAddCustom failed with 507899 after its call had returned: EZ9999: the stand-in was told to fail in aclnnAddCustom"
+stopped = "myops::my_op: torch_npu's task queue stopped after an earlier failure, and takes nothing more: " + first
+assert said == ["myops::my_op: an earlier call failed: " + first, stopped, stopped], said
+print("ok")
+""".replace("CALLS", "5"), TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
+def test_explain(folder):
+    out = run(folder, r"""
+x = npu(4, 6).requires_grad_()
+said = str(dovetail.ops.myops.my_op.explain(x, x))
+assert "aclnnAddCustom(self, other, result)" in said and "taken" in said, said
+said = str(dovetail.ops.rms_norm.explain(x, x[0]))
+assert "npu" in said and "rms_norm" in said, said
+try:
+    dovetail.ops.myops.my_op.explain(x, 3)
+    raise AssertionError
+except (TypeError, RuntimeError) as error:
+    assert "myops::my_op: argument 'other': expected" in str(error), error
+print("ok")
+""")
+    assert out.endswith("ok\n"), out
+
+
 def test_refusals(folder):
     out = run(folder, r"""
 x = npu(4, 6)

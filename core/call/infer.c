@@ -215,7 +215,8 @@ static const char *taken(const dv__call *c, const dv__row *row, char *buffer, si
     for (size_t i = 0; row->list && i < row->list->n; i++) {
         const dv_row_item *item = &row->list->items[i];
         const bool argument = item->slot >= 0 && (size_t)item->slot < c->plan->nargs;
-        if (!argument || !is_number(item->type) || item->constant.type != DV_VALUE_DEFAULT || c->args[item->slot].type != DV_VALUE_NONE)
+        if (!argument || !is_number(item->type) || item->constant.type != DV_VALUE_DEFAULT ||
+            c->args[item->slot].type != DV_VALUE_NONE)
             continue;
         snprintf(buffer, size, "taken, but the call fails: '%s' is None, and the row's list has no 'or' for it", item->name);
         return buffer;

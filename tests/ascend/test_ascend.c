@@ -126,6 +126,15 @@ struct wrong_name {
 };
 WRONG_NAMES(WRONG_NAME)
 
+struct unbacked {
+    const dv_tensor *x;
+    dv_tensor *y;
+};
+
+DV_OPERATOR(unbacked, struct unbacked, (x, y), .schema = "unbacked(Tensor x) -> Tensor y",
+    .contract = "x[n]:T -> y[m]:T; m unbacked in 0..n", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "x, x, y")));
+DV_LIBRARY(unbacked, &dv_op_unbacked);
+
 /* ---- launchers of AscendC kernels, which are functions of the CPU here ---- */
 
 /* Document 002's header. Each block computes three elements. */
@@ -558,6 +567,8 @@ static void wrong_rows(void **state)
     FAILS(dv_load_static(&dv_library_##NAME, &lib), *MESSAGE == 'i' ? DV_EINVAL : DV_ESYNTAX, \
         "operator " #NAME "::" #NAME ": kernel aclnn" FUNCTION "(", MESSAGE);
     WRONG_NAMES(REFUSED_NAME)
+    FAILS(dv_load_static(&dv_library_unbacked, &lib), DV_ENOTSUP,
+        "unbacked::unbacked: kernel aclnnAddCustom(x, x, y): the contract has an unbacked size");
 }
 
 static void refusals(void **state)

@@ -308,6 +308,13 @@ print("ok")
     assert out.endswith("ok\n"), out
 
 
+def test_torch_without_cann():
+    """docs/ascend.md: `import torch` fails where CANN is not, unless torch is kept from loading torch-npu."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ASCEND", "LD_", "TORCH_"))}
+    run = lambda **more: subprocess.run([sys.executable, "-c", "import torch"], env={**env, **more}, capture_output=True).returncode
+    assert run() != 0 and run(TORCH_DEVICE_BACKEND_AUTOLOAD="0") == 0
+
+
 def test_refusals(folder):
     out = run(folder, r"""
 x = npu(4, 6)

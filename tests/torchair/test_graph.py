@@ -453,10 +453,11 @@ def test_a_written_argument_that_is_absent(compiled):
 def test_nodes_of_one_name(odd):
     """The second is left out of every file, and named; two files of one package cannot have it."""
     assert dovetail.torchair.refused(odd) == {"odd::Some_names": "SomeNames is the node of odd::some_names", "odd::some.names": "SomeNames is the node of odd::some_names",
-                                              "odd::_2d": "'2d' cannot be the name of a node"}
+                                              "odd::_2d": "'2d' cannot be the name of a node",
+                                              "odd::lost": "no attribute of a GE node holds its argument 'c' of type complex, which has no default"}
     texts = dovetail.torchair.prototypes(odd), dovetail.torchair.export(odd), dovetail.torchair.shapes(odd)
     assert [t.count("odd::Some_names: no node: SomeNames is the node of odd::some_names\n") for t in texts] == [1, 1, 1]
-    assert texts[0].count("REG_OP(") == 3 and ".INPUT(out, TensorType::ALL())\n    .OUTPUT(result," in texts[0]
+    assert texts[0].count("REG_OP(") == 5 and ".INPUT(out, TensorType::ALL())\n    .OUTPUT(result," in texts[0]
     assert '.ATTR(_fixed, String, "a\\012\\\\")' in texts[0] and cann_compiles(texts[0] * 2)
 
 
@@ -473,7 +474,8 @@ import test_graph as t
 
 for library in t.shipped():
     stand_in.declare_library(library)
-ours = [op.overload for library in t.shipped() for op in t.dovetail.torch.registered(library).operators.values()]
+ours = [op.overload for library in t.shipped() for op in t.dovetail.torch.registered(library).operators.values()
+        if op.name not in t.dovetail.torchair.refused(library)]  # those have a converter that says why
 assert len(ours) > 40 and not any(hasattr(overload, "_ge_converter") for overload in ours)
 names = set(sys.modules)
 runpy.run_path(sys.argv[1])

@@ -553,8 +553,9 @@ static bool same_row(const dv_kernel_decl *a, const char *device, const char *dt
 }
 
 /* "cpu f32 [avx512 avx2 base], cpu bf16 [...]": each device and dtypes once. */
-static void describe_rows(const dv_kernel_decl *const *rows, cli_text *to)
+static void describe_rows(const dv_operator_decl *op, cli_text *to)
 {
+    const dv_kernel_decl *const *rows = op->kernels;
     for (size_t i = 0; rows && rows[i]; i++) {
         const char *device = rows[i]->device ? rows[i]->device : "", *dtypes = rows[i]->dtypes ? rows[i]->dtypes : "";
         bool seen = !rows[i]->run;
@@ -569,7 +570,7 @@ static void describe_rows(const dv_kernel_decl *const *rows, cli_text *to)
         cli_adds(to, "]");
     }
     if (!to->size)
-        cli_adds(to, "native form only");
+        cli_adds(to, op->native ? "native form only" : "no kernel and no native form: it cannot run");
 }
 
 static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)
@@ -713,7 +714,7 @@ static int inspect(void *user, int fd)
         const dv_operator_decl *op = lib->operators[i];
         char *name = registered_name(lib, op);
         cli_text rows = { 0 };
-        describe_rows(op->kernels, &rows);
+        describe_rows(op, &rows);
         cli_addf(&text, "  %-*s  %s\n", width, name, rows.data);
         cli_adds(&json, i ? ", {\"name\": " : "{\"name\": ");
         cli_add_json(&json, name);

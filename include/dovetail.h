@@ -584,8 +584,9 @@ typedef struct dv_running {
     dv_operator *op;
     const char *row;                 /* its name */
     const dv_host *host;             /* NULL: the embedded default */
-    const dv_value *args;            /* all arguments, completed and converted; their tensors are the host's own */
-    const dv_tensor *const *tensors; /* what the kernel sees, by slot (arguments, then results); NULL: None, or not one tensor */
+    const dv_value *args;            /* all arguments, completed and converted, then results; their tensors are the host's own */
+    const dv_tensor *const *tensors; /* what the kernel sees, by slot (arguments, then results), perhaps contiguous copies that
+                                        the host did not make; NULL: None, or not one tensor */
     const dv_tensors *lists;         /* the same of lists of tensors */
     const dv_row_list *list;         /* what the row's name says; NULL without DV_KERNEL_LIST */
 } dv_running;

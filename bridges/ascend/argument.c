@@ -129,8 +129,7 @@ static int pass_tensor(const place *p, dv__word *word)
     const dv_tensor *t = p->call->tensors[slot];
     if (!t)
         return DV_OK; /* None: a null pointer */
-    const dv_tensor *original = slot < dv_operator_nargs(p->call->op) ? p->call->args[slot].as.tensor : t;
-    const int status = check_tensor(p, t, original);
+    const int status = check_tensor(p, t, p->call->args[slot].as.tensor);
     if (p->launcher) {
         word->bits = (uint64_t)(uintptr_t)t->data;
         return status;
@@ -160,9 +159,9 @@ static int make_list(const place *p, dv_tensors list, dv_tensors original, const
 
 static int pass_tensors(const place *p, dv__word *word)
 {
-    const size_t slot = (size_t)p->parameter->slot, nargs = dv_operator_nargs(p->call->op);
-    const dv_tensors list = p->call->lists[slot], original = slot < nargs ? p->call->args[slot].as.tensors : list;
-    if (slot < nargs && p->call->args[slot].type == DV_VALUE_NONE)
+    const size_t slot = (size_t)p->parameter->slot;
+    const dv_tensors list = p->call->lists[slot], original = p->call->args[slot].as.tensors;
+    if (p->call->args[slot].type == DV_VALUE_NONE)
         return DV_OK;
     const struct aclTensor **made = calloc(list.size + 1, sizeof *made);
     if (!made)
@@ -307,7 +306,10 @@ static int pass(const place *p, dv__word *word)
         return pass_value(p, v, word);
     if (is_word(a->type))
         return FAIL(p, DV_ENOTSUP,
-            "it is None, and this parameter is a number: write '%s or 0', with the right constant, in the row's list", a->name);
+            "it is None, and this parameter is a number: write '%s or %s', with the right constant, in the row's list", a->name,
+            a->type == DV_FIELD_DTYPE                          ? "f32"
+                : p->launcher && a == &p->call->list->items[0] ? "8"
+                                                               : "0");
     return DV_OK;
 }
 
@@ -322,18 +324,6 @@ int dv__aclnn_arguments(const dv_ascend_framework *f, const dv_running *call, dv
     return status;
 }
 
-/* A launcher takes addresses and numbers: nothing else of a framework reaches its kernel. */
-static int check_launcher(const place *p, size_t i, const dv__word *word)
-{
-    const uint32_t type = p->parameter->type;
-    if (type && type != DV_FIELD_TENSOR && !is_word(type))
-        return FAIL(p, DV_ENOTSUP, "a launcher takes tensors and numbers only: leave it out of the list%s",
-            type == DV_FIELD_SCALAR ? ", or convert it (float(x), double(x), int64_t(x))" : "");
-    if (!i && word && (word->fp || type == DV_FIELD_TENSOR || !word->bits || word->bits > UINT32_MAX))
-        return FAIL(p, DV_EINVAL, "blockDim: expected an integer from 1 to %u, found %lld", UINT32_MAX, (long long)word->bits);
-    return DV_OK;
-}
-
 int dv__launcher_arguments(
     const dv_ascend_framework *f, const dv_running *call, void *stream, dv__word *words, dv__objects *objects)
 {
@@ -342,8 +332,9 @@ int dv__launcher_arguments(
     for (size_t i = 0; i < call->list->n && !status; i++) {
         dv__word *word = &words[i ? i + 2 : 0];
         p.parameter = &call->list->items[i];
-        if (!(status = check_launcher(&p, i, NULL)) && !(status = pass(&p, word)))
-            status = check_launcher(&p, i, word);
+        if (!(status = pass(&p, word)) && !i && (!word->bits || word->bits > UINT32_MAX))
+            status = FAIL(
+                &p, DV_EINVAL, "blockDim: expected an integer from 1 to %u, found %lld", UINT32_MAX, (long long)word->bits);
     }
     words[1] = (dv__word){ 0, false };
     words[2] = (dv__word){ (uint64_t)(uintptr_t)stream, false };

@@ -63,6 +63,7 @@ int dv__launcher_arguments(
 
 int dv__aclnn_run(dv_context *ctx);
 int dv__launcher_run(dv_context *ctx, dv__function launcher);
+void dv__late(char *out, size_t room); /* the newest failure of a task whose call had returned, told or not; "": none */
 
 /* ---- host.c ---- */
 

@@ -25,19 +25,28 @@ typedef struct task {
     dv__word words[]; /* of a launcher: the list, l2ctrl and the stream */
 } task;
 
-/* The failure of a task that ran after its call had returned: the next call reports it. */
+/* The failure of a task that ran after its call had returned: the next call reports it, and it stays for dv__late(). */
 static struct {
     pthread_mutex_t lock;
     char text[1024];
+    bool told;
 } late = { .lock = PTHREAD_MUTEX_INITIALIZER };
 static _Thread_local const task *own; /* the task of this thread's call, while it is being enqueued */
 
 static void set_late(const task *t, int32_t status)
 {
     pthread_mutex_lock(&late.lock);
-    if (!*late.text)
+    if (!*late.text || late.told)
         snprintf(late.text, sizeof late.text, "%s: %s failed with %d after its call had returned: %s", dv_operator_name(t->op),
             t->name, status, dv__acl_message());
+    late.told = false;
+    pthread_mutex_unlock(&late.lock);
+}
+
+void dv__late(char *out, size_t room)
+{
+    pthread_mutex_lock(&late.lock);
+    snprintf(out, room, "%s", late.text);
     pthread_mutex_unlock(&late.lock);
 }
 
@@ -45,10 +54,11 @@ static int take_late(dv_context *ctx)
 {
     char text[sizeof late.text];
     pthread_mutex_lock(&late.lock);
+    const bool told = late.told || !*late.text;
     memcpy(text, late.text, sizeof text);
-    *late.text = 0;
+    late.told = true;
     pthread_mutex_unlock(&late.lock);
-    return *text ? dv_error(ctx, DV_EKERNEL, "an earlier call failed: %s", text) : DV_OK;
+    return !told ? dv_error(ctx, DV_EKERNEL, "an earlier call failed: %s", text) : DV_OK;
 }
 
 static void task_free(task *t)

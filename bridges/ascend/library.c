@@ -31,13 +31,20 @@ static void note(const char *place, const char *what)
         memcpy(cann.places + sizeof cann.places - 4, "...", 4);
 }
 
+static const char *reason(const char *path, const char *why)
+{
+    if (!why)
+        return "not usable";
+    if (!strstr(why, "No such file") || strncmp(why, path, strlen(path))) /* or a library that it needs is missing */
+        return why;
+    return strchr(path, '/') && !access(path, F_OK) ? "made for another processor" : "not there";
+}
+
 static void *open_library(const char *path)
 {
     void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
-    if (!handle) {
-        const char *why = dlerror();
-        note(path, why && strstr(why, "No such file") ? "not there" : why ? why : "not usable");
-    }
+    if (!handle)
+        note(path, reason(path, dlerror()));
     return handle;
 }
 
@@ -98,10 +105,15 @@ static void add_configured(const char *opp)
         note(path, "not there");
         return;
     }
+    bool found = false;
     while (fgets(line, sizeof line, file))
-        if (!strncmp(line, "load_priority", 13) && strchr(line, '='))
+        if (!strncmp(line, "load_priority", 13) && strchr(line, '=')) {
             each_part(strchr(line, '=') + 1, ',', prefix);
+            found = true;
+        }
     fclose(file);
+    if (!found)
+        note(path, "without load_priority, so no vendor is searched");
 }
 
 static int is_feature(const struct dirent *e) { return !strncmp(e->d_name, "libopapi_", 9) && strstr(e->d_name, ".so") != NULL; }

@@ -140,7 +140,12 @@ static int enqueue(const dv_ascend_framework *f, void *on, const char *name, int
         manage(&held, &held, DESTROY);
     if (taken) /* a task that failed at once has set its own message */
         return DV_OK;
-    return dv_fail(DV_EHOST, "torch_npu did not take the task: %s", threw ? what() : "no exception");
+    if (threw)
+        return dv_fail(DV_EHOST, "torch_npu did not take the task: %s", what());
+    char why[1024]; /* without an exception, the queue drops tasks after one has failed */
+    dv__late(why, sizeof why);
+    return dv_fail(DV_EHOST, "torch_npu's task queue stopped after an earlier failure, and takes nothing more: %s",
+        *why ? why : "torch_npu's log has the reason");
 }
 
 static int format(const dv_ascend_framework *f, const dv_host *host, const dv_tensor *t, int32_t *out)

@@ -231,21 +231,6 @@ static int put(inference *a, dv_dtype dtype, int32_t ndim, const int64_t *sizes)
     return DV_OK;
 }
 
-/* Outputs named like inputs: the new values of written arguments. */
-static int put_written(inference *a)
-{
-    int status = DV_OK;
-    for (size_t i = 0; i < a->nargs && !status; i++) {
-        dv_slot_info slot;
-        status = dv_operator_slot(a->op, i, &slot);
-        if (!status && (slot.flags & DV_SLOT_WRITES) && a->args[i].type == DV_VALUE_TENSOR) {
-            const dv_tensor *t = a->args[i].as.tensor;
-            status = put(a, t->dtype, t->ndim, t->shape);
-        }
-    }
-    return status;
-}
-
 static bool known(const dv_range *r) { return r->least == r->most; }
 
 static int put_known(inference *a, const dv_known *k)
@@ -255,6 +240,21 @@ static int put_known(inference *a, const dv_known *k)
     for (int32_t i = 0; i < ndim; i++)
         sizes[i] = known(&k->sizes[i]) && !(k->flags & DV_SPEC_UNBACKED) ? k->sizes[i].least : -1;
     return put(a, k->dtype, ndim, sizes);
+}
+
+/* Outputs named like inputs: the new values of written arguments. */
+static int put_written(inference *a, const dv_partial *p)
+{
+    int status = DV_OK;
+    for (size_t i = 0; i < a->nargs && !status; i++) {
+        dv_slot_info slot;
+        dv_known argument;
+        status = dv_operator_slot(a->op, i, &slot);
+        if (!status && (slot.flags & DV_SLOT_WRITES) && a->args[i].type == DV_VALUE_TENSOR &&
+            !(status = dv_partial_get(p, DV_PARTIAL_ARGUMENT, i, 0, &argument)))
+            status = put_known(a, &argument);
+    }
+    return status;
 }
 
 /* How many outputs are left for this result, if each one after it has one. */
@@ -301,7 +301,7 @@ static void assume_dims(const inference *a, dv_partial *p)
 
 static int put_results(inference *a, const dv_partial *p)
 {
-    int status = put_written(a);
+    int status = put_written(a, p);
     for (size_t r = 0; r < a->nresults && !status; r++) {
         dv_slot_info slot;
         dv_known result;

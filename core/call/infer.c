@@ -204,10 +204,31 @@ typedef struct explainer {
     bool taken; /* something was */
 } explainer;
 
+static bool is_number(uint32_t type)
+{
+    return type == DV_FIELD_INT || type == DV_FIELD_FLOAT || type == DV_FIELD_BOOL || type == DV_FIELD_DTYPE;
+}
+
+/* "taken", or what the row's list makes of this call: there is no number for None. */
+static const char *taken(const dv__call *c, const dv__row *row, char *buffer, size_t size)
+{
+    for (size_t i = 0; row->list && i < row->list->n; i++) {
+        const dv_row_item *item = &row->list->items[i];
+        const bool argument = item->slot >= 0 && (size_t)item->slot < c->plan->nargs;
+        if (!argument || !is_number(item->type) || item->constant.type != DV_VALUE_DEFAULT ||
+            c->args[item->slot].type != DV_VALUE_NONE)
+            continue;
+        snprintf(buffer, size, "taken, but the call fails: '%s' is None, and the row's list has no 'or' for it", item->name);
+        return buffer;
+    }
+    return "taken";
+}
+
 static void tell(explainer *x, const dv__row *row, const char *reason)
 {
+    char buffer[256];
     const dv_row_report r = { row->name, row->provider, row->device, row->dtypes_text, row->isa_text, row->when_text, !reason,
-        reason ? reason : "taken" };
+        reason ? reason : taken(x->c, row, buffer, sizeof buffer) };
     x->taken |= !reason;
     x->fn(x->user, &r);
 }

@@ -303,14 +303,35 @@ int dv_extend(const char *name, const void *what)
     return DV_OK;
 }
 
+/* Arguments and results before contiguous copies took the place of some. */
+static const dv_value *own_values(dv__call *c)
+{
+    const size_t n = c->plan->nargs;
+    dv_value *values = DV__ARENA_ARRAY(&c->arena, dv_value, n + c->plan->nreturns);
+    if (values && n)
+        memcpy(values, c->args, n * sizeof *values);
+    for (size_t r = 0; values && r < c->plan->nreturns; r++) {
+        const dv__result *out = &c->outs[r];
+        if (out->origin == DV__RESULT_LIST || out->origin == DV__RESULT_MADE_LIST || out->origin == DV__RESULT_SCALAR)
+            values[n + r] = out->value;
+        else if (out->tensor)
+            values[n + r] = dv_from_tensor(out->tensor);
+        else /* a remembered call, which makes no copies */
+            values[n + r] = c->tensors[n + r] ? dv_from_tensor(c->tensors[n + r]) : dv_none();
+    }
+    return values;
+}
+
 static const dv_running *running(dv__slice *s)
 {
     dv__call *c = s->call;
     if (s->index >= 0 || c->stage != DV__STAGE_KERNEL)
         return NULL;
     dv_running *r = DV__ARENA_ARRAY(&c->arena, dv_running, 1);
-    if (r)
-        *r = (dv_running){ sizeof *r, 0, c->op, c->row->name, c->host, c->args, c->tensors, c->lists, c->row->list };
+    const dv_value *values = own_values(c);
+    if (!r || !values)
+        return NULL;
+    *r = (dv_running){ sizeof *r, 0, c->op, c->row->name, c->host, values, c->tensors, c->lists, c->row->list };
     return r;
 }
 

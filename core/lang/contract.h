@@ -62,6 +62,7 @@ int dv__contract_parse(const char *text, const char *name, const dv__schema *sch
 void dv__contract_free(dv__contract *c);
 
 bool dv__contract_needs_shape(const dv__contract *c); /* some output is written [...]: the operator needs a C shape function */
+bool dv__contract_is_unbacked(const dv__contract *c); /* some size is known to the kernel only */
 /* Check the arguments (all nargs of them, defaults filled in) and bind everything. Messages begin with the operator's name and
  * name the argument, what was expected and what was found: DV_ESHAPE, DV_EDTYPE, DV_EDEVICE, DV_EINVAL. check_values: also test
  * values inside CPU tensors (`ids.values < e`). */

@@ -272,6 +272,8 @@ int dv__contract_element(const dv__contract *c, const dv_value *args, dv__soluti
     return dv__contract_output(c, args, s, i, out);
 }
 
+bool dv__contract_is_unbacked(const dv__contract *c) { return c->nunbacked; }
+
 bool dv__contract_needs_shape(const dv__contract *c)
 {
     for (uint32_t i = 0; i < c->noutputs; i++)

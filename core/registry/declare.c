@@ -336,6 +336,8 @@ static int row_make(const dv_operator *op, const dv_kernel_decl *k, const char *
         return dv__fail_in(status, "split");
     if (k->flags & DV_KERNEL_LIST && (status = dv__row_list_parse(row->name, op->schema, arena, &row->list)))
         return status;
+    if (row->list && op->contract && dv__contract_is_unbacked(op->contract))
+        return dv_fail(DV_ENOTSUP, "the contract has an unbacked size, and such a function does not say how large a result is");
     row->priority = k->priority;
     row->isas = dv__isa_parse(k->isa);
     row->run = k->run;

@@ -105,9 +105,19 @@ static bool take_constant(const dv__expr *e, dv_value *out)
     }
 }
 
+/* The constant that stands for None of this type; dtypes have names only here. */
+static bool take_absent(uint32_t type, const dv__expr *e, dv_value *out)
+{
+    const dv_dtype_row *row = type == DV_FIELD_DTYPE && e->kind == DV__EXPR_NAME ? dv_dtype_named(e->name) : NULL;
+    if (row)
+        return *out = dv_from_dtype(row->dtype), true;
+    return take_constant(e, out);
+}
+
 static uint32_t type_of(const dv_value *constant)
 {
     switch (constant->type) {
+    case DV_VALUE_DTYPE: return DV_FIELD_DTYPE;
     case DV_VALUE_INT: return DV_FIELD_INT;
     case DV_VALUE_FLOAT: return DV_FIELD_FLOAT;
     case DV_VALUE_BOOL: return DV_FIELD_BOOL;
@@ -126,7 +136,38 @@ static bool fits(uint32_t type, const dv_value *constant)
         return is_number(given);
     if (type == DV_FIELD_SCALAR)
         return !given || is_number(given);
-    return given ? type == DV_FIELD_STRING && given == type : !is_tensor(type) && type != DV_FIELD_DTYPE;
+    if (type == DV_FIELD_DTYPE)
+        return given == type;
+    return given ? type == DV_FIELD_STRING && given == type : !is_tensor(type);
+}
+
+/* For messages: what fits(), or what was found. */
+static const char *constant_of(uint32_t type)
+{
+    switch (type) {
+    case DV_FIELD_INT: return "an integer";
+    case DV_FIELD_BOOL: return "a bool or an integer";
+    case DV_FIELD_FLOAT: return "a number";
+    case DV_FIELD_SCALAR: return "a number or none";
+    case DV_FIELD_STRING: return "a text or none";
+    case DV_FIELD_DTYPE: return "a dtype, such as f32,";
+    default: return is_tensor(type) ? "nothing (a tensor that is None is a null pointer)" : "none";
+    }
+}
+
+static const char *name_of_type(uint32_t type)
+{
+    switch (type) {
+    case DV_FIELD_TENSOR: return "a tensor";
+    case DV_FIELD_INT: return "an integer";
+    case DV_FIELD_FLOAT: return "a float";
+    case DV_FIELD_BOOL: return "a bool";
+    case DV_FIELD_SCALAR: return "a Scalar";
+    case DV_FIELD_STRING: return "a text";
+    case DV_FIELD_DTYPE: return "a dtype";
+    case 0: return "none";
+    default: return "a list";
+    }
 }
 
 static const struct {
@@ -176,9 +217,35 @@ static int take_item(const reader *r, const dv__expr *e, dv_row_item *to)
         return status;
     if (to->slot < 0 || to->constant.type != DV_VALUE_DEFAULT)
         return FAIL(r, DV_ESYNTAX, e->args[0], "expected one argument before 'or'");
-    return take_constant(e->args[1], &to->constant) && fits(to->type, &to->constant)
-        ? DV_OK
-        : FAIL(r, DV_ESYNTAX, e->args[1], "expected a constant of the parameter's type after 'or'");
+    const bool constant = take_absent(to->type, e->args[1], &to->constant);
+    if (constant && fits(to->type, &to->constant))
+        return DV_OK;
+    return FAIL(r, DV_ESYNTAX, e->args[1], "expected %s after '%s or', found %s", constant_of(to->type), to->name,
+        constant ? name_of_type(type_of(&to->constant)) : "no constant");
+}
+
+/* ---- Launchers ---- */
+
+static bool is_block_count(const dv_value *v) { return v->type == DV_VALUE_INT && v->as.i >= 1 && v->as.i <= UINT32_MAX; }
+
+/* A launcher takes addresses and numbers, and its first parameter is the number of blocks. */
+static int check_launcher(const reader *r, const dv__expr *e, size_t i)
+{
+    const dv_row_item *item = &r->list->items[i];
+    const bool constant = item->slot < 0, or = item->constant.type != DV_VALUE_DEFAULT;
+    const char *quote = constant ? "" : "'", *comma = constant ? "" : "', ";
+    if (i == 0 && item->type != DV_FIELD_INT)
+        return FAIL(r, DV_ESYNTAX, e, "blockDim: expected an integer from 1 to %u or an argument of type int, found %s%s%s%s",
+            UINT32_MAX, quote, constant ? "" : item->name, comma, name_of_type(item->type));
+    if (i == 0 && (constant || or) && !is_block_count(&item->constant))
+        return FAIL(r, DV_ESYNTAX, e, "blockDim: expected an integer from 1 to %u, found %lld", UINT32_MAX,
+            (long long)item->constant.as.i);
+    if (item->type == DV_FIELD_SCALAR)
+        return FAIL(r, DV_ENOTSUP, e, "a launcher takes no Scalar: convert it (float(x), double(x), int64_t(x))");
+    if (name_of_type(item->type) == name_of_type(DV_FIELD_INTS) || item->type == DV_FIELD_STRING)
+        return FAIL(r, DV_ENOTSUP, e, "a launcher takes tensors and numbers only, found %s%s%s%s: leave it out of the list",
+            quote, constant ? "" : item->name, comma, name_of_type(item->type));
+    return DV_OK;
 }
 
 /* ---- The whole ---- */
@@ -214,10 +281,12 @@ static bool is_function(const dv__expr *e)
     return true;
 }
 
+static bool is_aclnn(const dv__expr *e) { return !strncmp(e->name, "aclnn", 5); }
+
 /* DV_ACLNN puts "aclnn" before the name that it is given. */
 static int check_aclnn(const char *text, const dv__expr *e)
 {
-    if (strncmp(e->name, "aclnn", 5))
+    if (!is_aclnn(e))
         return DV_OK;
     if (!strncmp(e->name + 5, "aclnn", 5))
         return dv__fail_at(DV_ESYNTAX, text, e->at, "'%.60s': DV_ACLNN adds the first 'aclnn' itself: expected '%.60s'", e->name,
@@ -249,7 +318,8 @@ int dv__row_list_parse(const char *text, const dv__schema *schema, dv__arena *ar
     if (!e->n)
         status = take_all(&r, e);
     for (size_t i = 0; i < e->n && !status; i++)
-        status = take_item(&r, e->args[i], &items[list->n++]);
+        if (!(status = take_item(&r, e->args[i], &items[list->n++])) && !is_aclnn(e))
+            status = check_launcher(&r, e->args[i], i);
     if (!status)
         status = check_written(&r, e);
     *out = status ? NULL : list;

@@ -8,7 +8,7 @@ from ._errors import DovetailError
 
 class Timing:
     """`best` and `median`: seconds of one call; `gb_per_s` and `gflop_per_s` of the best, from the contract's bytes and flops, or None; `kernel`: the row
-    that ran, or None: another host records the call, or a native form ran. str() is a line."""
+    that ran, or None: a native form ran, or a mode of the host is on. str() is a line."""
 
     def __init__(self, operator, how, samples):
         self.operator, self.kernel = how.operator if how else operator, how and how.taken and how.taken["name"]
@@ -44,7 +44,7 @@ def bench(operator, /, *args, seconds=0.3, **kwargs):
 
 
 def _explanation(operator, args, kwargs):
-    """Of the overload that takes these arguments; None: a framework records the call, and there is no telling."""
+    """Of the overload that takes these arguments; None: a mode of the host is on, and there is no telling."""
     for overload in operator.overloads:
         try:
             return overload.explain(*args, **kwargs)

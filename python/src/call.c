@@ -420,20 +420,20 @@ static const ext_host *find_host(const ext_call *c)
 static enum ext_outcome begin(ext_call *c)
 {
     c->of = find_host(c);
-    const enum ext_outcome outcome = c->trial ? EXT_OK : c->of->begin(c);
+    const enum ext_outcome outcome = c->purpose == EXT_TRIAL ? EXT_OK : c->of->begin(c);
     if (outcome)
         return c->way = -1, outcome;
-    c->begun = !c->trial;
+    c->begun = c->purpose != EXT_TRIAL;
     return ext_convert_all(c);
 }
 
 enum ext_outcome ext_call_begin(
-    ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, bool trial)
+    ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, enum ext_purpose purpose)
 {
     const size_t n = f->nargs + f->nresults;
     c->of = NULL;
     c->begun = c->ran = c->writes = false;
-    c->trial = trial;
+    c->purpose = purpose;
     c->way = 0;
     c->f = f;
     c->keep = NULL;
@@ -533,7 +533,7 @@ PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf
 {
     ext_call c;
     ext_operator *f = (ext_operator *)(void *)self;
-    const enum ext_outcome outcome = ext_call_begin(&c, f, args, EXT_NARGS(nargsf), kwnames, false);
+    const enum ext_outcome outcome = ext_call_begin(&c, f, args, EXT_NARGS(nargsf), kwnames, EXT_CALL);
     return ext_call_finish(&c, outcome, args, nargsf, kwnames);
 }
 

@@ -149,7 +149,9 @@ enum ext_outcome ext_other_tensor(
         return EXT_FAILED;
     if (other && other != c->of && kind == EXT_TENSOR)
         return mixed(c, slot, element, o, other);
-    return c->of->dispatches ? EXT_SLOW : adopt(c, slot, element, o, write, other && kind == EXT_NUMBER, out);
+    if (c->of->dispatches && c->purpose != EXT_LOOK)
+        return EXT_SLOW;
+    return adopt(c, slot, element, o, write, other && kind == EXT_NUMBER, out);
 }
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------------- */
@@ -488,10 +490,10 @@ enum ext_outcome ext_convert_all(ext_call *c)
         if (outcome == EXT_OK)
             continue;
         c->way = -1;
-        if (outcome != EXT_FAILED || !c->of->dispatches)
+        if (outcome != EXT_FAILED || !c->of->dispatches || c->purpose == EXT_LOOK)
             return outcome;
         PyErr_Clear(); /* the framework says what is wrong */
         return EXT_SLOW;
     }
-    return c->way ? EXT_SLOW : EXT_OK;
+    return c->way && c->purpose != EXT_LOOK ? EXT_SLOW : EXT_OK;
 }

@@ -74,8 +74,8 @@ struct ext_call {
     const ext_host *of; /* whose tensors they are */
     bool begun;         /* of->begin() succeeded, of->end() must be called */
     bool ran, writes;   /* dv_call was called; the host must be notified of writes when the kernel begins */
-    bool trial;         /* only the types of the given objects matter */
-    int way;            /* of->tensor()'s note; not 0: the call is not plain. -1: not all arguments were converted */
+    enum ext_purpose purpose;
+    int way; /* of->tensor()'s note; not 0: the call is not plain. -1: not all arguments were converted */
     ext_operator *f;
     PyObject **given; /* for each slot: what the caller passed (borrowed), or NULL */
     dv_value *args, *results;
@@ -120,9 +120,9 @@ enum ext_outcome ext_wrong_text(
     ext_call *c, const ext_slot *slot, Py_ssize_t element, const char *expected, const char *found_text);
 
 PyObject *ext_call_operator(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-/* Convert as a call would; always followed by ext_call_end. trial: see ext_host.tensor. */
+/* Convert as a call would; always followed by ext_call_end. */
 enum ext_outcome ext_call_begin(
-    ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, bool trial);
+    ext_call *c, ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, enum ext_purpose purpose);
 /* Run the call that ext_call_begin prepared. SLOW: call c->of->slow(). */
 enum ext_outcome ext_call_run(ext_call *c, PyObject **result);
 /* End a call that was begun, with this outcome. */

@@ -21,6 +21,12 @@ typedef struct ext_call ext_call;
 typedef struct ext_slot ext_slot;
 typedef struct ext_operator ext_operator;
 
+enum ext_purpose {
+    EXT_CALL,
+    EXT_TRIAL, /* only the types of the given objects matter */
+    EXT_LOOK   /* the arguments are described, and no kernel runs */
+};
+
 enum ext_outcome {
     EXT_OK = 0,
     EXT_SLOW = 1,    /* not plain: the call is made by slow() */
@@ -49,8 +55,8 @@ typedef struct ext_host {
      * of what the framework keeps for the call, in c->state. SLOW: this call cannot be plain. */
     enum ext_outcome (*begin)(ext_call *c);
     /* Describe a tensor; element is its index in a list, or -1. Pass an object that is not a tensor of this host to
-     * ext_other_tensor(). Set c->way to make the call by slow() once all arguments are converted. While c->trial is set, only the
-     * type matters, and *out may be left unset. */
+     * ext_other_tensor(). Set c->way to make the call by slow() once all arguments are converted. For EXT_TRIAL only the type
+     * matters, and *out may be left unset; for EXT_LOOK nothing is SLOW that can be described. */
     enum ext_outcome (*tensor)(
         ext_call *c, const ext_slot *slot, Py_ssize_t element, PyObject *o, bool write, const dv_tensor **out);
     /* May this object, given for an argument that is not a tensor, be converted here? Default: yes. */

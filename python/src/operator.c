@@ -372,9 +372,9 @@ static PyObject *explain(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     }
     ext_call c;
     PyObject *rows = PyList_New(0), *result = NULL;
-    const enum ext_outcome outcome = rows ? ext_call_begin(&c, f, args, nargs, kwnames, false) : EXT_FAILED;
+    const enum ext_outcome outcome = rows ? ext_call_begin(&c, f, args, nargs, kwnames, EXT_LOOK) : EXT_FAILED;
     if (outcome == EXT_SLOW)
-        PyErr_Format(PyExc_TypeError, "%s: explain takes plain tensors: detached ones, and no mode that is on", f->name);
+        PyErr_Format(PyExc_TypeError, "%s: explain takes tensors without a mode or a transform that is on", f->name);
     if (!outcome) {
         const int status = dv_explain(f->op, c.args, f->nargs, add_row, rows);
         double flops = -1, bytes = -1;

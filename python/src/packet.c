@@ -160,7 +160,7 @@ static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssiz
     *only = NULL;
     for (Py_ssize_t i = 0, n = PyTuple_Size(packet->overloads); i < n; i++) {
         ext_call c;
-        if (!ext_call_begin(&c, overload(packet, i), args, nargs, kwnames, true)) {
+        if (!ext_call_begin(&c, overload(packet, i), args, nargs, kwnames, EXT_TRIAL)) {
             fitting++;
             *only = overload(packet, i);
         }
@@ -196,7 +196,7 @@ static PyObject *call_by_host(ext_operator *packet, const ext_host *host, PyObje
     if (!only)
         return ext_call_bridge(host, packet, args, nargs, kwnames);
     ext_call c;
-    const enum ext_outcome outcome = ext_call_begin(&c, only, args, nargs, kwnames, false);
+    const enum ext_outcome outcome = ext_call_begin(&c, only, args, nargs, kwnames, EXT_CALL);
     if (outcome != EXT_SLOW || c.way > 0)
         return ext_call_finish(&c, outcome, args, nargsf, kwnames);
     ext_call_end(&c);
@@ -221,7 +221,7 @@ static PyObject *call_in_order(ext_operator *packet, PyObject *const *args, size
     PyObject *why = PyUnicode_FromString("");
     for (Py_ssize_t i = 0, n = PyTuple_Size(packet->overloads); i < n && why; i++) {
         ext_call c;
-        const enum ext_outcome outcome = ext_call_begin(&c, overload(packet, i), args, EXT_NARGS(nargsf), kwnames, false);
+        const enum ext_outcome outcome = ext_call_begin(&c, overload(packet, i), args, EXT_NARGS(nargsf), kwnames, EXT_CALL);
         if (outcome >= 0 || !PyErr_ExceptionMatches(PyExc_TypeError)) {
             Py_DECREF(why);
             return ext_call_finish(&c, outcome, args, nargsf, kwnames);

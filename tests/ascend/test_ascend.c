@@ -75,31 +75,32 @@ struct wrong {
     dv_opt_dtype to;
     dv_tensor *result;
 };
-#define NO_CONSTANT "expected a constant of the parameter's type after 'or'"
-#define WRONG_ROWS(X)                                                                                                          \
-    X(misspelled, "self, othr, result", DV_ENOENT, "column 22: expected an argument or result of misspelled::misspelled(",     \
-        "or a constant, found 'othr'")                                                                                         \
-    X(wrong_commas, "self,, other", DV_ESYNTAX, "column 21: expected a value, found ','")                                      \
-    X(wrong_separator, "self other", DV_ESYNTAX, "expected ',' or ')', found 'other'")                                         \
-    X(wrong_end, "self, other, result) + (1", DV_ESYNTAX, "expected function(list)")                                           \
-    X(wrong_size, "self, other, 9223372036854775808, result", DV_ESYNTAX, "an integer that fits 64 bits")                      \
-    X(wrong_float_size, "self, other, 1e400, result", DV_ESYNTAX, "expected a number that fits a double, found 1e400")         \
-    X(wrong_long, HUNDRED ", foo", DV_ENOENT, "kernel aclnnAddCustom(self, self", "...: column", "or a constant, found 'foo'") \
-    X(wrong_tensor, "self or 3, other, result", DV_ESYNTAX, NO_CONSTANT)                                                       \
-    X(wrong_result, "self, other, result or none", DV_ESYNTAX, NO_CONSTANT)                                                    \
-    X(wrong_int, "self, other, n or \"abc\", result", DV_ESYNTAX, NO_CONSTANT)                                                 \
-    X(wrong_float, "self, other, n or 1.5, result", DV_ESYNTAX, NO_CONSTANT)                                                   \
-    X(wrong_none, "self, other, n or none, result", DV_ESYNTAX, NO_CONSTANT)                                                   \
-    X(wrong_list, "self, other, sizes or 3, result", DV_ESYNTAX, NO_CONSTANT)                                                  \
-    X(wrong_text, "self, other, mode or 3, result", DV_ESYNTAX, NO_CONSTANT)                                                   \
-    X(wrong_dtype, "self, other, to or 0, result", DV_ESYNTAX, NO_CONSTANT)                                                    \
-    X(wrong_chain, "self, other, n or 1 or 2, result", DV_ESYNTAX, "expected")                                                 \
-    X(wrong_sum, "self, other, n + 1, result", DV_ESYNTAX, "expected a name, a constant, a converter or 'name or constant'")   \
-    X(wrong_converter, "self, other, float(mode or \"a\"), result", DV_ESYNTAX, "float() takes a number")                      \
-    X(wrong_integer, "self, other, int64_t(1.5), result", DV_ESYNTAX, "int64_t() takes an integer, a bool or a Scalar")        \
-    X(wrong_minus, "self, other, -\"a\", result", DV_ESYNTAX, "expected a name, a constant")                                   \
-    X(wrong_word, "self, other, int(n), result", DV_ESYNTAX, "expected float(x), double(x)", "found 'int' of 1")               \
-    X(unwritten, "self, other", DV_EINVAL, "the result 'result' is not in the list, so nobody writes it")                      \
+#define WRONG_ROWS(X)                                                                                                            \
+    X(misspelled, "self, othr, result", DV_ENOENT, "column 22: expected an argument or result of misspelled::misspelled(",       \
+        "or a constant, found 'othr'")                                                                                           \
+    X(wrong_commas, "self,, other", DV_ESYNTAX, "column 21: expected a value, found ','")                                        \
+    X(wrong_separator, "self other", DV_ESYNTAX, "expected ',' or ')', found 'other'")                                           \
+    X(wrong_end, "self, other, result) + (1", DV_ESYNTAX, "expected function(list)")                                             \
+    X(wrong_size, "self, other, 9223372036854775808, result", DV_ESYNTAX, "an integer that fits 64 bits")                        \
+    X(wrong_float_size, "self, other, 1e400, result", DV_ESYNTAX, "expected a number that fits a double, found 1e400")           \
+    X(wrong_long, HUNDRED ", foo", DV_ENOENT, "kernel aclnnAddCustom(self, self", "...: column", "or a constant, found 'foo'")   \
+    X(wrong_tensor, "self or 3, other, result", DV_ESYNTAX,                                                                      \
+        "expected nothing (a tensor that is None is a null pointer) after 'self or', found an integer")                          \
+    X(wrong_result, "self, other, result or none", DV_ESYNTAX, "expected nothing (a tensor")                                     \
+    X(wrong_int, "self, other, n or \"abc\", result", DV_ESYNTAX, "expected an integer after 'n or', found a text")              \
+    X(wrong_float, "self, other, n or 1.5, result", DV_ESYNTAX, "expected an integer after 'n or', found a float")               \
+    X(wrong_none, "self, other, n or none, result", DV_ESYNTAX, "expected an integer after 'n or', found none")                  \
+    X(wrong_list, "self, other, sizes or 3, result", DV_ESYNTAX, "expected none after 'sizes or', found an integer")             \
+    X(wrong_text, "self, other, mode or 3, result", DV_ESYNTAX, "expected a text or none after 'mode or', found an integer")     \
+    X(wrong_dtype, "self, other, to or 0, result", DV_ESYNTAX, "expected a dtype, such as f32, after 'to or', found an integer") \
+    X(wrong_dtype_name, "self, other, to or f31, result", DV_ESYNTAX, "after 'to or', found no constant")                        \
+    X(wrong_chain, "self, other, n or 1 or 2, result", DV_ESYNTAX, "expected")                                                   \
+    X(wrong_sum, "self, other, n + 1, result", DV_ESYNTAX, "expected a name, a constant, a converter or 'name or constant'")     \
+    X(wrong_converter, "self, other, float(mode or \"a\"), result", DV_ESYNTAX, "float() takes a number")                        \
+    X(wrong_integer, "self, other, int64_t(1.5), result", DV_ESYNTAX, "int64_t() takes an integer, a bool or a Scalar")          \
+    X(wrong_minus, "self, other, -\"a\", result", DV_ESYNTAX, "expected a name, a constant")                                     \
+    X(wrong_word, "self, other, int(n), result", DV_ESYNTAX, "expected float(x), double(x)", "found 'int' of 1")                 \
+    X(unwritten, "self, other", DV_EINVAL, "the result 'result' is not in the list, so nobody writes it")                        \
     X(too_many, HUNDRED ", " HUNDRED ", result", DV_ELIMIT, "more than 128 parameters")
 #define TEN "self, self, self, self, self, self, self, self, self, self"
 #define HUNDRED TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN "," TEN
@@ -124,6 +125,15 @@ struct wrong_name {
     dv_tensor *result;
 };
 WRONG_NAMES(WRONG_NAME)
+
+struct unbacked {
+    const dv_tensor *x;
+    dv_tensor *y;
+};
+
+DV_OPERATOR(unbacked, struct unbacked, (x, y), .schema = "unbacked(Tensor x) -> Tensor y",
+    .contract = "x[n]:T -> y[m]:T; m unbacked in 0..n", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "x, x, y")));
+DV_LIBRARY(unbacked, &dv_op_unbacked);
 
 /* ---- launchers of AscendC kernels, which are functions of the CPU here ---- */
 
@@ -214,24 +224,55 @@ struct unary {
 #define BLOCKS 4
 DV_OPERATOR(not_linked, struct unary, (x, out), .schema = "not_linked(Tensor x) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_ASCENDC("f32", NotLinked, BLOCKS, "x, out")));
-struct with_text {
+struct wrong_launch {
     const dv_tensor *x;
+    dv_opt_int n;
     dv_string mode;
     dv_scalar by;
+    double f;
+    dv_ints sizes;
     dv_tensor *out;
 };
-DV_OPERATOR(with_text, struct with_text, (x, mode, by, out), .schema = "with_text(Tensor x, str mode, Scalar by) -> Tensor out",
-    .contract = "x[*s]:T -> out[*s]:T", .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "x, out, mode, by")));
-DV_OPERATOR(with_scalar, struct with_text, (x, mode, by, out),
-    .schema = "with_scalar(Tensor x, str mode, Scalar by) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
-    .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "x, out, by")));
+/* None where the launcher takes a number. */
+struct no_blocks {
+    const dv_tensor *x;
+    dv_opt_int blocks;
+    dv_opt_dtype to;
+    dv_tensor *out;
+};
+DV_OPERATOR(no_blocks, struct no_blocks, (x, blocks, to, out),
+    .schema = "no_blocks(Tensor x, int? blocks, ScalarType? to) -> Tensor out", .contract = "x[*s]:T -> out[*s]:T",
+    .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, blocks, "x, out, to")));
+#define BLOCK_COUNT "blockDim: expected an integer from 1 to 4294967295"
+#define WRONG_LAUNCHES(X)                                                                                          \
+    X(with_text, 8, "x, out, mode", DV_ENOTSUP, "a launcher takes tensors and numbers only, found 'mode', a text") \
+    X(with_constant, 8, "x, out, \"a\"", DV_ENOTSUP, "a launcher takes tensors and numbers only, found a text")    \
+    X(with_list, 8, "x, out, sizes", DV_ENOTSUP, "numbers only, found 'sizes', a list: leave it out of the list")  \
+    X(with_scalar, 8, "x, out, by", DV_ENOTSUP, "a launcher takes no Scalar: convert it (float(x), ")              \
+    X(with_scalar_constant, 8, "x, out, scalar(1)", DV_ENOTSUP, "a launcher takes no Scalar")                      \
+    X(blocks_tensor, x, "x, out", DV_ESYNTAX, BLOCK_COUNT " or an argument of type int, found 'x', a tensor")      \
+    X(blocks_result, out, "x, out", DV_ESYNTAX, BLOCK_COUNT, "found 'out', a tensor")                              \
+    X(blocks_float, f, "x, out", DV_ESYNTAX, BLOCK_COUNT, "found 'f', a float")                                    \
+    X(blocks_scalar, by, "x, out", DV_ESYNTAX, BLOCK_COUNT, "found 'by', a Scalar")                                \
+    X(blocks_half, 1.5, "x, out", DV_ESYNTAX, BLOCK_COUNT, "found a float")                                        \
+    X(blocks_none, none, "x, out", DV_ESYNTAX, BLOCK_COUNT, "found none")                                          \
+    X(blocks_0, 0, "x, out", DV_ESYNTAX, BLOCK_COUNT ", found 0")                                                  \
+    X(blocks_many, 4294967296, "x, out", DV_ESYNTAX, BLOCK_COUNT ", found 4294967296")                             \
+    X(blocks_or_0, n or 0, "x, out", DV_ESYNTAX, BLOCK_COUNT ", found 0")
+#define WRONG_LAUNCH(NAME, BLOCKS_, LIST, ...)                                                         \
+    DV_OPERATOR(NAME, struct wrong_launch, (x, n, mode, by, f, sizes, out),                            \
+        .schema = #NAME "(Tensor x, int? n, str mode, Scalar by, float f, int[] sizes) -> Tensor out", \
+        .contract = "x[*s]:T, sizes[k] -> out[*s]:T",                                                  \
+        .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, BLOCKS_, LIST)));               \
+    DV_LIBRARY(NAME, &dv_op_##NAME);
+WRONG_LAUNCHES(WRONG_LAUNCH)
 DV_OPERATOR(no_launch, struct my_custom_op, (param1, param2, input, output),
     .schema = "no_launch(int param1, int param2, Tensor input, Tensor(a!) output) -> ()", .contract = "input[*s]:T, output[*s]:T",
     .kernels = DV_KERNELS(DV_ASCENDC("f32", MyCustomOpKernelEntry, 8, "input, outptu, param1, param2")));
 DV_LIBRARY(no_launch, &dv_op_no_launch);
 
 DV_LIBRARY(npu_ops, &dv_op_add_custom, &dv_op_add, &dv_op_nowhere, &dv_op_scale_, &dv_op_mixed, &dv_op_my_custom_op,
-    &dv_op_numbers, &dv_op_not_linked, &dv_op_with_text, &dv_op_with_scalar);
+    &dv_op_numbers, &dv_op_not_linked, &dv_op_no_blocks);
 
 /* ---- helpers ---- */
 
@@ -526,6 +567,8 @@ static void wrong_rows(void **state)
     FAILS(dv_load_static(&dv_library_##NAME, &lib), *MESSAGE == 'i' ? DV_EINVAL : DV_ESYNTAX, \
         "operator " #NAME "::" #NAME ": kernel aclnn" FUNCTION "(", MESSAGE);
     WRONG_NAMES(REFUSED_NAME)
+    FAILS(dv_load_static(&dv_library_unbacked, &lib), DV_ENOTSUP,
+        "unbacked::unbacked: kernel aclnnAddCustom(x, x, y): the contract has an unbacked size");
 }
 
 static void refusals(void **state)
@@ -729,15 +772,19 @@ static void launchers_refusals(void **state)
     const int64_t turned[] = { 1, 4 };
     dv_tensor *x = floats(2, n46, 0, 1), *y = floats(2, n46, 0, 0), *t = tensor(npu, DV_DTYPE_f32, 2, n46, turned, 0, 1);
     dv_value result = dv_default();
-    const dv_value one = dv_from_tensor(x), three[3] = { one, dv_from_string("a"), dv_from_float(1) };
+    const dv_value one = dv_from_tensor(x);
     FAILS(dv_load_static(&dv_library_no_launch, &lib), DV_ENOENT,
         "operator no_launch::no_launch: kernel MyCustomOpKernelEntry(8, ",
         "column 33: expected an argument or result of no_launch::no_launch(", "found 'outptu'");
     FAILS(dv_call(find("not_linked"), &one, 1, &result, 1, host), DV_ENOENT,
         "npu_ops::not_linked: no launcher NotLinked in this binary", "my_kernel.cce");
-    FAILS(dv_call(find("with_text"), three, 3, &result, 1, host), DV_ENOTSUP,
-        "argument 'mode': a launcher takes tensors and numbers only: leave it out of the list");
-    FAILS(dv_call(find("with_scalar"), three, 3, &result, 1, host), DV_ENOTSUP, "argument 'by': ", "or convert it (float(x), ");
+#define REFUSED_LAUNCH(NAME, BLOCKS_, LIST, CODE, ...) FAILS(dv_load_static(&dv_library_##NAME, &lib), CODE, __VA_ARGS__);
+    WRONG_LAUNCHES(REFUSED_LAUNCH)
+#undef REFUSED_LAUNCH
+    const dv_value three[3] = { one, dv_none(), dv_none() }, four[3] = { one, dv_from_int(4), dv_none() };
+    FAILS(dv_call(find("no_blocks"), three, 3, &result, 1, host), DV_ENOTSUP, "argument 'blocks': it is None",
+        "write 'blocks or 8'");
+    FAILS(dv_call(find("no_blocks"), four, 3, &result, 1, host), DV_ENOTSUP, "argument 'to': it is None", "write 'to or f32'");
     const int64_t wrong[] = { 0, -1, INT64_C(1) << 32 };
     for (int i = 0; i < 3; i++)
         FAILS(call_numbers(x, NULL, dv_from_int(wrong[i]), dv_none(), &result), DV_EINVAL,

@@ -58,6 +58,18 @@ def test_a_folder_that_others_may_write_is_not_used(folder):
     assert run(folder, ASCEND_OPP_PATH="/nowhere", ASCEND_CUSTOM_OPP_PATH=f"{folder}/none:{folder}/open") == (0, "")
 
 
+def test_the_places_say_why(folder):
+    vendor, opp = folder / "arm/op_api/lib", folder / "opp/vendors"
+    vendor.mkdir(parents=True)
+    opp.mkdir(parents=True)
+    library = bytearray((CANN / "opp/vendors/v2/op_api/lib/libcust_opapi.so").read_bytes())
+    library[18:20] = (183 if library[18] == 62 else 62).to_bytes(2, "little")  # e_machine: aarch64 or x86-64, the other one
+    (vendor / "libcust_opapi.so").write_bytes(library)
+    (opp / "config.ini").write_text("priority=v1\n")
+    code, said = run(folder, ASCEND_OPP_PATH=str(folder / "opp"), ASCEND_CUSTOM_OPP_PATH=str(folder / "arm"))
+    assert code == 1 and "arm/op_api/lib/libcust_opapi.so (made for another processor)" in said and "config.ini (without load_priority" in said, said
+
+
 def test_the_message_of_the_page(tmp_path):
     (tmp_path / "my_ops.c").write_text(OPERATOR.replace('"self, other, result"', '"self, othr, result"'))
     r = subprocess.run([BUILD / "bin/dovetail", "build", "my_ops.c", "-o", "my_ops.so"], cwd=tmp_path, capture_output=True, text=True)
@@ -77,6 +89,17 @@ def test_the_launcher(folder):
 def test_explain(folder):
     said = subprocess.run([BUILD / "bin/dovetail", "info", "my_ops.so"], cwd=folder, check=True, capture_output=True, text=True).stdout
     assert "aclnnAddCustom(self, other, result)" in said and "npu" in said, said
+
+
+def test_explain_of_none_for_a_number(folder):
+    source = ("#include <dovetail_ascend.h>\nstruct f { const dv_tensor *x; dv_opt_dtype to; dv_tensor *y; };\n"
+              'DV_OPERATOR(f, struct f, (x, to, y), .schema = "f(Tensor x, ScalarType? to=None) -> Tensor y", .contract = "x[*s]:T -> y[*s]:T",\n'
+              '    .kernels = DV_KERNELS(DV_ACLNN("f32", "F", "x, LIST, y")));\nDV_LIBRARY(none_ops, &dv_op_f);\n')
+    for written, verdict in (("to", "taken, but the call fails: 'to' is None, and the row's list has no 'or' for it"), ("to or f32", "taken\n")):
+        (folder / "none_ops.c").write_text(source.replace("LIST", written))
+        subprocess.run([BUILD / "bin/dovetail", "build", "none_ops.c"], cwd=folder, check=True, capture_output=True)
+        said = subprocess.run([BUILD / "bin/dovetail", "explain", "none_ops.so", "none_ops::f", "f32[2]:npu"], cwd=folder, check=True, capture_output=True, text=True)
+        assert verdict in said.stdout, said.stdout
 
 
 def test_python():

@@ -34,7 +34,10 @@ struct turned { const dv_tensor *self, *other; dv_tensor *z; };
 DV_OPERATOR(turned, struct turned, (self, other, z), .schema = "turned(Tensor self, Tensor other) -> Tensor z",
     .contract = "self[*s]:f32, other[*s]:f32 -> z[*s]:f32; strided(self); strided(other)",
     .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, z")));
-DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_scale_, &dv_op_turned);
+struct like { const dv_tensor *self, *other; dv_tensor *z; };
+DV_OPERATOR(like, struct like, (self, other, z), .schema = "like(Tensor self, Tensor other) -> Tensor z",
+    .contract = "self[*s]:f32, other[*s]:f32 -> z[*s]:f32 like(self)", .kernels = DV_KERNELS(DV_ACLNN("f32", "AddCustom", "self, other, z")));
+DV_LIBRARY(myops, &dv_op_my_op, &dv_op_my_op_backward, &dv_op_scale_, &dv_op_turned, &dv_op_like);
 """
 
 LAUNCHERS = r"""
@@ -90,6 +93,14 @@ def trace():
     return acl.stand_in_trace().decode()
 torch.npu.synchronize()
 acl.stand_in_clear()
+"""
+
+
+VENDOR = r"""
+#include <dovetail_ascend.h>
+struct rms_norm { dv_tensor *out; const dv_tensor *x, *weight; double eps; };
+DV_OPERATOR(rms_norm, struct rms_norm, (out, x, weight, eps), .kernels = DV_KERNELS(DV_ACLNN("f32", "Add", "x, weight, scalar(eps), out")));
+DV_LIBRARY_IMPL(dovetail, acme, &dv_op_rms_norm);
 """
 
 
@@ -222,6 +233,86 @@ trace()
 print("ok")
 """, begin=BEGIN.replace("my_ops.so", "launchers.so"), TASK_QUEUE_ENABLE=queue)
     assert out.endswith("ok\n"), out
+
+
+@pytest.mark.parametrize("queue", "012")
+def test_a_contiguous_copy_stands_in_for_a_result(folder, queue):
+    """The runtime's copies are no tensors of torch."""
+    out = run(folder, r"""
+x, y = npu(3, 2).t(), npu(3, 2, start=100).t()
+z = torch.ops.myops.like(x, y)
+assert z.stride() == (1, 2) and torch.equal(z.cpu(), x.cpu() + y.cpu())
+z = torch.empty_strided((2, 3), (1, 2), device="npu")
+assert dovetail.ops.myops.my_op(x, y, out=z) is z and torch.equal(z.cpu(), x.cpu() + y.cpu())
+trace()
+print("ok")
+""", TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
+def test_a_library_that_adds_rows_opens_cann(folder):
+    (folder / "acme.c").write_text(VENDOR)
+    out = run(folder, r"""
+import torch, torch_npu, dovetail
+x = torch.arange(6.).to("npu")
+norm = dovetail.ops.rms_norm
+dovetail.load("acme.c")
+assert torch.equal(norm(x, x, 0.5).cpu(), 1.5 * x.cpu())
+print("ok")
+""", "")
+    assert out.endswith("ok\n"), out
+
+
+@pytest.mark.parametrize("queue", "12")
+def test_a_queue_that_stopped(folder, queue):
+    """After a task has failed, torch_npu takes no other."""
+    out = run(folder, r"""
+x, y = npu(4, 6), npu(4, 6)
+torch.ops.myops.my_op(x, y)
+torch.npu.synchronize()
+acl.stand_in_fail(CALLS)
+torch.ops.myops.my_op(x, y)
+try:
+    torch.npu.synchronize()
+except RuntimeError:
+    pass
+acl.stand_in_fail(0)
+said = []
+for _ in range(3):
+    try:
+        torch.ops.myops.my_op(x, y)
+    except RuntimeError as error:
+        said.append(str(error).splitlines()[0])
+first = "myops::my_op: aclnnAddCustom failed with 507899 after its call had returned: EZ9999: the stand-in was told to fail in aclnnAddCustom"
+stopped = "myops::my_op: torch_npu's task queue stopped after an earlier failure, and takes nothing more: " + first
+assert said == ["myops::my_op: an earlier call failed: " + first, stopped, stopped], said
+print("ok")
+""".replace("CALLS", "5"), TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
+def test_explain(folder):
+    out = run(folder, r"""
+x = npu(4, 6).requires_grad_()
+said = str(dovetail.ops.myops.my_op.explain(x, x))
+assert "aclnnAddCustom(self, other, result)" in said and "taken" in said, said
+said = str(dovetail.ops.rms_norm.explain(x, x[0]))
+assert "npu" in said and "rms_norm" in said, said
+try:
+    dovetail.ops.myops.my_op.explain(x, 3)
+    raise AssertionError
+except (TypeError, RuntimeError) as error:
+    assert "myops::my_op: argument 'other': expected" in str(error), error
+print("ok")
+""")
+    assert out.endswith("ok\n"), out
+
+
+def test_torch_without_cann():
+    """docs/ascend.md: `import torch` fails where CANN is not, unless torch is kept from loading torch-npu."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ASCEND", "LD_", "TORCH_"))}
+    run = lambda **more: subprocess.run([sys.executable, "-c", "import torch"], env={**env, **more}, capture_output=True).returncode
+    assert run() != 0 and run(TORCH_DEVICE_BACKEND_AUTOLOAD="0") == 0
 
 
 def test_refusals(folder):

@@ -90,6 +90,14 @@ def test_reports_instruction_sets(dovetail):
     assert [(r["dtypes"], r["isa"]) for r in rows] == [(t, i) for t in ("f32", "bf16") for i in ("avx512", "avx2", None)]
 
 
+def test_says_what_runs_an_operator_without_kernels(dovetail):
+    text = ('#include <dovetail_op.h>\nstruct f { const dv_tensor *x; dv_tensor *y; };\n'
+            'DV_OPERATOR(f, struct f, (x, y), .schema = "f(Tensor x) -> Tensor y", .contract = "x[*s]:T -> y[*s]:T"NATIVE);\nDV_LIBRARY(bare, &dv_op_f);\n')
+    for native, said in ((', .native = "x + 1"', "native form only"), ("", "no kernel and no native form: it cannot run")):
+        dovetail.write("bare.c", text.replace("NATIVE", native))
+        assert f"bare::f  {said}\n" in dovetail("build").out
+
+
 @pytest.mark.parametrize("cc", COMPILERS)
 def test_a_variant_of_a_dtype_that_is_not_read_as_float(dovetail, cc):
     """dv_get() and dv_put() would read its bytes as those of a float: it does not compile. dv_get_f64() reads f64."""

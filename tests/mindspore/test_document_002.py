@@ -2,6 +2,7 @@
 import importlib.metadata
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -42,11 +43,12 @@ def npu_ops(site):
         yield npu_ops
 
 
-def test_the_script(site, tmp_path):
-    """Word for word."""
-    shutil.copy(PROJECT / "document.py", tmp_path)
+def test_the_script(site):
+    """Word for word, by README's command in the project's folder."""
+    program, *options = re.search(r"^    (python .*\.py)", (PROJECT / "README.md").read_text(), re.M)[1].split()
+    assert program == "python"
     env = {**os.environ, "PYTHONPATH": f"{site}{os.pathsep}{os.environ['PYTHONPATH']}"}
-    done = subprocess.run([sys.executable, "document.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *options], cwd=PROJECT, env=env, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["Output: [30 40 50]"], done.stdout + done.stderr
 
 

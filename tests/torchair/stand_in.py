@@ -202,7 +202,17 @@ class _Types:
 _module = types.ModuleType("torchair.core._torchair")
 _module.TorchDataType = _Types()
 _module.TorchNpuGraphBase = Graph
-_module.get_registered_ir_def = lambda node: ("SUCCESS", *PROTOTYPES[node]) if node in PROTOTYPES else ("ERROR", [], [], [])
+TAGS = {"type": "DATA_TYPE", "listtype": "LIST_DATA_TYPE"}  # GE's words for the types of attributes
+
+
+def registered(node):
+    if node not in PROTOTYPES:
+        return "ERROR", [], [], []
+    inputs, outputs, attributes = PROTOTYPES[node]
+    return "SUCCESS", inputs, outputs, [(name, "VT_" + TAGS.get(kind, kind.replace("list", "LIST_").upper())) for name, kind in attributes]
+
+
+_module.get_registered_ir_def = registered
 _module.check_cann_compat = lambda *args: ""
 _module.GetSocName = lambda: "Ascend910B1"
 for name in ("SetDebugLogPath", "InitializeGraphEngine", "FinalizeGraphEngine", "InitDeviceStdoutChannel"):

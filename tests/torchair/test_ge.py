@@ -70,7 +70,7 @@ def test_a_contradiction_is_said(package, capfd):
 def test_lists_and_written_inputs(package):
     """The written input first, then the list's tensors, then the rest."""
     inputs = [[(H, [2, 4]), (H, [-1, 4])], [(F, [-1])]]
-    assert infer(package, "shape", "Pieces", inputs, [0], 4) == [[-1], [4, 4], [-1, 4], [-1, 4]]
+    assert infer(package, "shape", "Pieces", inputs, [0], 4) == [[4], [4, 4], [-1, 4], [-1, 4]]
     assert infer(package, "dtype", "Pieces", inputs, [0], 4) == [F, H, H, F]
     known = [[(H, [2, 4]), (H, [3, 4])], [(F, [4])]]
     assert infer(package, "shape", "Pieces", known, [1], 4) == [[4], [4, 4], [6, 4], [5, 4]]

@@ -3,6 +3,7 @@ import importlib
 import inspect
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -239,6 +240,11 @@ REG_OP(AddCustom)
     from auto_generated_ge_raw_custom_ops import AddCustom
     node, out = build(AddCustom, reg_op.parse(header)[0], True)
     assert node.type == "AddCustom" and [d.name for d in node.input_desc] == ["x", "y"] and [d.name for d in node.output_desc] == ["z"] and out == "0"
+    subprocess.run(["dovetail", "build", "custom_reg_op.c"], cwd=tmp_path, check=True)
+    completed = '"x[*s]:T, y[*s]:T -> z[*s]:T", .kernels = DV_KERNELS(DV_ACLNN("f32 f16", "AddCustom", "")));'  # docs/torchair.md
+    text = re.sub(r'(?<=\.contract = )".*?;', completed, (tmp_path / "custom_reg_op.c").read_text())
+    assert completed in text
+    (tmp_path / "custom_reg_op.c").write_text(text)
     subprocess.run(["dovetail", "build", "custom_reg_op.c"], cwd=tmp_path, check=True)
     (tmp_path / "custom_reg_op.c").write_text("mine")
     done = subprocess.run([*command, "custom_reg_op.h", "-o", "."], cwd=tmp_path, env=environment, capture_output=True, text=True)

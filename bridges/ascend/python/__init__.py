@@ -35,8 +35,11 @@ def _open_for_waiting():
 
 
 def _has_rows(library):
+    """Its operators, or those of another library to which it adds rows."""
     import json
-    overloads = (o for op in library.operators().values() for o in op.overloads)
+
+    from .._library import libraries
+    overloads = (o for loaded in libraries() if loaded.name == library.name for op in loaded.operators().values() for o in op.overloads)
     return any(row["device"] == "npu" for o in overloads for row in json.loads(o.json())["kernels"])
 
 

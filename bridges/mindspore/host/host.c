@@ -469,7 +469,7 @@ static enum ext_outcome begin(ext_call *c)
         .after_kernel = ext_after_kernel };
     c->host = tensors;
     c->host.test = ext_hooks();
-    if (c->trial)
+    if (c->purpose == EXT_TRIAL)
         return EXT_OK;
     if (in_graph()) {
         PyErr_Format(PyExc_RuntimeError, "%s: %U", c->f->name, in_graph_text);
@@ -486,7 +486,7 @@ static enum ext_outcome tensor(
 {
     if (!is_tensor(o))
         return ext_other_tensor(c, slot, element, o, write, out);
-    if (c->trial)
+    if (c->purpose == EXT_TRIAL)
         return EXT_OK;
     const char *why = NULL;
     const dv_tensor *t = view(c, o, &why);

@@ -130,6 +130,8 @@ static enum ext_outcome begin(ext_call *c)
     if (!room)
         return EXT_MIXED;
     dvt->call_begin(state_of(c), t->torch, room, ROOM);
+    if (c->purpose == EXT_LOOK)
+        c->host.flags &= ~(uint32_t)DV_HOST_OWN_NATIVE;
     c->host.before_kernel = ext_before_kernel;
     c->host.after_kernel = ext_after_kernel;
     return EXT_OK;
@@ -141,10 +143,10 @@ static enum ext_outcome tensor(
 {
     if (!dvt_is_exact(o))
         return ext_other_tensor(c, slot, element, o, write, out);
-    if (c->trial)
+    if (c->purpose == EXT_TRIAL)
         return EXT_OK;
     const enum dv__torch_way way = dvt_way_of(o, write);
-    if (way == DV__TORCH_OTHER)
+    if (way == DV__TORCH_OTHER && c->purpose != EXT_LOOK)
         return EXT_SLOW;
     if (way == DV__TORCH_GRADIENT)
         c->way = DV__TORCH_GRADIENT;

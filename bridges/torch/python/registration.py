@@ -6,7 +6,7 @@ import threading
 
 import torch
 
-from .. import _core
+from .. import _core, _errors
 from . import _when_imported, native, out, overridden, private, twin
 from .operator import Operator
 from .types import from_number
@@ -159,6 +159,10 @@ def call(operator, args, kwargs):
         raise RuntimeError(f"{name}: a functional form runs on NumPy arrays and in C; PyTorch makes one of the operator itself, in torch.compile and "
                            "torch.func.functionalize")
     if operators is None:
+        try:
+            _core.find(operator.overloads[0].name)
+        except LookupError:
+            raise _errors.make("EUNLOADED", f"{name}: the operator's library was unloaded: load it again") from None
         raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
     return out.call(operators[0], args, kwargs) if len(operators) == 1 else operators[0].packet(*args, **kwargs)  # torch selects the overload
 

@@ -66,7 +66,19 @@ def _difference(tree, node, prototype, names):
         free = what == "attributes" or what == "inputs" and names is not None
         if not (needed <= set(ours) <= set(all) and len(set(ours)) == len(ours) if free else ours == all):  # another operator of that name
             return f"GE's {node} has the {what} {', '.join(all) or 'none'}, expected {', '.join(ours) or 'none'}"
+    kinds = dict(prototype[2])
+    for name, word in zip(source.names(tree, names)[2], source.attribute_words(tree)):
+        kind = _kind(kinds[name])
+        if kind != word:
+            return f"GE's {node} has the attribute {name}: {kind}, expected {word}"
     return None
+
+
+def _kind(tag):
+    """torchair's word for GE's type of an attribute: "Int" of VT_INT. One that torchair cannot make stays as it is."""
+    from torchair.ge import attr
+    made = attr._ATTR_TYPE_MAP.get(tag)
+    return next((word for word, value in vars(attr).items() if value is made), tag)
 
 
 def _convert(op, node=None, names=None, replace=False):

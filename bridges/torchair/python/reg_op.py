@@ -401,4 +401,4 @@ def declarations(prototypes, library):
         else:
             names[name] = p.name
             parts.append(declaration(p))
-    return "\n".join(["#include <dovetail_op.h>\n", *parts, f"DV_LIBRARY({library}{''.join(f', &dv_op_{n}' for n in names)});\n"]) if names else "", without
+    return "\n".join(["#include <dovetail_ascend.h>\n", *parts, f"DV_LIBRARY({library}{''.join(f', &dv_op_{n}' for n in names)});\n"]) if names else "", without

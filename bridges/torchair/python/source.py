@@ -8,6 +8,8 @@ _ATTRIBUTES = {"int": ("Int", "Int"), "symint": ("Int", "Int"), "float": ("Float
 _TYPES = {"f16": "DT_FLOAT16", "f32": "DT_FLOAT", "f64": "DT_DOUBLE", "bf16": "DT_BF16", "i8": "DT_INT8", "i16": "DT_INT16", "i32": "DT_INT32",
           "i64": "DT_INT64", "u8": "DT_UINT8", "u16": "DT_UINT16", "u32": "DT_UINT32", "u64": "DT_UINT64", "bool": "DT_BOOL", "c64": "DT_COMPLEX64",
           "c128": "DT_COMPLEX128"}
+_TORCH = {"f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
+          "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool", "c64": "complex64", "c128": "complex128"}
 
 PREAMBLE = '''import functools
 import operator
@@ -17,6 +19,8 @@ import torch
 import torchair
 from torchair.ge import attr
 from torchair.ge._ge_graph import torch_type_to_ge_type
+
+_FLOATS = torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128
 
 
 def _fixed(name, value, read):
@@ -46,10 +50,22 @@ def _renamed(names):
     return of
 
 
-def _written(name, value):
-    """torchair takes the new value of each argument that may be written from the node."""
+def _present(name, value, expected, why):
     if value is None:
-        raise RuntimeError(f"{name}: expected a tensor, found None: torchair makes no graph in which an argument that the operator writes is absent")
+        raise RuntimeError(f"{name}: expected {expected}, found None: {why}")
+
+
+def _same(name, value, default):
+    """GE has no attribute for it, so the node has the default."""
+    if value != default:
+        raise RuntimeError(f"{name}: expected the default {default!r}, found {value!r}: no attribute of a GE node holds such a value")
+
+
+def _as_float(name, value, dtype):
+    """GE promotes by the attribute, which is a float."""
+    to = torch_type_to_ge_type(dtype) if isinstance(dtype, torch.dtype) else dtype
+    if isinstance(value, int) and dtype is not None and to not in [torch_type_to_ge_type(t) for t in _FLOATS]:
+        raise RuntimeError(f"{name}: expected a float, found {value!r}: it is a Float in a GE node, so the result would be promoted as by a float")
 
 
 def _dense(name, values):
@@ -79,7 +95,7 @@ def _last(out, n, optional=()):
     return None if not n else out[-1] if n == 1 else tuple(out[-n:])
 '''
 
-_USED = ["torch", "torchair", "attr", "meta_outputs", "len", "operator", "bool", "str", "torch_type_to_ge_type", *re.findall(r"^def (\w+)", PREAMBLE, re.M)]
+_USED = ["torch", "complex", "torchair", "attr", "meta_outputs", "len", "operator", "bool", "str", "torch_type_to_ge_type", *re.findall(r"^def (\w+)", PREAMBLE, re.M)]
 _READ = {"Int": "operator.index", "Float": "_float", "Bool": "bool", "Str": "str", "DataType": "torch_type_to_ge_type"}
 
 
@@ -120,11 +136,20 @@ def _writes(a):
 
 
 def _attributes(tree):
-    """(argument, torchair's word, REG_OP's word). Devices, layouts and generators have no meaning in a graph."""
+    """(argument, torchair's word, REG_OP's word)."""
     for a in tree["schema"]["args"]:
-        words = None if is_tensor(a["type"]) else _ATTRIBUTES.get(_element(a["type"])[0])
-        if words:
-            yield a, *(("List" if _is_list(a["type"]) else "") + w for w in words)
+        if not is_tensor(a["type"]) and not _is_lost(a):
+            yield a, *(("List" if _is_list(a["type"]) else "") + w for w in _ATTRIBUTES[_element(a["type"])[0]])
+
+
+def attribute_words(tree):
+    """torchair's word for the type of each attribute: "Int", "ListFloat"."""
+    return [word for _, word, _ in _attributes(tree)]
+
+
+def _is_lost(a):
+    """Complex numbers, devices, layouts, memory formats and generators are neither inputs nor attributes."""
+    return not is_tensor(a["type"]) and _element(a["type"])[0] not in _ATTRIBUTES
 
 
 def outputs(tree):
@@ -156,9 +181,36 @@ def refusal(tree, node=None):
         return "it has a result that is not a tensor"
     if any(_is_list(r["type"]) and (r["type"][0] == "optional" or _may_lack(r["type"])) for r in schema["returns"]):
         return "it has a list as result that may be absent or lack elements"
+    for a in schema["args"]:
+        if _is_lost(a) and "default" not in a:
+            return f"no attribute of a GE node holds its argument '{a['name']}' of type {_element(a['type'])[0]}, which has no default"
     if schema["returns"] and not any(_writes(r) for r in schema["returns"]) and all(r["alias"] for r in schema["returns"]):
         return "its results are views of arguments, which torch makes itself"
     return None
+
+
+def _numbers(tree):
+    """The slot of a number -> the return whose dtype it takes part in."""
+    found = {}
+    for r in (tree["contract"] or {"program": {"results": []}})["program"]["results"]:
+        for s in r["steps"]:
+            if s["op"] == "number_dtype" and r["kind"] == "new":
+                found.setdefault(s["slot"], r["slot"] - len(tree["schema"]["args"]))
+    return found
+
+
+def _default(a):
+    """The default in Python, or "None" if torch has no name for it."""
+    value = a.get("default_value")
+    if not isinstance(value, dict):
+        return f"float('{value}')" if value in (float("inf"), -float("inf")) else repr(value)
+    (kind, value), = value.items()
+    if kind == "complex":
+        return f"complex({value[0]!r}, {value[1]!r})"
+    if kind == "dtype":
+        return f"torch.{_TORCH[value]}" if value in _TORCH else "None"
+    names = {"memory_format": ["contiguous_format", "preserve_format", "channels_last", "channels_last_3d"], "layout": ["strided"]}.get(kind, [])
+    return f"torch.{names[value]}" if value in range(len(names)) else "None"
 
 
 def promoted(tree):
@@ -189,7 +241,7 @@ def converter(tree, overload=None, node=None, others=None, order=()):
     required = max((i for i, a in enumerate(plain) if "default" not in a), default=-1)  # a schema may have a default before one without
 
     def parameter(a, may=True):
-        return _name(a) + (f"={a['default_value']!r}" if may and "default" in a and not isinstance(a["default_value"], dict) else "=None" if may and "default" in a else "")
+        return _name(a) + (f"={_default(a)}" if may and "default" in a else "")
 
     parameters = [parameter(a, i > required) for i, a in enumerate(plain)] + ["*", *map(parameter, keywords), "meta_outputs=None"]
     inputs = {of(a["name"]): f"_dense({full + ': ' + a['name']!r}, {_name(a)})" if _may_lack(a["type"]) else _name(a)
@@ -200,17 +252,27 @@ def converter(tree, overload=None, node=None, others=None, order=()):
     same = [_name(a) for a in schema["args"] if a["name"] in promoted(tree)]
     at = len(schema["returns"]) - len(fresh)
     results = [repr(of(name)) for name in written]
-    must = [a for a in schema["args"] if _writes(a) and a["type"][0] == "optional"]
-    for i, (name, r) in enumerate(fresh):
-        meta = "meta_outputs" if len(fresh) == 1 else f"meta_outputs[{i if overload else at + i}]"
+    metas = ["meta_outputs" if len(fresh) == 1 else f"meta_outputs[{i if overload else at + i}]" for i in range(len(fresh))]
+    for meta, (name, r) in zip(metas, fresh):
         count = f"len({meta})" if _is_list(r["type"]) else f"int({meta}.dtype is not None)" if _may_be_absent(r) else None
         results.append(f"({of(name)!r}, {count})" if count else repr(of(name)))
     optional = [i for i, (_, r) in enumerate(fresh) if _may_be_absent(r)]
+    checks, numbers = [], _numbers(tree)
+    for slot, a in enumerate(schema["args"]):
+        given = f"{full + ': ' + a['name']!r}, {_name(a)}"
+        if _writes(a) and a["type"][0] == "optional":
+            checks.append(f"    _present({given}, 'a tensor', 'torchair makes no graph in which an argument that the operator writes is absent')")
+        elif _is_lost(a):
+            checks.append(f"    _same({given}, {_default(a)})")
+        elif a["type"][0] == "optional" and _default(a) != "None":
+            checks.append(f"    _present({given}, 'a value', {'a GE node without this attribute has its default, ' + _default(a)!r})")
+        if slot in numbers:
+            checks.append(f"    _as_float({given}, {metas[numbers[slot] - at]}.dtype)")
     renamed = {a["name"]: _name(a) for a in schema["args"] if _name(a) != a["name"]}
     lines = [f"@torchair.register_fx_node_ge_converter(torch.ops.{overload or full})",
              *([f"@_renamed({renamed!r})"] if renamed else []),
              f"def convert_{schema['name']}{'_' + schema['overload'] if schema['overload'] else ''}({', '.join(parameters)}):",
-             *(f"    _written({full + ': ' + a['name']!r}, {_name(a)})" for a in must),
+             *checks,
              *([f"    {', '.join(same)} = _promoted(meta_outputs.dtype, {', '.join(same)})"] if same else []),
              f"    out = torchair.ge.custom_op({node or node_name(tree['name'])!r}, inputs={{{inputs}}}, outputs=[{', '.join(results)}],",
              f"                              attrs=_given({{{attributes}}}))"]

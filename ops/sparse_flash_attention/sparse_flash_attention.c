@@ -261,10 +261,10 @@ struct fns {
                 EACH_HEAD(STORE_OUT, T)                                                                                       \
             }                                                                                                                 \
     }
-#define FAST(ISA, TARGET, OF, EACH_WORD)                                                                                        \
+#define FAST(ISA, TARGET, OF, EACH_WORD, UNITS)                                                                                 \
     TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                 \
     {                                                                                                                           \
-        return attend_units(                                                                                                    \
+        return UNITS(                                                                                                           \
             arg, begin, end, (struct fns){ EACH_WORD, scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
     }                                                                                                                           \
     static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                        \
@@ -278,7 +278,7 @@ struct fns {
     TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count, false); } \
     SCORES(ISA, TARGET, BYTES, f32)                                                                                      \
     VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                                                            \
-    FAST(ISA, TARGET, ISA, 1)
+    FAST(ISA, TARGET, ISA, 1, attend_units_anywhere)
 
 static struct unit unit_at(const struct fast *f, char *at)
 {
@@ -455,6 +455,11 @@ DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns
     return DV_OK;
 }
 
+static int attend_units_anywhere(void *arg, int64_t begin, int64_t end, struct fns fns)
+{
+    return attend_units(arg, begin, end, fns);
+}
+
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
 
 /* Sums over all lines. */
@@ -605,7 +610,7 @@ FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 DV_TARGET_AVX512 static bool exponentials_avx512bf16(const struct unit *u, int64_t count) { return exponentials(u, count, true); }
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
 VALUES(avx512bf16, DV_TARGET_AVX512, 64, EACH, 8, bf16)
-FAST(avx512bf16, DV_TARGET_AVX512, avx512, 2)
+FAST(avx512bf16, DV_TARGET_AVX512, avx512, 2, attend_units) /* its loops pair values */
 #endif
 FAST_ISA(base, , 16, FOUR, 4)
 

@@ -3,7 +3,7 @@ operator off, its native form is put into the graph, so that a compiler can fuse
 torch._dynamo, and if that has the names used here (private.py): otherwise functions are leaves of the graph, and the policy is asked at
 every call.
 """
-import sys
+import inspect
 
 import torch
 import torch._dynamo
@@ -84,7 +84,7 @@ def _guard(tx, operator):
 def _fuses(backend):
     """Is it Inductor, also inside vLLM's?"""
     if getattr(backend, "__name__", "") == "fullgraph_compiler":  # ahead of time: a frame above has the backend, and Dynamo gets what keeps the graph
-        frame = sys._getframe()
+        frame = inspect.currentframe()
         while frame and frame.f_code.co_name != "aot_compile_fullgraph":
             frame = frame.f_back
         backend = frame and frame.f_locals.get("backend")

@@ -14,7 +14,7 @@ enum { MOST_BLOCKS = 1 << 15, MAP = 1 << 22, NAME = 128 };
 typedef struct block {
     uint32_t at; /* behind the call */
     int32_t line;
-    bool reached, own; /* own: of the source file */
+    bool reached, own, ran; /* own: of the source file; ran: its function was called. Others are those of another operator */
     char function[NAME];
 } block;
 
@@ -100,24 +100,33 @@ static int by_line(const void *a, const void *b)
     return (x->line > y->line) - (x->line < y->line);
 }
 
-/* Was the function called at all? Others are those of another operator. */
-static bool ran(const block *blocks, size_t n, const char *function)
+static int by_function(const void *a, const void *b)
 {
-    bool any = false;
-    for (size_t i = 0; i < n && !any; i++)
-        any = blocks[i].reached && !strcmp(blocks[i].function, function);
-    return any;
+    const block *x = a, *y = b;
+    return strcmp(x->function, y->function);
+}
+
+static void find_functions_that_ran(block *blocks, size_t n)
+{
+    qsort(blocks, n, sizeof *blocks, by_function);
+    for (size_t i = 0, end; i < n; i = end) {
+        bool any = false;
+        for (end = i; end < n && !strcmp(blocks[end].function, blocks[i].function); end++)
+            any |= blocks[end].reached;
+        for (size_t k = i; k < end; k++)
+            blocks[k].ran = any;
+    }
 }
 
 /* Of one line: it is in a function that ran, and none of its blocks was reached. */
-static bool is_unreached(const block *blocks, size_t n, size_t from, size_t to)
+static bool is_unreached(const block *blocks, size_t from, size_t to)
 {
     bool any = false;
     for (size_t i = from; i < to; i++)
         if (blocks[i].reached)
             return false;
         else
-            any |= blocks[i].own && ran(blocks, n, blocks[i].function);
+            any |= blocks[i].own && blocks[i].ran;
     return any;
 }
 
@@ -133,15 +142,16 @@ void check_unreached(const char *binary, const char *map, const char *source, ch
     const size_t n = elf && blocks && function ? find_calls(elf, size, function, blocks) : 0;
     for (size_t i = 0; i < n; i++)
         blocks[i].reached = marks[blocks[i].at];
-    if (n)
+    if (n) {
         find_lines(binary, source, blocks, n);
-    if (n)
+        find_functions_that_ran(blocks, n);
         qsort(blocks, n, sizeof *blocks, by_line);
+    }
     int32_t first = 0, last = 0; /* lines with nothing that was reached in between; 0: none */
     for (size_t i = 0, end; i <= n && used < room; i = end) {
         for (end = i; end < n && blocks[end].line == blocks[i].line; end++)
             continue;
-        if (i < n && is_unreached(blocks, n, i, end)) {
+        if (i < n && is_unreached(blocks, i, end)) {
             last = blocks[i].line;
             first = first ? first : last;
         } else if (first) {

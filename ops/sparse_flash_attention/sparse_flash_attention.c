@@ -329,12 +329,6 @@ static void load_queries(const struct fast *f, const struct unit *u, const struc
 }
 
 typedef uint32_t bf16_pair __attribute__((may_alias));
-DV_INLINE uint32_t rounded_to_bf16(float p) /* not NaN */
-{
-    uint32_t bits;
-    memcpy(&bits, &p, sizeof bits);
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-}
 
 /* Scores become exp(score - max); pairs: of two tokens each, in bf16, the last with 0. Not everything finite: false. */
 DV_INLINE bool exponentials(const struct unit *u, int64_t count, bool pairs)
@@ -359,7 +353,7 @@ DV_INLINE bool exponentials(const struct unit *u, int64_t count, bool pairs)
             DV__VECTOR_LOOP(i, ALIGN)
             sum[i] += p[i] + q[i];
             DV__VECTOR_LOOP(i, ALIGN)
-            to[i] = rounded_to_bf16(p[i]) | rounded_to_bf16(q[i]) << 16;
+            to[i] = dv_f32_to_bf16(p[i]) | (uint32_t)dv_f32_to_bf16(q[i]) << 16;
         }
     for (int64_t t = 0; t < count && !pairs; t++)
         for (int64_t h = 0; h < u->heads; h++) {

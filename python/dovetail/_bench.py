@@ -35,8 +35,8 @@ def bench(operator, /, *args, seconds=0.3, **kwargs):
     operator(*args, **kwargs)  # its own error, if it takes no such arguments
     how = _explanation(operator, args, kwargs)
     calls, begin, samples = 1, time.perf_counter(), []
-    while time.perf_counter() - begin < seconds / 10 or sample(calls) < 20e-6:  # warm up
-        calls *= 2 if sample(calls) < 20e-6 else 1
+    while (taken := sample(calls)) < 20e-6 or time.perf_counter() - begin < seconds / 10:  # warm up
+        calls *= 2 if taken < 20e-6 else 1
     begin = time.perf_counter()
     while len(samples) < 5 or time.perf_counter() - begin < seconds:
         samples.append(sample(calls) / calls)

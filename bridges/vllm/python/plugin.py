@@ -109,7 +109,7 @@ def _expert_class(ops):
         def apply(self, output, hidden_states, w1, w2, topk_weights, topk_ids, activation, global_num_experts, expert_map, a1q_scale, a2_scale,
                   workspace13, workspace2, expert_tokens_meta, apply_router_weight_on_input):
             if apply_router_weight_on_input:  # vLLM did it before
-                topk_weights = topk_weights.new_ones(()).expand(topk_weights.shape).contiguous()
+                topk_weights = topk_weights.new_ones(topk_weights.shape)
             output.copy_(ops.fused_experts(hidden_states, w1, w2, topk_weights, topk_ids, activation.value, expert_map=expert_map,
                                            w1_bias=self.w1_bias, w2_bias=self.w2_bias))
 

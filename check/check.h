@@ -110,7 +110,7 @@ const char *check_string_of(const check_value *v, uint32_t k); /* number k of ST
 dv_scalar check_scalar_of(const check_value *v, uint32_t k);   /* number k of SCALARS */
 
 /* The values of the contract's names, each kind in the order of check_op.names. A run is at most CHECK_DIMS sizes. */
-enum { CHECK_NAMES = 64, CHECK_RUNS = 16 };
+enum { CHECK_NAMES = 64, CHECK_RUNS = 16, CHECK_GROUPS = 8 };
 typedef struct check_shape {
     int32_t n;
     int64_t d[CHECK_DIMS];
@@ -120,6 +120,7 @@ typedef struct check_names {
     check_shape runs[CHECK_RUNS];
     dv_dtype dtypes[CHECK_RUNS];
     bool bound[CHECK_NAMES + 2 * CHECK_RUNS]; /* has the call this name? in the order of check_op.names */
+    int32_t taken[CHECK_GROUPS];              /* the case of each group */
 } check_names;
 
 typedef struct check_case {
@@ -213,7 +214,7 @@ typedef struct check_op {
     check_name names[CHECK_NAMES + 2 * CHECK_RUNS];
     size_t nnames;
     check_literals literals[CHECK_ARGS];
-    int64_t special[CHECK_SPECIALS]; /* more sizes to try: numbers that the kernel's code compares sizes with */
+    int64_t special[CHECK_SPECIALS]; /* more sizes to try: numbers that the contract and the kernel's code compare with */
     size_t nspecial;
     char words[CHECK_WORDS][CHECK_WORD]; /* strings to try: words of the kernel's code */
     size_t nwords;
@@ -230,7 +231,8 @@ typedef struct check_op {
 } check_op;
 /* Read the declaration of an operator. 0, or -1 with the message in dv_last_error(). Never freed. */
 int check_op_init(check_op *op, dv_operator *o);
-/* Sizes that a C file compares with, each with its neighbours; how many. */
+/* The whole file, with a 0 behind it; NULL: it cannot be read. */
+char *check_read(const char *path, size_t *size);
 /* The text of a file of programs/; NULL: there is none of that name. */
 const char *check_program(const char *name);
 /* coverage.c. Write the header that an operator's source is built with, and the file in which processes that have
@@ -238,7 +240,10 @@ const char *check_program(const char *name);
 bool check_coverage_begin(const char *header, const char *map);
 /* The lines of the source that belong to functions which ran, and that were not reached: "41, 60-63"; "": none, or not known. */
 void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room);
-size_t check_constants(const char *path, int64_t *out, size_t room);
+/* A size to try, with its neighbours. */
+void check_add_special(check_op *op, int64_t x);
+/* The same for the sizes that a C file compares with. */
+void check_constants(check_op *op, const char *path);
 /* Its words, outside of declarations: what a string argument is compared with; how many. */
 size_t check_source_words(const char *path, char (*out)[CHECK_WORD], size_t room);
 size_t check_op_slot(const check_op *op, const char *name); /* SIZE_MAX: no argument of this name */
@@ -343,8 +348,8 @@ typedef struct check_call {
     bool generators;            /* each Generator is given */
     int (*parallel_for)(
         const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
-    /* Told of each dv_parallel_for(); may be NULL. */
-    void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn);
+    /* Told of each loop of a kernel; may be NULL. */
+    void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, void (*fn)(void));
     /* Out: */
     int status;                    /* of dv_call() */
     bool not_this_row;             /* the row does not fit this case */
@@ -601,10 +606,10 @@ typedef struct check_accuracy {
     double ulp;
 } check_accuracy;
 
-/* A loop of dv_parallel_for(), known by its function. */
+/* A loop of dv_parallel_for() or dv_parallel_scratch(), known by its function. */
 enum { CHECK_LOOPS = 16 };
 typedef struct check_loop {
-    dv_range_fn fn;       /* NULL: unused */
+    void (*fn)(void);     /* NULL: unused */
     int64_t steps, grain; /* of its last run */
     uint32_t seen, at;    /* the last case that had it; and had it in several pieces */
     uint32_t cut, tried;  /* how many cases had it in several pieces; how often one was to be made so large */

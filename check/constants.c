@@ -7,18 +7,19 @@
 
 #include "check.h"
 
-enum { LEAST = 3, LARGE = 1024, MOST = 1 << 16, MOST_SOURCE = 1 << 22 };
+enum { LEAST = 3, LARGE = 1024, MOST = 1 << 16 };
 
-/* The whole file with a 0 at its end; NULL: it cannot be read. */
-static char *read_all(const char *path)
+char *check_read(const char *path, size_t *size)
 {
     FILE *f = fopen(path, "r");
-    char *text = f ? malloc(MOST_SOURCE + 1) : NULL;
-    if (text)
-        text[fread(text, 1, MOST_SOURCE, f)] = 0;
+    const long n = f && !fseek(f, 0, SEEK_END) ? ftell(f) : -1;
+    char *bytes = n >= 0 && !fseek(f, 0, SEEK_SET) ? malloc((size_t)n + 1) : NULL;
+    *size = bytes ? fread(bytes, 1, (size_t)n, f) : 0;
+    if (bytes)
+        bytes[*size] = 0;
     if (f)
         fclose(f);
-    return text;
+    return bytes;
 }
 
 /* The end of a comment or of a quoted text that begins here; p: neither does. */
@@ -38,13 +39,19 @@ static const char *skip(const char *p)
     return p + (*p != 0);
 }
 
-static void add(int64_t x, int64_t *out, size_t room, size_t *n)
+static void add(check_op *op, int64_t x)
 {
-    for (size_t i = 0; i < *n; i++)
-        if (out[i] == x)
+    for (size_t i = 0; i < op->nspecial; i++)
+        if (op->special[i] == x)
             return;
-    if (*n < room && x >= LEAST)
-        out[(*n)++] = x;
+    if (op->nspecial < CHECK_SPECIALS && x >= LEAST)
+        op->special[op->nspecial++] = x;
+}
+
+void check_add_special(check_op *op, int64_t x)
+{
+    for (int64_t by = -1; by <= 1 && x >= LEAST && x <= MOST; by++)
+        add(op, x + by);
 }
 
 /* Does a number between these characters count? */
@@ -85,7 +92,7 @@ static const char *skip_declaration(const char *p)
 size_t check_source_words(const char *path, char (*out)[CHECK_WORD], size_t room)
 {
     size_t n = 0;
-    char *const text = read_all(path);
+    char *const text = check_read(path, &(size_t){ 0 });
     for (const char *p = text ? text : "", *end; *p; p = end) {
         end = skip(p);
         if (*p == '"' && end > p + 1)
@@ -102,11 +109,10 @@ size_t check_source_words(const char *path, char (*out)[CHECK_WORD], size_t room
     return n;
 }
 
-size_t check_constants(const char *path, int64_t *out, size_t room)
+void check_constants(check_op *op, const char *path)
 {
-    size_t n = 0;
     char before = 0; /* the last character that is no space */
-    char *const text = read_all(path);
+    char *const text = check_read(path, &(size_t){ 0 });
     for (const char *p = text ? text : ""; *p;) {
         const char *after = skip(p);
         char *end;
@@ -133,12 +139,11 @@ size_t check_constants(const char *path, int64_t *out, size_t room)
                 continue;
             const bool counts = whole && is_limit(before, p);
             before = '0';
-            for (int64_t by = -1; counts && by <= 1 && x >= LEAST && x <= MOST; by++)
-                add(x + by, out, room, &n);
+            if (counts)
+                check_add_special(op, x);
             if (counts && x >= LARGE && x <= MOST)
-                add(2 * x + 1, out, room, &n);
+                add(op, 2 * x + 1);
         }
     }
     free(text);
-    return n;
 }

@@ -30,18 +30,6 @@ bool check_coverage_begin(const char *header, const char *map)
     return made;
 }
 
-/* The whole file; NULL: it cannot be read. */
-static unsigned char *file_of(const char *path, size_t *size)
-{
-    FILE *f = fopen(path, "r");
-    long n = f && !fseek(f, 0, SEEK_END) ? ftell(f) : -1;
-    unsigned char *bytes = n > 0 && !fseek(f, 0, SEEK_SET) ? malloc((size_t)n) : NULL;
-    *size = bytes ? fread(bytes, 1, (size_t)n, f) : 0;
-    if (f)
-        fclose(f);
-    return bytes;
-}
-
 /* Where the function is called from, in the sections of code. */
 static size_t find_calls(const unsigned char *elf, size_t size, uint64_t function, block *out)
 {
@@ -133,7 +121,7 @@ static bool is_unreached(const block *blocks, size_t from, size_t to)
 void check_unreached(const char *binary, const char *map, const char *source, char *out, size_t room)
 {
     size_t size, mapped, used = 0;
-    unsigned char *const elf = file_of(binary, &size), *const marks = file_of(map, &mapped);
+    unsigned char *const elf = (void *)check_read(binary, &size), *const marks = (void *)check_read(map, &mapped);
     block *const blocks = calloc(MOST_BLOCKS, sizeof *blocks);
     uint64_t function = 0;
     *out = '\0';

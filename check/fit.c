@@ -363,6 +363,13 @@ static bool read_all(fitter *f)
         else if (is.dtype.bits)
             f->c->names.dtypes[name->at] = is.dtype;
     }
+    const check_json *taken = check_json_get(f->op->program, "taken"), *group = taken ? taken->child : NULL;
+    for (size_t g = 0; group && g < CHECK_GROUPS; g++, group = group->next) {
+        size_t k = 0;
+        for (const check_json *x = group->child; x && known(f, DV_PARTIAL_CASE, g, k).value.least != 1; x = x->next)
+            k++;
+        f->c->names.taken[g] = (int32_t)k;
+    }
     for (size_t i = 0; i < f->c->ntensors; i++) {
         check_tensor *t = &f->c->tensors[i];
         const size_t slot = check_tensor_argument(f->c, i);

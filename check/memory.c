@@ -18,6 +18,7 @@ enum {
     PAGE = 4096,
     GUARD = 16 * PAGE,
     REGIONS = 4096,
+    MANY = 64, /* regions: behind them, memory that pieces have returned is lent again */
     GAP = 0xc3,
     FAR_BYTES = 1 << 28,
     SPAN = 1 << 18,
@@ -30,15 +31,16 @@ static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
 
 /* SIZES and STRIDES: index is of the tensor, or OF_RESULT + that of the result. LISTED: what a list or a string argument points
  * to. */
-enum use { ARGUMENT, RESULT, TEMPORARY, WORKSPACE, KERNEL, STAND_IN, SIZES, STRIDES, LISTED };
+enum use { ARGUMENT, RESULT, TEMPORARY, WORKSPACE, KERNEL, SCRATCH, STAND_IN, SIZES, STRIDES, LISTED };
 enum { OF_RESULT = CHECK_TENSORS };
 typedef struct region {
     uintptr_t begin, end;  /* pages */
     uintptr_t data, first; /* lowest byte; first element */
     size_t bytes, margin;  /* margin: for far memory, the reserved bytes before it */
     enum use use;
-    size_t index; /* of the tensor in the case, of the result, of the argument */
-    bool sealed;  /* its pages are read-only */
+    size_t index;  /* of the tensor in the case, of the result, of the argument */
+    bool sealed;   /* its pages are not to be written */
+    bool returned; /* the scratch of a piece that has returned: its pages are inaccessible */
 } region;
 
 typedef struct made_tensor {
@@ -255,7 +257,8 @@ static bool seal(region *r)
 /* The same bytes are there, from the last call, and could not be written. */
 static bool has_kept(region *r, const region *kept, const void *data)
 {
-    r->sealed = kept->sealed && kept->data == r->data && kept->bytes == r->bytes && !memcmp(as_pointer(r->data), data, r->bytes);
+    r->sealed = kept->sealed && !kept->returned && kept->data == r->data && kept->bytes == r->bytes &&
+        !memcmp(as_pointer(r->data), data, r->bytes);
     return r->sealed;
 }
 
@@ -355,15 +358,48 @@ static void free_tensor(const dv_host *host, dv_tensor *t) /* with the next call
 static void *lend_to_kernel(const dv_host *host, int use, int slot, size_t bytes, size_t alignment)
 {
     (void)host;
-    const enum use as = use == DV_MEMORY_WORKSPACE ? WORKSPACE : use == DV_MEMORY_KERNEL ? KERNEL : STAND_IN;
-    region *r = bytes < FAR_BYTES ? lend(&machine, bytes, alignment < PAGE ? alignment : PAGE, as, (size_t)slot) : NULL;
+    static const enum use uses[] = { [DV_MEMORY_STAND_IN] = STAND_IN,
+        [DV_MEMORY_WORKSPACE] = WORKSPACE,
+        [DV_MEMORY_KERNEL] = KERNEL,
+        [DV_MEMORY_SCRATCH] = SCRATCH };
+    region *r = bytes < FAR_BYTES ? lend(&machine, bytes, alignment < PAGE ? alignment : PAGE, uses[use], (size_t)slot) : NULL;
     return r ? as_pointer(r->data) : NULL;
 }
 
-static void take_back(const dv_host *host, void *p) /* with the next call */
+static bool slack_changed(const region *r, const uint8_t **at)
 {
+    *at = check_first_other(r->begin, r->data, GAP);
+    *at = *at ? *at : check_first_other(r->data + r->bytes, r->end, GAP);
+    return *at;
+}
+
+/* Most memory is free with the next call. That of a piece is now, unless it has to tell of a fault: it becomes inaccessible, or
+ * if there is much of it, the next to be lent. */
+static void take_back(const dv_host *host, void *p)
+{
+    struct machine *m = &machine;
+    const uint8_t *at;
     (void)host;
-    (void)p;
+    pthread_mutex_lock(&m->lock);
+    const size_t n = m->nregions;
+    const uintptr_t used = m->used;
+    for (size_t i = n; i-- > 0;) {
+        region *r = &m->regions[i];
+        if (r->use != SCRATCH || r->data != (uintptr_t)p || r->returned)
+            continue;
+        if (slack_changed(r, &at))
+            break;
+        r->sealed = (i < n - 1 || n <= MANY) && !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_NONE);
+        r->returned = true;
+        break;
+    }
+    while (m->nregions > MANY && m->regions[m->nregions - 1].returned)
+        m->used = m->regions[--m->nregions].begin - GUARD;
+    if (m->nregions < n) {
+        m->nkept = n;
+        m->mapped = used;
+    }
+    pthread_mutex_unlock(&m->lock);
 }
 
 /* What lies below on the stack, where the kernel's variables will be. */
@@ -728,6 +764,9 @@ static void describe(const region *r, check_place *out)
     switch (r->use) {
     case WORKSPACE: snprintf(out->what, sizeof out->what, "the workspace"); return;
     case KERNEL: snprintf(out->what, sizeof out->what, "memory of dv_alloc()"); return;
+    case SCRATCH:
+        snprintf(out->what, sizeof out->what, "the scratch of a piece%s", r->returned ? " that has returned" : "");
+        return;
     case TEMPORARY: snprintf(out->what, sizeof out->what, "a temporary of the native form"); return;
     case STAND_IN:
     case ARGUMENT:
@@ -761,11 +800,10 @@ bool check_call_slack_changed(char *what, size_t size)
 {
     for (size_t i = 0; i < machine.nregions; i++) {
         const region *r = &machine.regions[i];
-        if (!r->bytes || r->margin || r->use == ARGUMENT || r->use >= SIZES)
+        const uint8_t *p;
+        if (!r->bytes || r->margin || r->use == ARGUMENT || r->use >= SIZES || r->returned)
             continue;
-        const uint8_t *p = check_first_other(r->begin, r->data, GAP);
-        p = p ? p : check_first_other(r->data + r->bytes, r->end, GAP);
-        if (p) {
+        if (slack_changed(r, &p)) {
             check_place place = { .what = "" };
             describe(r, &place);
             snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes,
@@ -826,6 +864,7 @@ bool check_memory_find(const void *address, check_place *out)
         return false;
     describe(best, out);
     out->inside = inside;
+    out->freed = best->returned;
     out->far = best->margin != 0;
     out->between = inside && best->margin && best->use == ARGUMENT && machine.c->tensors[best->index].layout == CHECK_FAR;
     out->offset = (int64_t)p - (int64_t)best->first;

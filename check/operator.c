@@ -88,6 +88,22 @@ static void read_steps(check_op *op, const check_json *steps)
     }
 }
 
+/* The numbers that sizes are compared with. */
+static void read_size_bounds(check_op *op)
+{
+    const check_json *variables = check_json_get(op->program, "variables");
+    for (const check_json *v = variables ? variables->child : NULL; v; v = v->next) {
+        const check_json *at = check_json_get(v, "register");
+        const char *kind = check_json_text(v, "kind");
+        check_literals found = { 0 };
+        if (at && kind && !strcmp(kind, "dim"))
+            read_literals(check_json_get(op->program, "solve"), at->i, &found);
+        for (size_t k = 0; k < found.nbounds; k++)
+            if (found.bounds[k] > 0 && found.bounds[k] < INT32_MAX)
+                check_add_special(op, (int64_t)found.bounds[k]);
+    }
+}
+
 /* Does a step use one of these registers, itself or in the steps that it repeats? */
 static bool uses(const check_json *step, const bool *registers, size_t n)
 {
@@ -185,6 +201,7 @@ int check_op_init(check_op *op, dv_operator *o)
     op->rounded = number_or(op->contract, "rounded", 0);
     read_names(op);
     read_steps(op, check_json_get(op->program, "solve"));
+    read_size_bounds(op);
     const check_json *results = check_json_get(op->program, "results");
     for (const check_json *r = results ? results->child : NULL; r; r = r->next)
         read_steps(op, check_json_get(r, "steps"));

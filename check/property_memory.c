@@ -146,7 +146,7 @@ static void check_undefined(check_job *job, const check_case *c, const check_cal
                 name, index);
         }
         check_fail(job, "uninitialised",
-            "%s depends on memory that nobody wrote (the workspace, dv_alloc(), malloc() or the result itself): "
+            "%s depends on memory that nobody wrote (the workspace, scratch, dv_alloc(), malloc() or the result itself): "
             "element [%s] differs when only that differs",
             name, index);
         return;

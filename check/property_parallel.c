@@ -75,7 +75,7 @@ static int in_reverse(const dv_host *host, int64_t begin, int64_t end, int64_t g
 
 static bool is_cut(const check_loop *l) { return l->steps / (l->grain > 1 ? l->grain : 1) > 1; }
 
-static void note_loop(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn)
+static void note_loop(const dv_host *host, int64_t begin, int64_t end, int64_t grain, void (*fn)(void))
 {
     (void)host;
     for (check_loop *l = result->loops; l < result->loops + CHECK_LOOPS && end > begin; l++) {
@@ -415,14 +415,24 @@ static void check_cut(check_job *job, const check_case *c, const check_name *nam
     }
 }
 
+/* Does a fact hold in this case? place: its entry of "places". */
+static bool holds(const check_case *c, const check_json *place)
+{
+    const check_json *when = check_json_get(place, "case"), *group = when && when->kind == CHECK_ARRAY ? when->child : NULL;
+    return !group || (group->i < CHECK_GROUPS && c->names.taken[group->i] == group->next->i);
+}
+
 /* Every dim that a fact names, cut at one place. */
 static void check_parts(check_job *job, const check_case *c)
 {
     const check_json *parallel = check_json_get(job->op->contract, "parallel"), *sum = check_json_get(job->op->contract, "sum");
-    for (const check_json *f = parallel ? parallel->child : NULL; f && !failed(job); f = f->next)
-        check_cut(job, c, name_of(job->op, f), check_slices);
-    for (const check_json *f = sum ? sum->child : NULL; f && !failed(job); f = f->next)
-        check_cut(job, c, check_op_name(job->op, CHECK_NAME_DIM, f->text), check_sum);
+    const check_json *places = check_json_get(job->op->contract, "places"), *place = places ? places->child : NULL;
+    for (const check_json *f = parallel ? parallel->child : NULL; f && !failed(job); f = f->next, place = place->next)
+        if (holds(c, place))
+            check_cut(job, c, name_of(job->op, f), check_slices);
+    for (const check_json *f = sum ? sum->child : NULL; f && !failed(job); f = f->next, place = place->next)
+        if (holds(c, place))
+            check_cut(job, c, check_op_name(job->op, CHECK_NAME_DIM, f->text), check_sum);
 }
 
 /* ---- Four threads at once ---- */
@@ -806,6 +816,9 @@ static void check_numbers(check_job *job, const check_case *drawn)
 static bool grow(const check_job *job, const check_case *c, check_case *out)
 {
     const check_json *parallel = check_json_get(job->op->contract, "parallel"), *f = parallel ? parallel->child : NULL;
+    const check_json *places = check_json_get(job->op->contract, "places");
+    for (const check_json *place = places ? places->child : NULL; f && !holds(c, place); place = place->next)
+        f = f->next;
     const check_name *name = f ? name_of(job->op, f) : job->op->nnames ? &job->op->names[0] : NULL;
     for (size_t k = 0; k < job->op->nnames && !f; k++)
         if (job->op->names[k].kind == CHECK_NAME_RUN && name->kind != CHECK_NAME_RUN)

@@ -110,7 +110,7 @@ static void describe_place(check_result *r, const char *verb, const check_place 
     const char *where = p->offset < p->low ? "before the start" : "past the end";
     if (p->heap)
         r->how.show = CHECK_SHOW_HEAP;
-    else if (p->far || p->header || p->in_list)
+    else if (p->far || p->header || p->in_list || p->freed)
         r->how.show = p->far ? CHECK_SHOW_FAR : CHECK_SHOW_LISTS;
     snprintf(kind, sizeof kind, "%s %s", verb, where);
     if (p->freed)

@@ -62,7 +62,7 @@ static int add_operator(targets *t, dv_operator *op, const char *path, const cha
     added->path = path;
     added->source = source;
     if (source) {
-        added->nspecial = check_constants(source, added->special, CHECK_SPECIALS);
+        check_constants(added, source);
         added->nwords = check_source_words(source, added->words, CHECK_WORDS);
     }
     return CLI_OK;

@@ -490,6 +490,7 @@ enum dv_partial_of {
      * ARGUMENT. */
     DV_PARTIAL_VALUES,
     DV_PARTIAL_STRIDES, /* the strides of a result, or of one tensor of a list, in elements: dv_known.sizes holds them */
+    DV_PARTIAL_CASE, /* index: the group of cases; element: the case; the value is 1 where it is the one that applies, else 0 */
 };
 DV_API int dv_partial_new(dv_operator *op, const dv_value *args, size_t nargs, dv_partial **out);
 DV_API int dv_partial_get(const dv_partial *p, enum dv_partial_of of, size_t index, size_t element, dv_known *out);

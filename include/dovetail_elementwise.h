@@ -356,19 +356,23 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
  *     ... .kernels = DV_KERNELS(DV_ISA_ROWS(struct swiglu, swiglu_row, "f32 bf16 f16", .split = 4096))
  *
  * Before DV_ISA_ROWS may stand DV_BF16_ROW(struct swiglu, swiglu_row, .split = 4096), the row for bf16 of processors with
- * avx512bf16. DV_ISAS_LOOP is for a body that runs its loop itself: it gets the loop's piece, made for the same instruction set.
+ * avx512bf16. DV_ISAS_LOOP is for a body that runs its loop itself, by dv_parallel_scratch(): it gets the loop's piece, made for
+ * the same instruction set.
  *
- *     DV_INLINE int lines(void *arg, int64_t begin, int64_t end, const dv_isa *isa) { ... }
- *     static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
+ *     DV_INLINE int lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa) { ... }
+ *     static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn piece)
  *     {
- *         return dv_parallel_for(ctx, 0, n, 1, piece, &x);
+ *         return dv_parallel_scratch(ctx, 0, n, 1, bytes, piece, &x);
  *     }
  *     DV_ISAS_LOOP(struct softmax, softmax_row, lines)
  *
  * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once, but for the piece of a loop.
  */
-#define DV__ISA_LOOP(ISA, TARGET, FRAME, BODY, PIECE)                                                                        \
-    TARGET static int PIECE##_##ISA(void *arg, int64_t begin, int64_t end) { return PIECE(arg, begin, end, &dv_isa_##ISA); } \
+#define DV__ISA_LOOP(ISA, TARGET, FRAME, BODY, PIECE)                                     \
+    TARGET static int PIECE##_##ISA(void *arg, int64_t begin, int64_t end, void *scratch) \
+    {                                                                                     \
+        return PIECE(arg, begin, end, scratch, &dv_isa_##ISA);                            \
+    }                                                                                     \
     DV__UNUSED static int BODY##_##ISA(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_##ISA); }
 #ifdef DV_TARGET_AVX2
 /* The rows of a function for AVX-512 that gets the way to store bf16. */

@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef __cplusplus
@@ -364,6 +365,7 @@ enum dv_context_flags {
 };
 
 typedef int (*dv_range_fn)(void *arg, int64_t begin, int64_t end);
+typedef int (*dv_scratch_fn)(void *arg, int64_t begin, int64_t end, void *scratch);
 
 /* Entries are only ever added at the end. Call them through the inline functions below. */
 typedef struct dv_services {
@@ -377,6 +379,8 @@ typedef struct dv_services {
     int (*random)(dv_context *ctx, const dv_generator *generator, uint64_t count, uint64_t *seed, uint64_t *offset);
     const void *(*object)(dv_context *ctx, const char *name);
     const void *(*query)(dv_context *ctx, const char *name);
+    int (*parallel_scratch)(
+        dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg);
 } dv_services;
 
 /* Belongs to one call (or one slice of it): a kernel does not keep it. Read later fields only if size includes them. */
@@ -413,7 +417,8 @@ DV__PRINTF(3, 4) static inline int dv_error(dv_context *ctx, int status, const c
 }
 
 /* Memory that is freed when the kernel returns. alignment is a power of two; NULL when out of memory (the error is already set:
- * return DV_ENOMEM). For the kernel's own thread: in a piece of dv_parallel_for() it is an error. Allocate before the loop. */
+ * return DV_ENOMEM). For the kernel's own thread: in a piece of dv_parallel_for() it is an error. Allocate before the loop, or
+ * run the loop by dv_parallel_scratch(). */
 static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment)
 {
     return ctx->services->alloc(ctx, bytes, alignment);
@@ -427,6 +432,36 @@ static inline void *dv_alloc(dv_context *ctx, size_t bytes, size_t alignment)
 static inline int dv_parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
     return ctx->services->parallel_for(ctx, begin, end, grain, fn, arg);
+}
+
+typedef struct dv__scratch_loop {
+    dv_context *ctx;
+    size_t bytes;
+    dv_scratch_fn fn;
+    void *arg;
+} dv__scratch_loop;
+
+/* A piece on a runtime that does not have parallel_scratch. */
+static inline int dv__scratch_piece(void *arg, int64_t begin, int64_t end)
+{
+    const dv__scratch_loop *l = (const dv__scratch_loop *)arg;
+    void *scratch = l->bytes > SIZE_MAX - 128 ? NULL : aligned_alloc(64, l->bytes / 64 * 64 + 64);
+    const int status = scratch ? l->fn(l->arg, begin, end, scratch)
+                               : dv_error(l->ctx, DV_ENOMEM, "out of memory: %zu bytes for a piece of a loop", l->bytes);
+    free(scratch);
+    return status;
+}
+
+/* dv_parallel_for() in which each piece gets `bytes` of memory: 64-byte aligned, contents undefined, its own until it returns. A
+ * thread hands the memory of a piece on to its next piece, so a loop takes as much as its threads need, not its pieces. Memory is
+ * freed at the end, on errors too. A piece may run such a loop itself, with other memory. DV_ENOMEM: the error is already set. */
+static inline int dv_parallel_scratch(
+    dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg)
+{
+    if (ctx->services->size >= offsetof(dv_services, parallel_scratch) + sizeof ctx->services->parallel_scratch)
+        return ctx->services->parallel_scratch(ctx, begin, end, grain, bytes, fn, arg);
+    dv__scratch_loop l = { ctx, bytes, fn, arg };
+    return dv_parallel_for(ctx, begin, end, grain, dv__scratch_piece, &l);
 }
 
 /* In a shape function: set dtype and shape of a result. In a kernel: allocate a result whose size depends on data (`unbacked` in

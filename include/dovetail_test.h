@@ -20,6 +20,7 @@ enum dv_memory_use {
     DV_MEMORY_STAND_IN,  /* a contiguous copy of a tensor that the row does not take as it is */
     DV_MEMORY_WORKSPACE, /* the contract's workspace, for each slice */
     DV_MEMORY_KERNEL,    /* dv_alloc() */
+    DV_MEMORY_SCRATCH,   /* of a piece of dv_parallel_scratch(): each piece gets new memory */
 };
 
 /* Zero-initialise it; an entry that is 0 or NULL changes nothing. Borrowed for the call. */
@@ -28,14 +29,15 @@ typedef struct dv_test_hooks {
      * "kernels" in the operator's JSON, whatever the policy says (DV_ENOKERNEL when it does not fit); -1: the native form; -2:
      * the native form with its real tensors in f64, rounded at the end. */
     int32_t row;
-    bool whole; /* neither a row with .split nor a loop of dv_parallel_for() is cut */
+    bool whole; /* neither a row with .split nor a kernel's own loop is cut */
     /* Memory on the CPU that a kernel sees and that is neither an argument nor a result; use is an enum dv_memory_use, slot the
      * argument's (nargs + r: result r's) of a stand-in, else -1. Both entries or none; called from any thread. NULL: out of
      * memory, which is how a test lets each allocation fail in turn. */
     void *(*alloc)(const dv_host *host, int use, int slot, size_t bytes, size_t alignment);
     void (*free)(const dv_host *host, void *p);
-    /* A kernel has called dv_parallel_for(), whether the loop is cut into pieces or not. */
-    void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn);
+    /* A kernel has called dv_parallel_for() or dv_parallel_scratch(), whether the loop is cut into pieces or not. fn tells loops
+     * apart. */
+    void (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, void (*fn)(void));
 } dv_test_hooks;
 
 #ifdef __cplusplus

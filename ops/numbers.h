@@ -40,6 +40,4 @@ static inline void add_times(double *restrict to, double factor, const double *r
     for (int64_t i = 0; i < n; i++)
         to[i] += factor * from[i];
 }
-/* Lines 0 .. n are shared among `pieces`: piece p does those from share(n, pieces, p) to share(n, pieces, p + 1). */
-static inline int64_t share(int64_t n, int64_t pieces, int64_t p) { return n / pieces * p + (n % pieces < p ? n % pieces : p); }
 #endif

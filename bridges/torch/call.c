@@ -522,19 +522,24 @@ static int copy_tensor(const dv_host *host, const dv_tensor *to, const dv_tensor
     return status;
 }
 
-/* The range is cut into pieces here, by the grain alone, and torch's threads run the pieces: results do not depend on the number
- * of threads. */
+/* The range is cut into pieces here, by the grain alone, so results do not depend on the number of threads. torch shares them out
+ * before it begins; each of its threads takes the next one instead, so that none waits for another's long pieces. */
 struct pieces {
     int64_t begin, end, grain;
     dv_range_fn fn;
     void *arg;
+    atomic_int_fast64_t next; /* that nobody has taken */
     atomic_int status;
 };
 
 static void run_pieces(int64_t first, int64_t last, void *arg)
 {
     struct pieces *p = arg;
-    for (int64_t i = first; i < last && !atomic_load_explicit(&p->status, memory_order_relaxed); i++) {
+    (void)first, (void)last;
+    while (!atomic_load_explicit(&p->status, memory_order_relaxed)) {
+        const int64_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
+        if (i > (p->end - p->begin - 1) / p->grain)
+            return;
         const int64_t begin = p->begin + i * p->grain;
         const int64_t end = p->end - begin > p->grain ? begin + p->grain : p->end;
         int none = DV_OK;
@@ -549,7 +554,7 @@ static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t
     const struct dv__torch_call *c = call_of(host);
     if (begin >= end)
         return DV_OK;
-    struct pieces p = { begin, end, grain < 1 ? 1 : grain, fn, arg, DV_OK };
+    struct pieces p = { begin, end, grain < 1 ? 1 : grain, fn, arg, 0, DV_OK };
     const int64_t n = (end - begin - 1) / p.grain + 1;
     if (n == 1)
         return fn(arg, begin, end);

@@ -1,5 +1,4 @@
 #include "call.h"
-#include "beside.h"
 
 static int question(dv_operator *op, dv_value *results)
 {

@@ -1,6 +1,5 @@
 #pragma once
 #include "memory.h"
-#include "beside.h"
 
 /* The kernel's malloc(). */
 

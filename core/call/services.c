@@ -54,7 +54,9 @@ static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
     dv__slice *const s = slice_of(ctx);
     if (s->in_pieces) {
         dv__call_error(s->call, DV_EINVAL,
-            "dv_alloc: called in a piece of dv_parallel_for, which may run in another thread: allocate before the loop");
+            "dv_alloc: called in a piece of dv_parallel_for, which may run in another thread: allocate before the loop, or run "
+            "it "
+            "by dv_parallel_scratch");
         return NULL;
     }
     return dv__slice_alloc(s, DV_MEMORY_KERNEL, bytes, alignment);
@@ -62,43 +64,115 @@ static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
 
 /* ---- Threads ---- */
 
+enum { MOST_PIECES = 256 }; /* enough for any machine to share evenly */
+
 typedef struct pieces {
     dv_range_fn fn;
+    dv_scratch_fn fn_with_scratch;
     void *arg;
     int64_t begin, size, n;
+    dv__call *call;
+    size_t bytes;            /* of scratch */
+    _Atomic(void *) *blocks; /* n places of scratch */
 } pieces;
 
-/* Divide [begin, begin + size) into n parts whose sizes differ by at most one. */
+/* Divide [begin, begin + size) into n parts whose sizes differ by at most one: the begin of part i. */
+static int64_t part(const pieces *p, int64_t i)
+{
+    const int64_t each = p->size / p->n, more = p->size % p->n;
+    return p->begin + i * each + (i < more ? i : more);
+}
+
 static int run_piece(void *arg, int64_t i)
 {
     const pieces *p = arg;
-    const int64_t each = p->size / p->n, more = p->size % p->n;
-    const int64_t from = p->begin + i * each + (i < more ? i : more);
-    return p->fn(p->arg, from, from + each + (i < more));
+    return p->fn(p->arg, part(p, i), part(p, i + 1));
 }
 
-static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+static int run_loop(dv_context *ctx, int64_t grain, dv__piece_fn run, void (*fn)(void), pieces *p)
 {
-    enum { MOST = 256 }; /* enough for any machine to share evenly */
-    const dv_host *host = slice_of(ctx)->call->host;
+    const dv_host *host = p->call->host;
     const dv_test_hooks *test = dv__test_hooks(host);
     if (test && test->loop)
-        test->loop(host, begin, end, grain, fn);
-    if (end <= begin)
+        test->loop(host, p->begin, p->begin + p->size, grain, fn);
+    if (p->size <= 0)
         return DV_OK;
-    pieces p = { fn, arg, begin, end - begin, 1 };
     if (grain < 1)
         grain = 1;
     if (test && test->whole)
-        grain = p.size;
-    p.n = p.size / grain < 1 ? 1 : p.size / grain > MOST ? MOST : p.size / grain;
+        grain = p->size;
+    p->n = p->size / grain < 1 ? 1 : p->size / grain > MOST_PIECES ? MOST_PIECES : p->size / grain;
     dv__slice *const s = slice_of(ctx);
     const bool outer = !s->in_pieces; /* not a loop in a piece */
     if (outer)
         s->in_pieces = true;
-    const int status = dv__parallel(host, p.n, run_piece, &p);
+    const int status = dv__parallel(host, p->n, run, p);
     if (outer)
         s->in_pieces = false;
+    return status;
+}
+
+static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
+{
+    pieces p = { .fn = fn, .arg = arg, .begin = begin, .size = end - begin, .call = slice_of(ctx)->call };
+    return run_loop(ctx, grain, run_piece, (void (*)(void))fn, &p);
+}
+
+static void *new_scratch(const pieces *p)
+{
+    const dv_host *host = p->call->host;
+    const dv_test_hooks *test = dv__test_hooks(host);
+    void *block = test && test->alloc ? test->alloc(host, DV_MEMORY_SCRATCH, -1, p->bytes, 64)
+                                      : dv__alloc_aligned(p->bytes ? p->bytes : 1, 64);
+    if (!block)
+        dv__call_error(p->call, DV_ENOMEM, "out of memory: %zu bytes for a piece of a loop", p->bytes);
+    return block;
+}
+
+static int run_tested_piece(void *arg, int64_t i)
+{
+    const pieces *p = arg;
+    void *block = new_scratch(p);
+    const int status = block ? p->fn_with_scratch(p->arg, part(p, i), part(p, i + 1), block) : DV_ENOMEM;
+    if (block)
+        p->call->host->test->free(p->call->host, block);
+    return status;
+}
+
+/* A piece takes what is in the first place that no other piece has: memory, or NULL for none yet. There are as many places as
+ * pieces, so one is free. */
+static int run_piece_with_scratch(void *arg, int64_t i)
+{
+    static char taken;
+    const pieces *p = arg;
+    int64_t k = 0;
+    void *block;
+    while ((block = atomic_exchange(&p->blocks[k], &taken)) == &taken)
+        k = (k + 1) % p->n;
+    if (!block)
+        block = new_scratch(p);
+    const int status = block ? p->fn_with_scratch(p->arg, part(p, i), part(p, i + 1), block) : DV_ENOMEM;
+    atomic_store(&p->blocks[k], block);
+    return status;
+}
+
+static int parallel_scratch(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg)
+{
+    _Atomic(void *) blocks[MOST_PIECES];
+    pieces p = { .fn_with_scratch = fn,
+        .arg = arg,
+        .begin = begin,
+        .size = end - begin,
+        .call = slice_of(ctx)->call,
+        .bytes = bytes,
+        .blocks = blocks };
+    const dv_test_hooks *test = dv__test_hooks(p.call->host);
+    for (int64_t k = 0; k < MOST_PIECES; k++)
+        atomic_init(&blocks[k], NULL);
+    const int status = run_loop(
+        ctx, grain, test && test->alloc ? run_tested_piece : run_piece_with_scratch, (void (*)(void))fn, &p);
+    for (int64_t k = 0; k < p.n; k++)
+        dv__free_aligned(atomic_load(&blocks[k]));
     return status;
 }
 
@@ -348,7 +422,7 @@ static const void *query(dv_context *ctx, const char *name)
 }
 
 static const dv_services all_services = { sizeof(dv_services), 0, error, alloc, parallel_for, set_output, call, random_numbers,
-    object, query };
+    object, query, parallel_scratch };
 
 /* ---- Slices ---- */
 

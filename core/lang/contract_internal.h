@@ -168,6 +168,7 @@ typedef struct dv__run_var { const char *name, *index; } dv__run_var; /* index: 
 /* The item that a bit stands for: item `item` of pattern `pattern`, or definition `item` when pattern is -1. */
 typedef struct dv__aside { int16_t pattern, item; } dv__aside;
 typedef struct dv__named {
+    dv__when when;
     const char *name, *at;
     bool run;
     int16_t ref;
@@ -357,6 +358,8 @@ static inline dv__needs dv__solution_bound(const dv__solution *s)
     n.dims = s->bound_dims, n.runs = s->bound_runs, n.dtypes = s->bound_dtypes;
     return n;
 }
+/* Can both hold in one call? */
+static inline bool dv__when_meet(dv__when a, dv__when b) { return a.group < 0 || a.group != b.group || a.index == b.index; }
 static inline bool dv__when_holds(dv__when w, const dv__solution *s) { return w.group < 0 || s->cases[w.group] == w.index; }
 
 #endif

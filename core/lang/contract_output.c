@@ -390,10 +390,11 @@ int dv__contract_bytes(const dv__contract *c, const dv_value *args, dv__solution
 
 /* ---- Splitting ----------------------------------------------------------------------------------------------------------- */
 
-static bool is_parallel(const dv__contract *c, const dv__item *item)
+static bool is_parallel(const dv__contract *c, const dv__solution *s, const dv__item *item)
 {
     for (uint32_t i = 0; i < c->nparallel; i++)
-        if (c->parallel[i].ref == item->ref && item->kind == (c->parallel[i].run ? DV__ITEM_RUN : DV__ITEM_VAR))
+        if (dv__when_holds(c->parallel[i].when, s) && c->parallel[i].ref == item->ref &&
+            item->kind == (c->parallel[i].run ? DV__ITEM_RUN : DV__ITEM_VAR))
             return true;
     return false;
 }
@@ -431,7 +432,7 @@ static uint32_t split_items(const dv__contract *c, const dv__solution *s, const 
         if ((!output && !dv__argument_writes(&c->schema->args[t->slot])) || t->kind != DV__PATTERN_TENSOR)
             continue;
         *lead = t->dims.items;
-        while (most < t->dims.n && is_parallel(c, &t->dims.items[most]))
+        while (most < t->dims.n && is_parallel(c, s, &t->dims.items[most]))
             most++;
     }
     for (; most; most--) {

@@ -441,15 +441,33 @@ static int parse_definition(struct parser *p)
     return status;
 }
 
-/* parallel(b, *s), sum(k): the current token is after "(" */
-static int parse_named(struct parser *p, dv__named **list, uint32_t *n)
+static bool next_is(const struct parser *p, const char *what)
 {
+    dv__lexer ahead = p->lx;
+    dv__lexer_next(&ahead);
+    return p->lx.token.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, what);
+}
+
+/* parallel(b, *s), sum(k) */
+static bool at_named(const struct parser *p)
+{
+    return next_is(p, "(") && (dv__lexer_is(&p->lx, "parallel") || dv__lexer_is(&p->lx, "sum"));
+}
+
+static int parse_named(struct parser *p)
+{
+    const bool parallel = dv__lexer_is(&p->lx, "parallel");
+    dv__named **list = parallel ? &p->c->parallel : &p->c->sums;
+    uint32_t *n = parallel ? &p->c->nparallel : &p->c->nsums;
+    dv__lexer_next(&p->lx);
+    dv__lexer_next(&p->lx); /* ( */
     do {
         int status = dv__contract_grow(p->c, list, *n, sizeof **list);
         if (status)
             return status;
         dv__named *name = &(*list)[*n];
         memset(name, 0, sizeof *name);
+        name->when = p->when;
         name->at = p->lx.token.start;
         name->run = dv__lexer_accept(&p->lx, "*");
         if (p->lx.token.kind != DV__TOKEN_IDENT)
@@ -544,13 +562,6 @@ static int parse_output_fact(struct parser *p)
     return found ? DV_OK : fail(p, name.start, "expected the name of an output, found '%.*s'", (int)name.size, name.start);
 }
 
-static bool next_is(const struct parser *p, const char *what)
-{
-    dv__lexer ahead = p->lx;
-    dv__lexer_next(&ahead);
-    return p->lx.token.kind == DV__TOKEN_IDENT && dv__lexer_is(&ahead, what);
-}
-
 /* T in f32 ...: an unknown name, and a dtype after "in". */
 static bool at_allowed(const struct parser *p)
 {
@@ -577,20 +588,14 @@ static int parse_cost(struct parser *p, dv__expr **out)
 static int parse_fact(struct parser *p)
 {
     dv__contract *c = p->c;
-    if (next_is(p, "(")) {
-        const bool parallel = dv__lexer_is(&p->lx, "parallel");
-        if (parallel || dv__lexer_is(&p->lx, "sum")) {
-            dv__lexer_next(&p->lx);
-            dv__lexer_next(&p->lx);
-            return parallel ? parse_named(p, &c->parallel, &c->nparallel) : parse_named(p, &c->sums, &c->nsums);
-        }
-        if (dv__at_takes(&p->lx)) {
-            int status;
-            do
-                status = dv__takes_parse(&p->lx, c->schema, c->takes);
-            while (!status && dv__lexer_accept(&p->lx, ","));
-            return status;
-        }
+    if (at_named(p))
+        return parse_named(p);
+    if (next_is(p, "(") && dv__at_takes(&p->lx)) {
+        int status;
+        do
+            status = dv__takes_parse(&p->lx, c->schema, c->takes);
+        while (!status && dv__lexer_accept(&p->lx, ","));
+        return status;
     }
     if (next_is(p, "=")) {
         if (dv__lexer_is(&p->lx, "workspace"))
@@ -648,7 +653,7 @@ static bool at_pattern(const struct parser *p)
     return depth || at_end_of_part(&ahead);
 }
 
-/* Patterns, constraints and definitions, then perhaps "->" and outputs. */
+/* Patterns, constraints, definitions, parallel and summed dims, then perhaps "->" and outputs. */
 static int parse_signature(struct parser *p)
 {
     int status = DV_OK;
@@ -658,6 +663,8 @@ static int parse_signature(struct parser *p)
                 status = parse_pattern(p);
             else if (next_is(p, "="))
                 status = parse_definition(p);
+            else if (at_named(p))
+                status = parse_named(p);
             else
                 status = parse_constraint(p);
         } while (!status && dv__lexer_accept(&p->lx, ","));

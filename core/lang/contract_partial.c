@@ -1658,6 +1658,8 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
     *tensor = false;
     if (of == DV_PARTIAL_NAME)
         return index < (size_t)dv__device_register(p->c) ? &p->things[index] : NULL;
+    if (of == DV_PARTIAL_CASE)
+        return index < p->c->ngroups && element < p->c->groups[index].n ? at(p, p->c->program->taken[index][element]) : NULL;
     if ((of != DV_PARTIAL_ARGUMENT && of != DV_PARTIAL_VALUES) || index >= p->c->schema->nargs)
         return NULL;
     const struct argument *a = &p->arguments[index];
@@ -1670,13 +1672,15 @@ static thing *find(const dv__partial *p, enum dv_partial_of of, size_t index, si
 
 static int missing(const dv__partial *p, enum dv_partial_of of, size_t index, size_t element, bool set)
 {
-    static const char *const kinds[] = { "argument", "result", "name", "result", "argument", "result" };
+    static const char *const kinds[] = { "argument", "result", "name", "result", "argument", "result", "case of group" };
     const dv__schema *schema = p->c->schema;
     if ((unsigned)of >= sizeof kinds / sizeof *kinds)
         return dv_fail(DV_EINVAL, "%s: expected one of enum dv_partial_of, found %d", p->c->name, (int)of);
     if (set && of != DV_PARTIAL_ARGUMENT && of != DV_PARTIAL_NAME)
         return dv_fail(DV_EINVAL, "%s: only arguments and names can be set, found %s %zu", p->c->name,
             of == DV_PARTIAL_VALUES ? "the values of argument" : kinds[of], index);
+    if (of == DV_PARTIAL_CASE)
+        return dv_fail(DV_EINVAL, "%s: there is no case %zu of group %zu", p->c->name, element, index);
     const bool argument = of == DV_PARTIAL_ARGUMENT || of == DV_PARTIAL_VALUES;
     const size_t n = argument ? schema->nargs : of == DV_PARTIAL_NAME ? (size_t)dv__device_register(p->c) : schema->nreturns;
     if (index >= n)
@@ -1820,7 +1824,9 @@ int dv__partial_get(const dv__partial *p, enum dv_partial_of of, size_t index, s
     const thing *t = find(p, of, index, element, &tensor);
     if (!t || (of == DV_PARTIAL_VALUES && !tensor))
         return missing(p, of, index, element, false);
-    if (of == DV_PARTIAL_VALUES) {
+    if (of == DV_PARTIAL_CASE) {
+        out->value = t->i;
+    } else if (of == DV_PARTIAL_VALUES) {
         out->value = tell_elements(p, t);
     } else if (tensor) {
         tell_tensor(p, t, out);
@@ -1958,7 +1964,7 @@ static int cannot_set(const dv__partial *p, enum dv_partial_of of, size_t index)
 int dv__partial_set(dv__partial *p, enum dv_partial_of of, size_t index, size_t element, const dv_known *known)
 {
     struct setting s = { .argument = of == DV_PARTIAL_ARGUMENT, .known = known, .nrooms = p->nrooms };
-    s.t = of == DV_PARTIAL_VALUES ? NULL : find(p, of, index, element, &s.tensor);
+    s.t = of == DV_PARTIAL_VALUES || of == DV_PARTIAL_CASE ? NULL : find(p, of, index, element, &s.tensor);
     if (!s.t)
         return missing(p, of, index, element, true);
     const size_t size = p->nthings * sizeof *p->things;

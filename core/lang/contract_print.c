@@ -130,10 +130,23 @@ static void describe_expr(dv__text *to, const char *name, const dv__expr *e)
     dv__text_puts(to, "\n");
 }
 
-static void describe_named(dv__text *to, const char *what, const dv__named *list, uint32_t n)
+/* What holds in all cases on one line, the rest on one for each. */
+static void describe_named(const dv__contract *c, dv__text *to, const char *what, const dv__named *list, uint32_t n)
 {
+    bool any = false;
     for (uint32_t i = 0; i < n; i++)
-        dv__text_add(to, "%s%s%s%s", i ? ", " : what, list[i].run ? "*" : "", list[i].name, i + 1 == n ? "\n" : "");
+        if (list[i].when.group < 0) {
+            dv__text_add(to, "%s%s%s%s", any ? ", " : "  ", any ? "" : what, list[i].run ? "*" : "", list[i].name);
+            any = true;
+        }
+    if (any)
+        dv__text_puts(to, "\n");
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i].when.group >= 0) {
+            dv__text_puts(to, "  ");
+            say_when(c, list[i].when, to);
+            dv__text_add(to, "%s%s%s\n", what, list[i].run ? "*" : "", list[i].name);
+        }
 }
 
 static const char *const takes_names[] = { "contiguous", "last_contiguous", "strided" };
@@ -166,8 +179,8 @@ void dv__contract_describe(const dv__contract *c, dv__text *to)
         else
             dv__text_add(to, "%s%s\n", t->text, t->unbacked ? " (upper bounds: the kernel says the size)" : "");
     }
-    describe_named(to, "  parallel over ", c->parallel, c->nparallel);
-    describe_named(to, "  a sum over ", c->sums, c->nsums);
+    describe_named(c, to, "parallel over ", c->parallel, c->nparallel);
+    describe_named(c, to, "a sum over ", c->sums, c->nsums);
     for (size_t slot = 0; slot < c->schema->nargs + c->schema->nreturns; slot++) {
         if (c->takes[slot].kind)
             dv__text_add(to, "  takes '%s' %s\n", slot_name(c, slot), takes_names[c->takes[slot].kind]);
@@ -353,6 +366,7 @@ static void json_places(dv__text *to, const dv__contract *c)
         dv__json_key(to, NULL);
         dv__text_puts(to, "{");
         dv__json_text(to, "name", name->name);
+        json_case(to, name->when);
         dv__json_text(to, "asked", size ? "size" : rank ? "rank" : NULL);
         dv__text_puts(to, ", \"at\": [");
         for (uint32_t k = 0; k < c->npatterns; k++)

@@ -482,11 +482,12 @@ static int check_parallel(const dv__contract *c)
     for (uint32_t n = 0; n < c->nparallel; n++) {
         int status = DV_OK;
         for (uint32_t i = 0; i < c->npatterns && !status; i++)
-            if (c->patterns[i].presence != DV__ABSENT)
+            if (c->patterns[i].presence != DV__ABSENT && dv__when_meet(c->patterns[i].when, c->parallel[n].when))
                 status = check_parallel_in(
                     c, &c->parallel[n], &c->patterns[i], dv__argument_writes(&c->schema->args[c->patterns[i].slot]));
         for (uint32_t i = 0; i < c->noutputs && !status; i++)
-            if (c->outputs[i].presence != DV__ABSENT && c->outputs[i].is_argument < 0)
+            if (c->outputs[i].presence != DV__ABSENT && c->outputs[i].is_argument < 0 &&
+                dv__when_meet(c->outputs[i].when, c->parallel[n].when))
                 status = check_parallel_in(c, &c->parallel[n], &c->outputs[i], true);
         if (status)
             return status;

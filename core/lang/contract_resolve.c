@@ -549,7 +549,7 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
                 "'%s%s' differs from tensor to tensor: no fact holds for all of them", list[i].run ? "*" : "", list[i].name);
         list[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)
-            if (list[k].run == list[i].run && list[k].ref == ref)
+            if (list[k].run == list[i].run && list[k].ref == ref && dv__when_meet(list[k].when, list[i].when))
                 return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s' is given twice", list[i].name);
     }
     return DV_OK;

@@ -12,10 +12,9 @@
 struct indexer {
     const dv_tensor *query, *key, *weights, *query_scale, *key_scale;
     tokens queries, keys;
-    int64_t mode, heads, groups, d, lines, pieces, count; /* heads: of a group; a line is a query and a group */
+    int64_t mode, heads, groups, d, lines, count; /* heads: of a group; a line is a query and a group */
     dv_tensor *indices, *values;
-    char *scratch;
-    size_t room; /* of a piece in scratch */
+    size_t room; /* bytes of a piece of index_lines() */
 };
 
 static double relu(double x) { return x < 0 ? 0 : x; }
@@ -32,9 +31,9 @@ static void write_line(const struct indexer *x, int64_t line, const top *t)
             i < t->size ? t->hits[i].score : -(double)INFINITY);
 }
 
-static void index_line(const struct indexer *x, int64_t line, char *scratch)
+static void index_line(const struct indexer *x, int64_t line, void *scratch)
 {
-    double *const q = (double *)(void *)scratch, *const k = q + x->heads * x->d, *const w = k + x->d, *const scale = w + x->heads;
+    double *const q = scratch, *const k = q + x->heads * x->d, *const w = k + x->d, *const scale = w + x->heads;
     const int64_t row = line / x->groups, group = line % x->groups;
     int64_t sequence;
     const int64_t n = tokens_visible(&x->queries, &x->keys, row, x->mode, &sequence);
@@ -61,11 +60,11 @@ static void index_line(const struct indexer *x, int64_t line, char *scratch)
     top_sort(&t);
     write_line(x, line, &t);
 }
-static int index_lines(void *arg, int64_t begin, int64_t end)
+static int index_lines(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct indexer *const x = arg;
-    for (int64_t line = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); line < stop; line++)
-        index_line(x, line, x->scratch + (size_t)begin * x->room);
+    for (int64_t line = begin; line < end; line++)
+        index_line(x, line, scratch);
     return DV_OK;
 }
 
@@ -81,23 +80,21 @@ static int prepare(dv_context *ctx, struct indexer *x)
     return status ? status : tokens_check(ctx, &x->keys);
 }
 
-/* Scratch for index_line(), and checks. */
+/* Checks, and the room that index_line() takes. */
 static int begin(dv_context *ctx, struct indexer *x)
 {
     const int status = prepare(ctx, x);
     if (status || !x->lines)
         return status;
     const int64_t longest = tokens_longest(&x->keys);
-    x->pieces = x->lines < 32 ? x->lines : 32;
     x->room = (size_t)((x->heads + 1) * x->d + 2 * x->heads + 2) * sizeof(double) +
         top_room(longest < x->count ? longest : x->count);
-    x->scratch = dv_alloc(ctx, x->room * (size_t)x->pieces, 64);
-    return x->scratch ? DV_OK : DV_ENOMEM;
+    return DV_OK;
 }
 static int run_indexer(dv_context *ctx, struct indexer *x)
 {
     const int status = begin(ctx, x);
-    return status || !x->lines ? status : dv_parallel_for(ctx, 0, x->pieces, 1, index_lines, x);
+    return status || !x->lines ? status : dv_parallel_scratch(ctx, 0, x->lines, 1, x->room, index_lines, x);
 }
 
 /* ---- fast rows: the scores of some lines, in pieces of their keys; then the best of each line ---------------------------- */
@@ -125,9 +122,9 @@ typedef struct scorer {
 struct scoring {
     struct indexer x;
     const scorer *by;
-    int64_t first, lines, longest, units, pieces, heads, depth, step, packed,
-        room;                          /* units: of a line; heads: of whole vectors; step: n is a multiple of it; then sizes */
-    float *scores, *queries, *scratch; /* scores: [lines, longest]; queries: [lines, packed] */
+    int64_t first, lines, longest, units, heads, depth, step, packed; /* units: of a line; heads: of whole vectors; step: n is a
+                                                                         multiple of it; then sizes */
+    float *scores, *queries;                                          /* scores: [lines, longest]; queries: [lines, packed] */
 };
 
 /* vpdpbusd multiplies bytes without a sign by those with one: bytes of a key are taken 128 larger, and sums begin at -128 times
@@ -262,11 +259,11 @@ static void load_query(const struct scoring *p, int64_t line, float *q, float *r
         memcpy(&w[p->heads + h], &sum, sizeof sum);
     }
 }
-static int load_queries(void *arg, int64_t begin, int64_t end)
+static int load_queries(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct scoring *const p = arg;
-    for (int64_t line = share(p->lines, p->pieces, begin), stop = share(p->lines, p->pieces, end); line < stop; line++)
-        load_query(p, p->first + line, p->queries + line * p->packed, p->scratch + begin * p->room);
+    for (int64_t line = begin; line < end; line++)
+        load_query(p, p->first + line, p->queries + line * p->packed, scratch);
     return DV_OK;
 }
 
@@ -283,16 +280,15 @@ static void key_rows(const struct indexer *x, int64_t *rows, int64_t sequence, i
     }
 }
 
-static int score_units(void *arg, int64_t begin, int64_t end)
+static int score_units(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct scoring *const p = arg;
     const struct indexer *const x = &p->x;
     const dv_tensor *const key = x->key, *const scale = x->key_scale;
     const int64_t wide = line_room(x->d), bytes = x->d * (key->dtype.bits / 8);
     const bool in_place = key->dtype.bits * p->by->each == 32 && x->d % p->by->each == 0; /* words are where the key lies */
-    float *const room = p->scratch + begin * p->room;
-    for (int64_t unit = share(p->lines * p->units, p->pieces, begin), stop = share(p->lines * p->units, p->pieces, end);
-        unit < stop; unit++) {
+    float *const room = scratch;
+    for (int64_t unit = begin; unit < end; unit++) {
         const int64_t line = unit / p->units, from = unit % p->units * UNIT;
         float *const q = p->queries + line * p->packed, *const scores = p->scores + line * p->longest + from;
         int64_t sequence, rows[UNIT];
@@ -339,16 +335,15 @@ static float least_score(const struct indexer *x, int64_t line)
     return (float)(weight * 0x1p-80);
 }
 
-static int choose_lines(void *arg, int64_t begin, int64_t end)
+static int choose_lines(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct scoring *const p = arg;
     const struct indexer *const x = &p->x;
-    char *const scratch = x->scratch + (size_t)begin * x->room;
-    for (int64_t line = share(p->lines, x->pieces, begin), stop = share(p->lines, x->pieces, end); line < stop; line++) {
+    for (int64_t line = begin; line < end; line++) {
         int64_t sequence;
         const int64_t n = tokens_visible(&x->queries, &x->keys, (p->first + line) / x->groups, x->mode, &sequence);
         const float *const scores = p->scores + line * p->longest;
-        top t = { (top_hit *)(void *)scratch, 0, n < x->count ? n : x->count };
+        top t = { scratch, 0, n < x->count ? n : x->count };
         const int32_t bits = p->by->largest(scores, n);
         float most;
         memcpy(&most, &bits, sizeof most);
@@ -374,23 +369,21 @@ static int run_fast(dv_context *ctx, struct indexer x, const scorer *by)
         .depth = (x.d + by->each - 1) / by->each };
     p.step = by->small && x.heads * x.d <= SMALL ? by->lanes : KEYS;
     p.packed = p.heads * (p.depth + 2);
-    p.room = (p.longest < UNIT ? p.longest + 1 : UNIT) * line_room(x.d);
+    const size_t row = (size_t)line_room(x.d) * sizeof(float), unit = row * (size_t)(p.longest < UNIT ? p.longest + 1 : UNIT);
     p.units = (p.longest + UNIT - 1) / UNIT;
     p.lines = 4194304 / (p.longest + p.packed) + 1; /* at once: 16 MB of scores and queries */
     p.lines = x.lines < p.lines ? x.lines : p.lines;
-    p.pieces = p.lines * p.units < 32 ? p.lines * p.units + 1 : 32;
     p.scores = dv_alloc(ctx, (size_t)(p.lines * p.longest + 1) * sizeof *p.scores, 64);
     p.queries = dv_alloc(ctx, (size_t)(p.lines * p.packed) * sizeof *p.queries, 64);
-    p.scratch = dv_alloc(ctx, (size_t)(p.pieces * p.room + 1) * sizeof *p.scratch, 64);
-    if (!p.scores || !p.queries || !p.scratch)
+    if (!p.scores || !p.queries)
         return DV_ENOMEM;
     for (const int64_t most = p.lines; !status && p.first < x.lines; p.first += most) {
         p.lines = x.lines - p.first < most ? x.lines - p.first : most;
-        status = dv_parallel_for(ctx, 0, p.lines < p.pieces ? p.lines : p.pieces, 1, load_queries, &p);
+        status = dv_parallel_scratch(ctx, 0, p.lines, 1, row, load_queries, &p);
         if (!status)
-            status = dv_parallel_for(ctx, 0, p.pieces, 1, score_units, &p);
+            status = dv_parallel_scratch(ctx, 0, p.lines * p.units, 1, unit, score_units, &p);
         if (!status)
-            status = dv_parallel_for(ctx, 0, x.pieces, 1, choose_lines, &p);
+            status = dv_parallel_scratch(ctx, 0, p.lines, 1, x.room, choose_lines, &p);
     }
     return status;
 }

@@ -55,16 +55,15 @@ DV_INLINE void softmax_line(const dv_isa *isa, float *to, const float *x, int64_
 
 struct lines {
     const struct softmax *a;
-    int64_t n, step, lines, pieces; /* element i of line l is at l / step * n * step + l % step + i * step */
-    float *scratch;
+    int64_t n, step; /* element i of line l is at l / step * n * step + l % step + i * step */
 };
 
-DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, const dv_isa *isa)
+DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
 {
     const struct lines *const x = arg;
     const uint32_t t = dv_dtype_key(x->a->x->dtype);
-    float *const line = x->scratch + begin * line_room(x->n);
-    for (int64_t l = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); l < stop; l++) {
+    float *const line = scratch;
+    for (int64_t l = begin; l < end; l++) {
         const int64_t first = l / x->step * x->n * x->step + l % x->step;
         float *const from = x->step == 1 ? line_in(x->a->x, first, x->n) : NULL;
         if (from) {
@@ -83,19 +82,15 @@ DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, const dv_isa 
     }
     return DV_OK;
 }
-static int softmax_row(dv_context *ctx, const struct softmax *a, dv_range_fn piece)
+static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn piece)
 {
     const int32_t dim = (int32_t)(a->dim < 0 ? a->dim + a->x->ndim : a->dim);
     struct lines x = { .a = a, .n = a->x->shape[dim] };
-    const int64_t all = dv_numel(a->x), some = all / 16384 + 1;
+    const int64_t all = dv_numel(a->x), lines = all ? all / x.n : 0;
     if (!all)
         return DV_OK;
-    x.lines = all / x.n;
-    x.step = x.lines / dv_numel_leading(a->x, dim);
-    x.pieces = some < 32 ? some : 32;
-    x.pieces = x.lines < x.pieces ? x.lines : x.pieces;
-    x.scratch = dv_alloc(ctx, (size_t)(x.pieces * line_room(x.n)) * sizeof(float), 64);
-    return x.scratch ? dv_parallel_for(ctx, 0, x.pieces, 1, piece, &x) : DV_ENOMEM;
+    x.step = lines / dv_numel_leading(a->x, dim);
+    return dv_parallel_scratch(ctx, 0, lines, 1 + 16384 / x.n, (size_t)line_room(x.n) * sizeof(float), piece, &x);
 }
 DV_ISAS_LOOP(struct softmax, softmax_row, softmax_lines)
 

@@ -23,8 +23,8 @@ struct layer {
 struct run {
     const struct layer *a;
     tokens queries, keys;
-    int64_t lines, pieces, h, q, n, p, r, c, g, d, widest, room; /* a line is a token; room: doubles of a piece in scratch */
-    double *scratch, *new_keys;                                  /* new_keys: [lines, c + r + d] */
+    int64_t lines, h, q, n, p, r, c, g, d, widest; /* a line is a token */
+    double *new_keys;                              /* new_keys: [lines, c + r + d] */
 };
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -78,11 +78,11 @@ static void rotate(const struct run *z, int64_t line, double *x, double *row)
 
 /* ---- the keys of the new tokens ------------------------------------------------------------------------------------------ */
 
-static int make_keys(void *arg, int64_t begin, int64_t end)
+static int make_keys(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct run *const z = arg;
-    double *const x = z->scratch + begin * z->room, *const row = x + z->h;
-    for (int64_t line = share(z->lines, z->pieces, begin), stop = share(z->lines, z->pieces, end); line < stop; line++) {
+    double *const x = scratch, *const row = x + z->h;
+    for (int64_t line = begin; line < end; line++) {
         double *const key = z->new_keys + line * (z->c + z->r + z->d), *const index = key + z->c + z->r;
         load(x, z->a->x, line * z->h, z->h);
         times(key, x, z->a->w_dkv_kr, z->h, z->c + z->r, row);
@@ -209,11 +209,11 @@ static void attend(const struct run *z, const struct token *t, int64_t sequence,
         t->out[i] /= chosen.size ? t->sum[i / z->c] : 1;
 }
 
-static int attend_lines(void *arg, int64_t begin, int64_t end)
+static int attend_lines(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct run *const z = arg;
-    const struct token t = token_at(z, z->scratch + begin * z->room);
-    for (int64_t line = share(z->lines, z->pieces, begin), stop = share(z->lines, z->pieces, end); line < stop; line++) {
+    const struct token t = token_at(z, scratch);
+    for (int64_t line = begin; line < end; line++) {
         int64_t sequence;
         const int64_t visible = tokens_visible(&z->queries, &z->keys, line, 3, &sequence);
         make_query(z, line, &t);
@@ -245,18 +245,16 @@ static int npu_sparse_attention_pto_reference(dv_context *ctx, const struct laye
     if (status || !z.lines)
         return status;
     const int64_t longest = tokens_longest(&z.keys), most = longest < a->sparse_count ? longest : a->sparse_count;
-    z.pieces = z.lines < 32 ? z.lines : 32;
     z.widest = larger(larger(z.n * (z.p + z.r), larger(z.g * z.d, z.g)), larger(larger(z.c + z.r, z.q), larger(z.d, 3 * z.r)));
-    z.room = z.h + z.q + z.n * (z.p + z.r + 2 * z.c + 2) + z.g * (z.d + 1) + z.c + z.r + z.d + z.widest + 2 * most;
-    z.scratch = dv_alloc(ctx, (size_t)(z.pieces * z.room + z.lines * (z.c + z.r + z.d) + 1) * sizeof(double), 64);
-    if (!z.scratch)
+    const int64_t room = z.h + z.q + z.n * (z.p + z.r + 2 * z.c + 2) + z.g * (z.d + 1) + z.c + z.r + z.d + z.widest + 2 * most;
+    z.new_keys = dv_alloc(ctx, (size_t)(z.lines * (z.c + z.r + z.d)) * sizeof(double), 64);
+    if (!z.new_keys)
         return DV_ENOMEM;
-    z.new_keys = z.scratch + z.pieces * z.room;
-    status = dv_parallel_for(ctx, 0, z.pieces, 1, make_keys, &z);
+    status = dv_parallel_scratch(ctx, 0, z.lines, 1, (size_t)room * sizeof(double), make_keys, &z);
     if (status)
         return status;
     write_keys(&z);
-    return dv_parallel_for(ctx, 0, z.pieces, 1, attend_lines, &z);
+    return dv_parallel_scratch(ctx, 0, z.lines, 1, (size_t)room * sizeof(double), attend_lines, &z);
 }
 
 DV_OPERATOR(npu_sparse_attention_pto, struct layer,

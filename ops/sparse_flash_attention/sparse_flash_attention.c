@@ -16,10 +16,8 @@ struct attention {
     int64_t sparse_mode;
     const dv_tensor *grad, *grad_max, *grad_sum; /* of the gradient */
     tokens queries, keys;
-    int64_t heads, groups, d, r, e, lines, pieces; /* heads: of a group; a line is a query and a group; d, r, e: last dims */
+    int64_t heads, groups, d, r, e, lines; /* heads: of a group; a line is a query and a group; d, r, e: last dims */
     dv_tensor *out, *max, *sum;
-    double *scratch;
-    int64_t room; /* of a piece in scratch */
 };
 
 /* ---- the tokens of a line ------------------------------------------------------------------------------------------------ */
@@ -118,11 +116,11 @@ static int64_t lse_at(const struct attention *x, int64_t line)
     return ((b * x->groups + line % x->groups) * size + (row - b * size)) * x->heads;
 }
 
-static int attend_lines(void *arg, int64_t begin, int64_t end)
+static int attend_lines(void *arg, int64_t begin, int64_t end, void *scratch)
 {
     const struct attention *const x = arg;
-    const struct line l = line_at(x, x->scratch + begin * x->room);
-    for (int64_t line = share(x->lines, x->pieces, begin), stop = share(x->lines, x->pieces, end); line < stop; line++) {
+    const struct line l = line_at(x, scratch);
+    for (int64_t line = begin; line < end; line++) {
         attend(x, &l, line);
         for (int64_t i = 0; i < x->heads * x->e; i++)
             l.out[i] /= l.sum[i / x->e] == 0 ? 1 : l.sum[i / x->e];
@@ -154,10 +152,7 @@ static int run(dv_context *ctx, struct attention *x)
     const int status = prepare(ctx, x);
     if (status || !x->lines)
         return status;
-    x->pieces = x->lines < 32 ? x->lines : 32;
-    x->room = room_of(x) + 8;
-    x->scratch = dv_alloc(ctx, (size_t)(x->room * x->pieces) * sizeof(double), 64);
-    return x->scratch ? dv_parallel_for(ctx, 0, x->pieces, 1, attend_lines, x) : DV_ENOMEM;
+    return dv_parallel_scratch(ctx, 0, x->lines, 1, (size_t)room_of(x) * sizeof(double), attend_lines, x);
 }
 
 /* ---- fast rows ----------------------------------------------------------------------------------------------------------- */
@@ -166,12 +161,10 @@ static int run(dv_context *ctx, struct attention *x)
  * and what lies between them: rows a power of two apart would fall into few places of a cache. */
 enum { HEADS = 128, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16, LINE = 64 };
 
-/* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks; room: bytes of a
- * piece. */
+/* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks. */
 struct fast {
     struct attention *x;
-    int64_t heads, units, most, wide, e, pieces, room;
-    char *scratch;
+    int64_t heads, units, most, wide, e;
     atomic_bool infinite;
 };
 /* q [wide, heads], scores [tokens, heads], out [heads, e], tokens [AT_ONCE, wide], values [BLOCK, e + PADDING], max and sum
@@ -261,15 +254,15 @@ struct fns {
                 EACH_HEAD(STORE_OUT, T)                                                                                       \
             }                                                                                                                 \
     }
-#define FAST(ISA, TARGET, OF, EACH_WORD, UNITS)                                                                                 \
-    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end)                                                 \
-    {                                                                                                                           \
-        return UNITS(                                                                                                           \
-            arg, begin, end, (struct fns){ EACH_WORD, scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
-    }                                                                                                                           \
-    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)                        \
-    {                                                                                                                           \
-        return run_fast(ctx, a, attend_units_##ISA);                                                                            \
+#define FAST(ISA, TARGET, OF, EACH_WORD, UNITS)                                                                \
+    TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                 \
+    {                                                                                                          \
+        return UNITS(arg, begin, end, scratch,                                                                 \
+            (struct fns){ EACH_WORD, scores_##ISA, values_##ISA, exponentials_##ISA, load_##OF, store_##OF }); \
+    }                                                                                                          \
+    static int sparse_flash_attention_row_##ISA(dv_context *ctx, const struct sparse_flash_attention *a)       \
+    {                                                                                                          \
+        return run_fast(ctx, a, attend_units_##ISA);                                                           \
     }
 /* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
 #define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                           \
@@ -280,9 +273,9 @@ struct fns {
     VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                                                            \
     FAST(ISA, TARGET, ISA, 1, attend_units_anywhere)
 
-static struct unit unit_at(const struct fast *f, char *at)
+static struct unit unit_at(const struct fast *f, void *at)
 {
-    struct unit u = { .q = (float *)(void *)at };
+    struct unit u = { .q = at };
     u.scores = u.q + f->wide * f->heads;
     u.out = u.scores + (f->most + AT_ONCE) * f->heads;
     u.tokens = u.out + f->heads * f->e;
@@ -387,14 +380,13 @@ static void want_row(const dv_tensor *t, const int64_t *rows, int64_t at, int64_
         __builtin_prefetch(row + i);
 }
 
-DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns)
+DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
 {
     struct fast *const f = arg;
     const struct attention *const x = f->x;
-    struct unit u = unit_at(f, f->scratch + begin * f->room);
+    struct unit u = unit_at(f, scratch);
     const int64_t wide = f->wide / fns.each;
-    for (int64_t at = share(x->lines * f->units, f->pieces, begin), stop = share(x->lines * f->units, f->pieces, end); at < stop;
-        at++) {
+    for (int64_t at = begin; at < end; at++) {
         const int64_t line = at / f->units, from = at % f->units * f->heads,
                       heads = x->heads - from < f->heads ? x->heads - from : f->heads;
         struct walk w = begin_walk(x, line);
@@ -449,9 +441,9 @@ DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, struct fns fns
     return DV_OK;
 }
 
-static int attend_units_anywhere(void *arg, int64_t begin, int64_t end, struct fns fns)
+static int attend_units_anywhere(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
 {
-    return attend_units(arg, begin, end, fns);
+    return attend_units(arg, begin, end, scratch, fns);
 }
 
 /* ---- the gradient -------------------------------------------------------------------------------------------------------- */
@@ -576,7 +568,7 @@ static int sparse_flash_attention_reference(dv_context *ctx, const struct sparse
 }
 
 /* A line may select all tokens of its slots, twice if an index is there twice. */
-static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_range_fn piece)
+static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_scratch_fn piece)
 {
     struct attention x = { ATTENTION(a), .out = a->attention_out, .max = a->softmax_max, .sum = a->softmax_sum };
     int status = prepare(ctx, &x);
@@ -589,12 +581,7 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
     const int64_t longest = tokens_longest(&x.keys), size = x.sparse_block_size, k = last_dim(x.sparse_indices);
     const int64_t blocks = longest ? (longest - 1) / size + 1 : 0;
     f.most = (blocks < k ? blocks : k) * (size < longest ? size : longest);
-    f.room = unit_room(&f);
-    f.pieces = x.lines * f.units < 32 ? x.lines * f.units : 32;
-    f.scratch = dv_alloc(ctx, (size_t)(f.pieces * f.room) + 1, 64);
-    if (!f.scratch)
-        return DV_ENOMEM;
-    status = dv_parallel_for(ctx, 0, f.pieces, 1, piece, &f);
+    status = dv_parallel_scratch(ctx, 0, x.lines * f.units, 1, (size_t)unit_room(&f), piece, &f);
     return !status && atomic_load(&f.infinite) ? sparse_flash_attention_reference(ctx, a) : status;
 }
 #ifdef DV_TARGET_AVX2

@@ -716,7 +716,51 @@ DV_OPERATOR(conjugated, struct conjugated, (x, y, conjugate, out),
     .contract = "x[*s]:c64, y[*s]:c64 -> out[*s]:c64; parallel(*s)",
     .kernels = DV_KERNELS(DV_KERNEL(struct conjugated, "cpu", NULL, conjugated_c64, .split = 64)));
 
-DV_LIBRARY(healthy, &dv_op_conjugated, &dv_op_placed, &dv_op_move_into, &dv_op_tally, &dv_op_places, &dv_op_tangent,
-    &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared, &dv_op_positive, &dv_op_set,
-    &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows, &dv_op_rectify, &dv_op_extremes,
-    &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined, &dv_op_adamw);
+/* Medians, sorted in memory of the pieces: a loop for each column, so a call has many of them, and each in pieces. */
+struct medians {
+    const dv_tensor *x;
+    dv_string of;
+    dv_tensor *out;
+};
+struct median_of {
+    const struct medians *a;
+    int64_t line, lines, n, step;
+};
+static int median_piece(void *arg, int64_t begin, int64_t end, void *scratch)
+{
+    const struct median_of *m = arg;
+    float *sorted = scratch;
+    for (int64_t line = m->line + begin; line < m->line + end; line++) {
+        const float *x = (const float *)m->a->x->data + (m->step == 1 ? line * m->n : line);
+        for (int64_t j = 0; j < m->n; j++) {
+            int64_t at = j;
+            for (; at > 0 && sorted[at - 1] > x[j * m->step]; at--)
+                sorted[at] = sorted[at - 1];
+            sorted[at] = x[j * m->step];
+        }
+        ((float *)m->a->out->data)[line] = sorted[(m->n - 1) / 2];
+    }
+    return DV_OK;
+}
+static int medians_f32(dv_context *ctx, const struct medians *a)
+{
+    const int64_t rows = a->x->shape[0], columns = a->x->shape[1];
+    const bool of_rows = a->of.data[0] == 'r';
+    struct median_of m = { a, 0, of_rows ? rows : columns, of_rows ? columns : rows, of_rows ? 1 : columns };
+    int status = DV_OK;
+    for (; m.line < m.lines && !status; m.line += 64)
+        status = dv_parallel_scratch(
+            ctx, 0, m.lines - m.line < 64 ? m.lines - m.line : 64, 1, (size_t)m.n * sizeof(float), median_piece, &m);
+    return status;
+}
+DV_OPERATOR(medians, struct medians, (x, of, out), .schema = "medians(Tensor x, str of) -> Tensor out",
+    .contract =
+        "when of == \"rows\": x[m n]:f32, parallel(m), 0 < n <= 300, -1e30 < x.values < 1e30 -> out[m]:f32 / \"columns\": x[m "
+        "n]:f32, parallel(n), 0 < m <= 300, -1e30 < x.values < 1e30 -> out[n]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct medians, "cpu", "f32", medians_f32)));
+
+DV_LIBRARY(healthy, &dv_op_medians, &dv_op_conjugated, &dv_op_placed, &dv_op_move_into, &dv_op_tally, &dv_op_places,
+    &dv_op_tangent, &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared,
+    &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows,
+    &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined,
+    &dv_op_adamw);

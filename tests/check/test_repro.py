@@ -23,7 +23,7 @@ WITHOUT_PROGRAM = {
     "writes_later",  # its thread writes at another time in each run: a failure need not repeat
 }
 NOT_IN_PYTHON = {
-    "workspace_too_small",  # Python's own host gives the workspace
+    "workspace_too_small", "scratch_too_small", "scratch_after_loop",  # Python's own host gives this memory
     "malloc_too_small", "used_after_free", "freed_twice", "table_of_first_size",  # and malloc() is Python's too
     "unchecked_allocation", "unchecked_malloc", "leak_when_second_fails",  # nor can its allocations be made to fail
     "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
@@ -36,7 +36,10 @@ NOT_IN_PYTHON = {
     "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
-LUCK_IN_PYTHON = {"string_list_kept"}  # it reads a list that Python has freed: what is there now may do no harm
+LUCK_IN_PYTHON = {
+    "string_list_kept",  # it reads a list that Python has freed: what is there now may do no harm
+    "scratch_kept",  # threads often find the memory of a piece as the piece before left it
+}
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()
 
 

@@ -6,6 +6,7 @@
 #define DV_STATIC 1
 #endif
 #include <math.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 #include "dovetail.h"
@@ -418,6 +419,67 @@ DV_OPERATOR(fail_with, struct fail_with, (x, how, out), .schema = "fail_with(Ten
     .contract = "x[*s]:T -> out[*s]:T; T in f32; how < 100",
     .kernels = DV_KERNELS(DV_KERNEL(struct fail_with, "cpu", NULL, fail_run)));
 
+/* Each piece fills its memory, and finds only that there afterwards. how: 0; 1 with a loop in each piece; 2 with pieces that
+ * fail; 3 with more memory than there is; 4 and 5 are 0 and 3 on a runtime without parallel_scratch. out: 1 where a piece has
+ * been. */
+enum { SCRATCH = 4096 };
+struct scratched {
+    const dv_tensor *x;
+    int64_t how;
+    dv_tensor *out;
+};
+struct scratch_loop {
+    dv_context *ctx;
+    const struct scratched *a;
+};
+static atomic_int scratch_wrong;
+static void use_scratch(void *scratch, int64_t mark)
+{
+    unsigned char *const at = scratch;
+    memset(at, (int)mark & 0xff, SCRATCH);
+    sched_yield();
+    for (int64_t i = 0; i < SCRATCH; i++)
+        if ((uintptr_t)at % 64 || at[i] != (unsigned char)mark)
+            atomic_fetch_add(&scratch_wrong, 1);
+}
+static int inner_scratch(void *arg, int64_t begin, int64_t end, void *scratch)
+{
+    (void)arg, (void)end;
+    use_scratch(scratch, begin + 100);
+    return DV_OK;
+}
+static int scratch_piece(void *arg, int64_t begin, int64_t end, void *scratch)
+{
+    const struct scratch_loop *l = arg;
+    use_scratch(scratch, begin);
+    if (l->a->how == 1) {
+        memset(scratch, 7, SCRATCH);
+        const int status = dv_parallel_scratch(l->ctx, 0, 10, 1, SCRATCH, inner_scratch, NULL);
+        if (status || ((unsigned char *)scratch)[SCRATCH - 1] != 7)
+            return status ? status : DV_EKERNEL;
+    }
+    if (l->a->how == 2 && begin > 20)
+        return dv_error(l->ctx, DV_EINVAL, "a piece with memory failed");
+    for (int64_t i = begin; i < end; i++)
+        ((float *)l->a->out->data)[i] = 1;
+    return DV_OK;
+}
+static int scratched_f32(dv_context *ctx, const struct scratched *a)
+{
+    struct scratch_loop l = { ctx, a };
+    const dv_services *const now = ctx->services;
+    dv_services older = *now;
+    older.size = offsetof(dv_services, parallel_scratch);
+    older.parallel_scratch = NULL;
+    ctx->services = a->how > 3 ? &older : now;
+    const int status = dv_parallel_scratch(
+        ctx, 0, dv_numel(a->out), 3, a->how == 3 || a->how == 5 ? SIZE_MAX - 8 : SCRATCH, scratch_piece, &l);
+    ctx->services = now;
+    return status;
+}
+DV_OPERATOR(scratched, struct scratched, (x, how, out), .schema = "scratched(Tensor x, int how) -> Tensor out",
+    .contract = "x[n]:T -> out[n]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct scratched, "cpu", NULL, scratched_f32)));
+
 /* Each slice fails when it begins at `at`, and checks its workspace and origin. */
 struct slices {
     const dv_tensor *x;
@@ -609,13 +671,13 @@ static int count_f32(dv_context *ctx, const struct count *a)
 DV_OPERATOR(count, struct count, (x, dim, out), .schema = "count(Tensor x, int[1] dim=[]) -> Tensor out",
     .contract = "x[...]:T -> out[]:T; T in f32", .kernels = DV_KERNELS(DV_KERNEL(struct count, "cpu", "f32", count_f32)));
 
-#define CALL_OPS                                                                                                                 \
-    &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all,                  \
-        &dv_op_scale_all, &dv_op_copy_all, &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves,        \
-        &dv_op_column, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned,     \
-        &dv_op_fail_with, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split, &dv_op_pick, &dv_op_twice, \
-        &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_unsaid, &dv_op_double_, &dv_op_count,        \
-        &dv_op_unbind
+#define CALL_OPS                                                                                                             \
+    &dv_op_swiglu, &dv_op_scale_, &dv_op_swap_, &dv_op_swap_aliased, &dv_op_every, &dv_op_cat, &dv_op_fill_all,              \
+        &dv_op_scale_all, &dv_op_copy_all, &dv_op_nonzero, &dv_op_maybe, &dv_op_transposed, &dv_op_repeat, &dv_op_halves,    \
+        &dv_op_column, &dv_op_bare, &dv_op_sum_rows, &dv_op_sum_rows_strided, &dv_op_sum_rows_last, &dv_op_sum_rows_aligned, \
+        &dv_op_fail_with, &dv_op_scratched, &dv_op_slices, &dv_op_rows, &dv_op_outer, &dv_op_noise, &dv_op_noise_split,      \
+        &dv_op_pick, &dv_op_twice, &dv_op_plus_one, &dv_op_pairs, &dv_op_composed, &dv_op_wrong_native, &dv_op_unsaid,       \
+        &dv_op_double_, &dv_op_count, &dv_op_unbind
 DV_LIBRARY(tc, CALL_OPS);
 
 /* ---- helpers ---- */

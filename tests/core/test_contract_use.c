@@ -128,6 +128,13 @@ static void test_split(void **state)
             "f32[4,6] True", "1 0 1", false },
         { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T -> [b n]:T / else: x[n b]:T -> [n b]:T; parallel(b)",
             "f32[4,6] False", "no", false },
+        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T, parallel(b) -> [b n]:T / else: x[n b]:T, sum(n) -> [b]:T",
+            "f32[4,6] True", "1 0 1", false },
+        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T, parallel(b) -> [b n]:T / else: x[n b]:T, sum(n) -> [b]:T",
+            "f32[4,6] False", "no", false },
+        { "f(Tensor x, bool t) -> Tensor", "when t: x[b n]:T, parallel(b) -> [b n]:T / else: x[*s]:T, parallel(*s) -> [*s]:T",
+            "f32[4,6] False", "2 0 2", true },
+        { "f(Tensor x) -> Tensor", "x[b n]:T, parallel(b) -> [b n]:T", "f32[4,6]", "1 1", false },
         { "f(Tensor[] xs, Tensor y) -> Tensor", "xs{i}[d]:T, y[b d]:T -> [b d]:T; parallel(b)", "{f32[3]} f32[4,3]", "0 1 1",
             false },
         { "f(Tensor(a) x) -> Tensor(a)", "x[b n]:T -> [b n]:T view(x); parallel(b)", "f32[4,6]", "no", false },
@@ -262,7 +269,7 @@ static void test_words(void **state)
         "  workspace = 4*m*n\n");
     dv__contract_json(c, &json);
     assert_non_null(strstr(
-        json.data, "{\"name\": \"k\", \"asked\": \"size\", \"at\": [{\"slot\": 0, \"case\": null, \"axis\": 1, \"after\": []}"));
+        json.data, "{\"name\": \"k\", \"case\": null, \"asked\": \"size\", \"at\": [{\"slot\": 0, \"case\": null, \"axis\": 1, \"after\": []}"));
     assert_non_null(strstr(json.data, "\"takes\": [{\"slot\": 0, \"kind\": \"strided\", \"align\": 1}]"));
     dv__text_deinit(&words);
     dv__text_deinit(&json);

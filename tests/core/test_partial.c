@@ -45,6 +45,13 @@ struct joined {
 };
 DV_OPERATOR(joined, struct joined, (xs, y), .schema = "joined(Tensor[] xs, Tensor y) -> ()",
     .contract = "xs{i}[n{i} m]:T, y[total(n) k]");
+struct by_case {
+    const dv_tensor *x;
+    dv_string mode;
+    dv_tensor *out;
+};
+DV_OPERATOR(by_case, struct by_case, (x, mode, out), .schema = "by_case(Tensor x, str mode) -> Tensor out",
+    .contract = "when mode == \"A\": x[n]:f32, parallel(n) -> out[n]:f32 / \"B\": x[n]:f32, sum(n) -> out[]:f32");
 struct around {
     const dv_tensor *x, *ids;
     int64_t dim;
@@ -80,7 +87,7 @@ PICKED(neither, "not (ids.values < n)");
 PICKED(inside, "n <= ids.values < e");
 PICKED(close_to, "abs(e - n) <= 10; n*e < 1000");
 DV_LIBRARY_FRAGMENT(tc, tc_partial, &dv_op_below, &dv_op_equal, &dv_op_twice_below, &dv_op_either, &dv_op_neither, &dv_op_inside,
-    &dv_op_close_to, &dv_op_tiled, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around);
+    &dv_op_close_to, &dv_op_tiled, &dv_op_mixed, &dv_op_six, &dv_op_split_copy, &dv_op_joined, &dv_op_around, &dv_op_by_case);
 
 static bool is(dv_range r, int64_t least, int64_t most) { return r.least == least && r.most == most; }
 
@@ -206,6 +213,28 @@ static void names(void **state)
     CALL_FAILS(DV_EINVAL, "expected name from 0 to 5, found 99", dv_partial_get(p, DV_PARTIAL_NAME, 99, 0, &k));
     CALL_FAILS(
         DV_EINVAL, "argument 'xs': expected an element below 2, found 2", dv_partial_get(p, DV_PARTIAL_ARGUMENT, 2, 2, &k));
+    dv_partial_free(p);
+}
+
+static void cases(void **state)
+{
+    (void)state;
+    dv_known k;
+    dv_partial *p;
+    const dv_value args[2] = { unknown, unknown };
+    CALL_OK(dv_partial_new(find("by_case"), args, 2, &p));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_CASE, 0, 0, &k));
+    assert_true(k.value.least == 0 && k.value.most == 1);
+    k = dv_unknown();
+    k.string = (dv_string){ "A", 1 };
+    CALL_OK(dv_partial_set(p, DV_PARTIAL_ARGUMENT, 1, 0, &k));
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_CASE, 0, 0, &k));
+    assert_true(k.value.least == 1 && k.value.most == 1);
+    CALL_OK(dv_partial_get(p, DV_PARTIAL_CASE, 0, 1, &k));
+    assert_true(k.value.least == 0 && k.value.most == 0);
+    CALL_FAILS(DV_EINVAL, "there is no case 9 of group 0", dv_partial_get(p, DV_PARTIAL_CASE, 0, 9, &k));
+    CALL_FAILS(DV_EINVAL, "there is no case 0 of group 1", dv_partial_get(p, DV_PARTIAL_CASE, 1, 0, &k));
+    CALL_FAILS(DV_EINVAL, "only arguments and names can be set", dv_partial_set(p, DV_PARTIAL_CASE, 0, 0, &k));
     dv_partial_free(p);
 }
 
@@ -514,6 +543,7 @@ int main(void)
         cmocka_unit_test(results),
         cmocka_unit_test(nothing_is_refused_that_can_be),
         cmocka_unit_test(names),
+        cmocka_unit_test(cases),
         cmocka_unit_test(lists),
         cmocka_unit_test(sums),
         cmocka_unit_test(axes_and_elements),

@@ -137,6 +137,45 @@ static void *many_calls(void *arg)
     return NULL;
 }
 
+static int use_memory_of_pieces(dv_tensor *x, int how, dv_value *result)
+{
+    dv_value args[2] = { dv_from_tensor(x), dv_from_int(how) };
+    *result = dv_default();
+    return dv_call(find("scratched"), args, 2, result, 1, NULL);
+}
+
+static void memory_of_pieces(void **state)
+{
+    (void)state;
+    const int64_t n = 1000;
+    dv_tensor *x = floats(1, &n, 0, 1);
+    dv_value result;
+    for (int threads = 1; threads <= 4; threads++) {
+        static const int right[] = { 0, 1, 4 };
+        CALL_OK(dv_set_threads(threads));
+        for (size_t k = 0; k < sizeof right / sizeof *right; k++) {
+            CALL_OK(use_memory_of_pieces(x, right[k], &result));
+            for (int64_t i = 0; i < n; i++)
+                assert_true(at(result.as.tensor, i) == 1);
+            dv_tensor_unref(tensor_of(&result));
+        }
+        CALL_FAILS(DV_EINVAL, "tc::scratched: a piece with memory failed", use_memory_of_pieces(x, 2, &result));
+        CALL_FAILS(DV_ENOMEM, "tc::scratched: out of memory: 18446744073709551607 bytes", use_memory_of_pieces(x, 3, &result));
+        CALL_FAILS(DV_ENOMEM, "tc::scratched: out of memory: 18446744073709551607 bytes", use_memory_of_pieces(x, 5, &result));
+    }
+    failing counted = { 0 };
+    const dv_allocator counting = { failing_alloc, failing_realloc, failing_free, &counted };
+    CALL_OK(dv_set_threads(1));
+    dv_set_allocator(&counting);
+    CALL_OK(use_memory_of_pieces(x, 0, &result));
+    dv_tensor_unref(tensor_of(&result));
+    dv_set_allocator(NULL);
+    assert_in_range(counted.n, 2, 20); /* 256 pieces and one block; and the result, and what the call itself needs */
+    assert_int_equal(atomic_load(&scratch_wrong), 0);
+    CALL_OK(dv_set_threads(0));
+    dv_tensor_unref(x);
+}
+
 static void calls_from_many_threads(void **state)
 {
     (void)state;
@@ -318,6 +357,7 @@ int main(void)
         cmocka_unit_test(slices_are_cut_by_shape),
         cmocka_unit_test(boxes_of_several_dims),
         cmocka_unit_test(first_error_wins),
+        cmocka_unit_test(memory_of_pieces),
         cmocka_unit_test(calls_from_many_threads),
         cmocka_unit_test(fork_then_call),
         cmocka_unit_test(random_numbers_are_reproducible),

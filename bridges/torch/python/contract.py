@@ -224,10 +224,12 @@ class Contract:
     def items(self, values):
         """The parallel dims and runs of this call, those that it sums over, and what each return is ("new", "view", ...; None: unknown)."""
         run = self.program.run(values, self._world, checks=("shape",))  # autocast may still change dtypes
-        n, known = len(self.tree["parallel"]), (run.cases(), run.bound("dim"), run.bound("run"))
-        names = [*self.tree["parallel"], *(("dim", k) for k in self.tree["sum"])]
-        items = [Item(kind, place, *known) for (kind, _), place in zip(names, self.tree["places"])]
-        return items[:n], items[n:], [run.kind(len(self.names) + i) for i in range(len(self.returns))]
+        cases, *bound = run.cases(), run.bound("dim"), run.bound("run")
+        kinds = [kind for kind, _ in self.tree["parallel"]] + ["dim"] * len(self.tree["sum"])
+        items = [Item(kind, place, cases, *bound) if place["case"] is None or cases[place["case"][0]] == place["case"][1] else None
+                 for kind, place in zip(kinds, self.tree["places"])]
+        parallel, sums = items[:len(self.tree["parallel"])], items[len(self.tree["parallel"]):]
+        return list(filter(None, parallel)), list(filter(None, sums)), [run.kind(len(self.names) + i) for i in range(len(self.returns))]
 
     def flops(self, values):
         """The cost of a call by the fact `flops`; 0 if the fact refers to an argument that is None."""

@@ -318,6 +318,17 @@ static void push_all(words *w, const char *const *flags, size_t n)
 #define PUSH(w, ...) \
     push_all(w, (const char *const[]){ __VA_ARGS__ }, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *))
 
+/* gcc, by the name of the program, or of what that is a link to, as /usr/bin/cc often is. */
+static bool is_gcc(const char *program)
+{
+    char *found = cli_program_path(program), *path = found ? realpath(found, NULL) : NULL;
+    const char *name = path && strrchr(path, '/') ? strrchr(path, '/') + 1 : "";
+    const bool is = strstr(name, "gcc") || (strstr(name, "g++") && !strstr(name, "clang"));
+    free(path);
+    free(found);
+    return is;
+}
+
 /* The C or C++ compiler and its flags; to compile only, or to link as well. */
 static void c_command(build *b, words *w, enum language language, bool link)
 {
@@ -327,6 +338,9 @@ static void c_command(build *b, words *w, enum language language, bool link)
     PUSH(w, language == CPP ? "-std=c++17" : "-std=c11", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
         "-ffp-contract=fast", "-Wall", "-Wextra", "-Wno-unused-parameter");
     push(w, debug ? "-O1" : "-O3");
+    if (!debug &&
+        is_gcc(program->data[0])) /* or no vectors where a flag of the frame selects: it moves no choice out of long loops */
+        push(w, "--param=max-unswitch-insns=100");
     if (debug)
         push(w, "-g");
     if (cli_has(b->args, "werror"))

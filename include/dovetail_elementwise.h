@@ -19,7 +19,8 @@
  *     Without (dv_number) a number such as 0.5 is a double in some rows and a float in others.
  *   - `if` and `?:` are written dv_select(x > 0, x, y), with & and | between comparisons; of the frame alone, frame.flag ? x : y.
  *     As a number, a comparison is the int 1 or 0, and goes into a dv_real before it is added or multiplied: dv_real m = x > 0.
- *     The compiler makes vectors of a line that compares; lines that do not are faster where exp and its family are used.
+ *     A line that compares is left to the compiler's vectors; one that does not has vectors of its own for AVX-512, in which exp
+ *     and its family are faster. gcc needs --param=max-unswitch-insns=100 for frame.flag, which `dovetail build` passes.
  *   - `continue` and `break` end the element. `return` would leave the rest of a block without results: do not use it.
  *   - A helper is a macro: #define square(x) ((x) * (x)).
  *   - A name in both lists is written in place: (p, grad), (p), p = p - (dv_number)frame.rate * grad.
@@ -28,7 +29,8 @@
  * Rows may compute a * b + c with one rounding: x * x - y * y of equal numbers is not always 0 (dovetail build -X
  * -ffp-contract=off).
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
- * computed in double if a tensor is f64, i32 or i64, else in float. A result that is an integer is cut to its range. An input of
+ * computed in double if a tensor is f64, i32 or i64, else in float: integers are exact up to 2^53, and slower than in a loop of
+ * your own. A result that is an integer is cut to its range. An input of
  * one element stands for all. An output may be one of the inputs, but may not overlap an input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
@@ -37,17 +39,6 @@
 #error "dovetail_elementwise.h is for C: compile this file as C"
 #endif
 #include "dovetail_math.h"
-
-#if defined(__clang__)
-#define DV__UNUSED __attribute__((unused))
-#define DV__ONCE __attribute__((noinline, unused)) /* one function for all that call it */
-#elif defined(__GNUC__)
-#define DV__UNUSED __attribute__((unused))
-#define DV__ONCE __attribute__((noinline, noclone, unused))
-#else
-#define DV__UNUSED
-#define DV__ONCE
-#endif
 
 /* ---- Blocks of elements, and 16-bit types -------------------------------------------------------------------------------- */
 
@@ -191,34 +182,69 @@ typedef void (*dv_step_f64)(double *const *out, const double *const *in, void *w
 typedef union dv__room { float f32[DV_BLOCK]; double f64[DV_BLOCK]; } dv__room;
 /* clang-format on */
 
-/* An integer of its range; NaN is 0. */
+/* n elements of any dtype that a loop may have, from start on, as float or double, and back: an integer of its range, 0 for NaN.
+ * Whole blocks of small integers have loops that become vectors. */
+#define DV__SMALL_INTEGERS(X)             \
+    X(i8, int8_t, INT8_MIN, INT8_MAX)     \
+    X(i16, int16_t, INT16_MIN, INT16_MAX) \
+    X(i32, int32_t, INT32_MIN, INT32_MAX) \
+    X(u8, uint8_t, 0, UINT8_MAX)
+#define DV__READ_BLOCK(DTYPE, TYPE, LEAST, MOST) \
+    case DV_DTYPE_##DTYPE:                       \
+        DV_BLOCK_LOOP                            \
+        x[i] = ((const TYPE *)data)[start + i];  \
+        break;
+#define DV__WRITE_BLOCK(DTYPE, TYPE, LEAST, MOST)                         \
+    case DV_DTYPE_##DTYPE:                                                \
+        DV_BLOCK_LOOP                                                     \
+        {                                                                 \
+            const double low = x[i] > LEAST ? x[i] : LEAST;               \
+            const int32_t whole = (int32_t)(low < MOST ? low : MOST);     \
+            ((TYPE *)data)[start + i] = (TYPE)(x[i] == x[i] ? whole : 0); \
+        }                                                                 \
+        return;
+DV__ONCE static void dv__read(dv__room *to, bool f64, const void *data, int64_t start, int64_t n, uint32_t dtype)
+{
+    double x[DV_BLOCK] = { 0 };
+    switch (n == DV_BLOCK ? dtype : 0) {
+        DV__SMALL_INTEGERS(DV__READ_BLOCK)
+    case DV_DTYPE_bool:
+        DV_BLOCK_LOOP
+        x[i] = ((const uint8_t *)data)[start + i] != 0;
+        break;
+    default: dv_load_f64(x, data, start, n, dtype);
+    }
+    if (f64)
+        memcpy(to->f64, x, sizeof x);
+    else
+        DV_BLOCK_LOOP
+    to->f32[i] = (float)x[i];
+}
 static inline int64_t dv__whole(double x, int64_t least, int64_t most)
 {
     return x != x ? 0 : x <= (double)least ? least : x >= (double)most ? most : (int64_t)x;
 }
-/* n elements of any dtype that a loop may have, from start on, as float or double, and back. */
-static inline void dv__read(dv__room *to, bool f64, const void *data, int64_t start, int64_t n, uint32_t dtype)
+DV__ONCE static void dv__write(void *data, int64_t start, int64_t n, uint32_t dtype, const dv__room *from, bool f64)
 {
-    double x[DV_BLOCK] = { 0 };
-    dv_load_f64(x, data, start, n, dtype);
-    for (int i = 0; i < DV_BLOCK; i++)
-        if (f64)
-            to->f64[i] = x[i];
-        else
-            to->f32[i] = (float)x[i];
-}
-static inline void dv__write(void *data, int64_t start, int64_t n, uint32_t dtype, const dv__room *from, bool f64)
-{
+    double x[DV_BLOCK];
+    if (f64)
+        memcpy(x, from->f64, sizeof x);
+    else
+        DV_BLOCK_LOOP
+    x[i] = (double)from->f32[i];
+    switch (n == DV_BLOCK ? dtype : 0) {
+        DV__SMALL_INTEGERS(DV__WRITE_BLOCK)
+    default: break;
+    }
     for (int64_t i = 0; i < n; i++) {
-        const double x = f64 ? from->f64[i] : (double)from->f32[i];
         switch (dtype) {
-        case DV_DTYPE_i8: ((int8_t *)data)[start + i] = (int8_t)dv__whole(x, INT8_MIN, INT8_MAX); break;
-        case DV_DTYPE_i16: ((int16_t *)data)[start + i] = (int16_t)dv__whole(x, INT16_MIN, INT16_MAX); break;
-        case DV_DTYPE_i32: ((int32_t *)data)[start + i] = (int32_t)dv__whole(x, INT32_MIN, INT32_MAX); break;
-        case DV_DTYPE_i64: ((int64_t *)data)[start + i] = dv__whole(x, INT64_MIN, INT64_MAX); break;
-        case DV_DTYPE_u8: ((uint8_t *)data)[start + i] = (uint8_t)dv__whole(x, 0, UINT8_MAX); break;
-        case DV_DTYPE_bool: ((bool *)data)[start + i] = x < 0 || x > 0 || x != x; break;
-        default: dv_put_f64(data, start + i, dtype, x);
+        case DV_DTYPE_i8: ((int8_t *)data)[start + i] = (int8_t)dv__whole(x[i], INT8_MIN, INT8_MAX); break;
+        case DV_DTYPE_i16: ((int16_t *)data)[start + i] = (int16_t)dv__whole(x[i], INT16_MIN, INT16_MAX); break;
+        case DV_DTYPE_i32: ((int32_t *)data)[start + i] = (int32_t)dv__whole(x[i], INT32_MIN, INT32_MAX); break;
+        case DV_DTYPE_i64: ((int64_t *)data)[start + i] = dv__whole(x[i], INT64_MIN, INT64_MAX); break;
+        case DV_DTYPE_u8: ((uint8_t *)data)[start + i] = (uint8_t)dv__whole(x[i], 0, UINT8_MAX); break;
+        case DV_DTYPE_bool: ((bool *)data)[start + i] = x[i] < 0 || x[i] > 0 || x[i] != x[i]; break;
+        default: dv_put_f64(data, start + i, dtype, x[i]);
         }
     }
 }
@@ -424,7 +450,9 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
 #define DV__IN_VALUE(x, NAME) \
     const dv_real dv__start_##NAME = *(const dv__cell *)(dv__in[dv__in_##NAME] + dv__i), NAME = dv__start_##NAME;
 #define DV__OUT_VALUE(x, NAME) dv_real NAME = dv__start_##NAME;
-#define DV__OUT_STORE(x, NAME) *(dv__cell *)(dv__out[dv__out_##NAME] + dv__i) = NAME;
+#define DV__OUT_STORE(x, NAME) *(dv__cell *)(dv__to_##NAME + dv__i) = NAME;
+#define DV__OUT_TO(x, NAME) dv_number *const dv__to_##NAME = dv__notes ? dv__kept[dv__out_##NAME] : dv__out[dv__out_##NAME];
+#define DV__OUT_COPY(x, NAME) memcpy(dv__out[dv__out_##NAME], dv__kept[dv__out_##NAME], sizeof dv__kept[0]);
 #define DV__OF_FRAME(x, NAME) x->NAME,
 /* clang-format off */
 #define DV__MAP_OF(...) DV__MAP(__VA_ARGS__)
@@ -484,11 +512,32 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
 /* Does the line, with its macros expanded, have a comparison, `!`, `~`, or braces? With vectors these do not mean what they mean
  * with numbers (x > 0 would be 0 or -1, (dv_real){ 1 } one 1), so that line is compiled for float. */
 #define DV__TEXT(...) #__VA_ARGS__
+#define DV__HAS_ANGLES(...) (__builtin_strstr(DV__TEXT(__VA_ARGS__), "dv__far") != 0) /* dv_sin, dv_cos */
 #define DV__COMPARES(...) (__builtin_strpbrk(DV__TEXT(__VA_ARGS__), "<>!~{") || __builtin_strstr(DV__TEXT(__VA_ARGS__), "=="))
 
-/* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
+/* One pass of a line through a block. */
 /* clang-format off */
-#define DV__STEP(TARGET, STEP, NUMBER, REAL, CELL, LOOP, FRAME, INS, OUTS, ...)                                                 \
+#define DV__PASS(LOOP, INS, OUTS, ...)                                                                                          \
+        LOOP {                                                                                                                  \
+            DV__MAP_OF(DV__OUT_NONE, , DV__UNPAREN OUTS) {                                                                      \
+                DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS) {                                                                   \
+                    DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                               \
+                    do { __VA_ARGS__; } while (0);                                                                              \
+                    DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                               \
+                }                                                                                                               \
+            }                                                                                                                   \
+        }
+/* The second pass, where the first met a large angle: its results were kept apart, since they may lie where the inputs do. */
+#define DV__PASS_AGAIN(INS, OUTS, ...)                                                                                          \
+        if (dv__far) {                                                                                                          \
+            const dv__no_far dv__far = { 0 };                                                                                   \
+            (void)dv__far;                                                                                                      \
+            DV__PASS(for (int dv__i = 0; dv__i < DV_BLOCK; dv__i++), INS, OUTS, __VA_ARGS__)                                    \
+        }                                                                                                                       \
+        if (dv__notes) { DV__MAP_OF(DV__OUT_COPY, , DV__UNPAREN OUTS) }
+#define DV__PASS_ONCE(INS, OUTS, ...)
+/* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
+#define DV__STEP(TARGET, STEP, NUMBER, REAL, CELL, LOOP, AGAIN, NOTES, FRAME, INS, OUTS, ...)                                   \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")                                               \
     TARGET DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with)                             \
     {                                                                                                                           \
@@ -499,16 +548,13 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) dv__ins };                                                          \
         enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) dv__outs };                                                       \
         _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results");        \
-        (void)frame;                                                                                                            \
-        LOOP {                                                                                                                  \
-            DV__MAP_OF(DV__OUT_NONE, , DV__UNPAREN OUTS) {                                                                      \
-                DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS) {                                                                   \
-                    DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                               \
-                    do { __VA_ARGS__; } while (0);                                                                              \
-                    DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                               \
-                }                                                                                                               \
-            }                                                                                                                   \
-        }                                                                                                                       \
+        const bool dv__notes = NOTES;                                                                                           \
+        dv_number dv__kept[dv__outs][DV_BLOCK];                                                                                 \
+        int32_t dv__far = 0;                                                                                                    \
+        DV__MAP_OF(DV__OUT_TO, , DV__UNPAREN OUTS)                                                                              \
+        (void)frame, (void)dv__far, (void)dv__kept, (void)dv__notes;                                                            \
+        DV__PASS(LOOP, INS, OUTS, __VA_ARGS__)                                                                                  \
+        AGAIN(INS, OUTS, __VA_ARGS__)                                                                                           \
     }                                                                                                                           \
     _Pragma("GCC diagnostic pop")
 /* The body of a row: the functions below are their heads. */
@@ -531,15 +577,17 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
     DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                       \
         DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
-    DV__STEP(DV_TARGET_AVX512, STEP, float, dv_f32x16, dv__f32x16, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i += 16), FRAME,   \
-        INS, OUTS, __VA_ARGS__)
+    DV__STEP(DV_TARGET_AVX512, STEP, float, dv_f32x16, dv__f32x16, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i += 16),          \
+        DV__PASS_ONCE, false, FRAME, INS, OUTS, __VA_ARGS__)
 #else
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)
 #endif
 #define DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, X16, ...)                                                                        \
-    DV__STEP(, ROW##_step_f32, float, float, float, DV__VECTOR_LOOP(dv__i, DV_BLOCK), FRAME, INS, OUTS, __VA_ARGS__)            \
-    DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), FRAME, INS, OUTS, __VA_ARGS__)         \
+    DV__STEP(, ROW##_step_f32, float, float, float, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASS_AGAIN, DV__HAS_ANGLES(__VA_ARGS__),  \
+        FRAME, INS, OUTS, __VA_ARGS__)                                                                                          \
+    DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASS_AGAIN, DV__HAS_ANGLES(__VA_ARGS__), \
+        FRAME, INS, OUTS, __VA_ARGS__)                                                                                          \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
     static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \
         DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                            \

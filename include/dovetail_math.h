@@ -15,6 +15,17 @@
 #include "dovetail_op.h"
 #include <math.h>
 
+#if defined(__clang__)
+#define DV__UNUSED __attribute__((unused))
+#define DV__ONCE __attribute__((noinline, unused)) /* one function for all that call it */
+#elif defined(__GNUC__)
+#define DV__UNUSED __attribute__((unused))
+#define DV__ONCE __attribute__((noinline, noclone, unused))
+#else
+#define DV__UNUSED
+#define DV__ONCE
+#endif
+
 DV_INLINE double dv__f64_from_bits(uint64_t bits)
 {
     double x;
@@ -159,12 +170,13 @@ DV_INLINE float dv_logf(float x) /* 0.9 ulp */
         f * (0.142490581f + f * (-0.124256872f + f * (0.116854198f + f * (-0.114797339f + f * 0.0697161183f))));
     const float q = f * f * f * (0.333333313f + f * (-0.24999997f + f * (0.200007156f + f * far)));
     const float sum = n * 0x1.62e4p-1f + (f + ((q - 0.5f * f * f) + n * 0x1.7f7d1cp-20f));
-    return x > 0 ? (x < HUGE_VALF ? sum : x) : x < 0 ? x * 0 / 0.0f : x == 0 ? -HUGE_VALF : x;
+    return x > 0 ? (x < HUGE_VALF ? sum : x) : x < 0 ? dv__f32_from_bits(0x7fc00000u) : x == 0 ? -HUGE_VALF : x;
 }
 DV_INLINE float dv_log1pf(float x) /* 1.5 ulp */
 {
-    const float u = 1 + x, all = dv_logf(u) + (x - (u - 1)) / u; /* x - (u - 1) is what u does not have */
-    return x > -1 && x < HUGE_VALF && x != 0 ? all : x == 0 ? x : dv_logf(u);
+    const float u = 1 + x, rest = (x - (u - 1)) / u; /* x - (u - 1) is what u does not have */
+    const float all = dv_logf(u) + (u > 0 && u < HUGE_VALF ? rest : 0);
+    return x == 0 ? x : all;
 }
 
 /* ---- sine and cosine ----------------------------------------------------------------------------------------------------- */
@@ -229,7 +241,7 @@ DV_INLINE float dv__sinf_large(float x, uint32_t quarter)
     return quadrant & 2 ? -s : s;
 }
 
-/* For every x. If almost all x are small, test for that and use the faster functions above. */
+/* For every x. If almost all x are small, test for that and use the faster functions above: this one does not become vectors. */
 DV_INLINE float dv_sinf(float x) /* 2.4 ulp */
 {
     const float a = dv_fabsf(x), large = dv__sinf_large(x, 0), small = dv_sinf_small(a > DV_SINF_SMALL ? 0 : x);
@@ -281,9 +293,31 @@ DV_INLINE double dv_cos_small(double x) /* 2.3 ulp */
     return dv__f64_from_bits(dv__bits_of_f64(v.quadrant & 1 ? v.sin : v.cos) ^ (v.quadrant + 1) >> 1 << 63);
 }
 
-/* f64, for every x: the C library's where x is large. */
-static inline double dv__sin_f64(double x) { return dv_fabs(x) <= DV_SIN_SMALL ? dv_sin_small(x) : sin(x); }
-static inline double dv__cos_f64(double x) { return dv_fabs(x) <= DV_SIN_SMALL ? dv_cos_small(x) : cos(x); }
+/* What dv_sin() and dv_cos() call. Few angles are large, and the way for these is long and does not become vectors. A step of
+ * dovetail_elementwise.h has a number dv__far: it computes a block as if all angles were small, sets that number if one was not,
+ * and then computes the block again where dv__far is this constant. */
+typedef struct dv__no_far { int none; } dv__no_far;
+static const dv__no_far dv__far DV__UNUSED = { 0 };
+DV__ONCE static float dv__sinf_any(float x, const void *far) { return (void)far, dv_sinf(x); }
+DV__ONCE static float dv__cosf_any(float x, const void *far) { return (void)far, dv_cosf(x); }
+DV__ONCE static double dv__sin_any(double x, const void *far) /* the C library's where x is large */
+{
+    return (void)far, dv_fabs(x) <= DV_SIN_SMALL ? dv_sin_small(x) : sin(x);
+}
+DV__ONCE static double dv__cos_any(double x, const void *far)
+{
+    return (void)far, dv_fabs(x) <= DV_SIN_SMALL ? dv_cos_small(x) : cos(x);
+}
+#define DV__NOTING(NAME, TYPE, SMALL, ABS, MOST)         \
+    DV_INLINE TYPE NAME(TYPE x, const void *far)         \
+    {                                                    \
+        *(int32_t *)(uintptr_t)far |= !(ABS(x) <= MOST); \
+        return SMALL(x);                                 \
+    }
+DV__NOTING(dv__sinf_noting, float, dv_sinf_small, dv_fabsf, DV_SINF_SMALL)
+DV__NOTING(dv__cosf_noting, float, dv_cosf_small, dv_fabsf, DV_SINF_SMALL)
+DV__NOTING(dv__sin_noting, double, dv_sin_small, dv_fabs, DV_SIN_SMALL)
+DV__NOTING(dv__cos_noting, double, dv_cos_small, dv_fabs, DV_SIN_SMALL)
 DV_INLINE double dv__tanh_f64(double x) { return tanh(x); }
 
 /* ---- The same for 16 floats at once, of AVX-512 --------------------------------------------------------------------------- */
@@ -379,11 +413,95 @@ DV__X16 dv_f32x16 dv__siluf_x16(dv_f32x16 x) /* 3.1 ulp */
         memcpy(&x, each, sizeof each);  \
         return x;                       \
     }
-DV__EACH_X16(dv__logf_x16, dv_logf)
-DV__EACH_X16(dv__log1pf_x16, dv_log1pf)
-DV__EACH_X16(dv__tanhf_x16, dv_tanhf)
-DV__EACH_X16(dv__sinf_x16, dv_sinf)
-DV__EACH_X16(dv__cosf_x16, dv_cosf)
+
+/* As for one float. */
+DV__X16 dv_f32x16 dv__tanhf_x16(dv_f32x16 x)
+{
+    const dv_f32x16 a = dv__fabs_x16(x), t = x * x, e = dv__expf_x16(dv__min_x16(dv__all_x16(20), 2.0f * a));
+    const dv_f32x16 far = 1.0f - 2.0f / (e + 1.0f);
+    const dv_f32x16 q = -0.3333328128f +
+        t * (0.1333142033f + t * (-0.05373779432f + t * (0.02063253558f + t * -0.005697373287f)));
+    const dv_f32x16 size = dv__select_x16((dv_i32x16)(a < 0.625f), a + a * t * q, far);
+    return (dv_f32x16)((dv_i32x16)size | ((dv_i32x16)x & INT32_MIN));
+}
+DV__X16 dv_f32x16 dv__logf_x16(dv_f32x16 x)
+{
+    const dv_f32x16 infinity = dv__all_x16(HUGE_VALF);
+    const dv_i32x16 denormal = (dv_i32x16)(x < 0x1p-126f);
+    const dv_f32x16 scaled = dv__select_x16(denormal, x * 0x1p23f, x);
+    const dv_i32x16 k = ((dv_i32x16)scaled - 0x3f3504f3) >> 23;
+    const dv_f32x16 f = (dv_f32x16)((dv_i32x16)scaled - (k << 23)) - 1.0f;
+    const dv_f32x16 n = __builtin_convertvector(k, dv_f32x16) - (dv_f32x16)(denormal & (dv_i32x16)dv__all_x16(23));
+    const dv_f32x16 far = -0.166678026f +
+        f * (0.142490581f + f * (-0.124256872f + f * (0.116854198f + f * (-0.114797339f + f * 0.0697161183f))));
+    const dv_f32x16 q = f * f * f * (0.333333313f + f * (-0.24999997f + f * (0.200007156f + f * far)));
+    const dv_f32x16 sum = n * 0x1.62e4p-1f + (f + ((q - 0.5f * f * f) + n * 0x1.7f7d1cp-20f));
+    const dv_f32x16 other = dv__select_x16(
+        (dv_i32x16)(x == 0), -infinity, dv__select_x16((dv_i32x16)(x < 0), dv__all_x16(NAN), x));
+    return dv__select_x16((dv_i32x16)(x > 0) & (dv_i32x16)(x < infinity), sum, other);
+}
+DV__X16 dv_f32x16 dv__log1pf_x16(dv_f32x16 x)
+{
+    const dv_f32x16 u = 1.0f + x;
+    dv_f32x16 near; /* 1 / u to 14 bits, and then to 28 */
+    __asm__("vrcp14ps %1, %0" : "=v"(near) : "v"(u));
+    const dv_f32x16 rest = (x - (u - 1.0f)) * (near * (2.0f - u * near));
+    const dv_i32x16 there = (dv_i32x16)(u > 0) & (dv_i32x16)(u < dv__all_x16(HUGE_VALF));
+    return dv__select_x16((dv_i32x16)(x == 0), x, dv__logf_x16(u) + (dv_f32x16)(there & (dv_i32x16)rest));
+}
+
+/* Sine and cosine as for one float: s is the sine of what is left of x, and odd has the sign in its lowest bit. */
+DV__X16 dv_f32x16 dv__signed_x16(dv_f32x16 s, dv_f32x16 odd) { return (dv_f32x16)((dv_i32x16)s ^ (dv_i32x16)odd << 31); }
+DV__X16 dv_f32x16 dv__sinf_reduced_x16(dv_f32x16 r)
+{
+    const dv_f32x16 t = r * r;
+    return r +
+        r * t * (-0.1666666663f + t * (0.008333331311f + t * (-0.0001984089228f + t * (2.752651812e-6f + t * -2.390735907e-8f))));
+}
+DV__X16 dv_f32x16 dv__sinf_small_x16(dv_f32x16 x)
+{
+    const dv_f32x16 shifted = x * 0x1.45f306p-2f + 0x1.8p23f, n = shifted - 0x1.8p23f;
+    const dv_f32x16 r = (((x - n * 0x1.92p+1f) - n * 0x1.fb4p-11f) - n * 0x1.444p-23f) - n * 0x1.68c234p-38f;
+    return dv__select_x16((dv_i32x16)(x == 0), x, dv__signed_x16(dv__sinf_reduced_x16(r), shifted));
+}
+DV__X16 dv_f32x16 dv__sinf_near_x16(dv_f32x16 x)
+{
+    const dv_f32x16 shifted = x * 0x1.45f306p-2f + 0x1.8p23f, n = shifted - 0x1.8p23f;
+    const dv_f32x16 r = ((x - n * 0x1.921f8p+1f) - n * 0x1.aa22p-18f) - n * 0x1.68c234p-38f, t = r * r;
+    const dv_f32x16 s = r + r * t * (-0.1666665971f + t * (0.008333069272f + t * (-0.0001980977686f + t * 2.606095677e-6f)));
+    const dv_i32x16 sign = (dv_i32x16)r & INT32_MIN;
+    return dv__signed_x16((dv_f32x16)((dv_i32x16)s | sign), shifted);
+}
+DV__X16 dv_f32x16 dv__cosf_small_x16(dv_f32x16 x)
+{
+    const dv_f32x16 shifted = (x * 0x1.45f306p-2f - 0.5f) + 0x1.8p23f, m = 2 * (shifted - 0x1.8p23f) + 1;
+    const dv_f32x16 r = (((x - m * 0x1.92p+0f) - m * 0x1.fb4p-12f) - m * 0x1.444p-24f) - m * 0x1.68c234p-39f;
+    return dv__signed_x16(dv__sinf_reduced_x16(r), (dv_f32x16) ~(dv_i32x16)shifted);
+}
+DV__X16 bool dv__within_x16(dv_f32x16 x, float most) /* is each |x| <= most? */
+{
+    uint32_t outside;
+    __asm__("vcmpnleps %1, %2, %%k1\n\tkmovw %%k1, %0" : "=r"(outside) : "v"(dv__all_x16(most)), "v"(dv__fabs_x16(x)) : "k1");
+    return !outside;
+}
+DV__X16 dv_f32x16 dv__sinf_x16(dv_f32x16 x, const void *far)
+{
+    if (dv__within_x16(x, DV_SINF_NEAR))
+        return dv__sinf_near_x16(x);
+    if (dv__within_x16(x, DV_SINF_SMALL))
+        return dv__sinf_small_x16(x);
+    for (int i = 0; i < 16; i++)
+        x[i] = dv__sinf_any(x[i], far);
+    return x;
+}
+DV__X16 dv_f32x16 dv__cosf_x16(dv_f32x16 x, const void *far)
+{
+    if (dv__within_x16(x, DV_SINF_SMALL))
+        return dv__cosf_small_x16(x);
+    for (int i = 0; i < 16; i++)
+        x[i] = dv__cosf_any(x[i], far);
+    return x;
+}
 
 /* To an integer: 9 is down, 10 up, 11 towards 0, 8 to the nearest, even one of two. */
 #define DV__WHOLE_X16(NAME, WAY)                                         \
@@ -440,8 +558,11 @@ DV__X16 dv_i32x16 dv__nonzero_x16(dv_f32x16 x) { return (dv_i32x16)(x != 0); }
 #define dv_sigmoid(x) DV__BY_TYPE(x, dv_sigmoidf, (dv_sigmoid), dv__sigmoidf_x16)(x)
 #define dv_silu(x) DV__BY_TYPE(x, dv_siluf, (dv_silu), dv__siluf_x16)(x)
 #define dv_tanh(x) DV__BY_TYPE(x, dv_tanhf, dv__tanh_f64, dv__tanhf_x16)(x)
-#define dv_sin(x) DV__BY_TYPE(x, dv_sinf, dv__sin_f64, dv__sinf_x16)(x)
-#define dv_cos(x) DV__BY_TYPE(x, dv_cosf, dv__cos_f64, dv__cosf_x16)(x)
+#define DV__FAR(NOTING, ANY) _Generic(dv__far, int32_t: NOTING, default: ANY)
+#define dv_sin(x) \
+    DV__BY_TYPE(x, DV__FAR(dv__sinf_noting, dv__sinf_any), DV__FAR(dv__sin_noting, dv__sin_any), dv__sinf_x16)(x, &dv__far)
+#define dv_cos(x) \
+    DV__BY_TYPE(x, DV__FAR(dv__cosf_noting, dv__cosf_any), DV__FAR(dv__cos_noting, dv__cos_any), dv__cosf_x16)(x, &dv__far)
 #define dv_abs(x) DV__BY_TYPE(x, dv_fabsf, dv_fabs, dv__fabs_x16)(x)
 #define dv_sqrt(x) DV__BY_TYPE(x, sqrtf, sqrt, dv__sqrt_x16)(x)
 #define dv_log(x) DV__BY_TYPE(x, dv_logf, log, dv__logf_x16)(x)

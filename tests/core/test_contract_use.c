@@ -268,8 +268,9 @@ static void test_words(void **state)
         "  takes 'x' strided\n"
         "  workspace = 4*m*n\n");
     dv__contract_json(c, &json);
-    assert_non_null(strstr(
-        json.data, "{\"name\": \"k\", \"case\": null, \"asked\": \"size\", \"at\": [{\"slot\": 0, \"case\": null, \"axis\": 1, \"after\": []}"));
+    assert_non_null(strstr(json.data,
+        "{\"name\": \"k\", \"case\": null, \"asked\": \"size\", \"at\": [{\"slot\": 0, \"case\": null, \"axis\": 1, \"after\": "
+        "[]}"));
     assert_non_null(strstr(json.data, "\"takes\": [{\"slot\": 0, \"kind\": \"strided\", \"align\": 1}]"));
     dv__text_deinit(&words);
     dv__text_deinit(&json);

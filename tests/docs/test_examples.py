@@ -2,6 +2,7 @@
 import os
 import pathlib
 import pickle
+import platform
 import re
 import shutil
 import subprocess
@@ -68,6 +69,28 @@ def test_torch_page(tmp_path):
     (tmp_path / "ops.c").write_text(blocks(page, "c")[0])
     env = {**os.environ, "PYTHONPATH": str(BUILD / "python"), "DOVETAIL_CACHE": str(tmp_path / "cache")}
     subprocess.run([sys.executable, "-c", "\n".join(blocks(page, "python"))], check=True, cwd=tmp_path, env=env)
+
+
+LINES_OF_VECTORS = [*(f"out = dv_{f}(x)" for f in "exp sigmoid silu tanh log log1p sin cos sqrt abs floor ceil trunc round".split()),
+    "out = x + y", "out = dv_select(x > y, dv_exp(x), y)", "dv_real m = x > 0; out = m * y", "out = (x > 0) - (x < 0)",
+    "dv_real t = dv_select(x > y, dv_exp(x), y); out = frame.flag ? -t : t", "out = dv_select((x > 0) & (y < 2), dv_sin(x), dv_tanh(y))"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or "Free Software" not in subprocess.run(["cc", "--version"], capture_output=True, text=True).stdout, reason="gcc says what it makes vectors of")
+@pytest.mark.parametrize("line", LINES_OF_VECTORS)
+def test_lines_become_vectors(tmp_path, line):
+    """By what gcc says: of AVX2, for float, and of AVX-512."""
+    source = tmp_path / "f.c"
+    source.write_text(f"""#include <dovetail_elementwise.h>
+struct f {{ const dv_tensor *x, *y; bool flag; dv_tensor *out; }};
+DV_ELEMENTWISE(row, struct f, (x, y), (out), {line})
+DV_OPERATOR(f, struct f, (x, y, flag, out), .schema = "f(Tensor x, Tensor y, bool flag=False) -> Tensor out",
+    .contract = "x[*s]:T, y[*s]:T -> out[*s]:T; T in f32 f64 bf16 f16; parallel(*s)", .kernels = DV_KERNELS(DV_ELEMENTWISE_FLOATS(struct f, row, .split = 4096)));
+DV_LIBRARY(fs, &dv_op_f);
+""")
+    built = subprocess.run([COMMAND, "build", source, "-o", tmp_path / "f.so", "-X", "-fopt-info-vec", "-v"], check=True, capture_output=True, text=True)
+    sizes = re.findall(r"f\.c:3:.*using (\d+) byte", built.stdout + built.stderr)
+    assert sizes.count("32") >= 2 and sizes.count("64") >= 1, sizes
 
 
 def test_the_lines_of_elementwise_operators(tmp_path):

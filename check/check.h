@@ -281,6 +281,8 @@ void check_set_count(check_case *c, size_t list, uint32_t n); /* how many tensor
 /* ---- The plan: the cases of a row (plan.c) ------------------------------------------------------------------------------- */
 
 enum { CHECK_MOST_CASES = 200, CHECK_MOST_ELEMENTS = 400000 };
+/* Cases that take longer than a case may; and those after them that have as much work. */
+enum check_dropped { CHECK_KEPT, CHECK_SLOW, CHECK_AS_SLOW };
 typedef struct check_plan {
     uint32_t n;
     uint32_t infeasible, cut, not_met; /* pairs of levels of two factors; cut: larger than --max-elements */
@@ -289,7 +291,7 @@ typedef struct check_plan {
     char refusal[512];                 /* of the last case that was not accepted */
     bool has_stray;                    /* a case that fits, but has a view outside of its argument, which is refused */
     check_case stray;
-    volatile bool dropped[CHECK_MOST_CASES]; /* they take longer than a case may */
+    volatile uint8_t dropped[CHECK_MOST_CASES]; /* enum check_dropped */
     check_case cases[CHECK_MOST_CASES];
 } check_plan;
 /* The same for every seed; tensors get their contents from check_seeded(). Runs shape functions: in children only. wanted: how
@@ -300,6 +302,7 @@ void check_plan_goes_on(void);                               /* told by the plan
 bool check_is_huge(const check_op *op, const check_case *c); /* has it a number so large that a loop to it does not end? */
 double check_work(
     const check_op *op, const check_case *c); /* how often a loop over all names goes round; runs often share dims */
+double check_work_with_numbers(const check_op *op, const check_case *c); /* over the numbers too: they may be sizes */
 
 /* ---- Cases (generate.c) -------------------------------------------------------------------------------------------------- */
 
@@ -477,7 +480,8 @@ bool check_heap_wrong_free(void);    /* it aborted because a block was freed twi
 /* ---- Tolerances (tolerance.c) ---------------------------------------------------------------------------------------- */
 
 /* The tolerance between two right results of a case: |a - b| <= atol + rtol * |b|. alone: b is the only opinion. 0, 0: exact. */
-typedef struct check_tolerance { double rtol, atol; } check_tolerance;
+/* alike: the roundings of a sum of equal terms go one way, which moved arguments do not show: so many times as far. */
+typedef struct check_tolerance { double rtol, atol, alike; } check_tolerance;
 check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_dtype dtype, int64_t elements, bool alone);
 /* The tolerance for elements that were computed in another order; largest: the largest of the inputs. */
 double check_rounding(const check_op *op, dv_dtype dtype, double largest);

@@ -722,6 +722,14 @@ double check_work(const check_op *op, const check_case *c)
     return dims * most;
 }
 
+double check_work_with_numbers(const check_op *op, const check_case *c)
+{
+    double work = check_work(op, c);
+    for (size_t i = 0; i < c->nargs; i++)
+        work *= c->args[i].type == DV_VALUE_INT && c->args[i].as.i > 1 ? (double)c->args[i].as.i : 1;
+    return work;
+}
+
 /* A case with these levels, as far as it can have them; the names of factors a and b come first. tight: all else is small. */
 static enum check_verdict make(planner *p, const int *want, int a, int b, bool tight, check_case *c)
 {

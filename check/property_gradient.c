@@ -459,7 +459,8 @@ static enum outcome backward(check_job *job, const point *p, const bool *wanted,
     if (!make_grads(p, grads, list))
         return REFUSED;
     const int status = dv_gradient(p->op->op, p->slots, grads, wanted, out, &bench.host);
-    if (status == DV_ENOTSUP) /* of these arguments there is no gradient, and the operator says so */
+    if (status == DV_ENOTSUP ||
+        status == DV_ENOMEM) /* these arguments have none, as the operator says; or the host has not so much */
         return REFUSED;
     if (status) {
         show(job, CHECK_SHOW_FORM, 0);

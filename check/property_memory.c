@@ -187,12 +187,12 @@ static void check_gaps(check_job *job, const check_case *c)
 
 /* ---- Indices past 2^31 ---- */
 
-enum { FAR_CASES = 2, FAR_ELEMENTS = 256, FAR_MS = 20, TOO_SLOW = 78, NO_MEMORY = 79, MOST_DATA = 1 << 30 };
+enum { FAR_CASES = 2, FAR_ELEMENTS = 256, FAR_MS = 50, TOO_SLOW = 78, NO_MEMORY = 79, MOST_DATA = 1 << 30 };
 enum beyond { LOOKED, NOTHING_TO_TRY, REFUSED_MEMORY, SLOW }; /* the last that holds counts */
 static const char *const without[] = {
     [NOTHING_TO_TRY] = "indices past 2^31: no small case could be made so large",
     [REFUSED_MEMORY] = "indices past 2^31: neither the system nor a call had memory for them",
-    [SLOW] = "indices past 2^31 beyond what a call touches in its first 20 ms",
+    [SLOW] = "indices past 2^31 beyond what a call touches in its first 50 ms",
 };
 
 static void too_slow(int number)

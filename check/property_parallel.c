@@ -33,7 +33,9 @@ enum {
     SHARED = 2000,
     THREADS = 4,
     MOST_STATIC = 1 << 20,
-    NUMBERED = 3,
+    NUMBERED = 3, /* cases, and so many with more elements */
+    LARGE_NUMBERED = 5,
+    FEW_ELEMENTS = 24,
     MOST_WORK = 1 << 20,
     FIRST_STOP = 16,
     LAST_STOP = 16384
@@ -776,7 +778,7 @@ static bool with_other_contents(const check_job *job, const check_case *c, bool 
     return c->ntensors && check_accepts(job->op, out);
 }
 
-/* Of the first cases, all before the first call; or of the one that is made smaller. */
+/* Of the first cases and the first large ones, all before the first call; or of the one that is made smaller. */
 static void check_numbers(check_job *job, const check_case *drawn)
 {
     static check_case own, c, other;
@@ -786,11 +788,16 @@ static void check_numbers(check_job *job, const check_case *drawn)
         void *page = mmap(NULL, sizeof *kept.sum, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         kept.sum = page == MAP_FAILED ? NULL : page;
     }
-    for (uint32_t k = 0; k < (again ? 1 : NUMBERED) && kept.sum; k++) {
+    for (uint32_t k = 0, large = 0; k < (again ? 1 : job->plan->n) && (k < NUMBERED || large < LARGE_NUMBERED) && kept.sum; k++) {
         if (again)
             c = own;
         else
             check_seeded(&job->plan->cases[k], job->result->seed, &c);
+        const double work = check_work_with_numbers(job->op, &c); /* what is kept may not show in a few elements */
+        const bool is_large = work >= FEW_ELEMENTS && work <= MOST_WORK;
+        large += is_large;
+        if (!again && k >= NUMBERED && !is_large)
+            continue;
         for (size_t k2 = 0; k2 < 2 * (c.nargs + 1) && check_accepts(job->op, &c); k2++) {
             const size_t i = k2 / 2;
             const bool contents = i == c.nargs;

@@ -110,7 +110,7 @@ static void whole(check_job *job)
 static const char *applies(const check_op *op, const check_row *row)
 {
     (void)row;
-    return op->source ? NULL : "a binary was given: it takes the C file";
+    return op->source ? NULL : op->refused ? "it does not load (see binding)" : "a binary was given: it takes the C file";
 }
 
 const check_property check_property_undefined = {

@@ -367,7 +367,7 @@ static bool same_tensor(const kept_tensor *a, const kept_tensor *b)
 static bool compare_exactly(const comparison *m, size_t k, difference *out)
 {
     const kept_tensor *t = &m->found->t[k];
-    const check_tolerance none = { 0, 0 };
+    const check_tolerance none = { 0, 0, 1 };
     const size_t size = (size_t)dv_dtype_bytes(t->dtype, 1);
     for (int64_t i = 0; i < t->n; i++) {
         const unsigned char *first = bytes_of(m->opinions[0], k) + (size_t)i * size;
@@ -399,12 +399,12 @@ static bool may_overflow(const comparison *m, double found, double expected, dou
 
 /* The change of an element when the arguments change by a few units in the last place: if it is large, as for a division by a sum
  * near zero, no row can be accurate. */
-static double movement(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double expected)
+static double movement(const comparison *m, size_t k, int64_t i, dv_dtype dtype, double expected, double alike)
 {
     if (!m->moved || k >= m->moved->n || !same_tensor(&m->moved->t[k], &m->opinions[0]->t[k]))
         return 0;
     const double by = fabs(check_get(bytes_of(m->moved, k), i, dtype) - expected);
-    return isfinite(by) ? MOVEMENT * by : INFINITY;
+    return isfinite(by) ? MOVEMENT * alike * by : INFINITY;
 }
 
 /* Is it in every opinion a zero of the other sign? */
@@ -441,7 +441,8 @@ static bool compare_real(const comparison *m, size_t k, difference *out)
             agree = class_of(check_get(bytes_of(m->opinions[o], k), i, dtype)) == class_of(expected);
         if (!agree)
             continue;
-        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread + movement(m, k, i, dtype, expected);
+        const double allowed = tolerance.atol + tolerance.rtol * fabs(expected) + 2 * spread +
+            movement(m, k, i, dtype, expected, tolerance.alike);
         if (class_of(found) != class_of(expected)) {
             if (m->signalling ? !isnan(expected) || !isinf(found) : may_overflow(m, found, expected, largest))
                 continue;
@@ -635,8 +636,12 @@ static void compare_layouts(check_job *job, const check_case *c, const kept *fou
 static void look_for_bias(check_job *job, const comparison *m)
 {
     size_t best = 0;
-    if (m->job->op->rtol >= 0 || m->job->op->atol >= 0 || m->job->op->rounded > 0) /* approximate, and its author says how far */
+    if (m->job->op->rtol >= 0 || m->job->op->atol >= 0 || m->job->op->rounded > 0) { /* its author says how far off it is */
+        for (size_t k = 0; k < m->found->n; k++)
+            if (check_is_float(m->found->t[k].dtype) && m->found->t[k].dtype.bits <= 16)
+                check_left_out(job, "a bias of the rounding, as the contract declares rtol, atol or rounded");
         return;
+    }
     for (size_t o = 0; o < m->n; o++)
         best = m->rows[o] == &wide ? o : best;
     for (size_t k = 0; k < m->found->n && k < m->opinions[best]->n; k++) {
@@ -823,7 +828,8 @@ static const char *incomplete(const check_op *op, const check_row *row)
         return row->reference ? "it is the reference, and there is no native form to compare it with (only layouts were compared)"
                               : "there is nothing to compare with: no reference row and no native form (only layouts were "
                                 "compared)";
-    return compared ? NULL : "no case gave a result with an element, and an opinion to compare it with";
+    return compared ? NULL
+                    : "no case had a result with an element and another row, or a native form, that takes the same arguments";
 }
 
 static const char *applies(const check_op *op, const check_row *row)

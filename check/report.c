@@ -133,6 +133,8 @@ static void print_failure(const printer *p, const check_job *job)
         print_case(job, p->to);
         fputs("\n", p->to);
     }
+    if (job->last_seed > job->seed && r->seed)
+        fprintf(p->to, "     with --seed %llu\n", (unsigned long long)r->seed);
     const char *between = "     other rows that fail in this way: ";
     for (const check_job *other = job + 1; other < p->jobs + p->njobs; other++)
         if (same_failure(job, other)) {
@@ -412,6 +414,8 @@ static void put_job(const check_job *job, FILE *to)
         fputs(", \"row\": null", to);
     put_member(to, "result", check_outcomes[r->outcome]);
     fprintf(to, ", \"cases\": %u, \"refused\": %u, \"cpu\": %.3f", r->cases, r->refused, r->used);
+    if (r->outcome == CHECK_FAIL && r->seed)
+        fprintf(to, ", \"seed\": %llu", (unsigned long long)r->seed);
     if (r->outcome == CHECK_FAIL)
         put_member(to, "kind", r->kind);
     if (r->outcome != CHECK_PASS)

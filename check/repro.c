@@ -696,8 +696,8 @@ static void put_c_names(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
     fprintf(to, "#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", file_of(job->op->path), job->op->name);
-    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d };\n", (int)row_of(job), (int)r->how.other_row,
-        r->how.end == CHECK_AT_END);
+    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d, APART = %d };\n", (int)row_of(job), (int)r->how.other_row,
+        r->how.end == CHECK_AT_END, r->failing.seed & 2 && r->how.show != CHECK_SHOW_FAR);
 }
 
 bool check_repro_c(const check_job *job, FILE *to)

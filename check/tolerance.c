@@ -9,9 +9,9 @@
  *
  * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
  * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
- * like n where the terms cancel or are equal (expanded tensors), so that roundings add up. An rtol that the contract
- * declares replaces the second term of r, an atol the second term of the bound; `rounded` adds so many units in the last place of
- * M. Integers and booleans: exact. */
+ * like n where the terms cancel or are equal (of expanded tensors, or of a few elements), so that roundings add up. An rtol that
+ * the contract declares replaces the second term of r, an atol the second term of the bound; `rounded` adds so many units in the
+ * last place of M. Integers and booleans: exact. */
 #include <math.h>
 #include <string.h>
 
@@ -78,9 +78,9 @@ static void insert(double most[3], double x)
 check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_dtype dtype, int64_t elements, bool alone)
 {
     double most[3] = { 1, 1, 1 }, n = 1;
-    bool equal = false;
+    bool equal = false, any = false, few = true;
     if (!check_is_float(dtype) && !is_complex(dtype))
-        return (check_tolerance){ 0, 0 };
+        return (check_tolerance){ 0, 0, 1 };
     for (size_t i = 0; i < c->nargs; i++)
         insert(most, largest_of(c, &c->args[i]));
     for (size_t i = 0; i < c->ntensors; i++) {
@@ -93,6 +93,13 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
         if (elements)
             n = fmax(n, (double)check_numel(t) / (double)elements);
     }
+    for (size_t i = 0; i < c->ntensors; i++) { /* a long sum of what they hold has equal terms */
+        const check_tensor *t = &c->tensors[i];
+        const bool real = t->present && (check_is_float(t->dtype) || is_complex(t->dtype));
+        any |= real;
+        few &= !real || 16 * (double)check_numel(t) <= n;
+    }
+    equal |= any && few;
     /* In f64 the opinions lose precision in the same way, so their difference does not show it: allow 64 units more; results
      * computed in f32 are still far off.
      */
@@ -101,7 +108,7 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
     const double relative = v * (16 * (largest + position) + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
                  absolute = v * (16 * (product + position) + n * largest);
     return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol),
-        (op->atol < 0 ? absolute : op->atol) + 2 * op->rounded * u * largest };
+        (op->atol < 0 ? absolute : op->atol) + 2 * op->rounded * u * largest, equal ? sqrt(n) : 1 };
 }
 
 double check_rounding(const check_op *op, dv_dtype dtype, double largest)

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -372,17 +373,21 @@ static void try_case(check_job *job, uint32_t i, uint64_t seed)
 static bool tell_dropped(check_job *job, uint32_t untried)
 {
     check_result *r = job->result;
-    uint32_t n = 0, first = 0;
-    for (uint32_t i = job->plan->n; i-- > 0;)
-        if (job->plan->dropped[i]) {
-            n++;
-            first = i;
-        }
+    uint32_t n = 0, slow = 0, first = 0;
+    for (uint32_t i = job->plan->n; i-- > 0;) {
+        n += job->plan->dropped[i] != CHECK_KEPT;
+        slow += job->plan->dropped[i] == CHECK_SLOW;
+        first = job->plan->dropped[i] == CHECK_SLOW ? i : first;
+    }
     FILE *to = fmemopen(r->dropped, sizeof r->dropped, "w");
     if (to && n) {
-        fprintf(to, "%u of %u cases, which take longer than %g s, as does ", n, job->plan->n, case_ms / 1e3);
+        fprintf(to, "%u of %u cases", n, job->plan->n);
+        if (n > slow)
+            fprintf(to, ": %u that have as much work as %u that take longer than %g s, as does ", n - slow, slow, case_ms / 1e3);
+        else
+            fprintf(to, ", which take longer than %g s, as does ", case_ms / 1e3);
         check_case_print(job->op, &job->plan->cases[first], to);
-    } else if (to && untried) {
+    } else if (to && untried && r->outcome == CHECK_PASS) {
         fprintf(to, "the last %u of %u cases: the others took %g s of processor time", untried, job->cases, job->seconds);
     }
     if (to)
@@ -690,13 +695,19 @@ static bool drop_slow(check_job *job, check_result *shared)
     const bool huge = check_is_huge(job->op, &r->failing), is_ours = job->property->faults & CHECK_FAULT_TIME;
     if (is_ours && !huge && (!strcmp(r->kind, "endless wait") || again_within(4 * case_ms, job, &r->failing, shared)))
         return false;
-    uint32_t dropped = 0;
+    uint32_t slow = 0;
+    double least = INFINITY;
     for (uint32_t i = 0; i < plan->n; i++) {
-        plan->dropped[i] |= i == r->at || (huge && check_is_huge(job->op, &plan->cases[i]));
-        dropped += plan->dropped[i] && !check_is_huge(job->op, &plan->cases[i]);
+        if (i == r->at || (huge && check_is_huge(job->op, &plan->cases[i])))
+            plan->dropped[i] = CHECK_SLOW;
+        if (plan->dropped[i] == CHECK_SLOW && !check_is_huge(job->op, &plan->cases[i])) {
+            slow++;
+            least = fmin(least, check_work_with_numbers(job->op, &plan->cases[i]));
+        }
     }
-    for (uint32_t i = r->at + 1; i < plan->n && dropped >= MOST_SLOW; i++) /* so are those that follow */
-        plan->dropped[i] = true;
+    for (uint32_t i = r->at + 1; i < plan->n && slow >= MOST_SLOW; i++) /* so are those with as much work that follow */
+        if (!plan->dropped[i] && check_work_with_numbers(job->op, &plan->cases[i]) >= least / 2)
+            plan->dropped[i] = CHECK_AS_SLOW;
     r->outcome = CHECK_PASS;
     r->fault = 0;
     *r->kind = *r->message = 0;

@@ -215,15 +215,24 @@ static int add_target(targets *t, const char *word)
 /* Only the operators that --op names. */
 static int keep_named(targets *t, const char *name)
 {
+    const size_t n = t->n;
     size_t kept = 0;
-    for (size_t i = 0; i < t->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const char *full = t->ops[i].name, *space = strstr(full, "::"), *own = space ? space + 2 : full;
         const size_t size = strcspn(own, ".");
         if (!strcmp(full, name) || !strcmp(own, name) || (strlen(name) == size && !strncmp(own, name, size)))
             t->ops[kept++] = t->ops[i];
     }
     t->n = kept;
-    return kept ? CLI_OK : cli_fail("no operator '%s' among those", name);
+    char *all = cli_format("%s", "");
+    for (size_t i = 0; i < n && !kept; i++) {
+        char *more = cli_format("%s%s%s", all, i ? ", " : "", t->ops[i].name);
+        free(all);
+        all = more;
+    }
+    const int status = kept ? CLI_OK : cli_fail("no operator '%s'; there %s %s", name, n == 1 ? "is" : "are", all);
+    free(all);
+    return status;
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------- */

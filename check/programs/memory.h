@@ -20,7 +20,7 @@ static unsigned char poison = 0xa5;                                     /* what 
 static int kernel_ran, guarding, at_end = AT_END, allocations, fail_at; /* which allocation fails: 0 none */
 static int error_before;                                                /* errno before a kernel */
 static _Thread_local int again;                                         /* the same memory as before, in the same order */
-static _Thread_local int which;                                         /* of the contents that arguments can have */
+__attribute__((unused)) static _Thread_local int which;                 /* of the contents that arguments can have */
 
 typedef struct buffer {
     unsigned char *pages, *data;
@@ -137,8 +137,15 @@ static void *lend(const dv_host *host, int use, int slot, size_t bytes, size_t a
     (void)host, (void)slot;
     if (++allocations == fail_at)
         return NULL;
-    void *p = guarded(bytes, alignment, poison);
-    buffers[(nbuffers - 1) % 4096].scratch = use == DV_MEMORY_SCRATCH;
+    const size_t more = APART && at_end && use != DV_MEMORY_STAND_IN ? alignment : 0;
+    unsigned char *p = guarded(bytes + more, alignment, poison);
+    buffer *b = &buffers[(nbuffers - 1) % 4096];
+    b->scratch = use == DV_MEMORY_SCRATCH;
+    b->bytes = bytes;
+    if (more && (uintptr_t)p / alignment % 2 == 0) /* no better aligned than it was asked for */
+        b->data = p += alignment;
+    if (more)
+        memset(b->data + bytes, 0xc3, b->room - (size_t)(b->data - b->pages) - bytes);
     return p;
 }
 /* Most memory stays until the next call. A piece's memory is gone when the piece returns. */

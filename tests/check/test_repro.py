@@ -29,7 +29,7 @@ NOT_IN_PYTHON = {
     "list_second_unwritten", "list_past_end",  # nor can the contents of its lists' memory be chosen
     "shape_looks_inside",  # dv_infer() has no Python function
     "overlap_copied_forward", "same_tensor",  # nor is it asked to give two arguments one memory
-    "racy_parallel_for", "places_in_order_taken", "pieces_count_at_once", "running_maximum", "eight_tables",  # a loop's pieces cannot be put in another order
+    "racy_parallel_for", "places_in_order_taken", "pieces_count_at_once", "running_maximum", "eight_tables", "table_of_first_base",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process
@@ -37,6 +37,7 @@ NOT_IN_PYTHON = {
     "static_buffer",  # Python's threads seldom are in the same kernel
 }
 LUCK_IN_PYTHON = {
+    "alloc_less_aligned",  # memory is often better aligned than it was asked for
     "string_list_kept",  # it reads a list that Python has freed: what is there now may do no harm
     "scratch_kept",  # threads often find the memory of a piece as the piece before left it
 }

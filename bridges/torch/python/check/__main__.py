@@ -473,11 +473,11 @@ class Worker:
         elif self.begin < len(asked(self.entry)):  # it ended while arguments were tried: exclude these
             self.crashes.append(self.trying)
             contract = self.entry["contract"]
-            if contract and self.entry["foreign"] and self.begin == 0:
+            if contract and self.begin == 0:
                 self.add(0, {"result": "fail", "message": "it ends the process" if not late else "it does not end", **(self.case or {})})
             if len(self.crashes) > CRASHES or (contract and not self.entry["foreign"]):
                 for i in range(self.begin, len(asked(self.entry))):
-                    self.add(i, {"result": "not checked", "message": "it ends the process (see runs)" if contract else
+                    self.add(i, {"result": "not checked", "message": "it ends the process (see runs)" if self.entry["foreign"] else "it ends the process" if contract else
                                  "arguments found by trial end the process: give a contract"})
         if self.begin >= len(asked(self.entry)):
             return True

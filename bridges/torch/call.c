@@ -783,8 +783,8 @@ static void announce_writes(struct dv__torch_call *c, const dv_value *args)
     }
 }
 
-/* Resize a tensor given by out= to the shape of its result, as torch does, with torch's warning if it had elements. May throw. */
-static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
+/* Can a tensor given by out= take its result? It may have another shape. */
+static int check_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
 {
     if (dv_dtype_key(out->dtype) != dv_dtype_key(made->dtype))
         return dv_fail(DV_EDTYPE, "%s: argument '%s': expected dtype %s, found %s", c->op->name, s->name,
@@ -792,6 +792,12 @@ static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_ten
     if (out->device.type != made->device.type || out->device.id != made->device.id)
         return dv_fail(DV_EDEVICE, "%s: argument '%s': expected a tensor on %s, found one on %s", c->op->name, s->name,
             dv_device_name(made->device.type), dv_device_name(out->device.type));
+    return DV_OK;
+}
+
+/* Resize it to the shape of its result, as torch does, with torch's warning if it had elements. May throw. */
+static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
+{
     if (c->t->resize_output)
         c->t->resize_output(handle_of_tensor(out), made->shape, (size_t)made->ndim);
     if (c->t->aoti_torch_copy_(handle_of_tensor(out), handle_of_tensor(made), 0))
@@ -799,7 +805,9 @@ static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_ten
     return DV_OK;
 }
 
-static int fill_outs(struct dv__torch_call *c, const dv_value *out, const dv_value *made, const struct dv__torch_slot *s)
+typedef int (*out_fn)(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s);
+static int each_out(
+    struct dv__torch_call *c, const dv_value *out, const dv_value *made, const struct dv__torch_slot *s, out_fn of_one)
 {
     const dv_tensor *const *outs, *const *results;
     const size_t n = tensors_of(out, &outs), expected = tensors_of(made, &results);
@@ -807,7 +815,7 @@ static int fill_outs(struct dv__torch_call *c, const dv_value *out, const dv_val
         return dv_fail(DV_EINVAL, "%s: argument '%s': expected %zu tensors, found %zu", c->op->name, s->name, expected, n);
     int status = DV_OK;
     for (size_t i = 0; !status && i < n; i++)
-        status = fill_out(c, outs[i], results[i], s);
+        status = of_one(c, outs[i], results[i], s);
     return status;
 }
 
@@ -825,8 +833,10 @@ static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
         return status;
     c->spare = results;
     c->nspare = op->nresults;
-    for (size_t i = 0; !status && i < op->nresults; i++)
-        status = fill_outs(c, &outs[i], &results[i], &op->slots[op->nargs + i]);
+    for (size_t i = 0; !status && i < 2 * op->nresults; i++) { /* nothing is written before all are checked */
+        const size_t r = i % op->nresults;
+        status = each_out(c, &outs[r], &results[r], &op->slots[op->nargs + r], i < op->nresults ? check_out : fill_out);
+    }
     release_spare(c);
     memcpy(results, outs, op->nresults * sizeof *results);
     return status;

@@ -1,5 +1,6 @@
-/* Assigns positional and named arguments to slots. Tensors for results may be given too: after the positional arguments in order,
- * by name, or as out= (one array, or a tuple with None for results to be allocated). Error messages have the form of Python's. */
+/* Assigns positional and named arguments to slots. Tensors for results may be given too: by name, as out= (one array, or a tuple
+ * with None for results to be allocated), or after the positional arguments in order, unless some arguments are keyword-only: then
+ * one more is most likely such an argument. Error messages have the form of Python's. */
 #include "extension.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int too_many(const ext_operator *f, Py_ssize_t nargs)
     size_t required = 0, results = 0;
     for (size_t i = 0; i < f->npositional; i++)
         required += !f->slots[i].has_default;
-    for (size_t i = 0; i < f->nresults; i++)
+    for (size_t i = 0; i < f->nresults && f->npositional == f->nargs; i++)
         results += f->slots[f->nargs + i].type == DV_FIELD_TENSOR && f->slots[f->nargs + i].alias < 0;
     PyObject *range = required == f->npositional ? PyUnicode_FromFormat("%zu", required)
                                                  : PyUnicode_FromFormat("from %zu to %zu", required, f->npositional);
@@ -163,6 +164,8 @@ int ext_bind(ext_call *c, PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
     size_t slot = 0;
     for (Py_ssize_t i = 0; i < nargs; i++, slot++) {
         if (slot >= f->npositional) {
+            if (f->npositional < f->nargs)
+                return too_many(f, nargs);
             if (slot == f->npositional)
                 slot = f->nargs;
             while (slot < f->nargs + f->nresults && !may_be_given(&f->slots[slot], args[i]))

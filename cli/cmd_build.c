@@ -174,10 +174,9 @@ static const char *irreplaceable(const char *path)
 static int check_replaceable(const char *path)
 {
     const char *kind = irreplaceable(path);
-    return kind
-        ? cli_fail("cannot write '%s': it is %s, and only a regular file is replaced; remove it, or name another with --out",
-              path, kind)
-        : CLI_OK;
+    return kind ? cli_fail("cannot write '%s': it is %s, and only a regular file is replaced; %sname another with --out", path,
+                      kind, strcmp(kind, "a device") ? "remove it, or " : "")
+                : CLI_OK;
 }
 
 static int choose_output(build *b)
@@ -584,7 +583,10 @@ static void describe_rows(const dv_operator_decl *op, cli_text *to)
         cli_adds(to, "]");
     }
     if (!to->size)
-        cli_adds(to, op->native ? "native form only" : "no kernel and no native form: it cannot run");
+        cli_adds(to,
+            op->native                                          ? "native form only"
+                : op->contract && strstr(op->contract, "view(") ? "a view: it needs no kernel"
+                                                                : "no kernel and no native form: it cannot run");
 }
 
 static void json_rows(const dv_kernel_decl *const *rows, cli_text *to)

@@ -69,7 +69,7 @@ const char *dv__row_reason(dv__call *c, const dv__row *row, char *buffer, size_t
     else if (row->isas >> DV__ISA_UNKNOWN)
         snprintf(buffer, size, "this runtime does not know the instruction set %s", row->isa_text);
     else if (!dv__isa_available(row->isas))
-        snprintf(buffer, size, "this processor has no %s, or dv_set_isa() hides it", row->isa_text);
+        snprintf(buffer, size, "this processor has no %s, or DOVETAIL_ISA or dv_set_isa() hides it", row->isa_text);
     else if (row->when && dv__predicate_eval(c->op->contract, row->when, c->args, &c->solution, &holds))
         snprintf(buffer, size, "its condition %s cannot be evaluated: %s", row->when_text, dv_last_error());
     else if (!holds)

@@ -596,6 +596,14 @@ static int read_number(reader *r, dv_value *out)
     return status;
 }
 
+/* Is a finite number infinite as an element? */
+static bool is_too_large(dv_dtype t, double x)
+{
+    double room[2] = { 0 };
+    dv_element_put(room, 0, t, x);
+    return isfinite(x) && !isfinite(dv_element_get(room, 0, t));
+}
+
 /* A number that the element type can hold: an integer in its range for integers, complex only for complex. The end of a range
  * may be one past the largest. */
 static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
@@ -611,6 +619,8 @@ static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
     char expected[64] = "a real number";
     if (is_whole(t) && ((out->type != DV_VALUE_INT && out->type != DV_VALUE_BOOL) || i < least || i - (is_end && i > 0) > most))
         snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)least, (long long)most);
+    else if (!is_whole(t) && out->type != DV_VALUE_COMPLEX && is_too_large(t, as_double(out)))
+        snprintf(expected, sizeof expected, "a number that %s can hold", dv_dtype_name(t));
     else if (is_whole(t) || t.code == 5 || out->type != DV_VALUE_COMPLEX)
         return DV_OK;
     r->p = begin;

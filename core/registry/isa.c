@@ -101,7 +101,7 @@ static dv__isas available(void)
     dv__isas has = atomic_load_explicit(&detected, memory_order_relaxed);
     if (!has) {
         const char *most = getenv("DOVETAIL_ISA");
-        has = detect() & (most ? dv__isa_parse(most) : ~(dv__isas)0);
+        has = detect() & (most && *most ? dv__isa_parse(most) : ~(dv__isas)0);
         atomic_store_explicit(&detected, has, memory_order_relaxed);
     }
     return has & dv__isa_limit();

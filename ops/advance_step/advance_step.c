@@ -83,14 +83,15 @@ struct ints_first {
 };
 static int advance_ints_first(dv_context *ctx, const struct ints_first *a) { return advance(ctx, STEP(a)); }
 
-#define INTS_FIRST(NAME)                                                                                                        \
-    DV_OPERATOR(NAME, struct ints_first,                                                                                        \
-        (num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,           \
-            block_tables),                                                                                                      \
-        .schema = #NAME "(int num_seqs, int num_queries, int block_size, Tensor(a!) input_tokens, Tensor sampled_token_ids, "   \
-                        "Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables) -> ()", \
-        .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "     \
-                    "block_tables[n m]:J; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",                \
+#define INTS_FIRST(NAME)                                                                                                    \
+    DV_OPERATOR(NAME, struct ints_first,                                                                                    \
+        (num_seqs, num_queries, block_size, input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping,       \
+            block_tables),                                                                                                  \
+        .schema = #NAME                                                                                                     \
+        "(SymInt num_seqs, SymInt num_queries, int block_size, Tensor(a!) input_tokens, Tensor sampled_token_ids, "         \
+        "Tensor(b!) input_positions, Tensor(c!) seq_lens, Tensor(d!) slot_mapping, Tensor block_tables) -> ()",             \
+        .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, " \
+                    "block_tables[n m]:J; I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",            \
         .doc = DOC, .kernels = DV_KERNELS(DV_KERNEL(struct ints_first, "cpu", NULL, advance_ints_first)))
 INTS_FIRST(advance_step);
 INTS_FIRST(adv_step_flash);
@@ -106,7 +107,7 @@ DV_OPERATOR(advance_step_tensors, struct tensors_first,
     (input_tokens, sampled_token_ids, input_positions, seq_lens, slot_mapping, block_tables, num_seqs, num_queries, block_size),
     .schema = "advance_step.tensors(Tensor(a!) input_tokens, Tensor sampled_token_ids, Tensor(b!) input_positions, Tensor(c!) "
               "seq_lens, "
-              "Tensor(d!) slot_mapping, Tensor block_tables, int num_seqs, int num_queries, int block_size) -> ()",
+              "Tensor(d!) slot_mapping, Tensor block_tables, SymInt num_seqs, SymInt num_queries, int block_size) -> ()",
     .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "
                 "block_tables[n m]:J; "
                 "I in i64 i32; J in i32 i64; " SIZES "; last_contiguous(block_tables)",
@@ -126,7 +127,7 @@ DV_OPERATOR(advance_step_v2, struct speculative,
         spec_token, accepted_num),
     .schema =
         "advance_step.v2(Tensor(a!) input_tokens, Tensor sampled_token_ids, Tensor(b!) input_positions, Tensor(c!) seq_lens, "
-        "Tensor(d!) slot_mapping, Tensor block_tables, int num_seqs, int num_queries, int block_size, *, Tensor? "
+        "Tensor(d!) slot_mapping, Tensor block_tables, SymInt num_seqs, SymInt num_queries, int block_size, *, Tensor? "
         "spec_token=None, "
         "Tensor? accepted_num=None) -> ()",
     .contract = "input_tokens[n]:I, sampled_token_ids[q 1]:I, input_positions[n]:I, seq_lens[n]:J, slot_mapping[n]:I, "

@@ -21,8 +21,9 @@ class Timing:
 
 
 def bench(operator, /, *args, seconds=0.3, **kwargs):
-    """Call it for so many seconds. A sample is as many calls as take 20 us or more; the host's overhead and the allocation of results count, unless
-    results are given (out=)."""
+    """The time of operator(*args, **kwargs): a Timing, from calls that go on for `seconds`. Any function can be timed; the rates and the kernel are
+    known of an operator of Dovetail. A sample is as many calls as take 20 us or more. The host's overhead counts, and the allocation of results unless
+    they are given (out=). All calls have the same arguments: one that an operator writes to has the values that the call before left."""
     if not seconds > 0:
         raise ValueError(f"dovetail.bench: seconds: expected a positive number, found {seconds!r}")
 
@@ -40,12 +41,14 @@ def bench(operator, /, *args, seconds=0.3, **kwargs):
     begin = time.perf_counter()
     while len(samples) < 5 or time.perf_counter() - begin < seconds:
         samples.append(sample(calls) / calls)
-    return Timing(operator.name, how, samples)
+    name = getattr(operator, "name", None)
+    return Timing(name if isinstance(name, str) else getattr(operator, "__name__", str(operator)), how, samples)
 
 
 def _explanation(operator, args, kwargs):
-    """Of the overload that takes these arguments; None: a mode of the host is on, and there is no telling."""
-    for overload in operator.overloads:
+    """Of the overload that takes these arguments; None: a mode of the host is on, or it is a function that Dovetail does not know."""
+    overloads = getattr(operator, "overloads", ())
+    for overload in () if callable(overloads) else overloads:
         try:
             return overload.explain(*args, **kwargs)
         except (DovetailError, TypeError):

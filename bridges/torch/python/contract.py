@@ -42,6 +42,10 @@ class Symbols(World):
         for part in _parts(holds):
             torch._check(part, message)
 
+    def at_most(self, a, b):
+        factor = private.factor_of(a) if isinstance(a, torch.SymInt) and isinstance(b, int) else 1
+        return a // factor <= b // factor if factor > 1 else a <= b  # torch's export takes no other bound of a named Dim than a whole number
+
     def strides(self, x):
         return tuple(x.stride())
 

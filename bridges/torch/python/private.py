@@ -290,6 +290,14 @@ out_variant = _found("torch._library._out_variant")  # since 2.11
 writes_below = _found("torch._library.custom_ops.CustomOpDef._register_mutation_version_bump") is None
 
 
+def factor_of(size):
+    """The number that a SymInt is a multiple of, as its expression shows: 2 of `2*s0`; else 1."""
+    try:
+        return int(size.node.expr.as_coeff_Mul()[0])
+    except Exception:
+        return 1
+
+
 def explain():
     """Which private features of this torch are on and off, as text."""
     import torch

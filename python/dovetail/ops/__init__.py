@@ -1,5 +1,6 @@
 """The operators that come with Dovetail, loaded when they are first used: dovetail.ops.swiglu. Other libraries' operators, once they
 are loaded, by namespace: dovetail.ops.my_ops.swiglu."""
+import difflib as _difflib
 import os as _os
 
 from .. import _core, _library
@@ -49,7 +50,9 @@ def __getattr__(name):
         _load_all()
         if name in globals():
             return globals()[name]
-    raise AttributeError(f"module 'dovetail.ops' has no operator or namespace '{name}'; shipped: {', '.join(_shipped)}")
+    near = _difflib.get_close_matches(name, __dir__(), 3, 0.5)
+    said = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(__dir__())}"
+    raise AttributeError(f"module 'dovetail.ops' has no operator or namespace '{name}'; {said}")
 
 
 def __dir__():

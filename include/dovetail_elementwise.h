@@ -31,7 +31,9 @@
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
  * computed in double if a tensor is f64, i32 or i64, else in float: integers are exact up to 2^53, and slower than in a loop of
  * your own. A result that is an integer is cut to its range. An input of
- * one element stands for all. An output may be one of the inputs, but may not overlap an input in another way. */
+ * one element stands for all; one with the shape of the last dims of
+ * the first result, such as a bias of rows, is repeated. An output may be one of the inputs, but may not overlap an input in
+ * another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 
@@ -254,6 +256,7 @@ typedef struct dv__side { /* one tensor of a loop */
     uint32_t dtype;
     int item;
     bool same, half, one; /* of the type that is computed in; of 16 bits, for dv_isa to convert; one element */
+    int64_t period;       /* its elements are those of the first so many, again and again; 0: each has its own */
 } dv__side;
 DV__ONCE static bool dv__wide(const dv_tensor *const *t, int n)
 {
@@ -264,9 +267,11 @@ DV__ONCE static bool dv__wide(const dv_tensor *const *t, int n)
     }
     return false;
 }
-DV__ONCE static void dv__sides_of(dv__side *to, const dv_tensor *const *t, int n, bool wide)
+DV__ONCE static void dv__sides_of(dv__side *to, const dv_tensor *const *t, int n, bool wide, int64_t elements)
 {
     for (int k = 0; k < n; k++) {
+        const int64_t own = dv_numel(t[k]);
+        to[k].period = own < elements && own > 1 ? own : 0;
         to[k].data = (char *)t[k]->data;
         to[k].dtype = dv_dtype_key(t[k]->dtype);
         to[k].item = t[k]->dtype.bits / 8;
@@ -320,6 +325,19 @@ DV_INLINE void dv__store(const dv_isa *isa, const dv__room *from, const dv__side
     else
         dv__store_part(isa, from, side, at, count, wide);
 }
+/* The same of an input that repeats. */
+DV__ONCE static void dv__fetch_again(const dv_isa *isa, dv__room *to, const dv__side *side, int64_t at, int64_t count, bool wide)
+{
+    _Alignas(8) char bytes[DV_BLOCK * 8];
+    dv__side of_block = *side;
+    of_block.data = bytes;
+    for (int64_t i = 0, some; i < count; i += some) {
+        const int64_t from = (at + i) % side->period, left = side->period - from;
+        some = left < count - i ? left : count - i;
+        memcpy(bytes + i * side->item, side->data + from * side->item, (size_t)(some * side->item));
+    }
+    dv__fetch_part(isa, to, &of_block, 0, count, wide);
+}
 DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* with the one element of an input */
 {
     dv__read(to, wide, side->data, 0, 1, side->dtype);
@@ -340,17 +358,19 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
     void *y[DV__MOST] = { NULL };
     const dv_tensor *const *const results = (const dv_tensor *const *)out;
     const bool wide = f64 && (!f32 || dv__wide(in, nin) || dv__wide(results, nout));
-    dv__sides_of(from, in, nin, wide);
-    dv__sides_of(to, results, nout, wide);
+    dv__sides_of(from, in, nin, wide, n);
+    dv__sides_of(to, results, nout, wide, n);
     for (int k = 0; k < nin; k++)
         if (n > 1 && from[k].one)
             dv__fill(&rest[k], &from[k], wide);
     for (int64_t at = 0; at < n; at += DV_BLOCK) {
         const int64_t count = n - at < DV_BLOCK ? n - at : DV_BLOCK;
         for (int k = 0; k < nin; k++) {
-            const bool direct = from[k].same && count == DV_BLOCK && !from[k].one;
+            const bool direct = from[k].same && count == DV_BLOCK && !from[k].one && !from[k].period;
             x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&rest[k];
-            if (!direct && (n == 1 || !from[k].one))
+            if (from[k].period)
+                dv__fetch_again(isa, &rest[k], &from[k], at, count, wide);
+            else if (!direct && (n == 1 || !from[k].one))
                 dv__fetch(isa, &rest[k], &from[k], at, count, wide);
         }
         for (int k = 0; k < nout; k++)
@@ -485,6 +505,19 @@ static inline bool dv__is_read(uint32_t dtype)
     default: return false;
     }
 }
+/* Has t the shape of the last dims of `all`? Then its elements repeat. */
+static inline bool dv__is_repeated(const dv_tensor *t, const dv_tensor *all)
+{
+    bool same = true;
+    int32_t i = 0;
+    while (i < t->ndim && t->shape[i] == 1)
+        i++;
+    if (t->ndim - i > all->ndim)
+        return false;
+    for (; i < t->ndim && same; i++)
+        same = t->shape[i] == all->shape[all->ndim - t->ndim + i];
+    return same;
+}
 /* A contract may accept what a line cannot compute: that is an error of the call. */
 DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int nout, const char *outs, const dv_tensor *const *in,
     int nin, const char *ins)
@@ -493,7 +526,7 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
     for (int i = 0; i < nout + nin; i++) {
         const bool result = i < nout;
         const dv_tensor *const t = result ? out[i] : in[i - nout];
-        const bool fits = t && (dv_numel(t) == n || (!result && dv_numel(t) == 1));
+        const bool fits = t && (dv_numel(t) == n || (!result && (dv_numel(t) == 1 || dv__is_repeated(t, out[0]))));
         if (fits && dv__is_read(dv_dtype_key(t->dtype)))
             continue;
         const char *name;
@@ -503,7 +536,7 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         if (!fits)
             return dv_error(ctx, DV_EINVAL,
                 "an elementwise row needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
-                (long long)n, result ? "" : " (or 1)", (long long)dv_numel(t));
+                (long long)n, result ? "" : " (or 1, or the shape of the last dims)", (long long)dv_numel(t));
         return dv_error(ctx, DV_EINVAL, "an elementwise row does not have the dtype of '%.*s'", size, name);
     }
     return DV_OK;

@@ -95,7 +95,7 @@ static int run_loop(dv_context *ctx, int64_t grain, dv__piece_fn run, void (*fn)
     const dv_test_hooks *test = dv__test_hooks(host);
     if (test && test->loop)
         test->loop(host, p->begin, p->begin + p->size, grain, fn);
-    if (p->size <= 0)
+    if (!p->size)
         return DV_OK;
     if (grain < 1)
         grain = 1;
@@ -114,7 +114,7 @@ static int run_loop(dv_context *ctx, int64_t grain, dv__piece_fn run, void (*fn)
 
 static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
-    pieces p = { .fn = fn, .arg = arg, .begin = begin, .size = end - begin, .call = slice_of(ctx)->call };
+    pieces p = { .fn = fn, .arg = arg, .begin = begin, .size = end > begin ? end - begin : 0, .call = slice_of(ctx)->call };
     return run_loop(ctx, grain, run_piece, (void (*)(void))fn, &p);
 }
 
@@ -162,7 +162,7 @@ static int parallel_scratch(dv_context *ctx, int64_t begin, int64_t end, int64_t
     pieces p = { .fn_with_scratch = fn,
         .arg = arg,
         .begin = begin,
-        .size = end - begin,
+        .size = end > begin ? end - begin : 0,
         .call = slice_of(ctx)->call,
         .bytes = bytes,
         .blocks = blocks };

@@ -560,7 +560,7 @@ static int check_tolerance(const dv__contract *c, const dv__expr *e, const char 
     const bool whole = e && e->kind == DV__EXPR_INT && e->i == 0;
     if (!e || whole || (e->kind == DV__EXPR_FLOAT && e->f < 1))
         return DV_OK;
-    return wrong(c, e, "%s: expected a number below 1, such as %s", what, strcmp(what, "rounded") ? "1e-3" : "0.5");
+    return wrong(c, e, "%s: expected a number from 0 to below 1, such as %s", what, strcmp(what, "rounded") ? "1e-3" : "0.5");
 }
 
 /* What no call could find right. */

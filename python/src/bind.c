@@ -1,6 +1,6 @@
 /* Assigns positional and named arguments to slots. Tensors for results may be given too: by name, as out= (one array, or a tuple
- * with None for results to be allocated), or after the positional arguments in order, unless some arguments are keyword-only: then
- * one more is most likely such an argument. Error messages have the form of Python's. */
+ * with None for results to be allocated), or after the positional arguments in order, unless some arguments are keyword-only:
+ * then one more is most likely such an argument. Error messages have the form of Python's. */
 #include "extension.h"
 
 #include <stdio.h>

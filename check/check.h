@@ -679,6 +679,7 @@ void check_refused(check_job *job);
 /* Replace the current case: failures from now on refer to this one. */
 int check_printed(void); /* how many bytes this process has written to stdout so far, or as many as were kept */
 void check_in_hand(check_job *job, const check_case *c);
+void check_in_hand_with_results(check_job *job, const check_case *c); /* another case, of other sizes */
 
 /* fn(job, c) in a process of its own. How that ends does not matter, only what is reported there. check_apart_forbidden: the same
  * for the case that check_forbid() makes of c, if there is one: did it run? */

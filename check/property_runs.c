@@ -11,7 +11,7 @@ enum { DEEP = 1 << 20, MUCH = 24 << 10, FROM = 4096, SLOW = CLOCKS_PER_SEC / 20 
 static size_t depth_of(check_job *job, const check_case *c)
 {
     static check_call call;
-    check_in_hand(job, c);
+    check_in_hand_with_results(job, c);
     call = (check_call){ .op = job->op, .row = job->row, .end = CHECK_AT_END, .poison = 0xa5, .deep = DEEP };
     check_call_run(&call, c);
     return call.status || !call.kernel_ran ? 0 : call.depth;
@@ -56,10 +56,10 @@ static void check_stack(check_job *job, const check_case *given)
         if (!size || *size < FROM || (*size <= looked[k] && job->result->cases))
             continue;
         depth = depth ? depth : depth_of(job, &c);
-        check_in_hand(job, given);
+        check_in_hand_with_results(job, given);
         less = depth < MUCH ? 0 : depth_with(job, &c, name, 1);
         more = less ? depth_with(job, &c, name, 4) : 0;
-        check_in_hand(job, given);
+        check_in_hand_with_results(job, given);
         looked[k] = depth < MUCH || more ? *size
                                          : looked[k]; /* else twice the size was too large, and is not with another case */
         if (!more || 4 * less > 3 * depth || (more < DEEP && 2 * more < 3 * depth))

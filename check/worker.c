@@ -317,11 +317,16 @@ static void note_results(check_job *job, const check_case *c)
     }
 }
 
-static void attempt(check_job *job, const check_case *c)
+void check_in_hand_with_results(check_job *job, const check_case *c)
 {
     check_in_hand(job, c);
-    arm(cpu_ms);
     note_results(job, c);
+}
+
+static void attempt(check_job *job, const check_case *c)
+{
+    check_in_hand_with_results(job, c);
+    arm(cpu_ms);
     job->property->attempt(job, c);
     arm(0);
 }

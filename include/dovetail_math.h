@@ -325,6 +325,7 @@ DV_INLINE double dv__tanh_f64(double x) { return tanh(x); }
 #ifdef DV_TARGET_AVX512
 typedef float dv_f32x16 __attribute__((vector_size(64)));
 typedef int32_t dv_i32x16 __attribute__((vector_size(64)));
+typedef uint32_t dv__u32x16 __attribute__((vector_size(64)));
 #define DV__X16 DV_TARGET_AVX512 static inline __attribute__((always_inline))
 
 DV__X16 dv_f32x16 dv__all_x16(float x) { return x - (dv_f32x16){ 0 }; }
@@ -429,8 +430,8 @@ DV__X16 dv_f32x16 dv__logf_x16(dv_f32x16 x)
     const dv_f32x16 infinity = dv__all_x16(HUGE_VALF);
     const dv_i32x16 denormal = (dv_i32x16)(x < 0x1p-126f);
     const dv_f32x16 scaled = dv__select_x16(denormal, x * 0x1p23f, x);
-    const dv_i32x16 k = ((dv_i32x16)scaled - 0x3f3504f3) >> 23;
-    const dv_f32x16 f = (dv_f32x16)((dv_i32x16)scaled - (k << 23)) - 1.0f;
+    const dv_i32x16 k = (dv_i32x16)((dv__u32x16)scaled - 0x3f3504f3u) >> 23;
+    const dv_f32x16 f = (dv_f32x16)((dv__u32x16)scaled - ((dv__u32x16)k << 23)) - 1.0f;
     const dv_f32x16 n = __builtin_convertvector(k, dv_f32x16) - (dv_f32x16)(denormal & (dv_i32x16)dv__all_x16(23));
     const dv_f32x16 far = -0.166678026f +
         f * (0.142490581f + f * (-0.124256872f + f * (0.116854198f + f * (-0.114797339f + f * 0.0697161183f))));
@@ -451,7 +452,7 @@ DV__X16 dv_f32x16 dv__log1pf_x16(dv_f32x16 x)
 }
 
 /* Sine and cosine as for one float: s is the sine of what is left of x, and odd has the sign in its lowest bit. */
-DV__X16 dv_f32x16 dv__signed_x16(dv_f32x16 s, dv_f32x16 odd) { return (dv_f32x16)((dv_i32x16)s ^ (dv_i32x16)odd << 31); }
+DV__X16 dv_f32x16 dv__signed_x16(dv_f32x16 s, dv_f32x16 odd) { return (dv_f32x16)((dv__u32x16)s ^ (dv__u32x16)odd << 31); }
 DV__X16 dv_f32x16 dv__sinf_reduced_x16(dv_f32x16 r)
 {
     const dv_f32x16 t = r * r;

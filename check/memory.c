@@ -211,13 +211,13 @@ static uintptr_t after(const region *r) { return (r->end + GUARD + SPAN - 1) / S
 /* Addresses for so many bytes. *kept: with the pages of the last call there. NULL: too much. */
 static region *place(struct machine *m, size_t bytes, size_t alignment, enum use use, size_t index, region *kept)
 {
+    region *r = NULL;
+    pthread_mutex_lock(&m->lock);
     /* What a kernel asks for is aligned as it asks, and in half of the cases no better. */
     bool apart = use >= WORKSPACE && use <= SCRATCH && m->call->end == CHECK_AT_END && m->c->seed & 2;
     for (size_t i = 0; i < m->nregions && apart; i++)
         apart = !m->regions[i].margin; /* one of few such calls: its bounds matter more */
     const size_t pages = (bytes + (apart ? 2 : 1) * alignment - 1 + PAGE - 1) / PAGE * PAGE;
-    region *r = NULL;
-    pthread_mutex_lock(&m->lock);
     if (m->nregions < REGIONS && bytes < AREA && m->used + 2 * GUARD + SPAN + pages < m->area + AREA) {
         const uintptr_t begin = m->used + GUARD, end = begin + (bytes ? pages : 0);
         region one = { .begin = begin, .end = end, .bytes = bytes, .use = use, .index = index };

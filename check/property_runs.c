@@ -8,12 +8,14 @@
 
 enum { DEEP = 1 << 20, MUCH = 24 << 10, FROM = 4096, SLOW = CLOCKS_PER_SEC / 20 };
 
-static size_t depth_of(check_job *job, const check_case *c)
+/* given: the current case before it and behind it. */
+static size_t depth_of(check_job *job, const check_case *c, const check_case *given)
 {
     static check_call call;
     check_in_hand_with_results(job, c);
     call = (check_call){ .op = job->op, .row = job->row, .end = CHECK_AT_END, .poison = 0xa5, .deep = DEEP };
     check_call_run(&call, c);
+    check_in_hand_with_results(job, given);
     return call.status || !call.kernel_ran ? 0 : call.depth;
 }
 
@@ -29,7 +31,7 @@ static int64_t *size_of(const check_name *name, check_case *c)
 }
 
 /* How deep it is with `times` / 2 of this size; 0: there is no such call. */
-static size_t depth_with(check_job *job, const check_case *c, const check_name *name, int64_t times)
+static size_t depth_with(check_job *job, const check_case *c, const check_case *given, const check_name *name, int64_t times)
 {
     static check_case other;
     other = *c;
@@ -37,7 +39,7 @@ static size_t depth_with(check_job *job, const check_case *c, const check_name *
     *size = wanted;
     const bool fits = check_fit(job->op, &other, c, NULL) && *size == wanted;
     const bool short_too = check_work_with_numbers(job->op, &other) <= 8 * check_work_with_numbers(job->op, c);
-    return fits && short_too && check_accepts(job->op, &other) ? depth_of(job, &other) : 0;
+    return fits && short_too && check_accepts(job->op, &other) ? depth_of(job, &other, given) : 0;
 }
 
 /* The stack that a call takes is bounded: half of a large size does not take half of it, nor twice the size more. For each name
@@ -55,11 +57,9 @@ static void check_stack(check_job *job, const check_case *given)
         const int64_t *size = c.names.bound[k] ? size_of(name, &c) : NULL;
         if (!size || *size < FROM || (*size <= looked[k] && job->result->cases))
             continue;
-        depth = depth ? depth : depth_of(job, &c);
-        check_in_hand_with_results(job, given);
-        less = depth < MUCH ? 0 : depth_with(job, &c, name, 1);
-        more = less ? depth_with(job, &c, name, 4) : 0;
-        check_in_hand_with_results(job, given);
+        depth = depth ? depth : depth_of(job, &c, given);
+        less = depth < MUCH ? 0 : depth_with(job, &c, given, name, 1);
+        more = less ? depth_with(job, &c, given, name, 4) : 0;
         looked[k] = depth < MUCH || more ? *size
                                          : looked[k]; /* else twice the size was too large, and is not with another case */
         if (!more || 4 * less > 3 * depth || (more < DEEP && 2 * more < 3 * depth))

@@ -224,14 +224,13 @@ static int keep_named(targets *t, const char *name)
             t->ops[kept++] = t->ops[i];
     }
     t->n = kept;
-    char *all = cli_format("%s", "");
-    for (size_t i = 0; i < n && !kept; i++) {
-        char *more = cli_format("%s%s%s", all, i ? ", " : "", t->ops[i].name);
-        free(all);
-        all = more;
-    }
-    const int status = kept ? CLI_OK : cli_fail("no operator '%s'; there %s %s", name, n == 1 ? "is" : "are", all);
-    free(all);
+    if (kept)
+        return CLI_OK;
+    cli_text all = { 0 };
+    for (size_t i = 0; i < n; i++)
+        cli_addf(&all, "%s%s", i ? ", " : "", t->ops[i].name);
+    const int status = cli_fail("no operator '%s'; there %s %s", name, n == 1 ? "is" : "are", n ? all.data : "none");
+    free(all.data);
     return status;
 }
 

@@ -30,10 +30,9 @@
  * -ffp-contract=off).
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
  * computed in double if a tensor is f64, i32 or i64, else in float: integers are exact up to 2^53, and slower than in a loop of
- * your own. A result that is an integer is cut to its range. An input of
- * one element stands for all; one with the shape of the last dims of
- * the first result, such as a bias of rows, is repeated. An output may be one of the inputs, but may not overlap an input in
- * another way. */
+ * your own. A result that is an integer is cut to its range. An input of one element stands for all; one with the shape of the
+ * last dims of the first result, such as a bias of rows, is repeated. An output may be one of the inputs, but may not overlap an
+ * input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 

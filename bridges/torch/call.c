@@ -525,7 +525,7 @@ static int copy_tensor(const dv_host *host, const dv_tensor *to, const dv_tensor
 /* The range is cut into pieces here, by the grain alone, so results do not depend on the number of threads. torch shares them out
  * before it begins; each of its threads takes the next one instead, so that none waits for another's long pieces. */
 struct pieces {
-    int64_t begin, end, grain;
+    int64_t begin, end, grain, n;
     dv_range_fn fn;
     void *arg;
     atomic_int_fast64_t next; /* that nobody has taken */
@@ -538,7 +538,7 @@ static void run_pieces(int64_t first, int64_t last, void *arg)
     (void)first, (void)last;
     while (!atomic_load_explicit(&p->status, memory_order_relaxed)) {
         const int64_t i = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-        if (i > (p->end - p->begin - 1) / p->grain)
+        if (i >= p->n)
             return;
         const int64_t begin = p->begin + i * p->grain;
         const int64_t end = p->end - begin > p->grain ? begin + p->grain : p->end;
@@ -554,11 +554,11 @@ static int parallel_for(const dv_host *host, int64_t begin, int64_t end, int64_t
     const struct dv__torch_call *c = call_of(host);
     if (begin >= end)
         return DV_OK;
-    struct pieces p = { begin, end, grain < 1 ? 1 : grain, fn, arg, 0, DV_OK };
-    const int64_t n = (end - begin - 1) / p.grain + 1;
-    if (n == 1)
+    const int64_t each = grain < 1 ? 1 : grain;
+    struct pieces p = { begin, end, each, (end - begin - 1) / each + 1, fn, arg, 0, DV_OK };
+    if (p.n == 1)
         return fn(arg, begin, end);
-    if (c->t->torch_parallel_for(0, n, 1, run_pieces, &p))
+    if (c->t->torch_parallel_for(0, p.n, 1, run_pieces, &p))
         return dv_fail(DV_EHOST, "%s: torch's threads failed: %s", c->op->name, dv__torch_what(c->t));
     return atomic_load(&p.status);
 }

@@ -54,9 +54,8 @@ static void *alloc(dv_context *ctx, size_t bytes, size_t alignment)
     dv__slice *const s = slice_of(ctx);
     if (s->in_pieces) {
         dv__call_error(s->call, DV_EINVAL,
-            "dv_alloc: called in a piece of dv_parallel_for, which may run in another thread: allocate before the loop, or run "
-            "it "
-            "by dv_parallel_scratch");
+            "dv_alloc: called in a piece of dv_parallel_for, which may run in another thread: allocate before the loop, or "
+            "run it by dv_parallel_scratch");
         return NULL;
     }
     return dv__slice_alloc(s, DV_MEMORY_KERNEL, bytes, alignment);
@@ -89,24 +88,30 @@ static int run_piece(void *arg, int64_t i)
     return p->fn(p->arg, part(p, i), part(p, i + 1));
 }
 
-static int run_loop(dv_context *ctx, int64_t grain, dv__piece_fn run, void (*fn)(void), pieces *p)
+/* A loop over [begin, end) in as many pieces as the grain says; none: it is empty. fn tells the test hooks which loop it is. */
+static pieces cut(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, void (*fn)(void), void *arg)
 {
-    const dv_host *host = p->call->host;
-    const dv_test_hooks *test = dv__test_hooks(host);
+    pieces p = { .arg = arg, .begin = begin, .size = end > begin ? end - begin : 0, .call = slice_of(ctx)->call };
+    const dv_test_hooks *test = dv__test_hooks(p.call->host);
     if (test && test->loop)
-        test->loop(host, p->begin, p->begin + p->size, grain, fn);
-    if (!p->size)
-        return DV_OK;
+        test->loop(p.call->host, begin, end, grain, fn);
     if (grain < 1)
         grain = 1;
     if (test && test->whole)
-        grain = p->size;
-    p->n = p->size / grain < 1 ? 1 : p->size / grain > MOST_PIECES ? MOST_PIECES : p->size / grain;
+        grain = INT64_MAX;
+    p.n = !p.size ? 0 : p.size / grain < 1 ? 1 : p.size / grain > MOST_PIECES ? MOST_PIECES : p.size / grain;
+    return p;
+}
+
+static int run_loop(dv_context *ctx, dv__piece_fn run, pieces *p)
+{
     dv__slice *const s = slice_of(ctx);
     const bool outer = !s->in_pieces; /* not a loop in a piece */
+    if (!p->n)
+        return DV_OK;
     if (outer)
         s->in_pieces = true;
-    const int status = dv__parallel(host, p->n, run, p);
+    const int status = dv__parallel(p->call->host, p->n, run, p);
     if (outer)
         s->in_pieces = false;
     return status;
@@ -114,8 +119,9 @@ static int run_loop(dv_context *ctx, int64_t grain, dv__piece_fn run, void (*fn)
 
 static int parallel_for(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg)
 {
-    pieces p = { .fn = fn, .arg = arg, .begin = begin, .size = end > begin ? end - begin : 0, .call = slice_of(ctx)->call };
-    return run_loop(ctx, grain, run_piece, (void (*)(void))fn, &p);
+    pieces p = cut(ctx, begin, end, grain, (void (*)(void))fn, arg);
+    p.fn = fn;
+    return run_loop(ctx, run_piece, &p);
 }
 
 static void *new_scratch(const pieces *p)
@@ -159,18 +165,14 @@ static int run_piece_with_scratch(void *arg, int64_t i)
 static int parallel_scratch(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, size_t bytes, dv_scratch_fn fn, void *arg)
 {
     _Atomic(void *) blocks[MOST_PIECES];
-    pieces p = { .fn_with_scratch = fn,
-        .arg = arg,
-        .begin = begin,
-        .size = end > begin ? end - begin : 0,
-        .call = slice_of(ctx)->call,
-        .bytes = bytes,
-        .blocks = blocks };
+    pieces p = cut(ctx, begin, end, grain, (void (*)(void))fn, arg);
     const dv_test_hooks *test = dv__test_hooks(p.call->host);
-    for (int64_t k = 0; k < MOST_PIECES; k++)
+    p.fn_with_scratch = fn;
+    p.bytes = bytes;
+    p.blocks = blocks;
+    for (int64_t k = 0; k < p.n; k++)
         atomic_init(&blocks[k], NULL);
-    const int status = run_loop(
-        ctx, grain, test && test->alloc ? run_tested_piece : run_piece_with_scratch, (void (*)(void))fn, &p);
+    const int status = run_loop(ctx, test && test->alloc ? run_tested_piece : run_piece_with_scratch, &p);
     for (int64_t k = 0; k < p.n; k++)
         dv__free_aligned(atomic_load(&blocks[k]));
     return status;

@@ -7,7 +7,7 @@ import torch
 from .. import _debug
 from .._program import Program, World
 from . import private
-from .transforms.facts import Item
+from .transforms.facts import Item, holds
 from .types import DTYPES, dtype_name
 
 _NUMBERS = {"symint": torch.int64, "symbool": torch.bool, "int": None, "float": None, "bool": None}
@@ -228,12 +228,10 @@ class Contract:
     def items(self, values):
         """The parallel dims and runs of this call, those that it sums over, and what each return is ("new", "view", ...; None: unknown)."""
         run = self.program.run(values, self._world, checks=("shape",))  # autocast may still change dtypes
-        cases, *bound = run.cases(), run.bound("dim"), run.bound("run")
-        kinds = [kind for kind, _ in self.tree["parallel"]] + ["dim"] * len(self.tree["sum"])
-        items = [Item(kind, place, cases, *bound) if place["case"] is None or cases[place["case"][0]] == place["case"][1] else None
-                 for kind, place in zip(kinds, self.tree["places"])]
-        parallel, sums = items[:len(self.tree["parallel"])], items[len(self.tree["parallel"]):]
-        return list(filter(None, parallel)), list(filter(None, sums)), [run.kind(len(self.names) + i) for i in range(len(self.returns))]
+        known, places = (run.cases(), run.bound("dim"), run.bound("run")), self.tree["places"]  # of the parallel ones, then of the sums
+        parallel = [Item(kind, place, *known) for (kind, _), place in zip(self.tree["parallel"], places) if holds(place, known[0])]
+        sums = [Item("dim", place, *known) for place in places[len(self.tree["parallel"]):] if holds(place, known[0])]
+        return parallel, sums, [run.kind(len(self.names) + i) for i in range(len(self.returns))]
 
     def flops(self, values):
         """The cost of a call by the fact `flops`; 0 if the fact refers to an argument that is None."""

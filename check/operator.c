@@ -202,6 +202,7 @@ int check_op_init(check_op *op, dv_operator *o)
     read_names(op);
     read_steps(op, check_json_get(op->program, "solve"));
     read_size_bounds(op);
+    op->nbounds = op->nspecial;
     const check_json *results = check_json_get(op->program, "results");
     for (const check_json *r = results ? results->child : NULL; r; r = r->next)
         read_steps(op, check_json_get(r, "steps"));

@@ -1399,6 +1399,25 @@ static void add_source_levels(planner *p)
         }
 }
 
+/* Each bound of the contract and its neighbours, for each name, with plain contents, before the numbers of the source: these are
+ * of all operators. */
+static void reach_bounds(planner *p)
+{
+    const int mood = factor_of(p, MOOD, 0);
+    for (int f = 0; f < p->n; f++)
+        for (uint32_t k = 0; k < p->op->nbounds && p->plan->n < p->most; k++) {
+            int want[FACTORS];
+            const int last = (int)p->f[f].n - 1;
+            if (!is_size(p->f[f].kind) || last < 0 || p->f[f].level[last] != CLASSES)
+                break;
+            want[f] = last;
+            if (mood >= 0)
+                want[mood] = level_or_first(p, mood, PLAIN);
+            p->turn += ((uint32_t)p->nspecial + k - p->turn % (uint32_t)p->nspecial) % (uint32_t)p->nspecial;
+            add_plain(p, f, mood, want, false);
+        }
+}
+
 static void add_rest(planner *p, uint32_t fewest)
 {
     int want[FACTORS];
@@ -1649,6 +1668,7 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, 
     if (op->nspecial) { /* so they displace nothing */
         add_source_levels(&p);
         exclude_pairs(&p);
+        reach_bounds(&p);
         meet_all(&p);
     }
     count_pairs(&p);

@@ -549,8 +549,9 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
 
 /* One pass of a line through a block. */
 /* clang-format off */
-#define DV__PASS(LOOP, INS, OUTS, ...)                                                                                          \
+#define DV__PASS(LOOP, BEGIN, END, INS, OUTS, ...)                                                                              \
         LOOP {                                                                                                                  \
+            BEGIN                                                                                                               \
             DV__MAP_OF(DV__OUT_NONE, , DV__UNPAREN OUTS) {                                                                      \
                 DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS) {                                                                   \
                     DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                               \
@@ -558,18 +559,20 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
                     DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                               \
                 }                                                                                                               \
             }                                                                                                                   \
+            END                                                                                                                 \
         }
-/* The second pass, where the first met a large angle: its results were kept apart, since they may lie where the inputs do. */
-#define DV__PASS_AGAIN(INS, OUTS, ...)                                                                                          \
-        if (dv__far) {                                                                                                          \
-            const dv__no_far dv__far = { 0 };                                                                                   \
-            (void)dv__far;                                                                                                      \
-            DV__PASS(for (int dv__i = 0; dv__i < DV_BLOCK; dv__i++), INS, OUTS, __VA_ARGS__)                                    \
+/* The first pass notes which elements have a large angle. The second computes these, and no others: an element's bits do not
+ * depend on its neighbours. Results are kept apart until then, since they may lie where the inputs do. */
+#define DV__PASSES(LOOP, INS, OUTS, ...)                                                                                        \
+        int32_t dv__far_at[DV_BLOCK], dv__any = 0;                                                                              \
+        DV__PASS(LOOP, int32_t dv__far = 0;, dv__far_at[dv__i] = dv__far; dv__any |= dv__far;, INS, OUTS, __VA_ARGS__)          \
+        if (dv__any) {                                                                                                          \
+            DV__PASS(for (int dv__i = 0; dv__i < DV_BLOCK; dv__i++), if (!dv__far_at[dv__i]) continue;, , INS, OUTS, __VA_ARGS__) \
         }                                                                                                                       \
         if (dv__notes) { DV__MAP_OF(DV__OUT_COPY, , DV__UNPAREN OUTS) }
-#define DV__PASS_ONCE(INS, OUTS, ...)
+#define DV__ONE_PASS(LOOP, INS, OUTS, ...) DV__PASS(LOOP, , , INS, OUTS, __VA_ARGS__)
 /* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
-#define DV__STEP(TARGET, STEP, NUMBER, REAL, CELL, LOOP, AGAIN, NOTES, FRAME, INS, OUTS, ...)                                   \
+#define DV__STEP(TARGET, STEP, NUMBER, REAL, CELL, LOOP, PASSES, NOTES, FRAME, INS, OUTS, ...)                                   \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")                                               \
     TARGET DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with)                             \
     {                                                                                                                           \
@@ -582,11 +585,9 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results");        \
         const bool dv__notes = NOTES;                                                                                           \
         dv_number dv__kept[dv__outs][DV_BLOCK];                                                                                 \
-        int32_t dv__far = 0;                                                                                                    \
         DV__MAP_OF(DV__OUT_TO, , DV__UNPAREN OUTS)                                                                              \
-        (void)frame, (void)dv__far, (void)dv__kept, (void)dv__notes;                                                            \
-        DV__PASS(LOOP, INS, OUTS, __VA_ARGS__)                                                                                  \
-        AGAIN(INS, OUTS, __VA_ARGS__)                                                                                           \
+        (void)frame, (void)dv__kept, (void)dv__notes;                                                                           \
+        PASSES(LOOP, INS, OUTS, __VA_ARGS__)                                                                                    \
     }                                                                                                                           \
     _Pragma("GCC diagnostic pop")
 /* The body of a row: the functions below are their heads. */
@@ -610,15 +611,15 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
     DV__STEP(DV_TARGET_AVX512, STEP, float, dv_f32x16, dv__f32x16, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i += 16),          \
-        DV__PASS_ONCE, false, FRAME, INS, OUTS, __VA_ARGS__)
+        DV__ONE_PASS, false, FRAME, INS, OUTS, __VA_ARGS__)
 #else
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)
 #endif
 #define DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, X16, ...)                                                                        \
-    DV__STEP(, ROW##_step_f32, float, float, float, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASS_AGAIN, DV__HAS_ANGLES(__VA_ARGS__),  \
+    DV__STEP(, ROW##_step_f32, float, float, float, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, DV__HAS_ANGLES(__VA_ARGS__),  \
         FRAME, INS, OUTS, __VA_ARGS__)                                                                                          \
-    DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASS_AGAIN, DV__HAS_ANGLES(__VA_ARGS__), \
+    DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, DV__HAS_ANGLES(__VA_ARGS__), \
         FRAME, INS, OUTS, __VA_ARGS__)                                                                                          \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
     static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \

@@ -294,8 +294,8 @@ DV_INLINE double dv_cos_small(double x) /* 2.3 ulp */
 }
 
 /* What dv_sin() and dv_cos() call. Few angles are large, and the way for these is long and does not become vectors. A step of
- * dovetail_elementwise.h has a number dv__far: it computes a block as if all angles were small, sets that number if one was not,
- * and then computes the block again where dv__far is this constant. */
+ * dovetail_elementwise.h has a number dv__far for each element: it computes a block as if all angles were small, sets that number
+ * where one was not, and then computes those elements again where dv__far is this constant. */
 typedef struct dv__no_far { int none; } dv__no_far;
 static const dv__no_far dv__far DV__UNUSED = { 0 };
 DV__ONCE static float dv__sinf_any(float x, const void *far) { return (void)far, dv_sinf(x); }
@@ -479,29 +479,27 @@ DV__X16 dv_f32x16 dv__cosf_small_x16(dv_f32x16 x)
     const dv_f32x16 r = (((x - m * 0x1.92p+0f) - m * 0x1.fb4p-12f) - m * 0x1.444p-24f) - m * 0x1.68c234p-39f;
     return dv__signed_x16(dv__sinf_reduced_x16(r), (dv_f32x16) ~(dv_i32x16)shifted);
 }
-DV__X16 bool dv__within_x16(dv_f32x16 x, float most) /* is each |x| <= most? */
+DV__X16 uint32_t dv__outside_x16(dv_f32x16 x, float most) /* a bit for each |x| that is not <= most */
 {
     uint32_t outside;
     __asm__("vcmpnleps %1, %2, %%k1\n\tkmovw %%k1, %0" : "=r"(outside) : "v"(dv__all_x16(most)), "v"(dv__fabs_x16(x)) : "k1");
-    return !outside;
+    return outside;
 }
 DV__X16 dv_f32x16 dv__sinf_x16(dv_f32x16 x, const void *far)
 {
-    if (dv__within_x16(x, DV_SINF_NEAR))
-        return dv__sinf_near_x16(x);
-    if (dv__within_x16(x, DV_SINF_SMALL))
-        return dv__sinf_small_x16(x);
-    for (int i = 0; i < 16; i++)
-        x[i] = dv__sinf_any(x[i], far);
-    return x;
+    dv_f32x16 sine = dv__sinf_near_x16(x); /* each element in its own way, whatever the others are */
+    if (dv__outside_x16(x, DV_SINF_NEAR))
+        sine = dv__select_x16((dv_i32x16)(dv__fabs_x16(x) <= DV_SINF_NEAR), sine, dv__sinf_small_x16(x));
+    for (uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL); rest; rest &= rest - 1)
+        sine[__builtin_ctz(rest)] = dv__sinf_any(x[__builtin_ctz(rest)], far);
+    return sine;
 }
 DV__X16 dv_f32x16 dv__cosf_x16(dv_f32x16 x, const void *far)
 {
-    if (dv__within_x16(x, DV_SINF_SMALL))
-        return dv__cosf_small_x16(x);
-    for (int i = 0; i < 16; i++)
-        x[i] = dv__cosf_any(x[i], far);
-    return x;
+    dv_f32x16 cosine = dv__cosf_small_x16(x);
+    for (uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL); rest; rest &= rest - 1)
+        cosine[__builtin_ctz(rest)] = dv__cosf_any(x[__builtin_ctz(rest)], far);
+    return cosine;
 }
 
 /* To an integer: 9 is down, 10 up, 11 towards 0, 8 to the nearest, even one of two. */

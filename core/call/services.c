@@ -69,7 +69,8 @@ typedef struct pieces {
     dv_range_fn fn;
     dv_scratch_fn fn_with_scratch;
     void *arg;
-    int64_t begin, size, n;
+    int64_t begin, n;
+    uint64_t size;
     dv__call *call;
     size_t bytes;            /* of scratch */
     _Atomic(void *) *blocks; /* n places of scratch */
@@ -78,8 +79,8 @@ typedef struct pieces {
 /* Divide [begin, begin + size) into n parts whose sizes differ by at most one: the begin of part i. */
 static int64_t part(const pieces *p, int64_t i)
 {
-    const int64_t each = p->size / p->n, more = p->size % p->n;
-    return p->begin + i * each + (i < more ? i : more);
+    const uint64_t n = (uint64_t)p->n, k = (uint64_t)i, each = p->size / n, more = p->size % n;
+    return (int64_t)((uint64_t)p->begin + k * each + (k < more ? k : more));
 }
 
 static int run_piece(void *arg, int64_t i)
@@ -91,15 +92,14 @@ static int run_piece(void *arg, int64_t i)
 /* A loop over [begin, end) in as many pieces as the grain says; none: it is empty. fn tells the test hooks which loop it is. */
 static pieces cut(dv_context *ctx, int64_t begin, int64_t end, int64_t grain, void (*fn)(void), void *arg)
 {
-    pieces p = { .arg = arg, .begin = begin, .size = end > begin ? end - begin : 0, .call = slice_of(ctx)->call };
+    pieces p = {
+        .arg = arg, .begin = begin, .size = end > begin ? (uint64_t)end - (uint64_t)begin : 0, .call = slice_of(ctx)->call
+    };
     const dv_test_hooks *test = dv__test_hooks(p.call->host);
     if (test && test->loop)
         test->loop(p.call->host, begin, end, grain, fn);
-    if (grain < 1)
-        grain = 1;
-    if (test && test->whole)
-        grain = INT64_MAX;
-    p.n = !p.size ? 0 : p.size / grain < 1 ? 1 : p.size / grain > MOST_PIECES ? MOST_PIECES : p.size / grain;
+    const uint64_t each = test && test->whole ? UINT64_MAX : grain < 1 ? 1 : (uint64_t)grain, n = p.size / each;
+    p.n = !p.size ? 0 : n < 1 ? 1 : n > MOST_PIECES ? MOST_PIECES : (int64_t)n;
     return p;
 }
 

@@ -619,7 +619,9 @@ static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
     char expected[64] = "a real number";
     if (is_whole(t) && ((out->type != DV_VALUE_INT && out->type != DV_VALUE_BOOL) || i < least || i - (is_end && i > 0) > most))
         snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)least, (long long)most);
-    else if (!is_whole(t) && out->type != DV_VALUE_COMPLEX && is_too_large(t, as_double(out)))
+    else if (!is_whole(t) &&
+        (out->type == DV_VALUE_COMPLEX && t.code == 5 ? is_too_large(t, out->as.c.re) || is_too_large(t, out->as.c.im)
+                                                      : out->type != DV_VALUE_COMPLEX && is_too_large(t, as_double(out))))
         snprintf(expected, sizeof expected, "a number that %s can hold", dv_dtype_name(t));
     else if (is_whole(t) || t.code == 5 || out->type != DV_VALUE_COMPLEX)
         return DV_OK;

@@ -576,6 +576,21 @@ static bool at_allowed(const struct parser *p)
     return ahead.token.kind == DV__TOKEN_IDENT && dv__dtype_lookup(word, &key);
 }
 
+/* workspace = ..., and the other facts of this form: where its expression belongs; NULL: it is none of them. */
+static dv__expr **cost_of(const struct parser *p)
+{
+    dv__contract *c = p->c;
+    const struct {
+        const char *name;
+        dv__expr **e;
+    } costs[] = { { "workspace", &c->workspace }, { "flops", &c->flops }, { "bytes", &c->bytes }, { "rtol", &c->rtol },
+        { "atol", &c->atol }, { "rounded", &c->rounded } };
+    for (size_t i = 0; i < sizeof costs / sizeof *costs && next_is(p, "="); i++)
+        if (dv__lexer_is(&p->lx, costs[i].name))
+            return costs[i].e;
+    return NULL;
+}
+
 static int parse_cost(struct parser *p, dv__expr **out)
 {
     if (*out)
@@ -597,21 +612,10 @@ static int parse_fact(struct parser *p)
         while (!status && dv__lexer_accept(&p->lx, ","));
         return status;
     }
-    if (next_is(p, "=")) {
-        if (dv__lexer_is(&p->lx, "workspace"))
-            return parse_cost(p, &c->workspace);
-        if (dv__lexer_is(&p->lx, "flops"))
-            return parse_cost(p, &c->flops);
-        if (dv__lexer_is(&p->lx, "bytes"))
-            return parse_cost(p, &c->bytes);
-        if (dv__lexer_is(&p->lx, "rtol"))
-            return parse_cost(p, &c->rtol);
-        if (dv__lexer_is(&p->lx, "atol"))
-            return parse_cost(p, &c->atol);
-        if (dv__lexer_is(&p->lx, "rounded"))
-            return parse_cost(p, &c->rounded);
+    if (cost_of(p))
+        return parse_cost(p, cost_of(p));
+    if (next_is(p, "="))
         return parse_definition(p);
-    }
     if (next_is(p, ":"))
         return parse_output_fact(p);
     if (next_is(p, "unbacked"))
@@ -661,6 +665,9 @@ static int parse_signature(struct parser *p)
         do {
             if (at_pattern(p))
                 status = parse_pattern(p);
+            else if (cost_of(p))
+                status = fail(p, p->lx.token.start, "'%.*s' is a fact of its own, for all cases; write ';' before it",
+                    (int)p->lx.token.size, p->lx.token.start);
             else if (next_is(p, "="))
                 status = parse_definition(p);
             else if (at_named(p))

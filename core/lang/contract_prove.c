@@ -495,6 +495,30 @@ static int check_parallel(const dv__contract *c)
     return DV_OK;
 }
 
+/* A dim that is summed over is in no result and in some input. */
+static int check_sums(const dv__contract *c)
+{
+    for (uint32_t n = 0; n < c->nsums; n++) {
+        const dv__named *name = &c->sums[n];
+        bool any = false;
+        for (uint32_t i = 0; i < c->npatterns + c->noutputs; i++) {
+            const bool output = i >= c->npatterns;
+            const dv__pattern *t = output ? &c->outputs[i - c->npatterns] : &c->patterns[i];
+            if (t->presence == DV__ABSENT || !dv__when_meet(t->when, name->when))
+                continue;
+            for (uint32_t k = 0; k < t->dims.n; k++)
+                if (t->dims.items[k].needs.dims >> name->ref & 1) {
+                    any = true;
+                    if (output && t->is_argument < 0)
+                        return wrong(c, name->at, "sum(%s): '%s' has it, so it is not summed over", name->name, t->text);
+                }
+        }
+        if (!any)
+            return wrong(c, name->at, "sum(%s): no tensor has such a dim", name->name);
+    }
+    return DV_OK;
+}
+
 int dv__contract_prove(dv__builder *b)
 {
     struct prover *p = dv__calloc(1, sizeof *p);
@@ -506,7 +530,9 @@ int dv__contract_prove(dv__builder *b)
     if (!status)
         status = check_ever(p);
     dv__free(p);
-    return status ? status : check_parallel(b->c);
+    if (!status)
+        status = check_parallel(b->c);
+    return status ? status : check_sums(b->c);
 }
 
 /* ---- What needs no program ----------------------------------------------------------------------------------------------- */

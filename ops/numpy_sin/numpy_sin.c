@@ -26,11 +26,18 @@ DV_INLINE void sin_f32(float *const *out, const float *const *in, void *with)
         largest = bits > largest ? bits : largest;
     }
     const float most = dv__f32_from_bits((uint32_t)largest);
-    if (most <= DV_SINF_NEAR)
+    float x[DV_BLOCK]; /* out may be in */
+    if (most <= DV_SINF_NEAR) {
         DV_BLOCK_LOOP
-    out[0][i] = dv_sinf_near(in[0][i]);
-    else if (most <= DV_SINF_SMALL) DV_BLOCK_LOOP out[0][i] = dv_sinf_small(in[0][i]);
-    else for (int i = 0; i < DV_BLOCK; i++) out[0][i] = sinf(in[0][i]);
+        out[0][i] = dv_sinf_near(in[0][i]);
+        return;
+    }
+    memcpy(x, in[0], sizeof x);
+    DV_BLOCK_LOOP /* each element in its own way, whatever the others are */
+        out[0][i] = dv_fabsf(x[i]) <= DV_SINF_NEAR ? dv_sinf_near(x[i]) : dv_sinf_small(x[i]);
+    for (int i = 0; i < DV_BLOCK && !(most <= DV_SINF_SMALL); i++)
+        if (!(dv_fabsf(x[i]) <= DV_SINF_SMALL))
+            out[0][i] = sinf(x[i]);
 }
 DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
 {
@@ -38,12 +45,13 @@ DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
     (void)with;
     DV_BLOCK_LOOP
     large |= !(dv_fabs(in[0][i]) <= DV_SIN_SMALL);
-    if (large)
-        for (int i = 0; i < DV_BLOCK; i++)
-            out[0][i] = sin(in[0][i]);
-    else
-        DV_BLOCK_LOOP
-    out[0][i] = dv_sin_small(in[0][i]);
+    double x[DV_BLOCK];
+    memcpy(x, in[0], sizeof x);
+    DV_BLOCK_LOOP
+    out[0][i] = dv_sin_small(x[i]);
+    for (int i = 0; i < DV_BLOCK && large; i++)
+        if (!(dv_fabs(x[i]) <= DV_SIN_SMALL))
+            out[0][i] = sin(x[i]);
 }
 
 DV_INLINE int numpy_sin_row(dv_context *ctx, const struct numpy_sin *a, const dv_isa *isa)

@@ -244,7 +244,7 @@ static void test_words(void **state)
     (void)state;
     dv__schema *schema;
     dv__contract *c = parse("f(Tensor x, Tensor w1, Tensor w2, bool up) -> Tensor out",
-        "x[m k]:T, w1[e 2*n k]:T, w2[e k n]:T -> out[m k]:T; T in f32 bf16; k % 2 == 0; when up: m > 3 / else: m < 9; "
+        "x[m k]:T, w1[e 2*n k]:T, w2[e k n]:T -> out[m n]:T; T in f32 bf16; k % 2 == 0; when up: m > 3 / else: m < 9; "
         "parallel(m); sum(k);\n"
         "strided(x); workspace = 4*m*n; j = m + 1",
         &schema);
@@ -262,7 +262,7 @@ static void test_words(void **state)
         "    when no other case holds: m < 9 is checked\n"
         "  T is one of f32 bf16\n"
         "  then the results:\n"
-        "    out[m k]:T\n"
+        "    out[m n]:T\n"
         "  parallel over m\n"
         "  a sum over k\n"
         "  takes 'x' strided\n"

@@ -399,6 +399,38 @@ static void misfits(void **state)
     assert_string_equal(misfit, "an elementwise row does not have the dtype of 'i'");
 }
 
+/* An element's bits are the same whatever the others of its block are. */
+struct angles {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+DV_ELEMENTWISE(angles, struct angles, (x), (out), out = dv_sin(x) + dv_cos(2 * x))
+static void neighbours(void **state)
+{
+    int (*const rows[])(dv_context *ctx, const struct angles *a) = ROWS_OF(angles);
+    static const float others[] = { 300, 1e10f, -1e30f, (float)INFINITY, NAN };
+    const int64_t n = DV_BLOCK;
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        float x[DV_BLOCK], alone[DV_BLOCK], out[DV_BLOCK];
+        const dv_tensor tx = tensor_of(x, DV_DTYPE_f32, &n);
+        dv_tensor to = tensor_of(alone, DV_DTYPE_f32, &n);
+        if (!can_run(r))
+            continue;
+        for (int i = 0; i < DV_BLOCK; i++)
+            x[i] = (float)i * 0.0931f - 2.9f;
+        assert_int_equal(rows[r](NULL, &(struct angles){ &tx, &to }), DV_OK);
+        to.data = out;
+        for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+            x[5 + 7 * k] = others[k];
+            assert_int_equal(rows[r](NULL, &(struct angles){ &tx, &to }), DV_OK);
+            for (size_t i = 0; i < DV_BLOCK; i++)
+                assert_true(i == 5 + 7 * k || !memcmp(&out[i], &alone[i], sizeof *out));
+            x[5 + 7 * k] = (float)(5 + 7 * k) * 0.0931f - 2.9f;
+        }
+    }
+}
+
 /* An input with the shape of the last dims: of fewer elements than a block, of more, and of one more; and of another dtype. */
 struct biased {
     const dv_tensor *x, *bias;
@@ -494,6 +526,7 @@ int main(void)
 #define ENTRY64(NAME, ...) cmocka_unit_test(NAME##_f64),
 #define ENTRY_OF_TYPE(NAME, ...) cmocka_unit_test(NAME##_of_type),
     const struct CMUnitTest tests[] = { F32(ENTRY32) F64(ENTRY64) OF_TYPES cmocka_unit_test(one_line), cmocka_unit_test(lines),
-        cmocka_unit_test(in_place), cmocka_unit_test(misfits), cmocka_unit_test(repeated), cmocka_unit_test(edges) };
+        cmocka_unit_test(in_place), cmocka_unit_test(misfits), cmocka_unit_test(repeated), cmocka_unit_test(neighbours),
+        cmocka_unit_test(edges) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,8 +214,8 @@ typedef struct check_op {
     check_name names[CHECK_NAMES + 2 * CHECK_RUNS];
     size_t nnames;
     check_literals literals[CHECK_ARGS];
-    int64_t special[CHECK_SPECIALS]; /* more sizes to try: numbers that the contract and the kernel's code compare with */
-    size_t nspecial, nbounds; /* nbounds: the first ones, of the contract */
+    int64_t special[CHECK_SPECIALS];     /* more sizes to try: numbers that the contract and the kernel's code compare with */
+    size_t nspecial, nbounds;            /* nbounds: the first ones, of the contract */
     char words[CHECK_WORDS][CHECK_WORD]; /* strings to try: words of the kernel's code */
     size_t nwords;
     bool looks_inside; /* the contract has facts on the elements of tensors */

@@ -211,6 +211,51 @@ def test_by_the_function(shipped):
     assert grad(gate, gate, up, grad_up=d, grad_gate=c)[1] is d and torch.equal(a, c) and torch.equal(b, d)
 
 
+def profiled(f):
+    def run(*args):
+        with torch.autograd.profiler.profile():
+            return f(*args)
+    return run
+
+
+HOSTS = {"eager": lambda f: f, "compiled": lambda f: torch.compile(f, backend="aot_eager", fullgraph=True), "profiled": profiled}
+
+@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize("call, written", [
+    (lambda f, *args, out: f(*args, out=tuple(out)), (0, 1)),
+    (lambda f, *args, out: f(*args, *out), (0, 1)),
+    (lambda f, *args, out: f(*args, out=None), ()),
+    (lambda f, *args, out: f(*args, out=(None, None)), ()),
+    (lambda f, *args, out: f(*args, out=(None, out[1])), (1,)),
+    (lambda f, *args, out: f(*args, out[0]), (0,)),
+    (lambda f, *args, out: f(*args, grad_up=out[1]), (1,)),
+])
+def test_some_of_several_results(shipped, host, call, written):
+    """What is not given is new; in plain calls, in traced ones, and under a mode."""
+    torch._dynamo.reset()
+    args, f = [torch.rand(4, 3) for _ in range(3)], dovetail.ops.swiglu_backward
+    wanted, out = f(*args), [torch.zeros(4, 3) for _ in range(2)]
+    made = HOSTS[host](lambda *out: call(f, *args, out=out))(*out)
+    for i in range(2):
+        assert torch.equal(made[i], wanted[i])
+        assert (made[i] is out[i]) == (i in written) and torch.equal(out[i], wanted[i] if i in written else torch.zeros(4, 3))
+
+
+def test_what_is_given_for_one_of_several_results_is_refused_if_it_does_not_fit(shipped):
+    f, args, out = dovetail.ops.swiglu_backward, [torch.rand(4) for _ in range(3)], torch.empty(0)
+    made = f(*args, out=(None, out))  # resized
+    assert made[1] is out and torch.equal(out, f(*args)[1])
+    with pytest.raises((RuntimeError, ValueError), match="'grad_up': expected dtype f32, found f64"):
+        f(*args, out=(None, out.double()))
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        f(*args[:2], args[2].requires_grad_(), out=(None, out))
+    for wrong, text in ((out, "no tuple for 2 results"), ((out, out, out), "a tuple of 3 for 2 results")):
+        with pytest.raises(TypeError, match=text):
+            f(*args, out=wrong)
+        with pytest.raises(Exception, match=text):
+            torch.compile(lambda *args: f(*args, out=wrong), backend="eager", fullgraph=True)(*args)
+
+
 def test_inference_tensors(ops):
     x = torch.rand(4, dtype=torch.float64)
     with torch.inference_mode():

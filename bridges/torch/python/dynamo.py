@@ -15,6 +15,7 @@ from .formula import called, rule_of
 from .private import dynamo as _torch
 
 _handlers = _torch._get_handlers()
+_variables = torch._dynamo.variables
 
 if torch.__version__ >= "2.13":  # torch 2.15's Dynamo follows only a __get__ written in Python; torch 2.11's fails on one
     dovetail.Operator.__get__ = lambda self, instance, owner=None: self
@@ -40,13 +41,23 @@ def trace_function(function):
             operators = [o for o in operators if o.name == function.name]
         if len(operators) > 1:
             return _torch.VariableTracker.build(tx, operators[0].packet).call_function(tx, list(args), dict(kwargs))
-        f, args, kwargs, given = out.target(operators[0], args, kwargs)
+        f, args, kwargs, given = out.target(operators[0], args, kwargs, _read)
+        if given is not None and f is operators[0].overload:
+            some = _variables.TupleVariable([_variables.ConstantVariable.create(None) if x is None else x for x in given])
+            return _torch.VariableTracker.build(tx, out.fill).call_function(tx, [_torch.VariableTracker.build(tx, f), some, *args], dict(kwargs))
         returned = _torch.VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
         if given is None or not operators[0].out.lists:
             return returned
-        return given[0] if len(given) == 1 else torch._dynamo.variables.TupleVariable(given)
+        return given[0] if len(given) == 1 else _variables.TupleVariable(given)
 
     _handlers[function] = handler
+
+
+def _read(given):
+    """What is given for results, of a variable: a tuple of variables, None, or itself."""
+    if isinstance(given, _variables.TupleVariable):
+        return tuple(map(_read, given.items))
+    return None if isinstance(given, _variables.ConstantVariable) and given.value is None else given
 
 
 def forget_function(function):

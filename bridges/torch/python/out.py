@@ -31,8 +31,10 @@ class Out:
         return None if self.lists else self.operator.returned(given)
 
     def pairs(self, given, made):
-        """(name, given tensor, result) of each result, and of each element of a list. None among the results: it is not known."""
+        """(name, given tensor, result) of each result that is given, and of each element of a list. None among the results: it is not known."""
         for name, out, result in zip(self.names, given, made):
+            if out is None:
+                continue
             if result is None or isinstance(out, torch.Tensor):
                 yield name, out, result
                 continue
@@ -42,18 +44,21 @@ class Out:
 
     def split(self, kwargs):
         """(the operator's keyword arguments, the tensors given for results)"""
-        return {k: v for k, v in kwargs.items() if k not in self.names}, [kwargs[n] for n in self.names]
+        return {k: v for k, v in kwargs.items() if k not in self.names}, [kwargs.get(n) for n in self.names]
 
     def fake(self, /, *args, **kwargs):
         kwargs, given = self.split(kwargs)
         values = self.operator.bind(args, kwargs)
-        if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors([*values, *given])):
-            raise RuntimeError(f"{self.operator.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
-                               "the arguments requires grad.")
+        self.refuse_gradient([*values, *given])
         for name, out, result in self.pairs(given, self.operator.contract.infer(values)):
             self.fit(name, out, result)
             torch.autograd.graph.increment_version(out)
         return self.results(given)
+
+    def refuse_gradient(self, values):
+        if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors(values)):
+            raise RuntimeError(f"{self.operator.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
+                               "the arguments requires grad.")
 
     def fit(self, name, out, result):
         """out takes the shape of the result (a tensor, or what is expected), with torch's warning where it had elements."""
@@ -75,10 +80,18 @@ class Out:
         return self.results(given)
 
     def copy(self, given, made):
-        for name, out, result in self.pairs(given, made if len(given) > 1 else (made,)):
+        """The results, of which those that are given (not None) are copies."""
+        made = made if len(given) > 1 else (made,)
+        for name, out, result in self.pairs(given, made):
             self.fit(name, out, result)
             out.copy_(result)
-        return self.results(given)
+        return self.results([result if out is None else out for out, result in zip(given, made)])
+
+    def call_operator(self, given, args, kwargs):
+        """Call the operator itself, and copy what is given."""
+        kwargs, _ = self.split(kwargs)
+        self.refuse_gradient([*args, *kwargs.values(), *given])
+        return self.copy(given, self.operator.overload(*args, **kwargs))
 
     def functionalize(self, context, args, kwargs):
         """Functionalized: call the operator itself; the given tensors get the results' values."""
@@ -117,32 +130,37 @@ def _returns_what_it_writes(schema):
     return bool(written) and all(a.kwarg_only for a in written) and len(schema.returns) == (0 if lists else len(written))
 
 
-def bind(operator, args, kwargs):
-    """A call as functions of a library take it: (args, kwargs) for the torch operator, and what results are to be written to, or None.
+def bind(operator, args, kwargs, read=lambda given: given):
+    """A call as functions of a library take it: (args, kwargs) for the torch operator, and what each result is to be written to (None: a new
+    tensor), or None if nothing was given. read: makes a tuple of a tracer a tuple, and its None None.
 
     Results may follow the positional arguments, or be given by name, or as out=; a name that is a keyword of Python has a '_'.
     """
     names = [a.name for a in operator.arguments]
     count = sum(not a.kwarg_only for a in operator.arguments)
     results = [r.name for r in operator.returns]
-    given = dict(enumerate(args[count:]))
+    given = dict(enumerate(map(read, args[count:])))
     rest = {}
     for key, value in (kwargs or {}).items():
         if key not in names and key.endswith("_") and key[:-1] in names:
             key = key[:-1]
-        if key in names:
-            rest[key] = value
-        elif key in results and not (key == "out" and isinstance(value, tuple)):
+        if key in names or (key not in results and (key != "out" or not results)):
+            rest[key] = value  # torch refuses what it does not know
+            continue
+        value = read(value)
+        if key != "out":
             given[results.index(key)] = value
-        elif key == "out" and operator.returns:
-            given.update(enumerate(value if isinstance(value, tuple) else (value,)))
-        else:
-            rest[key] = value  # torch refuses it by name
-    if all(x is None for x in given.values()):
-        return args[:count], rest, None
-    if sorted(given) != list(range(len(results))) or any(x is None for x in given.values()):
-        raise TypeError(f"{operator.name}() got {sum(x is not None for x in given.values())} of {len(results)} results to write to: give all or none")
-    return args[:count], rest, [given[i] for i in range(len(results))]
+        elif len(results) == 1 and (operator.out is None or operator.out.lists or not isinstance(value, tuple)):
+            given[0] = value
+        elif value is not None:
+            if not isinstance(value, tuple) or len(value) != len(results):
+                found = f"a tuple of {len(value)}" if isinstance(value, tuple) else "no tuple"
+                raise TypeError(f"{operator.name}() got out= with {found} for {len(results)} result{'s' * (len(results) > 1)}")
+            given.update(enumerate(value))
+    if len(given) > len(results):
+        raise TypeError(f"{operator.name}() takes {count} positional arguments and {len(results)} results to write to, and got {len(args)}")
+    given = [given.get(i) for i in range(len(results))]
+    return args[:count], rest, given if any(x is not None for x in given) else None
 
 
 def call(operator, args, kwargs):
@@ -150,18 +168,30 @@ def call(operator, args, kwargs):
     f, args, kwargs, given = target(operator, args, kwargs)
     if given is None:
         return f(*args, **kwargs)
-    if operator.overridden:  # the program's kernels are the operator's, not the overload's
-        operator.out.copy(given, operator.overload(*args, **operator.out.split(kwargs)[0]))
-    else:
-        f(*args, **kwargs)
+    if operator.overridden or f is operator.overload:  # the program's kernels are the operator's, not the overload's
+        made = operator.out.call_operator(given, args, kwargs)
+        return operator.returned(given) if made is None else made
+    f(*args, **kwargs)
     return operator.returned(given)
 
 
-def target(operator, args, kwargs):
-    """(torch operator, args, kwargs) of a call of a library's function, and the list of what out= gives, or None."""
-    args, kwargs, given = bind(operator, args, kwargs)
+def target(operator, args, kwargs, read=lambda given: given):
+    """(torch operator, args, kwargs) of a call of a library's function, and what bind() says of its results. The torch operator is the out=
+    overload if all results are given."""
+    args, kwargs, given = bind(operator, args, kwargs, read)
     if given is None:
         return operator.overload, args, kwargs, None
     if operator.out is None:
         raise TypeError(f"{operator.name}() got out=, but its results cannot be given")
+    if any(x is None for x in given):
+        return operator.overload, args, kwargs, given
     return operator.out.overload, args, {**kwargs, **dict(zip(operator.out.names, given))}, given
+
+
+def fill(f, given, *args, **kwargs):
+    """For a tracer: the results of f; what is given for one (not None) takes its values."""
+    made = f(*args, **kwargs)
+    for out, result in zip(given, made):
+        if out is not None and (out.dtype != result.dtype or out.shape != result.shape):
+            raise RuntimeError(f"out=: expected a tensor of {result.dtype} and shape {tuple(result.shape)}, found {out.dtype} and {tuple(out.shape)}")
+    return tuple([result if out is None else out.copy_(result) for out, result in zip(given, made)])

@@ -176,7 +176,7 @@ def call(operator, args, kwargs):
 
 
 def target(operator, args, kwargs, read=lambda given: given):
-    """(torch operator, args, kwargs) of a call of a library's function, and what bind() says of its results. The torch operator is the out=
+    """(torch operator, args, kwargs) of a call of a library's function, and the results as bind() gives them. The torch operator is the out=
     overload if all results are given."""
     args, kwargs, given = bind(operator, args, kwargs, read)
     if given is None:

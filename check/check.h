@@ -348,6 +348,7 @@ typedef struct check_call {
     const check_case *contents; /* the case whose elements the tensors have, in their own types and layouts; NULL: their own */
     uint32_t flags;             /* enum dv_host_flags */
     bool whole;                 /* a row with .split is not cut */
+    bool used_scratch;          /* memory of a piece holds what the last piece left, of this call or of another */
     bool generators;            /* each Generator is given */
     int (*parallel_for)(
         const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg); /* NULL: core's threads */
@@ -357,6 +358,7 @@ typedef struct check_call {
     int status;                    /* of dv_call() */
     bool not_this_row;             /* the row does not fit this case */
     bool kernel_ran;               /* else it was refused before */
+    bool lent_scratch;             /* memory of dv_parallel_scratch() */
     bool took_given, took_default; /* random numbers: of a Generator that is given; of the default one though one is */
     size_t depth;                  /* of the kernel's stack in bytes, at most `deep` */
     dv_value results[CHECK_RESULTS];
@@ -617,6 +619,7 @@ typedef struct check_loop {
     int64_t steps, grain; /* of its last run */
     uint32_t seen, at;    /* the last case that had it; and had it in several pieces */
     uint32_t cut, tried;  /* how many cases had it in several pieces; how often one was to be made so large */
+    bool one;             /* it had never more than one step, so it has one piece by its nature */
 } check_loop;
 
 /* What a child leaves in shared memory. */

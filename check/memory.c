@@ -24,7 +24,8 @@ enum {
     SPAN = 1 << 18,
     CHUNK = 1 << 24,
     STAY = 1 << 26,
-    STACK = 1 << 16
+    STACK = 1 << 16,
+    LEFT = 1 << 16
 };
 /* Tensors are in the middle, so that an index that wraps at 2^32 elements stays inside the range. */
 static const size_t AREA = (size_t)1 << 36, BEGIN = (size_t)1 << 35;
@@ -64,6 +65,8 @@ static struct machine {
     bool in_kernel;
     check_values values;
     pthread_mutex_t lock;
+    uint8_t left[LEFT]; /* the first bytes that the last piece left in its memory */
+    size_t nleft;
 } machine = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static bool reserve(struct machine *m)
@@ -367,7 +370,13 @@ static void *lend_to_kernel(const dv_host *host, int use, int slot, size_t bytes
         [DV_MEMORY_WORKSPACE] = WORKSPACE,
         [DV_MEMORY_KERNEL] = KERNEL,
         [DV_MEMORY_SCRATCH] = SCRATCH };
-    region *r = bytes < FAR_BYTES ? lend(&machine, bytes, alignment < PAGE ? alignment : PAGE, uses[use], (size_t)slot) : NULL;
+    struct machine *m = &machine;
+    region *r = bytes < FAR_BYTES ? lend(m, bytes, alignment < PAGE ? alignment : PAGE, uses[use], (size_t)slot) : NULL;
+    if (r && r->use == SCRATCH) {
+        m->call->lent_scratch = true;
+        if (m->call->used_scratch)
+            memcpy(as_pointer(r->data), m->left, bytes < m->nleft ? bytes : m->nleft);
+    }
     return r ? as_pointer(r->data) : NULL;
 }
 
@@ -394,6 +403,8 @@ static void take_back(const dv_host *host, void *p)
             continue;
         if (slack_changed(r, &at))
             break;
+        m->nleft = r->bytes < LEFT ? r->bytes : LEFT;
+        memcpy(m->left, as_pointer(r->data), m->nleft);
         r->sealed = (i < n - 1 || n <= MANY) && !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_NONE);
         r->returned = true;
         break;

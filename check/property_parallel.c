@@ -83,6 +83,7 @@ static void note_loop(const dv_host *host, int64_t begin, int64_t end, int64_t g
     for (check_loop *l = result->loops; l < result->loops + CHECK_LOOPS && end > begin; l++) {
         if (l->fn && l->fn != fn)
             continue;
+        l->one = (!l->fn || l->one) && end - begin == 1;
         l->fn = fn;
         l->steps = end - begin;
         l->grain = grain;
@@ -95,6 +96,8 @@ static void note_loop(const dv_host *host, int64_t begin, int64_t end, int64_t g
 
 static int error;         /* errno before a call */
 static uint64_t seed = 1; /* of dv_random() */
+static bool used_scratch; /* pieces get memory as pieces left it */
+static bool lent_scratch; /* the last call's pieces got memory */
 static bool goes_on_now;  /* its numbers are those after the last call's */
 
 /* False: it was refused. Random numbers begin with the same seed each time. */
@@ -110,9 +113,11 @@ static bool run(const check_job *job, const check_case *c, enum check_end end, l
         .error = error,
         .parallel_for = loop,
         .loop = note_loop,
-        .whole = whole };
+        .whole = whole,
+        .used_scratch = used_scratch };
     result = job->result;
     check_call_run(&call, c);
+    lent_scratch = call.lent_scratch;
     if (call.status)
         return false;
     check_outs_take(outs, job->op, c, call.results, check_call_tensors());
@@ -156,6 +161,25 @@ static void check_again_and_elsewhere(check_job *job, const check_case *c, const
     else if (check_outs_differ(job->op, &last, &again, words, sizeof words))
         check_fail(job, "depends on errno", "another errno before the call gives another result: %s", words);
     error = 0;
+}
+
+/* Memory of pieces holds anything at first, which may be what a piece of another call left there. */
+static void check_used_scratch(check_job *job, const check_case *before, const check_case *c, const check_outs *first)
+{
+    static check_outs other;
+    char words[300];
+    if (failed(job) || !lent_scratch)
+        return;
+    run(job, before, CHECK_AT_END, in_order, false, &other);
+    used_scratch = true;
+    job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(job->op, first) };
+    if (run(job, c, CHECK_AT_END, in_order, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
+        check_fail(job, "used scratch",
+            "the result depends on what a piece of another call left in the memory of dv_parallel_scratch(), which holds "
+            "anything "
+            "at first: %s",
+            words);
+    used_scratch = false;
 }
 
 /* ---- Pieces and threads ---- */
@@ -891,7 +915,7 @@ static bool has_uncut_loop(void)
 {
     bool any = false;
     for (size_t i = 0; result && i < CHECK_LOOPS; i++)
-        any |= result->loops[i].fn && !result->loops[i].cut;
+        any |= result->loops[i].fn && !result->loops[i].cut && !result->loops[i].one;
     return any;
 }
 
@@ -1215,6 +1239,7 @@ static void attempt(check_job *job, const check_case *drawn)
     }
     pieces = 0;
     check_again_and_elsewhere(job, c, &first);
+    check_used_scratch(job, &before, c, &first);
     if (number && keeps_any && !failed(job))
         check_first_again(job, number, c);
     if (pieces > 1 && !failed(job))

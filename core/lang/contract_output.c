@@ -491,7 +491,34 @@ int dv__contract_prepare_split(dv__contract *c)
     return DV_OK;
 }
 
-bool dv__contract_may_split(const dv__contract *c) { return c->split_items != 0; }
+enum { MANY_CASES = 1 << 16 };
+
+/* The next combination of cases, like the next number; false: all were there. */
+static bool next_cases(const dv__contract *c, int32_t *cases)
+{
+    for (uint32_t g = 0; g < c->ngroups; g++) {
+        if (++cases[g] < (int32_t)c->groups[g].n)
+            return true;
+        cases[g] = 0;
+    }
+    return false;
+}
+
+bool dv__contract_may_split(const dv__contract *c)
+{
+    if (c->split_items >= 0)
+        return c->split_items > 0;
+    dv__solution *s = dv__calloc(1, sizeof *s);
+    bool may = !s; /* then it is not known */
+    for (uint32_t tried = 1; !may; tried++) {
+        const dv__item *lead;
+        may = split_items(c, s, &lead) || tried >= MANY_CASES;
+        if (!may && !next_cases(c, s->cases))
+            break;
+    }
+    dv__free(s);
+    return may;
+}
 
 bool dv__contract_split(const dv__contract *c, const dv__solution *s, size_t slot, int32_t *leading)
 {

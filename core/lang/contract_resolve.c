@@ -550,7 +550,10 @@ static int resolve_named(dv__contract *c, dv__named *list, uint32_t n)
         list[i].ref = (int16_t)ref;
         for (uint32_t k = 0; k < i; k++)
             if (list[k].run == list[i].run && list[k].ref == ref && dv__when_meet(list[k].when, list[i].when))
-                return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s' is given twice", list[i].name);
+                return dv__fail_at(DV_ECONTRACT, c->text, list[i].at, "'%s' is given twice%s", list[i].name,
+                    list[k].when.group == list[i].when.group
+                        ? ""
+                        : ", and both may hold: a fact stands in cases of one group, or outside of all cases");
     }
     return DV_OK;
 }

@@ -172,6 +172,10 @@
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = ", 38, "expected a value, found the end" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = T", 38, "expected an integer for workspace, found a dtype" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = 1.5", 38, "expected an integer for workspace, found a number" },
+    { 'A',
+        "when dtype(x) == f32: x[n]:T, parallel(n) / else: x[n]:T; when dtype(y) == f32: y[n]:T, parallel(n) / else: y[n]:T; -> "
+        "[n]:T",
+        98, "'n' is given twice, and both may hold" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = 1; workspace = 2", 41, "'workspace' is given twice" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = 4*q", 40,
         "unknown name 'q': no input has such a size or dtype, and the schema no such argument" },

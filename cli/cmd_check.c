@@ -213,25 +213,41 @@ static int add_target(targets *t, const char *word)
 }
 
 /* Only the operators that --op names. */
-static int keep_named(targets *t, const char *name)
+static bool is_called(const char *full, const char *name)
 {
-    const size_t n = t->n;
+    const char *space = strstr(full, "::"), *own = space ? space + 2 : full;
+    const size_t size = strcspn(own, ".");
+    return !strcmp(full, name) || !strcmp(own, name) || (strlen(name) == size && !strncmp(own, name, size));
+}
+
+static int keep_named(targets *t, const cli_args *args)
+{
     size_t kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *full = t->ops[i].name, *space = strstr(full, "::"), *own = space ? space + 2 : full;
-        const size_t size = strcspn(own, ".");
-        if (!strcmp(full, name) || !strcmp(own, name) || (strlen(name) == size && !strncmp(own, name, size)))
-            t->ops[kept++] = t->ops[i];
+    for (size_t g = 0; g < args->ngiven; g++) {
+        const char *name = args->given[g].value;
+        const size_t before = kept;
+        bool again = false; /* kept for a name before */
+        if (strcmp(args->given[g].option->name, "op"))
+            continue;
+        for (size_t i = 0; i < kept; i++)
+            again |= is_called(t->ops[i].name, name);
+        for (size_t i = kept; i < t->n; i++)
+            if (is_called(t->ops[i].name, name)) { /* those that are kept come first, in their order */
+                const check_op found = t->ops[i];
+                memmove(&t->ops[kept + 1], &t->ops[kept], (i - kept) * sizeof found);
+                t->ops[kept++] = found;
+            }
+        if (kept > before || again)
+            continue;
+        cli_text all = { 0 };
+        for (size_t i = 0; i < t->n; i++)
+            cli_addf(&all, "%s%s", i ? ", " : "", t->ops[i].name);
+        const int status = cli_fail("no operator '%s'; there %s %s", name, t->n == 1 ? "is" : "are", t->n ? all.data : "none");
+        free(all.data);
+        return status;
     }
     t->n = kept;
-    if (kept)
-        return CLI_OK;
-    cli_text all = { 0 };
-    for (size_t i = 0; i < n; i++)
-        cli_addf(&all, "%s%s", i ? ", " : "", t->ops[i].name);
-    const int status = cli_fail("no operator '%s'; there %s %s", name, n == 1 ? "is" : "are", n ? all.data : "none");
-    free(all.data);
-    return status;
+    return CLI_OK;
 }
 
 /* ---- Running ------------------------------------------------------------------------------------------------------------- */
@@ -357,6 +373,11 @@ static int add_foreign(targets *t, const cli_args *args)
     const char *const module = cli_get(args, "torch"), *const name = cli_get(args, "op"),
                       *const contract = cli_get(args, "contract");
     char *why = NULL;
+    size_t named = 0;
+    for (size_t g = 0; g < args->ngiven; g++)
+        named += !strcmp(args->given[g].option->name, "op");
+    if (named > 1)
+        return cli_fail("--torch takes one --op");
     if (make_temp(t))
         return CLI_FAILED;
     char *schemas = cli_join(t->temp.path, "schemas"), *python = cli_find_python();
@@ -482,7 +503,7 @@ static int check(const cli_args *args, targets *t, check_options *options)
     if (!status && cli_has(args, "torch"))
         status = add_foreign(t, args);
     else if (!status && cli_has(args, "op"))
-        status = keep_named(t, cli_get(args, "op"));
+        status = keep_named(t, args);
     if (!status && !t->n)
         status = cli_fail("there is no operator to check: of a folder its binaries (.so) are checked, not its C files");
     for (size_t i = 0; i < t->n && !status && !check_wanted(options, "binding"); i++)
@@ -657,7 +678,7 @@ static int run(const cli_args *args)
 }
 
 static const cli_option options[] = {
-    { 0, "op", "NAME", "only this operator" },
+    { 0, "op", "NAME", "only this operator, and those of further --op" },
     { 0, "only", "PROPERTY,...", "only these properties" },
     { 0, "torch", "MODULE", "check torch operators that this Python module or library (.so) brings, whoever wrote them" },
     { 0, "contract", "TEXT", "with --torch and --op: the contract that inputs are made from" },

@@ -596,12 +596,22 @@ static int read_number(reader *r, dv_value *out)
     return status;
 }
 
-/* Is a finite number infinite as an element? */
-static bool is_too_large(dv_dtype t, double x)
+static double as_element(dv_dtype t, double x)
 {
     double room[2] = { 0 };
     dv_element_put(room, 0, t, x);
-    return isfinite(x) && !isfinite(dv_element_get(room, 0, t));
+    return dv_element_get(room, 0, t);
+}
+
+/* Is a finite number infinite as an element, or of a type without infinities cut to its largest number and not rounded to it? */
+static bool is_too_large(dv_dtype t, double x)
+{
+    const double y = as_element(t, x);
+    const dv_dtype_row *row = dv_dtype_find(t);
+    int exponent;
+    (void)frexp(y, &exponent);
+    const double half = row && y != 0 ? ldexp(1, exponent - row->mantissa - 2) : 0; /* half a unit */
+    return isfinite(x) && (!isfinite(y) || (y != 0 && fabs(x) > fabs(y) + half && as_element(t, 2 * x) == y));
 }
 
 /* A number that the element type can hold: an integer in its range for integers, complex only for complex. The end of a range

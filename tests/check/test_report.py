@@ -120,6 +120,7 @@ def test_one_operator_of_a_folder(check, tmp_path):
         subprocess.run([command, "build", tmp_path / "fault.c", "-o", tmp_path / f"{name}.so"], check=True, capture_output=True)
     assert set(check(tmp_path, "--only", "binding")["operators"]) == {"tail_unwritten::scale", "index_not_checked::pick"}
     assert check(tmp_path, "--only", "binding", "--op", "pick")["operators"] == ["index_not_checked::pick"]
+    assert len(check(tmp_path, "--only", "binding", "--op", "pick", "--op", "scale")["operators"]) == 2
 
 
 def test_a_binary_of_a_folder_that_cannot_be_loaded(check, binary, tmp_path):

@@ -175,7 +175,7 @@
     { 'A',
         "when dtype(x) == f32: x[n]:T, parallel(n) / else: x[n]:T; when dtype(y) == f32: y[n]:T, parallel(n) / else: y[n]:T; -> "
         "[n]:T",
-        98, "'n' is given twice, and both may hold" },
+        98, "'n' is given twice, and both may hold: a fact stands in cases of one group, or outside of all cases" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = 1; workspace = 2", 41, "'workspace' is given twice" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; workspace = 4*q", 40,
         "unknown name 'q': no input has such a size or dtype, and the schema no such argument" },

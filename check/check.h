@@ -562,6 +562,7 @@ enum check_show {
     CHECK_SHOW_LAYOUT,      /* contiguous tensors give the same within tolerance */
     CHECK_SHOW_SHARED,  /* so do copies, instead of a tensor (axis) in the memory of another (slot), `at` elements behind it */
     CHECK_SHOW_SAME,    /* the same call gives the same result after other calls, and within tolerance at other addresses */
+    CHECK_SHOW_SCRATCH, /* it does so when pieces get memory as pieces of another call left it */
     CHECK_SHOW_KEPT,    /* it does so after a call with another number */
     CHECK_SHOW_ERRNO,   /* with another errno before it */
     CHECK_SHOW_PIECES,  /* the same, with the pieces of its loops in another order and on more threads */

@@ -172,7 +172,7 @@ static void check_used_scratch(check_job *job, const check_case *before, const c
         return;
     run(job, before, CHECK_AT_END, in_order, false, &other);
     used_scratch = true;
-    job->how = (check_how){ .show = CHECK_SHOW_SAME, .atol = largest_rounding(job->op, first) };
+    job->how = (check_how){ .show = CHECK_SHOW_SCRATCH };
     if (run(job, c, CHECK_AT_END, in_order, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "used scratch",
             "the result depends on what a piece of another call left in the memory of dv_parallel_scratch(), which holds "

@@ -123,7 +123,8 @@ static void put_comment(const check_job *job, const char *begin, const char *lin
 /* How many contents a program needs of each tensor. */
 static int sets_of(const check_job *job)
 {
-    return job->result->how.show == CHECK_SHOW_SAME ? 2 : job->result->how.show == CHECK_SHOW_THREADS ? 4 : 1;
+    const enum check_show show = job->result->how.show;
+    return show == CHECK_SHOW_SAME || show == CHECK_SHOW_SCRATCH ? 2 : show == CHECK_SHOW_THREADS ? 4 : 1;
 }
 
 /* Contents of a tensor's memory, from the lowest element to the highest; NULL: there are none. The caller frees it. Set 0 is the
@@ -202,6 +203,7 @@ static const char *const questions[CHECK_SHOW_COUNT] = {
     [CHECK_SHOW_LAYOUT] = "layout",
     [CHECK_SHOW_SHARED] = "shared",
     [CHECK_SHOW_SAME] = "same",
+    [CHECK_SHOW_SCRATCH] = "scratch",
     [CHECK_SHOW_KEPT] = "kept",
     [CHECK_SHOW_ERRNO] = "errno",
     [CHECK_SHOW_PIECES] = "pieces",

@@ -6,13 +6,16 @@
 
 /* NULL: the host's. */
 static int (*loop)(const dv_host *host, int64_t begin, int64_t end, int64_t grain, dv_range_fn fn, void *arg);
+/* The kernel's memory. */
+static void *(*alloc)(const dv_host *host, int use, int slot, size_t bytes, size_t alignment) = lend;
+static void (*take_back)(const dv_host *host, void *p) = keep;
 static void (*change)(void); /* of the arguments, before a call */
 static bool uncut;           /* rows with .split are not cut */
 
 static dv_host host_of(int row)
 {
     static _Thread_local dv_test_hooks hooks;
-    hooks = (dv_test_hooks){ .row = row, .whole = uncut, .alloc = lend, .free = keep };
+    hooks = (dv_test_hooks){ .row = row, .whole = uncut, .alloc = alloc, .free = take_back };
     return (dv_host){ .size = sizeof(dv_host),
         .name = "repro",
         .new_tensor = new_tensor,

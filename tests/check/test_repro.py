@@ -32,6 +32,7 @@ NOT_IN_PYTHON = {
     "racy_parallel_for", "places_in_order_taken", "pieces_count_at_once", "running_maximum", "eight_tables", "table_of_first_base",  # a loop's pieces cannot be put in another order
     "errno_trusted", "variable_unset", "every_tenth_call", "cut_off_to_bf16",  # nor has Python these
     "zero_dims", "two_of_a_list", "two_of_ints", "empty_word", "word_of_next_tensor",  # nor are there guard pages beside an array's sizes, a list and a word
+    "scratch_marker",  # nor what pieces left in their memory
     "table_of_first_number", "table_of_whole_number", "string_list_static", "max_cached_by_shape",  # takes a second process
     "int_index", "offset_in_int", "position_in_int", "rows_in_int", "slot_negative",  # takes sparse memory
     "static_buffer",  # Python's threads seldom are in the same kernel
@@ -39,7 +40,7 @@ NOT_IN_PYTHON = {
 LUCK_IN_PYTHON = {
     "alloc_less_aligned",  # memory is often better aligned than it was asked for
     "string_list_kept",  # it reads a list that Python has freed: what is there now may do no harm
-    "scratch_kept", "scratch_marker",  # threads often find the memory of a piece as the piece before left it, and malloc gives what it likes
+    "scratch_kept",  # threads often find the memory of a piece as the piece before left it
 }
 NOT_IN_PYTHON |= {p.parent.name for p in FAULTY.glob("*/expect") if p.read_text().split()[0] in ("gradient", "tags")}  # nor have dv_gradient() and dv_cost()
 

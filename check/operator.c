@@ -1,4 +1,5 @@
 /* The declaration of an operator, read from its JSON: its rows, and what its contract's program does with arguments and names. */
+#include <math.h>
 #include <string.h>
 #include <stdlib.h>
 
@@ -88,20 +89,49 @@ static void read_steps(check_op *op, const check_json *steps)
     }
 }
 
+static void add_bounds(check_op *op, int64_t at, double by, double less)
+{
+    check_literals found = { 0 };
+    read_literals(check_json_get(op->program, "solve"), at, &found);
+    for (size_t k = 0; k < found.nbounds; k++) {
+        const double bound = (found.bounds[k] - less) / by;
+        if (bound > 0 && bound < INT32_MAX)
+            check_add_special(op, (int64_t)bound);
+    }
+}
+
+static double literal(const check_json *operand) { return check_json_is(operand, "int") ? operand->child->next->f : NAN; }
+
+/* The sizes at which multiples, products and sums of sizes reach what they are compared with: the others are 1, or equal. */
+static void read_bounds_of(check_op *op, const check_json *step)
+{
+    const check_json *in = check_json_get(step, "in"), *a = in ? in->child : NULL, *b = a ? a->next : NULL,
+                     *to = check_json_get(step, "to");
+    if (!to || !b || (!is_step(step, "mul") && !is_step(step, "add")))
+        return;
+    const bool product = is_step(step, "mul");
+    const double number = isnan(literal(a)) ? literal(b) : literal(a);
+    if (!isnan(number)) {
+        add_bounds(op, to->i, product && number > 0 ? number : 1, product ? 0 : number);
+        return;
+    }
+    add_bounds(op, to->i, 1, product ? 0 : 1);
+    if (!product)
+        add_bounds(op, to->i, 2, 0);
+}
+
 /* The numbers that sizes are compared with. */
 static void read_size_bounds(check_op *op)
 {
-    const check_json *variables = check_json_get(op->program, "variables");
+    const check_json *variables = check_json_get(op->program, "variables"), *solve = check_json_get(op->program, "solve");
     for (const check_json *v = variables ? variables->child : NULL; v; v = v->next) {
         const check_json *at = check_json_get(v, "register");
         const char *kind = check_json_text(v, "kind");
-        check_literals found = { 0 };
         if (at && kind && !strcmp(kind, "dim"))
-            read_literals(check_json_get(op->program, "solve"), at->i, &found);
-        for (size_t k = 0; k < found.nbounds; k++)
-            if (found.bounds[k] > 0 && found.bounds[k] < INT32_MAX)
-                check_add_special(op, (int64_t)found.bounds[k]);
+            add_bounds(op, at->i, 1, 0);
     }
+    for (const check_json *s = solve ? solve->child : NULL; s; s = s->next)
+        read_bounds_of(op, s);
 }
 
 /* Does a step use one of these registers, itself or in the steps that it repeats? */

@@ -116,17 +116,20 @@ def test_an_operator_that_refuses_everything_is_no_success(check, tmp_path):
     assert report["table"].startswith("NOT CHECKED planned::f: the kernel refused all")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_a_bound_of_the_contract_is_tried_whatever_numbers_the_source_has(check, tmp_path, seed):
-    """At n = 999 the last element is wrong, by a test whose numbers do not tell that size; 20 others are compared with sizes."""
-    others = "".join(f"a->x->shape[0] == {37 * k + 11} || " for k in range(20))
-    last = f"volatile int64_t five = 5; if ((a->x->shape[0] ^ five) == 994) out[a->x->shape[0] - 1] += 1; else if ({others}0) out[0] += 0;"
-    source = operator(tmp_path, "x[n]:f32, n <= 1000 -> out[n]:f32", COPY + last)
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("fact, size, at", [("n <= 1000", "n", 999), ("2 * n <= 1000", "n", 500), ("n * m <= 3000", "n * m", 3000),
+                                            ("n + m <= 700", "n + m", 700), ("n + 8 <= 700", "n", 692)])
+def test_a_bound_of_the_contract_is_tried_whatever_numbers_the_source_has(check, tmp_path, seed, fact, size, at):
+    """At that size the last element is wrong, by a test whose numbers do not tell it; 20 others are compared with sizes."""
+    others = "".join(f"n == {37 * k + 11} || " for k in range(20))
+    last = ("const int64_t m = a->x->shape[1]; n = a->x->shape[0]; volatile int64_t five = 5;"
+            f"if ((({size}) ^ five) == {at ^ 5} && n * m) out[n * m - 1] += 1; else if (({others}0) && m) out[0] += 0;")
+    source = operator(tmp_path, f"x[n m]:f32, {fact} -> out[n m]:f32", COPY.replace("for (int64_t i = 0, n =", "int64_t n; for (int64_t i = 0, n =") + last)
     reference = "static int right(dv_context *ctx, const struct f *a) { (void)ctx; " + COPY + " return DV_OK; }\nDV_OPERATOR("
     text = source.read_text().replace("DV_OPERATOR(", reference).replace("f_any))", 'f_any), DV_KERNEL(struct f, "cpu", "f32", right, .flags = DV_KERNEL_REFERENCE))')
     source.write_text(text)
     failed, = (r for r in check(source, "--only", "values", "--seed", seed)["results"] if r["result"] == "fail")
-    assert "element [998] of result" in failed["message"], failed
+    assert "element [" in failed["message"] and "row right gives" in failed["message"], failed
 
 
 def test_cases_and_seeds(check, tmp_path):

@@ -196,7 +196,7 @@ typedef struct check_name {
 /* What the contract's program does with an argument: does it read its value, and what does it compare it with? */
 enum { CHECK_LITERALS = 16, CHECK_BOUNDS = 8, CHECK_SPECIALS = 24, CHECK_WORDS = 6, CHECK_WORD = 24 };
 typedef struct check_literals {
-    bool read;
+    bool read, sizes; /* sizes: the shape of a result follows from it */
     size_t n;
     const check_json *of[CHECK_LITERALS]; /* strings and integers that it is or is not equal to */
     size_t nbounds;

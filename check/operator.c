@@ -77,7 +77,7 @@ static void read_literals(const check_json *steps, int64_t i, check_literals *to
     }
 }
 
-static void read_steps(check_op *op, const check_json *steps)
+static void read_steps(check_op *op, const check_json *steps, bool of_result)
 {
     for (const check_json *s = steps ? steps->child : NULL; s; s = s->next) {
         const check_json *slot = check_json_get(s, "slot"), *to = check_json_get(s, "to");
@@ -85,6 +85,7 @@ static void read_steps(check_op *op, const check_json *steps)
         if (!is_step(s, "argument") || !slot || slot->i < 0 || slot->i >= CHECK_ARGS)
             continue;
         op->literals[slot->i].read = true;
+        op->literals[slot->i].sizes |= of_result;
         read_literals(steps, to->i, &op->literals[slot->i]);
     }
 }
@@ -230,12 +231,12 @@ int check_op_init(check_op *op, dv_operator *o)
     op->atol = number_or(op->contract, "atol", -1);
     op->rounded = number_or(op->contract, "rounded", 0);
     read_names(op);
-    read_steps(op, check_json_get(op->program, "solve"));
+    read_steps(op, check_json_get(op->program, "solve"), false);
     read_size_bounds(op);
     op->nbounds = op->nspecial;
     const check_json *results = check_json_get(op->program, "results");
     for (const check_json *r = results ? results->child : NULL; r; r = r->next)
-        read_steps(op, check_json_get(r, "steps"));
+        read_steps(op, check_json_get(r, "steps"), true);
     return read_rows(op);
 }
 

@@ -1,9 +1,10 @@
 /* The tolerance between two right results. u is half a unit in the last place: 2^-53 for f64, 2^-24 for f32, 2^-11 for f16, 2^-8
  * for bf16; v is u of the type that is computed in, f32, and 2^-47 for f64, whose opinions do not lie apart where much is lost on
- * the way; M is the largest element or number that goes in, at least 1 (integers beyond 32 bits are positions and do not count; I
- * is the largest of those that sizes bound, which are mostly positions: functions of one take part, and not products), and P the
- * product of the largest of three arguments, at least M^2; n is how many elements may be added up: the largest dim that goes in,
- * or the elements of an input for each of the result.
+ * the way; M is the largest element or number that goes in, at least 1 (left out are integers beyond 32 bits, which are
+ * positions, and integers that the size of a result follows from, which are counts; I is the largest of those that sizes bound,
+ * which are mostly positions: functions of one take part, and not products), and P the product of the largest of three arguments,
+ * at least M^2; n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the
+ * result.
  *
  *     |a - b| <= r |b| + v (16 (P + I) + n M),  r = 4u + v (16 (M + I) + 4 sqrt(n))
  *
@@ -82,7 +83,8 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
     if (!check_is_float(dtype) && !is_complex(dtype))
         return (check_tolerance){ 0, 0, 1 };
     for (size_t i = 0; i < c->nargs; i++)
-        insert(most, largest_of(c, &c->args[i]));
+        if (c->args[i].type != DV_VALUE_INT || !op->literals[i].sizes)
+            insert(most, largest_of(c, &c->args[i]));
     for (size_t i = 0; i < c->ntensors; i++) {
         const check_tensor *t = &c->tensors[i];
         if (!t->present)

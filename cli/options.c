@@ -1,6 +1,7 @@
 /* Command lines: one table of options serves parsing, help and the check that docs/command.md is complete. */
 #include "cli.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@ static const cli_option *find_letter(const cli_verb *verb, char letter)
     return NULL;
 }
 
+/* How many letters differ, whatever their case. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[64];
@@ -42,7 +44,7 @@ static size_t distance(const char *a, const char *b)
         size_t diagonal = row[0];
         row[0] = i + 1;
         for (size_t j = 0; j < n; j++) {
-            const size_t above = row[j + 1], change = diagonal + (a[i] != b[j]);
+            const size_t above = row[j + 1], change = diagonal + (tolower((unsigned char)a[i]) != tolower((unsigned char)b[j]));
             const size_t gap = (above < row[j] ? above : row[j]) + 1;
             row[j + 1] = change < gap ? change : gap;
             diagonal = above;

@@ -54,6 +54,7 @@ USAGE = [
     (["biuld"], "unknown command 'biuld' (did you mean 'build'?)"),
     (["frobnicate"], "unknown command 'frobnicate'"),
     (["help", "lits"], "did you mean 'list'?"),
+    (["help", "INFO"], "did you mean 'info'?"),
     (["--frobnicate"], "unknown option '--frobnicate'"),
     (["--color=blue", "build"], "expected auto, always or never, found 'blue'"),
     (["build", "--color=blue"], "expected auto, always or never, found 'blue'"),

@@ -50,7 +50,8 @@ def __getattr__(name):
         _load_all()
         if name in globals():
             return globals()[name]
-    near = _difflib.get_close_matches(name, __dir__(), 3, 0.5)
+    known = {n.lower(): n for n in __dir__()}
+    near = [known[n] for n in _difflib.get_close_matches(name.lower(), known, 3, 0.5)]
     said = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(__dir__())}"
     raise AttributeError(f"module 'dovetail.ops' has no operator or namespace '{name}'; {said}")
 

@@ -6,13 +6,13 @@
  * at least M^2; n is how many elements may be added up: the largest dim that goes in, or the elements of an input for each of the
  * result.
  *
- *     |a - b| <= r |b| + v (16 (P + I) + n M),  r = 4u + v (16 (M + I) + 4 sqrt(n))
+ *     |a - b| <= r |b| + v (16 (P + I) + n M),  r = 4u + v (16 (M + I) + max(4 sqrt(n), n / 4))
  *
  * The result is rounded to its type (twice on each side: 4u, or 8u when b is the only opinion, which may itself round every step
- * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), or
- * like n where the terms cancel or are equal (of expanded tensors, or of a few elements), so that roundings add up. An rtol that
- * the contract declares replaces the second term of r, an atol the second term of the bound; `rounded` adds so many units in the
- * last place of M. Integers and booleans: exact. */
+ * to a small type), functions are right to a few v of what goes into them, and of sums of n terms errors grow like sqrt(n), like
+ * n / 4 where terms of the kernel's own are equal, or like n where those of the case are (of expanded tensors, or of a few
+ * elements) or cancel, so that roundings add up. An rtol that the contract declares replaces the second term of r, an atol the
+ * second term of the bound; `rounded` adds so many units in the last place of M. Integers and booleans: exact. */
 #include <math.h>
 #include <string.h>
 
@@ -107,7 +107,7 @@ check_tolerance check_tolerance_of(const check_op *op, const check_case *c, dv_d
      */
     const double u = check_unit(dtype), v = u == 0x1p-53 ? 0x1p-47 : 0x1p-24;
     const double largest = most[0], position = largest_position(c), product = largest * fmax(largest, most[1] * most[2]);
-    const double relative = v * (16 * (largest + position) + (equal ? fmax(n, 4 * sqrt(n)) : 4 * sqrt(n))),
+    const double relative = v * (16 * (largest + position) + fmax(equal ? n : n / 4, 4 * sqrt(n))),
                  absolute = v * (16 * (product + position) + n * largest);
     return (check_tolerance){ (alone ? 8 : 4) * u + (op->rtol < 0 ? relative : op->rtol),
         (op->atol < 0 ? absolute : op->atol) + 2 * op->rounded * u * largest, equal ? sqrt(n) : 1 };

@@ -759,8 +759,42 @@ DV_OPERATOR(medians, struct medians, (x, of, out), .schema = "medians(Tensor x, 
         "n]:f32, parallel(n), 0 < m <= 300, -1e30 < x.values < 1e30 -> out[n]:f32",
     .kernels = DV_KERNELS(DV_KERNEL(struct medians, "cpu", "f32", medians_f32)));
 
+/* How many are positive, times a weight that is added each time: equal terms, whose roundings all go one way. */
+struct penalty {
+    const dv_tensor *x;
+    dv_tensor *out;
+};
+static int penalty_f32(dv_context *ctx, const struct penalty *a)
+{
+    const int64_t n = a->x->shape[1];
+    const float *x = a->x->data;
+    (void)ctx;
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        float sum = 0;
+        for (int64_t k = 0; k < n; k++)
+            sum += x[i * n + k] > 0 ? 0.1f : 0;
+        ((float *)a->out->data)[i] = sum;
+    }
+    return DV_OK;
+}
+static int penalty_f32_reference(dv_context *ctx, const struct penalty *a)
+{
+    const int64_t n = a->x->shape[1];
+    const float *x = a->x->data;
+    (void)ctx;
+    for (int64_t i = 0; i < a->x->shape[0]; i++) {
+        int64_t count = 0;
+        for (int64_t k = 0; k < n; k++)
+            count += x[i * n + k] > 0;
+        ((float *)a->out->data)[i] = (float)((double)count * (double)0.1f);
+    }
+    return DV_OK;
+}
+DV_OPERATOR(penalty, struct penalty, (x, out), .schema = "penalty(Tensor x) -> Tensor out",
+    .contract = "x[m n]:f32 -> out[m]:f32; parallel(m); sum(n)", .kernels = TWO_ROWS(struct penalty, "f32", penalty_f32));
+
 DV_LIBRARY(healthy, &dv_op_medians, &dv_op_conjugated, &dv_op_placed, &dv_op_move_into, &dv_op_tally, &dv_op_places,
     &dv_op_tangent, &dv_op_highest, &dv_op_factor, &dv_op_counting, &dv_op_table, &dv_op_pick, &dv_op_pick_declared,
     &dv_op_positive, &dv_op_set, &dv_op_noise, &dv_op_scratch, &dv_op_dot, &dv_op_exponentials, &dv_op_keep, &dv_op_rows,
     &dv_op_rectify, &dv_op_extremes, &dv_op_affine, &dv_op_columns, &dv_op_quantise, &dv_op_half_dot, &dv_op_shift, &dv_op_joined,
-    &dv_op_adamw);
+    &dv_op_adamw, &dv_op_penalty);

@@ -115,8 +115,10 @@ static double draw(const check_tensor *t, check_random *r, int64_t i, bool wild,
     const uint64_t bits = check_next(r);
     if (t->fill == CHECK_SIMPLE)
         return t->low <= 1 && t->high >= 1 ? (double)(i % 4 + 1) / (t->high >= 4 ? 1 : 4) : t->low;
-    if (t->fill == CHECK_ASCENDING)
-        return t->low + (t->high - t->low) * (double)(i + 1) / (double)(check_numel(t) + 1);
+    if (t->fill == CHECK_ASCENDING || t->fill == CHECK_RISING) {
+        const double x = t->low + (t->high - t->low) * (double)(i + 1) / (double)(check_numel(t) + 1);
+        return t->fill == CHECK_ASCENDING ? x : fmax(t->low, floor(4 * x) / 4);
+    }
     if (t->fill == CHECK_SPECIAL && i == lone)
         return mild[*special % CHECK_LONE_KINDS];
     if (t->fill == CHECK_SPECIAL && lone < 0 && (!i || bits % 5 == 0))

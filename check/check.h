@@ -70,6 +70,7 @@ enum check_fill {
     CHECK_EXTREMES,   /* integers: half of them the bounds of the range, and -1 */
     CHECK_HALVES,     /* real numbers: multiples of 1/2, where rounding has to choose a side */
     CHECK_ASCENDING,  /* real numbers: each larger than the one before, as far as the type can tell them apart */
+    CHECK_RISING,     /* real numbers: multiples of 1/4, none smaller than the one before, many equal */
     CHECK_COUNTED,    /* bool: true as far as 256 divides along each dim of 256 or more, so that a count of 8 bits is 0 */
     CHECK_SPREAD,     /* integers: the ends of the range and numbers past which a narrow type ends, then any, in turn */
     CHECK_BINADES,    /* real numbers: as many in each binade from 2^-8 to the upper bound, of both signs */

@@ -58,6 +58,7 @@ static bool is_member(int c, int64_t size)
 
 /* ---- Factors --------------------------------------------------------------------------------------------------------------- */
 
+enum { LISTED = 3 }; /* tensors of a list in which some are empty */
 enum kind { DIM, RANK, RUN, ONES, DTYPE, FREE_RANK, FREE_SIZE, FREE_DTYPE, ALIKE, PRESENT, LENGTH, WORD, LAYOUT, CONTENTS, MOOD };
 enum ones { NO_ONES, LEADING, TRAILING, BOTH_ENDS, INTERIOR, ONES_LEVELS };
 /* The mood of a case: what its tensors hold beside their own contents; from WRONG on, the last element of an index is one of
@@ -89,7 +90,9 @@ typedef struct planner {
     size_t nspecial;                     /* numbers of the source that are sizes by now: none until all else is met */
     uint32_t reached[NAMES][CLASSES][4]; /* how many cases give a name this member of a class, and mask nothing */
     uint32_t like[NAMES];                /* the number of the name whose size this one takes, and 1; 0: its own */
-    uint32_t vain;                       /* choices with the most open pairs that no call had, one after the other */
+    uint32_t odd; /* of each list, the number of the tensor that is empty, or is not, unlike the others, and 1; 0: none */
+    bool odd_is_empty;
+    uint32_t vain; /* choices with the most open pairs that no call had, one after the other */
 } planner;
 
 /* A class; CLASSES: a number of the source that is in none. NOT: neither. */
@@ -339,7 +342,7 @@ static void add_words(planner *p, size_t slot)
     }
     switch (s->type) {
     case DV_FIELD_INT:
-        ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0]);
+        ADD_INTS(p, f, 1, 0, 2, -1, 3, 8, huge[0], 6);
         if (literals->read) /* perhaps a size, with factors for which a ratio is not exact */
             ADD_INTS(p, f, 214);
         break;
@@ -441,7 +444,7 @@ static void set_arguments(planner *p, const int *want, check_case *c)
         }
         const uint32_t room = CHECK_TENSORS - c->ntensors;
         v->type = p->op->slots[i].type == DV_FIELD_TENSOR ? DV_VALUE_TENSOR : DV_VALUE_TENSORS;
-        v->count = v->type == DV_VALUE_TENSOR ? 1 : length < 0 ? 1 : (uint32_t)length;
+        v->count = v->type == DV_VALUE_TENSOR ? 1 : p->odd ? LISTED : length < 0 ? 1 : (uint32_t)length;
         v->count = v->count > room ? room : v->count;
         v->first = c->ntensors;
         c->ntensors += v->count;
@@ -529,10 +532,15 @@ static void set_free(planner *p, const int *want, bool tight, check_case *c)
     for (size_t i = 0; i < c->ntensors; i++) {
         check_tensor *t = &c->tensors[i];
         const size_t slot = check_tensor_argument(c, i), element = i - c->args[slot].first;
+        const bool mixed = p->odd && c->args[slot].type == DV_VALUE_TENSORS;
+        const int64_t rank = level(p, want, FREE_RANK, slot), class = level(p, want, FREE_SIZE, slot);
         t->dtype = free_dtype(p, want, slot, element);
-        set_shape(p, level(p, want, FREE_RANK, slot), level(p, want, FREE_SIZE, slot), NO_ONES,
-            p->turn + (uint32_t)(slot + element), p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
-        if (i && level(p, want, ALIKE, 0) == 1) {
+        set_shape(p, mixed && rank == 0 ? 1 : rank,
+            !mixed                                           ? class
+                : (p->odd == element + 1) == p->odd_is_empty ? NOUGHT
+                                                             : FEW,
+            NO_ONES, p->turn + (uint32_t)(slot + element), p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
+        if (i && !p->odd && level(p, want, ALIKE, 0) == 1) {
             t->ndim = c->tensors[0].ndim;
             t->dtype = p->op->contract ? t->dtype : c->tensors[0].dtype;
             memcpy(t->shape, c->tensors[0].shape, sizeof t->shape);
@@ -1278,7 +1286,7 @@ static bool add_plain(planner *p, int a, int b, int *want, bool tight)
 {
     int found[FACTORS];
     choose(p, a, b, want, true);
-    const bool accepted = make(p, want, a, b, tight, place(p)) == CHECK_ACCEPTED && !is_empty(p, place(p));
+    const bool accepted = make(p, want, a, b, tight, place(p)) == CHECK_ACCEPTED && (p->odd || !is_empty(p, place(p)));
     p->turn++;
     if (accepted) {
         find_levels(p, want, place(p), found);
@@ -1369,6 +1377,21 @@ static void meet_broadcast(planner *p)
                 p->turn = (p->turn + 11) / 12 * 12; /* of one rank and one dtype */
                 add_plain(p, f, g, want, i % 2);
             }
+}
+
+/* Of three tensors of a list the first, the second, the last is empty and the others are not; and the other way round. */
+static void mix_empty(planner *p)
+{
+    int lists = NOT;
+    for (int f = 0; f < p->n; f++)
+        lists = p->f[f].kind == LENGTH ? f : lists;
+    for (uint32_t k = 0; k < 2 * LISTED && lists != NOT && p->plan->n < p->most; k++) {
+        int want[FACTORS];
+        p->odd = k % LISTED + 1;
+        p->odd_is_empty = k < LISTED;
+        add_plain(p, NOT, NOT, want, false);
+        p->odd = 0;
+    }
 }
 
 /* Each size of a vector, and its neighbours, for each name, where there is room. */
@@ -1662,6 +1685,7 @@ void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, 
     add_first(&p);
     meet_equal(&p);
     meet_broadcast(&p);
+    mix_empty(&p);
     meet_all(&p);
     reach_all(&p);
     add_rest(&p, wanted ? wanted : FEWEST);

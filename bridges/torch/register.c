@@ -185,8 +185,17 @@ static size_t nameless_write(const char *p)
     return digits && !strncmp(p + 2 + digits, "! -> )", 6) ? 2 + digits + 6 : 0;
 }
 
-/* A canonical schema has torch's printed form, some of which torch cannot parse: the default of a Device without quotes, and
- * "($0! -> )" for "!". The caller frees what is returned; NULL: out of memory. */
+/* The length of what stands before the imaginary part of a default at p, "0.+" or "0." before "-"; 0: none is there. */
+static size_t real_part(const char *schema, const char *p)
+{
+    if (p == schema || !strchr("=[ ", p[-1]) || strncmp(p, "0.", 2) || (p[2] != '+' && p[2] != '-'))
+        return 0;
+    const size_t size = strspn(p + 2, "0123456789.e+-");
+    return p[2 + size] == 'j' && strchr(",)]", p[3 + size]) ? 2 + (p[2] == '+') : 0;
+}
+
+/* A canonical schema has torch's printed form, some of which torch cannot parse: the default of a Device without quotes, "0.+2.j"
+ * for "2.j", and "($0! -> )" for "!". The caller frees what is returned; NULL: out of memory. */
 static char *readable_schema(const char *schema)
 {
     char *quoted = malloc(2 * strlen(schema) + 1), *to = quoted;
@@ -197,6 +206,7 @@ static char *readable_schema(const char *schema)
             p += nameless;
             continue;
         }
+        p += real_part(schema, p);
         size_t name = strncmp(p, "Device ", 7) ? strncmp(p, "Device? ", 8) ? 0 : 8 : 7;
         if (name && (p == schema || !strchr("( ", p[-1])))
             name = 0;

@@ -72,7 +72,7 @@ static int parse_number(constants *c, enum dv__type_kind kind, dv_value *out)
     bool good;
     if (kind == DV__TYPE_COMPLEX || memchr(text, 'j', n)) {
         out->type = DV_VALUE_COMPLEX;
-        good = to_double(text, n - 1, &out->as.c.im); /* drops the j, and the last digit where a complex has none, as PyTorch */
+        good = text[n - 1] == 'j' && to_double(text, n - 1, &out->as.c.im); /* PyTorch drops the last digit where there is no j */
     } else if (kind == DV__TYPE_FLOAT || memchr(text, '.', n) || memchr(text, 'e', n)) {
         out->type = DV_VALUE_FLOAT;
         good = to_double(text, n, &out->as.f);

@@ -390,6 +390,31 @@ static PyObject *explain(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     return result;
 }
 
+/* A default as _describe reads it. PyTorch prints numbers for dtypes, layouts and memory formats: here they are what a call
+ * takes. */
+static PyObject *default_of(const dv_slot_info *info)
+{
+    const dv_value *v = &info->default_value;
+    PyObject *words = NULL, *text = NULL;
+    switch (v->type) {
+    case DV_VALUE_DTYPE: words = PyUnicode_FromString(dv_dtype_name(v->as.dtype)); break;
+    case DV_VALUE_LAYOUT: words = ext_word(ext_layouts, v->as.layout.value); break;
+    case DV_VALUE_MEMORY_FORMAT: words = ext_word(ext_memory_formats, v->as.memory_format.value); break;
+    case DV_VALUE_DTYPES:
+        words = PyList_New((Py_ssize_t)v->as.dtypes.size);
+        for (size_t i = 0; words && i < v->as.dtypes.size; i++) {
+            PyObject *name = PyUnicode_FromString(dv_dtype_name(v->as.dtypes.data[i]));
+            if (!name || PyList_SetItem(words, (Py_ssize_t)i, name))
+                Py_CLEAR(words);
+        }
+        break;
+    default: return Py_BuildValue("z", info->default_text);
+    }
+    text = words ? PyObject_Repr(words) : PyErr_Occurred() ? NULL : Py_BuildValue("z", info->default_text);
+    Py_XDECREF(words);
+    return text;
+}
+
 /* For _describe: ((name, type, default text or None, flags, alias), ...) of arguments and of results. */
 static PyObject *slots(PyObject *self, PyObject *unused)
 {
@@ -400,8 +425,8 @@ static PyObject *slots(PyObject *self, PyObject *unused)
         dv_slot_info info;
         if (dv_operator_slot(f->op, i, &info))
             break;
-        PyObject *one = Py_BuildValue(
-            "(sszIi)", f->slots[i].text, f->slots[i].type_text, info.default_text, f->slots[i].flags, (int)f->slots[i].alias);
+        PyObject *one = Py_BuildValue("(ssNIi)", f->slots[i].text, f->slots[i].type_text, default_of(&info), f->slots[i].flags,
+            (int)f->slots[i].alias); /* NULL if there is no default_of() */
         if (!one || PyList_Append(lists[i >= f->nargs], one)) {
             Py_XDECREF(one);
             break;

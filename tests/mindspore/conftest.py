@@ -118,7 +118,29 @@ DV_OPERATOR(adamw, struct adamw, (param, mean, square, grad, step, lr),
     .schema = "adamw_(Tensor(a!) param, Tensor(b!) mean, Tensor(c!) square, Tensor grad, Tensor step, *, float lr=0.1) -> ()",
     .contract = "param[*s]:f64, mean[*s]:f64, square[*s]:f64, grad[*s]:f64, step[]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct adamw, "cpu", "f64", adamw)));
-DV_LIBRARY(msops, &dv_op_fails, &dv_op_sum_of, &dv_op_adamw, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
+struct described { const dv_tensor *x; dv_ints dims; dv_string word; dv_tensor *out; };
+static int described(dv_context *ctx, const struct described *a)
+{
+    int64_t *out = a->out->data;
+    (void)ctx;
+    out[0] = a->dims.data[a->dims.size - 1] == 1 ? a->x->shape[1] : a->x->shape[0], out[1] = (int64_t)a->word.size;
+    return DV_OK;
+}
+DV_OPERATOR(described, struct described, (x, dims, word, out), .schema = "described(Tensor x, int[] dims, str word) -> Tensor out",
+    .contract = "x[m n], dims[2] -> out[2]:i64", .kernels = DV_KERNELS(DV_KERNEL(struct described, "cpu", NULL, described)));
+struct typed { const dv_tensor *x; dv_dtype to; dv_layout layout; dv_memory_format format; dv_tensor *out; };
+static int typed(dv_context *ctx, const struct typed *a)
+{
+    (void)ctx;
+    for (int64_t i = 0; i < dv_numel(a->x); i++)
+        dv_put_f64(a->out->data, i, dv_dtype_key(a->to), 2 * ((const double *)a->x->data)[i]);
+    return DV_OK;
+}
+DV_OPERATOR(typed, struct typed, (x, to, layout, format, out),
+    .schema = "typed(Tensor x, *, ScalarType to=float32, Layout layout=strided, MemoryFormat format=contiguous_format) -> Tensor out",
+    .contract = "x[*s]:f64 -> out[*s]:to; to in f32 f64", .gradient = "x: grad * 2",
+    .kernels = DV_KERNELS(DV_KERNEL(struct typed, "cpu", NULL, typed)));
+DV_LIBRARY(msops, &dv_op_described, &dv_op_typed, &dv_op_fails, &dv_op_sum_of, &dv_op_adamw, &dv_op_unbind, &dv_op_mask, &dv_op_counted, &dv_op_drawn, &dv_op_total, &dv_op_cast, &dv_op_diagonal, &dv_op_scale, &dv_op_scale_only, &dv_op_twice, &dv_op_added);
 """
 
 

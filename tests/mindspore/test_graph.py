@@ -273,6 +273,22 @@ def test_element_types_as_arguments(own):
         assert own.cast(Tensor(np.ones(3)), to).dtype == ms.float32
 
 
+def test_values_of_any_form(own):
+    """What an eager call takes, a primitive takes: arrays and ranges for lists, words of any alphabet; and it refuses the same."""
+    x, words = Tensor(np.arange(6.0).reshape(2, 3)), "日本 Zürich"
+    assert primitive(own.described, dims=np.array([0, 1]), word=words)(x).asnumpy().tolist() == own.described(x, dims=range(2), word=words).asnumpy().tolist()
+    assert primitive(own.described, dims=range(2), word=words)(x).asnumpy().tolist() == [3, len(words.encode())]
+    with pytest.raises(TypeError, match="argument 'dims' of type int.*: found 'a'"):
+        primitive(own.described, dims="a", word="")
+
+
+def test_defaults_of_types_in_recorded_calls(own):
+    """A default ScalarType, Layout or MemoryFormat, where gradients are recorded and where the operator declares none."""
+    x = Tensor(np.arange(3.0))
+    assert own.typed(x).dtype == ms.float32
+    assert ms.grad(lambda a: own.typed(a).sum())(x).asnumpy().tolist() == [2, 2, 2]
+
+
 def test_errors(own):
     for wrong in ("dovetail::rms_norm", 3):
         with pytest.raises(TypeError, match="expected an operator, such as dovetail.ops.rms_norm, found"):

@@ -9,6 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from conftest import one
 from test_call import resident
 
+import dovetail
 from dovetail.torch import register, unregister
 
 HEADER = """#include <dovetail_op.h>
@@ -488,3 +489,29 @@ def test_a_returned_list_is_refused(fresh):
     with pytest.raises(RuntimeError, match="types_returns::f: result 'out': a list of tensors cannot be made"):
         register(library)
     assert register(library, strict=False).skipped == ["types_returns::f"]
+
+
+DEFAULTS = """
+#include <dovetail_op.h>
+struct f { const dv_tensor *x; dv_scalars more; dv_complex c; dv_complexes cs; dv_device to; dv_string s; dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a)
+{
+    double *o = a->out->data;
+    (void)ctx;
+    o[0] = a->c.im, o[1] = a->cs.data[1].im, o[2] = a->to.type, o[3] = (double)a->s.size;
+    return DV_OK;
+}
+DV_OPERATOR(f, struct f, (x, more, c, cs, to, s, out),
+    .schema = "f(Tensor x, *, Scalar[] more, complex c=-2.5j, complex[] cs=[1j, 2e-3j], Device to=\\"cpu\\", str s=\\"Device d=x, 0.+1.k\\") -> Tensor out",
+    .contract = "x[]:f32 -> out[4]:f64", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(defaults_torch_prints, &dv_op_f);
+"""
+
+
+def test_defaults_that_torch_prints_as_it_cannot_read_them(tmp_path):
+    """A Device without quotes, and imaginary numbers; also where the operator has a twin in Python (Scalar[])."""
+    (tmp_path / "defaults.c").write_text(DEFAULTS)
+    dovetail.load(tmp_path / "defaults.c")
+    f, wanted = torch.ops.defaults_torch_prints.f, [-2.5, 2e-3, 1, 18]
+    assert f(torch.ones(()), more=[1]).tolist() == wanted and f(torch.ones(()), more=[1], c=1 + 3j).tolist() == [3, *wanted[1:]]
+    assert torch.compile(lambda x: f(x, more=[1, 2.5]), backend="aot_eager", fullgraph=True)(torch.ones(())).tolist() == wanted

@@ -67,7 +67,10 @@ def primitive(operator, **fixed):
         elif slot[1].startswith("Generator") and fixed.get(key) is not None:
             raise NotImplementedError(f"{name}: argument '{key}': a graph cannot hold a Generator, whose state changes with each call; leave it out")
         elif key in fixed:
-            words.append(_text(fixed[key], slot[1]))
+            try:
+                words.append(_text(fixed[key], slot[1]))
+            except TypeError as error:
+                raise TypeError(f"{name}: argument '{key}' of type {slot[1]}: {error}") from None
         elif parameters[key].default is inspect.Parameter.empty:
             raise TypeError(f"{name}: argument '{key}' of type {slot[1]} is missing: primitive(operator, {key}=...)")
         else:
@@ -198,20 +201,26 @@ def _shown(value):
 
 def _text(value, type):
     """A value as docs/site.md writes it."""
+    if isinstance(value, (np.ndarray, np.generic, Tensor)):
+        value = value.tolist()
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "true" if value else "false"
     if type.startswith("ScalarType") and not isinstance(value, (str, list, tuple)):
         return str(value).lower() if isinstance(value, mstype.Type) else np.dtype(value).name
-    if isinstance(value, str):
-        return value if type.startswith(("ScalarType", "Device", "Layout", "MemoryFormat")) else _quoted(value)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, str) and type.startswith(("ScalarType", "Device", "Layout", "MemoryFormat")):
+        return value
+    if isinstance(value, str) and type.startswith("str"):
+        return _quoted(value)
+    if isinstance(value, (list, tuple, range)):
         return f"[{', '.join(_text(v, type) for v in value)}]"
     if isinstance(value, complex):
         return f"{value.real!r}{'+' if math.copysign(1, value.imag) > 0 else '-'}{abs(value.imag)!r}j"
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"found {_shown(value)}")
     return repr(value)
 
 
 def _quoted(text):
-    return '"' + "".join(f"\\x{b:02x}" if b < 32 or b in b'"\\' else chr(b) for b in text.encode("latin-1", "strict")) + '"'
+    return '"' + "".join(f"\\x{b:02x}" if not 32 <= b < 127 or b in b'"\\' else chr(b) for b in text.encode()) + '"'

@@ -57,5 +57,8 @@ def _from_numbers(kind, value):
 
 
 def readable_schema(schema):
-    """A schema in a form that torch can parse: torch prints `Tensor! x` as `Tensor($0! -> ) x`."""
-    return re.sub(r"\(\$\d+! -> \)", "!", str(schema))
+    """A schema in a form that torch can parse. As register.c does: torch prints `Tensor! x` as `Tensor($0! -> ) x`, the default of a Device
+    without quotes, and an imaginary one as `0.+2.j`."""
+    text = re.sub(r"\(\$\d+! -> \)", "!", str(schema))
+    text = re.sub(r"(?<=[( ])(Device\?? \w+)=(?!None|\")([^,)]+)", r'\1="\2"', text)
+    return re.sub(r"(?<=[=\[ ])0\.\+?(-?[\d.e+-]+j)(?=[],)])", r"\1", text)

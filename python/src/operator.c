@@ -390,7 +390,7 @@ static PyObject *explain(PyObject *self, PyObject *const *args, Py_ssize_t nargs
     return result;
 }
 
-/* A default as _describe reads it. PyTorch prints numbers for dtypes, layouts and memory formats: here they are what a call
+/* A default as _describe reads it. Schemas print numbers for dtypes, layouts and memory formats: here they are what a call
  * takes. */
 static PyObject *default_of(const dv_slot_info *info)
 {

@@ -102,6 +102,24 @@ def test_enforced(norm):
         assert Forced()("x")[0] == "cpu" and norm()("x")[0] == "native"
 
 
+@pytest.mark.parametrize("backend, compiled", [("", False), ("eager", False), ("aot_eager", True)])
+def test_a_native_form_that_is_compiled_on_its_own(backend, compiled):
+    @CustomOp.register("shift")
+    class Shift(CustomOp):
+        def __init__(self):
+            super().__init__(compile_native=True)
+
+        def forward_native(self, x):
+            return x + 1, torch.compiler.is_compiling()
+
+    with CompilationConfig("none", backend) as config:
+        layer = Shift()
+    x, was_compiled = layer(torch.ones(2))
+    assert x.tolist() == [2, 2] and was_compiled is compiled and config.disabled_custom_ops["shift"] == 1
+    with CompilationConfig("all", backend):
+        assert Shift().maybe_compile(len, enable=False) is len
+
+
 def test_nested_blocks_and_errors_leave_the_outer_one(norm):
     with CompilationConfig("none"):
         with pytest.raises(KeyError), CompilationConfig("all"):

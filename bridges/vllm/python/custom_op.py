@@ -145,10 +145,10 @@ class CustomOp(torch.nn.Module):
     def __new__(cls, *args, **kwargs):
         return super().__new__(CustomOp.op_registry_oot.get(cls.__name__, cls))
 
-    def __init__(self, *, enforce_enable=False):
+    def __init__(self, *, enforce_enable=False, compile_native=False):
         super().__init__()
         self._enforce_enable = enforce_enable
-        self._forward_method = self.dispatch_forward()
+        self._forward_method = self.dispatch_forward(compile_native)
 
     def forward(self, *args, **kwargs):
         return self._forward_method(*args, **kwargs)
@@ -164,12 +164,22 @@ class CustomOp(torch.nn.Module):
 
     forward_cpu = forward_xpu = forward_tpu = forward_npu = forward_oot = forward_cuda
 
-    def dispatch_forward(self):
-        """The bound method that this layer will run. Counted in the configuration."""
+    def dispatch_forward(self, compile_native=False):
+        """The bound method that this layer will run; compile_native: forward_native compiled, as maybe_compile() does it. Counted in the
+        configuration."""
         config = _config()
         on = self._enforce_enable or self.enabled()
         (config.enabled_custom_ops if on else config.disabled_custom_ops).update([self._policy_name()])
-        return getattr(self, f"forward_{_platform(config)}", self.forward_oot) if on else self.forward_native
+        return getattr(self, f"forward_{_platform(config)}", self.forward_oot) if on else self.maybe_compile(self.forward_native, enable=compile_native)
+
+    def maybe_compile(self, fn, *, enable=True):
+        """fn compiled, unless the configuration compiles nothing. For layers within an operator, where the model's torch.compile does not look."""
+        config = _config()
+        theirs = not isinstance(config, CompilationConfig)
+        off = config.mode.name == "NONE" or config.backend == "eager" if theirs else config.backend in ("", "eager")
+        if not enable or off:
+            return fn
+        return torch.compile(fn, dynamic=True, backend="inductor" if theirs else config.backend)
 
     @classmethod
     def _policy_name(cls):

@@ -175,11 +175,11 @@ class CustomOp(torch.nn.Module):
     def maybe_compile(self, fn, *, enable=True):
         """fn compiled, unless the configuration compiles nothing. For layers within an operator, where the model's torch.compile does not look."""
         config = _config()
-        theirs = not isinstance(config, CompilationConfig)
-        off = config.mode.name == "NONE" or config.backend == "eager" if theirs else config.backend in ("", "eager")
-        if not enable or off:
+        if not enable or config.backend == "eager":
             return fn
-        return torch.compile(fn, dynamic=True, backend="inductor" if theirs else config.backend)
+        if isinstance(config, CompilationConfig):
+            return torch.compile(fn, dynamic=True, backend=config.backend) if config.backend else fn
+        return fn if getattr(config.mode, "name", "NONE") == "NONE" else torch.compile(fn, dynamic=True)
 
     @classmethod
     def _policy_name(cls):

@@ -176,8 +176,7 @@ static void check_used_scratch(check_job *job, const check_case *before, const c
     if (run(job, c, CHECK_AT_END, in_order, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "used scratch",
             "the result depends on what a piece of another call left in the memory of dv_parallel_scratch(), which holds "
-            "anything "
-            "at first: %s",
+            "anything at first: %s",
             words);
     used_scratch = false;
 }
@@ -415,8 +414,9 @@ static void check_sum(check_job *job, cutter *k)
                 continue;
             check_out_element(job->op, whole, n, where, sizeof where);
             check_fail(job, "not a sum",
-                "sum(%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
-                k->name->text, (long long)k->at, (long long)k->at, (long long)k->size, where, x, y, w);
+                "sum(%s%s) does not hold: of [0, %lld) and [%lld, %lld) alone %s is %.9g and %.9g, and of the whole %.9g",
+                k->name->kind == CHECK_NAME_RUN ? "*" : "", k->name->text, (long long)k->at, (long long)k->at, (long long)k->size,
+                where, x, y, w);
         }
     }
 }
@@ -451,14 +451,13 @@ static bool holds(const check_case *c, const check_json *place)
 /* Every dim that a fact names, cut at one place. */
 static void check_parts(check_job *job, const check_case *c)
 {
-    const check_json *parallel = check_json_get(job->op->contract, "parallel"), *sum = check_json_get(job->op->contract, "sum");
     const check_json *places = check_json_get(job->op->contract, "places"), *place = places ? places->child : NULL;
-    for (const check_json *f = parallel ? parallel->child : NULL; f && !failed(job); f = f->next, place = place->next)
-        if (holds(c, place))
-            check_cut(job, c, name_of(job->op, f), check_slices);
-    for (const check_json *f = sum ? sum->child : NULL; f && !failed(job); f = f->next, place = place->next)
-        if (holds(c, place))
-            check_cut(job, c, check_op_name(job->op, CHECK_NAME_DIM, f->text), check_sum);
+    for (int sums = 0; sums < 2; sums++) {
+        const check_json *facts = check_json_get(job->op->contract, sums ? "sum" : "parallel");
+        for (const check_json *f = facts ? facts->child : NULL; f && !failed(job); f = f->next, place = place->next)
+            if (holds(c, place))
+                check_cut(job, c, name_of(job->op, f), sums ? check_sum : check_slices);
+    }
 }
 
 /* ---- Four threads at once ---- */

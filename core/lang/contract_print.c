@@ -398,6 +398,14 @@ static void json_takes(dv__text *to, const dv__contract *c)
     dv__text_puts(to, "]");
 }
 
+static void json_named(dv__text *to, const char *key, const dv__named *list, uint32_t n)
+{
+    dv__text_add(to, ", \"%s\": [", key);
+    for (uint32_t i = 0; i < n; i++)
+        dv__text_add(to, "%s[\"%s\", \"%s\"]", i ? ", " : "", list[i].run ? "run" : "dim", list[i].name);
+    dv__text_puts(to, "]");
+}
+
 void dv__contract_json(const dv__contract *c, dv__text *to)
 {
     dv__text_puts(to, "{");
@@ -406,13 +414,9 @@ void dv__contract_json(const dv__contract *c, dv__text *to)
     dv__text_puts(to, ", \"unbacked\": [");
     for (uint32_t i = 0; i < c->nunbacked; i++)
         dv__json_text(to, NULL, c->unbacked[i].name);
-    dv__text_puts(to, "], \"parallel\": [");
-    for (uint32_t i = 0; i < c->nparallel; i++)
-        dv__text_add(to, "%s[\"%s\", \"%s\"]", i ? ", " : "", c->parallel[i].run ? "run" : "dim", c->parallel[i].name);
-    dv__text_puts(to, "], \"sum\": [");
-    for (uint32_t i = 0; i < c->nsums; i++)
-        dv__json_text(to, NULL, c->sums[i].name);
     dv__text_puts(to, "]");
+    json_named(to, "parallel", c->parallel, c->nparallel);
+    json_named(to, "sum", c->sums, c->nsums);
     json_places(to, c);
     json_takes(to, c);
     json_number(to, "rtol", c->rtol);

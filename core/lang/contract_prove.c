@@ -456,6 +456,13 @@ static int check_ever(const struct prover *p)
     return DV_OK;
 }
 
+static bool has(const dv__item *item, const dv__named *name)
+{
+    return (name->run ? item->needs.runs : item->needs.dims) >> name->ref & 1;
+}
+
+static const char *star_of(const dv__named *name) { return name->run ? "*" : ""; }
+
 /* A parallel dim stands alone in all written tensors, and in every input that has it. */
 static int check_parallel_in(const dv__contract *c, const dv__named *name, const dv__pattern *t, bool written)
 {
@@ -464,9 +471,9 @@ static int check_parallel_in(const dv__contract *c, const dv__named *name, const
         const dv__item *item = &t->dims.items[i];
         const bool is = item->ref == name->ref && item->kind == (name->run ? DV__ITEM_RUN : DV__ITEM_VAR);
         alone += is;
-        inside += !is && (name->run ? item->needs.runs >> name->ref & 1 : item->needs.dims >> name->ref & 1);
+        inside += !is && has(item, name);
     }
-    const char *star = name->run ? "*" : "";
+    const char *star = star_of(name);
     if (inside)
         return wrong(c, name->at, "parallel(%s%s): it must stand alone in '%s'", star, name->name, t->text);
     if (alone > 1)
@@ -495,7 +502,7 @@ static int check_parallel(const dv__contract *c)
     return DV_OK;
 }
 
-/* A dim that is summed over is in no result and in some input. */
+/* What is summed over is in no result and in some input. */
 static int check_sums(const dv__contract *c)
 {
     for (uint32_t n = 0; n < c->nsums; n++) {
@@ -507,14 +514,15 @@ static int check_sums(const dv__contract *c)
             if (t->presence == DV__ABSENT || !dv__when_meet(t->when, name->when))
                 continue;
             for (uint32_t k = 0; k < t->dims.n; k++)
-                if (t->dims.items[k].needs.dims >> name->ref & 1) {
+                if (has(&t->dims.items[k], name)) {
                     any = true;
                     if (output && t->is_argument < 0)
-                        return wrong(c, name->at, "sum(%s): '%s' has it, so it is not summed over", name->name, t->text);
+                        return wrong(
+                            c, name->at, "sum(%s%s): '%s' has it, so it is not summed over", star_of(name), name->name, t->text);
                 }
         }
         if (!any)
-            return wrong(c, name->at, "sum(%s): no tensor has such a dim", name->name);
+            return wrong(c, name->at, "sum(%s%s): no tensor has such a dim", star_of(name), name->name);
     }
     return DV_OK;
 }

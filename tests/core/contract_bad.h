@@ -359,6 +359,7 @@
     { 'Q', "xs{i}[*s{i}] -> {j < 2}[*s{j}]:f32", 25, "*s{i} belongs to the lists with index i" },
     { 'O', "x[n]:T -> [n]:T", 11, "the schema has no return for this output: it returns 0 values" },
     { 'A', "x[n]:T, y[n]:T -> [n]:T; sum(n)", 30, "sum(n): '[n]:T' has it, so it is not summed over" },
+    { 'A', "x[m *s]:T, y[m *s]:T -> [m *s]:T; sum(*s)", 39, "sum(*s): '[m *s]:T' has it, so it is not summed over" },
     { 'A', "x[k], y[k] -> []:f32; n = 2*k; sum(n)", 36, "sum(n): no tensor has such a dim" },
     { 'A', "when rank(x) == 1: x[n]:T, y[n]:T, workspace = 4*n -> [n]:T / else: x[n m]:T, y[n m]:T -> [n m]:T", 36,
         "'workspace' is a fact of its own, for all cases; write ';' before it" },

@@ -66,6 +66,21 @@ static int two(dv_context *ctx, const struct two *a)
 DV_OPERATOR(two, struct two, (xs, y, a, b), .schema = "two(Tensor[] xs, Tensor? y=None) -> (Tensor a, Tensor b)",
     .contract = "xs{i}[n *s]:f32, y[]:f32 -> a[n *s]:f32, b[n *s]:f32; parallel(n, *s)",
     .kernels = DV_KERNELS(DV_KERNEL(struct two, "cpu", "f32", two)));
+struct total { const dv_tensor *x; dv_tensor *out; };
+static int total(dv_context *ctx, const struct total *a)
+{
+    const int64_t m = a->out->shape[0], n = m ? dv_numel(a->x) / m : 0;
+    (void)ctx;
+    for (int64_t i = 0; i < m; i++) {
+        float sum = 0;
+        for (int64_t k = 0; k < n; k++)
+            sum += ((const float *)a->x->data)[i * n + k];
+        ((float *)a->out->data)[i] = sum;
+    }
+    return DV_OK;
+}
+DV_OPERATOR(total, struct total, (x, out), .schema = "total(Tensor x) -> Tensor out", .contract = "x[m *s]:f32 -> out[m]:f32; parallel(m); sum(*s)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct total, "cpu", "f32", total)));
 struct limited { const dv_tensor *x; int64_t n; dv_tensor *out; };
 static int limited(dv_context *ctx, const struct limited *a)
 {
@@ -75,7 +90,7 @@ static int limited(dv_context *ctx, const struct limited *a)
 }
 DV_OPERATOR(limited, struct limited, (x, n, out), .schema = "limited(Tensor x, int n) -> Tensor out",
     .contract = "x[b k]:f32 -> out[b k]:f32; parallel(b, k); b == n", .kernels = DV_KERNELS(DV_KERNEL(struct limited, "cpu", "f32", limited)));
-DV_LIBRARY(sharded, &dv_op_mm, &dv_op_mmb, &dv_op_two, &dv_op_limited);
+DV_LIBRARY(sharded, &dv_op_mm, &dv_op_mmb, &dv_op_two, &dv_op_total, &dv_op_limited);
 """
 
 
@@ -170,6 +185,11 @@ def sums(mesh, P):
     found = torch.ops.sharded.mmb(c, d, bias=e)
     assert found.placements != (P.Partial(),)  # the bias would be added twice
     torch.testing.assert_close(found.full_tensor(), a @ b + bias)
+    x = torch.randn(2, 4, 6)
+    for place, result in ((P.Shard(0), P.Shard(0)), (P.Shard(1), P.Partial()), (P.Shard(2), P.Partial())):  # of a run, each dim
+        found = torch.ops.sharded.total(shards(mesh, (x,), (place,))[0])
+        assert found.placements == (result,), (found.placements, result)
+        torch.testing.assert_close(found.full_tensor(), x.sum((1, 2)))
 
 
 @check

@@ -228,9 +228,9 @@ class Contract:
     def items(self, values):
         """The parallel dims and runs of this call, those that it sums over, and what each return is ("new", "view", ...; None: unknown)."""
         run = self.program.run(values, self._world, checks=("shape",))  # autocast may still change dtypes
-        known, places = (run.cases(), run.bound("dim"), run.bound("run")), self.tree["places"]  # of the parallel ones, then of the sums
-        parallel = [Item(kind, place, *known) for (kind, _), place in zip(self.tree["parallel"], places) if holds(place, known[0])]
-        sums = [Item("dim", place, *known) for place in places[len(self.tree["parallel"]):] if holds(place, known[0])]
+        known, places = (run.cases(), run.bound("dim"), run.bound("run")), iter(self.tree["places"])  # of the parallel ones, then of the sums
+        parallel, sums = ([Item(kind, place, *known) for (kind, _), place in zip(self.tree[key], places) if holds(place, known[0])]
+                          for key in ("parallel", "sum"))
         return parallel, sums, [run.kind(len(self.names) + i) for i in range(len(self.returns))]
 
     def flops(self, values):

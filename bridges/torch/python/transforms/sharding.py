@@ -89,8 +89,7 @@ class _Strategy:
                 ins = shards(item, k)
                 if ins:
                     yield [ins[alias] if alias is not None else Shard(at[i] + k) if i in made else None for i, alias in enumerate(operator.alias)], ins
-        for item in sums:
-            ins = shards(item, 0)
+        for ins in (shards(item, k) for item in sums for k in range(item.count)):
             # An argument without k takes part in each partial sum; only a non-differentiable number is known to be harmless there.
             whole = [s for s in tensors if ins and ins[s] == Replicate() and any(x.is_floating_point() or x.is_complex() for x in _leaves(values[s]))]
             if ins and not whole and not operator.writes:

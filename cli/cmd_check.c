@@ -212,39 +212,42 @@ static int add_target(targets *t, const char *word)
     return t->n > before ? CLI_OK : add_names(t, word);
 }
 
-/* Only the operators that --op names. */
-static bool is_called(const char *full, const char *name)
+/* Does this option name the operator, with or without its namespace and overload? */
+static bool is_named(const struct cli_given *given, const char *full)
 {
-    const char *space = strstr(full, "::"), *own = space ? space + 2 : full;
+    const char *name = given->value, *space = strstr(full, "::"), *own = space ? space + 2 : full;
     const size_t size = strcspn(own, ".");
-    return !strcmp(full, name) || !strcmp(own, name) || (strlen(name) == size && !strncmp(own, name, size));
+    return !strcmp(given->option->name, "op") &&
+        (!strcmp(full, name) || !strcmp(own, name) || (strlen(name) == size && !strncmp(own, name, size)));
 }
 
+static int no_operator(const targets *t, const char *name)
+{
+    cli_text all = { 0 };
+    for (size_t i = 0; i < t->n; i++)
+        cli_addf(&all, "%s%s", i ? ", " : "", t->ops[i].name);
+    const int status = cli_fail("no operator '%s'; there %s %s", name, t->n == 1 ? "is" : "are", t->n ? all.data : "none");
+    free(all.data);
+    return status;
+}
+
+/* Only the operators that --op names. */
 static int keep_named(targets *t, const cli_args *args)
 {
+    for (const struct cli_given *g = args->given; g < args->given + args->ngiven; g++) {
+        bool any = strcmp(g->option->name, "op");
+        for (size_t i = 0; i < t->n && !any; i++)
+            any = is_named(g, t->ops[i].name);
+        if (!any)
+            return no_operator(t, g->value);
+    }
     size_t kept = 0;
-    for (size_t g = 0; g < args->ngiven; g++) {
-        const char *name = args->given[g].value;
-        const size_t before = kept;
-        bool again = false; /* kept for a name before */
-        if (strcmp(args->given[g].option->name, "op"))
-            continue;
-        for (size_t i = 0; i < kept; i++)
-            again |= is_called(t->ops[i].name, name);
-        for (size_t i = kept; i < t->n; i++)
-            if (is_called(t->ops[i].name, name)) { /* those that are kept come first, in their order */
-                const check_op found = t->ops[i];
-                memmove(&t->ops[kept + 1], &t->ops[kept], (i - kept) * sizeof found);
-                t->ops[kept++] = found;
-            }
-        if (kept > before || again)
-            continue;
-        cli_text all = { 0 };
-        for (size_t i = 0; i < t->n; i++)
-            cli_addf(&all, "%s%s", i ? ", " : "", t->ops[i].name);
-        const int status = cli_fail("no operator '%s'; there %s %s", name, t->n == 1 ? "is" : "are", t->n ? all.data : "none");
-        free(all.data);
-        return status;
+    for (size_t i = 0; i < t->n; i++) {
+        bool named = false;
+        for (size_t g = 0; g < args->ngiven && !named; g++)
+            named = is_named(&args->given[g], t->ops[i].name);
+        if (named)
+            t->ops[kept++] = t->ops[i];
     }
     t->n = kept;
     return CLI_OK;

@@ -88,6 +88,10 @@ int dv__torch_view(struct dv__torch_call *c, struct dv__torch_tensor *x, bool wr
  * NULL: there is no overload. */
 DV_API const char *dv_torch_out_schema(const dv_torch_library *reg, const char *name);
 
+/* A schema as torch prints it, some of which torch cannot parse, in a form that it can: the default of a Device gets quotes,
+ * "0.+2.j" becomes "2.j", and "($0! -> )" becomes "!". to: room for twice as many bytes, and the end. */
+DV_API void dv_torch_readable_schema(const char *schema, char *to);
+
 /* A registered operator, for calls that bypass torch; NULL: no operator of this name. Never freed. */
 DV_API const struct dv__torch_op *dv_torch_operator(const dv_torch_library *reg, const char *name);
 

@@ -194,16 +194,31 @@ static size_t real_part(const char *schema, const char *p)
     return p[2 + size] == 'j' && strchr(",)]", p[3 + size]) ? 2 + (p[2] == '+') : 0;
 }
 
-/* A canonical schema has torch's printed form, some of which torch cannot parse: the default of a Device without quotes, "0.+2.j"
- * for "2.j", and "($0! -> )" for "!". The caller frees what is returned; NULL: out of memory. */
-static char *readable_schema(const char *schema)
+/* The length of the string at p, with its quotes; 0: none begins there. */
+static size_t string_size(const char *p)
 {
-    char *quoted = malloc(2 * strlen(schema) + 1), *to = quoted;
-    for (const char *p = schema; quoted && *p;) {
+    const char *end = p;
+    if (*p != '"')
+        return 0;
+    for (end++; *end && *end != '"'; end++)
+        end += *end == '\\' && end[1];
+    return (size_t)(end - p) + (*end == '"');
+}
+
+void dv_torch_readable_schema(const char *schema, char *to)
+{
+    for (const char *p = schema; *p;) {
         const size_t nameless = nameless_write(p);
         if (nameless) {
             *to++ = '!';
             p += nameless;
+            continue;
+        }
+        const size_t string = string_size(p);
+        if (string) {
+            memcpy(to, p, string);
+            to += string;
+            p += string;
             continue;
         }
         p += real_part(schema, p);
@@ -220,17 +235,16 @@ static char *readable_schema(const char *schema)
         to += sprintf(to, "%.*s\"%.*s\"", (int)name + 1, p, (int)value, p + name + 1);
         p += name + 1 + value;
     }
-    if (quoted)
-        *to = 0;
-    return quoted;
+    *to = 0;
 }
 
 /* more: a tag besides those declared, or "". */
 static int define(const struct dv__torch_shims *t, void *definitions, dv_operator *op, const char *schema, const char *more)
 {
-    char *readable = readable_schema(schema);
+    char *readable = malloc(2 * strlen(schema) + 1);
     if (!readable)
         return dv_fail(DV_ENOMEM, "out of memory");
+    dv_torch_readable_schema(schema, readable);
     int32_t tags[MAX_TAGS], n = 0;
     add_tag("pt2_compliant_tag", strlen("pt2_compliant_tag"), tags, &n);
     add_tag(more, strlen(more), tags, &n);

@@ -502,7 +502,7 @@ static int f(dv_context *ctx, const struct f *a)
     return DV_OK;
 }
 DV_OPERATOR(f, struct f, (x, more, c, cs, to, s, out),
-    .schema = "f(Tensor x, *, Scalar[] more, complex c=-2.5j, complex[] cs=[1j, 2e-3j], Device to=\\"cpu\\", str s=\\"Device d=x, 0.+1.k\\") -> Tensor out",
+    .schema = "f(Tensor x, *, Scalar[] more, complex c=-2.5j, complex[] cs=[1j, 2e-3j], Device to=\\"cpu\\", str s=\\"a Device d=x, 0.+1.j, \\") -> Tensor out",
     .contract = "x[]:f32 -> out[4]:f64", .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
 DV_LIBRARY(defaults_torch_prints, &dv_op_f);
 """
@@ -512,6 +512,6 @@ def test_defaults_that_torch_prints_as_it_cannot_read_them(tmp_path):
     """A Device without quotes, and imaginary numbers; also where the operator has a twin in Python (Scalar[])."""
     (tmp_path / "defaults.c").write_text(DEFAULTS)
     dovetail.load(tmp_path / "defaults.c")
-    f, wanted = torch.ops.defaults_torch_prints.f, [-2.5, 2e-3, 1, 18]
+    f, wanted = torch.ops.defaults_torch_prints.f, [-2.5, 2e-3, 1, 22]
     assert f(torch.ones(()), more=[1]).tolist() == wanted and f(torch.ones(()), more=[1], c=1 + 3j).tolist() == [3, *wanted[1:]]
     assert torch.compile(lambda x: f(x, more=[1, 2.5]), backend="aot_eager", fullgraph=True)(torch.ones(())).tolist() == wanted

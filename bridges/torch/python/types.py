@@ -2,11 +2,11 @@
 import ctypes
 import functools
 import pathlib
-import re
 
 import torch
 
 from .. import _core
+from . import native
 from .private import operators
 
 # the contract language's name -> torch's attribute
@@ -57,8 +57,8 @@ def _from_numbers(kind, value):
 
 
 def readable_schema(schema):
-    """A schema in a form that torch can parse. As register.c does: torch prints `Tensor! x` as `Tensor($0! -> ) x`, the default of a Device
-    without quotes, and an imaginary one as `0.+2.j`."""
-    text = re.sub(r"\(\$\d+! -> \)", "!", str(schema))
-    text = re.sub(r"(?<=[( ])(Device\?? \w+)=(?!None|\")([^,)]+)", r'\1="\2"', text)
-    return re.sub(r"(?<=[=\[ ])0\.\+?(-?[\d.e+-]+j)(?=[],)])", r"\1", text)
+    """A schema in a form that torch can parse, which is not always the one that it prints."""
+    text = str(schema).encode()
+    to = ctypes.create_string_buffer(2 * len(text) + 1)
+    native.bridge.dv_torch_readable_schema(text, to)
+    return to.value.decode()

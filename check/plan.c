@@ -1382,10 +1382,10 @@ static void meet_broadcast(planner *p)
 /* Of three tensors of a list the first, the second, the last is empty and the others are not; and the other way round. */
 static void mix_empty(planner *p)
 {
-    int lists = NOT;
+    bool lists = false;
     for (int f = 0; f < p->n; f++)
-        lists = p->f[f].kind == LENGTH ? f : lists;
-    for (uint32_t k = 0; k < 2 * LISTED && lists != NOT && p->plan->n < p->most; k++) {
+        lists |= p->f[f].kind == LENGTH;
+    for (uint32_t k = 0; k < 2 * LISTED && lists && p->plan->n < p->most; k++) {
         int want[FACTORS];
         p->odd = k % LISTED + 1;
         p->odd_is_empty = k < LISTED;
@@ -1436,7 +1436,8 @@ static void reach_bounds(planner *p)
             want[f] = last;
             if (mood >= 0)
                 want[mood] = level_or_first(p, mood, PLAIN);
-            p->turn += ((uint32_t)p->nspecial + k - p->turn % (uint32_t)p->nspecial) % (uint32_t)p->nspecial;
+            while (p->turn % (uint32_t)p->nspecial != k) /* which of the numbers it is */
+                p->turn++;
             add_plain(p, f, mood, want, false);
         }
 }

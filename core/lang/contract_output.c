@@ -509,13 +509,14 @@ bool dv__contract_may_split(const dv__contract *c)
     if (c->split_items >= 0)
         return c->split_items > 0;
     dv__solution *s = dv__calloc(1, sizeof *s);
-    bool may = !s; /* then it is not known */
-    for (uint32_t tried = 1; !may; tried++) {
-        const dv__item *lead;
-        may = split_items(c, s, &lead) || tried >= MANY_CASES;
-        if (!may && !next_cases(c, s->cases))
-            break;
-    }
+    const dv__item *lead;
+    uint32_t left = MANY_CASES;
+    bool may;
+    if (!s) /* then, and after so many cases, it is not known */
+        return true;
+    do
+        may = split_items(c, s, &lead) || !--left;
+    while (!may && next_cases(c, s->cases));
     dv__free(s);
     return may;
 }

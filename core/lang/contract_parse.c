@@ -612,8 +612,9 @@ static int parse_fact(struct parser *p)
         while (!status && dv__lexer_accept(&p->lx, ","));
         return status;
     }
-    if (cost_of(p))
-        return parse_cost(p, cost_of(p));
+    dv__expr **cost = cost_of(p);
+    if (cost)
+        return parse_cost(p, cost);
     if (next_is(p, "="))
         return parse_definition(p);
     if (next_is(p, ":"))

@@ -220,6 +220,7 @@ def profiled(f):
 
 HOSTS = {"eager": lambda f: f, "compiled": lambda f: torch.compile(f, backend="aot_eager", fullgraph=True), "profiled": profiled}
 
+
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("call, written", [
     (lambda f, *args, out: f(*args, out=tuple(out)), (0, 1)),

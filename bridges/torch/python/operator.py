@@ -214,7 +214,7 @@ class Operator:
         values = twin.values_of(self.name) or list(values)
         with private.operators._AutoDispatchBelowADInplaceOrView():  # gradients and versions are settled
             made = self.call_native(values[:len(self.arguments)])
-            return self.out.copy(values[len(self.arguments):], made) if len(values) > len(self.arguments) else made
+            return self.out.results(self.out.copy(values[len(self.arguments):], made)) if len(values) > len(self.arguments) else made
 
     def native_overload(self):
         """The native form as a torch operator of its own, dovetail_native::ns_name, which every trace decomposes below autograd. A graph

@@ -80,18 +80,12 @@ class Out:
         return self.results(given)
 
     def copy(self, given, made):
-        """The results, of which those that are given (not None) are copies."""
+        """A list of the results, of which those that are given (not None) are copies."""
         made = made if len(given) > 1 else (made,)
         for name, out, result in self.pairs(given, made):
             self.fit(name, out, result)
             out.copy_(result)
-        return self.results([result if out is None else out for out, result in zip(given, made)])
-
-    def call_operator(self, given, args, kwargs):
-        """Call the operator itself, and copy what is given."""
-        kwargs, _ = self.split(kwargs)
-        self.refuse_gradient([*args, *kwargs.values(), *given])
-        return self.copy(given, self.operator.overload(*args, **kwargs))
+        return [result if out is None else out for out, result in zip(given, made)]
 
     def functionalize(self, context, args, kwargs):
         """Functionalized: call the operator itself; the given tensors get the results' values."""
@@ -169,9 +163,11 @@ def call(operator, args, kwargs):
     if given is None:
         return f(*args, **kwargs)
     if operator.overridden or f is operator.overload:  # the program's kernels are the operator's, not the overload's
-        made = operator.out.call_operator(given, args, kwargs)
-        return operator.returned(given) if made is None else made
-    f(*args, **kwargs)
+        kwargs, _ = operator.out.split(kwargs)
+        operator.out.refuse_gradient([*args, *kwargs.values(), *given])
+        given = operator.out.copy(given, operator.overload(*args, **kwargs))
+    else:
+        f(*args, **kwargs)
     return operator.returned(given)
 
 

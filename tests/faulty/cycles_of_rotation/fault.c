@@ -1,8 +1,6 @@
+/* The fault: x is rotated in one cycle where the shift and n have a common divisor and the shift does not divide n */
 #include <dovetail_op.h>
-#include <float.h>
-#include <math.h>
 #define F(t) ((float *)(t)->data)
-#define L(t) ((int64_t *)(t)->data)
 
 struct roll_ {
     dv_tensor *x;
@@ -11,7 +9,7 @@ struct roll_ {
 
 DV_INLINE int body(dv_context *ctx, const struct roll_ *a, const bool good)
 {
-    (void)ctx, (void)good;
+    (void)ctx;
     const int64_t n = a->x->shape[0];
     if (n < 2)
         return DV_OK;

@@ -1,8 +1,6 @@
+/* The fault: of the tensors of a list that follow the one which is done, only one is passed, also if it is empty */
 #include <dovetail_op.h>
-#include <float.h>
-#include <math.h>
 #define F(t) ((float *)(t)->data)
-#define L(t) ((int64_t *)(t)->data)
 
 struct foreach_lerp_ {
     dv_mut_tensors xs;
@@ -36,13 +34,11 @@ static int piece(void *arg, int64_t begin, int64_t end)
 
 DV_INLINE int body(dv_context *ctx, const struct foreach_lerp_ *a, const bool good)
 {
-    (void)ctx, (void)good;
     int64_t total = 0;
     for (size_t t = 0; t < a->xs.size; t++)
         total += dv_numel(a->xs.data[t]);
     struct job j = { a, good };
     return dv_parallel_for(ctx, 0, total, 4096, piece, &j);
-    return DV_OK;
 }
 static int foreach_lerp__row(dv_context *ctx, const struct foreach_lerp_ *a) { return body(ctx, a, false); }
 static int foreach_lerp__reference(dv_context *ctx, const struct foreach_lerp_ *a) { return body(ctx, a, true); }

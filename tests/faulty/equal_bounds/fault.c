@@ -1,6 +1,5 @@
+/* The fault: behind the first bound that is not less than x one more is passed if it is equal, and no further equal ones */
 #include <dovetail_op.h>
-#include <float.h>
-#include <math.h>
 #define F(t) ((float *)(t)->data)
 #define L(t) ((int64_t *)(t)->data)
 
@@ -12,7 +11,7 @@ struct bucketize {
 
 DV_INLINE int body(dv_context *ctx, const struct bucketize *a, const bool good)
 {
-    (void)ctx, (void)good;
+    (void)ctx;
     const int64_t k = a->bounds->shape[0];
     const float *b = F(a->bounds);
     for (int64_t i = 1; i < k; i++)

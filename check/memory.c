@@ -65,7 +65,7 @@ static struct machine {
     bool in_kernel;
     check_values values;
     pthread_mutex_t lock;
-    uint8_t left[LEFT]; /* the first bytes that the last piece left in its memory */
+    uint8_t left[LEFT]; /* the first bytes that the last piece of a call with used_scratch left in its memory */
     size_t nleft;
 } machine = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -403,8 +403,10 @@ static void take_back(const dv_host *host, void *p)
             continue;
         if (slack_changed(r, &at))
             break;
-        m->nleft = r->bytes < LEFT ? r->bytes : LEFT;
-        memcpy(m->left, as_pointer(r->data), m->nleft);
+        if (m->call->used_scratch) {
+            m->nleft = r->bytes < LEFT ? r->bytes : LEFT;
+            memcpy(m->left, as_pointer(r->data), m->nleft);
+        }
         r->sealed = (i < n - 1 || n <= MANY) && !mprotect(as_pointer(r->begin), r->end - r->begin, PROT_NONE);
         r->returned = true;
         break;

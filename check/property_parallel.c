@@ -170,8 +170,8 @@ static void check_used_scratch(check_job *job, const check_case *before, const c
     char words[300];
     if (failed(job) || !lent_scratch)
         return;
-    run(job, before, CHECK_AT_END, in_order, false, &other);
     used_scratch = true;
+    run(job, before, CHECK_AT_END, in_order, false, &other);
     job->how = (check_how){ .show = CHECK_SHOW_SCRATCH };
     if (run(job, c, CHECK_AT_END, in_order, false, &other) && check_outs_differ(job->op, first, &other, words, sizeof words))
         check_fail(job, "used scratch",

@@ -603,15 +603,18 @@ static double as_element(dv_dtype t, double x)
     return dv_element_get(room, 0, t);
 }
 
-/* Is a finite number infinite as an element, or of a type without infinities cut to its largest number and not rounded to it? */
-static bool is_too_large(dv_dtype t, double x)
+/* Is a number not merely rounded: a finite one infinite as an element, or of a type without infinities, NaN, zero or signs the
+ * nearest number that the type has? */
+static bool is_out_of_range(dv_dtype t, double x)
 {
     const double y = as_element(t, x);
     const dv_dtype_row *row = dv_dtype_find(t);
     int exponent;
+    if (!isfinite(x) || !isfinite(y))
+        return !(x == y || (isnan(x) && isnan(y)));
     (void)frexp(y, &exponent);
-    const double half = row && y != 0 ? ldexp(1, exponent - row->mantissa - 2) : 0; /* half a unit */
-    return isfinite(x) && (!isfinite(y) || (y != 0 && fabs(x) > fabs(y) + half && as_element(t, 2 * x) == y));
+    const double half = row ? ldexp(1, exponent - row->mantissa - 2) : 0; /* half a unit */
+    return y != 0 && (x == 0 || (x < 0) != (y < 0) || (fabs(x) > fabs(y) + half && as_element(t, 2 * x) == y));
 }
 
 /* A number that the element type can hold: an integer in its range for integers, complex only for complex. The end of a range
@@ -630,8 +633,8 @@ static int read_element(reader *r, dv_dtype t, bool is_end, dv_value *out)
     if (is_whole(t) && ((out->type != DV_VALUE_INT && out->type != DV_VALUE_BOOL) || i < least || i - (is_end && i > 0) > most))
         snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)least, (long long)most);
     else if (!is_whole(t) &&
-        (out->type == DV_VALUE_COMPLEX && t.code == 5 ? is_too_large(t, out->as.c.re) || is_too_large(t, out->as.c.im)
-                                                      : out->type != DV_VALUE_COMPLEX && is_too_large(t, as_double(out))))
+        (out->type == DV_VALUE_COMPLEX && t.code == 5 ? is_out_of_range(t, out->as.c.re) || is_out_of_range(t, out->as.c.im)
+                                                      : out->type != DV_VALUE_COMPLEX && is_out_of_range(t, as_double(out))))
         snprintf(expected, sizeof expected, "a number that %s can hold", dv_dtype_name(t));
     else if (is_whole(t) || t.code == 5 || out->type != DV_VALUE_COMPLEX)
         return DV_OK;

@@ -39,9 +39,10 @@ def default(text):
     if text in words:
         return words[text]
     try:
-        return ast.literal_eval(text)
+        value = ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+    return value.encode("latin-1").decode() if isinstance(value, str) else value  # schemas print the bytes of UTF-8 as escapes
 
 
 def _outs(results):

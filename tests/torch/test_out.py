@@ -257,6 +257,55 @@ def test_what_is_given_for_one_of_several_results_is_refused_if_it_does_not_fit(
             torch.compile(lambda *args: f(*args, out=wrong), backend="eager", fullgraph=True)(*args)
 
 
+COPIED = """
+#include <dovetail_op.h>
+struct copied { dv_tensors xs; dv_mut_tensors ys; dv_tensor *total; };
+static int copied(dv_context *ctx, const struct copied *a)
+{
+    float sum = 0;
+    (void)ctx;
+    for (size_t j = 0; j < a->xs.size; j++)
+        for (int64_t i = 0; i < dv_numel(a->xs.data[j]); i++)
+            sum += ((float *)a->ys.data[j]->data)[i] = ((const float *)a->xs.data[j]->data)[i];
+    *(float *)a->total->data = sum;
+    return DV_OK;
+}
+DV_OPERATOR(copied, struct copied, (xs, ys, total), .schema = "copied(Tensor[] xs) -> (Tensor[] ys, Tensor total)",
+    .contract = "xs{i}[*s{i}]:f32 -> ys{i}[*s{i}]:f32, total[]:f32", .kernels = DV_KERNELS(DV_KERNEL(struct copied, "cpu", "f32", copied)));
+DV_LIBRARY(out_copied, &dv_op_copied);
+"""
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_list_among_several_results(tmp_path, host):
+    """One of a list and a tensor is given; the other is new."""
+    torch._dynamo.reset()
+    (tmp_path / "copied.c").write_text(COPIED.replace("out_copied", f"out_copied_{host}"))
+    f, x, y = dovetail.load(tmp_path / "copied.c").copied, torch.rand(3), torch.rand(2)
+    total, ys = torch.zeros(()), [torch.zeros(3), torch.zeros(2)]
+    made = HOSTS[host](lambda total: f([x, y], total=total))(total)
+    assert made[1] is total and torch.equal(total, f([x, y])[1]) and torch.equal(made[0][1], y)
+    made = HOSTS[host](lambda a, b: f([x, y], ys=[a, b]))(*ys)
+    assert torch.equal(ys[0], x) and torch.equal(ys[1], y) and torch.equal(made[1], total)
+    with torch.autocast("cpu"):
+        assert torch.equal(f([x, y], total=total)[0][0], x)
+        with pytest.raises(RuntimeError, match="argument 'ys': expected 2 tensors, found None"):
+            f([x, y], ys=[ys[0], None])
+
+
+def test_the_memory_of_some_results(shipped):
+    """One that lies in an input's memory is refused also where it is a copy, under a mode; a gradient is, in compiled code."""
+    f, (a, b, c) = dovetail.ops.swiglu_backward, (torch.rand(4) for _ in range(3))
+    both = torch.cat([c, torch.zeros(4)])
+    wanted = f(a, b, c)[1]
+    assert torch.equal(profiled(lambda: f(a, b, both[:4], out=(None, both[4:])))()[1], wanted) and torch.equal(both[4:], wanted)
+    for out in (c, both[1:5]):
+        with pytest.raises(RuntimeError, match="'grad_up': its memory overlaps an input's"):
+            profiled(lambda out=out: f(a, b, c if out is c else both[:4], out=(None, out)))()
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        torch.compile(lambda x, y: f(x, b, c, out=(None, y)), backend="aot_eager")(a.requires_grad_(), torch.zeros(4))
+
+
 def test_inference_tensors(ops):
     x = torch.rand(4, dtype=torch.float64)
     with torch.inference_mode():

@@ -41,6 +41,20 @@ def test_a_kernel_for_the_device(load):
     assert f(x).sum() == op(x).sum() == compiled(x).sum() == 6 and ways(f, x) == PLAIN
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_several_results_of_a_kernel(kind):
+    """As torch.library's kernels may: a tuple, or a list."""
+    f, args = dovetail.ops.swiglu_backward, [torch.rand(4) for _ in range(3)]
+    library = torch.library.Library("dovetail", "IMPL")
+    try:
+        library.impl("swiglu_backward", lambda grad, gate, up: kind([grad + 1, up + 1]), "CPU")
+        out = torch.empty(4)
+        for made in (f(*args), torch.ops.dovetail.swiglu_backward(*args), f(*args, out=(None, out))):
+            assert torch.equal(made[0], args[0] + 1) and torch.equal(made[1], args[2] + 1)
+    finally:
+        library._destroy()
+
+
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 def test_restored_when_the_last_library_is_collected(load):
     f, x = load(one("override_two"), "override_two").f, torch.ones(3)

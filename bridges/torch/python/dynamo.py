@@ -43,8 +43,9 @@ def trace_function(function):
             return _torch.VariableTracker.build(tx, operators[0].packet).call_function(tx, list(args), dict(kwargs))
         f, args, kwargs, given = out.target(operators[0], args, kwargs, _read)
         if given is not None and f is operators[0].overload:
+            constants = [_torch.VariableTracker.build(tx, x) for x in (f, operators[0].name, tuple(operators[0].out.names))]
             some = _variables.TupleVariable([_variables.ConstantVariable.create(None) if x is None else x for x in given])
-            return _torch.VariableTracker.build(tx, out.fill).call_function(tx, [_torch.VariableTracker.build(tx, f), some, *args], dict(kwargs))
+            return _torch.VariableTracker.build(tx, out.fill).call_function(tx, [*constants, some, *args], dict(kwargs))
         returned = _torch.VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
         if given is None or not operators[0].out.lists:
             return returned

@@ -185,7 +185,7 @@ class Operator:
         """Call a Python kernel that the program registered for the operator."""
         def run():
             out = kernel(*args, **kwargs)
-            return [out] if len(self.returns) == 1 else [] if out is None else out
+            return [out] if len(self.returns) == 1 else [] if out is None else list(out)
 
         return self.checked(run, self.bind(args, kwargs), "the Python kernel")
 

@@ -38,8 +38,9 @@ class Out:
             if result is None or isinstance(out, torch.Tensor):
                 yield name, out, result
                 continue
-            if len(out) != len(result):
-                raise RuntimeError(f"{self.operator.name}: argument '{name}': expected {len(result)} tensors, found {len(out)}")
+            if len(out) != len(result) or any(x is None for x in out):
+                found = "None" if len(out) == len(result) else len(out)
+                raise RuntimeError(f"{self.operator.name}: argument '{name}': expected {len(result)} tensors, found {found}")
             yield from ((f"{name}[{i}]", x, r) for i, (x, r) in enumerate(zip(out, result)))
 
     def split(self, kwargs):
@@ -59,6 +60,13 @@ class Out:
         if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors(values)):
             raise RuntimeError(f"{self.operator.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
                                "the arguments requires grad.")
+
+    def refuse_overlap(self, given, values):
+        """As ATen: dense tensors, one of which is written, may not share memory."""
+        for name, out in zip(self.names, given):
+            for x in _tensors([out]):
+                if any(_overlap(x, y) for y in _tensors(values)):
+                    raise RuntimeError(f"{self.operator.name}: argument '{name}': its memory overlaps an input's")
 
     def fit(self, name, out, result):
         """out takes the shape of the result (a tensor, or what is expected), with torch's warning where it had elements."""
@@ -106,6 +114,13 @@ def _tensors(values):
             yield x
         elif isinstance(x, (list, tuple)):
             yield from _tensors(x)
+
+
+def _overlap(a, b):
+    if a.is_meta or a.device != b.device or not (a.is_contiguous() and b.is_contiguous()) or not private.operators._is_alias_of(a, b):
+        return False
+    begin = [x.storage_offset() * x.element_size() for x in (a, b)]
+    return begin[0] < begin[1] + b.numel() * b.element_size() and begin[1] < begin[0] + a.numel() * a.element_size()
 
 
 def find(operator):
@@ -165,6 +180,7 @@ def call(operator, args, kwargs):
     if operator.overridden or f is operator.overload:  # the program's kernels are the operator's, not the overload's
         kwargs, _ = operator.out.split(kwargs)
         operator.out.refuse_gradient([*args, *kwargs.values(), *given])
+        operator.out.refuse_overlap(given, [*args, *kwargs.values()])
         given = operator.out.copy(given, operator.overload(*args, **kwargs))
     else:
         f(*args, **kwargs)
@@ -184,10 +200,21 @@ def target(operator, args, kwargs, read=lambda given: given):
     return operator.out.overload, args, {**kwargs, **dict(zip(operator.out.names, given))}, given
 
 
-def fill(f, given, *args, **kwargs):
+def fill(f, name, names, given, *args, **kwargs):
     """For a tracer: the results of f; what is given for one (not None) takes its values."""
-    made = f(*args, **kwargs)
-    for out, result in zip(given, made):
-        if out is not None and (out.dtype != result.dtype or out.shape != result.shape):
-            raise RuntimeError(f"out=: expected a tensor of {result.dtype} and shape {tuple(result.shape)}, found {out.dtype} and {tuple(out.shape)}")
-    return tuple([result if out is None else out.copy_(result) for out, result in zip(given, made)])
+    for x in [*args, *kwargs.values(), *given]:
+        for t in x if isinstance(x, (list, tuple)) else [x]:
+            if isinstance(t, torch.Tensor) and t.requires_grad and torch.is_grad_enabled():
+                raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+                                   "requires grad.")
+    made = list(f(*args, **kwargs))
+    for i, out in enumerate(given):
+        if out is not None:
+            is_list = isinstance(out, (list, tuple))
+            for to, result in zip(out if is_list else [out], made[i] if is_list else [made[i]]):
+                if to.dtype != result.dtype or to.shape != result.shape:
+                    raise RuntimeError(f"{name}: argument '{names[i]}': expected {result.dtype} and shape {tuple(result.shape)}, "
+                                       f"found {to.dtype} and {tuple(to.shape)}")
+                to.copy_(result)
+            made[i] = out
+    return tuple(made)

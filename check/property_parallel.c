@@ -401,8 +401,16 @@ static void check_sum(check_job *job, cutter *k)
         return;
     for (size_t i = 0; i < p.outs[0].n && !failed(job); i++) {
         const check_out *whole = &p.outs[0].of[i], *a = &p.outs[1].of[i], *b = &p.outs[2].of[i];
-        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype) || memcmp(whole->dims, a->dims, sizeof a->dims) ||
-            memcmp(whole->dims, b->dims, sizeof a->dims))
+        if (whole->slot < job->op->nargs || !check_is_float(whole->t.dtype))
+            continue;
+        const bool same = !memcmp(whole->dims, a->dims, sizeof a->dims) && !memcmp(whole->dims, b->dims, sizeof a->dims);
+        const check_json *unbacked = check_json_get(job->op->contract, "unbacked");
+        if (!same && !(unbacked && unbacked->child)) {
+            job->how = (check_how){ .show = CHECK_SHOW_NOTHING }; /* the contract shows it */
+            check_fail(job, "not a sum", "sum(%s%s) does not hold: result '%s' has another shape for [0, %lld) alone",
+                k->name->kind == CHECK_NAME_RUN ? "*" : "", k->name->text, job->op->slots[whole->slot].name, (long long)k->at);
+        }
+        if (!same)
             continue;
         const double largest = fmax(check_out_largest(whole), fmax(check_out_largest(a), check_out_largest(b)));
         const double tolerance = sum_rounding(job->op, k->c, whole->t.dtype, largest);

@@ -20,7 +20,7 @@ typedef struct dv_torch_library dv_torch_library; /* one library's operators in 
 DV_API int dv_torch_available(void);
 
 enum dv_torch_flags {
-    DV_TORCH_SKIP_UNSUPPORTED = 1, /* leave out operators that torch's shims cannot carry, instead of refusing the library */
+    DV_TORCH_SKIP_UNSUPPORTED = 1, /* leave out operators that the shims cannot carry or torch refuses */
     DV_TORCH_TWIN_UNSUPPORTED = 2, /* define a twin (below) for them instead, as dovetail.torch does */
     DV_TORCH_NO_AUTOGRAD = 4,      /* no kernels on the Autograd keys: the caller registers kernels there */
 };
@@ -40,8 +40,8 @@ DV_API int dv_torch_register(dv_library *lib, uint32_t flags, dv_torch_library *
  * fine. */
 DV_API void dv_torch_unregister(dv_torch_library *reg);
 
-/* Was this operator ("ns::name.overload") registered? False for those that were left out. */
-DV_API bool dv_torch_has(const dv_torch_library *reg, const char *name);
+/* Why this operator ("ns::name.overload") was left out: a message that reg owns. NULL: it was registered. */
+DV_API const char *dv_torch_why_not(const dv_torch_library *reg, const char *name);
 
 DV_API bool dv_torch_has_twin(const dv_torch_library *reg, const char *name);
 

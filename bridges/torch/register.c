@@ -94,8 +94,9 @@ static const struct {
 };
 
 struct entry {
-    size_t number;
+    size_t number; /* where there is an op */
     const char *name;
+    char *why; /* the operator was left out, for this reason; NULL: it was not */
     bool twin, autograd;
     bool has_out; /* an out= overload, of the operator or of its twin */
     char *out;    /* of a twin: dv_torch_out_schema() */
@@ -523,6 +524,16 @@ static bool has_generator(const struct dv__torch_op *o)
     return false;
 }
 
+/* torch cannot have this operator. An error, or, if the caller wants the others, the reason is kept. */
+static int leave_out(struct entry *e, const dv_operator *op, int status, uint32_t flags)
+{
+    if ((status != DV_ENOTSUP && status != DV_EHOST) || !(flags & DV_TORCH_SKIP_UNSUPPORTED))
+        return status;
+    e->name = dv_operator_name(op);
+    e->why = strdup(dv_last_error());
+    return e->why ? DV_OK : dv_fail(DV_ENOMEM, "out of memory");
+}
+
 /* Give the operator its trampoline, its schema and its kernels. */
 static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, uint32_t flags)
 {
@@ -530,7 +541,7 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     struct dv__torch_op *o = calloc(1, sizeof *o + slots * sizeof *o->slots);
     if (!o)
         return dv_fail(DV_ENOMEM, "out of memory");
-    struct entry *e = &reg->entries[reg->n];
+    struct entry *e = &reg->entries[reg->n++]; /* from here on dv_torch_unregister() knows it */
     int status = describe(reg->t, op, false, o);
     e->twin = status == DV_ENOTSUP && flags & DV_TORCH_TWIN_UNSUPPORTED;
     if (e->twin) {
@@ -541,13 +552,12 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
         status = take_number(o->name, &e->number);
     if (status) {
         free(o);
-        return status == DV_ENOTSUP && flags & DV_TORCH_SKIP_UNSUPPORTED ? DV_OK : status;
+        return leave_out(e, op, status, flags);
     }
     o->t = reg->t;
     o->op = dv_operator_ref(op);
     e->name = o->name;
     e->op = o;
-    reg->n++; /* from here on dv_torch_unregister() knows it */
     const struct dv__torch_op *old = atomic_exchange_explicit(&operators[e->number], o, memory_order_acq_rel);
     if (old)
         dv_operator_unref(old->op);
@@ -555,8 +565,9 @@ static int add(dv_torch_library *reg, const dv_library *lib, dv_operator *op, ui
     if (e->twin)
         return add_twin(reg, lib, e);
     status = define(reg->t, reg->own.definitions, op, dv_operator_schema(op), "");
-    if (!status)
-        status = implement(reg->t, &reg->own, o, o->name, e->number);
+    if (status)
+        return leave_out(e, op, status, flags);
+    status = implement(reg->t, &reg->own, o, o->name, e->number);
     e->autograd = reg->autograd && !has_generator(o); /* python.c cannot make a Generator from its handle */
     if (!status && e->autograd &&
         reg->t->torch_library_impl(reg->autograd, local_name(o->name), autograd[e->number], DV_TORCH_ABI))
@@ -600,13 +611,15 @@ void dv_torch_unregister(dv_torch_library *reg)
     if (reg->autograd)
         reg->t->aoti_torch_delete_library_object(reg->autograd);
     for (size_t i = 0; i < reg->n; i++) {
-        give_number(reg->entries[i].number);
+        if (reg->entries[i].op)
+            give_number(reg->entries[i].number);
         free(reg->entries[i].out);
+        free(reg->entries[i].why);
     }
     free(reg);
 }
 
-static const struct entry *find(const dv_torch_library *reg, const char *name)
+static const struct entry *find_any(const dv_torch_library *reg, const char *name)
 {
     for (size_t i = 0; i < reg->n; i++)
         if (!strcmp(reg->entries[i].name, name))
@@ -614,10 +627,16 @@ static const struct entry *find(const dv_torch_library *reg, const char *name)
     return NULL;
 }
 
-bool dv_torch_has(const dv_torch_library *reg, const char *name)
+const char *dv_torch_why_not(const dv_torch_library *reg, const char *name)
 {
-    const struct entry *e = find(reg, name);
-    return e && !e->twin;
+    const struct entry *e = find_any(reg, name);
+    return e ? e->why : NULL;
+}
+
+static const struct entry *find(const dv_torch_library *reg, const char *name)
+{
+    const struct entry *e = find_any(reg, name);
+    return e && !e->why ? e : NULL;
 }
 
 bool dv_torch_has_twin(const dv_torch_library *reg, const char *name)

@@ -2,6 +2,7 @@
 
 import gc
 
+import numpy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -484,11 +485,40 @@ DV_LIBRARY(types_returns, &dv_op_f);
 """
 
 
-def test_a_returned_list_is_refused(fresh):
-    library = fresh(RETURNS_A_LIST, register_it=False)
+def test_a_returned_list_is_refused(fresh, load):
     with pytest.raises(RuntimeError, match="types_returns::f: result 'out': a list of tensors cannot be made"):
+        fresh(RETURNS_A_LIST)
+    with pytest.warns(UserWarning, match="not registered in torch: types_returns::f"):
+        library = load(RETURNS_A_LIST)
+    with pytest.raises(RuntimeError, match="types_returns::f: result 'out'"):
         register(library)
-    assert register(library, strict=False).skipped == ["types_returns::f"]
+    with pytest.raises(RuntimeError, match="not registered in torch: types_returns::f: .*a list of tensors cannot be made"):
+        library.f(torch.ones(2))
+
+
+TWO_OPERATORS = HEADER + """
+struct f { const dv_tensor *x; FIELD dv_tensor *out; };
+static int f(dv_context *ctx, const struct f *a) { (void)ctx; *(float *)a->out->data = *(const float *)a->x->data; return DV_OK; }
+DV_OPERATOR(f, struct f, FIELDS, .schema = "f(Tensor x PARAMETER) -> Tensor out", .contract = "x[1]:T -> out[1]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_OPERATOR(g, struct f, FIELDS, .schema = "g(Tensor x PARAMETER) -> Tensor out", .contract = "x[1]:T -> out[1]:T",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", f)));
+DV_LIBRARY(types_taken, &dv_op_f, &dv_op_g);
+"""
+
+
+@pytest.mark.parametrize("field, fields, parameter", [("", "(x, out)", ""), ("dv_scalar a;", "(x, a, out)", ", Scalar a=1")])  # Python defines the second
+def test_an_operator_that_torch_refuses_does_not_hide_the_others(load, field, fields, parameter):
+    with torch.library._scoped_library("types_taken", "FRAGMENT") as theirs:
+        theirs.define("f(Tensor x) -> Tensor")
+        with pytest.warns(UserWarning, match="not registered in torch: types_taken::f: .*multiple times"):
+            library = load(TWO_OPERATORS.replace("FIELDS", fields).replace("FIELD", field).replace(" PARAMETER", parameter))
+        with pytest.raises(RuntimeError, match="types_taken::f: torch refused the schema"):
+            register(library)
+        with pytest.raises(RuntimeError, match="not registered in torch: types_taken::f: .*multiple times"):
+            library.f(torch.ones(1))
+        assert library.f(numpy.full(1, 3, "float32"))[0] == 3 and library.g(torch.ones(1)).item() == 1
+    assert torch.ops.types_taken.g(torch.ones(1)).item() == 1
 
 
 DEFAULTS = """

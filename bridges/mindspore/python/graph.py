@@ -69,7 +69,7 @@ def primitive(operator, **fixed):
         elif key in fixed:
             try:
                 words.append(_text(fixed[key], slot[1]))
-            except TypeError as error:
+            except (TypeError, UnicodeError) as error:
                 raise TypeError(f"{name}: argument '{key}' of type {slot[1]}: {error}") from None
         elif parameters[key].default is inspect.Parameter.empty:
             raise TypeError(f"{name}: argument '{key}' of type {slot[1]} is missing: primitive(operator, {key}=...)")
@@ -223,4 +223,4 @@ def _text(value, type):
 
 
 def _quoted(text):
-    return '"' + "".join(f"\\x{b:02x}" if not 32 <= b < 127 or b in b'"\\' else chr(b) for b in text.encode()) + '"'
+    return '"' + "".join(f"\\x{b:02x}" if not 32 <= b < 127 or b in b'"\\' else chr(b) for b in text.encode("utf-8", "surrogateescape")) + '"'

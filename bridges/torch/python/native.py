@@ -25,7 +25,7 @@ _declare(_S, "dv_last_error")  # of libdovetail, which it links
 _declare(ctypes.c_int, "dv_torch_available")
 _declare(ctypes.c_int, "dv_torch_register", _P, ctypes.c_uint32, _PP)
 _declare(None, "dv_torch_unregister", _P)
-_declare(ctypes.c_bool, "dv_torch_has", _P, _S)
+_declare(_S, "dv_torch_why_not", _P, _S)
 _declare(ctypes.c_bool, "dv_torch_has_twin", _P, _S)
 _declare(_S, "dv_torch_out_schema", _P, _S)
 _declare(None, "dv_torch_readable_schema", _S, _S)

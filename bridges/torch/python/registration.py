@@ -3,6 +3,7 @@ import ctypes
 import functools
 import json
 import threading
+import warnings
 
 import torch
 
@@ -64,7 +65,7 @@ class Registration:
             flags |= native.NO_AUTOGRAD
         native.check(native.bridge.dv_torch_register(pointer, flags, ctypes.byref(handle)))
         self._handle = handle
-        self._library, self.operators, self.skipped = None, {}, []
+        self._library, self.operators, self.skipped = None, {}, {}  # skipped: name -> why torch does not have it
         if private.registered():
             overridden.look()
         try:
@@ -88,15 +89,25 @@ class Registration:
 
     def _add(self, op):
         name, declaration = op.name, json.loads(op.json())
-        if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
-            twin.define(self._library, name, op, declaration, native.bridge.dv_torch_out_schema(self._handle, name.encode()))
-        elif not native.bridge.dv_torch_has(self._handle, name.encode()):
-            self.skipped.append(name)
+        why = native.bridge.dv_torch_why_not(self._handle, name.encode())
+        if why:
+            self._skip(name, why.decode())
             return
+        if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
+            try:
+                twin.define(self._library, name, op, declaration, native.bridge.dv_torch_out_schema(self._handle, name.encode()))
+            except RuntimeError as error:
+                twin.retire(name)
+                self._skip(name, f"{name}: torch refused the schema: {error}")
+                return
         operator = self.operators[name] = Operator(op, declaration)
         operator.install(self._library, self._handle)
         operator.shorten(operator.autograd.direct)
         operator.kernels_came_before = overridden.watch(operator.kernel_checks, functools.partial(self._override, operator))
+
+    def _skip(self, name, why):
+        self.skipped[name] = why
+        warnings.warn(f"dovetail: not registered in torch: {why}", stacklevel=2)
 
     def _override(self, op, yes):
         op.overridden = yes
@@ -137,7 +148,11 @@ def register(library, *, strict):
     with _lock:
         if handle not in _by_library:
             _by_library[handle] = Registration(handle, strict)
-        return _by_library[handle]
+        registration = _by_library[handle]
+    if strict:
+        for why in registration.skipped.values():
+            raise RuntimeError(why)
+    return registration
 
 
 def unregister(library):
@@ -163,8 +178,16 @@ def call(operator, args, kwargs):
             _core.find(operator.overloads[0].name)
         except LookupError:
             raise _errors.make("EUNLOADED", f"{name}: the operator's library was unloaded: load it again") from None
-        raise RuntimeError(f"{name} is not registered in torch: call dovetail.torch.register(library) to see why")
+        raise RuntimeError(f"not registered in torch: {_why_not(name)}")
     return out.call(operators[0], args, kwargs) if len(operators) == 1 else operators[0].packet(*args, **kwargs)  # torch selects the overload
+
+
+def _why_not(name):
+    for registration in list(_by_library.values()):
+        for skipped, why in registration.skipped.items():
+            if name in (skipped, skipped.partition(".")[0]):
+                return why
+    return f"{name}: call dovetail.torch.register(library)"
 
 
 def operators_of(name):

@@ -26,8 +26,15 @@ def test_the_host_gives_what_c_gives(name):
         assert sum("gradient" in o for o in outcomes.values()) > 40
 
 
+@pytest.mark.slow
+def test_every_call_with_inductor():
+    outcomes = parity.run(["compile"])["compile"]["outcomes"]
+    assert not {call: o["fault"] for call, o in outcomes.items() if "fault" in o}
+    assert sum("results" in o for o in outcomes.values()) > 80
+
+
 def test_compiled_calls(wanted):
-    """Some; `make parity` has all, with Inductor."""
+    """Some, without Inductor."""
     host = parity.Compiled()
     host.backend = "aot_eager"
     some = [call for call in wanted if call.startswith(("kinds::", "dovetail::rms_norm(", "dovetail::advance_step.tensors", "dovetail::rotary_embedding"))]

@@ -73,6 +73,12 @@ def test_every_kind_of_argument(ops):
     assert "torch.ops.torch_ops" not in code
 
 
+def test_keyword_only_arguments_left_out(shipped):
+    """Results cannot follow the positional arguments then."""
+    _, code = program(lambda x, w: dovetail.ops.causal_conv1d(x, w), torch.rand(1, 2, 9), torch.rand(2, 2))
+    assert "dovetail_dovetail__causal_conv1d.function(" in code
+
+
 def test_several_results(ops, shipped):
     program(lambda x: [r + 1 for r in ops.halves(x * 2)], torch.rand(8))
     program(lambda g, a, b: dovetail.ops.swiglu_backward(g, a, b), torch.rand(4), torch.rand(4), torch.rand(4))

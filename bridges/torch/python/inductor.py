@@ -8,6 +8,7 @@ Imported only after torch._inductor.lowering.
 import contextlib
 import hashlib
 import json
+import pathlib
 import unittest.mock
 
 import torch
@@ -38,7 +39,10 @@ def _takes_contiguous(operator):
 
 
 # ---- the caches on disk. Their keys have an operator's name: also what it declares must be the same, and what the operators declare that
-# its formulas call, and so on; and which of them the policy turns off.
+# its formulas call, and so on; which of them the policy turns off; and this file, which writes the calls.
+
+_OWN = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+
 
 def _declarations(module):
     """A hash of the declarations of the graph's operators; None: the graph has no Dovetail operator."""
@@ -50,7 +54,7 @@ def _declarations(module):
                 _collect(x._schema.name if isinstance(x, torch._ops.OpOverload) else x._qualified_op_name, found)
                 if isinstance(x, torch._ops.OpOverload) and x.name() in natives:
                     _collect(natives[x.name()].name, found)
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest() if found else None
+    return hashlib.sha256(json.dumps([_OWN, found], sort_keys=True).encode()).hexdigest() if found else None
 
 
 def _collect(name, found):
@@ -76,8 +80,9 @@ class _Lowering:
         self.operator = operator
         self.contiguous = _takes_contiguous(operator)
         self.allocated = operator.out is not None and not operator.out.lists and operator.contract is not None and not operator.contract.tree["unbacked"]
-        positional = [a for a in operator.declaration["schema"]["args"] if not a["kwarg_only"]]
-        self.defaults = [_literal(a) for a in positional]
+        arguments = operator.declaration["schema"]["args"]
+        self.by_position = not any(a["kwarg_only"] for a in arguments)  # may results follow the arguments?
+        self.defaults = [_literal(a) for a in arguments if not a["kwarg_only"]]
 
     def __call__(self, *args, **kwargs):
         return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, self.create(args, kwargs))
@@ -150,7 +155,7 @@ class _Out(ir.FallbackKernel):
             example, tensors, others, unflatten = _processed(cls.process_kernel(operator.overload, *args, **kwargs))
         examples = example if isinstance(example, (tuple, list)) else [example]
         call = cls(ir.MultiOutputLayout(device=cls.find_device(tensors, example)), operator.overload, tensors, others, unflatten)
-        call.defaults = lowered.defaults
+        call.lowered = lowered
         call.outputs = call.allocated = [_Result(cls.tensor_to_layout(x), call, [(type(example), i)]) for i, x in enumerate(examples)]
         return type(example)(call.outputs) if isinstance(example, (tuple, list)) else call.outputs[0]
 
@@ -166,8 +171,8 @@ class _Out(ir.FallbackKernel):
         args = self.codegen_args()
         kwargs = self.codegen_kwargs()
         results = [result.get_name() for result in self.allocated]
-        missing = self.defaults[len(args):]
-        if not kwargs and None not in missing:  # the fastest form: results follow the positional arguments
+        missing = self.lowered.defaults[len(args):]
+        if self.lowered.by_position and not kwargs and None not in missing:  # the fastest form
             args += missing + results
         else:
             kwargs.append(f"out={results[0]}" if len(results) == 1 else f"out=({', '.join(results)})")

@@ -322,3 +322,25 @@ def test_after_unload_and_reload(fresh):
     dovetail.torch.register(handle)
     assert old is torch.ops.out_again.two.out
     assert old(torch.tensor(1.0), out0=torch.empty(1), out1=torch.empty(1))[1].item() == 3
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 3)])
+def test_compiled_results_of_another_shape_are_a_graph_break(shape):
+    """As torch's own: in a graph no tensor changes its size."""
+    def f(x, a, b):
+        dovetail.ops.swiglu_backward(x, x, x, out=(a, b))
+        return a + b
+
+    def theirs(x, a, b):
+        torch.aminmax(x, dim=1, out=(a, b))
+        return a + b
+
+    x = torch.rand(4, 8)
+    for g, right in ((f, (4, 8)), (theirs, (4,))):
+        torch._dynamo.reset()
+        a, b = torch.empty(shape), torch.empty(right)
+        got = torch.compile(g)(x, a, b)
+        assert a.shape == right and torch.equal(got, g(x, torch.empty(right), torch.empty(right)))
+        torch._dynamo.reset()
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="Shape mismatch with out= list"):
+            torch.compile(g, fullgraph=True)(x, torch.empty(shape), torch.empty(right))

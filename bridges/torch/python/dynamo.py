@@ -19,6 +19,8 @@ _variables = torch._dynamo.variables
 
 if torch.__version__ >= "2.13":  # torch 2.15's Dynamo follows only a __get__ written in Python; torch 2.11's fails on one
     dovetail.Operator.__get__ = lambda self, instance, owner=None: self
+for function in (registration.call, out.call, out.Out.copy):  # after a graph break they run as they are: Dynamo need not compile them
+    _torch.skip_code(function.__code__)
 
 
 def install(operator):
@@ -46,12 +48,23 @@ def trace_function(function):
             constants = [_torch.VariableTracker.build(tx, x) for x in (f, operators[0].name, tuple(operators[0].out.names))]
             some = _variables.TupleVariable([_variables.ConstantVariable.create(None) if x is None else x for x in given])
             return _torch.VariableTracker.build(tx, out.fill).call_function(tx, [*constants, some, *args], dict(kwargs))
+        before = _shapes(given or ())
         returned = _torch.VariableTracker.build(tx, f).call_function(tx, list(args), dict(kwargs))
+        for shape, after in zip(before, _shapes(given or ())):
+            if shape != after:  # as Dynamo has it for torch's own: outside of the graph, in eager mode, the tensor is resized
+                _torch.unimplemented(gb_type="Shape mismatch with out= list of tensor variants", context=function.name, hints=[],
+                                     explanation=f"{function.name}: expected a tensor of shape {tuple(after)} for a result, found {tuple(shape)}")
         if given is None or not operators[0].out.lists:
             return returned
         return given[0] if len(given) == 1 else _variables.TupleVariable(given)
 
     _handlers[function] = handler
+
+
+def _shapes(given):
+    """Of the tensors that are given for results, also in lists."""
+    tensors = [x for g in given for x in (g.items if isinstance(g, _variables.BaseListVariable) else [g])]
+    return [x.as_proxy().node.meta["example_value"].shape for x in tensors if isinstance(x, _variables.TensorVariable)]
 
 
 def _read(given):

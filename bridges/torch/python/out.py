@@ -183,7 +183,7 @@ def call(operator, args, kwargs):
         operator.out.refuse_overlap(given, [*args, *kwargs.values()])
         given = operator.out.copy(given, operator.overload(*args, **kwargs))
     else:
-        f(*args, **kwargs)
+        f._op(*args, **kwargs)  # not f(): after a graph break Dynamo would compile that function of torch
     return operator.returned(given)
 
 

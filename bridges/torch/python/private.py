@@ -253,8 +253,8 @@ dynamo = Feature(
     "dynamo", "torch.compile traces torch.ops.ns.f only, not functions of a library, and the policy is asked at every call",
     "torch._dynamo.guards.GuardBuilder", "torch._dynamo.guards.install_guard", "torch._dynamo.source.AttrSource", "torch._dynamo.source.GlobalSource",
     "torch._dynamo.variables.base.VariableTracker", "torch._dynamo.variables.torch.TorchInGraphFunctionVariable._get_handlers",
-    "torch._dynamo.guards.GuardBuilder.ID_MATCH", "torch._dynamo.guards.GuardBuilder.CONSTANT_MATCH",
-    "torch._dynamo.variables.base.VariableTracker.build", works=lambda torch: torch._get_handlers().items(),
+    "torch._dynamo.guards.GuardBuilder.ID_MATCH", "torch._dynamo.guards.GuardBuilder.CONSTANT_MATCH", "torch._dynamo.exc.unimplemented",
+    "torch._dynamo.eval_frame.skip_code", "torch._dynamo.variables.base.VariableTracker.build", works=lambda torch: torch._get_handlers().items(),
     after="torch._dynamo")
 inductor = Feature(
     "inductor", "compiled programs call the operators by torch's dispatcher, and Inductor does not plan their memory", "torch._inductor.ir",

@@ -695,6 +695,25 @@ static int check_names(const dv_operator_decl *op, int fd)
     return status;
 }
 
+/* A contract that contradicts itself: refused here, as every call would be. */
+static int check_contract(const dv_operator_decl *decl, dv_operator *op, int fd)
+{
+    const size_t nargs = dv_operator_nargs(op), nresults = dv_operator_nresults(op);
+    dv_value *args = calloc(nargs + 1, sizeof *args);
+    dv_known *results = calloc(nresults + 1, sizeof *results);
+    int status = 0;
+    for (size_t i = 0; args && i < nargs; i++)
+        args[i].type = DV_VALUE_UNKNOWN;
+    if (args && results && decl->contract && dv_infer_partial(op, args, nargs, results, nresults)) {
+        char *message = cli_format("%s:%u: no call fits the contract: %s", decl->file, decl->line, dv_last_error());
+        put(fd, message);
+        status = INSPECT_REFUSED;
+    }
+    free(results);
+    free(args);
+    return status;
+}
+
 /* In a child process: the binary may crash. Writes the library's name, the report and the JSON, a NUL between them; or the error.
  */
 static int inspect(void *user, int fd)
@@ -715,6 +734,9 @@ static int inspect(void *user, int fd)
     }
     for (size_t i = 0; lib->operators[i] && !cli_has(b->args, "allow-unknown"); i++)
         if (check_names(lib->operators[i], fd))
+            return INSPECT_REFUSED;
+    for (size_t i = 0; i < dv_library_size(registered); i++)
+        if (check_contract(lib->operators[i], dv_library_operator(registered, i), fd))
             return INSPECT_REFUSED;
     cli_text text = { 0 }, json = { 0 };
     int width = 0;

@@ -245,6 +245,16 @@ def test_unknown_names(project, source, old, new, message):
         assert "this runtime does not know the instruction set" in out
 
 
+@pytest.mark.parametrize("fact, message", [("z = 4, z = 5", "z = 5: expected z = 5, found 4"), ("rank(gate) > 4, rank(gate) < 3", "expected rank(gate) > 4")])
+def test_a_contract_that_no_call_fits(project, source, fact, message):
+    text = source.replace("up[*s]:T -> out", f"up[*s]:T, {fact} -> out", 1)
+    assert text != source
+    project.write("my_ops.c", text)
+    err = project("build", code=1).err
+    assert "no call fits the contract" in err and message in err and "my_ops.c:" in err
+    assert not (project.folder / "my_ops.so").exists()
+
+
 def test_known_names(project, source):
     project.write("my_ops.c", source.replace(".native ", '.tags = "pointwise core,autocast_f32", .native ', 1))
     project("build")

@@ -1,5 +1,6 @@
 """For every folder of tests/: the same start everywhere, processor time for each test, reports made once."""
 import fcntl
+import gc
 import json
 import os
 import pathlib
@@ -16,6 +17,15 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, sig
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
 signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+gc.disable()  # while torch is imported and tests are collected: it would take a fifth of that time
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.set_threshold(100_000)
+    gc.enable()
+
 
 # Inductor asks in each process, by three compiled libraries and as many child processes, whether g++ knows the processor's instructions.
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")

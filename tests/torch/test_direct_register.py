@@ -16,6 +16,7 @@ from test_custom_op import caller_of_kernel
 from dovetail.torch.library import Library
 
 _names = itertools.count()
+_kept = []  # torch 2.10's export fails where a library is gone and torch.ops still has its operators
 
 
 def space():
@@ -299,6 +300,7 @@ def test_kernels_that_come_later():
 
 def test_a_kernel_before_its_definition():
     mine = Library(space(), "FRAGMENT")
+    _kept.append(mine)
     mine.impl("f", lambda x: x + 1, "CPU")
     mine.define("f(Tensor x) -> Tensor")
     assert getattr(torch.ops, mine.ns).f(torch.zeros(1)).item() == 1

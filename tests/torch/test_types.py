@@ -511,11 +511,11 @@ DV_LIBRARY(types_taken, &dv_op_f, &dv_op_g);
 def test_an_operator_that_torch_refuses_does_not_hide_the_others(load, field, fields, parameter):
     with torch.library._scoped_library("types_taken", "FRAGMENT") as theirs:
         theirs.define("f(Tensor x) -> Tensor")
-        with pytest.warns(UserWarning, match="not registered in torch: types_taken::f: .*multiple times"):
+        with pytest.warns(UserWarning, match="not registered in torch: types_taken::f: torch refused the schema"):
             library = load(TWO_OPERATORS.replace("FIELDS", fields).replace("FIELD", field).replace(" PARAMETER", parameter))
         with pytest.raises(RuntimeError, match="types_taken::f: torch refused the schema"):
             register(library)
-        with pytest.raises(RuntimeError, match="not registered in torch: types_taken::f: .*multiple times"):
+        with pytest.raises(RuntimeError, match="not registered in torch: types_taken::f: torch refused the schema"):
             library.f(torch.ones(1))
         assert library.f(numpy.full(1, 3, "float32"))[0] == 3 and library.g(torch.ones(1)).item() == 1
     assert torch.ops.types_taken.g(torch.ones(1)).item() == 1

@@ -149,6 +149,7 @@ struct check_op;
 void check_print_number(double x, const void *data, int64_t i, dv_dtype dtype, int digits, char *out, size_t size);
 void check_case_print(const struct check_op *op, const check_case *c, FILE *to); /* "x: f32[3, 4], dim: 1" */
 int64_t check_case_largest(const check_case *c);                                 /* elements of the largest tensor */
+bool check_arguments_apart(const check_case *c); /* arguments that end at guard pages are aligned no better than their elements */
 
 /* "result 'out'", "result 0"; "2, 0, 1", the index of an element of a tensor with this shape. */
 const char *check_result_name(const struct check_op *op, size_t r, char *buffer, size_t size);
@@ -470,7 +471,8 @@ void check_plain_call(check_plain *p);
 
 void check_heap_begin(enum check_end end, uint8_t poison);
 void check_heap_end(void);
-void check_heap_zeroed(void); /* from now on malloc() outside of guarded calls gives zeroed memory */
+void check_heap_zeroed(void);  /* from now on malloc() outside of guarded calls gives zeroed memory */
+void check_heap_spoiled(void); /* from now on what is freed outside of guarded calls is overwritten */
 /* Begin to count calls of malloc() and its family, and fail number `refuse` (0: none). End counting, and return the count. */
 void check_heap_count(size_t refuse);
 size_t check_heap_counted(void);

@@ -4,6 +4,7 @@
  * are libc's own. A block that a kernel keeps (a table that it makes once) stays as it is. Addresses are never used again; when
  * they or the table of blocks are used up, libc's memory is given. */
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ typedef struct block {
 static block *blocks;         /* in the order of their addresses */
 static size_t nblocks, nkept; /* that were asked for; of these not freed */
 static uintptr_t area, used;
-static atomic_bool active, zeroed;
+static atomic_bool active, zeroed, spoiled;
 static enum check_end side;
 static uint8_t poison;
 static bool wrong_free;
@@ -91,6 +92,8 @@ static bool refuses(void)
 }
 
 void check_heap_zeroed(void) { atomic_store(&zeroed, true); }
+
+void check_heap_spoiled(void) { atomic_store(&spoiled, true); }
 
 static bool is_ours(const void *p) { return area && (uintptr_t)p >= area && (uintptr_t)p < area + AREA; }
 
@@ -203,10 +206,13 @@ DV_API void *calloc(size_t count, size_t size)
 
 DV_API void free(void *p)
 {
-    if (is_ours(p))
+    if (is_ours(p)) {
         free_block(p);
-    else
-        __libc_free(p);
+        return;
+    }
+    if (p && atomic_load_explicit(&spoiled, memory_order_relaxed))
+        memset(p, FILL, malloc_usable_size(p));
+    __libc_free(p);
 }
 
 static size_t size_of(const void *p)
@@ -294,6 +300,7 @@ size_t check_heap_kept(void) { return nkept; }
 void check_heap_begin(enum check_end end, uint8_t with) { (void)end, (void)with; }
 void check_heap_end(void) {}
 void check_heap_zeroed(void) {}
+void check_heap_spoiled(void) {}
 void check_heap_count(size_t refuse) { (void)refuse; }
 size_t check_heap_counted(void) { return 0; }
 bool check_heap_find(const void *address, check_place *out)

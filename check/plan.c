@@ -427,6 +427,16 @@ static void set_list(planner *p, const check_case *c, check_value *v)
     }
 }
 
+/* Where some tensors of a list are empty, lists of numbers are as long: a contract often ties the two, as scales[len(xs)]. */
+static int64_t as_long(const planner *p, size_t slot, int64_t word)
+{
+    for (int f = 0; f < p->n && p->odd; f++)
+        for (uint32_t k = 0; p->f[f].kind == WORD && p->f[f].at == slot && k < p->f[f].n; k++)
+            if (p->words[slot][k].count == LISTED)
+                return k;
+    return word;
+}
+
 static void set_arguments(planner *p, const int *want, check_case *c)
 {
     c->nargs = (uint32_t)p->op->nargs;
@@ -435,7 +445,7 @@ static void set_arguments(planner *p, const int *want, check_case *c)
         const int64_t word = level(p, want, WORD, i), length = level(p, want, LENGTH, i);
         if (!is_tensor(p->op, i)) {
             if (word >= 0)
-                *v = p->words[i][word];
+                *v = p->words[i][as_long(p, i, word)];
             if (v->type == DV_VALUE_INT && v->as.i == huge[0])
                 v->as.i = huge[p->turn % HUGE_NUMBERS];
             if (v->type == DV_VALUE_INTS && p->op->literals[i].read)
@@ -533,13 +543,13 @@ static void set_free(planner *p, const int *want, bool tight, check_case *c)
         check_tensor *t = &c->tensors[i];
         const size_t slot = check_tensor_argument(c, i), element = i - c->args[slot].first;
         const bool mixed = p->odd && c->args[slot].type == DV_VALUE_TENSORS;
+        const bool empty = mixed && (p->odd == element + 1) == p->odd_is_empty;
         const int64_t rank = level(p, want, FREE_RANK, slot), class = level(p, want, FREE_SIZE, slot);
         t->dtype = free_dtype(p, want, slot, element);
-        set_shape(p, mixed && rank == 0 ? 1 : rank,
-            !mixed                                           ? class
-                : (p->odd == element + 1) == p->odd_is_empty ? NOUGHT
-                                                             : FEW,
-            NO_ONES, p->turn + (uint32_t)(slot + element), p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
+        set_shape(p, mixed && rank == 0 ? 1 : rank, mixed ? FEW : class, NO_ONES, p->turn + (uint32_t)(slot + element),
+            p->turn + (uint32_t)(slot + element), tight, &t->ndim, t->shape);
+        for (int32_t d = 0; d < CHECK_DIMS && empty; d++) /* the names of a pattern decide the others, as in xs{i}[*a n{i} *b] */
+            t->shape[d] = 0;
         if (i && !p->odd && level(p, want, ALIKE, 0) == 1) {
             t->ndim = c->tensors[0].ndim;
             t->dtype = p->op->contract ? t->dtype : c->tensors[0].dtype;
@@ -648,7 +658,7 @@ static void set_scale(const planner *p, size_t tensor, check_tensor *t)
     t->fill = k == LAST ? CHECK_LAST : CHECK_RANDOM;
     const double middle = fmax(middles[k], least);
     t->low = k == LAST ? -2 : middle - around;
-    t->high = k == LAST ? 300 : middle + around;
+    t->high = k == LAST ? (turn & 2 ? 300 : 1000) : middle + around;
     if (k == WIDE) {
         const double most = fmin(widest[turn / 4 % 4], -least);
         t->fill = CHECK_BINADES;
@@ -1196,6 +1206,10 @@ static void choose(planner *p, int a, int b, int *want, bool random)
         }
         want[k] = best;
     }
+    const bool scaled = level(p, want, MOOD, 0) == SCALED && p->turn % 2;
+    for (int k = 0; k < p->n && scaled; k++) /* contents of a certain size: a factor would make them others */
+        if (p->f[k].kind == WORD && k != a && k != b)
+            want[k] = 0;
     make_alike(p, a, b, want);
 }
 

@@ -28,6 +28,9 @@
 enum {
     POISON = 0xa5,
     STRESSED = 4,
+    OTHERS = 6,  /* values of an argument */
+    SMALL = 512, /* elements */
+    LARGE = 4200,
     RACED = 3,
     GROWN = 2,
     SHARED = 2000,
@@ -368,14 +371,6 @@ static void check_slices(check_job *job, cutter *k)
         }
 }
 
-static bool all_real(const check_case *c)
-{
-    for (size_t i = 0; i < c->ntensors; i++)
-        if (c->tensors[i].present && !check_is_float(c->tensors[i].dtype))
-            return false;
-    return true;
-}
-
 /* The tolerance of a sum of products in another order, with each real argument as a factor. A kernel that rounds every step to a
  * small type has inaccurate values, but its result is still a sum, so the largest rounding error is allowed. */
 static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dtype, double largest)
@@ -397,7 +392,7 @@ static double sum_rounding(const check_op *op, const check_case *c, dv_dtype dty
 static void check_sum(check_job *job, cutter *k)
 {
     char where[200];
-    if (!all_real(k->c) || !run_parts(k, job))
+    if (!run_parts(k, job))
         return;
     for (size_t i = 0; i < p.outs[0].n && !failed(job); i++) {
         const check_out *whole = &p.outs[0].of[i], *a = &p.outs[1].of[i], *b = &p.outs[2].of[i];
@@ -551,23 +546,27 @@ static uint64_t static_memory(void)
 
 static stressed threads[THREADS];
 
+/* Its call alone; false: it is refused. */
+static bool prepare_thread(const check_job *job, const check_case *c, uint64_t number, stressed *s)
+{
+    s->c = *c;
+    s->c.seed += number;
+    s->differs = false;
+    if (!check_plain_make(&s->plain, job->op, job->row, &s->c))
+        return false;
+    check_plain_call(&s->plain);
+    if (s->plain.status)
+        return false;
+    check_outs_take(&s->alone, job->op, &s->c, s->plain.results, s->plain.values.tensors);
+    return !s->alone.incomplete;
+}
+
 /* The number of threads whose call succeeds alone. */
 static int prepare_threads(const check_job *job, const check_case *c)
 {
     int n = 0;
-    for (int i = 0; i < THREADS; i++) {
-        stressed *s = &threads[n];
-        s->c = *c;
-        s->c.seed += (uint64_t)i * 1000;
-        s->differs = false;
-        if (!check_plain_make(&s->plain, job->op, job->row, &s->c))
-            continue;
-        check_plain_call(&s->plain);
-        if (s->plain.status)
-            continue;
-        check_outs_take(&s->alone, job->op, &s->c, s->plain.results, s->plain.values.tensors);
-        n += !s->alone.incomplete;
-    }
+    for (int i = 0; i < THREADS; i++)
+        n += prepare_thread(job, c, (uint64_t)i * 1000, &threads[n]);
     return n;
 }
 
@@ -575,6 +574,7 @@ static int prepare_threads(const check_job *job, const check_case *c)
 static bool step_through(const check_job *job, const check_case *c)
 {
     (void)job, (void)c;
+    check_heap_spoiled();
     const dv_host host = threads[0].plain.host;
     threads[0].plain.host.before_kernel = between_begin;
     threads[0].plain.host.after_kernel = between_end;
@@ -660,6 +660,22 @@ static void check_threads(check_job *job, const check_case *c)
                 started, written ? ": the kernel writes to static memory" : "");
 }
 
+/* The case of the plan with most elements up to so many, but more or fewer than this one has; false: there is none. */
+static bool with_other_sizes(const check_job *job, const check_case *c, int64_t up_to, check_case *out)
+{
+    int64_t most = 0;
+    for (uint32_t k = 0; job->plan && k < job->plan->n; k++) {
+        const check_case *of = &job->plan->cases[k];
+        const int64_t n = check_case_largest(of);
+        if (n > most && n <= up_to && n != check_case_largest(c) && all_random(of) && !job->plan->dropped[k] &&
+            !check_is_huge(job->op, of)) {
+            most = n;
+            *out = *of;
+        }
+    }
+    return most > 0;
+}
+
 /* ---- Pieces, and first calls, inside each other ---- */
 
 /* The other pieces between the instructions of the first: in many calls, once in each. */
@@ -684,13 +700,16 @@ static bool pieces_race(const check_job *job, const check_case *c)
 static void first_begin(const dv_host *host) { (void)host, (void)once_begin(call_once, &threads[1]); }
 static void first_end(const dv_host *host) { (void)host, once_end(); }
 
+static const check_case *second; /* NULL: of the same sizes */
+
 /* In a process that has not called it: before instruction once.at of the first call another call is made, and both again. */
 static bool first_call_differs(const check_job *job, const check_case *c)
 {
     char words[300];
     bool differs = false;
+    check_heap_spoiled();
     for (int i = 0; i < 2; i++) {
-        threads[i].c = *c;
+        threads[i].c = i && second ? *second : *c;
         threads[i].c.seed += (uint64_t)i * 1000;
         if (!check_plain_make(&threads[i].plain, job->op, job->row, &threads[i].c))
             return false;
@@ -722,9 +741,16 @@ static bool first_call_writes(const check_job *job, const check_case *c)
 /* The functions that a first call calls are looked up meanwhile: that takes thousands of instructions. */
 static bool first_calls_race(check_job *job, const check_case *c)
 {
+    static check_case small, large;
     bool differs = false;
     for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
         differs = differs_elsewhere(job, c, first_call_differs);
+    if (differs || !with_other_sizes(job, c, SMALL, &small) || !with_other_sizes(job, &small, LARGE, &large))
+        return differs;
+    second = &large;
+    for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
+        differs = differs_elsewhere(job, &small, first_call_differs);
+    second = NULL;
     return differs;
 }
 
@@ -773,6 +799,17 @@ static bool depends_on(check_job *job, const check_case *before, const check_cas
     return sums[0] == sums[2] && sums[1] == sums[3];
 }
 
+/* The case with an argument, not a tensor, as case k of the plan has it; false: it has the same, or that does not fit. */
+static bool with_argument_of(const check_job *job, const check_case *c, size_t arg, uint32_t k, check_case *out)
+{
+    const check_value *v = &job->plan->cases[k].args[arg];
+    if (v->type == DV_VALUE_TENSOR || v->type == DV_VALUE_TENSORS || !memcmp(v, &c->args[arg], sizeof *v))
+        return false;
+    *out = *c;
+    out->args[arg] = *v;
+    return !check_is_huge(job->op, out) && check_accepts(job->op, out);
+}
+
 /* The case with another number, flag or word, as some case of the plan has it, or with a number that differs in its fraction
  * only; false: there is none that fits. */
 static bool with_another(const check_job *job, const check_case *c, size_t arg, bool fraction, check_case *out)
@@ -787,14 +824,38 @@ static bool with_another(const check_job *job, const check_case *c, size_t arg, 
         out->args[arg] = (check_value){ .type = DV_VALUE_FLOAT, .as.f = (given ? v->as.f : by_default->as.f) + 0.25 };
         return (given || (v->type == DV_VALUE_DEFAULT && by_default->type == DV_VALUE_FLOAT)) && check_accepts(job->op, out);
     }
-    for (uint32_t k = 0; job->plan && k < job->plan->n; k++) {
-        *out = *c;
-        out->args[arg] = job->plan->cases[k].args[arg];
-        if (memcmp(&out->args[arg], &c->args[arg], sizeof *out->args) && !check_is_huge(job->op, out) &&
-            check_accepts(job->op, out))
+    for (uint32_t k = 0; job->plan && k < job->plan->n; k++)
+        if (with_argument_of(job, c, arg, k, out))
             return true;
-    }
     return false;
+}
+
+/* Does what the kernel keeps depend on which of the two was called last? Then each must not take what is kept for the other. */
+static bool differs_between(check_job *job, const check_case *c, const check_case *other)
+{
+    if (!prepare_thread(job, c, 0, &threads[0]))
+        return false;
+    const uint64_t sum = static_memory();
+    return prepare_thread(job, other, 0, &threads[1]) && static_memory() != sum && differs_elsewhere(job, c, step_through);
+}
+
+static void check_unlike_threads(check_job *job, const check_case *c)
+{
+    static check_case other;
+    const char *argument = NULL;
+    for (size_t arg = 0; arg < job->op->nargs && CAN_STEP && !argument; arg++)
+        for (uint32_t k = 0, tries = 0; job->plan && k < job->plan->n && tries < OTHERS && !argument; k++)
+            if (with_argument_of(job, c, arg, k, &other)) {
+                tries++;
+                argument = differs_between(job, c, &other) ? job->op->slots[arg].name : NULL;
+            }
+    if (!argument && !(CAN_STEP && with_other_sizes(job, c, LARGE, &other) && differs_between(job, c, &other)))
+        return;
+    job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
+    check_fail(job, "not thread-safe with others",
+        "during the call another thread calls it with %s%s%s, and a result is not the one that the same call gives alone: the "
+        "kernel writes to static memory",
+        argument ? "another '" : "other sizes", argument ? argument : "", argument ? "'" : "");
 }
 
 /* The case with other contents, or with low ones. */
@@ -1253,14 +1314,16 @@ static void attempt(check_job *job, const check_case *drawn)
         look_at_pieces(job, c, &first);
     if (!failed(job) && all_random(c))
         check_parts(job, c);
-    if (!failed(job) && number <= STRESSED)
+    if (!failed(job) && number <= STRESSED) {
         check_threads(job, c);
+        if (!failed(job) && (!number || number == (job->cases < STRESSED ? job->cases : STRESSED)))
+            check_unlike_threads(job, c);
+    }
     if (!failed(job) && race) {
         job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
         check_fail(job, "first calls race",
             "in a new process another thread called it during the first call, and a result is not the one that the same call "
-            "gives "
-            "later: what the first call makes is used before it is made");
+            "gives later: what the first call makes is used before it is made, or taken away while it is used");
     }
     if (number && !failed(job))
         look_at_more_pieces(job, c);

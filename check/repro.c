@@ -513,7 +513,8 @@ static void put_c_guarded(const check_job *job, size_t i, const int64_t *strides
     const int64_t size = dv_dtype_bytes(t->dtype, 1);
     put_c_dims(t, strides, to);
     fprintf(to, "        const size_t bytes = %lld;\n", (long long)(n * size));
-    fprintf(to, "        char *data = guarded(bytes, %lld, 0);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
+    fprintf(
+        to, "        char *data = lent(bytes, %lld, 0, ARGUMENTS_APART);\n", (long long)(t->dtype.code == 5 ? size / 2 : size));
     if (by_formula(job, t))
         fprintf(to,
             "        fill_drawn(data, %lld, (dv_dtype){ %u, %u, %u }, UINT64_C(%llu) + 1000 * (uint64_t)which, %d, %a, %a);\n",
@@ -698,8 +699,9 @@ static void put_c_names(const check_job *job, FILE *to)
 {
     const check_result *r = job->result;
     fprintf(to, "#define BINARY \"%s\"\n#define OPERATOR \"%s\"\n", file_of(job->op->path), job->op->name);
-    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d, APART = %d };\n", (int)row_of(job), (int)r->how.other_row,
-        r->how.end == CHECK_AT_END, r->failing.seed & 2 && r->how.show != CHECK_SHOW_FAR);
+    fprintf(to, "enum { ROW = %d, OTHER_ROW = %d, AT_END = %d, APART = %d, ARGUMENTS_APART = %d };\n", (int)row_of(job),
+        (int)r->how.other_row, r->how.end == CHECK_AT_END, r->failing.seed & 2 && r->how.show != CHECK_SHOW_FAR,
+        check_arguments_apart(&r->failing) && r->how.show != CHECK_SHOW_FAR);
 }
 
 bool check_repro_c(const check_job *job, FILE *to)
@@ -917,8 +919,9 @@ void check_repro_arguments(const check_job *job, FILE *to)
 static void put_python_names(const check_job *job, FILE *to)
 {
     const check_how *how = &job->result->how;
-    fprintf(to, "AT_END, ROW, OTHER_ROW, RTOL, ATOL = %s, %d, %d, %.17g, float(\"%.17g\")\n",
-        how->end == CHECK_AT_END ? "True" : "False", (int)row_of(job), (int)how->other_row, how->rtol, how->atol);
+    fprintf(to, "AT_END, APART, ROW, OTHER_ROW, RTOL, ATOL = %s, %s, %d, %d, %.17g, float(\"%.17g\")\n",
+        how->end == CHECK_AT_END ? "True" : "False", check_arguments_apart(&job->result->failing) ? "True" : "False",
+        (int)row_of(job), (int)how->other_row, how->rtol, how->atol);
     fprintf(to, "BINARY, OPERATOR = \"%s\", \"%s\"\n", file_of(job->op->path), job->op->name);
     put_python_tables(job, to);
 }

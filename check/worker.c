@@ -828,6 +828,17 @@ static bool fails(const check_job *jobs, size_t n, const check_op *op)
     return any;
 }
 
+static void make_failure(check_job *job)
+{
+    check_result *r = job->result;
+    char *end = strstr(r->message, see);
+    r->outcome = CHECK_FAIL;
+    if (end)
+        *end = 0;
+    if (r->has_case)
+        check_shrink(job);
+}
+
 /* A fault that the property which reports such faults has not met: it is its failure all the same. Where something else fails, it
  * may be the same fault. */
 static void hand_over_faults(check_job *jobs, size_t n)
@@ -838,13 +849,11 @@ static void hand_over_faults(check_job *jobs, size_t n)
             if (jobs[k].row != jobs[i].row || strcmp(jobs[k].property->name, whose(from)) || fails(jobs, n, jobs[i].op))
                 continue;
             *to = *from;
-            to->outcome = CHECK_FAIL;
-            char *end = strstr(to->message, see);
-            if (end)
-                *end = 0;
-            if (to->has_case)
-                check_shrink(&jobs[k]);
+            make_failure(&jobs[k]);
         }
+    for (size_t i = 0; i < n; i++) /* that property is not asked, or the call was not one of a row: then it is this one's */
+        if (jobs[i].result->outcome == CHECK_NOT && jobs[i].result->fault && !fails(jobs, n, jobs[i].op))
+            make_failure(&jobs[i]);
 }
 
 /* Then its values are not judged: the other property reports the failure. */

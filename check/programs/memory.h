@@ -57,6 +57,20 @@ static void *guarded(size_t bytes, size_t alignment, int fill)
     return b->data;
 }
 
+/* apart: no better aligned than it is asked for, where its end is the one next to such pages. */
+static void *lent(size_t bytes, size_t alignment, int fill, int apart)
+{
+    const size_t more = apart && at_end && bytes ? alignment : 0;
+    unsigned char *p = guarded(bytes + more, alignment, fill);
+    buffer *b = &buffers[(nbuffers - 1) % 4096];
+    b->bytes = bytes;
+    if (more && (uintptr_t)p / alignment % 2 == 0)
+        b->data = p += alignment;
+    if (more)
+        memset(b->data + bytes, 0xc3, b->room - (size_t)(b->data - b->pages) - bytes);
+    return p;
+}
+
 static void protect(const void *data, int how)
 {
     for (size_t i = 0; i < nbuffers; i++)
@@ -137,15 +151,8 @@ static void *lend(const dv_host *host, int use, int slot, size_t bytes, size_t a
     (void)host, (void)slot;
     if (++allocations == fail_at)
         return NULL;
-    const size_t more = APART && at_end && use != DV_MEMORY_STAND_IN ? alignment : 0;
-    unsigned char *p = guarded(bytes + more, alignment, poison);
-    buffer *b = &buffers[(nbuffers - 1) % 4096];
-    b->scratch = use == DV_MEMORY_SCRATCH;
-    b->bytes = bytes;
-    if (more && (uintptr_t)p / alignment % 2 == 0) /* no better aligned than it was asked for */
-        b->data = p += alignment;
-    if (more)
-        memset(b->data + bytes, 0xc3, b->room - (size_t)(b->data - b->pages) - bytes);
+    void *p = lent(bytes, alignment, poison, APART && use != DV_MEMORY_STAND_IN);
+    buffers[(nbuffers - 1) % 4096].scratch = use == DV_MEMORY_SCRATCH;
     return p;
 }
 /* Most memory stays until the next call. A piece's memory is gone when the piece returns. */

@@ -502,7 +502,7 @@ static int check_parallel(const dv__contract *c)
     return DV_OK;
 }
 
-/* What is summed over is in no result and in some input. */
+/* What is summed over is in no result and in some input, and nothing else is written. */
 static int check_sums(const dv__contract *c)
 {
     for (uint32_t n = 0; n < c->nsums; n++) {
@@ -523,6 +523,10 @@ static int check_sums(const dv__contract *c)
         }
         if (!any)
             return wrong(c, name->at, "sum(%s%s): no tensor has such a dim", star_of(name), name->name);
+        for (size_t i = 0; i < c->schema->nargs; i++)
+            if (dv__argument_writes(&c->schema->args[i]))
+                return wrong(c, name->at, "sum(%s%s): '%s' is written, and what is written for two parts does not add up",
+                    star_of(name), name->name, c->schema->args[i].name);
     }
     return DV_OK;
 }

@@ -11,7 +11,7 @@ from conftest import COMMAND, ENDLESS, FAULTY, LOADS_NOT, UNDEFINED, build, fail
 WITHOUT_PROGRAM = {
     LOADS_NOT,
     "native_refuses", "index_cut_to_32_bits", "view_past_end", "sum_of_another_shape",  # the message is what there is to see: nothing is computed
-    "gradient_clipped", "tangent_in_half", "list_first_skipped", "first_call_races",  # several calls, which no program makes
+    "gradient_clipped", "tangent_in_half", "list_first_skipped", "first_call_races", "flag_of_another_call", "table_of_another_call",  # several calls, which no program makes
     "pieces_share_counts",  # nor does one stop a piece between two instructions
     "zero_by_comparison", "boolean_of_a_bit",  # programs compare numbers, not the sign of a zero or the bits of a boolean
     "nan_by_carry", "view_of_other_rows",  # the program does not show it: it has NaN without its bits, and native forms in the case's own type

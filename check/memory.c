@@ -389,8 +389,8 @@ static bool slack_changed(const region *r, const uint8_t **at)
     return *at;
 }
 
-/* Most memory is free with the next call. That of a piece is now, unless it has to tell of a fault: it becomes inaccessible, or
- * if there is much of it, the next to be lent. */
+/* Most memory is free with the next call. That of a piece is now, and where there is much of it, that of a slice, unless it has
+ * to tell of a fault: it becomes inaccessible, or the next to be lent. */
 static void take_back(const dv_host *host, void *p)
 {
     struct machine *m = &machine;
@@ -401,11 +401,11 @@ static void take_back(const dv_host *host, void *p)
     const uintptr_t used = m->used;
     for (size_t i = n; i-- > 0;) {
         region *r = &m->regions[i];
-        if (r->use != SCRATCH || r->data != (uintptr_t)p || r->returned)
+        if ((r->use != SCRATCH && n <= MANY) || r->data != (uintptr_t)p || r->returned)
             continue;
         if (slack_changed(r, &at))
             break;
-        if (m->call->used_scratch) {
+        if (m->call->used_scratch && r->use == SCRATCH) {
             m->nleft = r->bytes < LEFT ? r->bytes : LEFT;
             memcpy(m->left, as_pointer(r->data), m->nleft);
         }

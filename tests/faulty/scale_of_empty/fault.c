@@ -1,4 +1,4 @@
-/* The fault: an empty tensor of the list is passed over without its number */
+/* The fault: an empty tensor of the list is skipped without its number */
 #include <dovetail_op.h>
 
 struct scaled {

@@ -739,19 +739,21 @@ static bool first_call_writes(const check_job *job, const check_case *c)
 }
 
 /* The functions that a first call calls are looked up meanwhile: that takes thousands of instructions. */
+static bool first_call_races(check_job *job, const check_case *c, const check_case *with)
+{
+    bool differs = false;
+    second = with;
+    for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
+        differs = differs_elsewhere(job, c, first_call_differs);
+    return differs;
+}
+
 static bool first_calls_race(check_job *job, const check_case *c)
 {
     static check_case small, large;
-    bool differs = false;
-    for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
-        differs = differs_elsewhere(job, c, first_call_differs);
-    if (differs || !with_other_sizes(job, c, SMALL, &small) || !with_other_sizes(job, &small, LARGE, &large))
-        return differs;
-    second = &large;
-    for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
-        differs = differs_elsewhere(job, &small, first_call_differs);
-    second = NULL;
-    return differs;
+    return first_call_races(job, c, NULL) ||
+        (with_other_sizes(job, c, SMALL, &small) && with_other_sizes(job, &small, LARGE, &large) &&
+            first_call_races(job, &small, &large));
 }
 
 /* ---- After a call with another number ---- */

@@ -9,7 +9,7 @@ from conftest import FAULTY, seeds
 
 
 LUCK = {"row_on_stack": {"memory"},  # with 2^31 elements its row begins 24 GB below the stack, where there may be other memory
-        "writes_later": {"runs", "shapes", "fake", "leaks"}}  # a late thread may also write what the checker needs, and end the process
+        "writes_later": {"runs"}}  # once in hundreds of checks the late thread ends the process in another way
 
 
 @pytest.mark.parametrize("name", sorted(p.parent.name for p in FAULTY.glob("*/fault.c")))

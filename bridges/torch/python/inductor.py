@@ -80,9 +80,7 @@ class _Lowering:
         self.operator = operator
         self.contiguous = _takes_contiguous(operator)
         self.allocated = operator.out is not None and not operator.out.lists and operator.contract is not None and not operator.contract.tree["unbacked"]
-        arguments = operator.declaration["schema"]["args"]
-        self.by_position = not any(a["kwarg_only"] for a in arguments)  # may results follow the arguments?
-        self.defaults = [_literal(a) for a in arguments if not a["kwarg_only"]]
+        self.defaults = [None if a["kwarg_only"] else _literal(a) for a in operator.declaration["schema"]["args"]]
 
     def __call__(self, *args, **kwargs):
         return pytree.tree_map(lambda x: _wrapped(x) if isinstance(x, ir.IRNode) else x, self.create(args, kwargs))
@@ -155,7 +153,7 @@ class _Out(ir.FallbackKernel):
             example, tensors, others, unflatten = _processed(cls.process_kernel(operator.overload, *args, **kwargs))
         examples = example if isinstance(example, (tuple, list)) else [example]
         call = cls(ir.MultiOutputLayout(device=cls.find_device(tensors, example)), operator.overload, tensors, others, unflatten)
-        call.lowered = lowered
+        call.defaults = lowered.defaults
         call.outputs = call.allocated = [_Result(cls.tensor_to_layout(x), call, [(type(example), i)]) for i, x in enumerate(examples)]
         return type(example)(call.outputs) if isinstance(example, (tuple, list)) else call.outputs[0]
 
@@ -171,8 +169,8 @@ class _Out(ir.FallbackKernel):
         args = self.codegen_args()
         kwargs = self.codegen_kwargs()
         results = [result.get_name() for result in self.allocated]
-        missing = self.lowered.defaults[len(args):]
-        if self.lowered.by_position and not kwargs and None not in missing:  # the fastest form
+        missing = self.defaults[len(args):]
+        if not kwargs and None not in missing:  # the fastest form: results follow the arguments, of which none is keyword-only
             args += missing + results
         else:
             kwargs.append(f"out={results[0]}" if len(results) == 1 else f"out=({', '.join(results)})")

@@ -50,16 +50,11 @@ class Out:
     def fake(self, /, *args, **kwargs):
         kwargs, given = self.split(kwargs)
         values = self.operator.bind(args, kwargs)
-        self.refuse_gradient([*values, *given])
+        refuse_gradient(self.operator.name, [*values, *given])
         for name, out, result in self.pairs(given, self.operator.contract.infer(values)):
             self.fit(name, out, result)
             torch.autograd.graph.increment_version(out)
         return self.results(given)
-
-    def refuse_gradient(self, values):
-        if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors(values)):
-            raise RuntimeError(f"{self.operator.name}(): functions with out=... arguments don't support automatic differentiation, but one of "
-                               "the arguments requires grad.")
 
     def refuse_overlap(self, given, values):
         """As ATen: dense tensors, one of which is written, may not share memory."""
@@ -114,6 +109,12 @@ def _tensors(values):
             yield x
         elif isinstance(x, (list, tuple)):
             yield from _tensors(x)
+
+
+def refuse_gradient(name, values):
+    if torch.is_grad_enabled() and any(x.requires_grad for x in _tensors(values)):
+        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+                           "requires grad.")
 
 
 def _overlap(a, b):
@@ -179,7 +180,7 @@ def call(operator, args, kwargs):
         return f(*args, **kwargs)
     if operator.overridden or f is operator.overload:  # the program's kernels are the operator's, not the overload's
         kwargs, _ = operator.out.split(kwargs)
-        operator.out.refuse_gradient([*args, *kwargs.values(), *given])
+        refuse_gradient(operator.name, [*args, *kwargs.values(), *given])
         operator.out.refuse_overlap(given, [*args, *kwargs.values()])
         given = operator.out.copy(given, operator.overload(*args, **kwargs))
     else:
@@ -202,11 +203,7 @@ def target(operator, args, kwargs, read=lambda given: given):
 
 def fill(f, name, names, given, *args, **kwargs):
     """For a tracer: the results of f; what is given for one (not None) takes its values."""
-    for x in [*args, *kwargs.values(), *given]:
-        for t in x if isinstance(x, (list, tuple)) else [x]:
-            if isinstance(t, torch.Tensor) and t.requires_grad and torch.is_grad_enabled():
-                raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
-                                   "requires grad.")
+    refuse_gradient(name, [*args, *kwargs.values(), *given])
     made = list(f(*args, **kwargs))
     for i, out in enumerate(given):
         if out is not None:

@@ -149,9 +149,8 @@ def register(library, *, strict):
         if handle not in _by_library:
             _by_library[handle] = Registration(handle, strict)
         registration = _by_library[handle]
-    if strict:
-        for why in registration.skipped.values():
-            raise RuntimeError(why)
+    if strict and registration.skipped:
+        raise RuntimeError(next(iter(registration.skipped.values())))
     return registration
 
 

@@ -7,6 +7,15 @@
 
 /* ---- The operator ---- */
 
+static void add_device(check_op *op, const char *device)
+{
+    size_t n = 0;
+    while (op->devices[n] && strcmp(op->devices[n], device))
+        n++;
+    if (n + 1 < sizeof op->devices / sizeof *op->devices)
+        op->devices[n] = device;
+}
+
 static int read_rows(check_op *op)
 {
     const check_json *kernels = check_json_get(op->json, "kernels");
@@ -16,8 +25,11 @@ static int read_rows(check_op *op)
     int32_t index = 0;
     for (const check_json *k = kernels ? kernels->child : NULL; k; k = k->next) {
         const char *key = check_json_text(k, "key");
-        if (!key || strcmp(key, "CPU"))
+        if (!key || strcmp(key, "CPU")) {
+            if (key && strcmp(key, "Meta"))
+                add_device(op, check_json_text(k, "device"));
             continue;
+        }
         const check_json *split = check_json_get(k, "split");
         op->rows[op->nrows++] = (check_row){ .name = check_json_text(k, "name"),
             .provider = check_json_text(k, "provider"),

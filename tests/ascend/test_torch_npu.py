@@ -3,6 +3,7 @@ allocator and task queue, and document 003's own C++ beside it. Runs in an envir
 import importlib.util
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import sysconfig
@@ -306,6 +307,28 @@ except (TypeError, RuntimeError) as error:
 print("ok")
 """)
     assert out.endswith("ok\n"), out
+
+
+CHECKED = r"""
+#include <dovetail_ascend.h>
+struct sum { const dv_tensor *self, *other; dv_tensor *out; };
+#define SUM(name, aclnn)                                                                                                                          \
+    DV_OPERATOR(name, struct sum, (self, other, out), .schema = #name "(Tensor self, Tensor other) -> Tensor out",                                \
+        .contract = "self[*s]:f32, other[*s]:f32 -> out[*s]:f32; parallel(*s)", .native = "add(self, other)", .kernels = DV_KERNELS(aclnn))
+SUM(right, DV_ACLNN("f32", "Add", "self, other, scalar(1), out"));
+SUM(wrong, DV_ACLNN("f32", "Add", "self, other, scalar(4), out"));
+DV_LIBRARY(checked, &dv_op_right, &dv_op_wrong);
+"""
+
+
+def test_the_checker_runs_rows_on_the_device(folder):
+    (folder / "checked.c").write_text(CHECKED)
+    env = {**os.environ, "PYTHONPATH": f"{BUILD}/python", "LD_LIBRARY_PATH": f"{folder}/lib64", "ASCEND_HOME_PATH": str(folder), "ASCEND_OPP_PATH": f"{folder}/opp",
+           "DOVETAIL_PYTHON": sys.executable}
+    r = subprocess.run([BUILD / "bin/dovetail", "check", "checked.c", "--only", "torch"], cwd=folder, env=env, capture_output=True, text=True, timeout=300)
+    assert r.returncode == 1, r.stdout + r.stderr
+    assert "FAIL torch: checked::wrong, row on_device: on npu result 0 is not that of the CPU" in r.stdout
+    assert re.findall(r"on_device +(\w+)", r.stdout) == ["pass", "FAIL"] and "1 failed" in r.stdout, r.stdout
 
 
 def test_torch_without_cann():

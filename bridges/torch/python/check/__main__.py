@@ -20,6 +20,7 @@ import time
 import types
 
 gc.disable()  # it takes a fifth of an import's time, and finds little
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")  # what asks for a GPU before a fork would make it unusable after
 import torch
 
 from . import questions, trial
@@ -31,14 +32,14 @@ gc.set_threshold(100_000)  # a process is short
 gc.enable()
 
 # For Dovetail's own operators; the command checks the other properties without torch.
-OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled")
-CASES = {"opcheck": 2, "gradcheck": 2, "gradgradcheck": 1, "runs": 12, "sharded": 2}  # of other questions: MOST
+OURS = ("writes", "aliases", "fake", "opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled", "on_device")
+CASES = {"opcheck": 2, "gradcheck": 2, "gradgradcheck": 1, "runs": 12, "sharded": 2, "on_device": 24}  # of other questions: MOST
 MOST, TAKEN, WORKERS, CRASHES = 6, 24, 2, 5
 OURS_SECONDS, FOREIGN_SECONDS, LOOP_SECONDS = 30, 90, 20  # seconds of processor time: for an operator, for a check
 WAIT_SECONDS = 300  # of anything
 # Questions whose answers say nothing where these have failed.
 SURE = {"bounds": ("writes",), "unwritten": ("bounds",), "same_answer": ("bounds", "unwritten"), "layouts": ("bounds", "unwritten", "same_answer"),
-        **dict.fromkeys(("opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled"),
+        **dict.fromkeys(("opcheck", "gradcheck", "gradgradcheck", "functional", "vmapped", "sharded", "compiled", "on_device"),
                         ("runs", "writes", "aliases", "unwritten", "same_answer", "bounds", "layouts", "fake"))}
 
 
@@ -393,7 +394,7 @@ def script(asker, question, some, message, native):
 # ---- All of them
 
 def asked(entry):
-    return [q for q in questions.QUESTIONS if entry["foreign"] or q.__name__ in OURS]
+    return [q for q in questions.QUESTIONS if (entry["foreign"] or q.__name__ in OURS) and (entry["devices"] or q is not questions.on_device)]
 
 
 def processor_time(pid):

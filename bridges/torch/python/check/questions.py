@@ -632,4 +632,52 @@ def compiled(op, *cases, native=None):
         raise Broken(f"{times} compilations for {len(cases)} calls, and {'its native form' if native else 'a copy of each tensor'} needs {least}")
 
 
-QUESTIONS = (runs, writes, aliases, bounds, unwritten, same_answer, layouts, fake, opcheck, gradcheck, gradgradcheck, functional, vmapped, sharded, compiled)
+def on_device(op, values):
+    """On each other device that it has rows for, results and written arguments are those of the CPU, and nothing else is written."""
+    if is_random(op):
+        raise Unsure("it is random")
+    if any(t.dim() > 8 for t in each(values)):
+        raise Unsure("tensors have more dims than a device's libraries take")
+    keys = {"CUDA": "cuda", "PrivateUse1": torch._C._get_privateuse1_backend_name().replace("privateuseone", "npu")}
+    names = [d for key, d in keys.items() if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)]
+    here = [d for d in names if hasattr(torch, d) and getattr(torch, d).is_available()]
+    if not here:
+        raise Unsure(f"torch sees no {' or '.join(names)} here: the rows for it did not run")
+    with_tensor = [i for i, v in enumerate(values) if each(v)]
+
+    def outcome_there(device, stays):
+        """The outcome of a call with all tensors but those of argument number `stays` on the device; and the arguments that no one may write."""
+        def move(t):
+            whole = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
+            return whole.to(device).as_strided(t.shape, t.stride(), t.storage_offset())
+        mine = [v if i == stays else with_tensors(v, move) for i, v in enumerate(copy(values))]
+        found = outcome(op, mine)
+        getattr(torch, device).synchronize()
+        return [t.cpu() for t in found], [(name, t.cpu()) for a, name, t in named(op, mine) if not is_written(a)]
+
+    expected, given = outcome(op, copy(values)), [t for a, _, t in named(op, values) if not is_written(a)]
+    for device in here:
+        found = why = None
+        for stays in (None, *with_tensor):  # an argument may be one that is always on the CPU
+            try:
+                found, kept = outcome_there(device, stays)
+                break
+            except Exception as error:
+                text = " ".join(str(error).split())[:300]
+                misplaced = "expected a tensor on " in text
+                why = why if why and misplaced else text
+                if not misplaced:
+                    break
+        if found is None:
+            refused = any(w in why for w in ("expected a tensor on ", "no kernel", "Could not run"))
+            raise (Unsure if refused else Broken)(f"on {device} it {'is refused' if refused else 'fails, and on the CPU it does not'}: {why}")
+        for i, (a, b) in enumerate(zip(found, expected)):
+            if not near(a, b):
+                raise Broken(f"on {device} result {i}{' or a written argument' if writes_any(op) else ''} is not that of the CPU")
+        for (name, a), b in zip(kept, given):
+            if bits(a) != bits(b):
+                raise Broken(f"on {device} {name} is written, and the schema does not declare it")
+
+
+QUESTIONS = (runs, writes, aliases, bounds, unwritten, same_answer, layouts, fake, opcheck, gradcheck, gradgradcheck, functional, vmapped, sharded, compiled,
+             on_device)

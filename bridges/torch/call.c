@@ -796,10 +796,32 @@ static int check_out(struct dv__torch_call *c, const dv_tensor *out, const dv_te
 }
 
 /* Resize it to the shape of its result, as torch does, with torch's warning if it had elements. May throw. */
-static int fill_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
+static int resize_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
 {
-    if (c->t->resize_output)
-        c->t->resize_output(handle_of_tensor(out), made->shape, (size_t)made->ndim);
+    if (!c->t->resize_output || !c->t->resize_output(handle_of_tensor(out), made->shape, (size_t)made->ndim))
+        return DV_OK;
+    struct dv__torch_tensor *x = (struct dv__torch_tensor *)(uintptr_t)out;
+    return dv__torch_view(c, x, true, s);
+}
+
+/* Before and after they grow, tensors to write to overlap neither arguments nor each other. */
+static int check_apart(struct dv__torch_call *c, const dv_value *args)
+{
+    const dv_tensor *const *all, *const *others;
+    for (size_t i = c->op->nargs; i < c->nargs; i++)
+        for (size_t k = 0, n = tensors_of(&args[i], &all); k < n; k++)
+            for (size_t j = 0; j <= i; j++)
+                for (size_t l = 0, m = j < i ? tensors_of(&args[j], &others) : k; l < m; l++) {
+                    const dv_tensor *other = j < i ? others[l] : all[l];
+                    if (all[k] && other && dv_tensor_overlaps(all[k], other))
+                        return dv_fail(DV_EALIAS, "%s: argument '%s': would be written, but overlaps argument '%s'", c->op->name,
+                            c->op->slots[i].name, c->op->slots[j].name);
+                }
+    return DV_OK;
+}
+
+static int copy_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
+{
     if (c->t->aoti_torch_copy_(handle_of_tensor(out), handle_of_tensor(made), 0))
         return dv_fail(DV_EHOST, "%s: argument '%s': libtorch: %s", c->op->name, s->name, dv__torch_what(c->t));
     return DV_OK;
@@ -833,9 +855,13 @@ static int call_out(struct dv__torch_call *c, dv_value *args, dv_value *results)
         return status;
     c->spare = results;
     c->nspare = op->nresults;
-    for (size_t i = 0; !status && i < 2 * op->nresults; i++) { /* nothing is written before all are checked */
+    static const out_fn steps[] = { check_out, resize_out, copy_out }; /* nothing is written before all are checked */
+    for (size_t i = 0; !status && i < 3 * op->nresults; i++) {
         const size_t r = i % op->nresults;
-        status = each_out(c, &outs[r], &results[r], &op->slots[op->nargs + r], i < op->nresults ? check_out : fill_out);
+        if (i == op->nresults || i == 2 * op->nresults)
+            status = check_apart(c, args);
+        if (!status)
+            status = each_out(c, &outs[r], &results[r], &op->slots[op->nargs + r], steps[i / op->nresults]);
     }
     release_spare(c);
     memcpy(results, outs, op->nresults * sizeof *results);

@@ -60,7 +60,7 @@ enum dv__torch_way dv__torch_way_of(const void *handle, bool written)
         return DV__TORCH_OTHER;
     const void *impl = *(const void *const *)handle;
     const uint64_t keys = dv__torch_word(impl, layout.key_set);
-    for (int d = 0; keys && d < DV__TORCH_DEVICES; d++) {
+    for (int d = 0; d < DV__TORCH_DEVICES; d++) {
         if (keys == layout.ordinary[d])
             return dv__torch_word(impl, layout.autograd_meta) ? way_with_autograd(handle, written) : DV__TORCH_PLAIN;
         if (keys == layout.inference[d])
@@ -72,7 +72,10 @@ enum dv__torch_way dv__torch_way_of(const void *handle, bool written)
 int dv__torch_device_of(const void *handle)
 {
     const uint64_t keys = dv__torch_word(*(const void *const *)handle, layout.key_set);
-    return keys == layout.ordinary[0] || keys == layout.inference[0] ? 0 : 1;
+    int d = 0;
+    while (d + 1 < DV__TORCH_DEVICES && keys != layout.ordinary[d] && keys != layout.inference[d])
+        d++;
+    return d;
 }
 
 const void *dv__torch_storage_of(const void *handle)
@@ -86,7 +89,7 @@ bool dv__torch_read(const void *handle, dv_tensor *t) { return shims && dv__torc
 void dv__torch_count_write(void *handle)
 {
     const uint64_t keys = dv__torch_word(*(const void *const *)handle, layout.key_set);
-    if (keys == layout.ordinary[0] || keys == layout.ordinary[1])
+    if (keys == layout.ordinary[dv__torch_device_of(handle)])
         shims->bump_version(handle);
 }
 

@@ -13,14 +13,14 @@
 
 #include <string.h>
 
-enum { DV__TORCH_DEVICES = 2 }; /* CPU, CUDA */
+enum { DV__TORCH_DEVICES = 3 }; /* CPU, CUDA, PrivateUse1 */
 
 struct dv__torch_layout {
     size_t key_set, autograd_meta, storage; /* offsets in TensorImpl, in bytes */
     size_t ndim, offset, dtype;             /* also there: the fields that dv__torch_read() reads. ndim 0: not known */
     size_t data, checked;                   /* in StorageImpl: its memory; the flag that only torch may read the address */
     dv_dtype dtypes[DV_TORCH_MAX_DTYPE];    /* by torch's number; bits 0: none of ours */
-    uint64_t ordinary[DV__TORCH_DEVICES];   /* key sets; 0: not known yet */
+    uint64_t ordinary[DV__TORCH_DEVICES];   /* key sets */
     uint64_t inference[DV__TORCH_DEVICES];  /* of tensors made in inference mode */
     uint64_t inference_mode[2];             /* the thread's two words in inference mode */
     uint64_t below[2]; /* its second word in kernels: below Autograd, below ADInplaceOrView; the first is 0 */
@@ -71,7 +71,7 @@ static inline bool dv__torch_read_at(const struct dv__torch_layout *l, const voi
     enum { INLINE_DIMS = 5 };
     const char *impl = *(const char *const *)handle;
     const uint64_t keys = dv__torch_word(impl, l->key_set);
-    if (!l->ndim || !keys || (keys != l->ordinary[0] && keys != l->inference[0]))
+    if (!l->ndim || (keys != l->ordinary[0] && keys != l->inference[0]))
         return false;
     const char *storage = (const char *)(uintptr_t)dv__torch_word(impl, l->storage);
     uint16_t number;

@@ -94,16 +94,17 @@ static int refuse(ext_call *c, size_t i, PyObject *o)
 static int bind_out(ext_call *c, PyObject *o)
 {
     const ext_operator *f = c->f;
-    const bool list = f->nresults == 1 && f->slots[f->nargs].type == DV_FIELD_TENSORS, several = PyTuple_Check(o) && !list;
+    const bool list = f->nresults == 1 && f->slots[f->nargs].type == DV_FIELD_TENSORS,
+               several = !list && (PyTuple_Check(o) || (PyList_Check(o) && f->nresults > 1));
     if (Py_IsNone(o))
         return 0; /* all are made */
-    const Py_ssize_t n = several ? PyTuple_Size(o) : 1;
+    const Py_ssize_t n = !several ? 1 : PyTuple_Check(o) ? PyTuple_Size(o) : PyList_Size(o);
     if (n != (Py_ssize_t)f->nresults && several)
         return wrong(f, "got out= with a tuple of %zd for %zu result%s", n, f->nresults, f->nresults == 1 ? "" : "s");
     if (n != (Py_ssize_t)f->nresults)
         return wrong(f, "got out= with no tuple for %zu results: expected a tuple of %zu", f->nresults, f->nresults);
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *one = several ? PyTuple_GetItem(o, i) : o;
+        PyObject *one = !several ? o : PyTuple_Check(o) ? PyTuple_GetItem(o, i) : PyList_GetItem(o, i);
         if (Py_IsNone(one))
             continue;
         if (c->given[f->nargs + (size_t)i])

@@ -171,6 +171,7 @@ PyObject *ext_raise(int status);
 /* ---- Packets: packet.c --------------------------------------------------------------------------------------------------- */
 
 PyObject *ext_call_packet(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *ext_accepts(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames); /* may the types fit? */
 void ext_packet_forget(ext_operator *packet);
 
 /* ---- Python -------------------------------------------------------------------------------------------------------------- */

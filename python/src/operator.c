@@ -448,6 +448,13 @@ static PyObject *reduce(PyObject *self, PyObject *unused)
     return result;
 }
 
+static PyObject *takes(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    if (!op_of(self)->op)
+        return PyErr_Format(PyExc_TypeError, "%s has several overloads: ask one of them", op_of(self)->name);
+    return ext_vectorcall_of(ext_accepts, self, args, kwargs);
+}
+
 static PyMethodDef methods[] = {
     { "json", json, METH_NOARGS, "json($self, /)\n--\n\nEverything that was declared, as a JSON text (docs/json.md)." },
     { "describe", describe, METH_NOARGS, "describe($self, /)\n--\n\nThe operator in words, as `dovetail info` prints it." },
@@ -459,6 +466,7 @@ static PyMethodDef methods[] = {
         "functional($self, /)\n--\n\nThe operator that writes nothing and gives the new values of its arguments "
         "(docs/schema.md)." },
     { "_slots", slots, METH_NOARGS, NULL },
+    { "_accepts", (PyCFunction)(void (*)(void))takes, METH_VARARGS | METH_KEYWORDS, NULL },
     { "_has_rows", has_rows, METH_O, NULL },
     { "__reduce__", reduce, METH_NOARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -153,19 +153,32 @@ static ext_operator *overload(const ext_operator *packet, Py_ssize_t i)
     return (ext_operator *)(void *)PyTuple_GetItem(packet->overloads, i);
 }
 
+/* EXT_OK: the types fit. EXT_SLOW: only the host can tell. */
+static enum ext_outcome try_one(ext_operator *f, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    ext_call c;
+    const enum ext_outcome outcome = ext_call_begin(&c, f, args, nargs, kwnames, EXT_TRIAL);
+    ext_call_end(&c);
+    PyErr_Clear();
+    return outcome;
+}
+
+PyObject *ext_accepts(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    const enum ext_outcome outcome = try_one((ext_operator *)(void *)self, args, EXT_NARGS(nargsf), kwnames);
+    return PyBool_FromLong(outcome == EXT_OK || outcome == EXT_SLOW);
+}
+
 /* How many overloads accept these types; *only: the last of them. */
 static size_t try_all(const ext_operator *packet, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, ext_operator **only)
 {
     size_t fitting = 0;
     *only = NULL;
     for (Py_ssize_t i = 0, n = PyTuple_Size(packet->overloads); i < n; i++) {
-        ext_call c;
-        if (!ext_call_begin(&c, overload(packet, i), args, nargs, kwnames, EXT_TRIAL)) {
+        if (try_one(overload(packet, i), args, nargs, kwnames) == EXT_OK) {
             fitting++;
             *only = overload(packet, i);
         }
-        ext_call_end(&c);
-        PyErr_Clear();
     }
     return fitting;
 }

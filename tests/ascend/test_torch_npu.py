@@ -180,6 +180,28 @@ print("ok")
     assert out.endswith("ok\n"), out
 
 
+@pytest.mark.parametrize("queue", "012")
+def test_the_short_way(folder, queue):
+    """Calls with plain tensors on npu go straight to the kernel, as on the CPU: no Python, no dispatcher; writes are counted."""
+    out = run(folder, r"""
+from dovetail import _core
+f, scale_, x, y, w = dovetail.ops.myops.my_op, dovetail.ops.myops.scale_, npu(4, 6), npu(4, 6, start=100), npu(5, start=1)
+assert f(x, y)[0].cpu().tolist() == [100, 102, 104, 106, 108, 110] and _core.torch.taken(f) == (1, 0, 0)
+before = w._version
+assert scale_(w, 0.5) is w and w._version == before + 1 and _core.torch.taken(scale_) == (1, 0, 0)
+assert f(x.requires_grad_(), y).requires_grad and _core.torch.taken(f)[1:] == (1, 0)
+with torch.inference_mode():
+    a = npu(4, 6)
+    assert f(a, a).is_inference() and _core.torch.taken(f)[2] == 0
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], with_stack=True) as p:
+    torch.ops.myops.my_op(x.detach(), y)
+assert not any("autograd.py" in e.name for e in p.events())
+trace()
+print("ok")
+""", TASK_QUEUE_ENABLE=queue)
+    assert out.endswith("ok\n"), out
+
+
 def test_the_stream_runs_late(folder):
     """Three operators wait on the stream while their arguments and results are dropped and allocated again."""
     out = run(folder, r"""

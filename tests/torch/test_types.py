@@ -1,6 +1,8 @@
 """Types: those that C's shims carry, and those that are passed through Python; values at their limits, None, empty and nested; limits of size and number."""
 
 import gc
+import subprocess
+import sys
 
 import numpy
 import pytest
@@ -494,6 +496,39 @@ def test_a_returned_list_is_refused(fresh, load):
         register(library)
     with pytest.raises(RuntimeError, match="not registered in torch: types_returns::f: .*a list of tensors cannot be made"):
         library.f(torch.ones(2))
+
+
+OVERLOADS = HEADER + """
+struct f { const dv_tensor *x; dv_tensor *out; };
+static int once(dv_context *ctx, const struct f *a) { (void)ctx; *(float *)a->out->data = *(const float *)a->x->data; return DV_OK; }
+static int twice(dv_context *ctx, const struct f *a) { (void)ctx; *(float *)a->out->data = *(const float *)a->x->data * 2; return DV_OK; }
+DV_OPERATOR(once, struct f, (x, out), .schema = "f(Tensor x) -> Tensor out", .contract = "x[1]:f32 -> out[1]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", once)));
+DV_OPERATOR(twice, struct f, (x, out), .schema = "f.twice(Tensor x) -> Tensor out", .contract = "x[1]:f32 -> out[1]:f32",
+    .kernels = DV_KERNELS(DV_KERNEL(struct f, "cpu", "f32", twice)));
+DV_LIBRARY(types_overloads, &dv_op_once, &dv_op_twice);
+"""
+
+
+def test_an_overload_that_torch_refuses_is_not_replaced_by_another(load):
+    x = torch.ones(1)
+    with torch.library._scoped_library("types_overloads", "FRAGMENT") as theirs:
+        theirs.define("f(Tensor x) -> Tensor")
+        with pytest.warns(UserWarning, match="not registered in torch: types_overloads::f: torch refused the schema"):
+            library = load(OVERLOADS)
+        f = library.f
+        assert f(numpy.ones(1, "float32")) == 1 and f.twice(x) == 2
+        for call in (f, f.overloads[0], torch.compile(f), torch.compile(lambda x: f(x) + 1, backend="eager")):
+            with pytest.raises(RuntimeError, match="not registered in torch: types_overloads::f: torch refused the schema"):
+                call(x)
+        library.close()  # first: torch aborts where the library of an overload goes after that of another, also without Dovetail
+
+
+def test_a_warning_that_is_an_error_does_not_end_the_import_of_torch(tmp_path):
+    (tmp_path / "aten.c").write_text(OVERLOADS.replace("types_overloads", "aten").replace('"f(', '"relu(').replace('"f.', '"relu.'))
+    code = "import dovetail; library = dovetail.load('aten.c'); import torch; print(torch.ones(2).sum().item(), library.relu)"
+    r = subprocess.run([sys.executable, "-W", "error::UserWarning", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert r.returncode == 0 and r.stdout.startswith("2.0") and "UserWarning: dovetail: not registered in torch: aten::relu" in r.stderr, r.stderr
 
 
 TWO_OPERATORS = HEADER + """

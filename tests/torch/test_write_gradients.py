@@ -121,3 +121,33 @@ def test_a_leaf_and_an_operator_without_gradient_are_errors(grad, backend):
     with pytest.raises(Exception, match="add_bare_.*declares no gradient"):
         compiled(lambda write, a, b: write(a, b, 1.0), backend)(lambda y, x, k: grad.add_bare_(y, x, k), other, x)
     assert torch.equal(leaf.detach(), x) and torch.equal(other.detach(), x)
+
+
+WRITES_AND_RETURNS = """
+#include <dovetail_op.h>
+struct both { const dv_tensor *x; dv_tensor *sum, *out; };
+static int both(dv_context *ctx, const struct both *a)
+{
+    (void)ctx;
+    for (int64_t i = 0, n = dv_numel(a->x); i < n; i++)
+        ((double *)a->out->data)[i] = ((double *)a->sum->data)[i] += ((const double *)a->x->data)[i];
+    return DV_OK;
+}
+DV_OPERATOR(both, struct both, (x, sum, out), .schema = "both(Tensor x, Tensor(a!) sum) -> Tensor out", .contract = "x[*s]:f64, sum[*s]:f64 -> out[*s]:f64",
+    .gradient = "x: grads[0] + grads[1]; sum: grads[0] + grads[1]", .kernels = DV_KERNELS(DV_KERNEL(struct both, "cpu", NULL, both)));
+DV_LIBRARY(writes_and_returns, &dv_op_both);
+"""
+
+
+def test_a_view_cannot_be_written_by_what_has_other_results(load):
+    both, x, sums = load(WRITES_AND_RETURNS).both, torch.ones(3, dtype=torch.float64, requires_grad=True), torch.zeros(2, 3, dtype=torch.float64)
+    for f in (both, torch.ops.writes_and_returns.both):
+        with pytest.raises(RuntimeError, match="writes_and_returns::both: argument 'sum': a view cannot be written to where a gradient is wanted"):
+            f(x, sums[0])
+    assert not sums.any()
+    both(x.detach(), sums[0])
+    with torch.no_grad():
+        both(x, sums[1])
+    assert sums.sum() == 6
+    both(x, sums.sum(0)).sum().backward()
+    assert torch.equal(x.grad, torch.ones(3, dtype=torch.float64))

@@ -11,8 +11,8 @@
  * - again: a function (fallback, args, result). It is called with a result that torch would not pass on unchanged, because it
  *   shares memory or has another type than declared. It returns what the call returns, or raises what torch raises.
  *
- * The attribute `kernels` is a tuple of the functions for (CPU, CUDA), with None for a function that does not exist. At first the
- * tuple is empty.
+ * The attribute `kernels` is a tuple of the functions for (CPU, CUDA, PrivateUse1), with None for a function that does not exist.
+ * At first the tuple is empty.
  *
  * The kernel is called directly, with the caller's positional arguments (copies of lists), when all of this holds: the thread and
  * every tensor are plain, all tensors are on one device, and no gradient is wanted (guard.h); numbers and strings have exactly
@@ -391,7 +391,10 @@ static PyObject *get_kernels(PyObject *self, void *unused)
 {
     (void)unused;
     const python_kernel *k = kernel_of(self);
-    return PyTuple_Pack(DV__TORCH_DEVICES, k->kernels[0] ? k->kernels[0] : Py_None, k->kernels[1] ? k->kernels[1] : Py_None);
+    PyObject *all = PyTuple_New(DV__TORCH_DEVICES);
+    for (int d = 0; all && d < DV__TORCH_DEVICES; d++)
+        PyTuple_SetItem(all, d, Py_NewRef(k->kernels[d] ? k->kernels[d] : Py_None));
+    return all;
 }
 
 static int set_kernels(PyObject *self, PyObject *value, void *unused)

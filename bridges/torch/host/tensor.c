@@ -182,7 +182,7 @@ static void find_memory(sample *s, size_t n)
     layout.ndim = layout.offset && layout.dtype && layout.checked ? ndim : 0;
 }
 
-/* *found holds the known facts about a thread's dispatch keys on entry; the rest is added. */
+/* Find the rest of the layout, beside what is known of dispatch keys. */
 static const char *find_layout(sample *s, size_t n, size_t object_words, const struct dv__torch_layout *known)
 {
     layout = *known;
@@ -190,11 +190,6 @@ static const char *find_layout(sample *s, size_t n, size_t object_words, const s
     layout.key_set = only_place(s, n, HEAD, IMPL_SIZE, 8, is_keys);
     layout.autograd_meta = only_place(s, n, HEAD, IMPL_SIZE, 8, is_autograd);
     layout.storage = only_place(s, n, HEAD, IMPL_SIZE, 8, is_storage);
-    for (size_t i = 0; i < n; i++)
-        if (s[i].kind == ORDINARY)
-            layout.ordinary[0] = s[i].keys;
-        else if (s[i].kind == INFERENCE)
-            layout.inference[0] = s[i].keys;
     if (!handle_offset || !layout.key_set || !layout.autograd_meta || !layout.storage)
         return "the layout of this torch's tensors was not recognised";
     if (!layout.inference_mode[0] || !layout.inference_mode[1] || !layout.below[0] || !layout.below[1])
@@ -210,11 +205,12 @@ static const char *find_layout(sample *s, size_t n, size_t object_words, const s
 int dvt_learn(PyObject *probed)
 {
     sample samples[MAX_SAMPLES];
-    unsigned long long inference[2], below[2];
+    unsigned long long inference[2], below[2], ordinary[DV__TORCH_DEVICES], inferred[DV__TORCH_DEVICES];
     PyObject *list;
     Py_ssize_t words;
     if (!dvt ||
-        !PyArg_ParseTuple(probed, "O!n(KK)KK", &PyList_Type, &list, &words, &inference[0], &inference[1], &below[0], &below[1]))
+        !PyArg_ParseTuple(probed, "O!n(KK)KK(KKK)(KKK)", &PyList_Type, &list, &words, &inference[0], &inference[1], &below[0],
+            &below[1], &ordinary[0], &ordinary[1], &ordinary[2], &inferred[0], &inferred[1], &inferred[2]))
         return -1;
     const Py_ssize_t n = PyList_Size(list);
     for (Py_ssize_t i = 0; i < n && i < MAX_SAMPLES; i++) {
@@ -223,7 +219,11 @@ int dvt_learn(PyObject *probed)
         if (!PyArg_ParseTuple(PyList_GetItem(list, i), "OKKKi", &s->tensor, &s->impl, &s->keys, &s->storage, &s->kind))
             return -1;
     }
-    const struct dv__torch_layout known = { .inference_mode = { inference[0], inference[1] }, .below = { below[0], below[1] } };
+    struct dv__torch_layout known = { .inference_mode = { inference[0], inference[1] }, .below = { below[0], below[1] } };
+    for (int d = 0; d < DV__TORCH_DEVICES; d++) {
+        known.ordinary[d] = ordinary[d];
+        known.inference[d] = inferred[d];
+    }
     const char *reason = n > MAX_SAMPLES || words < 0 ? "too many samples"
                                                       : find_layout(samples, (size_t)n, (size_t)words, &known);
     if (reason)

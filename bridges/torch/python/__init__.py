@@ -169,7 +169,10 @@ class _Watcher:
                 run(module)
                 spec._initializing = False
                 for then in self.then:
-                    then()
+                    try:
+                        then()
+                    except Exception as error:  # also a warning that is an error: torch cannot be imported again once its import has failed
+                        sys.excepthook(type(error), error, error.__traceback__)
 
             spec.loader.exec_module = exec_module
         return spec

@@ -97,6 +97,8 @@ class Autograd:
             return out
         if self.refuses:
             op.refuse_gradient(values)
+        if op.writes:
+            self.check_views(values)
         _now.below = keys, torch.is_grad_enabled(), _torch._is_fwd_grad_enabled(), duals
         with _torch.enable_single_level_autograd_function():
             return self.function.apply(*values)
@@ -154,6 +156,16 @@ class Autograd:
         for name, x in self.written(values):
             if x.requires_grad and x.is_leaf:
                 raise RuntimeError(f"{self.operator.name}: argument '{name}': a leaf that requires grad cannot be written to in place")
+
+    def check_views(self, values):
+        """torch's own rule: it rewrites the history of what a written view looks at, for one output only."""
+        written = list(self.written(values))
+        if len(written) > 1 or any(r.alias_info is None for r in self.operator.returns):
+            for name, x in written:
+                if x._is_view():
+                    raise RuntimeError(f"{self.operator.name}: argument '{name}': a view cannot be written to where a gradient is wanted and the operator has "
+                                       "other results too: PyTorch's autograd cannot track that. Write to a tensor that is no view, or call it under "
+                                       "torch.no_grad()")
 
     # ---- views: torch's own, which track what they are views of
 

@@ -37,12 +37,14 @@ def trace_function(function):
 
     def handler(variable, tx, /, *args, **kwargs):
         operators = registration.operators_of(function.name.partition(".")[0])
-        if operators is None:
-            return None  # not registered in torch: the call says why
+        if operators is None or len(function.overloads) > len(operators):
+            return None  # not registered in torch, or not each overload: the call says why
         if len(function.overloads) == 1:
             operators = [o for o in operators if o.name == function.name]
         if len(operators) > 1:
             return _torch.VariableTracker.build(tx, operators[0].packet).call_function(tx, list(args), dict(kwargs))
+        if len(operators[0].returns) > 1 and isinstance(kwargs.get("out"), _variables.ListVariable):
+            kwargs = {**kwargs, "out": _variables.TupleVariable(kwargs["out"].items)}
         f, args, kwargs, given = out.target(operators[0], args, kwargs, _read)
         if given is not None and f is operators[0].overload:
             constants = [_torch.VariableTracker.build(tx, x) for x in (f, operators[0].name, tuple(operators[0].out.names))]

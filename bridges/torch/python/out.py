@@ -163,8 +163,9 @@ def bind(operator, args, kwargs, read=lambda given: given):
         elif len(results) == 1 and (operator.out is None or operator.out.lists or not isinstance(value, tuple)):
             given[0] = value
         elif value is not None:
-            if not isinstance(value, tuple) or len(value) != len(results):
-                found = f"a tuple of {len(value)}" if isinstance(value, tuple) else "no tuple"
+            several = isinstance(value, tuple) or isinstance(value, list) and len(results) > 1
+            if not several or len(value) != len(results):
+                found = f"a tuple of {len(value)}" if several else "no tuple"
                 raise TypeError(f"{operator.name}() got out= with {found} for {len(results)} result{'s' * (len(results) > 1)}")
             given.update(enumerate(value))
     if len(given) > len(results):

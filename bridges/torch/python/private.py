@@ -232,9 +232,9 @@ functional = Feature(
 like = Feature("like", "a result that is `like` an argument of another shape has no fake",
                "torch._prims_common.compute_elementwise_output_logical_to_physical_perm")
 samples = Feature(
-    "samples", "calls use torch's dispatcher", "torch._C._dispatch_keys", "torch._C._set_throw_on_mutable_data_ptr", "torch._lazy_clone",
-    "torch._C._AutoDispatchBelowAutograd", "torch._C._AutoDispatchBelowADInplaceOrView", "torch._neg_view", "torch._efficientzerotensor",
-    "torch._VF._make_dual")
+    "samples", "calls use torch's dispatcher", "torch._C._dispatch_keys", "torch._C._parse_dispatch_key", "torch._C.DispatchKeySet",
+    "torch._C._set_throw_on_mutable_data_ptr", "torch._lazy_clone", "torch._C._AutoDispatchBelowAutograd", "torch._C._AutoDispatchBelowADInplaceOrView",
+    "torch._neg_view", "torch._efficientzerotensor", "torch._VF._make_dual")
 python_kernels = Feature(
     "python_kernels", "dovetail.custom_op and its like are torch.library's own: calls take as long as there", "torch._library.custom_ops.CustomOpDef",
     "torch._library.custom_ops.OPDEFS", "torch._library.utils.lookup_op", "torch._library.utils.parse_namespace", "torch.library._impls",

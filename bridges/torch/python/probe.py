@@ -34,9 +34,20 @@ def _checked():
     return [_torch._lazy_clone(lazy), lazy, forbidden]
 
 
+def _on_each_device(keys):
+    """The key sets on CPU, CUDA and PrivateUse1 of tensors that on the CPU have this one: a device has a key and an autocast key."""
+    def of(name):
+        return _torch.DispatchKeySet(_torch._parse_dispatch_key(name)).raw_repr()
+
+    cpu = of("CPU") | of("AutocastCPU")
+    if keys & cpu != cpu:
+        raise RuntimeError("the key set of tensors on the CPU was not recognised")
+    return tuple(keys & ~cpu | of(d) | of("Autocast" + d) for d in ("CPU", "CUDA", "PrivateUse1"))
+
+
 def run():
     """Give _core a list of (tensor, address of its TensorImpl, its key set, address of its storage, kind), the size of a tensor object in words, the
-    thread's dispatch keys in inference mode and those that are excluded in kernels. False: not now."""
+    thread's dispatch keys in inference mode, those that are excluded in kernels, and the key sets of tensors on each device. False: not now."""
     if forward_ad._current_level >= 0:
         return False  # levels cannot be nested
     with torch.inference_mode():
@@ -58,5 +69,6 @@ def run():
                     _torch._make_dual(plain, torch.ones(2, 3), level=level)],  # forward_ad.make_dual would import much
         }
         samples = [_sample(kind, t) for kind, tensors in kinds.items() for t in tensors]
-        _core.torch.learn(samples, torch.Tensor.__basicsize__ // 8, keys, *below)
+        devices = [_on_each_device(_torch._dispatch_keys(t).raw_repr()) for t in (plain, inference)]
+        _core.torch.learn(samples, torch.Tensor.__basicsize__ // 8, keys, *below, *devices)
     return True

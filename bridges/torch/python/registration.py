@@ -91,7 +91,10 @@ class Registration:
         name, declaration = op.name, json.loads(op.json())
         why = native.bridge.dv_torch_why_not(self._handle, name.encode())
         if why:
-            self._skip(name, why.decode())
+            why = why.decode()
+            if why.endswith("libtorch gave no reason") and torch._C._dispatch_dump(name):
+                why = why.replace("libtorch gave no reason", "it has an operator of this name")
+            self._skip(name, why)
             return
         if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
             try:
@@ -178,6 +181,11 @@ def call(operator, args, kwargs):
         except LookupError:
             raise _errors.make("EUNLOADED", f"{name}: the operator's library was unloaded: load it again") from None
         raise RuntimeError(f"not registered in torch: {_why_not(name)}")
+    known = {o.name for o in operators}
+    if not all(o.name in known for o in operator.overloads):  # torch would select among the others
+        first = next((o for o in operator.overloads if o._accepts(*args, **(kwargs or {}))), None)
+        if first is not None and first.name not in known:
+            raise RuntimeError(f"not registered in torch: {_why_not(first.name)}")
     return out.call(operators[0], args, kwargs) if len(operators) == 1 else operators[0].packet(*args, **kwargs)  # torch selects the overload
 
 

@@ -15,7 +15,7 @@ from .private import python_kernels as _torch
 
 # Kernels for devices without their own, in the dispatcher's order: the first one also applies to the Autograd key.
 _EVERYWHERE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-_DEVICES = ("CPU", "CUDA")  # of plain tensors
+_DEVICES = ("CPU", "CUDA", "PrivateUse1")  # of plain tensors, as in guard.h
 # A kernel on one of these runs before the device's, so there is no short way.
 _BEFORE = ("Autograd", "ADInplaceOrView", "BackendSelect", "PreDispatch", "Python", "Tracer")
 

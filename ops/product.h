@@ -1,10 +1,11 @@
 /* product.h: rows of x times rows of w, summed in float: the core of linear and fused_experts.
  *
- * A group of rows of x is packed first, in one of two forms. Up to FEW rows lie one behind the other: the lanes of a vector run
+ * A group of rows of x is packed first, in one of two forms. Up to `few` rows lie one behind the other: the lanes of a vector run
  * along k. More rows are transposed: lanes are rows of x, in panels of two vectors (the last may be of one), with zeros for the
  * rows that are not there; each element of w meets all of them, and nothing is summed across lanes. The sums of a block of w lie
  * in panels too (one for all rows in the first form): that of row t + l and column c is sums[COLUMNS * t + c * width + l] in the
- * panel that begins at t. w is read where it lies; blocks of it are loaded as float and stay in the first cache.
+ * panel that begins at t. A single panel reads w where it lies, if it has words there; else blocks of w are loaded, and stay in
+ * the first cache.
  *
  * Rows are of words of 32 bits: a float, or a pair of bf16 where the processor multiplies and adds these. It takes those nearer
  * to 0 than 2^-126 for 0. */
@@ -12,14 +13,16 @@
 #define OPS_PRODUCT_H
 #include "lines.h"
 
-/* Rows of x in a group at most, in one of the first form, and where that reads w in place; rows of w in a block, and at once in
- * the first form; words of a row of w that are loaded at once, and how far apart (FAR in the first form): no power of two,
- * which would put all rows into few places of a cache; bytes of a cache line, and lines of a row that are prefetched. All of a
- * group is read for each block of w, mostly from the second cache or the third: hence large blocks. */
+/* Rows of x in a group at most; in one of the first form: of floats, of floats where w must be loaded, of pairs; and where that
+ * reads w in place. Rows of w in a block, and at once in the first form; words of a row of w that are loaded at once, and how far
+ * apart (FAR in the first form): no power of two, which would put all rows into few places of a cache; bytes of a cache line, and
+ * lines of a row that are prefetched. Several panels are read for each block of w, mostly from the second cache or the third:
+ * hence large blocks. */
 enum {
     GROUP = 256,
-    FEW = 48,
-    FEW_PAIRS = 16,
+    FEW = 8,
+    FEW_LOADED = 24,
+    FEW_PAIRS = 4,
     IN_PLACE = 8,
     COLUMNS = 96,
     DOTS = 8,
@@ -36,16 +39,17 @@ typedef void (*dots_fn)(const float *x, int64_t room, int64_t rows, const void *
 
 /* What is made for each instruction set. */
 typedef struct product_isa {
-    int64_t lanes, each, few; /* elements of a word: 1 or 2; rows of the first form at most */
+    int64_t lanes, each, few, at_once; /* elements of a word: 1 or 2; rows of the first form at most; rows of w that a panel of
+                                          two vectors takes at once */
     load_fn load;
     store_fn store;
     /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
-     * Rows of x are `room` apart, those of w, of words, bf16 or i8, `stride`; depth is a multiple of DV_BLOCK. */
-    dots_fn dots, dots_bf16, dots_i8;
-    /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows STRIDE apart. Meanwhile the
-     * first SOON lines of count rows at `next`, `stride` bytes apart, are prefetched; 0: none. */
-    void (*panel)(
-        const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums, uintptr_t next, int64_t stride);
+     * Rows of x are `room` apart, those of w, of words or bf16, `stride`; depth is a multiple of DV_BLOCK. */
+    dots_fn dots, dots_bf16;
+    /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows `apart` bytes apart. Meanwhile
+     * the first SOON lines of count rows at `next`, `stride` bytes apart, are prefetched; 0: none. */
+    void (*panel)(const float *x, int64_t width, const void *w, int64_t apart, int64_t count, int64_t depth, float *sums,
+        uintptr_t next, int64_t stride);
     void (*bytes)(float *to, const int8_t *from, int64_t n); /* as words */
 } product_isa;
 
@@ -57,6 +61,20 @@ typedef struct factor {
     void (*load)(float *to, const void *of, int64_t row, int64_t at, int64_t n);
     const void *of;
 } factor;
+
+/* Are the numbers of w words where they lie? */
+static inline bool has_words(const product_isa *isa, const factor *w)
+{
+    return !w->load && w->k % isa->each == 0 && w->q->dtype.bits * isa->each == 32;
+}
+/* What multiplies with this matrix. The first form loads what is no words for fewer sums: it is for more rows then. */
+static inline product_isa product_for(const product_isa *isa, const factor *w)
+{
+    product_isa mine = *isa;
+    if (isa->each == 1 && !has_words(isa, w))
+        mine.few = FEW_LOADED;
+    return mine;
+}
 
 static inline int64_t group_width(const product_isa *isa, int64_t rows)
 {
@@ -149,7 +167,6 @@ static inline dots_fn dots_in_place(const product_isa *isa, const factor *w, int
     switch (dv_dtype_key(w->q->dtype)) {
     case DV_DTYPE_f32: return isa->dots;
     case DV_DTYPE_bf16: return isa->dots_bf16;
-    case DV_DTYPE_i8: return isa->dots_i8;
     default: return NULL;
     }
 }
@@ -159,7 +176,7 @@ static inline void product_few(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
     const int64_t k = words_of(isa, w->k), each = isa->each;
-    _Alignas(64) float lines[DOTS * FAR_STRIDE], vectors[FEW * DOTS * MOST_LANES];
+    _Alignas(64) float lines[DOTS * FAR_STRIDE], vectors[FEW_LOADED * DOTS * MOST_LANES];
     memset(vectors, 0, (size_t)(rows * DOTS * isa->lanes) * sizeof *vectors);
     const dots_fn in_place = count < DOTS || w->k % (each * DV_BLOCK) ? NULL : dots_in_place(isa, w, rows);
     if (in_place)
@@ -177,30 +194,52 @@ static inline void product_few(
             sums[c * rows + t] = across(vectors + (t * DOTS + c) * isa->lanes, isa->lanes);
 }
 
+/* The rows of w where they lie, as many at once as a panel takes, times a group of one panel; how many that are. */
+static inline int64_t product_in_place(
+    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+{
+    const int64_t k = words_of(isa, w->k), all = group_width(isa, rows), apart = step * k * 4, some = isa->at_once;
+    int64_t c = 0;
+    if (all > 2 * isa->lanes || !has_words(isa, w))
+        return 0;
+    for (const char *row = (const char *)w->q->data + from * k * 4; c + some <= count; c += some, row += some * apart)
+        for (int64_t at = 0; at < k; at += DEPTH)
+            isa->panel(x + at * all, all, row + at * 4, apart, some, k - at < DEPTH ? k - at : DEPTH, sums + c * all,
+                (uintptr_t)row + (uintptr_t)(at + DEPTH < k ? (at + DEPTH) * 4 : some * apart), apart);
+    return c;
+}
+
 /* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums of MOST_SUMS floats. */
 static inline void product(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
-    const int64_t k = words_of(isa, w->k), all = group_width(isa, rows);
+    const int64_t k = words_of(isa, w->k), all = group_width(isa, rows), size = w->q->dtype.bits / 8;
     _Alignas(64) float lines[COLUMNS * STRIDE];
     memset(sums, 0, (size_t)(COLUMNS * all) * sizeof *sums);
     for (int64_t c = 0; rows <= isa->few && c < count; c += DOTS)
         product_few(isa, w, from + c * step, step, count - c < DOTS ? count - c : DOTS, x, rows, sums + c * rows);
-    if (rows > isa->few)
-        memset(lines + count * STRIDE, 0, (size_t)((COLUMNS - count) * STRIDE) * sizeof *lines);
-    for (int64_t at = 0; rows > isa->few && at < k; at += DEPTH) {
-        const int64_t n = k - at < DEPTH ? k - at : DEPTH;
-        for (int64_t c = 0; c < count; c++)
-            load_factor(isa, w, from + c * step, at, n, lines + c * STRIDE);
-        const bool more = at + DEPTH < k;
-        const int64_t size = w->q->dtype.bits / 8;
-        const int64_t soon = (more ? from * w->k + (at + DEPTH) * isa->each : (from + COLUMNS * step) * w->k) * size;
-        for (int64_t t = 0, width; t < all; t += width) {
-            width = panel_width(isa, all, t);
-            isa->panel(x + t * k + at * width, width, lines, count, n, sums + COLUMNS * t,
-                t || w->load ? 0 : (uintptr_t)w->q->data + (uintptr_t)soon, step * w->k * size);
+    if (rows <= isa->few)
+        return;
+    const int64_t done = product_in_place(isa, w, from, step, count, x, rows, sums);
+    from += done * step;
+    count -= done;
+    sums += done * all;
+    /* One panel meets the rows of w while they are in the first cache; several meet more of them at a time. */
+    const int64_t block = all <= 2 * isa->lanes ? isa->at_once : COLUMNS;
+    for (int64_t at = 0; at < k; at += DEPTH)
+        for (int64_t c = 0; c < count; c += block) {
+            const int64_t n = k - at < DEPTH ? k - at : DEPTH, some = count - c < block ? count - c : block;
+            const int64_t soon = at + DEPTH < k ? (at + DEPTH) * isa->each : COLUMNS * step * w->k;
+            for (int64_t i = 0; i < some; i++)
+                load_factor(isa, w, from + (c + i) * step, at, n, lines + i * STRIDE);
+            memset(lines + some * STRIDE, 0, (size_t)((block - some) * STRIDE) * sizeof *lines);
+            for (int64_t t = 0, width; t < all; t += width) {
+                width = panel_width(isa, all, t);
+                isa->panel(x + t * k + at * width, width, lines, STRIDE * 4, some, n, sums + COLUMNS * t + c * width,
+                    t || w->load ? 0 : (uintptr_t)w->q->data + (uintptr_t)(((from + c * step) * w->k + soon) * size),
+                    step * w->k * size);
+            }
         }
-    }
 }
 /* ---- for each instruction set --------------------------------------------------------------------------------------------- */
 
@@ -210,21 +249,21 @@ static inline void product(
 #define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
 /* Words of w with one vector or two of rows of x. */
 #define BEGIN_ONE(C) lanes a##C = { 0 };
-#define ADD_ONE(MULTIPLY, C)                         \
-    {                                                \
-        const words both = WORD(w + C * STRIDE + i); \
-        MULTIPLY(a##C, u, both);                     \
+#define ADD_ONE(MULTIPLY, C)                            \
+    {                                                   \
+        const words both = WORD(w + C * apart + i * 4); \
+        MULTIPLY(a##C, u, both);                        \
     }
 #define ADD_ONE_f32(C) ADD_ONE(TIMES_f32, C)
 #define ADD_ONE_pairs(C) ADD_ONE(TIMES_bf16, C)
 #define END_ONE(C) *(lanes *)(void *)(sums + C * width) += a##C;
 #define BEGIN_TWO(C) lanes a##C = { 0 }, b##C = { 0 };
-#define ADD_TWO(MULTIPLY, C)                   \
-    {                                          \
-        words both = WORD(w + C * STRIDE + i); \
-        IN_REGISTER(both);                     \
-        MULTIPLY(a##C, u, both);               \
-        MULTIPLY(b##C, v, both);               \
+#define ADD_TWO(MULTIPLY, C)                      \
+    {                                             \
+        words both = WORD(w + C * apart + i * 4); \
+        IN_REGISTER(both);                        \
+        MULTIPLY(a##C, u, both);                  \
+        MULTIPLY(b##C, v, both);                  \
     }
 #define ADD_TWO_f32(C) ADD_TWO(TIMES_f32, C)
 #define ADD_TWO_pairs(C) ADD_TWO(TIMES_bf16, C)
@@ -251,14 +290,11 @@ static inline void product(
 /* Words, or elements of w as float, and sums with them. */
 #define LOAD_f32(P) LANES_AT(P)
 #define LOAD_bf16(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
-#define LOAD_i8(P) __builtin_convertvector(__builtin_convertvector(*(const bytes *)(const void *)(P), ints), lanes)
 #define ADD_SINGLE_f32(C) ADD_SINGLE(TIMES_f32, LOAD_f32, C)
 #define ADD_SINGLE_bf16(C) ADD_SINGLE(TIMES_f32, LOAD_bf16, C)
-#define ADD_SINGLE_i8(C) ADD_SINGLE(TIMES_f32, LOAD_i8, C)
 #define ADD_SINGLE_pairs(C) ADD_SINGLE(TIMES_bf16, LOAD_f32, C)
 #define ADD_PAIR_f32(C) ADD_PAIR(TIMES_f32, LOAD_f32, C)
 #define ADD_PAIR_bf16(C) ADD_PAIR(TIMES_f32, LOAD_bf16, C)
-#define ADD_PAIR_i8(C) ADD_PAIR(TIMES_f32, LOAD_i8, C)
 #define ADD_PAIR_pairs(C) ADD_PAIR(TIMES_bf16, LOAD_f32, C)
 #define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                    \
     TARGET static void dots_##T##_##ISA(                                                                          \
@@ -266,13 +302,11 @@ static inline void product(
     {                                                                                                             \
         typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));                           \
         typedef uint32_t words __attribute__((vector_size(BYTES)));                                               \
-        typedef int32_t ints __attribute__((vector_size(BYTES)));                                                 \
         typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));                   \
-        typedef int8_t bytes __attribute__((vector_size(BYTES / 4), aligned(1), may_alias));                      \
         const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
         const C_TYPE *const w = from;                                                                             \
         int64_t t = 0;                                                                                            \
-        (void)sizeof(words), (void)sizeof(ints), (void)sizeof(halves), (void)sizeof(bytes);                       \
+        (void)sizeof(words), (void)sizeof(halves);                                                                \
         for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                       \
             EIGHT(BEGIN_PAIR)                                                                                     \
             for (int64_t i = 0; i < depth; i += n) {                                                              \
@@ -291,53 +325,57 @@ static inline void product(
         }                                                                                                         \
     }
 
-#define PANEL_OF(ISA, TARGET, BYTES, T, EACH, AT_ONCE)                                                                        \
-    TARGET static void panel_##ISA(const float *x, int64_t width, const float *w, int64_t count, int64_t depth, float *sums,  \
-        uintptr_t next, int64_t stride)                                                                                       \
-    {                                                                                                                         \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                       \
-        WORD_TYPES(BYTES);                                                                                                    \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                     \
-        for (int64_t c = 0; c < count;                                                                                        \
-            c += AT_ONCE, w += AT_ONCE * STRIDE, sums += AT_ONCE * width, next += (uintptr_t)(next ? AT_ONCE * stride : 0)) { \
-            const float *from = x;                                                                                            \
-            if (width == n) {                                                                                                 \
-                EACH(BEGIN_ONE)                                                                                               \
-                for (int64_t i = 0; i < depth; i++, from += n) {                                                              \
-                    const lanes u = LANES_AT(from);                                                                           \
-                    EACH(ADD_ONE_##T)                                                                                         \
-                }                                                                                                             \
-                EACH(END_ONE)                                                                                                 \
-            } else {                                                                                                          \
-                EACH(BEGIN_TWO)                                                                                               \
-                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                          \
-                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                   \
-                    if (next && i < AT_ONCE * SOON)                                                                           \
-                        __builtin_prefetch((const void *)(next + (uintptr_t)(i / SOON * stride + i % SOON * LINE)), 0, 2);    \
-                    EACH(ADD_TWO_##T)                                                                                         \
-                }                                                                                                             \
-                EACH(END_TWO)                                                                                                 \
-            }                                                                                                                 \
-        }                                                                                                                     \
+/* In step i: a line of those that are needed soon. */
+#define SOON_LINE(AT_ONCE)          \
+    if (next && i < AT_ONCE * SOON) \
+        __builtin_prefetch((const void *)(next + (uintptr_t)(i / SOON * stride + i % SOON * LINE)), 0, 2);
+#define PANEL_OF(ISA, TARGET, BYTES, T, EACH, AT_ONCE)                                                                           \
+    TARGET static void panel_##ISA(const float *x, int64_t width, const void *rows, int64_t apart, int64_t count, int64_t depth, \
+        float *sums, uintptr_t next, int64_t stride)                                                                             \
+    {                                                                                                                            \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
+        WORD_TYPES(BYTES);                                                                                                       \
+        const char *w = rows;                                                                                                    \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
+        for (int64_t c = 0; c < count;                                                                                           \
+            c += AT_ONCE, w += AT_ONCE * apart, sums += AT_ONCE * width, next += (uintptr_t)(next ? AT_ONCE * stride : 0)) {     \
+            const float *from = x;                                                                                               \
+            if (width == n) {                                                                                                    \
+                EACH(BEGIN_ONE)                                                                                                  \
+                for (int64_t i = 0; i < depth; i++, from += n) {                                                                 \
+                    const lanes u = LANES_AT(from);                                                                              \
+                    SOON_LINE(AT_ONCE)                                                                                           \
+                    EACH(ADD_ONE_##T)                                                                                            \
+                }                                                                                                                \
+                EACH(END_ONE)                                                                                                    \
+            } else {                                                                                                             \
+                EACH(BEGIN_TWO)                                                                                                  \
+                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                             \
+                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                      \
+                    SOON_LINE(AT_ONCE)                                                                                           \
+                    EACH(ADD_TWO_##T)                                                                                            \
+                }                                                                                                                \
+                EACH(END_TWO)                                                                                                    \
+            }                                                                                                                    \
+        }                                                                                                                        \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE)                                                                          \
-    LOAD_LINE(ISA, TARGET)                                                                                                      \
-    STORE_LINE(ISA, TARGET)                                                                                                     \
-    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                                     \
-    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                                 \
-    DOTS_OF(ISA, TARGET, BYTES, i8, int8_t)                                                                                     \
-    PANEL_OF(ISA, TARGET, BYTES, f32, EACH, AT_ONCE)                                                                            \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                    \
-    {                                                                                                                           \
-        for (int64_t i = 0; i < n; i++)                                                                                         \
-            to[i] = (float)from[i];                                                                                             \
-    }                                                                                                                           \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, FEW, load_##ISA, store_##ISA, dots_f32_##ISA, \
-        dots_bf16_##ISA, dots_i8_##ISA, panel_##ISA, bytes_##ISA };
+#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE, MOST)                                                              \
+    LOAD_LINE(ISA, TARGET)                                                                                                \
+    STORE_LINE(ISA, TARGET)                                                                                               \
+    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                               \
+    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                           \
+    PANEL_OF(ISA, TARGET, BYTES, f32, EACH, AT_ONCE)                                                                      \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                              \
+    {                                                                                                                     \
+        for (int64_t i = 0; i < n; i++)                                                                                   \
+            to[i] = (float)from[i];                                                                                       \
+    }                                                                                                                     \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, MOST, AT_ONCE, load_##ISA, store_##ISA, \
+        dots_f32_##ISA, dots_bf16_##ISA, panel_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
-PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12)
-PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32, SIX, 6)
+PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12, FEW)
+PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32, SIX, 6, FEW)
 
 DOTS_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, float)
 PANEL_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, TWELVE, 12)
@@ -351,10 +389,10 @@ DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int
         ((half *)(void *)to)[i] = (uint16_t)(bits >> 16);
     }
 }
-static const product_isa product_avx512bf16 = { 16, 2, FEW_PAIRS, load_avx512, store_avx512, dots_pairs_avx512bf16,
-    dots_pairs_avx512bf16, NULL, panel_avx512bf16, bytes_avx512bf16 };
+static const product_isa product_avx512bf16 = { 16, 2, FEW_PAIRS, 12, load_avx512, store_avx512, dots_pairs_avx512bf16,
+    dots_pairs_avx512bf16, panel_avx512bf16, bytes_avx512bf16 };
 #endif
-PRODUCT_ISA(base, , 16, SIX, 6)
+PRODUCT_ISA(base, , 16, SIX, 6, FEW_LOADED)
 
 /* One whose words are floats, for a matrix whose numbers bf16 does not have. */
 static inline const product_isa *product_of_floats(const product_isa *isa)

@@ -512,7 +512,8 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     int status = check_ids(ctx, &m);
     if (status || !tokens || !m.k)
         return status;
-    f.isa = w1.load || w2.load ? product_of_floats(f.isa) : f.isa;
+    const product_isa isa = product_for(w1.load || w2.load ? product_of_floats(f.isa) : f.isa, &w1);
+    f.isa = &isa;
     f.m = &m;
     f.w1 = &w1;
     f.w2 = &w2;

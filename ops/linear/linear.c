@@ -78,9 +78,10 @@ static int blocks(void *arg, int64_t begin, int64_t end)
     return DV_OK;
 }
 
-static int linear_row(dv_context *ctx, const struct linear *a, const product_isa *isa)
+static int linear_row(dv_context *ctx, const struct linear *a, const product_isa *any)
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
+    const product_isa mine = product_for(any, &(factor){ .q = a->weight, .k = k }), *const isa = &mine;
     const int64_t whole = packed_room(isa, rows < GROUP ? rows : GROUP, k),
                   rest = packed_room(isa, rows < isa->few ? rows : isa->few, k);
     float *const x = dv_alloc(ctx, (size_t)((whole > rest ? whole : rest) + 1) * sizeof *x, 64);

@@ -67,7 +67,7 @@ static inline bool has_words(const product_isa *isa, const factor *w)
 {
     return !w->load && w->k % isa->each == 0 && w->q->dtype.bits * isa->each == 32;
 }
-/* What multiplies with this matrix. The first form loads what is no words for fewer sums: it is for more rows then. */
+/* What multiplies with this matrix. Where rows of w are loaded, the first form is the faster one for more rows of x. */
 static inline product_isa product_for(const product_isa *isa, const factor *w)
 {
     product_isa mine = *isa;

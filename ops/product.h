@@ -35,7 +35,8 @@ enum {
 };
 enum { MOST_LANES = 16, MOST_SUMS = COLUMNS * GROUP + DV_BLOCK };
 
-typedef void (*dots_fn)(const float *x, int64_t room, int64_t rows, const void *w, int64_t stride, int64_t depth, float *sums);
+typedef void (*dots_fn)(
+    const float *x, int64_t room, int64_t rows, const void *w, int64_t stride, int64_t depth, bool far, float *sums);
 
 /* What is made for each instruction set. */
 typedef struct product_isa {
@@ -44,7 +45,8 @@ typedef struct product_isa {
     load_fn load;
     store_fn store;
     /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
-     * Rows of x are `room` apart, those of w, of words or bf16, `stride`; depth is a multiple of DV_BLOCK. */
+     * Rows of x are `room` apart, those of w, of words or bf16, `stride`; depth is a multiple of DV_BLOCK. far: rows of w
+     * come from memory, which is read fastest one row after the other. */
     dots_fn dots, dots_bf16;
     /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows `apart` bytes apart. Meanwhile
      * the first SOON lines of count rows at `next`, `stride` bytes apart, are prefetched; 0: none. */
@@ -180,14 +182,14 @@ static inline void product_few(
     memset(vectors, 0, (size_t)(rows * DOTS * isa->lanes) * sizeof *vectors);
     const dots_fn in_place = count < DOTS || w->k % (each * DV_BLOCK) ? NULL : dots_in_place(isa, w, rows);
     if (in_place)
-        in_place(x, k, rows, (const char *)w->q->data + from * w->k * (w->q->dtype.bits / 8), step * k, k, vectors);
+        in_place(x, k, rows, (const char *)w->q->data + from * w->k * (w->q->dtype.bits / 8), step * k, k, rows <= 2, vectors);
     for (int64_t at = 0; at < k && !in_place; at += FAR) {
         const int64_t n = k - at < FAR ? k - at : FAR;
         for (int64_t c = 0; c < count; c++)
             load_factor(isa, w, from + c * step, at, n, lines + c * FAR_STRIDE);
         for (int64_t c = count; c < DOTS; c++)
             memset(lines + c * FAR_STRIDE, 0, FAR * sizeof *lines);
-        isa->dots(x + at, line_room(k), rows, lines, FAR_STRIDE, line_room(n), vectors);
+        isa->dots(x + at, line_room(k), rows, lines, FAR_STRIDE, line_room(n), false, vectors);
     }
     for (int64_t t = 0; t < rows; t++)
         for (int64_t c = 0; c < count; c++)
@@ -296,33 +298,60 @@ static inline void product(
 #define ADD_PAIR_f32(C) ADD_PAIR(TIMES_f32, LOAD_f32, C)
 #define ADD_PAIR_bf16(C) ADD_PAIR(TIMES_f32, LOAD_bf16, C)
 #define ADD_PAIR_pairs(C) ADD_PAIR(TIMES_bf16, LOAD_f32, C)
-#define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                    \
-    TARGET static void dots_##T##_##ISA(                                                                          \
-        const float *x, int64_t room, int64_t rows, const void *from, int64_t stride, int64_t depth, float *sums) \
-    {                                                                                                             \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));                           \
-        typedef uint32_t words __attribute__((vector_size(BYTES)));                                               \
-        typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));                   \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
-        const C_TYPE *const w = from;                                                                             \
-        int64_t t = 0;                                                                                            \
-        (void)sizeof(words), (void)sizeof(halves);                                                                \
-        for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                       \
-            EIGHT(BEGIN_PAIR)                                                                                     \
-            for (int64_t i = 0; i < depth; i += n) {                                                              \
-                const lanes u = LANES_AT(x + i), v = LANES_AT(x + room + i);                                      \
-                EIGHT(ADD_PAIR_##T)                                                                               \
-            }                                                                                                     \
-            EIGHT(END_PAIR)                                                                                       \
-        }                                                                                                         \
-        for (; t < rows; t++, sums += DOTS * n, x += room) {                                                      \
-            EIGHT(BEGIN_SINGLE)                                                                                   \
-            for (int64_t i = 0; i < depth; i += n) {                                                              \
-                const lanes u = LANES_AT(x + i);                                                                  \
-                EIGHT(ADD_SINGLE_##T)                                                                             \
-            }                                                                                                     \
-            EIGHT(END_SINGLE)                                                                                     \
-        }                                                                                                         \
+/* Two rows of x (or twice one) with one of w, four vectors at a time. */
+#define BEGIN_FAR(I) lanes a##I = { 0 }, b##I = { 0 };
+#define ADD_FAR(MULTIPLY, LOAD, I)                                                \
+    {                                                                             \
+        const lanes u = LANES_AT(one + i + I * n), v = LANES_AT(two + i + I * n); \
+        lanes both = LOAD(row + i + I * n);                                       \
+        MULTIPLY(a##I, u, both);                                                  \
+        MULTIPLY(b##I, v, both);                                                  \
+    }
+#define ADD_FAR_f32(I) ADD_FAR(TIMES_f32, LOAD_f32, I)
+#define ADD_FAR_bf16(I) ADD_FAR(TIMES_f32, LOAD_bf16, I)
+#define ADD_FAR_pairs(I) ADD_FAR(TIMES_bf16, LOAD_f32, I)
+#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
+#define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                              \
+    TARGET static void dots_##T##_##ISA(                                                                                    \
+        const float *x, int64_t room, int64_t rows, const void *from, int64_t stride, int64_t depth, bool far, float *sums) \
+    {                                                                                                                       \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));                                     \
+        typedef uint32_t words __attribute__((vector_size(BYTES)));                                                         \
+        typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));                             \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                   \
+        const C_TYPE *const w = from;                                                                                       \
+        int64_t t = 0;                                                                                                      \
+        (void)sizeof(words), (void)sizeof(halves);                                                                          \
+        for (int64_t c = 0; far && c < DOTS; c++) {                                                                         \
+            const C_TYPE *const row = w + c * stride;                                                                       \
+            for (t = 0; t < rows; t += 2) {                                                                                 \
+                const float *const one = x + t * room, *const two = t + 1 < rows ? one + room : one;                        \
+                FOUR(BEGIN_FAR)                                                                                             \
+                for (int64_t i = 0; i < depth; i += 4 * n) {                                                                \
+                    FOUR(ADD_FAR_##T)                                                                                       \
+                }                                                                                                           \
+                *(lanes *)(void *)(sums + (t * DOTS + c) * n) += (a0 + a1) + (a2 + a3);                                     \
+                if (two != one)                                                                                             \
+                    *(lanes *)(void *)(sums + ((t + 1) * DOTS + c) * n) += (b0 + b1) + (b2 + b3);                           \
+            }                                                                                                               \
+        }                                                                                                                   \
+        t = far ? rows : 0;                                                                                                 \
+        for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                                 \
+            EIGHT(BEGIN_PAIR)                                                                                               \
+            for (int64_t i = 0; i < depth; i += n) {                                                                        \
+                const lanes u = LANES_AT(x + i), v = LANES_AT(x + room + i);                                                \
+                EIGHT(ADD_PAIR_##T)                                                                                         \
+            }                                                                                                               \
+            EIGHT(END_PAIR)                                                                                                 \
+        }                                                                                                                   \
+        for (; t < rows; t++, sums += DOTS * n, x += room) {                                                                \
+            EIGHT(BEGIN_SINGLE)                                                                                             \
+            for (int64_t i = 0; i < depth; i += n) {                                                                        \
+                const lanes u = LANES_AT(x + i);                                                                            \
+                EIGHT(ADD_SINGLE_##T)                                                                                       \
+            }                                                                                                               \
+            EIGHT(END_SINGLE)                                                                                               \
+        }                                                                                                                   \
     }
 
 /* In step i: a line of those that are needed soon. */

@@ -166,7 +166,7 @@ static const dv_isa dv_isa_avx512bf16 DV__UNUSED = { dv__load_avx512, dv__store_
  *     }
  *     DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a, const dv_isa *isa)
  *     {
- *         dv_blocks(isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, step_f32, step_f64);
+ *         dv_blocks(ctx, isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, step_f32, step_f64);
  *         return DV_OK;
  *     }
  *     DV_ISAS(struct sigmoid, sigmoid_row)
@@ -347,11 +347,49 @@ DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* 
             to->f32[i] = to->f32[0];
 }
 
-DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
-    void *with, dv_step_f32 f32, dv_step_f64 f64)
+/* Copy whole lines of the cache past it: for what nobody reads soon. */
+DV_INLINE void dv__stream(char *to, const char *from, size_t bytes)
 {
+#ifdef DV_TARGET_AVX2
+    typedef long long pair __attribute__((vector_size(16), may_alias));
+    for (size_t i = 0; i < bytes; i += sizeof(pair))
+#ifdef __clang__
+        __builtin_nontemporal_store(*(const pair *)(const void *)(from + i), (pair *)(void *)(to + i));
+#else
+        __builtin_ia32_movntdq((pair *)(void *)(to + i), *(const pair *)(const void *)(from + i));
+#endif
+#else
+    memcpy(to, from, bytes);
+#endif
+}
+DV_INLINE void dv__streamed(void) /* after it other threads see what was streamed */
+{
+#ifdef DV_TARGET_AVX2
+    __builtin_ia32_sfence();
+#endif
+}
+/* A whole block, past the caches if it lies so. */
+DV_INLINE void dv__store_large(const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at)
+{
+    char *const to = side->data + at * side->item;
+    _Alignas(64) uint16_t half[DV_BLOCK];
+    if ((uintptr_t)to % 64 || !(side->same || side->half)) {
+        dv__store(isa, from, side, at, DV_BLOCK, false);
+    } else if (side->half) {
+        dv_block_store(isa, half, from->f32, side->dtype);
+        dv__stream(to, (const char *)half, sizeof half);
+    } else {
+        dv__stream(to, (const char *)from, sizeof from->f32);
+    }
+}
+
+/* large: the results are larger, all together, than the last cache, and all is computed in float. Then results go past the
+ * caches, and inputs are asked for ahead: in time, and beyond the next pages, where the processor does not look by itself. */
+DV_INLINE void dv__blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
+    void *with, bool large, dv_step_f32 f32, dv_step_f64 f64)
+{
+    enum { AHEAD = 16384 };
     _Alignas(64) dv__room rest[2 * DV__MOST]; /* side by side: no two that a step uses are 4096 bytes apart, which is slow */
-    dv__room *const out_rest = rest + nin;
     dv__side from[DV__MOST], to[DV__MOST];
     const void *x[DV__MOST] = { NULL };
     void *y[DV__MOST] = { NULL };
@@ -367,29 +405,46 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
         for (int k = 0; k < nin; k++) {
             const bool direct = from[k].same && count == DV_BLOCK && !from[k].one && !from[k].period;
             x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&rest[k];
+            if (large && !from[k].one && !from[k].period)
+                for (int line = 0; line < 4; line++) /* of a block of floats */
+                    __builtin_prefetch(from[k].data + at * from[k].item + AHEAD + 64 * line);
             if (from[k].period)
                 dv__fetch_again(isa, &rest[k], &from[k], at, count, wide);
             else if (!direct && (n == 1 || !from[k].one))
                 dv__fetch(isa, &rest[k], &from[k], at, count, wide);
         }
         for (int k = 0; k < nout; k++)
-            y[k] = to[k].same && count == DV_BLOCK ? (void *)(to[k].data + at * to[k].item) : (void *)&out_rest[k];
+            y[k] = to[k].same && count == DV_BLOCK && !large ? (void *)(to[k].data + at * to[k].item) : (void *)&rest[nin + k];
         if (wide)
             f64((double *const *)y, (const double *const *)x, with);
         else
             f32((float *const *)y, (const float *const *)x, with);
         for (int k = 0; k < nout; k++)
-            if (!to[k].same || count < DV_BLOCK)
-                dv__store(isa, &out_rest[k], &to[k], at, count, wide);
+            if (large && count == DV_BLOCK)
+                dv__store_large(isa, &rest[nin + k], &to[k], at);
+            else if (!to[k].same || count < DV_BLOCK)
+                dv__store(isa, &rest[nin + k], &to[k], at, count, wide);
     }
+    if (large)
+        dv__streamed();
+}
+DV_INLINE void dv_blocks(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
+    const dv_tensor *const *in, int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
+{
+    const dv_tensor *const *const results = (const dv_tensor *const *)out;
+    if (f32 && isa != &dv_isa_base && isa != &dv_isa_avx2 && ctx->flags & DV_CTX_LARGE &&
+        !(f64 && (dv__wide(in, nin) || dv__wide(results, nout))))
+        dv__blocks(isa, n, out, nout, in, nin, with, true, f32, NULL);
+    else
+        dv__blocks(isa, n, out, nout, in, nin, with, false, f32, f64);
 }
 
 /* For references: one function for all, which calls the step for each block. */
-DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in,
-    int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
+DV__ONCE static void dv__blocks_f64(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
+    const dv_tensor *const *in, int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
     (void)f32;
-    dv_blocks(isa, n, out, nout, in, nin, with, NULL, f64);
+    dv_blocks(ctx, isa, n, out, nout, in, nin, with, NULL, f64);
 }
 
 /* ---- Rows for each instruction set --------------------------------------------------------------------------------------- */
@@ -598,7 +653,7 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         enum { OUT = sizeof out / sizeof *out, IN = sizeof in / sizeof *in };                                                   \
         const int status = dv__fits(ctx, (const dv_tensor *const *)out, OUT, #OUTS, in, IN, #INS);                              \
         if (!status)                                                                                                            \
-            BLOCKS(ISA, dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a, STEP, F64);                                \
+            BLOCKS(ctx, ISA, dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a, STEP, F64);                                \
         return status;                                                                                                          \
     }
 /* The rows for the instruction sets; X16 is the step of AVX-512. */

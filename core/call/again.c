@@ -35,6 +35,7 @@ struct dv__memory {
     uint32_t host_flags;
     dv_device device;
     int64_t workspace;
+    bool large;
     uint32_t nargs;         /* the number of arguments passed: the rest had their defaults */
     uint8_t types[SLOTS];   /* enum dv_value_type of what was passed, and of results */
     dv_value passed[SLOTS]; /* those that are not tensors */
@@ -126,6 +127,7 @@ static int run(dv__call *c, entry *e)
     _Alignas(16) char frame[DV__STACK_FRAME];
     const dv__row *row = e->row;
     const int64_t workspace = e->workspace;
+    c->large = e->large;
     int status = DV_OK;
     e->reading++;
     dv__begin_results(c);
@@ -273,6 +275,7 @@ void dv__remember(dv__call *c, const dv__entry *from, const dv__row *row)
     e->isas = dv__isa_limit();
     e->device = c->device;
     e->workspace = c->workspace;
+    e->large = c->large;
     e->host_flags = dv__host_flags(c->host);
     e->nargs = (uint32_t)c->npassed;
     e->serial = plan->serial;

@@ -432,7 +432,8 @@ void dv__slice_init(dv__slice *s, dv__call *c)
 {
     const uint32_t flags = dv__host_flags(c->host);
     s->ctx.size = sizeof s->ctx;
-    s->ctx.flags = (flags & DV_HOST_DETERMINISTIC ? DV_CTX_DETERMINISTIC : 0) | (flags & DV_HOST_CHECK ? DV_CTX_CHECK : 0);
+    s->ctx.flags = (flags & DV_HOST_DETERMINISTIC ? DV_CTX_DETERMINISTIC : 0) | (flags & DV_HOST_CHECK ? DV_CTX_CHECK : 0) |
+        (c->large ? DV_CTX_LARGE : 0);
     s->ctx.services = &all_services;
     s->ctx.workspace = NULL;
     s->ctx.workspace_size = 0;

@@ -12,6 +12,8 @@
 #include "call/pool.h"
 #include "call/services.h"
 
+#include <stdio.h>
+
 typedef struct cut_slot {
     size_t slot;
     size_t field;
@@ -217,9 +219,41 @@ int dv__run_whole(dv__call *c, const dv__row *row, const void *frame, int64_t wo
     return status;
 }
 
+/* Bytes of the last cache that a core reaches, as Linux says; sysconf() counts those of all cores together. */
+static int64_t last_cache(void)
+{
+    static atomic_llong known;
+    long long size = atomic_load_explicit(&known, memory_order_relaxed);
+    char path[] = "/sys/devices/system/cpu/cpu0/cache/index3/size";
+    for (char *level = strchr(path, '3'); !size && *level > '1'; --*level) {
+        FILE *file = fopen(path, "re");
+        if (file && fscanf(file, "%lldK", &size) == 1)
+            size *= 1024;
+        if (file)
+            fclose(file);
+    }
+    if (size <= 0)
+        size = 1 << 25; /* not known */
+    atomic_store_explicit(&known, size, memory_order_relaxed);
+    return size;
+}
+
+static bool is_large(const dv__call *c)
+{
+    int64_t bytes = 0;
+    for (size_t i = 0; i < c->plan->nargs + c->nouts; i++) {
+        const dv_tensor *t = i >= c->plan->nargs || c->plan->slots[i].flags & DV__SLOT_WRITES ? c->tensors[i] : NULL;
+        if (t && dv__host_memory(t->device.type))
+            bytes += dv_numel(t) * t->dtype.bits * t->dtype.lanes / 8;
+    }
+    return bytes >= last_cache();
+}
+
 int dv__run_kernel(dv__call *c, const dv__row *row, const void *frame, int64_t workspace, void *stream)
 {
+    enum { NONE_IS_SMALLER = 1 << 20 }; /* elements: of no cache that is the last */
     c->whole = true;
+    c->large = c->most >= NONE_IS_SMALLER && is_large(c);
     if (row->split <= 0 || row->split >= c->most || !c->op->contract || !dv__host_memory(c->device.type) ||
         (dv__test_hooks(c->host) && c->host->test->whole))
         return dv__run_whole(c, row, frame, workspace, stream);

@@ -99,6 +99,7 @@ typedef struct dv__call {
     const dv__row *row; /* that runs; set before it does */
     bool in_kernel;     /* between before_kernel and after_kernel */
     bool whole;         /* it was not split */
+    bool large;         /* what it writes is larger than the last cache */
     bool infers;        /* no kernel runs, so tensors need no memory */
     int64_t workspace;
     int64_t most;                /* elements of the largest tensor */
@@ -127,7 +128,7 @@ static inline void dv__call_begin(dv__call *c, dv_operator *op, dv_value *result
     c->arena.blocks = NULL;
     c->temps = NULL;
     c->nouts = 0;
-    c->in_kernel = c->infers = false;
+    c->in_kernel = c->infers = c->large = false;
     c->stage = DV__STAGE_KERNEL;
     atomic_init(&c->failing, 0);
     atomic_init(&c->status, 0);

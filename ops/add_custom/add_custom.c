@@ -120,7 +120,7 @@ DV_INLINE int add_custom_row(dv_context *ctx, const struct add_custom *a, const 
 {
     (void)ctx;
     if (is_float(a->out->dtype) && like(a->self, a->out) && like(a->other, a->out))
-        dv_blocks(isa, dv_numel(a->out), DV_OUT(a->out), DV_IN(a->self, a->other), NULL, add_f32, add_f64);
+        dv_blocks(ctx, isa, dv_numel(a->out), DV_OUT(a->out), DV_IN(a->self, a->other), NULL, add_f32, add_f64);
     else
         add_rows(a);
     return DV_OK;

@@ -57,7 +57,7 @@ DV_INLINE void sin_f64(double *const *out, const double *const *in, void *with)
 DV_INLINE int numpy_sin_row(dv_context *ctx, const struct numpy_sin *a, const dv_isa *isa)
 {
     (void)ctx;
-    dv_blocks(isa, dv_numel(a->input), DV_OUT(a->output), DV_IN(a->input), NULL, sin_f32, sin_f64);
+    dv_blocks(ctx, isa, dv_numel(a->input), DV_OUT(a->output), DV_IN(a->input), NULL, sin_f32, sin_f64);
     return DV_OK;
 }
 DV_ISAS(struct numpy_sin, numpy_sin_row)

@@ -7,6 +7,7 @@
  * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last the other pieces of a loop between
  * the instructions of one, a call of another thread during the first one of a process, a whole call of another thread between the
  * instructions of a call, then four threads at once, each with its own data, while a fifth stops them. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <math.h>
@@ -518,14 +519,20 @@ static void *stress(void *arg)
 
 /* ---- Who writes to static memory is looked at for longer ---- */
 
-static int add_writable(struct dl_phdr_info *info, size_t size, void *sum)
+static bool is_of_system(const char *file)
 {
     static const char *const others[] = { "/libdovetail", "/libc.", "/libm.", "/ld-linux", "linux-vdso" };
-    uint64_t *h = sum;
-    bool counts = *info->dlpi_name;
-    (void)size;
+    bool is = false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        counts = counts && !strstr(info->dlpi_name, others[i]);
+        is |= strstr(file, others[i]) != NULL;
+    return is;
+}
+
+static int add_writable(struct dl_phdr_info *info, size_t size, void *sum)
+{
+    uint64_t *h = sum;
+    const bool counts = *info->dlpi_name && !is_of_system(info->dlpi_name);
+    (void)size;
     for (int i = 0; counts && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *s = &info->dlpi_phdr[i];
         const bool of_thread = s->p_type == PT_TLS;
@@ -602,6 +609,13 @@ static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differ
     if (WIFEXITED(status) && WEXITSTATUS(status) > 1) /* of a fault's handler */
         _exit(WEXITSTATUS(status));
     return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+/* Zeroed memory that they share with this one; NULL: there is none. */
+static void *shared_page(size_t size)
+{
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
 }
 
 /* Seconds of processor time of all processes of their own so far. */
@@ -697,8 +711,41 @@ static bool pieces_race(const check_job *job, const check_case *c)
     return false;
 }
 
-static void first_begin(const dv_host *host) { (void)host, (void)once_begin(call_once, &threads[1]); }
-static void first_end(const dv_host *host) { (void)host, once_end(); }
+/* What processes with a first call leave to the next ones. */
+enum { WRITES = 1000 };
+static struct {
+    int late;    /* how many of the other calls did not end in time */
+    int64_t all; /* instructions of the first call */
+    size_t n;    /* of its writes */
+    struct {
+        const uint8_t *by;
+        int64_t at;
+    } writes[WRITES];
+} *told;
+
+static void note_write(const uint8_t *by, int64_t at)
+{
+    if (told->n < WRITES) {
+        told->writes[told->n].by = by;
+        told->writes[told->n++].at = at;
+    }
+}
+
+static void first_begin(const dv_host *host)
+{
+    (void)host;
+    once.late = told->late;
+    once.note = note_write;
+    once_begin(call_once, &threads[1]);
+}
+
+static void first_end(const dv_host *host)
+{
+    (void)host;
+    once_end();
+    told->late = once.late;
+    told->all = once.all;
+}
 
 static const check_case *second; /* NULL: of the same sizes */
 
@@ -738,13 +785,38 @@ static bool first_call_writes(const check_job *job, const check_case *c)
     return made && static_memory() != sum;
 }
 
-/* The functions that a first call calls are looked up meanwhile: that takes thousands of instructions. */
+/* Is this a write of the operator's own code, or the first one of a function that it calls? Others are those of malloc(). */
+static bool is_own_write(size_t k)
+{
+    bool own[2] = { false, true };
+    for (size_t i = 0; i < 2 && k >= i; i++) {
+        Dl_info info;
+        own[i] = !dladdr(told->writes[k - i].by, &info) || !is_of_system(info.dli_fname);
+    }
+    return own[0] || own[1];
+}
+
+static bool differs_before(check_job *job, const check_case *c, int64_t instruction)
+{
+    once.at = instruction;
+    return differs_elsewhere(job, c, first_call_differs);
+}
+
+/* Before instructions, ever more rarely: the functions that a first call calls take thousands of them. And before each of the
+ * first writes: between that of a flag and that of the data it tells of there may be no other instruction. */
 static bool first_call_races(check_job *job, const check_case *c, const check_case *with)
 {
-    bool differs = false;
+    if (!told && !(told = shared_page(sizeof *told)))
+        return false;
     second = with;
-    for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
-        differs = differs_elsewhere(job, c, first_call_differs);
+    once.waits = 0;
+    memset(told, 0, sizeof *told);
+    bool differs = differs_before(job, c, 0);
+    for (int64_t at = FIRST_STOP; at < told->all && at < LAST_STOP && !differs; at += at / 4)
+        differs = differs_before(job, c, at);
+    const double begin = used_elsewhere();
+    for (size_t k = 0; k < told->n && used_elsewhere() - begin < MOST_RACED && !differs; k++)
+        differs = is_own_write(k) && differs_before(job, c, told->writes[k].at);
     return differs;
 }
 
@@ -878,10 +950,7 @@ static void check_numbers(check_job *job, const check_case *drawn)
     static check_case own, c, other;
     const bool again = !job->result->cases;
     own = *drawn;
-    if (!kept.sum) {
-        void *page = mmap(NULL, sizeof *kept.sum, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        kept.sum = page == MAP_FAILED ? NULL : page;
-    }
+    kept.sum = kept.sum ? kept.sum : shared_page(sizeof *kept.sum);
     for (uint32_t k = 0, large = 0; k < (again ? 1 : job->plan->n) && (k < NUMBERED || large < LARGE_NUMBERED) && kept.sum; k++) {
         if (again)
             c = own;

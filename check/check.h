@@ -223,7 +223,7 @@ typedef struct check_op {
     bool looks_inside; /* the contract has facts on the elements of tensors */
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
-    const char *devices[4]; /* others that it has rows for; NULL-terminated */
+    const char *devices[4];     /* others that it has rows for; NULL-terminated */
     bool random;                /* tagged as nondeterministic */
     bool seeded;                /* with the same seed it is not */
     double rtol, atol, rounded; /* that the contract declares; -1: none; rounded: 0 */
@@ -292,6 +292,7 @@ typedef struct check_plan {
     uint32_t met[CHECK_MOST_CASES];    /* that the cases meet first */
     char example[140];                 /* of those cut or not met; or how many cases there are, where they ended first */
     char refusal[512];                 /* of the last case that was not accepted */
+    bool endless;                      /* a case does not end: it was seen, and need not be seen again */
     bool has_stray;                    /* a case that fits, but has a view outside of its argument, which is refused */
     check_case stray;
     volatile uint8_t dropped[CHECK_MOST_CASES]; /* enum check_dropped */
@@ -633,6 +634,8 @@ typedef struct check_result {
     uint32_t cases, refused; /* cases tried; and how many of them the kernel refused with a message */
     uint32_t fault;          /* enum check_fault_kind; 0: none */
     uint64_t step;           /* increases while the child makes progress, for time limits */
+    bool apart;     /* it was forked off a process that had called the kernel, whose threads it lacks: it may wait for them */
+    double took;    /* of one attempt that is made again: seconds of processor time */
     int32_t helper; /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
     char kind[40];  /* for a failure: what must stay the same while the case is made smaller */
     char message[1024]; /* of a failure; or why it is not checked */

@@ -192,7 +192,15 @@ static void begin_own(check_job *job, enum check_show show)
 {
     job->how = (check_how){ .show = show };
     job->result->own_show = show;
-    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY | CHECK_FAULT_TIME;
+}
+
+/* The same of calls that wait for each other. */
+static void begin_wait(check_job *job, const char *during)
+{
+    job->result->own = CHECK_FAULT_TIME;
+    job->result->own_show = CHECK_SHOW_NOTHING;
+    snprintf(job->result->during, sizeof job->result->during, "%s", during);
 }
 
 static void check_pieces(check_job *job, const check_case *c, const check_outs *first)
@@ -577,10 +585,14 @@ static int prepare_threads(const check_job *job, const check_case *c)
     return n;
 }
 
+static bool called; /* this process has called the kernel */
+
 /* One call between the instructions of another. */
 static bool step_through(const check_job *job, const check_case *c)
 {
-    (void)job, (void)c;
+    (void)c;
+    check_plain_call(&threads[0].plain);
+    job->result->apart = false; /* it has not waited for threads that are not there */
     check_heap_spoiled();
     const dv_host host = threads[0].plain.host;
     threads[0].plain.host.before_kernel = between_begin;
@@ -596,6 +608,7 @@ static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differ
     int status = 0;
     struct itimerval left;
     getitimer(ITIMER_PROF, &left);
+    job->result->apart = called;
     const pid_t pid = fork();
     if (!pid) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -606,6 +619,7 @@ static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differ
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     job->result->helper = 0;
+    job->result->apart = false;
     if (WIFEXITED(status) && WEXITSTATUS(status) > 1) /* of a fault's handler */
         _exit(WEXITSTATUS(status));
     return WIFEXITED(status) && WEXITSTATUS(status) == 1;
@@ -700,6 +714,7 @@ static bool pieces_race(const check_job *job, const check_case *c)
     char words[300];
     if (!run(job, c, CHECK_AT_END, NULL, false, &whole))
         return false;
+    job->result->apart = false;
     const clock_t begin = clock();
     once.at = 0;
     once.waits = 0;
@@ -811,12 +826,14 @@ static bool first_call_races(check_job *job, const check_case *c, const check_ca
     second = with;
     once.waits = 0;
     memset(told, 0, sizeof *told);
+    begin_wait(job, "when another thread calls it during its first call");
     bool differs = differs_before(job, c, 0);
     for (int64_t at = FIRST_STOP; at < told->all && at < LAST_STOP && !differs; at += at / 4)
         differs = differs_before(job, c, at);
     const double begin = used_elsewhere();
     for (size_t k = 0; k < told->n && used_elsewhere() - begin < MOST_RACED && !differs; k++)
         differs = is_own_write(k) && differs_before(job, c, told->writes[k].at);
+    job->result->own = 0;
     return differs;
 }
 
@@ -917,13 +934,16 @@ static void check_unlike_threads(check_job *job, const check_case *c)
 {
     static check_case other;
     const char *argument = NULL;
+    begin_wait(job, "when another thread calls it with other arguments");
     for (size_t arg = 0; arg < job->op->nargs && CAN_STEP && !argument; arg++)
         for (uint32_t k = 0, tries = 0; job->plan && k < job->plan->n && tries < OTHERS && !argument; k++)
             if (with_argument_of(job, c, arg, k, &other)) {
                 tries++;
                 argument = differs_between(job, c, &other) ? job->op->slots[arg].name : NULL;
             }
-    if (!argument && !(CAN_STEP && with_other_sizes(job, c, LARGE, &other) && differs_between(job, c, &other)))
+    const bool differs = argument || (CAN_STEP && with_other_sizes(job, c, LARGE, &other) && differs_between(job, c, &other));
+    job->result->own = 0;
+    if (!differs)
         return;
     job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
     check_fail(job, "not thread-safe with others",
@@ -1351,6 +1371,7 @@ static void attempt(check_job *job, const check_case *drawn)
         check_in_hand(job, c);
     }
     if (job->op->random) {
+        called = true;
         compare_random(job, c);
         if (number && !failed(job))
             look_at_more_pieces(job, c);
@@ -1363,6 +1384,7 @@ static void attempt(check_job *job, const check_case *drawn)
         check_numbers(job, c);
     if (failed(job))
         return;
+    called = true;
     before = *c;
     before.seed ^= 0x5555;
     run(job, &before, CHECK_AT_END, NULL, false, &first);

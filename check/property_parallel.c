@@ -818,7 +818,7 @@ static bool differs_before(check_job *job, const check_case *c, int64_t instruct
 }
 
 /* Before instructions, ever more rarely: the functions that a first call calls take thousands of them. And before each of the
- * first writes: between that of a flag and that of the data it tells of there may be no other instruction. */
+ * first writes: a flag may be set in the instruction before the one that stores its data. */
 static bool first_call_races(check_job *job, const check_case *c, const check_case *with)
 {
     if (!told && !(told = shared_page(sizeof *told)))

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -126,8 +127,8 @@ static void describe_place(check_result *r, const char *verb, const check_place 
             "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb, p->what, at,
             low, high);
     else
-        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)", verb, where,
-            p->what, at, low, high);
+        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)%s", verb, where,
+            p->what, at, low, high, check_earlier(p->earlier));
 }
 
 static void describe_access(check_result *r, const siginfo_t *info, void *context)
@@ -169,6 +170,21 @@ static void say_signal(check_result *r, int number)
     say(r, CHECK_FAULT_CRASH, "end of the process", "the kernel ended the process: signal %d (%s)", number, strsignal(number));
 }
 
+/* Is the stack pointer where no memory is, and the address in what a function has there? */
+static bool is_below_stack(uintptr_t at, const void *context)
+{
+#if defined(__x86_64__)
+    enum { LARGEST = 1 << 30, UNDER = 4096 };
+    const ucontext_t *u = context;
+    const uintptr_t top = (uintptr_t)u->uc_mcontext.gregs[REG_RSP];
+    return at >= top - UNDER && at < top + LARGEST && syscall(SYS_rt_sigprocmask, -1, top, NULL, sizeof(uint64_t)) &&
+        errno == EFAULT;
+#else
+    (void)at, (void)context;
+    return false;
+#endif
+}
+
 static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
 
 static void on_fault(int number, siginfo_t *info, void *context)
@@ -197,7 +213,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
         say_signal(r, number);
     } else if (number == SIGPROF) {
         say(r, CHECK_FAULT_TIME, "endless loop", "the kernel has not ended after %g s of processor time", 4 * case_ms / 1e3);
-    } else if (number == SIGSEGV && at >= stack_low && at < stack_high) {
+    } else if (number == SIGSEGV && ((at >= stack_low && at < stack_high) || is_below_stack(at, context))) {
         say(r, CHECK_FAULT_CRASH, "stack overflow", "SIGSEGV: the kernel uses more stack than there is");
     } else if (number == SIGSEGV) {
         describe_access(r, info, context);
@@ -469,7 +485,12 @@ void check_plan_goes_on(void)
 static void make_plan(check_job *job)
 {
     check_plan_make(job->op, job->row, job->cases, job->plan);
-    snprintf(job->plan->refusal, sizeof job->plan->refusal, "%s", dv_last_error());
+    if (!job->plan->n && job->plan->too_large)
+        snprintf(job->plan->refusal, sizeof job->plan->refusal,
+            "the smallest that fits has a tensor of %lld elements, and --max-elements is %lld", (long long)job->plan->too_large,
+            (long long)check_most_elements);
+    else
+        snprintf(job->plan->refusal, sizeof job->plan->refusal, "%s", dv_last_error());
 }
 
 static void run_job(check_job *job)

@@ -292,7 +292,9 @@ typedef struct check_plan {
     uint32_t met[CHECK_MOST_CASES];    /* that the cases meet first */
     char example[140];                 /* of those cut or not met; or how many cases there are, where they ended first */
     char refusal[512];                 /* of the last case that was not accepted */
-    bool has_stray;                    /* a case that fits, but has a view outside of its argument, which is refused */
+    int64_t too_large; /* elements of the smallest that fits and is larger than --max-elements; 0: there is none */
+    bool endless;      /* a case does not end: it was seen, and need not be seen again */
+    bool has_stray;    /* a case that fits, but has a view outside of its argument, which is refused */
     check_case stray;
     volatile uint8_t dropped[CHECK_MOST_CASES]; /* enum check_dropped */
     check_case cases[CHECK_MOST_CASES];
@@ -381,6 +383,8 @@ typedef struct check_fresh {
 bool check_call_fresh(const check_call *call, check_fresh *of);
 /* "result 'out'", "element 1 of result 'outs'" */
 const char *check_fresh_name(const check_call *call, const check_fresh *of, char *buffer, size_t size);
+/* The end of a message about an address where a tensor of an earlier call was; "" where none was. */
+const char *check_earlier(bool is);
 /* Were bytes of a written argument changed that are not part of an element? *offset is relative to the first element. */
 bool check_call_gaps_changed(const check_case *c, size_t tensor, int64_t *offset);
 /* Did the last call change an element of a tensor that it may write? */
@@ -396,6 +400,7 @@ typedef struct check_place {
     bool far;                  /* it is where only sparse memory reaches */
     bool between;              /* inside the tensor, but not an element, since elements are far apart */
     bool header;               /* not elements: sizes, strides, or the target of a list's pointer */
+    bool earlier;              /* a tensor of an earlier call was there */
     bool in_list;              /* of a result that is a list, which Python cannot be given */
     int64_t offset, low, high; /* in bytes from the first element; its memory is [low, high) */
 } check_place;
@@ -633,6 +638,8 @@ typedef struct check_result {
     uint32_t cases, refused; /* cases tried; and how many of them the kernel refused with a message */
     uint32_t fault;          /* enum check_fault_kind; 0: none */
     uint64_t step;           /* increases while the child makes progress, for time limits */
+    bool apart;     /* it was forked off a process that had called the kernel, whose threads it lacks: it may wait for them */
+    double took;    /* of one attempt that is made again: seconds of processor time */
     int32_t helper; /* the process that the child waits for: its processor time counts, it is killed with the child; 0: none */
     char kind[40];  /* for a failure: what must stay the same while the case is made smaller */
     char message[1024]; /* of a failure; or why it is not checked */

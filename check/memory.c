@@ -52,6 +52,13 @@ typedef struct made_tensor {
     int64_t own[]; /* of a temporary: its sizes, then its strides */
 } made_tensor;
 
+/* Where tensors of earlier calls were. */
+enum { EARLIER = 1024, NEAR = 64 };
+static struct {
+    size_t n;
+    struct range { uintptr_t begin, end; } of[EARLIER];
+} earlier;
+
 /* The host, and everything of the call that runs. */
 static struct machine {
     dv_host host;
@@ -118,9 +125,23 @@ static void reset(struct machine *m)
                 m->regions[i].end - m->regions[i].begin + 2 * m->regions[i].margin);
             m->nkept = i;
         }
+    for (size_t i = 0; i < m->nregions; i++)
+        if (m->regions[i].use == ARGUMENT || m->regions[i].use == RESULT)
+            earlier.of[earlier.n++ % EARLIER] = (struct range){ m->regions[i].data, m->regions[i].data + m->regions[i].bytes };
     m->used = m->area + BEGIN;
     m->nregions = 0;
 }
+
+/* Is it far from this memory, and where arguments and results of earlier calls were? */
+static bool was_of_earlier_call(const region *r, uintptr_t at)
+{
+    bool was = false;
+    for (size_t i = 0; i < EARLIER && i < earlier.n; i++)
+        was |= at >= earlier.of[i].begin && at < earlier.of[i].end;
+    return was && (at + NEAR < r->data || at >= r->data + r->bytes + NEAR);
+}
+
+const char *check_earlier(bool is) { return is ? ", where an argument or result of an earlier call was" : ""; }
 
 /* ---- Far memory: more addresses than bytes ---- */
 
@@ -826,8 +847,8 @@ bool check_call_slack_changed(char *what, size_t size)
         if (slack_changed(r, &p)) {
             check_place place = { .what = "" };
             describe(r, &place);
-            snprintf(what, size, "%s, which has %zu bytes: byte %lld", place.what, r->bytes,
-                (long long)((int64_t)(uintptr_t)p - (int64_t)r->data));
+            snprintf(what, size, "%s, which has %zu bytes: byte %lld%s", place.what, r->bytes,
+                (long long)((int64_t)(uintptr_t)p - (int64_t)r->data), check_earlier(was_of_earlier_call(r, (uintptr_t)p)));
             return true;
         }
     }
@@ -887,6 +908,7 @@ bool check_memory_find(const void *address, check_place *out)
     out->freed = best->returned;
     out->far = best->margin != 0;
     out->between = inside && best->margin && best->use == ARGUMENT && machine.c->tensors[best->index].layout == CHECK_FAR;
+    out->earlier = was_of_earlier_call(best, p);
     out->offset = (int64_t)p - (int64_t)best->first;
     out->low = (int64_t)best->data - (int64_t)best->first;
     out->high = out->low + (int64_t)best->bytes;

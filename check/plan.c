@@ -24,6 +24,11 @@ enum {
     FEWEST = 64,
     WORK = 10,
     NOT = -1,
+    SMALL_SIZES = 128,
+    LARGE_SIZE = 65536,
+    MOST_TOGETHER = 3,
+    MOST_SEARCHED = 4000,
+    SOLUTIONS = 4,
     NAMES = CHECK_NAMES + 2 * CHECK_RUNS
 };
 
@@ -85,8 +90,10 @@ typedef struct planner {
     size_t at[FACTORS][FACTORS]; /* of a < b: the pairs of their levels in `state` */
     uint8_t *state;
     size_t npairs;
-    uint32_t tries, turn, most;          /* most: cases */
-    uint32_t scaled;                     /* cases of this mood that were kept */
+    uint32_t tries, turn, most; /* most: cases */
+    uint32_t scaled;            /* cases of this mood that were kept */
+    size_t nsolved;             /* sizes that the contract accepts, where the search has found them: there are no others */
+    int64_t solved[SOLUTIONS][CHECK_NAMES];
     size_t nspecial;                     /* numbers of the source that are sizes by now: none until all else is met */
     uint32_t reached[NAMES][CLASSES][4]; /* how many cases give a name this member of a class, and mask nothing */
     uint32_t like[NAMES];                /* the number of the name whose size this one takes, and 1; 0: its own */
@@ -524,6 +531,8 @@ static void set_names(planner *p, const int *want, bool tight, check_case *c)
     for (size_t k = 0; k < p->op->nnames; k++)
         if (p->like[k])
             c->names.dims[p->op->names[k].at] = c->names.dims[p->op->names[p->like[k] - 1].at];
+    if (p->nsolved)
+        memcpy(c->names.dims, p->solved[p->turn % p->nsolved], sizeof c->names.dims);
     meet_row(p, c);
 }
 
@@ -767,10 +776,13 @@ static enum check_verdict make(planner *p, const int *want, int a, int b, bool t
     }
     if (!check_fit_in_order(p->op, c, &order, facts))
         return CHECK_REFUSED;
-    if (check_work(p->op, c) > WORK * (double)check_most_elements)
-        return CHECK_TOO_LARGE;
-    set_tensors(p, want, facts, true, c);
-    enum check_verdict is = check_judge(p->op, c);
+    enum check_verdict is = CHECK_TOO_LARGE;
+    if (check_work(p->op, c) <= WORK * (double)check_most_elements) {
+        set_tensors(p, want, facts, true, c);
+        is = check_judge(p->op, c);
+    }
+    if (is == CHECK_TOO_LARGE && (!p->plan->too_large || check_case_largest(c) < p->plan->too_large))
+        p->plan->too_large = check_case_largest(c);
     if (is == CHECK_UNFIT) { /* another fact forbids large numbers */
         set_tensors(p, want, facts, false, c);
         is = check_judge(p->op, c);
@@ -1573,6 +1585,16 @@ static bool may_be_integer(const planner *p)
     return may;
 }
 
+/* Few elements, and otherwise the first levels. */
+static void want_few(const planner *p, int *want)
+{
+    memset(want, 0, FACTORS * sizeof *want);
+    for (int k = 0; k < p->n; k++)
+        for (uint32_t l = 0; l < p->f[k].n; l++)
+            if ((is_size(p->f[k].kind) && p->f[k].level[l] == FEW) || (p->f[k].kind == RANK && p->f[k].level[l] == 2))
+                want[k] = (int)l;
+}
+
 static void find_factors(planner *p)
 {
     static check_case c;
@@ -1598,11 +1620,8 @@ static void find_factors(planner *p)
     for (size_t i = 0; i < op->nargs; i++)
         if (!is_tensor(op, i))
             add_words(p, i);
-    int want[FACTORS] = { 0 };
-    for (int k = 0; k < p->n; k++)
-        for (uint32_t l = 0; l < p->f[k].n; l++)
-            if ((is_size(p->f[k].kind) && p->f[k].level[l] == FEW) || (p->f[k].kind == RANK && p->f[k].level[l] == 2))
-                want[k] = (int)l;
+    int want[FACTORS];
+    want_few(p, want);
     memset(&c, 0, sizeof c);
     set_arguments(p, want, &c);
     set_names(p, want, false, &c);
@@ -1686,31 +1705,133 @@ static void count_pairs(planner *p)
         snprintf(plan->example, sizeof plan->example, "%u cases", plan->n);
 }
 
+/* ---- The last resort: all sizes, the small ones first --------------------------------------------------------------------- */
+
+/* 0 to 128, then powers of two, the contract's numbers and the neighbours of both. How many they are. */
+static size_t list_sizes(const check_op *op, int64_t *sizes)
+{
+    size_t n = 0;
+    while (n <= SMALL_SIZES)
+        sizes[n] = (int64_t)n, n++;
+    for (int64_t power = 2 * SMALL_SIZES; power <= LARGE_SIZE; power *= 2)
+        for (int by = -1; by <= 1; by++)
+            sizes[n++] = power + by;
+    for (size_t k = 0; k < op->nbounds; k++)
+        sizes[n++] = op->special[k];
+    return n;
+}
+
+/* Does the contract accept a call with these sizes of n names, or sizes near them? */
+static void try_sizes(planner *p, const size_t *names, const int64_t *sizes, int n, int64_t others)
+{
+    static check_case c;
+    int want[FACTORS];
+    want_few(p, want);
+    for (size_t k = 0; k < CHECK_NAMES; k++)
+        p->solved[p->nsolved][k] = others;
+    for (int k = 0; k < n; k++)
+        p->solved[p->nsolved][p->op->names[names[k]].at] = sizes[k];
+    const size_t before = p->nsolved;
+    p->turn = (uint32_t)before;
+    p->nsolved = before + 1;
+    const bool accepted = make(p, want, NOT, NOT, true, &c) == CHECK_ACCEPTED;
+    p->nsolved = before;
+    for (size_t k = 0; k < before && accepted; k++)
+        if (!memcmp(p->solved[k], c.names.dims, sizeof c.names.dims))
+            return;
+    if (accepted)
+        memcpy(p->solved[p->nsolved++], c.names.dims, sizeof c.names.dims);
+}
+
+/* All sizes of n names of which the largest is this one. */
+static void try_all(planner *p, const size_t *names, int n, const int64_t *sizes, size_t largest, uint32_t *tries)
+{
+    size_t at[MOST_TOGETHER] = { 0 };
+    for (int k = 0; k < n && *tries < MOST_SEARCHED && p->nsolved < SOLUTIONS;) {
+        int64_t chosen[MOST_TOGETHER];
+        size_t most = 0;
+        for (k = 0; k < n; k++) {
+            chosen[k] = sizes[at[k]];
+            most = at[k] > most ? at[k] : most;
+        }
+        if (most == largest) {
+            ++*tries;
+            try_sizes(p, names, chosen, n, 2);
+        }
+        for (k = 0; k < n && ++at[k] > largest; k++)
+            at[k] = 0;
+    }
+}
+
+/* All names are equal; then sizes of each name alone, of each two, and of each three. */
+static void search_sizes(planner *p)
+{
+    int64_t sizes[SMALL_SIZES + 1 + 4 * CHECK_SPECIALS];
+    size_t names[CHECK_NAMES], n = 0;
+    const size_t nsizes = list_sizes(p->op, sizes);
+    for (size_t k = 0; k < p->op->nnames && n < CHECK_NAMES; k++)
+        if (p->op->names[k].kind == CHECK_NAME_DIM)
+            names[n++] = k;
+    for (size_t i = 0; i < nsizes && n > 1 && p->nsolved < SOLUTIONS; i++)
+        try_sizes(p, names, NULL, 0, sizes[i]);
+    for (int together = 1; together <= MOST_TOGETHER; together++) {
+        uint32_t tries = 0;
+        for (size_t largest = 0; largest < nsizes; largest++)
+            for (size_t i = 0; i < n; i++)
+                for (size_t j = together > 1 ? i + 1 : n - 1; j < n; j++)
+                    for (size_t k = together > 2 ? j + 1 : n - 1; k < n; k++)
+                        try_all(p, (size_t[]){ names[i], names[j], names[k] }, together, sizes, largest, &tries);
+    }
+    p->turn = 0;
+}
+
+static void add_cases(planner *p, uint32_t wanted)
+{
+    exclude_pairs(p);
+    add_first(p);
+    meet_equal(p);
+    meet_broadcast(p);
+    mix_empty(p);
+    meet_all(p);
+    reach_all(p);
+    add_rest(p, wanted ? wanted : FEWEST);
+    if (p->op->nspecial) { /* so they displace nothing */
+        add_source_levels(p);
+        exclude_pairs(p);
+        reach_bounds(p);
+        meet_all(p);
+    }
+}
+
+static bool begin_plan(planner *p)
+{
+    for (const char *s = p->op->name; *s; s++)
+        p->r.state = p->r.state * 31 + (unsigned char)*s;
+    find_factors(p);
+    return lay_out(p);
+}
+
 void check_plan_make(const check_op *op, const check_row *row, uint32_t wanted, check_plan *plan)
 {
     static planner p;
-    p = (planner){ .op = op, .row = row, .plan = plan, .most = CHECK_MOST_CASES - 1 };
-    p.most = wanted && wanted < p.most ? wanted : p.most;
-    for (const char *s = op->name; *s; s++)
-        p.r.state = p.r.state * 31 + (unsigned char)*s;
-    find_factors(&p);
-    if (!lay_out(&p))
-        return;
-    exclude_pairs(&p);
-    add_first(&p);
-    meet_equal(&p);
-    meet_broadcast(&p);
-    mix_empty(&p);
-    meet_all(&p);
-    reach_all(&p);
-    add_rest(&p, wanted ? wanted : FEWEST);
-    if (op->nspecial) { /* so they displace nothing */
-        add_source_levels(&p);
-        exclude_pairs(&p);
-        reach_bounds(&p);
-        meet_all(&p);
+    static int64_t solved[SOLUTIONS][CHECK_NAMES];
+    size_t nsolved = 0;
+    for (int i = 0; i < 2; i++) {
+        p = (planner){ .op = op, .row = row, .plan = plan, .most = CHECK_MOST_CASES - 1, .nsolved = nsolved };
+        p.most = wanted && wanted < p.most ? wanted : p.most;
+        memcpy(p.solved, solved, sizeof solved);
+        if (!begin_plan(&p))
+            return;
+        add_cases(&p, wanted);
+        if (!i && !plan->n && op->contract)
+            search_sizes(&p);
+        nsolved = p.nsolved;
+        memcpy(solved, p.solved, sizeof solved);
+        if (i || !nsolved)
+            count_pairs(&p);
+        free(p.state);
+        if (!nsolved)
+            break;
     }
-    count_pairs(&p);
     put_huge_last(op, plan);
-    free(p.state);
 }

@@ -7,6 +7,7 @@
  * parts in plain memory: slices along `parallel` dims, and partitions of `sum` dims. At last the other pieces of a loop between
  * the instructions of one, a call of another thread during the first one of a process, a whole call of another thread between the
  * instructions of a call, then four threads at once, each with its own data, while a fifth stops them. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <math.h>
@@ -191,7 +192,15 @@ static void begin_own(check_job *job, enum check_show show)
 {
     job->how = (check_how){ .show = show };
     job->result->own_show = show;
-    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY;
+    job->result->own = CHECK_FAULT_CRASH | CHECK_FAULT_MEMORY | CHECK_FAULT_TIME;
+}
+
+/* The same of calls that wait for each other. */
+static void begin_wait(check_job *job, const char *during)
+{
+    job->result->own = CHECK_FAULT_TIME;
+    job->result->own_show = CHECK_SHOW_NOTHING;
+    snprintf(job->result->during, sizeof job->result->during, "%s", during);
 }
 
 static void check_pieces(check_job *job, const check_case *c, const check_outs *first)
@@ -518,14 +527,20 @@ static void *stress(void *arg)
 
 /* ---- Who writes to static memory is looked at for longer ---- */
 
-static int add_writable(struct dl_phdr_info *info, size_t size, void *sum)
+static bool is_of_system(const char *file)
 {
     static const char *const others[] = { "/libdovetail", "/libc.", "/libm.", "/ld-linux", "linux-vdso" };
-    uint64_t *h = sum;
-    bool counts = *info->dlpi_name;
-    (void)size;
+    bool is = false;
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        counts = counts && !strstr(info->dlpi_name, others[i]);
+        is |= strstr(file, others[i]) != NULL;
+    return is;
+}
+
+static int add_writable(struct dl_phdr_info *info, size_t size, void *sum)
+{
+    uint64_t *h = sum;
+    const bool counts = *info->dlpi_name && !is_of_system(info->dlpi_name);
+    (void)size;
     for (int i = 0; counts && i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *s = &info->dlpi_phdr[i];
         const bool of_thread = s->p_type == PT_TLS;
@@ -570,10 +585,14 @@ static int prepare_threads(const check_job *job, const check_case *c)
     return n;
 }
 
+static bool called; /* this process has called the kernel */
+
 /* One call between the instructions of another. */
 static bool step_through(const check_job *job, const check_case *c)
 {
-    (void)job, (void)c;
+    (void)c;
+    check_plain_call(&threads[0].plain);
+    job->result->apart = false; /* it has not waited for threads that are not there */
     check_heap_spoiled();
     const dv_host host = threads[0].plain.host;
     threads[0].plain.host.before_kernel = between_begin;
@@ -589,6 +608,7 @@ static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differ
     int status = 0;
     struct itimerval left;
     getitimer(ITIMER_PROF, &left);
+    job->result->apart = called;
     const pid_t pid = fork();
     if (!pid) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -599,9 +619,17 @@ static bool differs_elsewhere(check_job *job, const check_case *c, bool (*differ
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
     job->result->helper = 0;
+    job->result->apart = false;
     if (WIFEXITED(status) && WEXITSTATUS(status) > 1) /* of a fault's handler */
         _exit(WEXITSTATUS(status));
     return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+}
+
+/* Zeroed memory that they share with this one; NULL: there is none. */
+static void *shared_page(size_t size)
+{
+    void *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
 }
 
 /* Seconds of processor time of all processes of their own so far. */
@@ -686,6 +714,7 @@ static bool pieces_race(const check_job *job, const check_case *c)
     char words[300];
     if (!run(job, c, CHECK_AT_END, NULL, false, &whole))
         return false;
+    job->result->apart = false;
     const clock_t begin = clock();
     once.at = 0;
     once.waits = 0;
@@ -697,8 +726,41 @@ static bool pieces_race(const check_job *job, const check_case *c)
     return false;
 }
 
-static void first_begin(const dv_host *host) { (void)host, (void)once_begin(call_once, &threads[1]); }
-static void first_end(const dv_host *host) { (void)host, once_end(); }
+/* What processes with a first call leave to the next ones. */
+enum { WRITES = 1000 };
+static struct {
+    int late;    /* how many of the other calls did not end in time */
+    int64_t all; /* instructions of the first call */
+    size_t n;    /* of its writes */
+    struct {
+        const uint8_t *by;
+        int64_t at;
+    } writes[WRITES];
+} *told;
+
+static void note_write(const uint8_t *by, int64_t at)
+{
+    if (told->n < WRITES) {
+        told->writes[told->n].by = by;
+        told->writes[told->n++].at = at;
+    }
+}
+
+static void first_begin(const dv_host *host)
+{
+    (void)host;
+    once.late = told->late;
+    once.note = note_write;
+    once_begin(call_once, &threads[1]);
+}
+
+static void first_end(const dv_host *host)
+{
+    (void)host;
+    once_end();
+    told->late = once.late;
+    told->all = once.all;
+}
 
 static const check_case *second; /* NULL: of the same sizes */
 
@@ -738,13 +800,40 @@ static bool first_call_writes(const check_job *job, const check_case *c)
     return made && static_memory() != sum;
 }
 
-/* The functions that a first call calls are looked up meanwhile: that takes thousands of instructions. */
+/* Is this a write of the operator's own code, or the first one of a function that it calls? Others are those of malloc(). */
+static bool is_own_write(size_t k)
+{
+    bool own[2] = { false, true };
+    for (size_t i = 0; i < 2 && k >= i; i++) {
+        Dl_info info;
+        own[i] = !dladdr(told->writes[k - i].by, &info) || !is_of_system(info.dli_fname);
+    }
+    return own[0] || own[1];
+}
+
+static bool differs_before(check_job *job, const check_case *c, int64_t instruction)
+{
+    once.at = instruction;
+    return differs_elsewhere(job, c, first_call_differs);
+}
+
+/* Before instructions, ever more rarely: the functions that a first call calls take thousands of them. And before each of the
+ * first writes: a flag may be set in the instruction before the one that stores its data. */
 static bool first_call_races(check_job *job, const check_case *c, const check_case *with)
 {
-    bool differs = false;
+    if (!told && !(told = shared_page(sizeof *told)))
+        return false;
     second = with;
-    for (once.at = FIRST_STOP; once.at < LAST_STOP && !differs; once.at += once.at / 4)
-        differs = differs_elsewhere(job, c, first_call_differs);
+    once.waits = 0;
+    memset(told, 0, sizeof *told);
+    begin_wait(job, "when another thread calls it during its first call");
+    bool differs = differs_before(job, c, 0);
+    for (int64_t at = FIRST_STOP; at < told->all && at < LAST_STOP && !differs; at += at / 4)
+        differs = differs_before(job, c, at);
+    const double begin = used_elsewhere();
+    for (size_t k = 0; k < told->n && used_elsewhere() - begin < MOST_RACED && !differs; k++)
+        differs = is_own_write(k) && differs_before(job, c, told->writes[k].at);
+    job->result->own = 0;
     return differs;
 }
 
@@ -845,13 +934,16 @@ static void check_unlike_threads(check_job *job, const check_case *c)
 {
     static check_case other;
     const char *argument = NULL;
+    begin_wait(job, "when another thread calls it with other arguments");
     for (size_t arg = 0; arg < job->op->nargs && CAN_STEP && !argument; arg++)
         for (uint32_t k = 0, tries = 0; job->plan && k < job->plan->n && tries < OTHERS && !argument; k++)
             if (with_argument_of(job, c, arg, k, &other)) {
                 tries++;
                 argument = differs_between(job, c, &other) ? job->op->slots[arg].name : NULL;
             }
-    if (!argument && !(CAN_STEP && with_other_sizes(job, c, LARGE, &other) && differs_between(job, c, &other)))
+    const bool differs = argument || (CAN_STEP && with_other_sizes(job, c, LARGE, &other) && differs_between(job, c, &other));
+    job->result->own = 0;
+    if (!differs)
         return;
     job->how = (check_how){ .show = CHECK_SHOW_NOTHING };
     check_fail(job, "not thread-safe with others",
@@ -878,10 +970,7 @@ static void check_numbers(check_job *job, const check_case *drawn)
     static check_case own, c, other;
     const bool again = !job->result->cases;
     own = *drawn;
-    if (!kept.sum) {
-        void *page = mmap(NULL, sizeof *kept.sum, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-        kept.sum = page == MAP_FAILED ? NULL : page;
-    }
+    kept.sum = kept.sum ? kept.sum : shared_page(sizeof *kept.sum);
     for (uint32_t k = 0, large = 0; k < (again ? 1 : job->plan->n) && (k < NUMBERED || large < LARGE_NUMBERED) && kept.sum; k++) {
         if (again)
             c = own;
@@ -1282,6 +1371,7 @@ static void attempt(check_job *job, const check_case *drawn)
         check_in_hand(job, c);
     }
     if (job->op->random) {
+        called = true;
         compare_random(job, c);
         if (number && !failed(job))
             look_at_more_pieces(job, c);
@@ -1294,6 +1384,7 @@ static void attempt(check_job *job, const check_case *drawn)
         check_numbers(job, c);
     if (failed(job))
         return;
+    called = true;
     before = *c;
     before.seed ^= 0x5555;
     run(job, &before, CHECK_AT_END, NULL, false, &first);

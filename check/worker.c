@@ -2,6 +2,7 @@
  * memory and ends the child; a child that ends in any other way than at its own end has been ended by the kernel. A case may use
  * case_ms of processor time, and four times as much when it is tried again to be sure; a child that sleeps for two seconds is
  * killed. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -15,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,6 +27,7 @@
 enum { STOPPED = 77, MOST_SLOW = 3, MOST_PLANS = 256, MOST_KEPT = 64 << 20 };
 static int case_ms = 2000;                        /* check_options.case_ms */
 static const double stuck = 2, stuck_again = 0.5; /* seconds of sleep */
+static const double AT_ONCE = 1e-6;               /* seconds of processor time for each millisecond that a case may take */
 static const rlim_t MOST_FILE = 1 << 24, MORE_STACK = 256 << 10;
 
 static double now(void)
@@ -124,8 +127,8 @@ static void describe_place(check_result *r, const char *verb, const check_place 
             "the kernel %s %s, which the schema does not declare to be written, at byte %lld of [%lld, %lld)", verb, p->what, at,
             low, high);
     else
-        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)", verb, where,
-            p->what, at, low, high);
+        say(r, CHECK_FAULT_MEMORY, kind, "the kernel %s %s of %s: byte %lld, and its memory is [%lld, %lld)%s", verb, where,
+            p->what, at, low, high, check_earlier(p->earlier));
 }
 
 static void describe_access(check_result *r, const siginfo_t *info, void *context)
@@ -162,6 +165,26 @@ static void describe_access(check_result *r, const siginfo_t *info, void *contex
     }
 }
 
+static void say_signal(check_result *r, int number)
+{
+    say(r, CHECK_FAULT_CRASH, "end of the process", "the kernel ended the process: signal %d (%s)", number, strsignal(number));
+}
+
+/* Is the stack pointer where no memory is, and the address in what a function has there? */
+static bool is_below_stack(uintptr_t at, const void *context)
+{
+#if defined(__x86_64__)
+    enum { LARGEST = 1 << 30, UNDER = 4096 };
+    const ucontext_t *u = context;
+    const uintptr_t top = (uintptr_t)u->uc_mcontext.gregs[REG_RSP];
+    return at >= top - UNDER && at < top + LARGEST && syscall(SYS_rt_sigprocmask, -1, top, NULL, sizeof(uint64_t)) &&
+        errno == EFAULT;
+#else
+    (void)at, (void)context;
+    return false;
+#endif
+}
+
 static uintptr_t stack_low, stack_high; /* of this thread, with what lies below */
 
 static void on_fault(int number, siginfo_t *info, void *context)
@@ -180,12 +203,17 @@ static void on_fault(int number, siginfo_t *info, void *context)
     };
     check_result *r = current->result;
     const uintptr_t at = (uintptr_t)info->si_addr;
+    const bool is_end = number == SIGTERM || number == SIGINT || number == SIGHUP;
+    if (is_end && info->si_pid != getpid()) /* for all: the parent ends us */
+        return;
     r->outcome = CHECK_FAIL;
     r->how = current->how;
     r->how.show = CHECK_SHOW_CRASH;
-    if (number == SIGPROF) {
+    if (is_end || (number == SIGPROF && info->si_code != SI_KERNEL)) {
+        say_signal(r, number);
+    } else if (number == SIGPROF) {
         say(r, CHECK_FAULT_TIME, "endless loop", "the kernel has not ended after %g s of processor time", 4 * case_ms / 1e3);
-    } else if (number == SIGSEGV && at >= stack_low && at < stack_high) {
+    } else if (number == SIGSEGV && ((at >= stack_low && at < stack_high) || is_below_stack(at, context))) {
         say(r, CHECK_FAULT_CRASH, "stack overflow", "SIGSEGV: the kernel uses more stack than there is");
     } else if (number == SIGSEGV) {
         describe_access(r, info, context);
@@ -230,7 +258,7 @@ static void keep_output(void)
 
 static void prepare_child(void)
 {
-    static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP, SIGPROF };
+    static const int numbers[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGSYS, SIGTRAP, SIGPROF, SIGTERM, SIGINT, SIGHUP };
     static char stack[64 << 10];
     const stack_t alternate = { .ss_sp = stack, .ss_size = sizeof stack };
     struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
@@ -457,7 +485,12 @@ void check_plan_goes_on(void)
 static void make_plan(check_job *job)
 {
     check_plan_make(job->op, job->row, job->cases, job->plan);
-    snprintf(job->plan->refusal, sizeof job->plan->refusal, "%s", dv_last_error());
+    if (!job->plan->n && job->plan->too_large)
+        snprintf(job->plan->refusal, sizeof job->plan->refusal,
+            "the smallest that fits has a tensor of %lld elements, and --max-elements is %lld", (long long)job->plan->too_large,
+            (long long)check_most_elements);
+    else
+        snprintf(job->plan->refusal, sizeof job->plan->refusal, "%s", dv_last_error());
 }
 
 static void run_job(check_job *job)
@@ -472,8 +505,11 @@ static void run_once(check_job *job)
 {
     const check_case *c = &job->result->failing;
     arm(cpu_ms);
-    if (c->broken || check_accepts(job->op, c))
-        attempt(job, c);
+    if (!c->broken && !check_accepts(job->op, c))
+        return;
+    const double begin = used();
+    attempt(job, c);
+    job->result->took = used() - begin;
 }
 
 /* ---- In the parent ---- */
@@ -494,13 +530,12 @@ typedef struct child {
     bool stopped; /* by a signal, SIGSTOP for example */
 } child;
 
-/* Processor time that a child has used, with its threads; *state: as in proc(5), R where it runs or waits to. */
-static unsigned long long ticks_of(pid_t pid, char *state)
+/* Processor time that a process (with its threads) or a thread has used; *state: as in proc(5), R where it runs or waits to. */
+static unsigned long long ticks_of(const char *path, char *state)
 {
-    char path[64], text[512];
+    char text[512];
     unsigned long long user = 0, system = 0;
     *state = 'R';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
     if (fd >= 0)
@@ -512,16 +547,36 @@ static unsigned long long ticks_of(pid_t pid, char *state)
     return user + system;
 }
 
+/* Has it a thread that runs, or would on a machine that is less busy? */
+static bool has_running_thread(pid_t pid)
+{
+    char path[300], state;
+    bool any = false;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    for (const struct dirent *e; tasks && !any && (e = readdir(tasks));) {
+        snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", (int)pid, e->d_name);
+        if (*e->d_name != '.')
+            ticks_of(path, &state), any = state != 'S' && state != 'T';
+    }
+    if (tasks)
+        closedir(tasks);
+    return any;
+}
+
 /* Neither a step nor processor time for so long, asleep or stopped whenever it was looked at. A second in which nobody looked is
  * one in which we were stopped as well. */
 static bool is_stuck(child *c, double seconds)
 {
-    char state;
+    char path[64], state;
     const check_result *r = c->job->result;
-    const unsigned long long ticks = ticks_of(r->helper ? r->helper : c->pid, &state);
+    const pid_t pid = r->helper ? r->helper : c->pid;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const unsigned long long ticks = ticks_of(path, &state);
     const double time = now();
     c->stopped = state == 'T';
-    if ((state != 'S' && !c->stopped) || ticks != c->ticks || c->step != r->step || time - c->looked > 1) {
+    if ((state != 'S' && !c->stopped) || has_running_thread(pid) || ticks != c->ticks || c->step != r->step ||
+        time - c->looked > 1) {
         c->ticks = ticks;
         c->step = r->step;
         c->since = time;
@@ -550,6 +605,7 @@ static bool start(child *c, check_job *job, void (*fn)(check_job *))
     c->fd = fds[0];
     c->job = job;
     c->step = job->result->step;
+    job->result->apart = false;
     c->ticks = 0;
     c->since = c->looked = now();
     if (c->pid < 0)
@@ -580,6 +636,15 @@ static void blame(check_job *job)
     snprintf(r->message, sizeof r->message, "%.900s%s%s)", message, see, whose(r));
 }
 
+/* It is this property's all the same. */
+static void make_failure(check_result *r)
+{
+    char *end = strstr(r->message, see);
+    r->outcome = CHECK_FAIL;
+    if (end)
+        *end = 0;
+}
+
 static void finish(child *c, bool killed)
 {
     int status = 0;
@@ -596,13 +661,11 @@ static void finish(child *c, bool killed)
         r->outcome = CHECK_FAIL;
         say(r, CHECK_FAULT_TIME, "endless wait", "the kernel %s and does not end", c->stopped ? "stops its process" : "waits");
     } else if (!r->done && !r->fault) {
-        static const char kind[] = "end of the process";
-        const int number = WTERMSIG(status);
         r->outcome = CHECK_FAIL;
         if (WIFSIGNALED(status))
-            say(r, CHECK_FAULT_CRASH, kind, "the kernel ended the process: signal %d (%s)", number, strsignal(number));
+            say_signal(r, WTERMSIG(status));
         else
-            say(r, CHECK_FAULT_CRASH, kind, "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
+            say(r, CHECK_FAULT_CRASH, "end of the process", "the kernel ended the process with exit(%d)", WEXITSTATUS(status));
     }
     blame(c->job);
 }
@@ -683,7 +746,10 @@ static bool again_within(int ms, const check_job *job, const check_case *c, chec
     cpu_ms = ms;
     if (!start(&one, &again, run_once))
         return false;
-    return wait_for_one(&one, &n, stuck_again) && shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
+    const bool ended = wait_for_one(&one, &n, stuck_again) != NULL;
+    if (shared->outcome == CHECK_NOT && shared->fault)
+        make_failure(shared);
+    return ended && shared->outcome == CHECK_FAIL && !strcmp(shared->kind, job->result->kind);
 }
 
 bool check_again(const check_job *job, const check_case *c, check_result *shared)
@@ -691,17 +757,40 @@ bool check_again(const check_job *job, const check_case *c, check_result *shared
     return again_within(case_ms / 8, job, c, shared);
 }
 
-/* A case that does not end is the failure of `runs`, if it does not end in more time; else it is dropped for all properties of
- * this row. True: it was, and the others go on. */
+/* Does the case at hand not end, or is it only slow? One that waits does not end. In `runs` it does not end if it does not in
+ * more time. Other properties make many calls: so one call does not end, or it does at once, and all of them do not in more time.
+ */
+static bool is_endless(const check_job *job, check_result *shared)
+{
+    const check_result *r = job->result;
+    if (check_is_huge(job->op, &r->failing))
+        return false;
+    if (!strcmp(r->kind, "endless wait"))
+        return !r->apart;
+    if (job->property->faults & CHECK_FAULT_TIME)
+        return again_within(4 * case_ms, job, &r->failing, shared);
+    if (job->plan->endless)
+        return true;
+    check_job once = *job;
+    once.property = &check_property_runs;
+    return again_within(4 * case_ms, &once, &r->failing, shared) ||
+        (shared->outcome == CHECK_PASS && shared->took < case_ms * AT_ONCE &&
+            again_within(4 * case_ms, job, &r->failing, shared));
+}
+
+/* A case that does not end is a failure; one that is slow is dropped for all properties of this row. True: it was, and the others
+ * go on. */
 static bool drop_slow(check_job *job, check_result *shared)
 {
     check_result *r = job->result;
     check_plan *plan = job->plan;
     if (r->fault != CHECK_FAULT_TIME || !r->has_case || !plan || !shared)
         return false;
-    const bool huge = check_is_huge(job->op, &r->failing), is_ours = job->property->faults & CHECK_FAULT_TIME;
-    if (is_ours && !huge && (!strcmp(r->kind, "endless wait") || again_within(4 * case_ms, job, &r->failing, shared)))
+    if (is_endless(job, shared)) {
+        plan->endless = true;
         return false;
+    }
+    const bool huge = check_is_huge(job->op, &r->failing);
     uint32_t slow = 0;
     double least = INFINITY;
     for (uint32_t i = 0; i < plan->n; i++) {
@@ -828,14 +917,10 @@ static bool fails(const check_job *jobs, size_t n, const check_op *op)
     return any;
 }
 
-static void make_failure(check_job *job)
+static void take_failure(check_job *job)
 {
-    check_result *r = job->result;
-    char *end = strstr(r->message, see);
-    r->outcome = CHECK_FAIL;
-    if (end)
-        *end = 0;
-    if (r->has_case)
+    make_failure(job->result);
+    if (job->result->has_case)
         check_shrink(job);
 }
 
@@ -849,11 +934,11 @@ static void hand_over_faults(check_job *jobs, size_t n)
             if (jobs[k].row != jobs[i].row || strcmp(jobs[k].property->name, whose(from)) || fails(jobs, n, jobs[i].op))
                 continue;
             *to = *from;
-            make_failure(&jobs[k]);
+            take_failure(&jobs[k]);
         }
     for (size_t i = 0; i < n; i++) /* that property is not asked, or the call was not one of a row: then it is this one's */
         if (jobs[i].result->outcome == CHECK_NOT && jobs[i].result->fault && !fails(jobs, n, jobs[i].op))
-            make_failure(&jobs[i]);
+            take_failure(&jobs[i]);
 }
 
 /* Then its values are not judged: the other property reports the failure. */

@@ -110,7 +110,7 @@ static inline bool calls_inside(void (*first)(void *arg), void *first_arg, void 
 
 /* ---- Once ---- */
 
-enum { DENSE = 32, MOST_WAITED = 64, COUNTED_NS = 100000000 };
+enum { DENSE = 32, MOST_WAITED = 64, COUNTED_NS = 100000000, LOCKED = 0xf0 };
 static struct {
     void (*other)(void *arg); /* runs before instruction `at` of what is stepped through, in another thread */
     void *arg;
@@ -122,6 +122,9 @@ static struct {
     int waits; /* rather before the next instruction from there on that changes memory in place (1), or writes it (2) */
     bool asked;
     int late; /* how often it did not end in time */
+    /* While instructions are only counted, told of writes, but not of those to the stack. Of one instruction it is told of the
+     * first write, the second, the fourth, and so on. NULL: the others run before the first instruction that is counted. */
+    void (*note)(const uint8_t *instruction, int64_t at);
 } once;
 
 static void *other_once(void *unused)
@@ -133,6 +136,20 @@ static void *other_once(void *unused)
     return unused;
 }
 
+static inline bool is_rare(const uint8_t *instruction)
+{
+    enum { SEEN = 1024 };
+    static struct {
+        const uint8_t *at;
+        uint32_t times;
+    } all[SEEN];
+    const size_t k = (uintptr_t)instruction % SEEN;
+    if (all[k].at != instruction)
+        all[k].at = instruction, all[k].times = 0;
+    all[k].times++;
+    return !(all[k].times & (all[k].times - 1));
+}
+
 /* An instruction that changes memory in place may read before the others run, and write after that: so it gets what was there. */
 static bool stop_once(const uint8_t *instruction)
 {
@@ -141,9 +158,12 @@ static bool stop_once(const uint8_t *instruction)
     size_t size = 0;
     const uintptr_t changed = once.asked ? 0 : changed_in_place(instruction, &size);
     const bool own = !changed || is_own_stack(changed, once.stack);
-    const uintptr_t stored = once.asked || once.waits < 2 ? 0 : stored_to(instruction);
-    const bool found = once.waits < 2 ? !once.waits || !own : stored && !is_own_stack(stored, once.stack);
-    if (once.instructions++ >= once.at && !once.asked && (found || once.instructions > once.at + MOST_WAITED)) {
+    const bool notes = once.note && !once.at;
+    const uintptr_t stored = once.asked || (once.waits < 2 && !notes) ? 0 : stored_to(instruction);
+    const bool stores = stored && !is_own_stack(stored, once.stack), found = once.waits < 2 ? !once.waits || !own : stores;
+    if (notes && (stores || !own || *instruction == LOCKED) && is_rare(instruction))
+        once.note(instruction, once.instructions);
+    if (once.instructions++ >= once.at && !once.asked && !notes && (found || once.instructions > once.at + MOST_WAITED)) {
         uint64_t before = 0;
         once.asked = true;
         if (!own)

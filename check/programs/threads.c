@@ -2,11 +2,12 @@
 #include <sys/wait.h>
 
 /* Calls inside a call, in a process of its own: the trap after each instruction ends one whose kernel blocks signals. */
-enum { DIFFER = 1, NOT_LOOKED = 3 };
+enum { DIFFER = 1, NOT_LOOKED = 3, MOST_S = 60 }; /* calls may wait for each other */
 static int look_inside(void)
 {
     int status = 0;
     const pid_t pid = fork();
+    alarm(MOST_S); /* in both */
     if (!pid) {
         calls_inside(stepped_call, NULL, other_call, NULL);
         _exit(differs ? DIFFER : between.instructions ? 0 : NOT_LOOKED);

@@ -59,10 +59,24 @@ def test_what_is_written_of_an_interrupted_check(tmp_path):
     assert "skipped message=\"interrupted\"" in (tmp_path / "out.xml").read_text()
 
 
-def test_a_kernel_that_stops_its_process(tmp_path):
-    done = subprocess.run([COMMAND, "check", "--json", "--only", "runs", build(tmp_path, "if (n == 3) raise(SIGSTOP);")], capture_output=True, text=True, timeout=100)
+@pytest.mark.parametrize("only", ["runs", "memory", "values"])
+@pytest.mark.parametrize("name,says", [("STOP", "stops its process and does not end"), ("TERM", "ended the process: signal 15 (Terminated)"),
+                                       ("INT", "ended the process: signal 2 (Interrupt)"), ("HUP", "ended the process: signal 1 (Hangup)"),
+                                       ("PROF", "ended the process: signal 27 (Profiling timer expired)")])
+def test_a_kernel_that_stops_or_ends_its_process(tmp_path, name, says, only):
+    """Whichever property is asked reports it."""
+    done = subprocess.run([COMMAND, "check", "--json", "--only", only, build(tmp_path, f"if (n == 3) raise(SIG{name});")], capture_output=True, text=True, timeout=100)
     failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
-    assert done.returncode == 1 and [r["message"] for r in failed] == ["the kernel stops its process and does not end"]
+    assert done.returncode == 1 and [r["message"] for r in failed] == ["the kernel " + says]
+
+
+@pytest.mark.parametrize("only", ["memory", "values"])
+@pytest.mark.parametrize("body,says", [("for (volatile int on = 1; n == 3 && on;) {}", "has not ended after 0.4 s of processor time"),
+                                       ("while (n == 3) pause();", "waits and does not end")])
+def test_a_kernel_that_does_not_end_where_runs_is_not_asked(tmp_path, body, says, only):
+    done = subprocess.run([COMMAND, "check", "--json", "--only", only, "--case-ms", "100", build(tmp_path, body)], capture_output=True, text=True, timeout=100)
+    failed = [r for r in json.loads(done.stdout)["results"] if r["result"] == "fail"]
+    assert done.returncode == 1 and [r["message"] for r in failed] == ["the kernel " + says]
 
 
 def test_signals_that_the_caller_blocks(tmp_path):

@@ -150,3 +150,16 @@ def test_quick_ends_the_plan_and_counts_what_is_left(check, tmp_path):
 def test_wrong_numbers(words):
     done = subprocess.run([COMMAND, "check", *words, FAULTY / "leak" / "fault.c"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2 and words[0] in done.stderr
+
+
+@pytest.mark.parametrize("contract", ["x[m n]:f32 -> out[m n]:f32; m - n == 7; m + n == 31", "x[m n]:f32 -> out[m n]:f32; m*n == 65536; m == n",
+                                      "x[n]:f32 -> out[n]:f32; n*n == 1225", "x[n]:f32 -> out[n]:f32; 4294967296 % n == 0; n > 1000; n < 1100",
+                                      "x[m n k]:f32 -> out[m n k]:f32; m*m + n*n == k*k; m > 0; n > 0"])
+def test_sizes_that_only_a_search_finds(check, tmp_path, contract):
+    report = check(operator(tmp_path, contract), "--only", "runs,memory", "--quick")
+    assert report["ok"] and all(r["cases"] >= 20 for r in report["results"]), report["table"]
+
+
+def test_the_smallest_sizes_are_too_large(check, tmp_path):
+    report = check(operator(tmp_path, "x[m n]:f32 -> out[m n]:f32; m % n == 0; m // n == 5; n > 1000"), "--only", "runs", "--quick")
+    assert not report["ok"] and "a tensor of 5010005 elements, and --max-elements is 400000" in report["table"]

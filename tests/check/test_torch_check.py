@@ -118,7 +118,7 @@ def test_no_false_alarms_on_shipped_operators(check):
 @pytest.mark.slow
 def test_no_false_alarms_on_torch_itself(tmp_path):
     """As a package that others wrote: operators whose arguments are found by trial."""
-    operators = [{"name": f"aten::{o}", "file": "", "foreign": True, "contract": False, "cases": [], "rtol": 0, "atol": 0} for o in OPERATORS]
+    operators = [{"name": f"aten::{o}", "file": "", "foreign": True, "contract": False, "devices": [], "cases": [], "rtol": 0, "atol": 0} for o in OPERATORS]
     (tmp_path / "question").write_text(json.dumps({"seed": 1, "seconds": 0, "operators": operators}))
     subprocess.run([sys.executable, "-m", "dovetail.torch.check", tmp_path / "question", tmp_path / "answer", "-1", "torch"], check=True, timeout=600,
                    env={**os.environ, "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0"}, stderr=subprocess.DEVNULL)

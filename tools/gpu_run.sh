@@ -51,6 +51,8 @@ step machine 60 "$PYTHON" -c 'import torch, platform
 gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU: a rehearsal on the CPU"
 print("Python", platform.python_version(), "torch", torch.__version__, gpu)' || exit 1
 step example 120 "$PYTHON" -m pytest -q -rs tests/torch/test_cuda.py
+step check 90 env DOVETAIL_PYTHON="$(command -v "$PYTHON")" sh -c 'dovetail build examples/cuda/negate.c examples/cuda/negate.cu -o "$0" && dovetail check "$0" --only torch' \
+    "$OUT/negate_ops.so"
 step native 100 "$PYTHON" tools/gpu_figures.py native
 step streams 60 "$PYTHON" tools/gpu_figures.py streams
 step figures 90 "$PYTHON" tools/gpu_figures.py figures "$OUT/figures.json"

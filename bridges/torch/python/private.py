@@ -181,7 +181,7 @@ ATTRIBUTES = {
     "torch.ops.aten": ("_dir",),
     "torch.library.Library": ("_destroy", "_register_fake"),
     "torch.autograd.forward_ad": ("_current_level", "_set_fwd_grad_enabled"),
-    "torch.Tensor": ("_cdata",),
+    "torch.Tensor": ("_cdata", "_is_view"),
 }
 # Attributes that only instances have: of torch.library.Library, CustomOpDef, the contexts and classes of torch.autograd.Function, and backends
 # that Dynamo wraps.
@@ -286,6 +286,7 @@ def _found(path):
 
 
 out_variant = _found("torch._library._out_variant")  # since 2.11
+dispatch_dump = _found("torch._C._dispatch_dump")
 # Before torch had this name, kernels of torch.library.custom_op that write ran below ADInplaceOrView, where no writes are counted.
 writes_below = _found("torch._library.custom_ops.CustomOpDef._register_mutation_version_bump") is None
 

@@ -92,7 +92,7 @@ class Registration:
         why = native.bridge.dv_torch_why_not(self._handle, name.encode())
         if why:
             why = why.decode()
-            if why.endswith("libtorch gave no reason") and torch._C._dispatch_dump(name):
+            if why.endswith("libtorch gave no reason") and private.dispatch_dump and private.dispatch_dump(name):
                 why = why.replace("libtorch gave no reason", "it has an operator of this name")
             self._skip(name, why)
             return

@@ -428,13 +428,17 @@ DV_INLINE void dv__blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, i
     if (large)
         dv__streamed();
 }
+#ifdef DV_TARGET_AVX2
+#define DV__IS_X16(ISA) ((ISA) != &dv_isa_base && (ISA) != &dv_isa_avx2)
+#else
+#define DV__IS_X16(ISA) false
+#endif
 DV_INLINE void dv_blocks(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
     const dv_tensor *const *in, int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
     const dv_tensor *const *const results = (const dv_tensor *const *)out;
-    if (f32 && isa != &dv_isa_base && isa != &dv_isa_avx2 && ctx->flags & DV_CTX_LARGE &&
-        !(f64 && (dv__wide(in, nin) || dv__wide(results, nout))))
-        dv__blocks(isa, n, out, nout, in, nin, with, true, f32, NULL);
+    if (f32 && DV__IS_X16(isa) && ctx->flags & DV_CTX_LARGE && !(f64 && (dv__wide(in, nin) || dv__wide(results, nout))))
+        dv__blocks(isa, n, out, nout, in, nin, with, true, f32, NULL); /* the other rows stay half as large */
     else
         dv__blocks(isa, n, out, nout, in, nin, with, false, f32, f64);
 }

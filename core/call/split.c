@@ -224,8 +224,9 @@ static int64_t last_cache(void)
 {
     static atomic_llong known;
     long long size = atomic_load_explicit(&known, memory_order_relaxed);
-    char path[] = "/sys/devices/system/cpu/cpu0/cache/index3/size";
-    for (char *level = strchr(path, '3'); !size && *level > '1'; --*level) {
+    for (int level = 3; !size && level > 1; level--) {
+        char path[64];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", level);
         FILE *file = fopen(path, "re");
         if (file && fscanf(file, "%lldK", &size) == 1)
             size *= 1024;

@@ -810,13 +810,13 @@ static int check_apart(struct dv__torch_call *c, const dv_value *args)
     const dv_tensor *const *all, *const *others;
     for (size_t i = c->op->nargs; i < c->nargs; i++)
         for (size_t k = 0, n = tensors_of(&args[i], &all); k < n; k++)
-            for (size_t j = 0; j <= i; j++)
-                for (size_t l = 0, m = j < i ? tensors_of(&args[j], &others) : k; l < m; l++) {
-                    const dv_tensor *other = j < i ? others[l] : all[l];
-                    if (all[k] && other && dv_tensor_overlaps(all[k], other))
+            for (size_t j = 0; j <= i; j++) {
+                const size_t m = tensors_of(&args[j], &others);
+                for (size_t l = 0; l < (j < i ? m : k); l++)
+                    if (all[k] && others[l] && dv_tensor_overlaps(all[k], others[l]))
                         return dv_fail(DV_EALIAS, "%s: argument '%s': would be written, but overlaps argument '%s'", c->op->name,
                             c->op->slots[i].name, c->op->slots[j].name);
-                }
+            }
     return DV_OK;
 }
 

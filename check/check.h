@@ -223,7 +223,7 @@ typedef struct check_op {
     bool looks_inside; /* the contract has facts on the elements of tensors */
     check_row *rows;   /* CPU rows; without any, the native form */
     size_t nrows;
-    const char *devices[4];     /* others that it has rows for; NULL-terminated */
+    const char *device;         /* another that it has rows for; NULL: none */
     bool random;                /* tagged as nondeterministic */
     bool seeded;                /* with the same seed it is not */
     double rtol, atol, rounded; /* that the contract declares; -1: none; rounded: 0 */

@@ -7,15 +7,6 @@
 
 /* ---- The operator ---- */
 
-static void add_device(check_op *op, const char *device)
-{
-    size_t n = 0;
-    while (op->devices[n] && strcmp(op->devices[n], device))
-        n++;
-    if (n + 1 < sizeof op->devices / sizeof *op->devices)
-        op->devices[n] = device;
-}
-
 static int read_rows(check_op *op)
 {
     const check_json *kernels = check_json_get(op->json, "kernels");
@@ -27,7 +18,7 @@ static int read_rows(check_op *op)
         const char *key = check_json_text(k, "key");
         if (!key || strcmp(key, "CPU")) {
             if (key && strcmp(key, "Meta"))
-                add_device(op, check_json_text(k, "device"));
+                op->device = check_json_text(k, "device");
             continue;
         }
         const check_json *split = check_json_get(k, "split");

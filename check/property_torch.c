@@ -97,8 +97,8 @@ static bool out_of_question(const check_op *op, const check_job *jobs, size_t nj
         snprintf(text, size, "it says nothing until %s is right", failed);
     else if (!op->foreign && !strncmp(op->name, "base::", 6))
         snprintf(text, size, "it is torch's own");
-    else if (!op->foreign && !op->nrows && op->devices[0])
-        snprintf(text, size, "it has rows for %s only and no native form: there is nothing to compare them with", op->devices[0]);
+    else if (!op->foreign && !op->nrows && op->device)
+        snprintf(text, size, "it has rows for %s only and no native form: there is nothing to compare them with", op->device);
     else
         return false;
     return true;
@@ -130,7 +130,7 @@ char *check_torch_question(const check_op *ops, size_t nops, const check_job *jo
         check_put_text(to, ops[i].path);
         fprintf(to, ", \"foreign\": %s, \"contract\": %s, \"rtol\": %.17g, \"atol\": %.17g, \"devices\": %s, \"cases\": [%.*s]}",
             ops[i].foreign ? "true" : "false", ops[i].op ? "true" : "false", fmax(ops[i].rtol, 0), fmax(ops[i].atol, 0),
-            ops[i].devices[0] ? "true" : "false", ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
+            ops[i].device ? "true" : "false", ncases ? (int)shared[i].size : 0, ncases ? shared[i].text : "");
     }
     fputs("]}\n", to);
     fclose(to);

@@ -37,7 +37,7 @@ def trace_function(function):
 
     def handler(variable, tx, /, *args, **kwargs):
         operators = registration.operators_of(function.name.partition(".")[0])
-        if operators is None or len(function.overloads) > len(operators):
+        if operators is None or registration.is_incomplete(function):
             return None  # not registered in torch, or not each overload: the call says why
         if len(function.overloads) == 1:
             operators = [o for o in operators if o.name == function.name]

@@ -173,6 +173,8 @@ def unregistered():
 
 # ---- the table
 
+DEVICES = ("CPU", "CUDA", "PrivateUse1")  # of plain tensors, as guard.h counts them
+
 # Attributes of torch's objects, which other files read without a Feature: `operators` is off where an object lacks one.
 ATTRIBUTES = {
     "torch.ops.aten.add.Tensor": ("_schema", "_op", "_op_dk", "_tags", "_opname", "_overloadname", "_overloadpacket", "_dispatch_cache",

@@ -4,7 +4,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .. import _core
-from .private import samples as _torch
+from .private import DEVICES, samples as _torch
 
 OTHER, ORDINARY, INFERENCE, GRADIENT, CHECKED, EMPTY = range(6)  # as in tensor.c
 
@@ -42,7 +42,7 @@ def _on_each_device(keys):
     cpu = of("CPU") | of("AutocastCPU")
     if keys & cpu != cpu:
         raise RuntimeError("the key set of tensors on the CPU was not recognised")
-    return tuple(keys & ~cpu | of(d) | of("Autocast" + d) for d in ("CPU", "CUDA", "PrivateUse1"))
+    return tuple(keys & ~cpu | of(d) | of("Autocast" + d) for d in DEVICES)
 
 
 def run():

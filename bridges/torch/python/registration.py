@@ -15,6 +15,7 @@ from .types import from_number
 _lock = threading.RLock()
 _by_library = {}   # handle -> Registration
 _callables = {}    # "ns::name" -> its operators, "ns::name.overload" -> that one
+_incomplete = set()  # "ns::name" of which torch lacks an overload
 _waiting = {"dynamo": [], "inductor": []}  # operators not yet registered with a compiler that may be imported later
 
 
@@ -110,6 +111,7 @@ class Registration:
 
     def _skip(self, name, why):
         self.skipped[name] = why
+        _incomplete.add(name.partition(".")[0])
         warnings.warn(f"dovetail: not registered in torch: {why}", stacklevel=2)
 
     def _override(self, op, yes):
@@ -133,6 +135,7 @@ class Registration:
             op.retire()
             if native.bridge.dv_torch_has_twin(self._handle, name.encode()):
                 twin.retire(name)
+        _incomplete.difference_update(name.partition(".")[0] for name in self.skipped)
         if self._library is not None:
             self._library._destroy()
             self._library = None
@@ -181,10 +184,9 @@ def call(operator, args, kwargs):
         except LookupError:
             raise _errors.make("EUNLOADED", f"{name}: the operator's library was unloaded: load it again") from None
         raise RuntimeError(f"not registered in torch: {_why_not(name)}")
-    known = {o.name for o in operators}
-    if not all(o.name in known for o in operator.overloads):  # torch would select among the others
+    if is_incomplete(operator):  # torch would select among the others
         first = next((o for o in operator.overloads if o._accepts(*args, **(kwargs or {}))), None)
-        if first is not None and first.name not in known:
+        if first is not None and first.name not in {o.name for o in operators}:
             raise RuntimeError(f"not registered in torch: {_why_not(first.name)}")
     return out.call(operators[0], args, kwargs) if len(operators) == 1 else operators[0].packet(*args, **kwargs)  # torch selects the overload
 
@@ -195,6 +197,11 @@ def _why_not(name):
             if name in (skipped, skipped.partition(".")[0]):
                 return why
     return f"{name}: call dovetail.torch.register(library)"
+
+
+def is_incomplete(operator):
+    """Is it a function of several overloads of which torch lacks some?"""
+    return operator.name in _incomplete
 
 
 def operators_of(name):

@@ -11,11 +11,10 @@ import torch
 
 from . import _when_imported, native, private
 from .. import _core
-from .private import python_kernels as _torch
+from .private import DEVICES, python_kernels as _torch
 
 # Kernels for devices without their own, in the dispatcher's order: the first one also applies to the Autograd key.
 _EVERYWHERE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
-_DEVICES = ("CPU", "CUDA", "PrivateUse1")  # of plain tensors, as in guard.h
 # A kernel on one of these runs before the device's, so there is no short way.
 _BEFORE = ("Autograd", "ADInplaceOrView", "BackendSelect", "PreDispatch", "Python", "Tracer")
 
@@ -56,7 +55,7 @@ class Short:
     def update(self):
         usable = not self.closed and not any(k.startswith(_BEFORE) for k in self.kernels)
         everywhere = next((self.kernels[k] for k in _EVERYWHERE if k in self.kernels), None)
-        found = [self.kernels.get(d, everywhere) if usable else None for d in _DEVICES]
+        found = [self.kernels.get(d, everywhere) if usable else None for d in DEVICES]
         made = {fn: _undisturbed(fn) for fn in dict.fromkeys(found)}
         those = tuple(made[fn] for fn in found)
         for call in self._calls:

@@ -798,16 +798,24 @@ static int check_out(struct dv__torch_call *c, const dv_tensor *out, const dv_te
 /* Resize it to the shape of its result, as torch does, with torch's warning if it had elements. May throw. */
 static int resize_out(struct dv__torch_call *c, const dv_tensor *out, const dv_tensor *made, const struct dv__torch_slot *s)
 {
-    if (!c->t->resize_output || !c->t->resize_output(handle_of_tensor(out), made->shape, (size_t)made->ndim))
-        return DV_OK;
-    struct dv__torch_tensor *x = (struct dv__torch_tensor *)(uintptr_t)out;
-    return dv__torch_view(c, x, true, s);
+    (void)s;
+    if (c->t->resize_output)
+        c->t->resize_output(handle_of_tensor(out), made->shape, (size_t)made->ndim);
+    return DV_OK;
 }
 
-/* Before and after they grow, tensors to write to overlap neither arguments nor each other. */
+/* Before and after they grow, tensors to write to overlap neither arguments nor each other. A storage that grew is elsewhere, for
+ * all tensors that have it. */
 static int check_apart(struct dv__torch_call *c, const dv_value *args)
 {
     const dv_tensor *const *all, *const *others;
+    int status = DV_OK;
+    for (size_t i = 0; i < c->nargs; i++)
+        for (size_t k = 0, n = tensors_of(&args[i], &all); k < n && !status; k++)
+            if (all[k])
+                status = dv__torch_view(c, (struct dv__torch_tensor *)(uintptr_t)all[k], i >= c->op->nargs, &c->op->slots[i]);
+    if (status)
+        return status;
     for (size_t i = c->op->nargs; i < c->nargs; i++)
         for (size_t k = 0, n = tensors_of(&args[i], &all); k < n; k++)
             for (size_t j = 0; j <= i; j++) {

@@ -127,6 +127,10 @@ def test_refusals(ops):
         with pytest.raises(RuntimeError, match=text.replace("[", r"\[")):
             ops.cube(x, out=out)
         assert torch.equal(x, kept)
+    few = torch.arange(6, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="overlaps argument 'x'"):
+        ops.cube(few[2:], out=few[4:4])  # whose storage grows, and moves
+    assert torch.equal(few, torch.arange(6, dtype=torch.float64))
     with pytest.raises(RuntimeError, match="expanded|overlap|single memory location"):
         ops.cube(x, out=torch.empty(1, dtype=torch.float64).expand(4))
 
@@ -248,6 +252,9 @@ def test_what_is_given_for_one_of_several_results_is_refused_if_it_does_not_fit(
         f(*args, out=(None, out.double()))
     with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
         f(*args[:2], args[2].requires_grad_(), out=(None, out))
+    empty = torch.empty(0)
+    with pytest.raises(RuntimeError, match="would be written, but overlaps argument"):
+        f(*args[:2], args[2].detach(), out=(empty, empty))
     for wrong, text in ((out, "no tuple for 2 results"), ((out, out, out), "a tuple of 3 for 2 results")):
         with pytest.raises(TypeError, match=text):
             f(*args, out=wrong)

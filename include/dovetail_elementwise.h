@@ -166,7 +166,7 @@ static const dv_isa dv_isa_avx512bf16 DV__UNUSED = { dv__load_avx512, dv__store_
  *     }
  *     DV_INLINE int sigmoid_row(dv_context *ctx, const struct sigmoid *a, const dv_isa *isa)
  *     {
- *         dv_blocks(ctx, isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, step_f32, step_f64);
+ *         dv_blocks(isa, dv_numel(a->x), DV_OUT(a->out), DV_IN(a->x), NULL, step_f32, step_f64);
  *         return DV_OK;
  *     }
  *     DV_ISAS(struct sigmoid, sigmoid_row)
@@ -347,49 +347,10 @@ DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* 
             to->f32[i] = to->f32[0];
 }
 
-/* Copy whole lines of the cache past it: for what nobody reads soon. */
-DV_INLINE void dv__stream(char *to, const char *from, size_t bytes)
+DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
+    void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
-#ifdef DV_TARGET_AVX2
-    typedef long long pair __attribute__((vector_size(16), may_alias));
-    for (size_t i = 0; i < bytes; i += sizeof(pair))
-#ifdef __clang__
-        __builtin_nontemporal_store(*(const pair *)(const void *)(from + i), (pair *)(void *)(to + i));
-#else
-        __builtin_ia32_movntdq((pair *)(void *)(to + i), *(const pair *)(const void *)(from + i));
-#endif
-#else
-    memcpy(to, from, bytes);
-#endif
-}
-DV_INLINE void dv__streamed(void) /* after it other threads see what was streamed */
-{
-#ifdef DV_TARGET_AVX2
-    __builtin_ia32_sfence();
-#endif
-}
-/* A whole block, past the caches if it lies so. */
-DV_INLINE void dv__store_large(const dv_isa *isa, const dv__room *from, const dv__side *side, int64_t at)
-{
-    char *const to = side->data + at * side->item;
-    _Alignas(64) uint16_t half[DV_BLOCK];
-    if ((uintptr_t)to % 64 || !(side->same || side->half)) {
-        dv__store(isa, from, side, at, DV_BLOCK, false);
-    } else if (side->half) {
-        dv_block_store(isa, half, from->f32, side->dtype);
-        dv__stream(to, (const char *)half, sizeof half);
-    } else {
-        dv__stream(to, (const char *)from, sizeof from->f32);
-    }
-}
-
-/* large: the results are larger, all together, than the last cache, and all is computed in float. Then results go past the
- * caches, and inputs are asked for ahead: in time, and beyond the next pages, where the processor does not look by itself. */
-DV_INLINE void dv__blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
-    void *with, bool large, dv_step_f32 f32, dv_step_f64 f64)
-{
-    enum { AHEAD = 16384 };
-    _Alignas(64) dv__room rest[2 * DV__MOST]; /* side by side: no two that a step uses are 4096 bytes apart, which is slow */
+    dv__room rest[2 * DV__MOST]; /* side by side: no two that a step uses are 4096 bytes apart, which is slow */
     dv__side from[DV__MOST], to[DV__MOST];
     const void *x[DV__MOST] = { NULL };
     void *y[DV__MOST] = { NULL };
@@ -405,50 +366,202 @@ DV_INLINE void dv__blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, i
         for (int k = 0; k < nin; k++) {
             const bool direct = from[k].same && count == DV_BLOCK && !from[k].one && !from[k].period;
             x[k] = direct ? (const void *)(from[k].data + at * from[k].item) : (const void *)&rest[k];
-            if (large && !from[k].one && !from[k].period)
-                for (int line = 0; line < 4; line++) /* of a block of floats */
-                    __builtin_prefetch(from[k].data + at * from[k].item + AHEAD + 64 * line);
             if (from[k].period)
                 dv__fetch_again(isa, &rest[k], &from[k], at, count, wide);
             else if (!direct && (n == 1 || !from[k].one))
                 dv__fetch(isa, &rest[k], &from[k], at, count, wide);
         }
         for (int k = 0; k < nout; k++)
-            y[k] = to[k].same && count == DV_BLOCK && !large ? (void *)(to[k].data + at * to[k].item) : (void *)&rest[nin + k];
+            y[k] = to[k].same && count == DV_BLOCK ? (void *)(to[k].data + at * to[k].item) : (void *)&rest[nin + k];
         if (wide)
             f64((double *const *)y, (const double *const *)x, with);
         else
             f32((float *const *)y, (const float *const *)x, with);
         for (int k = 0; k < nout; k++)
-            if (large && count == DV_BLOCK)
-                dv__store_large(isa, &rest[nin + k], &to[k], at);
-            else if (!to[k].same || count < DV_BLOCK)
+            if (!to[k].same || count < DV_BLOCK)
                 dv__store(isa, &rest[nin + k], &to[k], at, count, wide);
     }
-    if (large)
-        dv__streamed();
-}
-#ifdef DV_TARGET_AVX2
-#define DV__IS_X16(ISA) ((ISA) != &dv_isa_base && (ISA) != &dv_isa_avx2)
-#else
-#define DV__IS_X16(ISA) false
-#endif
-DV_INLINE void dv_blocks(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
-    const dv_tensor *const *in, int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
-{
-    const dv_tensor *const *const results = (const dv_tensor *const *)out;
-    if (f32 && DV__IS_X16(isa) && ctx->flags & DV_CTX_LARGE && !(f64 && (dv__wide(in, nin) || dv__wide(results, nout))))
-        dv__blocks(isa, n, out, nout, in, nin, with, true, f32, NULL); /* the other rows stay half as large */
-    else
-        dv__blocks(isa, n, out, nout, in, nin, with, false, f32, f64);
 }
 
+/* ---- Vectors of 16 floats, read and written as they lie in memory -------------------------------------------------------- */
+
+#ifdef DV_TARGET_AVX512
+/* Elements of a tensor, or of a block. `large`: the results are larger, all together, than the last cache. Then they go past the
+ * caches, and inputs are asked for ahead: in time, and beyond the next pages, where the processor does not look by itself. */
+typedef struct dv__cells {
+    char *at;
+    int64_t item; /* bytes from one to the next; 0: the same 16, again and again */
+    enum { DV__F32, DV__F16, DV__BF16, DV__BF16_IN_C } as;
+    bool large;
+} dv__cells;
+typedef void (*dv__step_x16)(const dv__cells *out, const dv__cells *in, int64_t n, void *with);
+
+/* 16 elements from i on. `as` looks new each time: a loop for each would be much code. */
+DV__X16 dv_f32x16 dv__get_x16(dv__cells from, int64_t i)
+{
+    enum { AHEAD = 16384 };
+    const char *const at = from.at + i * from.item;
+    __asm__("" : "+r"(from.as));
+    if (DV__RARELY(from.large))
+        __builtin_prefetch(at + AHEAD);
+    if (from.as == DV__F32)
+        return *(const dv__f32x16 *)(const void *)at;
+    dv_f32x16 x;
+    if (from.as == DV__F16) {
+        __asm__("vcvtph2ps %1, %0" : "=v"(x) : "m"(*(const dv__u16x16 *)(const void *)at));
+        return x;
+    }
+    __asm__("vpmovzxwd %1, %0" : "=v"(x) : "m"(*(const dv__u16x16 *)(const void *)at));
+    return (dv_f32x16)((dv__u32x16)x << 16);
+}
+DV__X16 dv__u16x16 dv__f16_x16(dv_f32x16 x)
+{
+    dv__u16x16 half;
+    __asm__("vcvtps2ph $0, %1, %0" : "=v"(half) : "v"(x));
+    return half;
+}
+/* The instruction for bf16 takes denormals for 0: vectors that have some are stored as without it. */
+DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool in_c)
+{
+    uint32_t denormal;
+    dv__u16x16 half;
+    if (!in_c) {
+        __asm__("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(denormal) : "v"(x) : "k1");
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(x));
+        if (!DV__RARELY(denormal))
+            return half;
+    }
+    const dv__u32x16 u = (dv__u32x16)x, nan = (dv__u32x16)(x != x);
+    const dv__u32x16 rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, quiet = u >> 16 | 0x40;
+    const dv__u32x16 words = (nan & quiet) | (~nan & rounded);
+    __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
+    return half;
+}
+DV__X16 void dv__put_x16(dv__cells to, int64_t i, dv_f32x16 x)
+{
+    char *const at = to.at + i * to.item;
+    __asm__("" : "+r"(to.as));
+    if (to.as == DV__F32) {
+        if (DV__RARELY(to.large))
+            __asm__("vmovntps %1, %0" : "=m"(*(dv__f32x16 *)(void *)at) : "v"(x));
+        else
+            *(dv__f32x16 *)(void *)at = x;
+        return;
+    }
+    const dv__u16x16 half = to.as == DV__F16 ? dv__f16_x16(x) : dv__bf16_x16(x, to.as == DV__BF16_IN_C);
+    if (DV__RARELY(to.large))
+        __asm__("vmovntdq %1, %0" : "=m"(*(dv__u16x16 *)(void *)at) : "v"(half));
+    else
+        *(dv__u16x16 *)(void *)at = half;
+}
+
+/* A loop over all elements: its inputs, and then its results. Blocks that cannot be used where they lie are in `rest`. */
+typedef struct dv__run {
+    const dv_isa *isa;
+    int nin, n;
+    bool whole, large; /* there are no integers: many blocks are computed at once */
+    dv__side side[2 * DV__MOST];
+    dv__cells cells[2 * DV__MOST];
+    _Alignas(64) dv__room rest[2 * DV__MOST];
+} dv__run;
+DV__ONCE static void dv__run_begin(dv__run *run, const dv_context *ctx, const dv_isa *isa, int64_t elements,
+    dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin)
+{
+    run->isa = isa;
+    run->nin = nin;
+    run->n = nin + nout;
+    run->whole = true;
+    run->large = ctx->flags & DV_CTX_LARGE;
+    dv__sides_of(run->side, in, nin, false, elements);
+    dv__sides_of(run->side + nin, (const dv_tensor *const *)out, nout, false, elements);
+    for (int k = 0; k < run->n; k++) {
+        dv__side *const side = &run->side[k];
+        side->one = side->one && elements > 1 && k < nin;
+        if (side->one)
+            dv__fill(&run->rest[k], side, false);
+        else
+            run->whole = run->whole && (side->same || side->half);
+    }
+}
+/* The cells of the next elements, from `at` on: so many. A run ends where an input that repeats begins again; a block around
+ * that place is copied. */
+DV__ONCE static int64_t dv__run_next(dv__run *run, int64_t at, int64_t left)
+{
+    int64_t count = left < DV_BLOCK ? left : run->whole ? left / DV_BLOCK * DV_BLOCK : DV_BLOCK;
+    for (int k = 0; k < run->nin; k++) {
+        const int64_t period = run->side[k].period, fits = period ? (period - at % period) / DV_BLOCK * DV_BLOCK : count;
+        count = count > fits && fits ? fits : count > DV_BLOCK && !fits ? DV_BLOCK : count;
+    }
+    for (int k = 0; k < run->n; k++) {
+        const dv__side *const side = &run->side[k];
+        const int64_t here = side->period ? at % side->period : at;
+        dv__cells *const cells = &run->cells[k];
+        *cells = (dv__cells){ (char *)&run->rest[k], side->one ? 0 : sizeof(float), DV__F32, false };
+        if (side->one)
+            continue;
+        if (count >= DV_BLOCK && (side->same || side->half) && !(side->period && here + count > side->period)) {
+            cells->at = side->data + here * side->item;
+            cells->item = side->item;
+            cells->large = run->large && (k < run->nin ? !side->period : (uintptr_t)cells->at % 64 == 0);
+            if (side->half)
+                cells->as = side->dtype == DV_DTYPE_f16 ? DV__F16 : run->isa == &dv_isa_avx512bf16 ? DV__BF16 : DV__BF16_IN_C;
+        } else if (side->period) {
+            dv__fetch_again(run->isa, &run->rest[k], side, at, count, false);
+        } else if (k < run->nin) {
+            dv__fetch_part(run->isa, &run->rest[k], side, at, count, false);
+        }
+    }
+    return count;
+}
+DV__ONCE static void dv__run_store(dv__run *run, int64_t at, int64_t count) /* the results in `rest` */
+{
+    for (int k = run->nin; k < run->n; k++)
+        if (run->cells[k].at == (char *)&run->rest[k])
+            dv__store_part(run->isa, &run->rest[k], &run->side[k], at, count, false);
+}
+/* A step for float, as one for vectors. */
+DV__X16 void dv__step_blocks(dv__run *run, int nout, int nin, int64_t n, void *with, dv_step_f32 f32)
+{
+    float *block[2 * DV__MOST];
+    for (int64_t at = 0; at < n; at += DV_BLOCK) {
+        for (int k = 0; k < nin + nout; k++) {
+            const bool there = run->cells[k].as == DV__F32 && !run->cells[k].large;
+            block[k] = there ? (float *)(void *)(run->cells[k].at + at * run->cells[k].item) : run->rest[k].f32;
+            for (int i = 0; i < DV_BLOCK && k < nin && !there; i += 16)
+                *(dv__f32x16 *)(run->rest[k].f32 + i) = dv__get_x16(run->cells[k], at + i);
+        }
+        f32(block + nin, (const float *const *)block, with);
+        for (int k = nin; k < nin + nout; k++)
+            for (int i = 0; i < DV_BLOCK && block[k] == run->rest[k].f32; i += 16)
+                dv__put_x16(run->cells[k], at + i, *(const dv__f32x16 *)(run->rest[k].f32 + i));
+    }
+}
+/* dv_blocks() for float, with a step for vectors or, without that, one for blocks. */
+DV__X16 void dv__blocks_x16(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
+    const dv_tensor *const *in, int nin, void *with, dv__step_x16 x16, dv_step_f32 f32)
+{
+    dv__run run;
+    dv__run_begin(&run, ctx, isa, n, out, nout, in, nin);
+    for (int64_t at = 0, count; at < n; at += count) {
+        count = dv__run_next(&run, at, n - at);
+        const int64_t blocks = count < DV_BLOCK ? DV_BLOCK : count;
+        if (x16)
+            x16(run.cells + nin, run.cells, blocks, with);
+        else
+            dv__step_blocks(&run, nout, nin, blocks, with, f32);
+        dv__run_store(&run, at, count);
+    }
+    if (run.large)
+        __builtin_ia32_sfence(); /* after it other threads see what went past the caches */
+}
+#endif
+
 /* For references: one function for all, which calls the step for each block. */
-DV__ONCE static void dv__blocks_f64(const dv_context *ctx, const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout,
-    const dv_tensor *const *in, int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
+DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in,
+    int nin, void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
     (void)f32;
-    dv_blocks(ctx, isa, n, out, nout, in, nin, with, NULL, f64);
+    dv_blocks(isa, n, out, nout, in, nin, with, NULL, f64);
 }
 
 /* ---- Rows for each instruction set --------------------------------------------------------------------------------------- */
@@ -525,11 +638,18 @@ DV__ONCE static void dv__blocks_f64(const dv_context *ctx, const dv_isa *isa, in
 #define DV__OUT_NUMBER(x, NAME) dv__out_##NAME,
 /* A name may stand in both lists: the result begins with the input's value, in a scope within the input's. */
 #define DV__OUT_NONE(x, NAME) const dv_real dv__start_##NAME = { 0 };
-#define DV__IN_VALUE(x, NAME) \
-    const dv_real dv__start_##NAME = *(const dv__cell *)(dv__in[dv__in_##NAME] + dv__i), NAME = dv__start_##NAME;
-#define DV__OUT_VALUE(x, NAME) dv_real NAME = dv__start_##NAME;
-#define DV__OUT_STORE(x, NAME) *(dv__cell *)(dv__to_##NAME + dv__i) = NAME;
+#define DV__IN_VALUE(TYPE, NAME) const dv_real dv__start_##NAME = DV__GET_##TYPE(dv__from_##NAME, dv__i), NAME = dv__start_##NAME;
+#define DV__OUT_VALUE(TYPE, NAME) dv_real NAME = dv__start_##NAME;
+#define DV__OUT_STORE(TYPE, NAME) DV__PUT_##TYPE(dv__to_##NAME, dv__i, NAME);
+#define DV__GET_f32(FROM, I) (FROM)[I]
+#define DV__PUT_f32(TO, I, X) (TO)[I] = (X)
+#define DV__GET_f64 DV__GET_f32
+#define DV__PUT_f64 DV__PUT_f32
+#define DV__GET_x16 dv__get_x16
+#define DV__PUT_x16 dv__put_x16
 #define DV__OUT_TO(x, NAME) dv_number *const dv__to_##NAME = dv__notes ? dv__kept[dv__out_##NAME] : dv__out[dv__out_##NAME];
+#define DV__OUT_CELLS(x, NAME) const dv__cells dv__to_##NAME = dv__out[dv__out_##NAME];
+#define DV__IN_FROM(x, NAME) __typeof__(*dv__in) dv__from_##NAME = dv__in[dv__in_##NAME];
 #define DV__OUT_COPY(x, NAME) memcpy(dv__out[dv__out_##NAME], dv__kept[dv__out_##NAME], sizeof dv__kept[0]);
 #define DV__OF_FRAME(x, NAME) x->NAME,
 /* clang-format off */
@@ -608,87 +728,98 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
 
 /* One pass of a line through a block. */
 /* clang-format off */
-#define DV__PASS(LOOP, BEGIN, END, INS, OUTS, ...)                                                                              \
+#define DV__PASS(TYPE, LOOP, BEGIN, END, INS, OUTS, ...)                                                                        \
         LOOP {                                                                                                                  \
             BEGIN                                                                                                               \
             DV__MAP_OF(DV__OUT_NONE, , DV__UNPAREN OUTS) {                                                                      \
-                DV__MAP_OF(DV__IN_VALUE, , DV__UNPAREN INS) {                                                                   \
-                    DV__MAP_OF(DV__OUT_VALUE, , DV__UNPAREN OUTS)                                                               \
+                DV__MAP_OF(DV__IN_VALUE, TYPE, DV__UNPAREN INS) {                                                               \
+                    DV__MAP_OF(DV__OUT_VALUE, TYPE, DV__UNPAREN OUTS)                                                           \
                     do { __VA_ARGS__; } while (0);                                                                              \
-                    DV__MAP_OF(DV__OUT_STORE, , DV__UNPAREN OUTS)                                                               \
+                    DV__MAP_OF(DV__OUT_STORE, TYPE, DV__UNPAREN OUTS)                                                           \
                 }                                                                                                               \
             }                                                                                                                   \
             END                                                                                                                 \
         }
 /* The first pass notes which elements have a large angle. The second computes these, and no others: an element's bits do not
  * depend on its neighbours. Results are kept apart until then, since they may lie where the inputs do. */
-#define DV__PASSES(LOOP, INS, OUTS, ...)                                                                                        \
+#define DV__PASSES(TYPE, LOOP, INS, OUTS, ...)                                                                                  \
+        const bool dv__notes = DV__HAS_ANGLES(__VA_ARGS__);                                                                     \
+        dv_number dv__kept[dv__outs][DV_BLOCK];                                                                                 \
         int32_t dv__far_at[DV_BLOCK], dv__any = 0;                                                                              \
-        DV__PASS(LOOP, int32_t dv__far = 0;, dv__far_at[dv__i] = dv__far; dv__any |= dv__far;, INS, OUTS, __VA_ARGS__)          \
+        DV__MAP_OF(DV__OUT_TO, , DV__UNPAREN OUTS)                                                                              \
+        (void)dv__kept;                                                                                                         \
+        DV__PASS(TYPE, LOOP, int32_t dv__far = 0;, dv__far_at[dv__i] = dv__far; dv__any |= dv__far;, INS, OUTS, __VA_ARGS__)    \
         if (dv__any) {                                                                                                          \
-            DV__PASS(for (int dv__i = 0; dv__i < DV_BLOCK; dv__i++), if (!dv__far_at[dv__i]) continue;, , INS, OUTS, __VA_ARGS__) \
+            DV__PASS(TYPE, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i++), if (!dv__far_at[dv__i]) continue;, , INS, OUTS,      \
+                __VA_ARGS__)                                                                                                    \
         }                                                                                                                       \
         if (dv__notes) { DV__MAP_OF(DV__OUT_COPY, , DV__UNPAREN OUTS) }
-#define DV__ONE_PASS(LOOP, INS, OUTS, ...) DV__PASS(LOOP, , , INS, OUTS, __VA_ARGS__)
-/* The step for one type: CELL is REAL as it lies in memory, LOOP goes through a block. */
-#define DV__STEP(TARGET, STEP, NUMBER, REAL, CELL, LOOP, PASSES, NOTES, FRAME, INS, OUTS, ...)                                   \
+#define DV__ONE_PASS(TYPE, LOOP, INS, OUTS, ...)                                                                                \
+        DV__MAP_OF(DV__OUT_CELLS, , DV__UNPAREN OUTS)                                                                           \
+        DV__PASS(TYPE, LOOP, , , INS, OUTS, __VA_ARGS__)
+/* The step for one type: REAL is what the line computes with, NUMBER one of its numbers; LOOP goes through the elements. */
+#define DV__STEP(TARGET, STEP, PARAMETERS, TYPE, NUMBER, REAL, LOOP, PASSES, FRAME, INS, OUTS, ...)                             \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")                                               \
-    TARGET DV_INLINE void STEP(NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with)                             \
+    TARGET DV_INLINE void STEP PARAMETERS                                                                                       \
     {                                                                                                                           \
         typedef REAL dv_real DV__UNUSED;                                                                                        \
         typedef NUMBER dv_number DV__UNUSED;                                                                                    \
-        typedef CELL dv__cell;                                                                                                  \
         const FRAME frame = *(const FRAME *)dv__with;                                                                           \
         enum { DV__MAP_OF(DV__IN_NUMBER, , DV__UNPAREN INS) dv__ins };                                                          \
         enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) dv__outs };                                                       \
         _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results");        \
-        const bool dv__notes = NOTES;                                                                                           \
-        dv_number dv__kept[dv__outs][DV_BLOCK];                                                                                 \
-        DV__MAP_OF(DV__OUT_TO, , DV__UNPAREN OUTS)                                                                              \
-        (void)frame, (void)dv__kept, (void)dv__notes;                                                                           \
-        PASSES(LOOP, INS, OUTS, __VA_ARGS__)                                                                                    \
+        (void)frame;                                                                                                            \
+        DV__MAP_OF(DV__IN_FROM, , DV__UNPAREN INS)                                                                              \
+        PASSES(TYPE, LOOP, INS, OUTS, __VA_ARGS__)                                                                              \
     }                                                                                                                           \
     _Pragma("GCC diagnostic pop")
-/* The body of a row: the functions below are their heads. */
-#define DV__ELEMENTWISE_ROW(INS, OUTS, BLOCKS, STEP, F64, ISA)                                                                          \
+#define DV__STEP_OF(TYPE, NUMBER, STEP, FRAME, INS, OUTS, ...)                                                                  \
+    DV__STEP(, STEP, (NUMBER *const *dv__out, const NUMBER *const *dv__in, void *dv__with), TYPE, NUMBER, NUMBER,               \
+        DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, FRAME, INS, OUTS, __VA_ARGS__)
+/* A row: its tensors, and then CALL with `out` and `in`. */
+#define DV__ELEMENTWISE_ROW(INS, OUTS, ...)                                                                                     \
     {                                                                                                                           \
         dv_tensor *const out[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN OUTS) };                                             \
         const dv_tensor *const in[] = { DV__MAP_OF(DV__OF_FRAME, a, DV__UNPAREN INS) };                                         \
         enum { OUT = sizeof out / sizeof *out, IN = sizeof in / sizeof *in };                                                   \
         const int status = dv__fits(ctx, (const dv_tensor *const *)out, OUT, #OUTS, in, IN, #INS);                              \
-        if (!status)                                                                                                            \
-            BLOCKS(ctx, ISA, dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a, STEP, F64);                                \
+        if (!status) {                                                                                                          \
+            __VA_ARGS__;                                                                                                        \
+        }                                                                                                                       \
         return status;                                                                                                          \
     }
+#define DV__ROW_TENSORS dv_numel(out[0]), out, OUT, in, IN, (void *)(uintptr_t)a
 /* The rows for the instruction sets; X16 is the step of AVX-512. */
 #ifdef DV_TARGET_AVX2
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                        \
     DV_TARGET_AVX512 DV__ONCE static int ROW##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)                          \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, X16, ROW##_step_f64, isa)                                                                \
+        DV__ELEMENTWISE_ROW(INS, OUTS,                                                                                          \
+            if (dv__wide(in, IN) || dv__wide((const dv_tensor *const *)out, OUT))                                               \
+                dv_blocks(isa, DV__ROW_TENSORS, NULL, ROW##_step_f64);                                                          \
+            else                                                                                                                \
+                dv__blocks_x16(ctx, isa, DV__ROW_TENSORS, X16, ROW##_step_f32))                                                 \
     DV__X16_ROWS(FRAME, ROW)                                                                                                    \
     DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                       \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_avx2)
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks(&dv_isa_avx2, DV__ROW_TENSORS, ROW##_step_f32, ROW##_step_f64))
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
-    DV__STEP(DV_TARGET_AVX512, STEP, float, dv_f32x16, dv__f32x16, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i += 16),          \
-        DV__ONE_PASS, false, FRAME, INS, OUTS, __VA_ARGS__)
+    DV__STEP(DV_TARGET_AVX512, STEP, (const dv__cells *dv__out, const dv__cells *dv__in, int64_t dv__n, void *dv__with), x16,   \
+        float, dv_f32x16, for (int64_t dv__i = 0; dv__i < dv__n; dv__i += 16), DV__ONE_PASS, FRAME, INS, OUTS, __VA_ARGS__)
 #else
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)
 #endif
 #define DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, X16, ...)                                                                        \
-    DV__STEP(, ROW##_step_f32, float, float, float, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, DV__HAS_ANGLES(__VA_ARGS__),  \
-        FRAME, INS, OUTS, __VA_ARGS__)                                                                                          \
-    DV__STEP(, ROW##_step_f64, double, double, double, DV__VECTOR_LOOP(dv__i, DV_BLOCK), DV__PASSES, DV__HAS_ANGLES(__VA_ARGS__), \
-        FRAME, INS, OUTS, __VA_ARGS__)                                                                                          \
+    DV__STEP_OF(f32, float, ROW##_step_f32, FRAME, INS, OUTS, __VA_ARGS__)                                                      \
+    DV__STEP_OF(f64, double, ROW##_step_f64, FRAME, INS, OUTS, __VA_ARGS__)                                                     \
     DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)                                                                            \
     static int ROW##_base(dv_context *ctx, const FRAME *a)                                                                      \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks, ROW##_step_f32, ROW##_step_f64, &dv_isa_base)                                            \
-    static int ROW##_reference(dv_context *ctx, const FRAME *a)                                                                 \
-        DV__ELEMENTWISE_ROW(INS, OUTS, dv__blocks_f64, NULL, ROW##_step_f64, &dv_isa_base)
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks(&dv_isa_base, DV__ROW_TENSORS, ROW##_step_f32, ROW##_step_f64))                \
+    DV__UNUSED static int ROW##_reference(dv_context *ctx, const FRAME *a) \
+        DV__ELEMENTWISE_ROW(INS, OUTS, dv__blocks_f64(&dv_isa_base, DV__ROW_TENSORS, NULL, ROW##_step_f64))
 #define DV_ELEMENTWISE(ROW, FRAME, INS, OUTS, ...)                                                                              \
     DV__STEP_X16(ROW##_step_x16, FRAME, INS, OUTS, __VA_ARGS__)                                                                 \
-    DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, (DV__COMPARES(__VA_ARGS__) ? ROW##_step_f32 : ROW##_step_x16), __VA_ARGS__)
-#define DV_ELEMENTWISE_PLAIN(ROW, FRAME, INS, OUTS, ...) DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, ROW##_step_f32, __VA_ARGS__)
+    DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, (DV__COMPARES(__VA_ARGS__) ? NULL : ROW##_step_x16), __VA_ARGS__)
+#define DV_ELEMENTWISE_PLAIN(ROW, FRAME, INS, OUTS, ...) DV__ELEMENTWISE(ROW, FRAME, INS, OUTS, NULL, __VA_ARGS__)
 /* clang-format on */
 #define DV_ELEMENTWISE_ROWS(FRAME, ROW, DTYPES, ...) \
     DV_ISA_ROWS(FRAME, ROW, DTYPES, __VA_ARGS__), DV_KERNEL(FRAME, "cpu", DTYPES, ROW##_reference, .flags = DV_KERNEL_REFERENCE)

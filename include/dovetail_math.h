@@ -26,6 +26,12 @@
 #define DV__ONCE
 #endif
 
+#if defined(__GNUC__)
+#define DV__RARELY(X) __builtin_expect(X, 0)
+#else
+#define DV__RARELY(X) (X)
+#endif
+
 DV_INLINE double dv__f64_from_bits(uint64_t bits)
 {
     double x;
@@ -488,8 +494,9 @@ DV__X16 uint32_t dv__outside_x16(dv_f32x16 x, float most) /* a bit for each |x| 
 DV__X16 dv_f32x16 dv__sinf_x16(dv_f32x16 x, const void *far)
 {
     dv_f32x16 sine = dv__sinf_near_x16(x); /* each element in its own way, whatever the others are */
-    if (dv__outside_x16(x, DV_SINF_NEAR))
-        sine = dv__select_x16((dv_i32x16)(dv__fabs_x16(x) <= DV_SINF_NEAR), sine, dv__sinf_small_x16(x));
+    if (!DV__RARELY(dv__outside_x16(x, DV_SINF_NEAR)))
+        return sine;
+    sine = dv__select_x16((dv_i32x16)(dv__fabs_x16(x) <= DV_SINF_NEAR), sine, dv__sinf_small_x16(x));
     for (uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL); rest; rest &= rest - 1)
         sine[__builtin_ctz(rest)] = dv__sinf_any(x[__builtin_ctz(rest)], far);
     return sine;

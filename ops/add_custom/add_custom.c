@@ -73,18 +73,7 @@ static int add_custom_reference(dv_context *ctx, const struct add_custom *a)
     return DV_OK;
 }
 
-DV_INLINE void add_f32(float *const *out, const float *const *in, void *with)
-{
-    (void)with;
-    DV_BLOCK_LOOP
-    out[0][i] = in[0][i] + in[1][i];
-}
-DV_INLINE void add_f64(double *const *out, const double *const *in, void *with)
-{
-    (void)with;
-    DV_BLOCK_LOOP
-    out[0][i] = in[0][i] + in[1][i];
-}
+DV_ELEMENTWISE(same, struct add_custom, (self, other), (out), out = self + other)
 
 static bool like(const dv_tensor *t, const dv_tensor *out)
 {
@@ -116,16 +105,14 @@ static void add_rows(const struct add_custom *a)
     }
 }
 
-DV_INLINE int add_custom_row(dv_context *ctx, const struct add_custom *a, const dv_isa *isa)
+static int add_custom_row(dv_context *ctx, const struct add_custom *a, int (*same_row)(dv_context *, const struct add_custom *))
 {
-    (void)ctx;
     if (is_float(a->out->dtype) && like(a->self, a->out) && like(a->other, a->out))
-        dv_blocks(ctx, isa, dv_numel(a->out), DV_OUT(a->out), DV_IN(a->self, a->other), NULL, add_f32, add_f64);
-    else
-        add_rows(a);
+        return same_row(ctx, a);
+    add_rows(a);
     return DV_OK;
 }
-DV_ISAS(struct add_custom, add_custom_row)
+DV_ISAS_OF(struct add_custom, add_custom_row, same)
 
 DV_OPERATOR(add_custom, struct add_custom, (self, other, out), .schema = "add_custom(Tensor self, Tensor other) -> Tensor out",
     .contract = "self[*a]:T, other[*b]:U -> out[broadcast(*a, *b)]:promote(T, U); "

@@ -41,49 +41,55 @@
 #endif
 #include "dovetail_math.h"
 
-/* ---- Blocks of elements, and 16-bit types -------------------------------------------------------------------------------- */
+/* ---- 16 floats at once, as they lie in memory ---------------------------------------------------------------------------- */
 
 enum { DV_BLOCK = 64, DV__MOST = 8 };
 #define DV_BLOCK_LOOP DV__VECTOR_LOOP(i, DV_BLOCK)
+typedef float dv_lanes __attribute__((vector_size(64), aligned(4), may_alias)); /* in memory, of any alignment */
 
-/* What instruction sets do in their own ways, with DV_BLOCK elements: a 16-bit type to float and back, and exp(x - minus). Rows
- * get one of these (DV_ISAS). */
+/* What instruction sets do in their own ways: load 16 elements of f32, bf16 or f16 as float, store them, and exp(x - minus) of a
+ * block; `to` may be `x`. Rows get one of these (DV_ISAS); its functions become part of the row. */
 typedef struct dv_isa {
-    void (*load)(float *to, const uint16_t *from, uint32_t dtype);
-    void (*store)(uint16_t *to, const float *from, uint32_t dtype);
+    void (*load)(dv_lanes *to, const void *from, uint32_t dtype);
+    void (*store)(void *to, const dv_lanes *from, uint32_t dtype);
     void (*exp)(float *to, const float *x, float minus);
 } dv_isa;
-DV_INLINE void dv_block_load(const dv_isa *isa, float *to, const uint16_t *from, uint32_t dtype) { isa->load(to, from, dtype); }
-DV_INLINE void dv_block_store(const dv_isa *isa, uint16_t *to, const float *from, uint32_t dtype) { isa->store(to, from, dtype); }
-/* to may be x */
+
+/* A block. */
+DV_INLINE void dv_block_load(const dv_isa *isa, float *to, const uint16_t *from, uint32_t dtype)
+{
+    for (int i = 0; i < DV_BLOCK; i += 16)
+        isa->load((dv_lanes *)(void *)(to + i), from + i, dtype);
+}
+DV_INLINE void dv_block_store(const dv_isa *isa, uint16_t *to, const float *from, uint32_t dtype)
+{
+    for (int i = 0; i < DV_BLOCK; i += 16)
+        isa->store(to + i, (const dv_lanes *)(const void *)(from + i), dtype);
+}
 DV_INLINE void dv_block_exp(const dv_isa *isa, float *to, const float *x, float minus) { isa->exp(to, x, minus); }
 
 /* In C, which the compiler makes vectors of. */
-DV_INLINE void dv__load_bf16(float *to, const uint16_t *from)
+DV_INLINE void dv__load_base(dv_lanes *to, const void *from, uint32_t dtype)
 {
-    DV_BLOCK_LOOP
-    to[i] = dv_bf16_to_f32(from[i]);
+    float *const x = (float *)to;
+    const uint16_t *const half = (const uint16_t *)from;
+    if (dtype == DV_DTYPE_f32)
+        memcpy(to, from, sizeof *to);
+    else if (dtype == DV_DTYPE_bf16)
+        DV__VECTOR_LOOP(i, 16)
+    x[i] = dv_bf16_to_f32(half[i]);
+    else DV__VECTOR_LOOP(i, 16) x[i] = dv_f16_to_f32(half[i]);
 }
-DV_INLINE void dv__store_bf16(uint16_t *to, const float *from)
+DV_INLINE void dv__store_base(void *to, const dv_lanes *from, uint32_t dtype)
 {
-    DV_BLOCK_LOOP
-    to[i] = dv_f32_to_bf16(from[i]);
-}
-static inline void dv__load_base(float *to, const uint16_t *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        dv__load_bf16(to, from);
-    else
-        DV_BLOCK_LOOP
-    to[i] = dv_f16_to_f32(from[i]);
-}
-static inline void dv__store_base(uint16_t *to, const float *from, uint32_t dtype)
-{
-    if (dtype == DV_DTYPE_bf16)
-        dv__store_bf16(to, from);
-    else
-        DV_BLOCK_LOOP
-    to[i] = dv_f32_to_f16(from[i]);
+    const float *const x = (const float *)from;
+    uint16_t *const half = (uint16_t *)to;
+    if (dtype == DV_DTYPE_f32)
+        memcpy(to, from, sizeof *from);
+    else if (dtype == DV_DTYPE_bf16)
+        DV__VECTOR_LOOP(i, 16)
+    half[i] = dv_f32_to_bf16(x[i]);
+    else DV__VECTOR_LOOP(i, 16) half[i] = dv_f32_to_f16(x[i]);
 }
 DV_INLINE void dv__exp_base(float *to, const float *x, float minus)
 {
@@ -93,62 +99,91 @@ DV_INLINE void dv__exp_base(float *to, const float *x, float minus)
 static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base, dv__exp_base };
 
 #ifdef DV_TARGET_AVX2
-typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias)); /* in memory, of any alignment */
-typedef float dv__f32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
+typedef uint32_t dv__u32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint16_t dv__u16x8 __attribute__((vector_size(16), aligned(2), may_alias));
 typedef uint16_t dv__u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
-typedef uint16_t dv__u16x32 __attribute__((vector_size(64), aligned(2), may_alias));
 
-/* f16 by the processor's instructions, N at once; they treat denormals as C does. */
-#define DV__CONVERT(ISA, TARGET, N)                                                                                       \
-    TARGET static inline void dv__load_##ISA(float *to, const uint16_t *from, uint32_t dtype)                             \
-    {                                                                                                                     \
-        if (dtype == DV_DTYPE_bf16)                                                                                       \
-            dv__load_bf16(to, from);                                                                                      \
-        else                                                                                                              \
-            for (int i = 0; i < DV_BLOCK; i += N)                                                                         \
-                __asm__("vcvtph2ps %1, %0" : "=v"(*(dv__f32x##N *)(to + i)) : "m"(*(const dv__u16x##N *)(from + i)));     \
-    }                                                                                                                     \
-    TARGET static inline void dv__store_##ISA(uint16_t *to, const float *from, uint32_t dtype)                            \
-    {                                                                                                                     \
-        if (dtype == DV_DTYPE_bf16)                                                                                       \
-            dv__store_bf16(to, from);                                                                                     \
-        else                                                                                                              \
-            for (int i = 0; i < DV_BLOCK; i += N)                                                                         \
-                __asm__("vcvtps2ph $0, %1, %0" : "=m"(*(dv__u16x##N *)(to + i)) : "v"(*(const dv__f32x##N *)(from + i))); \
-    }
-DV__CONVERT(avx2, DV_TARGET_AVX2, 8)
-DV__CONVERT(avx512, DV_TARGET_AVX512, 16)
-/* The instruction for bf16 takes denormals for 0: blocks that have some are stored as without it. */
-DV_TARGET_AVX512 static inline void dv__store_avx512bf16(uint16_t *to, const float *from, uint32_t dtype)
+/* f16 by the processor's instructions; they treat denormals as C does. Two vectors are copied one by one: the compiler would copy
+ * them in smaller parts, for which whole vectors that are read next would have to wait. */
+DV_TARGET_AVX2 DV_INLINE void dv__load_avx2(dv_lanes *to, const void *from, uint32_t dtype)
 {
-    uint16_t denormal = 0, other;
-    if (dtype != DV_DTYPE_bf16) {
-        dv__store_avx512(to, from, dtype);
-        return;
-    }
-    for (int i = 0; i < DV_BLOCK; i += 16) {
-        __asm__("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %k0" : "=r"(other) : "v"(*(const dv__f32x16 *)(from + i)) : "k1");
-        denormal |= other;
-    }
-    if (denormal) {
-        dv__store_bf16(to, from);
-        return;
-    }
-    for (int i = 0; i < DV_BLOCK; i += 32) {
-        dv__u16x32 both;
-        __asm__("vcvtne2ps2bf16 %1, %2, %0"
-            : "=v"(both)
-            : "v"(*(const dv__f32x16 *)(from + i)), "v"(*(const dv__f32x16 *)(from + i + 16)));
-        *(dv__u16x32 *)(to + i) = both;
+    dv__f32x8 *const x = (dv__f32x8 *)to;
+    for (int i = 0; i < 2; i++) {
+        const dv__u16x8 *const half = (const dv__u16x8 *)from + i;
+        if (dtype == DV_DTYPE_f32) {
+            x[i] = ((const dv__f32x8 *)from)[i];
+        } else if (dtype == DV_DTYPE_f16) {
+            __asm__("vcvtph2ps %1, %0" : "=x"(x[i]) : "m"(*half));
+        } else {
+            __asm__("vpmovzxwd %1, %0" : "=x"(x[i]) : "m"(*half));
+            x[i] = (dv__f32x8)((dv__u32x8)x[i] << 16);
+        }
     }
 }
+DV_TARGET_AVX2 DV_INLINE void dv__store_avx2(void *to, const dv_lanes *from, uint32_t dtype)
+{
+    for (int i = 0; i < 2; i++)
+        if (dtype == DV_DTYPE_f16)
+            __asm__("vcvtps2ph $0, %1, %0" : "=m"(((dv__u16x8 *)to)[i]) : "x"(((const dv__f32x8 *)from)[i]));
+        else if (dtype == DV_DTYPE_f32)
+            ((dv__f32x8 *)to)[i] = ((const dv__f32x8 *)from)[i];
+    if (dtype == DV_DTYPE_bf16)
+        dv__store_base(to, from, dtype);
+}
+static const dv_isa dv_isa_avx2 DV__UNUSED = { dv__load_avx2, dv__store_avx2, dv__exp_base };
+
+DV__X16 void dv__load_avx512(dv_lanes *to, const void *from, uint32_t dtype)
+{
+    if (dtype == DV_DTYPE_f32) {
+        *to = *(const dv_lanes *)from;
+    } else if (dtype == DV_DTYPE_f16) {
+        __asm__("vcvtph2ps %1, %0" : "=v"(*to) : "m"(*(const dv__u16x16 *)from));
+    } else {
+        __asm__("vpmovzxwd %1, %0" : "=v"(*to) : "m"(*(const dv__u16x16 *)from));
+        *to = (dv_lanes)((dv__u32x16)*to << 16);
+    }
+}
+/* To 16 bits. The instruction for bf16 takes denormals for 0: vectors that have some are rounded as without it. */
+DV__X16 dv__u16x16 dv__f16_x16(dv_f32x16 x)
+{
+    dv__u16x16 half;
+    __asm__("vcvtps2ph $0, %1, %0" : "=v"(half) : "v"(x));
+    return half;
+}
+DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool by_instruction)
+{
+    uint32_t denormal;
+    dv__u16x16 half;
+    if (by_instruction) {
+        __asm__("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(denormal) : "v"(x) : "k1");
+        __asm__("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(x));
+        if (!DV__RARELY(denormal))
+            return half;
+    }
+    const dv__u32x16 u = (dv__u32x16)x, high = u >> 16, quiet = high | 0x40;
+    dv__u32x16 words = (u + 0x7fff + (high & 1)) >> 16;
+    __asm__("vcmpunordps %1, %1, %%k1\n\tvmovdqa32 %2, %0%{%%k1%}" : "+v"(words) : "v"(x), "v"(quiet) : "k1"); /* NaN */
+    __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
+    return half;
+}
+#define DV__STORE_X16(ISA, BY_INSTRUCTION)                                        \
+    DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype)  \
+    {                                                                             \
+        if (dtype == DV_DTYPE_f32)                                                \
+            *(dv_lanes *)to = *from;                                              \
+        else if (dtype == DV_DTYPE_f16)                                           \
+            *(dv__u16x16 *)to = dv__f16_x16((dv_f32x16) * from);                  \
+        else                                                                      \
+            *(dv__u16x16 *)to = dv__bf16_x16((dv_f32x16) * from, BY_INSTRUCTION); \
+    }
+DV__STORE_X16(avx512, false)
+DV__STORE_X16(avx512bf16, true)
 DV_TARGET_AVX512 static inline void dv__exp_avx512(float *to, const float *x, float minus)
 {
     for (int i = 0; i < DV_BLOCK; i += 16)
-        *(dv__f32x16 *)(to + i) = dv__expf_x16(*(const dv__f32x16 *)(x + i) - minus);
+        *(dv_lanes *)(void *)(to + i) = (dv_lanes)dv__expf_x16((dv_f32x16) * (const dv_lanes *)(const void *)(x + i) - minus);
 }
-static const dv_isa dv_isa_avx2 DV__UNUSED = { dv__load_avx2, dv__store_avx2, dv__exp_base };
 static const dv_isa dv_isa_avx512 DV__UNUSED = { dv__load_avx512, dv__store_avx512, dv__exp_avx512 };
 static const dv_isa dv_isa_avx512bf16 DV__UNUSED = { dv__load_avx512, dv__store_avx512bf16, dv__exp_avx512 };
 #endif
@@ -383,7 +418,7 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
     }
 }
 
-/* ---- Vectors of 16 floats, read and written as they lie in memory -------------------------------------------------------- */
+/* ---- Lines with vectors of 16 floats ------------------------------------------------------------------------------------- */
 
 #ifdef DV_TARGET_AVX512
 /* Elements of a tensor, or of a block. `large`: the results are larger, all together, than the last cache. Then they go past the
@@ -391,64 +426,34 @@ DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, in
 typedef struct dv__cells {
     char *at;
     int64_t item; /* bytes from one to the next; 0: the same 16, again and again */
-    enum { DV__F32, DV__F16, DV__BF16, DV__BF16_IN_C } as;
-    bool large;
+    uint32_t dtype;
+    bool bf16, large; /* there is an instruction for bf16 */
 } dv__cells;
 typedef void (*dv__step_x16)(const dv__cells *out, const dv__cells *in, int64_t n, void *with);
 
-/* 16 elements from i on. `as` looks new each time: a loop for each would be much code. */
+/* 16 elements from i on. The dtype looks new each time: a loop for each would be much code. */
 DV__X16 dv_f32x16 dv__get_x16(dv__cells from, int64_t i)
 {
     enum { AHEAD = 16384 };
-    const char *const at = from.at + i * from.item;
-    __asm__("" : "+r"(from.as));
+    dv_lanes x;
+    __asm__("" : "+r"(from.dtype));
     if (DV__RARELY(from.large))
-        __builtin_prefetch(at + AHEAD);
-    if (from.as == DV__F32)
-        return *(const dv__f32x16 *)(const void *)at;
-    dv_f32x16 x;
-    if (from.as == DV__F16) {
-        __asm__("vcvtph2ps %1, %0" : "=v"(x) : "m"(*(const dv__u16x16 *)(const void *)at));
-        return x;
-    }
-    __asm__("vpmovzxwd %1, %0" : "=v"(x) : "m"(*(const dv__u16x16 *)(const void *)at));
-    return (dv_f32x16)((dv__u32x16)x << 16);
-}
-DV__X16 dv__u16x16 dv__f16_x16(dv_f32x16 x)
-{
-    dv__u16x16 half;
-    __asm__("vcvtps2ph $0, %1, %0" : "=v"(half) : "v"(x));
-    return half;
-}
-/* The instruction for bf16 takes denormals for 0: vectors that have some are stored as without it. */
-DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool in_c)
-{
-    uint32_t denormal;
-    dv__u16x16 half;
-    if (!in_c) {
-        __asm__("vfpclassps $0x20, %1, %%k1\n\tkmovw %%k1, %0" : "=r"(denormal) : "v"(x) : "k1");
-        __asm__("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(x));
-        if (!DV__RARELY(denormal))
-            return half;
-    }
-    const dv__u32x16 u = (dv__u32x16)x, nan = (dv__u32x16)(x != x);
-    const dv__u32x16 rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16, quiet = u >> 16 | 0x40;
-    const dv__u32x16 words = (nan & quiet) | (~nan & rounded);
-    __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
-    return half;
+        __builtin_prefetch(from.at + i * from.item + AHEAD);
+    dv__load_avx512(&x, from.at + i * from.item, from.dtype);
+    return (dv_f32x16)x;
 }
 DV__X16 void dv__put_x16(dv__cells to, int64_t i, dv_f32x16 x)
 {
     char *const at = to.at + i * to.item;
-    __asm__("" : "+r"(to.as));
-    if (to.as == DV__F32) {
+    __asm__("" : "+r"(to.dtype));
+    if (to.dtype == DV_DTYPE_f32) {
         if (DV__RARELY(to.large))
-            __asm__("vmovntps %1, %0" : "=m"(*(dv__f32x16 *)(void *)at) : "v"(x));
+            __asm__("vmovntps %1, %0" : "=m"(*(dv_lanes *)(void *)at) : "v"(x));
         else
-            *(dv__f32x16 *)(void *)at = x;
+            *(dv_lanes *)(void *)at = (dv_lanes)x;
         return;
     }
-    const dv__u16x16 half = to.as == DV__F16 ? dv__f16_x16(x) : dv__bf16_x16(x, to.as == DV__BF16_IN_C);
+    const dv__u16x16 half = to.dtype == DV_DTYPE_f16 ? dv__f16_x16(x) : dv__bf16_x16(x, to.bf16);
     if (DV__RARELY(to.large))
         __asm__("vmovntdq %1, %0" : "=m"(*(dv__u16x16 *)(void *)at) : "v"(half));
     else
@@ -496,15 +501,13 @@ DV__ONCE static int64_t dv__run_next(dv__run *run, int64_t at, int64_t left)
         const dv__side *const side = &run->side[k];
         const int64_t here = side->period ? at % side->period : at;
         dv__cells *const cells = &run->cells[k];
-        *cells = (dv__cells){ (char *)&run->rest[k], side->one ? 0 : sizeof(float), DV__F32, false };
+        *cells = (dv__cells){ (char *)&run->rest[k], side->one ? 0 : sizeof(float), DV_DTYPE_f32, false, false };
         if (side->one)
             continue;
         if (count >= DV_BLOCK && (side->same || side->half) && !(side->period && here + count > side->period)) {
-            cells->at = side->data + here * side->item;
-            cells->item = side->item;
-            cells->large = run->large && (k < run->nin ? !side->period : (uintptr_t)cells->at % 64 == 0);
-            if (side->half)
-                cells->as = side->dtype == DV_DTYPE_f16 ? DV__F16 : run->isa == &dv_isa_avx512bf16 ? DV__BF16 : DV__BF16_IN_C;
+            char *const to = side->data + here * side->item;
+            const bool large = run->large && (k < run->nin ? !side->period : (uintptr_t)to % 64 == 0);
+            *cells = (dv__cells){ to, side->item, side->dtype, run->isa == &dv_isa_avx512bf16, large };
         } else if (side->period) {
             dv__fetch_again(run->isa, &run->rest[k], side, at, count, false);
         } else if (k < run->nin) {
@@ -525,15 +528,15 @@ DV__X16 void dv__step_blocks(dv__run *run, int nout, int nin, int64_t n, void *w
     float *block[2 * DV__MOST];
     for (int64_t at = 0; at < n; at += DV_BLOCK) {
         for (int k = 0; k < nin + nout; k++) {
-            const bool there = run->cells[k].as == DV__F32 && !run->cells[k].large;
+            const bool there = run->cells[k].dtype == DV_DTYPE_f32 && !run->cells[k].large;
             block[k] = there ? (float *)(void *)(run->cells[k].at + at * run->cells[k].item) : run->rest[k].f32;
             for (int i = 0; i < DV_BLOCK && k < nin && !there; i += 16)
-                *(dv__f32x16 *)(run->rest[k].f32 + i) = dv__get_x16(run->cells[k], at + i);
+                *(dv_lanes *)(run->rest[k].f32 + i) = dv__get_x16(run->cells[k], at + i);
         }
         f32(block + nin, (const float *const *)block, with);
         for (int k = nin; k < nin + nout; k++)
             for (int i = 0; i < DV_BLOCK && block[k] == run->rest[k].f32; i += 16)
-                dv__put_x16(run->cells[k], at + i, *(const dv__f32x16 *)(run->rest[k].f32 + i));
+                dv__put_x16(run->cells[k], at + i, *(const dv_lanes *)(run->rest[k].f32 + i));
     }
 }
 /* dv_blocks() for float, with a step for vectors or, without that, one for blocks. */
@@ -582,8 +585,6 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
  *         return dv_parallel_scratch(ctx, 0, n, 1, bytes, piece, &x);
  *     }
  *     DV_ISAS_LOOP(struct softmax, softmax_row, lines)
- *
- * avx512bf16 is avx512 with another way to store bf16: the code is the same, so it is compiled once, but for the piece of a loop.
  */
 #define DV__ISA_LOOP(ISA, TARGET, FRAME, BODY, PIECE)                                     \
     TARGET static int PIECE##_##ISA(void *arg, int64_t begin, int64_t end, void *scratch) \
@@ -591,31 +592,32 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
         return PIECE(arg, begin, end, scratch, &dv_isa_##ISA);                            \
     }                                                                                     \
     DV__UNUSED static int BODY##_##ISA(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, PIECE##_##ISA); }
+#define DV__INNER(ISA, NAME) , NAME##_##ISA
+#define DV__ISA_OF(ISA, FRAME, BODY, ...)                               \
+    DV__UNUSED static int BODY##_##ISA(dv_context *ctx, const FRAME *a) \
+    {                                                                   \
+        return BODY(ctx, a DV__MAP(DV__INNER, ISA, __VA_ARGS__));       \
+    }
+#define DV__ISA_ROW(ISA, TARGET, FRAME, BODY) \
+    DV__UNUSED TARGET static int BODY##_##ISA(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_##ISA); }
 #ifdef DV_TARGET_AVX2
-/* The rows of a function for AVX-512 that gets the way to store bf16. */
-#define DV__X16_ROWS(FRAME, BODY)                                                                                               \
-    DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512bf16); } \
-    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY##_x16(ctx, a, &dv_isa_avx512); }
-#define DV_ISAS(FRAME, BODY)                                                                                      \
-    DV_TARGET_AVX512 DV__ONCE static int BODY##_x16(dv_context *ctx, const FRAME *a, const dv_isa *isa)           \
-    {                                                                                                             \
-        return BODY(ctx, a, isa);                                                                                 \
-    }                                                                                                             \
-    DV__X16_ROWS(FRAME, BODY)                                                                                     \
-    DV_TARGET_AVX2 static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_avx2); } \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
+#define DV_ISAS(FRAME, BODY)                               \
+    DV__ISA_ROW(avx512bf16, DV_TARGET_AVX512, FRAME, BODY) \
+    DV__ISA_ROW(avx512, DV_TARGET_AVX512, FRAME, BODY)     \
+    DV__ISA_ROW(avx2, DV_TARGET_AVX2, FRAME, BODY)         \
+    DV__ISA_ROW(base, , FRAME, BODY)
 #define DV_ISAS_LOOP(FRAME, BODY, PIECE)                           \
     DV__ISA_LOOP(avx512bf16, DV_TARGET_AVX512, FRAME, BODY, PIECE) \
     DV__ISA_LOOP(avx512, DV_TARGET_AVX512, FRAME, BODY, PIECE)     \
     DV__ISA_LOOP(avx2, DV_TARGET_AVX2, FRAME, BODY, PIECE)         \
     DV__ISA_LOOP(base, , FRAME, BODY, PIECE)
-/* BODY gets INNER, another function that each instruction set has: DV_ISAS_OF(struct f, body, row) passes row_avx512 and so on.
- */
-#define DV_ISAS_OF(FRAME, BODY, INNER)                                                                                    \
-    DV__UNUSED static int BODY##_avx512bf16(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_avx512bf16); } \
-    static int BODY##_avx512(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_avx512); }                    \
-    static int BODY##_avx2(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_avx2); }                        \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_base); }
+/* BODY gets other functions that each instruction set has: DV_ISAS_OF(struct f, body, row, other) passes row_avx512 and
+ * other_avx512, and so on. */
+#define DV_ISAS_OF(FRAME, BODY, ...)                 \
+    DV__ISA_OF(avx512bf16, FRAME, BODY, __VA_ARGS__) \
+    DV__ISA_OF(avx512, FRAME, BODY, __VA_ARGS__)     \
+    DV__ISA_OF(avx2, FRAME, BODY, __VA_ARGS__)       \
+    DV__ISA_OF(base, FRAME, BODY, __VA_ARGS__)
 /* The row for bf16 alone, with a comma behind it: DV_KERNELS(DV_BF16_ROW(...) DV_ISA_ROWS(...)). */
 #define DV_BF16_ROW(FRAME, BODY, ...) DV_KERNEL(FRAME, "cpu", "bf16", BODY##_avx512bf16, .isa = "avx512bf16", __VA_ARGS__),
 #define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...)                                     \
@@ -623,11 +625,9 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
         DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_avx2, .isa = "avx2", __VA_ARGS__), \
         DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
 #else
-#define DV_ISAS(FRAME, BODY) \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, &dv_isa_base); }
+#define DV_ISAS(FRAME, BODY) DV__ISA_ROW(base, , FRAME, BODY)
 #define DV_ISAS_LOOP(FRAME, BODY, PIECE) DV__ISA_LOOP(base, , FRAME, BODY, PIECE)
-#define DV_ISAS_OF(FRAME, BODY, INNER) \
-    static int BODY##_base(dv_context *ctx, const FRAME *a) { return BODY(ctx, a, INNER##_base); }
+#define DV_ISAS_OF(FRAME, BODY, ...) DV__ISA_OF(base, FRAME, BODY, __VA_ARGS__)
 #define DV_BF16_ROW(FRAME, BODY, ...)
 #define DV_ISA_ROWS(FRAME, BODY, DTYPES, ...) DV_KERNEL(FRAME, "cpu", DTYPES, BODY##_base, __VA_ARGS__)
 #endif
@@ -647,7 +647,7 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
 #define DV__PUT_f64 DV__PUT_f32
 #define DV__GET_x16 dv__get_x16
 #define DV__PUT_x16 dv__put_x16
-#define DV__OUT_TO(x, NAME) dv_number *const dv__to_##NAME = dv__notes ? dv__kept[dv__out_##NAME] : dv__out[dv__out_##NAME];
+#define DV__OUT_TO(x, NAME) dv_number *const dv__to_##NAME = dv__apart ? dv__kept[dv__out_##NAME] : dv__out[dv__out_##NAME];
 #define DV__OUT_CELLS(x, NAME) const dv__cells dv__to_##NAME = dv__out[dv__out_##NAME];
 #define DV__IN_FROM(x, NAME) __typeof__(*dv__in) dv__from_##NAME = dv__in[dv__in_##NAME];
 #define DV__OUT_COPY(x, NAME) memcpy(dv__out[dv__out_##NAME], dv__kept[dv__out_##NAME], sizeof dv__kept[0]);
@@ -741,9 +741,11 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
             END                                                                                                                 \
         }
 /* The first pass notes which elements have a large angle. The second computes these, and no others: an element's bits do not
- * depend on its neighbours. Results are kept apart until then, since they may lie where the inputs do. */
+ * depend on its neighbours. Results that lie where inputs do are kept apart until then. */
 #define DV__PASSES(TYPE, LOOP, INS, OUTS, ...)                                                                                  \
-        const bool dv__notes = DV__HAS_ANGLES(__VA_ARGS__);                                                                     \
+        bool dv__apart = false;                                                                                                 \
+        for (int k = 0; DV__HAS_ANGLES(__VA_ARGS__) && k < (int)dv__outs * (int)dv__ins; k++)                                   \
+            dv__apart |= (const void *)dv__out[k % (int)dv__outs] == (const void *)dv__in[k / (int)dv__outs];                   \
         dv_number dv__kept[dv__outs][DV_BLOCK];                                                                                 \
         int32_t dv__far_at[DV_BLOCK], dv__any = 0;                                                                              \
         DV__MAP_OF(DV__OUT_TO, , DV__UNPAREN OUTS)                                                                              \
@@ -753,7 +755,7 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
             DV__PASS(TYPE, for (int dv__i = 0; dv__i < DV_BLOCK; dv__i++), if (!dv__far_at[dv__i]) continue;, , INS, OUTS,      \
                 __VA_ARGS__)                                                                                                    \
         }                                                                                                                       \
-        if (dv__notes) { DV__MAP_OF(DV__OUT_COPY, , DV__UNPAREN OUTS) }
+        if (dv__apart) { DV__MAP_OF(DV__OUT_COPY, , DV__UNPAREN OUTS) }
 #define DV__ONE_PASS(TYPE, LOOP, INS, OUTS, ...)                                                                                \
         DV__MAP_OF(DV__OUT_CELLS, , DV__UNPAREN OUTS)                                                                           \
         DV__PASS(TYPE, LOOP, , , INS, OUTS, __VA_ARGS__)
@@ -798,7 +800,8 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
                 dv_blocks(isa, DV__ROW_TENSORS, NULL, ROW##_step_f64);                                                          \
             else                                                                                                                \
                 dv__blocks_x16(ctx, isa, DV__ROW_TENSORS, X16, ROW##_step_f32))                                                 \
-    DV__X16_ROWS(FRAME, ROW)                                                                                                    \
+    DV__UNUSED static int ROW##_avx512bf16(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, &dv_isa_avx512bf16); }   \
+    static int ROW##_avx512(dv_context *ctx, const FRAME *a) { return ROW##_x16(ctx, a, &dv_isa_avx512); }                      \
     DV_TARGET_AVX2 static int ROW##_avx2(dv_context *ctx, const FRAME *a)                                                       \
         DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks(&dv_isa_avx2, DV__ROW_TENSORS, ROW##_step_f32, ROW##_step_f64))
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \

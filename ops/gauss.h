@@ -67,9 +67,10 @@ static const float gauss_table[6][16] = {
         -3.4688378e-06f, -1.15401235e-06f, -3.32267746e-07f, -1.17390776e-07f, -4.81258198e-08f, -0.0199635476f, -0.0114168739f,
         -0.00671091862f, -0.00404817145f },
 };
-DV__X16 dv_f32x16 below_x16(dv_f32x16 x, dv_f32x16 e)
+/* The share below -a, where e = gauss(a). */
+DV__X16 dv_f32x16 tail_x16(dv_f32x16 a, dv_f32x16 e)
 {
-    const dv_i32x16 bits = (dv_i32x16)(1.0f + gauss_range_x16(x)), at = bits >> 21;
+    const dv_i32x16 bits = (dv_i32x16)(1.0f + a), at = bits >> 21;
     const dv_f32x16 d = (dv_f32x16)bits - (dv_f32x16)((bits & -0x200000) | 0x100000);
     dv_f32x16 q = { 0 }, coefficient;
     for (int i = 5; i >= 0; i--) {
@@ -77,9 +78,27 @@ DV__X16 dv_f32x16 below_x16(dv_f32x16 x, dv_f32x16 e)
         __asm__("vpermps %2, %1, %0" : "=v"(coefficient) : "v"(at), "vm"(coefficient));
         q = i == 5 ? coefficient : coefficient + d * q;
     }
-    return dv__select_x16(x < 0, e * q, 1.0f - e * q);
+    return e * q;
+}
+DV__X16 dv_f32x16 below_x16(dv_f32x16 x, dv_f32x16 e)
+{
+    const dv_f32x16 tail = tail_x16(gauss_range_x16(x), e);
+    return dv__select_x16(x < 0, tail, 1.0f - tail);
+}
+/* x times the share below it is max(x, 0) - |x| tail(|x|). The first of these by an instruction that looks up what to give for
+ * each kind of number, from 28 bits on: of -infinity NaN, as -infinity times 0 is. */
+DV__X16 dv_f32x16 gelu_x16(dv_f32x16 x)
+{
+    const dv_f32x16 a = gauss_range_x16(x), tail = tail_x16(a, gauss_x16(x));
+    const dv_i32x16 kinds = (dv_i32x16){ 0 } + 0x18131122;
+    dv_f32x16 positive = x;
+    __asm__("vfixupimmps $0, %2, %1, %0" : "+v"(positive) : "v"(x), "v"(kinds));
+    return positive - a * tail;
 }
 #endif
+DV_INLINE float gelu_f32(float x) { return x * below(x, gauss(x)); }
+DV_INLINE double gelu_f64(double x) { return x * below_f64(x, 0); }
 #define gauss_of(x) DV__BY_TYPE(x, gauss, gauss_f64, gauss_x16)(x)
 #define below_of(x, e) DV__BY_TYPE(x, below, below_f64, below_x16)(x, e)
+#define gelu_of(x) DV__BY_TYPE(x, gelu_f32, gelu_f64, gelu_x16)(x)
 #endif

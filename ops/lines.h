@@ -24,47 +24,108 @@
 /* Room for a line of n elements, in floats: whole blocks. */
 static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOCK * DV_BLOCK; }
 
-/* The elements of a tensor of f32 from start on, where they lie; NULL: another dtype, or n is not a number of whole blocks. */
-DV_INLINE float *line_in(const dv_tensor *t, int64_t start, int64_t n)
+#define LANES(P) (*(dv_lanes *)(void *)(uintptr_t)(P))
+
+/* Rows for vectors of 16 floats, and the one of these that is for bf16 alone. */
+#ifdef DV_TARGET_AVX2
+#define IS_X16(ISA) ((ISA) != &dv_isa_base && (ISA) != &dv_isa_avx2)
+#define IS_BF16_ROW(ISA) ((ISA) == &dv_isa_avx512bf16)
+#else
+#define IS_X16(ISA) false
+#define IS_BF16_ROW(ISA) false
+#endif
+
+/* n elements of a tensor of f32, bf16 or f16; the next one is `step` elements away. */
+struct elements {
+    char *data;
+    uint32_t dtype;
+    int64_t item, n, step;
+};
+DV_INLINE struct elements elements_of(const dv_tensor *t, uint32_t dtype, int64_t start, int64_t n)
 {
-    return t->dtype.bits == 32 && n % DV_BLOCK == 0 ? (float *)t->data + start : NULL;
+    const int64_t item = dtype == DV_DTYPE_f32 ? 4 : 2;
+    return (struct elements){ (char *)t->data + start * item, dtype, item, n, 1 };
+}
+/* Its elements as they lie, if they are floats in whole blocks. */
+DV_INLINE float *floats_of(const struct elements *l)
+{
+    return l->item == 4 && l->step == 1 && l->n % DV_BLOCK == 0 ? (float *)(void *)l->data : NULL;
 }
 
-/* Elements start to start + n of a tensor of f32, bf16 or f16; the last block is filled up with `pad`. */
+/* 16 elements from k on; those behind the end are `pad`, and are not stored. */
+DV__ONCE static void get_few(float *to, const struct elements *l, int64_t k, float pad)
+{
+    for (int i = 0; i < 16; i++)
+        to[i] = k + i < l->n ? dv_get(l->data, (k + i) * l->step, l->dtype) : pad;
+}
+DV__ONCE static void put_few(const struct elements *l, int64_t k, const float *from)
+{
+    for (int i = 0; i < 16 && k + i < l->n; i++)
+        dv_put(l->data, (k + i) * l->step, l->dtype, from[i]);
+}
+DV_INLINE void get_lanes(const dv_isa *isa, dv_lanes *to, const struct elements *l, int64_t k, float pad)
+{
+    if (!DV__RARELY(k + 16 > l->n || l->step != 1)) {
+        isa->load(to, l->data + k * l->item, l->dtype);
+    } else { /* of what stays in registers a copy is used */
+        const struct elements copy = *l;
+        float few[16];
+        get_few(IS_X16(isa) ? few : (float *)to, &copy, k, pad);
+        if (IS_X16(isa))
+            *to = LANES(few);
+    }
+}
+DV_INLINE void put_lanes(const dv_isa *isa, const struct elements *l, int64_t k, const dv_lanes *from)
+{
+    if (!DV__RARELY(k + 16 > l->n || l->step != 1)) {
+        isa->store(l->data + k * l->item, from, l->dtype);
+    } else {
+        const struct elements copy = *l;
+        float few[16];
+        if (IS_X16(isa))
+            LANES(few) = *from;
+        put_few(&copy, k, IS_X16(isa) ? few : (const float *)from);
+    }
+}
+
+/* *v = 16 elements from k on, which are kept in x if they do not lie `there`. */
+DV_INLINE void keep_lanes(const dv_isa *isa, dv_lanes *v, float *x, const float *there, const struct elements *l, int64_t k)
+{
+    if (IS_X16(isa)) {
+        get_lanes(isa, v, l, k, 0);
+        if (!there)
+            LANES(x + k) = *v;
+    } else { /* a vector that is no register goes by way of x in any case */
+        if (!there)
+            get_lanes(isa, &LANES(x + k), l, k, 0);
+        *v = LANES(x + k);
+    }
+}
+
+/* Elements start to start + n; the last block is filled up with `pad`. */
 DV_INLINE void load_line(const dv_isa *isa, float *to, const dv_tensor *t, int64_t start, int64_t n, float pad)
 {
-    const char *const from = (const char *)t->data + start * (t->dtype.bits / 8);
-    const uint32_t dtype = dv_dtype_key(t->dtype);
-    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
-    uint16_t rest[DV_BLOCK] = { 0 };
-    if (t->dtype.bits == 32) {
-        memcpy(to, from, (size_t)n * sizeof *to);
-    } else {
-        for (int64_t i = 0; i < whole; i += DV_BLOCK)
-            dv_block_load(isa, to + i, (const uint16_t *)(const void *)from + i, dtype);
-        if (whole < n)
-            dv_block_load(isa, to + whole, memcpy(rest, from + 2 * whole, (size_t)(n - whole) * 2), dtype);
-    }
-    for (int64_t i = n; i < line_room(n); i++)
-        to[i] = pad;
+    const struct elements l = elements_of(t, dv_dtype_key(t->dtype), start, n);
+    for (int64_t k = 0; k < line_room(n); k += 16)
+        get_lanes(isa, &LANES(to + k), &l, k, pad);
 }
 DV_INLINE void store_line(const dv_isa *isa, const dv_tensor *t, int64_t start, const float *from, int64_t n)
 {
-    char *const to = (char *)t->data + start * (t->dtype.bits / 8);
-    const uint32_t dtype = dv_dtype_key(t->dtype);
-    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
-    uint16_t rest[DV_BLOCK];
-    if (t->dtype.bits == 32) {
-        memcpy(to, from, (size_t)n * sizeof *from);
-        return;
-    }
-    for (int64_t i = 0; i < whole; i += DV_BLOCK)
-        dv_block_store(isa, (uint16_t *)(void *)to + i, from + i, dtype);
-    if (whole < n) {
-        dv_block_store(isa, rest, from + whole, dtype);
-        memcpy(to + 2 * whole, rest, (size_t)(n - whole) * 2);
-    }
+    const struct elements l = elements_of(t, dv_dtype_key(t->dtype), start, n);
+    for (int64_t k = 0; k < n; k += 16)
+        put_lanes(isa, &l, k, &LANES(from + k));
 }
+/* CALL with the dtype of T, as a constant where rows for vectors have several. */
+#define BY_DTYPE(ISA, T, CALL)                                                     \
+    do {                                                                           \
+        const uint32_t dtype_of = dv_dtype_key((T)->dtype);                        \
+        if ((ISA) == &dv_isa_base)                                                 \
+            return CALL(dtype_of);                                                 \
+        if (IS_BF16_ROW(ISA) || dtype_of == DV_DTYPE_bf16)                         \
+            return CALL(DV_DTYPE_bf16);                                            \
+        return dtype_of == DV_DTYPE_f16 ? CALL(DV_DTYPE_f16) : CALL(DV_DTYPE_f32); \
+    } while (0)
+
 /* Both as functions, one for each instruction set: small where a row calls them in many places. */
 typedef void (*load_fn)(float *to, const dv_tensor *t, int64_t start, int64_t n, float pad);
 typedef void (*store_fn)(const dv_tensor *t, int64_t start, const float *from, int64_t n);
@@ -98,23 +159,37 @@ DV_INLINE double total(const float *lanes)
     return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
 }
 
-/* The sums in the lanes of a block: sums[i] of VALUE at i, i + DV_BLOCK and so on, of n elements in whole blocks. VALUE is
- * written with LANES(x + k), 16 elements. The four vectors stay in registers; an array of sums is in memory, where each addition
- * waits for the last one. */
-typedef float line_lanes __attribute__((vector_size(64), aligned(4), may_alias));
-#define LANES(P) (*(const line_lanes *)(const void *)(P))
+/* A line whose elements are VALUE, a macro of what stands for one or 16 elements of an array: VALUE(AT) is AT(x) * scale. It goes
+ * to OUT, where it lies if it is of floats, or to TO. */
+#define AT_ONE(X) (X)[k + i]
+#define AT_LANES(X) LANES((X) + k)
+#define PUT_LINE(ISA, TO, OUT, N, VALUE)               \
+    if (OUT)                                           \
+        for (int64_t k = 0; k < (N); k += DV_BLOCK)    \
+            DV_BLOCK_LOOP(OUT)[k + i] = VALUE(AT_ONE); \
+    for (int64_t k = 0; !(OUT) && k < (N); k += 16) {  \
+        const dv_lanes value = VALUE(AT_LANES);        \
+        put_lanes(ISA, TO, k, &value);                 \
+    }
+
+/* The sums in the lanes of a block: sums[i] of v at i, i + DV_BLOCK and so on, of n elements in whole blocks. VALUE sets v, which
+ * are 16 elements, such as v = LANES(x + k). The four vectors stay in registers; an array of sums is in memory, where each
+ * addition waits for the last one. */
 #define SUM__LANES(S, AT, VALUE)        \
     {                                   \
         const int64_t k = block + (AT); \
-        S += (VALUE);                   \
+        dv_lanes v;                     \
+        VALUE;                          \
+        S += v;                         \
     }
-#define SUM_BLOCKS(SUMS, N, VALUE)                                                                                 \
-    {                                                                                                              \
-        line_lanes s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                                                          \
-        for (int64_t block = 0; block < (N); block += DV_BLOCK) {                                                  \
-            SUM__LANES(s0, 0, VALUE) SUM__LANES(s1, 16, VALUE) SUM__LANES(s2, 32, VALUE) SUM__LANES(s3, 48, VALUE) \
-        }                                                                                                          \
-        memcpy(SUMS, &s0, sizeof s0), memcpy((SUMS) + 16, &s1, sizeof s1);                                         \
-        memcpy((SUMS) + 32, &s2, sizeof s2), memcpy((SUMS) + 48, &s3, sizeof s3);                                  \
+#define SUM_BLOCKS(SUMS, N, VALUE)                                                        \
+    {                                                                                     \
+        dv_lanes s0 = { 0 }, s1 = s0, s2 = s0, s3 = s0;                                   \
+        for (int64_t block = 0; block < (N); block += DV_BLOCK) {                         \
+            SUM__LANES(s0, 0, VALUE)                                                      \
+            SUM__LANES(s1, 16, VALUE) SUM__LANES(s2, 32, VALUE) SUM__LANES(s3, 48, VALUE) \
+        }                                                                                 \
+        memcpy(SUMS, &s0, sizeof s0), memcpy((SUMS) + 16, &s1, sizeof s1);                \
+        memcpy((SUMS) + 32, &s2, sizeof s2), memcpy((SUMS) + 48, &s3, sizeof s3);         \
     }
 #endif

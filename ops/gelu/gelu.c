@@ -13,8 +13,8 @@ struct gelu_backward {
     dv_tensor *grad_input;
 };
 
-/* The sigmoid of 2 root (x + cubic x^3) is the share below x, nearly. For f32 all is computed in double: the exponent is a
- * polynomial of x, whose rounding would show. */
+/* By erf, the exact form, and by tanh: the sigmoid of 2 root (x + cubic x^3) is the share below x, nearly. For f32 the second is
+ * computed in double: the exponent is a polynomial of x, whose rounding would show. */
 #define ROOT 0.7978845608028654 /* sqrt(2 / pi) */
 #define CUBIC 0.044715
 #define NEARLY(x, number) dv_sigmoid((number)(2 * ROOT) * (x + (number)CUBIC * x * x * x))
@@ -27,22 +27,37 @@ DV_INLINE float slope_f32(float x) { return (float)slope_f64((double)x); }
 DV__EACH_X16(nearly_x16, nearly_f32)
 DV__EACH_X16(slope_x16, slope_f32)
 #endif
-/* Functions, as a comparison in the line would cost its vectors. */
-DV_INLINE bool is_16(const dv_tensor *t) { return t->dtype.bits == 16; }
-DV_INLINE bool is_none(dv_string approximate) { return __builtin_expect(approximate.data[0] == 'n', 1); }
-#define OF_16 is_16(frame.x)
-#define BY_ERF is_none(frame.approximate)
 
-DV_ELEMENTWISE(gelu_row, struct gelu, (x), (out),
-    out = BY_ERF ? x * below_of(x, gauss_of(x))
-        : OF_16  ? x * NEARLY(x, dv_number)
-                 : DV__BY_TYPE(x, nearly_f32, nearly_f64, nearly_x16)(x))
-DV_ELEMENTWISE(gelu_backward_row, struct gelu_backward, (grad_output, x), (grad_input),
-    const dv_real s = BY_ERF ? gauss_of(x) : NEARLY(x, dv_number);
-    grad_input = grad_output *
-        (BY_ERF ? below_of(x, s) + x * (dv_number)0.3989422804014327 * s
-                : OF_16 ? SLOPE(x, s, dv_number)
-                        : DV__BY_TYPE(x, slope_f32, slope_f64, slope_x16)(x)))
+DV_ELEMENTWISE(erf_row, struct gelu, (x), (out), out = gelu_of(x))
+DV_ELEMENTWISE(tanh_row, struct gelu, (x), (out), out = DV__BY_TYPE(x, nearly_f32, nearly_f64, nearly_x16)(x))
+DV_ELEMENTWISE(tanh_16_row, struct gelu, (x), (out), out = x * NEARLY(x, dv_number))
+
+DV_ELEMENTWISE(erf_slope, struct gelu_backward, (grad_output, x), (grad_input), const dv_real e = gauss_of(x);
+    grad_input = grad_output * (below_of(x, e) + x * (dv_number)0.3989422804014327 * e))
+DV_ELEMENTWISE(tanh_slope, struct gelu_backward, (grad_output, x), (grad_input),
+    grad_input = grad_output * DV__BY_TYPE(x, slope_f32, slope_f64, slope_x16)(x))
+DV_ELEMENTWISE(tanh_16_slope, struct gelu_backward, (grad_output, x), (grad_input), const dv_real s = NEARLY(x, dv_number);
+    grad_input = grad_output * SLOPE(x, s, dv_number))
+
+/* The row that the call is for. */
+#define CHOOSE(FRAME, NAME)                                                                                           \
+    typedef int (*NAME##_fn)(dv_context *, const FRAME *);                                                            \
+    static int NAME##_row(dv_context *ctx, const FRAME *a, NAME##_fn by_erf, NAME##_fn by_tanh, NAME##_fn by_tanh_16) \
+    {                                                                                                                 \
+        return (a->approximate.data[0] == 'n' ? by_erf : a->x->dtype.bits == 16 ? by_tanh_16 : by_tanh)(ctx, a);      \
+    }
+CHOOSE(struct gelu, gelu)
+DV_ISAS_OF(struct gelu, gelu_row, erf_row, tanh_row, tanh_16_row)
+static int gelu_row_reference(dv_context *ctx, const struct gelu *a)
+{
+    return gelu_row(ctx, a, erf_row_reference, tanh_row_reference, tanh_row_reference);
+}
+CHOOSE(struct gelu_backward, gelu_backward)
+DV_ISAS_OF(struct gelu_backward, gelu_backward_row, erf_slope, tanh_slope, tanh_16_slope)
+static int gelu_backward_row_reference(dv_context *ctx, const struct gelu_backward *a)
+{
+    return gelu_backward_row(ctx, a, erf_slope_reference, tanh_slope_reference, tanh_slope_reference);
+}
 
 #define FACTS "T in f32 f64 bf16 f16; approximate in \"none\" \"tanh\"; parallel(*s)"
 

@@ -35,32 +35,13 @@ static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
     return DV_OK;
 }
 
-/* x: n elements in whole blocks, of which some may lie behind the last; to, which may be x: (x - mean) / sqrt(variance + eps) *
- * weight + bias. `more` is what the mean loses as a float, which matters where all elements are near it. */
-DV_INLINE void normalise(
-    float *to, const float *x, const float *restrict weight, const float *restrict bias, int64_t n, double eps)
-{
-    float sum[DV_BLOCK], squares[DV_BLOCK];
-    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
-    SUM_BLOCKS(sum, n, LANES(x + k))
-    const double exact = total(sum) / (double)n;
-    const float mean = (float)exact;
-    SUM_BLOCKS(squares, whole, (LANES(x + k) - mean) * (LANES(x + k) - mean))
-    for (int i = 0; i < n - whole; i++)
-        squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
-    const double more = exact - (double)mean, variance = total(squares) / (double)n - more * more;
-    const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + eps)), shift = -(float)more * scale;
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
-        DV_BLOCK_LOOP
-    to[k + i] = ((x[k + i] - mean) * scale + shift) * weight[k + i] + bias[k + i];
-}
-
-DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa)
+DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa, uint32_t t)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
-    float *const x = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof(float), 64), *const weight = x + room,
-                 *const bias = weight + room;
-    if (!x)
+    const int64_t whole = n / DV_BLOCK * DV_BLOCK;
+    float *const floats = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof(float), 64);
+    float *const weight = floats + room, *const bias = weight + room;
+    if (!floats)
         return DV_ENOMEM;
     for (int64_t i = 0; i < room; i++)
         weight[i] = 1, bias[i] = 0;
@@ -69,14 +50,27 @@ DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const 
     if (a->bias)
         load_line(isa, bias, a->bias, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        float *const from = line_in(a->x, r * n, n), *const to = line_in(a->out, r * n, n);
-        if (!from)
-            load_line(isa, x, a->x, r * n, n, 0);
-        normalise(from ? to : x, from ? from : x, weight, bias, n, a->eps);
-        if (!from)
-            store_line(isa, a->out, r * n, x, n);
+        const struct elements from = elements_of(a->x, t, r * n, n), to = elements_of(a->out, t, r * n, n);
+        float sum[DV_BLOCK], squares[DV_BLOCK];
+        float *const there = floats_of(&from), *const x = there ? there : floats, *const out = floats_of(&to);
+        SUM_BLOCKS(sum, room, keep_lanes(isa, &v, x, there, &from, k))
+        const double exact = total(sum) / (double)n;
+        const float mean = (float)exact;
+        SUM_BLOCKS(squares, whole, v = (LANES(x + k) - mean) * (LANES(x + k) - mean))
+        for (int i = 0; i < n - whole; i++)
+            squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
+        /* `more` is what the mean loses as a float, which matters where all elements are near it. */
+        const double more = exact - (double)mean, variance = total(squares) / (double)n - more * more;
+        const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + a->eps)), shift = -(float)more * scale;
+#define NORMALISED(AT) (((AT(x) - mean) * scale + shift) * AT(weight) + AT(bias))
+        PUT_LINE(isa, &to, out, n, NORMALISED)
     }
     return DV_OK;
+}
+DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa)
+{
+#define ROW_OF(T) norm_of(ctx, a, isa, T)
+    BY_DTYPE(isa, a->x, ROW_OF);
 }
 DV_ISAS(struct layer_norm, layer_norm_row)
 

@@ -1,5 +1,5 @@
 /* rms_norm.c: x / sqrt(mean(x^2) + eps) * weight over the last dim, with and without a residual that is added first, and the
- * gradient. A fast row goes through a line of floats twice: its squares are added up in DV_BLOCK lanes, then it is scaled. */
+ * gradient. A fast row goes through a line twice: its squares are added up in DV_BLOCK lanes, then it is scaled. */
 #include "../lines.h"
 
 /* ---- forward ------------------------------------------------------------------------------------------------------------- */
@@ -46,44 +46,40 @@ static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
     return add_rms_norm_reference(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
 }
 
-/* All is float in whole blocks, filled up with 0. to may be x. */
-DV_INLINE float scale_of(const float *x, int64_t n, double eps)
+DV_INLINE float scale_of(const float *squares, int64_t n, double eps)
 {
-    float squares[DV_BLOCK];
-    SUM_BLOCKS(squares, n, LANES(x + k) * LANES(x + k))
     return (float)(1 / sqrt(total(squares) / (double)n + eps));
 }
-DV_INLINE void scale_line(float *to, const float *x, const float *weight, float scale, int64_t n)
-{
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
-        DV_BLOCK_LOOP
-    to[k + i] = x[k + i] * scale * weight[k + i];
-}
 
-DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa)
+DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa, uint32_t t)
 {
     const int64_t n = last_dim(a->x), rows = dv_numel_leading(a->x, a->x->ndim - 1), room = line_room(n);
-    float *const x = dv_alloc(ctx, (size_t)(3 * room + 1) * sizeof *x, 64), *const other = x + room, *const weight = other + room;
-    if (!x)
+    float *const floats = dv_alloc(ctx, (size_t)(2 * room + 1) * sizeof *floats, 64), *const weight = floats + room;
+    if (!floats)
         return DV_ENOMEM;
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        const float *from = line_in(a->x, r * n, n);
-        float *const to = line_in(a->out, r * n, n);
-        if (!from || a->residual)
-            load_line(isa, x, a->x, r * n, n, 0), from = x;
-        if (a->residual) {
-            load_line(isa, other, a->residual, r * n, n, 0);
-            for (int64_t k = 0; k < n; k += DV_BLOCK)
-                DV_BLOCK_LOOP
-            x[k + i] += other[k + i];
-            store_line(isa, a->residual, r * n, x, n);
-        }
-        scale_line(to ? to : x, from, weight, scale_of(from, n, a->eps), n);
-        if (!to)
-            store_line(isa, a->out, r * n, x, n);
+        const struct elements from = elements_of(a->x, t, r * n, n), to = elements_of(a->out, t, r * n, n);
+        const struct elements residual = a->residual ? elements_of(a->residual, t, r * n, n) : from;
+        dv_lanes other;
+        float squares[DV_BLOCK];
+        float *const there = a->residual ? NULL : floats_of(&from), *const x = there ? there : floats,
+                     *const out = floats_of(&to);
+        if (a->residual)
+            SUM_BLOCKS(squares, room, get_lanes(isa, &LANES(x + k), &from, k, 0); get_lanes(isa, &other, &residual, k, 0);
+                LANES(x + k) += other; put_lanes(isa, &residual, k, &LANES(x + k)); v = LANES(x + k) * LANES(x + k))
+        else
+            SUM_BLOCKS(squares, room, keep_lanes(isa, &v, x, there, &from, k); v *= v)
+        const float scale = scale_of(squares, n, a->eps);
+#define SCALED(AT) (AT(x) * scale * AT(weight))
+        PUT_LINE(isa, &to, out, n, SCALED)
     }
     return DV_OK;
+}
+DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa)
+{
+#define ROW_OF(T) norm_of(ctx, a, isa, T)
+    BY_DTYPE(isa, a->x, ROW_OF);
 }
 DV_ISAS(struct add_rms_norm, add_rms_norm_row)
 
@@ -119,9 +115,8 @@ DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
                               DV_ISA_ROWS(struct add_rms_norm, add_rms_norm_row, FAST, .split = 8),
         DV_KERNEL(struct add_rms_norm, "cpu", FLOATS, add_rms_norm_reference, .split = 8, .flags = DV_KERNEL_REFERENCE)));
 
-/* ---- backward ------------------------------------------------------------
- * With r
- * = 1 / sqrt(mean(x^2) + eps) and g = grad * weight: grad_x = r g - x r^3 mean(g x); grad_weight = sum of grad x r. */
+/* ---- backward ------------------------------------------------------------------------------------------------------------
+ * With r = 1 / sqrt(mean(x^2) + eps) and g = grad * weight: grad_x = r g - x r^3 mean(g x); grad_weight = sum of grad x r. */
 
 struct rms_norm_backward {
     const dv_tensor *grad_output, *x, *weight;
@@ -166,11 +161,12 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
     memset(sum, 0, (size_t)room * sizeof *sum);
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        float products[DV_BLOCK];
+        float products[DV_BLOCK], squares[DV_BLOCK];
         load_line(isa, x, a->x, r * n, n, 0);
         load_line(isa, g, a->grad_output, r * n, n, 0);
-        SUM_BLOCKS(products, n, LANES(g + k) * LANES(x + k) * LANES(weight + k))
-        const float scale = scale_of(x, n, a->eps);
+        SUM_BLOCKS(products, n, v = LANES(g + k) * LANES(x + k) * LANES(weight + k))
+        SUM_BLOCKS(squares, n, v = LANES(x + k) * LANES(x + k))
+        const float scale = scale_of(squares, n, a->eps);
         const float back = (float)((double)scale * (double)scale * (double)scale * total(products) / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)
             DV_BLOCK_LOOP

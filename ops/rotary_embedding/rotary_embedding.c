@@ -29,6 +29,27 @@
 TURN(f32, float)
 TURN(f64, double)
 
+/* The same for 16-bit types, where the halves of a head are whole vectors, which are registers: without a line of floats between.
+ */
+DV_INLINE void turn_lanes(const dv_isa *isa, const struct elements *to, const struct elements *from, int64_t size, int64_t half,
+    const float *c, const float *s)
+{
+    dv_lanes x, y, turned;
+    for (int64_t head = 0; head < from->n; head += size) {
+        for (int64_t i = 0; i < half; i += 16) {
+            get_lanes(isa, &x, from, head + i, 0);
+            get_lanes(isa, &y, from, head + half + i, 0);
+            turned = x * LANES(c + i) - y * LANES(s + i);
+            put_lanes(isa, to, head + i, &turned);
+            turned = y * LANES(c + i) + x * LANES(s + i);
+            put_lanes(isa, to, head + half + i, &turned);
+        }
+        if (to->data != from->data)
+            memcpy(to->data + (head + 2 * half) * to->item, from->data + (head + 2 * half) * to->item,
+                (size_t)((size - 2 * half) * to->item));
+    }
+}
+
 struct heads {
     const dv_tensor *in;
     dv_tensor *out;
@@ -69,33 +90,51 @@ struct turning {
     bool neox, inverse;
 };
 
-DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa *isa)
+/* t: the dtype of the heads, if it is not f64. */
+DV_INLINE int turn_floats(dv_context *ctx, const struct turning *a, const dv_isa *isa, uint32_t t)
 {
     const struct heads *const h = &a->heads;
     const int64_t tokens = dv_numel(a->positions), half = a->cache->shape[1] / 2, width = tokens ? dv_numel(h->in) / tokens : 0;
-    double *const c = dv_alloc(ctx, (size_t)(line_room(2 * half) + 1) * sizeof *c, 64);
-    float *const c_f32 = (float *)(void *)c, *const line = dv_alloc(ctx, (size_t)(line_room(width) + 1) * sizeof *line, 64);
+    float *const c = dv_alloc(ctx, (size_t)(line_room(2 * half) + 1) * sizeof *c, 64), *const s = c + half;
+    float *const line = dv_alloc(ctx, (size_t)(line_room(width) + 1) * sizeof *line, 64);
     if (!c || !line)
         return DV_ENOMEM;
     for (int64_t token = 0; token < tokens; token++) {
-        const int64_t position = get_int(a->positions, token), first = token * width;
-        if (h->in->dtype.bits == 64) {
-            look_up_f64(c, a->cache, position, half, a->inverse);
-            turn_f64(
-                (double *)h->out->data + first, (const double *)h->in->data + first, width, h->size, half, c, c + half, a->neox);
-            continue;
+        const struct elements from = elements_of(h->in, t, token * width, width),
+                              to = elements_of(h->out, t, token * width, width);
+        look_up_f32(isa, c, a->cache, get_int(a->positions, token), half, a->inverse);
+        if (t == DV_DTYPE_f32) {
+            turn_f32((float *)(void *)to.data, (const float *)(const void *)from.data, width, h->size, half, c, s, a->neox);
+        } else if (IS_X16(isa) && a->neox && half % 16 == 0) {
+            turn_lanes(isa, &to, &from, h->size, half, c, s);
+        } else {
+            load_line(isa, line, h->in, token * width, width, 0);
+            turn_f32(line, line, width, h->size, half, c, s, a->neox);
+            store_line(isa, h->out, token * width, line, width);
         }
-        look_up_f32(isa, c_f32, a->cache, position, half, a->inverse);
-        if (h->in->dtype.bits == 32) {
-            turn_f32((float *)h->out->data + first, (const float *)h->in->data + first, width, h->size, half, c_f32, c_f32 + half,
-                a->neox);
-            continue;
-        }
-        load_line(isa, line, h->in, first, width, 0);
-        turn_f32(line, line, width, h->size, half, c_f32, c_f32 + half, a->neox);
-        store_line(isa, h->out, first, line, width);
     }
     return DV_OK;
+}
+static int turn_doubles(dv_context *ctx, const struct turning *a)
+{
+    const struct heads *const h = &a->heads;
+    const int64_t tokens = dv_numel(a->positions), half = a->cache->shape[1] / 2, width = tokens ? dv_numel(h->in) / tokens : 0;
+    double *const c = dv_alloc(ctx, (size_t)(2 * half + 1) * sizeof *c, 64);
+    if (!c)
+        return DV_ENOMEM;
+    for (int64_t token = 0; token < tokens; token++) {
+        look_up_f64(c, a->cache, get_int(a->positions, token), half, a->inverse);
+        turn_f64((double *)h->out->data + token * width, (const double *)h->in->data + token * width, width, h->size, half, c,
+            c + half, a->neox);
+    }
+    return DV_OK;
+}
+DV_INLINE int turn_all(dv_context *ctx, const struct turning *a, const dv_isa *isa)
+{
+    if (a->heads.in->dtype.bits == 64)
+        return turn_doubles(ctx, a);
+#define FLOATS_OF(T) turn_floats(ctx, a, isa, T)
+    BY_DTYPE(isa, a->heads.in, FLOATS_OF);
 }
 DV_ISAS(struct turning, turn_all)
 

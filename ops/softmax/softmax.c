@@ -29,28 +29,32 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
     return DV_OK;
 }
 
-/* x: n elements in whole blocks, padded with -inf. to may be x. */
-DV_INLINE void softmax_line(const dv_isa *isa, float *to, const float *x, int64_t n)
+/* floats: room for the line. */
+DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const struct elements *from, float *floats)
 {
     float most[DV_BLOCK], sum[DV_BLOCK] = { 0 };
+    float *const there = floats_of(from), *const x = there ? there : floats;
     for (int i = 0; i < DV_BLOCK; i++)
         most[i] = -(float)INFINITY;
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
+    for (int64_t k = 0; k < from->n; k += DV_BLOCK) {
+        for (int i = 0; i < DV_BLOCK && !there; i += 16)
+            get_lanes(isa, &LANES(x + k + i), from, k + i, -(float)INFINITY);
         DV_BLOCK_LOOP
-    most[i] = x[k + i] > most[i] ? x[k + i] : most[i]; /* NaN comes back with the sum */
+        most[i] = x[k + i] > most[i] ? x[k + i] : most[i]; /* NaN comes back with the sum */
+    }
     for (int half = DV_BLOCK / 2; half; half /= 2)
         for (int i = 0; i < half; i++)
             most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
     const float all = most[0];
-    for (int64_t k = 0; k < n; k += DV_BLOCK) {
-        dv_block_exp(isa, to + k, x + k, all);
+    for (int64_t k = 0; k < from->n; k += DV_BLOCK) {
+        dv_block_exp(isa, floats + k, x + k, all);
         DV_BLOCK_LOOP
-        sum[i] += to[k + i];
+        sum[i] += floats[k + i];
     }
     const float scale = (float)(1 / total(sum));
-    for (int64_t k = 0; k < n; k += DV_BLOCK)
-        DV_BLOCK_LOOP
-    to[k + i] *= scale;
+    float *const out = floats_of(to);
+#define SCALED(AT) (AT(floats) * scale)
+    PUT_LINE(isa, to, out, from->n, SCALED)
 }
 
 struct lines {
@@ -58,29 +62,21 @@ struct lines {
     int64_t n, step; /* element i of line l is at l / step * n * step + l % step + i * step */
 };
 
-DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
+DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa, uint32_t t)
 {
     const struct lines *const x = arg;
-    const uint32_t t = dv_dtype_key(x->a->x->dtype);
-    float *const line = scratch;
     for (int64_t l = begin; l < end; l++) {
         const int64_t first = l / x->step * x->n * x->step + l % x->step;
-        float *const from = x->step == 1 ? line_in(x->a->x, first, x->n) : NULL;
-        if (from) {
-            softmax_line(isa, line_in(x->a->out, first, x->n), from, x->n);
-            continue;
-        }
-        if (x->step == 1)
-            load_line(isa, line, x->a->x, first, x->n, -(float)INFINITY);
-        for (int64_t i = 0; x->step > 1 && i < line_room(x->n); i++)
-            line[i] = i < x->n ? (float)dv_get_f64(x->a->x->data, first + i * x->step, t) : -(float)INFINITY;
-        softmax_line(isa, line, line, x->n);
-        if (x->step == 1)
-            store_line(isa, x->a->out, first, line, x->n);
-        for (int64_t i = 0; x->step > 1 && i < x->n; i++)
-            dv_put_f64(x->a->out->data, first + i * x->step, t, (double)line[i]);
+        struct elements from = elements_of(x->a->x, t, first, x->n), to = elements_of(x->a->out, t, first, x->n);
+        from.step = to.step = x->step;
+        softmax_line(isa, &to, &from, scratch);
     }
     return DV_OK;
+}
+DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
+{
+#define LINES_OF(T) lines_of(arg, begin, end, scratch, isa, T)
+    BY_DTYPE(isa, ((const struct lines *)arg)->a->x, LINES_OF);
 }
 static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn piece)
 {

@@ -160,8 +160,8 @@ F32(F32_TEST)
     __attribute__((noinline)) DV_TARGET_AVX512 static void NAME##_of_x16(float *restrict out, const float *restrict in) \
     {                                                                                                                   \
         for (int i = 0; i < BATCH; i += 16) {                                                                           \
-            const dv_f32x16 x = *(const dv__f32x16 *)(in + i);                                                          \
-            *(dv__f32x16 *)(out + i) = EXPRESSION;                                                                      \
+            const dv_f32x16 x = (dv_f32x16) * (const dv_lanes *)(in + i);                                               \
+            *(dv_lanes *)(out + i) = (dv_lanes)EXPRESSION;                                                              \
         }                                                                                                               \
     }                                                                                                                   \
     static double NAME##_oracle(float x) { return EXACT; }                                                              \

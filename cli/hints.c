@@ -219,7 +219,13 @@ static void explain_generic(const char *block, size_t size, const char *message,
 #define PLAIN "; or use " LINE "_PLAIN, which takes all of C"
 #define SELECT VECTORS "write dv_select(x > 0, a, b) instead of `if` or x > 0 ? a : b" PLAIN
 #define NUMBER "the line is compiled for float and double: write (dv_number)0.1, or (dv_number)frame.scale"
-#define ALL VECTORS "write dv_all(0), or dv_all(frame.scale), for a number as a result or a variable"
+#define ALL                                                                                                                 \
+    VECTORS "write dv_all(0), or dv_all(frame.scale), for a number as a result or a variable; a function must be one that " \
+            "dovetail_elementwise.h lists"
+#define FUNCTION                                                                                                                \
+    VECTORS "call only what dovetail_elementwise.h lists, such as dv_exp(x), and choose by an attribute with frame.flag ? x : " \
+            "y" PLAIN
+#define TENSORS "a list of " LINE " names a field that is no tensor: an attribute is written frame.scale in the line"
 
 #define FIELD "a list of " LINE " names a field that the struct does not have"
 #define INPUT "an input cannot be changed: declare a dv_real, or list it among the results, too"
@@ -250,7 +256,11 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "assigning to 'dv_real'", LINE, LINE, ALL }, /* clang */
         { "initializing 'dv_real'", LINE, LINE, ALL },
         { "cannot convert value to a vector", LINE, LINE, ALL },
-        { "incompatible type", LINE, LINE, VECTORS "call only what dovetail_elementwise.h lists, such as dv_exp(x)" PLAIN },
+        { "initializing type 'const dv_tensor", LINE, LINE, TENSORS }, /* gcc */
+        { "initializing 'const dv_tensor", LINE, LINE, TENSORS },      /* clang */
+        { "incompatible type", LINE, LINE, FUNCTION },
+        { "of type-generic function", LINE, LINE, FUNCTION },                   /* gcc, of <tgmath.h> */
+        { "'__tg_promote' is unavailable", LINE, LINE, FUNCTION },              /* clang */
         { "where scalar is required", LINE, LINE, SELECT },                     /* gcc */
         { "where arithmetic or pointer type is required", LINE, LINE, SELECT }, /* clang, of ?: */
         { "requires expression of scalar type", LINE, LINE, SELECT },           /* of `if` */
@@ -260,6 +270,8 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "may change value", LINE, LINE, NUMBER },                             /* with -Wconversion */
         { "vector", LINE, LINE, NONE },
         { "unary exclamation mark", LINE, LINE, VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN },
+        { "to unary expression", LINE, LINE, VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN }, /* clang */
+        { "to binary expression", LINE, LINE, NONE },
         { "non-floating-point argument", LINE, LINE, NONE },
         { "aggregate value used", LINE, LINE, NONE },
         { "implicit declaration of function 'DV_", "", NULL, "there is no such macro: is <dovetail_op.h> included?" },

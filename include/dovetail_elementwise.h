@@ -10,7 +10,7 @@
  *
  * for f32, f64, bf16 and f16; DV_ELEMENTWISE_ROWS(struct f, row, "f32 i64", ...) is for other dtypes.
  *
- * The names in parentheses are fields of the struct: inputs, then results, at most eight of each. The line is C; it can be
+ * The names in parentheses are fields of the struct: inputs, then results, one to eight of each. The line is C; it can be
  * several statements. It is compiled for float, for double, and for vectors of 16 floats, so each value in it has the type
  * dv_real, and it uses what dovetail_math.h has for all three: dv_exp, dv_log, dv_log1p, dv_sigmoid, dv_silu, dv_tanh, dv_sin,
  * dv_cos, dv_sqrt, dv_abs, dv_floor, dv_ceil, dv_trunc, dv_round, dv_min, dv_max, dv_select. Another function does not compile.
@@ -31,8 +31,8 @@
  * Each tensor is read and written by its own dtype; f32, bf16, f16, f64, i8, i16, i32, i64, u8 and bool may be mixed. The line is
  * computed in double if a tensor is f64, i32 or i64, else in float: integers are exact up to 2^53, and slower than in a loop of
  * your own. A result that is an integer is cut to its range. An input of one element stands for all; one with the shape of the
- * last dims of the first result, such as a bias of rows, is repeated. An output may be one of the inputs, but may not overlap an
- * input in another way. */
+ * last dims of the first result, such as a bias of rows, is repeated: sizes count, not the contract's names. An output may be one
+ * of the inputs, but may not overlap an input in another way. */
 #ifndef DOVETAIL_ELEMENTWISE_H
 #define DOVETAIL_ELEMENTWISE_H
 
@@ -715,7 +715,8 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
             return dv_error(ctx, DV_EINVAL,
                 "an elementwise row needs as many elements of '%.*s' as of its first result: %lld%s, found %lld", size, name,
                 (long long)n, result ? "" : " (or 1, or the shape of the last dims)", (long long)dv_numel(t));
-        return dv_error(ctx, DV_EINVAL, "an elementwise row does not have the dtype of '%.*s'", size, name);
+        return dv_error(ctx, DV_EINVAL, "an elementwise row needs '%.*s' of a number type or bool, found type code %d of %d bits",
+            size, name, t->dtype.code, t->dtype.bits);
     }
     return DV_OK;
 }

@@ -3,7 +3,7 @@
  * A call to expf() in a loop is a call to libm for each element. The functions here are straight-line C without branch, table or
  * call, so a loop over them vectorises at -O3 -fno-math-errno -fno-trapping-math for the instruction set of the function around
  * the loop. Compile with -ffp-contract=fast, so that a*b + c is one instruction where the processor has FMA; `dovetail build`
- * passes all these flags. Under -ffast-math the results are wrong.
+ * passes all these flags. -ffast-math, under which the results would be wrong, is refused.
  *
  * Every function treats NaN, infinities and denormals as the C library does. The error written beside each is the largest that
  * was measured by tests/core/test_math.c, against the correctly rounded result, over all floats (f32) or many millions of points
@@ -14,6 +14,10 @@
 
 #include "dovetail_op.h"
 #include <math.h>
+
+#if defined(__FAST_MATH__)
+#error "dovetail_math.h: with -ffast-math (or -Ofast) its functions give wrong numbers: -ffp-contract=fast is what they need"
+#endif
 
 #if defined(__clang__)
 #define DV__UNUSED __attribute__((unused))

@@ -90,7 +90,7 @@ DV__X16 dv_f32x16 below_x16(dv_f32x16 x, dv_f32x16 e)
 DV__X16 dv_f32x16 gelu_x16(dv_f32x16 x)
 {
     const dv_f32x16 a = gauss_range_x16(x), tail = tail_x16(a, gauss_x16(x));
-    const dv_i32x16 kinds = (dv_i32x16){ 0 } + 0x18131122;
+    const dv_i32x16 kinds = (dv_i32x16){ 0 } + 0x17131122;
     dv_f32x16 positive = x;
     __asm__("vfixupimmps $0, %2, %1, %0" : "+v"(positive) : "v"(x), "v"(kinds));
     return positive - a * tail;

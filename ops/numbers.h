@@ -3,6 +3,9 @@
 #define OPS_NUMBERS_H
 #include <dovetail_op.h>
 
+/* In a native form: X in f32 if it has 16 bits, as kernels compute it. Squares and sums would leave the range of f16. */
+#define WIDE(X) "to(" X ", if(" X ".dtype in bf16 f16, f32, " X ".dtype))"
+
 static inline void load(double *to, const dv_tensor *t, int64_t start, int64_t n)
 {
     dv_load_f64(to, t->data, start, n, dv_dtype_key(t->dtype));

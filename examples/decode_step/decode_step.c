@@ -226,7 +226,7 @@ static void save(const char *folder, const char *name, const dv_tensor *t)
 int main(int argc, char **argv)
 {
     static const char *const files[] = { "base", "fused_experts", "layer_norm", "lightning_indexer", "linear", "paged_kv_write",
-        "rms_norm", "rotary_embedding", "silu_and_mul", "sparse_flash_attention", "topk_softmax" };
+        "rms_norm", "rotary_embedding", "silu_and_mul", "sparse_flash_attention" };
     double best = 1e9;
     if (argc != 9)
         return fprintf(stderr, "usage: decode_step HOME FOLDER GROUPS OF_GROUPS CHOICES CHOSEN THREADS ROUNDS\n"), 2;

@@ -739,4 +739,27 @@ DV_OPERATOR(fused_experts_backward, struct backward,
     .doc = "The gradients of fused_experts; the ids are constant. With quantised weights it is an error.",
     .kernels = DV_KERNELS(DV_KERNEL(struct backward, "cpu", NULL, fused_experts_backward_any, .flags = DV_KERNEL_REFERENCE)));
 
-DV_LIBRARY_FRAGMENT(dovetail, fused_experts, &dv_op_fused_experts, &dv_op_fused_experts_backward);
+/* With the routing before it, as vLLM's older function of this name. */
+struct fused_moe {
+    const dv_tensor *hidden_states, *w1, *w2, *gating_output;
+    int64_t topk;
+    bool renormalize;
+    dv_string activation;
+    dv_tensor *out;
+};
+#define ROUTED "grouped_topk(gating_output, topk, renormalize)"
+DV_OPERATOR(fused_moe, struct fused_moe, (hidden_states, w1, w2, gating_output, topk, renormalize, activation, out),
+    .schema = "fused_moe(Tensor hidden_states, Tensor w1, Tensor w2, Tensor gating_output, int topk, bool renormalize, str "
+              "activation=\"silu\") -> Tensor out",
+    .contract = "hidden_states[m k]:T, w1[e 2*n k]:T, w2[e k n]:T, gating_output[m e]:G -> out[m k]:T; T in f32 f16 bf16 f64; "
+                "G in f32 f16 bf16 f64; 0 <= topk <= e; activation in \"silu\" \"gelu\" \"gelu_tanh\" \"swigluoai\"; "
+                "flops = 6*m*topk*n*k",
+    .native = "fused_experts(hidden_states, w1, w2, " ROUTED "[0], " ROUTED "[1], activation)",
+    .doc = "A mixture of experts: each token goes to the topk experts with the largest softmax of gating_output, by grouped_topk "
+           "and fused_experts.");
+
+/* Those of routing.c. */
+DV__HIDDEN extern const dv_operator_decl dv_op_grouped_topk, dv_op_grouped_topk_backward, dv_op_topk_softmax;
+
+DV_LIBRARY_FRAGMENT(dovetail, fused_experts, &dv_op_fused_experts, &dv_op_fused_experts_backward, &dv_op_fused_moe,
+    &dv_op_grouped_topk, &dv_op_grouped_topk_backward, &dv_op_topk_softmax);

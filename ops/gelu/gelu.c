@@ -19,8 +19,14 @@ struct gelu_backward {
 #define CUBIC 0.044715
 #define NEARLY(x, number) dv_sigmoid((number)(2 * ROOT) * (x + (number)CUBIC * x * x * x))
 #define SLOPE(x, s, number) (s + 2 * x * s * (1 - s) * (number)ROOT * (1 + 3 * (number)CUBIC * x * x))
+/* Beyond 50 the slope is 0 or 1: there x^2 would be infinite, and that times 0 is NaN. */
+#define BOUNDED(x, number) dv_max((number) - 50, dv_min((number)50, x))
 DV_INLINE double nearly_f64(double x) { return x * NEARLY(x, double); }
-DV_INLINE double slope_f64(double x) { return SLOPE(x, NEARLY(x, double), double); }
+DV_INLINE double slope_f64(double x)
+{
+    const double y = BOUNDED(x, double);
+    return SLOPE(y, NEARLY(y, double), double);
+}
 DV_INLINE float nearly_f32(float x) { return (float)nearly_f64((double)x); }
 DV_INLINE float slope_f32(float x) { return (float)slope_f64((double)x); }
 #ifdef DV_TARGET_AVX512
@@ -36,8 +42,8 @@ DV_ELEMENTWISE(erf_slope, struct gelu_backward, (grad_output, x), (grad_input), 
     grad_input = grad_output * (below_of(x, e) + x * (dv_number)0.3989422804014327 * e))
 DV_ELEMENTWISE(tanh_slope, struct gelu_backward, (grad_output, x), (grad_input),
     grad_input = grad_output * DV__BY_TYPE(x, slope_f32, slope_f64, slope_x16)(x))
-DV_ELEMENTWISE(tanh_16_slope, struct gelu_backward, (grad_output, x), (grad_input), const dv_real s = NEARLY(x, dv_number);
-    grad_input = grad_output * SLOPE(x, s, dv_number))
+DV_ELEMENTWISE(tanh_16_slope, struct gelu_backward, (grad_output, x), (grad_input), const dv_real y = BOUNDED(x, dv_number);
+    const dv_real s = NEARLY(y, dv_number); grad_input = grad_output * SLOPE(y, s, dv_number))
 
 /* The row that the call is for. */
 #define CHOOSE(FRAME, NAME)                                                                                           \

@@ -74,14 +74,14 @@ DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const 
 }
 DV_ISAS(struct layer_norm, layer_norm_row)
 
-#define CENTRED "(x - mean(x, [-1], True))"
+#define CENTRED "(" WIDE("x") " - mean(" WIDE("x") ", [-1], True))"
 #define NORMAL CENTRED " * rsqrt(mean(" CENTRED " * " CENTRED ", [-1], True) + eps)"
 #define WEIGHTED "if(present(weight), " NORMAL " * weight, " NORMAL ")"
 
 DV_OPERATOR(layer_norm, struct layer_norm, (x, weight, bias, eps, out),
     .schema = "layer_norm(Tensor x, Tensor? weight=None, Tensor? bias=None, float eps=1e-05) -> Tensor out",
     .contract = "x[*s n]:T, weight[n]:T, bias[n]:T -> out[*s n]:T; T in f32 f64 bf16 f16; parallel(*s)",
-    .native = "if(present(bias), " WEIGHTED " + bias, " WEIGHTED ")",
+    .native = "type_as(if(present(bias), " WEIGHTED " + bias, " WEIGHTED "), x)",
     .doc = "(x - mean) / sqrt(variance + eps) * weight + bias over the last dim.",
     .kernels = DV_KERNELS(DV_BF16_ROW(struct layer_norm, layer_norm_row, .split = 8)
                               DV_ISA_ROWS(struct layer_norm, layer_norm_row, "f32 bf16 f16", .split = 8),

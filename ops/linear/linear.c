@@ -101,8 +101,10 @@ static int linear_row(dv_context *ctx, const struct linear *a, const product_isa
     static int linear_row_##ISA(dv_context *ctx, const struct linear *a) { return linear_row(ctx, a, &product_##ISA); }
 PRODUCT_EACH(ROW)
 
-#define WEIGHT "transpose(if(present(weight_scale), type_as(weight * unsqueeze(weight_scale, 1), input), weight), 0, 1)"
-#define PRODUCT "squeeze(matmul(unsqueeze(input, -2), " WEIGHT "), -2)"
+#define OF(X, WEIGHT) "squeeze(matmul(unsqueeze(" X ", -2), transpose(" WEIGHT ", 0, 1)), -2)"
+#define X WIDE("input")
+#define SCALED "type_as(weight, " X ") * unsqueeze(type_as(weight_scale, " X "), 1)"
+#define PRODUCT "if(present(weight_scale), type_as(" OF(X, SCALED) ", input), " OF("input", "weight") ")"
 
 DV_OPERATOR(linear, struct linear, (input, weight, bias, weight_scale, out),
     .schema = "linear(Tensor input, Tensor weight, Tensor? bias=None, Tensor? weight_scale=None) -> Tensor out",

@@ -46,10 +46,7 @@ static int rms_norm_reference(dv_context *ctx, const struct rms_norm *a)
     return add_rms_norm_reference(ctx, &(struct add_rms_norm){ a->x, NULL, a->weight, a->eps, a->out });
 }
 
-DV_INLINE float scale_of(const float *squares, int64_t n, double eps)
-{
-    return (float)(1 / sqrt(total(squares) / (double)n + eps));
-}
+DV_INLINE double scale_of(const float *squares, int64_t n, double eps) { return 1 / sqrt(total(squares) / (double)n + eps); }
 
 DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa, uint32_t t)
 {
@@ -70,7 +67,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
                 LANES(x + k) += other; put_lanes(isa, &residual, k, &LANES(x + k)); v = LANES(x + k) * LANES(x + k))
         else
             SUM_BLOCKS(squares, room, keep_lanes(isa, &v, x, there, &from, k); v *= v)
-        const float scale = scale_of(squares, n, a->eps);
+        const float scale = (float)scale_of(squares, n, a->eps);
 #define SCALED(AT) (AT(x) * scale * AT(weight))
         PUT_LINE(isa, &to, out, n, SCALED)
     }
@@ -90,14 +87,15 @@ static int rms_norm_row(dv_context *ctx, const struct rms_norm *a, int (*row)(dv
 }
 DV_ISAS_OF(struct rms_norm, rms_norm_row, add_rms_norm_row)
 
+#define SCALE(X) "rsqrt(mean(" X " * " X ", [-1], True) + eps)"
+#define NORMAL(X) X " * " SCALE(X) " * weight"
 #define FLOATS "f32 f64 bf16 f16"
 #define FAST "f32 bf16 f16"
 
 DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
     .schema = "rms_norm(Tensor x, Tensor weight, float eps=1e-06) -> Tensor out",
     .contract = "x[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; eps >= 0.0; parallel(*s)",
-    .native = "x * rsqrt(mean(x * x, [-1], True) + eps) * weight",
-    .gradient = "x, weight: rms_norm_backward(grad, x, weight, eps)",
+    .native = "type_as(" NORMAL(WIDE("x")) ", x)", .gradient = "x, weight: rms_norm_backward(grad, x, weight, eps)",
     .doc = "x / sqrt(mean(x * x) + eps) * weight over the last dim. bf16 and f16 are computed in float and rounded once.",
     .kernels = DV_KERNELS(DV_BF16_ROW(struct rms_norm, rms_norm_row, .split = 8)
                               DV_ISA_ROWS(struct rms_norm, rms_norm_row, FAST, .split = 8),
@@ -106,9 +104,9 @@ DV_OPERATOR(rms_norm, struct rms_norm, (x, weight, eps, out),
 DV_OPERATOR(add_rms_norm, struct add_rms_norm, (x, residual, weight, eps, out),
     .schema = "add_rms_norm(Tensor x, Tensor(a!)? residual, Tensor weight, float eps=1e-06) -> Tensor out",
     .contract = "x[*s d]:T, residual[*s d]:T, weight[d]:T -> out[*s d]:T; T in " FLOATS "; eps >= 0.0; parallel(*s)",
-    .native =
-        "out: if(present(residual), (x + residual) * rsqrt(mean((x + residual) * (x + residual), [-1], True) + eps) * weight, "
-        "x * rsqrt(mean(x * x, [-1], True) + eps) * weight); residual: if(present(residual), x + residual, None)",
+    .native = "out: type_as(if(present(residual), " NORMAL("(" WIDE("x") " + residual)") ", " NORMAL(
+        WIDE("x")) "), x); "
+                   "residual: if(present(residual), x + residual, None)",
     .doc = "residual += x, in place, then rms_norm of that; without a residual rms_norm of x. The step between the layers of a "
            "transformer.",
     .kernels = DV_KERNELS(DV_BF16_ROW(struct add_rms_norm, add_rms_norm_row, .split = 8)
@@ -166,8 +164,8 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
         load_line(isa, g, a->grad_output, r * n, n, 0);
         SUM_BLOCKS(products, n, v = LANES(g + k) * LANES(x + k) * LANES(weight + k))
         SUM_BLOCKS(squares, n, v = LANES(x + k) * LANES(x + k))
-        const float scale = scale_of(squares, n, a->eps);
-        const float back = (float)((double)scale * (double)scale * (double)scale * total(products) / (double)n);
+        const double exact = scale_of(squares, n, a->eps); /* both terms from it: nearly equal ones are subtracted */
+        const float scale = (float)exact, back = (float)(exact * exact * exact * total(products) / (double)n);
         for (int64_t k = 0; k < n; k += DV_BLOCK)
             DV_BLOCK_LOOP
             {
@@ -182,13 +180,14 @@ DV_INLINE int rms_norm_backward_row(dv_context *ctx, const struct rms_norm_backw
 }
 DV_ISAS(struct rms_norm_backward, rms_norm_backward_row)
 
+#define X WIDE("x")
 DV_OPERATOR(rms_norm_backward, struct rms_norm_backward, (grad_output, x, weight, eps, grad_x, grad_weight),
     .schema =
         "rms_norm_backward(Tensor grad_output, Tensor x, Tensor weight, float eps=1e-06) -> (Tensor grad_x, Tensor grad_weight)",
     .contract = "grad_output[*s d]:T, x[*s d]:T, weight[d]:T -> grad_x[*s d]:T, grad_weight[d]:T; T in " FLOATS "; eps >= 0.0",
-    .native =
-        "(rsqrt(mean(x * x, [-1], True) + eps) * (grad_output * weight - x * mean(grad_output * weight * x, [-1], True) / "
-        "(mean(x * x, [-1], True) + eps)), sum_to_size(grad_output * x * rsqrt(mean(x * x, [-1], True) + eps), weight.shape))",
+    .native = "(type_as(" SCALE(X) " * (grad_output * weight - " X " * mean(grad_output * weight * " X ", [-1], True) / "
+                                   "(mean(" X " * " X ", [-1], True) + eps)), x), type_as(sum_to_size(grad_output * " X
+                                   " * " SCALE(X) ", weight.shape), weight))",
     .doc = "The gradients of rms_norm with respect to x and weight.",
     .kernels = DV_KERNELS(DV_BF16_ROW(struct rms_norm_backward, rms_norm_backward_row, .flags = 0)
                               DV_ISA_ROWS(struct rms_norm_backward, rms_norm_backward_row, FAST, .flags = 0),

@@ -90,11 +90,11 @@ static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn p
 }
 DV_ISAS_LOOP(struct softmax, softmax_row, softmax_lines)
 
-#define E "exp(x - amax(x, [dim], True))"
+#define E "exp(" WIDE("x") " - amax(" WIDE("x") ", [dim], True))"
 
 DV_OPERATOR(softmax, struct softmax, (x, dim, out), .schema = "softmax(Tensor x, int dim=-1) -> Tensor out",
     .contract = "x[*s]:T -> out[*s]:T; T in f32 f64 bf16 f16; axis(dim, x) >= 0; rank(x) > 0",
-    .native = "if(x.numel == 0, x * 1, " E " / sum(" E ", [dim], True))",
+    .native = "if(x.numel == 0, x * 1, type_as(" E " / sum(" E ", [dim], True), x))",
     .gradient = "x: result * (grad - sum(grad * result, [dim], True))",
     .doc = "exp(x - max) / sum of these, over one dim: positive numbers with the sum 1.",
     .kernels = DV_KERNELS(DV_BF16_ROW(struct softmax, softmax_row, .flags = 0)

@@ -326,6 +326,9 @@ LINE = "out = dv_silu(gate) * up)"
 @pytest.mark.parametrize("line, message", [
     ("out = expf(gate) * up)", "call only what dovetail_elementwise.h lists"),
     ("out = log(gate) * up)", "call only what dovetail_elementwise.h lists"),
+    ("out = dv_erf(gate))", "a function must be one that dovetail_elementwise.h lists"),
+    ("out = gate % 2)", "this cannot be done with vectors"),
+    ("out = !gate)", "write (x > 0) == 0"),
     ("out = gate > 0 ? gate : up)", "write dv_select(x > 0, a, b)"),
     ("out = gate * 0.1)", "write (dv_number)0.1"),
     ("if (gate > 0) out = up)", "DV_ELEMENTWISE_PLAIN, which takes all of C"),

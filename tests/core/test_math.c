@@ -404,7 +404,7 @@ static void misfits(void **state)
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ NULL, &tx, 0, &to }), DV_EINVAL);
     assert_string_equal(misfit, "an elementwise row needs 'x', which is None");
     assert_int_equal(relu_line_base(&ctx, &(struct lines){ &tx, &strange, 0, &to }), DV_EINVAL);
-    assert_string_equal(misfit, "an elementwise row does not have the dtype of 'i'");
+    assert_string_equal(misfit, "an elementwise row needs 'i' of a number type or bool, found type code 1 of 16 bits");
 }
 
 /* An element's bits are the same whatever the others of its block are. */

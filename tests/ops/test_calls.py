@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -104,7 +105,8 @@ def test_gradients(case):
 
 
 # What a bridge gives to translate formulas, for another host than torch: NumPy arrays and Dovetail's own base operators.
-BASE = _formula.Host(dovetail.find, np.dtype, {"numel": "{}.size"})
+DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+BASE = _formula.Host(dovetail.find, lambda name: np.dtype(DTYPES[name]), {"numel": "{}.size"})
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "bf16" not in c])
@@ -157,7 +159,7 @@ def test_threads_and_isas_agree(isa):
 def test_all_binaries_load_and_are_small():
     build = pathlib.Path(dovetail.command()).resolve().parents[1]
     for path in sorted((build / "ops").glob("*.so")):
-        assert path.stat().st_size <= {"base": 200_000, "fused_experts": 120_000, "lightning_indexer": 89_000, "sparse_flash_attention": 84_000, "rms_norm": 120_000, "gelu": 120_000, "rotary_embedding": 84_000}.get(path.stem, 72_000), path
+        assert path.stat().st_size <= {"base": 200_000, "fused_experts": 144_000, "lightning_indexer": 89_000, "sparse_flash_attention": 84_000, "rms_norm": 120_000, "gelu": 124_000, "rotary_embedding": 84_000}.get(path.stem, 72_000), path
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "ops").glob("*/README.md")), ids=lambda p: p.parent.name)

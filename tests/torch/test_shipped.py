@@ -64,6 +64,7 @@ SAMPLES = {
                     lambda: [(r(3, 2, 4), r(3, 2, 5), r(2, 4, 2, 4), r(2, 4, 2, 5), torch.tensor([7, -1, 0]))]),
     "grouped_topk": lambda: [(r(3, 8), 3, True, 4, 2), (r(3, 8), 3, False, 1, 1, "sigmoid", 2.5)],
     "grouped_topk_backward": lambda: [(r(3, 2), torch.tensor([[0, 1], [2, 3], [7, 0]]).int(), r(3, 8), True, "softmax", 1.0)],
+    "fused_moe": lambda: [(r(3, 8), r(4, 10, 8), r(4, 8, 5), r(3, 4), 2, True)],
     "topk_softmax": lambda: [(torch.empty(3, 2), torch.empty(3, 2).int(), torch.empty(3, 2).int(), r(3, 8), True)],
     "adv_step_flash": lambda: [(3, 2, 4, *advance())],
     "advance_step": lambda: [(3, 2, 4, *advance())],
@@ -149,7 +150,7 @@ def test_gradcheck(name):
             return tuple(x for x in found if x.requires_grad) if isinstance(found, tuple) else found
 
         assert torch.autograd.gradcheck(f, args)
-        again = ALL.get(f"{name.replace('npu_', '')}_backward")
+        again = ALL.get(name.replace("npu_", "").replace("fused_moe", "fused_experts") + "_backward")
         if not again or again.gradient or again.native:
             assert torch.autograd.gradgradcheck(f, args)
 

@@ -1,4 +1,4 @@
-/* topk_softmax.c: routing: which experts a token goes to, and with which weights. Experts are taken by score, the lower index
+/* routing.c: routing: which experts a token goes to, and with which weights. Experts are taken by score, the lower index
  * first among equals. */
 #include "../numbers.h"
 #include "../topk.h"
@@ -187,5 +187,3 @@ DV_OPERATOR(topk_softmax, struct topk_softmax,
     .doc = "The k experts with the largest softmax of the logits (plus bias), best first, and their softmax, divided by its sum "
            "if renormalize. vLLM's operator of this name.",
     .kernels = ROW(struct topk_softmax, topk_softmax_reference, .split = 0));
-
-DV_LIBRARY_FRAGMENT(dovetail, topk_softmax, &dv_op_grouped_topk, &dv_op_grouped_topk_backward, &dv_op_topk_softmax);

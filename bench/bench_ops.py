@@ -9,6 +9,9 @@ operations and bytes), and goals: the share of the limit in percent, how many ti
 import ctypes
 import itertools
 import json
+import pathlib
+import re
+import subprocess
 import sys
 import time
 
@@ -233,6 +236,17 @@ def step_of_64():
         say(f"advance_step, 64 sequences, {what}", "torch eager", (times[what] - times[again]) / 50, (times["eager"] - times["again"]) / 50, f">= {goal} x")
 
 
+def decode_step():
+    """examples/decode_step at the published sizes: it checks the results, and prints its times."""
+    example = pathlib.Path(__file__).resolve().parents[1] / "examples" / "decode_step" / "decode_step.py"
+    for threads in THREADS:
+        printed = subprocess.run([sys.executable, example, "--threads", str(threads)], capture_output=True, text=True, check=True).stdout
+        times = {name.strip(): float(ms) * 1000 for name, ms in re.findall(r"^(.+?) +([\d.]+) ms", printed, re.M)}
+        for name in ("Dovetail in PyTorch", "Dovetail in C"):
+            say(f"decode step of a layer like DeepSeek-V3.2's, {name}, {threads} thread{'s' * (threads > 1)}", "plain PyTorch", times[name],
+                times["plain PyTorch"], ">= 1.5 x")
+
+
 def main():
     # Freed memory stays with the process, as an allocator that caches keeps it: else each call with a large result waits for fresh pages.
     libc = ctypes.CDLL(None)
@@ -255,6 +269,8 @@ def main():
             compare(f"{what}, i8", *case, dict(kind="i8", **limit), goals, inductor=False)
     top_k()
     step_of_64()
+    if not QUICK:
+        decode_step()
     print(json.dumps({"limits": limits.table(figures), "threads": limits.THREADS}))
 
 

@@ -225,7 +225,7 @@ static void explain_generic(const char *block, size_t size, const char *message,
 #define FUNCTION                                                                                                                \
     VECTORS "call only what dovetail_elementwise.h lists, such as dv_exp(x), and choose by an attribute with frame.flag ? x : " \
             "y" PLAIN
-#define TENSORS "a list of " LINE " names a field that is no tensor: an attribute is written frame.scale in the line"
+#define TENSORS "a list of " LINE " names a field that is not a tensor: an attribute is written frame.scale in the line"
 
 #define FIELD "a list of " LINE " names a field that the struct does not have"
 #define INPUT "an input cannot be changed: declare a dv_real, or list it among the results, too"

@@ -102,6 +102,7 @@ static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base, dv
 typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t dv__u32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint16_t dv__u16x8 __attribute__((vector_size(16), aligned(2), may_alias));
+typedef uint16_t dv__u16x32 __attribute__((vector_size(64), aligned(2), may_alias));
 typedef uint16_t dv__u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
 
 /* f16 by the processor's instructions; they treat denormals as C does. Two vectors are copied one by one: the compiler would copy
@@ -431,33 +432,51 @@ typedef struct dv__cells {
 } dv__cells;
 typedef void (*dv__step_x16)(const dv__cells *out, const dv__cells *in, int64_t n, void *with);
 
-/* 16 elements from i on. The dtype looks new each time: a loop for each would be much code. */
-DV__X16 dv_f32x16 dv__get_x16(dv__cells from, int64_t i)
+/* 32 elements from i on. The dtype looks new each time: a loop for each would be much code. */
+DV__X16 void dv__get_x16(dv_f32x16 *x, dv__cells from, int64_t i)
 {
     enum { AHEAD = 16384 };
-    dv_lanes x;
+    dv_lanes first, second;
+    const char *const at = from.at + i * from.item, *const next = at + 16 * from.item;
     __asm__("" : "+r"(from.dtype));
     if (DV__RARELY(from.large))
-        __builtin_prefetch(from.at + i * from.item + AHEAD);
-    dv__load_avx512(&x, from.at + i * from.item, from.dtype);
-    return (dv_f32x16)x;
+        __builtin_prefetch(at + AHEAD), __builtin_prefetch(next + AHEAD);
+    dv__load_avx512(&first, at, from.dtype);
+    dv__load_avx512(&second, next, from.dtype);
+    x[0] = (dv_f32x16)first, x[1] = (dv_f32x16)second;
 }
-DV__X16 void dv__put_x16(dv__cells to, int64_t i, dv_f32x16 x)
+DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
 {
     char *const at = to.at + i * to.item;
+    dv__u16x16 half[2];
     __asm__("" : "+r"(to.dtype));
     if (to.dtype == DV_DTYPE_f32) {
-        if (DV__RARELY(to.large))
-            __asm__("vmovntps %1, %0" : "=m"(*(dv_lanes *)(void *)at) : "v"(x));
-        else
-            *(dv_lanes *)(void *)at = (dv_lanes)x;
+        for (int k = 0; k < 2; k++)
+            if (DV__RARELY(to.large))
+                __asm__("vmovntps %1, %0" : "=m"(((dv_lanes *)(void *)at)[k]) : "v"(x[k]));
+            else
+                ((dv_lanes *)(void *)at)[k] = (dv_lanes)x[k];
         return;
     }
-    const dv__u16x16 half = to.dtype == DV_DTYPE_f16 ? dv__f16_x16(x) : dv__bf16_x16(x, to.bf16);
-    if (DV__RARELY(to.large))
-        __asm__("vmovntdq %1, %0" : "=m"(*(dv__u16x16 *)(void *)at) : "v"(half));
-    else
-        *(dv__u16x16 *)(void *)at = half;
+    if (to.dtype == DV_DTYPE_f16) {
+        half[0] = dv__f16_x16(x[0]), half[1] = dv__f16_x16(x[1]);
+    } else {
+        uint32_t denormal = 1;
+        if (to.bf16)
+            __asm__("vfpclassps $0x20, %1, %%k1\n\tvfpclassps $0x20, %2, %%k2\n\tkorw %%k1, %%k2, %%k1\n\tkmovw %%k1, %0"
+                : "=r"(denormal)
+                : "v"(x[0]), "v"(x[1])
+                : "k1", "k2");
+        if (!denormal)
+            __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(*(dv__u16x32 *)half) : "v"(x[0]), "v"(x[1]));
+        else
+            half[0] = dv__bf16_x16(x[0], false), half[1] = dv__bf16_x16(x[1], false);
+    }
+    for (int k = 0; k < 2; k++)
+        if (DV__RARELY(to.large))
+            __asm__("vmovntdq %1, %0" : "=m"(((dv__u16x16 *)(void *)at)[k]) : "v"(half[k]));
+        else
+            ((dv__u16x16 *)(void *)at)[k] = half[k];
 }
 
 /* A loop over all elements: its inputs, and then its results. Blocks that cannot be used where they lie are in `rest`. */
@@ -530,13 +549,13 @@ DV__X16 void dv__step_blocks(dv__run *run, int nout, int nin, int64_t n, void *w
         for (int k = 0; k < nin + nout; k++) {
             const bool there = run->cells[k].dtype == DV_DTYPE_f32 && !run->cells[k].large;
             block[k] = there ? (float *)(void *)(run->cells[k].at + at * run->cells[k].item) : run->rest[k].f32;
-            for (int i = 0; i < DV_BLOCK && k < nin && !there; i += 16)
-                *(dv_lanes *)(run->rest[k].f32 + i) = dv__get_x16(run->cells[k], at + i);
+            for (int i = 0; i < DV_BLOCK && k < nin && !there; i += 32)
+                dv__get_x16((dv_f32x16 *)(run->rest[k].f32 + i), run->cells[k], at + i);
         }
         f32(block + nin, (const float *const *)block, with);
         for (int k = nin; k < nin + nout; k++)
-            for (int i = 0; i < DV_BLOCK && block[k] == run->rest[k].f32; i += 16)
-                dv__put_x16(run->cells[k], at + i, *(const dv_lanes *)(run->rest[k].f32 + i));
+            for (int i = 0; i < DV_BLOCK && block[k] == run->rest[k].f32; i += 32)
+                dv__put_x16(run->cells[k], at + i, (const dv_f32x16 *)(run->rest[k].f32 + i));
     }
 }
 /* dv_blocks() for float, with a step for vectors or, without that, one for blocks. */
@@ -645,11 +664,18 @@ DV__ONCE static void dv__blocks_f64(const dv_isa *isa, int64_t n, dv_tensor *con
 #define DV__PUT_f32(TO, I, X) (TO)[I] = (X)
 #define DV__GET_f64 DV__GET_f32
 #define DV__PUT_f64 DV__PUT_f32
-#define DV__GET_x16 dv__get_x16
-#define DV__PUT_x16 dv__put_x16
+#define DV__GET_x16(FROM, I) (FROM)[I]
+#define DV__PUT_x16(TO, I, X) (TO)[I] = (X)
 #define DV__OUT_TO(x, NAME) dv_number *const dv__to_##NAME = dv__apart ? dv__kept[dv__out_##NAME] : dv__out[dv__out_##NAME];
-#define DV__OUT_CELLS(x, NAME) const dv__cells dv__to_##NAME = dv__out[dv__out_##NAME];
-#define DV__IN_FROM(x, NAME) __typeof__(*dv__in) dv__from_##NAME = dv__in[dv__in_##NAME];
+#define DV__IN_PAIR(x, NAME)      \
+    dv_f32x16 dv__from_##NAME[2]; \
+    dv__get_x16(dv__from_##NAME, dv__all_##NAME, dv__at);
+#define DV__OUT_PAIR(x, NAME) dv_f32x16 dv__to_##NAME[2];
+#define DV__OUT_PUT(x, NAME) dv__put_x16(dv__out[dv__out_##NAME], dv__at, dv__to_##NAME);
+#define DV__FROM_f32(NAME) dv__from_##NAME
+#define DV__FROM_f64(NAME) dv__from_##NAME
+#define DV__FROM_x16(NAME) dv__all_##NAME
+#define DV__IN_FROM(TYPE, NAME) __typeof__(*dv__in) DV__FROM_##TYPE(NAME) = dv__in[dv__in_##NAME];
 #define DV__OUT_COPY(x, NAME) memcpy(dv__out[dv__out_##NAME], dv__kept[dv__out_##NAME], sizeof dv__kept[0]);
 #define DV__OF_FRAME(x, NAME) x->NAME,
 /* clang-format off */
@@ -757,9 +783,14 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
                 __VA_ARGS__)                                                                                                    \
         }                                                                                                                       \
         if (dv__apart) { DV__MAP_OF(DV__OUT_COPY, , DV__UNPAREN OUTS) }
-#define DV__ONE_PASS(TYPE, LOOP, INS, OUTS, ...)                                                                                \
-        DV__MAP_OF(DV__OUT_CELLS, , DV__UNPAREN OUTS)                                                                           \
-        DV__PASS(TYPE, LOOP, , , INS, OUTS, __VA_ARGS__)
+#define DV__PAIRS(TYPE, LOOP, INS, OUTS, ...)                                                                                   \
+        LOOP {                                                                                                                  \
+            DV__MAP_OF(DV__IN_PAIR, , DV__UNPAREN INS)                                                                          \
+            DV__MAP_OF(DV__OUT_PAIR, , DV__UNPAREN OUTS)                                                                        \
+            { enum { dv__i = 0 }; DV__PASS(TYPE, , , , INS, OUTS, __VA_ARGS__) }                                                \
+            { enum { dv__i = 1 }; DV__PASS(TYPE, , , , INS, OUTS, __VA_ARGS__) }                                                \
+            DV__MAP_OF(DV__OUT_PUT, , DV__UNPAREN OUTS)                                                                         \
+        }
 /* The step for one type: REAL is what the line computes with, NUMBER one of its numbers; LOOP goes through the elements. */
 #define DV__STEP(TARGET, STEP, PARAMETERS, TYPE, NUMBER, REAL, LOOP, PASSES, FRAME, INS, OUTS, ...)                             \
     _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"")                                               \
@@ -772,7 +803,7 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         enum { DV__MAP_OF(DV__OUT_NUMBER, , DV__UNPAREN OUTS) dv__outs };                                                       \
         _Static_assert((int)dv__ins <= DV__MOST && (int)dv__outs <= DV__MOST, "at most eight inputs and eight results");        \
         (void)frame;                                                                                                            \
-        DV__MAP_OF(DV__IN_FROM, , DV__UNPAREN INS)                                                                              \
+        DV__MAP_OF(DV__IN_FROM, TYPE, DV__UNPAREN INS)                                                                              \
         PASSES(TYPE, LOOP, INS, OUTS, __VA_ARGS__)                                                                              \
     }                                                                                                                           \
     _Pragma("GCC diagnostic pop")
@@ -807,7 +838,7 @@ DV__ONCE static int dv__fits(dv_context *ctx, const dv_tensor *const *out, int n
         DV__ELEMENTWISE_ROW(INS, OUTS, dv_blocks(&dv_isa_avx2, DV__ROW_TENSORS, ROW##_step_f32, ROW##_step_f64))
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)                                                                               \
     DV__STEP(DV_TARGET_AVX512, STEP, (const dv__cells *dv__out, const dv__cells *dv__in, int64_t dv__n, void *dv__with), x16,   \
-        float, dv_f32x16, for (int64_t dv__i = 0; dv__i < dv__n; dv__i += 16), DV__ONE_PASS, FRAME, INS, OUTS, __VA_ARGS__)
+        float, dv_f32x16, for (int64_t dv__at = 0; dv__at < dv__n; dv__at += 32), DV__PAIRS, FRAME, INS, OUTS, __VA_ARGS__)
 #else
 #define DV__ELEMENTWISE_ISAS(ROW, FRAME, INS, OUTS, X16)
 #define DV__STEP_X16(STEP, FRAME, INS, OUTS, ...)

@@ -399,7 +399,7 @@ DV__X16 dv_f32x16 dv__sigmoid_x16_below(dv_f32x16 x)
 DV__X16 dv_f32x16 dv__sigmoidf_x16(dv_f32x16 x) /* 2.6 ulp */
 {
     const dv_f32x16 near = dv__max_x16(dv__all_x16(-140), dv__min_x16(dv__all_x16(140), x));
-    return 1.0f / dv__sigmoid_x16_below(near) * 0x1p-64f;
+    return 0x1p-64f / dv__sigmoid_x16_below(near);
 }
 DV__X16 dv_f32x16 dv__siluf_x16(dv_f32x16 x) /* 3.1 ulp */
 {
@@ -495,21 +495,40 @@ DV__X16 uint32_t dv__outside_x16(dv_f32x16 x, float most) /* a bit for each |x| 
     __asm__("vcmpnleps %1, %2, %%k1\n\tkmovw %%k1, %0" : "=r"(outside) : "v"(dv__all_x16(most)), "v"(dv__fabs_x16(x)) : "k1");
     return outside;
 }
+/* y, with the elements of which rest has a bit computed one by one. */
+#define DV__FAR_X16(NAME, ANY)                                                                           \
+    DV_TARGET_AVX512 DV__ONCE static void NAME(float *y, const float *x, uint32_t rest, const void *far) \
+    {                                                                                                    \
+        for (; rest; rest &= rest - 1)                                                                   \
+            y[__builtin_ctz(rest)] = ANY(x[__builtin_ctz(rest)], far);                                   \
+    }
+DV__FAR_X16(dv__sinf_far, dv__sinf_any)
+DV__FAR_X16(dv__cosf_far, dv__cosf_any)
 DV__X16 dv_f32x16 dv__sinf_x16(dv_f32x16 x, const void *far)
 {
     dv_f32x16 sine = dv__sinf_near_x16(x); /* each element in its own way, whatever the others are */
     if (!DV__RARELY(dv__outside_x16(x, DV_SINF_NEAR)))
         return sine;
     sine = dv__select_x16((dv_i32x16)(dv__fabs_x16(x) <= DV_SINF_NEAR), sine, dv__sinf_small_x16(x));
-    for (uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL); rest; rest &= rest - 1)
-        sine[__builtin_ctz(rest)] = dv__sinf_any(x[__builtin_ctz(rest)], far);
+    const uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL);
+    if (rest) {
+        float y[16], copy[16]; /* so that x stays in a register */
+        memcpy(y, &sine, sizeof y), memcpy(copy, &x, sizeof copy);
+        dv__sinf_far(y, copy, rest, far);
+        memcpy(&sine, y, sizeof y);
+    }
     return sine;
 }
 DV__X16 dv_f32x16 dv__cosf_x16(dv_f32x16 x, const void *far)
 {
     dv_f32x16 cosine = dv__cosf_small_x16(x);
-    for (uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL); rest; rest &= rest - 1)
-        cosine[__builtin_ctz(rest)] = dv__cosf_any(x[__builtin_ctz(rest)], far);
+    const uint32_t rest = dv__outside_x16(x, DV_SINF_SMALL);
+    if (DV__RARELY(rest)) {
+        float y[16], copy[16];
+        memcpy(y, &cosine, sizeof y), memcpy(copy, &x, sizeof copy);
+        dv__cosf_far(y, copy, rest, far);
+        memcpy(&cosine, y, sizeof y);
+    }
     return cosine;
 }
 

@@ -95,7 +95,7 @@ DV_INLINE void keep_lanes(const dv_isa *isa, dv_lanes *v, float *x, const float 
         get_lanes(isa, v, l, k, 0);
         if (!there)
             LANES(x + k) = *v;
-    } else { /* a vector that is no register goes by way of x in any case */
+    } else { /* here v would lie in memory, as x does */
         if (!there)
             get_lanes(isa, &LANES(x + k), l, k, 0);
         *v = LANES(x + k);

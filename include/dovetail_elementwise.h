@@ -69,27 +69,30 @@ DV_INLINE void dv_block_store(const dv_isa *isa, uint16_t *to, const float *from
 DV_INLINE void dv_block_exp(const dv_isa *isa, float *to, const float *x, float minus) { isa->exp(to, x, minus); }
 
 /* In C, which the compiler makes vectors of. */
+#define DV__EACH(TO, VALUE)    \
+    {                          \
+        DV__VECTOR_LOOP(i, 16) \
+        (TO)[i] = VALUE;       \
+    }
 DV_INLINE void dv__load_base(dv_lanes *to, const void *from, uint32_t dtype)
 {
-    float *const x = (float *)to;
     const uint16_t *const half = (const uint16_t *)from;
     if (dtype == DV_DTYPE_f32)
         memcpy(to, from, sizeof *to);
     else if (dtype == DV_DTYPE_bf16)
-        DV__VECTOR_LOOP(i, 16)
-    x[i] = dv_bf16_to_f32(half[i]);
-    else DV__VECTOR_LOOP(i, 16) x[i] = dv_f16_to_f32(half[i]);
+        DV__EACH((float *)to, dv_bf16_to_f32(half[i]))
+    else
+        DV__EACH((float *)to, dv_f16_to_f32(half[i]))
 }
 DV_INLINE void dv__store_base(void *to, const dv_lanes *from, uint32_t dtype)
 {
     const float *const x = (const float *)from;
-    uint16_t *const half = (uint16_t *)to;
     if (dtype == DV_DTYPE_f32)
         memcpy(to, from, sizeof *from);
     else if (dtype == DV_DTYPE_bf16)
-        DV__VECTOR_LOOP(i, 16)
-    half[i] = dv_f32_to_bf16(x[i]);
-    else DV__VECTOR_LOOP(i, 16) half[i] = dv_f32_to_f16(x[i]);
+        DV__EACH((uint16_t *)to, dv_f32_to_bf16(x[i]))
+    else
+        DV__EACH((uint16_t *)to, dv_f32_to_f16(x[i]))
 }
 DV_INLINE void dv__exp_base(float *to, const float *x, float minus)
 {
@@ -102,8 +105,8 @@ static const dv_isa dv_isa_base DV__UNUSED = { dv__load_base, dv__store_base, dv
 typedef float dv__f32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint32_t dv__u32x8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef uint16_t dv__u16x8 __attribute__((vector_size(16), aligned(2), may_alias));
-typedef uint16_t dv__u16x32 __attribute__((vector_size(64), aligned(2), may_alias));
 typedef uint16_t dv__u16x16 __attribute__((vector_size(32), aligned(2), may_alias));
+typedef uint16_t dv__u16x32 __attribute__((vector_size(64), aligned(2), may_alias));
 
 /* f16 by the processor's instructions; they treat denormals as C does. Two vectors are copied one by one: the compiler would copy
  * them in smaller parts, for which whole vectors that are read next would have to wait. */
@@ -168,15 +171,16 @@ DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool by_instruction)
     __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
     return half;
 }
-#define DV__STORE_X16(ISA, BY_INSTRUCTION)                                        \
-    DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype)  \
-    {                                                                             \
-        if (dtype == DV_DTYPE_f32)                                                \
-            *(dv_lanes *)to = *from;                                              \
-        else if (dtype == DV_DTYPE_f16)                                           \
-            *(dv__u16x16 *)to = dv__f16_x16((dv_f32x16) * from);                  \
-        else                                                                      \
-            *(dv__u16x16 *)to = dv__bf16_x16((dv_f32x16) * from, BY_INSTRUCTION); \
+#define DV__STORE_X16(ISA, BY_INSTRUCTION)                                       \
+    DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype) \
+    {                                                                            \
+        const dv_f32x16 x = (dv_f32x16)from[0];                                  \
+        if (dtype == DV_DTYPE_f32)                                               \
+            *(dv_lanes *)to = (dv_lanes)x;                                       \
+        else if (dtype == DV_DTYPE_f16)                                          \
+            *(dv__u16x16 *)to = dv__f16_x16(x);                                  \
+        else                                                                     \
+            *(dv__u16x16 *)to = dv__bf16_x16(x, BY_INSTRUCTION);                 \
     }
 DV__STORE_X16(avx512, false)
 DV__STORE_X16(avx512bf16, true)
@@ -386,7 +390,7 @@ DV__ONCE static void dv__fill(dv__room *to, const dv__side *side, bool wide) /* 
 DV_INLINE void dv_blocks(const dv_isa *isa, int64_t n, dv_tensor *const *out, int nout, const dv_tensor *const *in, int nin,
     void *with, dv_step_f32 f32, dv_step_f64 f64)
 {
-    dv__room rest[2 * DV__MOST]; /* side by side: no two that a step uses are 4096 bytes apart, which is slow */
+    _Alignas(64) dv__room rest[2 * DV__MOST]; /* side by side: no two that a step uses are 4096 bytes apart, which is slow */
     dv__side from[DV__MOST], to[DV__MOST];
     const void *x[DV__MOST] = { NULL };
     void *y[DV__MOST] = { NULL };
@@ -428,7 +432,8 @@ typedef struct dv__cells {
     char *at;
     int64_t item; /* bytes from one to the next; 0: the same 16, again and again */
     uint32_t dtype;
-    bool bf16, large; /* there is an instruction for bf16 */
+    bool bf16; /* there is an instruction for it */
+    bool large;
 } dv__cells;
 typedef void (*dv__step_x16)(const dv__cells *out, const dv__cells *in, int64_t n, void *with);
 
@@ -440,7 +445,7 @@ DV__X16 void dv__get_x16(dv_f32x16 *x, dv__cells from, int64_t i)
     const char *const at = from.at + i * from.item, *const next = at + 16 * from.item;
     __asm__("" : "+r"(from.dtype));
     if (DV__RARELY(from.large))
-        __builtin_prefetch(at + AHEAD), __builtin_prefetch(next + AHEAD);
+        __builtin_prefetch(at + AHEAD), __builtin_prefetch(from.item < 4 ? at + AHEAD : next + AHEAD);
     dv__load_avx512(&first, at, from.dtype);
     dv__load_avx512(&second, next, from.dtype);
     x[0] = (dv_f32x16)first, x[1] = (dv_f32x16)second;
@@ -483,7 +488,8 @@ DV__X16 void dv__put_x16(dv__cells to, int64_t i, const dv_f32x16 *x)
 typedef struct dv__run {
     const dv_isa *isa;
     int nin, n;
-    bool whole, large; /* there are no integers: many blocks are computed at once */
+    bool whole; /* there are no integers: many blocks are computed at once */
+    bool large;
     dv__side side[2 * DV__MOST];
     dv__cells cells[2 * DV__MOST];
     _Alignas(64) dv__room rest[2 * DV__MOST];
@@ -514,7 +520,8 @@ DV__ONCE static int64_t dv__run_next(dv__run *run, int64_t at, int64_t left)
     int64_t count = left < DV_BLOCK ? left : run->whole ? left / DV_BLOCK * DV_BLOCK : DV_BLOCK;
     for (int k = 0; k < run->nin; k++) {
         const int64_t period = run->side[k].period, fits = period ? (period - at % period) / DV_BLOCK * DV_BLOCK : count;
-        count = count > fits && fits ? fits : count > DV_BLOCK && !fits ? DV_BLOCK : count;
+        if (count > DV_BLOCK)
+            count = fits < DV_BLOCK ? DV_BLOCK : fits < count ? fits : count;
     }
     for (int k = 0; k < run->n; k++) {
         const dv__side *const side = &run->side[k];

@@ -346,6 +346,12 @@ def test_mistakes_in_an_elementwise_line(project, cc, line, message):
     assert any(s.startswith(f"  my_ops.c:{number}: ") and message in s for s in r.err.split("What is wrong:\n")[1].splitlines()), r.err
 
 
+@pytest.mark.parametrize("cc", COMPILERS)
+def test_fast_math_is_refused(project, cc):
+    project.write("my_ops.c", ELEMENTWISE)
+    assert "-ffp-contract=fast is what they need" in project("build", "--cc", cc, "-X", "-ffast-math", code=1).err
+
+
 def test_plain_errors_are_passed_on(project, source):
     project.write("my_ops.c", source.replace("return DV_OK;", "return DV_OK", 1))
     r = project("build", code=1)

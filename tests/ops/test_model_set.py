@@ -91,6 +91,40 @@ def test_gradients(name):
         assert torch.autograd.gradcheck(call, (weight, draw(6, seed=2).requires_grad_()))
 
 
+@pytest.mark.parametrize("policy", ["all", "none"])
+def test_f16_whose_squares_are_too_large(policy):
+    """The native form, and the gradient that comes from it, compute in f32."""
+    x, w = torch.tensor([[600.0, 1.0, 2.0, 3.0], [3e4, -3e4, 5.0, 0.0]], dtype=torch.float16), torch.ones(4, dtype=torch.float16)
+    grad = torch.tensor([1.0, 2.0, -1.0, 0.5], dtype=torch.float16)
+    for ours, theirs in ((ops.layer_norm, lambda x, w: F.layer_norm(x, (4,), w)), (ops.rms_norm, lambda x, w: F.rms_norm(x, (4,), w, 1e-6))):
+        given, wide = [t.clone().requires_grad_() for t in (x, w)], [t.double().requires_grad_() for t in (x, w)]
+        with dovetail.policy(policy):
+            found, exact = ours(*given), theirs(*wide)
+            torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=1e-6)
+            (found * grad).sum().backward()
+        (exact * grad).sum().backward()
+        for f, e in zip(given, wide):
+            torch.testing.assert_close(f.grad.double(), e.grad, rtol=5e-3, atol=2e-7)
+    with dovetail.policy(policy):
+        assert torch.equal(ops.softmax(torch.zeros(70000, dtype=torch.float16)), torch.full((70000,), 1 / 70000, dtype=torch.float16))
+
+
+def test_the_slope_of_gelu_far_from_0(isa):
+    for dtype in TYPES:
+        x = torch.tensor([1e4, -1e4, float("inf"), -float("inf"), float("nan")] + [1e20, -1e20] * (dtype != torch.float16), dtype=dtype)
+        expected = [1.0, 0.0, 1.0, 0.0, float("nan")] + [1.0, 0.0] * (dtype != torch.float16)
+        torch.testing.assert_close(ops.gelu_backward(torch.ones_like(x), x, "tanh"), torch.tensor(expected, dtype=dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("scale", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_gradient_of_int8_weights(scale):
+    """The scale is not rounded, whatever the weights' types are."""
+    x, w, s = draw(3, 7).requires_grad_(), torch.randint(-127, 128, (5, 7), dtype=torch.int8), (draw(5, seed=1) / 50).to(scale)
+    assert torch.autograd.gradcheck(lambda x: ops.linear(x, w, None, s), x)
+    with dovetail.policy("none"):
+        torch.testing.assert_close(ops.linear(x, w, None, s), x @ (w.double() * s.double()[:, None]).T)
+
+
 # ---- routing -----------------------------------------------------------------------------------------------------------------
 
 def routed(gating, k, renormalize, groups=1, kept=1, scoring="softmax", factor=1.0, bias=None):

@@ -42,11 +42,12 @@ DV__X16 dv_f32x16 gauss_range_x16(dv_f32x16 x)
 }
 DV__X16 dv_f32x16 gauss_x16(dv_f32x16 x)
 {
-    const dv_f32x16 a = gauss_range_x16(x), square = a * a;
+    const dv_f32x16 a = gauss_range_x16(x), square = a * a, shifted = square * -0x1.715476p-1f + 0x1.8p19f;
+    const dv_f32x16 n = shifted - 0x1.8p19f, power = dv__power_x16(shifted);
     dv_f32x16 rest = a;
-    __asm__("vfmsub213ps %2, %1, %0" : "+v"(rest) : "v"(a), "v"(square)); /* a * a - square */
-    const dv__exp_x16 parts = dv__exp_parts_of_x16(-0.5f * square, -0.5f * rest);
-    return dv__times_power_x16(parts.e, parts.n);
+    __asm__("vfmsub213ps %2, %1, %0" : "+v"(rest) : "v"(a), "v"(square));         /* a * a - square */
+    const dv_f32x16 r = ((square + n * 0x1.62ep0f) + rest) + n * 0x1.0bfbe8p-14f; /* -2 of what the power leaves */
+    return dv__times_power_x16(power + power * (r * (-0.5f + r * (0.125f - r * 0.020833334f))), n);
 }
 static const float gauss_table[6][16] = {
     { 0.230760321f, 0.185231671f, 0.153651938f, 0.130724728f, 0.106345162f, 0.084803395f, 0.0703426972f, 0.0600156747f,
@@ -67,38 +68,67 @@ static const float gauss_table[6][16] = {
         -3.4688378e-06f, -1.15401235e-06f, -3.32267746e-07f, -1.17390776e-07f, -4.81258198e-08f, -0.0199635476f, -0.0114168739f,
         -0.00671091862f, -0.00404817145f },
 };
-/* The share below -a, where e = gauss(a). */
-DV__X16 dv_f32x16 tail_x16(dv_f32x16 a, dv_f32x16 e)
+/* The same for results of 16 bits, with a relative error of 2^-15. */
+static const float gauss_table_16[4][16] = {
+    { 0.230757341f, 0.185230285f, 0.153651252f, 0.13072437f, 0.106342629f, 0.0848024413f, 0.0703422874f, 0.0600154772f,
+        0.0491213016f, 0.0395062566f, 0.0330187902f, 0.0283525735f, 0.453791767f, 0.379603535f, 0.323355615f, 0.279770225f },
+    { -0.110492289f, -0.0747869238f, -0.0532254055f, -0.0394492373f, -0.0267340112f, -0.0173269138f, -0.012057418f,
+        -0.00884036999f, -0.00596179068f, -0.00387530262f, -0.00271461392f, -0.00200502737f, -0.342219025f, -0.256591022f,
+        -0.196844861f, -0.15414311f },
+    { 0.0467057787f, 0.0273544658f, 0.0170355737f, 0.0111664571f, 0.00646840082f, 0.00344628398f, 0.00202645035f, 0.00128288788f,
+        0.000723570993f, 0.000380140933f, 0.000223179741f, 0.000141790792f, 0.206260085f, 0.14214614f, 0.100446463f,
+        0.0726275146f },
+    { -0.0176242422f, -0.00911757909f, -0.00505111786f, -0.00296666054f, -0.00147461437f, -0.00065690733f, -0.000330005976f,
+        -0.000181731375f, -8.5403015e-05f, -3.66038585e-05f, -1.81084797e-05f, -9.92923742e-06f, -0.105693765f, -0.0679325536f,
+        -0.044818677f, -0.0302957706f },
+};
+/* exp(-a^2 / 2), for those: nothing is kept of what is rounded. */
+DV__X16 dv_f32x16 gauss_16_x16(dv_f32x16 a)
+{
+    const dv_f32x16 square = a * a, shifted = square * -0x1.715476p-1f + 0x1.8p19f, n = shifted - 0x1.8p19f;
+    const dv_f32x16 r = square + n * 0x1.62e43p0f; /* twice the rest, negative */
+    const dv_f32x16 power = dv__power_x16(shifted);
+    return dv__times_power_x16(power + power * (r * (-0.5f + r * 0.125f)), n);
+}
+/* The share below -a, where e = exp(-a^2 / 2). */
+DV__X16 dv_f32x16 tail_x16(dv_f32x16 a, dv_f32x16 e, const float (*table)[16], int terms)
 {
     const dv_i32x16 bits = (dv_i32x16)(1.0f + a), at = bits >> 21;
     const dv_f32x16 d = (dv_f32x16)bits - (dv_f32x16)((bits & -0x200000) | 0x100000);
     dv_f32x16 q = { 0 }, coefficient;
-    for (int i = 5; i >= 0; i--) {
-        memcpy(&coefficient, gauss_table[i], sizeof coefficient);
+    for (int i = terms - 1; i >= 0; i--) {
+        memcpy(&coefficient, table[i], sizeof coefficient);
         __asm__("vpermps %2, %1, %0" : "=v"(coefficient) : "v"(at), "vm"(coefficient));
-        q = i == 5 ? coefficient : coefficient + d * q;
+        q = i == terms - 1 ? coefficient : coefficient + d * q;
     }
     return e * q;
 }
 DV__X16 dv_f32x16 below_x16(dv_f32x16 x, dv_f32x16 e)
 {
-    const dv_f32x16 tail = tail_x16(gauss_range_x16(x), e);
+    const dv_f32x16 tail = tail_x16(gauss_range_x16(x), e, gauss_table, 6);
     return dv__select_x16(x < 0, tail, 1.0f - tail);
 }
 /* x times the share below it is max(x, 0) - |x| tail(|x|). The first of these by an instruction that looks up what to give for
  * each kind of number, from 28 bits on: of -infinity NaN, as -infinity times 0 is. */
-DV__X16 dv_f32x16 gelu_x16(dv_f32x16 x)
+DV__X16 dv_f32x16 gelu_x16(dv_f32x16 x, bool of_16)
 {
-    const dv_f32x16 a = gauss_range_x16(x), tail = tail_x16(a, gauss_x16(x));
+    const dv_f32x16 a = gauss_range_x16(x);
+    dv_f32x16 tail;
+    if (of_16) {
+        tail = tail_x16(a, gauss_16_x16(a), gauss_table_16, 4);
+        __asm__ volatile(""); /* or both would be computed */
+    } else {
+        tail = tail_x16(a, gauss_x16(x), gauss_table, 6);
+    }
     const dv_i32x16 kinds = (dv_i32x16){ 0 } + 0x17131122;
     dv_f32x16 positive = x;
     __asm__("vfixupimmps $0, %2, %1, %0" : "+v"(positive) : "v"(x), "v"(kinds));
     return positive - a * tail;
 }
 #endif
-DV_INLINE float gelu_f32(float x) { return x * below(x, gauss(x)); }
-DV_INLINE double gelu_f64(double x) { return x * below_f64(x, 0); }
+DV_INLINE float gelu_f32(float x, bool of_16) { return (void)of_16, x * below(x, gauss(x)); }
+DV_INLINE double gelu_f64(double x, bool of_16) { return (void)of_16, x * below_f64(x, 0); }
 #define gauss_of(x) DV__BY_TYPE(x, gauss, gauss_f64, gauss_x16)(x)
 #define below_of(x, e) DV__BY_TYPE(x, below, below_f64, below_x16)(x, e)
-#define gelu_of(x) DV__BY_TYPE(x, gelu_f32, gelu_f64, gelu_x16)(x)
+#define gelu_of(x, of_16) DV__BY_TYPE(x, gelu_f32, gelu_f64, gelu_x16)(x, of_16)
 #endif

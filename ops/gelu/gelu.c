@@ -34,7 +34,10 @@ DV__EACH_X16(nearly_x16, nearly_f32)
 DV__EACH_X16(slope_x16, slope_f32)
 #endif
 
-DV_ELEMENTWISE(erf_row, struct gelu, (x), (out), out = gelu_of(x))
+/* A function, as a comparison in the line would cost its vectors. */
+DV_INLINE bool is_16(const dv_tensor *t) { return t->dtype.bits == 16; }
+
+DV_ELEMENTWISE(erf_row, struct gelu, (x), (out), out = gelu_of(x, is_16(frame.x)))
 DV_ELEMENTWISE(tanh_row, struct gelu, (x), (out), out = DV__BY_TYPE(x, nearly_f32, nearly_f64, nearly_x16)(x))
 DV_ELEMENTWISE(tanh_16_row, struct gelu, (x), (out), out = x * NEARLY(x, dv_number))
 

@@ -33,27 +33,26 @@ static int softmax_reference(dv_context *ctx, const struct softmax *a)
 DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const struct elements *from, float *floats)
 {
     float most[DV_BLOCK], sum[DV_BLOCK] = { 0 };
-    float *const there = floats_of(from), *const x = there ? there : floats;
+    float *const there = floats_of(from), *const x = there ? there : floats, *const out = floats_of(to),
+                 *const e = out ? out : floats;
     for (int i = 0; i < DV_BLOCK; i++)
         most[i] = -(float)INFINITY;
-    for (int64_t k = 0; k < from->n; k += DV_BLOCK) {
-        for (int i = 0; i < DV_BLOCK && !there; i += 16)
-            get_lanes(isa, &LANES(x + k + i), from, k + i, -(float)INFINITY);
+    for (int64_t k = 0; !there && k < line_room(from->n); k += 16)
+        get_lanes(isa, &LANES(x + k), from, k, -(float)INFINITY);
+    for (int64_t k = 0; k < from->n; k += DV_BLOCK)
         DV_BLOCK_LOOP
-        most[i] = x[k + i] > most[i] ? x[k + i] : most[i]; /* NaN comes back with the sum */
-    }
+    most[i] = x[k + i] > most[i] ? x[k + i] : most[i]; /* NaN comes back with the sum */
     for (int half = DV_BLOCK / 2; half; half /= 2)
         for (int i = 0; i < half; i++)
             most[i] = most[i + half] > most[i] ? most[i + half] : most[i];
     const float all = most[0];
     for (int64_t k = 0; k < from->n; k += DV_BLOCK) {
-        dv_block_exp(isa, floats + k, x + k, all);
+        dv_block_exp(isa, e + k, x + k, all);
         DV_BLOCK_LOOP
-        sum[i] += floats[k + i];
+        sum[i] += e[k + i];
     }
     const float scale = (float)(1 / total(sum));
-    float *const out = floats_of(to);
-#define SCALED(AT) (AT(floats) * scale)
+#define SCALED(AT) (AT(e) * scale)
     PUT_LINE(isa, to, out, from->n, SCALED)
 }
 

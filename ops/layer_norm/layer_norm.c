@@ -20,11 +20,14 @@ static int layer_norm_reference(dv_context *ctx, const struct layer_norm *a)
     if (a->bias)
         load(bias, a->bias, 0, n);
     for (int64_t r = 0; r < rows; r++) {
-        double mean = 0, squares = 0;
+        double mean = 0, more = 0, squares = 0;
         load(x, a->x, r * n, n);
         for (int64_t i = 0; i < n; i++)
             mean += x[i];
         mean /= (double)n;
+        for (int64_t i = 0; i < n; i++)
+            more += x[i] - mean;
+        mean += more / (double)n;
         for (int64_t i = 0; i < n; i++)
             squares += (x[i] - mean) * (x[i] - mean);
         const double scale = 1 / sqrt(squares / (double)n + a->eps);
@@ -59,8 +62,14 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
         SUM_BLOCKS(squares, whole, v = (LANES(x + k) - mean) * (LANES(x + k) - mean))
         for (int i = 0; i < n - whole; i++)
             squares[i] += (x[whole + i] - mean) * (x[whole + i] - mean);
-        /* `more` is what the mean loses as a float, which matters where all elements are near it. */
-        const double more = exact - (double)mean, variance = total(squares) / (double)n - more * more;
+        double more = exact - (double)mean, variance = total(squares) / (double)n; /* more: what the mean loses as a float */
+        if (exact * exact > variance) { /* and in its sum, where that is long and all elements are near the mean */
+            SUM_BLOCKS(sum, whole, v = LANES(x + k) - mean)
+            for (int i = 0; i < n - whole; i++)
+                sum[i] += x[whole + i] - mean;
+            more = total(sum) / (double)n;
+        }
+        variance -= more * more;
         const float scale = (float)(1 / sqrt((variance < 0 ? 0 : variance) + a->eps)), shift = -(float)more * scale;
 #define NORMALISED(AT) (((AT(x) - mean) * scale + shift) * AT(weight) + AT(bias))
         PUT_LINE(isa, &to, out, n, NORMALISED)

@@ -104,13 +104,13 @@ PRODUCT_EACH(ROW)
 #define OF(X, WEIGHT) "squeeze(matmul(unsqueeze(" X ", -2), transpose(" WEIGHT ", 0, 1)), -2)"
 #define X WIDE("input")
 #define SCALED "type_as(weight, " X ") * unsqueeze(type_as(weight_scale, " X "), 1)"
-#define PRODUCT "if(present(weight_scale), type_as(" OF(X, SCALED) ", input), " OF("input", "weight") ")"
+#define WITH_BIAS(PRODUCT) "if(present(bias), " PRODUCT " + bias, " PRODUCT ")"
 
 DV_OPERATOR(linear, struct linear, (input, weight, bias, weight_scale, out),
     .schema = "linear(Tensor input, Tensor weight, Tensor? bias=None, Tensor? weight_scale=None) -> Tensor out",
     .contract = "input[*s k]:T, weight[n k]:W, bias[n]:T, weight_scale[n]:S -> out[*s n]:T; T in f32 f64 bf16 f16; S in f32 bf16 "
                 "f16; W == T or W == i8; present(weight_scale) == (W == i8); parallel(*s); flops = numel(*s)*n*(2*k + 2)",
-    .native = "if(present(bias), " PRODUCT " + bias, " PRODUCT ")",
+    .native = "if(present(weight_scale), type_as(" WITH_BIAS(OF(X, SCALED)) ", input), " WITH_BIAS(OF("input", "weight")) ")",
     .doc = "input times the transposed weight, plus bias. int8 weights have a scale for each row.", .tags = "autocast_lower",
     .kernels = DV_KERNELS(PRODUCT_ROWS(struct linear, linear_row),
         DV_KERNEL(struct linear, "cpu", NULL, linear_reference, .split = 16, .flags = DV_KERNEL_REFERENCE)));

@@ -347,9 +347,12 @@ def test_mistakes_in_an_elementwise_line(project, cc, line, message):
 
 
 @pytest.mark.parametrize("cc", COMPILERS)
-def test_fast_math_is_refused(project, cc):
+@pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-ffinite-math-only", "-funsafe-math-optimizations"])
+def test_fast_math_is_refused(project, cc, flag):
+    if "clang" in cc and "unsafe" in flag:
+        pytest.skip("clang has no macro for it")
     project.write("my_ops.c", ELEMENTWISE)
-    assert "-ffp-contract=fast is what they need" in project("build", "--cc", cc, "-X", "-ffast-math", code=1).err
+    assert "-ffp-contract=fast is what they need" in project("build", "--cc", cc, "-X", flag, code=1).err
 
 
 def test_plain_errors_are_passed_on(project, source):

@@ -109,6 +109,12 @@ def test_f16_whose_squares_are_too_large(policy):
         assert torch.equal(ops.softmax(torch.zeros(70000, dtype=torch.float16)), torch.full((70000,), 1 / 70000, dtype=torch.float16))
 
 
+def test_layer_norm_of_numbers_that_are_nearly_equal(isa):
+    for n in (5, 64, 1000, 100003):
+        x = (draw(3, n) + 1000).float()
+        assert (ops.layer_norm(x, None, None, 1e-9).double() - F.layer_norm(x.double(), (n,), eps=1e-9)).abs().max() < 1e-6, n
+
+
 def test_the_slope_of_gelu_far_from_0(isa):
     for dtype in TYPES:
         x = torch.tensor([1e4, -1e4, float("inf"), -float("inf"), float("nan")] + [1e20, -1e20] * (dtype != torch.float16), dtype=dtype)

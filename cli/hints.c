@@ -230,6 +230,7 @@ static void explain_generic(const char *block, size_t size, const char *message,
 #define FIELD "a list of " LINE " names a field that the struct does not have"
 #define INPUT "an input cannot be changed: declare a dv_real, or list it among the results, too"
 #define NONE VECTORS "this cannot be done with vectors (a comparison as a number: dv_real m = x > 0)" PLAIN
+#define NOT VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN
 #define STRUCT "frame is the struct itself: write frame.scale"
 
 static void explain_block(const char *block, size_t size, const char *message, cli_hints *out)
@@ -269,8 +270,8 @@ static void explain_block(const char *block, size_t size, const char *message, c
         { "between scalar type", LINE, LINE, NUMBER },                          /* clang */
         { "may change value", LINE, LINE, NUMBER },                             /* with -Wconversion */
         { "vector", LINE, LINE, NONE },
-        { "unary exclamation mark", LINE, LINE, VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN },
-        { "to unary expression", LINE, LINE, VECTORS "write (x > 0) == 0 for !(x > 0)" PLAIN }, /* clang */
+        { "unary exclamation mark", LINE, LINE, NOT },
+        { "to unary expression", LINE, LINE, NOT }, /* clang */
         { "to binary expression", LINE, LINE, NONE },
         { "non-floating-point argument", LINE, LINE, NONE },
         { "aggregate value used", LINE, LINE, NONE },

@@ -684,6 +684,8 @@ static int fused_experts_backward_any(dv_context *ctx, const struct backward *a)
     "block_shape[2] / else: w1_scale[e *p]:S, w2_scale[e *q]:S, numel(*p) == 1 or numel(*p) == 2*n, numel(*q) == 1 or "         \
     "numel(*q) == k; S in f32 f16 bf16; "
 
+#define WEIGHT "if(use_fp8_w8a8, f8_e4m3fn, if(use_int8_w8a8, i8, T))"
+
 DV_OPERATOR(fused_experts, struct fused_experts,
     (hidden_states, w1, w2, topk_weights, topk_ids, activation, apply_router_weight_on_input, use_fp8_w8a8, use_int8_w8a8,
         use_int8_w8a16, use_int4_w4a16, ocp_mx_scheme, per_channel_quant, global_num_experts, expert_map, w1_scale, w2_scale,
@@ -704,8 +706,7 @@ DV_OPERATOR(fused_experts, struct fused_experts,
     "/ use_int8_w8a16 and not use_int4_w4a16: w1[e 2*n k]:W, w2[e k n]:W, w1_zp[e 2*n ceildiv(k, max(block_shape[1], 1))]:W, "
     "w2_zp[e k ceildiv(n, max(block_shape[1], 1))]:W, W == i8 or W == u8, present(block_shape) or (absent(w1_zp) and "
     "absent(w2_zp)) "
-    "/ else: w1[e 2*n k]:if(use_fp8_w8a8, f8_e4m3fn, if(use_int8_w8a8, i8, T)), w2[e k n]:if(use_fp8_w8a8, f8_e4m3fn, "
-    "if(use_int8_w8a8, i8, T)); "
+    "/ else: w1[e 2*n k]:" WEIGHT ", w2[e k n]:" WEIGHT "; "
     "-> out[m k]:T; parallel(m); absent(ocp_mx_scheme); "
     "if(use_fp8_w8a8, 1, 0) + if(use_int8_w8a8, 1, 0) + if(use_int8_w8a16, 1, 0) + if(use_int4_w4a16, 1, 0) <= 1; "
     "present(w1_scale) == (use_fp8_w8a8 or use_int8_w8a8 or use_int8_w8a16 or use_int4_w4a16); "

@@ -1,5 +1,5 @@
-/* Evaluates formulas by calling the operators that they name. Each node that is a call is evaluated once. Results of the calls
- * are the host's temporaries, which live until the formula is done. */
+/* Evaluates formulas by calling the operators that they name. Equal calls are one: they are evaluated once, as in the hosts'
+ * formulas. Results of the calls are the host's temporaries, which live until the formula is done. */
 #include "call/evaluate.h"
 
 #include <math.h>
@@ -325,7 +325,7 @@ static int run_call(dv__eval *ev, const dv_operator *op, const dv__expr *e, cons
 int dv__evaluate_node(dv__eval *ev, const dv__expr *e, const dv_tensor *into, const dv__memo **out)
 {
     for (*out = ev->memos; *out; *out = (*out)->next)
-        if ((*out)->e == e)
+        if (dv__expr_equal((*out)->e, e))
             return DV_OK;
     dv_operator *op;
     int status = find(ev, e->name, &op);

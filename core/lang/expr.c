@@ -654,7 +654,11 @@ static bool same_text(const char *a, const char *b) { return a && b ? !strcmp(a,
 
 bool dv__expr_equal(const dv__expr *a, const dv__expr *b)
 {
-    if (a->kind != b->kind || a->n != b->n || a->i != b->i || (a->kind == DV__EXPR_FLOAT && !(a->f == b->f)))
+    if (a == b)
+        return true;
+    if (a->kind != b->kind || a->n != b->n || a->i != b->i || a->role != b->role || a->ref != b->ref)
+        return false;
+    if (a->kind == DV__EXPR_FLOAT && !(a->f == b->f))
         return false;
     if (a->kind != DV__EXPR_FLOAT && !same_text(a->name, b->name))
         return false;

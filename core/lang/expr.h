@@ -77,7 +77,7 @@ int dv__expr_parse_no_div(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 int dv__expr_parse_primary(dv__lexer *lx, dv__arena *arena, dv__expr **out);
 void dv__expr_print(const dv__expr *e, dv__text *to);      /* with as few parentheses as needed; parses to an equal tree */
 void dv__expr_json(const dv__expr *e, dv__text *to);       /* ["add", ["name", "n"], ["int", 2]] */
-bool dv__expr_equal(const dv__expr *a, const dv__expr *b); /* structure, not places */
+bool dv__expr_equal(const dv__expr *a, const dv__expr *b); /* structure and what names mean, not places */
 /* Floor division and modulo with Python's signs; false on division by zero or overflow. */
 bool dv__floordiv(int64_t a, int64_t b, int64_t *out);
 bool dv__floormod(int64_t a, int64_t b, int64_t *out);

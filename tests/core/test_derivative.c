@@ -34,9 +34,11 @@ struct list {
     dv_tensor *out;
 };
 
+static int calls; /* of times() */
 static int times(dv_context *ctx, const struct binary *a)
 {
     (void)ctx;
+    calls++;
     for (int64_t i = 0; i < dv_numel(a->x); i++)
         ((double *)a->out->data)[i] = ((const double *)a->x->data)[i] * ((const double *)a->y->data)[i];
     return DV_OK;
@@ -80,13 +82,16 @@ DV_OPERATOR(plain, struct binary, (x, y, out), .schema = "plain" TWO, .contract 
 DV_OPERATOR(both, struct masked, (x, y, mask, a, b), .schema = "both(Tensor x, Tensor y, bool[2] mask) -> (Tensor a, Tensor b)",
     .contract = "x[*s]:f64, y[*s]:f64 -> a[*s]:f64, b[*s]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct masked, "cpu", "f64", both)));
+DV_OPERATOR(apart, struct masked, (x, y, mask, a, b), .schema = "apart(Tensor x, Tensor y, bool[2] mask) -> (Tensor a, Tensor b)",
+    .contract = "x[*s]:f64, y[*s]:f64 -> a[*s]:f64, b[*s]:f64", .gradient = "x: times(grads[0], y); y: times(grads[1], y)",
+    .kernels = DV_KERNELS(DV_KERNEL(struct masked, "cpu", "f64", both)));
 DV_OPERATOR(put, struct written, (x, y), .schema = "put(Tensor x, Tensor(a!) y) -> ()", .contract = "x[*s]:f64, y[*s]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct written, "cpu", "f64", put)), .gradient = "x: times(grad, y); y: non_differentiable");
 DV_OPERATOR(first, struct list, (xs, out), .schema = "first(Tensor[] xs) -> Tensor out", .contract = "xs{i}[n]:f64 -> out[n]:f64",
     .kernels = DV_KERNELS(DV_KERNEL(struct list, "cpu", "f64", first)),
     .gradient = "xs: if(len(xs) == 2, [grad, times(grad, grad)], [grad])");
-DV_LIBRARY(td, &dv_op_times, &dv_op_shared, &dv_op_passed, &dv_op_masked, &dv_op_late, &dv_op_plain, &dv_op_both, &dv_op_put,
-    &dv_op_first);
+DV_LIBRARY(td, &dv_op_times, &dv_op_shared, &dv_op_passed, &dv_op_masked, &dv_op_late, &dv_op_plain, &dv_op_both, &dv_op_apart,
+    &dv_op_put, &dv_op_first);
 
 static dv_library *library;
 static int load(void **state)
@@ -199,6 +204,27 @@ static void functional(void **state)
     assert_true(value(&out[0]) == 15 && out[1].type == DV_VALUE_NONE && out[2].type == DV_VALUE_NONE);
     release(out, 3);
     dv_operator_unref(op);
+    done(&s);
+}
+
+/* Equal calls are one; calls that differ only in what `grads[i]` means are two. */
+static void equal_calls(void **state)
+{
+    (void)state;
+    slots s = make(1, three);
+    dv_value out[5];
+    calls = 0;
+    OK(dv_gradient(find("shared"), s.values, s.flows, NULL, out, NULL));
+    assert_int_equal(calls, 1);
+    release(out, 3);
+    const bool mask[] = { true, true };
+    dv_value values[5] = { s.values[0], s.values[1], dv_none(), s.values[0], s.values[1] };
+    values[2].type = DV_VALUE_BOOLS;
+    values[2].as.bools = (dv_bools){ mask, 2 };
+    const dv_value flows[5] = { dv_none(), dv_none(), dv_none(), s.flows[2], s.values[2] };
+    OK(dv_gradient(find("apart"), values, flows, NULL, out, NULL));
+    assert_true(value(&out[0]) == 15 && value(&out[1]) == 50 && calls == 3);
+    release(out, 5);
     done(&s);
 }
 
@@ -333,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients),
         cmocka_unit_test(functional),
+        cmocka_unit_test(equal_calls),
         cmocka_unit_test(handed_over),
         cmocka_unit_test(conditions),
         cmocka_unit_test(written_arguments),

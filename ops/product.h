@@ -1,57 +1,44 @@
 /* product.h: rows of x times rows of w, summed in float: the core of linear and fused_experts.
  *
- * A group of rows of x is packed first, in one of two forms. Up to `few` rows lie one behind the other: the lanes of a vector run
- * along k. More rows are transposed: lanes are rows of x, in panels of two vectors (the last may be of one), with zeros for the
- * rows that are not there; each element of w meets all of them, and nothing is summed across lanes. The sums of a block of w lie
- * in panels too (one for all rows in the first form): that of row t + l and column c is sums[COLUMNS * t + c * width + l] in the
- * panel that begins at t. A single panel reads w where it lies, if it has words there; else blocks of w are loaded, and stay in
- * the first cache.
+ * The lanes of a vector run along k: each pair of a row of x and one of w has a vector of sums, which stays in a register while
+ * it goes along their words, and is summed across its lanes at the end. A group of rows of x is packed first, in the order in
+ * which they are read: a vector of each row of a tile, then the next vector of each. Rows of w are read where they lie if they
+ * are words there; else they are loaded.
  *
- * Rows are of words of 32 bits: a float, or a pair of bf16 where the processor multiplies and adds these. It takes those nearer
- * to 0 than 2^-126 for 0. */
+ * One or two rows of x meet one row of w after the other, as memory is read fastest. More rows of x are taken in tiles of a few
+ * of them and DOTS rows of w, which stay in the first cache while all rows of x meet them. Meanwhile the next rows of w are
+ * prefetched.
+ *
+ * Words have 32 bits: a float, or a pair of bf16 where the processor multiplies and adds these. It takes those nearer to 0 than
+ * 2^-126 for 0. */
 #ifndef OPS_PRODUCT_H
 #define OPS_PRODUCT_H
 #include "lines.h"
 
-/* Rows of x in a group at most; in one of the first form: of floats, of floats where w must be loaded, of pairs; and where that
- * reads w in place. Rows of w in a block, and at once in the first form; words of a row of w that are loaded at once, and how far
- * apart (FAR in the first form): no power of two, which would put all rows into few places of a cache; bytes of a cache line, and
- * lines of a row that are prefetched. Several panels are read for each block of w, mostly from the second cache or the third:
- * hence large blocks. */
-enum {
-    GROUP = 256,
-    FEW = 8,
-    FEW_LOADED = 24,
-    FEW_PAIRS = 4,
-    IN_PLACE = 8,
-    COLUMNS = 96,
-    DOTS = 8,
-    DEPTH = 256,
-    STRIDE = DEPTH + 16,
-    FAR = 512,
-    FAR_STRIDE = FAR + 16,
-    LINE = 64,
-    SOON = DEPTH * (int)sizeof(float) / LINE
+/* Rows of x in a group at most, and words of it that lie in the second cache. Rows of w in a block, and in a tile. Words of a row
+ * that a tile takes at once. GAP words are between rows that are loaded: if these were a power of two apart, all would fall into
+ * few places of a cache. LINE: bytes of a cache line. */
+enum { FEW = 2, GROUP = 128, SPAN = 1 << 17, COLUMNS = 96, DOTS = 6, DEPTH = 512, GAP = 16, LINE = 64, MOST_LANES = 16 };
+
+/* Rows of w: the first, and how many elements the next one is away. What tiles prefetch: so many lines of each of DOTS rows,
+ * which are so many bytes apart. */
+struct rows {
+    const void *at;
+    int64_t stride;
+    const char *soon;
+    int64_t apart, lines;
 };
-enum { MOST_LANES = 16, MOST_SUMS = COLUMNS * GROUP + DV_BLOCK };
-
-typedef void (*dots_fn)(
-    const float *x, int64_t room, int64_t rows, const void *w, int64_t stride, int64_t depth, bool far, float *sums);
-
-/* What is made for each instruction set. */
+/* What is made for each instruction set. A packed row of x is `room` words long. */
+typedef void (*few_fn)(const float *x, int64_t rows, struct rows w, int64_t count, int64_t depth, float *sums);
 typedef struct product_isa {
-    int64_t lanes, each, few, at_once; /* elements of a word: 1 or 2; rows of the first form at most; rows of w that a panel of
-                                          two vectors takes at once */
+    int64_t lanes, each, tile; /* elements of a word: 1 or 2; rows of x in a tile: the rest are in tiles of half as many */
     load_fn load;
     store_fn store;
-    /* Adds to sums[rows][DOTS], a vector each: lane l has the products of elements l, l + lanes, ... of a row of x and one of w.
-     * Rows of x are `room` apart, those of w, of words or bf16, `stride`; depth is a multiple of DV_BLOCK. far: rows of w
-     * come from memory, which is read fastest one row after the other. */
-    dots_fn dots, dots_bf16;
-    /* sums[count][width] += x[depth][width], one or two vectors wide, times w[count][depth], rows `apart` bytes apart. Meanwhile
-     * the first SOON lines of count rows at `next`, `stride` bytes apart, are prefetched; 0: none. */
-    void (*panel)(const float *x, int64_t width, const void *w, int64_t apart, int64_t count, int64_t depth, float *sums,
-        uintptr_t next, int64_t stride);
+    few_fn few, few_of_bf16; /* sums[count][rows], a vector each; _of_bf16: w is of bf16, words are floats */
+    /* sums[rows][DOTS], a vector each, of `depth` words from word `at` of the packed rows on, a multiple of lanes: they begin
+     * at 0, or are added to */
+    void (*tiles)(const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, bool begin, int64_t depth, float *sums);
+    void (*across)(float *vectors, int64_t n);               /* the sums of n vectors, a multiple of lanes, take their place */
     void (*bytes)(float *to, const int8_t *from, int64_t n); /* as words */
 } product_isa;
 
@@ -69,76 +56,76 @@ static inline bool has_words(const product_isa *isa, const factor *w)
 {
     return !w->load && w->k % isa->each == 0 && w->q->dtype.bits * isa->each == 32;
 }
-/* What multiplies with this matrix. Where rows of w are loaded, the first form is the faster one for more rows of x. */
-static inline product_isa product_for(const product_isa *isa, const factor *w)
+/* Are they of bf16, and words floats? */
+static inline bool is_half_words(const product_isa *isa, const factor *w)
 {
-    product_isa mine = *isa;
-    if (isa->each == 1 && !has_words(isa, w))
-        mine.few = FEW_LOADED;
-    return mine;
+    return !w->load && isa->each == 1 && dv_dtype_key(w->q->dtype) == DV_DTYPE_bf16;
 }
 
-static inline int64_t group_width(const product_isa *isa, int64_t rows)
-{
-    return rows <= isa->few ? rows : (rows + isa->lanes - 1) / isa->lanes * isa->lanes;
-}
-/* The width of the panel at row t of a group. */
-static inline int64_t panel_width(const product_isa *isa, int64_t width, int64_t t)
-{
-    return width <= isa->few || width - t < 2 * isa->lanes ? width - t : 2 * isa->lanes;
-}
-/* The words of a row of k numbers. */
+static inline int64_t whole(int64_t n, int64_t of) { return (n + of - 1) / of * of; }
+/* The words of a row of k numbers; the room of a packed row; how many rows are a group. */
 static inline int64_t words_of(const product_isa *isa, int64_t k) { return (k + isa->each - 1) / isa->each; }
-static inline int64_t packed_room(const product_isa *isa, int64_t rows, int64_t k)
+static inline int64_t packed_room(const product_isa *isa, int64_t k) { return line_room(words_of(isa, k)); }
+static inline int64_t group_rows(int64_t rows)
 {
-    return rows <= isa->few ? rows * line_room(words_of(isa, k)) : group_width(isa, rows) * words_of(isa, k);
+    const int64_t groups = (rows + GROUP - 1) / GROUP;
+    return groups > 1 ? (rows + groups - 1) / groups : rows; /* all are nearly alike */
 }
-/* The row in lane l of the panel at t gets its number c: rounded already where words are pairs. */
+/* Words of row t, from word `at` on, which begins a vector. */
 static inline void put_packed(
-    const product_isa *isa, float *packed, int64_t all, int64_t t, int64_t width, int64_t l, int64_t k, int64_t c, float number)
+    const product_isa *isa, float *packed, int64_t room, int64_t rows, int64_t t, int64_t at, const void *words, size_t bytes)
 {
-    const int64_t depth = words_of(isa, k), word = c / isa->each;
-    float *const to = packed + (all <= isa->few ? l * line_room(depth) + word : t * depth + word * width + l);
-    if (isa->each == 1)
-        *to = number;
-    else
-        memcpy((char *)to + c % 2 * 2, (const char *)&number + 2, 2);
+    int64_t tile = isa->tile, first = t / tile * tile;
+    const size_t vector = (size_t)isa->lanes * sizeof *packed;
+    for (; rows - first < tile || t - first >= tile; tile /= 2) /* the rest: half a tile, and half of that */
+        first += t - first >= tile ? tile : 0;
+    char *to = (char *)(packed + first * room + at * tile + (t - first) * isa->lanes);
+    for (size_t i = 0; i < bytes; i += vector, to += (size_t)tile * vector) {
+        const size_t n = bytes - i < vector ? bytes - i : vector;
+        if (n == 64) /* one instruction or two */
+            memcpy(to, (const char *)words + i, 64);
+        else
+            memcpy(to, (const char *)words + i, n);
+    }
 }
-/* n numbers from element `start` of x on as words, and zeros up to a whole block of these. */
-static inline void pack_words(const product_isa *isa, float *to, const dv_tensor *x, int64_t start, int64_t n, const float *times)
+/* Before rows of k numbers are put, their ends become 0. */
+static inline void clear_packed(const product_isa *isa, float *packed, int64_t k, int64_t rows)
 {
-    float pairs[2 * DV_BLOCK] = { 0 }, *const numbers = isa->each == 1 ? to : pairs;
-    const dv_tensor half = { .data = isa->each == 1 ? (void *)(uint16_t[DV_BLOCK]){ 0 } : to, .dtype = x->dtype };
-    isa->load(numbers, x, start, n, 0);
-    for (int64_t i = 0; times && i < n; i++)
-        numbers[i] *= *times;
-    if (isa->each == 2 || (times && x->dtype.bits == 16))
-        isa->store(&half, 0, numbers, isa->each * DV_BLOCK);
-    if (isa->each == 1 && times && x->dtype.bits == 16)
-        isa->load(to, &half, 0, n, 0);
+    if (k % (isa->each * DV_BLOCK))
+        memset(packed, 0, (size_t)(rows * packed_room(isa, k)) * sizeof *packed);
+}
+/* n numbers as words. They are rounded already where these are pairs. */
+static inline const void *as_words(const product_isa *isa, uint16_t *half, const float *numbers, int64_t n)
+{
+    const dv_tensor pairs = { .data = half, .dtype = dv_dtype_from_key(DV_DTYPE_bf16) };
+    if (isa->each == 1)
+        return numbers;
+    isa->store(&pairs, 0, numbers, n);
+    return half;
 }
 /* Rows at[0 .. rows) of x, times times[row] and rounded to the type of x unless `times` is NULL. */
 static inline void pack(
     const product_isa *isa, float *to, const dv_tensor *x, int64_t k, const int64_t *at, const float *times, int64_t rows)
 {
-    const int64_t all = group_width(isa, rows), depth = words_of(isa, k);
-    float lines[2 * MOST_LANES][DV_BLOCK];
-    for (int64_t t = 0, width; t < all; t += width) {
-        width = rows <= isa->few ? 1 : panel_width(isa, all, t);
-        for (int64_t from = 0; from < depth; from += DV_BLOCK) {
-            const int64_t n = depth - from < DV_BLOCK ? depth - from : DV_BLOCK, first = from * isa->each;
-            const int64_t some = k - first < isa->each * DV_BLOCK ? k - first : isa->each * DV_BLOCK;
-            for (int64_t l = 0; l < width; l++) {
-                float *const line = rows <= isa->few ? to + t * line_room(depth) + from : lines[l];
-                if (t + l < rows)
-                    pack_words(isa, line, x, at[t + l] * k + first, some, times ? &times[t + l] : NULL);
-                else
-                    memset(line, 0, sizeof lines[l]);
+    const int64_t room = packed_room(isa, k), size = x->dtype.bits / 8;
+    const bool words = !times && size * isa->each == 4;
+    float numbers[DV_BLOCK];
+    uint16_t half[DV_BLOCK];
+    const dv_tensor rounded = { .data = half, .dtype = x->dtype };
+    clear_packed(isa, to, k, rows);
+    for (int64_t t = 0; t < rows; t++) {
+        if (words)
+            put_packed(isa, to, room, rows, t, 0, (const char *)x->data + at[t] * k * size, (size_t)(k * size));
+        for (int64_t from = 0; from < k && !words; from += DV_BLOCK) {
+            const int64_t n = k - from < DV_BLOCK ? k - from : DV_BLOCK;
+            isa->load(numbers, x, at[t] * k + from, n, 0);
+            for (int64_t i = 0; times && i < n; i++)
+                numbers[i] *= times[t];
+            if (times && isa->each == 1 && size == 2) {
+                isa->store(&rounded, 0, numbers, n);
+                isa->load(numbers, &rounded, 0, n, 0);
             }
-            if (rows > isa->few)
-                for (int64_t i = 0; i < n; i++)
-                    for (int64_t l = 0; l < width; l++)
-                        to[t * depth + (from + i) * width + l] = lines[l][i];
+            put_packed(isa, to, room, rows, t, from / isa->each, as_words(isa, half, numbers, n), (size_t)(n * 4 / isa->each));
         }
     }
 }
@@ -160,254 +147,246 @@ static inline void load_factor(const product_isa *isa, const factor *w, int64_t 
     memset((char *)to + used, 0, (size_t)line_room(n) * sizeof *to - used);
 }
 
-/* How a block of whole rows of w is multiplied where it lies; NULL: it is loaded as float first, which pays where there are more
- * rows of x that use it. */
-static inline dots_fn dots_in_place(const product_isa *isa, const factor *w, int64_t rows)
+/* Words at to at + n of `count` <= DOTS rows of w. */
+static inline void load_rows(
+    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, int64_t at, int64_t n, float *lines)
 {
-    if (w->load || rows > (isa->each == 2 ? FEW_PAIRS : IN_PLACE) || (rows > 2 && w->q->dtype.bits * isa->each < 32))
-        return NULL;
-    switch (dv_dtype_key(w->q->dtype)) {
-    case DV_DTYPE_f32: return isa->dots;
-    case DV_DTYPE_bf16: return isa->dots_bf16;
-    default: return NULL;
-    }
+    for (int64_t i = 0; i < count; i++)
+        load_factor(isa, w, from + i * step, at, n, lines + i * (DEPTH + GAP));
+    memset(lines + count * (DEPTH + GAP), 0, (size_t)((DOTS - count) * (DEPTH + GAP)) * sizeof *lines);
+}
+static inline const void *place_of(const product_isa *isa, const factor *w, int64_t row, int64_t at)
+{
+    return (const char *)w->q->data + (row * w->k + at * isa->each) * (w->q->dtype.bits / 8);
+}
+/* Each of n vectors becomes its sum. */
+static inline void sum_vectors(const product_isa *isa, float *vectors, int64_t n)
+{
+    const int64_t all = whole(n, isa->lanes);
+    memset(vectors + n * isa->lanes, 0, (size_t)((all - n) * isa->lanes) * sizeof *vectors);
+    isa->across(vectors, all);
 }
 
-/* The first form: sums[c * rows + t] for DOTS columns at most. */
+/* The product of FEW rows of x at most with rows of w that are read where they lie. */
 static inline void product_few(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
-    const int64_t k = words_of(isa, w->k), each = isa->each;
-    _Alignas(64) float lines[DOTS * FAR_STRIDE], vectors[FEW_LOADED * DOTS * MOST_LANES];
-    memset(vectors, 0, (size_t)(rows * DOTS * isa->lanes) * sizeof *vectors);
-    const dots_fn in_place = count < DOTS || w->k % (each * DV_BLOCK) ? NULL : dots_in_place(isa, w, rows);
-    if (in_place)
-        in_place(x, k, rows, (const char *)w->q->data + from * w->k * (w->q->dtype.bits / 8), step * k, k, rows <= 2, vectors);
-    for (int64_t at = 0; at < k && !in_place; at += FAR) {
-        const int64_t n = k - at < FAR ? k - at : FAR;
-        for (int64_t c = 0; c < count; c++)
-            load_factor(isa, w, from + c * step, at, n, lines + c * FAR_STRIDE);
-        for (int64_t c = count; c < DOTS; c++)
-            memset(lines + c * FAR_STRIDE, 0, FAR * sizeof *lines);
-        isa->dots(x + at, line_room(k), rows, lines, FAR_STRIDE, line_room(n), false, vectors);
-    }
+    _Alignas(64) float vectors[(FEW * COLUMNS + MOST_LANES) * MOST_LANES];
+    const struct rows all = { place_of(isa, w, from, 0), step * w->k / isa->each, NULL, 0, 0 };
+    (has_words(isa, w) ? isa->few : isa->few_of_bf16)(x, rows, all, count, words_of(isa, w->k), vectors);
+    sum_vectors(isa, vectors, rows * count);
     for (int64_t t = 0; t < rows; t++)
         for (int64_t c = 0; c < count; c++)
-            sums[c * rows + t] = across(vectors + (t * DOTS + c) * isa->lanes, isa->lanes);
+            sums[t * COLUMNS + c] = vectors[c * rows + t];
 }
-
-/* The rows of w where they lie, as many at once as a panel takes, times a group of one panel; how many that are. */
-static inline int64_t product_in_place(
-    const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
+/* vectors[rows][DOTS]: the product of words begin to end with DOTS rows of w, or with `some`, whose number is less. */
+static inline void product_of_tile(const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t some,
+    int64_t begin, int64_t end, const float *x, int64_t rows, float *vectors)
 {
-    const int64_t k = words_of(isa, w->k), all = group_width(isa, rows), apart = step * k * 4, some = isa->at_once;
-    int64_t c = 0;
-    if (all > 2 * isa->lanes || !has_words(isa, w))
-        return 0;
-    for (const char *row = (const char *)w->q->data + from * k * 4; c + some <= count; c += some, row += some * apart)
-        for (int64_t at = 0; at < k; at += DEPTH)
-            isa->panel(x + at * all, all, row + at * 4, apart, some, k - at < DEPTH ? k - at : DEPTH, sums + c * all,
-                (uintptr_t)row + (uintptr_t)(at + DEPTH < k ? (at + DEPTH) * 4 : some * apart), apart);
-    return c;
+    const int64_t blocks = (end - begin + DEPTH - 1) / DEPTH, depth = whole(whole(end - begin, blocks) / blocks, GAP);
+    const int64_t size = w->q->dtype.bits / 8, apart = step * w->k * size;
+    _Alignas(64) float lines[DOTS * (DEPTH + GAP)];
+    for (int64_t at = begin, n; at < end; at += n) {
+        n = end - at < depth ? end - at : depth;
+        const bool in_place = some == DOTS && n >= isa->lanes && has_words(isa, w);
+        if (in_place)
+            n = n / isa->lanes * isa->lanes;
+        else
+            load_rows(isa, w, from, step, some, at, n, lines);
+        const struct rows now = {
+            .at = in_place ? place_of(isa, w, from, at) : lines,
+            .stride = in_place ? apart / 4 : DEPTH + GAP,
+            .soon = at + n < end ? place_of(isa, w, from, at + n) : place_of(isa, w, from + DOTS * step, begin),
+            .apart = apart,
+            .lines = w->load ? 0 : whole(n * isa->each * size, LINE) / LINE,
+        };
+        isa->tiles(x, packed_room(isa, w->k), rows, now, at, at == begin, whole(n, isa->lanes), vectors);
+    }
 }
-
-/* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums of MOST_SUMS floats. */
+/* Rows from, from + step, ... of w, count <= COLUMNS of them, times a packed group: sums[rows][COLUMNS]. Words are taken in spans
+ * whose part of x lies in the second cache. */
 static inline void product(
     const product_isa *isa, const factor *w, int64_t from, int64_t step, int64_t count, const float *x, int64_t rows, float *sums)
 {
-    const int64_t k = words_of(isa, w->k), all = group_width(isa, rows), size = w->q->dtype.bits / 8;
-    _Alignas(64) float lines[COLUMNS * STRIDE];
-    memset(sums, 0, (size_t)(COLUMNS * all) * sizeof *sums);
-    for (int64_t c = 0; rows <= isa->few && c < count; c += DOTS)
-        product_few(isa, w, from + c * step, step, count - c < DOTS ? count - c : DOTS, x, rows, sums + c * rows);
-    if (rows <= isa->few)
+    const int64_t k = words_of(isa, w->k);
+    const int64_t spans = (k * rows + SPAN - 1) / SPAN, span = spans ? whole(whole(k, spans) / spans, GAP) : 0;
+    _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
+    if (rows <= FEW && k && (has_words(isa, w) || is_half_words(isa, w))) {
+        product_few(isa, w, from, step, count, x, rows, sums);
         return;
-    const int64_t done = product_in_place(isa, w, from, step, count, x, rows, sums);
-    from += done * step;
-    count -= done;
-    sums += done * all;
-    /* One panel meets the rows of w while they are in the first cache; several meet more of them at a time. */
-    const int64_t block = all <= 2 * isa->lanes ? isa->at_once : COLUMNS;
-    for (int64_t at = 0; at < k; at += DEPTH)
-        for (int64_t c = 0; c < count; c += block) {
-            const int64_t n = k - at < DEPTH ? k - at : DEPTH, some = count - c < block ? count - c : block;
-            const int64_t soon = at + DEPTH < k ? (at + DEPTH) * isa->each : COLUMNS * step * w->k;
-            for (int64_t i = 0; i < some; i++)
-                load_factor(isa, w, from + (c + i) * step, at, n, lines + i * STRIDE);
-            memset(lines + some * STRIDE, 0, (size_t)((block - some) * STRIDE) * sizeof *lines);
-            for (int64_t t = 0, width; t < all; t += width) {
-                width = panel_width(isa, all, t);
-                isa->panel(x + t * k + at * width, width, lines, STRIDE * 4, some, n, sums + COLUMNS * t + c * width,
-                    t || w->load ? 0 : (uintptr_t)w->q->data + (uintptr_t)(((from + c * step) * w->k + soon) * size),
-                    step * w->k * size);
-            }
+    }
+    memset(sums, 0, (size_t)(rows * COLUMNS) * sizeof *sums);
+    for (int64_t at = 0; at < k; at += span)
+        for (int64_t c = 0; c < count; c += DOTS) {
+            const int64_t some = count - c < DOTS ? count - c : DOTS, end = at + span < k ? at + span : k;
+            product_of_tile(isa, w, from + c * step, step, some, at, end, x, rows, vectors);
+            sum_vectors(isa, vectors, rows * DOTS);
+            for (int64_t t = 0; t < rows; t++)
+                for (int64_t i = 0; i < DOTS; i++)
+                    sums[t * COLUMNS + c + i] += vectors[t * DOTS + i];
         }
 }
+
 /* ---- for each instruction set --------------------------------------------------------------------------------------------- */
 
 #define LANES_AT(P) (*(const lanes *)(const void *)(P))
-#define EIGHT(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7)
-#define SIX(DO) DO(0) DO(1) DO(2) DO(3) DO(4) DO(5)
-#define TWELVE(DO) SIX(DO) DO(6) DO(7) DO(8) DO(9) DO(10) DO(11)
-/* Words of w with one vector or two of rows of x. */
-#define BEGIN_ONE(C) lanes a##C = { 0 };
-#define ADD_ONE(MULTIPLY, C)                            \
-    {                                                   \
-        const words both = WORD(w + C * apart + i * 4); \
-        MULTIPLY(a##C, u, both);                        \
-    }
-#define ADD_ONE_f32(C) ADD_ONE(TIMES_f32, C)
-#define ADD_ONE_pairs(C) ADD_ONE(TIMES_bf16, C)
-#define END_ONE(C) *(lanes *)(void *)(sums + C * width) += a##C;
-#define BEGIN_TWO(C) lanes a##C = { 0 }, b##C = { 0 };
-#define ADD_TWO(MULTIPLY, C)                      \
-    {                                             \
-        words both = WORD(w + C * apart + i * 4); \
-        IN_REGISTER(both);                        \
-        MULTIPLY(a##C, u, both);                  \
-        MULTIPLY(b##C, v, both);                  \
-    }
-#define ADD_TWO_f32(C) ADD_TWO(TIMES_f32, C)
-#define ADD_TWO_pairs(C) ADD_TWO(TIMES_bf16, C)
-#define END_TWO(C) *(lanes *)(void *)(sums + C * width) += a##C, *(lanes *)(void *)(sums + C * width + n) += b##C;
-
-/* One row of x with DOTS of w; two share what is loaded of w, where there are 32 registers. */
-#define BEGIN_SINGLE(C) lanes a##C = LANES_AT(sums + C * n);
-#define ADD_SINGLE(MULTIPLY, LOAD, C)         \
-    {                                         \
-        lanes one = LOAD(w + C * stride + i); \
-        MULTIPLY(a##C, u, one);               \
-    }
-#define END_SINGLE(C) *(lanes *)(void *)(sums + C * n) = a##C;
-#define BEGIN_PAIR(C) lanes a##C = LANES_AT(sums + C * n), b##C = LANES_AT(sums + (DOTS + C) * n);
-#define ADD_PAIR(MULTIPLY, LOAD, C)            \
-    {                                          \
-        lanes both = LOAD(w + C * stride + i); \
-        IN_REGISTER(both);                     \
-        MULTIPLY(a##C, u, both);               \
-        MULTIPLY(b##C, v, both);               \
-    }
-#define END_PAIR(C) *(lanes *)(void *)(sums + C * n) = a##C, *(lanes *)(void *)(sums + (DOTS + C) * n) = b##C;
-
-/* Words, or elements of w as float, and sums with them. */
+#define LANES_OF(P) (*(lanes *)(void *)(P))
+/* Words, or elements of w as float. */
 #define LOAD_f32(P) LANES_AT(P)
+#define LOAD_pairs(P) LANES_AT(P)
 #define LOAD_bf16(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
-#define ADD_SINGLE_f32(C) ADD_SINGLE(TIMES_f32, LOAD_f32, C)
-#define ADD_SINGLE_bf16(C) ADD_SINGLE(TIMES_f32, LOAD_bf16, C)
-#define ADD_SINGLE_pairs(C) ADD_SINGLE(TIMES_bf16, LOAD_f32, C)
-#define ADD_PAIR_f32(C) ADD_PAIR(TIMES_f32, LOAD_f32, C)
-#define ADD_PAIR_bf16(C) ADD_PAIR(TIMES_f32, LOAD_bf16, C)
-#define ADD_PAIR_pairs(C) ADD_PAIR(TIMES_bf16, LOAD_f32, C)
-/* Two rows of x (or twice one) with one of w, four vectors at a time. */
-#define BEGIN_FAR(I) lanes a##I = { 0 }, b##I = { 0 };
-#define ADD_FAR(MULTIPLY, LOAD, I)                                                \
-    {                                                                             \
-        const lanes u = LANES_AT(one + i + I * n), v = LANES_AT(two + i + I * n); \
-        lanes both = LOAD(row + i + I * n);                                       \
-        MULTIPLY(a##I, u, both);                                                  \
-        MULTIPLY(b##I, v, both);                                                  \
+#define TIMES_pairs TIMES_bf16
+/* Each of so many rows of x: a letter, and a number. */
+#define EACH_1(DO, ...) DO(a, 0, __VA_ARGS__)
+#define EACH_2(DO, ...) EACH_1(DO, __VA_ARGS__) DO(b, 1, __VA_ARGS__)
+#define EACH_4(DO, ...) EACH_2(DO, __VA_ARGS__) DO(c, 2, __VA_ARGS__) DO(d, 3, __VA_ARGS__)
+#define SIX(DO, ...) \
+    DO(0, __VA_ARGS__) DO(1, __VA_ARGS__) DO(2, __VA_ARGS__) DO(3, __VA_ARGS__) DO(4, __VA_ARGS__) DO(5, __VA_ARGS__)
+#define FOUR(DO, ...) DO(0, __VA_ARGS__) DO(1, __VA_ARGS__) DO(2, __VA_ARGS__) DO(3, __VA_ARGS__)
+#define SUM_AT(R, C) LANES_OF(sums + ((R) * DOTS + (C)) * n)
+#define TILE_BEGIN(A, R, _)                                                                                      \
+    lanes A##0 = { 0 }, A##1 = A##0, A##2 = A##0, A##3 = A##0, A##4 = A##0, A##5 = A##0;                         \
+    if (!begin)                                                                                                  \
+        A##0 = SUM_AT(R, 0), A##1 = SUM_AT(R, 1), A##2 = SUM_AT(R, 2), A##3 = SUM_AT(R, 3), A##4 = SUM_AT(R, 4), \
+        A##5 = SUM_AT(R, 5);
+#define TILE_END(A, R, _) \
+    SUM_AT(R, 0) = A##0, SUM_AT(R, 1) = A##1, SUM_AT(R, 2) = A##2, SUM_AT(R, 3) = A##3, SUM_AT(R, 4) = A##4, SUM_AT(R, 5) = A##5;
+#define TILE_LOAD(A, R, _) const lanes A = LANES_AT(from + R * n);
+#define TILE_ADD(A, R, C, T) TIMES_##T(A##C, A, one);
+#define TILE_COLUMN(C, EACH, T)                                     \
+    {                                                               \
+        lanes one = LOAD_##T((C < 3 ? row : half) + C % 3 * apart); \
+        IN_REGISTER(one);                                           \
+        EACH(TILE_ADD, C, T)                                        \
     }
-#define ADD_FAR_f32(I) ADD_FAR(TIMES_f32, LOAD_f32, I)
-#define ADD_FAR_bf16(I) ADD_FAR(TIMES_f32, LOAD_bf16, I)
-#define ADD_FAR_pairs(I) ADD_FAR(TIMES_bf16, LOAD_f32, I)
-#define FOUR(DO) DO(0) DO(1) DO(2) DO(3)
-#define DOTS_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                              \
-    TARGET static void dots_##T##_##ISA(                                                                                    \
-        const float *x, int64_t room, int64_t rows, const void *from, int64_t stride, int64_t depth, bool far, float *sums) \
-    {                                                                                                                       \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));                                     \
-        typedef uint32_t words __attribute__((vector_size(BYTES)));                                                         \
-        typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias));                             \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                   \
-        const C_TYPE *const w = from;                                                                                       \
-        int64_t t = 0;                                                                                                      \
-        (void)sizeof(words), (void)sizeof(halves);                                                                          \
-        for (int64_t c = 0; far && c < DOTS; c++) {                                                                         \
-            const C_TYPE *const row = w + c * stride;                                                                       \
-            for (t = 0; t < rows; t += 2) {                                                                                 \
-                const float *const one = x + t * room, *const two = t + 1 < rows ? one + room : one;                        \
-                FOUR(BEGIN_FAR)                                                                                             \
-                for (int64_t i = 0; i < depth; i += 4 * n) {                                                                \
-                    FOUR(ADD_FAR_##T)                                                                                       \
-                }                                                                                                           \
-                *(lanes *)(void *)(sums + (t * DOTS + c) * n) += (a0 + a1) + (a2 + a3);                                     \
-                if (two != one)                                                                                             \
-                    *(lanes *)(void *)(sums + ((t + 1) * DOTS + c) * n) += (b0 + b1) + (b2 + b3);                           \
-            }                                                                                                               \
-        }                                                                                                                   \
-        t = far ? rows : 0;                                                                                                 \
-        for (; BYTES == 64 && t + 2 <= rows; t += 2, sums += 2 * DOTS * n, x += 2 * room) {                                 \
-            EIGHT(BEGIN_PAIR)                                                                                               \
-            for (int64_t i = 0; i < depth; i += n) {                                                                        \
-                const lanes u = LANES_AT(x + i), v = LANES_AT(x + room + i);                                                \
-                EIGHT(ADD_PAIR_##T)                                                                                         \
-            }                                                                                                               \
-            EIGHT(END_PAIR)                                                                                                 \
-        }                                                                                                                   \
-        for (; t < rows; t++, sums += DOTS * n, x += room) {                                                                \
-            EIGHT(BEGIN_SINGLE)                                                                                             \
-            for (int64_t i = 0; i < depth; i += n) {                                                                        \
-                const lanes u = LANES_AT(x + i);                                                                            \
-                EIGHT(ADD_SINGLE_##T)                                                                                       \
-            }                                                                                                               \
-            EIGHT(END_SINGLE)                                                                                               \
-        }                                                                                                                   \
+#define TILES(R, EACH, BYTES, T)                                                        \
+    for (; t + R <= rows; t += R, sums += R * DOTS * n) {                               \
+        const float *from = x + t * room + at * R;                                      \
+        const char *row = w.at, *half = row + 3 * apart, *const stop = row + depth * 4; \
+        EACH(TILE_BEGIN, T)                                                             \
+        for (; row < stop; row += BYTES, half += BYTES, from += R * n) {                \
+            EACH(TILE_LOAD, T)                                                          \
+            PREFETCH(BYTES)                                                             \
+            SIX(TILE_COLUMN, EACH, T)                                                   \
+        }                                                                               \
+        EACH(TILE_END, T)                                                               \
+    }
+/* Lines of w ahead: a line of each of the DOTS rows, then the next of each. They are spread evenly over all tiles: at once they
+ * would be too many, and be dropped. */
+#define PREFETCH(BYTES)                                                \
+    for (turn += DOTS * BYTES; turn >= turns && left; turn -= turns) { \
+        __builtin_prefetch(soon, 0, 3);                                \
+        soon += soon_apart;                                            \
+        if (--left % DOTS == 0)                                        \
+            soon -= DOTS * soon_apart - LINE;                          \
+    }
+/* R rows of x with one of w, four vectors at a time; then one at a time, and what is left. */
+#define FEW_BEGIN(A, R, _) lanes A##0 = { 0 }, A##1 = A##0, A##2 = A##0, A##3 = A##0;
+#define FEW_ADD(A, R, V, ALL, T) TIMES_##T(A##V, LANES_AT(from + (V * ALL + R) * n), one);
+#define FEW_VECTOR(V, W, R, EACH, T) \
+    {                                \
+        lanes one = LOAD_##T(W);     \
+        IN_REGISTER(one);            \
+        EACH(FEW_ADD, V, R, T)       \
+    }
+#define FEW_STEP(V, R, EACH, T) FEW_VECTOR(V, row + i + V * n, R, EACH, T)
+#define FEW_END(A, R, ALL) LANES_OF(sums + (c * ALL + R) * n) = (A##0 + A##1) + (A##2 + A##3);
+#define FEW_ROWS(R, EACH, T, C_TYPE)                                   \
+    for (int64_t c = 0; rows == R && c < count; c++) {                 \
+        const C_TYPE *const row = (const C_TYPE *)w.at + c * w.stride; \
+        const float *from = x;                                         \
+        int64_t i = 0;                                                 \
+        EACH(FEW_BEGIN, R)                                             \
+        for (; i + 4 * n <= depth; i += 4 * n, from += 4 * R * n) {    \
+            FOUR(FEW_STEP, R, EACH, T)                                 \
+        }                                                              \
+        for (; i + n <= depth; i += n, from += R * n)                  \
+            FEW_VECTOR(0, row + i, R, EACH, T)                         \
+        if (i < depth) {                                               \
+            C_TYPE few[MOST_LANES] = { 0 };                            \
+            memcpy(few, row + i, (size_t)(depth - i) * sizeof *few);   \
+            FEW_VECTOR(0, few, R, EACH, T)                             \
+        }                                                              \
+        EACH(FEW_END, R)                                               \
+    }
+#define VECTOR_TYPES(BYTES)                                                                 \
+    typedef float lanes __attribute__((vector_size(BYTES), aligned(2), may_alias));         \
+    typedef uint32_t words __attribute__((vector_size(BYTES)));                             \
+    typedef uint16_t halves __attribute__((vector_size(BYTES / 2), aligned(2), may_alias)); \
+    const int64_t n = BYTES / (int64_t)sizeof(float);                                       \
+    (void)sizeof(words), (void)sizeof(halves)
+#define TILES_OF(ISA, TARGET, BYTES, T)                                                                                \
+    TARGET static void tiles_##ISA(                                                                                    \
+        const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, bool begin, int64_t depth, float *sums) \
+    {                                                                                                                  \
+        VECTOR_TYPES(BYTES);                                                                                           \
+        const int64_t apart = w.stride * (int64_t)sizeof(float), soon_apart = w.apart;                                 \
+        const char *soon = w.soon;                                                                                     \
+        const int64_t tile = BYTES == 64 ? 4 : 2, turns = (rows + tile - 1) / tile * LINE;                             \
+        int64_t t = 0, left = w.lines * DOTS, turn = 0;                                                                \
+        if (BYTES == 64)                                                                                               \
+            TILES(4, EACH_4, BYTES, T)                                                                                 \
+        TILES(2, EACH_2, BYTES, T)                                                                                     \
+        TILES(1, EACH_1, BYTES, T)                                                                                     \
+    }
+#define FEW_OF(ISA, TARGET, BYTES, T, C_TYPE)                                                                                  \
+    TARGET static void few_##T##_##ISA(const float *x, int64_t rows, struct rows w, int64_t count, int64_t depth, float *sums) \
+    {                                                                                                                          \
+        VECTOR_TYPES(BYTES);                                                                                                   \
+        FEW_ROWS(1, EACH_1, T, C_TYPE)                                                                                         \
+        FEW_ROWS(2, EACH_2, T, C_TYPE)                                                                                         \
     }
 
-/* In step i: a line of those that are needed soon. */
-#define SOON_LINE(AT_ONCE)          \
-    if (next && i < AT_ONCE * SOON) \
-        __builtin_prefetch((const void *)(next + (uintptr_t)(i / SOON * stride + i % SOON * LINE)), 0, 2);
-#define PANEL_OF(ISA, TARGET, BYTES, T, EACH, AT_ONCE)                                                                           \
-    TARGET static void panel_##ISA(const float *x, int64_t width, const void *rows, int64_t apart, int64_t count, int64_t depth, \
-        float *sums, uintptr_t next, int64_t stride)                                                                             \
-    {                                                                                                                            \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                          \
-        WORD_TYPES(BYTES);                                                                                                       \
-        const char *w = rows;                                                                                                    \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                        \
-        for (int64_t c = 0; c < count;                                                                                           \
-            c += AT_ONCE, w += AT_ONCE * apart, sums += AT_ONCE * width, next += (uintptr_t)(next ? AT_ONCE * stride : 0)) {     \
-            const float *from = x;                                                                                               \
-            if (width == n) {                                                                                                    \
-                EACH(BEGIN_ONE)                                                                                                  \
-                for (int64_t i = 0; i < depth; i++, from += n) {                                                                 \
-                    const lanes u = LANES_AT(from);                                                                              \
-                    SOON_LINE(AT_ONCE)                                                                                           \
-                    EACH(ADD_ONE_##T)                                                                                            \
-                }                                                                                                                \
-                EACH(END_ONE)                                                                                                    \
-            } else {                                                                                                             \
-                EACH(BEGIN_TWO)                                                                                                  \
-                for (int64_t i = 0; i < depth; i++, from += 2 * n) {                                                             \
-                    const lanes u = LANES_AT(from), v = LANES_AT(from + n);                                                      \
-                    SOON_LINE(AT_ONCE)                                                                                           \
-                    EACH(ADD_TWO_##T)                                                                                            \
-                }                                                                                                                \
-                EACH(END_TWO)                                                                                                    \
-            }                                                                                                                    \
-        }                                                                                                                        \
+/* Sums across lanes: the sums of neighbours of two vectors are one vector, until each vector is one number. */
+#ifdef __clang__
+#define EVENS(A, B, ...) __builtin_shufflevector(A, B, __VA_ARGS__)
+#else
+#define EVENS(A, B, ...) __builtin_shuffle(A, B, (words){ __VA_ARGS__ })
+#endif
+#define ALL_64(F, O) F 0 O, 2 O, 4 O, 6 O, 8 O, 10 O, 12 O, 14 O, 16 O, 18 O, 20 O, 22 O, 24 O, 26 O, 28 O, 30 O
+#define ALL_32(F, O) F 0 O, 2 O, 4 O, 6 O, 8 O, 10 O, 12 O, 14 O
+#define ALL_16(F, O) F 0 O, 2 O, 4 O, 6 O
+#define FOLD(MANY, BYTES)                                              \
+    _Pragma("GCC unroll 8") for (int i = 0; MANY < N && i < MANY; i++) \
+        sum[i] = EVENS(sum[2 * i], sum[2 * i + 1], ALL_##BYTES(, )) + EVENS(sum[2 * i], sum[2 * i + 1], ALL_##BYTES(, +1))
+#define ACROSS_OF(ISA, TARGET, BYTES)                                                                      \
+    TARGET static void across_##ISA(float *vectors, int64_t count)                                         \
+    {                                                                                                      \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                    \
+        typedef int32_t words __attribute__((vector_size(BYTES)));                                         \
+        enum { N = BYTES / 4 };                                                                            \
+        (void)sizeof(words);                                                                               \
+        for (int64_t v = 0; v < count; v += N) {                                                           \
+            lanes sum[N];                                                                                  \
+            _Pragma("GCC unroll 16") for (int i = 0; i < N; i++) sum[i] = LANES_AT(vectors + (v + i) * N); \
+            FOLD(8, BYTES);                                                                                \
+            FOLD(4, BYTES);                                                                                \
+            FOLD(2, BYTES);                                                                                \
+            FOLD(1, BYTES);                                                                                \
+            LANES_OF(vectors + v) = sum[0];                                                                \
+        }                                                                                                  \
     }
 
-#define PRODUCT_ISA(ISA, TARGET, BYTES, EACH, AT_ONCE, MOST)                                                              \
-    LOAD_LINE(ISA, TARGET)                                                                                                \
-    STORE_LINE(ISA, TARGET)                                                                                               \
-    DOTS_OF(ISA, TARGET, BYTES, f32, float)                                                                               \
-    DOTS_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                           \
-    PANEL_OF(ISA, TARGET, BYTES, f32, EACH, AT_ONCE)                                                                      \
-    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                              \
-    {                                                                                                                     \
-        for (int64_t i = 0; i < n; i++)                                                                                   \
-            to[i] = (float)from[i];                                                                                       \
-    }                                                                                                                     \
-    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, MOST, AT_ONCE, load_##ISA, store_##ISA, \
-        dots_f32_##ISA, dots_bf16_##ISA, panel_##ISA, bytes_##ISA };
+#define PRODUCT_ISA(ISA, TARGET, BYTES)                                                                                         \
+    LOAD_LINE(ISA, TARGET)                                                                                                      \
+    STORE_LINE(ISA, TARGET)                                                                                                     \
+    TILES_OF(ISA, TARGET, BYTES, f32)                                                                                           \
+    FEW_OF(ISA, TARGET, BYTES, f32, float)                                                                                      \
+    FEW_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                                  \
+    ACROSS_OF(ISA, TARGET, BYTES)                                                                                               \
+    TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                    \
+    {                                                                                                                           \
+        for (int64_t i = 0; i < n; i++)                                                                                         \
+            to[i] = (float)from[i];                                                                                             \
+    }                                                                                                                           \
+    static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, BYTES == 64 ? 4 : 2, load_##ISA, store_##ISA, \
+        few_f32_##ISA, few_bf16_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
-PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64, TWELVE, 12, FEW)
-PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32, SIX, 6, FEW)
+PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64)
+PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32)
 
-DOTS_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, float)
-PANEL_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, TWELVE, 12)
+TILES_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs)
+FEW_OF(avx512bf16, DV_TARGET_AVX512, 64, pairs, float)
 DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int64_t n)
 {
     typedef uint16_t half __attribute__((may_alias));
@@ -418,10 +397,10 @@ DV_TARGET_AVX512 static void bytes_avx512bf16(float *to, const int8_t *from, int
         ((half *)(void *)to)[i] = (uint16_t)(bits >> 16);
     }
 }
-static const product_isa product_avx512bf16 = { 16, 2, FEW_PAIRS, 12, load_avx512, store_avx512, dots_pairs_avx512bf16,
-    dots_pairs_avx512bf16, panel_avx512bf16, bytes_avx512bf16 };
+static const product_isa product_avx512bf16 = { 16, 2, 4, load_avx512, store_avx512, few_pairs_avx512bf16, NULL, tiles_avx512bf16,
+    across_avx512, bytes_avx512bf16 };
 #endif
-PRODUCT_ISA(base, , 16, SIX, 6, FEW_LOADED)
+PRODUCT_ISA(base, , 16)
 
 /* One whose words are floats, for a matrix whose numbers bf16 does not have. */
 static inline const product_isa *product_of_floats(const product_isa *isa)

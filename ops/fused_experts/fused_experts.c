@@ -380,7 +380,7 @@ static int pack_groups(void *arg, int64_t begin, int64_t end)
 {
     const struct fast *const f = arg;
     for (const struct group *g = f->groups + begin; g < f->groups + end; g++) {
-        memset(f->packed + g->a, 0, (size_t)packed_room(f->isa, g->pairs, f->m->n) * sizeof(float));
+        clear_packed(f->isa, f->packed + g->a, f->m->n, g->pairs);
         pack(f->isa, f->packed + g->x, f->m->x, f->m->k, f->tokens + g->first, f->m->on_input ? f->weights + g->first : NULL,
             g->pairs);
     }
@@ -388,20 +388,19 @@ static int pack_groups(void *arg, int64_t begin, int64_t end)
 }
 
 /* sums = sums * scale + bias for `count` rows of w, from row `from` of expert e on. */
-static void finish_rows(const struct fast *f, const struct weights *w, const factor *of, int64_t e, int64_t from, int64_t step,
-    int64_t count, int64_t pairs, float *sums)
+static void finish_rows(
+    const struct weights *w, const factor *of, int64_t e, int64_t from, int64_t step, int64_t count, int64_t pairs, float *sums)
 {
-    const int64_t all = group_width(f->isa, pairs);
+    float scale[COLUMNS] = { 0 }, bias[COLUMNS] = { 0 };
     if (!w->bias && (of->load || !w->scale))
         return;
     for (int64_t c = 0; c < count; c++) {
-        const float scale = row_scale(w, of, e, from + c * step), bias = (float)bias_of(w, e, from + c * step);
-        for (int64_t t = 0, width; t < all; t += width) {
-            width = panel_width(f->isa, all, t);
-            for (int64_t l = 0; l < width; l++)
-                sums[COLUMNS * t + c * width + l] = sums[COLUMNS * t + c * width + l] * scale + bias;
-        }
+        scale[c] = row_scale(w, of, e, from + c * step);
+        bias[c] = (float)bias_of(w, e, from + c * step);
     }
+    for (float *const end = sums + pairs * COLUMNS; sums < end; sums += COLUMNS)
+        for (int64_t c = 0; c < COLUMNS; c++)
+            sums[c] = sums[c] * scale[c] + bias[c];
 }
 
 /* Blocks of units of all groups: gates and ups, then act(g) * u. */
@@ -410,24 +409,22 @@ static int up_blocks(void *arg, int64_t begin, int64_t end)
     const struct fast *const f = arg;
     const struct mixture *const m = f->m;
     const int64_t step = m->activation == SWIGLUOAI ? 2 : 1;
-    _Alignas(64) float gates[MOST_SUMS], ups[MOST_SUMS];
+    _Alignas(64) float gates[GROUP * COLUMNS + DV_BLOCK], ups[GROUP * COLUMNS + DV_BLOCK];
     for (int64_t at = begin; at < end; at++) {
         const struct group *const g = f->groups + at / f->blocks;
         const int64_t first = at % f->blocks * COLUMNS, count = m->n - first < COLUMNS ? m->n - first : COLUMNS;
         const int64_t gate = gate_at(m->activation, first), high = up_at(m->activation, first, m->n), e = g->expert;
-        const int64_t all = group_width(f->isa, g->pairs), room = line_room(COLUMNS * all);
-        for (int64_t i = COLUMNS * all; i < room; i++)
-            gates[i] = ups[i] = 0;
+        const int64_t all = g->pairs * COLUMNS;
         product(f->isa, f->w1, e * 2 * m->n + gate, step, count, f->packed + g->x, g->pairs, gates);
         product(f->isa, f->w1, e * 2 * m->n + high, step, count, f->packed + g->x, g->pairs, ups);
-        finish_rows(f, &m->w1, f->w1, e, gate, step, count, g->pairs, gates);
-        finish_rows(f, &m->w1, f->w1, e, high, step, count, g->pairs, ups);
-        f->activate(m, gates, ups, room);
-        for (int64_t t = 0, width; t < all; t += width) {
-            width = panel_width(f->isa, all, t);
-            for (int64_t c = 0; c < count; c++)
-                for (int64_t l = 0; l < width; l++)
-                    put_packed(f->isa, f->packed + g->a, all, t, width, l, m->n, first + c, gates[COLUMNS * t + c * width + l]);
+        finish_rows(&m->w1, f->w1, e, gate, step, count, g->pairs, gates);
+        finish_rows(&m->w1, f->w1, e, high, step, count, g->pairs, ups);
+        memset(gates + all, 0, DV_BLOCK * sizeof *gates), memset(ups + all, 0, DV_BLOCK * sizeof *ups);
+        f->activate(m, gates, ups, line_room(all));
+        for (int64_t t = 0; t < g->pairs; t++) {
+            uint16_t half[COLUMNS];
+            put_packed(f->isa, f->packed + g->a, packed_room(f->isa, m->n), g->pairs, t, first / f->isa->each,
+                as_words(f->isa, half, gates + t * COLUMNS, count), (size_t)(count * 4 / f->isa->each));
         }
     }
     return DV_OK;
@@ -438,20 +435,17 @@ static int down_blocks(void *arg, int64_t begin, int64_t end)
 {
     const struct fast *const f = arg;
     const struct mixture *const m = f->m;
-    _Alignas(64) float sums[MOST_SUMS];
+    _Alignas(64) float sums[GROUP * COLUMNS];
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < m->k; first += COLUMNS)
         for (const struct group *g = f->groups; g < f->groups + f->count; g++) {
-            const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS, all = group_width(f->isa, g->pairs);
+            const int64_t count = m->k - first < COLUMNS ? m->k - first : COLUMNS;
             product(f->isa, f->w2, g->expert * m->k + first, 1, count, f->packed + g->a, g->pairs, sums);
-            finish_rows(f, &m->w2, f->w2, g->expert, first, 1, count, g->pairs, sums);
-            for (int64_t t = 0, width; t < all; t += width) {
-                width = panel_width(f->isa, all, t);
-                for (int64_t l = 0; l < width && t + l < g->pairs; l++) {
-                    float *const to = f->sums + f->tokens[g->first + t + l] * m->k + first;
-                    const float weight = m->on_input ? 1 : f->weights[g->first + t + l];
-                    for (int64_t c = 0; c < count; c++)
-                        to[c] += weight * sums[COLUMNS * t + c * width + l];
-                }
+            finish_rows(&m->w2, f->w2, g->expert, first, 1, count, g->pairs, sums);
+            for (int64_t t = 0; t < g->pairs; t++) {
+                float *const to = f->sums + f->tokens[g->first + t] * m->k + first;
+                const float weight = m->on_input ? 1 : f->weights[g->first + t];
+                for (int64_t c = 0; c < count; c++)
+                    to[c] += weight * sums[t * COLUMNS + c];
             }
         }
     return DV_OK;
@@ -474,10 +468,10 @@ static int64_t make_groups(const struct fast *f, struct group *groups, int64_t p
         if (expert_of(m, p) >= 0)
             ends[expert_of(m, p) + 1]++;
     for (int64_t e = 0; e < m->experts; e++) {
-        const int64_t count = ends[e + 1];
-        for (int64_t from = 0; from < count; from += GROUP)
+        const int64_t count = ends[e + 1], some = group_rows(count);
+        for (int64_t from = 0; from < count; from += some)
             groups[n++] =
-                (struct group){ .expert = e, .first = ends[e] + from, .pairs = count - from < GROUP ? count - from : GROUP };
+                (struct group){ .expert = e, .first = ends[e] + from, .pairs = count - from < some ? count - from : some };
         ends[e + 1] += ends[e];
     }
     for (int64_t p = 0; p < pairs; p++)
@@ -512,8 +506,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     int status = check_ids(ctx, &m);
     if (status || !tokens || !m.k)
         return status;
-    const product_isa isa = product_for(w1.load || w2.load ? product_of_floats(f.isa) : f.isa, &w1);
-    f.isa = &isa;
+    f.isa = w1.load || w2.load ? product_of_floats(f.isa) : f.isa;
     f.m = &m;
     f.w1 = &w1;
     f.w2 = &w2;
@@ -528,7 +521,7 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
     memset(f.sums, 0, (size_t)(tokens * m.k) * sizeof *f.sums);
     int64_t room = 0, most = 0;
     for (int64_t i = 0; i < n; i++) {
-        const int64_t of = packed_room(f.isa, groups[i].pairs, m.k) + packed_room(f.isa, groups[i].pairs, m.n);
+        const int64_t of = groups[i].pairs * (packed_room(f.isa, m.k) + packed_room(f.isa, m.n));
         room += of;
         most = of > most ? of : most;
     }
@@ -538,8 +531,8 @@ static int run_fast(dv_context *ctx, const struct fused_experts *a, struct fast 
         room = 0;
         for (to = from; to < n && room <= ROOM; to++) {
             groups[to].x = room;
-            groups[to].a = room += packed_room(f.isa, groups[to].pairs, m.k);
-            room += packed_room(f.isa, groups[to].pairs, m.n);
+            groups[to].a = room += groups[to].pairs * packed_room(f.isa, m.k);
+            room += groups[to].pairs * packed_room(f.isa, m.n);
         }
         f.groups = groups + from;
         status = run_groups(ctx, &f, to - from);

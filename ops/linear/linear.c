@@ -55,45 +55,41 @@ static float number(const dv_tensor *t, int64_t i, float none)
 static int blocks(void *arg, int64_t begin, int64_t end)
 {
     const struct piece *const p = arg;
-    const dv_tensor *const out = p->a->out;
-    const int64_t n = p->a->weight->shape[0], all = group_width(p->isa, p->rows);
+    const int64_t n = p->a->weight->shape[0];
     const factor w = { .q = p->a->weight, .k = p->a->weight->shape[1] };
-    _Alignas(64) float sums[MOST_SUMS];
+    _Alignas(64) float sums[GROUP * COLUMNS];
     for (int64_t first = begin * COLUMNS; first < end * COLUMNS && first < n; first += COLUMNS) {
         const int64_t count = n - first < COLUMNS ? n - first : COLUMNS;
-        float scale[COLUMNS], bias[COLUMNS];
+        float scale[COLUMNS] = { 0 }, bias[COLUMNS] = { 0 };
         product(p->isa, &w, first, 1, count, p->x, p->rows, sums);
         for (int64_t c = 0; c < count; c++) {
             scale[c] = number(w.k ? p->a->weight_scale : NULL, first + c, 1); /* a sum of nothing is 0 */
             bias[c] = number(p->a->bias, first + c, 0);
         }
-        for (int64_t t = 0, width; t < all; t += width) {
-            width = panel_width(p->isa, all, t);
-            for (int64_t l = 0; l < width && t + l < p->rows; l++)
-                for (int64_t c = 0; c < count; c++)
-                    dv_put(out->data, (p->begin + t + l) * n + first + c, dv_dtype_key(out->dtype),
-                        sums[COLUMNS * t + c * width + l] * scale[c] + bias[c]);
+        for (int64_t t = 0; t < p->rows; t++) {
+            float *const sum = sums + t * COLUMNS;
+            for (int64_t c = 0; c < COLUMNS; c++)
+                sum[c] = sum[c] * scale[c] + bias[c];
+            p->isa->store(p->a->out, (p->begin + t) * n + first, sum, count);
         }
     }
     return DV_OK;
 }
 
-static int linear_row(dv_context *ctx, const struct linear *a, const product_isa *any)
+static int linear_row(dv_context *ctx, const struct linear *a, const product_isa *isa)
 {
     const int64_t rows = dv_numel_leading(a->input, a->input->ndim - 1), n = a->weight->shape[0], k = last_dim(a->input);
-    const product_isa mine = product_for(any, &(factor){ .q = a->weight, .k = k }), *const isa = &mine;
-    const int64_t whole = packed_room(isa, rows < GROUP ? rows : GROUP, k),
-                  rest = packed_room(isa, rows < isa->few ? rows : isa->few, k);
-    float *const x = dv_alloc(ctx, (size_t)((whole > rest ? whole : rest) + 1) * sizeof *x, 64);
+    const int64_t some = group_rows(rows);
+    float *const x = dv_alloc(ctx, (size_t)(some * packed_room(isa, k) + 1) * sizeof *x, 64);
     int status = x ? DV_OK : DV_ENOMEM;
-    for (int64_t begin = 0; !status && begin < rows; begin += GROUP) {
-        const int64_t some = rows - begin < GROUP ? rows - begin : GROUP;
+    for (int64_t begin = 0; !status && begin < rows; begin += some) {
+        const int64_t now = rows - begin < some ? rows - begin : some;
         int64_t at[GROUP];
-        for (int64_t t = 0; t < some; t++)
+        for (int64_t t = 0; t < now; t++)
             at[t] = begin + t;
-        pack(isa, x, a->input, k, at, NULL, some);
-        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + PIECE / (COLUMNS * (k + 1) * some), blocks,
-            &(struct piece){ .a = a, .isa = isa, .x = x, .begin = begin, .rows = some });
+        pack(isa, x, a->input, k, at, NULL, now);
+        status = dv_parallel_for(ctx, 0, (n + COLUMNS - 1) / COLUMNS, 1 + PIECE / (COLUMNS * (k + 1) * now), blocks,
+            &(struct piece){ .a = a, .isa = isa, .x = x, .begin = begin, .rows = now });
     }
     return status;
 }

@@ -171,16 +171,25 @@ DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool by_instruction)
     __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
     return half;
 }
-#define DV__STORE_X16(ISA, BY_INSTRUCTION)                                       \
-    DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype) \
-    {                                                                            \
-        const dv_f32x16 x = (dv_f32x16)from[0];                                  \
-        if (dtype == DV_DTYPE_f32)                                               \
-            *(dv_lanes *)to = (dv_lanes)x;                                       \
-        else if (dtype == DV_DTYPE_f16)                                          \
-            *(dv__u16x16 *)to = dv__f16_x16(x);                                  \
-        else                                                                     \
-            *(dv__u16x16 *)to = dv__bf16_x16(x, BY_INSTRUCTION);                 \
+/* With a dtype: past the caches, to an address that is a multiple of the bytes of 16 elements. */
+#define DV__PAST (1u << 31)
+#define DV__STORE_X16(ISA, BY_INSTRUCTION)                                                                            \
+    DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype)                                      \
+    {                                                                                                                 \
+        const dv_f32x16 x = (dv_f32x16)from[0];                                                                       \
+        if (dtype == DV_DTYPE_f32)                                                                                    \
+            *(dv_lanes *)to = (dv_lanes)x;                                                                            \
+        else if (dtype == DV_DTYPE_f16)                                                                               \
+            *(dv__u16x16 *)to = dv__f16_x16(x);                                                                       \
+        else if (dtype == DV_DTYPE_bf16)                                                                              \
+            *(dv__u16x16 *)to = dv__bf16_x16(x, BY_INSTRUCTION);                                                      \
+        else if (dtype == (DV_DTYPE_f32 | DV__PAST))                                                                  \
+            __asm__ volatile("vmovntps %1, (%0)" : : "r"(to), "v"(x) : "memory");                                     \
+        else                                                                                                          \
+            __asm__ volatile("vmovntdq %1, (%0)"                                                                      \
+                :                                                                                                     \
+                : "r"(to), "v"(dtype == (DV_DTYPE_f16 | DV__PAST) ? dv__f16_x16(x) : dv__bf16_x16(x, BY_INSTRUCTION)) \
+                : "memory");                                                                                          \
     }
 DV__STORE_X16(avx512, false)
 DV__STORE_X16(avx512bf16, true)

@@ -53,7 +53,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
     if (a->bias)
         load_line(isa, bias, a->bias, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        const struct elements from = elements_of(a->x, t, r * n, n), to = elements_of(a->out, t, r * n, n);
+        const struct elements from = elements_of(a->x, t, r * n, n), to = result_of(isa, ctx, a->out, t, r * n, &from);
         float sum[DV_BLOCK], squares[DV_BLOCK];
         float *const there = floats_of(&from), *const x = there ? there : floats, *const out = floats_of(&to);
         SUM_BLOCKS(sum, room, keep_lanes(isa, &v, x, there, &from, k))
@@ -74,6 +74,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct layer_norm *a, const dv_isa 
 #define NORMALISED(AT) (((AT(x) - mean) * scale + shift) * AT(weight) + AT(bias))
         PUT_LINE(isa, &to, out, n, NORMALISED)
     }
+    results_end(ctx);
     return DV_OK;
 }
 DV_INLINE int layer_norm_row(dv_context *ctx, const struct layer_norm *a, const dv_isa *isa)

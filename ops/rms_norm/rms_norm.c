@@ -56,7 +56,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
         return DV_ENOMEM;
     load_line(isa, weight, a->weight, 0, n, 0);
     for (int64_t r = 0; r < rows; r++) {
-        const struct elements from = elements_of(a->x, t, r * n, n), to = elements_of(a->out, t, r * n, n);
+        const struct elements from = elements_of(a->x, t, r * n, n), to = result_of(isa, ctx, a->out, t, r * n, &from);
         const struct elements residual = a->residual ? elements_of(a->residual, t, r * n, n) : from;
         dv_lanes other;
         float squares[DV_BLOCK];
@@ -71,6 +71,7 @@ DV_INLINE int norm_of(dv_context *ctx, const struct add_rms_norm *a, const dv_is
 #define SCALED(AT) (AT(x) * scale * AT(weight))
         PUT_LINE(isa, &to, out, n, SCALED)
     }
+    results_end(ctx);
     return DV_OK;
 }
 DV_INLINE int add_rms_norm_row(dv_context *ctx, const struct add_rms_norm *a, const dv_isa *isa)

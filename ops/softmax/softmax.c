@@ -34,7 +34,7 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
 {
     float most[DV_BLOCK], sum[DV_BLOCK] = { 0 };
     float *const there = floats_of(from), *const x = there ? there : floats, *const out = floats_of(to),
-                 *const e = out ? out : floats;
+                 *const e = out && !to->soon ? out : floats;
     for (int i = 0; i < DV_BLOCK; i++)
         most[i] = -(float)INFINITY;
     for (int64_t k = 0; !there && k < line_room(from->n); k += 16)
@@ -57,6 +57,7 @@ DV_INLINE void softmax_line(const dv_isa *isa, const struct elements *to, const 
 }
 
 struct lines {
+    const dv_context *ctx;
     const struct softmax *a;
     int64_t n, step; /* element i of line l is at l / step * n * step + l % step + i * step */
 };
@@ -66,10 +67,14 @@ DV_INLINE int lines_of(void *arg, int64_t begin, int64_t end, void *scratch, con
     const struct lines *const x = arg;
     for (int64_t l = begin; l < end; l++) {
         const int64_t first = l / x->step * x->n * x->step + l % x->step;
-        struct elements from = elements_of(x->a->x, t, first, x->n), to = elements_of(x->a->out, t, first, x->n);
-        from.step = to.step = x->step;
+        struct elements from = elements_of(x->a->x, t, first, x->n), to;
+        if (x->step == 1 && t == DV_DTYPE_f32) /* 16-bit types wait for exp, not for memory */
+            to = result_of(isa, x->ctx, x->a->out, t, first, &from);
+        else
+            to = elements_of(x->a->out, t, first, x->n), from.step = to.step = x->step;
         softmax_line(isa, &to, &from, scratch);
     }
+    results_end(x->ctx);
     return DV_OK;
 }
 DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch, const dv_isa *isa)
@@ -80,7 +85,7 @@ DV_INLINE int softmax_lines(void *arg, int64_t begin, int64_t end, void *scratch
 static int softmax_row(dv_context *ctx, const struct softmax *a, dv_scratch_fn piece)
 {
     const int32_t dim = (int32_t)(a->dim < 0 ? a->dim + a->x->ndim : a->dim);
-    struct lines x = { .a = a, .n = a->x->shape[dim] };
+    struct lines x = { .ctx = ctx, .a = a, .n = a->x->shape[dim] };
     const int64_t all = dv_numel(a->x), lines = all ? all / x.n : 0;
     if (!all)
         return DV_OK;

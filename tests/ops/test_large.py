@@ -53,3 +53,17 @@ def test_the_same_numbers(dtype):
                 part = slice(at, at + (1 << 19))
                 assert numpy.array_equal(out[part].view(numpy.uint8), dovetail.ops.swiglu(x[part], y[part]).view(numpy.uint8)), (gate, threads, at)
     dovetail.set_threads(0)
+
+
+@pytest.mark.parametrize("dtype", [numpy.float32, numpy.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "softmax"])
+def test_the_same_lines(isa, dtype, name):
+    """Of whole vectors or not, longer or shorter than what is prefetched."""
+    for n in (1024, 1000, 80, 5008):
+        rows = CACHE // numpy.dtype(dtype).itemsize // n + 5
+        x = numpy.resize(numpy.random.default_rng(0).standard_normal(100003).astype(dtype), (rows, n))
+        more = () if name == "softmax" else (numpy.linspace(-2, 2, n).astype(dtype),)
+        f = getattr(dovetail.ops, name)
+        out, step = f(x, *more), rows // 3
+        for at in range(0, rows, step):
+            assert numpy.array_equal(out[at:at + step].view(numpy.uint8), f(x[at:at + step], *more).view(numpy.uint8)), (n, at)

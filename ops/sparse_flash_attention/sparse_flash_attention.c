@@ -159,7 +159,7 @@ static int run(dv_context *ctx, struct attention *x)
 
 /* Heads of a unit of work, at most; what they are rounded up to; tokens that are scored at once; values that are added at once,
  * and what lies between them: rows a power of two apart would fall into few places of a cache. */
-enum { HEADS = 128, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16, LINE = 64 };
+enum { HEADS = 128, SOME_HEADS = 32, SOME_ELEMENTS = 64, ALIGN = 16, AT_ONCE = 8, BLOCK = 64, PADDING = 16, LINE = 64 };
 
 /* heads: of a unit; units: of a line; most: tokens that a line may select; wide, e: d + r and e in whole blocks. */
 struct fast {
@@ -178,9 +178,9 @@ struct unit {
 /* What is made for each instruction set. */
 struct fns {
     int64_t each; /* elements of a word: 1 or 2 */
-    void (*scores)(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale);
-    void (*values)(
-        float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count); /* count: of words */
+    /* Of `some` of the heads; of `some` of the e elements, with `count` words of p and of values. */
+    void (*scores)(float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale);
+    void (*values)(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count);
     bool (*exponentials)(const struct unit *u, int64_t count);
     load_fn load;
     store_fn store;
@@ -210,49 +210,51 @@ struct fns {
 #define LOAD_OUT(T, H) lanes a##H = AT(out + (h + H) * e + i), b##H = AT(out + (h + H) * e + i + n);
 #define ADD_OUT(T, H) ADD_TO_BOTH(T, H, p + t * heads + h + H)
 #define STORE_OUT(T, H) AT(out + (h + H) * e + i) = a##H, AT(out + (h + H) * e + i + n) = b##H;
-#define SCORES(ISA, TARGET, BYTES, T)                                                                                           \
-    /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                                \
-    TARGET static void scores_##ISA(float *scores, const float *q, int64_t heads, const float *keys, int64_t wide, float scale) \
-    {                                                                                                                           \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                         \
-        WORD_TYPES(BYTES);                                                                                                      \
-        const int64_t n = BYTES / (int64_t)sizeof(float);                                                                       \
-        int64_t h = 0;                                                                                                          \
-        for (; BYTES == 64 && h + 2 * n <= heads; h += 2 * n) { /* with 32 registers */                                         \
-            EACH(BEGIN_BOTH, T)                                                                                                 \
-            for (int64_t i = 0; i < wide; i++) {                                                                                \
-                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
-                const lanes v = *(const lanes *)(const void *)(q + i * heads + h + n);                                          \
-                EACH(ADD_BOTH, T)                                                                                               \
-            }                                                                                                                   \
-            EACH(END_BOTH, T)                                                                                                   \
-        }                                                                                                                       \
-        for (; h < heads; h += n) {                                                                                             \
-            EACH(BEGIN, T)                                                                                                      \
-            for (int64_t i = 0; i < wide; i++) {                                                                                \
-                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                              \
-                EACH(ADD, T)                                                                                                    \
-            }                                                                                                                   \
-            EACH(END, T)                                                                                                        \
-        }                                                                                                                       \
+#define SCORES(ISA, TARGET, BYTES, T)                                                                             \
+    /* AT_ONCE rows of scores: lanes are heads; q is [wide, heads], keys are [AT_ONCE, wide]. */                  \
+    TARGET static void scores_##ISA(                                                                              \
+        float *scores, const float *q, int64_t heads, int64_t some, const float *keys, int64_t wide, float scale) \
+    {                                                                                                             \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                           \
+        WORD_TYPES(BYTES);                                                                                        \
+        const int64_t n = BYTES / (int64_t)sizeof(float);                                                         \
+        int64_t h = 0;                                                                                            \
+        for (; BYTES == 64 && h + 2 * n <= some; h += 2 * n) { /* with 32 registers */                            \
+            EACH(BEGIN_BOTH, T)                                                                                   \
+            for (int64_t i = 0; i < wide; i++) {                                                                  \
+                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                \
+                const lanes v = *(const lanes *)(const void *)(q + i * heads + h + n);                            \
+                EACH(ADD_BOTH, T)                                                                                 \
+            }                                                                                                     \
+            EACH(END_BOTH, T)                                                                                     \
+        }                                                                                                         \
+        for (; h < some; h += n) {                                                                                \
+            EACH(BEGIN, T)                                                                                        \
+            for (int64_t i = 0; i < wide; i++) {                                                                  \
+                const lanes u = *(const lanes *)(const void *)(q + i * heads + h);                                \
+                EACH(ADD, T)                                                                                      \
+            }                                                                                                     \
+            EACH(END, T)                                                                                          \
+        }                                                                                                         \
     }
-#define VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, T)                                                               \
-    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */                \
-    TARGET static void values_##ISA(float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t count) \
-    {                                                                                                                         \
-        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                                       \
-        WORD_TYPES(BYTES);                                                                                                    \
-        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                                 \
-        for (int64_t i = 0; i < e; i += 2 * n)                                                                                \
-            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                              \
-                EACH_HEAD(LOAD_OUT, T)                                                                                        \
-                for (int64_t t = 0; t < count; t++) {                                                                         \
-                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                                    \
-                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                                \
-                    EACH_HEAD(ADD_OUT, T)                                                                                     \
-                }                                                                                                             \
-                EACH_HEAD(STORE_OUT, T)                                                                                       \
-            }                                                                                                                 \
+#define VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, T)                                                 \
+    /* out += p' . values: lanes are elements; p is [tokens, heads], values [tokens, step], out [heads, e]. */  \
+    TARGET static void values_##ISA(                                                                            \
+        float *out, const float *p, int64_t heads, const float *values, int64_t e, int64_t some, int64_t count) \
+    {                                                                                                           \
+        typedef float lanes __attribute__((vector_size(BYTES), aligned(4), may_alias));                         \
+        WORD_TYPES(BYTES);                                                                                      \
+        const int64_t n = BYTES / (int64_t)sizeof(float), step = e + PADDING;                                   \
+        for (int64_t i = 0; i < some; i += 2 * n)                                                               \
+            for (int64_t h = 0; h < heads; h += HEADS_AT_ONCE) {                                                \
+                EACH_HEAD(LOAD_OUT, T)                                                                          \
+                for (int64_t t = 0; t < count; t++) {                                                           \
+                    const lanes u = *(const lanes *)(const void *)(values + t * step + i);                      \
+                    const lanes v = *(const lanes *)(const void *)(values + t * step + i + n);                  \
+                    EACH_HEAD(ADD_OUT, T)                                                                       \
+                }                                                                                               \
+                EACH_HEAD(STORE_OUT, T)                                                                         \
+            }                                                                                                   \
     }
 #define FAST(ISA, TARGET, OF, EACH_WORD, UNITS)                                                                \
     TARGET static int attend_units_##ISA(void *arg, int64_t begin, int64_t end, void *scratch)                 \
@@ -265,12 +267,15 @@ struct fns {
         return run_fast(ctx, a, attend_units_##ISA);                                                           \
     }
 /* EACH_HEAD: of HEADS_AT_ONCE heads, with two vectors of values. */
-#define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                                                           \
-    LOAD_LINE(ISA, TARGET)                                                                                               \
-    STORE_LINE(ISA, TARGET)                                                                                              \
-    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) { return exponentials(u, count, false); } \
-    SCORES(ISA, TARGET, BYTES, f32)                                                                                      \
-    VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                                                            \
+#define FAST_ISA(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE)                 \
+    LOAD_LINE(ISA, TARGET)                                                     \
+    STORE_LINE(ISA, TARGET)                                                    \
+    TARGET static bool exponentials_##ISA(const struct unit *u, int64_t count) \
+    {                                                                          \
+        return exponentials(&dv_isa_##ISA, u, count, false);                   \
+    }                                                                          \
+    SCORES(ISA, TARGET, BYTES, f32)                                            \
+    VALUES(ISA, TARGET, BYTES, EACH_HEAD, HEADS_AT_ONCE, f32)                  \
     FAST(ISA, TARGET, ISA, 1, attend_units_anywhere)
 
 static struct unit unit_at(const struct fast *f, void *at)
@@ -303,7 +308,8 @@ static void load_both(
             fns->load(to + line_room(x->d), rope, row * x->r, x->r, 0);
         return;
     }
-    memset(to, 0, (size_t)f->wide * 2);
+    if (x->d % DV_BLOCK || x->r % DV_BLOCK)
+        memset(to, 0, (size_t)f->wide * 2);
     memcpy(to, (const uint16_t *)main->data + row * x->d, (size_t)x->d * 2);
     if (rope)
         memcpy(to + line_room(x->d) / 2, (const uint16_t *)rope->data + row * x->r, (size_t)x->r * 2);
@@ -324,8 +330,9 @@ static void load_queries(const struct fast *f, const struct unit *u, const struc
 typedef uint32_t bf16_pair __attribute__((may_alias));
 
 /* Scores become exp(score - max); pairs: of two tokens each, in bf16, the last with 0. Not everything finite: false. */
-DV_INLINE bool exponentials(const struct unit *u, int64_t count, bool pairs)
+DV_INLINE bool exponentials(const dv_isa *isa, const struct unit *u, int64_t count, bool pairs)
 {
+    enum { TOKENS = DV_BLOCK / ALIGN };
     float zero = 0;
     for (int64_t h = 0; h < u->heads; h++)
         u->max[h] = -(float)INFINITY, u->sum[h] = 0;
@@ -334,25 +341,33 @@ DV_INLINE bool exponentials(const struct unit *u, int64_t count, bool pairs)
             const float z = u->scores[t * u->heads + h];
             u->max[h] = z > u->max[h] ? z : u->max[h];
         }
-    for (int64_t h = 0; h < u->heads && pairs && count % 2; h++)
-        u->scores[count * u->heads + h] = -(float)INFINITY;
-    for (int64_t t = 0; t < count && pairs; t += 2)
+    for (int64_t t = count; t % TOKENS; t++)
+        for (int64_t h = 0; h < u->heads; h++)
+            u->scores[t * u->heads + h] = -(float)INFINITY;
+    for (int64_t t = 0; t < count; t += TOKENS)
         for (int64_t h = 0; h < u->heads; h += ALIGN) {
-            const float *const one = u->scores + t * u->heads + h, *const other = one + u->heads, *const most = u->max + h;
-            float p[ALIGN], q[ALIGN], *const sum = u->sum + h;
-            bf16_pair *const to = (bf16_pair *)u->scores + t / 2 * u->heads + h;
-            DV__VECTOR_LOOP(i, ALIGN)
-            p[i] = dv_expf(one[i] - most[i]), q[i] = dv_expf(other[i] - most[i]);
-            DV__VECTOR_LOOP(i, ALIGN)
-            sum[i] += p[i] + q[i];
-            DV__VECTOR_LOOP(i, ALIGN)
-            to[i] = dv_f32_to_bf16(p[i]) | (uint32_t)dv_f32_to_bf16(q[i]) << 16;
-        }
-    for (int64_t t = 0; t < count && !pairs; t++)
-        for (int64_t h = 0; h < u->heads; h++) {
-            const float z = u->scores[t * u->heads + h] - u->max[h], p = dv_expf(z);
-            u->scores[t * u->heads + h] = p;
-            u->sum[h] += p;
+            float p[DV_BLOCK], *const sum = u->sum + h, *const at = u->scores + t * u->heads + h;
+            bf16_pair bits[DV_BLOCK];
+            for (int c = 0; c < TOKENS; c++) {
+                DV__VECTOR_LOOP(i, ALIGN)
+                p[c * ALIGN + i] = at[c * u->heads + i] - u->max[h + i];
+            }
+            dv_block_exp(isa, p, p, 0);
+            for (int c = 0; c < TOKENS; c++) {
+                DV__VECTOR_LOOP(i, ALIGN)
+                sum[i] += p[c * ALIGN + i];
+                if (!pairs)
+                    memcpy(at + c * u->heads, p + c * ALIGN, ALIGN * sizeof *p);
+            }
+            if (!pairs)
+                continue;
+            memcpy(bits, p, sizeof bits);
+            for (int c = 0; c < TOKENS; c += 2) {
+                bf16_pair *const to = (bf16_pair *)u->scores + (t + c) / 2 * u->heads + h;
+                DV__VECTOR_LOOP(i, ALIGN) /* to the nearest, to even: no p is NaN that is used */
+                to[i] = (bits[c * ALIGN + i] + 0x7fff + (bits[c * ALIGN + i] >> 16 & 1)) >> 16 |
+                    ((bits[(c + 1) * ALIGN + i] + 0x7fff + (bits[(c + 1) * ALIGN + i] >> 16 & 1)) & 0xffff0000);
+            }
         }
     for (int64_t h = 0; h < u->heads; h++)
         zero += (u->max[h] + u->sum[h]) * 0;
@@ -371,13 +386,13 @@ DV_INLINE void load_pair(float *to, const uint16_t *one, const uint16_t *other, 
         words[i] = 0;
 }
 
-/* Row `at` of a tensor, or the last one, is wanted soon: rows lie anywhere in memory. */
-static void want_row(const dv_tensor *t, const int64_t *rows, int64_t at, int64_t count, int64_t n)
+/* Rows begin to end of a tensor are wanted soon, as far as there are so many: they lie anywhere in memory. */
+static void want_rows(const dv_tensor *t, const int64_t *rows, int64_t begin, int64_t end, int64_t count, int64_t n)
 {
     const int64_t size = n * (t->dtype.bits / 8);
-    const char *const row = (const char *)t->data + rows[at < count ? at : count - 1] * size;
-    for (int64_t i = 0; i < size; i += LINE)
-        __builtin_prefetch(row + i);
+    for (int64_t c = begin; c < end && c < count; c++)
+        for (int64_t i = 0; i < size; i += LINE)
+            __builtin_prefetch((const char *)t->data + rows[c] * size + i);
 }
 
 DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch, struct fns fns)
@@ -397,39 +412,47 @@ DV_INLINE int attend_units(void *arg, int64_t begin, int64_t end, void *scratch,
         u.heads = (heads + ALIGN - 1) / ALIGN * ALIGN;
         load_queries(f, &u, &fns, line * x->heads + from, heads);
         for (int64_t t = 0; t < count; t += AT_ONCE) {
-            for (int64_t c = 0; c < AT_ONCE; c++) { /* behind the last token: the last again */
-                const int64_t row = u.rows[t + c < count ? t + c : count - 1];
-                want_row(x->key, u.rows, t + c + AT_ONCE, count, x->d);
+            for (int64_t c = 0; c < AT_ONCE; c++) /* behind the last token: the last again */
+                load_both(f, &fns, u.tokens + c * wide, x->key, x->key_rope, u.rows[t + c < count ? t + c : count - 1]);
+            for (int64_t h = 0, some, soon = t + AT_ONCE; h < u.heads; h += some) { /* the next tokens, few at a time */
+                some = u.heads - h < SOME_HEADS ? u.heads - h : SOME_HEADS;
+                const int64_t first = soon + h * AT_ONCE / u.heads, last = soon + (h + some) * AT_ONCE / u.heads;
+                want_rows(x->key, u.rows, first, last, count, x->d);
                 if (x->key_rope)
-                    want_row(x->key_rope, u.rows, t + c + AT_ONCE, count, x->r);
-                load_both(f, &fns, u.tokens + c * wide, x->key, x->key_rope, row);
+                    want_rows(x->key_rope, u.rows, first, last, count, x->r);
+                fns.scores(u.scores + t * u.heads + h, u.q + h, u.heads, some, u.tokens, wide, (float)x->scale_value);
             }
-            fns.scores(u.scores + t * u.heads, u.q, u.heads, u.tokens, wide, (float)x->scale_value);
         }
         const bool finite = fns.exponentials(&u, count);
         memset(u.out, 0, (size_t)(u.heads * f->e) * sizeof(float));
+        want_rows(x->value, u.rows, 0, BLOCK, count, x->e);
         for (int64_t t = 0; t < count; t += BLOCK) {
-            const int64_t some = count - t < BLOCK ? count - t : BLOCK;
-            for (int64_t c = 0; c < some; c += fns.each) {
+            const int64_t all = count - t < BLOCK ? count - t : BLOCK;
+            for (int64_t c = 0; c < all; c += fns.each) {
                 float *const to = u.values + c / fns.each * (f->e + PADDING);
-                want_row(x->value, u.rows, t + c + AT_ONCE, count, x->e);
                 if (fns.each == 2) {
-                    const uint16_t *const all = x->value->data;
-                    want_row(x->value, u.rows, t + c + 1 + AT_ONCE, count, x->e);
-                    load_pair(to, all + u.rows[t + c] * x->e, c + 1 < some ? all + u.rows[t + c + 1] * x->e : NULL, x->e);
+                    const uint16_t *const v = x->value->data;
+                    load_pair(to, v + u.rows[t + c] * x->e, c + 1 < all ? v + u.rows[t + c + 1] * x->e : NULL, x->e);
                 } else {
                     fns.load(to, x->value, u.rows[t + c] * x->e, x->e, 0);
                 }
             }
-            fns.values(u.out, u.scores + t / fns.each * u.heads, u.heads, u.values, f->e, (some + fns.each - 1) / fns.each);
+            for (int64_t i = 0, some, soon = t + BLOCK; i < f->e; i += some) {
+                some = f->e - i < SOME_ELEMENTS ? f->e - i : SOME_ELEMENTS;
+                want_rows(x->value, u.rows, soon + i * BLOCK / f->e, soon + (i + some) * BLOCK / f->e, count, x->e);
+                fns.values(u.out + i, u.scores + t / fns.each * u.heads, u.heads, u.values + i, f->e, some,
+                    (all + fns.each - 1) / fns.each);
+            }
         }
         for (int64_t h = 0; h < heads; h++) {
             const float scale = count ? 1 / u.sum[h] : 0;
-            for (int64_t i = 0; i < f->e; i++) {
-                u.out[h * f->e + i] *= scale;
-                zero += u.out[h * f->e + i] * 0;
+            float *const out = u.out + h * f->e, zeros[ALIGN] = { 0 };
+            for (int64_t i = 0; i < f->e; i += ALIGN) {
+                DV__VECTOR_LOOP(k, ALIGN)
+                out[i + k] *= scale, zeros[k] += out[i + k] * 0;
             }
-            fns.store(x->out, (line * x->heads + from + h) * x->e, u.out + h * f->e, x->e);
+            zero += across(zeros, ALIGN);
+            fns.store(x->out, (line * x->heads + from + h) * x->e, out, x->e);
             if (dv_numel(x->max)) {
                 dv_put_f64(x->max->data, lse_at(x, line) + from + h, dv_dtype_key(x->max->dtype), count ? (double)u.max[h] : 0);
                 dv_put_f64(x->sum->data, lse_at(x, line) + from + h, dv_dtype_key(x->sum->dtype), count ? (double)u.sum[h] : 0);
@@ -588,7 +611,10 @@ static int run_fast(dv_context *ctx, const struct sparse_flash_attention *a, dv_
 FAST_ISA(avx512, DV_TARGET_AVX512, 64, EACH, 8)
 FAST_ISA(avx2, DV_TARGET_AVX2, 32, FOUR, 4)
 
-DV_TARGET_AVX512 static bool exponentials_avx512bf16(const struct unit *u, int64_t count) { return exponentials(u, count, true); }
+DV_TARGET_AVX512 static bool exponentials_avx512bf16(const struct unit *u, int64_t count)
+{
+    return exponentials(&dv_isa_avx512bf16, u, count, true);
+}
 SCORES(avx512bf16, DV_TARGET_AVX512, 64, bf16)
 VALUES(avx512bf16, DV_TARGET_AVX512, 64, EACH, 8, bf16)
 FAST(avx512bf16, DV_TARGET_AVX512, avx512, 2, attend_units) /* its loops pair values */

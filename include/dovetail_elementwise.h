@@ -47,6 +47,8 @@ enum { DV_BLOCK = 64, DV__MOST = 8 };
 #define DV_BLOCK_LOOP DV__VECTOR_LOOP(i, DV_BLOCK)
 typedef float dv_lanes __attribute__((vector_size(64), aligned(4), may_alias)); /* in memory, of any alignment */
 
+#define DV__PAST (1u << 31) /* with a dtype of AVX-512's store: past the caches, to a multiple of the bytes of 16 elements */
+
 /* What instruction sets do in their own ways: load 16 elements of f32, bf16 or f16 as float, store them, and exp(x - minus) of a
  * block; `to` may be `x`. Rows get one of these (DV_ISAS); its functions become part of the row. */
 typedef struct dv_isa {
@@ -171,8 +173,6 @@ DV__X16 dv__u16x16 dv__bf16_x16(dv_f32x16 x, bool by_instruction)
     __asm__("vpmovdw %1, %0" : "=v"(half) : "v"(words));
     return half;
 }
-/* With a dtype: past the caches, to an address that is a multiple of the bytes of 16 elements. */
-#define DV__PAST (1u << 31)
 #define DV__STORE_X16(ISA, BY_INSTRUCTION)                                                                            \
     DV__X16 void dv__store_##ISA(void *to, const dv_lanes *from, uint32_t dtype)                                      \
     {                                                                                                                 \

@@ -31,8 +31,8 @@ static inline int64_t line_room(int64_t n) { return (n + DV_BLOCK - 1) / DV_BLOC
 #define IS_X16(ISA) ((ISA) != &dv_isa_base && (ISA) != &dv_isa_avx2)
 #define IS_BF16_ROW(ISA) ((ISA) == &dv_isa_avx512bf16)
 #else
-#define IS_X16(ISA) false
-#define IS_BF16_ROW(ISA) false
+#define IS_X16(ISA) ((void)(ISA), false)
+#define IS_BF16_ROW(ISA) ((void)(ISA), false)
 #endif
 
 /* n elements of a tensor of f32, bf16 or f16; the next one is `step` elements away. soon: results go past the caches, and what

@@ -34,7 +34,7 @@ typedef struct product_isa {
     int64_t lanes, each, tile; /* elements of a word: 1 or 2; rows of x in a tile: the rest are in tiles of half as many */
     load_fn load;
     store_fn store;
-    few_fn few, few_of_bf16; /* sums[count][rows], a vector each; _of_bf16: w is of bf16, words are floats */
+    few_fn few, few_of_halves; /* sums[count][rows], a vector each; _of_halves: w is of bf16, words are floats */
     /* sums[rows][DOTS], a vector each, of `depth` words from word `at` of the packed rows on, a multiple of lanes: they begin
      * at 0, or are added to */
     void (*tiles)(const float *x, int64_t room, int64_t rows, struct rows w, int64_t at, bool begin, int64_t depth, float *sums);
@@ -57,7 +57,7 @@ static inline bool has_words(const product_isa *isa, const factor *w)
     return !w->load && w->k % isa->each == 0 && w->q->dtype.bits * isa->each == 32;
 }
 /* Are they of bf16, and words floats? */
-static inline bool is_half_words(const product_isa *isa, const factor *w)
+static inline bool is_halves(const product_isa *isa, const factor *w)
 {
     return !w->load && isa->each == 1 && dv_dtype_key(w->q->dtype) == DV_DTYPE_bf16;
 }
@@ -173,7 +173,7 @@ static inline void product_few(
 {
     _Alignas(64) float vectors[(FEW * COLUMNS + MOST_LANES) * MOST_LANES];
     const struct rows all = { place_of(isa, w, from, 0), step * w->k / isa->each, NULL, 0, 0 };
-    (has_words(isa, w) ? isa->few : isa->few_of_bf16)(x, rows, all, count, words_of(isa, w->k), vectors);
+    (has_words(isa, w) ? isa->few : isa->few_of_halves)(x, rows, all, count, words_of(isa, w->k), vectors);
     sum_vectors(isa, vectors, rows * count);
     for (int64_t t = 0; t < rows; t++)
         for (int64_t c = 0; c < count; c++)
@@ -211,7 +211,7 @@ static inline void product(
     const int64_t k = words_of(isa, w->k);
     const int64_t spans = (k * rows + SPAN - 1) / SPAN, span = spans ? whole(whole(k, spans) / spans, GAP) : 0;
     _Alignas(64) float vectors[(GROUP * DOTS + MOST_LANES) * MOST_LANES];
-    if (rows <= FEW && k && (has_words(isa, w) || is_half_words(isa, w))) {
+    if (rows <= FEW && k && (has_words(isa, w) || is_halves(isa, w))) {
         product_few(isa, w, from, step, count, x, rows, sums);
         return;
     }
@@ -231,11 +231,12 @@ static inline void product(
 
 #define LANES_AT(P) (*(const lanes *)(const void *)(P))
 #define LANES_OF(P) (*(lanes *)(void *)(P))
-/* Words, or elements of w as float. */
+/* Words, or, as floats, elements of w that are of bf16. */
 #define LOAD_f32(P) LANES_AT(P)
 #define LOAD_pairs(P) LANES_AT(P)
-#define LOAD_bf16(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
+#define LOAD_halves(P) (lanes)(__builtin_convertvector(*(const halves *)(const void *)(P), words) << 16)
 #define TIMES_pairs TIMES_bf16
+#define TIMES_halves TIMES_f32
 /* Each of so many rows of x: a letter, and a number. */
 #define EACH_1(DO, ...) DO(a, 0, __VA_ARGS__)
 #define EACH_2(DO, ...) EACH_1(DO, __VA_ARGS__) DO(b, 1, __VA_ARGS__)
@@ -372,7 +373,7 @@ static inline void product(
     STORE_LINE(ISA, TARGET)                                                                                                     \
     TILES_OF(ISA, TARGET, BYTES, f32)                                                                                           \
     FEW_OF(ISA, TARGET, BYTES, f32, float)                                                                                      \
-    FEW_OF(ISA, TARGET, BYTES, bf16, uint16_t)                                                                                  \
+    FEW_OF(ISA, TARGET, BYTES, halves, uint16_t)                                                                                \
     ACROSS_OF(ISA, TARGET, BYTES)                                                                                               \
     TARGET static void bytes_##ISA(float *to, const int8_t *from, int64_t n)                                                    \
     {                                                                                                                           \
@@ -380,7 +381,7 @@ static inline void product(
             to[i] = (float)from[i];                                                                                             \
     }                                                                                                                           \
     static const product_isa product_##ISA = { BYTES / (int64_t)sizeof(float), 1, BYTES == 64 ? 4 : 2, load_##ISA, store_##ISA, \
-        few_f32_##ISA, few_bf16_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA };
+        few_f32_##ISA, few_halves_##ISA, tiles_##ISA, across_##ISA, bytes_##ISA };
 #ifdef DV_TARGET_AVX2
 PRODUCT_ISA(avx512, DV_TARGET_AVX512, 64)
 PRODUCT_ISA(avx2, DV_TARGET_AVX2, 32)

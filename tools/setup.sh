@@ -25,6 +25,7 @@ have python3 && python3 -c 'import sysconfig, os, sys; sys.exit(not os.path.exis
 have g++ || need="$need g++" # the headers are also tested as C++, and Inductor compiles with it
 if [ "${1:-build}" = wide ]; then
     want clang clang
+    want qemu-x86_64 qemu-user # a processor without AVX2 or AVX-512
     have clang && [ -n "$(find "$(clang -print-resource-dir)" -name 'libclang_rt.fuzzer*' -print -quit 2>/dev/null)" ] ||
         need="$need libclang-rt-14-dev"
 fi
